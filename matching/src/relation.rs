@@ -1,0 +1,135 @@
+//! The [`Matching`]: a weighted relation between two programs, each pair with how it was found.
+//!
+//! Invariant: functions are matched one to one, except parts that were inlined in one build only; a new
+//! block may have several old ones (its shares tell how much of each it carries), and an old block several
+//! new ones. Pairs are sorted by new, then old.
+//!
+//! Source: BMAT, sections 2 and 3. We differ in that a match is a weighted relation across functions, since inlining differs.
+
+use program::{BlockId, FuncId};
+
+/// How two functions were found to be each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FunctionMethod {
+    /// A person said so.
+    Pinned,
+    /// The same symbol.
+    Name,
+    /// The same symbol but for decorations (`.isra.0`, Rust's hash).
+    BareName,
+    /// The same hierarchical name (`ns::class::f`), other parameters.
+    HierarchicalName,
+    /// The same hash of all blocks, at this fuzziness level.
+    Hash(Level),
+    /// Similar names, and most blocks match.
+    SimilarName,
+    /// Neighbours in the call graph, or the same imports, strings and constants.
+    Neighbours,
+    /// Between two matched functions, in the file's order.
+    Order,
+    /// Most blocks match.
+    Trial,
+}
+
+/// A fuzziness level (BMAT, 3.2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Level {
+    /// Everything counts.
+    L0,
+    /// Without address offsets; one class of registers is one, dependencies kept.
+    L1,
+    /// Level 1, last instruction only.
+    L1a,
+    /// Level 1 without distances from the function's start.
+    L2,
+    /// Without immediates and names; both classes of registers are one; directions in place of distances.
+    L3,
+    /// Level 3, last instruction only.
+    L3a,
+    /// Opcodes and kinds of operands.
+    L4,
+    /// Groups of opcodes.
+    L5,
+}
+
+/// How two blocks were found to be each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum BlockMethod {
+    /// A person said so.
+    Pinned,
+    /// The same hash and the only candidates for each other.
+    Unique(Level),
+    /// The same hash, and neighbours are matched.
+    Propagated(Level),
+    /// By position in the control flow.
+    ControlFlow,
+    /// By alignment of the two functions' sequences of blocks.
+    Aligned,
+    /// Inlined in one of the builds.
+    Inlined,
+}
+
+/// How two data objects were found to be each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum DataMethod {
+    /// The same symbol.
+    Name,
+    /// The same contents, relocated words left out.
+    Hash,
+    /// Between matched neighbours, of similar size.
+    Position,
+    /// Referred to by matched code at the same place.
+    Reference,
+}
+
+/// Two functions that are each other.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FunctionMatch {
+    /// In the old build.
+    pub old: FuncId,
+    /// In the new build.
+    pub new: FuncId,
+    /// How it was found.
+    pub method: FunctionMethod,
+    /// 0.0..=1.0.
+    pub confidence: f32,
+}
+
+/// An old block whose executions a new block carries.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct BlockMatch {
+    /// In the old build.
+    pub old: BlockId,
+    /// In the new build.
+    pub new: BlockId,
+    /// How it was found.
+    pub method: BlockMethod,
+    /// 0.0..=1.0.
+    pub confidence: f32,
+    /// Which share of the old block's executions goes through the new one, as far as is known: 0.0..=1.0.
+    pub share: f32,
+    /// The new block has only a part of the old one's flow (BMAT, figure 3): between none and all of it.
+    pub partial: bool,
+}
+
+/// Two data objects that are each other: indexes into [`program::Program::data`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DataMatch {
+    /// In the old build.
+    pub old: usize,
+    /// In the new build.
+    pub new: usize,
+    /// How it was found.
+    pub method: DataMethod,
+}
+
+/// Which parts of two programs are each other.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Matching {
+    /// Functions, by new.
+    pub functions: Vec<FunctionMatch>,
+    /// Blocks, by new, then old.
+    pub blocks: Vec<BlockMatch>,
+    /// Data, by new.
+    pub data: Vec<DataMatch>,
+}

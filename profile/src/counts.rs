@@ -1,0 +1,70 @@
+//! The [`Profile`]: how often functions, blocks, edges and calls of one image ran.
+//!
+//! Invariant: unknown is not zero. A count that is not in a table was not measured; a zero in it was
+//! measured (or inferred) to be zero. Addresses are starts of blocks and functions of that image, as
+//! [`program::Program`] has them; never a process's, never ids.
+
+use program::{ImageId, Va};
+use std::collections::BTreeMap;
+
+/// Which image a profile is of, as far as its source says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ImageRef {
+    /// File name, for messages.
+    pub name: String,
+    /// Identity by content, where the source or the binary gave it.
+    pub id: Option<ImageId>,
+    /// GNU build-id.
+    pub build_id: Option<Vec<u8>>,
+}
+
+/// Whether counts are executions or samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Exactness {
+    /// Every execution was counted.
+    #[default]
+    Exact,
+    /// Samples, or counts scaled up from samples.
+    Sampled,
+    /// Carried from another build, or completed by inference.
+    Inferred,
+}
+
+/// Two blocks, by their starts, with control going from the first to the second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Edge {
+    /// Start of the block that it leaves.
+    pub from: Va,
+    /// Start of the block that it enters.
+    pub to: Va,
+}
+
+/// What could not be taken over from a source, in its own words; with the count that it stood for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lost {
+    /// The record, or a summary of many.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// Its executions or samples.
+    pub count: u64,
+}
+
+/// Counts of one image.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Profile {
+    /// Of which image.
+    pub image: ImageRef,
+    /// Executions or samples.
+    pub exactness: Exactness,
+    /// Times that a function was entered from outside, by its entry.
+    pub entries: BTreeMap<Va, u64>,
+    /// Executions of a block, by its start.
+    pub blocks: BTreeMap<Va, u64>,
+    /// Executions of an edge inside a function.
+    pub edges: BTreeMap<Edge, u64>,
+    /// Mispredictions of the branch behind an edge, where the source has them.
+    pub mispredicts: BTreeMap<Edge, u64>,
+    /// Executions of a call or tail call: (calling instruction, entered address).
+    pub calls: BTreeMap<(Va, Va), u64>,
+}

@@ -1,0 +1,7 @@
+//! Instructions in our own words: what the rest of Engraft may know of the processor.
+//!
+//! Invariant: nothing outside `arch/` names a register or the decoder library.
+
+mod x86_64;
+
+pub use x86_64::{Decoder, Flow, Insn, Operand, Reg, RegClass, RegSet, decode};

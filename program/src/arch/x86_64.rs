@@ -1,0 +1,523 @@
+//! x86-64: decoding, operands, registers read and written. The only file that knows iced-x86.
+//!
+//! Source: Intel SDM vol. 2 for encodings; System V ABI, AMD64 supplement, 3.2.1 for register classes.
+
+use crate::addr::Va;
+use iced_x86::{
+    Code, ConditionCode, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction,
+    InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
+};
+use std::fmt;
+
+/// Where control goes after an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// The next instruction.
+    Next,
+    /// The target, always.
+    Jump(Va),
+    /// The target or the next instruction. `xbegin` and `loop` are branches too.
+    Branch(Va),
+    /// Where a register or a memory operand says.
+    JumpIndirect,
+    /// The target, and back if it returns.
+    Call(Va),
+    /// Where a register or a memory operand says, and back if it returns.
+    CallIndirect,
+    /// Where the stack says.
+    Return,
+    /// Nowhere: `ud2`, `hlt`, `int3`.
+    Stop,
+    /// These bytes are no instruction.
+    Invalid,
+}
+
+impl Flow {
+    /// Whether a basic block ends here. A call does not end one, by the rule that numbers blocks.
+    pub fn ends_block(self) -> bool {
+        !matches!(self, Flow::Next | Flow::Call(_) | Flow::CallIndirect)
+    }
+    /// Whether the next instruction can run after this one, calls taken to return.
+    pub fn falls_through(self) -> bool {
+        matches!(self, Flow::Next | Flow::Branch(_) | Flow::Call(_) | Flow::CallIndirect)
+    }
+    /// The address written in the instruction, if it transfers control to one.
+    pub fn target(self) -> Option<Va> {
+        match self {
+            Flow::Jump(to) | Flow::Branch(to) | Flow::Call(to) => Some(to),
+            _ => None,
+        }
+    }
+}
+
+/// A register by its full-width name; prints as `rax`, `xmm3`, `k1`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reg(u8);
+
+/// What the ABI lets a compiler do with a register.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum RegClass {
+    /// General, lost at calls: rax rcx rdx rsi rdi r8–r11.
+    CallerSaved,
+    /// General, kept at calls: rbx rbp r12–r15.
+    CalleeSaved,
+    /// rsp, rip, segment and control registers: never allocated.
+    Special,
+    /// xmm, ymm, zmm: one class whatever the width.
+    Vector,
+    /// k0–k7.
+    Mask,
+    /// x87 and MMX.
+    X87,
+}
+
+impl Reg {
+    const FLAG_BASE: u8 = 64;
+
+    fn of(register: Register) -> Option<Reg> {
+        let full = register.full_register();
+        let number = u8::try_from(full.number()).expect("register numbers are below 32");
+        Some(Reg(if full.is_gpr() {
+            number
+        } else if full.is_vector_register() {
+            16 + number
+        } else if full.is_k() {
+            48 + number
+        } else if full.is_st() || full.is_mm() {
+            56 + number
+        } else if full.is_segment_register() {
+            80 + number
+        } else if full.is_ip() {
+            86
+        } else if full == Register::None {
+            return None;
+        } else {
+            87
+        }))
+    }
+
+    /// The register's class.
+    pub fn class(self) -> RegClass {
+        match self.0 {
+            0 | 1 | 2 | 6..=11 => RegClass::CallerSaved,
+            3 | 5 | 12..=15 => RegClass::CalleeSaved,
+            16..=47 => RegClass::Vector,
+            48..=55 => RegClass::Mask,
+            56..=63 => RegClass::X87,
+            _ => RegClass::Special,
+        }
+    }
+
+    /// A small number that no other register has.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+}
+
+impl fmt::Display for Reg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const GENERAL: [&str; 16] = [
+            "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
+            "r14", "r15",
+        ];
+        const FLAGS: [&str; 7] = ["cf", "pf", "af", "zf", "sf", "of", "df"];
+        const SEGMENTS: [&str; 6] = ["es", "cs", "ss", "ds", "fs", "gs"];
+        match self.0 {
+            n @ 0..=15 => f.write_str(GENERAL[usize::from(n)]),
+            n @ 16..=47 => write!(f, "xmm{}", n - 16),
+            n @ 48..=55 => write!(f, "k{}", n - 48),
+            n @ 56..=63 => write!(f, "st{}", n - 56),
+            n @ 64..=70 => f.write_str(FLAGS[usize::from(n - 64)]),
+            n @ 80..=85 => f.write_str(SEGMENTS[usize::from(n - 80)]),
+            86 => f.write_str("rip"),
+            _ => f.write_str("control"),
+        }
+    }
+}
+
+impl fmt::Debug for Reg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A set of registers and single flags.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct RegSet(u128);
+
+impl RegSet {
+    /// No register.
+    pub const EMPTY: RegSet = RegSet(0);
+
+    /// With `reg` in it.
+    pub fn insert(&mut self, reg: Reg) {
+        self.0 |= 1 << reg.0;
+    }
+    /// Whether `reg` is in it.
+    pub fn contains(self, reg: Reg) -> bool {
+        self.0 >> reg.0 & 1 == 1
+    }
+    /// In either.
+    pub fn union(self, other: RegSet) -> RegSet {
+        RegSet(self.0 | other.0)
+    }
+    /// Here and not in `other`.
+    pub fn minus(self, other: RegSet) -> RegSet {
+        RegSet(self.0 & !other.0)
+    }
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    /// The members, lowest number first.
+    pub fn iter(self) -> impl Iterator<Item = Reg> {
+        (0..128).filter(move |&n| self.0 >> n & 1 == 1).map(Reg)
+    }
+    /// The flags named by iced's bits.
+    fn flags(bits: u32) -> RegSet {
+        let known = [
+            RflagsBits::CF,
+            RflagsBits::PF,
+            RflagsBits::AF,
+            RflagsBits::ZF,
+            RflagsBits::SF,
+            RflagsBits::OF,
+            RflagsBits::DF,
+        ];
+        let mut set = 0;
+        for (i, flag) in known.into_iter().enumerate() {
+            if bits & flag != 0 {
+                set |= 1 << (usize::from(Reg::FLAG_BASE) + i);
+            }
+        }
+        RegSet(set)
+    }
+}
+
+impl fmt::Debug for RegSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// One operand of an instruction, as written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Operand {
+    /// A register, with the width in bytes at which it is used.
+    Reg(Reg, u8),
+    /// A number, sign-extended.
+    Imm(i64),
+    /// A code address: the target of a direct jump or call.
+    Target(Va),
+    /// Memory at an address known from the instruction alone (`[rip+x]`, or absolute), `size` bytes.
+    Place {
+        /// The address referred to.
+        at: Va,
+        /// Access width in bytes; 0 if it has none (`lea`).
+        size: u8,
+        /// Index register that is added, and its factor (absolute forms only).
+        index: Option<(Reg, u8)>,
+        /// Base register that is added (absolute forms of non-PIE code only).
+        base: Option<Reg>,
+    },
+    /// Memory relative to registers.
+    Mem {
+        /// Base register.
+        base: Option<Reg>,
+        /// Index register and its factor.
+        index: Option<(Reg, u8)>,
+        /// What is added, in bytes.
+        disp: i64,
+        /// Access width in bytes; 0 if it has none.
+        size: u8,
+        /// `fs` or `gs`, if named.
+        segment: Option<Reg>,
+    },
+}
+
+/// One decoded instruction.
+#[derive(Clone, Copy)]
+pub struct Insn(Instruction);
+
+impl Insn {
+    /// Its address.
+    pub fn at(&self) -> Va {
+        Va(self.0.ip())
+    }
+    /// The address after it.
+    pub fn end(&self) -> Va {
+        Va(self.0.next_ip())
+    }
+    /// Length in bytes, 1 to 15.
+    pub fn len_bytes(&self) -> usize {
+        self.0.len()
+    }
+    /// Where control goes.
+    pub fn flow(&self) -> Flow {
+        let i = &self.0;
+        match i.flow_control() {
+            FlowControl::Next => Flow::Next,
+            FlowControl::UnconditionalBranch => Flow::Jump(Va(i.near_branch_target())),
+            FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => match i.op0_kind() {
+                OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64 => {
+                    Flow::Branch(Va(i.near_branch_target()))
+                }
+                _ => Flow::Next,
+            },
+            FlowControl::IndirectBranch => Flow::JumpIndirect,
+            FlowControl::Call => match i.op0_kind() {
+                OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64 => {
+                    Flow::Call(Va(i.near_branch_target()))
+                }
+                _ => Flow::Next, // syscall, vmcall and the like
+            },
+            FlowControl::IndirectCall => Flow::CallIndirect,
+            FlowControl::Return => Flow::Return,
+            FlowControl::Interrupt => match i.mnemonic() {
+                Mnemonic::Int3 => Flow::Stop,
+                _ => Flow::Next,
+            },
+            FlowControl::Exception => {
+                if i.is_invalid() {
+                    Flow::Invalid
+                } else {
+                    Flow::Stop
+                }
+            }
+        }
+    }
+    /// Whether it only fills space: the `nop`s of all lengths, `xchg %ax,%ax`, `int3`.
+    pub fn is_padding(&self) -> bool {
+        self.is_nop() || self.0.mnemonic() == Mnemonic::Int3
+    }
+    /// Whether it does nothing: the `nop`s of all lengths. `endbr64` and `pause` are none.
+    pub fn is_nop(&self) -> bool {
+        match self.0.code() {
+            Code::Nopw | Code::Nopd | Code::Nopq | Code::Nop_rm16 | Code::Nop_rm32 | Code::Nop_rm64 => true,
+            Code::Xchg_rm16_r16 | Code::Xchg_rm64_r64 | Code::Mov_r64_rm64 | Code::Mov_rm64_r64 => {
+                self.0.op0_kind() == OpKind::Register
+                    && self.0.op1_kind() == OpKind::Register
+                    && self.0.op0_register() == self.0.op1_register()
+            }
+            _ => false,
+        }
+    }
+    /// Whether it marks a target of indirect jumps and calls (`endbr64`).
+    pub fn is_landing_mark(&self) -> bool {
+        self.0.code() == Code::Endbr64
+    }
+    /// A number for the operation with its operand forms: equal for equal encodings' meanings.
+    pub fn opcode(&self) -> u16 {
+        self.0.code() as u16
+    }
+    /// A number for the operation alone (`mov`, `add`), whatever its operands.
+    pub fn mnemonic(&self) -> u16 {
+        self.0.mnemonic() as u16
+    }
+    /// A number for the operation's family: all conditional branches are one, all conditional moves, all sets, else the mnemonic.
+    pub fn group(&self) -> u16 {
+        const BRANCH: u16 = 60_000;
+        const SET: u16 = 60_001;
+        const CMOV: u16 = 60_002;
+        if self.0.condition_code() == ConditionCode::None {
+            return self.mnemonic();
+        }
+        match self.flow() {
+            Flow::Branch(_) => BRANCH,
+            _ if self.0.op_count() == 1 => SET,
+            _ => CMOV,
+        }
+    }
+    /// The operands, destination first.
+    pub fn operands(&self) -> impl Iterator<Item = Operand> + '_ {
+        (0..self.0.op_count()).filter_map(|n| self.operand(n))
+    }
+    fn operand(&self, n: u32) -> Option<Operand> {
+        let i = &self.0;
+        Some(match i.op_kind(n) {
+            OpKind::Register => {
+                let r = i.op_register(n);
+                Operand::Reg(Reg::of(r)?, u8::try_from(r.size()).unwrap_or(0))
+            }
+            OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64 => {
+                Operand::Target(Va(i.near_branch_target()))
+            }
+            OpKind::Immediate8
+            | OpKind::Immediate8_2nd
+            | OpKind::Immediate16
+            | OpKind::Immediate32
+            | OpKind::Immediate64
+            | OpKind::Immediate8to16
+            | OpKind::Immediate8to32
+            | OpKind::Immediate8to64
+            | OpKind::Immediate32to64 => Operand::Imm(i.immediate(n).cast_signed()),
+            OpKind::Memory => self.memory(),
+            OpKind::FarBranch16 | OpKind::FarBranch32 => return None,
+            _ => Operand::Mem {
+                base: None,
+                index: None,
+                disp: 0,
+                size: u8::try_from(i.memory_size().size()).unwrap_or(0),
+                segment: None,
+            },
+        })
+    }
+    fn memory(&self) -> Operand {
+        let i = &self.0;
+        let size = match i.mnemonic() {
+            Mnemonic::Lea => 0,
+            _ => u8::try_from(i.memory_size().size()).unwrap_or(0),
+        };
+        let index = Reg::of(i.memory_index())
+            .map(|r| (r, u8::try_from(i.memory_index_scale()).expect("a scale is at most 8")));
+        let segment = match i.segment_prefix() {
+            Register::FS | Register::GS => Reg::of(i.segment_prefix()),
+            _ => None,
+        };
+        if i.is_ip_rel_memory_operand() {
+            return Operand::Place { at: Va(i.ip_rel_memory_address()), size, index: None, base: None };
+        }
+        let base = Reg::of(i.memory_base());
+        let disp = i.memory_displacement64();
+        // Absolute addresses of non-PIE code: a displacement that cannot be a structure offset.
+        if segment.is_none() && i.memory_displ_size() >= 4 && (0x1_0000..0x8000_0000).contains(&disp) {
+            return Operand::Place { at: Va(disp), size, index, base };
+        }
+        Operand::Mem { base, index, disp: disp.cast_signed(), size, segment }
+    }
+    /// Registers and flags it reads, and those it writes entirely or in part.
+    ///
+    /// A register written at less than full width counts as read too, unless the processor clears the rest.
+    pub fn effects(&self) -> Effects {
+        let mut factory = InstructionInfoFactory::new();
+        effects(&mut factory, &self.0)
+    }
+    /// The bytes of the instruction that hold `Operand::Imm`, as an address might stand there.
+    pub fn has_immediate(&self) -> bool {
+        (0..self.0.op_count()).any(|n| {
+            matches!(self.0.op_kind(n), OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64)
+        })
+    }
+}
+
+impl fmt::Display for Insn {
+    /// AT&T syntax, as `objdump -d` prints it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        GasFormatter::new().format(&self.0, &mut text);
+        f.write_str(&text)
+    }
+}
+
+impl fmt::Debug for Insn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.at())
+    }
+}
+
+/// What an instruction does to registers and flags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Effects {
+    /// Read, also conditionally.
+    pub reads: RegSet,
+    /// Written, also conditionally or in part.
+    pub writes: RegSet,
+    /// Written whole, always: what was there before is dead.
+    pub kills: RegSet,
+}
+
+fn effects(factory: &mut InstructionInfoFactory, insn: &Instruction) -> Effects {
+    let info = factory.info_options(insn, InstructionInfoOptions::NO_MEMORY_USAGE);
+    let mut out = Effects::default();
+    for used in info.used_registers() {
+        let Some(reg) = Reg::of(used.register()) else { continue };
+        let whole = used.register().size() >= 4 || !used.register().is_gpr();
+        match used.access() {
+            OpAccess::Read | OpAccess::CondRead => out.reads.insert(reg),
+            OpAccess::Write => {
+                out.writes.insert(reg);
+                if whole {
+                    out.kills.insert(reg);
+                }
+            }
+            OpAccess::CondWrite => out.writes.insert(reg),
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite => {
+                out.reads.insert(reg);
+                out.writes.insert(reg);
+            }
+            _ => {}
+        }
+    }
+    out.reads = out.reads.union(RegSet::flags(insn.rflags_read()));
+    let modified = RegSet::flags(insn.rflags_modified());
+    out.writes = out.writes.union(modified);
+    out.kills = out.kills.union(modified).minus(out.reads);
+    out
+}
+
+/// Decodes the instruction at the start of `bytes`, which lie at `at`.
+///
+/// `None` if they are no instruction, or end within one.
+pub fn decode(bytes: &[u8], at: Va) -> Option<Insn> {
+    Decoder::new(bytes, at).next().filter(|insn| insn.flow() != Flow::Invalid)
+}
+
+/// Decodes one instruction after another, to the end of the bytes. Bytes that are none yield [`Flow::Invalid`] and one byte of length.
+pub struct Decoder<'a> {
+    inner: iced_x86::Decoder<'a>,
+}
+
+impl<'a> Decoder<'a> {
+    /// Over `bytes`, which lie at `at`.
+    pub fn new(bytes: &'a [u8], at: Va) -> Decoder<'a> {
+        Decoder { inner: iced_x86::Decoder::with_ip(64, bytes, at.0, DecoderOptions::NONE) }
+    }
+}
+
+impl Iterator for Decoder<'_> {
+    type Item = Insn;
+    fn next(&mut self) -> Option<Insn> {
+        if !self.inner.can_decode() {
+            return None;
+        }
+        let at = self.inner.position();
+        let ip = self.inner.ip();
+        let mut insn = self.inner.decode();
+        if insn.is_invalid() {
+            insn.set_len(1);
+            insn.set_next_ip(ip.wrapping_add(1));
+            self.inner.set_position(at + 1).expect("there was at least one byte");
+            self.inner.set_ip(ip.wrapping_add(1));
+        }
+        Some(Insn(insn))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(bytes: &[u8], text: &str, flow: Flow) {
+        let insn = Decoder::new(bytes, Va(0x1000)).next().expect("bytes are given");
+        assert_eq!((insn.to_string().as_str(), insn.flow()), (text, flow));
+    }
+
+    #[test]
+    fn flow_is_read_from_the_encoding() {
+        check(&[0xe8, 0xfb, 0x0f, 0, 0], "call 0x2000", Flow::Call(Va(0x2000)));
+        check(&[0x74, 0xfe], "je 0x1000", Flow::Branch(Va(0x1000)));
+        check(&[0x3e, 0xff, 0xe0], "notrack jmp *%rax", Flow::JumpIndirect);
+        check(&[0x0f, 0x05], "syscall", Flow::Next);
+        check(&[0x0f, 0x0b], "ud2", Flow::Stop);
+    }
+
+    #[test]
+    fn bytes_that_are_no_instruction_take_one_byte() {
+        let insns: Vec<_> = Decoder::new(&[0x06, 0x90], Va(0)).collect();
+        assert_eq!(
+            insns.iter().map(|i| (i.at().0, i.flow())).collect::<Vec<_>>(),
+            [(0, Flow::Invalid), (1, Flow::Next)]
+        );
+    }
+}

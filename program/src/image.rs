@@ -1,0 +1,322 @@
+//! An ELF file as the analysis sees it: bytes at addresses, symbols, relocations, unwind ranges.
+//!
+//! Invariant: made once from bytes that are ours; nothing is read from the file again, so a file
+//! that changes or shrinks later cannot hurt. Everything is range-checked here, once.
+//!
+//! Source: System V ABI, chapters 4 and 5; AMD64 supplement 4.
+//!
+//! Not here: what the code means (`discover`, `cfg`).
+#![warn(clippy::indexing_slicing)]
+
+mod elf;
+mod unwind;
+
+use crate::addr::{FileOff, Va};
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file could not be read.
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// Not an ELF file at all.
+    #[error("{name} is no ELF file: it starts with {start:02x?}")]
+    NotElf {
+        /// The file.
+        name: String,
+        /// Its first bytes, at most four.
+        start: Vec<u8>,
+    },
+    /// ELF, but not what we analyse.
+    #[error(
+        "{name} is {what}; only 64-bit little-endian x86-64 executables and shared objects can be analysed"
+    )]
+    Unsupported {
+        /// The file.
+        name: String,
+        /// What it is, with an article.
+        what: String,
+    },
+    /// ELF, but a table in it is cut off or contradicts itself.
+    #[error("{name} is damaged: {what} at {at}")]
+    Damaged {
+        /// The file.
+        name: String,
+        /// Which part.
+        what: String,
+        /// Where that part should be.
+        at: FileOff,
+    },
+}
+
+impl LoadError {
+    /// What the reader of the message can do about it, where we know.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Damaged { .. } => {
+                Some("copy or build the file again; `readelf -lS` shows what is left of it")
+            }
+            Self::Unsupported { .. } => Some("`file` tells what it is; link object files first"),
+            _ => None,
+        }
+    }
+}
+
+/// Identity of an image: a hash of its executable segments, so that it holds for stripped files too.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ImageId(pub u128);
+
+impl fmt::Display for ImageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for ImageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What sort of file it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// At fixed addresses, with a dynamic linker.
+    Executable,
+    /// Position-independent, with a dynamic linker.
+    Pie,
+    /// At fixed addresses, without a dynamic linker.
+    Static,
+    /// Position-independent, without a dynamic linker.
+    StaticPie,
+    /// A shared object.
+    SharedObject,
+}
+
+impl Kind {
+    /// Whether addresses written in it are moved when it is loaded.
+    pub fn is_relocated(self) -> bool {
+        matches!(self, Kind::Pie | Kind::StaticPie | Kind::SharedObject)
+    }
+}
+
+/// A loaded part of the file.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Addresses it takes up in memory.
+    pub range: Range<Va>,
+    /// Where its bytes start in the file.
+    pub offset: FileOff,
+    /// How many of its bytes are in the file; the rest is zero.
+    pub file_len: u64,
+    /// May be run.
+    pub executable: bool,
+    /// May be written.
+    pub writable: bool,
+}
+
+/// A section that is loaded. Files may have none.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// Its name.
+    pub name: String,
+    /// Its addresses.
+    pub range: Range<Va>,
+    /// Holds code.
+    pub executable: bool,
+    /// May be written.
+    pub writable: bool,
+    /// Has no bytes in the file (`.bss`).
+    pub zero: bool,
+    /// Of mergeable strings.
+    pub strings: bool,
+}
+
+/// What a symbol stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SymbolKind {
+    /// STT_FUNC.
+    Function,
+    /// STT_GNU_IFUNC: its resolver.
+    IndirectFunction,
+    /// STT_OBJECT.
+    Object,
+    /// STT_FILE.
+    File,
+    /// STT_NOTYPE.
+    Untyped,
+    /// STT_TLS, STT_SECTION and others.
+    Other,
+}
+
+/// A defined symbol, or a file symbol. In the order of the table, `.symtab` before `.dynsym`.
+#[derive(Clone, Debug)]
+pub struct Symbol {
+    /// Name, without version.
+    pub name: Box<str>,
+    /// Its address.
+    pub at: Va,
+    /// Its size in bytes, 0 if not given.
+    pub len: u64,
+    /// What it stands for.
+    pub kind: SymbolKind,
+    /// STB_LOCAL.
+    pub local: bool,
+    /// From `.dynsym`.
+    pub dynamic: bool,
+}
+
+/// What the dynamic linker writes to a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RelocationTo {
+    /// An address of this image.
+    Address(Va),
+    /// The address of an imported or exported symbol, by name; with its own address if it is defined here.
+    Symbol(Box<str>, Option<Va>),
+    /// What the resolver at this address returns.
+    Resolver(Va),
+    /// Anything else.
+    Other,
+}
+
+/// A dynamic relocation; sorted by place.
+#[derive(Clone, Debug)]
+pub struct Relocation {
+    /// The place.
+    pub at: Va,
+    /// What is written there.
+    pub to: RelocationTo,
+}
+
+/// A stub that jumps to an import.
+#[derive(Clone, Debug)]
+pub struct PltStub {
+    /// Its addresses.
+    pub range: Range<Va>,
+    /// The import's name.
+    pub import: Box<str>,
+}
+
+/// What `.eh_frame` says of a piece of code.
+#[derive(Clone, Debug)]
+pub struct UnwindRange {
+    /// The code.
+    pub range: Range<Va>,
+    /// Its call-site table: where control goes when a call throws.
+    pub landing: Box<[CallSite]>,
+    /// A signal frame ('S' augmentation).
+    pub signal: bool,
+}
+
+/// A row of an LSDA's call-site table.
+#[derive(Clone, Debug)]
+pub struct CallSite {
+    /// Instructions covered.
+    pub range: Range<Va>,
+    /// Where an exception raised there lands.
+    pub pad: Va,
+}
+
+/// An ELF file, loaded and checked.
+#[derive(Debug)]
+pub struct Image {
+    /// File name for messages.
+    pub name: String,
+    /// Identity by content of the code.
+    pub id: ImageId,
+    /// GNU build-id, if the file has one.
+    pub build_id: Option<Vec<u8>>,
+    /// What sort of file it is.
+    pub kind: Kind,
+    /// Entry point, if there is one.
+    pub entry: Option<Va>,
+    /// Loaded segments, by address, without overlaps.
+    pub segments: Vec<Segment>,
+    /// Loaded sections, by address.
+    pub sections: Vec<Section>,
+    /// Defined symbols and file symbols, in table order.
+    pub symbols: Vec<Symbol>,
+    /// Dynamic relocations, by place.
+    pub relocations: Vec<Relocation>,
+    /// Functions named by DT_INIT, DT_FINI and the init and fini arrays.
+    pub init_fini: Vec<Va>,
+    /// PLT stubs, by address.
+    pub plt: Vec<PltStub>,
+    /// Unwind ranges, by address.
+    pub unwind: Vec<UnwindRange>,
+    /// What `.comment` says of compilers.
+    pub compilers: Vec<String>,
+    bytes: Vec<u8>,
+}
+
+impl Image {
+    /// The file's bytes, as they were when it was loaded.
+    pub fn file_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The segment that holds `at`.
+    pub fn segment_at(&self, at: Va) -> Option<&Segment> {
+        let i = self.segments.partition_point(|s| s.range.end <= at);
+        self.segments.get(i).filter(|s| s.range.contains(&at))
+    }
+
+    /// The section that holds `at`.
+    pub fn section_at(&self, at: Va) -> Option<&Section> {
+        let i = self.sections.partition_point(|s| s.range.end <= at);
+        self.sections.get(i).filter(|s| s.range.contains(&at))
+    }
+
+    /// The bytes from `at` to the end of what its segment has in the file.
+    pub fn bytes_from(&self, at: Va) -> Option<&[u8]> {
+        let segment = self.segment_at(at)?;
+        let into = at.since(segment.range.start);
+        let from = usize::try_from(segment.offset.0.checked_add(into)?).ok()?;
+        let len = usize::try_from(segment.file_len.checked_sub(into)?).ok()?;
+        self.bytes.get(from..from.checked_add(len)?)
+    }
+
+    /// The bytes of `range`, all of them or none.
+    pub fn bytes_in(&self, range: &Range<Va>) -> Option<&[u8]> {
+        let len = usize::try_from(range.end.0.checked_sub(range.start.0)?).ok()?;
+        self.bytes_from(range.start)?.get(..len)
+    }
+
+    /// Whether `at` lies in code.
+    pub fn is_code(&self, at: Va) -> bool {
+        match self.section_at(at) {
+            Some(section) => section.executable,
+            None => self.segment_at(at).is_some_and(|s| s.executable) && self.sections.is_empty(),
+        }
+    }
+
+    /// The relocation at exactly `at`.
+    pub fn relocation_at(&self, at: Va) -> Option<&Relocation> {
+        let i = self.relocations.binary_search_by_key(&at, |r| r.at).ok()?;
+        self.relocations.get(i)
+    }
+
+    /// Runs of code: executable sections, or executable segments where there are no sections.
+    pub fn code_ranges(&self) -> Vec<Range<Va>> {
+        let sections: Vec<_> =
+            self.sections.iter().filter(|s| s.executable && !s.zero).map(|s| s.range.clone()).collect();
+        if !sections.is_empty() {
+            return sections;
+        }
+        let has_bytes = |s: &&Segment| s.executable && s.file_len > 0;
+        self.segments
+            .iter()
+            .filter(has_bytes)
+            .map(|s| s.range.start..s.range.start.plus(s.file_len.min(s.range.end.since(s.range.start))))
+            .collect()
+    }
+}

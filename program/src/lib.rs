@@ -1,0 +1,29 @@
+//! What a binary is: addresses, image, instructions, functions, blocks, edges, loops, liveness.
+//!
+//! ```no_run
+//! let image = program::Image::load("/usr/bin/true".as_ref())?;
+//! let program = program::Program::analyze(image);
+//! for function in &program.functions {
+//!     println!("{} {}", function.entry, function.name());
+//! }
+//! # Ok::<(), program::LoadError>(())
+//! ```
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod addr;
+pub mod arch;
+mod cfg;
+mod discover;
+mod ids;
+pub mod image;
+mod model;
+
+pub use addr::{Bias, FileOff, LiveVa, Va};
+pub use arch::Insn;
+pub use ids::{BlockId, EdgeId, FuncId};
+pub use image::{Image, ImageId, LoadError};
+pub use model::{
+    Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,
+    JumpTable, Origin, Program, Sure,
+};

@@ -1,0 +1,391 @@
+//! The [`Program`]: dense tables of functions, blocks, edges, calls, tables, data, and what was not understood.
+//!
+//! Invariant: made once by [`Program::analyze`], never changed. Functions are sorted by entry address.
+//! The blocks of a function are contiguous, by address within it; the edges of a block are contiguous, by target.
+//! A block belongs to one function; blocks do not overlap; a call does not end a block, unless it cannot return.
+//! Padding belongs to no block. `verify` checks all of this.
+
+use crate::addr::Va;
+use crate::arch::{Decoder, Insn};
+use crate::ids::{BlockId, EdgeId, FuncId};
+use crate::image::Image;
+use std::ops::Range;
+
+/// How sure something is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Sure {
+    /// It follows from the bytes and the tables of the file.
+    Proved,
+    /// By a heuristic that is right for compilers' output: bounded by the next table, reached in the gaps, and so on.
+    Likely,
+    /// By scoring alone.
+    Guessed,
+}
+
+/// What made us take an address for a function's entry: the first that applies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Origin {
+    /// A function symbol.
+    Symbol,
+    /// A PLT stub.
+    Plt,
+    /// An unwind range.
+    Unwind,
+    /// The entry point, DT_INIT, DT_FINI, or an init or fini array.
+    Start,
+    /// Go's function table.
+    GoTable,
+    /// The target of a direct call.
+    Called,
+    /// The target of a jump from another function.
+    TailCalled,
+    /// A word of data, or an operand, that holds its address.
+    AddressTaken,
+    /// Found in a gap by its looks.
+    Scored,
+}
+
+/// A function.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Its main entry; the first block of `blocks` that has this start.
+    pub entry: Va,
+    /// All its symbols' names, the preferred one first; for a PLT stub `import@plt`. Empty in stripped code.
+    pub names: Box<[Box<str>]>,
+    /// Its code: the range of the entry first, then cold parts by address. Padding at the end is not part of it.
+    pub ranges: Box<[Range<Va>]>,
+    /// Its blocks, by address.
+    pub blocks: Range<u32>,
+    /// Further blocks that are entered from outside (called, or address-taken), by address.
+    pub entries: Box<[BlockId]>,
+    /// What made us believe in it.
+    pub origin: Origin,
+    /// How sure its start is.
+    pub sure: Sure,
+    /// Whether a call to it can return.
+    pub returns: bool,
+    /// The import, if it is a PLT stub.
+    pub import: Option<Box<str>>,
+    /// The function this one was cut from, if it is a `.part.N`.
+    pub cut_from: Option<FuncId>,
+    /// Whether all its control flow is understood: no unresolved jumps, no bytes that do not decode.
+    pub complete: bool,
+}
+
+impl Function {
+    /// The preferred name, or `fn_0x401136`.
+    pub fn name(&self) -> String {
+        match self.names.first() {
+            Some(name) => name.to_string(),
+            None => format!("fn_{}", self.entry),
+        }
+    }
+    /// Ids of its blocks, by address.
+    pub fn block_ids(&self) -> impl ExactSizeIterator<Item = BlockId> + DoubleEndedIterator + use<> {
+        self.blocks.clone().map(BlockId)
+    }
+    /// How many blocks it has.
+    pub fn n_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+    /// Bytes of code in all its ranges.
+    pub fn len_bytes(&self) -> u64 {
+        self.ranges.iter().map(|r| r.end.since(r.start)).sum()
+    }
+}
+
+/// How a block ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlockEnd {
+    /// In the next block, which is a target: no branch.
+    FallThrough,
+    /// A direct jump, within the function or out of it (tail call).
+    Jump,
+    /// A conditional branch.
+    Branch,
+    /// An indirect jump that was resolved to a table or to labels.
+    Switch,
+    /// An indirect jump out of the function (tail call).
+    IndirectTailCall,
+    /// An indirect jump that was not resolved.
+    Unresolved,
+    /// A return.
+    Return,
+    /// A call that does not return.
+    NoReturn,
+    /// `ud2`, `hlt`, `int3`.
+    Stop,
+    /// Bytes that do not decode, or the end of the code.
+    Broken,
+}
+
+/// A basic block.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// Its first byte.
+    pub start: Va,
+    /// Its length in bytes; padding after it is not part of it.
+    pub len_bytes: u32,
+    /// Offset of its last instruction from `start`.
+    pub last: u32,
+    /// How many instructions it has.
+    pub n_insns: u32,
+    /// The function it belongs to.
+    pub func: FuncId,
+    /// Its first outgoing edge; the next block's `first_edge` ends the list.
+    pub first_edge: EdgeId,
+    /// How it ends.
+    pub end: BlockEnd,
+    /// Whether exceptions land here.
+    pub landing_pad: bool,
+}
+
+impl Block {
+    /// The address after its last byte.
+    pub fn end_va(&self) -> Va {
+        self.start.plus(u64::from(self.len_bytes))
+    }
+    /// The address of its last instruction.
+    pub fn last_insn(&self) -> Va {
+        self.start.plus(u64::from(self.last))
+    }
+    /// Its addresses.
+    pub fn range(&self) -> Range<Va> {
+        self.start..self.end_va()
+    }
+}
+
+/// Why control can go from one block to another of the same function.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum EdgeKind {
+    /// To the next instruction: after a conditional branch that is not taken, or without any branch.
+    FallThrough,
+    /// A direct jump.
+    Jump,
+    /// A conditional branch that is taken.
+    Taken,
+    /// Through a jump table or a table of labels.
+    Table,
+    /// An exception raised by a call in the block.
+    LandingPad,
+}
+
+/// An edge between two blocks of one function.
+#[derive(Clone, Copy, Debug)]
+pub struct Edge {
+    /// Where it leaves.
+    pub from: BlockId,
+    /// Where it goes.
+    pub to: BlockId,
+    /// By what.
+    pub kind: EdgeKind,
+    /// How sure it is.
+    pub sure: Sure,
+}
+
+/// How a call passes control.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallKind {
+    /// `call`.
+    Call,
+    /// A jump out of the function, at the end of its block.
+    TailCall,
+    /// A conditional jump out of the function.
+    BranchTailCall,
+}
+
+/// What is called.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Callee {
+    /// An entry of this function of the image (a PLT stub is a function too).
+    Function(FuncId),
+    /// An import, called through its slot (`call *printf@GOTPCREL(%rip)`): index into [`Program::imports`].
+    Import(u32),
+    /// A direct target that belongs to no function.
+    Unknown(Va),
+    /// Through a register or memory.
+    Indirect,
+}
+
+/// A call, or a jump out of a function. Sorted by address.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// The calling instruction.
+    pub at: Va,
+    /// The block it is in.
+    pub block: BlockId,
+    /// How.
+    pub kind: CallKind,
+    /// What is called.
+    pub callee: Callee,
+    /// Whether it can return.
+    pub returns: bool,
+}
+
+/// A jump table.
+#[derive(Clone, Debug)]
+pub struct JumpTable {
+    /// Address of its first entry.
+    pub at: Va,
+    /// Bytes an entry: 1, 2, 4 or 8.
+    pub entry_len: u8,
+    /// The function whose jumps use it.
+    pub func: FuncId,
+    /// The jumps that use it.
+    pub jumps: Box<[Va]>,
+    /// Where its entries lead, in order, repeated ones too.
+    pub targets: Box<[Va]>,
+    /// Whether its length follows from a bound check, or from what stands after it.
+    pub sure: Sure,
+}
+
+/// Why something was not understood.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum GapReason {
+    /// Bytes of code that no function holds.
+    NoFunction,
+    /// Bytes inside a function that control is not known to reach.
+    Unreached,
+    /// An indirect jump whose targets are not known; the range is the instruction.
+    UnresolvedJump,
+    /// Bytes that do not decode.
+    NotCode,
+    /// A jump into the middle of an instruction.
+    Overlap,
+}
+
+/// Something that was not understood. Sorted by address.
+#[derive(Clone, Debug)]
+pub struct Gap {
+    /// Where.
+    pub range: Range<Va>,
+    /// Why.
+    pub reason: GapReason,
+}
+
+/// What a data object holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum DataKind {
+    /// Anything.
+    Bytes,
+    /// A string that ends in a zero byte.
+    String,
+    /// Addresses.
+    Pointers,
+    /// A jump table.
+    JumpTable,
+    /// Zero at start (`.bss`).
+    Zero,
+}
+
+/// A piece of data that code or data refers to as one. Sorted by address; they do not overlap.
+#[derive(Clone, Debug)]
+pub struct DataObject {
+    /// Its addresses.
+    pub range: Range<Va>,
+    /// Its symbol, if it has one.
+    pub name: Option<Box<str>>,
+    /// What it holds.
+    pub kind: DataKind,
+    /// Proved by a symbol, else inferred from references.
+    pub sure: Sure,
+}
+
+/// A binary, understood as far as possible.
+#[derive(Debug)]
+pub struct Program {
+    /// The file.
+    pub image: Image,
+    /// Functions, by entry.
+    pub functions: Vec<Function>,
+    /// Blocks, grouped by function.
+    pub blocks: Vec<Block>,
+    /// Edges, grouped by the block they leave.
+    pub edges: Vec<Edge>,
+    /// Calls, by address.
+    pub calls: Vec<Call>,
+    /// Names of imports that are called through their slots.
+    pub imports: Vec<Box<str>>,
+    /// Jump tables, by address.
+    pub tables: Vec<JumpTable>,
+    /// What was not understood, by address.
+    pub gaps: Vec<Gap>,
+    /// Data, by address.
+    pub data: Vec<DataObject>,
+    /// Blocks by address: ids sorted by start, for look-ups.
+    pub(crate) by_address: Vec<BlockId>,
+}
+
+impl Program {
+    /// The function.
+    pub fn function(&self, id: FuncId) -> &Function {
+        &self.functions[id.index()]
+    }
+    /// The block.
+    pub fn block(&self, id: BlockId) -> &Block {
+        &self.blocks[id.index()]
+    }
+    /// The edge.
+    pub fn edge(&self, id: EdgeId) -> &Edge {
+        &self.edges[id.index()]
+    }
+    /// Ids of all functions.
+    pub fn func_ids(&self) -> impl ExactSizeIterator<Item = FuncId> + use<> {
+        (0..self.functions.len()).map(FuncId::at)
+    }
+    /// Ids of the edges that leave `block`.
+    pub fn edge_ids(&self, block: BlockId) -> impl ExactSizeIterator<Item = EdgeId> + use<> {
+        let from = self.block(block).first_edge.0;
+        let to = match self.blocks.get(block.index() + 1) {
+            Some(next) => next.first_edge.0,
+            None => EdgeId::at(self.edges.len()).0,
+        };
+        (from..to).map(EdgeId)
+    }
+    /// The edges that leave `block`.
+    pub fn successors(&self, block: BlockId) -> &[Edge] {
+        let ids = self.edge_ids(block);
+        let from = self.block(block).first_edge.index();
+        &self.edges[from..from + ids.len()]
+    }
+    /// The calls made in `block`, by address.
+    pub fn calls_in(&self, block: BlockId) -> &[Call] {
+        let range = self.block(block).range();
+        let from = self.calls.partition_point(|c| c.at < range.start);
+        let to = self.calls.partition_point(|c| c.at < range.end);
+        &self.calls[from..to]
+    }
+    /// The block that holds `at`.
+    pub fn block_at(&self, at: Va) -> Option<BlockId> {
+        let i = self.by_address.partition_point(|&b| self.block(b).start <= at);
+        let id = *self.by_address.get(i.checked_sub(1)?)?;
+        self.block(id).range().contains(&at).then_some(id)
+    }
+    /// The block that starts at `at`.
+    pub fn block_from(&self, at: Va) -> Option<BlockId> {
+        self.block_at(at).filter(|&b| self.block(b).start == at)
+    }
+    /// The function whose main entry is `at`.
+    pub fn function_from(&self, at: Va) -> Option<FuncId> {
+        self.functions.binary_search_by_key(&at, |f| f.entry).ok().map(FuncId::at)
+    }
+    /// The function whose code holds `at`.
+    pub fn function_at(&self, at: Va) -> Option<FuncId> {
+        self.block_at(at).map(|b| self.block(b).func)
+    }
+    /// The block at the main entry of `func`; `None` if not even one instruction there decodes.
+    pub fn entry_block(&self, func: FuncId) -> Option<BlockId> {
+        self.block_from(self.function(func).entry)
+    }
+    /// The data object that holds `at`.
+    pub fn data_at(&self, at: Va) -> Option<usize> {
+        let i = self.data.partition_point(|d| d.range.end <= at);
+        self.data.get(i).filter(|d| d.range.contains(&at)).map(|_| i)
+    }
+    /// The instructions of `block`, decoded anew.
+    pub fn insns(&self, block: BlockId) -> impl Iterator<Item = Insn> + use<'_> {
+        let block = self.block(block);
+        let bytes = self.image.bytes_in(&block.range()).unwrap_or_default();
+        Decoder::new(bytes, block.start)
+    }
+}
