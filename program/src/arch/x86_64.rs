@@ -404,7 +404,12 @@ impl fmt::Display for Insn {
     /// AT&T syntax, as `objdump -d` prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
-        GasFormatter::new().format(&self.0, &mut text);
+        let mut formatter = GasFormatter::new();
+        let options = formatter.options_mut();
+        options.set_branch_leading_zeros(false);
+        options.set_uppercase_hex(false);
+        options.set_small_hex_numbers_in_decimal(false);
+        formatter.format(&self.0, &mut text);
         f.write_str(&text)
     }
 }
