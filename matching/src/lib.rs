@@ -2,7 +2,10 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod hash;
 mod relation;
+#[cfg(test)]
+mod testing;
 
 pub use relation::{
     BlockMatch, BlockMethod, DataMatch, DataMethod, FunctionMatch, FunctionMethod, Level, Matching,
