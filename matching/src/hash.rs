@@ -112,7 +112,8 @@ impl Keys {
         match usize::from(size) {
             0 => {
                 let text = &bytes[..bytes.len().min(256)];
-                let len = text.iter().take_while(|&&b| (0x20..0x7f).contains(&b) || b"\t\n\r".contains(&b)).count();
+                let len =
+                    text.iter().take_while(|&&b| (0x20..0x7f).contains(&b) || b"\t\n\r".contains(&b)).count();
                 match text.get(len) {
                     Some(0) if len >= 2 => content_key(&text[..=len]),
                     None if len == 256 => content_key(text),

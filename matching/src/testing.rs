@@ -16,7 +16,13 @@ pub fn compile(text: &str, extension: &str, flags: &[&str]) -> Program {
     let source = folder.path().join(format!("input.{extension}"));
     let binary = folder.path().join("output");
     std::fs::write(&source, text).expect("the temporary folder can be written");
-    let done = Command::new("gcc").args(flags).arg("-o").arg(&binary).arg(&source).output().expect("gcc is installed");
+    let done = Command::new("gcc")
+        .args(flags)
+        .arg("-o")
+        .arg(&binary)
+        .arg(&source)
+        .output()
+        .expect("gcc is installed");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     Program::analyze(Image::load(&binary).expect("gcc's output can be loaded"))
 }

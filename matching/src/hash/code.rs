@@ -187,7 +187,8 @@ impl<'a> Reader<'a> {
             Operand::Imm(value) => {
                 w.four = combine(w.four, 0x1000);
                 let at = Va(value.cast_unsigned());
-                let address = self.fixed && insn.has_immediate() && self.program.image.segment_at(at).is_some();
+                let address =
+                    self.fixed && insn.has_immediate() && self.program.image.segment_at(at).is_some();
                 if address {
                     self.place(at, 0, w);
                 } else {

@@ -101,7 +101,8 @@ fn joined_keys_make_calls_to_matched_functions_equal() {
     let old = assemble(&[global("a", "nop; ret"), global("f", "call .La\nret\n.La = a")].concat());
     let new = assemble(&[global("f", "call .Lb\nret\n.Lb = b"), global("b", "nop; ret")].concat());
     let (mut old_keys, mut new_keys) = (Keys::compute(&old), Keys::compute(&new));
-    let hash = |p: &Program, k: &Keys| Hashes::compute(p, k).functions[function(p, "f").index()].at(Level::L1);
+    let hash =
+        |p: &Program, k: &Keys| Hashes::compute(p, k).functions[function(p, "f").index()].at(Level::L1);
     assert_ne!(hash(&old, &old_keys), hash(&new, &new_keys));
     let pair = FunctionMatch {
         old: function(&old, "a"),
