@@ -2,11 +2,16 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod compute;
+mod functions;
 pub mod hash;
+mod options;
 mod relation;
 #[cfg(test)]
 mod testing;
 
+pub use compute::Context;
+pub use options::{Options, Pass, UnknownPass};
 pub use relation::{
-    BlockMatch, BlockMethod, DataMatch, DataMethod, FunctionMatch, FunctionMethod, Level, Matching,
+    BlockMatch, BlockMethod, DataMatch, DataMethod, FunctionMatch, FunctionMethod, Level, Matching, OneToOne,
 };

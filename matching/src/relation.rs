@@ -123,6 +123,44 @@ pub struct DataMatch {
     pub method: DataMethod,
 }
 
+/// A partial one-to-one relation between two tables, by index, looked up from both sides.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OneToOne {
+    to_new: Vec<Option<u32>>,
+    to_old: Vec<Option<u32>>,
+}
+
+impl OneToOne {
+    /// Nothing related yet, between `n_old` and `n_new` things.
+    pub fn new(n_old: usize, n_new: usize) -> OneToOne {
+        OneToOne { to_new: vec![None; n_old], to_old: vec![None; n_new] }
+    }
+    /// What `old` became.
+    pub fn new_of(&self, old: usize) -> Option<usize> {
+        self.to_new.get(old).copied().flatten().map(|i| i as usize)
+    }
+    /// What `new` was.
+    pub fn old_of(&self, new: usize) -> Option<usize> {
+        self.to_old.get(new).copied().flatten().map(|i| i as usize)
+    }
+    /// Relates them, if both are free; else leaves everything and answers no.
+    ///
+    /// # Panics
+    /// If an index is outside its table.
+    pub fn insert(&mut self, old: usize, new: usize) -> bool {
+        if self.to_new[old].is_some() || self.to_old[new].is_some() {
+            return false;
+        }
+        self.to_new[old] = u32::try_from(new).ok();
+        self.to_old[new] = u32::try_from(old).ok();
+        true
+    }
+    /// All pairs, by new, as (old, new).
+    pub fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        (0..self.to_old.len()).filter_map(|new| Some((self.old_of(new)?, new)))
+    }
+}
+
 /// Which parts of two programs are each other.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Matching {
