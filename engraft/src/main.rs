@@ -1,12 +1,61 @@
-//! The command.
-fn main() -> anyhow::Result<()> {
-    let path = std::env::args_os().nth(1).ok_or_else(|| anyhow::anyhow!("usage: engraft FILE"))?;
-    let program = program::Program::analyze(program::Image::load(path.as_ref())?);
-    anstream::println!(
-        "{} functions, {} blocks, {} edges",
-        program.functions.len(),
-        program.blocks.len(),
-        program.edges.len()
-    );
-    Ok(())
+//! The command: `engraft VERB …`. One file a verb; each asks the libraries and shows what they say.
+#![forbid(unsafe_code)]
+
+mod help;
+mod input;
+mod out;
+mod show;
+mod timing;
+mod view;
+
+use clap::{Parser, Subcommand};
+use out::Answer;
+use std::process::ExitCode;
+
+/// Profiles, compares and re-optimises x86-64 Linux programs from their binaries alone
+#[derive(Parser)]
+#[command(name = "engraft", version, disable_help_subcommand = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+    /// Threads to use [default: as many as there are cores]
+    #[arg(long, global = true, value_name = "N", help_heading = "Everywhere")]
+    threads: Option<std::num::NonZeroUsize>,
+    /// Say how long each step took, on standard error
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    time: bool,
+    /// Say nothing but errors
+    #[arg(short, long, global = true, help_heading = "Everywhere")]
+    quiet: bool,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Show(show::Args),
+    Help(help::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // clap prints help and version as data, mistakes as talk, and knows which exit code each has.
+        Err(err) => {
+            let _gone = err.print();
+            return if err.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        }
+    };
+    out::finish(run(cli))
+}
+
+fn run(cli: Cli) -> anyhow::Result<Answer> {
+    if let Some(n) = cli.threads {
+        rayon::ThreadPoolBuilder::new().num_threads(n.get()).build_global()?;
+    }
+    let watch = timing::watch(cli.time, cli.quiet);
+    let answer = match cli.verb {
+        Verb::Show(args) => show::run(&args),
+        Verb::Help(args) => help::run(&args),
+    };
+    watch.finish();
+    answer
 }

@@ -1,0 +1,192 @@
+//! `show BINARY function NAME`: the blocks of one function with instructions and edges.
+
+use super::lists;
+use crate::view::{Table, View};
+use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, FuncId, Program, Va};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// One function.
+#[derive(Serialize)]
+pub struct FunctionView {
+    schema: &'static str,
+    binary: String,
+    id: String,
+    name: String,
+    at: u64,
+    ranges: Vec<(u64, u64)>,
+    origin: &'static str,
+    sure: &'static str,
+    complete: bool,
+    returns: bool,
+    blocks: Vec<BlockView>,
+}
+
+#[derive(Serialize)]
+struct BlockView {
+    id: String,
+    at: u64,
+    len_bytes: u32,
+    end: &'static str,
+    landing_pad: bool,
+    entry: bool,
+    instructions: Vec<InsnView>,
+    edges: Vec<EdgeView>,
+}
+
+#[derive(Serialize)]
+struct InsnView {
+    at: u64,
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<String>,
+}
+
+#[derive(Serialize)]
+struct EdgeView {
+    id: String,
+    to: u64,
+    to_block: String,
+    kind: &'static str,
+    sure: &'static str,
+}
+
+fn end(end: BlockEnd) -> &'static str {
+    match end {
+        BlockEnd::FallThrough => "fall-through",
+        BlockEnd::Jump => "jump",
+        BlockEnd::Branch => "branch",
+        BlockEnd::Switch => "switch",
+        BlockEnd::IndirectTailCall => "indirect-tail-call",
+        BlockEnd::Unresolved => "unresolved",
+        BlockEnd::Return => "return",
+        BlockEnd::NoReturn => "no-return",
+        BlockEnd::Stop => "stop",
+        BlockEnd::Broken => "broken",
+    }
+}
+
+fn edge(kind: EdgeKind) -> &'static str {
+    match kind {
+        EdgeKind::FallThrough => "fall-through",
+        EdgeKind::Jump => "jump",
+        EdgeKind::Taken => "taken",
+        EdgeKind::Table => "table",
+        EdgeKind::LandingPad => "landing-pad",
+    }
+}
+
+/// What the call at `at` calls, in words.
+fn callee(program: &Program, block: BlockId, at: Va) -> Option<String> {
+    let call = program.calls_in(block).iter().find(|c| c.at == at)?;
+    let what = match call.callee {
+        Callee::Function(f) => program.function(f).name(),
+        Callee::Import(i) => program.imports.get(i as usize).map_or_else(String::new, ToString::to_string),
+        Callee::Unknown(va) => format!("unknown {va}"),
+        Callee::Indirect => "indirect".into(),
+    };
+    let how = match call.kind {
+        CallKind::Call => "call",
+        CallKind::TailCall => "tail call",
+        CallKind::BranchTailCall => "conditional tail call",
+    };
+    Some(if call.returns { format!("{how} {what}") } else { format!("{how} {what}, does not return") })
+}
+
+/// All of function `id`.
+pub fn view(program: &Program, id: FuncId) -> FunctionView {
+    let f = program.function(id);
+    let block = |b: BlockId| {
+        let block = program.block(b);
+        BlockView {
+            id: b.to_string(),
+            at: block.start.0,
+            len_bytes: block.len_bytes,
+            end: end(block.end),
+            landing_pad: block.landing_pad,
+            entry: block.start == f.entry || f.entries.contains(&b),
+            instructions: program
+                .insns(b)
+                .map(|i| InsnView { at: i.at().0, text: i.to_string(), calls: callee(program, b, i.at()) })
+                .collect(),
+            edges: program
+                .edge_ids(b)
+                .map(|e| {
+                    let this = program.edge(e);
+                    EdgeView {
+                        id: e.to_string(),
+                        to: program.block(this.to).start.0,
+                        to_block: this.to.to_string(),
+                        kind: edge(this.kind),
+                        sure: lists::sure(this.sure),
+                    }
+                })
+                .collect(),
+        }
+    };
+    FunctionView {
+        schema: "engraft.show/1",
+        binary: program.image.name.clone(),
+        id: id.to_string(),
+        name: f.name(),
+        at: f.entry.0,
+        ranges: f.ranges.iter().map(|r| (r.start.0, r.end.0)).collect(),
+        origin: lists::origin(f.origin),
+        sure: lists::sure(f.sure),
+        complete: f.complete,
+        returns: f.returns,
+        blocks: f.block_ids().map(block).collect(),
+    }
+}
+
+impl View for FunctionView {
+    /// A row an instruction.
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["block", "at>", "instruction", "calls"]);
+        for b in &self.blocks {
+            for i in &b.instructions {
+                let calls = i.calls.clone().unwrap_or_default();
+                t.row([b.id.clone(), Va(i.at).to_string(), i.text.clone(), calls]);
+            }
+        }
+        t
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        writeln!(w, "{} {} at {}: {} blocks", self.id, self.name, Va(self.at), self.blocks.len())?;
+        for (start, end) in &self.ranges {
+            writeln!(w, "  code {}..{}", Va(*start), Va(*end))?;
+        }
+        writeln!(w, "  found by {}, {}", self.origin, self.sure)?;
+        if !self.complete {
+            writeln!(w, "  not all of its control flow is understood")?;
+        }
+        if !self.returns {
+            writeln!(w, "  does not return")?;
+        }
+        for b in &self.blocks {
+            let mut marks = String::new();
+            if b.entry {
+                marks.push_str("  entry");
+            }
+            if b.landing_pad {
+                marks.push_str("  landing pad");
+            }
+            writeln!(w, "\n{} {}{marks}", b.id, Va(b.at))?;
+            for i in &b.instructions {
+                match &i.calls {
+                    Some(calls) => writeln!(w, "  {}  {:<40}  # {calls}", Va(i.at), i.text)?,
+                    None => writeln!(w, "  {}  {}", Va(i.at), i.text)?,
+                }
+            }
+            if b.edges.is_empty() {
+                writeln!(w, "  → {}", b.end)?;
+            }
+            for e in &b.edges {
+                let sure = if e.sure == "proved" { String::new() } else { format!(", {}", e.sure) };
+                writeln!(w, "  → {} {} ({}{sure})", e.to_block, Va(e.to), e.kind)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! The three forms of a verb's data: text for people, JSON for programs, CSV for spreadsheets.
+//!
+//! Invariant: a view is what `--json` prints, field by field, and says its schema; it is stable. Types of the libraries
+//! are not serialized: they change, views do not.
+
+use crate::out;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// How to write data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For programs: one object, described by `engraft help json`.
+    Json,
+    /// For spreadsheets.
+    Csv,
+}
+
+/// Where a verb's data go, and how.
+#[derive(clap::Args, Debug)]
+pub struct Output {
+    /// Form of the output
+    #[arg(long, value_enum, value_name = "FORM", default_value = "table")]
+    format: Format,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+impl Output {
+    /// The form asked for.
+    pub fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+
+    /// Writes `view` to `to`, or prints it.
+    pub fn print_to(&self, to: Option<&PathBuf>, view: &impl View) -> anyhow::Result<()> {
+        out::data(to.map(PathBuf::as_path), |w| match self.format() {
+            Format::Table => view.text(w),
+            Format::Json => {
+                serde_json::to_writer(&mut *w, view)?;
+                writeln!(w)
+            }
+            Format::Csv => view.table().csv(w),
+        })
+    }
+}
+
+/// Data that can be shown in all forms.
+pub trait View: Serialize {
+    /// The rows that a spreadsheet gets.
+    fn table(&self) -> Table;
+
+    /// What people read: the table, unless there is more to say.
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        self.table().text(w)
+    }
+}
+
+/// Rows under headings.
+#[derive(Debug, Default)]
+pub struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// With these headings. A heading that ends in `>` has its column aligned to the right.
+    pub fn new(headings: &[&'static str]) -> Table {
+        Table { headings: headings.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row; as many cells as headings.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        debug_assert_eq!(N, self.headings.len(), "a cell a heading");
+        self.rows.push(cells.into());
+    }
+
+    /// Aligned columns, two spaces apart.
+    pub fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        let headings: Vec<String> =
+            self.headings.iter().map(|h| h.trim_end_matches('>').to_owned()).collect();
+        let mut widths = vec![0; headings.len()];
+        for row in self.rows.iter().chain([&headings]) {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        for row in [&headings].into_iter().chain(&self.rows) {
+            let mut line = String::new();
+            for ((cell, width), heading) in row.iter().zip(&widths).zip(&self.headings) {
+                match heading.ends_with('>') {
+                    true => write!(line, "{cell:>width$}  "),
+                    false => write!(line, "{cell:<width$}  "),
+                }
+                .map_err(io::Error::other)?;
+            }
+            writeln!(w, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// Comma-separated, quoted where need be.
+    pub fn csv(&self, w: &mut dyn Write) -> io::Result<()> {
+        let mut csv = csv::Writer::from_writer(w);
+        csv.write_record(self.headings.iter().map(|h| h.trim_end_matches('>')))?;
+        for row in &self.rows {
+            csv.write_record(row)?;
+        }
+        csv.flush()
+    }
+}
+
+/// `part` of `whole` in per cent, for people.
+pub fn percent(part: usize, whole: usize) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "for reading, to a tenth of a per cent")]
+    let share = part as f64 / whole.max(1) as f64;
+    format!("{:.2} %", 100.0 * share)
+}

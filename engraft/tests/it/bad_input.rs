@@ -1,0 +1,122 @@
+//! What cannot be used is refused: exit code 2, one line with the place, one with the remedy, nothing on standard output.
+
+use crate::run::{compile, engraft, folder, pair};
+use std::path::Path;
+
+/// Runs `engraft` with `args` and compares what it says; `…` in `want` stands for anything.
+#[track_caller]
+fn check(folder: &Path, args: &str, want: &str) {
+    let ran = engraft(folder, args);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
+    let mut rest = ran.stderr.trim_end();
+    let parts: Vec<&str> = want.split('…').collect();
+    for (i, part) in parts.iter().enumerate() {
+        let found = match i {
+            0 => rest.strip_prefix(part),
+            _ => rest.find(part).map(|at| &rest[at + part.len()..]),
+        };
+        rest = found.unwrap_or_else(|| panic!("want {want}\ngot {}", ran.stderr));
+    }
+    assert!(rest.is_empty() || want.ends_with('…'), "want {want}\ngot {}", ran.stderr);
+}
+
+#[test]
+fn a_missing_file() {
+    check(pair(), "show nowhere", "engraft: cannot read nowhere: No such file or directory (os error 2)…");
+}
+
+#[test]
+fn a_folder() {
+    check(pair(), "show .", "engraft: cannot read .: Is a directory (os error 21)…");
+}
+
+#[test]
+fn a_text_file() {
+    let to = folder();
+    std::fs::write(to.path().join("notes"), "nothing to run\n").expect("it is ours");
+    check(to.path(), "show notes", "engraft: notes is no ELF file: it starts with [6e, 6f, 74, 68]…");
+}
+
+#[test]
+fn a_truncated_file() {
+    let to = folder();
+    let whole = std::fs::read(pair().join("old")).expect("gcc made it");
+    std::fs::write(to.path().join("short"), &whole[..whole.len() / 4]).expect("it is ours");
+    check(to.path(), "show short", "engraft: short is damaged: …offset 0x…\nhint: …");
+}
+
+#[test]
+fn an_object_file() {
+    let to = folder();
+    compile(&to.path().join("words.o"), "words-1.c", "-c");
+    check(to.path(), "show words.o", "engraft: words.o is an object file; only …\nhint: …");
+}
+
+#[test]
+fn files_of_other_machines() {
+    let to = folder();
+    let whole = std::fs::read(pair().join("old")).expect("gcc made it");
+    let with = |name: &str, at: usize, byte: u8| {
+        let mut bytes = whole.clone();
+        bytes[at] = byte;
+        std::fs::write(to.path().join(name), bytes).expect("it is ours");
+    };
+    // e_machine 183 is AArch64, e_type 4 a core file; EI_CLASS and EI_DATA stand at 4 and 5.
+    with("arm", 18, 183);
+    with("core", 16, 4);
+    with("bits32", 4, 1);
+    with("big", 5, 2);
+    check(to.path(), "show arm", "engraft: arm is for another machine…; only …\nhint: …");
+    check(to.path(), "show core", "engraft: core is a core file; only …\nhint: …");
+    check(to.path(), "show bits32", "engraft: bits32 is a 32-bit file; only …\nhint: …");
+    check(to.path(), "show big", "engraft: big is a big-endian file; only …\nhint: …");
+}
+
+#[test]
+fn a_function_that_is_not_there() {
+    check(
+        pair(),
+        "show old function mian",
+        "engraft: no function of old is called mian\nhint: did you mean main?",
+    );
+    check(pair(), "show old function 0x1", "engraft: no function of old holds 0x1\nhint: …");
+}
+
+#[test]
+fn an_output_that_cannot_be_written() {
+    check(
+        pair(),
+        "show old -o nowhere/out.txt",
+        "engraft: cannot write nowhere/out.txt: No such file or directory (os error 2)\nhint: make the folder nowhere first",
+    );
+    check(pair(), "show old -o .", "engraft: cannot write .: is a directory\nhint: name a file in it");
+}
+
+#[test]
+fn a_full_disk() {
+    check(
+        pair(),
+        "show old -o /dev/full",
+        "engraft: cannot write /dev/full: No space left on device (os error 28)\nhint: …nothing that was there is lost",
+    );
+}
+
+#[test]
+fn a_verb_that_is_not_there() {
+    let ran = engraft(pair(), "shwo old");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("show"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let script = format!("{} show old cfg; echo $?", env!("CARGO_BIN_EXE_engraft"));
+    let piped = format!(
+        "( {script} >&2 ) | true; ( {} show old cfg; echo $? >&2 ) | head -n 1",
+        env!("CARGO_BIN_EXE_engraft")
+    );
+    let ran =
+        std::process::Command::new("bash").args(["-c", &piped]).current_dir(pair()).output().expect("bash");
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(stderr.trim_end().ends_with('0'), "{stderr}");
+}

@@ -1,0 +1,21 @@
+//! The command as users run it, on programs built on the spot; and the rules that a machine can check of this repository.
+//!
+//! A test that needs a tool says so with `needs!`: without the tool it is skipped, and `skips` counts it in one closing line.
+//! With `ENGRAFT_TEST_NEEDS=all`, as in `.ci/run`, a missing tool is a failure.
+
+mod bad_input;
+mod run;
+mod show;
+mod tidy;
+
+/// Returns from the test, counted as skipped, unless the tools named are installed.
+#[macro_export]
+macro_rules! needs {
+    ($($tool:literal),+ $(,)?) => {
+        for tool in [$($tool),+] {
+            if !$crate::run::has(tool, module_path!(), line!()) {
+                return;
+            }
+        }
+    };
+}

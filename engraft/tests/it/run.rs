@@ -1,0 +1,103 @@
+//! Runs the command and the compilers: folders to work in, programs to look at, what came out.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// A finished command: what it said, and how it ended.
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(out: Output) -> Ran {
+        Ran {
+            code: out.status.code(),
+            stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
+        }
+    }
+}
+
+impl Ran {
+    /// What it printed; fails the test unless it ended with 0 and in silence.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{}", self.stdout);
+        self.stdout
+    }
+
+    /// What it printed, parsed.
+    #[track_caller]
+    pub fn json(self) -> serde_json::Value {
+        let text = self.ok();
+        serde_json::from_str(&text).unwrap_or_else(|err| panic!("{err} in {text}"))
+    }
+}
+
+/// `engraft` in `folder` with arguments separated by spaces.
+pub fn engraft(folder: &Path, args: &str) -> Ran {
+    let args = args.split_whitespace();
+    let command = Command::new(env!("CARGO_BIN_EXE_engraft"))
+        .args(args)
+        .current_dir(folder)
+        .env_remove("RAYON_NUM_THREADS")
+        .stdin(Stdio::null())
+        .output();
+    command.expect("cargo built it").into()
+}
+
+/// Whether `tool` can be run. If not, the test at this place is written down as skipped, or fails, as the environment asks.
+pub fn has(tool: &str, module: &str, line: u32) -> bool {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file()))
+        || Path::new(tool).is_file();
+    if found {
+        return true;
+    }
+    let all = std::env::var_os("ENGRAFT_TEST_NEEDS").is_some_and(|needs| needs == "all");
+    assert!(!all, "{tool} is not installed, and ENGRAFT_TEST_NEEDS=all: scripts/test.sh installs it");
+    let mut list = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(Path::new(env!("CARGO_TARGET_TMPDIR")).join("skipped"))
+        .expect("cargo made the folder for us");
+    writeln!(list, "{module}:{line} needs {tool}").expect("the folder can be written");
+    false
+}
+
+/// An empty folder of its own for a test.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("cargo made the folder for us")
+}
+
+/// Builds `to` from one of our C sources; `flags` are separated by spaces.
+#[track_caller]
+pub fn compile(to: &Path, source: &str, flags: &str) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures").join(source);
+    must(Command::new("gcc").arg("-o").arg(to).arg(source).args(flags.split_whitespace()));
+}
+
+/// Runs a tool that must not fail.
+#[track_caller]
+pub fn must(command: &mut Command) -> String {
+    let ran = Ran::from(command.output().unwrap_or_else(|err| panic!("{command:?}: {err}")));
+    assert_eq!(ran.code, Some(0), "{command:?}\n{}", ran.stderr);
+    ran.stdout
+}
+
+/// Two builds of the small program that most tests look at: `old` and `new`, in a folder that all tests share.
+pub fn pair() -> &'static Path {
+    static PAIR: OnceLock<PathBuf> = OnceLock::new();
+    PAIR.get_or_init(|| {
+        // A folder of this process: another run may be compiling at the same time.
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("pair-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("cargo made the folder for us");
+        compile(&folder.join("old"), "words-1.c", "-O2 -g");
+        compile(&folder.join("new"), "words-2.c", "-O2 -g");
+        folder
+    })
+}

@@ -1,0 +1,72 @@
+//! `engraft show` against what the compiler and binutils say of the same file.
+
+use crate::run::{compile, engraft, folder, must, pair};
+use std::process::Command;
+
+#[test]
+fn the_entry_of_a_symbol_is_where_nm_says() {
+    let nm = must(Command::new("nm").arg(pair().join("old")));
+    let at = |name: &str| nm.lines().find(|l| l.ends_with(&format!(" {name}"))).map(|l| hex(&l[..16]));
+    for name in ["main", "hash", "add", "kind", "by_count"] {
+        let view = engraft(pair(), &format!("show old function {name} --json")).json();
+        assert_eq!(view["at"].as_u64(), at(name), "{name}");
+        assert_eq!(view["name"], name);
+    }
+}
+
+#[test]
+fn a_function_prints_the_instructions_that_objdump_prints() {
+    let dump = must(
+        Command::new("objdump")
+            .args(["-d", "--no-show-raw-insn", "--disassemble=add", "old"])
+            .current_dir(pair()),
+    );
+    let want: Vec<u64> =
+        dump.lines().filter_map(|l| l.trim_start().split_once(":\t")).map(|(at, _)| hex(at)).collect();
+    let view = engraft(pair(), "show old function add --json").json();
+    let blocks = view["blocks"].as_array().expect("a list");
+    let got: Vec<u64> = blocks
+        .iter()
+        .flat_map(|b| b["instructions"].as_array().expect("a list"))
+        .filter_map(|i| i["at"].as_u64())
+        .collect();
+    // objdump also prints the padding after a jump that does not fall through.
+    assert!(!got.is_empty() && got.iter().all(|at| want.contains(at)), "{got:x?} in {want:x?}");
+}
+
+#[test]
+fn every_form_of_a_list_has_the_same_rows() {
+    let json = engraft(pair(), "show old functions --json").json();
+    let text = engraft(pair(), "show old functions").ok();
+    let csv = engraft(pair(), "show old functions --format csv").ok();
+    let n = json["functions"].as_array().map_or(0, Vec::len);
+    assert!(n > 5, "{text}");
+    assert_eq!((text.lines().count(), csv.lines().count()), (n + 1, n + 1));
+    assert_eq!(json["schema"], "engraft.show/1");
+}
+
+#[test]
+fn a_file_is_written_whole_and_replaces_the_old_one() {
+    let to = folder();
+    let path = to.path().join("out.json");
+    std::fs::write(&path, "before").expect("it is ours");
+    let args = format!("show old cfg --json -o {}", path.display());
+    assert_eq!(engraft(pair(), &args).ok(), "");
+    let text = std::fs::read_to_string(&path).expect("it was written");
+    assert!(text.starts_with("{\"schema\":\"engraft.cfg/1\""), "{text}");
+    assert_eq!(std::fs::read_dir(to.path()).expect("it is ours").count(), 1, "nothing else is left there");
+}
+
+#[test]
+fn a_stripped_file_has_the_same_identity() {
+    let to = folder();
+    compile(&to.path().join("a"), "words-1.c", "-O2 -g");
+    must(Command::new("strip").args(["-o", "b", "a"]).current_dir(to.path()));
+    let id = |name: &str| engraft(to.path(), &format!("show {name} --json")).json()["image_id"].clone();
+    assert_eq!(id("a"), id("b"));
+    assert_ne!(id("a"), engraft(pair(), "show new --json").json()["image_id"]);
+}
+
+fn hex(text: &str) -> u64 {
+    u64::from_str_radix(text.trim(), 16).expect("an address")
+}

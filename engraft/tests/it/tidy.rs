@@ -1,0 +1,164 @@
+//! Rules that a machine can check, each with a message that says what to do.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Which crates a crate may use. Lowest floor first; crates of one floor do not see each other.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("program", &[]),
+    ("profile", &["program"]),
+    ("matching", &["program", "profile"]),
+    ("engraft", &["program", "profile", "matching"]),
+];
+
+/// Words that only `program/src/arch` may know. Registers by name are found as whole words of code.
+const REGISTERS: &[&str] =
+    &["rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rsp", "rbp", "r8", "r15", "xmm0", "ymm0", "zmm0"];
+
+#[test]
+fn crates_only_look_down() {
+    let mut wrong = Vec::new();
+    for (name, uses) in workspace_uses() {
+        let Some((_, below)) = MAY_USE.iter().find(|(krate, _)| *krate == name) else {
+            wrong.push(format!("{name} has no floor: give it one in MAY_USE and in ARCHITECTURE.md"));
+            continue;
+        };
+        for used in uses.iter().filter(|used| !below.contains(&used.as_str())) {
+            wrong.push(format!(
+                "{name} uses {used}, which is not below it: move the code down, or pass it in"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Each crate of the workspace with the workspace crates it uses. From cargo itself: a manifest can say it in too many ways.
+fn workspace_uses() -> Vec<(String, Vec<String>)> {
+    let out = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version=1", "--offline"])
+        .current_dir(top())
+        .output()
+        .expect("cargo runs this test, so it can be run");
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("cargo prints JSON");
+    let packages = json["packages"].as_array().expect("a list, by cargo's documentation");
+    let crates = packages.iter().map(|p| {
+        let uses = p["dependencies"].as_array().into_iter().flatten();
+        let ours = uses.filter(|d| d["path"].is_string() && d["kind"] != "dev");
+        let names = |v: &serde_json::Value| v["name"].as_str().unwrap_or_default().to_owned();
+        (names(p), ours.map(names).collect())
+    });
+    crates.collect()
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    complain(|file, text| {
+        if !text.starts_with("//! ") {
+            return Some(format!("{file} does not open with `//!`: say in one line what it is for"));
+        }
+        let n_lines = text.lines().count();
+        (n_lines > 800 && !text.contains("// tidy: long")).then(|| {
+            format!("{file} has {n_lines} lines: split it by ideas, or say `// tidy: long, because …`")
+        })
+    });
+}
+
+#[test]
+fn file_names_are_terms_of_the_field() {
+    complain(|file, _| {
+        let name = file.rsplit('/').next().unwrap_or_default();
+        (["mod.rs", "utils.rs", "util.rs", "prelude.rs", "common.rs", "helpers.rs", "misc.rs"]
+            .contains(&name))
+        .then(|| {
+            format!("{file}: a name that says nothing; use the field's term (`name.rs` + `name/part.rs`)")
+        })
+    });
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    // Written in two halves, so that this file does not hold them.
+    let left =
+        [("todo", "!("), ("unimplemented", "!("), ("#[ign", "ore"), ("thread::sl", "eep"), ("FIX", "ME")];
+    complain(|file, text| {
+        let found = left.iter().map(|(a, b)| format!("{a}{b}")).find(|word| text.contains(word.as_str()))?;
+        Some(format!("{file} has {found}: do it, or take it out"))
+    });
+}
+
+#[test]
+fn the_processor_stays_in_its_folder() {
+    complain(|file, text| {
+        if file.starts_with("program/src/arch") || !file.contains("/src/") {
+            return None;
+        }
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let code: String =
+            code.lines().filter(|l| !l.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+        let words = || code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let found =
+            words().find(|w| *w == "iced_x86" || REGISTERS.contains(&w.to_ascii_lowercase().as_str()))?;
+        Some(format!(
+            "{file} says {found}: only program/src/arch may; ask `Insn`, `Operand`, `RegSet` instead"
+        ))
+    });
+}
+
+#[test]
+fn only_out_prints() {
+    let words = [("print", "ln!("), ("print", "!("), ("io::std", "out("), ("process::ex", "it(")];
+    complain(|file, text| {
+        if !file.contains("/src/") || file == "engraft/src/out.rs" {
+            return None;
+        }
+        let found =
+            |w: &String| text.lines().any(|l| !l.trim_start().starts_with("//") && l.contains(w.as_str()));
+        let word = words.iter().map(|(a, b)| format!("{a}{b}")).find(found)?;
+        Some(format!("{file} has {word}: libraries return values, verbs print with `out`"))
+    });
+}
+
+#[test]
+fn it_is_written_in_plain_characters() {
+    // English, with the typography of the field; no other script.
+    complain(|file, text| {
+        let strange = text
+            .chars()
+            .find(|c| c.is_alphabetic() && !c.is_ascii() && !"éüöäßµµ₀₁₂₃ₖ²³⁰ØÅñçàèßŁłığ".contains(*c))?;
+        Some(format!("{file} has the letter {strange}: comments and names are in English"))
+    });
+}
+
+/// Fails with all that `check(file, text)` says of the workspace's Rust files.
+#[track_caller]
+fn complain(check: impl Fn(&str, &str) -> Option<String>) {
+    let wrong: Vec<String> = sources().filter_map(|file| check(&file, &read(&top().join(&file)))).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// All Rust files of the workspace's crates, as paths from the top, sorted.
+fn sources() -> impl Iterator<Item = String> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = MAY_USE.iter().map(|(name, _)| top().join(name)).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("the workspace can be read") {
+            let path = entry.expect("the workspace can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let name = path.strip_prefix(top()).expect("it was found below");
+                found.push(name.to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    found.into_iter()
+}
+
+fn top() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|err| panic!("{}: {err}", path.display()))
+}
