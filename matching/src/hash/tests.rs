@@ -1,3 +1,5 @@
+//! Blocks that must have equal hashes at a level, and blocks that must not.
+
 use super::*;
 use crate::testing::{assemble, function};
 
