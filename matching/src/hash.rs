@@ -17,7 +17,7 @@ use program::{BlockId, FuncId, Program, Va};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use code::{BlockHash, Token};
+pub(crate) use code::{BlockHash, NO_TARGET, Token};
 
 /// What makes references to functions and data equal across two builds: equal keys mean the same thing, 0 nothing known.
 #[derive(Clone, Debug, Default)]

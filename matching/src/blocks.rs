@@ -1,0 +1,210 @@
+//! The blocks of two functions that are each other: which became which.
+//!
+//! Passes, each of which only takes what is still free: hashes refined by their neighbours' (`refine`), BMAT's levels
+//! (`levels`), alignment of what is left (`align`), then control flow (`control_flow`). Each can be switched off.
+//!
+//! Invariant: pure and sequential for one pair of functions; the caller runs pairs in parallel.
+//! Source: BMAT, 2.3 and 3. Not here: functions and data (`functions`, `data`), code across functions (`inlined`).
+
+mod body;
+mod control_flow;
+mod levels;
+mod pair;
+
+use crate::hash::{Hashes, Keys};
+use crate::relation::{BlockMatch, BlockMethod, Level};
+use body::Body;
+use pair::{Pair, positions};
+use program::{FuncId, Program};
+
+/// Which passes run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// BMAT's hash levels, one-to-one phase.
+    pub hashing: bool,
+    /// BMAT's propagation phase.
+    pub propagation: bool,
+    /// Hashes refined by neighbours, before BMAT's.
+    pub refinement: bool,
+    /// Alignment of what the hashes leave.
+    pub alignment: bool,
+    /// BMAT's control-flow-based matching.
+    pub control_flow: bool,
+    /// Last look at weak matches.
+    pub repair: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            hashing: true,
+            propagation: true,
+            refinement: true,
+            alignment: true,
+            control_flow: true,
+            repair: true,
+        }
+    }
+}
+
+impl Options {
+    /// The switches' names.
+    pub const NAMES: [&str; 6] = [
+        "block-hashes",
+        "block-propagation",
+        "block-refinement",
+        "block-alignment",
+        "block-control-flow",
+        "block-repair",
+    ];
+
+    /// Sets the switch of this name; `false` if there is none.
+    pub fn set(&mut self, name: &str, on: bool) -> bool {
+        let switch = match name {
+            "block-hashes" => &mut self.hashing,
+            "block-propagation" => &mut self.propagation,
+            "block-refinement" => &mut self.refinement,
+            "block-alignment" => &mut self.alignment,
+            "block-control-flow" => &mut self.control_flow,
+            "block-repair" => &mut self.repair,
+            _ => return false,
+        };
+        *switch = on;
+        true
+    }
+}
+
+/// What is known of both programs when blocks are matched: keys joined after functions and data were matched.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The old program's keys.
+    pub old: &'a Keys,
+    /// The new program's keys.
+    pub new: &'a Keys,
+    /// Which passes run.
+    pub options: Options,
+}
+
+/// Matches the blocks of two functions. Sorted by new, then by how much of the new block each explains.
+pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Context<'_>) -> Vec<BlockMatch> {
+    let a = Body::read(old, ctx.old, fo);
+    let b = Body::read(new, ctx.new, fnew);
+    let mut pair = Pair::new(&a, &b);
+    let on = ctx.options;
+    if identical(&a, &b) {
+        for i in positions(a.hash.len()) {
+            pair.set(i, i, BlockMethod::Unique(Level::L1), 1.0);
+        }
+        return collect(&pair);
+    }
+    for level in levels::ORDER {
+        levels::pass(&mut pair, level, on.hashing, on.propagation);
+    }
+    if on.control_flow {
+        control_flow::pass(&mut pair);
+    }
+    collect(&pair)
+}
+
+/// Whether two functions are the same block by block, edges included.
+fn identical(a: &Body, b: &Body) -> bool {
+    a.hash.len() == b.hash.len()
+        && a.entry == b.entry
+        && a.hash.iter().zip(&b.hash).all(|(x, y)| x.fine == y.fine && x.target == y.target)
+        && positions(a.hash.len()).all(|i| a.successors(i) == b.successors(i))
+}
+
+fn collect(pair: &Pair<'_>) -> Vec<BlockMatch> {
+    let mut out: Vec<BlockMatch> = pair
+        .matched()
+        .map(|(old, new)| {
+            let (method, confidence) = pair.how[new as usize];
+            BlockMatch {
+                old: pair.old.id(old),
+                new: pair.new.id(new),
+                method,
+                confidence,
+                share: 1.0,
+                partial: false,
+            }
+        })
+        .collect();
+    out.extend(pair.more.iter().map(|m| BlockMatch {
+        old: pair.old.id(m.old),
+        new: pair.new.id(m.new),
+        method: m.method,
+        confidence: m.confidence,
+        share: m.share,
+        partial: m.partial,
+    }));
+    out.sort_by(|x, y| x.new.cmp(&y.new).then(y.confidence.total_cmp(&x.confidence)).then(x.old.cmp(&y.old)));
+    out
+}
+
+/// How much of two functions is the same, 0.0..=1.0: a fast trial with the blocks' hashes at levels 1, 3 and 4.
+///
+/// A block counts as many times as it has instructions; equal hashes match whatever their order.
+///
+/// Source: BMAT, 2.1 (block trial-matching): one pass, simplified.
+pub fn similarity(
+    old: &Program,
+    fo: FuncId,
+    old_hashes: &Hashes,
+    new: &Program,
+    fnew: FuncId,
+    new_hashes: &Hashes,
+) -> f32 {
+    let blocks = |p: &Program, f: FuncId| {
+        let b = &p.function(f).blocks;
+        b.start as usize..b.end as usize
+    };
+    let (a, b) = (blocks(old, fo), blocks(new, fnew));
+    let total: u64 = old_hashes.n_insns[a.clone()]
+        .iter()
+        .chain(&new_hashes.n_insns[b.clone()])
+        .map(|&n| u64::from(n))
+        .sum();
+    if total == 0 {
+        return 0.0;
+    }
+    let mut left: Vec<usize> = a.collect();
+    let mut right: Vec<usize> = b.collect();
+    let mut same = 0.0;
+    let levels: [(f64, Box<dyn Fn(&Hashes, usize) -> u64>); 3] = [
+        (1.0, Box::new(|h, i| h.one[i])),
+        (0.9, Box::new(|h, i| u64::from(h.three[i]))),
+        (0.7, Box::new(|h, i| u64::from(h.four[i]))),
+    ];
+    for (worth, level) in levels {
+        left.sort_by_key(|&i| (level(old_hashes, i), i));
+        right.sort_by_key(|&i| (level(new_hashes, i), i));
+        let (mut i, mut j) = (0, 0);
+        let (mut rest_left, mut rest_right) = (Vec::new(), Vec::new());
+        while let (Some(&x), Some(&y)) = (left.get(i), right.get(j)) {
+            let (hx, hy) = (level(old_hashes, x), level(new_hashes, y));
+            match hx.cmp(&hy) {
+                std::cmp::Ordering::Less => {
+                    rest_left.push(x);
+                    i += 1;
+                }
+                std::cmp::Ordering::Greater => {
+                    rest_right.push(y);
+                    j += 1;
+                }
+                std::cmp::Ordering::Equal => {
+                    let n = f64::from(old_hashes.n_insns[x]) + f64::from(new_hashes.n_insns[y]);
+                    same += worth * n;
+                    i += 1;
+                    j += 1;
+                }
+            }
+        }
+        rest_left.extend_from_slice(&left[i..]);
+        rest_right.extend_from_slice(&right[j..]);
+        left = rest_left;
+        right = rest_right;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a ratio")]
+    let ratio = (same / total as f64) as f32;
+    ratio
+}

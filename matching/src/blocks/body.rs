@@ -1,0 +1,114 @@
+//! One function, read for matching: hashes, tokens and the graph of its blocks, numbered 0.. by address.
+//!
+//! Not here: what program it is of (`program`), how hashes are made (`hash`).
+
+use crate::hash::{BlockHash, Keys, Token, read_function};
+use program::{BlockEnd, BlockId, EdgeKind, FuncId, Program};
+
+/// No block.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A neighbour, and by what kind of edge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Link {
+    /// Position of the neighbour.
+    pub to: u32,
+    /// The edge between.
+    pub kind: EdgeKind,
+}
+
+/// A function's blocks for matching.
+#[derive(Debug)]
+pub(crate) struct Body {
+    /// Id of block 0.
+    pub first: u32,
+    /// Position of the block at the main entry.
+    pub entry: u32,
+    /// Hashes, one per block.
+    pub hash: Vec<BlockHash>,
+    /// How each block ends.
+    pub end: Vec<BlockEnd>,
+    tokens: Vec<Token>,
+    token_at: Vec<u32>,
+    succ: Vec<Link>,
+    succ_at: Vec<u32>,
+    pred: Vec<Link>,
+    pred_at: Vec<u32>,
+}
+
+impl Body {
+    /// Reads `func`.
+    pub fn read(program: &Program, keys: &Keys, func: FuncId) -> Body {
+        let f = program.function(func);
+        let n = f.n_blocks();
+        let first = f.blocks.start;
+        let mut body = Body {
+            first,
+            entry: program.entry_block(func).map_or(0, |b| b.0 - first),
+            hash: Vec::with_capacity(n),
+            end: f.block_ids().map(|b| program.block(b).end).collect(),
+            tokens: Vec::new(),
+            token_at: vec![0],
+            succ: Vec::new(),
+            succ_at: vec![0],
+            pred: Vec::new(),
+            pred_at: vec![0; n + 1],
+        };
+        read_function(program, keys, func, |_, hash, tokens| {
+            body.hash.push(hash);
+            body.tokens.extend_from_slice(tokens);
+            body.token_at.push(count(body.tokens.len()));
+        });
+        for id in f.block_ids() {
+            for e in program.successors(id) {
+                body.succ.push(Link { to: e.to.0 - first, kind: e.kind });
+                body.pred_at[e.to.index() - first as usize + 1] += 1;
+            }
+            body.succ_at.push(count(body.succ.len()));
+        }
+        for i in 0..n {
+            body.pred_at[i + 1] += body.pred_at[i];
+        }
+        let mut next = body.pred_at.clone();
+        body.pred = vec![Link { to: NONE, kind: EdgeKind::Jump }; body.succ.len()];
+        for from in 0..count(n) {
+            for i in body.succ_at[from as usize]..body.succ_at[from as usize + 1] {
+                let link = body.succ[i as usize];
+                let slot = &mut next[link.to as usize];
+                body.pred[*slot as usize] = Link { to: from, kind: link.kind };
+                *slot += 1;
+            }
+        }
+        body
+    }
+
+    /// How many blocks it has.
+    pub fn n_blocks(&self) -> u32 {
+        count(self.hash.len())
+    }
+    /// The block's id in its program.
+    pub fn id(&self, block: u32) -> BlockId {
+        BlockId(self.first + block)
+    }
+    /// Where control goes from the block.
+    pub fn successors(&self, block: u32) -> &[Link] {
+        &self.succ[self.succ_at[block as usize] as usize..self.succ_at[block as usize + 1] as usize]
+    }
+    /// Where control comes from.
+    pub fn predecessors(&self, block: u32) -> &[Link] {
+        &self.pred[self.pred_at[block as usize] as usize..self.pred_at[block as usize + 1] as usize]
+    }
+    /// Its instructions.
+    pub fn tokens(&self, block: u32) -> &[Token] {
+        &self.tokens[self.token_at[block as usize] as usize..self.token_at[block as usize + 1] as usize]
+    }
+    /// Its hashes.
+    pub fn hash(&self, block: u32) -> &BlockHash {
+        &self.hash[block as usize]
+    }
+}
+
+/// A length as a number of blocks or instructions.
+pub(crate) fn count(len: usize) -> u32 {
+    u32::try_from(len).expect("ids are 32 bits, so no table is longer")
+}

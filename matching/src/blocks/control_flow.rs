@@ -1,0 +1,153 @@
+//! Matching what is left by its place in the control flow: both graphs are walked down together from what is matched.
+//!
+//! A new block gets the old block at whose place it stands; several may share one. Branches, jumps, returns and earlier
+//! matches are what the two walks are held together by, not calls. `partial` marks a block that some of the old one's
+//! flow may go past.
+//!
+//! Source: BMAT, 2.3 and figure 3. The paper does not say how a branch that only one side has is walked: here the other
+//! side waits in front of it.
+
+use super::body::{Link, NONE};
+use super::pair::{More, Pair};
+use crate::relation::BlockMethod;
+use program::BlockEnd;
+use std::collections::VecDeque;
+
+/// Regions of more blocks than this are taken as partial but for their entry.
+const REGION_LIMIT: usize = 64;
+
+/// Gives every new block that can be reached from matched ones, or from the entry, an old one.
+pub(crate) fn pass(pair: &mut Pair<'_>) {
+    let n = pair.new.hash.len();
+    if n == 0 || pair.old.hash.is_empty() {
+        return;
+    }
+    let mut walk = Walk { place: vec![NONE; n], queue: VecDeque::new(), order: Vec::new() };
+    walk.arrive(pair, pair.old.entry, pair.new.entry);
+    let matched: Vec<(u32, u32)> = pair.matched().collect();
+    for (old, new) in matched {
+        walk.leave(pair, old, new);
+    }
+    while let Some((old, new)) = walk.queue.pop_front() {
+        walk.go_on(pair, old, new);
+    }
+    finish(pair, &walk);
+}
+
+struct Walk {
+    /// Per new block the old block at whose place it stands, or `NONE`.
+    place: Vec<u32>,
+    queue: VecDeque<(u32, u32)>,
+    order: Vec<u32>,
+}
+
+impl Walk {
+    /// Reaches a new block while the old walk is at `old`.
+    fn arrive(&mut self, pair: &Pair<'_>, old: u32, new: u32) {
+        if pair.of_new[new as usize] == NONE && self.place[new as usize] == NONE {
+            self.place[new as usize] = old;
+            self.order.push(new);
+            self.queue.push_back((old, new));
+        }
+    }
+
+    /// Leaves two blocks that correspond, by each of the new one's edges.
+    fn leave(&mut self, pair: &Pair<'_>, old: u32, new: u32) {
+        let links = pair.new.successors(new);
+        for (i, link) in links.iter().enumerate() {
+            let to = counterpart(pair, old, new, i, link);
+            self.arrive(pair, to, link.to);
+        }
+    }
+
+    fn go_on(&mut self, pair: &Pair<'_>, old: u32, new: u32) {
+        let anchored = pair.of_old[old as usize] != NONE;
+        let (a, b) = (pair.old.end[old as usize], pair.new.end[new as usize]);
+        if !anchored && comparable(a, b) {
+            self.leave(pair, old, new);
+        } else {
+            for link in pair.new.successors(new) {
+                self.arrive(pair, old, link.to);
+            }
+        }
+    }
+}
+
+fn comparable(a: BlockEnd, b: BlockEnd) -> bool {
+    let goes_on = |e| matches!(e, BlockEnd::Jump | BlockEnd::FallThrough);
+    a == b || (goes_on(a) && goes_on(b))
+}
+
+/// Where the old walk stands when the new one leaves `new` by its edge number `i`.
+fn counterpart(pair: &Pair<'_>, old: u32, new: u32, i: usize, link: &Link) -> u32 {
+    let left = pair.old.successors(old);
+    let right = pair.new.successors(new);
+    // An old successor that another of our edges leads to is not this edge's (a branch may have been inverted).
+    let taken = |to: u32| {
+        let of = pair.of_old[to as usize];
+        of != NONE && right.len() <= 8 && right.iter().any(|r| r.to == of)
+    };
+    let same = |l: &&Link| l.kind == link.kind;
+    if right.len() > 8 || left.len() > 8 {
+        let at = i * left.len() / right.len().max(1);
+        return left
+            .get(at)
+            .filter(same)
+            .or_else(|| left.iter().find(same))
+            .or(left.first())
+            .map_or(old, |l| l.to);
+    }
+    left.iter()
+        .find(|l| same(l) && !taken(l.to))
+        .or_else(|| left.iter().find(|l| !taken(l.to)))
+        .or_else(|| left.iter().find(same))
+        .or(left.first())
+        .map_or(old, |l| l.to)
+}
+
+/// Writes down what the walk found, with partial flags.
+fn finish(pair: &mut Pair<'_>, walk: &Walk) {
+    let mut regions: Vec<(u32, usize, u32)> =
+        walk.order.iter().enumerate().map(|(i, &new)| (walk.place[new as usize], i, new)).collect();
+    regions.sort_unstable();
+    for region in regions.chunk_by(|a, b| a.0 == b.0) {
+        let old = region[0].0;
+        let blocks: Vec<u32> = region.iter().map(|r| r.2).collect();
+        let anchor = pair.of_old[old as usize];
+        for (i, &new) in blocks.iter().enumerate() {
+            let full = i == 0 || (blocks.len() <= REGION_LIMIT && on_every_path(pair, &blocks, new));
+            pair.more.push(More {
+                old,
+                new,
+                method: BlockMethod::ControlFlow,
+                confidence: if anchor == NONE && i == 0 { 0.5 } else { 0.35 },
+                share: if full { 1.0 } else { 0.5 },
+                partial: !full,
+            });
+        }
+    }
+}
+
+/// Whether all ways from the region's first block out of the region go through `block`.
+fn on_every_path(pair: &Pair<'_>, region: &[u32], block: u32) -> bool {
+    let mut seen = vec![region[0]];
+    let mut i = 0;
+    while let Some(&at) = seen.get(i) {
+        i += 1;
+        let links = pair.new.successors(at);
+        if links.is_empty() {
+            return false;
+        }
+        for link in links {
+            if link.to == block || seen.contains(&link.to) {
+                continue;
+            }
+            if !region.contains(&link.to) {
+                return false;
+            }
+            seen.push(link.to);
+        }
+    }
+    // Nothing left the region; the block is on every path only if it can be reached at all.
+    seen.iter().any(|&at| pair.new.successors(at).iter().any(|l| l.to == block))
+}

@@ -1,0 +1,155 @@
+//! Two functions while their blocks are being matched.
+//!
+//! Invariant: `of_old` and `of_new` are each other's inverse; what several new blocks share with one old one is in `more`.
+
+use super::body::{Body, NONE, count};
+use crate::relation::BlockMethod;
+
+/// A match of a new block to an old one that may have others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct More {
+    pub old: u32,
+    pub new: u32,
+    pub method: BlockMethod,
+    pub confidence: f32,
+    pub share: f32,
+    pub partial: bool,
+}
+
+/// Two functions and what is matched so far.
+pub(crate) struct Pair<'a> {
+    pub old: &'a Body,
+    pub new: &'a Body,
+    /// Per old block its new one, or `NONE`.
+    pub of_old: Vec<u32>,
+    /// Per new block its old one, or `NONE`.
+    pub of_new: Vec<u32>,
+    /// Per new block, how it was found and how sure that is.
+    pub how: Vec<(BlockMethod, f32)>,
+    /// Matches beyond one to one.
+    pub more: Vec<More>,
+}
+
+impl<'a> Pair<'a> {
+    pub fn new(old: &'a Body, new: &'a Body) -> Pair<'a> {
+        Pair {
+            old,
+            new,
+            of_old: vec![NONE; old.hash.len()],
+            of_new: vec![NONE; new.hash.len()],
+            how: vec![(BlockMethod::ControlFlow, 0.0); new.hash.len()],
+            more: Vec::new(),
+        }
+    }
+
+    /// Matches two blocks that are free.
+    pub fn set(&mut self, old: u32, new: u32, method: BlockMethod, confidence: f32) {
+        debug_assert!(self.of_old[old as usize] == NONE && self.of_new[new as usize] == NONE);
+        self.of_old[old as usize] = new;
+        self.of_new[new as usize] = old;
+        self.how[new as usize] = (method, confidence);
+    }
+
+    /// Takes back what the new block was matched to.
+    pub fn unset(&mut self, new: u32) {
+        let old = std::mem::replace(&mut self.of_new[new as usize], NONE);
+        if old != NONE {
+            self.of_old[old as usize] = NONE;
+        }
+    }
+
+    pub fn is_free(&self, old: u32, new: u32) -> bool {
+        self.of_old[old as usize] == NONE && self.of_new[new as usize] == NONE
+    }
+
+    /// Matched pairs, by new.
+    pub fn matched(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.of_new.iter().zip(0..).filter(|(old, _)| **old != NONE).map(|(&old, new)| (old, new))
+    }
+
+    /// Whether a neighbour of the one is matched to a neighbour of the other, in the same direction; best if by the same kind of edge.
+    pub fn neighbours(&self, old: u32, new: u32) -> Neighbours {
+        let mut out = Neighbours::default();
+        for (a, b) in [
+            (self.old.predecessors(old), self.new.predecessors(new)),
+            (self.old.successors(old), self.new.successors(new)),
+        ] {
+            for link in b {
+                let to = self.of_new[link.to as usize];
+                if to == NONE {
+                    continue;
+                }
+                // Wide joins and switches: the first few say enough.
+                for other in a.iter().take(64).filter(|o| o.to == to) {
+                    out.any = true;
+                    out.same_kind |= other.kind == link.kind;
+                }
+            }
+        }
+        out
+    }
+}
+
+/// See [`Pair::neighbours`].
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Neighbours {
+    pub any: bool,
+    pub same_kind: bool,
+}
+
+/// Tells whether a match would cross one that exists (BMAT, figure 5), in logarithmic time.
+pub(crate) struct Crossing {
+    highest: Vec<u32>,
+    lowest: Vec<u32>,
+}
+
+impl Crossing {
+    pub fn new(pair: &Pair<'_>) -> Crossing {
+        let n = pair.old.hash.len() + 1;
+        let mut out = Crossing { highest: vec![0; n], lowest: vec![NONE; n] };
+        for (old, new) in pair.matched() {
+            out.add(old, new);
+        }
+        out
+    }
+
+    /// Takes note of a match.
+    pub fn add(&mut self, old: u32, new: u32) {
+        let n = self.highest.len();
+        let mut i = old as usize + 1;
+        while i < n {
+            self.highest[i] = self.highest[i].max(new + 1);
+            i += i & i.wrapping_neg();
+        }
+        let mut i = n - 1 - old as usize;
+        while i < n {
+            self.lowest[i] = self.lowest[i].min(new);
+            i += i & i.wrapping_neg();
+        }
+    }
+
+    /// Whether an earlier old block has a later new one, or a later an earlier.
+    pub fn would_cross(&self, old: u32, new: u32) -> bool {
+        let n = self.highest.len();
+        let mut i = old as usize;
+        while i > 0 {
+            if self.highest[i] > new + 1 {
+                return true;
+            }
+            i &= i - 1;
+        }
+        let mut i = (n - 1 - old as usize).saturating_sub(1);
+        while i > 0 {
+            if self.lowest[i] < new {
+                return true;
+            }
+            i &= i - 1;
+        }
+        false
+    }
+}
+
+/// Positions in the order of addresses, as `u32`.
+pub(crate) fn positions(n: usize) -> std::ops::Range<u32> {
+    0..count(n)
+}
