@@ -1,7 +1,8 @@
 //! Prints block matches of functions with the same name, as `score-match.py` reads them: `match_blocks OLD NEW [no-SWITCH…]`.
 #![expect(clippy::print_stdout, reason = "an example's output")]
 
-use matching::blocks::{Context, Options, compute};
+use matching::Options;
+use matching::blocks::{Context, compute};
 use matching::hash::Keys;
 use program::{FuncId, Image, Program};
 use rayon::prelude::*;
@@ -11,13 +12,13 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let load = |p: &str| Program::analyze(Image::load(p.as_ref()).expect("a program"));
     let (old, new) = (load(&args[0]), load(&args[1]));
-    let mut options = Options::default();
+    let mut options = Options::all();
     let mut joined = true;
     for s in &args[2..] {
         if s == "no-join" {
             joined = false;
         } else {
-            assert!(options.set(s.strip_prefix("no-").expect("no-SWITCH"), false), "{s}");
+            options = options.without(s.strip_prefix("no-").expect("no-SWITCH").parse().expect("a pass"));
         }
     }
     let pairs = by_name(&old, &new);
@@ -34,7 +35,7 @@ fn main() {
             .collect();
         Keys::join(&mut ok, &mut nk, &f, &[]);
     }
-    let ctx = Context { old: &ok, new: &nk, options };
+    let ctx = Context { old: &ok, new: &nk, options: &options };
     let time = std::time::Instant::now();
     let all: Vec<_> = pairs.par_iter().flat_map_iter(|&(o, n)| compute(&old, o, &new, n, &ctx)).collect();
     let mut how: BTreeMap<String, usize> = BTreeMap::new();

@@ -12,67 +12,11 @@ mod levels;
 mod pair;
 
 use crate::hash::{Hashes, Keys};
+use crate::options::{Options, Pass};
 use crate::relation::{BlockMatch, BlockMethod, Level};
 use body::Body;
 use pair::{Pair, positions};
 use program::{FuncId, Program};
-
-/// Which passes run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
-    /// BMAT's hash levels, one-to-one phase.
-    pub hashing: bool,
-    /// BMAT's propagation phase.
-    pub propagation: bool,
-    /// Hashes refined by neighbours, before BMAT's.
-    pub refinement: bool,
-    /// Alignment of what the hashes leave.
-    pub alignment: bool,
-    /// BMAT's control-flow-based matching.
-    pub control_flow: bool,
-    /// Last look at weak matches.
-    pub repair: bool,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            hashing: true,
-            propagation: true,
-            refinement: true,
-            alignment: true,
-            control_flow: true,
-            repair: true,
-        }
-    }
-}
-
-impl Options {
-    /// The switches' names.
-    pub const NAMES: [&str; 6] = [
-        "block-hashes",
-        "block-propagation",
-        "block-refinement",
-        "block-alignment",
-        "block-control-flow",
-        "block-repair",
-    ];
-
-    /// Sets the switch of this name; `false` if there is none.
-    pub fn set(&mut self, name: &str, on: bool) -> bool {
-        let switch = match name {
-            "block-hashes" => &mut self.hashing,
-            "block-propagation" => &mut self.propagation,
-            "block-refinement" => &mut self.refinement,
-            "block-alignment" => &mut self.alignment,
-            "block-control-flow" => &mut self.control_flow,
-            "block-repair" => &mut self.repair,
-            _ => return false,
-        };
-        *switch = on;
-        true
-    }
-}
 
 /// What is known of both programs when blocks are matched: keys joined after functions and data were matched.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +26,7 @@ pub struct Context<'a> {
     /// The new program's keys.
     pub new: &'a Keys,
     /// Which passes run.
-    pub options: Options,
+    pub options: &'a Options,
 }
 
 /// Matches the blocks of two functions. Sorted by new, then by how much of the new block each explains.
@@ -98,9 +42,9 @@ pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Con
         return collect(&pair);
     }
     for level in levels::ORDER {
-        levels::pass(&mut pair, level, on.hashing, on.propagation);
+        levels::pass(&mut pair, level, on.has(Pass::BlockHashes), on.has(Pass::BlockPropagation));
     }
-    if on.control_flow {
+    if on.has(Pass::ControlFlow) {
         control_flow::pass(&mut pair);
     }
     collect(&pair)

@@ -2,7 +2,7 @@
 //!
 //! Invariant: functions are matched one to one, except parts that were inlined in one build only; a new
 //! block may have several old ones (its shares tell how much of each it carries), and an old block several
-//! new ones. Pairs are sorted by new, then old.
+//! new ones. Pairs are sorted by new; of several old blocks of one new block, the best stands first.
 //!
 //! Source: BMAT, sections 2 and 3. We differ in that a match is a weighted relation across functions, since inlining differs.
 
@@ -166,7 +166,7 @@ impl OneToOne {
 pub struct Matching {
     /// Functions, by new.
     pub functions: Vec<FunctionMatch>,
-    /// Blocks, by new, then old.
+    /// Blocks, by new; of the old blocks of one new block, the one it carries most of first.
     pub blocks: Vec<BlockMatch>,
     /// Data, by new.
     pub data: Vec<DataMatch>,
