@@ -8,6 +8,7 @@ mod functions;
 pub mod hash;
 mod options;
 mod relation;
+mod report;
 #[cfg(test)]
 mod testing;
 
@@ -16,3 +17,4 @@ pub use options::{Options, Pass, UnknownPass};
 pub use relation::{
     BlockMatch, BlockMethod, DataMatch, DataMethod, FunctionMatch, FunctionMethod, Level, Matching, OneToOne,
 };
+pub use report::{LeftOver, Rates, Report, Why};

@@ -7,6 +7,7 @@
 //! Source: BMAT, sections 2 and 3. We differ in that a match is a weighted relation across functions, since inlining differs.
 
 use program::{BlockId, FuncId};
+use std::fmt;
 
 /// How two functions were found to be each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -80,6 +81,61 @@ pub enum DataMethod {
     Position,
     /// Referred to by matched code at the same place.
     Reference,
+}
+
+impl fmt::Display for FunctionMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FunctionMethod::Pinned => "pinned",
+            FunctionMethod::Name => "name",
+            FunctionMethod::BareName => "bare-name",
+            FunctionMethod::HierarchicalName => "hierarchical-name",
+            FunctionMethod::Hash(level) => return write!(f, "hash-{level}"),
+            FunctionMethod::SimilarName => "similar-name",
+            FunctionMethod::Neighbours => "neighbours",
+            FunctionMethod::Order => "order",
+            FunctionMethod::Trial => "trial",
+        })
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::L0 => "0",
+            Level::L1 => "1",
+            Level::L1a => "1a",
+            Level::L2 => "2",
+            Level::L3 => "3",
+            Level::L3a => "3a",
+            Level::L4 => "4",
+            Level::L5 => "5",
+        })
+    }
+}
+
+impl fmt::Display for BlockMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BlockMethod::Pinned => "pinned",
+            BlockMethod::Unique(level) => return write!(f, "unique-{level}"),
+            BlockMethod::Propagated(level) => return write!(f, "propagated-{level}"),
+            BlockMethod::ControlFlow => "control-flow",
+            BlockMethod::Aligned => "aligned",
+            BlockMethod::Inlined => "inlined",
+        })
+    }
+}
+
+impl fmt::Display for DataMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DataMethod::Name => "name",
+            DataMethod::Hash => "hash",
+            DataMethod::Position => "position",
+            DataMethod::Reference => "reference",
+        })
+    }
 }
 
 /// Two functions that are each other.
