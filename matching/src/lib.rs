@@ -6,6 +6,7 @@ pub mod blocks;
 mod compute;
 mod functions;
 pub mod hash;
+pub mod names;
 mod options;
 mod relation;
 mod report;
