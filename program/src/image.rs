@@ -8,13 +8,18 @@
 //! Not here: what the code means (`discover`, `cfg`).
 #![warn(clippy::indexing_slicing)]
 
+mod dynamic;
 mod elf;
+mod plt;
+#[cfg(test)]
+mod tests;
 mod unwind;
 
 use crate::addr::{FileOff, Va};
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -180,8 +185,8 @@ pub struct Symbol {
 pub enum RelocationTo {
     /// An address of this image.
     Address(Va),
-    /// The address of an imported or exported symbol, by name; with its own address if it is defined here.
-    Symbol(Box<str>, Option<Va>),
+    /// The address of an imported or exported symbol, by name; with the address (addend included) if it is defined here.
+    Symbol(Arc<str>, Option<Va>),
     /// What the resolver at this address returns.
     Resolver(Va),
     /// Anything else.
@@ -197,13 +202,16 @@ pub struct Relocation {
     pub to: RelocationTo,
 }
 
-/// A stub that jumps to an import.
-#[derive(Clone, Debug)]
+/// A stub of the procedure linkage table: it jumps where its slot says.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PltStub {
-    /// Its addresses.
+    /// Its addresses, with the padding that makes all stubs equally long.
     pub range: Range<Va>,
-    /// The import's name.
-    pub import: Box<str>,
+    /// The import's name. `None` for the parts that only the dynamic linker uses (the first entry, and the halves
+    /// of lazy IBT stubs that push a number), and where the slot belongs to a resolver without a name.
+    pub import: Option<Box<str>>,
+    /// The slot it jumps through; `None` for the parts that only the dynamic linker uses.
+    pub slot: Option<Va>,
 }
 
 /// What `.eh_frame` says of a piece of code.
@@ -245,16 +253,19 @@ pub struct Image {
     pub sections: Vec<Section>,
     /// Defined symbols and file symbols, in table order.
     pub symbols: Vec<Symbol>,
-    /// Dynamic relocations, by place.
+    /// Dynamic relocations, by place, one a place.
     pub relocations: Vec<Relocation>,
-    /// Functions named by DT_INIT, DT_FINI and the init and fini arrays.
+    /// Functions named by DT_INIT, DT_FINI and the init and fini arrays, by address.
     pub init_fini: Vec<Va>,
     /// PLT stubs, by address.
     pub plt: Vec<PltStub>,
     /// Unwind ranges, by address.
     pub unwind: Vec<UnwindRange>,
-    /// What `.comment` says of compilers.
+    /// What `.comment` says of compilers, each once; for Rust and Go also what the file holds besides.
     pub compilers: Vec<String>,
+    /// What was left out while loading, and why: damaged tables, debug files of another build.
+    pub notes: Vec<String>,
+    code: Vec<Range<Va>>,
     bytes: Vec<u8>,
 }
 
@@ -291,12 +302,24 @@ impl Image {
         self.bytes_from(range.start)?.get(..len)
     }
 
+    /// The little-endian word of 8 bytes at `at`.
+    pub fn word_at(&self, at: Va) -> Option<u64> {
+        self.bytes_from(at)?.first_chunk().map(|b| u64::from_le_bytes(*b))
+    }
+
+    /// The word at `at` as the running program sees it: relocated, if it is an address of this image.
+    pub fn address_at(&self, at: Va) -> Option<Va> {
+        match self.relocation_at(at).map(|r| &r.to) {
+            Some(RelocationTo::Address(to) | RelocationTo::Symbol(_, Some(to))) => Some(*to),
+            Some(_) => None,
+            None => self.word_at(at).map(Va),
+        }
+    }
+
     /// Whether `at` lies in code.
     pub fn is_code(&self, at: Va) -> bool {
-        match self.section_at(at) {
-            Some(section) => section.executable,
-            None => self.segment_at(at).is_some_and(|s| s.executable) && self.sections.is_empty(),
-        }
+        let i = self.code.partition_point(|r| r.end <= at);
+        self.code.get(i).is_some_and(|r| r.contains(&at))
     }
 
     /// The relocation at exactly `at`.
@@ -305,18 +328,8 @@ impl Image {
         self.relocations.get(i)
     }
 
-    /// Runs of code: executable sections, or executable segments where there are no sections.
+    /// Runs of code, by address: executable sections, or executable segments where there are no sections.
     pub fn code_ranges(&self) -> Vec<Range<Va>> {
-        let sections: Vec<_> =
-            self.sections.iter().filter(|s| s.executable && !s.zero).map(|s| s.range.clone()).collect();
-        if !sections.is_empty() {
-            return sections;
-        }
-        let has_bytes = |s: &&Segment| s.executable && s.file_len > 0;
-        self.segments
-            .iter()
-            .filter(has_bytes)
-            .map(|s| s.range.start..s.range.start.plus(s.file_len.min(s.range.end.since(s.range.start))))
-            .collect()
+        self.code.clone()
     }
 }

@@ -1,17 +1,58 @@
-//! From bytes to an [`Image`]: ELF header, segments, sections, symbols, relocations, PLT.
+//! From bytes to an [`Image`]: ELF header, segments, sections, symbols; the other files of this folder do the rest.
+//!
+//! Invariant: no count, size or offset of the file is believed before it was compared with the file's length,
+//! and what is kept is proportional to that length.
 #![warn(clippy::indexing_slicing)]
 
-use super::{
-    Image, ImageId, Kind, LoadError, Relocation, RelocationTo, Section, Segment, Symbol, SymbolKind, unwind,
-};
+use super::{Image, ImageId, Kind, LoadError, Section, Segment, Symbol, SymbolKind, dynamic, plt, unwind};
 use crate::addr::{FileOff, Va};
-use object::elf;
-use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
-use object::{LittleEndian, Object as _, ObjectSection as _};
+use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+use object::{LittleEndian, pod};
+use std::ops::Range;
 use std::path::Path;
 
-type File<'a> = ElfFile64<'a, LittleEndian>;
-const LE: LittleEndian = LittleEndian;
+pub(super) const LE: LittleEndian = LittleEndian;
+pub(super) type Phdr = ProgramHeader64<LittleEndian>;
+pub(super) type Shdr = SectionHeader64<LittleEndian>;
+
+/// The header and the two tables it points to, copied.
+pub(super) struct Headers {
+    pub file: FileHeader64<LittleEndian>,
+    pub segments: Vec<Phdr>,
+    /// All sections, also those that are not loaded, with their names.
+    pub sections: Vec<(String, Shdr)>,
+}
+
+impl Headers {
+    /// The first section of this name.
+    pub fn section(&self, name: &str) -> Option<&Shdr> {
+        self.sections.iter().find(|(n, _)| n == name).map(|(_, h)| h)
+    }
+}
+
+/// The bytes a section has in the file.
+pub(super) fn section_bytes<'a>(bytes: &'a [u8], h: &Shdr) -> Option<&'a [u8]> {
+    if h.sh_type(LE) == elf::SHT_NOBITS {
+        return None;
+    }
+    let from = usize::try_from(h.sh_offset(LE)).ok()?;
+    let len = usize::try_from(h.sh_size(LE)).ok()?;
+    bytes.get(from..from.checked_add(len)?)
+}
+
+/// As many whole records as `bytes` has.
+pub(super) fn records<T: pod::Pod>(bytes: &[u8]) -> &[T] {
+    let n = bytes.len() / size_of::<T>();
+    pod::slice_from_bytes(bytes, n).map(|(records, _)| records).unwrap_or_default()
+}
+
+/// The bytes of `table` from `offset` to the next zero, as text.
+pub(super) fn string_at(table: &[u8], offset: u32) -> Option<std::borrow::Cow<'_, str>> {
+    let rest = table.get(usize::try_from(offset).ok()?..)?;
+    let len = memchr::memchr(0, rest)?;
+    rest.get(..len).map(String::from_utf8_lossy)
+}
 
 impl Image {
     /// Reads and parses the file at `path`.
@@ -29,132 +70,10 @@ impl Image {
     /// # Errors
     /// [`LoadError::NotElf`], [`LoadError::Unsupported`], [`LoadError::Damaged`].
     pub fn parse(bytes: Vec<u8>, name: &str) -> Result<Image, LoadError> {
-        let damaged = |what: &str, at: u64| LoadError::Damaged {
-            name: name.to_owned(),
-            what: what.to_owned(),
-            at: FileOff(at),
-        };
-        if !bytes.starts_with(b"\x7fELF") {
-            let start = bytes.iter().take(4).copied().collect();
-            return Err(LoadError::NotElf { name: name.to_owned(), start });
-        }
-        let unsupported =
-            |what: &str| LoadError::Unsupported { name: name.to_owned(), what: what.to_owned() };
-        match (bytes.get(4), bytes.get(5)) {
-            (Some(2), Some(1)) => {}
-            (Some(1), _) => return Err(unsupported("a 32-bit file")),
-            (_, Some(2)) => return Err(unsupported("a big-endian file")),
-            _ => return Err(damaged("the ELF header", 4)),
-        }
-        let file = File::parse(bytes.as_slice()).map_err(|e| damaged(&format!("the ELF header ({e})"), 0))?;
-        let header = file.elf_header();
-        if header.e_machine(LE) != elf::EM_X86_64 {
-            return Err(unsupported(&format!("for another machine (e_machine {})", header.e_machine(LE))));
-        }
-        match header.e_type(LE) {
-            elf::ET_EXEC | elf::ET_DYN => {}
-            elf::ET_REL => return Err(unsupported("an object file")),
-            elf::ET_CORE => return Err(unsupported("a core file")),
-            other => return Err(unsupported(&format!("of unknown type {other}"))),
-        }
-        let mut segments = Vec::new();
-        let mut interpreter = false;
-        for p in file.elf_program_headers() {
-            match p.p_type(LE) {
-                elf::PT_INTERP => interpreter = true,
-                elf::PT_LOAD => {
-                    let (va, len, file_len) = (p.p_vaddr(LE), p.p_memsz(LE), p.p_filesz(LE));
-                    let end = va.checked_add(len).ok_or_else(|| damaged("a segment", p.p_offset(LE)))?;
-                    let file_end = p.p_offset(LE).checked_add(file_len);
-                    if file_end.is_none_or(|e| e > bytes.len() as u64) {
-                        return Err(damaged("a segment that the file is too short for", p.p_offset(LE)));
-                    }
-                    segments.push(Segment {
-                        range: Va(va)..Va(end),
-                        offset: FileOff(p.p_offset(LE)),
-                        file_len: file_len.min(len),
-                        executable: p.p_flags(LE).contains(elf::PF_X),
-                        writable: p.p_flags(LE).contains(elf::PF_W),
-                    });
-                }
-                _ => {}
-            }
-        }
-        segments.sort_by_key(|s| s.range.start);
-        let mut sections: Vec<Section> = Vec::new();
-        for section in file.sections() {
-            let h = section.elf_section_header();
-            let flags = h.sh_flags(LE);
-            if !flags.contains(elf::SHF_ALLOC)
-                || h.sh_size(LE) == 0
-                || flags.contains(elf::SHF_TLS) && h.sh_type(LE) == elf::SHT_NOBITS
-            {
-                continue;
-            }
-            let start = Va(h.sh_addr(LE));
-            sections.push(Section {
-                name: String::from_utf8_lossy(section.name_bytes().unwrap_or_default()).into_owned(),
-                range: start..start.plus(h.sh_size(LE)),
-                executable: flags.contains(elf::SHF_EXECINSTR),
-                writable: flags.contains(elf::SHF_WRITE),
-                zero: h.sh_type(LE) == elf::SHT_NOBITS,
-                strings: flags.contains(elf::SHF_STRINGS),
-            });
-        }
-        sections.sort_by_key(|s| s.range.start);
-        let mut symbols = Vec::new();
-        for (table, dynamic) in [(file.elf_symbol_table(), false), (file.elf_dynamic_symbol_table(), true)] {
-            for sym in table.iter() {
-                let kind = match sym.st_type() {
-                    elf::STT_FUNC => SymbolKind::Function,
-                    elf::STT_GNU_IFUNC => SymbolKind::IndirectFunction,
-                    elf::STT_OBJECT => SymbolKind::Object,
-                    elf::STT_FILE => SymbolKind::File,
-                    elf::STT_NOTYPE => SymbolKind::Untyped,
-                    _ => SymbolKind::Other,
-                };
-                if sym.st_shndx(LE) == elf::SHN_UNDEF && kind != SymbolKind::File {
-                    continue;
-                }
-                let name = sym.name(LE, table.strings()).unwrap_or_default();
-                symbols.push(Symbol {
-                    name: String::from_utf8_lossy(name).into(),
-                    at: Va(sym.st_value(LE)),
-                    len: sym.st_size(LE),
-                    kind,
-                    local: sym.st_bind() == elf::STB_LOCAL,
-                    dynamic,
-                });
-            }
-        }
-        let mut relocations = Vec::new();
-        for (at, r) in file.dynamic_relocations().into_iter().flatten() {
-            let to = match r.target() {
-                object::RelocationTarget::Absolute => RelocationTo::Address(Va(r.addend().cast_unsigned())),
-                object::RelocationTarget::Symbol(i) => match file.elf_dynamic_symbol_table().symbol(i) {
-                    Ok(sym) => {
-                        let name =
-                            sym.name(LE, file.elf_dynamic_symbol_table().strings()).unwrap_or_default();
-                        let own = (sym.st_shndx(LE) != elf::SHN_UNDEF).then(|| Va(sym.st_value(LE)));
-                        RelocationTo::Symbol(String::from_utf8_lossy(name).into(), own)
-                    }
-                    Err(_) => RelocationTo::Other,
-                },
-                _ => RelocationTo::Other,
-            };
-            relocations.push(Relocation { at: Va(at), to });
-        }
-        relocations.sort_by_key(|r| r.at);
-        let kind = match (header.e_type(LE), interpreter, header.e_entry(LE)) {
-            (elf::ET_EXEC, true, _) => Kind::Executable,
-            (elf::ET_EXEC, false, _) => Kind::Static,
-            (_, true, _) => Kind::Pie,
-            (_, false, 0) => Kind::SharedObject,
-            _ => Kind::SharedObject,
-        };
-        let entry = Some(Va(header.e_entry(LE))).filter(|e| e.0 != 0);
-        let build_id = file.build_id().ok().flatten().map(<[u8]>::to_vec);
-        let unwind = unwind::parse(&file);
+        let headers = headers(&bytes, name)?;
+        let mut notes = Vec::new();
+        let segments = segments(&headers, &bytes, name)?;
+        let sections = sections(&headers, &segments, &mut notes);
         let mut hash = xxhash_rust::xxh3::Xxh3::new();
         for s in segments.iter().filter(|s| s.executable) {
             hash.update(&s.range.start.0.to_le_bytes());
@@ -162,21 +81,300 @@ impl Image {
             let len = usize::try_from(s.file_len).unwrap_or(usize::MAX);
             hash.update(bytes.get(from..from.saturating_add(len)).unwrap_or_default());
         }
-        Ok(Image {
+        let mut image = Image {
             name: name.to_owned(),
             id: ImageId(hash.digest128()),
-            build_id,
-            kind,
-            entry,
+            build_id: build_id(&headers, &bytes),
+            kind: Kind::SharedObject,
+            entry: Some(Va(headers.file.e_entry(LE))).filter(|e| e.0 != 0),
+            code: code_ranges(&sections, &segments),
             segments,
             sections,
-            symbols,
-            relocations,
+            symbols: Vec::new(),
+            relocations: Vec::new(),
             init_fini: Vec::new(),
             plt: Vec::new(),
-            unwind,
+            unwind: Vec::new(),
             compilers: Vec::new(),
+            notes,
             bytes,
-        })
+        };
+        let mut names_left = image.bytes.len().saturating_mul(8).saturating_add(1 << 20);
+        let mut symbols = symtab(&headers, &image.bytes, &mut names_left);
+        let dynamic = dynamic::Dynamic::read(&image, &headers);
+        image.relocations = dynamic.relocations(&image, &headers);
+        symbols.extend(dynamic.symbols(&mut names_left));
+        if names_left == 0 {
+            image.notes.push("symbol names take up more than the file: some left out".to_owned());
+        }
+        image.symbols = symbols;
+        image.kind = kind(&image, &headers, &dynamic);
+        image.init_fini = dynamic.init_fini(&image, &headers);
+        image.plt = plt::find(&image);
+        image.unwind = unwind::parse(&image, &headers);
+        image.compilers = compilers(&image, &headers);
+        Ok(image)
     }
+}
+
+/// Checks what the file is, and copies its headers.
+fn headers(bytes: &[u8], name: &str) -> Result<Headers, LoadError> {
+    let damaged = |what: &str, at: u64| LoadError::Damaged {
+        name: name.to_owned(),
+        what: what.to_owned(),
+        at: FileOff(at),
+    };
+    if !bytes.starts_with(b"\x7fELF") {
+        let start = bytes.iter().take(4).copied().collect();
+        return Err(LoadError::NotElf { name: name.to_owned(), start });
+    }
+    let unsupported = |what: &str| LoadError::Unsupported { name: name.to_owned(), what: what.to_owned() };
+    match (bytes.get(4), bytes.get(5)) {
+        (Some(2), Some(1)) => {}
+        (Some(1), Some(2)) => return Err(unsupported("a big-endian 32-bit file")),
+        (Some(1), Some(_)) => return Err(unsupported("a 32-bit file")),
+        (Some(2), Some(2)) => return Err(unsupported("a big-endian file")),
+        _ => return Err(damaged("the ELF header", 4)),
+    }
+    let file = FileHeader64::<LittleEndian>::parse(bytes).map_err(|_| damaged("the ELF header", 0))?;
+    if file.e_machine(LE) != elf::EM_X86_64 {
+        return Err(unsupported(&format!("for another machine (e_machine {})", file.e_machine(LE))));
+    }
+    match file.e_type(LE) {
+        elf::ET_EXEC | elf::ET_DYN => {}
+        elf::ET_REL => return Err(unsupported("an object file")),
+        elf::ET_CORE => return Err(unsupported("a core file")),
+        other => return Err(unsupported(&format!("of unknown type {other}"))),
+    }
+    let segments = file
+        .program_headers(LE, bytes)
+        .map_err(|_| damaged("the program header table", file.e_phoff(LE)))?
+        .to_vec();
+    let headers =
+        file.section_headers(LE, bytes).map_err(|_| damaged("the section header table", file.e_shoff(LE)))?;
+    let names = file
+        .section_strings_index(LE, bytes)
+        .ok()
+        .and_then(|i| headers.get(i.0))
+        .and_then(|h| section_bytes(bytes, h))
+        .unwrap_or_default();
+    let mut sections = Vec::with_capacity(headers.len());
+    for h in headers {
+        if h.sh_type(LE) != elf::SHT_NOBITS
+            && h.sh_type(LE) != elf::SHT_NULL
+            && section_bytes(bytes, h).is_none()
+        {
+            return Err(damaged("a section that the file is too short for", h.sh_offset(LE)));
+        }
+        // Names longer than this are nobody's, and could be as long as the file, once a section.
+        let name = string_at(names, h.sh_name(LE)).filter(|n| n.len() <= 256).unwrap_or_default();
+        sections.push((name.into_owned(), *h));
+    }
+    let is_debug = |(name, h): &(String, Shdr)| {
+        name == ".text" && h.sh_type(LE) == elf::SHT_NOBITS && h.sh_flags(LE).contains(elf::SHF_EXECINSTR)
+    };
+    if sections.iter().any(is_debug) {
+        return Err(unsupported("a file of debug information without code"));
+    }
+    Ok(Headers { file: *file, segments, sections })
+}
+
+fn segments(headers: &Headers, bytes: &[u8], name: &str) -> Result<Vec<Segment>, LoadError> {
+    let damaged = |what: &str, at: u64| LoadError::Damaged {
+        name: name.to_owned(),
+        what: what.to_owned(),
+        at: FileOff(at),
+    };
+    let mut segments = Vec::new();
+    for p in headers.segments.iter().filter(|p| p.p_type(LE) == elf::PT_LOAD) {
+        let (va, len, file_len) = (p.p_vaddr(LE), p.p_memsz(LE), p.p_filesz(LE));
+        let end = va.checked_add(len).ok_or_else(|| damaged("a segment", p.p_offset(LE)))?;
+        let file_end = p.p_offset(LE).checked_add(file_len);
+        if file_end.is_none_or(|e| e > bytes.len() as u64) {
+            return Err(damaged("a segment that the file is too short for", p.p_offset(LE)));
+        }
+        if len > 0 {
+            segments.push(Segment {
+                range: Va(va)..Va(end),
+                offset: FileOff(p.p_offset(LE)),
+                file_len: file_len.min(len),
+                executable: p.p_flags(LE).contains(elf::PF_X),
+                writable: p.p_flags(LE).contains(elf::PF_W),
+            });
+        }
+    }
+    if segments.is_empty() {
+        return Err(damaged("the program header table (it loads nothing)", headers.file.e_phoff(LE)));
+    }
+    segments.sort_by_key(|s| s.range.start);
+    for (a, b) in segments.iter().zip(segments.iter().skip(1)) {
+        if b.range.start < a.range.end {
+            return Err(damaged("a segment that overlaps another", b.offset.0));
+        }
+    }
+    Ok(segments)
+}
+
+/// Sections that are loaded, those left out that lie outside all segments or over another section.
+fn sections(headers: &Headers, segments: &[Segment], notes: &mut Vec<String>) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    for (name, h) in &headers.sections {
+        let flags = h.sh_flags(LE);
+        let zero = h.sh_type(LE) == elf::SHT_NOBITS;
+        if !flags.contains(elf::SHF_ALLOC) || h.sh_size(LE) == 0 || flags.contains(elf::SHF_TLS) && zero {
+            continue;
+        }
+        let start = Va(h.sh_addr(LE));
+        let end = start.0.checked_add(h.sh_size(LE)).map(Va);
+        let i = segments.partition_point(|s| s.range.end <= start);
+        let inside = segments.get(i).is_some_and(|s| s.range.start <= start);
+        let Some(end) = end.filter(|&e| inside && segments.get(i).is_some_and(|s| e <= s.range.end)) else {
+            notes.push(format!("section {name} at {start} lies in no segment: left out"));
+            continue;
+        };
+        sections.push(Section {
+            name: name.clone(),
+            range: start..end,
+            executable: flags.contains(elf::SHF_EXECINSTR),
+            writable: flags.contains(elf::SHF_WRITE),
+            zero,
+            strings: flags.contains(elf::SHF_STRINGS),
+        });
+    }
+    sections.sort_by_key(|s| s.range.start);
+    let mut end = Va(0);
+    sections.retain(|s| {
+        let apart = s.range.start >= end;
+        if apart {
+            end = s.range.end;
+        } else {
+            notes.push(format!("section {} at {} lies over another: left out", s.name, s.range.start));
+        }
+        apart
+    });
+    sections
+}
+
+/// Runs of code: executable sections, or executable segments where there are no sections.
+fn code_ranges(sections: &[Section], segments: &[Segment]) -> Vec<Range<Va>> {
+    let code: Vec<_> = sections.iter().filter(|s| s.executable && !s.zero).map(|s| s.range.clone()).collect();
+    if !code.is_empty() {
+        return code;
+    }
+    let has_bytes = |s: &&Segment| s.executable && s.file_len > 0;
+    segments.iter().filter(has_bytes).map(|s| s.range.start..s.range.start.plus(s.file_len)).collect()
+}
+
+/// The symbols of `.symtab`.
+pub(super) fn symtab(headers: &Headers, bytes: &[u8], names_left: &mut usize) -> Vec<Symbol> {
+    let mut symbols = Vec::new();
+    let table = headers.sections.iter().find(|(_, h)| h.sh_type(LE) == elf::SHT_SYMTAB);
+    let Some((_, table)) = table else { return symbols };
+    let strings = usize::try_from(table.sh_link(LE)).ok().and_then(|i| headers.sections.get(i));
+    let strings = strings.and_then(|(_, h)| section_bytes(bytes, h)).unwrap_or_default();
+    for sym in records::<Sym64<LittleEndian>>(section_bytes(bytes, table).unwrap_or_default()) {
+        symbols.extend(symbol(sym, strings, false, names_left));
+    }
+    symbols
+}
+
+/// The symbol, unless it is undefined.
+pub(super) fn symbol(
+    sym: &Sym64<LittleEndian>,
+    strings: &[u8],
+    dynamic: bool,
+    names_left: &mut usize,
+) -> Option<Symbol> {
+    let absolute = sym.st_shndx(LE) == elf::SHN_ABS || sym.st_shndx(LE) == elf::SHN_COMMON;
+    let kind = match sym.st_type() {
+        elf::STT_FILE => SymbolKind::File,
+        _ if absolute => SymbolKind::Other,
+        elf::STT_FUNC => SymbolKind::Function,
+        elf::STT_GNU_IFUNC => SymbolKind::IndirectFunction,
+        elf::STT_OBJECT => SymbolKind::Object,
+        elf::STT_NOTYPE => SymbolKind::Untyped,
+        _ => SymbolKind::Other,
+    };
+    if sym.st_shndx(LE) == elf::SHN_UNDEF && kind != SymbolKind::File {
+        return None;
+    }
+    let name = string_at(strings, sym.st_name(LE)).unwrap_or_default();
+    let Some(left) = names_left.checked_sub(name.len()) else {
+        *names_left = 0;
+        return None;
+    };
+    *names_left = left;
+    Some(Symbol {
+        name: name.into(),
+        at: Va(sym.st_value(LE)),
+        len: sym.st_size(LE),
+        kind,
+        local: sym.st_bind() == elf::STB_LOCAL,
+        dynamic,
+    })
+}
+
+fn build_id(headers: &Headers, bytes: &[u8]) -> Option<Vec<u8>> {
+    let from_segment = |p: &Phdr| p.notes(LE, bytes).ok().flatten();
+    let from_section = |(_, h): &(String, Shdr)| h.notes(LE, bytes).ok().flatten();
+    let tables = headers.segments.iter().filter_map(from_segment);
+    for mut notes in tables.chain(headers.sections.iter().filter_map(from_section)) {
+        while let Ok(Some(note)) = notes.next() {
+            if note.name() == elf::ELF_NOTE_GNU && note.n_type(LE) == elf::NT_GNU_BUILD_ID {
+                return Some(note.desc().to_vec());
+            }
+        }
+    }
+    None
+}
+
+/// ET_DYN covers three kinds; the linker marks executables with DF_1_PIE, older ones can be told by what they lack.
+fn kind(image: &Image, headers: &Headers, dynamic: &dynamic::Dynamic) -> Kind {
+    let interpreter = headers.segments.iter().any(|p| p.p_type(LE) == elf::PT_INTERP);
+    if headers.file.e_type(LE) == elf::ET_EXEC {
+        let loaded = interpreter || dynamic.value(elf::DT_NEEDED.0).is_some();
+        return if loaded { Kind::Executable } else { Kind::Static };
+    }
+    let marked = dynamic.value(elf::DT_FLAGS_1.0).is_some_and(|f| f & elf::DF_1_PIE.0 != 0);
+    // libc.so.6 and ld.so have an entry, the former an interpreter too, but they have a soname.
+    let shared = dynamic.value(elf::DT_SONAME.0).is_some();
+    let runs = image.entry.is_some_and(|e| image.is_code(e));
+    let alone = dynamic.value(elf::DT_NEEDED.0).is_none() && !dynamic.exports();
+    match (marked, interpreter) {
+        (true, true) => Kind::Pie,
+        (true, false) => Kind::StaticPie,
+        (false, true) if !shared => Kind::Pie,
+        (false, false) if !shared && runs && alone => Kind::StaticPie,
+        _ => Kind::SharedObject,
+    }
+}
+
+/// Lines of `.comment`, each once, and languages whose compilers leave nothing there.
+fn compilers(image: &Image, headers: &Headers) -> Vec<String> {
+    let comment =
+        headers.section(".comment").and_then(|h| section_bytes(&image.bytes, h)).unwrap_or_default();
+    let mut found: Vec<String> = Vec::new();
+    for line in comment.split(|&b| b == 0).filter(|l| !l.is_empty() && l.len() <= 256).take(4096) {
+        let line = String::from_utf8_lossy(line);
+        if !found.iter().any(|f| *f == line) && found.len() < 64 {
+            found.push(line.into_owned());
+        }
+    }
+    // Paths of the standard library's sources in panic messages name the compiler's commit.
+    if !found.iter().any(|f| f.contains("rustc")) {
+        let at = memchr::memmem::find(&image.bytes, b"/rustc/").map(|at| at + b"/rustc/".len());
+        let commit = at.and_then(|at| image.bytes.get(at..at + 40)).unwrap_or_default();
+        if commit.len() == 40 && commit.iter().all(u8::is_ascii_hexdigit) {
+            found.push(format!("rustc {}", String::from_utf8_lossy(commit)));
+        }
+    }
+    // Source: Go, src/debug/buildinfo/buildinfo.go: the version stands inline after 32 bytes since Go 1.18.
+    if let Some(at) = memchr::memmem::find(&image.bytes, b"\xff Go buildinf:") {
+        let header = image.bytes.get(at..).unwrap_or_default();
+        let len =
+            header.get(32).copied().filter(|&len| header.get(15).is_some_and(|f| f & 2 != 0) && len < 128);
+        let version = len.and_then(|len| header.get(33..33 + usize::from(len)));
+        found.push(version.map_or("Go".to_owned(), |v| String::from_utf8_lossy(v).into_owned()));
+    }
+    found
 }

@@ -1,0 +1,104 @@
+//! Loading against the system's own tools: gcc makes the file, binutils say what is in it.
+
+use super::{Image, Kind, PltStub};
+use crate::addr::Va;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What a command prints; it must succeed.
+fn said(command: &mut Command) -> String {
+    let out = command.output().expect("the tool is installed");
+    assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+/// Compiles `source` with `flags`; the file is gone with the folder.
+fn compile(source: &str, flags: &str) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a folder for the test's files");
+    let path = dir.path().join("a.c");
+    std::fs::write(&path, source).expect("the folder can be written");
+    let out = dir.path().join("a.out");
+    said(
+        Command::new("gcc")
+            .args(["-O1", "-x", "c"])
+            .arg(&path)
+            .arg("-o")
+            .arg(&out)
+            .args(flags.split_whitespace()),
+    );
+    (dir, out)
+}
+
+const HELLO: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+__attribute__((constructor)) static void first(void) { puts("first"); }
+__attribute__((destructor)) static void last(void) { puts("last"); }
+void *(*volatile taken)(size_t) = malloc;
+int main(int c, char **v) { char *p = taken(9); strcpy(p, v[0]); printf("%d %s\n", atoi(v[0]), p); free(p); return c; }
+"#;
+
+/// Addresses and names that objdump gives to PLT stubs.
+fn stubs_by_objdump(path: &std::path::Path) -> BTreeMap<Va, String> {
+    let text = said(Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(path));
+    let label = |line: &str| {
+        let (at, name) = line.strip_suffix(">:")?.split_once(" <")?;
+        Some((Va(u64::from_str_radix(at, 16).ok()?), name.strip_suffix("@plt")?.to_owned()))
+    };
+    text.lines().filter_map(label).collect()
+}
+
+fn named(plt: &[PltStub]) -> BTreeMap<Va, String> {
+    plt.iter().filter_map(|s| Some((s.range.start, s.import.as_deref()?.to_owned()))).collect()
+}
+
+#[track_caller]
+fn check_plt(flags: &str, at_least: usize) {
+    let (_dir, path) = compile(HELLO, flags);
+    let image = Image::load(&path).expect("gcc makes good files");
+    let want = stubs_by_objdump(&path);
+    assert!(want.len() >= at_least, "objdump finds {} stubs with {flags}", want.len());
+    assert_eq!(named(&image.plt), want, "{flags}");
+}
+
+#[test]
+fn stubs_are_named_as_objdump_names_them() {
+    check_plt("-fno-builtin -Wl,-z,lazy", 4);
+    check_plt("-fno-builtin -Wl,-z,now", 4);
+    check_plt("-fno-builtin -no-pie -Wl,-z,lazy", 4);
+    check_plt("-fno-builtin -fcf-protection=full -Wl,-z,ibtplt -Wl,-z,lazy", 4);
+    check_plt("-fno-builtin -fcf-protection=full -Wl,-z,ibtplt -Wl,-z,now", 4);
+    check_plt("-fno-builtin -fno-plt", 0);
+}
+
+#[test]
+fn kinds_are_told_apart() {
+    #[track_caller]
+    fn check(flags: &str, want: Kind) {
+        let (_dir, path) = compile(HELLO, flags);
+        assert_eq!(Image::load(&path).expect("gcc makes good files").kind, want, "{flags}");
+    }
+    check("", Kind::Pie);
+    check("-no-pie", Kind::Executable);
+    check("-static", Kind::Static);
+    check("-static-pie", Kind::StaticPie);
+    check("-shared -fPIC", Kind::SharedObject);
+    check("-shared -fPIC -Wl,-soname,x.so -Wl,-e,main", Kind::SharedObject);
+}
+
+#[test]
+fn constructors_are_found_through_their_relocated_arrays() {
+    for flags in ["", "-no-pie", "-static", "-Wl,-z,pack-relative-relocs"] {
+        let (_dir, path) = compile(HELLO, flags);
+        let image = Image::load(&path).expect("gcc makes good files");
+        let mut want: Vec<Va> = ["first", "last", "_init", "_fini", "frame_dummy", "__do_global_dtors_aux"]
+            .iter()
+            .map(|n| image.symbols.iter().find(|s| *s.name == **n).expect("gcc's start files have it").at)
+            .collect();
+        want.sort_unstable();
+        let missing: Vec<_> = want.iter().filter(|w| !image.init_fini.contains(w)).collect();
+        assert!(missing.is_empty(), "{flags}: {missing:?} not in {:?}", image.init_fini);
+    }
+}
