@@ -6,10 +6,12 @@
 //! Invariant: pure and sequential for one pair of functions; the caller runs pairs in parallel.
 //! Source: BMAT, 2.3 and 3. Not here: functions and data (`functions`, `data`), code across functions (`inlined`).
 
+mod align;
 mod body;
 mod control_flow;
 mod levels;
 mod pair;
+mod refine;
 
 use crate::hash::{Hashes, Keys};
 use crate::options::{Options, Pass};
@@ -41,7 +43,17 @@ pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Con
         }
         return collect(&pair);
     }
-    for level in levels::ORDER {
+    if on.has(Pass::BlockRefinement) {
+        refine::pass(&mut pair);
+    }
+    let (exact, fuzzy) = levels::ORDER.split_at(3);
+    for &level in exact {
+        levels::pass(&mut pair, level, on.has(Pass::BlockHashes), on.has(Pass::BlockPropagation));
+    }
+    if on.has(Pass::BlockAlignment) {
+        align::pass(&mut pair);
+    }
+    for &level in fuzzy {
         levels::pass(&mut pair, level, on.has(Pass::BlockHashes), on.has(Pass::BlockPropagation));
     }
     if on.has(Pass::ControlFlow) {
