@@ -18,6 +18,7 @@ mod discover;
 mod ids;
 pub mod image;
 mod model;
+mod verify;
 
 pub use addr::{Bias, FileOff, LiveVa, Va};
 pub use arch::Insn;
@@ -27,3 +28,4 @@ pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,
     JumpTable, Origin, Program, Sure,
 };
+pub use verify::{Rule, Violation};
