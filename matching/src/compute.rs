@@ -4,29 +4,16 @@
 
 use crate::hash::Keys;
 use crate::options::Options;
-use crate::relation::{BlockMatch, Matching, OneToOne};
+use crate::relation::{BlockMatch, Matching};
 use crate::{blocks, functions};
 use program::Program;
 use rayon::prelude::*;
 
-/// What is matched already, for those who compare code: operands that refer to matched things are equal.
-#[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
-    /// Which passes run.
-    pub options: &'a Options,
-    /// Functions, by [`FuncId`].
-    pub functions: &'a OneToOne,
-    /// Data, by index into [`Program::data`].
-    pub data: &'a OneToOne,
-}
-
 impl Matching {
     /// Which parts of `old` and `new` are each other.
     pub fn compute(old: &Program, new: &Program, options: &Options) -> Matching {
-        let data = OneToOne::new(old.data.len(), new.data.len());
-        let (functions, pairs) = functions::compute(old, new, options);
-        let _ = Context { options, functions: &pairs, data: &data };
         let (mut old_keys, mut new_keys) = rayon::join(|| Keys::compute(old), || Keys::compute(new));
+        let (functions, _) = functions::compute((old, &old_keys), (new, &new_keys), options);
         Keys::join(&mut old_keys, &mut new_keys, &functions, &[]);
         let context = blocks::Context { old: &old_keys, new: &new_keys, options };
         let found: Vec<Vec<BlockMatch>> =

@@ -1,44 +1,86 @@
 //! Which function became which.
 //!
-//! Invariant: one to one. Exact names come first, and what they took is never given to another.
+//! Invariant: one to one. Exact names come first, and what they took is never given to another: a pass only ever takes
+//! what is free on both sides.
 //!
-//! Source: BMAT, section 2.1.
+//! Source: BMAT, section 2.1; from `rounds` on past it.
 
+mod hashes;
+mod named;
+mod side;
+
+use crate::hash::{Hashes, Keys};
 use crate::options::{Options, Pass};
 use crate::relation::{FunctionMatch, FunctionMethod, OneToOne};
 use program::{FuncId, Program};
-use std::collections::BTreeMap;
+use side::Side;
+
+/// What has been found so far.
+struct State<'a> {
+    old: Side<'a>,
+    new: Side<'a>,
+    options: &'a Options,
+    pairs: OneToOne,
+    how: Vec<Option<(FunctionMethod, f32)>>,
+}
+
+impl State<'_> {
+    /// Takes a pair, if both are free.
+    fn take(&mut self, old: usize, new: usize, method: FunctionMethod, confidence: f32) -> bool {
+        let taken = self.pairs.insert(old, new);
+        if taken {
+            self.how[new] = Some((method, confidence));
+        }
+        taken
+    }
+    fn old_is_free(&self, old: usize) -> bool {
+        self.pairs.new_of(old).is_none()
+    }
+    fn new_is_free(&self, new: usize) -> bool {
+        self.pairs.old_of(new).is_none()
+    }
+    fn free_old(&self) -> Vec<usize> {
+        (0..self.old.len()).filter(|&f| self.old_is_free(f)).collect()
+    }
+    fn free_new(&self) -> Vec<usize> {
+        (0..self.new.len()).filter(|&f| self.new_is_free(f)).collect()
+    }
+}
 
 /// Functions that are each other, by new, and the same as a table.
-pub fn compute(old: &Program, new: &Program, options: &Options) -> (Vec<FunctionMatch>, OneToOne) {
-    let mut pairs = OneToOne::new(old.functions.len(), new.functions.len());
-    let mut found = Vec::new();
+pub fn compute(
+    old: (&Program, &Keys),
+    new: (&Program, &Keys),
+    options: &Options,
+) -> (Vec<FunctionMatch>, OneToOne) {
+    let (old_hashes, new_hashes) =
+        rayon::join(|| Hashes::compute(old.0, old.1), || Hashes::compute(new.0, new.1));
+    let (old, new) = rayon::join(|| Side::compute(old.0, &old_hashes), || Side::compute(new.0, &new_hashes));
+    let pairs = OneToOne::new(old.len(), new.len());
+    let how = vec![None; new.len()];
+    let mut state = State { old, new, options, pairs, how };
     if options.has(Pass::Names) {
-        let mut by_name: BTreeMap<&str, Vec<FuncId>> = BTreeMap::new();
-        for id in old.func_ids() {
-            for name in &old.function(id).names {
-                by_name.entry(name).or_default().push(id);
-            }
-        }
-        // Several statics of one name stand in the files' order, which changes least.
-        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-        for id in new.func_ids() {
-            for name in &new.function(id).names {
-                let n = seen.entry(name).or_default();
-                let at = *n;
-                *n += 1;
-                let Some(&from) = by_name.get(&**name).and_then(|ids| ids.get(at)) else { continue };
-                if pairs.insert(from.index(), id.index()) {
-                    found.push(FunctionMatch {
-                        old: from,
-                        new: id,
-                        method: FunctionMethod::Name,
-                        confidence: 1.0,
-                    });
-                }
-            }
-        }
+        named::exact(&mut state);
     }
-    found.sort_by_key(|m| m.new);
-    (found, pairs)
+    if options.has(Pass::BareNames) {
+        named::bare(&mut state);
+    }
+    if options.has(Pass::HierarchicalNames) {
+        named::hierarchical(&mut state);
+    }
+    if options.has(Pass::Hashes) {
+        hashes::unique(&mut state);
+    }
+    if options.has(Pass::SimilarNames) {
+        named::similar(&mut state);
+    }
+    let found = state
+        .pairs
+        .pairs()
+        .filter_map(|(old, new)| {
+            let (method, confidence) = state.how[new]?;
+            Some(FunctionMatch { old: FuncId::at(old), new: FuncId::at(new), method, confidence })
+        })
+        .collect();
+    (found, state.pairs)
 }

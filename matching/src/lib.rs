@@ -13,7 +13,6 @@ mod report;
 #[cfg(test)]
 mod testing;
 
-pub use compute::Context;
 pub use options::{Options, Pass, UnknownPass};
 pub use relation::{
     BlockMatch, BlockMethod, DataMatch, DataMethod, FunctionMatch, FunctionMethod, Level, Matching, OneToOne,
