@@ -11,6 +11,12 @@ pub fn program(path: &Path) -> anyhow::Result<Program> {
     Ok(info_span!("analyze").in_scope(|| Program::analyze(image)))
 }
 
+/// Reads and analyses two builds.
+pub fn pair(old: &Path, new: &Path) -> anyhow::Result<(Program, Program)> {
+    let (old, new) = (program(old)?, program(new)?);
+    Ok((old, new))
+}
+
 /// The function that `what` names: by symbol, `fn3`, or any address in it.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 
 mod help;
 mod input;
+mod matches;
 mod out;
 mod show;
 mod timing;
@@ -32,6 +33,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Show(show::Args),
+    Match(matches::Args),
     Help(help::Args),
 }
 
@@ -54,6 +56,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
     let watch = timing::watch(cli.time, cli.quiet);
     let answer = match cli.verb {
         Verb::Show(args) => show::run(&args),
+        Verb::Match(args) => matches::run(&args),
         Verb::Help(args) => help::run(&args),
     };
     watch.finish();

@@ -151,7 +151,7 @@ impl fmt::Display for Hinted {
 impl std::error::Error for Hinted {}
 
 /// The remedy that an error in the chain knows.
-fn hint(err: &anyhow::Error) -> Option<String> {
+pub fn hint(err: &anyhow::Error) -> Option<String> {
     err.chain().find_map(|cause| {
         if let Some(hinted) = cause.downcast_ref::<Hinted>() {
             return Some(hinted.hint.clone());

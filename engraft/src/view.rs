@@ -37,6 +37,11 @@ impl Output {
         if self.json { Format::Json } else { self.format }
     }
 
+    /// Prints `view`.
+    pub fn print(&self, view: &impl View) -> anyhow::Result<()> {
+        self.print_to(None, view)
+    }
+
     /// Writes `view` to `to`, or prints it.
     pub fn print_to(&self, to: Option<&PathBuf>, view: &impl View) -> anyhow::Result<()> {
         out::data(to.map(PathBuf::as_path), |w| match self.format() {
