@@ -4,7 +4,7 @@
 //! measured (or inferred) to be zero. Addresses are starts of blocks and functions of that image, as
 //! [`program::Program`] has them; never a process's, never ids.
 
-use program::{ImageId, Va};
+use program::{Image, ImageId, Va};
 use std::collections::BTreeMap;
 
 /// Which image a profile is of, as far as its source says.
@@ -16,6 +16,13 @@ pub struct ImageRef {
     pub id: Option<ImageId>,
     /// GNU build-id.
     pub build_id: Option<Vec<u8>>,
+}
+
+impl ImageRef {
+    /// Of this image.
+    pub fn of(image: &Image) -> ImageRef {
+        ImageRef { name: image.name.clone(), id: Some(image.id), build_id: image.build_id.clone() }
+    }
 }
 
 /// Whether counts are executions or samples.
@@ -67,4 +74,6 @@ pub struct Profile {
     pub mispredicts: BTreeMap<Edge, u64>,
     /// Executions of a call or tail call: (calling instruction, entered address).
     pub calls: BTreeMap<(Va, Va), u64>,
+    /// Executions of calls whose target is unknown or in another image, by calling instruction.
+    pub calls_out: BTreeMap<Va, u64>,
 }

@@ -2,6 +2,11 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod bolt;
 mod counts;
+mod derive;
+pub mod fdata;
+mod format;
 
 pub use counts::{Edge, Exactness, ImageRef, Lost, Profile};
+pub use format::{ReadError, Written};

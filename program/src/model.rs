@@ -365,6 +365,12 @@ impl Program {
     pub fn block_from(&self, at: Va) -> Option<BlockId> {
         self.block_at(at).filter(|&b| self.block(b).start == at)
     }
+    /// Ids of the blocks that start in `range`, by address.
+    pub fn blocks_in(&self, range: &Range<Va>) -> &[BlockId] {
+        let from = self.by_address.partition_point(|&b| self.block(b).start < range.start);
+        let to = self.by_address.partition_point(|&b| self.block(b).start < range.end);
+        self.by_address.get(from..to).unwrap_or_default()
+    }
     /// The function whose main entry is `at`.
     pub fn function_from(&self, at: Va) -> Option<FuncId> {
         self.functions.binary_search_by_key(&at, |f| f.entry).ok().map(FuncId::at)

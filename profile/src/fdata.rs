@@ -1,0 +1,482 @@
+//! fdata: the text profile that llvm-bolt and perf2bolt write and llvm-bolt reads.
+//!
+//! One record a line, fields separated by blanks; a blank or backslash in a name has a backslash before it.
+//!
+//! ```text
+//! KIND NAME OFFSET KIND NAME OFFSET MISPREDICTS COUNT      a branch, fall-through, call or return
+//! no_lbr [EVENT…]                                          then a record is a sample:
+//! KIND NAME OFFSET COUNT
+//! boltedcollection                                         first line: taken on a program that llvm-bolt made
+//! ```
+//! KIND: 0 nothing known (`0 [unknown] 0`), 1 a global symbol, 2 a local one (llvm-bolt writes 1 for both); 3 to 5
+//! the same in records of memory accesses. OFFSET is hexadecimal, from the symbol. Records that say the same add up.
+//!
+//! What llvm-bolt does with a record, so what may be written (19.1.7):
+//! - Inside a function, `to` starts a block, and `from` is a branch, or the last instruction before `to` that is no
+//!   padding. A record that fits no edge makes it reject *all* records of that function.
+//! - A record that leaves the function starts at a call, branch or return.
+//! - A record from elsewhere to offset 0 counts an entry, one to a landing pad or inner entry likewise.
+//!
+//! Invariant: what is doubtful is dropped and reported, never written.
+//!
+//! Source: LLVM 19, `bolt/include/bolt/Profile/DataReader.h` (format), `bolt/lib/Profile/DataReader.cpp`
+//! (recordBranch, evaluateProfileData).
+
+use crate::bolt::{BoltFunction, BoltView};
+use crate::counts::{Edge, Exactness, ImageRef, Lost, Profile};
+use crate::derive::{add, derive_blocks};
+use crate::format::{ReadError, Written};
+use program::arch::Flow;
+use program::{BlockId, EdgeKind, Program, Va};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// A place in a record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Place {
+    Unknown,
+    Symbol { name: String, offset: u64 },
+}
+
+/// Reads fdata of `program`.
+///
+/// Block counts are derived: the larger of what comes in and what goes out, for blocks of which a record speaks.
+///
+/// # Errors
+/// [`ReadError::BadLine`] for a line that is no record. Records that do not fit the program are in the second part.
+pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
+    let text = String::from_utf8_lossy(bytes);
+    let view = BoltView::of(program);
+    let mut reader = Reader { program, view: &view, profile: Profile::default(), lost: Losses::default() };
+    reader.profile.image = ImageRef::of(&program.image);
+    let mut samples = false;
+    for (i, line) in text.lines().enumerate() {
+        let bad = |what: &str| ReadError::BadLine { format: "fdata", line: i + 1, what: what.to_owned() };
+        if line.is_empty() || line == "boltedcollection" {
+            continue;
+        }
+        if line == "no_lbr" || line.starts_with("no_lbr ") {
+            samples = true;
+            continue;
+        }
+        let fields = split(line);
+        let kind = fields.first().map(String::as_str);
+        if matches!(kind, Some("3" | "4" | "5")) {
+            reader.lost.add("records of memory accesses", "a profile has no counts of them", 0);
+        } else if samples {
+            let [kind, name, offset, count] = fields.as_slice() else {
+                return Err(bad("a sample has four fields"));
+            };
+            let place = place(kind, name, offset).map_err(|what| bad(&what))?;
+            reader.sample(&place, number(count).map_err(|what| bad(&what))?);
+        } else {
+            let [fk, fname, foff, tk, tname, toff, misses, count] = fields.as_slice() else {
+                return Err(bad("a branch has eight fields"));
+            };
+            let from = place(fk, fname, foff).map_err(|what| bad(&what))?;
+            let to = place(tk, tname, toff).map_err(|what| bad(&what))?;
+            let misses = number(misses).map_err(|what| bad(&what))?;
+            reader.branch(&from, &to, misses, number(count).map_err(|what| bad(&what))?);
+        }
+    }
+    let Reader { mut profile, lost, .. } = reader;
+    if samples || !profile.mispredicts.is_empty() {
+        profile.exactness = Exactness::Sampled;
+    }
+    let joined = |at: Va| view.function_at(at).is_some_and(|f| !view.blocks(f).is_leader(at));
+    derive_blocks(&mut profile, program, &joined);
+    Ok((profile, lost.into_list()))
+}
+
+/// The fields of a line, escapes resolved.
+fn split(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            ' ' | '\t' if fields.last().is_some_and(|f| !f.is_empty()) => fields.push(String::new()),
+            ' ' | '\t' => {}
+            '\\' => fields.last_mut().into_iter().for_each(|f| f.extend(chars.next())),
+            c => fields.last_mut().into_iter().for_each(|f| f.push(c)),
+        }
+    }
+    fields.retain(|f| !f.is_empty());
+    fields
+}
+
+fn place(kind: &str, name: &str, offset: &str) -> Result<Place, String> {
+    let offset =
+        u64::from_str_radix(offset, 16).map_err(|_| format!("{offset:?} is no hexadecimal offset"))?;
+    match kind {
+        "0" => Ok(Place::Unknown),
+        "1" | "2" => Ok(Place::Symbol { name: name.to_owned(), offset }),
+        _ => Err(format!("{kind:?} is no kind of place")),
+    }
+}
+
+fn number(field: &str) -> Result<u64, String> {
+    field.parse().map_err(|_| format!("{field:?} is no count"))
+}
+
+/// Losses, summed up by what and why.
+#[derive(Default)]
+struct Losses(BTreeMap<(String, &'static str), u64>);
+
+impl Losses {
+    fn add(&mut self, what: &str, why: &'static str, count: u64) {
+        add(&mut self.0, (what.to_owned(), why), count);
+    }
+    fn into_list(self) -> Vec<Lost> {
+        self.0.into_iter().map(|((what, why), count)| Lost { what, why: why.to_owned(), count }).collect()
+    }
+}
+
+struct Reader<'a> {
+    program: &'a Program,
+    view: &'a BoltView<'a>,
+    profile: Profile,
+    lost: Losses,
+}
+
+impl Reader<'_> {
+    fn address(&mut self, place: &Place, count: u64) -> Option<Option<Va>> {
+        let Place::Symbol { name, offset } = place else { return Some(None) };
+        let Some(start) = self.view.address_of(name) else {
+            self.lost.add(name, "the program has no symbol of that name", count);
+            return None;
+        };
+        Some(Some(start.plus(*offset)))
+    }
+
+    fn sample(&mut self, at: &Place, count: u64) {
+        let Some(Some(at)) = self.address(at, count) else { return };
+        match self.program.block_at(at) {
+            Some(block) => add(&mut self.profile.blocks, self.program.block(block).start, count),
+            None => self.lost.add(&self.name(at), "no block at that address", count),
+        }
+    }
+
+    fn name(&self, at: Va) -> String {
+        self.view.function_at(at).map_or_else(|| at.to_string(), |f| f.name.clone())
+    }
+
+    fn branch(&mut self, from: &Place, to: &Place, misses: u64, count: u64) {
+        let known = |p: &Place, view: &BoltView| matches!(p, Place::Symbol { name, .. } if view.address_of(name).is_some());
+        // A call to something that the program has no symbol for (an import, another image) is still a call.
+        let unknown_target = !known(to, self.view);
+        let Some(from) = self.address(from, count) else { return };
+        let to = if unknown_target { None } else { self.address(to, count).flatten() };
+        match (from, to) {
+            (None, None) => self.lost.add("[unknown]", "neither end is known", count),
+            (None, Some(to)) => self.enter(to, count),
+            (Some(from), None) => match self.flow_at(from) {
+                Some(Flow::Return) => {}
+                Some(_) => add(&mut self.profile.calls_out, from, count),
+                None => self.lost.add(&self.name(from), "no instruction at that offset", count),
+            },
+            (Some(from), Some(to)) => self.transfer(from, to, misses, count),
+        }
+    }
+
+    fn flow_at(&self, at: Va) -> Option<Flow> {
+        let block = self.program.block_at(at)?;
+        self.program.insns(block).find(|i| i.at() == at).map(|i| i.flow())
+    }
+
+    fn enter(&mut self, to: Va, count: u64) {
+        let entered = self.program.block_from(to).is_some_and(|id| {
+            let block = self.program.block(id);
+            let function = self.program.function(block.func);
+            block.landing_pad || function.entry == to || function.entries.contains(&id)
+        });
+        // A symbol inside of what we hold for one function: a cold part, or a stub.
+        let symbol = self.view.function_at(to).is_some_and(|f| f.start == to);
+        if entered || symbol {
+            add(&mut self.profile.entries, to, count);
+        } else {
+            self.lost.add(&self.name(to), "entered from outside where no entry is", count);
+        }
+    }
+
+    fn transfer(&mut self, from: Va, to: Va, misses: u64, count: u64) {
+        let Some(source) = self.program.block_at(from) else {
+            self.lost.add(&self.name(from), "no instruction at that offset", count);
+            return;
+        };
+        let Some(flow) = self.flow_at(from) else {
+            self.lost.add(&self.name(from), "no instruction at that offset", count);
+            return;
+        };
+        let func = self.program.block(source).func;
+        let target = self.program.block_from(to).filter(|&b| self.program.block(b).func == func);
+        match flow {
+            // Where a return goes says nothing that the call does not say.
+            Flow::Return => {}
+            Flow::Call(_) | Flow::CallIndirect => {
+                if target.is_some_and(|b| self.program.block(b).landing_pad) {
+                    let edge = Edge { from: self.program.block(source).start, to };
+                    add(&mut self.profile.edges, edge, count);
+                } else if let Some(b) = target
+                    && self.falls_to(source, b)
+                {
+                    // What comes back from a call: no transfer of its own, but the last instruction before a block.
+                    self.edge(source, b, misses, count);
+                } else {
+                    add(&mut self.profile.calls, (from, to), count);
+                    self.enter(to, count);
+                }
+            }
+            _ => match target {
+                Some(b) if self.edge(source, b, misses, count) => {}
+                _ if self.leaves(source, from, to) => {
+                    add(&mut self.profile.calls, (from, to), count);
+                    self.enter(to, count);
+                }
+                _ => self.lost.add(&self.name(from), "the program has no such edge", count),
+            },
+        }
+    }
+
+    fn falls_to(&self, from: BlockId, to: BlockId) -> bool {
+        self.program.successors(from).iter().any(|e| e.to == to && e.kind == EdgeKind::FallThrough)
+    }
+
+    /// Whether the jump at `from` can leave the function for `to`.
+    fn leaves(&self, source: BlockId, from: Va, to: Va) -> bool {
+        let tail_call = self.program.calls_in(source).iter().any(|c| c.at == from);
+        let elsewhere = self.program.function_at(to) != Some(self.program.block(source).func);
+        tail_call
+            || elsewhere && matches!(self.flow_at(from), Some(Flow::Jump(t) | Flow::Branch(t)) if t == to)
+            || elsewhere && self.flow_at(from) == Some(Flow::JumpIndirect)
+    }
+
+    /// Counts an edge, or the two that lead there over one block that only falls or jumps through.
+    fn edge(&mut self, from: BlockId, to: BlockId, misses: u64, count: u64) -> bool {
+        let program = self.program;
+        let start = |b: BlockId| program.block(b).start;
+        let has = |a: BlockId, b: BlockId| program.successors(a).iter().any(|e| e.to == b);
+        let resolved = !matches!(program.block(from).end, program::BlockEnd::Unresolved);
+        let route = if has(from, to) || !resolved {
+            vec![(from, to)]
+        } else {
+            let fall = program.successors(from).iter().find(|e| e.kind == EdgeKind::FallThrough);
+            match fall {
+                Some(e) if program.successors(e.to).len() == 1 && has(e.to, to) => {
+                    vec![(from, e.to), (e.to, to)]
+                }
+                _ => return false,
+            }
+        };
+        for (a, b) in route {
+            let edge = Edge { from: start(a), to: start(b) };
+            add(&mut self.profile.edges, edge, count);
+            if misses > 0 {
+                add(&mut self.profile.mispredicts, edge, misses);
+            }
+        }
+        true
+    }
+}
+
+/// Writes `profile` for llvm-bolt; samples without any edge become the `no_lbr` form.
+pub fn write(profile: &Profile, program: &Program) -> Written {
+    let view = BoltView::of(program);
+    let mut writer = Writer {
+        program,
+        view: &view,
+        profile,
+        out: Written::default(),
+        lost: Losses::default(),
+        entered: BTreeMap::new(),
+        touched: BTreeSet::new(),
+    };
+    if profile.edges.is_empty() && profile.entries.is_empty() && profile.exactness == Exactness::Sampled {
+        writer.samples();
+    } else {
+        writer.edges();
+        writer.calls();
+        writer.entries();
+    }
+    writer.out.n_functions = writer.touched.len();
+    writer.out.lost = writer.lost.into_list();
+    writer.out
+}
+
+struct Writer<'a> {
+    program: &'a Program,
+    view: &'a BoltView<'a>,
+    profile: &'a Profile,
+    out: Written,
+    lost: Losses,
+    /// Entries that the calls written make.
+    entered: BTreeMap<Va, u64>,
+    touched: BTreeSet<Va>,
+}
+
+fn escape(name: &str) -> String {
+    name.replace('\\', "\\\\").replace(' ', "\\ ")
+}
+
+impl Writer<'_> {
+    fn line(&mut self, function: &BoltFunction, count: u64, line: &str) {
+        self.out.bytes.extend_from_slice(line.as_bytes());
+        self.out.count = self.out.count.saturating_add(count);
+        self.touched.insert(function.start);
+    }
+
+    fn place(function: &BoltFunction, at: Va) -> String {
+        format!("1 {} {:x}", escape(&function.name), at.since(function.start))
+    }
+
+    fn record(&mut self, from: (&BoltFunction, Va), to: (&BoltFunction, Va), misses: u64, count: u64) {
+        let line = format!("{} {} {misses} {count}\n", Self::place(from.0, from.1), Self::place(to.0, to.1));
+        self.line(from.0, count, &line);
+    }
+
+    fn lose(&mut self, at: Va, why: &'static str, count: u64) {
+        let name = self.view.function_at(at).map_or_else(|| at.to_string(), |f| f.name.clone());
+        self.lost.add(&name, why, count);
+    }
+
+    fn samples(&mut self) {
+        self.out.bytes.extend_from_slice(b"no_lbr cycles\n");
+        for (&at, &count) in &self.profile.blocks {
+            match self.view.function_at(at).filter(|f| !f.stub) {
+                Some(f) => {
+                    let line = format!("{} {count}\n", Self::place(f, at));
+                    self.line(f, count, &line);
+                }
+                None => self.lose(at, "llvm-bolt has no function there", count),
+            }
+        }
+    }
+
+    fn edges(&mut self) {
+        let view = self.view;
+        for (edge, &count) in self.profile.edges.iter().filter(|(_, n)| **n > 0) {
+            let misses = self.profile.mispredicts.get(edge).copied().unwrap_or(0);
+            let ids = (self.program.block_from(edge.from), self.program.block_from(edge.to));
+            let (Some(from_id), Some(to_id)) = ids else {
+                self.lose(edge.from, "no such block", count);
+                continue;
+            };
+            let (Some(from), Some(to)) = (view.function_at(edge.from), view.function_at(edge.to)) else {
+                self.lose(edge.from, "llvm-bolt has no function there", count);
+                continue;
+            };
+            let source = self.program.block(from_id);
+            let last = source.last_insn();
+            let kind = self.program.successors(from_id).iter().find(|e| e.to == to_id).map(|e| e.kind);
+            if kind == Some(EdgeKind::LandingPad) {
+                // Not an edge for llvm-bolt: a landing pad is entered.
+                let mut line = String::from("0 [unknown] 0 ");
+                let _ = writeln!(line, "{} 0 {count}", Self::place(to, edge.to));
+                self.line(to, count, &line);
+                continue;
+            }
+            let Some(insn) = view.blocks(from).insn(last).copied() else {
+                self.lose(edge.from, "llvm-bolt decodes other instructions there", count);
+                continue;
+            };
+            if from.start != to.start {
+                if matches!(insn.flow, Flow::Jump(_) | Flow::Branch(_) | Flow::JumpIndirect)
+                    && edge.to == to.start
+                {
+                    self.record((from, last), (to, edge.to), misses, count);
+                } else {
+                    self.lose(
+                        edge.from,
+                        "an edge into the middle of what is another function for llvm-bolt",
+                        count,
+                    );
+                }
+                continue;
+            }
+            let blocks = view.blocks(from);
+            let ends = insn.flow.ends_block();
+            if !blocks.is_leader(edge.to) {
+                if !ends || kind == Some(EdgeKind::FallThrough) {
+                    // One block for llvm-bolt: it knows that edge from the ways in and out.
+                    self.out.count = self.out.count.saturating_add(count);
+                } else {
+                    self.lose(edge.from, "llvm-bolt has no block where the edge leads", count);
+                }
+                continue;
+            }
+            let leaves =
+                if ends { Some(last) } else { blocks.leader_of(last).and_then(|l| blocks.leaves_at(l)) };
+            match leaves {
+                Some(at) if blocks.has_edge(at, edge.to) => {
+                    self.record((from, at), (to, edge.to), misses, count)
+                }
+                _ => self.lose(edge.from, "llvm-bolt has no such edge", count),
+            }
+        }
+    }
+
+    fn calls(&mut self) {
+        let view = self.view;
+        for (&(at, callee), &count) in self.profile.calls.iter().filter(|(_, n)| **n > 0) {
+            let (Some(from), Some(to)) = (view.function_at(at), view.function_at(callee)) else {
+                self.lose(at, "llvm-bolt has no function there", count);
+                continue;
+            };
+            if from.stub {
+                continue;
+            }
+            if !self.transfers(from, at) {
+                self.lose(at, "no call at that address", count);
+                continue;
+            }
+            let blocks = view.blocks(from);
+            if from.start == to.start && (callee != to.start || blocks.has_edge(at, callee)) {
+                self.lose(at, "llvm-bolt would take the call for a branch", count);
+                continue;
+            }
+            self.record((from, at), (to, callee), 0, count);
+            add(&mut self.entered, callee, count);
+        }
+        for (&at, &count) in self.profile.calls_out.iter().filter(|(_, n)| **n > 0) {
+            match view.function_at(at) {
+                Some(from) if self.transfers(from, at) => {
+                    let line = format!("{} 0 [unknown] 0 0 {count}\n", Self::place(from, at));
+                    self.line(from, count, &line);
+                }
+                _ => self.lose(at, "no call at that address", count),
+            }
+        }
+    }
+
+    /// Whether the instruction at `at` is one that can leave a function.
+    fn transfers(&self, function: &BoltFunction, at: Va) -> bool {
+        let flow = self.view.blocks(function).insn(at).map(|i| i.flow);
+        flow.is_some_and(|f| !matches!(f, Flow::Next | Flow::Stop | Flow::Invalid))
+    }
+
+    fn entries(&mut self) {
+        let mut entries = self.profile.entries.clone();
+        let mut into: BTreeMap<Va, u64> = BTreeMap::new();
+        for (edge, &n) in &self.profile.edges {
+            add(&mut into, edge.to, n);
+        }
+        // Where a source has no entry count, the entry block tells it.
+        for f in &self.program.functions {
+            if let Some(&n) = self.profile.blocks.get(&f.entry) {
+                let inside = into.get(&f.entry).copied().unwrap_or(0);
+                entries.entry(f.entry).or_insert(n.saturating_sub(inside));
+            }
+        }
+        for (at, count) in entries {
+            let rest = count.saturating_sub(self.entered.get(&at).copied().unwrap_or(0));
+            match self.view.function_at(at) {
+                _ if rest == 0 => {}
+                Some(f) if f.stub => {}
+                Some(f) => {
+                    let line = format!("0 [unknown] 0 {} 0 {rest}\n", Self::place(f, at));
+                    self.line(f, rest, &line);
+                }
+                None => self.lose(at, "llvm-bolt has no function there", rest),
+            }
+        }
+    }
+}
