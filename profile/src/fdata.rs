@@ -198,7 +198,21 @@ impl Reader<'_> {
         }
     }
 
+    /// Past padding that no block of ours holds.
+    fn past_padding(&self, at: Va) -> Va {
+        if self.program.block_at(at).is_some() {
+            return at;
+        }
+        let function = self.view.function_at(at);
+        function.and_then(|f| self.view.blocks(f).after_padding(at)).unwrap_or(at)
+    }
+
     fn transfer(&mut self, from: Va, to: Va, misses: u64, count: u64) {
+        let to = self.past_padding(to);
+        if self.program.block_at(from).is_none() && self.past_padding(from) == to {
+            // The second half of falling through padding, which was counted as one with the first.
+            return;
+        }
         let Some(source) = self.program.block_at(from) else {
             self.lost.add(&self.name(from), "no instruction at that offset", count);
             return;
@@ -409,6 +423,17 @@ impl Writer<'_> {
                 Some(at) if blocks.has_edge(at, edge.to) => {
                     self.record((from, at), (to, edge.to), misses, count)
                 }
+                Some(at) if !ends || kind == Some(EdgeKind::FallThrough) => match blocks.over_padding(at, edge.to) {
+                    // One edge of ours is several of llvm-bolt's: it holds padding for blocks.
+                    Some(path) => {
+                        for (a, b) in path.iter().zip(path.iter().skip(1)) {
+                            let leaves = blocks.leaves_at(*a).unwrap_or(at);
+                            self.record((from, leaves), (to, *b), if leaves == at { misses } else { 0 }, count);
+                        }
+                        self.out.count = self.out.count.saturating_sub(count.saturating_mul(path.len() as u64 - 2));
+                    }
+                    None => self.lose(edge.from, "llvm-bolt has no such edge", count),
+                },
                 _ => self.lose(edge.from, "llvm-bolt has no such edge", count),
             }
         }
