@@ -423,17 +423,25 @@ impl Writer<'_> {
                 Some(at) if blocks.has_edge(at, edge.to) => {
                     self.record((from, at), (to, edge.to), misses, count)
                 }
-                Some(at) if !ends || kind == Some(EdgeKind::FallThrough) => match blocks.over_padding(at, edge.to) {
-                    // One edge of ours is several of llvm-bolt's: it holds padding for blocks.
-                    Some(path) => {
-                        for (a, b) in path.iter().zip(path.iter().skip(1)) {
-                            let leaves = blocks.leaves_at(*a).unwrap_or(at);
-                            self.record((from, leaves), (to, *b), if leaves == at { misses } else { 0 }, count);
+                Some(at) if !ends || kind == Some(EdgeKind::FallThrough) => {
+                    match blocks.over_padding(at, edge.to) {
+                        // One edge of ours is several of llvm-bolt's: it holds padding for blocks.
+                        Some(path) => {
+                            for (a, b) in path.iter().zip(path.iter().skip(1)) {
+                                let leaves = blocks.leaves_at(*a).unwrap_or(at);
+                                self.record(
+                                    (from, leaves),
+                                    (to, *b),
+                                    if leaves == at { misses } else { 0 },
+                                    count,
+                                );
+                            }
+                            self.out.count =
+                                self.out.count.saturating_sub(count.saturating_mul(path.len() as u64 - 2));
                         }
-                        self.out.count = self.out.count.saturating_sub(count.saturating_mul(path.len() as u64 - 2));
+                        None => self.lose(edge.from, "llvm-bolt has no such edge", count),
                     }
-                    None => self.lose(edge.from, "llvm-bolt has no such edge", count),
-                },
+                }
                 _ => self.lose(edge.from, "llvm-bolt has no such edge", count),
             }
         }
@@ -505,3 +513,6 @@ impl Writer<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

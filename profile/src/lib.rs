@@ -10,3 +10,6 @@ mod format;
 
 pub use counts::{Edge, Exactness, ImageRef, Lost, Profile};
 pub use format::{ReadError, Written};
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,125 @@
+//! fdata against a function whose offsets are known: small enough to be written by hand.
+
+use super::{parse, split, write};
+use crate::counts::Edge;
+use crate::testing::{assemble, function};
+use program::{Program, Va};
+
+/// f: 0 test, 2 je →9, 4 call g, 9 ret. g, local: 0 ret. Then a `g` in another place.
+const SOURCE: &str = r#"
+    .globl f
+    .type f, @function
+f:  test %edi, %edi
+    je 1f
+    call g
+1:  ret
+    .size f, . - f
+    .type g, @function
+g:  ret
+    .size g, . - g
+    .type "od d", @function
+"od d":
+    jmp f
+    .size "od d", . - "od d"
+"#;
+
+fn at(program: &Program, name: &str, offset: u64) -> Va {
+    program.function(function(program, name)).entry.plus(offset)
+}
+
+/// What comes out when `text` is read and written again, sorted; and what was lost on the way.
+#[track_caller]
+fn check(text: &str, want: &str, lost: &[(&str, &str, u64)]) {
+    let program = assemble(SOURCE);
+    let (profile, mut losses) = parse(text.as_bytes(), &program).expect("these are records");
+    let written = write(&profile, &program);
+    losses.extend(written.lost);
+    let got: Vec<_> = losses.iter().map(|l| (l.what.as_str(), l.why.as_str(), l.count)).collect();
+    assert_eq!(got, lost);
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> =
+            text.lines().map(|l| l.trim().to_owned()).filter(|l| !l.is_empty()).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&String::from_utf8(written.bytes).unwrap()), sorted(want));
+}
+
+#[test]
+fn what_fits_comes_out_as_it_went_in() {
+    let text = "
+        0 [unknown] 0 1 f 0 0 10
+        1 f 2 1 f 9 3 7
+        1 f 2 1 f 4 0 4
+        1 f 4 1 g/1 0 0 4
+        0 [unknown] 0 1 od\\ d/1 0 0 1
+        1 od\\ d/1 0 1 f 0 0 1";
+    check(text, text, &[]);
+}
+
+#[test]
+fn records_that_say_the_same_add_up() {
+    let twice = "1 f 2 1 f 9 1 7\n0 [unknown] 0 1 f 0 0 9\n1 f 2 1 f 9 2 7\n0 [unknown] 0 1 f 0 0 5";
+    check(twice, "0 [unknown] 0 1 f 0 0 14\n1 f 2 1 f 9 3 14", &[]);
+}
+
+#[test]
+fn a_function_that_ran_was_entered() {
+    // Sampled branches: nobody saw the entry, but llvm-bolt takes a function without one for cold.
+    check("1 f 2 1 f 9 0 7", "0 [unknown] 0 1 f 0 0 7\n1 f 2 1 f 9 0 7", &[]);
+}
+
+#[test]
+fn locals_are_found_by_every_name_that_profiles_have_for_them() {
+    for name in ["g/1", "g"] {
+        check(
+            &format!("0 [unknown] 0 1 f 0 0 5\n1 f 4 1 {name} 0 0 5"),
+            "0 [unknown] 0 1 f 0 0 5\n1 f 4 1 g/1 0 0 5",
+            &[],
+        );
+    }
+}
+
+#[test]
+fn one_bad_record_is_lost_and_the_others_are_written() {
+    check(
+        "0 [unknown] 0 1 f 0 0 8\n1 f 2 1 f 9 0 7\n1 f 2 1 f 0 0 5\n1 f 2 1 f 5 0 2\n1 nobody 2 1 nobody 0 0 3\n",
+        "0 [unknown] 0 1 f 0 0 8\n1 f 2 1 f 9 0 7",
+        &[("f", "the program has no such edge", 7), ("nobody", "the program has no symbol of that name", 3)],
+    );
+}
+
+#[test]
+fn blocks_are_derived_from_what_leads_in_and_out() {
+    let program = assemble(SOURCE);
+    let text = "0 [unknown] 0 1 f 0 0 9\n1 f 2 1 f 9 0 7\n1 f 4 1 g/1 0 0 3\n";
+    let (profile, _) = parse(text.as_bytes(), &program).unwrap();
+    let blocks: Vec<_> = [0, 4, 9].map(|o| profile.blocks.get(&at(&program, "f", o)).copied()).into();
+    assert_eq!(blocks, [Some(9), Some(3), Some(7)]);
+    assert_eq!(profile.edges[&Edge { from: at(&program, "f", 0), to: at(&program, "f", 9) }], 7);
+}
+
+#[test]
+fn samples_are_read_and_written_in_their_own_form() {
+    check("no_lbr cycles\n1 f 0 5\n1 f 5 2\n1 f 7 1\n", "no_lbr cycles\n1 f 0 5\n1 f 4 3\n", &[]);
+}
+
+#[test]
+fn lines_that_are_no_records_are_refused_with_their_number() {
+    let program = assemble(SOURCE);
+    for (text, want) in [
+        ("0 [unknown] 0 1 f 0 0 9\n1 f 2\n", "line 2 is no fdata record: a branch has eight fields"),
+        ("1 f xx 1 f 0 0 9", "line 1 is no fdata record: \"xx\" is no hexadecimal offset"),
+        ("9 f 2 1 f 0 0 9", "line 1 is no fdata record: \"9\" is no kind of place"),
+        ("no_lbr\n1 f 2 1 f 0 0 9", "line 2 is no fdata record: a sample has four fields"),
+        ("1 f 2 1 f 0 0 -1", "line 1 is no fdata record: \"-1\" is no count"),
+    ] {
+        assert_eq!(parse(text.as_bytes(), &program).unwrap_err().to_string(), want);
+    }
+}
+
+#[test]
+fn escapes_keep_blanks_in_names() {
+    assert_eq!(split(r"1 a\ b\\c 0"), ["1", r"a b\c", "0"]);
+    assert_eq!(split(r"1  x\"), ["1", "x"]);
+}
