@@ -142,7 +142,9 @@ impl<'p> BoltView<'p> {
     fn name_stubs(&mut self) {
         let mut stubs: BTreeMap<Va, (Va, String)> = BTreeMap::new();
         for s in &self.program.image.plt {
-            stubs.insert(s.range.start, (s.range.end, format!("{}@PLT", s.import)));
+            if let Some(import) = &s.import {
+                stubs.insert(s.range.start, (s.range.end, format!("{import}@PLT")));
+            }
         }
         for f in &self.program.functions {
             if let Some(import) = &f.import {
