@@ -8,6 +8,7 @@
 //! Not here: what the code means (`discover`, `cfg`).
 #![warn(clippy::indexing_slicing)]
 
+mod debug;
 mod dynamic;
 mod elf;
 mod plt;
@@ -265,6 +266,8 @@ pub struct Image {
     pub compilers: Vec<String>,
     /// What was left out while loading, and why: damaged tables, debug files of another build.
     pub notes: Vec<String>,
+    /// The file of debug information that belongs to this one, where it was found.
+    pub debug_file: Option<PathBuf>,
     code: Vec<Range<Va>>,
     bytes: Vec<u8>,
 }

@@ -17,6 +17,7 @@ mod cfg;
 mod discover;
 mod ids;
 pub mod image;
+mod lines;
 mod model;
 mod verify;
 
@@ -24,6 +25,7 @@ pub use addr::{Bias, FileOff, LiveVa, Va};
 pub use arch::Insn;
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
+pub use lines::{Frame, Lines};
 pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,
     JumpTable, Origin, Program, Sure,

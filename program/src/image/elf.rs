@@ -4,7 +4,9 @@
 //! and what is kept is proportional to that length.
 #![warn(clippy::indexing_slicing)]
 
-use super::{Image, ImageId, Kind, LoadError, Section, Segment, Symbol, SymbolKind, dynamic, plt, unwind};
+use super::{
+    Image, ImageId, Kind, LoadError, Section, Segment, Symbol, SymbolKind, debug, dynamic, plt, unwind,
+};
 use crate::addr::{FileOff, Va};
 use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
@@ -55,14 +57,18 @@ pub(super) fn string_at(table: &[u8], offset: u32) -> Option<std::borrow::Cow<'_
 }
 
 impl Image {
-    /// Reads and parses the file at `path`.
+    /// Reads and parses the file at `path`; symbols that it lacks are taken from its debug file, if that is there.
     ///
     /// # Errors
     /// Any [`LoadError`].
     pub fn load(path: &Path) -> Result<Image, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
         let bytes = std::fs::read(path).map_err(unreadable)?;
-        Image::parse(bytes, &path.display().to_string())
+        let name = path.display().to_string();
+        let headers = headers(&bytes, &name, false)?;
+        let mut image = Image::from_headers(bytes, &headers, &name)?;
+        debug::attach(&mut image, &headers, path);
+        Ok(image)
     }
 
     /// Parses an ELF file that was read into `bytes`. `name` is for messages.
@@ -70,10 +76,14 @@ impl Image {
     /// # Errors
     /// [`LoadError::NotElf`], [`LoadError::Unsupported`], [`LoadError::Damaged`].
     pub fn parse(bytes: Vec<u8>, name: &str) -> Result<Image, LoadError> {
-        let headers = headers(&bytes, name)?;
+        let headers = headers(&bytes, name, false)?;
+        Image::from_headers(bytes, &headers, name)
+    }
+
+    fn from_headers(bytes: Vec<u8>, headers: &Headers, name: &str) -> Result<Image, LoadError> {
         let mut notes = Vec::new();
-        let segments = segments(&headers, &bytes, name)?;
-        let sections = sections(&headers, &segments, &mut notes);
+        let segments = segments(headers, &bytes, name)?;
+        let sections = sections(headers, &segments, &mut notes);
         let mut hash = xxhash_rust::xxh3::Xxh3::new();
         for s in segments.iter().filter(|s| s.executable) {
             hash.update(&s.range.start.0.to_le_bytes());
@@ -84,7 +94,7 @@ impl Image {
         let mut image = Image {
             name: name.to_owned(),
             id: ImageId(hash.digest128()),
-            build_id: build_id(&headers, &bytes),
+            build_id: build_id(headers, &bytes),
             kind: Kind::SharedObject,
             entry: Some(Va(headers.file.e_entry(LE))).filter(|e| e.0 != 0),
             code: code_ranges(&sections, &segments),
@@ -97,28 +107,29 @@ impl Image {
             unwind: Vec::new(),
             compilers: Vec::new(),
             notes,
+            debug_file: None,
             bytes,
         };
         let mut names_left = image.bytes.len().saturating_mul(8).saturating_add(1 << 20);
-        let mut symbols = symtab(&headers, &image.bytes, &mut names_left);
-        let dynamic = dynamic::Dynamic::read(&image, &headers);
-        image.relocations = dynamic.relocations(&image, &headers);
+        let mut symbols = symtab(headers, &image.bytes, &mut names_left);
+        let dynamic = dynamic::Dynamic::read(&image, headers);
+        image.relocations = dynamic.relocations(&image, headers);
         symbols.extend(dynamic.symbols(&mut names_left));
         if names_left == 0 {
             image.notes.push("symbol names take up more than the file: some left out".to_owned());
         }
         image.symbols = symbols;
-        image.kind = kind(&image, &headers, &dynamic);
-        image.init_fini = dynamic.init_fini(&image, &headers);
+        image.kind = kind(&image, headers, &dynamic);
+        image.init_fini = dynamic.init_fini(&image, headers);
         image.plt = plt::find(&image);
-        image.unwind = unwind::parse(&image, &headers);
-        image.compilers = compilers(&image, &headers);
+        image.unwind = unwind::parse(&image, headers);
+        image.compilers = compilers(&image, headers);
         Ok(image)
     }
 }
 
-/// Checks what the file is, and copies its headers.
-fn headers(bytes: &[u8], name: &str) -> Result<Headers, LoadError> {
+/// Checks what the file is, and copies its headers. A file of debug information without code is refused, or wanted.
+pub(super) fn headers(bytes: &[u8], name: &str, debug_wanted: bool) -> Result<Headers, LoadError> {
     let damaged = |what: &str, at: u64| LoadError::Damaged {
         name: name.to_owned(),
         what: what.to_owned(),
@@ -173,7 +184,7 @@ fn headers(bytes: &[u8], name: &str) -> Result<Headers, LoadError> {
     let is_debug = |(name, h): &(String, Shdr)| {
         name == ".text" && h.sh_type(LE) == elf::SHT_NOBITS && h.sh_flags(LE).contains(elf::SHF_EXECINSTR)
     };
-    if sections.iter().any(is_debug) {
+    if sections.iter().any(is_debug) && !debug_wanted {
         return Err(unsupported("a file of debug information without code"));
     }
     Ok(Headers { file: *file, segments, sections })
@@ -314,7 +325,7 @@ pub(super) fn symbol(
     })
 }
 
-fn build_id(headers: &Headers, bytes: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn build_id(headers: &Headers, bytes: &[u8]) -> Option<Vec<u8>> {
     let from_segment = |p: &Phdr| p.notes(LE, bytes).ok().flatten();
     let from_section = |(_, h): &(String, Shdr)| h.notes(LE, bytes).ok().flatten();
     let tables = headers.segments.iter().filter_map(from_segment);

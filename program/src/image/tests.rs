@@ -102,3 +102,58 @@ fn constructors_are_found_through_their_relocated_arrays() {
         assert!(missing.is_empty(), "{flags}: {missing:?} not in {:?}", image.init_fini);
     }
 }
+
+/// Splits the debug information of a program off, as Debian's packages do.
+fn split_off(flags: &str) -> (tempfile::TempDir, PathBuf, Vec<super::Symbol>) {
+    let (dir, path) = compile(HELLO, flags);
+    let whole = Image::load(&path).expect("gcc makes good files");
+    let debug = dir.path().join("a.debug");
+    said(Command::new("objcopy").arg("--only-keep-debug").arg(&path).arg(&debug));
+    said(Command::new("strip").arg(&path));
+    said(Command::new("objcopy").arg(format!("--add-gnu-debuglink={}", debug.display())).arg(&path));
+    (dir, path, whole.symbols)
+}
+
+#[test]
+fn symbols_and_lines_come_from_the_debug_file() {
+    for flags in ["-g -Wl,--build-id", "-g -Wl,--build-id=none"] {
+        let (dir, path, want) = split_off(flags);
+        let image = Image::load(&path).expect("strip leaves good files");
+        assert_eq!(image.debug_file, Some(dir.path().canonicalize().expect("it is there").join("a.debug")));
+        let text = |symbols: &[super::Symbol]| symbols.iter().map(|s| format!("{s:?}")).collect::<Vec<_>>();
+        assert_eq!(text(&image.symbols), text(&want), "{flags}");
+        assert!(crate::Lines::load(&image).is_some(), "{flags}");
+    }
+}
+
+#[test]
+fn a_debug_file_of_another_build_is_noted_and_not_used() {
+    for flags in ["-g -Wl,--build-id", "-g -Wl,--build-id=none"] {
+        let (dir, path, _) = split_off(flags);
+        let (_other, wrong, _) = split_off("-g -O0 -no-pie -Wl,--build-id=none");
+        let wrong = if flags.ends_with("none") {
+            wrong.with_file_name("a.debug")
+        } else {
+            let (_third, path) = compile(HELLO, "-g -O0");
+            let bytes = std::fs::read(&path).expect("it was made");
+            std::fs::write(&wrong, bytes).expect("the folder can be written");
+            wrong
+        };
+        std::fs::copy(wrong, dir.path().join("a.debug")).expect("the folder can be written");
+        let image = Image::load(&path).expect("strip leaves good files");
+        assert_eq!(image.debug_file, None);
+        assert!(!image.symbols.iter().any(|s| &*s.name == "main"));
+        assert!(
+            image.notes.iter().any(|n| n.contains("a.debug belongs to another build")),
+            "{:?}",
+            image.notes
+        );
+    }
+}
+
+#[test]
+fn a_debug_file_itself_is_refused() {
+    let (dir, _path, _) = split_off("-g");
+    let error = Image::load(&dir.path().join("a.debug")).expect_err("it has no code").to_string();
+    assert!(error.contains("a file of debug information without code"), "{error}");
+}

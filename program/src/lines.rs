@@ -1,0 +1,143 @@
+//! Source lines: which file and line an instruction came from, through inlined calls too.
+//!
+//! From the DWARF in the file itself, or in its debug file ([`Image::debug_file`]).
+//!
+//! Source: DWARF 5, 3.3.8 (inlined subroutines) and 6.2 (line numbers), as read by addr2line.
+
+use crate::addr::Va;
+use crate::image::Image;
+use gimli::LittleEndian;
+use object::{Object as _, ObjectSection as _};
+use std::sync::Arc;
+
+type Reader = gimli::EndianArcSlice<LittleEndian>;
+
+/// Debug information cannot make a section longer than this many times its compressed form (zlib's own bound).
+const MOST_EXPANSION: u64 = 1032;
+
+/// The line table of an image. For use by one thread.
+pub struct Lines {
+    context: addr2line::Context<Reader>,
+}
+
+/// A function that an instruction belongs to, and where in it the instruction came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// The function's linkage name, as DWARF gives it.
+    pub function: Option<String>,
+    /// The source file.
+    pub file: Option<String>,
+    /// The line, from 1.
+    pub line: Option<u32>,
+}
+
+impl Lines {
+    /// The lines of `image`, if it or its debug file has any.
+    pub fn load(image: &Image) -> Option<Lines> {
+        Lines::parse(image.file_bytes()).or_else(|| {
+            let bytes = std::fs::read(image.debug_file.as_ref()?).ok()?;
+            Lines::parse(&bytes)
+        })
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Lines> {
+        let file = object::read::elf::ElfFile64::<object::LittleEndian>::parse(bytes).ok()?;
+        file.section_by_name(".debug_line")?;
+        file.section_by_name(".debug_info")?;
+        let load = |id: gimli::SectionId| -> Result<Reader, gimli::Error> {
+            let data = file.section_by_name(id.name()).and_then(|section| {
+                let compressed = section.compressed_data().ok()?;
+                let most = (compressed.data.len() as u64).saturating_mul(MOST_EXPANSION);
+                (compressed.uncompressed_size <= most).then(|| compressed.decompress().ok()).flatten()
+            });
+            Ok(Reader::new(Arc::from(&*data.unwrap_or_default()), LittleEndian))
+        };
+        let dwarf = gimli::Dwarf::load(load).ok()?;
+        Some(Lines { context: addr2line::Context::from_dwarf(dwarf).ok()? })
+    }
+
+    /// The file and line that the instruction at `at` was written in: inside the innermost inlined function.
+    pub fn at(&self, at: Va) -> Option<(&str, u32)> {
+        let location = self.context.find_location(at.0).ok()??;
+        Some((location.file?, location.line?))
+    }
+
+    /// The functions that the instruction at `at` belongs to: the innermost inlined one first, the real one last.
+    pub fn frames(&self, at: Va) -> Vec<Frame> {
+        let mut found = Vec::new();
+        let Ok(mut frames) = self.context.find_frames(at.0).skip_all_loads() else { return found };
+        while let Ok(Some(frame)) = frames.next() {
+            found.push(Frame {
+                function: frame.function.and_then(|f| f.raw_name().ok().map(std::borrow::Cow::into_owned)),
+                file: frame.location.as_ref().and_then(|l| l.file).map(str::to_owned),
+                line: frame.location.and_then(|l| l.line),
+            });
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const SOURCE: &str = "\
+volatile int v;
+static inline __attribute__((always_inline)) void inner(int x) {
+    v = x;
+}
+__attribute__((noinline)) void outer(int x) {
+    inner(x + 1);
+}
+int main(void) { outer(1); return v; }
+";
+
+    fn run(command: &mut Command) -> String {
+        let out = command.output().expect("the tool is installed");
+        assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    /// Every instruction of `outer` has the frames that binutils' addr2line says.
+    #[track_caller]
+    fn check(flags: &[&str]) {
+        let dir = tempfile::tempdir().expect("a folder for the test's files");
+        let (source, binary) = (dir.path().join("a.c"), dir.path().join("a"));
+        std::fs::write(&source, SOURCE).expect("the folder can be written");
+        run(Command::new("gcc").args(["-g", "-O1"]).args(flags).arg(&source).arg("-o").arg(&binary));
+        let image = Image::load(&binary).expect("gcc makes good files");
+        let lines = Lines::load(&image).expect("compiled with -g");
+        let outer = image.symbols.iter().find(|s| &*s.name == "outer").expect("it is a symbol");
+        for at in (0..outer.len).map(|i| outer.at.plus(i)) {
+            let want =
+                run(Command::new("addr2line").args(["-i", "-f", "-e"]).arg(&binary).arg(at.to_string()));
+            let got: String = lines
+                .frames(at)
+                .iter()
+                .map(|f| {
+                    let (file, line) = (f.file.as_deref().unwrap_or("??"), f.line.unwrap_or(0));
+                    format!("{}\n{file}:{line}\n", f.function.as_deref().unwrap_or("??"))
+                })
+                .collect();
+            let plain =
+                |s: &str| s.lines().map(|l| l.split(" (").next().unwrap_or(l).to_owned()).collect::<Vec<_>>();
+            assert_eq!(plain(&got), plain(&want), "at {at} with {flags:?}");
+            let place = lines.at(at).map(|(file, line)| format!("{file}:{line}"));
+            assert_eq!(place.as_ref(), plain(&want).get(1), "at {at} with {flags:?}");
+        }
+    }
+
+    #[test]
+    fn lines_and_inlined_frames_are_those_of_addr2line() {
+        check(&["-gdwarf-5"]);
+        check(&["-gdwarf-4", "-no-pie"]);
+        check(&["-gdwarf-5", "-gz"]);
+    }
+
+    #[test]
+    fn a_file_without_debug_information_has_no_lines() {
+        let image = Image::load("/usr/bin/true".as_ref()).expect("it is a program");
+        assert!(Lines::load(&image).is_none());
+    }
+}
