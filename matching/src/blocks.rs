@@ -46,14 +46,10 @@ pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Con
     if on.has(Pass::BlockRefinement) {
         refine::pass(&mut pair);
     }
-    let (exact, fuzzy) = levels::ORDER.split_at(3);
-    for &level in exact {
-        levels::pass(&mut pair, level, on.has(Pass::BlockHashes), on.has(Pass::BlockPropagation));
-    }
     if on.has(Pass::BlockAlignment) {
         align::pass(&mut pair);
     }
-    for &level in fuzzy {
+    for level in levels::ORDER {
         levels::pass(&mut pair, level, on.has(Pass::BlockHashes), on.has(Pass::BlockPropagation));
     }
     if on.has(Pass::ControlFlow) {

@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 /// Candidates per block, at most.
 const CANDIDATES: usize = 24;
+/// Candidates that much worse than the best are dropped.
+const HOPELESS: f32 = 0.4;
 /// Neighbours looked at per block, at most.
 const DEGREE: usize = 12;
 /// What a pair must score in each round, and by how much it must be better than the next.
@@ -28,14 +30,23 @@ struct Candidate {
     score: f32,
 }
 
-/// Contents of a function's blocks, for comparing them in part.
+/// Contents of a function's free blocks, for comparing them in part.
+#[derive(Default)]
 struct Contents {
-    /// Per block: its instructions as (strong token, weight), sorted.
-    strong: Vec<Vec<(u32, f32)>>,
-    /// Per block: its instructions' weak tokens, sorted.
-    weak: Vec<Vec<u32>>,
+    /// Per block where its instructions start in `strong` and `weak`; one more at the end.
+    at: Vec<u32>,
+    /// Instructions as (strong token, weight), sorted within each block.
+    strong: Vec<(u32, f32)>,
+    /// Instructions' weak tokens, sorted within each block.
+    weak: Vec<u32>,
     /// Per block: how much its content says, the sum of its tokens' weights.
     says: Vec<f32>,
+}
+
+impl Contents {
+    fn range(&self, block: u32) -> std::ops::Range<usize> {
+        self.at[block as usize] as usize..self.at[block as usize + 1] as usize
+    }
 }
 
 /// Takes pairs of free blocks that fit best.
@@ -82,21 +93,19 @@ fn weights(old: &Body, new: &Body) -> Vec<(u32, f32)> {
 }
 
 fn contents(body: &Body, matched: &[u32], weights: &[(u32, f32)]) -> Contents {
-    let n = body.hash.len();
-    let mut out = Contents { strong: vec![Vec::new(); n], weak: vec![Vec::new(); n], says: vec![0.0; n] };
-    for b in 0..n {
-        if matched[b] != NONE {
-            continue;
+    let mut out = Contents { at: vec![0], ..Contents::default() };
+    let weight = |t: u32| weights.binary_search_by_key(&t, |w| w.0).map_or(1.0, |i| weights[i].1);
+    for (b, &other) in (0..).zip(matched) {
+        let from = out.strong.len();
+        if other == NONE {
+            let tokens = body.tokens(b);
+            out.strong.extend(tokens.iter().map(|t| (t.strong, weight(t.strong))));
+            out.weak.extend(tokens.iter().map(|t| t.weak));
+            out.strong[from..].sort_unstable_by_key(|s| s.0);
+            out.weak[from..].sort_unstable();
         }
-        let tokens = body.tokens(count(b));
-        let weight = |t: u32| weights.binary_search_by_key(&t, |w| w.0).map_or(1.0, |i| weights[i].1);
-        let mut strong: Vec<(u32, f32)> = tokens.iter().map(|t| (t.strong, weight(t.strong))).collect();
-        strong.sort_unstable_by_key(|s| s.0);
-        out.says[b] = strong.iter().map(|s| s.1).sum();
-        out.strong[b] = strong;
-        let mut weak: Vec<u32> = tokens.iter().map(|t| t.weak).collect();
-        weak.sort_unstable();
-        out.weak[b] = weak;
+        out.says.push(out.strong[from..].iter().map(|s| s.1).sum());
+        out.at.push(count(out.strong.len()));
     }
     out
 }
@@ -104,7 +113,7 @@ fn contents(body: &Body, matched: &[u32], weights: &[(u32, f32)]) -> Contents {
 /// How alike two blocks' contents are, 0..=1.
 #[expect(clippy::cast_precision_loss, reason = "a block has far fewer than 2^24 instructions")]
 fn likeness(old: &Contents, a: u32, new: &Contents, b: u32) -> f32 {
-    let (x, y) = (&old.strong[a as usize], &new.strong[b as usize]);
+    let (x, y) = (&old.strong[old.range(a)], &new.strong[new.range(b)]);
     let (mut i, mut j, mut common) = (0, 0, 0.0);
     while let (Some(l), Some(r)) = (x.get(i), y.get(j)) {
         match l.0.cmp(&r.0) {
@@ -118,7 +127,7 @@ fn likeness(old: &Contents, a: u32, new: &Contents, b: u32) -> f32 {
         }
     }
     let strong = 2.0 * common / (old.says[a as usize] + new.says[b as usize]).max(0.01);
-    let (x, y) = (&old.weak[a as usize], &new.weak[b as usize]);
+    let (x, y) = (&old.weak[old.range(a)], &new.weak[new.range(b)]);
     let (mut i, mut j, mut common) = (0, 0, 0u32);
     while let (Some(l), Some(r)) = (x.get(i), y.get(j)) {
         match l.cmp(r) {
@@ -252,14 +261,12 @@ fn propose(
         }
         list.retain(|c| pair.of_old[c.old as usize] == NONE);
         found.clear();
-        for (mine, theirs) in [(true, false), (false, true)].map(|(s, p)| {
-            debug_assert!(s != p);
-            if s { (pair.new.predecessors(b), true) } else { (pair.new.successors(b), false) }
-        }) {
-            for link in mine.iter().take(DEGREE) {
+        for forward in [true, false] {
+            let links = if forward { pair.new.predecessors(b) } else { pair.new.successors(b) };
+            for link in links.iter().take(DEGREE) {
                 let to = pair.of_new[link.to as usize];
                 if to != NONE {
-                    let next = if theirs { pair.old.successors(to) } else { pair.old.predecessors(to) };
+                    let next = if forward { pair.old.successors(to) } else { pair.old.predecessors(to) };
                     found.extend(next.iter().take(DEGREE).map(|l| l.to));
                 }
             }
@@ -282,6 +289,8 @@ fn propose(
                 list.push(Candidate { old: a, content, score: content });
             }
         }
+        let best = list.iter().map(|c| c.score).fold(0.0, f32::max);
+        list.retain(|c| c.score + HOPELESS >= best);
         if list.len() > CANDIDATES {
             list.sort_by(|x, y| y.score.total_cmp(&x.score).then(x.old.cmp(&y.old)));
             list.truncate(CANDIDATES);
@@ -325,59 +334,46 @@ fn score(
     new: &Contents,
     candidates: &mut [Vec<Candidate>],
 ) {
-    let next: Vec<Vec<f32>> = (0..pair.new.n_blocks())
-        .map(|b| {
-            let list = &candidates[b as usize];
-            let at = b as usize;
-            list.iter()
-                .map(|c| {
-                    let a = c.old;
-                    let before =
-                        agreement(pair, candidates, pair.old.predecessors(a), pair.new.predecessors(b));
-                    let after = agreement(pair, candidates, pair.old.successors(a), pair.new.successors(b));
-                    let inside = (expected.low[at]..expected.high[at]).contains(&a);
-                    let far = (a as f32 - expected.place[at]).abs();
-                    let order = if inside { 0.6 + 0.4 / (1.0 + 0.3 * far) } else { 0.4 / (1.0 + 0.1 * far) };
-                    let says = ((old.says[a as usize] + new.says[at]) / 2.0).min(6.0);
-                    (says * c.content + 1.5 * before + 1.5 * after + 1.2 * order) / (says + 4.2)
-                })
-                .collect()
-        })
-        .collect();
-    for (list, scores) in candidates.iter_mut().zip(next) {
-        for (c, s) in list.iter_mut().zip(scores) {
-            c.score = s;
+    let mut next: Vec<f32> = Vec::new();
+    for (b, list) in (0..).zip(&*candidates) {
+        let at = b as usize;
+        for c in list {
+            let a = c.old;
+            let before = agreement(pair, candidates, pair.old.predecessors(a), pair.new.predecessors(b));
+            let after = agreement(pair, candidates, pair.old.successors(a), pair.new.successors(b));
+            let inside = (expected.low[at]..expected.high[at]).contains(&a);
+            let far = (a as f32 - expected.place[at]).abs();
+            let order = if inside { 0.6 + 0.4 / (1.0 + 0.3 * far) } else { 0.4 / (1.0 + 0.1 * far) };
+            let says = ((old.says[a as usize] + new.says[at]) / 2.0).min(6.0);
+            next.push((says * c.content + 1.5 * before + 1.5 * after + 1.2 * order) / (says + 4.2));
         }
+    }
+    for (c, s) in candidates.iter_mut().flatten().zip(next) {
+        c.score = s;
     }
 }
 
 /// Takes pairs that are each other's best and clearly so.
 fn take(pair: &mut Pair<'_>, candidates: &[Vec<Candidate>], threshold: f32, margin: f32) {
     // Per old block: best and second best.
-    let mut best: BTreeMap<u32, (f32, f32)> = BTreeMap::new();
-    for c in candidates.iter().flatten() {
-        let b = best.entry(c.old).or_insert((f32::MIN, f32::MIN));
-        if c.score > b.0 {
-            *b = (c.score, b.0);
-        } else if c.score > b.1 {
-            b.1 = c.score;
+    let mut best = vec![(f32::MIN, f32::MIN); pair.old.hash.len()];
+    let note = |b: &mut (f32, f32), score: f32| {
+        if score > b.0 {
+            *b = (score, b.0);
+        } else if score > b.1 {
+            b.1 = score;
         }
+    };
+    for c in candidates.iter().flatten() {
+        note(&mut best[c.old as usize], c.score);
     }
     let mut found: Vec<(f32, u32, u32)> = Vec::new();
     for (b, list) in (0..).zip(candidates) {
-        if pair.of_new[b as usize] != NONE {
-            continue;
-        }
-        for (i, c) in list.iter().enumerate() {
-            let next = list
-                .iter()
-                .enumerate()
-                .filter(|(k, _)| *k != i)
-                .map(|(_, c)| c.score)
-                .fold(f32::MIN, f32::max);
-            let of_old = best[&c.old];
-            let rival = if c.score >= of_old.0 { of_old.1 } else { of_old.0 };
-            if c.score >= threshold && c.score >= next + margin && c.score >= rival + margin {
+        let mut of_new = (f32::MIN, f32::MIN);
+        list.iter().for_each(|c| note(&mut of_new, c.score));
+        for c in list.iter().filter(|c| c.score >= threshold) {
+            let rival = |(first, second)| if c.score >= first { second } else { first };
+            if c.score >= rival(of_new).max(rival(best[c.old as usize])) + margin {
                 found.push((c.score, c.old, b));
             }
         }

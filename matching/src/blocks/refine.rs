@@ -5,13 +5,15 @@
 //!
 //! Source: Weisfeiler and Lehman, 1968 (colour refinement), on hashes at BMAT's level 1 with structure offsets.
 
-use super::body::{Body, NONE, count};
+use super::body::{Body, Link, NONE, count};
 use super::pair::Pair;
 use crate::hash::combine;
 use crate::relation::{BlockMethod, Level};
 
 /// How many steps away the surroundings reach at most.
 const ROUNDS: usize = 3;
+/// Neighbours of switches and joins wider than this are left to other passes.
+const WIDE: usize = 16;
 
 /// Matches blocks that are unique with their surroundings, the widest first.
 pub(crate) fn pass(pair: &mut Pair<'_>) {
@@ -29,6 +31,38 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
         for same in all.chunk_by(|a, b| a.0 == b.0) {
             if let [(_, false, a), (_, true, b)] = same {
                 pair.set(*a, *b, BlockMethod::Unique(Level::L1), 0.98);
+            }
+        }
+        spread(pair);
+    }
+}
+
+/// From matched blocks on, matches neighbours of the same hash by the same kind of edge, where there is only one such on each side.
+fn spread(pair: &mut Pair<'_>) {
+    let mut work: Vec<(u32, u32)> = pair.matched().collect();
+    while let Some((a, b)) = work.pop() {
+        for forward in [true, false] {
+            let (left, right) = if forward {
+                (pair.old.successors(a), pair.new.successors(b))
+            } else {
+                (pair.old.predecessors(a), pair.new.predecessors(b))
+            };
+            if left.len() > WIDE || right.len() > WIDE {
+                continue;
+            }
+            for r in right {
+                let fits = |x: &Link, y: &Link| {
+                    x.kind == y.kind
+                        && pair.old.hash(x.to).fine == pair.new.hash(y.to).fine
+                        && pair.is_free(x.to, y.to)
+                };
+                let mut olds = left.iter().filter(|l| fits(l, r));
+                let (Some(l), None) = (olds.next(), olds.next()) else { continue };
+                if right.iter().filter(|y| fits(l, y)).count() == 1 {
+                    let (x, y) = (l.to, r.to);
+                    pair.set(x, y, BlockMethod::Propagated(Level::L1), 0.98);
+                    work.push((x, y));
+                }
             }
         }
     }
