@@ -7,7 +7,9 @@
 
 mod hashes;
 mod named;
+mod rounds;
 mod side;
+mod words;
 
 use crate::hash::{Hashes, Keys};
 use crate::options::{Options, Pass};
@@ -53,9 +55,10 @@ pub fn compute(
     new: (&Program, &Keys),
     options: &Options,
 ) -> (Vec<FunctionMatch>, OneToOne) {
+    let ((old, old_keys), (new, new_keys)) = (old, new);
     let (old_hashes, new_hashes) =
-        rayon::join(|| Hashes::compute(old.0, old.1), || Hashes::compute(new.0, new.1));
-    let (old, new) = rayon::join(|| Side::compute(old.0, &old_hashes), || Side::compute(new.0, &new_hashes));
+        rayon::join(|| Hashes::compute(old, old_keys), || Hashes::compute(new, new_keys));
+    let (old, new) = rayon::join(|| Side::compute(old, &old_hashes), || Side::compute(new, &new_hashes));
     let pairs = OneToOne::new(old.len(), new.len());
     let how = vec![None; new.len()];
     let mut state = State { old, new, options, pairs, how };
@@ -73,6 +76,9 @@ pub fn compute(
     }
     if options.has(Pass::SimilarNames) {
         named::similar(&mut state);
+    }
+    if [Pass::Features, Pass::Neighbours, Pass::Order].iter().any(|&p| options.has(p)) {
+        rounds::run(&mut state, old_keys, new_keys);
     }
     let found = state
         .pairs

@@ -1,0 +1,389 @@
+//! Functions without names: rounds of mutual best, the surest first, each round with the context that the last one made.
+//!
+//! A pair is worth what its words are worth that both functions have, against those that one lacks. It is taken if it
+//! is the best for both by a margin and above the threshold; thresholds fall when nothing more is found, and rise again
+//! when something was. What stays below the last threshold is taken for new.
+//!
+//! Invariant: near-linear. Candidates come from an index of words, rare ones first, so many for each function.
+//!
+//! Not here: what words there are (`words`).
+
+use super::State;
+use super::words::{self, Build, Kind, Use};
+use crate::hash::Keys;
+use crate::options::Pass;
+use crate::relation::FunctionMethod;
+use program::Va;
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Words are hashes already.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxhash_rust::xxh3::xxh3_64(bytes);
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+type Table<T> = HashMap<u64, T, BuildHasherDefault<Identity>>;
+
+/// Thresholds, the surest first: share of words in common; how far ahead of the next best.
+const LEVELS: [(f32, f32); 6] =
+    [(0.85, 0.04), (0.7, 0.04), (0.6, 0.04), (0.5, 0.05), (0.42, 0.06), (0.34, 0.08)];
+/// Least worth of common words, in bits.
+const LEAST_BITS: f32 = 14.0;
+/// Rounds at most.
+const MOST_ROUNDS: usize = 80;
+/// A word that more free functions have finds no candidates.
+const COMMON: usize = 96;
+/// Entries of the index looked at for one function.
+const MOST_VISITS: usize = 1500;
+/// Candidates scored in full for one function, from each of content and context.
+const MOST_CANDIDATES: usize = 8;
+/// Matched functions looked at to learn how common words are.
+const SAMPLE: usize = 3000;
+
+/// The free functions of one side with their content.
+struct Bag {
+    funcs: Vec<usize>,
+    words: Vec<Vec<u64>>,
+    /// What all content words count where they are missing.
+    total: Vec<f32>,
+}
+
+/// An index of words: the slots of the old functions that have them.
+struct Index {
+    slots: Table<(u32, u32)>,
+    list: Vec<u32>,
+}
+
+impl Index {
+    fn new(words: &[Vec<u64>]) -> Index {
+        let mut all: Vec<(u64, u32)> = words
+            .par_iter()
+            .enumerate()
+            .flat_map_iter(|(slot, list)| {
+                list.iter().map(move |&w| (w, u32::try_from(slot).unwrap_or(u32::MAX)))
+            })
+            .collect();
+        all.par_sort_unstable();
+        let mut slots = Table::default();
+        let mut list = Vec::with_capacity(all.len());
+        for run in all.chunk_by(|a, b| a.0 == b.0) {
+            let from = u32::try_from(list.len()).unwrap_or(u32::MAX);
+            list.extend(run.iter().map(|r| r.1));
+            slots.insert(run[0].0, (from, u32::try_from(run.len()).unwrap_or(u32::MAX)));
+        }
+        Index { slots, list }
+    }
+    fn get(&self, word: u64) -> &[u32] {
+        match self.slots.get(&word) {
+            Some(&(from, len)) => &self.list[from as usize..(from + len) as usize],
+            None => &[],
+        }
+    }
+}
+
+/// How rare words are, in bits.
+struct Rarity {
+    bits: Table<f32>,
+    most: f32,
+}
+
+impl Rarity {
+    fn of(&self, word: u64) -> f32 {
+        self.bits.get(&word).copied().unwrap_or(self.most)
+    }
+}
+
+/// The content of the free functions of both sides.
+struct Content {
+    old: Bag,
+    new: Bag,
+    rarity: Rarity,
+    /// Of each new slot, the old slots most like it by content.
+    near: Vec<Vec<u32>>,
+}
+
+/// A pair with its score.
+#[derive(Clone, Copy)]
+struct Scored {
+    old: u32,
+    new: u32,
+    share: f32,
+    bits: f32,
+    content: f32,
+    order: bool,
+}
+
+/// Runs until nothing more is sure enough.
+pub fn run(state: &mut State<'_>, old_keys: &Keys, new_keys: &Keys) {
+    let (old_taken, new_taken) =
+        rayon::join(|| words::pointers(state.old.program), || words::pointers(state.new.program));
+    let content = read(state, old_keys, new_keys, &old_taken, &new_taken);
+    let what = Use { graph: state.options.has(Pass::Neighbours), order: state.options.has(Pass::Order) };
+    let mut level = 0;
+    for _ in 0..MOST_ROUNDS {
+        let Some(&(least, margin)) = LEVELS.get(level) else { break };
+        let scored = round(state, &content, &old_taken, &new_taken, what);
+        let n = take(state, &content, &scored, least, margin);
+        tracing::debug!(level, n, candidates = scored.len(), "round");
+        level = if n > 0 { 0 } else { level + 1 };
+    }
+}
+
+fn read(
+    state: &State<'_>,
+    old_keys: &Keys,
+    new_keys: &Keys,
+    old_taken: &[Vec<Va>],
+    new_taken: &[Vec<Va>],
+) -> Content {
+    let keep = |w: &u64| {
+        state.options.has(Pass::Features) || !matches!(Kind::of(*w), Kind::Reference | Kind::Beside)
+    };
+    let bag = |funcs: Vec<usize>, side, keys, taken| {
+        let mut words = words::content(side, keys, taken, &funcs);
+        words.par_iter_mut().for_each(|list| list.retain(keep));
+        Bag { total: vec![0.0; funcs.len()], funcs, words }
+    };
+    let mut old = bag(state.free_old(), &state.old, old_keys, old_taken);
+    let mut new = bag(state.free_new(), &state.new, new_keys, new_taken);
+    // Of words that are common in the program but rare among what is free, matched functions know.
+    let matched: Vec<usize> = (0..state.old.len()).filter(|&f| !state.old_is_free(f)).collect();
+    let step = matched.len().div_ceil(SAMPLE).max(1);
+    let sample: Vec<usize> = matched.iter().copied().step_by(step).collect();
+    let sampled = words::content(&state.old, old_keys, old_taken, &sample);
+    let index = Index::new(&old.words);
+    let new_index = Index::new(&new.words);
+    let sample_index = Index::new(&sampled);
+    let n = state.old.len().max(state.new.len()).max(2);
+    let mut rarity = Rarity { bits: Table::default(), most: bits(n, 1) };
+    for (&word, &(_, len)) in &new_index.slots {
+        let here = index.slots.get(&word).map_or(0, |s| s.1).max(len) as usize;
+        let there = sample_index.slots.get(&word).map_or(0, |s| s.1) as usize * step;
+        rarity.bits.insert(word, bits(n, here + there));
+    }
+    for (&word, &(_, len)) in &index.slots {
+        let there = sample_index.slots.get(&word).map_or(0, |s| s.1) as usize * step;
+        rarity.bits.entry(word).or_insert_with(|| bits(n, len as usize + there));
+    }
+    for bag in [&mut old, &mut new] {
+        bag.total = bag
+            .words
+            .par_iter()
+            .map(|list| list.iter().map(|&w| Kind::of(w).worth().1 * rarity.of(w)).sum())
+            .collect();
+    }
+    let near = new
+        .words
+        .par_iter()
+        .map_init(
+            || vec![0.0_f32; old.funcs.len()],
+            |acc, list| candidates(acc, list, &index, |w| rarity.of(w)),
+        )
+        .collect();
+    Content { old, new, rarity, near }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a logarithm of a count")]
+fn bits(n: usize, with: usize) -> f32 {
+    (n as f32 / with.max(1) as f32).log2().max(0.1)
+}
+
+/// The old slots that share the most with `list`, by words, rare ones first.
+fn candidates(acc: &mut [f32], list: &[u64], index: &Index, rarity: impl Fn(u64) -> f32) -> Vec<u32> {
+    let mut by_length: Vec<(usize, u64)> =
+        list.iter().map(|&w| (index.get(w).len(), w)).filter(|&(len, _)| len > 0 && len <= COMMON).collect();
+    by_length.sort_unstable();
+    let mut touched = Vec::new();
+    let mut visits = 0;
+    for (len, word) in by_length {
+        visits += len;
+        if visits > MOST_VISITS {
+            break;
+        }
+        let worth = Kind::of(word).worth().0 * rarity(word);
+        for &slot in index.get(word) {
+            let a = &mut acc[slot as usize];
+            if *a == 0.0 {
+                touched.push(slot);
+            }
+            *a += worth;
+        }
+    }
+    touched.sort_unstable_by(|&x, &y| acc[y as usize].total_cmp(&acc[x as usize]).then(x.cmp(&y)));
+    for &slot in &touched {
+        acc[slot as usize] = 0.0;
+    }
+    touched.truncate(MOST_CANDIDATES);
+    touched
+}
+
+/// What two sorted lists share, and what is missing on either side, by worth.
+fn compare(a: &[u64], b: &[u64], rarity: impl Fn(u64) -> f32) -> (f32, f32, f32) {
+    let (mut shared, mut missing, mut order) = (0.0, 0.0, 0.0);
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() || j < b.len() {
+        let (x, y) = (a.get(i).copied().unwrap_or(u64::MAX), b.get(j).copied().unwrap_or(u64::MAX));
+        let word = x.min(y);
+        let kind = Kind::of(word);
+        let (gain, loss) = kind.worth();
+        if x == y {
+            let worth = gain * rarity(word);
+            shared += worth;
+            if kind >= Kind::Near {
+                order += worth;
+            }
+        } else {
+            missing += loss * rarity(word);
+        }
+        i += usize::from(x == word);
+        j += usize::from(y == word);
+    }
+    (shared, missing, order)
+}
+
+/// Scores the likely pairs of all free functions.
+fn round(
+    state: &State<'_>,
+    content: &Content,
+    old_taken: &[Vec<Va>],
+    new_taken: &[Vec<Va>],
+    what: Use,
+) -> Vec<Scored> {
+    let free = |bag: &Bag, is_free: &dyn Fn(usize) -> bool| -> Vec<u32> {
+        (0..bag.funcs.len())
+            .filter(|&s| is_free(bag.funcs[s]))
+            .map(|s| u32::try_from(s).unwrap_or(u32::MAX))
+            .collect()
+    };
+    let old_slots = free(&content.old, &|f| state.old_is_free(f));
+    let new_slots = free(&content.new, &|f| state.new_is_free(f));
+    let funcs =
+        |bag: &Bag, slots: &[u32]| -> Vec<usize> { slots.iter().map(|&s| bag.funcs[s as usize]).collect() };
+    let old_around = words::around(
+        &state.old,
+        Build::Old,
+        &state.pairs,
+        old_taken,
+        &funcs(&content.old, &old_slots),
+        what,
+    );
+    let new_around = words::around(
+        &state.new,
+        Build::New,
+        &state.pairs,
+        new_taken,
+        &funcs(&content.new, &new_slots),
+        what,
+    );
+    let index = Index::new(&old_around);
+    let new_index = Index::new(&new_around);
+    let n = state.old.len().max(state.new.len()).max(2);
+    let rarity = |w: u64| {
+        let len = |i: &Index| i.slots.get(&w).map_or(0, |s| s.1) as usize;
+        bits(n, len(&index).max(len(&new_index)))
+    };
+    // Position among the free ones, by slot.
+    let mut position = vec![u32::MAX; content.old.funcs.len()];
+    for (i, &s) in old_slots.iter().enumerate() {
+        position[s as usize] = u32::try_from(i).unwrap_or(u32::MAX);
+    }
+    new_slots
+        .par_iter()
+        .zip(&new_around)
+        .map_init(
+            || vec![0.0_f32; old_slots.len()],
+            |acc, (&new, around)| {
+                let near = candidates(acc, around, &index, rarity);
+                let mut slots: Vec<u32> = near.iter().map(|&i| old_slots[i as usize]).collect();
+                slots
+                    .extend(content.near[new as usize].iter().filter(|&&s| position[s as usize] != u32::MAX));
+                slots.sort_unstable();
+                slots.dedup();
+                slots
+                    .into_iter()
+                    .map(|old| {
+                        let at = position[old as usize] as usize;
+                        score(content, old, new, &old_around[at], around, rarity)
+                    })
+                    .collect::<Vec<_>>()
+            },
+        )
+        .flatten_iter()
+        .collect()
+}
+
+fn score(
+    content: &Content,
+    old: u32,
+    new: u32,
+    old_around: &[u64],
+    new_around: &[u64],
+    rarity: impl Fn(u64) -> f32,
+) -> Scored {
+    let (a, b) = (&content.old.words[old as usize], &content.new.words[new as usize]);
+    let (own, own_missing, _) = compare(a, b, |w| content.rarity.of(w));
+    let (context, context_missing, order) = compare(old_around, new_around, rarity);
+    let shared = own + context;
+    let share = |s: f32, m: f32| if s > 0.0 { 2.0 * s / (2.0 * s + m) } else { 0.0 };
+    Scored {
+        old,
+        new,
+        share: share(shared, own_missing + context_missing),
+        bits: shared,
+        content: share(own, own_missing),
+        order: order * 2.0 > shared,
+    }
+}
+
+/// Takes the pairs that are the best for both sides by a margin.
+fn take(state: &mut State<'_>, content: &Content, scored: &[Scored], least: f32, margin: f32) -> usize {
+    #[derive(Clone, Copy, Default)]
+    struct Best {
+        at: Option<usize>,
+        share: f32,
+        next: f32,
+    }
+    let mut old = vec![Best::default(); content.old.funcs.len()];
+    let mut new = vec![Best::default(); content.new.funcs.len()];
+    for (i, s) in scored.iter().enumerate() {
+        for best in [&mut old[s.old as usize], &mut new[s.new as usize]] {
+            if s.share > best.share {
+                best.next = best.share;
+                best.share = s.share;
+                best.at = Some(i);
+            } else if s.share > best.next {
+                best.next = s.share;
+            }
+        }
+    }
+    let mut n = 0;
+    for (i, s) in scored.iter().enumerate() {
+        let (a, b) = (old[s.old as usize], new[s.new as usize]);
+        if a.at != Some(i) || b.at != Some(i) || s.share < least || s.bits < LEAST_BITS {
+            continue;
+        }
+        if s.share - a.next.max(b.next) < margin {
+            continue;
+        }
+        let (o, f) = (content.old.funcs[s.old as usize], content.new.funcs[s.new as usize]);
+        if state.old.is_named(o) && state.new.is_named(f) && (s.share < 0.6 || s.content < 0.55) {
+            continue;
+        }
+        let method = if s.order { FunctionMethod::Order } else { FunctionMethod::Neighbours };
+        let confidence = (0.5 + s.share * 0.5).min(0.98);
+        n += usize::from(state.take(o, f, method, confidence));
+    }
+    n
+}
