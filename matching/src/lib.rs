@@ -3,18 +3,27 @@
 #![warn(missing_docs)]
 
 pub mod blocks;
+mod carry;
 mod compute;
+mod flow;
 mod functions;
 pub mod hash;
+mod infer;
+mod measured;
 pub mod names;
 mod options;
 mod relation;
 mod report;
+mod score;
 #[cfg(test)]
 mod testing;
 
+pub use carry::{CarriedProfile, CarryLoss, CarryOptions, CarryReport, LossReason, carry};
+pub use compute::Context;
+pub use measured::Measured;
 pub use options::{Options, Pass, UnknownPass};
 pub use relation::{
     BlockMatch, BlockMethod, DataMatch, DataMethod, FunctionMatch, FunctionMethod, Level, Matching, OneToOne,
 };
 pub use report::{LeftOver, Rates, Report, Why};
+pub use score::{FunctionLoss, Score, Uncertainty, score, uncertainty};

@@ -1,0 +1,381 @@
+//! A profile of the old build, carried to the new one along a [`Matching`].
+//!
+//! Three steps: the old counts are made complete (`complete`), go along the matches (`transfer`), and are made consistent in
+//! the new build (`infer`). Functions that only the new build has get their entries from calls in functions that have counts,
+//! and their inside from static prediction (`likely`).
+//!
+//! Invariant: every edge and call of the result is one that the new build has; every function's counts are a flow; what ran
+//! and is matched still runs, if any path permits it. The profile of a build carried to itself comes out as it was.
+//!
+//! Source: BMAT, section 4 (what happens to counts); He et al., POPL 2022 (inference).
+//! Not here: what is each other (`compute`), how good the result is (`score`).
+
+mod complete;
+mod likely;
+mod transfer;
+
+use crate::measured::Measured;
+use crate::relation::Matching;
+use complete::{Complete, Known, complete, edges_of, graph};
+use profile::{Edge as EdgeAt, Exactness, ImageRef, Profile};
+use program::{BlockId, CallKind, Callee, FuncId, Origin, Program, Va};
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use transfer::{Along, Carried, Transferred};
+
+/// Which parts of carrying are on. All are, unless their worth is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CarryOptions {
+    /// Make counts consistent; off: they are written as they come along the matches.
+    pub infer: bool,
+    /// Follow edges through blocks without a match.
+    pub look_through: bool,
+    /// Static prediction where nothing is known.
+    pub predict_static: bool,
+    /// Counts for functions of the new build only, from the calls to them.
+    pub new_functions: bool,
+}
+
+impl Default for CarryOptions {
+    fn default() -> CarryOptions {
+        CarryOptions { infer: true, look_through: true, predict_static: true, new_functions: true }
+    }
+}
+
+/// What became of a profile.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CarriedProfile {
+    /// Counts of the new build.
+    pub profile: Profile,
+    /// What was carried and what was lost.
+    pub report: CarryReport,
+}
+
+/// Why executions of the old build are not in the new one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LossReason {
+    /// The profile has records that the old build has no place for.
+    NotInOld,
+    /// The function has no match.
+    FunctionUnmatched,
+    /// The function has a match, the block has none.
+    BlockUnmatched,
+}
+
+/// Executions of one old function that were not carried.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CarryLoss {
+    /// The function; `None` for records that belong to none.
+    pub old: Option<FuncId>,
+    /// Why.
+    pub reason: LossReason,
+    /// Block executions.
+    pub count: u64,
+    /// Blocks that ran.
+    pub n_blocks: usize,
+}
+
+/// What was carried, and what was lost and where. Counts are block executions.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct CarryReport {
+    /// In the old profile, in the old build's blocks.
+    pub old_count: u64,
+    /// Of those, in blocks that have a match.
+    pub carried_count: u64,
+    /// In the new profile.
+    pub new_count: u64,
+    /// By how much inference changed carried counts, in sum.
+    pub changed_count: u64,
+    /// Old functions that ran, and how many of them have a match.
+    pub n_functions_ran: usize,
+    /// Of those, matched.
+    pub n_functions_carried: usize,
+    /// Functions of the new build only that got counts from the calls to them.
+    pub n_new_functions: usize,
+    /// Functions so large that a cheaper, inexact method made them consistent.
+    pub n_inexact: usize,
+    /// What was lost, the largest first.
+    pub losses: Vec<CarryLoss>,
+}
+
+/// Carries `profile` of `old` to `new`.
+///
+/// Shape: the result has a count for every block and edge of every function of which anything is known; calls by
+/// instruction and target; entries by entry. Its exactness is [`Exactness::Inferred`].
+pub fn carry(
+    old: &Program,
+    new: &Program,
+    matching: &Matching,
+    profile: &Profile,
+    options: &CarryOptions,
+) -> CarriedProfile {
+    let measured = Measured::of(old, profile);
+    let counts = complete(old, profile, &measured);
+    let along = Along::new(old, new, matching, &counts, options);
+    let mut from: Vec<Option<FuncId>> = vec![None; new.functions.len()];
+    for m in &matching.functions {
+        from[m.new.index()] = Some(m.old);
+    }
+    let solved: Vec<Option<Solved>> =
+        new.func_ids().collect::<Vec<_>>().into_par_iter().map(|f| solve(&along, f, from[f.index()])).collect();
+
+    let mut result = Complete::none(new);
+    let mut carried: Vec<Option<Carried>> = vec![None; new.blocks.len()];
+    let mut report = CarryReport::default();
+    for (f, s) in solved.into_iter().enumerate() {
+        let Some(s) = s else { continue };
+        let func = FuncId::at(f);
+        result.known[f] = Known::Inside;
+        report.n_inexact += usize::from(!s.inferred.optimal);
+        result.put(new, func, &s.inferred);
+        let first = new.function(func).blocks.start as usize;
+        for (i, c) in s.matched.into_iter().enumerate() {
+            carried[first + i] = c;
+        }
+    }
+    let mut calls = Calls::of(&along, profile, &from);
+    if options.new_functions {
+        report.n_new_functions = enter_new_functions(&along, &mut result, &calls, &from);
+    }
+    calls.count(&along, &result);
+    account(&along, &measured, &result, &carried, &from, &mut report);
+    CarriedProfile { profile: write(new, &result, calls.counts), report }
+}
+
+/// One function of the new build with counts.
+struct Solved {
+    inferred: crate::infer::Inferred,
+    matched: Vec<Option<Carried>>,
+}
+
+/// `None`: nothing is known of it.
+fn solve(along: &Along<'_>, func: FuncId, from: Option<FuncId>) -> Option<Solved> {
+    let known = from.is_some_and(|f| along.counts.known[f.index()] != Known::Nothing);
+    let Transferred { mut problem, any, matched } = along.function(func, from);
+    if !known && !any {
+        return None;
+    }
+    let ran = problem.blocks.iter().any(|e| e.count > 0) || problem.enter.iter().flatten().any(|e| e.count > 0);
+    if ran && along.options.predict_static {
+        likely::fill(along.new, func, &mut problem);
+    }
+    let inferred = if along.options.infer {
+        problem.solve(complete::WORK)
+    } else {
+        problem.unchanged()
+    };
+    Some(Solved { inferred, matched })
+}
+
+/// Functions of the new build only: entered as often as they are called, counted inside by static prediction.
+///
+/// New functions call new functions: rounds, until none is reached for the first time. Returns how many got counts.
+fn enter_new_functions(
+    along: &Along<'_>,
+    result: &mut Complete,
+    calls: &Calls,
+    from: &[Option<FuncId>],
+) -> usize {
+    const ROUNDS: usize = 8;
+    let new = along.new;
+    let mut reached: BTreeSet<FuncId> = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let mut entered: BTreeMap<FuncId, u64> = BTreeMap::new();
+        for call in &new.calls {
+            let Callee::Function(callee) = call.callee else { continue };
+            let unknown = result.known[callee.index()] == Known::Nothing;
+            let own = new.block(call.block).func == callee;
+            if from[callee.index()].is_some() || !unknown || own || new.function(callee).origin == Origin::Plt {
+                continue;
+            }
+            let count = calls.times(along, result, call);
+            if count > 0 {
+                *entered.entry(callee).or_default() += count;
+            }
+        }
+        if entered.is_empty() {
+            break;
+        }
+        let entered: Vec<(FuncId, u64)> = entered.into_iter().collect();
+        let solved: Vec<_> = entered
+            .into_par_iter()
+            .map(|(f, count)| {
+                let mut p = graph(new, f, 50);
+                let first = new.function(f).blocks.start;
+                if let Some(entry) = new.entry_block(f) {
+                    p.enter[(entry.0 - first) as usize] =
+                        Some(crate::infer::Estimate { count, raise: 50, lower: 100, keep: true });
+                }
+                likely::fill(new, f, &mut p);
+                (f, p.solve(complete::WORK))
+            })
+            .collect();
+        for (f, inferred) in solved {
+            result.known[f.index()] = Known::Inside;
+            result.put(new, f, &inferred);
+            reached.insert(f);
+        }
+    }
+    reached.len()
+}
+
+/// Calls of the new build: direct ones run as often as their block, indirect ones go where their matches went.
+struct Calls {
+    /// By calling instruction: targets and their share of the block's executions.
+    indirect: BTreeMap<Va, Vec<(Va, f64)>>,
+    counts: BTreeMap<(Va, Va), u64>,
+}
+
+impl Calls {
+    fn of(along: &Along<'_>, profile: &Profile, from: &[Option<FuncId>]) -> Calls {
+        let mut to_new: Vec<Option<FuncId>> = vec![None; along.old.functions.len()];
+        for (new, old) in from.iter().enumerate() {
+            if let Some(old) = old {
+                to_new[old.index()] = Some(FuncId::at(new));
+            }
+        }
+        let mut indirect = BTreeMap::new();
+        for m in &along.matching.blocks {
+            let is_indirect = |c: &&program::Call| matches!(c.callee, Callee::Indirect);
+            let old: Vec<_> = along.old.calls_in(m.old).iter().filter(is_indirect).collect();
+            let new: Vec<_> = along.new.calls_in(m.new).iter().filter(is_indirect).collect();
+            if old.len() != new.len() {
+                continue;
+            }
+            let times = along.counts.blocks[m.old.index()].max(1) as f64;
+            for (o, n) in old.into_iter().zip(new) {
+                for (&(_, target), &count) in profile.calls.range((o.at, Va(0))..=(o.at, Va(u64::MAX))) {
+                    let callee = along.old.function_from(target).and_then(|f| to_new[f.index()]);
+                    if let Some(callee) = callee {
+                        let entry = along.new.function(callee).entry;
+                        let targets: &mut Vec<(Va, f64)> = indirect.entry(n.at).or_default();
+                        match targets.iter_mut().find(|t| t.0 == entry) {
+                            Some(t) => t.1 = t.1.max(count as f64 / times),
+                            None => targets.push((entry, count as f64 / times)),
+                        }
+                    }
+                }
+            }
+        }
+        Calls { indirect, counts: BTreeMap::new() }
+    }
+
+    /// How often a direct call ran.
+    fn times(&self, along: &Along<'_>, result: &Complete, call: &program::Call) -> u64 {
+        let block = result.blocks[call.block.index()];
+        match call.kind {
+            CallKind::Call | CallKind::TailCall => block,
+            CallKind::BranchTailCall => {
+                let out = along.new.edge_ids(call.block).map(|e| result.edges[e.index()]).sum();
+                block.saturating_sub(out)
+            }
+        }
+    }
+
+    fn count(&mut self, along: &Along<'_>, result: &Complete) {
+        for call in &along.new.calls {
+            let times = self.times(along, result, call);
+            if times == 0 {
+                continue;
+            }
+            match call.callee {
+                Callee::Function(f) => {
+                    self.counts.insert((call.at, along.new.function(f).entry), times);
+                }
+                Callee::Indirect => {
+                    for &(to, share) in self.indirect.get(&call.at).into_iter().flatten() {
+                        #[expect(
+                            clippy::cast_possible_truncation,
+                            clippy::cast_sign_loss,
+                            reason = "a share of a count is a count"
+                        )]
+                        let count = (times as f64 * share).round() as u64;
+                        if count > 0 {
+                            self.counts.insert((call.at, to), count);
+                        }
+                    }
+                }
+                Callee::Import(_) | Callee::Unknown(_) => {}
+            }
+        }
+    }
+}
+
+fn write(new: &Program, result: &Complete, calls: BTreeMap<(Va, Va), u64>) -> Profile {
+    let image = &new.image;
+    let mut profile = Profile {
+        image: ImageRef { name: image.name.clone(), id: Some(image.id), build_id: image.build_id.clone() },
+        exactness: Exactness::Inferred,
+        calls,
+        ..Profile::default()
+    };
+    for f in new.func_ids().filter(|f| result.known[f.index()] != Known::Nothing) {
+        for b in new.function(f).block_ids() {
+            let at = new.block(b).start;
+            profile.blocks.insert(at, result.blocks[b.index()]);
+            let entered = result.enter[b.index()];
+            if entered > 0 && (at == new.function(f).entry || new.function(f).entries.contains(&b)) {
+                profile.entries.insert(at, entered);
+            }
+        }
+        for e in edges_of(new, f) {
+            let edge = &new.edges[e];
+            let at = EdgeAt { from: new.block(edge.from).start, to: new.block(edge.to).start };
+            *profile.edges.entry(at).or_default() += result.edges[e];
+        }
+    }
+    profile
+}
+
+fn account(
+    along: &Along<'_>,
+    measured: &Measured,
+    result: &Complete,
+    carried: &[Option<Carried>],
+    from: &[Option<FuncId>],
+    report: &mut CarryReport,
+) {
+    let matched: BTreeSet<FuncId> = from.iter().flatten().copied().collect();
+    for f in along.old.func_ids() {
+        let mut lost = (0_u64, 0_usize);
+        let mut ran = false;
+        let mut any = false;
+        for b in along.old.function(f).block_ids() {
+            let count = along.counts.blocks[b.index()];
+            ran |= count > 0;
+            report.old_count += count;
+            if along.news(b).next().is_some() {
+                any |= count > 0;
+                report.carried_count += count;
+            } else if count > 0 {
+                lost = (lost.0 + count, lost.1 + 1);
+            }
+        }
+        report.n_functions_ran += usize::from(ran);
+        report.n_functions_carried += usize::from(ran && (any || matched.contains(&f)));
+        if lost.1 > 0 {
+            let reason = if any || matched.contains(&f) {
+                LossReason::BlockUnmatched
+            } else {
+                LossReason::FunctionUnmatched
+            };
+            report.losses.push(CarryLoss { old: Some(f), reason, count: lost.0, n_blocks: lost.1 });
+        }
+    }
+    let not_in_old: u64 = measured.lost.iter().map(|l| l.count).sum();
+    if !measured.lost.is_empty() {
+        report.losses.push(CarryLoss {
+            old: None,
+            reason: LossReason::NotInOld,
+            count: not_in_old,
+            n_blocks: measured.lost.len(),
+        });
+    }
+    report.losses.sort_by_key(|l| (std::cmp::Reverse(l.count), l.old));
+    report.new_count = result.blocks.iter().sum();
+    for (b, c) in carried.iter().enumerate() {
+        if let Some(c) = c.filter(|c| !c.partial) {
+            report.changed_count += c.count.abs_diff(result.blocks[BlockId::at(b).index()]);
+        }
+    }
+}

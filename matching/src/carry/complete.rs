@@ -1,0 +1,235 @@
+//! The old build's counts, made complete: every block and edge of a function that was measured gets a count.
+//!
+//! Invariant: exact consistent counts come out as they are; where control leaks (a call that did not come back, or came
+//! back twice), the leak is known by block, so that the new build may leak there too.
+//! Not here: how the gaps are filled (`infer`).
+
+use crate::carry::likely;
+use crate::infer::{Estimate, Inferred, Problem};
+use crate::measured::Measured;
+use profile::{Exactness, Profile};
+use program::{BlockEnd, BlockId, FuncId, Program};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// How much is known of a function's counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Known {
+    /// Its blocks were measured.
+    Inside,
+    /// It was entered, but nothing is known of its inside.
+    Entered,
+    /// Nothing of it is in the profile.
+    Nothing,
+}
+
+/// Counts of a whole program, complete where anything is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Complete {
+    /// By function.
+    pub known: Vec<Known>,
+    /// By block.
+    pub blocks: Vec<u64>,
+    /// By edge.
+    pub edges: Vec<u64>,
+    /// Control that came into a block from outside its function, by block.
+    pub enter: Vec<u64>,
+    /// Control that left the function at the end of a block, by block.
+    pub leave: Vec<u64>,
+    /// Functions that were too large for the exact method.
+    pub n_inexact: usize,
+}
+
+/// Work that one function may cost before a cheaper method takes over: a second or so.
+pub(crate) const WORK: u64 = 100_000_000;
+
+/// Completes the counts of `profile`.
+pub(crate) fn complete(program: &Program, profile: &Profile, measured: &Measured) -> Complete {
+    let mut called: BTreeMap<u64, u64> = BTreeMap::new();
+    for (&(_, to), &count) in &profile.calls {
+        *called.entry(to.0).or_default() += count;
+    }
+    let solved: Vec<(Known, Inferred)> = (0..program.functions.len())
+        .into_par_iter()
+        .map(|f| function(program, FuncId::at(f), profile.exactness, measured, &called))
+        .collect();
+    let mut all = Complete {
+        blocks: vec![0; program.blocks.len()],
+        edges: vec![0; program.edges.len()],
+        enter: vec![0; program.blocks.len()],
+        leave: vec![0; program.blocks.len()],
+        ..Complete::default()
+    };
+    for (f, (known, inferred)) in solved.into_iter().enumerate() {
+        all.known.push(known);
+        all.n_inexact += usize::from(!inferred.optimal);
+        all.put(program, FuncId::at(f), &inferred);
+    }
+    all
+}
+
+impl Complete {
+    /// Nothing known of `program`.
+    pub fn none(program: &Program) -> Complete {
+        Complete {
+            known: vec![Known::Nothing; program.functions.len()],
+            blocks: vec![0; program.blocks.len()],
+            edges: vec![0; program.edges.len()],
+            enter: vec![0; program.blocks.len()],
+            leave: vec![0; program.blocks.len()],
+            n_inexact: 0,
+        }
+    }
+
+    /// Takes over what was inferred for one function.
+    pub fn put(&mut self, program: &Program, func: FuncId, inferred: &Inferred) {
+        let blocks = program.function(func).blocks.start as usize;
+        let edges = first_edge(program, func);
+        for (to, from) in [
+            (&mut self.blocks[blocks..], &inferred.blocks),
+            (&mut self.edges[edges..], &inferred.edges),
+            (&mut self.enter[blocks..], &inferred.enter),
+            (&mut self.leave[blocks..], &inferred.leave),
+        ] {
+            if let Some(to) = to.get_mut(..from.len()) {
+                to.copy_from_slice(from);
+            }
+        }
+    }
+}
+
+/// Index of the first edge of `func`; its edges are contiguous, as its blocks are.
+pub(crate) fn first_edge(program: &Program, func: FuncId) -> usize {
+    let first = BlockId(program.function(func).blocks.start);
+    program.blocks.get(first.index()).map_or(program.edges.len(), |b| b.first_edge.index())
+}
+
+/// Indexes of all edges of `func`.
+pub(crate) fn edges_of(program: &Program, func: FuncId) -> std::ops::Range<usize> {
+    let end = BlockId(program.function(func).blocks.end);
+    let end = program.blocks.get(end.index()).map_or(program.edges.len(), |b| b.first_edge.index());
+    first_edge(program, func)..end
+}
+
+/// The graph of `func` with nothing known: where control enters, where it leaves, where it might leak and at what cost.
+pub(crate) fn graph(program: &Program, func: FuncId, leak: u32) -> Problem {
+    let function = program.function(func);
+    let first = function.blocks.start;
+    let edges = &program.edges[edges_of(program, func)];
+    let n = function.n_blocks();
+    let entry = program.entry_block(func);
+    let mut p = Problem {
+        edges: edges.iter().map(|e| (e.from.0 - first, e.to.0 - first)).collect(),
+        blocks: vec![Estimate::unknown(0); n],
+        edge: vec![Estimate::unknown(1); edges.len()],
+        enter: vec![None; n],
+        leave: vec![None; n],
+    };
+    let mut may_end = false;
+    for (i, b) in function.block_ids().enumerate() {
+        let block = program.block(b);
+        let calls = program.calls_in(b);
+        let exit = matches!(
+            block.end,
+            BlockEnd::Return
+                | BlockEnd::NoReturn
+                | BlockEnd::Stop
+                | BlockEnd::Broken
+                | BlockEnd::Unresolved
+                | BlockEnd::IndirectTailCall
+        ) || program.successors(b).is_empty()
+            || calls.iter().any(|c| c.kind != program::CallKind::Call);
+        if exit {
+            may_end = true;
+            p.leave[i] = Some(Estimate::unknown(0));
+        } else if !calls.is_empty() {
+            p.leave[i] = Some(Estimate::unknown(leak));
+        }
+        if !calls.is_empty() || block.landing_pad {
+            p.enter[i] = Some(Estimate::unknown(leak));
+        }
+        if entry == Some(b) {
+            p.enter[i] = Some(Estimate::unknown(1));
+        } else if function.entries.contains(&b) || block.end == BlockEnd::Unresolved {
+            p.enter[i] = Some(Estimate::unknown(20));
+        }
+        if !function.complete && p.enter[i].is_none() {
+            // Jumps that are not understood may lead anywhere in the function.
+            p.enter[i] = Some(Estimate::unknown(30));
+        }
+    }
+    if !may_end {
+        for leave in p.leave.iter_mut().filter(|l| l.is_none()) {
+            *leave = Some(Estimate::unknown(2 * leak));
+        }
+    }
+    p
+}
+
+/// The cost of changing a count that was measured.
+const MEASURED: u32 = 100;
+
+fn function(
+    program: &Program,
+    func: FuncId,
+    exactness: Exactness,
+    measured: &Measured,
+    called: &BTreeMap<u64, u64>,
+) -> (Known, Inferred) {
+    let function = program.function(func);
+    let blocks = function.blocks.start as usize..function.blocks.end as usize;
+    let edges = edges_of(program, func);
+    let any = |table: &[Option<u64>]| table.iter().any(|c| c.is_some_and(|c| c > 0));
+    let calls = called.get(&function.entry.0).copied().unwrap_or(0);
+    let inside = any(&measured.blocks[blocks.clone()]) || any(&measured.edges[edges.clone()]);
+    let entered = calls > 0 || any(&measured.entries[blocks.clone()]);
+    let said = |table: &[Option<u64>]| table.iter().any(Option::is_some);
+    let measured_zero =
+        said(&measured.blocks[blocks.clone()]) || said(&measured.edges[edges.clone()]);
+    let known = match (inside, entered) {
+        (true, _) => Known::Inside,
+        (false, true) if edges.is_empty() => Known::Inside,
+        (false, true) => Known::Entered,
+        (false, false) if measured_zero => Known::Inside,
+        (false, false) => Known::Nothing,
+    };
+    let n = function.n_blocks();
+    if !inside && !entered || n == 0 {
+        let zero = Inferred {
+            blocks: vec![0; n],
+            edges: vec![0; edges.len()],
+            enter: vec![0; n],
+            leave: vec![0; n],
+            optimal: true,
+        };
+        return (known, zero);
+    }
+    let mut p = graph(program, func, 5);
+    let known_as = |count: u64| Estimate { count, raise: MEASURED, lower: 2 * MEASURED, keep: count > 0 };
+    for (i, e) in edges.clone().enumerate() {
+        match measured.edges[e] {
+            Some(count) => p.edge[i] = Estimate { keep: false, ..known_as(count) },
+            // Exact profiles leave out what is zero.
+            None if inside && exactness == Exactness::Exact && any(&measured.edges[edges.clone()]) => {
+                p.edge[i] = Estimate { count: 0, raise: MEASURED, lower: 0, keep: false };
+            }
+            None => {}
+        }
+    }
+    for (i, b) in blocks.clone().enumerate() {
+        if let Some(count) = measured.blocks[b] {
+            p.blocks[i] = known_as(count);
+        }
+        let mut entries = measured.entries[b];
+        if program.block(BlockId::at(b)).start == function.entry && calls > entries.unwrap_or(0) {
+            entries = Some(calls);
+        }
+        if let Some(count) = entries {
+            p.enter[i] = Some(Estimate { keep: false, ..known_as(count) });
+        }
+    }
+    if known == Known::Entered || exactness != Exactness::Exact {
+        likely::fill(program, func, &mut p);
+    }
+    (known, p.solve(WORK))
+}

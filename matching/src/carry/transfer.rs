@@ -1,0 +1,312 @@
+//! What the old build's counts say about one function of the new build, before inference.
+//!
+//! A block's count goes along its matches by their shares; an edge's count goes to the new edge between the matches of its
+//! ends, or to the one from which only blocks without a match lead there. What is left goes to what is left.
+//! Not here: how contradictions are settled (`infer`).
+
+use crate::carry::CarryOptions;
+use crate::carry::complete::{Complete, Known, edges_of, graph};
+use crate::infer::{Estimate, Problem};
+use crate::relation::{BlockMatch, Matching};
+use program::{BlockEnd, BlockId, EdgeKind, FuncId, Program};
+
+/// Cost of a leak that the old build did not have.
+const LEAK: u32 = 200;
+/// How many blocks without a match are looked through for where an edge leads.
+const LOOK_THROUGH: usize = 24;
+
+/// Matches by both sides.
+pub(crate) struct Along<'a> {
+    pub old: &'a Program,
+    pub new: &'a Program,
+    pub matching: &'a Matching,
+    pub counts: &'a Complete,
+    pub options: &'a CarryOptions,
+    /// Indexes into the matching's blocks, by old block; `old_first` says where each begins.
+    by_old: Vec<u32>,
+    old_first: Vec<u32>,
+}
+
+/// What is known of a function before inference, and what it came from.
+pub(crate) struct Transferred {
+    pub problem: Problem,
+    /// Whether anything was matched.
+    pub any: bool,
+    /// By block: whether it has a match, and whether that is partial.
+    pub matched: Vec<Option<Carried>>,
+}
+
+/// How a block got its count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Carried {
+    /// Executions that were carried.
+    pub count: u64,
+    /// 0.0..=1.0; of several matches, by mass.
+    pub confidence: f32,
+    /// Carries only a part of the flow of the old block.
+    pub partial: bool,
+}
+
+fn index(i: usize) -> u32 {
+    u32::try_from(i).expect("tables have fewer than 2^32 entries")
+}
+
+fn scaled(count: u64, share: f32) -> u64 {
+    if share >= 1.0 {
+        return count;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a count is a count")]
+    let part = (count as f64 * f64::from(share)).round() as u64;
+    // What ran a little ran.
+    if count > 0 && share > 0.0 { part.max(1) } else { part }
+}
+
+impl<'a> Along<'a> {
+    pub fn new(
+        old: &'a Program,
+        new: &'a Program,
+        matching: &'a Matching,
+        counts: &'a Complete,
+        options: &'a CarryOptions,
+    ) -> Along<'a> {
+        let mut old_first = vec![0_u32; old.blocks.len() + 1];
+        for m in &matching.blocks {
+            old_first[m.old.index() + 1] += 1;
+        }
+        for b in 0..old.blocks.len() {
+            old_first[b + 1] += old_first[b];
+        }
+        let mut next = old_first.clone();
+        let mut by_old = vec![0; matching.blocks.len()];
+        for (i, m) in matching.blocks.iter().enumerate() {
+            by_old[next[m.old.index()] as usize] = index(i);
+            next[m.old.index()] += 1;
+        }
+        Along { old, new, matching, counts, options, by_old, old_first }
+    }
+
+    /// The old blocks of a new one.
+    pub fn olds(&self, new: BlockId) -> &'a [BlockMatch] {
+        let all = &self.matching.blocks;
+        let from = all.partition_point(|m| m.new < new);
+        let to = all.partition_point(|m| m.new <= new);
+        &all[from..to]
+    }
+
+    /// The new blocks of an old one.
+    pub fn news(&self, old: BlockId) -> impl Iterator<Item = &'a BlockMatch> + '_ {
+        let range = self.old_first[old.index()] as usize..self.old_first[old.index() + 1] as usize;
+        self.by_old[range].iter().map(|&i| &self.matching.blocks[i as usize])
+    }
+
+    /// Whether the old function's inside is known.
+    fn is_known(&self, old: BlockId) -> bool {
+        self.counts.known[self.old.block(old).func.index()] != Known::Nothing
+    }
+
+    /// Everything that is known of `func` of the new build. `from` is its old function, if it has one.
+    pub fn function(&self, func: FuncId, from: Option<FuncId>) -> Transferred {
+        let function = self.new.function(func);
+        let mut p = graph(self.new, func, LEAK);
+        let mut matched: Vec<Option<Carried>> = vec![None; function.n_blocks()];
+        let mut any = false;
+        for (i, b) in function.block_ids().enumerate() {
+            matched[i] = self.block(b, &mut p, i);
+            any |= matched[i].is_some();
+        }
+        let edges = edges_of(self.new, func);
+        for (i, b) in function.block_ids().enumerate() {
+            if matched[i].is_some_and(|m| !m.partial) {
+                self.edges(b, &mut p, edges.start);
+            }
+        }
+        if let Some(from) = from
+            && self.counts.known[from.index()] != Known::Nothing
+            && let (Some(old_entry), Some(entry)) = (self.old.entry_block(from), self.new.entry_block(func))
+        {
+            let count = self.counts.enter[old_entry.index()];
+            let i = entry.index() - function.blocks.start as usize;
+            p.enter[i] = Some(Estimate { count, raise: 40, lower: 80, keep: false });
+        }
+        Transferred { problem: p, any, matched }
+    }
+
+    /// A block's count, and its leaks.
+    fn block(&self, b: BlockId, p: &mut Problem, i: usize) -> Option<Carried> {
+        let olds = self.olds(b);
+        let mut count = 0_u64;
+        let (mut enter, mut leave) = (0_u64, 0_u64);
+        let (mut weight, mut confidence) = (0.0_f64, 0.0_f64);
+        let mut partial = false;
+        let mut known = 0;
+        for m in olds.iter().filter(|m| self.is_known(m.old)) {
+            let old = m.old.index();
+            known += 1;
+            let carried = scaled(self.counts.blocks[old], m.share);
+            count = count.saturating_add(carried);
+            enter = enter.saturating_add(scaled(self.counts.enter[old], m.share));
+            leave = leave.saturating_add(scaled(self.counts.leave[old], m.share));
+            let mass = carried as f64 + 1.0;
+            weight += mass;
+            confidence += mass * f64::from(m.confidence);
+            partial |= m.partial;
+        }
+        if known == 0 {
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "a mean of confidences")]
+        let confidence = (confidence / weight) as f32;
+        let unit = price(confidence);
+        let ran = count > 0;
+        p.blocks[i] = if partial {
+            // Anything up to the whole: less is cheap, more is not.
+            Estimate { count, raise: unit, lower: 3, keep: false }
+        } else {
+            Estimate { count, raise: if ran { unit } else { 3 * unit }, lower: 2 * unit, keep: ran }
+        };
+        // Leaks of the old build are known here: an exit block's leaving is free anyway.
+        let leaking = |e: &mut Option<Estimate>, count: u64, is_exit: bool| {
+            if count > 0 && !is_exit {
+                *e = Some(Estimate { count, raise: LEAK, lower: 10, keep: false });
+            }
+        };
+        let is_exit = p.leave[i].is_some_and(|e| e.raise == 0);
+        let is_entry = p.enter[i].is_some_and(|e| e.raise == 1);
+        leaking(&mut p.leave[i], leave, is_exit);
+        leaking(&mut p.enter[i], enter, is_entry);
+        Some(Carried { count, confidence, partial })
+    }
+
+    /// Counts of the edges that leave `b`.
+    fn edges(&self, b: BlockId, p: &mut Problem, first_edge: usize) {
+        let out = self.new.successors(b);
+        let ids: Vec<usize> = self.new.edge_ids(b).map(|e| e.index() - first_edge).collect();
+        let leads: Vec<Vec<BlockId>> = out.iter().map(|e| self.leads_to(e.to)).collect();
+        let mut sum = vec![0_u64; out.len()];
+        let mut explained = vec![false; out.len()];
+        let mut open = vec![false; out.len()];
+        let mut cost = vec![u32::MAX; out.len()];
+        let mut left: Vec<(u64, EdgeKind, BlockEnd)> = Vec::new();
+        let mut known = false;
+        for m in self.olds(b).iter().filter(|m| !m.partial && self.is_known(m.old)) {
+            known = true;
+            let unit = price(m.confidence) * 3 / 5;
+            for e in self.old.edge_ids(m.old) {
+                let edge = self.old.edge(e);
+                let count = scaled(self.counts.edges[e.index()], m.share);
+                let to: Vec<BlockId> = self.news(edge.to).map(|t| t.new).collect();
+                let hits: Vec<usize> =
+                    (0..out.len()).filter(|&k| leads[k].iter().any(|t| to.contains(t))).collect();
+                match *hits.as_slice() {
+                    [] => {
+                        if count > 0 {
+                            left.push((count, edge.kind, self.old.block(m.old).end));
+                        }
+                    }
+                    [k] => {
+                        sum[k] += count;
+                        explained[k] = true;
+                        let direct = to.contains(&out[k].to);
+                        cost[k] = cost[k].min(if direct { unit } else { unit / 2 });
+                    }
+                    ref several => {
+                        // The same kind of edge straight to the match decides; else the flow must.
+                        let straight: Vec<usize> =
+                            several.iter().copied().filter(|&k| to.contains(&out[k].to)).collect();
+                        let same: Vec<usize> =
+                            straight.iter().copied().filter(|&k| out[k].kind == edge.kind).collect();
+                        let table = straight.len() > 1 && same.len() == straight.len();
+                        match (straight.as_slice(), same.as_slice()) {
+                            (_, &[k]) if several.len() == straight.len() => {
+                                sum[k] += count;
+                                explained[k] = true;
+                                cost[k] = cost[k].min(unit);
+                            }
+                            (&[k, ..], _) if table => {
+                                sum[k] += count;
+                                explained[k] = true;
+                                cost[k] = cost[k].min(unit);
+                            }
+                            _ if count == 0 => {
+                                for &k in several {
+                                    explained[k] = true;
+                                    cost[k] = cost[k].min(unit / 2);
+                                }
+                            }
+                            _ => {
+                                for &k in several {
+                                    open[k] = true;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        if !known {
+            return;
+        }
+        // What went to blocks without a match goes to edges that nothing explains.
+        let free: Vec<usize> = (0..out.len()).filter(|&k| !explained[k] && !open[k]).collect();
+        let total: u64 = left.iter().map(|l| l.0).sum();
+        match *free.as_slice() {
+            [] => {}
+            [k] => {
+                sum[k] += total;
+                explained[k] = true;
+                cost[k] = 15;
+            }
+            _ if total == 0 => {
+                for &k in &free {
+                    explained[k] = true;
+                    cost[k] = 15;
+                }
+            }
+            _ => {
+                for (count, kind, _) in left {
+                    let same: Vec<usize> = free.iter().copied().filter(|&k| out[k].kind == kind).collect();
+                    if let [k] = *same.as_slice() {
+                        sum[k] += count;
+                        explained[k] = true;
+                        cost[k] = 8;
+                    }
+                }
+            }
+        }
+        for k in 0..out.len() {
+            if explained[k] && !open[k] {
+                p.edge[ids[k]] = Estimate { count: sum[k], raise: cost[k].max(3), lower: cost[k].max(3), keep: false };
+            }
+        }
+    }
+
+    /// Matched blocks to which control comes from `start`, it included, through blocks without a match.
+    fn leads_to(&self, start: BlockId) -> Vec<BlockId> {
+        let mut found = Vec::new();
+        let mut seen = vec![start];
+        let mut next = 0;
+        while let Some(&b) = seen.get(next) {
+            next += 1;
+            if self.olds(b).iter().any(|m| !m.partial) {
+                found.push(b);
+                continue;
+            }
+            if !self.options.look_through || next > LOOK_THROUGH {
+                continue;
+            }
+            for e in self.new.successors(b) {
+                if e.kind != EdgeKind::LandingPad && !seen.contains(&e.to) {
+                    seen.push(e.to);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// What it costs to change a count carried with this confidence.
+fn price(confidence: f32) -> u32 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 10..=50")]
+    let unit = 10.0_f32.mul_add(1.0, 40.0 * confidence.clamp(0.0, 1.0)) as u32;
+    unit
+}

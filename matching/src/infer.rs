@@ -1,0 +1,306 @@
+//! Counts of one function made consistent: what enters a block leaves it, at the least change to what was known.
+//!
+//! Every block is an arc from its head to its tail, every edge an arc from a tail to a head, the outside is one node.
+//! What was known of an arc is its flow at first; the imbalances that this leaves are routed at minimum cost, where to
+//! raise or lower a known count costs what it is trusted, and what is unknown is almost free.
+//!
+//! Invariant: the result is a flow: for every block, what comes in by edges and from outside = its count = what leaves.
+//! A count known to be above zero stays above zero if any path permits it, and every block that runs is reached from
+//! where the function is entered, and reaches a way out.
+//!
+//! Source: He, Mestre, Pupyrev, Wang, Yu, "Profile inference revisited", POPL 2022, sections 3 and 4. We differ in that the
+//! costs follow the confidence of each count, control may leak (calls that do not return, or return twice), and blocks
+//! of unknown count get weak estimates beforehand instead of being balanced afterwards.
+//! Not here: where estimates come from (`carry`), how flow is routed (`flow`).
+
+use crate::flow::{ArcId, Network, UNLIMITED};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A count as far as it is known, and what it costs to change it by one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Estimate {
+    /// Executions.
+    pub count: u64,
+    /// Cost of one more.
+    pub raise: u32,
+    /// Cost of one less.
+    pub lower: u32,
+    /// Known to have run: only the impossible makes it zero.
+    pub keep: bool,
+}
+
+impl Estimate {
+    /// Nothing known; every execution costs `raise`.
+    pub fn unknown(raise: u32) -> Estimate {
+        Estimate { count: 0, raise, lower: 0, keep: false }
+    }
+}
+
+/// One function: blocks are numbered from 0, edges by their place in `edges`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Problem {
+    /// From and to.
+    pub edges: Vec<(u32, u32)>,
+    /// A block's executions.
+    pub blocks: Vec<Estimate>,
+    /// An edge's executions.
+    pub edge: Vec<Estimate>,
+    /// Control that comes into a block from outside; `None`: it cannot.
+    pub enter: Vec<Option<Estimate>>,
+    /// Control that leaves the function at the end of a block; `None`: it cannot.
+    pub leave: Vec<Option<Estimate>>,
+}
+
+/// A consistent flow.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Inferred {
+    /// Executions by block.
+    pub blocks: Vec<u64>,
+    /// By edge.
+    pub edges: Vec<u64>,
+    /// From outside, by block.
+    pub enter: Vec<u64>,
+    /// To outside, by block.
+    pub leave: Vec<u64>,
+    /// Whether it is the cheapest; not if the function is too large for that.
+    pub optimal: bool,
+}
+
+/// The cost of erasing what is known to have run: more than any path can cost.
+const ERASE: i64 = 1 << 40;
+/// Counts above this are cut: sums of all arcs of a function must fit.
+const MOST: u64 = 1 << 44;
+
+struct Pair {
+    up: ArcId,
+    down: ArcId,
+    erase: ArcId,
+    count: i64,
+}
+
+impl Pair {
+    fn add(net: &mut Network, from: usize, to: usize, e: Estimate) -> Pair {
+        let count = e.count.min(MOST).cast_signed();
+        net.supply(from, -count);
+        net.supply(to, count);
+        let last = i64::from(e.keep && count > 0);
+        Pair {
+            up: net.arc(from, to, UNLIMITED, i64::from(e.raise)),
+            down: net.arc(to, from, count - last, i64::from(e.lower)),
+            erase: net.arc(to, from, last, ERASE),
+            count,
+        }
+    }
+    fn flow(&self, net: &Network) -> u64 {
+        let flow = self.count + net.flow(self.up) - net.flow(self.down) - net.flow(self.erase);
+        u64::try_from(flow).unwrap_or(0)
+    }
+}
+
+impl Problem {
+    /// The consistent flow nearest to what is known. `limit` bounds the work (arcs looked at).
+    pub fn solve(&self, limit: u64) -> Inferred {
+        let n = self.blocks.len();
+        let outside = 2 * n;
+        let mut net = Network::new(2 * n + 1);
+        let blocks: Vec<Pair> =
+            (0..n).map(|b| Pair::add(&mut net, 2 * b, 2 * b + 1, self.blocks[b])).collect();
+        let known = self.edges.iter().zip(&self.edge);
+        let edges: Vec<Pair> =
+            known.map(|(&(a, b), &e)| Pair::add(&mut net, 2 * a as usize + 1, 2 * b as usize, e)).collect();
+        let enter: Vec<Option<Pair>> =
+            (0..n).map(|b| Some(Pair::add(&mut net, outside, 2 * b, self.enter[b]?))).collect();
+        let leave: Vec<Option<Pair>> =
+            (0..n).map(|b| Some(Pair::add(&mut net, 2 * b + 1, outside, self.leave[b]?))).collect();
+        let solved = net.solve(limit);
+        let of = |pairs: &[Pair]| pairs.iter().map(|p| p.flow(&net)).collect::<Vec<u64>>();
+        let maybe = |pairs: &[Option<Pair>]| {
+            let flows = pairs.iter().map(|p| p.as_ref().map_or(0, |p| p.flow(&net)));
+            flows.collect::<Vec<u64>>()
+        };
+        let mut inferred = Inferred {
+            blocks: of(&blocks),
+            edges: of(&edges),
+            enter: maybe(&enter),
+            leave: maybe(&leave),
+            optimal: solved.optimal,
+        };
+        self.connect(&mut inferred);
+        inferred
+    }
+
+    /// Joins what runs, but is not reached from outside or does not lead there: one execution more along the cheapest path.
+    fn connect(&self, f: &mut Inferred) {
+        let n = self.blocks.len();
+        let outside = n;
+        // All ways of control, the outside being a node like a block: (from, to, which count).
+        let mut ways: Vec<(usize, usize, Way)> = Vec::new();
+        for (i, &(a, b)) in self.edges.iter().enumerate() {
+            ways.push((a as usize, b as usize, Way::Edge(i)));
+        }
+        for b in 0..n {
+            if self.enter[b].is_some() {
+                ways.push((outside, b, Way::Enter(b)));
+            }
+            if self.leave[b].is_some() {
+                ways.push((b, outside, Way::Leave(b)));
+            }
+        }
+        let mut forward = vec![Vec::new(); n + 1];
+        let mut backward = vec![Vec::new(); n + 1];
+        for (i, &(a, b, _)) in ways.iter().enumerate() {
+            forward[a].push(i);
+            backward[b].push(i);
+        }
+        // A circulation: what is joined to the outside at all is reached from it and leads back to it.
+        let mut reached = self.running(f, &ways, &forward);
+        for stray in 0..n {
+            let erased = f.blocks[stray] == 0 && self.blocks[stray].keep && self.blocks[stray].count > 0;
+            if !erased && (f.blocks[stray] == 0 || reached[stray]) {
+                continue;
+            }
+            let there = self.cheapest(f, &ways, &backward, stray, true);
+            let back = self.cheapest(f, &ways, &forward, stray, false);
+            if let Some((there, back)) = there.zip(back) {
+                for i in there.into_iter().chain(back) {
+                    *ways[i].2.slot(f) += 1;
+                }
+                self.settle(f);
+            } else if !erased {
+                self.erase(f, &ways, stray);
+            }
+            reached = self.running(f, &ways, &forward);
+        }
+    }
+
+    /// Block counts from the edges that lead into them.
+    fn settle(&self, f: &mut Inferred) {
+        f.blocks.clone_from(&f.enter);
+        for (&(_, b), &count) in self.edges.iter().zip(&f.edges) {
+            f.blocks[b as usize] += count;
+        }
+    }
+
+    /// What is reached from outside along ways that run.
+    fn running(&self, f: &Inferred, ways: &[(usize, usize, Way)], forward: &[Vec<usize>]) -> Vec<bool> {
+        let n = self.blocks.len();
+        let mut seen = vec![false; n + 1];
+        let mut stack = vec![n];
+        seen[n] = true;
+        while let Some(v) = stack.pop() {
+            for &i in &forward[v] {
+                let (_, to, way) = ways[i];
+                if !seen[to] && way.count(f) > 0 {
+                    seen[to] = true;
+                    stack.push(to);
+                }
+            }
+        }
+        seen
+    }
+
+    /// The cheapest path between the outside and `block`: what runs already is cheap, the rest as its estimate says.
+    fn cheapest(
+        &self,
+        f: &Inferred,
+        ways: &[(usize, usize, Way)],
+        next: &[Vec<usize>],
+        block: usize,
+        backwards: bool,
+    ) -> Option<Vec<usize>> {
+        let n = self.blocks.len();
+        let mut best = vec![(u64::MAX, usize::MAX); n + 1];
+        let mut heap = BinaryHeap::from([Reverse((0_u64, block))]);
+        best[block].0 = 0;
+        while let Some(Reverse((d, v))) = heap.pop() {
+            if d > best[v].0 {
+                continue;
+            }
+            if v == n {
+                let mut path = Vec::new();
+                let mut at = n;
+                while at != block {
+                    let i = best[at].1;
+                    path.push(i);
+                    let (a, b, _) = ways[i];
+                    at = if backwards { b } else { a };
+                }
+                return Some(path);
+            }
+            for &i in &next[v] {
+                let (a, b, way) = ways[i];
+                let to = if backwards { a } else { b };
+                let node = if to < n && f.blocks[to] == 0 { u64::from(self.blocks[to].raise) } else { 0 };
+                let cost = 1 + if way.count(f) > 0 { 0 } else { 4 * (u64::from(way.raise(self)) + node) };
+                if d + cost < best[to].0 {
+                    best[to] = (d + cost, i);
+                    heap.push(Reverse((d + cost, to)));
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes away a circulation that no path joins to the outside.
+    fn erase(&self, f: &mut Inferred, ways: &[(usize, usize, Way)], stray: usize) {
+        let n = self.blocks.len();
+        let mut island = vec![false; n];
+        let mut stack = vec![stray];
+        island[stray] = true;
+        while let Some(v) = stack.pop() {
+            for &(a, b, way) in ways {
+                if a < n && b < n && way.count(f) > 0 && (a == v || b == v) {
+                    for end in [a, b] {
+                        if !island[end] {
+                            island[end] = true;
+                            stack.push(end);
+                        }
+                    }
+                }
+            }
+        }
+        for &(a, b, way) in ways {
+            if (a < n && island[a]) || (b < n && island[b]) {
+                *way.slot(f) = 0;
+            }
+        }
+        self.settle(f);
+    }
+}
+
+/// A way that control can go.
+#[derive(Clone, Copy)]
+enum Way {
+    Edge(usize),
+    Enter(usize),
+    Leave(usize),
+}
+
+impl Way {
+    fn slot(self, f: &mut Inferred) -> &mut u64 {
+        match self {
+            Way::Edge(i) => &mut f.edges[i],
+            Way::Enter(b) => &mut f.enter[b],
+            Way::Leave(b) => &mut f.leave[b],
+        }
+    }
+    fn count(self, f: &Inferred) -> u64 {
+        match self {
+            Way::Edge(i) => f.edges[i],
+            Way::Enter(b) => f.enter[b],
+            Way::Leave(b) => f.leave[b],
+        }
+    }
+    fn raise(self, p: &Problem) -> u32 {
+        let estimate = match self {
+            Way::Edge(i) => Some(p.edge[i]),
+            Way::Enter(b) => p.enter[b],
+            Way::Leave(b) => p.leave[b],
+        };
+        estimate.map_or(0, |e| e.raise)
+    }
+}
+
+#[cfg(test)]
+mod tests;

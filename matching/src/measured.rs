@@ -1,0 +1,93 @@
+//! A profile's counts by ids: one number a block, edge and entry of one [`Program`], or none.
+//!
+//! Invariant: unknown is not zero, as in [`Profile`]; what the program has no block or edge for is in `lost`.
+//! Where two edges lead from one block to the same other one, the first has the count and the rest none.
+
+use profile::{Edge as EdgeAt, Lost, Profile};
+use program::{BlockId, EdgeId, Program};
+use std::collections::BTreeMap;
+
+/// Counts of one program, by id.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Executions of a block, by [`BlockId`].
+    pub blocks: Vec<Option<u64>>,
+    /// Executions of an edge, by [`EdgeId`].
+    pub edges: Vec<Option<u64>>,
+    /// Times that a block was entered from outside its function, by [`BlockId`].
+    pub entries: Vec<Option<u64>>,
+    /// What the program has no place for.
+    pub lost: Vec<Lost>,
+}
+
+impl Measured {
+    /// The counts of `profile` at the blocks and edges of `program`.
+    pub fn of(program: &Program, profile: &Profile) -> Measured {
+        let mut m = Measured {
+            blocks: vec![None; program.blocks.len()],
+            edges: vec![None; program.edges.len()],
+            entries: vec![None; program.blocks.len()],
+            lost: Vec::new(),
+        };
+        let mut lose = |what: String, why: &str, count: u64| {
+            m.lost.push(Lost { what, why: why.to_owned(), count });
+        };
+        for (&at, &count) in &profile.blocks {
+            match program.block_from(at) {
+                Some(b) => m.blocks[b.index()] = Some(count),
+                None => lose(format!("block {at}"), "no block starts here", count),
+            }
+        }
+        for (&at, &count) in &profile.entries {
+            match program.block_from(at) {
+                Some(b) => m.entries[b.index()] = Some(count),
+                None => lose(format!("entry {at}"), "no block starts here", count),
+            }
+        }
+        for (&EdgeAt { from, to }, &count) in &profile.edges {
+            let edge = program.block_from(from).zip(program.block_from(to)).and_then(|(a, b)| {
+                let mut leaving = program.edge_ids(a);
+                leaving.find(|&e| program.edge(e).to == b)
+            });
+            match edge {
+                Some(e) => m.edges[e.index()] = Some(count),
+                None => lose(format!("edge {from} -> {to}"), "no such edge", count),
+            }
+        }
+        m
+    }
+
+    /// How often a block ran, as far as anything says: its own count, or what enters or leaves it.
+    pub fn times(&self, program: &Program) -> Vec<u64> {
+        let mut into = vec![0_u64; program.blocks.len()];
+        let mut out = vec![0_u64; program.blocks.len()];
+        for (i, e) in program.edges.iter().enumerate() {
+            let count = self.edges[i].unwrap_or(0);
+            into[e.to.index()] = into[e.to.index()].saturating_add(count);
+            out[e.from.index()] = out[e.from.index()].saturating_add(count);
+        }
+        (0..program.blocks.len())
+            .map(|b| {
+                let known = self.blocks[b].unwrap_or(0).max(self.entries[b].unwrap_or(0));
+                known.max(into[b]).max(out[b])
+            })
+            .collect()
+    }
+
+    /// As a profile: what is known, at addresses. `like` gives all that is not a count of a block or edge.
+    pub fn to_profile(&self, program: &Program, like: Profile) -> Profile {
+        let at = |b: BlockId| program.block(b).start;
+        let known = |table: &[Option<u64>]| -> BTreeMap<_, _> {
+            let some = table.iter().enumerate().filter_map(|(b, c)| Some((at(BlockId::at(b)), (*c)?)));
+            some.collect()
+        };
+        let mut edges: BTreeMap<EdgeAt, u64> = BTreeMap::new();
+        for (i, count) in self.edges.iter().enumerate() {
+            if let Some(count) = count {
+                let e = program.edge(EdgeId::at(i));
+                *edges.entry(EdgeAt { from: at(e.from), to: at(e.to) }).or_default() += count;
+            }
+        }
+        Profile { entries: known(&self.entries), blocks: known(&self.blocks), edges, ..like }
+    }
+}

@@ -1,0 +1,235 @@
+//! How good a carried profile is, held against a fresh one of the same build: B.P., C.C. and overlap.
+//!
+//! B.P.: every conditional branch that the fresh profile saw is predicted to go where the carried one says it
+//! goes more often; branches that the carried one knows nothing of are predicted taken. The share of right
+//! predictions is divided by the share that the fresh profile itself gets right.
+//! C.C.: the share of blocks whose "was executed" agrees; what is not covered was not executed.
+//! Overlap: the sum of the smaller of the two normalised counts, over blocks.
+//!
+//! Source: BMAT, section 5.2 and tables 6 and 7; footnote 4 for uncovered branches.
+//! Not here: how a profile is carried (`carry`).
+
+use crate::measured::Measured;
+use profile::Profile;
+use program::{BlockEnd, BlockId, EdgeKind, FuncId, Origin, Program, Va};
+
+/// What a profile is worth beside a fresh one. Shares are 0.0..=1.0.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Score {
+    /// B.P.: right predictions by the carried profile, of those that the fresh one gets right.
+    pub bp_share: f64,
+    /// Branch executions predicted right by the fresh profile itself.
+    pub fresh_success_share: f64,
+    /// Branch executions predicted right by the carried profile.
+    pub carried_success_share: f64,
+    /// C.C. over our blocks.
+    pub cc_share: f64,
+    /// C.C. over the blocks and functions that llvm-bolt makes a control-flow graph of.
+    pub cc_bolt_share: f64,
+    /// Overlap over our blocks.
+    pub overlap_share: f64,
+    /// Conditional branches that ran.
+    pub n_branches: usize,
+    /// Of those, how many the carried profile knows.
+    pub n_covered: usize,
+    /// Branch executions at those, of all.
+    pub covered_share: f64,
+    /// Blocks compared.
+    pub n_blocks: usize,
+    /// Blocks that ran according to the fresh profile, to the carried one, to both.
+    pub n_executed: [usize; 3],
+    /// Functions by what they cost, the worst first; those that cost nothing are left out.
+    pub losses: Vec<FunctionLoss>,
+}
+
+/// What one function costs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FunctionLoss {
+    /// The function.
+    pub func: FuncId,
+    /// Executions of branches predicted wrong beyond what the fresh profile gets wrong.
+    pub mispredicted: u64,
+    /// Blocks whose "was executed" differs.
+    pub n_blocks_differ: usize,
+    /// What it takes from overlap: half the sum of the differences of normalised counts.
+    pub overlap_share: f64,
+}
+
+/// How much profiles of one build differ from run to run: the mean over all ordered pairs of them.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Uncertainty {
+    /// Pairs scored.
+    pub n_pairs: usize,
+    /// Mean B.P.
+    pub bp_share: f64,
+    /// Mean C.C. over our blocks.
+    pub cc_share: f64,
+    /// Mean C.C. over llvm-bolt's blocks.
+    pub cc_bolt_share: f64,
+    /// Mean overlap.
+    pub overlap_share: f64,
+}
+
+/// Scores `carried` against `fresh`, both profiles of `new`.
+pub fn score(new: &Program, carried: &Profile, fresh: &Profile) -> Score {
+    score_measured(new, &Measured::of(new, carried), &Measured::of(new, fresh))
+}
+
+/// Execution uncertainty: scores every profile of `new` against every other.
+///
+/// Shape: `None` if there are not two of them.
+pub fn uncertainty(new: &Program, fresh: &[Profile]) -> Option<Uncertainty> {
+    let all: Vec<Measured> = fresh.iter().map(|p| Measured::of(new, p)).collect();
+    let mut sum = Uncertainty::default();
+    for (i, a) in all.iter().enumerate() {
+        for (k, b) in all.iter().enumerate() {
+            if i == k {
+                continue;
+            }
+            let s = score_measured(new, a, b);
+            sum.n_pairs += 1;
+            sum.bp_share += s.bp_share;
+            sum.cc_share += s.cc_share;
+            sum.cc_bolt_share += s.cc_bolt_share;
+            sum.overlap_share += s.overlap_share;
+        }
+    }
+    let n = sum.n_pairs as f64;
+    (sum.n_pairs > 0).then(|| Uncertainty {
+        n_pairs: sum.n_pairs,
+        bp_share: sum.bp_share / n,
+        cc_share: sum.cc_share / n,
+        cc_bolt_share: sum.cc_bolt_share / n,
+        overlap_share: sum.overlap_share / n,
+    })
+}
+
+/// The two sides of a conditional branch: edges taken and not taken, if both stay in the function and differ.
+pub(crate) fn branch_sides(p: &Program, b: BlockId) -> Option<[usize; 2]> {
+    if p.block(b).end != BlockEnd::Branch {
+        return None;
+    }
+    let mut sides = [None; 2];
+    for e in p.edge_ids(b) {
+        match p.edge(e).kind {
+            EdgeKind::Taken => sides[0] = Some(e.index()),
+            EdgeKind::FallThrough => sides[1] = Some(e.index()),
+            _ => {}
+        }
+    }
+    let [taken, not] = sides;
+    let (taken, not) = (taken?, not?);
+    (p.edges[taken].to != p.edges[not].to).then_some([taken, not])
+}
+
+fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score {
+    let (want, got) = (fresh.times(new), carried.times(new));
+    let share = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
+    let of_code = |f: FuncId| new.function(f).origin != Origin::Plt;
+    let total = |counts: &[u64]| -> f64 {
+        let code = new.blocks.iter().zip(counts).filter(|(b, _)| of_code(b.func));
+        code.map(|(_, &c)| c as f64).sum()
+    };
+    let (want_total, got_total) = (total(&want), total(&got));
+    let mut n_agree = 0;
+    let mut bolt = (0_usize, 0_usize);
+    let (mut right_fresh, mut right_carried, mut seen, mut covered) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let mut s = Score {
+        bp_share: 1.0,
+        fresh_success_share: 1.0,
+        carried_success_share: 1.0,
+        cc_share: 1.0,
+        cc_bolt_share: 1.0,
+        overlap_share: 0.0,
+        n_branches: 0,
+        n_covered: 0,
+        covered_share: 0.0,
+        n_blocks: 0,
+        n_executed: [0; 3],
+        losses: Vec::new(),
+    };
+    for f in new.func_ids().filter(|&f| of_code(f)) {
+        let mut loss = FunctionLoss { func: f, mispredicted: 0, n_blocks_differ: 0, overlap_share: 0.0 };
+        let in_bolt = bolt_understands(new, f);
+        for b in new.function(f).block_ids() {
+            let (w, g) = (want[b.index()], got[b.index()]);
+            let (ran, carried_ran) = (w > 0, g > 0);
+            s.n_blocks += 1;
+            n_agree += usize::from(ran == carried_ran);
+            loss.n_blocks_differ += usize::from(ran != carried_ran);
+            s.n_executed[0] += usize::from(ran);
+            s.n_executed[1] += usize::from(carried_ran);
+            s.n_executed[2] += usize::from(ran && carried_ran);
+            let (x, y) = (w as f64 / want_total.max(1.0), g as f64 / got_total.max(1.0));
+            s.overlap_share += x.min(y);
+            loss.overlap_share += (x - y).abs() / 2.0;
+            if in_bolt && !joins_branch_before(new, b) {
+                bolt.0 += 1;
+                bolt.1 += usize::from(ran == carried_ran);
+            }
+            let Some([taken, not]) = branch_sides(new, b) else { continue };
+            let side = |m: &Measured, e: usize| m.edges[e].unwrap_or(0);
+            let (t, n) = (side(fresh, taken), side(fresh, not));
+            if t == 0 && n == 0 {
+                continue;
+            }
+            let (ct, cn) = (side(carried, taken), side(carried, not));
+            let right = if ct >= cn { t } else { n };
+            s.n_branches += 1;
+            seen = seen.saturating_add(t).saturating_add(n);
+            right_fresh = right_fresh.saturating_add(t.max(n));
+            right_carried = right_carried.saturating_add(right);
+            loss.mispredicted = loss.mispredicted.saturating_add(t.max(n) - right);
+            if ct > 0 || cn > 0 {
+                s.n_covered += 1;
+                covered = covered.saturating_add(t).saturating_add(n);
+            }
+        }
+        if loss.mispredicted > 0 || loss.n_blocks_differ > 0 || loss.overlap_share > 1e-9 {
+            s.losses.push(loss);
+        }
+    }
+    if seen > 0 {
+        s.fresh_success_share = share(right_fresh, seen);
+        s.carried_success_share = share(right_carried, seen);
+        s.bp_share = share(right_carried, right_fresh);
+        s.covered_share = share(covered, seen);
+    }
+    if s.n_blocks > 0 {
+        s.cc_share = share(n_agree as u64, s.n_blocks as u64);
+    }
+    if bolt.0 > 0 {
+        s.cc_bolt_share = share(bolt.1 as u64, bolt.0 as u64);
+    }
+    let weight = |l: &FunctionLoss| {
+        l.mispredicted as f64 / right_fresh.max(1) as f64
+            + l.n_blocks_differ as f64 / s.n_blocks.max(1) as f64
+            + l.overlap_share
+    };
+    s.losses.sort_by(|a, b| weight(b).total_cmp(&weight(a)).then(a.func.cmp(&b.func)));
+    s
+}
+
+/// Whether llvm-bolt 19 makes a graph of the function: it refuses what has cold parts, and indirect jumps that it cannot
+/// resolve (tail calls through registers among them).
+fn bolt_understands(p: &Program, f: FuncId) -> bool {
+    let function = p.function(f);
+    let stays = |b: BlockId| !matches!(p.block(b).end, BlockEnd::Unresolved | BlockEnd::IndirectTailCall);
+    function.complete && function.ranges.len() == 1 && function.block_ids().all(stays)
+}
+
+/// Whether llvm-bolt makes this block part of the one before: a lone jump that only a conditional branch falls into.
+fn joins_branch_before(p: &Program, b: BlockId) -> bool {
+    let block = p.block(b);
+    if block.n_insns != 1 || block.end != BlockEnd::Jump || block.start == Va(0) {
+        return false;
+    }
+    let Some(before) = p.block_at(Va(block.start.0 - 1)) else { return false };
+    let falls = |e: &program::Edge| e.to == b && e.kind == EdgeKind::FallThrough;
+    if p.block(before).end != BlockEnd::Branch || !p.successors(before).iter().any(falls) {
+        return false;
+    }
+    let func = p.function(block.func);
+    let into = func.block_ids().flat_map(|x| p.successors(x)).filter(|e| e.to == b).count();
+    into == 1
+}
