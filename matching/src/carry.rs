@@ -116,8 +116,12 @@ pub fn carry(
     for m in &matching.functions {
         from[m.new.index()] = Some(m.old);
     }
-    let solved: Vec<Option<Solved>> =
-        new.func_ids().collect::<Vec<_>>().into_par_iter().map(|f| solve(&along, f, from[f.index()])).collect();
+    let solved: Vec<Option<Solved>> = new
+        .func_ids()
+        .collect::<Vec<_>>()
+        .into_par_iter()
+        .map(|f| solve(&along, f, from[f.index()]))
+        .collect();
 
     let mut result = Complete::none(new);
     let mut carried: Vec<Option<Carried>> = vec![None; new.blocks.len()];
@@ -155,15 +159,12 @@ fn solve(along: &Along<'_>, func: FuncId, from: Option<FuncId>) -> Option<Solved
     if !known && !any {
         return None;
     }
-    let ran = problem.blocks.iter().any(|e| e.count > 0) || problem.enter.iter().flatten().any(|e| e.count > 0);
+    let ran =
+        problem.blocks.iter().any(|e| e.count > 0) || problem.enter.iter().flatten().any(|e| e.count > 0);
     if ran && along.options.predict_static {
         likely::fill(along.new, func, &mut problem);
     }
-    let inferred = if along.options.infer {
-        problem.solve(complete::WORK)
-    } else {
-        problem.unchanged()
-    };
+    let inferred = if along.options.infer { problem.solve(complete::WORK) } else { problem.unchanged() };
     Some(Solved { inferred, matched })
 }
 
@@ -185,7 +186,8 @@ fn enter_new_functions(
             let Callee::Function(callee) = call.callee else { continue };
             let unknown = result.known[callee.index()] == Known::Nothing;
             let own = new.block(call.block).func == callee;
-            if from[callee.index()].is_some() || !unknown || own || new.function(callee).origin == Origin::Plt {
+            if from[callee.index()].is_some() || !unknown || own || new.function(callee).origin == Origin::Plt
+            {
                 continue;
             }
             let count = calls.times(along, result, call);
@@ -326,6 +328,9 @@ fn write(new: &Program, result: &Complete, calls: BTreeMap<(Va, Va), u64>) -> Pr
     }
     profile
 }
+
+#[cfg(test)]
+mod tests;
 
 fn account(
     along: &Along<'_>,

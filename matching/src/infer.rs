@@ -130,6 +130,18 @@ impl Problem {
         inferred
     }
 
+    /// What is known, as it is: no flow, in general.
+    pub fn unchanged(&self) -> Inferred {
+        let maybe = |all: &[Option<Estimate>]| all.iter().map(|e| e.map_or(0, |e| e.count)).collect();
+        Inferred {
+            blocks: self.blocks.iter().map(|e| e.count).collect(),
+            edges: self.edge.iter().map(|e| e.count).collect(),
+            enter: maybe(&self.enter),
+            leave: maybe(&self.leave),
+            optimal: true,
+        }
+    }
+
     /// Joins what runs, but is not reached from outside or does not lead there: one execution more along the cheapest path.
     fn connect(&self, f: &mut Inferred) {
         let n = self.blocks.len();

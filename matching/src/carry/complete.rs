@@ -184,8 +184,7 @@ fn function(
     let inside = any(&measured.blocks[blocks.clone()]) || any(&measured.edges[edges.clone()]);
     let entered = calls > 0 || any(&measured.entries[blocks.clone()]);
     let said = |table: &[Option<u64>]| table.iter().any(Option::is_some);
-    let measured_zero =
-        said(&measured.blocks[blocks.clone()]) || said(&measured.edges[edges.clone()]);
+    let measured_zero = said(&measured.blocks[blocks.clone()]) || said(&measured.edges[edges.clone()]);
     let known = match (inside, entered) {
         (true, _) => Known::Inside,
         (false, true) if edges.is_empty() => Known::Inside,

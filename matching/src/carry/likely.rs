@@ -30,8 +30,7 @@ pub(crate) fn probabilities(program: &Program, func: FuncId) -> Vec<f64> {
         let out = program.successors(b);
         let mine = i..i + out.len();
         i = mine.end;
-        let ordinary: Vec<usize> =
-            mine.clone().filter(|&k| edges[k].kind != EdgeKind::LandingPad).collect();
+        let ordinary: Vec<usize> = mine.clone().filter(|&k| edges[k].kind != EdgeKind::LandingPad).collect();
         match *ordinary.as_slice() {
             [] => {}
             [only] => all[only] = if tail_branch(program, b) { 0.5 } else { 1.0 },
@@ -85,11 +84,12 @@ fn doomed(program: &Program, func: FuncId) -> Vec<bool> {
         for (i, b) in function.block_ids().enumerate().rev() {
             let out = program.successors(b);
             let all = || {
-                out.iter()
-                    .filter(|e| e.kind != EdgeKind::LandingPad)
-                    .all(|e| ends[(e.to.0 - first) as usize])
+                out.iter().filter(|e| e.kind != EdgeKind::LandingPad).all(|e| ends[(e.to.0 - first) as usize])
             };
-            if !ends[i] && !out.is_empty() && program.calls_in(b).iter().all(|c| c.kind == CallKind::Call) && all()
+            if !ends[i]
+                && !out.is_empty()
+                && program.calls_in(b).iter().all(|c| c.kind == CallKind::Call)
+                && all()
             {
                 ends[i] = true;
                 changed = true;
@@ -175,7 +175,11 @@ impl Loops {
 /// A weak estimate: gives way to everything that is known.
 fn weak(count: f64, e: &mut Estimate) {
     // Counts are below 2^53 here: what is known was cut, and loops multiply by ten at most a level.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range of counts")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to the range of counts"
+    )]
     let count = count.clamp(0.0, 1e15).round() as u64;
     *e = Estimate { count, raise: 2, lower: 1, keep: false };
 }

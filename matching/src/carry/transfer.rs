@@ -55,7 +55,11 @@ fn scaled(count: u64, share: f32) -> u64 {
     if share >= 1.0 {
         return count;
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a count is a count")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a count is a count"
+    )]
     let part = (count as f64 * f64::from(share)).round() as u64;
     // What ran a little ran.
     if count > 0 && share > 0.0 { part.max(1) } else { part }
@@ -275,7 +279,8 @@ impl<'a> Along<'a> {
         }
         for k in 0..out.len() {
             if explained[k] && !open[k] {
-                p.edge[ids[k]] = Estimate { count: sum[k], raise: cost[k].max(3), lower: cost[k].max(3), keep: false };
+                p.edge[ids[k]] =
+                    Estimate { count: sum[k], raise: cost[k].max(3), lower: cost[k].max(3), keep: false };
             }
         }
     }
@@ -307,6 +312,6 @@ impl<'a> Along<'a> {
 /// What it costs to change a count carried with this confidence.
 fn price(confidence: f32) -> u32 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 10..=50")]
-    let unit = 10.0_f32.mul_add(1.0, 40.0 * confidence.clamp(0.0, 1.0)) as u32;
+    let unit = (10.0 + 40.0 * confidence.clamp(0.0, 1.0)) as u32;
     unit
 }

@@ -143,9 +143,9 @@ proptest! {
         let f = p.solve(limit);
         conserved(&p, &f)?;
         let possible = possible(&p);
-        for b in 0..p.blocks.len() {
+        for (b, possible) in possible.into_iter().enumerate() {
             let ran = p.blocks[b].count > 0;
-            prop_assert!(!(ran && possible[b] && f.blocks[b] == 0), "block {} was erased", b);
+            prop_assert!(!(ran && possible && f.blocks[b] == 0), "block {} was erased", b);
         }
         // What runs is reached by what runs.
         let n = p.blocks.len();
@@ -157,8 +157,8 @@ proptest! {
                 }
             }
         }
-        for b in 0..n {
-            prop_assert!(f.blocks[b] == 0 || seen[b], "block {} is not reached", b);
+        for (b, seen) in seen.into_iter().enumerate() {
+            prop_assert!(f.blocks[b] == 0 || seen, "block {} is not reached", b);
         }
     }
 }

@@ -1,0 +1,141 @@
+//! Counts come from random walks over the graphs of compiled functions: consistent, and known to the last one.
+
+use super::*;
+use crate::Options;
+use crate::score::score;
+use crate::testing::compile;
+use program::BlockEnd;
+
+const SOURCE: &str = r#"
+extern int puts(const char *);
+extern void abort(void);
+static int helper(int x) { if (x < 0) abort(); return x * 3; }
+__attribute__((noinline)) int sum(const int *p, int n) {
+    int s = 0;
+    for (int i = 0; i < n; i++) { if (p[i] > 7) s += helper(p[i]); else if (p[i] == 3) s--; EXTRA }
+    return s;
+}
+__attribute__((noinline)) int pick(int x) {
+    switch (x) {
+        case 0: return 5; case 1: return 17; case 2: puts("two"); return 3; case 3: return 11;
+        case 4: puts("four"); break; case 5: return -1; case 6: puts("six"); return 2; default: break;
+    }
+    return x ^ 1;
+}
+NEW
+int entry(int n) { int a[] = {n, n + 1, 3, 9}; CALL return sum(a, 4) + pick(n); }
+"#;
+
+fn build(extra: &str, new: &str, call: &str) -> Program {
+    let text = SOURCE.replace("EXTRA", extra).replace("NEW", new).replace("CALL", call);
+    compile(&text, "c", &["-O2", "-shared", "-fPIC", "-nostartfiles", "-fvisibility=hidden"])
+}
+
+/// Walks each function of `program` a number of times, taking edges in a fixed irregular order.
+fn walked(program: &Program) -> Profile {
+    let mut profile = Profile::default();
+    let mut state = 12345_u32;
+    for f in program
+        .func_ids()
+        .filter(|&f| !program.function(f).name().contains("plt") && !program.function(f).names.is_empty())
+    {
+        let Some(entry) = program.entry_block(f) else { continue };
+        for _ in 0..50 {
+            let mut at = entry;
+            *profile.entries.entry(program.block(at).start).or_default() += 1;
+            loop {
+                *profile.blocks.entry(program.block(at).start).or_default() += 1;
+                let out = program.successors(at);
+                if out.is_empty() {
+                    break;
+                }
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let to = out[(state >> 16) as usize % out.len()].to;
+                let edge = EdgeAt { from: program.block(at).start, to: program.block(to).start };
+                *profile.edges.entry(edge).or_default() += 1;
+                at = to;
+            }
+        }
+    }
+    profile
+}
+
+fn flow_is_conserved(program: &Program, profile: &Profile) {
+    for f in program.func_ids() {
+        for b in program.function(f).block_ids() {
+            let at = program.block(b).start;
+            let Some(&count) = profile.blocks.get(&at) else { continue };
+            let out: u64 = profile.edges.iter().filter(|(e, _)| e.from == at).map(|(_, c)| c).sum();
+            let calls = !program.calls_in(b).is_empty();
+            let ends =
+                matches!(program.block(b).end, BlockEnd::Branch | BlockEnd::FallThrough | BlockEnd::Switch);
+            assert!(!ends || calls || out == count, "{at}: {count} in, {out} out");
+        }
+    }
+}
+
+#[test]
+fn a_profile_carried_to_the_same_build_is_as_it_was() {
+    let program = build("", "", "");
+    let profile = walked(&program);
+    let matching = Matching::compute(&program, &program, &Options::default());
+    let carried = carry(&program, &program, &matching, &profile, &CarryOptions::default()).profile;
+    let positive = |m: &BTreeMap<_, u64>| {
+        m.iter().filter(|(_, c)| **c > 0).map(|(&k, &c)| (k, c)).collect::<Vec<(Va, u64)>>()
+    };
+    assert_eq!(positive(&carried.blocks), positive(&profile.blocks));
+    assert_eq!(positive(&carried.entries), positive(&profile.entries));
+    let edges: BTreeMap<_, _> =
+        carried.edges.iter().filter(|(_, c)| **c > 0).map(|(&e, &c)| (e, c)).collect();
+    assert_eq!(edges, profile.edges);
+    let s = score(&program, &carried, &profile);
+    assert!(
+        s.bp_share == 1.0 && s.cc_share == 1.0 && s.overlap_share > 0.999_999 && s.losses.is_empty(),
+        "{s:?}"
+    );
+}
+
+#[test]
+fn a_changed_build_gets_a_flow_and_its_new_function_is_entered() {
+    let old = build("", "", "");
+    let new = build(
+        "if (p[i] == 100) puts(\"hundred\");",
+        "__attribute__((noinline)) int fresh(int n) { while (n > 3) { puts(\"f\"); n -= 2; } return n; }",
+        "n += fresh(n);",
+    );
+    let profile = walked(&old);
+    let matching = Matching::compute(&old, &new, &Options::default());
+    let carried = carry(&old, &new, &matching, &profile, &CarryOptions::default());
+    flow_is_conserved(&new, &carried.profile);
+    let find = |name: &str| new.function(crate::testing::function(&new, name)).entry;
+    assert_eq!(carried.profile.entries.get(&find("fresh")), Some(&50));
+    assert_eq!(carried.report.n_new_functions, 1);
+    assert_eq!(carried.profile.entries.get(&find("sum")), Some(&50));
+    assert!(carried.report.carried_count > 0 && carried.report.old_count >= carried.report.carried_count);
+}
+
+#[test]
+fn a_blind_profile_predicts_all_branches_taken() {
+    let program = build("", "", "");
+    let fresh = walked(&program);
+    let s = score(&program, &Profile::default(), &fresh);
+    let (mut taken, mut right) = (0, 0);
+    for b in (0..program.blocks.len()).map(BlockId::at).filter(|&b| program.block(b).end == BlockEnd::Branch)
+    {
+        let count = |kind| {
+            let e = program.successors(b).iter().find(|e| e.kind == kind)?;
+            let at = EdgeAt { from: program.block(e.from).start, to: program.block(e.to).start };
+            Some(fresh.edges.get(&at).copied().unwrap_or(0))
+        };
+        let (Some(t), Some(n)) = (count(program::EdgeKind::Taken), count(program::EdgeKind::FallThrough))
+        else {
+            continue;
+        };
+        taken += t;
+        right += t.max(n);
+    }
+    assert!(right > taken && taken > 0);
+    assert!((s.bp_share - taken as f64 / right as f64).abs() < 1e-12, "{s:?}");
+    assert_eq!(s.n_covered, 0);
+    assert_eq!(s.n_executed[1], 0);
+}
