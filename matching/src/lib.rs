@@ -19,7 +19,6 @@ mod score;
 mod testing;
 
 pub use carry::{CarriedProfile, CarryLoss, CarryOptions, CarryReport, LossReason, carry};
-pub use compute::Context;
 pub use measured::Measured;
 pub use options::{Options, Pass, UnknownPass};
 pub use relation::{
