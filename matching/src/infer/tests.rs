@@ -1,3 +1,5 @@
+//! Tests of inference: exact counts stay, any counts become a flow, nothing that ran is erased.
+
 use super::*;
 use proptest::prelude::*;
 
