@@ -4,6 +4,7 @@ mod cfg;
 mod function;
 mod lists;
 mod summary;
+mod verify;
 
 use crate::input;
 use crate::out::{Answer, Hinted};
@@ -21,6 +22,9 @@ pub struct Args {
     /// For `function`: its name, an address in it, or its number (fn3)
     #[arg(required_if_eq("what", "function"))]
     name: Option<String>,
+    /// Check everything that the analysis promises, in place of showing it
+    #[arg(long, conflicts_with = "what")]
+    verify: bool,
     /// For `cfg`: list the instructions too
     #[arg(long)]
     instructions: bool,
@@ -59,6 +63,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let program = input::program(&args.binary)?;
     let to = args.o.as_ref();
+    if args.verify {
+        let view = verify::view(&program);
+        args.output.print_to(to, &view)?;
+        return Ok(view.answer());
+    }
     match args.what {
         None => args.output.print_to(to, &summary::view(&program))?,
         Some(What::Functions) => args.output.print_to(to, &lists::functions(&program))?,

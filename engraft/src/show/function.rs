@@ -2,7 +2,7 @@
 
 use super::lists;
 use crate::view::{Table, View};
-use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, FuncId, Program, Va};
+use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, FuncId, Lines, Program, Va};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -38,6 +38,9 @@ struct BlockView {
 struct InsnView {
     at: u64,
     text: String,
+    /// `file:line`, where the file's debug information has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<String>,
 }
@@ -96,6 +99,7 @@ fn callee(program: &Program, block: BlockId, at: Va) -> Option<String> {
 /// All of function `id`.
 pub fn view(program: &Program, id: FuncId) -> FunctionView {
     let f = program.function(id);
+    let lines = Lines::load(&program.image);
     let block = |b: BlockId| {
         let block = program.block(b);
         BlockView {
@@ -107,7 +111,15 @@ pub fn view(program: &Program, id: FuncId) -> FunctionView {
             entry: block.start == f.entry || f.entries.contains(&b),
             instructions: program
                 .insns(b)
-                .map(|i| InsnView { at: i.at().0, text: i.to_string(), calls: callee(program, b, i.at()) })
+                .map(|i| InsnView {
+                    at: i.at().0,
+                    text: i.to_string(),
+                    line: lines
+                        .as_ref()
+                        .and_then(|l| l.at(i.at()))
+                        .map(|(file, line)| format!("{file}:{line}")),
+                    calls: callee(program, b, i.at()),
+                })
                 .collect(),
             edges: program
                 .edge_ids(b)
@@ -173,7 +185,12 @@ impl View for FunctionView {
                 marks.push_str("  landing pad");
             }
             writeln!(w, "\n{} {}{marks}", b.id, Va(b.at))?;
+            let mut line = None;
             for i in &b.instructions {
+                if i.line.is_some() && std::mem::replace(&mut line, i.line.as_ref()) != i.line.as_ref() {
+                    let line = i.line.as_deref().unwrap_or_default();
+                    writeln!(w, "  ; {}", line.rsplit('/').next().unwrap_or(line))?;
+                }
                 match &i.calls {
                     Some(calls) => writeln!(w, "  {}  {:<40}  # {calls}", Va(i.at), i.text)?,
                     None => writeln!(w, "  {}  {}", Va(i.at), i.text)?,

@@ -67,6 +67,21 @@ fn a_stripped_file_has_the_same_identity() {
     assert_ne!(id("a"), engraft(pair(), "show new --json").json()["image_id"]);
 }
 
+#[test]
+fn source_lines_are_those_of_addr2line() {
+    let view = engraft(pair(), "show old function by_count --json").json();
+    let blocks = view["blocks"].as_array().expect("a list");
+    let mut n_checked = 0;
+    for insn in blocks.iter().flat_map(|b| b["instructions"].as_array().expect("a list")) {
+        let (Some(at), Some(line)) = (insn["at"].as_u64(), insn["line"].as_str()) else { continue };
+        let want =
+            must(Command::new("addr2line").args(["-e", "old", &format!("{at:#x}")]).current_dir(pair()));
+        assert_eq!(line, want.split_whitespace().next().unwrap_or_default(), "{at:#x}");
+        n_checked += 1;
+    }
+    assert!(n_checked > 5, "{view}");
+}
+
 fn hex(text: &str) -> u64 {
     u64::from_str_radix(text.trim(), 16).expect("an address")
 }
