@@ -77,3 +77,12 @@ pub struct Profile {
     /// Executions of calls whose target is unknown or in another image, by calling instruction.
     pub calls_out: BTreeMap<Va, u64>,
 }
+
+impl Profile {
+    /// Sum of all counts but the mispredictions.
+    pub fn total(&self) -> u64 {
+        let places = [&self.entries, &self.blocks, &self.calls_out].into_iter().flat_map(BTreeMap::values);
+        let counts = places.chain(self.edges.values()).chain(self.calls.values());
+        counts.fold(0, |sum, &n| sum.saturating_add(n))
+    }
+}

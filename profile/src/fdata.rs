@@ -25,7 +25,7 @@
 use crate::bolt::{BoltFunction, BoltView};
 use crate::counts::{Edge, Exactness, ImageRef, Lost, Profile};
 use crate::derive::{add, derive_blocks};
-use crate::format::{ReadError, Written};
+use crate::format::{Format, ReadError, Written};
 use program::arch::Flow;
 use program::{BlockId, EdgeKind, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +36,19 @@ use std::fmt::Write as _;
 enum Place {
     Unknown,
     Symbol { name: String, offset: u64 },
+}
+
+/// Whether a text starts as such a file.
+pub(crate) fn is_one(text: &str) -> bool {
+    let Some(line) = text.lines().find(|l| !l.is_empty()) else { return false };
+    let fields = split(line);
+    let hexadecimal = |i: usize| fields.get(i).is_some_and(|f| u64::from_str_radix(f, 16).is_ok());
+    let kind =
+        |i: usize| fields.get(i).is_some_and(|f| matches!(f.as_str(), "0" | "1" | "2" | "3" | "4" | "5"));
+    line == "boltedcollection"
+        || line == "no_lbr"
+        || line.starts_with("no_lbr ")
+        || matches!(fields.len(), 7 | 8) && kind(0) && hexadecimal(2) && kind(3) && hexadecimal(5)
 }
 
 /// Reads fdata of `program`.
@@ -51,7 +64,8 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     reader.profile.image = ImageRef::of(&program.image);
     let mut samples = false;
     for (i, line) in text.lines().enumerate() {
-        let bad = |what: &str| ReadError::BadLine { format: "fdata", line: i + 1, what: what.to_owned() };
+        let bad =
+            |what: &str| ReadError::BadLine { format: Format::Fdata, line: i + 1, what: what.to_owned() };
         if line.is_empty() || line == "boltedcollection" {
             continue;
         }

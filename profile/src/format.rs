@@ -1,21 +1,209 @@
-//! What all formats have in common: errors, and what writing yields.
+//! Which formats there are, how a file's format is told from its content, and reading and writing by format.
+//!
+//! To add one: a file with `parse` and `write`, a line in each table here, and its consumer in `checks/formats.sh`.
 
-use crate::counts::Lost;
+use crate::counts::{Lost, Profile};
+use crate::{csv, engraft, fdata, json};
+use program::image::Image;
+use program::{ImageId, Program};
+use std::fmt;
+use std::path::Path;
+
+/// A file format of profiles.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Format {
+    /// Engraft's own: all that a [`Profile`] holds.
+    Engraft,
+    /// The same as text.
+    Json,
+    /// Executions of blocks, a row each.
+    Csv,
+    /// llvm-bolt's text profile.
+    Fdata,
+}
+
+/// Name, extensions (the first is the usual one), whether it can be written.
+const FORMATS: &[(Format, &str, &[&str], bool)] = &[
+    (Format::Engraft, "engraft", &["engraft"], true),
+    (Format::Json, "json", &["json"], true),
+    (Format::Csv, "csv", &["csv"], true),
+    (Format::Fdata, "fdata", &["fdata"], true),
+];
+
+/// How the text formats are told apart by their first lines.
+const TEXTS: &[(Format, IsOne)] =
+    &[(Format::Json, json::is_one), (Format::Csv, csv::is_one), (Format::Fdata, fdata::is_one)];
+
+/// Says of the start of a text whether it is of a format.
+type IsOne = fn(&str) -> bool;
+
+impl Format {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Format> {
+        FORMATS.iter().map(|row| row.0)
+    }
+
+    fn row(self) -> &'static (Format, &'static str, &'static [&'static str], bool) {
+        FORMATS.iter().find(|row| row.0 == self).expect("every format has a row")
+    }
+
+    /// What it is called on the command line.
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Whether [`write`] knows it.
+    pub fn is_written(self) -> bool {
+        self.row().3
+    }
+
+    /// The format of that name.
+    pub fn named(name: &str) -> Option<Format> {
+        FORMATS.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+
+    /// The format that a file of this name has by its extension.
+    pub fn from_extension(path: &Path) -> Option<Format> {
+        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+        let ends = |extension: &&str| name.strip_suffix(extension).is_some_and(|stem| stem.ends_with('.'));
+        FORMATS.iter().find(|row| row.2.iter().any(ends)).map(|row| row.0)
+    }
+
+    /// The format of a file by its content.
+    pub fn recognise(bytes: &[u8]) -> Option<Format> {
+        if engraft::is_one(bytes) {
+            return Some(Format::Engraft);
+        }
+        let head = bytes.get(..bytes.len().min(4096)).unwrap_or_default();
+        let text = String::from_utf8_lossy(head);
+        let text: &str = &text;
+        TEXTS.iter().find(|(_, is_one)| is_one(text)).map(|(format, _)| *format)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What reading needs to know besides the file.
+#[derive(Clone, Copy, Default)]
+pub struct Context<'a> {
+    /// The program that was profiled. Formats that speak of addresses alone can be read without it.
+    pub program: Option<&'a Program>,
+    /// What llvm-bolt made of `program`, if it was that which ran: its address table leads back.
+    pub bolted: Option<&'a Image>,
+}
+
+impl<'a> Context<'a> {
+    /// To read a profile of `program`.
+    pub fn of(program: &'a Program) -> Context<'a> {
+        Context { program: Some(program), bolted: None }
+    }
+
+    pub(crate) fn need(&self, format: Format) -> Result<&'a Program, ReadError> {
+        self.program.ok_or(ReadError::NeedsProgram { format })
+    }
+}
+
+/// A profile that was read.
+#[derive(Debug)]
+pub struct Imported {
+    /// What the file holds of the program.
+    pub profile: Profile,
+    /// What it was recognised as.
+    pub format: Format,
+    /// What it holds besides.
+    pub lost: Vec<Lost>,
+}
 
 /// Why a profile cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
+    /// No format that we know.
+    #[error("the profile is of no known format: it starts with {start:?}")]
+    Unrecognised {
+        /// How it starts.
+        start: String,
+    },
     /// A line of a text format that cannot be understood.
     #[error("line {line} is no {format} record: {what}")]
     BadLine {
-        /// The format's name.
-        format: &'static str,
+        /// The format.
+        format: Format,
         /// Its number, from 1.
         line: usize,
         /// What is wrong with it.
         what: String,
     },
+    /// A binary format that is cut off or contradicts itself.
+    #[error("the {format} file is damaged at byte {at}: {what}")]
+    Damaged {
+        /// The format.
+        format: Format,
+        /// Where.
+        at: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// It names functions and offsets, so it means nothing without the program.
+    #[error("a profile in the format {format} can only be read with its program at hand")]
+    NeedsProgram {
+        /// The format.
+        format: Format,
+    },
+    /// It is of another build.
+    #[error("the profile is of {profile}, the program is {program}")]
+    OtherImage {
+        /// What the profile says.
+        profile: String,
+        /// What the program is.
+        program: String,
+    },
+}
+
+impl ReadError {
+    /// What the reader of the message can do about it, where we know.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NeedsProgram { .. } => Some("name the program with --binary"),
+            Self::OtherImage { .. } => {
+                Some("use the binary that was profiled, or carry the profile to this one")
+            }
+            Self::Damaged { .. } => Some("copy or record the profile again"),
+            _ => None,
+        }
+    }
+}
+
+/// Why a profile cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// It names functions and lines, which only the program has.
+    #[error("a profile can only be written as {format} with its program at hand")]
+    NeedsProgram {
+        /// The format.
+        format: Format,
+    },
+    /// A format that is only read.
+    #[error("profiles are not written as {format}")]
+    ReadOnly {
+        /// The format.
+        format: Format,
+    },
+}
+
+impl WriteError {
+    /// What the reader of the message can do about it, where we know.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NeedsProgram { .. } => Some("name the program with --binary"),
+            Self::ReadOnly { .. } => Some("--to fdata is what llvm-bolt reads"),
+        }
+    }
 }
 
 /// A profile in some format, and what of it the format or its reader cannot hold.
@@ -29,4 +217,78 @@ pub struct Written {
     pub count: u64,
     /// What was left out.
     pub lost: Vec<Lost>,
+}
+
+/// Reads a profile in whatever format its content shows.
+///
+/// # Errors
+/// If the format is not known, or the file is damaged, or it needs a program that `context` has not.
+pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
+    let format = Format::recognise(bytes).ok_or_else(|| {
+        let head = bytes.get(..bytes.len().min(24)).unwrap_or_default();
+        ReadError::Unrecognised { start: String::from_utf8_lossy(head).into_owned() }
+    })?;
+    let (profile, lost) = match format {
+        Format::Engraft => (engraft::parse(bytes)?, Vec::new()),
+        Format::Json => (json::parse(bytes)?, Vec::new()),
+        Format::Csv => csv::parse(bytes)?,
+        Format::Fdata => fdata::parse(bytes, context.need(format)?)?,
+    };
+    if let (Some(program), Some(id)) = (context.program, profile.image.id) {
+        same_image(&profile, id, &program.image)?;
+    }
+    Ok(Imported { profile, format, lost })
+}
+
+fn same_image(profile: &Profile, id: ImageId, image: &Image) -> Result<(), ReadError> {
+    if id == image.id {
+        return Ok(());
+    }
+    Err(ReadError::OtherImage {
+        profile: format!("{} ({id})", profile.image.name),
+        program: format!("{} ({})", image.name, image.id),
+    })
+}
+
+/// Writes a profile.
+///
+/// # Errors
+/// If the format is only read, or needs the program and there is none.
+pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Result<Written, WriteError> {
+    let need = || program.ok_or(WriteError::NeedsProgram { format });
+    Ok(match format {
+        Format::Engraft => engraft::write(profile),
+        Format::Json => json::write(profile),
+        Format::Csv => csv::write(profile, need()?),
+        Format::Fdata => fdata::write(profile, need()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extensions_and_names_lead_to_formats() {
+        for (path, want) in [
+            ("a.fdata", Some(Format::Fdata)),
+            ("/x/b.ENGRAFT", Some(Format::Engraft)),
+            ("c.json", Some(Format::Json)),
+            ("csv", None),
+            ("d.c", None),
+            ("", None),
+        ] {
+            assert_eq!(Format::from_extension(Path::new(path)), want, "{path}");
+        }
+        assert!(Format::all().all(|f| Format::named(f.name()) == Some(f)));
+    }
+
+    #[test]
+    fn what_is_no_profile_is_refused_with_its_start() {
+        for (bytes, start) in [(&b"\x7fELF\x02"[..], "\\u{7f}ELF\\u{2}"), (b"", ""), (b"hello\n", "hello\\n")]
+        {
+            let want = format!("the profile is of no known format: it starts with \"{start}\"");
+            assert_eq!(read(bytes, &Context::default()).unwrap_err().to_string(), want);
+        }
+    }
 }

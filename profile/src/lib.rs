@@ -2,14 +2,19 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod bolt;
 mod counts;
-mod derive;
-pub mod fdata;
 mod format;
 
+pub mod csv;
+pub mod engraft;
+pub mod fdata;
+pub mod json;
+
+mod bolt;
+mod derive;
+
 pub use counts::{Edge, Exactness, ImageRef, Lost, Profile};
-pub use format::{ReadError, Written};
+pub use format::{Context, Format, Imported, ReadError, WriteError, Written, read, write};
 
 #[cfg(test)]
 mod testing;

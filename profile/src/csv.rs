@@ -1,0 +1,129 @@
+//! CSV: executions of blocks, a row each, for spreadsheets and scripts.
+//!
+//! ```text
+//! image,function,start,end,executions
+//! lua,luaH_get,0x285b0,0x285c4,15000
+//! ```
+//! Addresses are hexadecimal, as in the ELF file; `end` is the first address after the block. Quoted as RFC 4180 has it.
+//! Blocks without a count have no row: unknown is not zero. Edges, calls and entries are not in it.
+
+use crate::counts::{ImageRef, Lost, Profile};
+use crate::derive::add;
+use crate::format::{Format, ReadError, Written};
+use program::{Program, Va};
+use std::collections::BTreeSet;
+
+const HEADER: [&str; 5] = ["image", "function", "start", "end", "executions"];
+
+/// Whether a text starts as such a file.
+pub(crate) fn is_one(text: &str) -> bool {
+    text.lines().next().is_some_and(|line| line.trim_end() == HEADER.join(","))
+}
+
+/// Writes the counts of blocks.
+pub fn write(profile: &Profile, program: &Program) -> Written {
+    let mut out = Written::default();
+    let mut rows = csv::Writer::from_writer(Vec::new());
+    let mut row = |fields: [&str; 5]| rows.write_record(fields).expect("memory can be written");
+    row(HEADER);
+    let mut functions = BTreeSet::new();
+    let mut missing = 0u64;
+    for (&at, &count) in &profile.blocks {
+        let Some(id) = program.block_from(at) else {
+            missing = missing.saturating_add(count);
+            continue;
+        };
+        let block = program.block(id);
+        let function = program.function(block.func).name();
+        let (start, end) = (at.to_string(), block.end_va().to_string());
+        row([&profile.image.name, &function, &start, &end, &count.to_string()]);
+        functions.insert(block.func);
+        out.count = out.count.saturating_add(count);
+    }
+    if missing > 0 {
+        let (what, why) = ("blocks".to_owned(), "the program has none at their addresses".to_owned());
+        out.lost.push(Lost { what, why, count: missing });
+    }
+    out.bytes = rows.into_inner().expect("memory can be written");
+    out.n_functions = functions.len();
+    out
+}
+
+/// Reads the counts of blocks.
+///
+/// # Errors
+/// [`ReadError::BadLine`] for a row that is not as described above, or of another image than the first row.
+pub fn parse(bytes: &[u8]) -> Result<(Profile, Vec<Lost>), ReadError> {
+    let mut profile = Profile::default();
+    let mut reader = csv::Reader::from_reader(bytes);
+    for record in reader.records() {
+        let bad = |line: Option<u64>, what: String| ReadError::BadLine {
+            format: Format::Csv,
+            line: line.and_then(|l| usize::try_from(l).ok()).unwrap_or(0),
+            what,
+        };
+        let record = record.map_err(|err| bad(err.position().map(csv::Position::line), err.to_string()))?;
+        let line = record.position().map(csv::Position::line);
+        let field = |i: usize| record.get(i).unwrap_or_default();
+        let image = field(0);
+        if profile.image.name.is_empty() {
+            profile.image = ImageRef { name: image.to_owned(), ..ImageRef::default() };
+        } else if profile.image.name != image {
+            return Err(bad(
+                line,
+                format!("it is of {image:?}, the rows before are of {:?}", profile.image.name),
+            ));
+        }
+        let start = field(2).strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let start = start
+            .ok_or_else(|| bad(line, format!("{:?} is no address: 0x and hexadecimal digits", field(2))))?;
+        let count = field(4).parse().map_err(|_| bad(line, format!("{:?} is no count", field(4))))?;
+        add(&mut profile.blocks, Va(start), count);
+    }
+    Ok((profile, Vec::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assemble, function};
+
+    #[test]
+    fn blocks_come_back_and_names_are_quoted() {
+        let program =
+            assemble(".globl f\n.type f,@function\nf: test %edi,%edi\nje 1f\nnop\n1: ret\n.size f,.-f\n");
+        let f = program.function(function(&program, "f"));
+        let ids: Vec<_> = f.block_ids().map(|b| program.block(b).start).collect();
+        let mut profile = Profile::default();
+        profile.image.name = "a,\"b\"".to_owned();
+        profile.blocks = ids.iter().zip([5, 2]).map(|(&at, n)| (at, n)).collect();
+        profile.blocks.insert(Va(1), 9);
+        let written = write(&profile, &program);
+        let text = String::from_utf8(written.bytes.clone()).unwrap();
+        let first = format!(
+            "image,function,start,end,executions\n\"a,\"\"b\"\"\",f,{},{},5\n",
+            ids[0],
+            ids[0].plus(4)
+        );
+        assert!(text.starts_with(&first), "{text}");
+        assert_eq!((written.count, written.lost[0].count), (7, 9));
+        let (back, _) = parse(&written.bytes).unwrap();
+        profile.blocks.remove(&Va(1));
+        assert_eq!((back.blocks, back.image.name), (profile.blocks, profile.image.name));
+    }
+
+    #[test]
+    fn bad_rows_are_refused_with_their_line() {
+        for (row, want) in [
+            ("a,f,0x1,0x2", "CSV error: record 1 (line: 2, byte: 36): found record with 4 fields"),
+            ("a,f,1,0x2,3", "\"1\" is no address"),
+            ("a,f,0x1,0x2,x", "\"x\" is no count"),
+            ("a,f,0x1,0x2,1\nb,f,0x1,0x2,1", "it is of \"b\", the rows before are of \"a\""),
+        ] {
+            let err = parse(format!("image,function,start,end,executions\n{row}\n").as_bytes())
+                .unwrap_err()
+                .to_string();
+            assert!(err.starts_with("line ") && err.contains(want), "{err}");
+        }
+    }
+}

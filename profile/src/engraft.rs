@@ -1,0 +1,311 @@
+//! Engraft's own format, `.engraft`: all that a [`Profile`] holds, small and exact.
+//!
+//! ```text
+//! file      = magic version kind image exactness table* end checksum
+//! magic     = "ENGRAFT\0"
+//! version   = u8, 1
+//! kind      = u8, 'P' for a profile
+//! image     = name: bytes, id: bytes (16, little-endian, or none), build-id: bytes (or none)
+//! exactness = u8: 0 exact, 1 sampled, 2 inferred
+//! table     = tag: u8, length in bytes: varint, rows: varint, column*
+//! end       = u8, 0
+//! checksum  = u64, little-endian: XXH3 of all bytes before it
+//! bytes     = length: varint, that many bytes
+//! varint    = LEB128, unsigned; signed numbers zigzagged (0, -1, 1, -2 …)
+//! ```
+//! A table is stored column by column; rows are sorted by the first address, then the second. The first column is
+//! the difference from the row before; a second address is the signed difference from the first.
+//!
+//! | tag | rows | columns |
+//! | --- | --- | --- |
+//! | `e` | entries | address, count |
+//! | `b` | blocks | address, count |
+//! | `g` | edges | from, to, count |
+//! | `m` | mispredictions of edges | from, to, count |
+//! | `c` | calls | calling instruction, callee, count |
+//! | `o` | calls that leave the image | calling instruction, count |
+//!
+//! A reader skips tables whose tag it does not know. A change that old readers would misread raises the version.
+#![warn(clippy::indexing_slicing)]
+
+use crate::counts::{Edge, Exactness, ImageRef, Profile};
+use crate::format::{Format, ReadError, Written};
+use program::{ImageId, Va};
+use std::collections::BTreeMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: &[u8; 8] = b"ENGRAFT\0";
+const VERSION: u8 = 1;
+
+/// Whether `bytes` start as such a file.
+pub(crate) fn is_one(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
+/// Writes all of `profile`.
+pub fn write(profile: &Profile) -> Written {
+    let mut out = MAGIC.to_vec();
+    out.extend([VERSION, b'P']);
+    bytes(&mut out, profile.image.name.as_bytes());
+    bytes(&mut out, &profile.image.id.map(|id| id.0.to_le_bytes().to_vec()).unwrap_or_default());
+    bytes(&mut out, profile.image.build_id.as_deref().unwrap_or_default());
+    out.push(match profile.exactness {
+        Exactness::Exact => 0,
+        Exactness::Sampled => 1,
+        Exactness::Inferred => 2,
+    });
+    let edge =
+        |map: &BTreeMap<Edge, u64>| map.iter().map(|(e, n)| (e.from, Some(e.to), *n)).collect::<Vec<_>>();
+    let place = |map: &BTreeMap<Va, u64>| map.iter().map(|(at, n)| (*at, None, *n)).collect::<Vec<_>>();
+    table(&mut out, b'e', &place(&profile.entries));
+    table(&mut out, b'b', &place(&profile.blocks));
+    table(&mut out, b'g', &edge(&profile.edges));
+    table(&mut out, b'm', &edge(&profile.mispredicts));
+    let calls: Vec<_> = profile.calls.iter().map(|((at, callee), n)| (*at, Some(*callee), *n)).collect();
+    table(&mut out, b'c', &calls);
+    table(&mut out, b'o', &place(&profile.calls_out));
+    out.push(0);
+    let sum = xxh3_64(&out);
+    out.extend(sum.to_le_bytes());
+    Written { bytes: out, n_functions: profile.entries.len(), count: profile.total(), lost: Vec::new() }
+}
+
+fn varint(out: &mut Vec<u8>, mut n: u64) {
+    loop {
+        let low = u8::try_from(n & 0x7f).expect("seven bits");
+        n >>= 7;
+        if n == 0 {
+            return out.push(low);
+        }
+        out.push(low | 0x80);
+    }
+}
+
+fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    varint(out, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+fn table(out: &mut Vec<u8>, tag: u8, rows: &[(Va, Option<Va>, u64)]) {
+    if rows.is_empty() {
+        return;
+    }
+    let mut body = Vec::new();
+    varint(&mut body, rows.len() as u64);
+    let mut before = Va(0);
+    for (at, ..) in rows {
+        varint(&mut body, at.since(before));
+        before = *at;
+    }
+    for (at, to, _) in rows {
+        if let Some(to) = to {
+            let difference = to.since(*at).cast_signed();
+            varint(&mut body, ((difference << 1) ^ (difference >> 63)).cast_unsigned());
+        }
+    }
+    for (.., count) in rows {
+        varint(&mut body, *count);
+    }
+    out.push(tag);
+    bytes(out, &body);
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn damaged(&self, what: &str) -> ReadError {
+        ReadError::Damaged { format: Format::Engraft, at: self.at, what: what.to_owned() }
+    }
+    fn take(&mut self, len: usize) -> Result<&'a [u8], ReadError> {
+        let end = self.at.checked_add(len).ok_or_else(|| self.damaged("it is cut off"))?;
+        let taken = self.bytes.get(self.at..end).ok_or_else(|| self.damaged("it is cut off"))?;
+        self.at = end;
+        Ok(taken)
+    }
+    fn byte(&mut self) -> Result<u8, ReadError> {
+        Ok(*self.take(1)?.first().expect("one byte was taken"))
+    }
+    fn varint(&mut self) -> Result<u64, ReadError> {
+        let mut n = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return Err(self.damaged("a number is too large"));
+            }
+            n |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(n);
+            }
+        }
+        Err(self.damaged("a number is too long"))
+    }
+    fn len(&mut self) -> Result<usize, ReadError> {
+        let n = self.varint()?;
+        usize::try_from(n).map_err(|_| self.damaged("a length is too large"))
+    }
+    fn bytes(&mut self) -> Result<&'a [u8], ReadError> {
+        let len = self.len()?;
+        self.take(len)
+    }
+    fn column(&mut self, n: usize) -> Result<Vec<u64>, ReadError> {
+        // A number takes a byte at least: a hostile count cannot make us allocate more than the file is long.
+        if n > self.bytes.len().saturating_sub(self.at) {
+            return Err(self.damaged("a table is cut off"));
+        }
+        (0..n).map(|_| self.varint()).collect()
+    }
+}
+
+/// Reads one.
+///
+/// # Errors
+/// [`ReadError::Damaged`] if it is cut off, changed, or of a version that we do not know.
+pub fn parse(file: &[u8]) -> Result<Profile, ReadError> {
+    let mut c = Cursor { bytes: file, at: 0 };
+    if c.take(MAGIC.len())? != MAGIC {
+        return Err(c.damaged("it does not start with ENGRAFT"));
+    }
+    let version = c.byte()?;
+    if version != VERSION {
+        return Err(c.damaged(&format!("it is of version {version}, we read version {VERSION}")));
+    }
+    let body = file.len().checked_sub(8).ok_or_else(|| c.damaged("it is cut off"))?;
+    let (content, sum) = file.split_at(body);
+    if sum != xxh3_64(content).to_le_bytes() {
+        return Err(c.damaged("its checksum is wrong: it was cut off or changed"));
+    }
+    c.bytes = content;
+    if c.byte()? != b'P' {
+        return Err(c.damaged("it is no profile"));
+    }
+    let name = String::from_utf8_lossy(c.bytes()?).into_owned();
+    let id = match c.bytes()? {
+        [] => None,
+        id => {
+            let id = id.try_into().map_err(|_| c.damaged("an image id has 16 bytes"))?;
+            Some(ImageId(u128::from_le_bytes(id)))
+        }
+    };
+    let build_id = Some(c.bytes()?.to_vec()).filter(|b| !b.is_empty());
+    let exactness = match c.byte()? {
+        0 => Exactness::Exact,
+        1 => Exactness::Sampled,
+        2 => Exactness::Inferred,
+        n => return Err(c.damaged(&format!("{n} is no exactness"))),
+    };
+    let mut profile = Profile { image: ImageRef { name, id, build_id }, exactness, ..Profile::default() };
+    loop {
+        let tag = c.byte()?;
+        if tag == 0 {
+            return Ok(profile);
+        }
+        let len = c.len()?;
+        let end = c.at.saturating_add(len);
+        if matches!(tag, b'e' | b'b' | b'g' | b'm' | b'c' | b'o') {
+            read_table(&mut c, tag, &mut profile)?;
+            if c.at != end {
+                return Err(c.damaged("a table is not as long as it says"));
+            }
+        } else {
+            c.take(len)?;
+        }
+    }
+}
+
+fn read_table(c: &mut Cursor, tag: u8, profile: &mut Profile) -> Result<(), ReadError> {
+    let n = c.len()?;
+    let first = c.column(n)?;
+    let second = if matches!(tag, b'g' | b'm' | b'c') { c.column(n)? } else { Vec::new() };
+    let counts = c.column(n)?;
+    let mut at = Va(0);
+    for (i, (difference, count)) in first.into_iter().zip(counts).enumerate() {
+        at = at.plus(difference);
+        let to = second.get(i).map(|&z| at.plus((z >> 1) ^ (z & 1).wrapping_neg()));
+        match (tag, to) {
+            (b'e', _) => profile.entries.insert(at, count),
+            (b'b', _) => profile.blocks.insert(at, count),
+            (b'o', _) => profile.calls_out.insert(at, count),
+            (b'g', Some(to)) => profile.edges.insert(Edge { from: at, to }, count),
+            (b'm', Some(to)) => profile.mispredicts.insert(Edge { from: at, to }, count),
+            (_, Some(to)) => profile.calls.insert((at, to), count),
+            (_, None) => None,
+        };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test may fail")]
+mod tests {
+    use super::*;
+    use crate::testing::sample;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_file_of_version_1_is_read_as_it_was_written() {
+        let golden = include_bytes!("engraft/profile-v1.engraft");
+        assert_eq!(parse(golden).unwrap(), sample());
+        assert_eq!(write(&sample()).bytes, golden, "the format changed: raise VERSION, keep the old file");
+    }
+
+    #[test]
+    fn every_cut_off_or_changed_file_is_refused() {
+        let whole = write(&sample()).bytes;
+        for len in 0..whole.len() {
+            assert!(parse(&whole[..len]).is_err(), "{len}");
+        }
+        for i in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[i] ^= 0x10;
+            assert!(parse(&changed).is_err(), "{i}");
+        }
+    }
+
+    #[test]
+    fn tables_that_we_do_not_know_are_skipped() {
+        let mut file = write(&sample()).bytes;
+        file.truncate(file.len() - 9);
+        file.extend([b'z', 3, 9, 9, 9, 0]);
+        let sum = xxh3_64(&file);
+        file.extend(sum.to_le_bytes());
+        assert_eq!(parse(&file).unwrap(), sample());
+    }
+
+    fn map() -> impl Strategy<Value = BTreeMap<u64, u64>> {
+        proptest::collection::btree_map(any::<u64>(), any::<u64>(), 0..20)
+    }
+
+    fn pairs() -> impl Strategy<Value = BTreeMap<(u64, u64), u64>> {
+        proptest::collection::btree_map(any::<(u64, u64)>(), any::<u64>(), 0..20)
+    }
+
+    proptest! {
+        #[test]
+        fn reading_undoes_writing(e in map(), b in map(), g in pairs(), c in pairs(), id in any::<Option<u128>>()) {
+            let profile = Profile {
+                image: ImageRef { name: "x".to_owned(), id: id.map(ImageId), build_id: None },
+                exactness: Exactness::Sampled,
+                entries: e.into_iter().map(|(a, n)| (Va(a), n)).collect(),
+                blocks: b.into_iter().map(|(a, n)| (Va(a), n)).collect(),
+                edges: g.into_iter().map(|((a, z), n)| (Edge { from: Va(a), to: Va(z) }, n)).collect(),
+                calls: c.into_iter().map(|((a, z), n)| ((Va(a), Va(z)), n)).collect(),
+                ..Profile::default()
+            };
+            prop_assert_eq!(parse(&write(&profile).bytes).unwrap(), profile);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut file = MAGIC.to_vec();
+            file.extend([VERSION, b'P']);
+            file.extend(&bytes);
+            let sum = xxh3_64(&file);
+            file.extend(sum.to_le_bytes());
+            let _ = parse(&file);
+        }
+    }
+}
