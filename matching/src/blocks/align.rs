@@ -7,15 +7,15 @@
 //!
 //! Source: Melnik, Garcia-Molina, Rahm, "Similarity Flooding", ICDE 2002, for the idea of spreading; the rest is ours.
 
-use super::body::{Body, Link, NONE, count};
+use super::body::{Body, NONE, count};
 use super::pair::Pair;
 use crate::relation::BlockMethod;
 use std::collections::BTreeMap;
 
 /// Candidates per block, at most.
-const CANDIDATES: usize = 24;
+const CANDIDATES: usize = 12;
 /// Candidates that much worse than the best are dropped.
-const HOPELESS: f32 = 0.4;
+const HOPELESS: f32 = 0.25;
 /// Neighbours looked at per block, at most.
 const DEGREE: usize = 12;
 /// What a pair must score in each round, and by how much it must be better than the next.
@@ -63,7 +63,7 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
         buckets.forget_matched(pair);
         let expected = expected(pair);
         propose(pair, &buckets, &expected, &old, &new, &mut candidates);
-        for _ in 0..3 {
+        for _ in 0..2 {
             score(pair, &expected, &old, &new, &mut candidates);
         }
         take(pair, &candidates, threshold, margin);
@@ -280,7 +280,7 @@ fn propose(
                 found.extend(nearest(same, place, 4));
             }
         }
-        found.extend(nearest(&buckets.free, place, 12));
+        found.extend(nearest(&buckets.free, place, 8));
         found.sort_unstable();
         found.dedup();
         for &a in &found {
@@ -301,7 +301,12 @@ fn propose(
 
 /// How well two lists of neighbours go together, 0..=1.
 #[expect(clippy::cast_precision_loss, reason = "degrees are small")]
-fn agreement(pair: &Pair<'_>, candidates: &[Vec<Candidate>], left: &[Link], right: &[Link]) -> f32 {
+fn agreement(pair: &Pair<'_>, candidates: &[Vec<Candidate>], a: u32, b: u32, forward: bool) -> f32 {
+    let (left, right) = if forward {
+        (pair.old.successors(a), pair.new.successors(b))
+    } else {
+        (pair.old.predecessors(a), pair.new.predecessors(b))
+    };
     if left.is_empty() && right.is_empty() {
         return 1.0;
     }
@@ -318,7 +323,12 @@ fn agreement(pair: &Pair<'_>, candidates: &[Vec<Candidate>], left: &[Link], righ
                     let list = &candidates[r.to as usize];
                     list.binary_search_by_key(&l.to, |c| c.old).map_or(0.0, |i| list[i].score)
                 };
-                if l.kind == r.kind { value } else { 0.8 * value }
+                let same = if forward {
+                    pair.same_edge(a, l.kind, b, r.kind)
+                } else {
+                    pair.same_edge(l.to, l.kind, r.to, r.kind)
+                };
+                if same { value } else { 0.8 * value }
             })
             .fold(0.0, f32::max);
         sum += best;
@@ -339,8 +349,8 @@ fn score(
         let at = b as usize;
         for c in list {
             let a = c.old;
-            let before = agreement(pair, candidates, pair.old.predecessors(a), pair.new.predecessors(b));
-            let after = agreement(pair, candidates, pair.old.successors(a), pair.new.successors(b));
+            let before = agreement(pair, candidates, a, b, false);
+            let after = agreement(pair, candidates, a, b, true);
             let inside = (expected.low[at]..expected.high[at]).contains(&a);
             let far = (a as f32 - expected.place[at]).abs();
             let order = if inside { 0.6 + 0.4 / (1.0 + 0.3 * far) } else { 0.4 / (1.0 + 0.1 * far) };

@@ -4,6 +4,7 @@
 
 use super::body::{Body, NONE, count};
 use crate::relation::BlockMethod;
+use program::EdgeKind;
 
 /// A match of a new block to an old one that may have others.
 #[derive(Clone, Copy, Debug)]
@@ -67,34 +68,16 @@ impl<'a> Pair<'a> {
         self.of_new.iter().zip(0..).filter(|(old, _)| **old != NONE).map(|(&old, new)| (old, new))
     }
 
-    /// Whether a neighbour of the one is matched to a neighbour of the other, in the same direction; best if by the same kind of edge.
-    pub fn neighbours(&self, old: u32, new: u32) -> Neighbours {
-        let mut out = Neighbours::default();
-        for (a, b) in [
-            (self.old.predecessors(old), self.new.predecessors(new)),
-            (self.old.successors(old), self.new.successors(new)),
-        ] {
-            for link in b {
-                let to = self.of_new[link.to as usize];
-                if to == NONE {
-                    continue;
-                }
-                // Wide joins and switches: the first few say enough.
-                for other in a.iter().take(64).filter(|o| o.to == to) {
-                    out.any = true;
-                    out.same_kind |= other.kind == link.kind;
-                }
-            }
-        }
-        out
+    /// Whether two edges leave `old` and `new` by the same cause; a negated branch swaps its two.
+    pub fn same_edge(&self, old: u32, left: EdgeKind, new: u32, right: EdgeKind) -> bool {
+        let (x, y) = (self.old.hash(old).condition, self.new.hash(new).condition);
+        let negated = x != y && x.div_ceil(2) == y.div_ceil(2);
+        if negated { branch_side(left) != branch_side(right) } else { left == right }
     }
 }
 
-/// See [`Pair::neighbours`].
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Neighbours {
-    pub any: bool,
-    pub same_kind: bool,
+fn branch_side(kind: EdgeKind) -> bool {
+    kind == EdgeKind::Taken
 }
 
 /// Tells whether a match would cross one that exists (BMAT, figure 5), in logarithmic time.

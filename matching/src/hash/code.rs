@@ -34,6 +34,8 @@ pub(crate) struct BlockHash {
     pub at: u32,
     /// See `at`.
     pub target: u32,
+    /// The condition of the branch that ends it, see [`Insn::condition`]; 0 if none does.
+    pub condition: u8,
 }
 
 impl BlockHash {
@@ -141,7 +143,7 @@ impl<'a> Reader<'a> {
             out.n_insns += 1;
             each(Token {
                 strong: low(w.strong),
-                weak: low(combine(w.five, w.four)),
+                weak: low(if let Flow::Branch(_) = insn.flow() { w.five } else { combine(w.five, w.four) }),
                 reference: low(w.reference),
             });
         }
@@ -152,6 +154,9 @@ impl<'a> Reader<'a> {
                 _ => self.words(&insn, &mut Numbering::new(), &mut out.target).one,
             };
             out.last_three = three;
+            if let Flow::Branch(_) = insn.flow() {
+                out.condition = insn.condition();
+            }
         }
         out
     }
@@ -163,6 +168,10 @@ impl<'a> Reader<'a> {
         w.four = combine(0, opcode);
         w.five = combine(0, u64::from(insn.group()));
         let flow = insn.flow();
+        if let Flow::Branch(_) = flow {
+            // Which way round a condition is tested is the compiler's choice.
+            w.strong = combine(0, 0x500 + u64::from(insn.condition().div_ceil(2)));
+        }
         for operand in insn.operands() {
             self.operand(insn, flow, operand, &mut w, names, target);
         }

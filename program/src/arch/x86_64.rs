@@ -328,6 +328,11 @@ impl Insn {
             _ => CMOV,
         }
     }
+    /// The condition it depends on (as a branch, a move or a set), 1..=16: odd ones and the following even ones are each other's
+    /// negation; 0 if none.
+    pub fn condition(&self) -> u8 {
+        self.0.condition_code() as u8
+    }
     /// The operands, destination first.
     pub fn operands(&self) -> impl Iterator<Item = Operand> + '_ {
         (0..self.0.op_count()).filter_map(|n| self.operand(n))
