@@ -63,14 +63,12 @@ passes! {
     Trial = "trial",
     /// Blocks are matched by hashes that hold their neighbours' hashes.
     BlockRefinement = "block-refinement",
+    /// Blocks that fit best by content, neighbours and order are matched.
+    BlockAlignment = "block-alignment",
     /// Blocks are matched by hash at levels 1, 3, 2, 1a, 4, 3a, 5.
     BlockHashes = "block-hashes",
     /// Matches are propagated to neighbours of the same hash.
     BlockPropagation = "block-propagation",
-    /// The two sequences of blocks are aligned.
-    BlockAlignment = "block-alignment",
-    /// Weak matches that contradict their surroundings are mended.
-    BlockRepair = "block-repair",
     /// Blocks are matched by their position in the control flow.
     ControlFlow = "control-flow",
     /// Blocks of functions that were inlined in one build only are found.

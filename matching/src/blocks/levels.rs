@@ -26,18 +26,30 @@ pub(crate) fn confidence(level: Level, propagated: bool) -> f32 {
     if propagated { unique } else { unique - 0.04 }
 }
 
+/// What a pass does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Phases {
+    /// The one-to-one phase.
+    pub one_to_one: bool,
+    /// The propagation phase.
+    pub propagation: bool,
+    /// Leave what matched neighbours contradict, or what only its hash speaks for and which is short or crosses other
+    /// matches: alignment does better on it.
+    pub careful: bool,
+}
+
 /// One pass at a level.
-pub(crate) fn pass(pair: &mut Pair<'_>, level: Level, one_to_one: bool, propagation: bool) {
+pub(crate) fn pass(pair: &mut Pair<'_>, level: Level, phases: Phases) {
     let old = hashes(pair.old, level, |target| match pair.of_old[target as usize] {
         NONE => None,
         new => Some(new),
     });
     let new = hashes(pair.new, level, |target| (pair.of_new[target as usize] != NONE).then_some(target));
-    if one_to_one && level != Level::L3a {
-        match_unique(pair, level, &old, &new);
+    if phases.one_to_one && level != Level::L3a {
+        match_unique(pair, level, phases.careful, &old, &new);
     }
-    if propagation {
-        propagate(pair, level, &old, &new);
+    if phases.propagation {
+        propagate(pair, level, phases.careful, &old, &new);
     }
 }
 
@@ -87,7 +99,31 @@ fn allowed_pair(pair: &Pair<'_>, crossing: &Crossing, level: Level, old: u32, ne
     }
 }
 
-fn match_unique(pair: &mut Pair<'_>, level: Level, old: &[u64], new: &[u64]) {
+/// Whether no matched neighbour contradicts the match, and either one supports it, or it is long and in order.
+fn fits(pair: &Pair<'_>, crossing: &Crossing, old: u32, new: u32) -> bool {
+    let mut supported = false;
+    for (left, right, map) in [
+        (pair.old.predecessors(old), pair.new.predecessors(new), &pair.of_new),
+        (pair.old.successors(old), pair.new.successors(new), &pair.of_new),
+        (pair.new.predecessors(new), pair.old.predecessors(old), &pair.of_old),
+        (pair.new.successors(new), pair.old.successors(old), &pair.of_old),
+    ] {
+        // Of wide switches and joins the first few say enough.
+        for link in right.iter().take(16) {
+            let to = map[link.to as usize];
+            if to == NONE {
+                continue;
+            }
+            if !left.iter().any(|l| l.to == to) {
+                return false;
+            }
+            supported = true;
+        }
+    }
+    supported || (pair.new.hash(new).n_insns > 3 && !crossing.would_cross(old, new))
+}
+
+fn match_unique(pair: &mut Pair<'_>, level: Level, careful: bool, old: &[u64], new: &[u64]) {
     // (hash, side, block), free blocks only.
     let mut all: Vec<(u64, bool, u32)> = Vec::new();
     let free = |side: bool, hashes: &[u64], of: &[u32], all: &mut Vec<(u64, bool, u32)>| {
@@ -106,14 +142,14 @@ fn match_unique(pair: &mut Pair<'_>, level: Level, old: &[u64], new: &[u64]) {
     found.sort_unstable_by_key(|&(_, b)| b);
     let mut crossing = Crossing::new(pair);
     for (a, b) in found {
-        if allowed_pair(pair, &crossing, level, a, b) {
+        if allowed_pair(pair, &crossing, level, a, b) && (!careful || fits(pair, &crossing, a, b)) {
             pair.set(a, b, BlockMethod::Unique(level), confidence(level, false));
             crossing.add(a, b);
         }
     }
 }
 
-fn propagate(pair: &mut Pair<'_>, level: Level, old: &[u64], new: &[u64]) {
+fn propagate(pair: &mut Pair<'_>, level: Level, careful: bool, old: &[u64], new: &[u64]) {
     let mut crossing = Crossing::new(pair);
     let mut work: VecDeque<(u32, u32)> = pair.matched().collect();
     let mut candidates: Vec<(bool, u32, u32, u32)> = Vec::new();
@@ -136,6 +172,7 @@ fn propagate(pair: &mut Pair<'_>, level: Level, old: &[u64], new: &[u64]) {
                         && near(i)
                         && old[l.to as usize] == new[r.to as usize]
                         && allowed_pair(pair, &crossing, level, l.to, r.to)
+                        && (!careful || fits(pair, &crossing, l.to, r.to))
                     {
                         candidates.push((l.kind != r.kind, i.abs_diff(k), l.to, r.to));
                     }

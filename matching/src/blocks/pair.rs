@@ -51,14 +51,6 @@ impl<'a> Pair<'a> {
         self.how[new as usize] = (method, confidence);
     }
 
-    /// Takes back what the new block was matched to.
-    pub fn unset(&mut self, new: u32) {
-        let old = std::mem::replace(&mut self.of_new[new as usize], NONE);
-        if old != NONE {
-            self.of_old[old as usize] = NONE;
-        }
-    }
-
     pub fn is_free(&self, old: u32, new: u32) -> bool {
         self.of_old[old as usize] == NONE && self.of_new[new as usize] == NONE
     }
