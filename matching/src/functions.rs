@@ -10,6 +10,7 @@ mod named;
 mod rounds;
 mod side;
 mod words;
+mod wrappers;
 
 use crate::hash::{Hashes, Keys};
 use crate::options::{Options, Pass};
@@ -34,6 +35,11 @@ impl State<'_> {
             self.how[new] = Some((method, confidence));
         }
         taken
+    }
+    /// Gives `new` back, and what it was.
+    fn release(&mut self, new: usize) {
+        self.pairs.remove(new);
+        self.how[new] = None;
     }
     fn old_is_free(&self, old: usize) -> bool {
         self.pairs.new_of(old).is_none()
@@ -79,6 +85,9 @@ pub fn compute(
     }
     if [Pass::Features, Pass::Neighbours, Pass::Order].iter().any(|&p| options.has(p)) {
         rounds::run(&mut state, old_keys, new_keys);
+    }
+    if options.has(Pass::Neighbours) {
+        wrappers::run(&mut state);
     }
     let found = state
         .pairs

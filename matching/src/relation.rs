@@ -211,6 +211,12 @@ impl OneToOne {
         self.to_old[new] = u32::try_from(old).ok();
         true
     }
+    /// Frees `new` and what it was.
+    pub fn remove(&mut self, new: usize) {
+        if let Some(old) = self.to_old[new].take() {
+            self.to_new[old as usize] = None;
+        }
+    }
     /// All pairs, by new, as (old, new).
     pub fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         (0..self.to_old.len()).filter_map(|new| Some((self.old_of(new)?, new)))

@@ -121,8 +121,12 @@ struct Scored {
     new: u32,
     share: f32,
     bits: f32,
+    /// What is shared less what is missing.
+    net: f32,
     content: f32,
     order: bool,
+    context: f32,
+    context_missing: f32,
 }
 
 /// Runs until nothing more is sure enough.
@@ -342,29 +346,38 @@ fn score(
         new,
         share: share(shared, own_missing + context_missing),
         bits: shared,
+        net: shared - 0.5 * (own_missing + context_missing),
         content: share(own, own_missing),
         order: order * 2.0 > shared,
+        context,
+        context_missing,
     }
+}
+
+/// Whether one function is so much longer that it may be a part of the other, or hold it.
+fn unlike_in_size(a: u32, b: u32) -> bool {
+    10 * u64::from(a.min(b)) < 6 * u64::from(a.max(b))
 }
 
 /// Takes the pairs that are the best for both sides by a margin.
 fn take(state: &mut State<'_>, content: &Content, scored: &[Scored], least: f32, margin: f32) -> usize {
-    #[derive(Clone, Copy, Default)]
+    #[derive(Clone, Copy)]
     struct Best {
         at: Option<usize>,
-        share: f32,
+        net: f32,
         next: f32,
     }
-    let mut old = vec![Best::default(); content.old.funcs.len()];
-    let mut new = vec![Best::default(); content.new.funcs.len()];
+    let none = Best { at: None, net: f32::MIN, next: f32::MIN };
+    let mut old = vec![none; content.old.funcs.len()];
+    let mut new = vec![none; content.new.funcs.len()];
     for (i, s) in scored.iter().enumerate() {
         for best in [&mut old[s.old as usize], &mut new[s.new as usize]] {
-            if s.share > best.share {
-                best.next = best.share;
-                best.share = s.share;
+            if s.net > best.net {
+                best.next = best.net;
+                best.net = s.net;
                 best.at = Some(i);
-            } else if s.share > best.next {
-                best.next = s.share;
+            } else if s.net > best.next {
+                best.next = s.net;
             }
         }
     }
@@ -374,11 +387,17 @@ fn take(state: &mut State<'_>, content: &Content, scored: &[Scored], least: f32,
         if a.at != Some(i) || b.at != Some(i) || s.share < least || s.bits < LEAST_BITS {
             continue;
         }
-        if s.share - a.next.max(b.next) < margin {
+        if s.net - a.next.max(b.next) < margin {
             continue;
         }
         let (o, f) = (content.old.funcs[s.old as usize], content.new.funcs[s.new as usize]);
         if state.old.is_named(o) && state.new.is_named(f) && (s.share < 0.6 || s.content < 0.55) {
+            continue;
+        }
+        if unlike_in_size(state.old.n_insns[o], state.new.n_insns[f])
+            && s.share < 0.6
+            && (s.share < 0.45 || s.context < 4.0 * s.context_missing)
+        {
             continue;
         }
         let method = if s.order { FunctionMethod::Order } else { FunctionMethod::Neighbours };

@@ -22,6 +22,8 @@ pub enum Kind {
     Block,
     /// A block, at level 4.
     Shape,
+    /// A block, at level 1, without and with structure offsets.
+    Exact,
     /// Three instructions on end, by their families.
     Run,
     /// A string, an import, a number, a named callee, matched data.
@@ -41,9 +43,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 10] = [
+    const ALL: [Kind; 11] = [
         Kind::Block,
         Kind::Shape,
+        Kind::Exact,
         Kind::Run,
         Kind::Reference,
         Kind::Beside,
@@ -64,6 +67,7 @@ impl Kind {
         match self {
             Kind::Block => (0.6, 0.6),
             Kind::Shape => (0.4, 0.4),
+            Kind::Exact => (0.2, 0.0),
             Kind::Run => (0.2, 0.2),
             Kind::Reference => (1.0, 1.0),
             Kind::Beside => (1.0, 0.3),
@@ -118,6 +122,8 @@ pub fn content(side: &Side<'_>, keys: &Keys, taken: &[Vec<Va>], funcs: &[usize])
             read_function(side.program, keys, FuncId::at(f), |_, hash, tokens| {
                 words.push(word(Kind::Block, hash.three_with_direction()));
                 words.push(word(Kind::Shape, hash.four));
+                words.push(word(Kind::Exact, hash.one));
+                words.push(word(Kind::Exact, combine(hash.fine, 1)));
                 for t in tokens.windows(3) {
                     let run = t.iter().fold(0, |h, t| combine(h, u64::from(t.weak)));
                     words.push(word(Kind::Run, run));
