@@ -79,6 +79,7 @@ impl Program {
         let mut by_address: Vec<BlockId> = (0..program.blocks.len()).map(BlockId::at).collect();
         by_address.sort_by_key(|&b| program.block(b).start);
         program.by_address = by_address;
+        program.data = crate::data::find(&program);
         program
     }
 }

@@ -14,6 +14,7 @@
 mod addr;
 pub mod arch;
 mod cfg;
+mod data;
 mod discover;
 mod ids;
 pub mod image;

@@ -390,6 +390,34 @@ impl Insn {
         }
         Operand::Mem { base, index, disp: disp.cast_signed(), size, segment }
     }
+    /// Places it refers to as data, each with the width of the access, 0 if only the address is taken: by `rip`, and if
+    /// the file is at fixed addresses (`absolute`) by displacements and immediates that could be addresses.
+    pub fn refers_to(&self, absolute: bool) -> [Option<(Va, u8)>; 2] {
+        let i = &self.0;
+        if i.is_ip_rel_memory_operand() {
+            let size = if i.mnemonic() == Mnemonic::Lea { 0 } else { i.memory_size().size() };
+            let at = Va(i.ip_rel_memory_address());
+            let known = !self.is_nop();
+            let immediate = if absolute { self.immediate_address() } else { None };
+            return [known.then_some((at, u8::try_from(size).unwrap_or(0))), immediate];
+        }
+        if !absolute || self.is_nop() {
+            return [None, None];
+        }
+        let place = self.operands().find_map(|o| match o {
+            Operand::Place { at, size, index: None, base: None } => Some((at, size)),
+            // With a register added, the width is that of an element.
+            Operand::Place { at, .. } => Some((at, 0)),
+            _ => None,
+        });
+        [place, self.immediate_address()]
+    }
+    fn immediate_address(&self) -> Option<(Va, u8)> {
+        let i = &self.0;
+        let wide = |k| matches!(k, OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64);
+        let n = (0..i.op_count()).find(|&n| wide(i.op_kind(n)))?;
+        Some((Va(i.immediate(n)), 0))
+    }
     /// Registers and flags it reads, and those it writes entirely or in part.
     ///
     /// A register written at less than full width counts as read too, unless the processor clears the rest.

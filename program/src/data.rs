@@ -1,0 +1,179 @@
+//! Data objects: what code and data refer to as one piece.
+//!
+//! Where symbols say what the pieces are, they are believed. Elsewhere a piece starts where an instruction, a
+//! relocated word or (in files at fixed addresses) a word that holds an address of data points, and ends before the
+//! next one; strings and padding are told by their bytes.
+//!
+//! Not here: finding jump tables (`tables`); which object of one build is which of another (crate `matching`).
+#![warn(clippy::indexing_slicing)]
+
+mod pieces;
+mod regions;
+
+use crate::addr::Va;
+use crate::image::{Image, RelocationTo, SymbolKind};
+use crate::model::{DataKind, DataObject, Program, Sure};
+use pieces::Fixed;
+use rayon::prelude::*;
+use regions::{Region, regions};
+use std::ops::Range;
+
+/// A place that something refers to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Mark {
+    /// The place.
+    pub at: Va,
+    /// The widest access to it, in bytes; 0 if only its address is taken.
+    pub size: u8,
+}
+
+/// The data objects of a program whose code has been analysed, by address.
+pub fn find(program: &Program) -> Vec<DataObject> {
+    let image = &program.image;
+    let regions = regions(program);
+    let mut marks = marks_of_code(program);
+    marks.extend(marks_of_data(image, &regions));
+    marks.par_sort_unstable();
+    // Of equal places the widest access is the last.
+    marks.dedup_by(|b, a| {
+        a.at == b.at && {
+            a.size = b.size;
+            true
+        }
+    });
+    let fixed = fixed(program);
+    // Rust and Go put strings side by side without zero bytes, so a reference into text starts a new one there.
+    let joined = !image.compilers.iter().any(|c| c.contains("rustc") || c.starts_with("go1") || c == "Go");
+    let found: Vec<Vec<DataObject>> = regions
+        .par_iter()
+        .map(|region| {
+            let marks = within(&marks, &region.range, |m| m.at);
+            let fixed = within(&fixed, &region.range, |f| f.range.start);
+            pieces::cut(image, region, marks, fixed, joined)
+        })
+        .collect();
+    found.into_iter().flatten().collect()
+}
+
+/// The part of `sorted` whose places lie in `range`.
+fn within<'a, T>(sorted: &'a [T], range: &Range<Va>, at: impl Fn(&T) -> Va) -> &'a [T] {
+    let from = sorted.partition_point(|x| at(x) < range.start);
+    let to = sorted.partition_point(|x| at(x) < range.end);
+    sorted.get(from..to).unwrap_or_default()
+}
+
+/// Places that instructions refer to, of all functions; not sorted.
+fn marks_of_code(program: &Program) -> Vec<Mark> {
+    let image = &program.image;
+    let absolute = !image.kind.is_relocated();
+    let of_function = |f: &crate::Function| {
+        let mut marks = Vec::new();
+        for block in f.block_ids() {
+            for insn in program.insns(block) {
+                for (at, size) in insn.refers_to(absolute).into_iter().flatten() {
+                    if image.segment_at(at).is_some() {
+                        marks.push(Mark { at, size });
+                    }
+                }
+            }
+        }
+        marks.sort_unstable();
+        marks.dedup_by(|b, a| {
+            a.at == b.at && {
+                a.size = b.size;
+                true
+            }
+        });
+        marks
+    };
+    let found: Vec<Vec<Mark>> = program.functions.par_iter().map(of_function).collect();
+    found.concat()
+}
+
+/// Places that words of data refer to.
+fn marks_of_data(image: &Image, regions: &[Region]) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    for r in &image.relocations {
+        if let RelocationTo::Address(to) | RelocationTo::Symbol(_, Some(to)) = r.to {
+            marks.push(Mark { at: to, size: 0 });
+        }
+    }
+    if !image.kind.is_relocated() {
+        let inside = |at: Va| {
+            let i = regions.partition_point(|r| r.range.end <= at);
+            regions.get(i).is_some_and(|r| r.range.contains(&at) && !r.in_code)
+        };
+        for region in regions.iter().filter(|r| !r.zero && !r.in_code) {
+            let words = pieces::words(image, &region.range);
+            marks.extend(words.map(|(_, to)| Mark { at: to, size: 0 }).filter(|m| inside(m.at)));
+        }
+    }
+    marks
+}
+
+/// What symbols and jump tables say, by address, without overlaps: of several the first and longest counts.
+fn fixed(program: &Program) -> Vec<Fixed<'_>> {
+    let mut all: Vec<Fixed<'_>> = Vec::new();
+    for s in program.image.symbols.iter().filter(|s| s.kind == SymbolKind::Object) {
+        let end = s.at.0.saturating_add(s.len);
+        all.push(Fixed { range: s.at..Va(end), name: Some(s), table: false });
+    }
+    for t in &program.tables {
+        let len = u64::from(t.entry_len).saturating_mul(t.targets.len() as u64);
+        all.push(Fixed { range: t.at..Va(t.at.0.saturating_add(len)), name: None, table: true });
+    }
+    // Names: global before local, then by text, so that the order of the table does not matter.
+    all.sort_by_key(|f| {
+        let name = f.name.map(|s| (s.local, &s.name));
+        (f.range.start, std::cmp::Reverse(f.range.end), name.is_none(), name)
+    });
+    let mut kept: Vec<Fixed<'_>> = Vec::with_capacity(all.len());
+    for f in all {
+        match kept.last_mut() {
+            Some(last) if f.range.start == last.range.start || f.range.start < last.range.end => {
+                // The symbol of a table of labels names it.
+                last.table |= f.table && f.range.start == last.range.start;
+            }
+            _ => kept.push(f),
+        }
+    }
+    kept
+}
+
+/// What the bytes of an object look like.
+pub(crate) fn kind(image: &Image, range: &Range<Va>, zero: bool, table: bool) -> DataKind {
+    if table {
+        return DataKind::JumpTable;
+    }
+    if zero {
+        return DataKind::Zero;
+    }
+    let Some(bytes) = image.bytes_in(range) else { return DataKind::Bytes };
+    if range.start.0.is_multiple_of(8) && bytes.len() >= 8 && bytes.len().is_multiple_of(8) {
+        // Null pointers are pointers too, but there must be others.
+        let mut pointers = 0;
+        let mut others = bytes.as_chunks::<8>().0.iter().enumerate().filter(|(i, word)| {
+            let is_pointer =
+                pieces::is_pointer(image, range.start.plus(8 * *i as u64), u64::from_le_bytes(**word));
+            pointers += usize::from(is_pointer);
+            !is_pointer && **word != [0; 8]
+        });
+        if others.next().is_none() && pointers > 0 {
+            return DataKind::Pointers;
+        }
+    }
+    match pieces::text_len(bytes) {
+        Some(len) if len + 1 == bytes.len() => DataKind::String,
+        _ => DataKind::Bytes,
+    }
+}
+
+fn object(image: &Image, range: Range<Va>, fixed: Option<&Fixed<'_>>, zero: bool) -> DataObject {
+    let name = fixed.and_then(|f| f.name);
+    DataObject {
+        kind: kind(image, &range, zero, fixed.is_some_and(|f| f.table)),
+        range,
+        name: name.map(|s| s.name.clone()),
+        sure: if name.is_some() { Sure::Proved } else { Sure::Likely },
+    }
+}
