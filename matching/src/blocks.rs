@@ -168,3 +168,6 @@ pub fn similarity(
     let ratio = (same / total as f64) as f32;
     ratio
 }
+
+#[cfg(test)]
+mod tests;
