@@ -1,6 +1,8 @@
-//! What verbs are given: binaries, and the names of things in them.
+//! What verbs are given: binaries, profiles, and the names of things in them.
 
-use crate::out::Hinted;
+use crate::out::{self, Hinted};
+use anyhow::Context as _;
+use profile::{Format, Imported, Profile, Written};
 use program::{FuncId, Image, Program, Va};
 use std::path::Path;
 use tracing::info_span;
@@ -15,6 +17,90 @@ pub fn program(path: &Path) -> anyhow::Result<Program> {
 pub fn pair(old: &Path, new: &Path) -> anyhow::Result<(Program, Program)> {
     let (old, new) = (program(old)?, program(new)?);
     Ok((old, new))
+}
+
+/// Reads the profile at `path`, in whatever format it is.
+///
+/// # Errors
+/// If it cannot be read, is of another build than `program`, or says nothing of it.
+pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Imported> {
+    let _span = info_span!("read").entered();
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if bytes.is_empty() {
+        let hint = "the run that should have written it ended early, or recorded nothing";
+        return Err(Hinted::new(format!("{} is empty", path.display()), hint).into());
+    }
+    let context = profile::Context { program, ..profile::Context::default() };
+    let read = profile::read(&bytes, &context).with_context(|| format!("cannot use {}", path.display()))?;
+    if let Some(program) = program {
+        fits(path, &read, program)?;
+    }
+    Ok(read)
+}
+
+/// Refuses a profile that says nothing of `program`, and warns of one that says little.
+fn fits(path: &Path, read: &Imported, program: &Program) -> anyhow::Result<()> {
+    let p = &read.profile;
+    let lost: u64 = read.lost.iter().fold(0, |sum, l| sum.saturating_add(l.count));
+    let tables = [&mut p.entries.values() as &mut dyn Iterator<Item = &u64>, &mut p.blocks.values()];
+    let known: u64 = tables.into_iter().flatten().fold(0, |sum, n| sum.saturating_add(*n));
+    let first = read.lost.iter().max_by_key(|l| l.count);
+    let why = first.map_or_else(String::new, |l| format!(" ({}: {})", l.what, l.why));
+    if known == 0 && p.edges.values().all(|n| *n == 0) {
+        return Err(Hinted::new(
+            format!("{} has no counts of {}{why}", path.display(), program.image.name),
+            "give it the binary that was profiled; `engraft convert` shows what a profile holds",
+        )
+        .into());
+    }
+    if lost > known / 10 {
+        out::say(format_args!(
+            "engraft: warning: much of {} does not fit {}{why}: was it taken on another build?",
+            path.display(),
+            program.image.name
+        ));
+    }
+    Ok(())
+}
+
+/// Writes `profile` to `path`, in the format that `to` names or the extension says.
+///
+/// # Errors
+/// If neither names one, it cannot hold the profile, or the file cannot be written.
+pub fn write_profile(
+    path: &Path,
+    to: Option<Format>,
+    profile: &Profile,
+    program: Option<&Program>,
+) -> anyhow::Result<Written> {
+    let format = output_format(path, to)?;
+    let _span = info_span!("write").entered();
+    let written = profile::write(profile, program, format)?;
+    out::data(Some(path), |w| w.write_all(&written.bytes))?;
+    Ok(written)
+}
+
+/// The format to write `path` in.
+///
+/// # Errors
+/// If `to` is none and the extension says nothing; so ask before the work is done.
+pub fn output_format(path: &Path, to: Option<Format>) -> anyhow::Result<Format> {
+    to.or_else(|| Format::from_extension(path)).ok_or_else(|| {
+        let known: Vec<_> = Format::all().filter(|f| f.is_written()).map(Format::name).collect();
+        Hinted::new(
+            format!("{} does not say in which format to write", path.display()),
+            format!("end its name in one of these, or say --to: {}", known.join(", ")),
+        )
+        .into()
+    })
+}
+
+/// Reads a format's name from the command line.
+pub fn format_named(name: &str) -> Result<Format, String> {
+    Format::named(name).filter(|f| f.is_written()).ok_or_else(|| {
+        let known: Vec<_> = Format::all().filter(|f| f.is_written()).map(Format::name).collect();
+        format!("there are {}", known.join(", "))
+    })
 }
 
 /// The function that `what` names: by symbol, `fn3`, or any address in it.

@@ -1,10 +1,13 @@
 //! The command: `engraft VERB …`. One file a verb; each asks the libraries and shows what they say.
 #![forbid(unsafe_code)]
 
+mod carry;
+mod convert;
 mod help;
 mod input;
 mod matches;
 mod out;
+mod score;
 mod show;
 mod timing;
 mod view;
@@ -34,6 +37,9 @@ struct Cli {
 enum Verb {
     Show(show::Args),
     Match(matches::Args),
+    Carry(carry::Args),
+    Score(score::Args),
+    Convert(convert::Args),
     Help(help::Args),
 }
 
@@ -57,6 +63,9 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
     let answer = match cli.verb {
         Verb::Show(args) => show::run(&args),
         Verb::Match(args) => matches::run(&args),
+        Verb::Carry(args) => carry::run(&args),
+        Verb::Score(args) => score::run(&args),
+        Verb::Convert(args) => convert::run(&args),
         Verb::Help(args) => help::run(&args),
     };
     watch.finish();

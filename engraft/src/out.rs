@@ -156,6 +156,11 @@ pub fn hint(err: &anyhow::Error) -> Option<String> {
         if let Some(hinted) = cause.downcast_ref::<Hinted>() {
             return Some(hinted.hint.clone());
         }
-        cause.downcast_ref::<program::LoadError>()?.hint().map(str::to_owned)
+        let known = [
+            cause.downcast_ref::<program::LoadError>().and_then(program::LoadError::hint),
+            cause.downcast_ref::<profile::ReadError>().and_then(profile::ReadError::hint),
+            cause.downcast_ref::<profile::WriteError>().and_then(profile::WriteError::hint),
+        ];
+        known.into_iter().flatten().next().map(str::to_owned)
     })
 }

@@ -123,6 +123,11 @@ impl Table {
 /// `part` of `whole` in per cent, for people.
 pub fn percent(part: usize, whole: usize) -> String {
     #[expect(clippy::cast_precision_loss, reason = "for reading, to a tenth of a per cent")]
-    let share = part as f64 / whole.max(1) as f64;
+    let of = part as f64 / whole.max(1) as f64;
+    share(of)
+}
+
+/// A share in per cent, for people.
+pub fn share(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }

@@ -12,6 +12,7 @@ pub mod json;
 
 mod bolt;
 mod derive;
+mod sum;
 
 pub use counts::{Edge, Exactness, ImageRef, Lost, Profile};
 pub use format::{Context, Format, Imported, ReadError, WriteError, Written, read, write};

@@ -102,6 +102,91 @@ fn a_full_disk() {
 }
 
 #[test]
+fn a_profile_that_cannot_be_used() {
+    let to = folder();
+    let path = |name: &str| to.path().join(name).display().to_string();
+    std::fs::write(path("empty.fdata"), "").expect("it is ours");
+    std::fs::write(path("notes"), "nothing was counted\n").expect("it is ours");
+    std::fs::write(path("bad.fdata"), "1 main 0 1 main 5 0 1\n1 main zero 1 main 5 0 1\n")
+        .expect("it is ours");
+    let carry = |name: &str| format!("carry old new --profile {} -o {}", path(name), path("out.fdata"));
+    let at = to.path().display();
+    check(
+        pair(),
+        &carry("none"),
+        &format!("engraft: cannot read {at}/none: No such file or directory (os error 2)"),
+    );
+    check(pair(), &carry("empty.fdata"), &format!("engraft: {at}/empty.fdata is empty\nhint: …"));
+    check(
+        pair(),
+        &carry("notes"),
+        &format!(
+            "engraft: cannot use {at}/notes: the profile is of no known format: it starts with \"nothing …"
+        ),
+    );
+    check(
+        pair(),
+        &carry("bad.fdata"),
+        &format!("engraft: cannot use {at}/bad.fdata: line 2 is no fdata record: …"),
+    );
+    assert!(!to.path().join("out.fdata").exists());
+}
+
+#[test]
+fn a_profile_of_another_build() {
+    let to = folder();
+    let path = |name: &str| to.path().join(name).display().to_string();
+    let fdata = "0 [unknown] 0 1 hash 0 0 7\n";
+    std::fs::write(path("p.fdata"), fdata).expect("it is ours");
+    let convert = format!("convert {} -o {} --binary new", path("p.fdata"), path("p.engraft"));
+    engraft(pair(), &convert).ok();
+    let id = |name: &str| {
+        let view = engraft(pair(), &format!("show {name} --json")).json();
+        view["image_id"].as_str().unwrap_or_default().to_owned()
+    };
+    check(
+        pair(),
+        &format!("carry old new --profile {} -o {}", path("p.engraft"), path("q.fdata")),
+        &format!(
+            "engraft: cannot use {}: the profile is of …new ({}), the program is old ({})\nhint: …",
+            path("p.engraft"),
+            id("new"),
+            id("old")
+        ),
+    );
+    // Names that only the other build has: nothing to carry.
+    std::fs::write(path("n.fdata"), "0 [unknown] 0 1 fold 0 0 7\n").expect("it is ours");
+    check(
+        pair(),
+        &format!("carry old new --profile {} -o {}", path("n.fdata"), path("q.fdata")),
+        &format!(
+            "engraft: {} has no counts of old …\nhint: give it the binary that was profiled…",
+            path("n.fdata")
+        ),
+    );
+}
+
+#[test]
+fn an_output_format_that_is_not_known() {
+    let to = folder();
+    let path = |name: &str| to.path().join(name).display().to_string();
+    std::fs::write(path("p.fdata"), "0 [unknown] 0 1 hash 0 0 7\n").expect("it is ours");
+    check(
+        pair(),
+        &format!("convert {} -o {} --binary old", path("p.fdata"), path("p.doc")),
+        &format!(
+            "engraft: {} does not say in which format to write\nhint: end its name in one of these, …",
+            path("p.doc")
+        ),
+    );
+    check(
+        pair(),
+        &format!("convert {} -o {}", path("p.fdata"), path("p.json")),
+        "engraft: cannot use …: a profile in the format fdata can only be read with its program at hand\nhint: name the program with --binary",
+    );
+}
+
+#[test]
 fn a_verb_that_is_not_there() {
     let ran = engraft(pair(), "shwo old");
     assert_eq!(ran.code, Some(2));

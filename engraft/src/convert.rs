@@ -1,0 +1,144 @@
+//! `engraft convert`: profiles from one format to another; several of one build become their sum.
+
+use crate::carry::{WrittenView, written_view};
+use crate::input;
+use crate::out::{Answer, Hinted};
+use crate::view::{Output, Table, View};
+use profile::Profile;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Convert profiles to another format; several inputs are added up
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Profiles of one build, in any format that can be read
+    #[arg(required = true)]
+    inputs: Vec<PathBuf>,
+    /// Where to write; the extension says the format
+    #[arg(short, value_name = "FILE")]
+    o: PathBuf,
+    /// The build that was profiled; formats that speak of names or lines need it
+    #[arg(long, value_name = "BIN")]
+    binary: Option<PathBuf>,
+    /// Write in this format, whatever the extension
+    #[arg(long, value_name = "FORMAT", value_parser = input::format_named)]
+    to: Option<profile::Format>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    input::output_format(&args.o, args.to)?;
+    let program = args.binary.as_deref().map(input::program).transpose()?;
+    let mut inputs = Vec::new();
+    let mut sum: Option<Profile> = None;
+    for path in &args.inputs {
+        let read = input::profile(path, program.as_ref())?;
+        inputs.push(InputView {
+            file: path.display().to_string(),
+            format: read.format.name(),
+            n_functions: read.profile.entries.len(),
+            n_blocks: read.profile.blocks.len(),
+            n_edges: read.profile.edges.len(),
+            n_calls: read.profile.calls.len(),
+            lost: read
+                .lost
+                .iter()
+                .map(|l| LostView { what: l.what.clone(), why: l.why.clone(), count: l.count })
+                .collect(),
+        });
+        match &mut sum {
+            None => sum = Some(read.profile),
+            Some(sum) => {
+                same_build(sum, &read.profile, &args.inputs)?;
+                sum.add(&read.profile);
+            }
+        }
+    }
+    let written = input::write_profile(&args.o, args.to, &sum.unwrap_or_default(), program.as_ref())?;
+    let view = ConvertView { schema: "engraft.convert/1", inputs, written: written_view(&args.o, &written) };
+    args.output.print(&view)?;
+    Ok(Answer::Yes)
+}
+
+/// Counts of two builds cannot be added up.
+fn same_build(sum: &Profile, next: &Profile, inputs: &[PathBuf]) -> anyhow::Result<()> {
+    let (a, b) = (&sum.image, &next.image);
+    let differ = |x: bool, y: bool, equal: bool| x && y && !equal;
+    if differ(a.id.is_some(), b.id.is_some(), a.id == b.id)
+        || differ(a.build_id.is_some(), b.build_id.is_some(), a.build_id == b.build_id)
+    {
+        let name = |image: &profile::ImageRef| match image.id {
+            Some(id) => format!("{} ({id})", image.name),
+            None => image.name.clone(),
+        };
+        let first = inputs.first().map_or_else(String::new, |path| path.display().to_string());
+        return Err(Hinted::new(
+            format!("the profiles are of two builds: {} and {}", name(a), name(b)),
+            format!("carry the older one to the newer build first, then add them up; {first} sets the build"),
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// What was read, and what was written.
+#[derive(Serialize)]
+pub struct ConvertView {
+    schema: &'static str,
+    inputs: Vec<InputView>,
+    written: WrittenView,
+}
+
+#[derive(Serialize)]
+struct InputView {
+    file: String,
+    format: &'static str,
+    n_functions: usize,
+    n_blocks: usize,
+    n_edges: usize,
+    n_calls: usize,
+    lost: Vec<LostView>,
+}
+
+#[derive(Serialize)]
+struct LostView {
+    what: String,
+    why: String,
+    count: u64,
+}
+
+impl View for ConvertView {
+    /// A row an input.
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["file", "format", "functions>", "blocks>", "edges>", "calls>"]);
+        for i in &self.inputs {
+            t.row([
+                i.file.clone(),
+                i.format.into(),
+                i.n_functions.to_string(),
+                i.n_blocks.to_string(),
+                i.n_edges.to_string(),
+                i.n_calls.to_string(),
+            ]);
+        }
+        t
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        self.table().text(w)?;
+        let lost: Vec<_> = self.inputs.iter().flat_map(|i| &i.lost).collect();
+        if !lost.is_empty() {
+            writeln!(w, "\nread, but not understood:")?;
+            let mut t = Table::new(&["count>", "what", "why"]);
+            for l in lost.iter().take(10) {
+                t.row([l.count.to_string(), l.what.clone(), l.why.clone()]);
+            }
+            t.text(w)?;
+        }
+        writeln!(w)?;
+        self.written.text(w)
+    }
+}
