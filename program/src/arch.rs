@@ -4,4 +4,6 @@
 
 mod x86_64;
 
-pub use x86_64::{Decoder, Flow, Insn, Operand, Reg, RegClass, RegSet, decode};
+pub use x86_64::{
+    DWARF_STACK_POINTER, Decoder, Flow, Insn, Operand, Reg, RegClass, RegSet, StackMove, Step, Test, decode,
+};

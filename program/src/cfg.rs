@@ -1,171 +1,195 @@
-//! From a function's bytes to its blocks and edges.
+//! From an image to a [`Program`]: sweep, partition, no-return, and the tables that are kept.
+//!
+//! Not here: the steps themselves (`sweep`, `tables`, `gaps`, `noreturn`).
 
-use crate::addr::Va;
-use crate::arch::{Decoder, Flow, Insn};
-use crate::discover::{Candidate, candidates};
-use crate::ids::{BlockId, EdgeId, FuncId};
-use crate::image::Image;
-use crate::model::{Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Function, Program, Sure};
+mod assemble;
+
+use crate::code::{Code, NO_FUNC};
+use crate::discover;
+use crate::gaps::{self, Evidence};
+use crate::image::{Image, SymbolKind};
+use crate::model::Program;
+use crate::noreturn;
+use crate::sweep::{Context, How, RawEnd, Region, RegionKind, Rel, Space, Sweeper, Swept};
 use rayon::prelude::*;
-use std::collections::BTreeSet;
+use std::ops::Range;
 
-/// One function's blocks, with addresses in place of ids.
-struct Local {
-    blocks: Vec<(Block, Vec<(Va, EdgeKind)>)>,
-    calls: Vec<(Va, CallKind, Option<Va>)>,
-    complete: bool,
-}
+/// Bytes of code that one unit of work sweeps, about.
+const CHUNK: u32 = 32 << 10;
 
 impl Program {
     /// Finds functions, blocks and edges. Never fails: what is not understood becomes a gap.
     pub fn analyze(image: Image) -> Program {
-        let found = candidates(&image);
-        let locals: Vec<Local> = found.par_iter().map(|c| local(&image, c)).collect();
-        let mut program = Program {
-            functions: Vec::with_capacity(found.len()),
-            blocks: Vec::new(),
-            edges: Vec::new(),
-            calls: Vec::new(),
-            imports: Vec::new(),
-            tables: Vec::new(),
-            gaps: Vec::new(),
-            data: Vec::new(),
-            by_address: Vec::new(),
-            image,
+        let space = Space::of(&image);
+        let runs = discover::code(&image, space);
+        let regions = discover::regions(&image, space, &runs);
+        let sites = call_sites(&image, space);
+        let mut pads: Vec<Rel> = sites.iter().map(|s| s.1).collect();
+        pads.sort_unstable();
+        pads.dedup();
+        let parts: Vec<Range<Rel>> = regions
+            .iter()
+            .filter(|r| r.kind == RegionKind::Unwind { at_entry: false })
+            .map(|r| r.range.clone())
+            .collect();
+        let cx = Context { image: &image, space, code: &runs, pads: &pads, parts: &parts, data_refs: &[] };
+        let swept = sweep_all(&cx, &regions);
+        let mut code = Code::new(cx, regions, swept, &sites);
+        let is_code = |at: Rel| code.cx.is_code(at);
+        let mut evidence = Evidence {
+            seeds: discover::seeds(&image, space, is_code),
+            pointers: discover::pointed_to(&image, space, is_code),
+            cold: cold_starts(&image, space),
         };
-        let entries: Vec<Va> = found.iter().map(|c| c.entry).collect();
-        for (i, (c, l)) in found.into_iter().zip(locals).enumerate() {
-            let first = BlockId::at(program.blocks.len());
-            let starts: Vec<Va> = l.blocks.iter().map(|(b, _)| b.start).collect();
-            let id_of = |va: Va| starts.binary_search(&va).ok().map(|k| BlockId::at(first.index() + k));
-            for (mut block, to) in l.blocks {
-                let from = BlockId::at(program.blocks.len());
-                block.func = FuncId::at(i);
-                block.first_edge = EdgeId::at(program.edges.len());
-                for (va, kind) in to {
-                    if let Some(to) = id_of(va) {
-                        program.edges.push(Edge { from, to, kind, sure: Sure::Proved });
-                    }
-                }
-                program.blocks.push(block);
+        evidence.seeds.retain(|s| evidence.cold.binary_search(&s.at).is_err());
+        let missing = code.split(&cross_leaders(&code, &evidence));
+        let jumped_to: Vec<Rel> = missing.into_iter().filter(|&at| jumped_to(&code, at)).collect();
+        code.overlaps.extend(jumped_to);
+        code.overlaps.sort_unstable();
+        code.overlaps.dedup();
+        let has_gaps = code.regions.iter().any(|r| r.kind == RegionKind::Gap);
+        gaps::partition(&mut code, &evidence);
+        noreturn::infer(&mut code);
+        for _ in 0..3 {
+            let before = (code.never.len(), code.funcs.len());
+            if !has_gaps || code.never.is_empty() {
+                break;
             }
-            for (at, kind, target) in l.calls {
-                let k = starts.partition_point(|&s| s <= at);
-                let callee = match target {
-                    None => Callee::Indirect,
-                    Some(to) => match entries.binary_search(&to) {
-                        Ok(f) => Callee::Function(FuncId::at(f)),
-                        Err(_) => Callee::Unknown(to),
-                    },
-                };
-                let block = BlockId::at(first.index() + k - 1);
-                program.calls.push(Call { at, block, kind, callee, returns: true });
+            gaps::partition(&mut code, &evidence);
+            noreturn::infer(&mut code);
+            if (code.never.len(), code.funcs.len()) == before {
+                break;
             }
-            program.functions.push(Function {
-                entry: c.entry,
-                names: c.names.into(),
-                ranges: c.ranges.into(),
-                blocks: first.0..BlockId::at(program.blocks.len()).0,
-                entries: Box::default(),
-                origin: c.origin,
-                sure: Sure::Proved,
-                returns: true,
-                import: None,
-                cut_from: None,
-                complete: l.complete,
-            });
         }
-        program.calls.sort_by_key(|c| c.at);
-        let mut by_address: Vec<BlockId> = (0..program.blocks.len()).map(BlockId::at).collect();
-        by_address.sort_by_key(|&b| program.block(b).start);
-        program.by_address = by_address;
+        final_calls(&mut code);
+        code.end_at_calls();
+        let tables = assemble::Assembly::new(&code).tables();
+        drop(code);
+        let mut program = tables.into_program(image);
         program.data = crate::data::find(&program);
         program
     }
 }
 
-/// Decodes one function: a linear sweep over its ranges.
-fn local(image: &Image, c: &Candidate) -> Local {
-    let mut insns: Vec<Insn> = Vec::new();
-    for range in &c.ranges {
-        insns.extend(Decoder::new(image.bytes_in(range).unwrap_or_default(), range.start));
-    }
-    let inside = |va: Va| c.ranges.iter().any(|r| r.contains(&va));
-    let mut leaders: BTreeSet<Va> = BTreeSet::from([c.entry]);
-    for insn in &insns {
-        let flow = insn.flow();
-        if let Flow::Jump(to) | Flow::Branch(to) = flow
-            && inside(to)
-        {
-            leaders.insert(to);
-        }
-        if flow.ends_block() {
-            leaders.insert(insn.end());
-        }
-    }
-    let mut out = Local { blocks: Vec::new(), calls: Vec::new(), complete: true };
-    let mut rest = insns.as_slice();
-    while let Some(first) = rest.first() {
-        let n = 1 + rest[1..].iter().take_while(|i| !leaders.contains(&i.at())).count();
-        let (block, after) = rest.split_at(n);
-        rest = after;
-        // Padding after a block that does not fall through belongs to none.
-        if block.iter().all(Insn::is_padding) && !targeted(&insns, first.at()) && first.at() != c.entry {
-            continue;
-        }
-        let last = block.last().expect("a block has an instruction");
-        let flow = last.flow();
-        for i in block {
-            match i.flow() {
-                Flow::Call(to) => out.calls.push((i.at(), CallKind::Call, Some(to))),
-                Flow::CallIndirect => out.calls.push((i.at(), CallKind::Call, None)),
-                _ => {}
-            }
-        }
-        let mut to = Vec::new();
-        let mut end = match flow {
-            Flow::Jump(_) => BlockEnd::Jump,
-            Flow::Branch(_) => BlockEnd::Branch,
-            Flow::JumpIndirect => BlockEnd::Unresolved,
-            Flow::Return => BlockEnd::Return,
-            Flow::Stop => BlockEnd::Stop,
-            Flow::Invalid => BlockEnd::Broken,
-            Flow::Next | Flow::Call(_) | Flow::CallIndirect => BlockEnd::FallThrough,
-        };
-        if flow.falls_through() {
-            if inside(last.end()) {
-                to.push((last.end(), EdgeKind::FallThrough));
-            } else if end == BlockEnd::FallThrough {
-                end = BlockEnd::Broken;
-            }
-        }
-        match flow {
-            Flow::Jump(t) if inside(t) => to.push((t, EdgeKind::Jump)),
-            Flow::Branch(t) if inside(t) => to.push((t, EdgeKind::Taken)),
-            Flow::Jump(t) => out.calls.push((last.at(), CallKind::TailCall, Some(t))),
-            Flow::Branch(t) => out.calls.push((last.at(), CallKind::BranchTailCall, Some(t))),
-            Flow::JumpIndirect => out.complete = false,
-            _ => {}
-        }
-        let len = |va: Va| u32::try_from(va.since(first.at())).expect("functions are below 4 GiB");
-        out.blocks.push((
-            Block {
-                start: first.at(),
-                len_bytes: len(last.end()),
-                last: len(last.at()),
-                n_insns: u32::try_from(block.len()).expect("functions are below 4 GiB"),
-                func: FuncId(0),
-                first_edge: EdgeId(0),
-                end,
-                landing_pad: false,
-            },
-            to,
-        ));
-    }
-    out.blocks.sort_by_key(|(b, _)| b.start);
-    out
+/// Call sites with landing pads, by address.
+fn call_sites(image: &Image, space: Space) -> Vec<(Range<Rel>, Rel)> {
+    let all = image.unwind.iter().flat_map(|u| u.landing.iter());
+    let mut sites: Vec<(Range<Rel>, Rel)> =
+        all.map(|s| (space.rel(s.range.start)..space.rel(s.range.end), space.rel(s.pad))).collect();
+    sites.sort_unstable_by_key(|s| (s.0.start, s.0.end, s.1));
+    sites
 }
 
-fn targeted(insns: &[Insn], at: Va) -> bool {
-    insns.iter().any(|i| matches!(i.flow(), Flow::Jump(to) | Flow::Branch(to) if to == at))
+/// Starts of symbols that name a cold part.
+fn cold_starts(image: &Image, space: Space) -> Vec<Rel> {
+    let function = |k| matches!(k, SymbolKind::Function | SymbolKind::Untyped);
+    let cold = |name: &str| name.ends_with(".cold") || name.contains(".cold.");
+    let mut starts: Vec<Rel> =
+        image.symbols.iter().filter(|s| function(s.kind) && cold(&s.name)).map(|s| space.rel(s.at)).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    starts
+}
+
+/// Sweeps all regions, in parallel, in chunks of neighbours.
+fn sweep_all(cx: &Context<'_>, regions: &[Region]) -> Vec<Swept> {
+    let mut chunks: Vec<&[Region]> = Vec::new();
+    let (mut from, mut len) = (0, 0);
+    for (i, region) in regions.iter().enumerate() {
+        len += region.range.end - region.range.start;
+        if len >= CHUNK {
+            chunks.push(&regions[from..=i]);
+            (from, len) = (i + 1, 0);
+        }
+    }
+    chunks.push(&regions[from..]);
+    let sweep = |cx: &Context<'_>, chunk: &[Region], sweeper: &mut Sweeper| {
+        let mut swept = Swept::default();
+        for region in chunk {
+            sweeper.sweep(cx, region, &mut swept);
+        }
+        swept.data_refs.sort_unstable();
+        swept.data_refs.dedup();
+        swept
+    };
+    let mut swept: Vec<Swept> =
+        chunks.par_iter().map_init(Sweeper::default, |sweeper, chunk| sweep(cx, chunk, sweeper)).collect();
+    // Tables without a bound end where anything else is referred to: known only now.
+    let open = |t: &crate::sweep::RawTable| !t.bounded;
+    if !swept.iter().any(|s| s.tables.iter().any(open)) {
+        return swept;
+    }
+    let mut refs: Vec<Rel> = swept.iter().flat_map(|s| s.data_refs.iter().copied()).collect();
+    refs.sort_unstable();
+    refs.dedup();
+    let crossed = |t: &crate::sweep::RawTable| {
+        let from = cx.space.rel(t.at);
+        let next = refs.get(refs.partition_point(|&r| r <= from)).copied().unwrap_or(Rel::MAX);
+        u64::from(from) + (t.targets.len() * usize::from(t.entry_len)) as u64 > u64::from(next)
+    };
+    let known = Context { data_refs: &refs, ..*cx };
+    swept.par_iter_mut().zip(chunks).for_each(|(swept, chunk)| {
+        if swept.tables.iter().any(|t| !t.bounded && crossed(t)) {
+            *swept = sweep(&known, chunk, &mut Sweeper::default());
+        }
+    });
+    swept
+}
+
+/// Addresses in the middle of blocks that something outside the block's region leads to; sorted.
+fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
+    let mut found = Vec::new();
+    let mut add = |at: Rel| {
+        if code.cx.is_code(at) && code.block_from(at).is_none() && code.block_at(at).is_some() {
+            found.push(at);
+        }
+    };
+    let mut r = 0;
+    for block in &code.blocks {
+        while code.regions.get(r).is_some_and(|x| x.range.end <= block.start) {
+            r += 1;
+        }
+        let outside = code.regions.get(r).is_none_or(|x| !x.range.contains(&block.target));
+        if matches!(block.end, RawEnd::Jump | RawEnd::Branch) && outside {
+            add(block.target);
+        }
+    }
+    for call in &code.calls {
+        if call.how == How::Direct {
+            add(call.target);
+        }
+    }
+    for table in &code.tables {
+        table.targets.iter().for_each(|&t| add(t));
+    }
+    evidence.seeds.iter().for_each(|s| add(s.at));
+    evidence.cold.iter().for_each(|&at| add(at));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Whether a direct jump leads to `at`.
+fn jumped_to(code: &Code<'_>, at: Rel) -> bool {
+    code.blocks.iter().any(|b| matches!(b.end, RawEnd::Jump | RawEnd::Branch) && b.target == at)
+}
+
+/// Adds the calls that nothing of their function follows to those that do not return.
+fn final_calls(code: &mut Code<'_>) {
+    let mut found = Vec::new();
+    for (rank, block) in code.blocks.iter().enumerate() {
+        if block.end != RawEnd::FallThrough || code.owner[rank] == NO_FUNC {
+            continue;
+        }
+        let rank = u32::try_from(rank).unwrap_or(NO_FUNC);
+        if code.next(rank).is_some_and(|t| code.owner[t as usize] == code.owner[rank as usize]) {
+            continue;
+        }
+        if let Some(call) = code.calls_in(rank).last().filter(|c| c.end() == block.end_rel()) {
+            found.push(call.at);
+        }
+    }
+    code.never.append(&mut found);
+    code.never.sort_unstable();
+    code.never.dedup();
 }

@@ -224,6 +224,8 @@ pub struct UnwindRange {
     pub landing: Box<[CallSite]>,
     /// A signal frame ('S' augmentation).
     pub signal: bool,
+    /// Its first row is that of a function's entry: false for the cold part of a function that has a frame.
+    pub at_entry: bool,
 }
 
 /// A row of an LSDA's call-site table.

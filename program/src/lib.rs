@@ -14,12 +14,17 @@
 mod addr;
 pub mod arch;
 mod cfg;
+mod code;
 mod data;
 mod discover;
+mod gaps;
 mod ids;
 pub mod image;
 mod lines;
 mod model;
+mod noreturn;
+mod sweep;
+mod tables;
 mod verify;
 
 pub use addr::{Bias, FileOff, LiveVa, Va};

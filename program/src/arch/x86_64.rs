@@ -2,6 +2,10 @@
 //!
 //! Source: Intel SDM vol. 2 for encodings; System V ABI, AMD64 supplement, 3.2.1 for register classes.
 
+mod step;
+
+pub use step::{DWARF_STACK_POINTER, StackMove, Step, Test};
+
 use crate::addr::Va;
 use iced_x86::{
     Code, ConditionCode, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction,

@@ -80,12 +80,37 @@ pub fn parse(image: &Image, headers: &Headers) -> Vec<UnwindRange> {
             let lsda = fde.lsda().and_then(|p| address(image, p)).filter(|l| l.0 != 0);
             let landing =
                 lsda.and_then(|l| call_sites(image, l, start, &mut call_sites_left)).unwrap_or_default();
-            found.push(UnwindRange { range, landing: landing.into(), signal: fde.is_signal_trampoline() });
+            found.push(UnwindRange {
+                range,
+                landing: landing.into(),
+                signal: fde.is_signal_trampoline(),
+                at_entry: starts_at_entry(fde.instructions(&frames, &bases)),
+            });
         }
     }
     found.sort_by_key(|r| (r.range.start, r.range.end));
     found.dedup_by(|b, a| a.range == b.range);
     found
+}
+
+/// Whether the first row of an unwind table is that of a function's entry: the caller's frame is 8 bytes above the stack pointer.
+fn starts_at_entry(mut instructions: gimli::CallFrameInstructionIter<'_, Slice<'_>>) -> bool {
+    use gimli::CallFrameInstruction as Cfi;
+    while let Ok(Some(instruction)) = instructions.next() {
+        match instruction {
+            Cfi::AdvanceLoc { .. } | Cfi::SetLoc { .. } => break,
+            Cfi::DefCfa { register, offset: 8 } if register.0 == crate::arch::DWARF_STACK_POINTER => {}
+            Cfi::DefCfaOffset { offset: 8 } => {}
+            Cfi::DefCfa { .. }
+            | Cfi::DefCfaOffset { .. }
+            | Cfi::DefCfaRegister { .. }
+            | Cfi::DefCfaExpression { .. } => {
+                return false;
+            }
+            _ => {}
+        }
+    }
+    true
 }
 
 fn address(image: &Image, pointer: Pointer) -> Option<Va> {

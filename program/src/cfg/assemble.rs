@@ -1,0 +1,511 @@
+//! The tables of a [`Program`] from code that was understood.
+//!
+//! Invariant: what `verify` checks. Ids follow function entries, then addresses.
+
+use crate::addr::Va;
+use crate::arch::Decoder;
+use crate::code::{Code, NO_FUNC};
+use crate::ids::{BlockId, EdgeId, FuncId};
+use crate::image::{Image, SymbolKind};
+use crate::model::{
+    Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Function, Gap, GapReason, JumpTable, Origin,
+    Program, Sure,
+};
+use crate::sweep::{How, RawCall, RawEnd, Rel};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Everything of a program but its image.
+pub struct Tables {
+    functions: Vec<Function>,
+    blocks: Vec<Block>,
+    edges: Vec<Edge>,
+    calls: Vec<Call>,
+    imports: Vec<Box<str>>,
+    tables: Vec<JumpTable>,
+    gaps: Vec<Gap>,
+    by_address: Vec<BlockId>,
+}
+
+impl Tables {
+    /// With the image they were made from.
+    pub fn into_program(self, image: Image) -> Program {
+        Program {
+            image,
+            functions: self.functions,
+            blocks: self.blocks,
+            edges: self.edges,
+            calls: self.calls,
+            imports: self.imports,
+            tables: self.tables,
+            gaps: self.gaps,
+            data: Vec::new(),
+            by_address: self.by_address,
+        }
+    }
+}
+
+/// Code on its way into tables.
+pub struct Assembly<'c, 'a> {
+    code: &'c Code<'a>,
+    /// Ids by rank; [`NO_FUNC`] for blocks that no function owns.
+    ids: Vec<u32>,
+    /// Ranks by id.
+    ranks: Vec<u32>,
+    /// First id of each function, and the end.
+    firsts: Vec<u32>,
+    /// Jumps with the index of their table, sorted.
+    jumps: Vec<(Rel, u32)>,
+    tables: Vec<JumpTable>,
+    imports: Vec<Box<str>>,
+}
+
+impl<'c, 'a> Assembly<'c, 'a> {
+    /// Numbers the blocks and settles the tables.
+    pub fn new(code: &'c Code<'a>) -> Assembly<'c, 'a> {
+        let n = code.funcs.len();
+        let mut firsts = vec![0u32; n + 1];
+        for &owner in code.owner.iter().filter(|&&o| o != NO_FUNC) {
+            firsts[owner as usize + 1] += 1;
+        }
+        for i in 0..n {
+            firsts[i + 1] += firsts[i];
+        }
+        let mut next = firsts.clone();
+        let mut ids = vec![NO_FUNC; code.blocks.len()];
+        let mut ranks = vec![0; firsts[n] as usize];
+        for (rank, &owner) in code.owner.iter().enumerate() {
+            if owner != NO_FUNC {
+                let id = next[owner as usize];
+                next[owner as usize] += 1;
+                ids[rank] = id;
+                ranks[id as usize] = u32::try_from(rank).unwrap_or(NO_FUNC);
+            }
+        }
+        let mut this =
+            Assembly { code, ids, ranks, firsts, jumps: Vec::new(), tables: Vec::new(), imports: Vec::new() };
+        this.settle_tables();
+        this.collect_imports();
+        this
+    }
+
+    fn va(&self, rel: Rel) -> Va {
+        self.code.cx.space.va(rel)
+    }
+
+    /// One table for all jumps of a function that use it; targets that are no blocks of the function are left out.
+    fn settle_tables(&mut self) {
+        let code = self.code;
+        let mut rows: Vec<(Va, u32, usize)> = Vec::new();
+        for (i, table) in code.tables.iter().enumerate() {
+            if let Some(rank) = code.block_at(table.jump) {
+                let owner = code.owner[rank as usize];
+                if owner != NO_FUNC && code.blocks[rank as usize].last() == table.jump {
+                    rows.push((table.at, owner, i));
+                }
+            }
+        }
+        rows.sort_unstable();
+        for same in rows.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let (at, owner, _) = same[0];
+            let all = || same.iter().map(|r| &code.tables[r.2]);
+            let Some(longest) = all().max_by_key(|t| t.targets.len()) else { continue };
+            let own = |to: &&Rel| code.block_from(**to).is_some_and(|b| code.owner[b as usize] == owner);
+            let targets: Box<[Va]> = longest.targets.iter().filter(own).map(|&t| self.va(t)).collect();
+            if targets.is_empty() {
+                continue;
+            }
+            let index = u32::try_from(self.tables.len()).unwrap_or(NO_FUNC);
+            self.jumps.extend(all().map(|t| (t.jump, index)));
+            let mut jumps: Vec<Va> = all().map(|t| self.va(t.jump)).collect();
+            jumps.sort_unstable();
+            jumps.dedup();
+            self.tables.push(JumpTable {
+                at,
+                entry_len: longest.entry_len,
+                func: FuncId(owner),
+                jumps: jumps.into(),
+                targets,
+                sure: all().map(|t| t.sure).max().unwrap_or(Sure::Likely),
+            });
+        }
+        self.jumps.sort_unstable();
+        self.jumps.dedup();
+    }
+
+    fn collect_imports(&mut self) {
+        let slots = self.code.calls.iter().filter(|c| matches!(c.how, How::Slot | How::JumpSlot));
+        let mut names: Vec<&str> = slots.filter_map(|c| self.code.slot_import(c.target)).collect();
+        names.sort_unstable();
+        names.dedup();
+        self.imports = names.into_iter().map(Box::from).collect();
+    }
+
+    /// The tables.
+    pub fn tables(mut self) -> Tables {
+        let functions = self.functions();
+        let (blocks, edges) = self.blocks();
+        let calls = self.calls(&functions);
+        let by_address: Vec<BlockId> =
+            self.ids.iter().filter(|&&id| id != NO_FUNC).map(|&id| BlockId(id)).collect();
+        let mut tables = Tables {
+            functions,
+            blocks,
+            edges,
+            calls,
+            imports: std::mem::take(&mut self.imports),
+            tables: std::mem::take(&mut self.tables),
+            gaps: Vec::new(),
+            by_address,
+        };
+        tables.gaps = self.gaps(&tables);
+        for gap in tables.gaps.iter().filter(|g| g.reason == GapReason::UnresolvedJump) {
+            let i = tables.by_address.partition_point(|&b| tables.blocks[b.index()].start <= gap.range.start);
+            if let Some(&b) = tables.by_address.get(i.wrapping_sub(1)) {
+                tables.functions[tables.blocks[b.index()].func.index()].complete = false;
+            }
+        }
+        cut_from(&mut tables);
+        tables
+    }
+
+    fn functions(&self) -> Vec<Function> {
+        let code = self.code;
+        let names = names(code);
+        let mut entries: Vec<Vec<BlockId>> = vec![Vec::new(); code.funcs.len()];
+        for &at in &code.entries {
+            if let Some(rank) = code.block_from(at)
+                && let Some(of) = entries.get_mut(code.owner[rank as usize] as usize)
+            {
+                of.push(BlockId(self.ids[rank as usize]));
+            }
+        }
+        let mut all = Vec::with_capacity(code.funcs.len());
+        let mut names = names.into_iter().peekable();
+        for ((i, f), entries) in code.funcs.iter().enumerate().zip(entries) {
+            let blocks = self.firsts[i]..self.firsts[i + 1];
+            let stub = f.stub.and_then(|s| code.cx.image.plt.get(s as usize));
+            let import = stub.and_then(|s| s.import.clone());
+            let mut own: Vec<Box<str>> = import.iter().map(|name| format!("{name}@plt").into()).collect();
+            while names.next_if(|n| n.0 < f.entry).is_some() {}
+            while let Some((_, _, name)) = names.next_if(|n| n.0 == f.entry) {
+                if !own.contains(&name) {
+                    own.push(name);
+                }
+            }
+            let ends_well = |id: u32| {
+                let rank = self.ranks[id as usize];
+                !self.is_broken(rank)
+            };
+            all.push(Function {
+                entry: self.va(f.entry),
+                names: own.into(),
+                ranges: self.ranges(f.entry, &blocks),
+                complete: blocks.clone().all(ends_well),
+                blocks,
+                entries: entries.into(),
+                origin: f.origin,
+                sure: match f.origin {
+                    Origin::TailCalled | Origin::AddressTaken => Sure::Likely,
+                    Origin::Scored => Sure::Guessed,
+                    _ => Sure::Proved,
+                },
+                returns: f.returns,
+                import,
+                cut_from: None,
+            });
+        }
+        all
+    }
+
+    /// Runs of blocks that lie next to each other; the one with the entry first.
+    fn ranges(&self, entry: Rel, ids: &Range<u32>) -> Box<[Range<Va>]> {
+        let mut runs: Vec<Range<Rel>> = Vec::new();
+        let mut before = None;
+        for id in ids.clone() {
+            let rank = self.ranks[id as usize];
+            let block = &self.code.blocks[rank as usize];
+            match runs.last_mut() {
+                Some(last) if before == rank.checked_sub(1) => last.end = block.end_rel(),
+                _ => runs.push(block.start..block.end_rel()),
+            }
+            before = Some(rank);
+        }
+        if !runs.iter().any(|r| r.contains(&entry)) {
+            // Nothing decodes at the entry.
+            runs.retain(|r| r.start > entry || r.end <= entry);
+            runs.push(entry..entry + 1);
+        }
+        runs.sort_unstable_by_key(|r| (!r.contains(&entry), r.start));
+        runs.into_iter().map(|r| self.va(r.start)..self.va(r.end)).collect()
+    }
+
+    /// The block of the same function that control falls into.
+    fn falls_to(&self, rank: u32) -> Option<u32> {
+        self.code.next(rank).filter(|&t| self.code.owner[t as usize] == self.code.owner[rank as usize])
+    }
+
+    fn is_broken(&self, rank: u32) -> bool {
+        match self.code.blocks[rank as usize].end {
+            RawEnd::Broken => true,
+            RawEnd::FallThrough => self.falls_to(rank).is_none(),
+            _ => false,
+        }
+    }
+
+    /// A block of the same function that starts at `to`.
+    fn own(&self, rank: u32, to: Rel) -> Option<BlockId> {
+        let t = self.code.block_from(to)?;
+        (self.code.owner[t as usize] == self.code.owner[rank as usize]).then(|| BlockId(self.ids[t as usize]))
+    }
+
+    fn blocks(&self) -> (Vec<Block>, Vec<Edge>) {
+        let code = self.code;
+        let mut blocks = Vec::with_capacity(self.ranks.len());
+        let mut edges: Vec<Edge> = Vec::with_capacity(self.ranks.len() * 3 / 2);
+        let mut out: Vec<(BlockId, EdgeKind, Sure)> = Vec::new();
+        for (id, &rank) in self.ranks.iter().enumerate() {
+            let raw = &code.blocks[rank as usize];
+            let from = BlockId::at(id);
+            out.clear();
+            let falls = raw.end.falls_through().then(|| self.falls_to(rank)).flatten();
+            if let Some(t) = falls {
+                out.push((BlockId(self.ids[t as usize]), EdgeKind::FallThrough, Sure::Proved));
+            }
+            let end = match raw.end {
+                RawEnd::FallThrough if falls.is_none() => BlockEnd::Broken,
+                RawEnd::FallThrough => BlockEnd::FallThrough,
+                RawEnd::Jump => {
+                    out.extend(self.own(rank, raw.target).map(|t| (t, EdgeKind::Jump, Sure::Proved)));
+                    BlockEnd::Jump
+                }
+                RawEnd::Branch => {
+                    out.extend(self.own(rank, raw.target).map(|t| (t, EdgeKind::Taken, Sure::Proved)));
+                    BlockEnd::Branch
+                }
+                RawEnd::Switch => {
+                    let jump = raw.last();
+                    let from = self.jumps.partition_point(|j| j.0 < jump);
+                    for &(_, table) in self.jumps[from..].iter().take_while(|j| j.0 == jump) {
+                        let table = &self.tables[table as usize];
+                        for &to in &table.targets {
+                            let to = self.own(rank, code.cx.space.rel(to));
+                            out.extend(to.map(|t| (t, EdgeKind::Table, table.sure)));
+                        }
+                    }
+                    if out.is_empty() { BlockEnd::Unresolved } else { BlockEnd::Switch }
+                }
+                RawEnd::IndirectTailCall => BlockEnd::IndirectTailCall,
+                RawEnd::Unresolved => BlockEnd::Unresolved,
+                RawEnd::Return => BlockEnd::Return,
+                RawEnd::NoReturn => BlockEnd::NoReturn,
+                RawEnd::Stop => BlockEnd::Stop,
+                RawEnd::Broken => BlockEnd::Broken,
+            };
+            code.pads_of(rank, |t| {
+                if code.owner[t as usize] == code.owner[rank as usize] {
+                    out.push((BlockId(self.ids[t as usize]), EdgeKind::LandingPad, Sure::Proved));
+                }
+            });
+            out.sort_unstable();
+            out.dedup_by_key(|e| (e.0, e.1));
+            blocks.push(Block {
+                start: self.va(raw.start),
+                len_bytes: raw.len,
+                last: raw.len - u32::from(raw.last_len),
+                n_insns: raw.n_insns,
+                func: FuncId(code.owner[rank as usize]),
+                first_edge: EdgeId::at(edges.len()),
+                end,
+                landing_pad: code.cx.pads.binary_search(&raw.start).is_ok(),
+            });
+            edges.extend(out.iter().map(|&(to, kind, sure)| Edge { from, to, kind, sure }));
+        }
+        (blocks, edges)
+    }
+
+    fn calls(&self, functions: &[Function]) -> Vec<Call> {
+        let code = self.code;
+        let mut calls = Vec::with_capacity(code.calls.len() * 5 / 4);
+        let mut next = 0;
+        for (rank, raw) in code.blocks.iter().enumerate() {
+            let id = self.ids[rank];
+            let rank = u32::try_from(rank).unwrap_or(NO_FUNC);
+            while code.calls.get(next).is_some_and(|c| c.at < raw.start) {
+                next += 1;
+            }
+            while let Some(call) = code.calls.get(next).filter(|c| c.at < raw.end_rel()) {
+                next += 1;
+                if id == NO_FUNC {
+                    continue;
+                }
+                let jump = matches!(call.how, How::JumpSlot | How::JumpIndirect);
+                let callee = self.callee(call);
+                let never = !jump && code.never.binary_search(&call.at).is_ok();
+                calls.push(Call {
+                    at: self.va(call.at),
+                    block: BlockId(id),
+                    kind: if jump { CallKind::TailCall } else { CallKind::Call },
+                    callee,
+                    returns: !never && self.returns(callee, functions),
+                });
+            }
+            if id == NO_FUNC
+                || !matches!(raw.end, RawEnd::Jump | RawEnd::Branch)
+                || self.own(rank, raw.target).is_some()
+            {
+                continue;
+            }
+            if let Some(t) = code.block_at(raw.target)
+                && code.owner[t as usize] == code.owner[rank as usize]
+            {
+                // Into the middle of an instruction: a gap.
+                continue;
+            }
+            let callee = self.direct(raw.target, raw.last(), raw.last_len);
+            calls.push(Call {
+                at: self.va(raw.last()),
+                block: BlockId(id),
+                kind: if raw.end == RawEnd::Jump { CallKind::TailCall } else { CallKind::BranchTailCall },
+                callee,
+                returns: self.returns(callee, functions),
+            });
+        }
+        calls
+    }
+
+    fn returns(&self, callee: Callee, functions: &[Function]) -> bool {
+        match callee {
+            Callee::Function(f) => functions[f.index()].returns,
+            Callee::Import(i) => !crate::noreturn::never_returns(&self.imports[i as usize]),
+            Callee::Unknown(_) | Callee::Indirect => true,
+        }
+    }
+
+    fn callee(&self, call: &RawCall) -> Callee {
+        match call.how {
+            How::Direct => self.direct(call.target, call.at, call.len),
+            How::Indirect | How::JumpIndirect => Callee::Indirect,
+            How::Slot | How::JumpSlot => {
+                if let Some(name) = self.code.slot_import(call.target)
+                    && let Ok(i) = self.imports.binary_search_by(|n| (**n).cmp(name))
+                {
+                    return Callee::Import(u32::try_from(i).unwrap_or(0));
+                }
+                self.code.slot_function(call.target).map_or(Callee::Indirect, |f| Callee::Function(FuncId(f)))
+            }
+        }
+    }
+
+    /// What a direct call or jump at `at` to `to` reaches.
+    fn direct(&self, to: Rel, at: Rel, len: u8) -> Callee {
+        let owner = self.code.block_from(to).map(|b| self.code.owner[b as usize]).filter(|&o| o != NO_FUNC);
+        match owner {
+            Some(f) => Callee::Function(FuncId(f)),
+            // Decoded anew where the target is too far away for the short form.
+            None if to == Rel::MAX => {
+                let va = self.va(at);
+                let bytes = self.code.cx.image.bytes_in(&(va..va.plus(u64::from(len)))).unwrap_or_default();
+                let target = Decoder::new(bytes, va).next().and_then(|insn| insn.flow().target());
+                target.map_or(Callee::Indirect, Callee::Unknown)
+            }
+            None => Callee::Unknown(self.va(to)),
+        }
+    }
+
+    fn gaps(&self, tables: &Tables) -> Vec<Gap> {
+        let code = self.code;
+        let mut gaps = Vec::new();
+        for b in tables.blocks.iter().filter(|b| b.end == BlockEnd::Unresolved) {
+            gaps.push(Gap { range: b.last_insn()..b.end_va(), reason: GapReason::UnresolvedJump });
+        }
+        for r in &code.broken {
+            gaps.push(Gap { range: self.va(r.start)..self.va(r.end), reason: GapReason::NotCode });
+        }
+        for &at in &code.overlaps {
+            gaps.push(Gap { range: self.va(at)..self.va(at + 1), reason: GapReason::Overlap });
+        }
+        let mut owned: Vec<Range<Va>> =
+            tables.functions.iter().flat_map(|f| f.ranges.iter().cloned()).collect();
+        owned.sort_unstable_by_key(|r| r.start);
+        let mut owned = owned.into_iter().peekable();
+        for run in code.cx.code {
+            let run = self.va(run.start)..self.va(run.end);
+            let mut at = run.start;
+            loop {
+                let next = owned.next_if(|r| r.start < run.end);
+                let end = next.as_ref().map_or(run.end, |r| r.start);
+                if at < end && !self.is_padding(at..end) {
+                    gaps.push(Gap { range: at..end, reason: GapReason::NoFunction });
+                }
+                match next {
+                    Some(r) => at = at.max(r.end),
+                    None => break,
+                }
+            }
+        }
+        gaps.sort_unstable_by_key(|g| (g.range.start, g.reason, g.range.end));
+        gaps
+    }
+
+    fn is_padding(&self, range: Range<Va>) -> bool {
+        let Some(bytes) = self.code.cx.image.bytes_in(&range) else { return false };
+        bytes.iter().all(|&b| b == 0) || Decoder::new(bytes, range.start).all(|insn| insn.is_padding())
+    }
+}
+
+/// Names of functions: (address, order, name), sorted.
+fn names(code: &Code<'_>) -> Vec<(Rel, usize, Box<str>)> {
+    let mut all = Vec::new();
+    for (i, s) in code.cx.image.symbols.iter().enumerate() {
+        let order = match s.kind {
+            SymbolKind::Function | SymbolKind::IndirectFunction => i,
+            SymbolKind::Untyped => usize::MAX,
+            _ => continue,
+        };
+        let at = code.cx.space.rel(s.at);
+        if !s.name.is_empty() && code.cx.is_code(at) {
+            all.push((at, order, s.name.clone()));
+        }
+    }
+    all.sort_unstable();
+    all
+}
+
+/// Finds the functions that `.part.N` functions were cut from: by name, those that call them first.
+fn cut_from(tables: &mut Tables) {
+    let parts: Vec<(usize, String)> = tables
+        .functions
+        .iter()
+        .enumerate()
+        .filter_map(|(i, f)| {
+            let name = f.names.iter().find(|n| n.contains(".part."))?;
+            Some((i, name.split_once(".part.")?.0.to_owned()))
+        })
+        .collect();
+    if parts.is_empty() {
+        return;
+    }
+    let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (i, f) in tables.functions.iter().enumerate() {
+        for name in &f.names {
+            by_name.entry(name).or_default().push(i);
+        }
+    }
+    let mut found = Vec::new();
+    for (part, name) in &parts {
+        let Some(named) = by_name.get(name.as_str()) else { continue };
+        let calls = |f: usize| {
+            let mut calls = tables.calls.iter().filter(|c| tables.blocks[c.block.index()].func.index() == f);
+            calls.any(|c| c.callee == Callee::Function(FuncId::at(*part)))
+        };
+        let from = match named.as_slice() {
+            [only] => Some(*only),
+            several => several.iter().copied().find(|&f| calls(f)),
+        };
+        found.extend(from.filter(|f| f != part).map(|f| (*part, FuncId::at(f))));
+    }
+    for (part, from) in found {
+        tables.functions[part].cut_from = Some(from);
+    }
+}

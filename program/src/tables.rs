@@ -1,0 +1,637 @@
+//! Jump tables and tables of labels: from an indirect jump back to the table it reads.
+//!
+//! A jump is sliced backwards to the load of an entry, from there to the table's address (a constant put into a register,
+//! perhaps in the prologue, perhaps spilled), and to the comparison, mask or width that bounds the index. Where nothing
+//! bounds it (clang leaves the check out when the default cannot happen), the table ends before the next address that
+//! anything refers to, and at the first entry that leads to no instruction of this function.
+//!
+//! Invariant: every entry of an unbounded table leads to an instruction of its function; an indirect jump that reads no
+//! table leaves the function (a tail call through a vtable or a slot).
+//!
+//! Source: C. Cifuentes, M. Van Emmerik, "Recovery of jump table case statements from binary code", 1999, for the slice.
+
+use crate::addr::Va;
+use crate::arch::{Insn, Operand, Reg, RegSet, Step, Test};
+use crate::image::RelocationTo;
+use crate::model::Sure;
+use crate::sweep::{Context, Kind, NOWHERE, RawTable, Rel, Sweeper, Swept, decode_at};
+use std::collections::HashSet;
+use std::ops::Range;
+
+/// What became of an indirect jump.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolved {
+    /// It reads a table, now in the list.
+    Table,
+    /// It reads a table that was not understood.
+    Unresolved,
+    /// It leaves the function.
+    Out,
+}
+
+/// Instructions looked at for one question.
+const BUDGET: u32 = 3000;
+/// More entries than any compiler writes.
+const MAX_ENTRIES: u64 = 1 << 16;
+
+/// Something that holds a value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Loc {
+    Reg(Reg),
+    Mem(Operand),
+}
+
+/// A way of reading an entry.
+#[derive(Clone, Debug)]
+struct Shape {
+    /// Where tables may start: several, where code for several switches shares the jump.
+    bases: Vec<Va>,
+    entry_len: u8,
+    signed: bool,
+    /// Whether entries count from the table's address, or are addresses.
+    relative: bool,
+    /// What holds the index, and the instruction that uses it.
+    index: Option<(Reg, u32)>,
+    /// Bytes the index is multiplied by.
+    factor: u8,
+}
+
+/// Finds the tables of the jump at index `jump`, and appends them to `out`; their targets become leaders.
+///
+/// `named` are the positions in `out.data_refs` of what this region refers to.
+pub fn resolve(
+    cx: &Context<'_>,
+    sweeper: &mut Sweeper,
+    range: &Range<Rel>,
+    jump: u32,
+    out: &mut Swept,
+    named: Range<usize>,
+) -> Resolved {
+    sweeper.make_sources();
+    let at = sweeper.insns[jump as usize].at;
+    let mut slice = Slice { cx, sweeper, budget: BUDGET };
+    let mut shapes = Vec::new();
+    let suspicious = slice.shapes(jump, &mut shapes);
+    let mut found = Vec::new();
+    let mut bounds = Vec::new();
+    for shape in &shapes {
+        slice.budget = BUDGET;
+        bounds.push(shape.index.and_then(|(reg, at)| slice.bound(at, reg)));
+    }
+    for (shape, bound) in shapes.iter().zip(bounds) {
+        for &base in &shape.bases {
+            let bounded = bound.is_some();
+            if let Some(mut table) =
+                read(cx, sweeper, range, shape, base, bound, &out.data_refs[named.clone()])
+            {
+                table.jump = at;
+                table.bounded = bounded;
+                found.push(table);
+            }
+        }
+    }
+    found.sort_by_key(|t| t.at);
+    found.dedup_by_key(|t| t.at);
+    for table in &found {
+        for &to in &table.targets {
+            if range.contains(&to) && sweeper.starts.get(to) {
+                sweeper.leaders.set(to);
+            }
+        }
+    }
+    if !found.is_empty() {
+        out.tables.append(&mut found);
+        Resolved::Table
+    } else if suspicious {
+        Resolved::Unresolved
+    } else {
+        Resolved::Out
+    }
+}
+
+/// Reads a table's entries; `None` if they are none.
+fn read(
+    cx: &Context<'_>,
+    sweeper: &mut Sweeper,
+    range: &Range<Rel>,
+    shape: &Shape,
+    base: Va,
+    bound: Option<u64>,
+    named: &[Rel],
+) -> Option<RawTable> {
+    let step = u64::from(shape.entry_len);
+    if shape.factor != 0 && shape.factor != shape.entry_len {
+        return None;
+    }
+    let from = cx.space.rel(base);
+    if from == NOWHERE || cx.image.segment_at(base).is_none() {
+        return None;
+    }
+    let limit = match bound {
+        Some(n) => n.saturating_add(1).min(MAX_ENTRIES),
+        None => {
+            (u64::from(sweeper.next_ref(cx, from, named)) - u64::from(from)).div_ceil(step).min(MAX_ENTRIES)
+        }
+    };
+    let mut targets: Vec<Rel> = Vec::new();
+    let mut own = 0;
+    for n in 0..limit {
+        let at = base.plus(n * step);
+        let Some(target) = entry(cx, shape, base, at) else { break };
+        let to = cx.space.rel(target);
+        let inside = range.contains(&to) && sweeper.starts.get(to);
+        let part = !inside && cx.in_part(to);
+        // One past the end: what clang writes where the default cannot happen.
+        let accept =
+            inside || part || to == range.end || bound.is_some() && cx.is_code(to) && !range.contains(&to);
+        if !accept {
+            break;
+        }
+        own += u32::from(inside);
+        targets.push(to);
+    }
+    if bound.is_none() {
+        while targets.last().is_some_and(|&t| t == range.end) {
+            targets.pop();
+        }
+    }
+    if own == 0 {
+        return None;
+    }
+    let whole = bound.is_some_and(|n| n.saturating_add(1) == targets.len() as u64);
+    Some(RawTable {
+        at: base,
+        entry_len: shape.entry_len,
+        jump: 0,
+        targets: targets.into(),
+        sure: if whole { Sure::Proved } else { Sure::Likely },
+        bounded: bound.is_some(),
+    })
+}
+
+/// Where the entry at `at` leads.
+fn entry(cx: &Context<'_>, shape: &Shape, base: Va, at: Va) -> Option<Va> {
+    let bytes = cx.image.bytes_in(&(at..at.plus(u64::from(shape.entry_len))))?;
+    let mut word = [0; 8];
+    word.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    let value = u64::from_le_bytes(word);
+    let above = 64 - 8 * u32::from(shape.entry_len.min(8));
+    let value = match shape.signed {
+        true => ((value << above).cast_signed() >> above).cast_unsigned(),
+        false => value,
+    };
+    if shape.relative {
+        return Some(base.plus(value));
+    }
+    if cx.image.kind.is_relocated() && shape.entry_len == 8 {
+        return match cx.image.relocation_at(at)?.to {
+            RelocationTo::Address(to) => Some(to),
+            _ => None,
+        };
+    }
+    Some(Va(value))
+}
+
+/// A backward walk over the instructions of one region.
+struct Slice<'a, 'c> {
+    cx: &'a Context<'c>,
+    sweeper: &'a Sweeper,
+    budget: u32,
+}
+
+/// An instruction that control comes from, and whether by its branch.
+#[derive(Clone, Copy)]
+struct Pred {
+    index: u32,
+    taken: bool,
+}
+
+impl Slice<'_, '_> {
+    fn insn(&self, index: u32) -> Option<Insn> {
+        decode_at(self.cx, self.sweeper.insns.get(index as usize)?.at)
+    }
+
+    fn preds(&self, index: u32, into: &mut Vec<Pred>) {
+        into.clear();
+        let insns = &self.sweeper.insns;
+        if let Some(before) = index.checked_sub(1)
+            && insns[before as usize].kind.falls_through()
+        {
+            into.push(Pred { index: before, taken: false });
+        }
+        let at = insns[index as usize].at;
+        if self.sweeper.leaders.get(at) {
+            let sources = self.sweeper.sources_of(at);
+            into.extend(sources.iter().map(|&(_, index)| Pred { index, taken: true }));
+        }
+    }
+
+    /// The instructions that give `loc` the value it has before `index`. Copies and spills are followed.
+    fn defs(&mut self, index: u32, loc: Loc) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut seen = HashSet::new();
+        let mut todo = vec![(index, loc)];
+        let mut preds = Vec::new();
+        while let Some((index, loc)) = todo.pop() {
+            self.preds(index, &mut preds);
+            if preds.len() > 1 && !seen.insert((index, loc)) {
+                continue;
+            }
+            for pred in &preds {
+                if self.budget == 0 {
+                    return found;
+                }
+                self.budget -= 1;
+                let kind = self.sweeper.insns[pred.index as usize].kind;
+                if pred.taken || kind == Kind::Branch || kind == Kind::Nop {
+                    todo.push((pred.index, loc));
+                    continue;
+                }
+                let Some(insn) = self.insn(pred.index) else { continue };
+                match trace(&insn, kind, loc) {
+                    Trace::Untouched => todo.push((pred.index, loc)),
+                    Trace::From(loc) => todo.push((pred.index, loc)),
+                    Trace::Set => found.push(pred.index),
+                    Trace::Lost => {}
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The constants that `reg` may hold before `index`.
+    fn constants(&mut self, index: u32, reg: Reg) -> Vec<Va> {
+        let mut all = Vec::new();
+        for def in self.defs(index, Loc::Reg(reg)) {
+            if let Some(va) = self.insn(def).and_then(|insn| constant(&insn)) {
+                all.push(va);
+            }
+        }
+        if all.is_empty() {
+            // Set before an indirect jump that was not followed, as in interpreters: take what is ever put there.
+            for &base in &self.sweeper.bases {
+                if let Some(insn) = self.insn(base)
+                    && insn.writes(reg)
+                    && let Some(va) = constant(&insn)
+                {
+                    all.push(va);
+                }
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        all.truncate(16);
+        all
+    }
+
+    /// How the jump may read its target. Says whether it looks like reading a table.
+    fn shapes(&mut self, jump: u32, into: &mut Vec<Shape>) -> bool {
+        let Some(insn) = self.insn(jump) else { return false };
+        match insn.operands().next() {
+            Some(Operand::Reg(reg, _)) => {
+                let mut suspicious = false;
+                for def in self.defs(jump, Loc::Reg(reg)).into_iter().take(16) {
+                    suspicious |= self.shapes_of_def(def, into);
+                }
+                suspicious
+            }
+            Some(memory @ (Operand::Place { .. } | Operand::Mem { .. })) => self.absolute(jump, memory, into),
+            _ => false,
+        }
+    }
+
+    fn shapes_of_def(&mut self, def: u32, into: &mut Vec<Shape>) -> bool {
+        let Some(insn) = self.insn(def) else { return false };
+        match insn.step() {
+            Step::Copy {
+                from: memory @ (Operand::Place { size: 8, .. } | Operand::Mem { size: 8, .. }),
+                ..
+            } => self.absolute(def, memory, into),
+            // Non-PIE code may keep addresses in 4 bytes.
+            Step::Copy {
+                from: memory @ (Operand::Place { size: 4, .. } | Operand::Mem { size: 4, .. }),
+                ..
+            } => match self.load(def, memory) {
+                Some((bases, index, factor)) => {
+                    into.push(Shape { bases, entry_len: 4, signed: false, relative: false, index, factor });
+                    true
+                }
+                None => false,
+            },
+            Step::Add { to, from: Operand::Reg(other, _) } => self.sum(def, to, other, into),
+            Step::Address {
+                from: Operand::Mem { base: Some(a), index: Some((b, 1)), disp: 0, .. }, ..
+            } => self.sum(def, a, b, into),
+            _ => false,
+        }
+    }
+
+    /// A target that is a loaded address.
+    fn absolute(&mut self, at: u32, memory: Operand, into: &mut Vec<Shape>) -> bool {
+        let Some((bases, index, factor)) = self.load(at, memory) else { return false };
+        into.push(Shape { bases, entry_len: 8, signed: false, relative: false, index, factor });
+        false
+    }
+
+    /// A target that is the sum of a loaded entry and an address.
+    fn sum(&mut self, at: u32, a: Reg, b: Reg, into: &mut Vec<Shape>) -> bool {
+        let mut any = false;
+        for (entry, anchor) in [(a, b), (b, a)] {
+            for def in self.defs(at, Loc::Reg(entry)).into_iter().take(16) {
+                let Some(Step::Copy { from, signed, .. }) = self.insn(def).map(|i| i.step()) else {
+                    continue;
+                };
+                let (Operand::Mem { size, .. } | Operand::Place { size, .. }) = from else { continue };
+                if !matches!(size, 1 | 2 | 4) {
+                    continue;
+                }
+                any = true;
+                let Some((mut bases, index, factor)) = self.load(def, from) else { continue };
+                if bases.len() > 1 {
+                    let anchors = self.constants(at, anchor);
+                    bases.retain(|b| anchors.contains(b));
+                }
+                into.push(Shape { bases, entry_len: size, signed, relative: true, index, factor });
+            }
+            if any {
+                return true;
+            }
+        }
+        any
+    }
+
+    /// The constant part of a memory operand, its index, and the index's factor.
+    #[expect(clippy::type_complexity, reason = "three parts of one answer that goes into a Shape")]
+    fn load(&mut self, at: u32, memory: Operand) -> Option<(Vec<Va>, Option<(Reg, u32)>, u8)> {
+        match memory {
+            Operand::Place { at: place, index: Some((reg, factor)), base: None, .. } => {
+                Some((vec![place], Some((reg, at)), factor))
+            }
+            Operand::Place { at: place, index: None, base: Some(reg), .. } => {
+                Some((vec![place], Some((reg, at)), 1))
+            }
+            Operand::Mem { base: Some(base), index: Some((index, factor)), disp, segment: None, .. } => {
+                let shift = |bases: Vec<Va>| -> Vec<Va> {
+                    bases.into_iter().map(|b| b.plus(disp.cast_unsigned())).collect()
+                };
+                let bases = self.constants(at, base);
+                if bases.is_empty() && factor == 1 {
+                    let bases = self.constants(at, index);
+                    return (!bases.is_empty()).then(|| (shift(bases), Some((base, at)), 1));
+                }
+                (!bases.is_empty()).then(|| (shift(bases), Some((index, at)), factor))
+            }
+            // The address of the entry was computed before.
+            Operand::Mem { base: Some(base), index: None, disp: 0, segment: None, .. } => {
+                let defs = self.defs(at, Loc::Reg(base));
+                let [def] = defs.as_slice() else { return None };
+                match self.insn(*def)?.step() {
+                    Step::Address { from: from @ Operand::Mem { index: Some(_), .. }, .. }
+                    | Step::Address { from: from @ Operand::Place { index: Some(_), .. }, .. } => {
+                        self.load(*def, from)
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The largest value that `reg` can have before `index`, if all ways there are checked.
+    fn bound(&mut self, index: u32, reg: Reg) -> Option<u64> {
+        let mut largest = None;
+        let mut seen = HashSet::new();
+        let mut todo = vec![Walk { index, loc: Loc::Reg(reg), plus: 0, known: Vec::new() }];
+        let mut preds = Vec::new();
+        while let Some(walk) = todo.pop() {
+            self.preds(walk.index, &mut preds);
+            if preds.is_empty() {
+                return None;
+            }
+            if preds.len() > 1 && !seen.insert((walk.index, walk.loc, walk.plus)) {
+                continue;
+            }
+            for &pred in &preds {
+                self.budget = self.budget.checked_sub(1)?;
+                let mut next = Walk { index: pred.index, known: walk.known.clone(), ..walk };
+                match self.step_back(pred, &mut next) {
+                    Back::On => todo.push(next),
+                    Back::Bounded(n) => largest = largest.max(Some(n)),
+                    Back::Dead => {}
+                    Back::Lost => return None,
+                }
+            }
+        }
+        largest.filter(|&n| n < MAX_ENTRIES)
+    }
+
+    fn step_back(&self, pred: Pred, walk: &mut Walk) -> Back {
+        let kind = self.sweeper.insns[pred.index as usize].kind;
+        match kind {
+            Kind::Nop | Kind::Jump => return Back::On,
+            Kind::Branch => {
+                if let Some((loc, n)) = self.condition(pred) {
+                    if loc == walk.loc {
+                        return Back::bounded(n, walk.plus);
+                    }
+                    walk.known.push((loc, n));
+                }
+                return Back::On;
+            }
+            _ => {}
+        }
+        let Some(insn) = self.insn(pred.index) else { return Back::Lost };
+        let step = insn.step();
+        if let (Step::And { to, mask }, Loc::Reg(reg)) = (step, walk.loc)
+            && to == reg
+        {
+            return if mask < MAX_ENTRIES { Back::bounded(mask, walk.plus) } else { Back::Lost };
+        }
+        if let (Step::ShiftRight { to, by, bits }, Loc::Reg(reg)) = (step, walk.loc)
+            && to == reg
+        {
+            let left = bits.saturating_sub(by);
+            return if left <= 8 { Back::bounded((1 << left) - 1, walk.plus) } else { Back::Lost };
+        }
+        let plain = match (step, walk.loc) {
+            (Step::Add { to, from: Operand::Imm(n) }, Loc::Reg(reg)) if to == reg => Some((reg, n)),
+            (
+                Step::Address {
+                    to,
+                    from: Operand::Mem { base: Some(base), index: None, disp, segment: None, .. },
+                },
+                Loc::Reg(reg),
+            ) if to == reg => Some((base, disp)),
+            _ => None,
+        };
+        let moved = match plain {
+            Some((from, n)) => {
+                walk.plus = walk.plus.wrapping_add(n);
+                Trace::From(Loc::Reg(from))
+            }
+            None => match trace(&insn, kind, walk.loc) {
+                Trace::Set => match step {
+                    // The place it was loaded from may have been compared.
+                    Step::Copy { from: from @ (Operand::Mem { .. } | Operand::Place { .. }), .. } => {
+                        Trace::From(Loc::Mem(sizeless(from)))
+                    }
+                    _ => Trace::Set,
+                },
+                other => other,
+            },
+        };
+        let stores = matches!(step, Step::Store { .. });
+        walk.known.retain(|(loc, _)| match loc {
+            Loc::Reg(reg) => !insn.writes(*reg),
+            Loc::Mem(memory) => !stores && !touches(&insn, memory),
+        });
+        match moved {
+            Trace::Untouched => Back::On,
+            Trace::From(loc) => {
+                walk.loc = loc;
+                match walk.known.iter().find(|(l, _)| *l == loc) {
+                    Some(&(_, n)) => Back::bounded(n, walk.plus),
+                    None => Back::On,
+                }
+            }
+            Trace::Set => Back::Lost,
+            // Nothing comes back from here with the value: the call does not return.
+            Trace::Lost => Back::Dead,
+        }
+    }
+
+    /// What holds when control goes along `pred` out of a branch: the place compared, and the most it can be.
+    fn condition(&self, pred: Pred) -> Option<(Loc, u64)> {
+        let test = self.insn(pred.index)?.test();
+        let mut at = pred.index;
+        let compare = loop {
+            at = at.checked_sub(1)?;
+            let kind = self.sweeper.insns[at as usize].kind;
+            if !matches!(kind, Kind::Next | Kind::Nop) && kind != Kind::Branch {
+                return None;
+            }
+            let insn = self.insn(at)?;
+            if insn.sets_flags() {
+                break insn;
+            }
+            // Moves between the comparison and the branch must leave the compared place alone.
+        };
+        let Step::Compare { left, right: Operand::Imm(n) } = compare.step() else { return None };
+        let n = u64::try_from(n).ok()?;
+        let loc = match left {
+            Operand::Reg(reg, _) => Loc::Reg(reg),
+            Operand::Mem { .. } | Operand::Place { .. } => Loc::Mem(sizeless(left)),
+            _ => return None,
+        };
+        for between in at + 1..pred.index {
+            if let Loc::Reg(reg) = loc
+                && self.insn(between)?.writes(reg)
+            {
+                return None;
+            }
+        }
+        match (test, pred.taken) {
+            (Test::Above, false) | (Test::BelowOrEqual, true) => Some((loc, n)),
+            (Test::AboveOrEqual, false) | (Test::Below, true) => Some((loc, n.checked_sub(1)?)),
+            (Test::Equal, true) | (Test::NotEqual, false) => Some((loc, n)),
+            _ => None,
+        }
+    }
+}
+
+/// A value followed backwards.
+#[derive(Clone)]
+struct Walk {
+    index: u32,
+    loc: Loc,
+    /// The value is what `loc` holds plus this.
+    plus: i64,
+    /// Bounds met on the way that hold for places as they are here.
+    known: Vec<(Loc, u64)>,
+}
+
+/// Where a step back leads.
+enum Back {
+    On,
+    Bounded(u64),
+    /// Control cannot have come this way.
+    Dead,
+    Lost,
+}
+
+impl Back {
+    fn bounded(n: u64, plus: i64) -> Back {
+        match n.checked_add_signed(plus) {
+            Some(n) => Back::Bounded(n),
+            None => Back::Lost,
+        }
+    }
+}
+
+/// What an instruction does to a value that is followed backwards.
+enum Trace {
+    Untouched,
+    /// It was here before.
+    From(Loc),
+    Set,
+    /// A call forgets it.
+    Lost,
+}
+
+fn trace(insn: &Insn, kind: Kind, loc: Loc) -> Trace {
+    match loc {
+        Loc::Reg(reg) => {
+            if matches!(kind, Kind::Call | Kind::CallIndirect) {
+                return if RegSet::lost_at_calls().contains(reg) { Trace::Lost } else { Trace::Untouched };
+            }
+            if !insn.writes(reg) {
+                return Trace::Untouched;
+            }
+            match insn.step() {
+                Step::Copy { to, from: Operand::Reg(from, _), .. } if to == reg => {
+                    Trace::From(Loc::Reg(from))
+                }
+                Step::Copy {
+                    to, from: from @ Operand::Mem { base: Some(base), index: None, .. }, ..
+                } if to == reg && base.is_frame() => Trace::From(Loc::Mem(sizeless(from))),
+                _ => Trace::Set,
+            }
+        }
+        Loc::Mem(memory) => match insn.step() {
+            Step::Store { to, from } if sizeless(to) == memory => Trace::From(Loc::Reg(from)),
+            _ if touches(insn, &memory) => Trace::Lost,
+            _ => Trace::Untouched,
+        },
+    }
+}
+
+/// Whether `insn` changes a register that the address of `memory` is made of.
+fn touches(insn: &Insn, memory: &Operand) -> bool {
+    let (base, index) = match *memory {
+        Operand::Mem { base, index, .. } | Operand::Place { base, index, .. } => (base, index.map(|i| i.0)),
+        _ => (None, None),
+    };
+    [base, index].into_iter().flatten().any(|reg| insn.writes(reg))
+}
+
+/// The operand with its width left out: a byte of a place that was compared is loaded as a word.
+fn sizeless(operand: Operand) -> Operand {
+    match operand {
+        Operand::Mem { base, index, disp, segment, .. } => {
+            Operand::Mem { base, index, disp, segment, size: 0 }
+        }
+        Operand::Place { at, index, base, .. } => Operand::Place { at, index, base, size: 0 },
+        other => other,
+    }
+}
+
+/// The constant an instruction puts into a register.
+fn constant(insn: &Insn) -> Option<Va> {
+    match insn.step() {
+        Step::Address { from: Operand::Place { at, index: None, base: None, .. }, .. } => Some(at),
+        Step::Copy { from: Operand::Imm(n), .. } => Some(Va(n.cast_unsigned())),
+        _ => None,
+    }
+}
