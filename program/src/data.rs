@@ -9,6 +9,8 @@
 
 mod pieces;
 mod regions;
+#[cfg(test)]
+mod tests;
 
 use crate::addr::Va;
 use crate::image::{Image, RelocationTo, SymbolKind};
@@ -17,6 +19,9 @@ use pieces::Fixed;
 use rayon::prelude::*;
 use regions::{Region, regions};
 use std::ops::Range;
+
+/// Tables of distances are read to this many bytes.
+const MOST_DISTANCES: u64 = 4096;
 
 /// A place that something refers to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -33,14 +38,19 @@ pub fn find(program: &Program) -> Vec<DataObject> {
     let regions = regions(program);
     let mut marks = marks_of_code(program);
     marks.extend(marks_of_data(image, &regions));
-    marks.par_sort_unstable();
-    // Of equal places the widest access is the last.
-    marks.dedup_by(|b, a| {
-        a.at == b.at && {
-            a.size = b.size;
-            true
-        }
-    });
+    sort(&mut marks);
+    let next_marks = marks.iter().skip(1).map(|m| m.at).chain([Va(u64::MAX)]);
+    let far: Vec<Mark> = marks
+        .iter()
+        .zip(next_marks)
+        .filter(|(m, _)| m.size == 0 && !image.is_code(m.at))
+        .flat_map(|(m, next)| pieces::by_distance(image, m.at, next.min(m.at.plus(MOST_DISTANCES))))
+        .map(|at| Mark { at, size: 0 })
+        .collect();
+    if !far.is_empty() {
+        marks.extend(far);
+        sort(&mut marks);
+    }
     let fixed = fixed(program);
     // Rust and Go put strings side by side without zero bytes, so a reference into text starts a new one there.
     let joined = !image.compilers.iter().any(|c| c.contains("rustc") || c.starts_with("go1") || c == "Go");
@@ -53,6 +63,16 @@ pub fn find(program: &Program) -> Vec<DataObject> {
         })
         .collect();
     found.into_iter().flatten().collect()
+}
+
+/// By place, each once, with the widest access.
+fn sort(marks: &mut Vec<Mark>) {
+    marks.par_sort_unstable();
+    marks.dedup_by(|b, a| {
+        let same = a.at == b.at;
+        a.size = if same { b.size } else { a.size };
+        same
+    });
 }
 
 /// The part of `sorted` whose places lie in `range`.
@@ -77,13 +97,7 @@ fn marks_of_code(program: &Program) -> Vec<Mark> {
                 }
             }
         }
-        marks.sort_unstable();
-        marks.dedup_by(|b, a| {
-            a.at == b.at && {
-                a.size = b.size;
-                true
-            }
-        });
+        sort(&mut marks);
         marks
     };
     let found: Vec<Vec<Mark>> = program.functions.par_iter().map(of_function).collect();

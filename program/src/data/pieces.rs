@@ -17,6 +17,10 @@ pub struct Fixed<'a> {
 
 /// Padding before an object is below this: no compiler aligns data further.
 const MOST_ALIGNMENT: u64 = 64;
+/// gcc and clang align tables of at least this many bytes to as many.
+const TABLE_ALIGNMENT: u64 = 32;
+/// Strings that nothing refers to are believed from this many bytes on.
+const LEAST_TEXT: usize = 4;
 
 /// Objects of one region, by address.
 ///
@@ -77,12 +81,13 @@ fn between(
             out.push(object(image, m.at..next, None, true));
             continue;
         }
-        let bytes = image.bytes_in(&(m.at..stop)).unwrap_or_default();
         if region.words {
             let end = m.at.plus(8).min(next);
             out.push(object(image, m.at..end, None, false));
             continue;
         }
+        let m = Mark { at: after_step(image, *m, next), size: m.size };
+        let bytes = image.bytes_in(&(m.at..stop)).unwrap_or_default();
         let own = usize::try_from(next.since(m.at)).unwrap_or(0).min(bytes.len());
         let (own, _) = bytes.split_at(own);
         // Pointers and numbers may look like short texts: look at the string only if it is nothing wider.
@@ -90,13 +95,15 @@ fn between(
         if joined
             && m.size <= 1
             && text_len(own).is_none()
+            // Tails of strings lie anywhere, other objects rather at multiples of their size.
+            && !next.0.is_multiple_of(8)
             && let Some(len) = text_len(start).filter(|&len| !cut_by_pointer(image, m.at, len))
         {
             done = m.at.plus(len as u64 + 1);
             out.push(object(image, m.at..done, None, false));
             continue;
         }
-        pieces(image, *m, own, next, out);
+        pieces(image, m, own, next, out);
     }
 }
 
@@ -106,12 +113,16 @@ fn pieces(image: &Image, m: Mark, own: &[u8], next: Va, out: &mut Vec<DataObject
     let mut strings = Vec::new();
     while m.size <= 1 && at < own.len() {
         let Some(len) = own.get(at..).and_then(text_len) else { break };
+        // Nothing refers to the later ones: shorter texts are as likely numbers, or text of two bytes a letter.
+        if !strings.is_empty() && len < LEAST_TEXT {
+            break;
+        }
         strings.push(at..at + len + 1);
         at += len + 1;
         at += own.get(at..).unwrap_or_default().iter().take_while(|&&b| b == 0).count();
     }
-    let text_only = at >= own.len() && strings.iter().any(|s| s.len() > 1);
-    if text_only || strings.len() == 1 && strings.iter().all(|s| s.len() == own.len()) {
+    let first_len = strings.first().map_or(0, Range::len);
+    if at >= own.len() && (first_len > 1 || own.len() == 1) {
         for s in strings {
             let range = m.at.plus(s.start as u64)..m.at.plus(s.end as u64);
             out.push(object(image, range, None, false));
@@ -119,13 +130,49 @@ fn pieces(image: &Image, m: Mark, own: &[u8], next: Va, out: &mut Vec<DataObject
         return;
     }
     let zeros = own.iter().rev().take_while(|&&b| b == 0).count() as u64;
-    let alignment = (1u64 << next.0.trailing_zeros().min(63)).min(MOST_ALIGNMENT);
-    let padding = zeros.min(alignment - 1);
-    let width = u64::from(m.size).clamp(1, 64);
-    let len = (own.len() as u64 - padding).next_multiple_of(8).max(width).min(own.len() as u64);
+    let padding = zeros.min(alignment(next).min(MOST_ALIGNMENT) - 1);
+    let pointers = cut_by_pointer(image, m.at, own.len())
+        || !image.kind.is_relocated() && words(image, &(m.at..m.at.plus(own.len() as u64))).next().is_some();
+    let unit = alignment(m.at).min(if pointers { 8 } else { 4 });
+    let len = (own.len() as u64 - padding).next_multiple_of(unit).max(u64::from(m.size).max(1));
+    let len = len.min(own.len() as u64);
     if len > 0 {
         out.push(object(image, m.at..m.at.plus(len), None, false));
     }
+}
+
+/// Texts that a table of 32-bit distances from itself, at `at`, leads to. clang makes such tables of strings.
+pub fn by_distance<'a>(image: &'a Image, at: Va, next: Va) -> impl Iterator<Item = Va> + use<'a> {
+    let bytes = if at.0.is_multiple_of(4) { image.bytes_in(&(at..next)) } else { None };
+    let text = move |distance: &[u8; 4]| {
+        let to = at.plus(i64::from(i32::from_le_bytes(*distance)).cast_unsigned());
+        let before = image.bytes_from(Va(to.0.checked_sub(1)?))?;
+        let (before, text) = before.get(..64).unwrap_or(before).split_first()?;
+        (*before == 0 && !image.is_code(to) && text_len(text) != Some(0)).then_some(to)
+    };
+    let found = bytes.unwrap_or_default().as_chunks::<4>().0.iter().map_while(text);
+    // One distance that happens to fit says nothing.
+    let enough = found.clone().take(2).count() == 2;
+    found.take_while(move |_| enough)
+}
+
+/// The largest power of two that divides the address.
+fn alignment(at: Va) -> u64 {
+    1 << at.0.trailing_zeros().min(63)
+}
+
+/// Where the object really starts: a loop that steps before it reads is given the address before its table.
+fn after_step(image: &Image, m: Mark, next: Va) -> Va {
+    let start = Va(m.at.0.next_multiple_of(TABLE_ALIGNMENT));
+    let step = start.since(m.at);
+    // At fixed addresses the step is folded into the displacement, whatever the size of an element.
+    let most = if image.kind.is_relocated() { 8 } else { 24 };
+    let stepped = (1..=most).contains(&step)
+        && next.0.saturating_sub(start.0) >= TABLE_ALIGNMENT
+        && image.bytes_in(&(m.at..start)).is_some_and(|b| b.iter().all(|&b| b == 0))
+        && !cut_by_pointer(image, m.at, usize::try_from(step).unwrap_or(0))
+        && (image.relocation_at(start).is_some() || image.word_at(start).is_some_and(|w| w != 0));
+    if stepped { start } else { m.at }
 }
 
 fn cut_by_pointer(image: &Image, at: Va, len: usize) -> bool {
