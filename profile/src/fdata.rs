@@ -26,6 +26,7 @@ use crate::bolt::{BoltFunction, BoltView};
 use crate::counts::{Edge, Exactness, ImageRef, Lost, Profile};
 use crate::derive::{add, derive_blocks};
 use crate::format::{Format, ReadError, Written};
+use crate::losses::Losses;
 use program::arch::Flow;
 use program::{BlockId, EdgeKind, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,19 +131,6 @@ fn place(kind: &str, name: &str, offset: &str) -> Result<Place, String> {
 
 fn number(field: &str) -> Result<u64, String> {
     field.parse().map_err(|_| format!("{field:?} is no count"))
-}
-
-/// Losses, summed up by what and why.
-#[derive(Default)]
-struct Losses(BTreeMap<(String, &'static str), u64>);
-
-impl Losses {
-    fn add(&mut self, what: &str, why: &'static str, count: u64) {
-        add(&mut self.0, (what.to_owned(), why), count);
-    }
-    fn into_list(self) -> Vec<Lost> {
-        self.0.into_iter().map(|((what, why), count)| Lost { what, why: why.to_owned(), count }).collect()
-    }
 }
 
 struct Reader<'a> {

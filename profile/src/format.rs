@@ -3,7 +3,7 @@
 //! To add one: a file with `parse` and `write`, a line in each table here, and its consumer in `checks/formats.sh`.
 
 use crate::counts::{Lost, Profile};
-use crate::{csv, engraft, fdata, json};
+use crate::{callgrind, csv, engraft, fdata, json};
 use program::image::Image;
 use program::{ImageId, Program};
 use std::fmt;
@@ -20,6 +20,8 @@ pub enum Format {
     Csv,
     /// llvm-bolt's text profile.
     Fdata,
+    /// valgrind's call graph profile, with instructions and jumps.
+    Callgrind,
 }
 
 /// Name, extensions (the first is the usual one), whether it can be written.
@@ -28,11 +30,16 @@ const FORMATS: &[(Format, &str, &[&str], bool)] = &[
     (Format::Json, "json", &["json"], true),
     (Format::Csv, "csv", &["csv"], true),
     (Format::Fdata, "fdata", &["fdata"], true),
+    (Format::Callgrind, "callgrind", &["callgrind"], true),
 ];
 
 /// How the text formats are told apart by their first lines.
-const TEXTS: &[(Format, IsOne)] =
-    &[(Format::Json, json::is_one), (Format::Csv, csv::is_one), (Format::Fdata, fdata::is_one)];
+const TEXTS: &[(Format, IsOne)] = &[
+    (Format::Json, json::is_one),
+    (Format::Csv, csv::is_one),
+    (Format::Callgrind, callgrind::is_one),
+    (Format::Fdata, fdata::is_one),
+];
 
 /// Says of the start of a text whether it is of a format.
 type IsOne = fn(&str) -> bool;
@@ -154,6 +161,16 @@ pub enum ReadError {
         /// The format.
         format: Format,
     },
+    /// It is of other images than the program.
+    #[error("the {format} file holds nothing of {program}: it is of {}", holds.join(", "))]
+    NotInIt {
+        /// The format.
+        format: Format,
+        /// The program asked for.
+        program: String,
+        /// Images that it has something of.
+        holds: Vec<String>,
+    },
     /// It is of another build.
     #[error("the profile is of {profile}, the program is {program}")]
     OtherImage {
@@ -233,6 +250,7 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
         Format::Json => (json::parse(bytes)?, Vec::new()),
         Format::Csv => csv::parse(bytes)?,
         Format::Fdata => fdata::parse(bytes, context.need(format)?)?,
+        Format::Callgrind => callgrind::parse(bytes, context.need(format)?)?,
     };
     if let (Some(program), Some(id)) = (context.program, profile.image.id) {
         same_image(&profile, id, &program.image)?;
@@ -261,6 +279,7 @@ pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Re
         Format::Json => json::write(profile),
         Format::Csv => csv::write(profile, need()?),
         Format::Fdata => fdata::write(profile, need()?),
+        Format::Callgrind => callgrind::write(profile, need()?),
     })
 }
 

@@ -5,6 +5,7 @@
 mod counts;
 mod format;
 
+pub mod callgrind;
 pub mod csv;
 pub mod engraft;
 pub mod fdata;
@@ -12,6 +13,7 @@ pub mod json;
 
 mod bolt;
 mod derive;
+mod losses;
 mod sum;
 
 pub use counts::{Edge, Exactness, ImageRef, Lost, Profile};

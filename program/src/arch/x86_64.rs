@@ -306,6 +306,10 @@ impl Insn {
             _ => false,
         }
     }
+    /// Whether a prefix repeats it: one execution can count many times.
+    pub fn is_repeated(&self) -> bool {
+        self.0.is_string_instruction() && (self.0.has_rep_prefix() || self.0.has_repne_prefix())
+    }
     /// Whether it marks a target of indirect jumps and calls (`endbr64`).
     pub fn is_landing_mark(&self) -> bool {
         self.0.code() == Code::Endbr64

@@ -1,0 +1,103 @@
+//! callgrind files: compression, objects, moved addresses; and what follows for edges.
+
+use super::{parse, write};
+use crate::counts::Edge;
+use crate::testing::{assemble, function};
+use program::{Program, Va};
+
+/// f: 0 test, 2 je →10, 4 call g, 9 nop, 10 ret. g: 0 rep stosb, 2 ret.
+const SOURCE: &str = "
+    .globl f
+    .type f, @function
+f:  test %edi, %edi
+    je 1f
+    call g
+    nop
+1:  ret
+    .size f, . - f
+    .type g, @function
+g:  rep stosb
+    ret
+    .size g, . - g
+";
+
+fn at(program: &Program, name: &str, offset: u64) -> Va {
+    program.function(function(program, name)).entry.plus(offset)
+}
+
+/// A file as callgrind writes it, with the program's addresses moved by `bias`.
+fn file(program: &Program, bias: u64) -> String {
+    let f = at(program, "f", 0).0.wrapping_add(bias);
+    let g = at(program, "g", 0).0.wrapping_add(bias);
+    format!(
+        "# callgrind format\nversion: 1\npositions: instr line\nevents: Dr Ir\n\nob=(1) /x/output\nfl=(1) a.c\nfn=(1) f\n\
+         {f:#x} 3 0 10\n+2 * 1 10\njcnd=7/10 +8 5\n* *\n+2 +1 0 3\ncfn=(2) g\ncalls=3 {g:#x} 9\n* * 0 33\n+5 * 0 3\n+1 * 0 10\n\
+         fn=(2)\n{g:#x} 9 60 60\njump=57 * 9\n* 9\n+2 9 0 3\n\
+         ob=(2) /lib/libc.so.6\nfn=(3) main\n0x5000 1 0 9\ncob=(1)\ncfn=(1)\ncalls=8 {f:#x} 3\n0x5000 1 0 99\n",
+    )
+}
+
+#[track_caller]
+fn check(text: &str, program: &Program) {
+    let (profile, lost) = parse(text.as_bytes(), program).expect("a file of this program");
+    assert_eq!(lost, []);
+    let f = |o| at(program, "f", o);
+    let g = at(program, "g", 0);
+    let blocks: Vec<(Va, u64)> = profile.blocks.iter().map(|(a, n)| (*a, *n)).collect();
+    assert_eq!(blocks, [(f(0), 10), (f(4), 3), (f(10), 10), (g, 3)]);
+    let edges: Vec<(Edge, u64)> = profile.edges.iter().map(|(e, n)| (*e, *n)).collect();
+    let edge = |from, to| Edge { from, to };
+    assert_eq!(edges, [(edge(f(0), f(4)), 3), (edge(f(0), f(10)), 7), (edge(f(4), f(10)), 3)]);
+    assert_eq!(profile.calls, [((f(4), g), 3)].into());
+    assert_eq!(profile.entries, [(f(0), 10), (g, 3)].into());
+}
+
+#[test]
+fn counts_of_instructions_become_counts_of_blocks_and_edges() {
+    let program = assemble(SOURCE);
+    check(&file(&program, 0), &program);
+}
+
+#[test]
+fn addresses_of_a_process_are_moved_back() {
+    let program = assemble(SOURCE);
+    check(&file(&program, 0x10_8000), &program);
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    let program = assemble(SOURCE);
+    let (profile, _) = parse(file(&program, 0).as_bytes(), &program).unwrap();
+    let written = write(&profile, &program);
+    assert_eq!((written.count, written.n_functions), (26, 2));
+    let (back, lost) = parse(&written.bytes, &program).unwrap();
+    assert_eq!((back, lost), (profile, vec![]));
+}
+
+#[test]
+fn other_programs_and_files_without_addresses_are_refused() {
+    let program = assemble(SOURCE);
+    let other = file(&program, 0x10_8123);
+    for (text, want) in [
+        (other.as_str(), "the callgrind file holds nothing of output: it is of /x/output, /lib/libc.so.6"),
+        (
+            "positions: line\nevents: Ir\n",
+            "line 1 is no callgrind record: it has no addresses: run callgrind with --dump-instr=yes",
+        ),
+        (
+            "positions: instr\nevents: Dr\n",
+            "line 2 is no callgrind record: the event Ir is not among those counted",
+        ),
+        (
+            "positions: instr\nevents: Ir\nob=(7)\n",
+            "line 3 is no callgrind record: the object \"(7)\" was not named before",
+        ),
+        ("positions: instr\nevents: Ir\n0xzz 1\n", "line 3 is no callgrind record: \"0xzz\" is no position"),
+        (
+            "positions: instr\nevents: Ir\nwhat\n",
+            "line 3 is no callgrind record: \"what\" is neither numbers nor a key",
+        ),
+    ] {
+        assert_eq!(parse(text.as_bytes(), &program).unwrap_err().to_string(), want);
+    }
+}
