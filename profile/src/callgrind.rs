@@ -23,9 +23,8 @@
 
 use crate::counts::{Edge, ImageRef, Lost, Profile};
 use crate::derive::add;
-use crate::format::{Format, ReadError, Written};
+use crate::format::{Format, ReadError};
 use crate::losses::Losses;
-use program::arch::Flow;
 use program::{BlockEnd, BlockId, Callee, EdgeKind, Program, Va};
 use std::collections::{BTreeMap, HashMap};
 
@@ -284,9 +283,16 @@ fn choose(dump: &Dump, starts: &mut Starts) -> Option<(Object, u64)> {
         let addresses: Vec<u64> =
             dump.insns.range((object, 0)..=(object, u64::MAX)).map(|((_, at), _)| *at).collect();
         for bias in [0].into_iter().chain(likely_bias(&addresses, starts.program)) {
-            let n_ours = addresses.iter().filter(|&&at| starts.has(Va(at.wrapping_sub(bias)))).count();
-            // What lies outside: stubs, and padding that was run through.
-            if n_ours > 0 && n_ours * 10 >= addresses.len() * 9 {
+            let ours = |at: &&u64| starts.has(Va(at.wrapping_sub(bias)));
+            let n_ours = addresses.iter().filter(ours).count();
+            // In no block: stubs, start-up code, padding that was run through.
+            let program = starts.program;
+            let outside = |at: &&u64| {
+                let va = Va(at.wrapping_sub(bias));
+                program.image.is_code(va) && program.block_at(va).is_none()
+            };
+            let n_outside = addresses.iter().filter(outside).count();
+            if n_ours * 2 > addresses.len() && (n_ours + n_outside) * 100 >= addresses.len() * 95 {
                 found.push((file_name(name) == wanted, n_ours, object, bias));
                 break;
             }
@@ -337,7 +343,8 @@ struct Layer<'p> {
 
 impl Layer<'_> {
     fn name(&self, at: Va) -> String {
-        self.program.function_at(at).map_or_else(|| at.to_string(), |f| self.program.function(f).name())
+        let func = self.program.function_at(at);
+        func.map_or_else(|| "code outside of functions".to_owned(), |f| self.program.function(f).name())
     }
 
     /// A block ran as often as its first instruction; as its second, if the first one is repeated by a prefix.
@@ -349,9 +356,7 @@ impl Layer<'_> {
         functions.dedup();
         for id in functions.into_iter().flat_map(|f| self.program.function(f).block_ids()) {
             let block = self.program.block(id);
-            let first =
-                self.program.insns(id).take_while(|i| i.flow() == Flow::Next || i.at() == block.start);
-            let counted = first.into_iter().find(|i| !i.is_repeated());
+            let counted = self.program.insns(id).find(|i| !i.is_repeated());
             let Some(insn) = counted else { continue };
             let n = self.insns.get(&insn.at()).copied().unwrap_or(0);
             self.profile.blocks.insert(block.start, n);
