@@ -177,7 +177,7 @@ pub(crate) fn kind(image: &Image, range: &Range<Va>, zero: bool, table: bool) ->
         }
     }
     match pieces::text_len(bytes) {
-        Some(len) if len + 1 == bytes.len() => DataKind::String,
+        Some(len) if len + 1 == bytes.len() && !pieces::has_pointer(image, range) => DataKind::String,
         _ => DataKind::Bytes,
     }
 }

@@ -97,7 +97,7 @@ fn between(
             && text_len(own).is_none()
             // Tails of strings lie anywhere, other objects rather at multiples of their size.
             && !next.0.is_multiple_of(8)
-            && let Some(len) = text_len(start).filter(|&len| !cut_by_pointer(image, m.at, len))
+            && let Some(len) = text_len(start).filter(|&len| !has_pointer(image, &(m.at..m.at.plus(len as u64))))
         {
             done = m.at.plus(len as u64 + 1);
             out.push(object(image, m.at..done, None, false));
@@ -109,9 +109,10 @@ fn between(
 
 /// The object at `m`, whose bytes up to the `next` place are `own`: one thing with padding after it, or strings in a row.
 fn pieces(image: &Image, m: Mark, own: &[u8], next: Va, out: &mut Vec<DataObject>) {
+    let pointers = has_pointer(image, &(m.at..m.at.plus(own.len() as u64)));
     let mut at = 0;
     let mut strings = Vec::new();
-    while m.size <= 1 && at < own.len() {
+    while m.size <= 1 && !pointers && at < own.len() {
         let Some(len) = own.get(at..).and_then(text_len) else { break };
         // Nothing refers to the later ones: shorter texts are as likely numbers, or text of two bytes a letter.
         if !strings.is_empty() && len < LEAST_TEXT {
@@ -131,8 +132,6 @@ fn pieces(image: &Image, m: Mark, own: &[u8], next: Va, out: &mut Vec<DataObject
     }
     let zeros = own.iter().rev().take_while(|&&b| b == 0).count() as u64;
     let padding = zeros.min(alignment(next).min(MOST_ALIGNMENT) - 1);
-    let pointers = cut_by_pointer(image, m.at, own.len())
-        || !image.kind.is_relocated() && words(image, &(m.at..m.at.plus(own.len() as u64))).next().is_some();
     let unit = alignment(m.at).min(if pointers { 8 } else { 4 });
     let len = (own.len() as u64 - padding).next_multiple_of(unit).max(u64::from(m.size).max(1));
     let len = len.min(own.len() as u64);
@@ -170,15 +169,16 @@ fn after_step(image: &Image, m: Mark, next: Va) -> Va {
     let stepped = (1..=most).contains(&step)
         && next.0.saturating_sub(start.0) >= TABLE_ALIGNMENT
         && image.bytes_in(&(m.at..start)).is_some_and(|b| b.iter().all(|&b| b == 0))
-        && !cut_by_pointer(image, m.at, usize::try_from(step).unwrap_or(0))
+        && !has_pointer(image, &(m.at..start))
         && (image.relocation_at(start).is_some() || image.word_at(start).is_some_and(|w| w != 0));
     if stepped { start } else { m.at }
 }
 
-fn cut_by_pointer(image: &Image, at: Va, len: usize) -> bool {
-    let end = at.plus(len as u64);
-    let i = image.relocations.partition_point(|r| r.at < at);
-    image.relocations.get(i).is_some_and(|r| r.at < end)
+/// Whether the loader writes an address into `range`, or, in a file at fixed addresses, one stands there.
+pub fn has_pointer(image: &Image, range: &Range<Va>) -> bool {
+    let i = image.relocations.partition_point(|r| r.at < range.start);
+    image.relocations.get(i).is_some_and(|r| r.at < range.end)
+        || !image.kind.is_relocated() && words(image, range).next().is_some()
 }
 
 /// Length of the text at the start of `bytes`, which a zero byte must end. Text is UTF-8 without control characters

@@ -44,22 +44,27 @@ fn compile(dir: &Path, flags: &str) -> (Image, Program) {
 fn check(flags: &str) {
     let dir = tempfile::tempdir().expect("a folder for the test's files");
     let (whole, program) = compile(dir.path(), flags);
+    let bytes = Some(DataKind::Bytes);
+    let pointers = Some(DataKind::Pointers);
+    let zero = Some(DataKind::Zero);
     for (name, kind) in [
-        ("squares", DataKind::Bytes),
-        ("fruits", DataKind::Pointers),
-        ("pairs", DataKind::Bytes),
-        ("letters", DataKind::Bytes),
-        ("wide", DataKind::Bytes),
-        ("counter", DataKind::Bytes),
-        ("other_counter", DataKind::Bytes),
-        ("buffer", DataKind::Zero),
-        ("zeros", DataKind::Zero),
-        ("handlers", DataKind::Pointers),
+        ("squares", bytes),
+        ("fruits", pointers),
+        // Its first word is an object of its own where code refers to the second one.
+        ("pairs", None),
+        ("letters", bytes),
+        ("wide", bytes),
+        ("counter", bytes),
+        ("other_counter", bytes),
+        ("buffer", zero),
+        ("zeros", zero),
+        ("handlers", pointers),
     ] {
         let symbol = whole.symbols.iter().find(|s| s.kind == SymbolKind::Object && *s.name == *name);
         let at = symbol.expect("it is an object").at;
-        let found = program.data_at(at).and_then(|i| program.data.get(i));
-        assert_eq!(found.map(|d| (d.range.start, d.kind)), Some((at, kind)), "{name} with {flags}");
+        let found = program.data_at(at).and_then(|i| program.data.get(i)).expect("the code refers to it");
+        assert_eq!(found.range.start, at, "{name} with {flags}");
+        assert!(kind.is_none_or(|k| k == found.kind), "{name} is {:?} with {flags}", found.kind);
     }
     for text in ["apple", "banana", "cherry", "damson", "one", "two", "three"] {
         let is_text = |d: &&crate::DataObject| {
