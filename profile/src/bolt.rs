@@ -282,12 +282,6 @@ impl BoltBlocks {
         insns.iter().rev().find(|i| !i.nop).or(insns.last()).map(|i| i.at)
     }
 
-    /// The first instruction from `at` on that is no padding; `None` if what lies at `at` is none of this function's.
-    pub fn after_padding(&self, at: Va) -> Option<Va> {
-        let i = self.insns.binary_search_by_key(&at, |i| i.at).ok()?;
-        self.insns[i..].iter().find(|i| !i.nop).map(|i| i.at)
-    }
-
     /// Starts of the blocks that control falls through from the block of instruction `from` to the one at `to`, if
     /// those in between are nothing but padding: the ends included.
     pub fn over_padding(&self, from: Va, to: Va) -> Option<Vec<Va>> {

@@ -23,12 +23,13 @@
 //! (recordBranch, evaluateProfileData).
 
 use crate::bolt::{BoltFunction, BoltView};
-use crate::counts::{Edge, Exactness, ImageRef, Lost, Profile};
+use crate::counts::{Exactness, Lost, Profile};
 use crate::derive::{add, derive_blocks};
 use crate::format::{Format, ReadError, Written};
 use crate::losses::Losses;
+use crate::transfers::Layer;
 use program::arch::Flow;
-use program::{BlockId, EdgeKind, Program, Va};
+use program::{EdgeKind, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -61,8 +62,7 @@ pub(crate) fn is_one(text: &str) -> bool {
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     let text = String::from_utf8_lossy(bytes);
     let view = BoltView::of(program);
-    let mut reader = Reader { program, view: &view, profile: Profile::default(), lost: Losses::default() };
-    reader.profile.image = ImageRef::of(&program.image);
+    let mut reader = Reader { view: &view, layer: Layer::onto(program) };
     let mut samples = false;
     for (i, line) in text.lines().enumerate() {
         let bad =
@@ -77,7 +77,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
         let fields = split(line);
         let kind = fields.first().map(String::as_str);
         if matches!(kind, Some("3" | "4" | "5")) {
-            reader.lost.add("records of memory accesses", "a profile has no counts of them", 0);
+            reader.layer.lost.add("records of memory accesses", "a profile has no counts of them", 0);
         } else if samples {
             let [kind, name, offset, count] = fields.as_slice() else {
                 return Err(bad("a sample has four fields"));
@@ -94,7 +94,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
             reader.branch(&from, &to, misses, number(count).map_err(|what| bad(&what))?);
         }
     }
-    let Reader { mut profile, lost, .. } = reader;
+    let Layer { mut profile, lost, .. } = reader.layer;
     if samples || !profile.mispredicts.is_empty() {
         profile.exactness = Exactness::Sampled;
     }
@@ -134,32 +134,25 @@ fn number(field: &str) -> Result<u64, String> {
 }
 
 struct Reader<'a> {
-    program: &'a Program,
     view: &'a BoltView<'a>,
-    profile: Profile,
-    lost: Losses,
+    layer: Layer<'a>,
 }
 
 impl Reader<'_> {
+    /// The address, `None` for a place that is not known; nothing at all if it is lost.
     fn address(&mut self, place: &Place, count: u64) -> Option<Option<Va>> {
         let Place::Symbol { name, offset } = place else { return Some(None) };
         let Some(start) = self.view.address_of(name) else {
-            self.lost.add(name, "the program has no symbol of that name", count);
+            self.layer.lost.add(name, "the program has no symbol of that name", count);
             return None;
         };
         Some(Some(start.plus(*offset)))
     }
 
     fn sample(&mut self, at: &Place, count: u64) {
-        let Some(Some(at)) = self.address(at, count) else { return };
-        match self.program.block_at(at) {
-            Some(block) => add(&mut self.profile.blocks, self.program.block(block).start, count),
-            None => self.lost.add(&self.name(at), "no block at that address", count),
+        if let Some(Some(at)) = self.address(at, count) {
+            self.layer.sample(at, count);
         }
-    }
-
-    fn name(&self, at: Va) -> String {
-        self.view.function_at(at).map_or_else(|| at.to_string(), |f| f.name.clone())
     }
 
     fn branch(&mut self, from: &Place, to: &Place, misses: u64, count: u64) {
@@ -168,129 +161,7 @@ impl Reader<'_> {
         let unknown_target = !known(to, self.view);
         let Some(from) = self.address(from, count) else { return };
         let to = if unknown_target { None } else { self.address(to, count).flatten() };
-        match (from, to) {
-            (None, None) => self.lost.add("[unknown]", "neither end is known", count),
-            (None, Some(to)) => self.enter(to, count),
-            (Some(from), None) => match self.flow_at(from) {
-                Some(Flow::Return) => {}
-                Some(_) => add(&mut self.profile.calls_out, from, count),
-                None => self.lost.add(&self.name(from), "no instruction at that offset", count),
-            },
-            (Some(from), Some(to)) => self.transfer(from, to, misses, count),
-        }
-    }
-
-    fn flow_at(&self, at: Va) -> Option<Flow> {
-        let block = self.program.block_at(at)?;
-        self.program.insns(block).find(|i| i.at() == at).map(|i| i.flow())
-    }
-
-    fn enter(&mut self, to: Va, count: u64) {
-        let entered = self.program.block_from(to).is_some_and(|id| {
-            let block = self.program.block(id);
-            let function = self.program.function(block.func);
-            block.landing_pad || function.entry == to || function.entries.contains(&id)
-        });
-        // A symbol inside of what we hold for one function: a cold part, or a stub.
-        let symbol = self.view.function_at(to).is_some_and(|f| f.start == to);
-        if entered || symbol {
-            add(&mut self.profile.entries, to, count);
-        } else {
-            self.lost.add(&self.name(to), "entered from outside where no entry is", count);
-        }
-    }
-
-    /// Past padding that no block of ours holds.
-    fn past_padding(&self, at: Va) -> Va {
-        if self.program.block_at(at).is_some() {
-            return at;
-        }
-        let function = self.view.function_at(at);
-        function.and_then(|f| self.view.blocks(f).after_padding(at)).unwrap_or(at)
-    }
-
-    fn transfer(&mut self, from: Va, to: Va, misses: u64, count: u64) {
-        let to = self.past_padding(to);
-        if self.program.block_at(from).is_none() && self.past_padding(from) == to {
-            // The second half of falling through padding, which was counted as one with the first.
-            return;
-        }
-        let Some(source) = self.program.block_at(from) else {
-            self.lost.add(&self.name(from), "no instruction at that offset", count);
-            return;
-        };
-        let Some(flow) = self.flow_at(from) else {
-            self.lost.add(&self.name(from), "no instruction at that offset", count);
-            return;
-        };
-        let func = self.program.block(source).func;
-        let target = self.program.block_from(to).filter(|&b| self.program.block(b).func == func);
-        match flow {
-            // Where a return goes says nothing that the call does not say.
-            Flow::Return => {}
-            Flow::Call(_) | Flow::CallIndirect => {
-                if target.is_some_and(|b| self.program.block(b).landing_pad) {
-                    let edge = Edge { from: self.program.block(source).start, to };
-                    add(&mut self.profile.edges, edge, count);
-                } else if let Some(b) = target
-                    && self.falls_to(source, b)
-                {
-                    // What comes back from a call: no transfer of its own, but the last instruction before a block.
-                    self.edge(source, b, misses, count);
-                } else {
-                    add(&mut self.profile.calls, (from, to), count);
-                    self.enter(to, count);
-                }
-            }
-            _ => match target {
-                Some(b) if self.edge(source, b, misses, count) => {}
-                _ if self.leaves(source, from, to) => {
-                    add(&mut self.profile.calls, (from, to), count);
-                    self.enter(to, count);
-                }
-                _ => self.lost.add(&self.name(from), "the program has no such edge", count),
-            },
-        }
-    }
-
-    fn falls_to(&self, from: BlockId, to: BlockId) -> bool {
-        self.program.successors(from).iter().any(|e| e.to == to && e.kind == EdgeKind::FallThrough)
-    }
-
-    /// Whether the jump at `from` can leave the function for `to`.
-    fn leaves(&self, source: BlockId, from: Va, to: Va) -> bool {
-        let tail_call = self.program.calls_in(source).iter().any(|c| c.at == from);
-        let elsewhere = self.program.function_at(to) != Some(self.program.block(source).func);
-        tail_call
-            || elsewhere && matches!(self.flow_at(from), Some(Flow::Jump(t) | Flow::Branch(t)) if t == to)
-            || elsewhere && self.flow_at(from) == Some(Flow::JumpIndirect)
-    }
-
-    /// Counts an edge, or the two that lead there over one block that only falls or jumps through.
-    fn edge(&mut self, from: BlockId, to: BlockId, misses: u64, count: u64) -> bool {
-        let program = self.program;
-        let start = |b: BlockId| program.block(b).start;
-        let has = |a: BlockId, b: BlockId| program.successors(a).iter().any(|e| e.to == b);
-        let resolved = !matches!(program.block(from).end, program::BlockEnd::Unresolved);
-        let route = if has(from, to) || !resolved {
-            vec![(from, to)]
-        } else {
-            let fall = program.successors(from).iter().find(|e| e.kind == EdgeKind::FallThrough);
-            match fall {
-                Some(e) if program.successors(e.to).len() == 1 && has(e.to, to) => {
-                    vec![(from, e.to), (e.to, to)]
-                }
-                _ => return false,
-            }
-        };
-        for (a, b) in route {
-            let edge = Edge { from: start(a), to: start(b) };
-            add(&mut self.profile.edges, edge, count);
-            if misses > 0 {
-                add(&mut self.profile.mispredicts, edge, misses);
-            }
-        }
-        true
+        self.layer.branch(from, to, misses, count);
     }
 }
 

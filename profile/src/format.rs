@@ -3,7 +3,7 @@
 //! To add one: a file with `parse` and `write`, a line in each table here, and its consumer in `checks/formats.sh`.
 
 use crate::counts::{Lost, Profile};
-use crate::{callgrind, csv, engraft, fdata, json};
+use crate::{callgrind, csv, engraft, fdata, json, preagg};
 use program::image::Image;
 use program::{ImageId, Program};
 use std::fmt;
@@ -22,6 +22,8 @@ pub enum Format {
     Fdata,
     /// valgrind's call graph profile, with instructions and jumps.
     Callgrind,
+    /// Branch samples, summed up, for perf2bolt.
+    Preagg,
 }
 
 /// Name, extensions (the first is the usual one), whether it can be written.
@@ -31,6 +33,7 @@ const FORMATS: &[(Format, &str, &[&str], bool)] = &[
     (Format::Csv, "csv", &["csv"], true),
     (Format::Fdata, "fdata", &["fdata"], true),
     (Format::Callgrind, "callgrind", &["callgrind"], true),
+    (Format::Preagg, "preagg", &["preagg"], true),
 ];
 
 /// How the text formats are told apart by their first lines.
@@ -38,6 +41,7 @@ const TEXTS: &[(Format, IsOne)] = &[
     (Format::Json, json::is_one),
     (Format::Csv, csv::is_one),
     (Format::Callgrind, callgrind::is_one),
+    (Format::Preagg, preagg::is_one),
     (Format::Fdata, fdata::is_one),
 ];
 
@@ -251,6 +255,7 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
         Format::Csv => csv::parse(bytes)?,
         Format::Fdata => fdata::parse(bytes, context.need(format)?)?,
         Format::Callgrind => callgrind::parse(bytes, context.need(format)?)?,
+        Format::Preagg => preagg::parse(bytes, context.need(format)?)?,
     };
     if let (Some(program), Some(id)) = (context.program, profile.image.id) {
         same_image(&profile, id, &program.image)?;
@@ -280,6 +285,7 @@ pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Re
         Format::Csv => csv::write(profile, need()?),
         Format::Fdata => fdata::write(profile, need()?),
         Format::Callgrind => callgrind::write(profile, need()?),
+        Format::Preagg => preagg::write(profile, need()?),
     })
 }
 

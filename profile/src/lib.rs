@@ -10,11 +10,13 @@ pub mod csv;
 pub mod engraft;
 pub mod fdata;
 pub mod json;
+pub mod preagg;
 
 mod bolt;
 mod derive;
 mod losses;
 mod sum;
+mod transfers;
 
 pub use counts::{Edge, Exactness, ImageRef, Lost, Profile};
 pub use format::{Context, Format, Imported, ReadError, WriteError, Written, read, write};

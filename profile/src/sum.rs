@@ -23,6 +23,7 @@ impl Profile {
         add_all(&mut self.edges, &other.edges);
         add_all(&mut self.mispredicts, &other.mispredicts);
         add_all(&mut self.calls, &other.calls);
+        add_all(&mut self.calls_out, &other.calls_out);
     }
 }
 
