@@ -63,6 +63,11 @@ impl Image {
     /// Any [`LoadError`].
     pub fn load(path: &Path) -> Result<Image, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
+        // A device may have no end, a pipe no beginning.
+        match std::fs::metadata(path) {
+            Ok(m) if !m.is_file() => return Err(unreadable(std::io::Error::other("it is no regular file"))),
+            _ => {}
+        }
         let bytes = std::fs::read(path).map_err(unreadable)?;
         let name = path.display().to_string();
         let headers = headers(&bytes, &name, false)?;

@@ -157,3 +157,86 @@ fn a_debug_file_itself_is_refused() {
     let error = Image::load(&dir.path().join("a.debug")).expect_err("it has no code").to_string();
     assert!(error.contains("a file of debug information without code"), "{error}");
 }
+
+/// The error that a file of these bytes gives.
+fn refusal(bytes: &[u8]) -> String {
+    Image::parse(bytes.to_vec(), "x").expect_err("it is no program for us").to_string()
+}
+
+#[test]
+fn foreign_files_are_refused_with_what_they_are() {
+    let (dir, path) = compile(HELLO, "");
+    let good = std::fs::read(&path).expect("it was made");
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        refusal(&bytes)
+    };
+    #[track_caller]
+    fn check(got: &str, want: &str) {
+        assert!(got.contains(want) && got.lines().count() == 1, "{got}");
+    }
+    // Offsets: System V ABI, figure 4-3: e_ident[EI_CLASS], e_ident[EI_DATA], e_type, e_machine.
+    check(&with(4, 1), "x is a 32-bit file; only");
+    check(&with(5, 2), "x is a big-endian file; only");
+    check(&with(4, 9), "x is damaged: the ELF header");
+    check(&with(16, 4), "x is a core file; only");
+    check(&with(16, 9), "x is of unknown type");
+    check(&with(18, 183), "x is for another machine");
+    check(&refusal(b""), "x is no ELF file");
+    check(&refusal(b"#!/bin/sh\n"), "x is no ELF file: it starts with [23, 21, 2f, 62]");
+    check(&refusal(b"\x7fELF"), "x is damaged: the ELF header");
+
+    let object = dir.path().join("a.o");
+    said(Command::new("gcc").arg("-c").arg(dir.path().join("a.c")).arg("-o").arg(&object));
+    check(&refusal(&std::fs::read(object).expect("it was made")), "x is an object file; only");
+
+    let load = |path: &std::path::Path| Image::load(path).expect_err("there is no such program").to_string();
+    check(&load(dir.path()), "cannot read ");
+    check(&load(&dir.path().join("nothing")), "cannot read ");
+    check(&load("/dev/zero".as_ref()), "cannot read /dev/zero");
+}
+
+#[test]
+fn a_file_cut_off_anywhere_is_refused() {
+    let (_dir, path) = compile(HELLO, "-s");
+    let good = std::fs::read(&path).expect("it was made");
+    assert!(Image::parse(good.clone(), "x").is_ok());
+    for len in (0..1024.min(good.len())).chain((1024..good.len()).step_by(7)) {
+        let error = refusal(&good[..len]);
+        assert_eq!(error.lines().count(), 1, "cut at {len}: {error}");
+    }
+}
+
+#[test]
+fn a_file_without_section_headers_gives_the_same() {
+    for flags in [
+        "",
+        "-no-pie",
+        "-static",
+        "-static-pie",
+        "-shared -fPIC",
+        "-Wl,--hash-style=sysv",
+        "-Wl,-z,pack-relative-relocs",
+        "-fcf-protection=full -Wl,-z,ibtplt -Wl,-z,lazy",
+        "-Wl,-z,lazy",
+    ] {
+        let (_dir, path) = compile(HELLO, &format!("-s -fno-builtin {flags}"));
+        let mut bytes = std::fs::read(&path).expect("it was made");
+        let whole = Image::parse(bytes.clone(), "x").expect("gcc makes good files");
+        // e_shoff, e_shnum, e_shstrndx
+        bytes[40..48].fill(0);
+        bytes[60..64].fill(0);
+        let bare = Image::parse(bytes, "x").expect("section headers are not needed to run");
+        assert!(bare.sections.is_empty() && !whole.sections.is_empty());
+        let text = |what: &dyn std::fmt::Debug| format!("{what:?}");
+        assert_eq!((whole.kind, &whole.build_id), (bare.kind, &bare.build_id), "{flags}");
+        assert_eq!(text(&whole.relocations), text(&bare.relocations), "{flags}");
+        assert_eq!(text(&whole.symbols), text(&bare.symbols), "{flags}");
+        assert_eq!(named(&whole.plt), named(&bare.plt), "{flags}");
+        assert_eq!(text(&whole.unwind), text(&bare.unwind), "{flags}");
+        if !flags.contains("-static") || flags == "-static-pie" {
+            assert_eq!(whole.init_fini, bare.init_fini, "{flags}");
+        }
+    }
+}

@@ -55,6 +55,9 @@ pub fn parse(image: &Image, headers: &Headers) -> Vec<UnwindRange> {
             }
         }
     }
+    if tables.is_empty() && headers.sections.is_empty() {
+        tables.extend(by_first_cie(image));
+    }
     let mut found = Vec::new();
     let mut call_sites_left = image.file_bytes().len();
     for (at, bytes) in tables {
@@ -111,6 +114,20 @@ fn starts_at_entry(mut instructions: gimli::CallFrameInstructionIter<'_, Slice<'
         }
     }
     true
+}
+
+/// The table of a file with neither section headers nor PT_GNU_EH_FRAME (static programs): where the first CIE stands
+/// that compilers write for x86-64: no factor for code, −8 for data, return address in column 16.
+fn by_first_cie(image: &Image) -> Option<(Va, &[u8])> {
+    let cie = |augmentation: &[u8]| [b"\0\0\0\0\x01", augmentation, b"\0\x01\x78\x10"].concat();
+    let first = |s: &super::Segment| {
+        let bytes = image.bytes_from(s.range.start)?;
+        let at =
+            [b"zR".as_slice(), b"zPLR"].iter().filter_map(|a| memchr::memmem::find(bytes, &cie(a))).min()?;
+        let at = at.checked_sub(4)?;
+        Some((s.range.start.plus(at as u64), bytes.get(at..)?))
+    };
+    image.segments.iter().find_map(first)
 }
 
 fn address(image: &Image, pointer: Pointer) -> Option<Va> {
