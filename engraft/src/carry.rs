@@ -11,8 +11,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use tracing::info_span;
 
+/// Run as tests.
+const EXAMPLES: &str = "\
+Examples:
+  $ engraft carry old new --profile old.callgrind -o new.fdata
+  $ engraft carry old new --profile old.callgrind -o new.engraft --json";
+
 /// Carry a profile of OLD to NEW, and on to every later build named
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The build that the profile is of
     old: PathBuf,

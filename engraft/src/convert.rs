@@ -9,8 +9,15 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+/// Run as tests.
+const EXAMPLES: &str = "\
+Examples:
+  $ engraft convert old.callgrind -o old.fdata --binary old
+  $ engraft convert old.callgrind old.callgrind -o twice.engraft --binary old";
+
 /// Convert profiles to another format; several inputs are added up
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Profiles of one build, in any format that can be read
     #[arg(required = true)]

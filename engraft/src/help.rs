@@ -4,8 +4,15 @@ use crate::out::{self, Answer, Hinted};
 use clap::CommandFactory as _;
 use std::path::PathBuf;
 
+/// Run as tests.
+const EXAMPLES: &str = "\
+Examples:
+  $ engraft help carry
+  $ engraft help json";
+
 /// Show an example session of a verb, or describe the JSON output
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A verb, or `json`
     topic: Option<String>,

@@ -10,8 +10,15 @@ use matching::{Matching, Options, Pass};
 use std::path::PathBuf;
 use tracing::info_span;
 
+/// Run as tests.
+const EXAMPLES: &str = "\
+Examples:
+  $ engraft match old new
+  $ engraft match old new --explain add";
+
 /// Find which function and block of OLD became which of NEW
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The earlier build
     old: PathBuf,

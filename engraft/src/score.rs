@@ -10,8 +10,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use tracing::info_span;
 
+/// Run as tests.
+const EXAMPLES: &str = "\
+Examples:
+  $ engraft score carried.fdata new.callgrind --binary new
+  $ engraft score carried.fdata new.callgrind new.callgrind --binary new --json";
+
 /// Hold a carried profile against fresh ones of the same build
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The carried profile
     carried: PathBuf,

@@ -11,8 +11,15 @@ use crate::out::{Answer, Hinted};
 use crate::view::Output;
 use std::path::PathBuf;
 
+/// Run as tests.
+const EXAMPLES: &str = "\
+Examples:
+  $ engraft show old
+  $ engraft show old function main";
+
 /// Show what a binary is: functions, blocks, loops, tables, data, gaps
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// x86-64 executable or shared object
     binary: PathBuf,

@@ -3,7 +3,7 @@
 use super::lists;
 use crate::view::{Table, View, percent};
 use program::image::Kind;
-use program::{Program, Sure};
+use program::{GapReason, Program, Sure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -19,6 +19,8 @@ pub struct SummaryView {
     compilers: Vec<String>,
     code_bytes: u64,
     code_bytes_in_functions: u64,
+    /// Between functions, and of no known use.
+    code_bytes_padding: u64,
     n_functions: usize,
     n_functions_named: usize,
     n_functions_complete: usize,
@@ -67,6 +69,9 @@ pub fn view(program: &Program) -> SummaryView {
         sum.len_bytes += g.range.end.since(g.range.start);
     }
     let image = &program.image;
+    let code: u64 = image.code_ranges().iter().map(|r| r.end.since(r.start)).sum();
+    let in_functions: u64 = program.functions.iter().map(program::Function::len_bytes).sum();
+    let unclaimed = gaps.get(&GapReason::NoFunction).map_or(0, |g: &GapSum| g.len_bytes);
     SummaryView {
         schema: "engraft.show/1",
         binary: image.name.clone(),
@@ -74,8 +79,9 @@ pub fn view(program: &Program) -> SummaryView {
         image_id: image.id.to_string(),
         build_id: image.build_id.as_ref().map(|id| id.iter().map(|b| format!("{b:02x}")).collect()),
         compilers: image.compilers.clone(),
-        code_bytes: image.code_ranges().iter().map(|r| r.end.since(r.start)).sum(),
-        code_bytes_in_functions: program.functions.iter().map(program::Function::len_bytes).sum(),
+        code_bytes: code,
+        code_bytes_in_functions: in_functions,
+        code_bytes_padding: code.saturating_sub(in_functions + unclaimed),
         n_functions: program.functions.len(),
         n_functions_named: program.functions.iter().filter(|f| !f.names.is_empty()).count(),
         n_functions_complete: program.functions.iter().filter(|f| f.complete).count(),
@@ -128,9 +134,13 @@ impl SummaryView {
         lines.push((
             "code",
             format!(
-                "{} bytes, {} in functions",
+                "{} bytes, {} of them padding; {} of the rest in functions",
                 self.code_bytes,
-                percent(bytes(self.code_bytes_in_functions), bytes(self.code_bytes))
+                self.code_bytes_padding,
+                percent(
+                    bytes(self.code_bytes_in_functions),
+                    bytes(self.code_bytes - self.code_bytes_padding)
+                )
             ),
         ));
         lines.push((

@@ -89,6 +89,50 @@ pub fn must(command: &mut Command) -> String {
     ran.stdout
 }
 
+/// Counts a run of `program` exactly: leaves `program.callgrind` beside it.
+#[track_caller]
+pub fn callgrind(folder: &Path, program: &str) {
+    must(Command::new("valgrind").current_dir(folder).args([
+        "-q",
+        "--tool=callgrind",
+        "--dump-instr=yes",
+        "--collect-jumps=yes",
+        &format!("--callgrind-out-file={program}.callgrind"),
+        &format!("./{program}"),
+    ]));
+}
+
+/// Whether `got` is `want`, where `…` stands for anything. Space at the ends of the texts does not count.
+pub fn looks_like(got: &str, want: &str) -> bool {
+    let parts: Vec<&str> = want.trim_end().split('…').collect();
+    let Some((last, before)) = parts.split_last() else { return true };
+    let mut rest = got.trim_end();
+    for (i, part) in before.iter().enumerate() {
+        let found = match i {
+            0 => rest.strip_prefix(part),
+            _ => rest.find(part).and_then(|at| rest.get(at + part.len()..)),
+        };
+        let Some(after) = found else { return false };
+        rest = after;
+    }
+    if before.is_empty() { rest == *last } else { rest.ends_with(last) }
+}
+
+#[test]
+fn looks_like_takes_anything_for_an_ellipsis_and_nothing_else() {
+    for (got, want, expect) in [
+        ("a b c", "a b c\n", true),
+        ("a b c", "a … c", true),
+        ("a b c", "…", true),
+        ("a b c", "a …", true),
+        ("a b c", "a … d", false),
+        ("a b c", "b …", false),
+        ("a b c d", "a b c", false),
+    ] {
+        assert_eq!(looks_like(got, want), expect, "{got:?} {want:?}");
+    }
+}
+
 /// Two builds of the small program that most tests look at: `old` and `new`, in a folder that all tests share.
 pub fn pair() -> &'static Path {
     static PAIR: OnceLock<PathBuf> = OnceLock::new();

@@ -1,0 +1,95 @@
+//! What `--help` and `engraft help` say can be done, done: every command in them runs, and prints what is shown under it.
+
+use crate::run::{callgrind, compile, engraft, folder, looks_like};
+use std::path::Path;
+
+const VERBS: &[&str] = &["show", "match", "carry", "score", "convert", "help"];
+
+/// A folder with the files that examples speak of.
+fn workplace() -> tempfile::TempDir {
+    let to = folder();
+    compile(&to.path().join("old"), "words-1.c", "-O2 -g");
+    compile(&to.path().join("new"), "words-2.c", "-O2 -g");
+    callgrind(to.path(), "old");
+    callgrind(to.path(), "new");
+    let carried = engraft(to.path(), "carry old new --profile old.callgrind -o carried.fdata");
+    assert_eq!(carried.code, Some(0), "{}", carried.stderr);
+    to
+}
+
+/// Commands and what is shown under each, from the indented or fenced lines of a text.
+fn sessions(text: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut open = false;
+    for line in text.lines() {
+        if let Some(command) = line.trim_start().strip_prefix("$ engraft ") {
+            found.push((command.to_owned(), String::new()));
+            open = true;
+        } else if line.trim_start().starts_with("```") || line.is_empty() && !text.contains("```") {
+            open = false;
+        } else if let Some((_, shown)) = found.last_mut().filter(|_| open) {
+            shown.push_str(line);
+            shown.push('\n');
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn run(folder: &Path, command: &str) -> String {
+    let ran = engraft(folder, command);
+    assert_eq!(ran.code, Some(0), "engraft {command}\n{}", ran.stderr);
+    ran.stdout
+}
+
+#[test]
+fn every_verb_has_two_examples_that_run() {
+    needs!("valgrind");
+    let place = workplace();
+    for verb in VERBS {
+        let help = run(place.path(), &format!("{verb} --help"));
+        let found = sessions(&help);
+        assert!(found.len() >= 2, "{verb} --help has {} examples:\n{help}", found.len());
+        for (command, _) in found {
+            assert!(command.starts_with(verb), "{command} is no example of {verb}");
+            let printed = run(place.path(), &command);
+            assert!(!printed.is_empty(), "engraft {command} prints nothing");
+        }
+    }
+}
+
+#[test]
+fn sessions_in_help_are_what_is_printed() {
+    needs!("valgrind");
+    let place = workplace();
+    let mut n_compared = 0;
+    for verb in VERBS.iter().filter(|verb| **verb != "help") {
+        let found = sessions(&run(place.path(), &format!("help {verb}")));
+        assert!(!found.is_empty(), "help {verb} has no session");
+        for (command, shown) in found {
+            let printed = run(place.path(), &command);
+            assert!(
+                looks_like(&printed, &shown),
+                "$ engraft {command}\nprints\n{printed}\nhelp {verb} shows\n{shown}"
+            );
+            n_compared += usize::from(!shown.is_empty());
+        }
+    }
+    assert!(n_compared >= 5, "{n_compared} sessions show what is printed");
+}
+
+#[test]
+fn man_pages_and_completions_are_made() {
+    let to = folder();
+    let args = format!("help --man {}", to.path().display());
+    engraft(to.path(), &args).ok();
+    for verb in VERBS {
+        let page =
+            std::fs::read_to_string(to.path().join(format!("engraft-{verb}.1"))).expect("a page a verb");
+        assert!(page.contains(".SH SYNOPSIS"), "{page}");
+    }
+    assert!(engraft(to.path(), "help --completions bash").ok().contains("complete"));
+    let ran = engraft(to.path(), "help nothing");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.contains("there is help on show"), "{}", ran.stderr);
+}
