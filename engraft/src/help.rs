@@ -14,7 +14,7 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A verb, or `json`
+    /// A verb, or one of json, formats, passes
     topic: Option<String>,
     /// Write man pages into a folder
     #[arg(long, value_name = "DIR", conflicts_with = "topic")]
@@ -25,8 +25,45 @@ pub struct Args {
 }
 
 /// What can be asked for, with its text.
-const TOPICS: &[(&str, &str)] =
-    &[("show", include_str!("../../docs/show.md")), ("json", include_str!("../../docs/json.md"))];
+const TOPICS: &[(&str, &str)] = &[
+    ("show", include_str!("../../docs/show.md")),
+    ("match", include_str!("../../docs/match.md")),
+    ("carry", include_str!("../../docs/carry.md")),
+    ("score", include_str!("../../docs/score.md")),
+    ("convert", include_str!("../../docs/convert.md")),
+    ("json", include_str!("../../docs/json.md")),
+    ("formats", ""),
+    ("passes", ""),
+];
+
+/// The text on a topic. Lists come from the libraries, so that they cannot be out of date.
+fn text(topic: &str, written: &str) -> String {
+    match topic {
+        "formats" => formats(),
+        "passes" => passes(),
+        _ => written.to_owned(),
+    }
+}
+
+fn formats() -> String {
+    let mut text = String::from(
+        "# Profile formats\n\nRead: recognised by content. Written: by extension, or by name with --to.\n\n",
+    );
+    for format in profile::Format::all() {
+        let how = if format.is_written() { "read and written" } else { "read" };
+        text.push_str(&format!("{:<12}{how}\n", format.name()));
+    }
+    text
+}
+
+fn passes() -> String {
+    let mut text =
+        String::from("# Passes of the matching\n\nIn the order in which they run; each can be left out.\n\n");
+    for pass in matching::Pass::ALL {
+        text.push_str(&format!("{:<20}{}\n", pass.name(), pass.what()));
+    }
+    text
+}
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
@@ -44,10 +81,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         out::data(None, |w| w.write_all(&script))?;
     } else if let Some(topic) = &args.topic {
         let names = || TOPICS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-        let text = TOPICS.iter().find(|(name, _)| name == topic).ok_or_else(|| {
+        let found = TOPICS.iter().find(|(name, _)| name == topic).ok_or_else(|| {
             Hinted::new(format!("there is no help on {topic}"), format!("there is help on {}", names()))
         })?;
-        out::data(None, |w| w.write_all(text.1.as_bytes()))?;
+        out::data(None, |w| w.write_all(text(found.0, found.1).as_bytes()))?;
     } else {
         let text = command.render_long_help();
         out::data(None, |w| write!(w, "{text}"))?;

@@ -198,7 +198,9 @@ impl View for ScoreView {
             writeln!(w, "\n  functions that lose most:")?;
             let mut t =
                 Table::new(&["", "at>", "mispredicted>", "blocks differ>", "overlap lost>", "function"]);
-            for l in s.losses.iter().take(10) {
+            let worth_a_line =
+                |l: &&LossRow| l.mispredicted > 0 || l.n_blocks_differ > 0 || l.overlap_share >= 0.000_05;
+            for l in s.losses.iter().filter(worth_a_line).take(10) {
                 t.row([
                     String::new(),
                     Va(l.at).to_string(),

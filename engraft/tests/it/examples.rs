@@ -1,5 +1,6 @@
 //! What `--help` and `engraft help` say can be done, done: every command in them runs, and prints what is shown under it.
 
+use crate::needs;
 use crate::run::{callgrind, compile, engraft, folder, looks_like};
 use std::path::Path;
 
