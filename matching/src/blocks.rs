@@ -18,7 +18,7 @@ mod refine;
 use crate::hash::{Hashes, Keys};
 use crate::options::{Options, Pass};
 use crate::relation::{BlockMatch, BlockMethod, Level};
-use body::Body;
+pub(crate) use body::Body;
 use levels::Phases;
 use pair::{Pair, positions};
 use program::{FuncId, Program};
@@ -64,6 +64,14 @@ pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Con
         control_flow::pass(&mut pair);
     }
     collect(&pair)
+}
+
+/// Matches blocks of two pieces of code by surroundings and alignment: (old, new, confidence).
+pub(crate) fn fit(old: &Body, new: &Body) -> Vec<(u32, u32, f32)> {
+    let mut pair = Pair::new(old, new);
+    refine::pass(&mut pair);
+    align::pass(&mut pair);
+    pair.matched().map(|(a, b)| (a, b, pair.how[b as usize].1)).collect()
 }
 
 /// Whether two functions are the same block by block, edges included.

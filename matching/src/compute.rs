@@ -3,9 +3,9 @@
 //! Source: BMAT, figure 2.
 
 use crate::hash::Keys;
-use crate::options::Options;
+use crate::options::{Options, Pass};
 use crate::relation::{BlockMatch, Matching};
-use crate::{blocks, functions};
+use crate::{blocks, functions, inlined};
 use program::Program;
 use rayon::prelude::*;
 
@@ -21,6 +21,9 @@ impl Matching {
         let mut blocks: Vec<BlockMatch> = found.into_iter().flatten().collect();
         // Stable: of the old blocks of a new one, the best stays first.
         blocks.sort_by_key(|m| m.new);
+        if options.has(Pass::Inlined) {
+            inlined::pass(old, new, &functions, &context, &mut blocks);
+        }
         Matching { functions, blocks, data: Vec::new() }
     }
 }

@@ -9,6 +9,7 @@ mod flow;
 mod functions;
 pub mod hash;
 mod infer;
+mod inlined;
 mod measured;
 pub mod names;
 mod options;

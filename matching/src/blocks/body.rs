@@ -2,7 +2,7 @@
 //!
 //! Not here: what program it is of (`program`), how hashes are made (`hash`).
 
-use crate::hash::{BlockHash, Keys, Token, read_function};
+use crate::hash::{BlockHash, Keys, NO_TARGET, Token, read_function};
 use program::{BlockEnd, BlockId, EdgeKind, FuncId, Program};
 
 /// No block.
@@ -80,6 +80,38 @@ impl Body {
             }
         }
         body
+    }
+
+    /// Only these blocks (in rising order) and the edges between them; block `i` is `keep[i]`.
+    pub fn restricted(&self, keep: &[u32]) -> Body {
+        let position = |b: u32| keep.binary_search(&b).ok().map(count);
+        let mut out = Body {
+            first: self.first,
+            entry: 0,
+            hash: Vec::with_capacity(keep.len()),
+            end: keep.iter().map(|&b| self.end[b as usize]).collect(),
+            tokens: Vec::new(),
+            token_at: vec![0],
+            succ: Vec::new(),
+            succ_at: vec![0],
+            pred: Vec::new(),
+            pred_at: vec![0],
+        };
+        for &b in keep {
+            let target = match self.hash(b).target {
+                NO_TARGET => NO_TARGET,
+                to => position(to).unwrap_or(NO_TARGET),
+            };
+            out.hash.push(BlockHash { at: count(out.hash.len()), target, ..*self.hash(b) });
+            out.tokens.extend_from_slice(self.tokens(b));
+            out.token_at.push(count(out.tokens.len()));
+            let inside = |l: &Link| position(l.to).map(|to| Link { to, ..*l });
+            out.succ.extend(self.successors(b).iter().filter_map(inside));
+            out.succ_at.push(count(out.succ.len()));
+            out.pred.extend(self.predecessors(b).iter().filter_map(inside));
+            out.pred_at.push(count(out.pred.len()));
+        }
+        out
     }
 
     /// How many blocks it has.
