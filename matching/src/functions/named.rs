@@ -56,6 +56,12 @@ pub fn bare(state: &mut State<'_>) {
     let new = keys(state.new.program, &state.free_new(), |n| Some(bare_key(n, true)));
     by_key(state, &old, &new, FunctionMethod::BareName, 0.25);
     // What was cut off in one build and is whole in the other: only where nothing else has the name.
+    let split = |side: &super::Side<'_>, free: &[usize]| {
+        free.iter().any(|&f| side.program.functions[f].names.first().is_some_and(|n| n.contains(".part")))
+    };
+    if !split(&state.old, &state.free_old()) && !split(&state.new, &state.free_new()) {
+        return;
+    }
     let whole = |n: &str| Some(bare_key(n, false)).filter(|k| !k.is_empty());
     let old = keys(state.old.program, &state.free_old(), whole);
     let new = keys(state.new.program, &state.free_new(), whole);

@@ -52,12 +52,20 @@ const MOST_CANDIDATES: usize = 8;
 /// Matched functions looked at to learn how common words are.
 const SAMPLE: usize = 3000;
 
-/// The free functions of one side with their content.
+/// The functions of one side that were free when the rounds began, with their content.
 struct Bag {
     funcs: Vec<usize>,
     words: Vec<Vec<u64>>,
-    /// What all content words count where they are missing.
-    total: Vec<f32>,
+    /// How rare each of the words is, in bits.
+    bits: Vec<Vec<f32>>,
+}
+
+/// What a pair has in common by content, and what is missing on either side.
+#[derive(Clone, Copy)]
+struct Own {
+    old: u32,
+    shared: f32,
+    missing: f32,
 }
 
 /// An index of words: the slots of the old functions that have them.
@@ -109,9 +117,10 @@ impl Rarity {
 struct Content {
     old: Bag,
     new: Bag,
-    rarity: Rarity,
     /// Of each new slot, the old slots most like it by content.
     near: Vec<Vec<u32>>,
+    /// Of each new slot, what was worked out, by old slot.
+    known: Vec<Vec<Own>>,
 }
 
 /// A pair with its score.
@@ -133,15 +142,20 @@ struct Scored {
 pub fn run(state: &mut State<'_>, old_keys: &Keys, new_keys: &Keys) {
     let (old_taken, new_taken) =
         rayon::join(|| words::pointers(state.old.program), || words::pointers(state.new.program));
-    let content = read(state, old_keys, new_keys, &old_taken, &new_taken);
+    let mut content = read(state, old_keys, new_keys, &old_taken, &new_taken);
     let what = Use { graph: state.options.has(Pass::Neighbours), order: state.options.has(Pass::Order) };
     let mut level = 0;
     for _ in 0..MOST_ROUNDS {
         let Some(&(least, margin)) = LEVELS.get(level) else { break };
-        let scored = round(state, &content, &old_taken, &new_taken, what);
+        let (free, scored) = round(state, &mut content, &old_taken, &new_taken, what);
         let n = take(state, &content, &scored, least, margin);
-        tracing::debug!(level, n, candidates = scored.len(), "round");
-        level = if n > 0 { 0 } else { level + 1 };
+        tracing::debug!(level, n, free, candidates = scored.len(), "round");
+        // A handful among many changes little: no need to begin anew.
+        level = match () {
+            () if n * 100 > free => 0,
+            () if n * 400 > free => level,
+            () => level + 1,
+        };
     }
 }
 
@@ -158,7 +172,7 @@ fn read(
     let bag = |funcs: Vec<usize>, side, keys, taken| {
         let mut words = words::content(side, keys, taken, &funcs);
         words.par_iter_mut().for_each(|list| list.retain(keep));
-        Bag { total: vec![0.0; funcs.len()], funcs, words }
+        Bag { bits: Vec::new(), funcs, words }
     };
     let mut old = bag(state.free_old(), &state.old, old_keys, old_taken);
     let mut new = bag(state.free_new(), &state.new, new_keys, new_taken);
@@ -182,11 +196,7 @@ fn read(
         rarity.bits.entry(word).or_insert_with(|| bits(n, len as usize + there));
     }
     for bag in [&mut old, &mut new] {
-        bag.total = bag
-            .words
-            .par_iter()
-            .map(|list| list.iter().map(|&w| Kind::of(w).worth().1 * rarity.of(w)).sum())
-            .collect();
+        bag.bits = bag.words.par_iter().map(|list| list.iter().map(|&w| rarity.of(w)).collect()).collect();
     }
     let near = new
         .words
@@ -196,7 +206,8 @@ fn read(
             |acc, list| candidates(acc, list, &index, |w| rarity.of(w)),
         )
         .collect();
-    Content { old, new, rarity, near }
+    let known = vec![Vec::new(); new.funcs.len()];
+    Content { old, new, near, known }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a logarithm of a count")]
@@ -233,8 +244,8 @@ fn candidates(acc: &mut [f32], list: &[u64], index: &Index, rarity: impl Fn(u64)
     touched
 }
 
-/// What two sorted lists share, and what is missing on either side, by worth.
-fn compare(a: &[u64], b: &[u64], rarity: impl Fn(u64) -> f32) -> (f32, f32, f32) {
+/// What two sorted lists share, what is missing on either side, and how much of what is shared is order; by worth.
+fn compare(a: &[u64], b: &[u64], rarity: impl Fn(u64, usize, usize) -> f32) -> (f32, f32, f32) {
     let (mut shared, mut missing, mut order) = (0.0, 0.0, 0.0);
     let (mut i, mut j) = (0, 0);
     while i < a.len() || j < b.len() {
@@ -242,14 +253,14 @@ fn compare(a: &[u64], b: &[u64], rarity: impl Fn(u64) -> f32) -> (f32, f32, f32)
         let word = x.min(y);
         let kind = Kind::of(word);
         let (gain, loss) = kind.worth();
+        let bits = rarity(word, if x == word { i } else { usize::MAX }, j);
         if x == y {
-            let worth = gain * rarity(word);
-            shared += worth;
+            shared += gain * bits;
             if kind >= Kind::Near {
-                order += worth;
+                order += gain * bits;
             }
         } else {
-            missing += loss * rarity(word);
+            missing += loss * bits;
         }
         i += usize::from(x == word);
         j += usize::from(y == word);
@@ -257,14 +268,24 @@ fn compare(a: &[u64], b: &[u64], rarity: impl Fn(u64) -> f32) -> (f32, f32, f32)
     (shared, missing, order)
 }
 
+impl Content {
+    fn own(&self, old: u32, new: u32) -> Own {
+        let (a, b) = (&self.old.bits[old as usize], &self.new.bits[new as usize]);
+        let bits = |_, i: usize, j: usize| a.get(i).or_else(|| b.get(j)).copied().unwrap_or(0.0);
+        let (shared, missing, _) =
+            compare(&self.old.words[old as usize], &self.new.words[new as usize], bits);
+        Own { old, shared, missing }
+    }
+}
+
 /// Scores the likely pairs of all free functions.
 fn round(
     state: &State<'_>,
-    content: &Content,
+    content: &mut Content,
     old_taken: &[Vec<Va>],
     new_taken: &[Vec<Va>],
     what: Use,
-) -> Vec<Scored> {
+) -> (usize, Vec<Scored>) {
     let free = |bag: &Bag, is_free: &dyn Fn(usize) -> bool| -> Vec<u32> {
         (0..bag.funcs.len())
             .filter(|&s| is_free(bag.funcs[s]))
@@ -303,7 +324,8 @@ fn round(
     for (i, &s) in old_slots.iter().enumerate() {
         position[s as usize] = u32::try_from(i).unwrap_or(u32::MAX);
     }
-    new_slots
+    let here: &Content = content;
+    let found: Vec<(Vec<Own>, Vec<Scored>)> = new_slots
         .par_iter()
         .zip(&new_around)
         .map_init(
@@ -311,43 +333,45 @@ fn round(
             |acc, (&new, around)| {
                 let near = candidates(acc, around, &index, rarity);
                 let mut slots: Vec<u32> = near.iter().map(|&i| old_slots[i as usize]).collect();
-                slots
-                    .extend(content.near[new as usize].iter().filter(|&&s| position[s as usize] != u32::MAX));
+                let by_content = here.near[new as usize].iter();
+                slots.extend(by_content.filter(|&&s| position[s as usize] != u32::MAX));
                 slots.sort_unstable();
                 slots.dedup();
-                slots
+                let known = &here.known[new as usize];
+                let owns: Vec<Own> = slots
                     .into_iter()
-                    .map(|old| {
-                        let at = position[old as usize] as usize;
-                        score(content, old, new, &old_around[at], around, rarity)
+                    .map(|old| match known.binary_search_by_key(&old, |o| o.old) {
+                        Ok(i) => known[i],
+                        Err(_) => here.own(old, new),
                     })
-                    .collect::<Vec<_>>()
+                    .collect();
+                let scored = owns.iter().map(|&own| {
+                    let old_around = &old_around[position[own.old as usize] as usize];
+                    score(own, new, compare(old_around, around, |w, _, _| rarity(w)))
+                });
+                let scored = scored.collect();
+                (owns, scored)
             },
         )
-        .flatten_iter()
-        .collect()
+        .collect();
+    let mut all = Vec::new();
+    for (&new, (owns, scored)) in new_slots.iter().zip(found) {
+        content.known[new as usize] = owns;
+        all.extend(scored);
+    }
+    (new_slots.len(), all)
 }
 
-fn score(
-    content: &Content,
-    old: u32,
-    new: u32,
-    old_around: &[u64],
-    new_around: &[u64],
-    rarity: impl Fn(u64) -> f32,
-) -> Scored {
-    let (a, b) = (&content.old.words[old as usize], &content.new.words[new as usize]);
-    let (own, own_missing, _) = compare(a, b, |w| content.rarity.of(w));
-    let (context, context_missing, order) = compare(old_around, new_around, rarity);
-    let shared = own + context;
+fn score(own: Own, new: u32, (context, context_missing, order): (f32, f32, f32)) -> Scored {
+    let shared = own.shared + context;
     let share = |s: f32, m: f32| if s > 0.0 { 2.0 * s / (2.0 * s + m) } else { 0.0 };
     Scored {
-        old,
+        old: own.old,
         new,
-        share: share(shared, own_missing + context_missing),
+        share: share(shared, own.missing + context_missing),
         bits: shared,
-        net: shared - 0.5 * (own_missing + context_missing),
-        content: share(own, own_missing),
+        net: shared - 0.5 * (own.missing + context_missing),
+        content: share(own.shared, own.missing),
         order: order * 2.0 > shared,
         context,
         context_missing,
