@@ -55,6 +55,8 @@ impl Program {
             if !has_gaps || code.never.is_empty() {
                 break;
             }
+            // What follows a call that does not return may be a function.
+            code.end_at_calls();
             gaps::partition(&mut code, &evidence);
             noreturn::infer(&mut code);
             if (code.never.len(), code.funcs.len()) == before {
@@ -114,9 +116,8 @@ fn sweep_all(cx: &Context<'_>, regions: &[Region]) -> Vec<Swept> {
     };
     let mut swept: Vec<Swept> =
         chunks.par_iter().map_init(Sweeper::default, |sweeper, chunk| sweep(cx, chunk, sweeper)).collect();
-    // Tables without a bound end where anything else is referred to: known only now.
-    let open = |t: &crate::sweep::RawTable| !t.bounded;
-    if !swept.iter().any(|s| s.tables.iter().any(open)) {
+    // A table ends where anything else is referred to: known only now.
+    if swept.iter().all(|s| s.tables.is_empty()) {
         return swept;
     }
     let mut refs: Vec<Rel> = swept.iter().flat_map(|s| s.data_refs.iter().copied()).collect();
@@ -129,7 +130,7 @@ fn sweep_all(cx: &Context<'_>, regions: &[Region]) -> Vec<Swept> {
     };
     let known = Context { data_refs: &refs, ..*cx };
     swept.par_iter_mut().zip(chunks).for_each(|(swept, chunk)| {
-        if swept.tables.iter().any(|t| !t.bounded && crossed(t)) {
+        if swept.tables.iter().any(crossed) {
             *swept = sweep(&known, chunk, &mut Sweeper::default());
         }
     });
@@ -161,6 +162,20 @@ fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
     }
     for table in &code.tables {
         table.targets.iter().for_each(|&t| add(t));
+    }
+    let relocated = code.cx.image.kind.is_relocated();
+    for pointer in &evidence.pointers {
+        // A word that only looks like an address must not cut a block anywhere.
+        let plausible = relocated || pointer.to.is_multiple_of(16);
+        let in_gap = || code.region_at(pointer.to).is_some_and(|r| code.regions[r].kind == RegionKind::Gap);
+        if plausible && in_gap() {
+            add(pointer.to);
+        }
+    }
+    for reference in &code.code_refs {
+        if code.region_at(reference.to).is_some_and(|r| code.regions[r].kind == RegionKind::Gap) {
+            add(reference.to);
+        }
     }
     evidence.seeds.iter().for_each(|s| add(s.at));
     evidence.cold.iter().for_each(|&at| add(at));

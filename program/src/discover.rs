@@ -51,7 +51,8 @@ pub fn regions(image: &Image, space: Space, runs: &[Range<Rel>]) -> Vec<Region> 
         }
     }
     for unwind in &image.unwind {
-        if let Some(range) = within(&unwind.range) {
+        if let Some(mut range) = within(&unwind.range) {
+            range.start = after_alignment(image, space, &range, unwind.signal);
             claims.0.push(Region { range, kind: RegionKind::Unwind { at_entry: unwind.at_entry } });
         }
     }
@@ -118,6 +119,25 @@ impl Claims {
         }
         found
     }
+}
+
+/// The start of an unwind range, without the alignment that assembly code may have before its label.
+fn after_alignment(image: &Image, space: Space, range: &Range<Rel>, signal: bool) -> Rel {
+    let aligned = range.start.next_multiple_of(16);
+    if signal && aligned == range.start + 1 && aligned < range.end {
+        // Unwinders look for the call before a return address; a signal's return address has none, so the range of its
+        // trampoline starts a byte early.
+        return aligned;
+    }
+    if aligned >= range.end || aligned == range.start {
+        return range.start;
+    }
+    let va = space.va(range.start)..space.va(aligned);
+    let bytes = image.bytes_in(&va).unwrap_or_default();
+    let mut insns = Decoder::new(bytes, va.start).peekable();
+    let padding = insns.peek().is_some() && insns.all(|insn| insn.is_nop());
+    let named = || image.symbols.iter().any(|s| s.at == va.start && s.kind == SymbolKind::Function);
+    if padding && !named() { aligned } else { range.start }
 }
 
 /// What lies between the claimed regions, without runs of padding.

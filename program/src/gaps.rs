@@ -12,7 +12,7 @@ use crate::code::{Code, NO_FUNC, Proto};
 use crate::discover::{Pointer, Seed};
 use crate::model::Origin;
 use crate::sweep::{How, RawEnd, RegionKind, Rel};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// Where the blocks of a function, or of a part of one, start.
@@ -211,6 +211,15 @@ impl<'f, 'a> Finder<'f, 'a> {
         block.end.falls_through() && self.code.next(before).is_some() && !self.ends_in_final_call(before)
     }
 
+    /// The block that control falls from into the one at `at`, with neither padding nor a call between.
+    fn continues(&self, at: Rel) -> Option<u32> {
+        let rank = self.code.block_from(at)?;
+        let before = rank.checked_sub(1).filter(|_| self.fallen_into(rank))?;
+        let block = &self.code.blocks[before as usize];
+        let call = self.code.calls_in(before).last().is_some_and(|c| c.end() == block.end_rel());
+        (block.end_rel() == at && !call).then_some(before)
+    }
+
     /// Whether the last instruction of the block is a call that does not return.
     fn ends_in_final_call(&self, rank: u32) -> bool {
         self.code.blocks[rank as usize].end == RawEnd::FallThrough
@@ -305,11 +314,17 @@ impl<'f, 'a> Finder<'f, 'a> {
         if !at_entry {
             return true;
         }
+        if self.continues(at).is_some() {
+            return true;
+        }
         let Some(&(_, source)) = inward.first() else { return false };
         // Jumps from one function only, and the two lead into each other's middle.
         let Some(home) = self.code.region_at(self.code.blocks[source as usize].start) else { return false };
         let home = &self.code.regions[home];
-        if home.kind == RegionKind::Gap
+        let whole = !matches!(home.kind, RegionKind::Gap | RegionKind::Unwind { at_entry: false });
+        let larger = home.range.end - home.range.start > range.end - range.start;
+        if !whole
+            || !larger
             || inward.iter().any(|j| !home.range.contains(&self.code.blocks[j.1 as usize].start))
         {
             return false;
@@ -317,7 +332,9 @@ impl<'f, 'a> Finder<'f, 'a> {
         let into_middle = inward.iter().any(|j| j.0 != at);
         let back =
             among_sources(self.code, range).any(|to| home.range.contains(&to) && to != home.range.start);
-        into_middle || back
+        // Compilers' functions are aligned, and conditional jumps to them are rare.
+        let branches = inward.iter().all(|j| self.code.blocks[j.1 as usize].end == RawEnd::Branch);
+        into_middle || back || branches && !at.is_multiple_of(16)
     }
 
     /// Gives the parts among the claimed regions to the blocks that lead there.
@@ -347,6 +364,11 @@ impl<'f, 'a> Finder<'f, 'a> {
                 if outside(source) {
                     vote(source);
                 }
+            }
+            if votes.is_empty()
+                && let Some(before) = self.continues(range.start)
+            {
+                votes.push((0, before, 1));
             }
             if votes.is_empty() {
                 for table in &code.tables {
@@ -468,6 +490,17 @@ impl Finder<'_, '_> {
                 }
             }
         }
+    }
+
+    /// Whether the code at `at` saves registers or makes room on the stack at once.
+    fn has_prologue(&self, at: Rel) -> bool {
+        let va = self.code.cx.space.va(at);
+        let bytes = self.code.cx.image.bytes_from(va).unwrap_or_default();
+        let grows = |insn: &Insn| match insn.stack_move() {
+            Some(StackMove::By(n)) => n < 0,
+            _ => insn.is_landing_mark(),
+        };
+        Decoder::new(&bytes[..bytes.len().min(60)], va).take(4).any(|insn| grows(&insn))
     }
 
     /// Whether the code at `at` reads only what a caller provides, and leaves the caller's stack alone.
@@ -601,6 +634,11 @@ impl Search<'_, '_, '_> {
                 continue;
             }
             let incoming = incoming.to_vec();
+            // Compilers align what jumps lead to as well: within one stretch of code, a prologue must tell.
+            let within = incoming.iter().all(|j| segment.ranks.contains(&j.1));
+            if within && !self.finder.has_prologue(at) {
+                continue;
+            }
             if self.finder.looks_like_entry(at) && incoming.iter().all(|j| self.depth(j.1) == Some(0)) {
                 new.push((at, Is::Function(Origin::TailCalled)));
             }
@@ -625,16 +663,48 @@ impl Search<'_, '_, '_> {
             among(&self.jumps, &(at..at + 1)).iter().filter(|j| !own.contains(&j.1)).copied().collect();
         let cold = has(&self.finder.evidence.cold, at);
         if let Some(&(_, source)) = incoming.first() {
-            let leaves = incoming
-                .iter()
-                .any(|j| code.blocks[j.1 as usize].end == RawEnd::Jump && self.depth(j.1) == Some(0));
+            // Conditional jumps out of functions are rare; to a place where functions start they are such nevertheless.
+            let conditional = self.aligned && self.may_start(u);
+            let leaves = incoming.iter().any(|j| {
+                (conditional || code.blocks[j.1 as usize].end == RawEnd::Jump) && self.depth(j.1) == Some(0)
+            });
             if !cold && leaves && self.finder.looks_like_entry(at) {
                 return Some(Is::Function(Origin::TailCalled));
             }
             return Some(Is::PartOf(source));
         }
-        let good = self.may_start(u) && self.finder.looks_like_entry(at);
+        let good = self.may_start(u) && self.finder.looks_like_entry(at) && !self.joins(u, own);
         if good || current.is_none() { Some(Is::Function(Origin::Scored)) } else { None }
+    }
+
+    /// Whether control gets from the unreached block into the middle of what was reached already.
+    fn joins(&self, from: u32, own: &Range<u32>) -> bool {
+        let code = self.finder.code;
+        let mut stack = vec![from];
+        let mut passed = HashSet::from([from]);
+        while let Some(b) = stack.pop() {
+            let block = &code.blocks[b as usize];
+            let mut next = Vec::new();
+            if block.end.falls_through() && !self.finder.ends_in_final_call(b) {
+                next.extend(code.next(b));
+            }
+            if matches!(block.end, RawEnd::Jump | RawEnd::Branch) {
+                next.extend(code.block_from(block.target));
+            }
+            for t in next {
+                if !own.contains(&t) {
+                    continue;
+                }
+                if self.seen[t as usize] == self.round {
+                    if !self.may_start(t) {
+                        return true;
+                    }
+                } else if passed.len() < 256 && passed.insert(t) {
+                    stack.push(t);
+                }
+            }
+        }
+        false
     }
 
     /// Marks what control reaches from the block within the segment.

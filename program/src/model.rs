@@ -233,7 +233,7 @@ pub struct JumpTable {
     pub func: FuncId,
     /// The jumps that use it.
     pub jumps: Box<[Va]>,
-    /// Where its entries lead, in order, repeated ones too.
+    /// Where its entries lead, in order, repeated ones too. Those that cannot happen may lead out of the function.
     pub targets: Box<[Va]>,
     /// Whether its length follows from a bound check, or from what stands after it.
     pub sure: Sure,

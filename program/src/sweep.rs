@@ -194,8 +194,6 @@ pub struct RawTable {
     pub jump: Rel,
     pub targets: Box<[Rel]>,
     pub sure: Sure,
-    /// Whether a bound check gives its length.
-    pub bounded: bool,
 }
 
 /// A place that was taken for an address of something, and what it names.
@@ -341,7 +339,7 @@ impl Sweeper {
             let i = self.jumps[k];
             let jump = self.insns[i as usize];
             let refs = data_refs..out.data_refs.len();
-            match tables::resolve(cx, self, &range, i, out, refs) {
+            match tables::resolve(cx, self, &range, i, out, refs, region.kind == RegionKind::Gap) {
                 tables::Resolved::Table => self.insns[i as usize].target = 0,
                 tables::Resolved::Unresolved => self.insns[i as usize].target = 1,
                 tables::Resolved::Out => {

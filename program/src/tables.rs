@@ -66,10 +66,11 @@ pub fn resolve(
     jump: u32,
     out: &mut Swept,
     named: Range<usize>,
+    many: bool,
 ) -> Resolved {
     sweeper.make_sources();
     let at = sweeper.insns[jump as usize].at;
-    let mut slice = Slice { cx, sweeper, budget: BUDGET };
+    let mut slice = Slice { cx, sweeper, budget: BUDGET, many };
     let mut shapes = Vec::new();
     let suspicious = slice.shapes(jump, &mut shapes);
     let mut found = Vec::new();
@@ -80,12 +81,10 @@ pub fn resolve(
     }
     for (shape, bound) in shapes.iter().zip(bounds) {
         for &base in &shape.bases {
-            let bounded = bound.is_some();
             if let Some(mut table) =
                 read(cx, sweeper, range, shape, base, bound, &out.data_refs[named.clone()])
             {
                 table.jump = at;
-                table.bounded = bounded;
                 found.push(table);
             }
         }
@@ -127,12 +126,8 @@ fn read(
     if from == NOWHERE || cx.image.segment_at(base).is_none() {
         return None;
     }
-    let limit = match bound {
-        Some(n) => n.saturating_add(1).min(MAX_ENTRIES),
-        None => {
-            (u64::from(sweeper.next_ref(cx, from, named)) - u64::from(from)).div_ceil(step).min(MAX_ENTRIES)
-        }
-    };
+    let room = (u64::from(sweeper.next_ref(cx, from, named)) - u64::from(from)).div_ceil(step);
+    let limit = bound.map_or(room, |n| n.saturating_add(1).min(room)).min(MAX_ENTRIES);
     let mut targets: Vec<Rel> = Vec::new();
     let mut own = 0;
     for n in 0..limit {
@@ -165,7 +160,6 @@ fn read(
         jump: 0,
         targets: targets.into(),
         sure: if whole { Sure::Proved } else { Sure::Likely },
-        bounded: bound.is_some(),
     })
 }
 
@@ -197,6 +191,8 @@ struct Slice<'a, 'c> {
     cx: &'a Context<'c>,
     sweeper: &'a Sweeper,
     budget: u32,
+    /// Whether the region may hold many functions.
+    many: bool,
 }
 
 /// An instruction that control comes from, and whether by its branch.
@@ -271,12 +267,18 @@ impl Slice<'_, '_> {
         }
         if all.is_empty() {
             // Set before an indirect jump that was not followed, as in interpreters: take what is ever put there.
-            for &base in &self.sweeper.bases {
+            // Where a region holds many functions, only what was put there last.
+            let before = self.sweeper.bases.partition_point(|&b| b < index);
+            let (near, far) = self.sweeper.bases.split_at(before);
+            for &base in near.iter().rev().chain(far).take(if self.many { 64 } else { usize::MAX }) {
                 if let Some(insn) = self.insn(base)
                     && insn.writes(reg)
                     && let Some(va) = constant(&insn)
                 {
                     all.push(va);
+                    if self.many {
+                        break;
+                    }
                 }
             }
         }
@@ -535,7 +537,6 @@ impl Slice<'_, '_> {
         match (test, pred.taken) {
             (Test::Above, false) | (Test::BelowOrEqual, true) => Some((loc, n)),
             (Test::AboveOrEqual, false) | (Test::Below, true) => Some((loc, n.checked_sub(1)?)),
-            (Test::Equal, true) | (Test::NotEqual, false) => Some((loc, n)),
             _ => None,
         }
     }

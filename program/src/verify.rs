@@ -47,7 +47,7 @@ pub enum Rule {
     /// nobody returns from a function that does not.
     Returns,
     /// Tables are sorted by address; each jump of a table ends a `Switch` block of the table's function;
-    /// its entries and that block's table edges are the same set.
+    /// its entries within the function and that block's table edges are the same set.
     Tables,
     /// Gaps are sorted by address, not empty, and those of one reason do not overlap; bytes without a function, unreached or
     /// undecodable are in no block; `UnresolvedJump` is exactly the last instruction of an `Unresolved` block,
@@ -516,6 +516,8 @@ impl Program {
             jumps.iter().flat_map(|&(_, i)| self.tables[i].targets.iter().copied()).collect();
         want.sort_unstable();
         want.dedup();
+        // Entries for what cannot happen may lead out of the function, one past its end for one.
+        want.retain(|&to| self.block_at(to).is_some_and(|b| self.block(b).func == self.block(id).func));
         let edges = self.successors(id).iter().filter(|e| e.kind == EdgeKind::Table);
         let mut got: Vec<Va> = edges.map(|e| self.block(e.to).start).collect();
         got.sort_unstable();

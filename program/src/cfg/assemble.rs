@@ -110,11 +110,14 @@ impl<'c, 'a> Assembly<'c, 'a> {
             let (at, owner, _) = same[0];
             let all = || same.iter().map(|r| &code.tables[r.2]);
             let Some(longest) = all().max_by_key(|t| t.targets.len()) else { continue };
-            let own = |to: &&Rel| code.block_from(**to).is_some_and(|b| code.owner[b as usize] == owner);
-            let targets: Box<[Va]> = longest.targets.iter().filter(own).map(|&t| self.va(t)).collect();
-            if targets.is_empty() {
+            let own = |to: &Rel| code.block_from(*to).is_some_and(|b| code.owner[b as usize] == owner);
+            if !longest.targets.iter().any(own) {
                 continue;
             }
+            // In the middle of a block of this function nothing can be led to; elsewhere, what cannot happen may.
+            let inside =
+                |to: &&Rel| own(to) || code.block_at(**to).is_none_or(|b| code.owner[b as usize] != owner);
+            let targets: Box<[Va]> = longest.targets.iter().filter(inside).map(|&t| self.va(t)).collect();
             let index = u32::try_from(self.tables.len()).unwrap_or(NO_FUNC);
             self.jumps.extend(all().map(|t| (t.jump, index)));
             let mut jumps: Vec<Va> = all().map(|t| self.va(t.jump)).collect();

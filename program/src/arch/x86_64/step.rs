@@ -76,10 +76,6 @@ pub enum Test {
     Below,
     /// Taken if left ≤ right.
     BelowOrEqual,
-    /// Taken if left = right.
-    Equal,
-    /// Taken if left ≠ right.
-    NotEqual,
     /// Anything else.
     Other,
 }
@@ -147,8 +143,6 @@ impl Insn {
             Mnemonic::Jae => Test::AboveOrEqual,
             Mnemonic::Jb => Test::Below,
             Mnemonic::Jbe => Test::BelowOrEqual,
-            Mnemonic::Je => Test::Equal,
-            Mnemonic::Jne => Test::NotEqual,
             _ => Test::Other,
         }
     }
