@@ -18,9 +18,12 @@ mod code;
 mod data;
 mod discover;
 mod gaps;
+mod dominators;
+mod graph;
 mod ids;
 pub mod image;
 mod lines;
+mod loops;
 mod model;
 mod noreturn;
 mod sweep;
@@ -29,9 +32,11 @@ mod verify;
 
 pub use addr::{Bias, FileOff, LiveVa, Va};
 pub use arch::Insn;
+pub use dominators::Dominators;
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
 pub use lines::{Frame, Lines};
+pub use loops::{LoopId, Loops};
 pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,
     JumpTable, Origin, Program, Sure,
