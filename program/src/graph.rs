@@ -92,7 +92,6 @@ impl FlowGraph {
     }
 
     /// Nodes in an order in which a node follows its successors, but for those it is reached from: a depth-first postorder.
-    #[cfg_attr(not(test), expect(dead_code, reason = "liveness comes next"))]
     pub fn postorder(&self) -> Vec<u32> {
         let mut seen = vec![false; self.len()];
         let mut order = Vec::with_capacity(self.len());

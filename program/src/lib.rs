@@ -17,12 +17,14 @@ mod cfg;
 mod code;
 mod data;
 mod discover;
-mod gaps;
 mod dominators;
+mod gaps;
 mod graph;
 mod ids;
 pub mod image;
+pub mod layout;
 mod lines;
+mod liveness;
 mod loops;
 mod model;
 mod noreturn;
@@ -36,6 +38,7 @@ pub use dominators::Dominators;
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
 pub use lines::{Frame, Lines};
+pub use liveness::{Conventions, Liveness};
 pub use loops::{LoopId, Loops};
 pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,

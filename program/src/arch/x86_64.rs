@@ -2,14 +2,17 @@
 //!
 //! Source: Intel SDM vol. 2 for encodings; System V ABI, AMD64 supplement, 3.2.1 for register classes.
 
+pub mod abi;
+mod effects;
 mod step;
 
+pub use effects::{Effects, EffectsOf};
 pub use step::{DWARF_STACK_POINTER, StackMove, Step, Test};
 
 use crate::addr::Va;
 use iced_x86::{
-    Code, ConditionCode, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction,
-    InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
+    Code, ConditionCode, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, Mnemonic, OpKind,
+    Register, RflagsBits,
 };
 use std::fmt;
 
@@ -76,7 +79,10 @@ pub enum RegClass {
 }
 
 impl Reg {
+    const VECTOR_BASE: u8 = 16;
     const FLAG_BASE: u8 = 64;
+    /// What lies above the low 128 bits of a vector register counts as a register of its own.
+    const UPPER_BASE: u8 = 88;
 
     fn of(register: Register) -> Option<Reg> {
         let full = register.full_register();
@@ -105,7 +111,7 @@ impl Reg {
         match self.0 {
             0 | 1 | 2 | 6..=11 => RegClass::CallerSaved,
             3 | 5 | 12..=15 => RegClass::CalleeSaved,
-            16..=47 => RegClass::Vector,
+            16..=47 | 88..=119 => RegClass::Vector,
             48..=55 => RegClass::Mask,
             56..=63 => RegClass::X87,
             _ => RegClass::Special,
@@ -134,6 +140,7 @@ impl fmt::Display for Reg {
             n @ 64..=70 => f.write_str(FLAGS[usize::from(n - 64)]),
             n @ 80..=85 => f.write_str(SEGMENTS[usize::from(n - 80)]),
             86 => f.write_str("rip"),
+            n @ 88..=119 => write!(f, "ymm{}_upper", n - 88),
             _ => f.write_str("control"),
         }
     }
@@ -160,6 +167,22 @@ impl RegSet {
     /// Whether `reg` is in it.
     pub fn contains(self, reg: Reg) -> bool {
         self.0 >> reg.0 & 1 == 1
+    }
+    /// With all of `other`.
+    pub fn add(&mut self, other: RegSet) {
+        self.0 |= other.0;
+    }
+    /// In both.
+    pub fn both(self, other: RegSet) -> RegSet {
+        RegSet(self.0 & other.0)
+    }
+    /// Whether all of `other` is in it.
+    pub fn holds(self, other: RegSet) -> bool {
+        other.0 & !self.0 == 0
+    }
+    /// How many there are.
+    pub fn len(self) -> u32 {
+        self.0.count_ones()
     }
     /// In either.
     pub fn union(self, other: RegSet) -> RegSet {
@@ -426,12 +449,41 @@ impl Insn {
         let n = (0..i.op_count()).find(|&n| wide(i.op_kind(n)))?;
         Some((Va(i.immediate(n)), 0))
     }
-    /// Registers and flags it reads, and those it writes entirely or in part.
-    ///
-    /// A register written at less than full width counts as read too, unless the processor clears the rest.
+    /// Registers and flags it reads, and those it writes entirely or in part. For many instructions, reuse an [`EffectsOf`].
     pub fn effects(&self) -> Effects {
-        let mut factory = InstructionInfoFactory::new();
-        effects(&mut factory, &self.0)
+        EffectsOf::new().effects(self)
+    }
+    /// Whether it sets the stack pointer to a word of memory: to another stack, as far as we can tell.
+    pub fn loads_stack_pointer(&self) -> bool {
+        let i = &self.0;
+        i.op0_kind() == OpKind::Register
+            && i.op0_register() == Register::RSP
+            && (i.mnemonic() == Mnemonic::Pop
+                || (i.mnemonic() == Mnemonic::Mov && i.op1_kind() == OpKind::Memory)
+                || i.mnemonic() == Mnemonic::Xchg)
+    }
+    /// Whether a return right after it goes where it says: `push`, or a store to the top of the stack.
+    pub fn makes_return_address(&self) -> bool {
+        let i = &self.0;
+        let on_top = i.op0_kind() == OpKind::Memory
+            && i.memory_base() == Register::RSP
+            && i.memory_index() == Register::None
+            && i.memory_displacement64() == 0;
+        i.mnemonic() == Mnemonic::Push || (i.mnemonic() == Mnemonic::Mov && on_top)
+    }
+    /// Whether it is `call *(%rax)` after `lea x(%rip),%rax`: a TLS descriptor, whose resolver keeps all registers but one.
+    pub fn is_descriptor_call(&self, before: Option<&Insn>) -> bool {
+        let i = &self.0;
+        i.code() == Code::Call_rm64
+            && i.op0_kind() == OpKind::Memory
+            && i.memory_base() == Register::RAX
+            && i.memory_index() == Register::None
+            && i.memory_displacement64() == 0
+            && before.is_some_and(|b| {
+                b.0.mnemonic() == Mnemonic::Lea
+                    && b.0.op0_register() == Register::RAX
+                    && b.0.is_ip_rel_memory_operand()
+            })
     }
     /// The bytes of the instruction that hold `Operand::Imm`, as an address might stand there.
     pub fn has_immediate(&self) -> bool {
@@ -459,46 +511,6 @@ impl fmt::Debug for Insn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {self}", self.at())
     }
-}
-
-/// What an instruction does to registers and flags.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Effects {
-    /// Read, also conditionally.
-    pub reads: RegSet,
-    /// Written, also conditionally or in part.
-    pub writes: RegSet,
-    /// Written whole, always: what was there before is dead.
-    pub kills: RegSet,
-}
-
-fn effects(factory: &mut InstructionInfoFactory, insn: &Instruction) -> Effects {
-    let info = factory.info_options(insn, InstructionInfoOptions::NO_MEMORY_USAGE);
-    let mut out = Effects::default();
-    for used in info.used_registers() {
-        let Some(reg) = Reg::of(used.register()) else { continue };
-        let whole = used.register().size() >= 4 || !used.register().is_gpr();
-        match used.access() {
-            OpAccess::Read | OpAccess::CondRead => out.reads.insert(reg),
-            OpAccess::Write => {
-                out.writes.insert(reg);
-                if whole {
-                    out.kills.insert(reg);
-                }
-            }
-            OpAccess::CondWrite => out.writes.insert(reg),
-            OpAccess::ReadWrite | OpAccess::ReadCondWrite => {
-                out.reads.insert(reg);
-                out.writes.insert(reg);
-            }
-            _ => {}
-        }
-    }
-    out.reads = out.reads.union(RegSet::flags(insn.rflags_read()));
-    let modified = RegSet::flags(insn.rflags_modified());
-    out.writes = out.writes.union(modified);
-    out.kills = out.kills.union(modified).minus(out.reads);
-    out
 }
 
 /// Decodes the instruction at the start of `bytes`, which lie at `at`.

@@ -1,0 +1,53 @@
+//! A function as text for Graphviz, with the same words and colours as the picture.
+
+use super::svg::Counts;
+use crate::ids::FuncId;
+use crate::loops::Loops;
+use crate::model::{EdgeKind, Program};
+use std::fmt::Write;
+
+/// `func` in the DOT language.
+pub fn dot(program: &Program, func: FuncId, counts: Option<&Counts<'_>>) -> String {
+    let f = program.function(func);
+    let loops = Loops::compute(program, func);
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ =
+        writeln!(out, "digraph {} {{\n  node [shape=box fontname=monospace fontsize=10];", quoted(&f.name()));
+    for b in f.block_ids() {
+        let block = program.block(b);
+        let mut label = format!("{b} {}\n{} insns", block.start, block.n_insns);
+        if let Some(l) = loops.innermost(b).filter(|_| loops.is_header(b)) {
+            let _ = write!(label, "\n{l}");
+        }
+        let count = counts.and_then(|c| (c.block)(b));
+        if let Some(n) = count {
+            let _ = write!(label, "\n{n} times");
+        }
+        let style = if count == Some(0) { " style=dashed color=gray" } else { "" };
+        let width = if loops.is_header(b) { " penwidth=2 color=blue" } else { "" };
+        let _ = writeln!(out, "  {b} [label={}{width}{style}];", quoted(&label));
+    }
+    for e in f.block_ids().flat_map(|b| program.edge_ids(b)) {
+        let edge = program.edge(e);
+        let colour = match edge.kind {
+            EdgeKind::FallThrough => "red",
+            EdgeKind::Taken => "darkgreen",
+            EdgeKind::Jump => "black",
+            EdgeKind::Table => "purple",
+            EdgeKind::LandingPad => "orange",
+        };
+        let count = counts.and_then(|c| (c.edge)(e));
+        let label = count.map_or_else(String::new, |n| format!(" label={}", quoted(&n.to_string())));
+        let style = if count == Some(0) { " style=dashed" } else { "" };
+        let width = if loops.back_edge_of(program, e).is_some() { " penwidth=2" } else { "" };
+        let _ = writeln!(out, "  {} -> {} [color={colour}{width}{style}{label}];", edge.from, edge.to);
+    }
+    out.push_str("}\n");
+    out
+}
+
+/// A quoted string of the DOT language.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}

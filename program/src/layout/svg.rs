@@ -1,0 +1,301 @@
+//! A function as a picture: boxes of blocks, edges by kind, loops shaded by depth, what never ran pale.
+//!
+//! Invariant: well-formed XML, whatever the names hold; the same bytes for the same program and counts; needs no script and no font
+//! but the viewer's monospace one.
+//!
+//! Legend: a branch's taken edge is green, its fall-through red, jumps grey, table edges violet, landing pads orange; back edges are
+//! blue, thick, with the loop's number. A darker box is deeper in loops; a header has a thick blue border. With counts,
+//! a line is as thick as its count has digits; never executed is dashed and pale.
+
+use super::{Layout, Point, Size, compute};
+use crate::ids::{BlockId, EdgeId, FuncId};
+use crate::loops::Loops;
+use crate::model::{CallKind, Callee, EdgeKind, Program};
+use std::fmt::Write;
+
+/// Executions, where they are known.
+pub struct Counts<'a> {
+    /// Of a block.
+    pub block: &'a dyn Fn(BlockId) -> Option<u64>,
+    /// Of an edge.
+    pub edge: &'a dyn Fn(EdgeId) -> Option<u64>,
+}
+
+/// What stands in the boxes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Style {
+    /// Instructions; else only addresses, sizes and what is called.
+    pub instructions: bool,
+}
+
+const FONT: f64 = 11.0;
+const LINE: f64 = 14.0;
+const LETTER: f64 = 6.65;
+const MARGIN: f64 = 20.0;
+const TITLE: f64 = 30.0;
+/// Longest text in a box, in letters.
+const WIDEST: usize = 60;
+
+/// Draws `func`.
+pub fn svg(program: &Program, func: FuncId, style: Style, counts: Option<&Counts<'_>>) -> String {
+    let f = program.function(func);
+    let first = f.blocks.start;
+    let loops = Loops::compute(program, func);
+    let texts: Vec<Vec<String>> = f.block_ids().map(|b| text(program, b, &loops, style, counts)).collect();
+    let sizes: Vec<Size> = texts
+        .iter()
+        .map(|lines| {
+            let letters = lines.iter().map(|l| l.chars().count()).max().unwrap_or(0);
+            Size { width: letters as f64 * LETTER + 14.0, height: lines.len() as f64 * LINE + 8.0 }
+        })
+        .collect();
+    // The entry first, wherever it lies: layers start there.
+    let entry = program.entry_block(func).filter(|b| f.blocks.contains(&b.0)).map_or(0, |b| b.0 - first);
+    let place = |node: u32| {
+        if node == entry {
+            0
+        } else if node < entry {
+            node + 1
+        } else {
+            node
+        }
+    };
+    let mut ordered = sizes.clone();
+    for (i, &size) in sizes.iter().enumerate() {
+        ordered[place(crate::graph::count(i)) as usize] = size;
+    }
+    let edge_ids: Vec<EdgeId> = f.block_ids().flat_map(|b| program.edge_ids(b)).collect();
+    let edges: Vec<(u32, u32)> = edge_ids
+        .iter()
+        .map(|&e| (place(program.edge(e).from.0 - first), place(program.edge(e).to.0 - first)))
+        .collect();
+    let layout = compute(&ordered, &edges);
+    let mut out = String::new();
+    head(
+        &mut out,
+        &layout,
+        &format!("{} at {}: {} blocks, {} loops", f.name(), f.entry, f.n_blocks(), loops.len()),
+    );
+    for (&e, line) in edge_ids.iter().zip(&layout.edges) {
+        edge(&mut out, program, e, line, &loops, counts);
+    }
+    for (i, b) in f.block_ids().enumerate() {
+        let at = layout.nodes[place(crate::graph::count(i)) as usize];
+        node(&mut out, program, b, at, sizes[i], &texts[i], &loops, counts);
+    }
+    out.push_str("</g>\n</svg>\n");
+    out
+}
+
+fn head(out: &mut String, layout: &Layout, title: &str) {
+    let width = (layout.size.width + 2.0 * MARGIN).max(title.chars().count() as f64 * 8.5 + 2.0 * MARGIN);
+    let height = layout.size.height + 2.0 * MARGIN + TITLE;
+    let title = escaped(title);
+    // Writing to a String cannot fail.
+    let _ = write!(
+        out,
+        r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}" font-family="monospace" font-size="{FONT}">
+<title>{title}</title>
+<defs>
+"##
+    );
+    for (name, colour) in COLOURS {
+        let _ = writeln!(
+            out,
+            r#"<marker id="to-{name}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8z" fill="{colour}"/></marker>"#
+        );
+    }
+    let _ = write!(
+        out,
+        r##"</defs>
+<rect width="100%" height="100%" fill="#ffffff"/>
+<text x="{MARGIN}" y="{:.0}" font-size="14" font-weight="bold">{title}</text>
+<g transform="translate({MARGIN} {:.0})">
+"##,
+        MARGIN,
+        MARGIN + TITLE
+    );
+}
+
+const COLOURS: [(&str, &str); 7] = [
+    ("fall", "#c0392b"),
+    ("taken", "#1e8449"),
+    ("jump", "#555555"),
+    ("table", "#7d3c98"),
+    ("pad", "#d68910"),
+    ("back", "#1f5fbf"),
+    ("never", "#b8b8b8"),
+];
+
+fn edge(
+    out: &mut String,
+    program: &Program,
+    id: EdgeId,
+    line: &[Point],
+    loops: &Loops,
+    counts: Option<&Counts<'_>>,
+) {
+    let e = program.edge(id);
+    let count = counts.and_then(|c| (c.edge)(id));
+    let back = loops.back_edge_of(program, id);
+    let alone = program.successors(e.from).len() == 1;
+    let name = match (back, e.kind, count) {
+        (_, _, Some(0)) => "never",
+        (Some(_), ..) => "back",
+        (_, EdgeKind::FallThrough, _) if alone => "jump",
+        (_, EdgeKind::FallThrough, _) => "fall",
+        (_, EdgeKind::Taken, _) => "taken",
+        (_, EdgeKind::Jump, _) => "jump",
+        (_, EdgeKind::Table, _) => "table",
+        (_, EdgeKind::LandingPad, _) => "pad",
+    };
+    let colour = COLOURS.iter().find(|c| c.0 == name).map_or("#000000", |c| c.1);
+    let digits = f64::from(count.unwrap_or(0).checked_ilog10().map_or(0, |d| d + 1));
+    let width = if back.is_some() { 2.2 } else { 1.2 } + digits * 0.35;
+    let dashes = if name == "never" { r#" stroke-dasharray="4 3""# } else { "" };
+    let mut path = String::new();
+    for (i, p) in line.iter().enumerate() {
+        let _ = write!(path, "{}{:.1} {:.1}", if i == 0 { "M" } else { "L" }, p.x, p.y);
+    }
+    let mut title =
+        format!("{id}: {} → {}, {:?}", program.block(e.from).start, program.block(e.to).start, e.kind);
+    if let Some(l) = back {
+        let _ = write!(title, ", back edge of {l}");
+    }
+    if let Some(n) = count {
+        let _ = write!(title, ", {n} times");
+    }
+    let title = escaped(&title);
+    let _ = writeln!(
+        out,
+        r#"<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width:.2}" stroke-linejoin="round"{dashes} marker-end="url(#to-{name})"><title>{title}</title></path>"#
+    );
+    if let (Some(n), Some(p)) = (count.filter(|&n| n > 0), line.first().zip(line.get(1)).map(|(a, _)| a)) {
+        let _ = writeln!(
+            out,
+            r#"<text x="{:.1}" y="{:.1}" font-size="8" fill="{colour}">{n}</text>"#,
+            p.x + 3.0,
+            p.y + 9.0
+        );
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "one box and all that colours it")]
+fn node(
+    out: &mut String,
+    program: &Program,
+    id: BlockId,
+    at: Point,
+    size: Size,
+    lines: &[String],
+    loops: &Loops,
+    counts: Option<&Counts<'_>>,
+) {
+    // White, then darker blues by depth.
+    const SHADES: [&str; 6] = ["#ffffff", "#eaf2fb", "#d3e4f7", "#b9d4f2", "#9cc2ec", "#7fb0e6"];
+    let depth = loops.block_depth(id) as usize;
+    let never = counts.is_some_and(|c| (c.block)(id) == Some(0));
+    let fill = if never { "#f7f7f7" } else { SHADES[depth.min(SHADES.len() - 1)] };
+    let header = loops.is_header(id);
+    let (stroke, width) = match (never, header) {
+        (true, _) => ("#b8b8b8", 1.0),
+        (_, true) => ("#1f5fbf", 2.6),
+        _ => ("#555555", 1.0),
+    };
+    let ink = if never { "#999999" } else { "#111111" };
+    let dashes = if never { r#" stroke-dasharray="4 3""# } else { "" };
+    let block = program.block(id);
+    let mut title = format!(
+        "{id}: {}–{}, {} instructions, ends {:?}",
+        block.start,
+        block.end_va(),
+        block.n_insns,
+        block.end
+    );
+    if let Some(l) = loops.innermost(id) {
+        let kind = if loops.is_irreducible(l) { "irreducible " } else { "" };
+        let _ = write!(title, "; {kind}{l}, depth {depth}");
+    }
+    let title = escaped(&title);
+    let _ = write!(
+        out,
+        r#"<g><title>{title}</title><rect x="{:.1}" y="{:.1}" width="{:.1}" height="{:.1}" rx="3" fill="{fill}" stroke="{stroke}" stroke-width="{width}"{dashes}/>"#,
+        at.x, at.y, size.width, size.height
+    );
+    for (i, line) in lines.iter().enumerate() {
+        let weight = if i == 0 { r#" font-weight="bold""# } else { "" };
+        let _ = write!(
+            out,
+            r#"<text x="{:.1}" y="{:.1}" fill="{ink}"{weight} xml:space="preserve">{}</text>"#,
+            at.x + 7.0,
+            at.y + (i as f64 + 1.0) * LINE,
+            escaped(line)
+        );
+    }
+    out.push_str("</g>\n");
+}
+
+/// The lines of a box.
+fn text(
+    program: &Program,
+    id: BlockId,
+    loops: &Loops,
+    style: Style,
+    counts: Option<&Counts<'_>>,
+) -> Vec<String> {
+    let block = program.block(id);
+    let mut first = block.start.to_string();
+    if let Some(l) = loops.innermost(id).filter(|_| loops.is_header(id)) {
+        let _ = write!(first, " {l}");
+    }
+    if let Some(n) = counts.and_then(|c| (c.block)(id)) {
+        let _ = write!(first, " ×{n}");
+    }
+    let mut lines = vec![first];
+    if style.instructions {
+        lines.extend(program.insns(id).map(|insn| shortened(insn.to_string())));
+        return lines;
+    }
+    let plural = if block.n_insns == 1 { "" } else { "s" };
+    lines.push(format!("{} insn{plural}", block.n_insns));
+    const SHOWN: usize = 3;
+    let calls = program.calls_in(id);
+    for call in calls.iter().take(SHOWN) {
+        let callee = match call.callee {
+            Callee::Function(f) => program.function(f).name(),
+            Callee::Import(i) => program.imports.get(i as usize).map_or_else(String::new, |n| n.to_string()),
+            Callee::Unknown(va) => va.to_string(),
+            Callee::Indirect => "*".to_string(),
+        };
+        let verb = if call.kind == CallKind::Call { "call" } else { "→" };
+        lines.push(shortened(format!("{verb} {callee}")));
+    }
+    if calls.len() > SHOWN {
+        lines.push(format!("… {} more", calls.len() - SHOWN));
+    }
+    lines
+}
+
+fn shortened(text: String) -> String {
+    if text.chars().count() <= WIDEST {
+        return text;
+    }
+    text.chars().take(WIDEST - 1).chain(['…']).collect()
+}
+
+/// Text for XML: what has a meaning there is escaped, what may not stand there is replaced.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\t' => out.push(' '),
+            c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
