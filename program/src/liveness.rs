@@ -24,7 +24,7 @@
 //! Source: any textbook for the equations; System V ABI, AMD64 supplement, 3.2 for calls (the sets are in `arch::abi`).
 
 use crate::addr::Va;
-use crate::arch::{Effects, EffectsOf, Flow, Insn, RegSet, abi};
+use crate::arch::{EffectsOf, Flow, Insn, RegSet, abi};
 use crate::graph::{FlowGraph, count};
 use crate::ids::{BlockId, FuncId};
 use crate::model::{Block, BlockEnd, Call, CallKind, Callee, EdgeKind, Program};
@@ -192,7 +192,7 @@ impl Liveness {
         let mut of = EffectsOf::new();
         let calls = program.calls_in(block);
         let mut last = None;
-        let insns: Vec<(Va, Effects, Option<(&Call, bool)>)> = program
+        let insns: Vec<_> = program
             .insns(block)
             .map(|insn| {
                 let call = calls.iter().find(|c| c.at == insn.at() && c.kind == CallKind::Call);

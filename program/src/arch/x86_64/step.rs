@@ -307,7 +307,9 @@ impl RegSet {
     /// chain, the stack and special registers.
     pub fn defined_at_entry() -> RegSet {
         let mut set = RegSet::EMPTY;
-        for n in (0..8).filter(|&n| n != 3 && n != 5).chain(8..=10).chain(16..24).chain(80..=87) {
+        // The x87 stack counts as read by all that touches it; vector arguments may be wide.
+        let floating = (16..24).chain(56..64).chain(88..96);
+        for n in (0..8).filter(|&n| n != 3 && n != 5).chain(8..=10).chain(floating).chain(80..=87) {
             set.insert(Reg(n));
         }
         // The direction flag is clear.
