@@ -18,7 +18,7 @@ fn a_missing_file() {
 
 #[test]
 fn a_folder() {
-    check(pair(), "show .", "engraft: cannot read .: Is a directory (os error 21)…");
+    check(pair(), "show .", "engraft: cannot read .: it is no regular file…");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod matches;
 mod run;
 mod show;
 mod tidy;
+mod whole;
 
 /// Returns from the test, counted as skipped, unless the tools named are installed.
 #[macro_export]

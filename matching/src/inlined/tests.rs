@@ -1,3 +1,5 @@
+//! Functions that one build inlined and the other did not: whose blocks go where.
+
 use super::*;
 use crate::options::{Options, Pass};
 use crate::relation::Matching;
