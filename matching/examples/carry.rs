@@ -18,6 +18,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(out, &written.bytes)?;
     let mut say = std::io::stdout();
     let lost: u64 = written.lost.iter().map(|l| l.count).sum();
+    for l in matching::Measured::of(&old, &profile).lost.iter().take(20) {
+        writeln!(say, "  {} {} {}", l.what, l.why, l.count)?;
+    }
     let r = &carried.report;
     writeln!(
         say,
