@@ -39,7 +39,30 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "B.P. {:.3} C.C. {:.3} (bolt {:.3}) overlap {:.3}",
             100.0 * s.bp_share, 100.0 * s.cc_share, 100.0 * s.cc_bolt_share, 100.0 * s.overlap_share
         )?;
-        for l in s.losses.iter().take(25) {
+        if let Ok(name) = std::env::var("SHOW") {
+            for f in new.func_ids().filter(|&f| new.function(f).name().contains(&name)) {
+                writeln!(say, "{}", new.function(f).name())?;
+                for b in new.function(f).block_ids() {
+                    let at = new.block(b).start;
+                    let of = |p: &profile::Profile| p.blocks.get(&at).copied();
+                    write!(say, "{b} {at} fresh {:?} carried {:?} {:?} ", of(&fresh), of(&carried.profile), new.block(b).end)?;
+                    for m in matching.blocks.iter().filter(|m| m.new == b) {
+                        let o = old.block(m.old);
+                        write!(say, "<- {} {} ({:?}) {:?} {:.2} share {} {} ", m.old, o.start, profile.blocks.get(&o.start), m.method, m.confidence, m.share, if m.partial { "partial" } else { "" })?;
+                        for e in old.successors(m.old) {
+                            let at = profile::Edge { from: o.start, to: old.block(e.to).start };
+                            write!(say, "[{} {:?}] ", old.block(e.to).start, profile.edges.get(&at))?;
+                        }
+                    }
+                    for e in new.successors(b) {
+                        let at = profile::Edge { from: at, to: new.block(e.to).start };
+                        write!(say, "\n      {:?} {} fresh {:?} carried {:?}", e.kind, at.to, fresh.edges.get(&at), carried.profile.edges.get(&at))?;
+                    }
+                    writeln!(say)?;
+                }
+            }
+        }
+        for l in s.losses.iter().take(40) {
             writeln!(
                 say,
                 "  {} mispredicted {} blocks {} of {} overlap {:.4}",

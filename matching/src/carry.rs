@@ -137,6 +137,16 @@ pub fn carry(
             carried[first + i] = c;
         }
     }
+    for (f, old) in from.iter().enumerate() {
+        let Some(was) = old.filter(|o| counts.known[o.index()] == Known::Entered) else { continue };
+        if let (Known::Nothing, Some(a), Some(b)) =
+            (result.known[f], along.old.entry_block(was), new.entry_block(FuncId::at(f)))
+        {
+            result.known[f] = Known::Entered;
+            result.enter[b.index()] = counts.enter[a.index()];
+            result.blocks[b.index()] = counts.enter[a.index()];
+        }
+    }
     let mut calls = Calls::of(&along, profile, &from);
     if options.new_functions {
         report.n_new_functions = enter_new_functions(&along, &mut result, &calls, &from);
@@ -154,7 +164,7 @@ struct Solved {
 
 /// `None`: nothing is known of it.
 fn solve(along: &Along<'_>, func: FuncId, from: Option<FuncId>) -> Option<Solved> {
-    let known = from.is_some_and(|f| along.counts.known[f.index()] != Known::Nothing);
+    let known = from.is_some_and(|f| along.counts.known[f.index()] == Known::Inside);
     let Transferred { mut problem, any, matched } = along.function(func, from);
     if !known && !any {
         return None;
@@ -312,6 +322,12 @@ fn write(new: &Program, result: &Complete, calls: BTreeMap<(Va, Va), u64>) -> Pr
         ..Profile::default()
     };
     for f in new.func_ids().filter(|f| result.known[f.index()] != Known::Nothing) {
+        if result.known[f.index()] == Known::Entered {
+            if let Some(b) = new.entry_block(f) {
+                profile.entries.insert(new.block(b).start, result.enter[b.index()]);
+            }
+            continue;
+        }
         for b in new.function(f).block_ids() {
             let at = new.block(b).start;
             profile.blocks.insert(at, result.blocks[b.index()]);

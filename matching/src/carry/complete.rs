@@ -193,14 +193,20 @@ fn function(
         (false, false) => Known::Nothing,
     };
     let n = function.n_blocks();
-    if !inside && !entered || n == 0 {
-        let zero = Inferred {
+    if known != Known::Inside || !inside && !entered || n == 0 {
+        // Entered, and no more known: its inside stays unknown, static prediction would only invent it.
+        let mut zero = Inferred {
             blocks: vec![0; n],
             edges: vec![0; edges.len()],
             enter: vec![0; n],
             leave: vec![0; n],
             optimal: true,
         };
+        if let Some(b) = program.entry_block(func).filter(|_| known == Known::Entered) {
+            let count = measured.entries[b.index()].unwrap_or(0).max(calls);
+            zero.enter[b.index() - blocks.start] = count;
+            zero.blocks[b.index() - blocks.start] = count;
+        }
         return (known, zero);
     }
     let mut p = graph(program, func, 5);
@@ -227,7 +233,7 @@ fn function(
             p.enter[i] = Some(Estimate { keep: false, ..known_as(count) });
         }
     }
-    if known == Known::Entered || exactness != Exactness::Exact {
+    if exactness != Exactness::Exact {
         likely::fill(program, func, &mut p);
     }
     (known, p.solve(WORK))

@@ -105,7 +105,7 @@ impl<'a> Along<'a> {
 
     /// Whether the old function's inside is known.
     fn is_known(&self, old: BlockId) -> bool {
-        self.counts.known[self.old.block(old).func.index()] != Known::Nothing
+        self.counts.known[self.old.block(old).func.index()] == Known::Inside
     }
 
     /// Everything that is known of `func` of the new build. `from` is its old function, if it has one.
