@@ -25,7 +25,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     writeln!(
         say,
         "carried {} of {}, inference changed {}, {} new functions, {} inexact; not written: {} records, {lost}",
-        r.carried_count, r.old_count, r.changed_count, r.n_new_functions, r.n_inexact, written.lost.len()
+        r.carried_count,
+        r.old_count,
+        r.changed_count,
+        r.n_new_functions,
+        r.n_inexact,
+        written.lost.len()
     )?;
     for l in r.losses.iter().take(12) {
         let name = l.old.map_or(String::new(), |f| old.function(f).name());
@@ -37,7 +42,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         writeln!(
             say,
             "B.P. {:.3} C.C. {:.3} (bolt {:.3}) overlap {:.3}",
-            100.0 * s.bp_share, 100.0 * s.cc_share, 100.0 * s.cc_bolt_share, 100.0 * s.overlap_share
+            100.0 * s.bp_share,
+            100.0 * s.cc_share,
+            100.0 * s.cc_bolt_share,
+            100.0 * s.overlap_share
         )?;
         if let Ok(name) = std::env::var("SHOW") {
             for f in new.func_ids().filter(|&f| new.function(f).name().contains(&name)) {
@@ -45,10 +53,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 for b in new.function(f).block_ids() {
                     let at = new.block(b).start;
                     let of = |p: &profile::Profile| p.blocks.get(&at).copied();
-                    write!(say, "{b} {at} fresh {:?} carried {:?} {:?} ", of(&fresh), of(&carried.profile), new.block(b).end)?;
+                    write!(
+                        say,
+                        "{b} {at} fresh {:?} carried {:?} {:?} ",
+                        of(&fresh),
+                        of(&carried.profile),
+                        new.block(b).end
+                    )?;
                     for m in matching.blocks.iter().filter(|m| m.new == b) {
                         let o = old.block(m.old);
-                        write!(say, "<- {} {} ({:?}) {:?} {:.2} share {} {} ", m.old, o.start, profile.blocks.get(&o.start), m.method, m.confidence, m.share, if m.partial { "partial" } else { "" })?;
+                        write!(
+                            say,
+                            "<- {} {} ({:?}) {:?} {:.2} share {} {} ",
+                            m.old,
+                            o.start,
+                            profile.blocks.get(&o.start),
+                            m.method,
+                            m.confidence,
+                            m.share,
+                            if m.partial { "partial" } else { "" }
+                        )?;
                         for e in old.successors(m.old) {
                             let at = profile::Edge { from: o.start, to: old.block(e.to).start };
                             write!(say, "[{} {:?}] ", old.block(e.to).start, profile.edges.get(&at))?;
@@ -56,18 +80,55 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     }
                     for e in new.successors(b) {
                         let at = profile::Edge { from: at, to: new.block(e.to).start };
-                        write!(say, "\n      {:?} {} fresh {:?} carried {:?}", e.kind, at.to, fresh.edges.get(&at), carried.profile.edges.get(&at))?;
+                        write!(
+                            say,
+                            "\n      {:?} {} fresh {:?} carried {:?}",
+                            e.kind,
+                            at.to,
+                            fresh.edges.get(&at),
+                            carried.profile.edges.get(&at)
+                        )?;
                     }
                     writeln!(say)?;
                 }
             }
         }
+        let mut by_blocks = s.losses.clone();
+        by_blocks.sort_by_key(|l| std::cmp::Reverse(l.n_blocks_differ));
+        for l in by_blocks.iter().take(60) {
+            let f = new.function(l.func);
+            let (mut extra, mut unmatched, mut partial) = (0, 0, 0);
+            for b in f.block_ids() {
+                let at = new.block(b).start;
+                let (x, y) = (
+                    fresh.blocks.get(&at).copied().unwrap_or(0) > 0,
+                    carried.profile.blocks.get(&at).copied().unwrap_or(0) > 0,
+                );
+                let mut m = matching.blocks.iter().filter(|m| m.new == b).peekable();
+                if x != y {
+                    extra += usize::from(y);
+                    unmatched += usize::from(m.peek().is_none());
+                    partial += usize::from(m.any(|m| m.partial));
+                }
+            }
+            writeln!(
+                say,
+                "  CC {} differ {} of {}: extra {extra}, without match {unmatched}, partial {partial} {}",
+                f.name(),
+                l.n_blocks_differ,
+                f.n_blocks(),
+                if matching.functions.iter().any(|m| m.new == l.func) { "" } else { "NEW" }
+            )?;
+        }
         for l in s.losses.iter().take(40) {
             writeln!(
                 say,
                 "  {} mispredicted {} blocks {} of {} overlap {:.4}",
-                new.function(l.func).name(), l.mispredicted, l.n_blocks_differ,
-                new.function(l.func).n_blocks(), 100.0 * l.overlap_share
+                new.function(l.func).name(),
+                l.mispredicted,
+                l.n_blocks_differ,
+                new.function(l.func).n_blocks(),
+                100.0 * l.overlap_share
             )?;
         }
     }

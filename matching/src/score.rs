@@ -6,6 +6,8 @@
 //! C.C.: the share of blocks whose "was executed" agrees; what is not covered was not executed.
 //! Overlap: the sum of the smaller of the two normalised counts, over blocks.
 //!
+//! Functions that ran, but whose inside the fresh profile does not know, are left out: nothing can be said of them.
+//!
 //! Source: BMAT, section 5.2 and tables 6 and 7; footnote 4 for uncovered branches.
 //! Not here: how a profile is carried (`carry`).
 
@@ -125,7 +127,8 @@ pub(crate) fn branch_sides(p: &Program, b: BlockId) -> Option<[usize; 2]> {
 fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score {
     let (want, got) = (fresh.times(new), carried.times(new));
     let share = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
-    let of_code = |f: FuncId| new.function(f).origin != Origin::Plt;
+    let compared: Vec<bool> = new.func_ids().map(|f| is_compared(new, f, fresh)).collect();
+    let of_code = |f: FuncId| compared[f.index()];
     let total = |counts: &[u64]| -> f64 {
         let code = new.blocks.iter().zip(counts).filter(|(b, _)| of_code(b.func));
         code.map(|(_, &c)| c as f64).sum()
@@ -208,6 +211,20 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
     };
     s.losses.sort_by(|a, b| weight(b).total_cmp(&weight(a)).then(a.func.cmp(&b.func)));
     s
+}
+
+/// Whether the fresh profile can be held against anything: stubs have no counts, nor has what was only entered.
+fn is_compared(p: &Program, f: FuncId, fresh: &Measured) -> bool {
+    let function = p.function(f);
+    if function.origin == Origin::Plt {
+        return false;
+    }
+    let mut inner = function.block_ids().filter(|b| !p.successors(*b).is_empty()).peekable();
+    let branches = inner.peek().is_some();
+    let inside = inner.flat_map(|b| p.edge_ids(b)).any(|e| fresh.edges[e.index()].is_some_and(|c| c > 0));
+    let entered = function.block_ids().any(|b| fresh.entries[b.index()].is_some_and(|c| c > 0));
+    let ran = function.block_ids().any(|b| fresh.blocks[b.index()].is_some_and(|c| c > 0));
+    inside || !branches || !(entered || ran)
 }
 
 /// Whether llvm-bolt 19 makes a graph of the function: it refuses what has cold parts, and indirect jumps that it cannot

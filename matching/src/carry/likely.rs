@@ -16,6 +16,8 @@ const NO_CALL: f64 = 0.78;
 const NO_RETURN_STMT: f64 = 0.72;
 /// Of not going where control ends: `abort`, `ud2`, a call that does not return. Ours.
 const NO_END: f64 = 0.999;
+/// What is expected less often than this, a call of its function, is taken not to run at all. Ours.
+const RARE: f64 = 0.3;
 
 /// Probability of each edge of `func`, in edge order, given that its block runs.
 pub(crate) fn probabilities(program: &Program, func: FuncId) -> Vec<f64> {
@@ -226,10 +228,18 @@ pub(crate) fn fill(program: &Program, func: FuncId, p: &mut Problem) {
             break;
         }
     }
+    let top: f64 = p.enter.iter().flatten().map(|e| e.count as f64).sum();
+    let settle = |count: f64, e: &mut Estimate| {
+        if count < RARE * top {
+            *e = Estimate::unknown(5);
+        } else {
+            weak(count, e);
+        }
+    };
     for b in (0..n).filter(|&b| !known_block[b]) {
-        weak(block[b], &mut p.blocks[b]);
+        settle(block[b], &mut p.blocks[b]);
     }
     for k in (0..p.edges.len()).filter(|&k| !known_edge[k]) {
-        weak(edge[k], &mut p.edge[k]);
+        settle(edge[k], &mut p.edge[k]);
     }
 }

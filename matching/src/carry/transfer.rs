@@ -163,8 +163,8 @@ impl<'a> Along<'a> {
         let unit = price(confidence);
         let ran = count > 0;
         p.blocks[i] = if partial {
-            // Anything up to the whole: less is cheap, more is not.
-            Estimate { count, raise: unit, lower: 3, keep: false }
+            // Between none and all of it: no more than the flow asks for.
+            Estimate { count: 0, raise: 4, lower: 0, keep: false }
         } else {
             Estimate { count, raise: if ran { unit } else { 3 * unit }, lower: 2 * unit, keep: ran }
         };
