@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Candidates per block, at most.
 const CANDIDATES: usize = 12;
 /// Candidates that much worse than the best are dropped.
-const HOPELESS: f32 = 0.25;
+const HOPELESS: f32 = 0.3;
 /// Neighbours looked at per block, at most.
 const DEGREE: usize = 12;
 /// What a pair must score in each round, and by how much it must be better than the next.
@@ -59,10 +59,11 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
     let new = contents(pair.new, &pair.of_new, &weights);
     let mut buckets = Buckets::of(pair);
     let mut candidates: Vec<Vec<Candidate>> = vec![Vec::new(); pair.new.hash.len()];
+    let mut seen: Vec<Vec<u32>> = vec![Vec::new(); pair.new.hash.len()];
     for (threshold, margin) in ROUNDS {
         buckets.forget_matched(pair);
         let expected = expected(pair);
-        propose(pair, &buckets, &expected, &old, &new, &mut candidates);
+        propose(pair, &buckets, &expected, &old, &new, &mut seen, &mut candidates);
         for _ in 0..2 {
             score(pair, &expected, &old, &new, &mut candidates);
         }
@@ -250,11 +251,12 @@ fn propose(
     expected: &Expected,
     old: &Contents,
     new: &Contents,
+    seen: &mut [Vec<u32>],
     candidates: &mut [Vec<Candidate>],
 ) {
     let mut found: Vec<u32> = Vec::new();
     for b in 0..pair.new.n_blocks() {
-        let list = &mut candidates[b as usize];
+        let (list, seen) = (&mut candidates[b as usize], &mut seen[b as usize]);
         if pair.of_new[b as usize] != NONE {
             list.clear();
             continue;
@@ -271,20 +273,25 @@ fn propose(
                 }
             }
         }
+        // Dropped ones come back when a neighbour was matched since, not otherwise.
+        let by_neighbour = found.len();
         let place = expected.place[b as usize];
-        if let Some(same) = buckets.by_opcodes.get(&pair.new.hash(b).four) {
+        found.extend(nearest(&buckets.free, place, if seen.is_empty() { 8 } else { 5 }));
+        if seen.is_empty()
+            && let Some(same) = buckets.by_opcodes.get(&pair.new.hash(b).four)
+        {
             found.extend(nearest(same, place, 6));
         }
-        for t in pair.new.tokens(b).iter().filter(|t| t.reference != 0).take(6) {
+        let references = if seen.is_empty() { 6 } else { 0 };
+        for t in pair.new.tokens(b).iter().filter(|t| t.reference != 0).take(references) {
             if let Some(same) = buckets.by_reference.get(&t.reference) {
                 found.extend(nearest(same, place, 4));
             }
         }
-        found.extend(nearest(&buckets.free, place, 8));
-        found.sort_unstable();
-        found.dedup();
-        for &a in &found {
-            if pair.of_old[a as usize] == NONE && !list.iter().any(|c| c.old == a) {
+        for (i, &a) in found.iter().enumerate() {
+            let again = i < by_neighbour && !list.iter().any(|c| c.old == a);
+            if pair.of_old[a as usize] == NONE && (again || !seen.contains(&a)) {
+                seen.push(a);
                 let content = likeness(old, a, new, b);
                 list.push(Candidate { old: a, content, score: content });
             }
@@ -313,24 +320,23 @@ fn agreement(pair: &Pair<'_>, candidates: &[Vec<Candidate>], a: u32, b: u32, for
     let mut sum = 0.0;
     for r in right.iter().take(DEGREE) {
         let to = pair.of_new[r.to as usize];
-        let best = left
-            .iter()
-            .take(DEGREE)
-            .map(|l| {
-                let value = if to != NONE {
-                    if to == l.to { 1.0 } else { 0.0 }
-                } else {
-                    let list = &candidates[r.to as usize];
-                    list.binary_search_by_key(&l.to, |c| c.old).map_or(0.0, |i| list[i].score)
-                };
+        let mut best = 0.0_f32;
+        for l in left.iter().take(DEGREE) {
+            let value = if to != NONE {
+                if to == l.to { 1.0 } else { 0.0 }
+            } else {
+                let list = &candidates[r.to as usize];
+                list.iter().find(|c| c.old == l.to).map_or(0.0, |c| c.score)
+            };
+            if value > best {
                 let same = if forward {
                     pair.same_edge(a, l.kind, b, r.kind)
                 } else {
                     pair.same_edge(l.to, l.kind, r.to, r.kind)
                 };
-                if same { value } else { 0.8 * value }
-            })
-            .fold(0.0, f32::max);
+                best = best.max(if same { value } else { 0.8 * value });
+            }
+        }
         sum += best;
     }
     sum / left.len().min(DEGREE).max(right.len().min(DEGREE)) as f32

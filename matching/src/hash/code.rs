@@ -263,6 +263,9 @@ impl<'a> Reader<'a> {
 
     /// The position of the block at `to`, if it is one of this function.
     fn local(&self, to: Va) -> Option<u32> {
+        if !self.program.function(self.func).ranges.iter().any(|r| r.contains(&to)) {
+            return None;
+        }
         let block = self.program.block_from(to)?;
         (self.program.block(block).func == self.func).then(|| block.0 - self.first)
     }
