@@ -455,12 +455,22 @@ impl Finder<'_, '_> {
             finder: self,
             jumps,
             aligned,
+            padding_tells: false,
             seen: vec![0; code.blocks.len()],
             round: 0,
             depths: HashMap::new(),
             starts: certain.into_iter().map(|(at, origin)| (at, Is::Function(origin))).collect(),
             found: Vec::new(),
         };
+        let padded: usize = gaps
+            .iter()
+            .map(|gap| search.segments(gap))
+            .collect::<Vec<_>>()
+            .iter()
+            .flatten()
+            .map(|s| search.padded_within(&s.ranks))
+            .sum();
+        search.padding_tells = aligned && padded * 25 < search.starts.len();
         for _ in 0..4 {
             let before = search.starts.len();
             for gap in &gaps {
@@ -566,6 +576,8 @@ struct Search<'s, 'f, 'a> {
     jumps: Vec<Jump>,
     /// Whether functions start at multiples of 16.
     aligned: bool,
+    /// Whether padding after code that does not go on tells where functions start.
+    padding_tells: bool,
     seen: Vec<u32>,
     round: u32,
     /// Depth of the stack at the end of blocks, for functions looked at.
@@ -578,6 +590,13 @@ struct Search<'s, 'f, 'a> {
 
 impl Search<'_, '_, '_> {
     fn gap(&mut self, gap: &Range<Rel>) {
+        for segment in self.segments(gap) {
+            self.segment(&segment);
+        }
+    }
+
+    /// The blocks of a gap, from start to start.
+    fn segments(&self, gap: &Range<Rel>) -> Vec<Segment> {
         let code = self.finder.code;
         let rank = |at: Rel| u32::try_from(code.first_from(at)).unwrap_or(NO_FUNC);
         let from = self.starts.partition_point(|s| s.0 < gap.start);
@@ -596,9 +615,7 @@ impl Search<'_, '_, '_> {
         if end > cursor {
             segments.push(Segment { ranks: cursor..end, started });
         }
-        for segment in segments {
-            self.segment(&segment);
-        }
+        segments
     }
 
     fn segment(&mut self, segment: &Segment) {
@@ -630,13 +647,15 @@ impl Search<'_, '_, '_> {
                 continue;
             }
             let incoming = among(&self.jumps, &(at..at + 1));
-            if incoming.is_empty() || incoming.iter().any(|j| code.blocks[j.1 as usize].end != RawEnd::Jump) {
+            let padded = self.padding_tells && self.is_padded(u);
+            let branches = incoming.iter().any(|j| code.blocks[j.1 as usize].end != RawEnd::Jump);
+            if incoming.is_empty() || branches && !(padded && incoming.iter().all(|j| j.1 < u)) {
                 continue;
             }
             let incoming = incoming.to_vec();
             // Compilers align what jumps lead to as well: within one stretch of code, a prologue must tell.
             let within = incoming.iter().all(|j| segment.ranks.contains(&j.1));
-            if within && !self.finder.has_prologue(at) {
+            if within && !padded && !self.finder.has_prologue(at) {
                 continue;
             }
             if self.finder.looks_like_entry(at) && incoming.iter().all(|j| self.depth(j.1) == Some(0)) {
@@ -644,6 +663,32 @@ impl Search<'_, '_, '_> {
             }
         }
         self.found.extend(new);
+    }
+
+    /// Whether padding lies before the block.
+    fn is_padded(&self, u: u32) -> bool {
+        let blocks = &self.finder.code.blocks;
+        u > 0 && blocks[u as usize - 1].end_rel() < blocks[u as usize].start
+    }
+
+    /// Whether the block is the jump that a compiler puts after a call it does not know to be final.
+    fn resumes(&self, u: u32) -> bool {
+        let block = &self.finder.code.blocks[u as usize];
+        block.end == RawEnd::Jump && block.n_insns == 1 && !self.is_padded(u)
+    }
+
+    /// Counts blocks within functions that padding precedes though nothing loops to them: gcc aligns these, clang does not.
+    fn padded_within(&mut self, ranks: &Range<u32>) -> usize {
+        let code = self.finder.code;
+        let within = |u: &u32| {
+            let at = code.blocks[*u as usize].start;
+            let incoming = among(&self.jumps, &(at..at + 1));
+            self.is_padded(*u)
+                && !self.finder.fallen_into(*u)
+                && !incoming.is_empty()
+                && incoming.iter().all(|j| j.1 < *u && ranks.contains(&j.1))
+        };
+        ranks.clone().skip(1).filter(within).count()
     }
 
     /// Whether a function may start at the block, by what stands before it and by its address.
@@ -673,7 +718,8 @@ impl Search<'_, '_, '_> {
             }
             return Some(Is::PartOf(source));
         }
-        let good = self.may_start(u) && self.finder.looks_like_entry(at) && !self.joins(u, own);
+        let good =
+            self.may_start(u) && !self.resumes(u) && self.finder.looks_like_entry(at) && !self.joins(u, own);
         if good || current.is_none() { Some(Is::Function(Origin::Scored)) } else { None }
     }
 
@@ -696,7 +742,8 @@ impl Search<'_, '_, '_> {
                     continue;
                 }
                 if self.seen[t as usize] == self.round {
-                    if !self.may_start(t) {
+                    // Where functions are aligned, an aligned place may be a function that both jump to.
+                    if !(self.aligned && self.may_start(t)) {
                         return true;
                     }
                 } else if passed.len() < 256 && passed.insert(t) {
