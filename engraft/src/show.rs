@@ -3,11 +3,12 @@
 mod cfg;
 mod function;
 mod lists;
+mod loops;
 mod summary;
 mod verify;
 
 use crate::input;
-use crate::out::{Answer, Hinted};
+use crate::out::{self, Answer, Hinted};
 use crate::view::Output;
 use std::path::PathBuf;
 
@@ -32,6 +33,18 @@ pub struct Args {
     /// Check everything that the analysis promises, in place of showing it
     #[arg(long, conflicts_with = "what")]
     verify: bool,
+    /// For `function`: which registers and flags are alive at each block's start
+    #[arg(long)]
+    liveness: bool,
+    /// For `function`: draw it, as an SVG picture
+    #[arg(long, conflicts_with_all = ["dot", "verify"])]
+    svg: bool,
+    /// For `function`: draw it, as a graph for Graphviz
+    #[arg(long, conflicts_with = "verify")]
+    dot: bool,
+    /// For `function`: with the counts of a profile of this binary
+    #[arg(long, value_name = "FILE", conflicts_with = "verify")]
+    profile: Option<PathBuf>,
     /// For `cfg`: list the instructions too
     #[arg(long)]
     instructions: bool,
@@ -47,6 +60,8 @@ pub struct Args {
 enum What {
     /// Every function: address, size, blocks, how it was found
     Functions,
+    /// Every loop: header, depth, back edges, exits
+    Loops,
     /// Every jump table with its targets
     Tables,
     /// Every piece of code that was not understood, and why
@@ -68,6 +83,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         )
         .into());
     }
+    if args.what != Some(What::Function) && (args.svg || args.dot || args.liveness || args.profile.is_some())
+    {
+        let hint = "say `show BINARY function NAME` with it";
+        return Err(Hinted::new("--svg, --dot, --liveness and --profile show one function", hint).into());
+    }
     let program = input::program(&args.binary)?;
     let to = args.o.as_ref();
     if args.verify {
@@ -78,6 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     match args.what {
         None => args.output.print_to(to, &summary::view(&program))?,
         Some(What::Functions) => args.output.print_to(to, &lists::functions(&program))?,
+        Some(What::Loops) => args.output.print_to(to, &loops::view(&program))?,
         Some(What::Tables) => args.output.print_to(to, &lists::tables(&program))?,
         Some(What::Gaps) => args.output.print_to(to, &lists::gaps(&program))?,
         Some(What::Data) => args.output.print_to(to, &lists::data(&program))?,
@@ -85,7 +106,17 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         Some(What::Function) => {
             let name = args.name.as_deref().unwrap_or_default();
             let id = input::function(&program, name)?;
-            args.output.print_to(to, &function::view(&program, id))?;
+            let counts = match &args.profile {
+                Some(path) => Some(input::profile(path, Some(&program))?.profile),
+                None => None,
+            };
+            if args.svg || args.dot {
+                let picture = function::picture(&program, id, args.svg, counts.as_ref());
+                out::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
+            } else {
+                let view = function::view(&program, id, args.liveness, counts.as_ref());
+                args.output.print_to(to, &view)?;
+            }
         }
     }
     Ok(Answer::Yes)

@@ -2,9 +2,15 @@
 
 use super::lists;
 use crate::view::{Table, View};
-use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, FuncId, Lines, Program, Va};
+use profile::Profile;
+use program::layout::{self, Counts};
+use program::{
+    BlockEnd, BlockId, CallKind, Callee, Conventions, EdgeId, EdgeKind, FuncId, Lines, Liveness, Loops,
+    Program, Va,
+};
 use serde::Serialize;
 use std::io::{self, Write};
+use tracing::info_span;
 
 /// One function.
 #[derive(Serialize)]
@@ -30,6 +36,16 @@ struct BlockView {
     end: &'static str,
     landing_pad: bool,
     entry: bool,
+    /// How many loops hold it.
+    loop_depth: u32,
+    /// Whether a loop is entered here.
+    loop_header: bool,
+    /// Executions, with a profile that knows them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    /// Registers and flags alive before its first instruction, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live: Option<Vec<String>>,
     instructions: Vec<InsnView>,
     edges: Vec<EdgeView>,
 }
@@ -52,6 +68,8 @@ struct EdgeView {
     to_block: String,
     kind: &'static str,
     sure: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
 }
 
 fn end(end: BlockEnd) -> &'static str {
@@ -96,9 +114,37 @@ fn callee(program: &Program, block: BlockId, at: Va) -> Option<String> {
     Some(if call.returns { format!("{how} {what}") } else { format!("{how} {what}, does not return") })
 }
 
+/// Function `id`, drawn; with counts if there are any.
+pub fn picture(program: &Program, id: FuncId, svg: bool, profile: Option<&Profile>) -> String {
+    let block = |b: BlockId| block_count(program, profile?, b);
+    let edge = |e: EdgeId| edge_count(program, profile?, program.edge(e));
+    let counts = Counts { block: &block, edge: &edge };
+    let counts = profile.map(|_| &counts);
+    if svg {
+        layout::svg(program, id, layout::Style { instructions: true }, counts)
+    } else {
+        layout::dot(program, id, counts)
+    }
+}
+
+fn block_count(program: &Program, profile: &Profile, b: BlockId) -> Option<u64> {
+    profile.blocks.get(&program.block(b).start).copied()
+}
+
+fn edge_count(program: &Program, profile: &Profile, e: &program::Edge) -> Option<u64> {
+    let (from, to) = (program.block(e.from).start, program.block(e.to).start);
+    profile.edges.get(&profile::Edge { from, to }).copied()
+}
+
 /// All of function `id`.
-pub fn view(program: &Program, id: FuncId) -> FunctionView {
+pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Profile>) -> FunctionView {
     let f = program.function(id);
+    let loops = Loops::compute(program, id);
+    let live = liveness.then(|| {
+        let _span = info_span!("liveness").entered();
+        let (conventions, _) = Conventions::compute(program);
+        Liveness::compute_with(program, &conventions, id)
+    });
     let lines = Lines::load(&program.image);
     let block = |b: BlockId| {
         let block = program.block(b);
@@ -109,6 +155,10 @@ pub fn view(program: &Program, id: FuncId) -> FunctionView {
             end: end(block.end),
             landing_pad: block.landing_pad,
             entry: block.start == f.entry || f.entries.contains(&b),
+            loop_depth: loops.block_depth(b),
+            loop_header: loops.is_header(b),
+            count: profile.and_then(|p| block_count(program, p, b)),
+            live: live.as_ref().map(|l| l.live_in(b).iter().map(|r| r.to_string()).collect()),
             instructions: program
                 .insns(b)
                 .map(|i| InsnView {
@@ -131,6 +181,7 @@ pub fn view(program: &Program, id: FuncId) -> FunctionView {
                         to_block: this.to.to_string(),
                         kind: edge(this.kind),
                         sure: lists::sure(this.sure),
+                        count: profile.and_then(|p| edge_count(program, p, this)),
                     }
                 })
                 .collect(),
@@ -184,7 +235,19 @@ impl View for FunctionView {
             if b.landing_pad {
                 marks.push_str("  landing pad");
             }
+            if b.loop_header {
+                marks.push_str("  loop header");
+            }
+            if b.loop_depth > 0 {
+                marks.push_str(&format!("  depth {}", b.loop_depth));
+            }
+            if let Some(count) = b.count {
+                marks.push_str(&format!("  {count} ×"));
+            }
             writeln!(w, "\n{} {}{marks}", b.id, Va(b.at))?;
+            if let Some(live) = &b.live {
+                writeln!(w, "  alive: {}", live.join(" "))?;
+            }
             let mut line = None;
             for i in &b.instructions {
                 if i.line.is_some() && std::mem::replace(&mut line, i.line.as_ref()) != i.line.as_ref() {
@@ -201,7 +264,8 @@ impl View for FunctionView {
             }
             for e in &b.edges {
                 let sure = if e.sure == "proved" { String::new() } else { format!(", {}", e.sure) };
-                writeln!(w, "  → {} {} ({}{sure})", e.to_block, Va(e.to), e.kind)?;
+                let count = e.count.map(|n| format!(", {n} ×")).unwrap_or_default();
+                writeln!(w, "  → {} {} ({}{sure}{count})", e.to_block, Va(e.to), e.kind)?;
             }
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! `show BINARY`: identity, compiler, how much there is, how much was understood.
 
-use super::lists;
+use super::{lists, loops};
 use crate::view::{Table, View, percent};
 use program::image::Kind;
-use program::{GapReason, Program, Sure};
+use program::{GapReason, Loops, Program, Sure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -29,6 +29,8 @@ pub struct SummaryView {
     n_blocks: usize,
     n_edges: usize,
     n_calls: usize,
+    n_loops: usize,
+    n_loops_irreducible: usize,
     n_tables: usize,
     n_table_entries: usize,
     data_objects: usize,
@@ -69,6 +71,7 @@ pub fn view(program: &Program) -> SummaryView {
         sum.len_bytes += g.range.end.since(g.range.start);
     }
     let image = &program.image;
+    let loops = loops::of_all(program);
     let code: u64 = image.code_ranges().iter().map(|r| r.end.since(r.start)).sum();
     let in_functions: u64 = program.functions.iter().map(program::Function::len_bytes).sum();
     let unclaimed = gaps.get(&GapReason::NoFunction).map_or(0, |g: &GapSum| g.len_bytes);
@@ -90,6 +93,8 @@ pub fn view(program: &Program) -> SummaryView {
         n_blocks: program.blocks.len(),
         n_edges: program.edges.len(),
         n_calls: program.calls.len(),
+        n_loops: loops.iter().map(Loops::len).sum(),
+        n_loops_irreducible: loops.iter().map(|l| l.ids().filter(|&id| l.is_irreducible(id)).count()).sum(),
         n_tables: program.tables.len(),
         n_table_entries: program.tables.iter().map(|t| t.targets.len()).sum(),
         data_objects: program.data.len(),
@@ -155,6 +160,7 @@ impl SummaryView {
             lines.push(("  sure", counts(&self.functions_by_sure)));
         }
         lines.push(("blocks", format!("{}, {} edges, {} calls", self.n_blocks, self.n_edges, self.n_calls)));
+        lines.push(("loops", format!("{}, {} of them irreducible", self.n_loops, self.n_loops_irreducible)));
         lines.push(("tables", format!("{}, {} entries", self.n_tables, self.n_table_entries)));
         lines.push(("data", format!("{} objects, {} bytes", self.data_objects, self.data_bytes)));
         if self.gaps.is_empty() {

@@ -1,6 +1,7 @@
 //! `engraft show` against what the compiler and binutils say of the same file.
 
-use crate::run::{compile, engraft, folder, must, pair};
+use crate::needs;
+use crate::run::{callgrind, compile, engraft, folder, must, pair};
 use std::process::Command;
 
 #[test]
@@ -80,6 +81,33 @@ fn source_lines_are_those_of_addr2line() {
         n_checked += 1;
     }
     assert!(n_checked > 5, "{view}");
+}
+
+#[test]
+fn loops_counts_and_pictures_of_a_function() {
+    needs!("valgrind");
+    let to = folder();
+    compile(&to.path().join("old"), "words-1.c", "-O2 -g");
+    callgrind(to.path(), "old");
+    // The source: main's loop over words has one loop inside, `hash` and `add` have one loop each.
+    let view = engraft(to.path(), "show old loops --json").json();
+    let loops = view["loops"].as_array().expect("a list");
+    let depths = |name: &str| -> Vec<u64> {
+        loops.iter().filter(|l| l["function"] == name).filter_map(|l| l["depth"].as_u64()).collect()
+    };
+    assert_eq!((depths("hash"), depths("add"), depths("kind")), (vec![1], vec![1], vec![]));
+    assert_eq!(depths("main").iter().max(), Some(&2));
+    // main adds 20,000 words, and each is hashed once.
+    let view = engraft(to.path(), "show old function hash --profile old.callgrind --json").json();
+    assert_eq!(view["blocks"][0]["count"], 20_000);
+    let svg = engraft(to.path(), "show old function hash --svg --profile old.callgrind").ok();
+    assert!(svg.starts_with("<svg") || svg.starts_with("<?xml"), "{svg}");
+    assert!(svg.trim_end().ends_with("</svg>") && svg.contains("20000"), "{svg}");
+    let dot = engraft(to.path(), "show old function hash --dot").ok();
+    assert_eq!(dot.matches("->").count(), 4, "{dot}");
+    let live = engraft(to.path(), "show old function hash --liveness --json").json();
+    let alive = live["blocks"][0]["live"].as_array().expect("a list");
+    assert!(alive.iter().any(|r| r == "rdi") && !alive.iter().any(|r| r == "rdx"), "{alive:?}");
 }
 
 fn hex(text: &str) -> u64 {

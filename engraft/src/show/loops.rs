@@ -1,0 +1,71 @@
+//! `show BINARY loops`: every loop of every function, outer ones before those inside.
+
+use crate::view::{Table, View};
+use program::{EdgeId, FuncId, LoopId, Loops, Program, Va};
+use rayon::prelude::*;
+use serde::Serialize;
+use tracing::info_span;
+
+/// All loops.
+#[derive(Serialize)]
+pub struct LoopsView {
+    schema: &'static str,
+    binary: String,
+    loops: Vec<LoopRow>,
+}
+
+#[derive(Serialize)]
+struct LoopRow {
+    function: String,
+    header: u64,
+    /// More than one if the loop is irreducible.
+    headers: Vec<u64>,
+    depth: u32,
+    n_blocks: usize,
+    back_edges: Vec<(u64, u64)>,
+    exits: Vec<(u64, u64)>,
+}
+
+/// The loops of all functions, computed function by function.
+pub fn of_all(program: &Program) -> Vec<Loops> {
+    let _span = info_span!("loops").entered();
+    let ids: Vec<FuncId> = program.func_ids().collect();
+    ids.par_iter().map(|&f| Loops::compute(program, f)).collect()
+}
+
+/// Every loop, by function.
+pub fn view(program: &Program) -> LoopsView {
+    let at = |b| program.block(b).start.0;
+    let ends = |e: EdgeId| (at(program.edge(e).from), at(program.edge(e).to));
+    let row = |loops: &Loops, id: LoopId| LoopRow {
+        function: program.function(loops.func).name(),
+        header: at(loops.header(id)),
+        headers: loops.entries(id).map(at).collect(),
+        depth: loops.depth(id),
+        n_blocks: loops.blocks(id).len(),
+        back_edges: loops.back_edges(id).iter().map(|&e| ends(e)).collect(),
+        exits: loops.exits(program, id).into_iter().map(ends).collect(),
+    };
+    let all = of_all(program);
+    let loops = all.iter().flat_map(|loops| loops.ids().map(move |id| row(loops, id))).collect();
+    LoopsView { schema: "engraft.show/1", binary: program.image.name.clone(), loops }
+}
+
+impl View for LoopsView {
+    fn table(&self) -> Table {
+        let mut t =
+            Table::new(&["header>", "depth>", "blocks>", "entries>", "back edges>", "exits>", "function"]);
+        for l in &self.loops {
+            t.row([
+                Va(l.header).to_string(),
+                l.depth.to_string(),
+                l.n_blocks.to_string(),
+                l.headers.len().to_string(),
+                l.back_edges.len().to_string(),
+                l.exits.len().to_string(),
+                l.function.clone(),
+            ]);
+        }
+        t
+    }
+}
