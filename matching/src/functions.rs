@@ -57,14 +57,12 @@ impl State<'_> {
 
 /// Functions that are each other, by new, and the same as a table.
 pub fn compute(
-    old: (&Program, &Keys),
-    new: (&Program, &Keys),
+    old: (&Program, &Keys, &Hashes),
+    new: (&Program, &Keys, &Hashes),
     options: &Options,
 ) -> (Vec<FunctionMatch>, OneToOne) {
-    let ((old, old_keys), (new, new_keys)) = (old, new);
-    let (old_hashes, new_hashes) =
-        rayon::join(|| Hashes::compute(old, old_keys), || Hashes::compute(new, new_keys));
-    let (old, new) = rayon::join(|| Side::compute(old, &old_hashes), || Side::compute(new, &new_hashes));
+    let ((old, old_keys, old_hashes), (new, new_keys, new_hashes)) = (old, new);
+    let (old, new) = rayon::join(|| Side::compute(old, old_hashes), || Side::compute(new, new_hashes));
     let pairs = OneToOne::new(old.len(), new.len());
     let how = vec![None; new.len()];
     let mut state = State { old, new, options, pairs, how };

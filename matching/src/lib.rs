@@ -5,6 +5,7 @@
 pub mod blocks;
 mod carry;
 mod compute;
+mod data;
 mod flow;
 mod functions;
 pub mod hash;

@@ -78,10 +78,6 @@ impl Kind {
             Kind::Next => (0.7, 0.0),
         }
     }
-    /// Whether the word speaks of the function itself.
-    pub fn is_content(self) -> bool {
-        self <= Kind::Beside
-    }
 }
 
 fn word(kind: Kind, hash: u64) -> u64 {
