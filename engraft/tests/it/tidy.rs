@@ -50,6 +50,43 @@ fn workspace_uses() -> Vec<(String, Vec<String>)> {
     crates.collect()
 }
 
+/// `ARCHITECTURE.md` names a source file as a list item: ``- `program/src/cfg.rs` (`assemble`): what it is for``, with the files in
+/// its folder in brackets. Both ways: what is there is listed, what is listed is there.
+#[test]
+fn the_map_and_the_tree_agree() {
+    let map = read(&top().join("ARCHITECTURE.md"));
+    let mut listed: Vec<String> = Vec::new();
+    for item in map.lines().filter_map(|line| line.strip_prefix("- `")) {
+        let (names, _) = item.split_once(": ").unwrap_or_default();
+        let mut names = names.split('`').step_by(2);
+        let Some(file) = names.next().filter(|name| name.ends_with(".rs")) else { continue };
+        let folder = file.trim_end_matches(".rs");
+        listed.push(file.to_owned());
+        listed.extend(names.filter(|part| !part.is_empty()).map(|part| format!("{folder}/{part}.rs")));
+    }
+    let mut wrong = Vec::new();
+    for file in listed.iter().filter(|file| !top().join(file).exists()) {
+        wrong.push(format!("ARCHITECTURE.md lists {file}, which is not there: take it out"));
+    }
+    let of_tests = |file: &str| file.ends_with("/tests.rs") || file.ends_with("/testing.rs");
+    for file in sources().filter(|file| file.contains("/src/") && !of_tests(file)) {
+        match listed.iter().filter(|name| **name == file).count() {
+            0 => wrong.push(format!(
+                "ARCHITECTURE.md does not list {file}: add a line `- `{file}`: what it is for`, or its name in the \
+                 brackets of the file above it"
+            )),
+            1 => {}
+            n => wrong.push(format!("ARCHITECTURE.md lists {file} {n} times: once is enough")),
+        }
+    }
+    let n_lines = map.lines().count();
+    if n_lines > 120 {
+        wrong.push(format!("ARCHITECTURE.md has {n_lines} lines; a map of more than 120 is not read"));
+    }
+    assert!(listed.len() > 20, "the list was not found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn every_file_says_what_it_is_for() {
     complain(|file, text| {
