@@ -259,7 +259,9 @@ impl Program {
         let blocks = &self.blocks[f.blocks.start as usize..f.blocks.end as usize];
         let entry = blocks.binary_search_by_key(&at, |b| b.start).is_ok();
         let decodes = || {
-            let first = self.image.bytes_from(at).and_then(|bytes| Decoder::new(bytes, at).next());
+            // An instruction that the range cuts off is none of the function's.
+            let end = f.ranges.first().map_or(at, |r| r.end);
+            let first = self.image.bytes_in(&(at..end)).and_then(|bytes| Decoder::new(bytes, at).next());
             first.is_some_and(|insn| insn.flow() != Flow::Invalid)
         };
         report.check(entry || !decodes(), at, Rule::Entries, || format!("{id} has no block at its entry"));

@@ -208,6 +208,6 @@ fn damaged_programs_are_loaded_or_refused() {
     let slowest = outcomes.iter().map(|o| o.1).max().unwrap_or_default();
     eprintln!("mutations {from}..{to}: {loaded} loaded, the others refused; slowest {slowest:?}");
     let failed: Vec<_> = outcomes.iter().filter(|o| o.2.is_err() || o.1 > Duration::from_secs(10)).collect();
-    assert!(failed.is_empty(), "{} failed: {:?}", failed.len(), &failed[..failed.len().min(8)]);
+    assert!(failed.is_empty(), "{} failed: {:?}", failed.len(), &failed[..failed.len().min(40)]);
     assert!(loaded as u64 * 5 > to - from, "too few are loaded to say anything about the analysis");
 }

@@ -432,9 +432,11 @@ impl<'c, 'a> Assembly<'c, 'a> {
             tables.functions.iter().flat_map(|f| f.ranges.iter().cloned()).collect();
         owned.sort_unstable_by_key(|r| r.start);
         let mut owned = owned.into_iter().peekable();
+        let mut at = Va(0);
         for run in code.cx.code {
             let run = self.va(run.start)..self.va(run.end);
-            let mut at = run.start;
+            // A function may go on from one run into the next.
+            at = at.max(run.start);
             loop {
                 let next = owned.next_if(|r| r.start < run.end);
                 let end = next.as_ref().map_or(run.end, |r| r.start);
@@ -447,6 +449,14 @@ impl<'c, 'a> Assembly<'c, 'a> {
                 }
             }
         }
+        gaps.sort_unstable_by_key(|g| (g.range.start, g.reason, g.range.end));
+        // Bytes that do not decode may have been met from both sides of a region's end.
+        let mut end = Va(0);
+        for g in gaps.iter_mut().filter(|g| g.reason == GapReason::NotCode) {
+            g.range.start = g.range.start.max(end);
+            end = end.max(g.range.end);
+        }
+        gaps.retain(|g| g.range.start < g.range.end);
         gaps.sort_unstable_by_key(|g| (g.range.start, g.reason, g.range.end));
         gaps
     }
