@@ -6,10 +6,11 @@ mod assemble;
 
 use crate::code::{Code, NO_FUNC};
 use crate::discover;
-use crate::gaps::{self, Evidence};
+use crate::gaps;
 use crate::image::{Image, SymbolKind};
 use crate::model::Program;
 use crate::noreturn;
+use crate::partition::{self, Evidence};
 use crate::sweep::{Context, How, RawEnd, Region, RegionKind, Rel, Space, Sweeper, Swept};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -42,13 +43,14 @@ impl Program {
             cold: cold_starts(&image, space),
         };
         evidence.seeds.retain(|s| evidence.cold.binary_search(&s.at).is_err());
+        code.seams = gaps::seams(&code);
         let missing = code.split(&cross_leaders(&code, &evidence));
         let jumped_to: Vec<Rel> = missing.into_iter().filter(|&at| jumped_to(&code, at)).collect();
         code.overlaps.extend(jumped_to);
         code.overlaps.sort_unstable();
         code.overlaps.dedup();
         let has_gaps = code.regions.iter().any(|r| r.kind == RegionKind::Gap);
-        gaps::partition(&mut code, &evidence);
+        partition::partition(&mut code, &evidence);
         noreturn::infer(&mut code);
         for _ in 0..3 {
             let before = (code.never.len(), code.funcs.len());
@@ -57,7 +59,7 @@ impl Program {
             }
             // What follows a call that does not return may be a function.
             code.end_at_calls();
-            gaps::partition(&mut code, &evidence);
+            partition::partition(&mut code, &evidence);
             noreturn::infer(&mut code);
             if (code.never.len(), code.funcs.len()) == before {
                 break;
@@ -177,6 +179,7 @@ fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
             add(reference.to);
         }
     }
+    code.seams.iter().for_each(|s| add(s.1));
     evidence.seeds.iter().for_each(|s| add(s.at));
     evidence.cold.iter().for_each(|&at| add(at));
     found.sort_unstable();

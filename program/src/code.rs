@@ -43,6 +43,8 @@ pub struct Code<'a> {
     pub entries: Vec<Rel>,
     /// Calls that do not return, sorted.
     pub never: Vec<Rel>,
+    /// Calls in the gaps with the aligned place, behind padding, where other code seems to start. By call.
+    pub seams: Vec<(Rel, Rel)>,
     /// Call-site tables: instructions covered and where exceptions land, by address.
     pub sites: &'a [(Range<Rel>, Rel)],
     index: Vec<u32>,
@@ -74,6 +76,7 @@ impl<'a> Code<'a> {
             funcs: Vec::new(),
             entries: Vec::new(),
             never: Vec::new(),
+            seams: Vec::new(),
             sites,
             index: Vec::new(),
             index_from: 0,
@@ -149,9 +152,6 @@ impl<'a> Code<'a> {
 
     /// Whether `range` holds nothing but no-operations.
     pub fn only_nops(&self, range: Range<Rel>) -> bool {
-        if range.end - range.start > 64 {
-            return false;
-        }
         let va = self.cx.space.va(range.start)..self.cx.space.va(range.end);
         let Some(bytes) = self.cx.image.bytes_in(&va) else { return false };
         Decoder::new(bytes, va.start).all(|insn| insn.is_nop())

@@ -28,6 +28,8 @@ mod liveness;
 mod loops;
 mod model;
 mod noreturn;
+mod partition;
+mod prologue;
 mod sweep;
 mod tables;
 mod verify;

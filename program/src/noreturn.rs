@@ -10,34 +10,13 @@ use crate::code::{Code, NO_FUNC};
 use crate::sweep::{How, RawCall, RawEnd};
 
 /// Imports that never return.
-const NEVER: [&str; 59] = [
+const NEVER: [&str; 38] = [
     "_Exit",
     "_Unwind_Resume",
     "_ZN10__cxxabiv111__terminateEPFvvE",
     "_ZSt10unexpectedv",
-    "_ZSt16__throw_bad_castv",
-    "_ZSt17__throw_bad_allocv",
-    "_ZSt19__throw_ios_failurePKc",
-    "_ZSt19__throw_ios_failurePKci",
-    "_ZSt19__throw_logic_errorPKc",
-    "_ZSt19__throw_range_errorPKc",
-    "_ZSt20__throw_domain_errorPKc",
-    "_ZSt20__throw_future_errori",
-    "_ZSt20__throw_length_errorPKc",
-    "_ZSt20__throw_out_of_rangePKc",
-    "_ZSt20__throw_system_errori",
     "_ZSt21__glibcxx_assert_failPKciS0_S0_",
-    "_ZSt21__throw_bad_exceptionv",
-    "_ZSt21__throw_bad_typeidv",
-    "_ZSt21__throw_runtime_errorPKc",
-    "_ZSt22__throw_overflow_errorPKc",
-    "_ZSt23__throw_underflow_errorPKc",
-    "_ZSt24__throw_invalid_argumentPKc",
-    "_ZSt24__throw_out_of_range_fmtPKcz",
-    "_ZSt25__throw_bad_function_callv",
-    "_ZSt28__throw_bad_array_new_lengthv",
     "_ZSt9terminatev",
-    "_ZSt26__throw_bad_variant_accessPKc",
     "__GI_exit",
     "__assert",
     "__assert_fail",
@@ -73,7 +52,8 @@ const NEVER: [&str; 59] = [
 ];
 /// Whether the import of this name never returns.
 pub fn never_returns(name: &str) -> bool {
-    NEVER.contains(&name)
+    // The standard C++ library's helpers: `std::__throw_length_error(char const*)` and many more.
+    NEVER.contains(&name) || name.starts_with("_ZSt") && name.contains("__throw_")
 }
 
 /// Works out which functions and calls return, and notes it in `code`.
@@ -177,6 +157,9 @@ pub fn infer(code: &mut Code<'_>) {
 
 /// Whether `call` can come back, as far as is known; if not yet, `f` waits for its callee.
 fn may_return(code: &Code<'_>, call: &RawCall, returns: &[bool], waiting: &mut [Vec<u32>], f: u32) -> bool {
+    if code.seams.binary_search_by_key(&call.at, |s| s.0).is_ok() {
+        return false;
+    }
     let callee = match call.how {
         How::Direct => code.block_from(call.target).map(|b| code.owner[b as usize]),
         How::Slot | How::JumpSlot => match code.slot_import(call.target) {
