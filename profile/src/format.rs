@@ -3,7 +3,7 @@
 //! To add one: a file with `parse` and `write`, a line in each table here, and its consumer in `checks/formats.sh`.
 
 use crate::counts::{Lost, Profile};
-use crate::{callgrind, csv, engraft, fdata, json, preagg};
+use crate::{callgrind, csv, engraft, fdata, folded, json, lcov, llvm_sample, pprof, preagg};
 use program::image::Image;
 use program::{ImageId, Program};
 use std::fmt;
@@ -24,6 +24,14 @@ pub enum Format {
     Callgrind,
     /// Branch samples, summed up, for perf2bolt.
     Preagg,
+    /// LLVM's sample profile, as text.
+    LlvmSample,
+    /// pprof's profile.proto, gzipped.
+    Pprof,
+    /// Folded stacks, for flame graphs.
+    Folded,
+    /// lcov's tracefile.
+    Lcov,
 }
 
 /// Name, extensions (the first is the usual one), whether it can be written.
@@ -34,6 +42,10 @@ const FORMATS: &[(Format, &str, &[&str], bool)] = &[
     (Format::Fdata, "fdata", &["fdata"], true),
     (Format::Callgrind, "callgrind", &["callgrind"], true),
     (Format::Preagg, "preagg", &["preagg"], true),
+    (Format::LlvmSample, "prof", &["prof"], true),
+    (Format::Pprof, "pprof", &["pb.gz"], true),
+    (Format::Folded, "folded", &["folded"], true),
+    (Format::Lcov, "lcov", &["info"], true),
 ];
 
 /// How the text formats are told apart by their first lines.
@@ -43,6 +55,9 @@ const TEXTS: &[(Format, IsOne)] = &[
     (Format::Callgrind, callgrind::is_one),
     (Format::Preagg, preagg::is_one),
     (Format::Fdata, fdata::is_one),
+    (Format::Lcov, lcov::is_one),
+    (Format::LlvmSample, llvm_sample::is_one),
+    (Format::Folded, folded::is_one),
 ];
 
 /// Says of the start of a text whether it is of a format.
@@ -84,6 +99,9 @@ impl Format {
     pub fn recognise(bytes: &[u8]) -> Option<Format> {
         if engraft::is_one(bytes) {
             return Some(Format::Engraft);
+        }
+        if pprof::is_one(bytes) {
+            return Some(Format::Pprof);
         }
         let head = bytes.get(..bytes.len().min(4096)).unwrap_or_default();
         let text = String::from_utf8_lossy(head);
@@ -165,6 +183,18 @@ pub enum ReadError {
         /// The format.
         format: Format,
     },
+    /// It names source lines, and the program does not say what came from which.
+    #[error("a profile in the format {format} cannot be read without the program's debug information")]
+    NoLines {
+        /// The format.
+        format: Format,
+    },
+    /// A format that is only written.
+    #[error("profiles in the format {format} are not read: its names lead back to no block")]
+    WriteOnly {
+        /// The format.
+        format: Format,
+    },
     /// It is of other images than the program.
     #[error("the {format} file holds nothing of {program}: it is of {}", holds.join(", "))]
     NotInIt {
@@ -209,6 +239,12 @@ pub enum WriteError {
         /// The format.
         format: Format,
     },
+    /// It names source lines, and the program does not say what came from which.
+    #[error("a profile cannot be written as {format} without the program's debug information")]
+    NoLines {
+        /// The format.
+        format: Format,
+    },
     /// A format that is only read.
     #[error("profiles are not written as {format}")]
     ReadOnly {
@@ -222,6 +258,9 @@ impl WriteError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NeedsProgram { .. } => Some("name the program with --binary"),
+            Self::NoLines { .. } => {
+                Some("use the binary as it was before it was stripped, or build it with -g")
+            }
             Self::ReadOnly { .. } => Some("--to fdata is what llvm-bolt reads"),
         }
     }
@@ -256,6 +295,10 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
         Format::Fdata => fdata::parse(bytes, context.need(format)?)?,
         Format::Callgrind => callgrind::parse(bytes, context.need(format)?)?,
         Format::Preagg => preagg::parse(bytes, context.need(format)?)?,
+        Format::LlvmSample => llvm_sample::parse(bytes, context.need(format)?)?,
+        Format::Pprof => pprof::parse(bytes, context.need(format)?)?,
+        Format::Lcov => lcov::parse(bytes, context.need(format)?)?,
+        Format::Folded => return Err(ReadError::WriteOnly { format }),
     };
     if let (Some(program), Some(id)) = (context.program, profile.image.id) {
         same_image(&profile, id, &program.image)?;
@@ -286,6 +329,10 @@ pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Re
         Format::Fdata => fdata::write(profile, need()?),
         Format::Callgrind => callgrind::write(profile, need()?),
         Format::Preagg => preagg::write(profile, need()?),
+        Format::LlvmSample => llvm_sample::write(profile, need()?).ok_or(WriteError::NoLines { format })?,
+        Format::Pprof => pprof::write(profile, need()?),
+        Format::Folded => folded::write(profile, need()?),
+        Format::Lcov => lcov::write(profile, need()?).ok_or(WriteError::NoLines { format })?,
     })
 }
 

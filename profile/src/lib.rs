@@ -9,12 +9,17 @@ pub mod callgrind;
 pub mod csv;
 pub mod engraft;
 pub mod fdata;
+pub mod folded;
 pub mod json;
+pub mod lcov;
+pub mod llvm_sample;
+pub mod pprof;
 pub mod preagg;
 
 mod bolt;
 mod derive;
 mod losses;
+mod source;
 mod sum;
 mod transfers;
 

@@ -8,6 +8,7 @@ use crate::addr::Va;
 use crate::image::Image;
 use gimli::LittleEndian;
 use object::{Object as _, ObjectSection as _};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 type Reader = gimli::EndianArcSlice<LittleEndian>;
@@ -18,6 +19,7 @@ const MOST_EXPANSION: u64 = 1032;
 /// The line table of an image. For use by one thread.
 pub struct Lines {
     context: addr2line::Context<Reader>,
+    dwarf: Arc<gimli::Dwarf<Reader>>,
 }
 
 /// A function that an instruction belongs to, and where in it the instruction came from.
@@ -52,14 +54,40 @@ impl Lines {
             });
             Ok(Reader::new(Arc::from(&*data.unwrap_or_default()), LittleEndian))
         };
-        let dwarf = gimli::Dwarf::load(load).ok()?;
-        Some(Lines { context: addr2line::Context::from_dwarf(dwarf).ok()? })
+        let dwarf = Arc::new(gimli::Dwarf::load(load).ok()?);
+        Some(Lines { context: addr2line::Context::from_arc_dwarf(Arc::clone(&dwarf)).ok()?, dwarf })
     }
 
     /// The file and line that the instruction at `at` was written in: inside the innermost inlined function.
     pub fn at(&self, at: Va) -> Option<(&str, u32)> {
         let location = self.context.find_location(at.0).ok()??;
         Some((location.file?, location.line?))
+    }
+
+    /// The lines at which functions are declared, inlined ones too, by linkage name.
+    ///
+    /// Compilers count the lines of a function from there.
+    pub fn declarations(&self) -> HashMap<String, u32> {
+        let mut found = HashMap::new();
+        let mut units = self.dwarf.units();
+        while let Ok(Some(header)) = units.next() {
+            let Ok(unit) = self.dwarf.unit(header) else { continue };
+            let mut entries = unit.entries();
+            while let Ok(Some(entry)) = entries.next_dfs() {
+                if entry.tag() != gimli::DW_TAG_subprogram {
+                    continue;
+                }
+                let line = entry.attr_value(gimli::DW_AT_decl_line).and_then(|v| v.udata_value());
+                let name = [gimli::DW_AT_linkage_name, gimli::DW_AT_name]
+                    .into_iter()
+                    .find_map(|at| entry.attr_value(at))
+                    .and_then(|name| self.dwarf.attr_string(&unit, name).ok());
+                if let (Some(name), Some(line)) = (name, line.and_then(|l| u32::try_from(l).ok())) {
+                    found.entry(String::from_utf8_lossy(&name).into_owned()).or_insert(line);
+                }
+            }
+        }
+        found
     }
 
     /// The functions that the instruction at `at` belongs to: the innermost inlined one first, the real one last.

@@ -1,0 +1,80 @@
+//! Folded stacks: what flame graph tools read (inferno, flamegraph.pl, speedscope).
+//!
+//! ```text
+//! luaV_execute;luaV_equalobj 15000       outermost first, `;` between frames, then instructions executed
+//! ```
+//! A frame is a function; where DWARF is there, the functions that were inlined stand behind the one they were inlined into.
+//! Callers are not in it: a profile of counts does not know them. So it is only written: names lead back to no block.
+
+use crate::counts::Profile;
+use crate::format::Written;
+use crate::losses::Losses;
+use crate::source::{BlockSource, counted_blocks};
+use program::{Lines, Program};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// Whether a text starts as such a file.
+pub(crate) fn is_one(text: &str) -> bool {
+    let line = text.lines().find(|l| !l.is_empty());
+    let fields = line.and_then(|l| l.rsplit_once(' '));
+    fields.is_some_and(|(stack, n)| stack.contains(';') && !stack.contains(' ') && n.parse::<u64>().is_ok())
+}
+
+/// Writes the instructions executed, by function and inlined function.
+pub fn write(profile: &Profile, program: &Program) -> Written {
+    let lines = Lines::load(&program.image);
+    let mut lost = Losses::default();
+    let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
+    let mut functions = BTreeSet::new();
+    let mut count = 0u64;
+    for (id, n) in counted_blocks(profile, program, &mut lost) {
+        let func = program.block(id).func;
+        functions.insert(func);
+        count = count.saturating_add(n);
+        let outer = frame(&program.function(func).name());
+        for insn in BlockSource::of(program, lines.as_ref(), id).insns {
+            // The outermost frame is the function itself: the symbol's name is the better one for clones.
+            let inlined = insn.iter().rev().skip(1).filter_map(|f| f.function.as_deref());
+            let stack = inlined.fold(outer.clone(), |stack, name| stack + ";" + &frame(name));
+            let sum = stacks.entry(stack).or_insert(0);
+            *sum = sum.saturating_add(n);
+        }
+    }
+    let mut text = String::new();
+    for (stack, n) in stacks.iter().filter(|(_, n)| **n > 0) {
+        let _ = writeln!(text, "{stack} {n}");
+    }
+    Written { bytes: text.into_bytes(), n_functions: functions.len(), count, lost: lost.into_list() }
+}
+
+/// A name without what separates frames.
+fn frame(name: &str) -> String {
+    name.replace([';', '\n'], ":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::compile;
+
+    #[test]
+    fn instructions_go_to_the_function_and_to_what_is_inlined_in_it() {
+        let text = "volatile int v;\nstatic inline __attribute__((always_inline)) void in(int x) { v = x; v = x; }\n\
+                    __attribute__((noinline)) void out(int x) { in(x); v = 1; }\nint main(void) { out(1); return 0; }\n";
+        let program = compile(text, "c", &["-O1", "-g"]);
+        let out = crate::testing::function(&program, "out");
+        let entry = program.function(out).entry;
+        let profile = Profile { blocks: [(entry, 10)].into(), ..Profile::default() };
+        let written = String::from_utf8(write(&profile, &program).bytes).unwrap();
+        let n_insns = u64::from(program.block(program.block_from(entry).unwrap()).n_insns);
+        let totals: Vec<(&str, u64)> = written
+            .lines()
+            .map(|l| l.rsplit_once(' ').unwrap())
+            .map(|(s, n)| (s, n.parse().unwrap()))
+            .collect();
+        assert_eq!(totals.iter().map(|(s, _)| *s).collect::<Vec<_>>(), ["out", "out;in"]);
+        assert_eq!(totals.iter().map(|(_, n)| n).sum::<u64>(), n_insns * 10);
+        assert_eq!(totals[1].1, 20, "two stores were inlined");
+    }
+}

@@ -1,0 +1,149 @@
+//! lcov's tracefile, `.info`: executions of lines, for genhtml and editors.
+//!
+//! ```text
+//! TN:                       name of the test, empty
+//! SF:/src/a.c               a source file; its records up to end_of_record:
+//! FN:12,main                a function and its first line
+//! FNDA:1,main               its executions
+//! FNF:2  FNH:1              functions found and hit
+//! DA:13,1                   a line and its executions
+//! LF:9   LH:7               lines found and hit
+//! end_of_record
+//! ```
+//! Lines of code that has no count have no record: unknown is not zero.
+//!
+//! Source: geninfo(1), "FILES", of lcov 1.16.
+
+use crate::counts::{Exactness, ImageRef, Lost, Profile};
+use crate::format::{Format, ReadError, Written};
+use crate::losses::Losses;
+use crate::source::{BlockSource, counted_blocks};
+use program::{Frame, Lines, Program};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
+
+/// Whether a text starts as such a file.
+pub(crate) fn is_one(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+    lines.next().is_some_and(|l| l.starts_with("TN:") || l.starts_with("SF:"))
+}
+
+#[derive(Default)]
+struct FileRecords {
+    functions: BTreeMap<String, (u32, u64)>,
+    lines: BTreeMap<u32, u64>,
+}
+
+fn innermost(frames: &[Frame]) -> Option<(&str, u32)> {
+    let frame = frames.first()?;
+    Some((frame.file.as_deref()?, frame.line.filter(|l| *l > 0)?))
+}
+
+/// Writes executions of lines and functions. `None` without line information.
+pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
+    let lines = Lines::load(&program.image)?;
+    let mut lost = Losses::default();
+    let mut files: BTreeMap<String, FileRecords> = BTreeMap::new();
+    let mut functions = BTreeSet::new();
+    let mut count = 0u64;
+    for (id, n) in counted_blocks(profile, program, &mut lost) {
+        let block = program.block(id);
+        let function = program.function(block.func);
+        let source = BlockSource::of(program, Some(&lines), id);
+        let mut placed = false;
+        for (file, line) in source.insns.iter().filter_map(|frames| innermost(frames)) {
+            let records = files.entry(file.to_owned()).or_default();
+            let most = records.lines.entry(line).or_insert(0);
+            *most = (*most).max(n);
+            placed = true;
+        }
+        if !placed {
+            lost.add(&function.name(), "no source line is known of its code", n);
+            continue;
+        }
+        functions.insert(block.func);
+        count = count.saturating_add(n);
+        if block.start == function.entry
+            && let Some((file, line)) =
+                source.insns.first().and_then(|f| f.last()).and_then(|f| Some((f.file.as_deref()?, f.line?)))
+        {
+            let executed = profile.entries.get(&function.entry).copied().unwrap_or(n);
+            let record = files
+                .entry(file.to_owned())
+                .or_default()
+                .functions
+                .entry(function.name())
+                .or_insert((line, 0));
+            record.1 = record.1.saturating_add(executed);
+        }
+    }
+    let mut text = String::from("TN:\n");
+    for (file, records) in &files {
+        let _ = writeln!(text, "SF:{file}");
+        for (name, (line, _)) in &records.functions {
+            let _ = writeln!(text, "FN:{line},{name}");
+        }
+        for (name, (_, n)) in &records.functions {
+            let _ = writeln!(text, "FNDA:{n},{name}");
+        }
+        let hit = records.functions.values().filter(|(_, n)| *n > 0).count();
+        let _ = writeln!(text, "FNF:{}\nFNH:{hit}", records.functions.len());
+        for (line, n) in &records.lines {
+            let _ = writeln!(text, "DA:{line},{n}");
+        }
+        let hit = records.lines.values().filter(|n| **n > 0).count();
+        let _ = writeln!(text, "LF:{}\nLH:{hit}\nend_of_record", records.lines.len());
+    }
+    Some(Written { bytes: text.into_bytes(), n_functions: functions.len(), count, lost: lost.into_list() })
+}
+
+/// Reads executions of lines back onto blocks: a block ran as often as the line of it that ran least.
+///
+/// # Errors
+/// [`ReadError::BadLine`] for a line that is not as described above, [`ReadError::NoLines`] if the program has no lines.
+pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
+    let lines = Lines::load(&program.image).ok_or(ReadError::NoLines { format: Format::Lcov })?;
+    let text = String::from_utf8_lossy(bytes);
+    let mut counts: HashMap<&str, HashMap<u32, u64>> = HashMap::new();
+    let mut executed: HashMap<&str, u64> = HashMap::new();
+    let mut file = "";
+    for (i, line) in text.lines().map(str::trim).enumerate() {
+        let bad = || ReadError::BadLine { format: Format::Lcov, line: i + 1, what: format!("{line:?}") };
+        match line.split_once(':') {
+            Some(("SF", name)) => file = name,
+            Some(("DA", rest)) => {
+                let mut fields = rest.split(',');
+                let number = fields.next().and_then(|f| f.parse().ok()).ok_or_else(bad)?;
+                let n: u64 = fields.next().and_then(|f| f.parse().ok()).ok_or_else(bad)?;
+                let sum = counts.entry(file).or_default().entry(number).or_insert(0);
+                *sum = sum.saturating_add(n);
+            }
+            Some(("FNDA", rest)) => {
+                let (n, name) = rest.split_once(',').ok_or_else(bad)?;
+                executed.insert(name, n.parse().map_err(|_| bad())?);
+            }
+            Some(("TN" | "FN" | "FNF" | "FNH" | "LF" | "LH" | "BRDA" | "BRF" | "BRH" | "VER", _)) => {}
+            None if line.is_empty() || line == "end_of_record" || line.starts_with('#') => {}
+            _ => return Err(bad()),
+        }
+    }
+    let mut profile =
+        Profile { image: ImageRef::of(&program.image), exactness: Exactness::Inferred, ..Profile::default() };
+    for func in program.func_ids() {
+        let function = program.function(func);
+        for id in function.block_ids() {
+            let source = BlockSource::of(program, Some(&lines), id);
+            // A line that the file does not have did not run as code with counts: nor did the block.
+            let of_line = |(file, line): (&str, u32)| counts.get(file)?.get(&line).copied();
+            let known: Option<Vec<u64>> =
+                source.insns.iter().filter_map(|frames| innermost(frames)).map(of_line).collect();
+            if let Some(n) = known.and_then(|counts| counts.into_iter().min()) {
+                profile.blocks.insert(program.block(id).start, n);
+            }
+        }
+        if let Some(&n) = executed.get(function.name().as_str()) {
+            profile.entries.insert(function.entry, n);
+        }
+    }
+    Ok((profile, Vec::new()))
+}

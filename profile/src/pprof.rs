@@ -1,0 +1,293 @@
+//! pprof's profile.proto, gzipped: for `pprof`, Grafana's Pyroscope, Speedscope.
+//!
+//! A sample is a block: its location is the block's start, with the functions inlined there where DWARF is present; values
+//! are executions of the block and instructions executed in it. Stacks are one location deep: a profile of counts knows
+//! no callers.
+//!
+//! Source: github.com/google/pprof, `proto/profile.proto`; field numbers as there.
+
+use crate::counts::{Exactness, ImageRef, Lost, Profile};
+use crate::derive::add;
+use crate::format::{Format, ReadError, Written};
+use crate::losses::Losses;
+use crate::source::counted_blocks;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use program::{FileOff, Frame, Lines, Program, Va};
+use prost::Message;
+use std::collections::{BTreeSet, HashMap};
+use std::io::{Read as _, Write as _};
+
+#[derive(Clone, PartialEq, Message)]
+struct File {
+    #[prost(message, repeated, tag = "1")]
+    sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "3")]
+    mapping: Vec<Mapping>,
+    #[prost(message, repeated, tag = "4")]
+    location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    function: Vec<Function>,
+    #[prost(string, repeated, tag = "6")]
+    string_table: Vec<String>,
+    #[prost(int64, tag = "14")]
+    default_sample_type: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ValueType {
+    #[prost(int64, tag = "1")]
+    r#type: i64,
+    #[prost(int64, tag = "2")]
+    unit: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Sample {
+    #[prost(uint64, repeated, tag = "1")]
+    location_id: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    value: Vec<i64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Mapping {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(uint64, tag = "2")]
+    memory_start: u64,
+    #[prost(uint64, tag = "3")]
+    memory_limit: u64,
+    #[prost(uint64, tag = "4")]
+    file_offset: u64,
+    #[prost(int64, tag = "5")]
+    filename: i64,
+    #[prost(int64, tag = "6")]
+    build_id: i64,
+    #[prost(bool, tag = "7")]
+    has_functions: bool,
+    #[prost(bool, tag = "8")]
+    has_filenames: bool,
+    #[prost(bool, tag = "9")]
+    has_line_numbers: bool,
+    #[prost(bool, tag = "10")]
+    has_inline_frames: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Location {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(uint64, tag = "2")]
+    mapping_id: u64,
+    #[prost(uint64, tag = "3")]
+    address: u64,
+    #[prost(message, repeated, tag = "4")]
+    line: Vec<Line>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Line {
+    #[prost(uint64, tag = "1")]
+    function_id: u64,
+    #[prost(int64, tag = "2")]
+    line: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Function {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(int64, tag = "2")]
+    name: i64,
+    #[prost(int64, tag = "3")]
+    system_name: i64,
+    #[prost(int64, tag = "4")]
+    filename: i64,
+}
+
+/// What the values of samples are called.
+const EXECUTIONS: &str = "executions";
+
+/// Whether `bytes` are gzipped, as such a file is; no other format that we read is.
+pub(crate) fn is_one(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0x1f, 0x8b])
+}
+
+/// A table of values, each stored once; the index of the first is `base`.
+struct Table<K, V> {
+    index: HashMap<K, i64>,
+    rows: Vec<V>,
+}
+
+impl Table<String, String> {
+    fn string(&mut self, text: &str) -> i64 {
+        if let Some(&i) = self.index.get(text) {
+            return i;
+        }
+        let i = i64::try_from(self.rows.len()).expect("there are fewer strings than bytes");
+        self.index.insert(text.to_owned(), i);
+        self.rows.push(text.to_owned());
+        i
+    }
+}
+
+struct Writer {
+    strings: Table<String, String>,
+    functions: Table<(String, String), Function>,
+}
+
+impl Writer {
+    fn function(&mut self, name: &str, file: &str) -> u64 {
+        let key = (name.to_owned(), file.to_owned());
+        let next =
+            i64::try_from(self.functions.rows.len() + 1).expect("there are fewer functions than bytes");
+        let id = *self.functions.index.entry(key).or_insert(next);
+        if id == next {
+            let (name, filename) = (self.strings.string(name), self.strings.string(file));
+            let id = id.cast_unsigned();
+            self.functions.rows.push(Function { id, name, system_name: name, filename });
+        }
+        id.cast_unsigned()
+    }
+
+    fn lines(&mut self, frames: &[Frame], symbol: &str) -> Vec<Line> {
+        if frames.is_empty() {
+            return vec![Line { function_id: self.function(symbol, ""), line: 0 }];
+        }
+        let last = frames.len() - 1;
+        let line = |(i, f): (usize, &Frame)| {
+            let name = if i == last { symbol } else { f.function.as_deref().unwrap_or("[unknown]") };
+            let id = self.function(name, f.file.as_deref().unwrap_or_default());
+            Line { function_id: id, line: i64::from(f.line.unwrap_or(0)) }
+        };
+        frames.iter().enumerate().map(line).collect()
+    }
+}
+
+fn clamp(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Writes the counts of blocks.
+pub fn write(profile: &Profile, program: &Program) -> Written {
+    let lines = Lines::load(&program.image);
+    let mut lost = Losses::default();
+    let mut w = Writer {
+        strings: Table { index: HashMap::new(), rows: Vec::new() },
+        functions: Table { index: HashMap::new(), rows: Vec::new() },
+    };
+    w.strings.string("");
+    let count = w.strings.string("count");
+    let executions = w.strings.string(EXECUTIONS);
+    let instructions = w.strings.string("instructions");
+    let mut file = File {
+        sample_type: vec![
+            ValueType { r#type: executions, unit: count },
+            ValueType { r#type: instructions, unit: count },
+        ],
+        default_sample_type: instructions,
+        ..File::default()
+    };
+    let name = w.strings.string(&program.image.name);
+    let hex: String = program.image.build_id.iter().flatten().map(|b| format!("{b:02x}")).collect();
+    let build_id = w.strings.string(&hex);
+    for s in program.image.segments.iter().filter(|s| s.executable) {
+        file.mapping.push(Mapping {
+            id: file.mapping.len() as u64 + 1,
+            memory_start: s.range.start.0,
+            memory_limit: s.range.end.0,
+            file_offset: s.offset.0,
+            filename: name,
+            build_id,
+            has_functions: true,
+            has_filenames: lines.is_some(),
+            has_line_numbers: lines.is_some(),
+            has_inline_frames: lines.is_some(),
+        });
+    }
+    let mut functions = BTreeSet::new();
+    let mut total = 0u64;
+    for (id, n) in counted_blocks(profile, program, &mut lost) {
+        let block = program.block(id);
+        let within = |m: &&Mapping| (m.memory_start..m.memory_limit).contains(&block.start.0);
+        let mapping_id = file.mapping.iter().find(within).map_or(0, |m| m.id);
+        let frames = lines.as_ref().map(|l| l.frames(block.start)).unwrap_or_default();
+        let location = file.location.len() as u64 + 1;
+        let line = w.lines(&frames, &program.function(block.func).name());
+        file.location.push(Location { id: location, mapping_id, address: block.start.0, line });
+        let executed = n.saturating_mul(u64::from(block.n_insns));
+        file.sample.push(Sample { location_id: vec![location], value: vec![clamp(n), clamp(executed)] });
+        functions.insert(block.func);
+        total = total.saturating_add(n);
+    }
+    file.function = w.functions.rows;
+    file.string_table = w.strings.rows;
+    // No time and no name in the header: the same profile gives the same bytes.
+    let mut gz = GzEncoder::new(Vec::new(), Compression::default());
+    gz.write_all(&file.encode_to_vec()).expect("memory can be written");
+    let bytes = gz.finish().expect("memory can be written");
+    Written { bytes, n_functions: functions.len(), count: total, lost: lost.into_list() }
+}
+
+/// Reads samples of `program`: the innermost location of each, in what is mapped from a file of its build-id or name.
+///
+/// Of the values of a sample, executions are taken if they are there, else the first.
+///
+/// # Errors
+/// [`ReadError::Damaged`] if it is no gzipped profile, [`ReadError::NotInIt`] if none of its mappings is the program.
+pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
+    let damaged = |what: String| ReadError::Damaged { format: Format::Pprof, at: 0, what };
+    let mut raw = Vec::new();
+    // A hostile file may expand without end.
+    let limit = (bytes.len() as u64).saturating_mul(1100).saturating_add(1 << 20);
+    GzDecoder::new(bytes).take(limit).read_to_end(&mut raw).map_err(|err| damaged(err.to_string()))?;
+    let file = File::decode(raw.as_slice()).map_err(|err| damaged(err.to_string()))?;
+    let string =
+        |i: i64| usize::try_from(i).ok().and_then(|i| file.string_table.get(i)).map_or("", String::as_str);
+    let hex: String = program.image.build_id.iter().flatten().map(|b| format!("{b:02x}")).collect();
+    let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let same = |m: &Mapping| match string(m.build_id) {
+        "" => base(string(m.filename)) == base(&program.image.name),
+        id => id == hex,
+    };
+    let ours: HashMap<u64, &Mapping> = file.mapping.iter().filter(|m| same(m)).map(|m| (m.id, m)).collect();
+    if ours.is_empty() {
+        let mut holds: Vec<String> = file.mapping.iter().map(|m| string(m.filename).to_owned()).collect();
+        holds.dedup();
+        let program = program.image.name.clone();
+        return Err(ReadError::NotInIt { format: Format::Pprof, program, holds });
+    }
+    let value_idx = file.sample_type.iter().position(|t| string(t.r#type) == EXECUTIONS);
+    let locations: HashMap<u64, &Location> = file.location.iter().map(|l| (l.id, l)).collect();
+    let mut profile = Profile { image: ImageRef::of(&program.image), ..Profile::default() };
+    profile.exactness = if value_idx.is_some() { Exactness::Exact } else { Exactness::Sampled };
+    let mut lost = Losses::default();
+    for sample in &file.sample {
+        let n = sample.value.get(value_idx.unwrap_or(0)).map_or(0, |n| u64::try_from(*n).unwrap_or(0));
+        let location = sample.location_id.first().and_then(|id| locations.get(id));
+        let Some((location, mapping)) = location.and_then(|l| Some((l, ours.get(&l.mapping_id)?))) else {
+            lost.add("other images", "the profile is of the program alone", n);
+            continue;
+        };
+        let offset = location.address.wrapping_sub(mapping.memory_start).wrapping_add(mapping.file_offset);
+        match place(program, FileOff(offset)).and_then(|at| program.block_at(at)) {
+            Some(id) => add(&mut profile.blocks, program.block(id).start, n),
+            None => lost.add("code outside of functions", "no block at that address", n),
+        }
+    }
+    Ok((profile, lost.into_list()))
+}
+
+/// The address of what lies at an offset of the file.
+fn place(program: &Program, offset: FileOff) -> Option<Va> {
+    let s = program
+        .image
+        .segments
+        .iter()
+        .find(|s| s.executable && offset.0 >= s.offset.0 && offset.0 - s.offset.0 < s.file_len)?;
+    Some(s.range.start.plus(offset.0 - s.offset.0))
+}
