@@ -3,6 +3,8 @@
 //! Prints for each file, in milliseconds of processor time: loading, blocks and edges, loops, liveness; then how many blocks begin with
 //! all arithmetic flags dead, and with how many general registers dead.
 
+#![expect(clippy::print_stdout, reason = "printing is what it is for")]
+
 use program::arch::{RegClass, abi};
 use program::{Conventions, Image, Loops, Program};
 use std::time::Instant;

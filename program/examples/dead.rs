@@ -4,6 +4,8 @@
 //! processor's numbers), `flags` (CF PF AF ZF SF OF DF from bit 0), `low` and `upper` (bits 0–127 of vector register n, and
 //! those above), `mask` (k0–k7). `checks/liveness.c` puts random values there while the program runs.
 
+#![expect(clippy::print_stdout, reason = "printing is what it is for")]
+
 use program::arch::abi;
 use program::{BlockId, Conventions, Image, Program};
 

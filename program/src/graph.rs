@@ -5,7 +5,7 @@
 //!
 //! Not here: what edges mean (`model`).
 
-use crate::ids::{BlockId, FuncId};
+use crate::ids::FuncId;
 use crate::model::Program;
 use std::ops::Range;
 
@@ -33,8 +33,8 @@ impl FlowGraph {
             to.extend(program.successors(b).iter().map(|e| e.to.0 - first));
         }
         first_out.push(count(to.len()));
-        let main = program.entry_block(func).filter(|b| f.blocks.contains(&b.0));
-        let entries = main.iter().chain(&f.entries).map(|b: &BlockId| b.0 - first).collect();
+        let main = program.blocks_of(func).binary_search_by_key(&f.entry, |b| b.start).ok().map(count);
+        let entries = main.into_iter().chain(f.entries.iter().map(|b| b.0 - first)).collect();
         FlowGraph::with_entries(first_out, to, entries)
     }
 
@@ -52,7 +52,8 @@ impl FlowGraph {
         FlowGraph::with_entries(first_out, edges.iter().map(|e| e.1).collect(), entries.to_vec())
     }
 
-    fn with_entries(first_out: Vec<u32>, to: Vec<u32>, entries: Vec<u32>) -> FlowGraph {
+    /// The graph whose edges leave node `i` at `first_out[i]..first_out[i + 1]` of `to`.
+    pub fn with_entries(first_out: Vec<u32>, to: Vec<u32>, entries: Vec<u32>) -> FlowGraph {
         let n = first_out.len() - 1;
         let mut first_in = vec![0; n + 1];
         for &t in &to {

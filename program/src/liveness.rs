@@ -24,7 +24,7 @@
 //! Source: any textbook for the equations; System V ABI, AMD64 supplement, 3.2 for calls (the sets are in `arch::abi`).
 
 use crate::addr::Va;
-use crate::arch::{EffectsOf, Flow, Insn, RegSet, abi};
+use crate::arch::{EffectsOf, Insn, RegSet, abi};
 use crate::graph::{FlowGraph, count};
 use crate::ids::{BlockId, FuncId};
 use crate::model::{Block, BlockEnd, Call, CallKind, Callee, EdgeKind, Program};
@@ -75,42 +75,39 @@ impl Conventions {
             .collect();
         let mut conventions = Conventions::start(system_v, &bodies);
         let mut solved: Vec<Option<Solution>> = bodies.iter().map(|_| None).collect();
-        let mut stale: Vec<u32> = (0..count(bodies.len())).collect();
-        // Rounds: all that are stale, each from the same conventions, then what they ask of others. Sets only grow.
-        while !stale.is_empty() {
-            let fresh: Vec<(u32, Solution)> =
-                stale.par_iter().map(|&i| (i, bodies[i as usize].solve(program, &conventions))).collect();
-            let mut changed = vec![false; bodies.len()];
-            for (i, solution) in &fresh {
-                let me = &mut conventions.functions[*i as usize];
-                let entry =
-                    (me.at_entry.union(solution.at_entry), me.read_at_entry.union(solution.read_at_entry));
-                if entry != (me.at_entry, me.read_at_entry) {
-                    (me.at_entry, me.read_at_entry) = entry;
-                    changed[*i as usize] = true;
-                }
-            }
-            let mut next: Vec<u32> = Vec::new();
-            for (i, solution) in fresh {
-                for &(callee, wanted) in &solution.wanted {
-                    let at_return = &mut conventions.functions[callee.index()].at_return;
-                    if !at_return.holds(wanted) {
-                        at_return.add(wanted);
-                        next.push(callee.0);
+        let calls = CallGraph::of(&bodies);
+        let mut is_stale = vec![true; bodies.len()];
+        // Callees first, so that most functions are solved once; what recursion and callers ask for comes in further sweeps.
+        // Those of one level are solved from the same conventions, then tell what they ask of others. Sets only grow.
+        while is_stale.contains(&true) {
+            for level in &calls.levels {
+                let stale: Vec<u32> = level.iter().copied().filter(|&i| is_stale[i as usize]).collect();
+                let before: Vec<_> = stale.iter().map(|&i| (i, solved[i as usize].take())).collect();
+                let fresh: Vec<(u32, Solution)> = before
+                    .into_par_iter()
+                    .map(|(i, before)| (i, bodies[i as usize].solve(&conventions, before)))
+                    .collect();
+                stale.iter().for_each(|&i| is_stale[i as usize] = false);
+                for (i, solution) in fresh {
+                    let me = &mut conventions.functions[i as usize];
+                    let entry = (
+                        me.at_entry.union(solution.at_entry),
+                        me.read_at_entry.union(solution.read_at_entry),
+                    );
+                    if entry != (me.at_entry, me.read_at_entry) {
+                        (me.at_entry, me.read_at_entry) = entry;
+                        calls.callers[i as usize].iter().for_each(|&c| is_stale[c as usize] = true);
                     }
-                }
-                solved[i as usize] = Some(solution);
-            }
-            if changed.contains(&true) {
-                for (i, body) in bodies.iter().enumerate() {
-                    if body.callees.iter().any(|c| changed[c.index()]) {
-                        next.push(count(i));
+                    for &(callee, wanted) in &solution.wanted {
+                        let at_return = &mut conventions.functions[callee.index()].at_return;
+                        if !at_return.holds(wanted) {
+                            at_return.add(wanted);
+                            is_stale[callee.index()] = true;
+                        }
                     }
+                    solved[i as usize] = Some(Solution { wanted: Vec::new(), ..solution });
                 }
             }
-            next.sort_unstable();
-            next.dedup();
-            stale = next;
         }
         let all = bodies.into_iter().zip(solved).map(|(body, solution)| {
             let s = solution.expect("every function was stale once");
@@ -150,7 +147,7 @@ impl Conventions {
         let functions = bodies
             .iter()
             .zip(clobbers)
-            .map(|(body, clobbers)| match body.has_entry && system_v {
+            .map(|(body, clobbers)| match !body.entries.is_empty() && system_v {
                 true => Convention {
                     at_entry: abi::ARGUMENTS.union(abi::CALLEE_SAVED),
                     read_at_entry: RegSet::EMPTY,
@@ -173,7 +170,7 @@ impl Liveness {
     /// What is live in `func`, given what other functions expect.
     pub fn compute_with(program: &Program, conventions: &Conventions, func: FuncId) -> Liveness {
         let body = Body::of(program, conventions.system_v, func, &mut EffectsOf::new());
-        let s = body.solve(program, conventions);
+        let s = body.solve(conventions, None);
         Liveness { func, first: body.first, live_in: s.live_in, live_out: s.live_out }
     }
 
@@ -339,14 +336,68 @@ struct Body {
     callees: Vec<FuncId>,
     /// Written by its instructions, or by calls that keep to the ABI.
     writes: RegSet,
-    /// Whether returns may lead anywhere, with anything live: by block, or all.
-    made_up_returns: Vec<u32>,
-    switches_stack: bool,
-    has_entry: bool,
+    /// How each block leaves the function.
+    exits: Vec<Exit>,
+    /// The blocks at its entries.
+    entries: Vec<u32>,
+}
+
+/// Who calls whom.
+struct CallGraph {
+    callers: Vec<Vec<u32>>,
+    /// Functions by how far they are above those that call nobody; calls that close a cycle do not count.
+    levels: Vec<Vec<u32>>,
+}
+
+impl CallGraph {
+    fn of(bodies: &[Body]) -> CallGraph {
+        let mut callers = vec![Vec::new(); bodies.len()];
+        let (mut first_out, mut to) = (vec![0], Vec::new());
+        for (i, body) in bodies.iter().enumerate() {
+            body.callees.iter().for_each(|c| callers[c.index()].push(count(i)));
+            to.extend(body.callees.iter().map(|c| c.0));
+            first_out.push(count(to.len()));
+        }
+        let graph = FlowGraph::with_entries(first_out, to, Vec::new());
+        let mut level = vec![None; bodies.len()];
+        let mut levels: Vec<Vec<u32>> = Vec::new();
+        for i in graph.postorder() {
+            let below = graph.successors(i).iter().filter_map(|&c| level[c as usize]).max();
+            let me = below.map_or(0, |l: usize| l + 1);
+            level[i as usize] = Some(me);
+            if levels.len() == me {
+                levels.push(Vec::new());
+            }
+            levels[me].push(i);
+        }
+        levels.iter_mut().for_each(|l| l.sort_unstable());
+        CallGraph { callers, levels }
+    }
+}
+
+/// How a block leaves its function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    /// Not at all, or never to come back: what is live there is at its last call.
+    None,
+    /// By a return.
+    Return,
+    /// Into a trap: a handler may look at the frame.
+    Trap,
+    /// By a jump to a function of this image.
+    To(FuncId),
+    /// By a jump to an import.
+    Outside,
+    /// By a jump through a pointer.
+    Pointer,
+    /// In a way that is not understood.
+    Unknown,
 }
 
 /// What is live in a function, given what others expect; and what it expects of others.
 struct Solution {
+    /// Read for certain at the start of each block, and all that is live there.
+    reads: Vec<RegSet>,
     live_in: Vec<RegSet>,
     live_out: Vec<RegSet>,
     at_entry: RegSet,
@@ -370,12 +421,29 @@ impl Body {
             pads: Vec::new(),
             callees: Vec::new(),
             writes: RegSet::EMPTY,
-            made_up_returns: Vec::new(),
-            switches_stack: false,
-            has_entry: program.entry_block(func).is_some(),
+            exits: Vec::with_capacity(f.n_blocks()),
+            entries: Vec::new(),
         };
+        let main = program.blocks_of(func).binary_search_by_key(&f.entry, |b| b.start).ok();
+        body.entries.extend(main.map(count));
+        body.entries.extend(f.entries.iter().map(|b| b.0 - body.first));
+        let mut switches_stack = false;
+        let mut at = program
+            .calls
+            .partition_point(|c| program.blocks_of(func).first().is_some_and(|b| c.at < b.start));
         for b in f.block_ids() {
-            let mut calls = program.calls_in(b);
+            // Blocks are by address, so the calls of one stand soon after those of the one before.
+            let block = program.block(b);
+            let mut n_skipped = 0;
+            while program.calls.get(at).is_some_and(|c| c.at < block.start) {
+                at += 1;
+                n_skipped += 1;
+                if n_skipped == 16 {
+                    at = program.calls.partition_point(|c| c.at < block.start);
+                }
+            }
+            let mut made_up = false;
+            let mut exit_call = None;
             let mut segment = Segment::default();
             let mut before: Option<Insn> = None;
             let mut makes_calls = false;
@@ -383,17 +451,16 @@ impl Body {
                 let effects = of.effects(&insn);
                 let last = before.replace(insn);
                 body.writes.add(effects.writes);
-                body.switches_stack |= insn.loads_stack_pointer();
-                if insn.flow() == Flow::Return && last.is_some_and(|l| l.makes_return_address()) {
-                    body.made_up_returns.push(b.0 - body.first);
-                }
+                switches_stack |= effects.writes.holds(abi::STACK_POINTER) && insn.loads_stack_pointer();
+                made_up = block.end == BlockEnd::Return && last.is_some_and(|l| l.makes_return_address());
                 segment.then(effects.reads, RegSet::EMPTY, effects.kills);
-                let Some(call) = calls.first().filter(|c| c.at == insn.at()) else { continue };
-                calls = &calls[1..];
+                let Some(call) = program.calls.get(at).filter(|c| c.at == insn.at()) else { continue };
+                at += 1;
                 if let Callee::Function(g) = call.callee {
                     body.callees.push(g);
                 }
                 if call.kind != CallKind::Call {
+                    exit_call = Some(call);
                     continue;
                 }
                 makes_calls = true;
@@ -414,11 +481,15 @@ impl Body {
                 }
             }
             body.makes_calls.push(makes_calls);
+            body.exits.push(if made_up { Exit::Unknown } else { exit(program, b, block, exit_call) });
             body.segments.push((segment, None));
             body.segments_end.push(count(body.segments.len()));
             for e in program.successors(b).iter().filter(|e| e.kind == EdgeKind::LandingPad) {
                 body.pads.push((b.0 - body.first, e.to.0 - body.first));
             }
+        }
+        if switches_stack {
+            body.exits.iter_mut().filter(|e| **e == Exit::Return).for_each(|e| *e = Exit::Unknown);
         }
         body.callees.sort_unstable();
         body.callees.dedup();
@@ -430,12 +501,16 @@ impl Body {
         &self.segments[from as usize..self.segments_end[node as usize] as usize]
     }
 
-    fn solve(&self, program: &Program, conventions: &Conventions) -> Solution {
+    /// The least solution. `before` is one for conventions that asked for less, which is where to go on from.
+    fn solve(&self, conventions: &Conventions, before: Option<Solution>) -> Solution {
         let n = self.graph.len();
         let kept = abi::CALLEE_SAVED.minus(self.writes);
-        let exits: Vec<RegSet> = (0..count(n)).map(|node| self.exit(program, conventions, node)).collect();
+        let exits: Vec<RegSet> = self.exits.iter().map(|&e| self.at_exit(conventions, e)).collect();
         // What is read for certain, and all of it.
-        let (mut reads, mut live) = (vec![RegSet::EMPTY; n], vec![RegSet::EMPTY; n]);
+        let (mut reads, mut live, mut live_out) = match before {
+            Some(before) => (before.reads, before.live_in, before.live_out),
+            None => (vec![RegSet::EMPTY; n], vec![RegSet::EMPTY; n], vec![RegSet::EMPTY; n]),
+        };
         let mut is_stale = vec![true; n];
         let mut any = true;
         while any {
@@ -470,14 +545,13 @@ impl Body {
             }
         }
         let mut wanted = Vec::new();
-        let mut live_out = Vec::with_capacity(n);
         for node in 0..count(n) {
             let (mut out_reads, mut out) = self.out(node, &exits, &reads, &live);
             for &(_, pad) in self.pads_of(node) {
                 out_reads.add(reads[pad as usize]);
                 out.add(live[pad as usize]);
             }
-            live_out.push(out.union(abi::ALWAYS_LIVE));
+            live_out[node as usize] = out.union(abi::ALWAYS_LIVE);
             let segments = self.segments_of(node);
             for pair in segments.windows(2) {
                 let &[(_, Some(callee)), (next, then)] = pair else { continue };
@@ -489,15 +563,16 @@ impl Body {
                 let all = next.all_reads.union(after.minus(next.kills));
                 wanted.push((callee, certain.union(all.minus(conventions.of(callee).clobbers))));
             }
-            self.tail_calls(program, node, |g| wanted.push((g, conventions.of(self.func).at_return)));
+            if let Exit::To(g) = self.exits[node as usize] {
+                wanted.push((g, conventions.of(self.func).at_return));
+            }
         }
         let (mut at_entry, mut read_at_entry) = (RegSet::EMPTY, RegSet::EMPTY);
-        let f = program.function(self.func);
-        for b in program.entry_block(self.func).iter().chain(&f.entries).filter(|b| f.blocks.contains(&b.0)) {
-            at_entry.add(live[(b.0 - self.first) as usize]);
-            read_at_entry.add(reads[(b.0 - self.first) as usize]);
+        for &node in &self.entries {
+            at_entry.add(live[node as usize]);
+            read_at_entry.add(reads[node as usize]);
         }
-        Solution { live_in: live, live_out, at_entry, read_at_entry, wanted }
+        Solution { reads, live_in: live, live_out, at_entry, read_at_entry, wanted }
     }
 
     /// Read for certain, and live, at the end of a block.
@@ -516,54 +591,44 @@ impl Body {
         &self.pads[from..to]
     }
 
-    /// Functions of the image that the block jumps to.
-    fn tail_calls(&self, program: &Program, node: u32, mut each: impl FnMut(FuncId)) {
-        let block = program.block(BlockId(self.first + node));
-        if let Some(call) = leaving(program, BlockId(self.first + node), block)
-            && let Callee::Function(g) = call.callee
-        {
-            each(g);
-        }
-    }
-
     /// What is live where a block leaves the function.
-    fn exit(&self, program: &Program, conventions: &Conventions, node: u32) -> RegSet {
-        let id = BlockId(self.first + node);
-        let block = program.block(id);
+    fn at_exit(&self, conventions: &Conventions, exit: Exit) -> RegSet {
         let me = conventions.of(self.func);
-        let n_edges = program.successors(id).iter().filter(|e| e.kind != EdgeKind::LandingPad).count();
-        let outside = abi::ARGUMENTS.union(abi::CALLEE_SAVED).union(me.at_return.minus(abi::CALLER_SAVED));
-        let left = |call: &Call| match call.callee {
-            Callee::Function(g) if program.function(g).import.is_none() => conventions.of(g).at_entry,
-            Callee::Function(_) | Callee::Import(_) if conventions.system_v => outside,
-            // Any register may hold what the target needs, but no compiler passes flags to code it cannot see.
-            Callee::Indirect => abi::ALL.minus(abi::FLAGS),
-            _ => abi::ALL,
-        };
-        let call = leaving(program, id, block);
-        match block.end {
-            BlockEnd::Return if self.switches_stack || self.made_up_returns.binary_search(&node).is_ok() => {
-                abi::ALL
+        match exit {
+            Exit::None => RegSet::EMPTY,
+            Exit::Return => me.at_return,
+            Exit::Trap => abi::CALLEE_SAVED,
+            Exit::To(g) => conventions.of(g).at_entry,
+            Exit::Outside if conventions.system_v => {
+                abi::ARGUMENTS.union(abi::CALLEE_SAVED).union(me.at_return.minus(abi::CALLER_SAVED))
             }
-            BlockEnd::Return => me.at_return,
-            BlockEnd::NoReturn => RegSet::EMPTY,
-            BlockEnd::Stop => abi::CALLEE_SAVED,
-            BlockEnd::Switch | BlockEnd::FallThrough if n_edges > 0 => RegSet::EMPTY,
-            BlockEnd::Jump if n_edges == 1 => RegSet::EMPTY,
-            BlockEnd::Branch if n_edges == 2 => RegSet::EMPTY,
-            BlockEnd::Jump | BlockEnd::IndirectTailCall if call.is_some() => call.map_or(abi::ALL, left),
-            BlockEnd::Branch if n_edges == 1 && call.is_some() => call.map_or(abi::ALL, left),
-            _ => abi::ALL,
+            // Any register may hold what the target needs, but no compiler passes flags to code it cannot see.
+            Exit::Pointer => abi::ALL.minus(abi::FLAGS),
+            Exit::Outside | Exit::Unknown => abi::ALL,
         }
     }
 }
 
-/// The jump out of the function at the end of a block.
-fn leaving<'a>(program: &'a Program, id: BlockId, block: &Block) -> Option<&'a Call> {
-    if !matches!(block.end, BlockEnd::Jump | BlockEnd::Branch | BlockEnd::IndirectTailCall) {
-        return None;
+/// How `block` leaves its function, `call` being its jump out of it.
+fn exit(program: &Program, id: BlockId, block: &Block, call: Option<&Call>) -> Exit {
+    let n_edges = || program.successors(id).iter().filter(|e| e.kind != EdgeKind::LandingPad).count();
+    let out = call.map_or(Exit::Unknown, |call| match call.callee {
+        Callee::Function(g) if program.function(g).import.is_none() => Exit::To(g),
+        Callee::Function(_) | Callee::Import(_) => Exit::Outside,
+        Callee::Indirect => Exit::Pointer,
+        Callee::Unknown(_) => Exit::Unknown,
+    });
+    match block.end {
+        BlockEnd::Return => Exit::Return,
+        BlockEnd::NoReturn => Exit::None,
+        BlockEnd::Stop => Exit::Trap,
+        BlockEnd::Switch | BlockEnd::FallThrough if n_edges() > 0 => Exit::None,
+        BlockEnd::Jump if n_edges() == 1 => Exit::None,
+        BlockEnd::Branch if n_edges() == 2 => Exit::None,
+        BlockEnd::Jump | BlockEnd::IndirectTailCall => out,
+        BlockEnd::Branch if n_edges() == 1 => out,
+        _ => Exit::Unknown,
     }
-    program.calls_in(id).last().filter(|c| c.at == block.last_insn() && c.kind != CallKind::Call)
 }
 
 #[cfg(test)]

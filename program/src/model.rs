@@ -379,6 +379,11 @@ impl Program {
     pub fn function_at(&self, at: Va) -> Option<FuncId> {
         self.block_at(at).map(|b| self.block(b).func)
     }
+    /// The blocks of `func`, by address.
+    pub fn blocks_of(&self, func: FuncId) -> &[Block] {
+        let range = &self.function(func).blocks;
+        &self.blocks[range.start as usize..range.end as usize]
+    }
     /// The block at the main entry of `func`; `None` if not even one instruction there decodes.
     pub fn entry_block(&self, func: FuncId) -> Option<BlockId> {
         self.block_from(self.function(func).entry)

@@ -198,7 +198,14 @@ impl RegSet {
     }
     /// The members, lowest number first.
     pub fn iter(self) -> impl Iterator<Item = Reg> {
-        (0..128).filter(move |&n| self.0 >> n & 1 == 1).map(Reg)
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let n = u8::try_from(rest.trailing_zeros()).expect("there are 128 bits");
+            (rest != 0).then(|| {
+                rest &= rest - 1;
+                Reg(n)
+            })
+        })
     }
     /// The flags named by iced's bits.
     fn flags(bits: u32) -> RegSet {
