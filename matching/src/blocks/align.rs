@@ -369,6 +369,12 @@ fn score(
     }
 }
 
+/// How often a match of this score is right: measured against line tables on sqlite 3.38→3.46→3.49 and Lua 5.4.3→5.4.8
+/// (0.35: 75 %, 0.5: 91 %, 0.6: 94 %, 0.7: 98 %, 0.8: 99 %).
+pub(crate) fn confidence(score: f32) -> f32 {
+    1.0 - 0.5 * (-6.5 * (score - 0.27).max(0.0)).exp()
+}
+
 /// Takes pairs that are each other's best and clearly so.
 fn take(pair: &mut Pair<'_>, candidates: &[Vec<Candidate>], threshold: f32, margin: f32) {
     // Per old block: best and second best.
@@ -397,7 +403,7 @@ fn take(pair: &mut Pair<'_>, candidates: &[Vec<Candidate>], threshold: f32, marg
     found.sort_by(|x, y| y.0.total_cmp(&x.0).then(x.2.cmp(&y.2)).then(x.1.cmp(&y.1)));
     for (score, a, b) in found {
         if pair.is_free(a, b) {
-            pair.set(a, b, BlockMethod::Aligned, score.min(0.95));
+            pair.set(a, b, BlockMethod::Aligned, confidence(score));
         }
     }
 }

@@ -13,11 +13,14 @@ pub(crate) const ORDER: [Level; 7] =
     [Level::L1, Level::L3, Level::L2, Level::L1a, Level::L4, Level::L3a, Level::L5];
 
 /// How far a match at this level is to be believed, before its surroundings are looked at.
-pub(crate) fn confidence(level: Level, propagated: bool) -> f32 {
+///
+/// What the last instruction or opcode groups alone match is seldom right once alignment has refused it.
+pub(crate) fn confidence(level: Level, propagated: bool, careful: bool) -> f32 {
     let unique = match level {
         Level::L0 => 1.0,
         Level::L1 | Level::L2 => 0.97,
         Level::L3 => 0.92,
+        Level::L1a | Level::L3a | Level::L5 if careful => 0.5,
         Level::L1a => 0.7,
         Level::L4 => 0.85,
         Level::L3a => 0.7,
@@ -143,7 +146,7 @@ fn match_unique(pair: &mut Pair<'_>, level: Level, careful: bool, old: &[u64], n
     let mut crossing = Crossing::new(pair);
     for (a, b) in found {
         if allowed_pair(pair, &crossing, level, a, b) && (!careful || fits(pair, &crossing, a, b)) {
-            pair.set(a, b, BlockMethod::Unique(level), confidence(level, false));
+            pair.set(a, b, BlockMethod::Unique(level), confidence(level, false, careful));
             crossing.add(a, b);
         }
     }
@@ -181,7 +184,7 @@ fn propagate(pair: &mut Pair<'_>, level: Level, careful: bool, old: &[u64], new:
             candidates.sort_unstable();
             for &(_, _, x, y) in &candidates {
                 if pair.is_free(x, y) {
-                    pair.set(x, y, BlockMethod::Propagated(level), confidence(level, true));
+                    pair.set(x, y, BlockMethod::Propagated(level), confidence(level, true, careful));
                     crossing.add(x, y);
                     work.push_back((x, y));
                 }
