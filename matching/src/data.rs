@@ -269,8 +269,7 @@ impl<'a> Data<'a> {
             }
         }
         let mut taken = 0;
-        for n in 0..new.len() {
-            let b = new[n];
+        for (n, &b) in new.iter().enumerate() {
             let a = old.get(b.of as usize).copied().unwrap_or_default();
             if b.votes == 0 || a.of as usize != n || a.votes <= 2 * a.next || b.votes <= 2 * b.next {
                 continue;
@@ -434,3 +433,6 @@ fn pointee(program: &Program, to: Va, known: &mut usize) -> u64 {
     }
     3
 }
+
+#[cfg(test)]
+mod tests;

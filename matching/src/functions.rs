@@ -30,7 +30,9 @@ struct State<'a> {
 impl State<'_> {
     /// Takes a pair, if both are free.
     fn take(&mut self, old: usize, new: usize, method: FunctionMethod, confidence: f32) -> bool {
-        let taken = self.pairs.insert(old, new);
+        let allowed =
+            method == FunctionMethod::Pinned || self.options.allows(FuncId::at(old), FuncId::at(new));
+        let taken = allowed && self.pairs.insert(old, new);
         if taken {
             self.how[new] = Some((method, confidence));
         }
@@ -66,6 +68,9 @@ pub fn compute(
     let pairs = OneToOne::new(old.len(), new.len());
     let how = vec![None; new.len()];
     let mut state = State { old, new, options, pairs, how };
+    for &(o, n) in options.pins() {
+        state.take(o.index(), n.index(), FunctionMethod::Pinned, 1.0);
+    }
     if options.has(Pass::Names) {
         named::exact(&mut state);
     }

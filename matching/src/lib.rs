@@ -11,6 +11,7 @@ mod functions;
 pub mod hash;
 mod infer;
 mod inlined;
+mod map;
 mod measured;
 pub mod names;
 mod options;
@@ -21,6 +22,7 @@ mod score;
 mod testing;
 
 pub use carry::{CarriedProfile, CarryLoss, CarryOptions, CarryReport, LossReason, carry};
+pub use map::{Map, MapError};
 pub use measured::Measured;
 pub use options::{Options, Pass, UnknownPass};
 pub use relation::{

@@ -2,6 +2,8 @@
 //!
 //! Invariant: names of passes are stable; `match --without PASS` and the table of ablations use them.
 
+use crate::map::Map;
+use program::FuncId;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -101,6 +103,8 @@ impl std::str::FromStr for Pass {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     off: BTreeSet<Pass>,
+    pins: Vec<(FuncId, FuncId)>,
+    forbids: BTreeSet<(FuncId, FuncId)>,
 }
 
 impl Options {
@@ -113,6 +117,21 @@ impl Options {
     pub fn without(mut self, pass: Pass) -> Options {
         self.off.insert(pass);
         self
+    }
+    /// These, with what a person pinned and forbade in `map`, which must be of the same two programs.
+    #[must_use]
+    pub fn with_map(mut self, map: &Map) -> Options {
+        self.pins.extend_from_slice(&map.pins);
+        self.forbids.extend(map.forbids.iter().copied());
+        self
+    }
+    /// Functions that are each other whatever the passes say.
+    pub fn pins(&self) -> &[(FuncId, FuncId)] {
+        &self.pins
+    }
+    /// Whether two functions may be matched.
+    pub fn allows(&self, old: FuncId, new: FuncId) -> bool {
+        self.forbids.is_empty() || !self.forbids.contains(&(old, new))
     }
     /// Whether `pass` runs.
     pub fn has(&self, pass: Pass) -> bool {

@@ -262,18 +262,14 @@ pub fn around(
     let mut after = vec![None; n];
     if what.order {
         let mut last = None;
-        for f in 0..n {
-            before[f] = last;
-            if let Some(c) = id(f) {
-                last = Some((c, f));
-            }
+        for (f, slot) in before.iter_mut().enumerate() {
+            *slot = last;
+            last = id(f).map(|c| (c, f)).or(last);
         }
         last = None;
-        for f in (0..n).rev() {
-            after[f] = last;
-            if let Some(c) = id(f) {
-                last = Some((c, f));
-            }
+        for (f, slot) in after.iter_mut().enumerate().rev() {
+            *slot = last;
+            last = id(f).map(|c| (c, f)).or(last);
         }
     }
     funcs
