@@ -3,6 +3,8 @@
 //! Not here: the steps themselves (`sweep`, `tables`, `gaps`, `noreturn`).
 
 mod assemble;
+#[cfg(test)]
+mod tests;
 
 use crate::code::{Code, NO_FUNC};
 use crate::discover;

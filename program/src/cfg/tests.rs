@@ -1,0 +1,135 @@
+//! What the analysis finds in code whose truth the assembler and the symbol table know. The files are stripped before we see them.
+
+use crate::addr::Va;
+use crate::image::{Image, SymbolKind};
+use crate::model::{CallKind, Callee, Program};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// Builds `source` with gcc, in the language of `name`'s ending; the program, stripped, and the symbols it had.
+fn build(name: &str, source: &str, flags: &[&str]) -> (Program, Image) {
+    let dir = tempfile::tempdir().expect("a folder for the test's files");
+    let (path, whole, stripped) =
+        (dir.path().join(name), dir.path().join("whole"), dir.path().join("stripped"));
+    std::fs::write(&path, source).expect("the folder can be written");
+    let run =
+        |command: &mut Command| assert!(command.status().expect("the tool runs").success(), "{command:?}");
+    run(Command::new("gcc").arg(&path).arg("-o").arg(&whole).args(flags));
+    run(Command::new("strip").arg("-s").arg("-o").arg(&stripped).arg(&whole));
+    let load = |path: &Path| Image::load(path).expect("gcc makes what we read");
+    let program = Program::analyze(load(&stripped));
+    let violations: Vec<String> = program.verify().iter().map(ToString::to_string).collect();
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+    (program, load(&whole))
+}
+
+/// Whether what `expect` says holds at `at`.
+fn holds(p: &Program, labels: &BTreeMap<String, Va>, at: Va, expect: &str) -> bool {
+    let function = |name: &str| p.function_at(labels[name]);
+    let block = p.block_from(at).map(|b| p.block(b));
+    if let Some(name) = expect.strip_prefix("target of ") {
+        return p.tables.iter().any(|t| Some(t.func) == function(name) && t.targets.contains(&at));
+    }
+    if let Some(name) = expect.strip_prefix("of ") {
+        return block.is_some_and(|b| Some(b.func) == function(name));
+    }
+    if let Some(end) = expect.strip_prefix("ends ") {
+        return block.is_some_and(|b| format!("{:?}", b.end) == end);
+    }
+    if let Some(name) = expect.strip_prefix("goes to ") {
+        let last = block.map(|b| b.last_insn());
+        let call = p.calls.iter().find(|c| Some(c.at) == last && c.kind == CallKind::TailCall);
+        return call.is_some_and(|c| function(name).map(Callee::Function) == Some(c.callee));
+    }
+    match expect {
+        "function" => p.function_from(at).is_some(),
+        "not a function" => p.function_from(at).is_none(),
+        other => panic!("no such expectation: {other}"),
+    }
+}
+
+#[track_caller]
+fn check_fixture(source: &str, flags: &[&str]) {
+    let (program, whole) = build("a.s", source, flags);
+    let labels: BTreeMap<String, Va> = whole.symbols.iter().map(|s| (s.name.to_string(), s.at)).collect();
+    let mut n = 0;
+    for line in source.lines() {
+        let (Some((code, expect)), false) = (line.split_once("# expect: "), line.starts_with('#')) else {
+            continue;
+        };
+        let label = code.split(':').next().unwrap_or_default().trim();
+        let at = labels[label];
+        assert!(holds(&program, &labels, at, expect.trim()), "{flags:?}: {at} {label}: expect {expect}");
+        n += 1;
+    }
+    assert!(n > 20, "only {n} expectations were read");
+}
+
+#[test]
+fn compilers_jumps_are_understood_without_symbols() {
+    check_fixture(include_str!("../../fixtures/src/jumps.s"), &["-pie"]);
+}
+
+const SOURCE: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int depth;
+__attribute__((noinline)) static int leaf(int x) { return x * 3 + depth; }
+__attribute__((noinline, noreturn)) static void fatal(const char *why) { fprintf(stderr, "%s\n", why); exit(3); }
+__attribute__((noinline)) static int checked(int x) { if (x > 1000) fatal("large"); return leaf(x + 1); }
+__attribute__((noinline)) static int only_by_pointer(int x) { depth++; return checked(x) ^ depth; }
+__attribute__((noinline)) static int also_by_pointer(const char *s) { return puts(s) + (int)strlen(s); }
+static int (*const table[])(int) = { only_by_pointer, leaf, checked };
+__attribute__((noinline)) static int choose(int k, int x) {
+  switch (k) {
+    case 0: return leaf(x); case 1: return x / 7; case 2: puts("two"); return 2; case 3: return checked(x) - 1;
+    case 4: depth = x; return 0; case 5: return x << 3; case 6: return choose(x & 7, x - 1); default: return -1; }
+}
+__attribute__((noinline)) static int last_call(int k, int x) { if (k & 1) puts("odd"); return choose(k >> 1, x); }
+int unused_but_there(int a, int b) { while (a > b) { a -= b; depth += a; } return a; }
+int main(int c, char **v) {
+  int (*volatile p)(const char *) = also_by_pointer;
+  int sum = p(v[0]);
+  for (int i = 1; i < c; i++) sum += table[i % 3](i) + last_call(i, sum);
+  return sum + unused_but_there(sum, c + 1);
+}
+"#;
+
+/// Functions of the program's own that the symbol table names and the analysis does not find, and those it makes up.
+fn differences(flags: &[&str]) -> (Vec<Va>, Vec<Va>) {
+    let (program, whole) = build("a.c", SOURCE, flags);
+    let functions = || whole.symbols.iter().filter(|s| s.kind == SymbolKind::Function && whole.is_code(s.at));
+    let part = |name: &str| name.contains(".cold") || name.contains(".part.");
+    let missed: Vec<Va> = functions()
+        .filter(|s| !part(&s.name) && program.function_from(s.at).is_none())
+        .map(|s| s.at)
+        .collect();
+    let known = |at: Va| functions().any(|s| s.at == at);
+    let made_up = program.functions.iter().filter(|f| f.import.is_none() && !known(f.entry)).map(|f| f.entry);
+    (missed, made_up.collect())
+}
+
+#[test]
+fn functions_are_found_without_symbols_and_unwind_tables() {
+    for opt in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
+        for kind in ["-pie", "-no-pie"] {
+            let flags = [
+                opt,
+                kind,
+                if kind == "-pie" { "-fPIE" } else { "-fno-pie" },
+                "-fno-asynchronous-unwind-tables",
+                "-fno-unwind-tables",
+            ];
+            assert_eq!(differences(&flags), (vec![], vec![]), "{flags:?}");
+        }
+    }
+}
+
+#[test]
+fn functions_are_found_by_unwind_tables() {
+    for opt in ["-O0", "-O2", "-O3"] {
+        assert_eq!(differences(&[opt, "-pie", "-fPIE", "-fcf-protection=full"]), (vec![], vec![]), "{opt}");
+    }
+}
