@@ -1,7 +1,7 @@
 //! Times the parts of the analysis of a file on one thread: `cargo run --release -p program --example analyze -- FILE…`.
 //!
 //! Prints for each file, in milliseconds of processor time: loading, blocks and edges, loops, liveness; then how many blocks begin with
-//! all arithmetic flags dead, and with how many general registers dead.
+//! all arithmetic flags dead, and with how many general registers dead. With `VERIFY` set, also what the verifier finds.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
@@ -33,6 +33,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             code as f64 / 1e3 / ms(start, done),
             program.blocks.len(),
         );
+        if std::env::var_os("VERIFY").is_some() {
+            let violations = program.verify();
+            violations.iter().take(20).for_each(|v| println!("  {v}"));
+            println!("  {} promises broken", violations.len());
+        }
         let (mut flags, mut free) = (0usize, [0usize; 4]);
         for l in &live {
             for b in program.function(l.func).block_ids() {

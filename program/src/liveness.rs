@@ -143,17 +143,25 @@ impl Conventions {
                 }
             }
         }
-        let returned = abi::RETURNED.union(abi::CALLEE_SAVED);
         let functions = bodies
             .iter()
             .zip(clobbers)
-            .map(|(body, clobbers)| match !body.entries.is_empty() && system_v {
-                true => Convention {
-                    at_entry: abi::ARGUMENTS.union(abi::CALLEE_SAVED),
-                    read_at_entry: RegSet::EMPTY,
-                    at_return: returned,
-                    clobbers,
-                },
+            .zip(&callers)
+            .map(|((body, clobbers), callers)| match !body.entries.is_empty() && system_v {
+                true => {
+                    // What solving would find soon for most: a caller may pass an argument on to its next call.
+                    let passed =
+                        if callers.is_empty() { RegSet::EMPTY } else { abi::ARGUMENTS.minus(clobbers) };
+                    Convention {
+                        at_entry: abi::ARGUMENTS.union(abi::CALLEE_SAVED).union(abi::ALWAYS_LIVE),
+                        read_at_entry: RegSet::EMPTY,
+                        at_return: abi::RETURNED
+                            .union(abi::CALLEE_SAVED)
+                            .union(abi::ALWAYS_LIVE)
+                            .union(passed),
+                        clobbers,
+                    }
+                }
                 false => Convention::UNKNOWN,
             })
             .collect();
@@ -505,7 +513,7 @@ impl Body {
     fn solve(&self, conventions: &Conventions, before: Option<Solution>) -> Solution {
         let n = self.graph.len();
         let kept = abi::CALLEE_SAVED.minus(self.writes);
-        let exits: Vec<RegSet> = self.exits.iter().map(|&e| self.at_exit(conventions, e)).collect();
+        let exits: Vec<(RegSet, RegSet)> = self.exits.iter().map(|&e| self.at_exit(conventions, e)).collect();
         // What is read for certain, and all of it.
         let (mut reads, mut live, mut live_out) = match before {
             Some(before) => (before.reads, before.live_in, before.live_out),
@@ -576,8 +584,14 @@ impl Body {
     }
 
     /// Read for certain, and live, at the end of a block.
-    fn out(&self, node: u32, exits: &[RegSet], reads: &[RegSet], live: &[RegSet]) -> (RegSet, RegSet) {
-        let mut out = (exits[node as usize], exits[node as usize]);
+    fn out(
+        &self,
+        node: u32,
+        exits: &[(RegSet, RegSet)],
+        reads: &[RegSet],
+        live: &[RegSet],
+    ) -> (RegSet, RegSet) {
+        let mut out = exits[node as usize];
         for &s in self.graph.successors(node) {
             out.0.add(reads[s as usize]);
             out.1.add(live[s as usize]);
@@ -591,20 +605,22 @@ impl Body {
         &self.pads[from..to]
     }
 
-    /// What is live where a block leaves the function.
-    fn at_exit(&self, conventions: &Conventions, exit: Exit) -> RegSet {
+    /// Read for certain, and live, where a block leaves the function.
+    fn at_exit(&self, conventions: &Conventions, exit: Exit) -> (RegSet, RegSet) {
         let me = conventions.of(self.func);
+        let both = |set| (set, set);
         match exit {
-            Exit::None => RegSet::EMPTY,
-            Exit::Return => me.at_return,
-            Exit::Trap => abi::CALLEE_SAVED,
-            Exit::To(g) => conventions.of(g).at_entry,
+            Exit::None => both(RegSet::EMPTY),
+            Exit::Return => both(me.at_return),
+            Exit::Trap => both(abi::CALLEE_SAVED),
+            Exit::To(g) => (conventions.of(g).read_at_entry, conventions.of(g).at_entry),
             Exit::Outside if conventions.system_v => {
-                abi::ARGUMENTS.union(abi::CALLEE_SAVED).union(me.at_return.minus(abi::CALLER_SAVED))
+                let kept = abi::CALLEE_SAVED.union(me.at_return.minus(abi::CALLER_SAVED));
+                (kept, kept.union(abi::ARGUMENTS))
             }
             // Any register may hold what the target needs, but no compiler passes flags to code it cannot see.
-            Exit::Pointer => abi::ALL.minus(abi::FLAGS),
-            Exit::Outside | Exit::Unknown => abi::ALL,
+            Exit::Pointer if conventions.system_v => (abi::CALLEE_SAVED, abi::ALL.minus(abi::FLAGS)),
+            Exit::Outside | Exit::Pointer | Exit::Unknown => both(abi::ALL),
         }
     }
 }

@@ -296,7 +296,7 @@ impl Program {
             report.check(!f.complete || !stuck, block.start, Rule::Complete, || {
                 format!("{b} ends {:?}, but {id} is called complete", block.end)
             });
-            self.check_block(b, entered[i] || block.start == at, jumps, report);
+            self.check_block(b, entered[i] || block.landing_pad || block.start == at, jumps, report);
         }
     }
 

@@ -26,7 +26,7 @@ const MASKS: u128 = 0xff << 48;
 const ARITHMETIC_FLAGS: u128 = 0x3f << 64;
 
 /// Everything there is.
-pub const ALL: RegSet = RegSet((1 << 120) - 1);
+pub const ALL: RegSet = RegSet(((1 << 120) - 1) & !(0x1ff << 71));
 /// CF PF AF ZF SF OF.
 pub const FLAGS: RegSet = RegSet(ARITHMETIC_FLAGS);
 /// Never called dead: the stack pointer, segment and control registers, and the x87 stack, whose registers cannot be told apart by
