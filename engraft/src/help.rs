@@ -50,8 +50,12 @@ fn formats() -> String {
         "# Profile formats\n\nRead: recognised by content. Written: by extension, or by name with --to.\n\n",
     );
     for format in profile::Format::all() {
-        let how = if format.is_written() { "read and written" } else { "read" };
-        text.push_str(&format!("{:<12}{how}\n", format.name()));
+        let how = match (format.is_read(), format.is_written()) {
+            (true, true) => "read and written",
+            (true, false) => "read",
+            _ => "written",
+        };
+        text.push_str(&format!("{:<12}.{:<12}{how}\n", format.name(), format.extension()));
     }
     text
 }

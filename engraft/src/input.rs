@@ -2,6 +2,7 @@
 
 use crate::out::{self, Hinted};
 use anyhow::Context as _;
+use matching::Map;
 use profile::{Format, Imported, Profile, Written};
 use program::{FuncId, Image, Program, Va};
 use std::path::Path;
@@ -17,6 +18,15 @@ pub fn program(path: &Path) -> anyhow::Result<Program> {
 pub fn pair(old: &Path, new: &Path) -> anyhow::Result<(Program, Program)> {
     let (old, new) = (program(old)?, program(new)?);
     Ok((old, new))
+}
+
+/// Reads the map at `path` of what became what between `old` and `new`.
+///
+/// # Errors
+/// If it cannot be read, or is of other builds.
+pub fn map(path: &Path, old: &Program, new: &Program) -> anyhow::Result<Map> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Map::parse(&text, old, new).with_context(|| format!("cannot use {}", path.display()))
 }
 
 /// Reads the profile at `path`, in whatever format it is.

@@ -4,9 +4,9 @@ mod explain;
 mod report;
 
 use crate::input;
-use crate::out::Answer;
+use crate::out::{self, Answer};
 use crate::view::{Format, Output};
-use matching::{Matching, Options, Pass};
+use matching::{Map, Matching, Options, Pass};
 use std::path::PathBuf;
 use tracing::info_span;
 
@@ -30,6 +30,12 @@ pub struct Args {
     /// Show one function of both builds side by side: a name or an address of NEW, else of OLD
     #[arg(long, value_name = "FUNCTION")]
     explain: Option<String>,
+    /// Write the matching to a file that a person can read and edit
+    #[arg(short, value_name = "MAP")]
+    o: Option<PathBuf>,
+    /// Obey the `pin` and `forbid` lines of a map
+    #[arg(long, value_name = "MAP")]
+    with: Option<PathBuf>,
     /// List every function that has no counterpart, not only the first ones
     #[arg(long)]
     all: bool,
@@ -40,8 +46,18 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let (old, new) = input::pair(&args.old, &args.new)?;
-    let options = args.without.iter().fold(Options::all(), |options, &pass| options.without(pass));
-    let matching = info_span!("match").in_scope(|| Matching::compute(&old, &new, &options));
+    let mut options = args.without.iter().fold(Options::all(), |options, &pass| options.without(pass));
+    let mut map = Map::default();
+    if let Some(path) = &args.with {
+        map = input::map(path, &old, &new)?;
+        options = options.with_map(&map);
+    }
+    map.matching = info_span!("match").in_scope(|| Matching::compute(&old, &new, &options));
+    if let Some(path) = &args.o {
+        let text = map.write(&old, &new);
+        out::data(Some(path), |w| w.write_all(text.as_bytes()))?;
+    }
+    let matching = map.matching;
     if let Some(what) = &args.explain {
         let view = explain::view(&old, &new, &matching, what)?;
         args.output.print(&view)?;

@@ -83,6 +83,16 @@ impl Format {
         self.row().3
     }
 
+    /// Whether [`read`] knows it: flame graphs do not say which build they are of.
+    pub fn is_read(self) -> bool {
+        self != Format::Folded
+    }
+
+    /// The usual extension of its files, without the dot.
+    pub fn extension(self) -> &'static str {
+        self.row().2.first().copied().unwrap_or_default()
+    }
+
     /// The format of that name.
     pub fn named(name: &str) -> Option<Format> {
         FORMATS.iter().find(|row| row.1 == name).map(|row| row.0)
