@@ -93,6 +93,77 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
             }
         }
+        writeln!(
+            say,
+            "predicted B.P. {:.3} C.C. {:.3}",
+            100.0 * r.predicted.bp_share,
+            100.0 * r.predicted.cc_share
+        )?;
+        let (mut inside, mut all, mut narrow) = (0, 0, 0);
+        let known: std::collections::BTreeSet<_> =
+            fresh.edges.keys().filter_map(|e| new.function_at(e.from)).collect();
+        for (at, range) in &carried.ranges {
+            if new.function_at(*at).is_none_or(|f| !known.contains(&f)) {
+                continue;
+            }
+            let partial = new.block_from(*at).is_some_and(|b| {
+                let i = matching.blocks.partition_point(|m| m.new < b);
+                matching.blocks.get(i).is_some_and(|m| m.new == b && m.partial)
+            });
+            if !partial {
+                continue;
+            }
+            let count = fresh.blocks.get(at).copied().unwrap_or(0);
+            all += 1;
+            inside += usize::from(range.low <= count && count <= range.high);
+            narrow += usize::from(range.high < u64::MAX);
+        }
+        writeln!(say, "ranges: {inside} of {all} hold, {narrow} bounded")?;
+        let mut classes = std::collections::BTreeMap::<i32, [f64; 6]>::new();
+        for b in (0..new.blocks.len()).map(program::BlockId::at) {
+            let at = new.block(b).start;
+            let Some(c) = carried.confidence.get(&at) else { continue };
+            if new.function_at(at).is_none_or(|f| !known.contains(&f)) {
+                continue;
+            }
+            let get = |p: &profile::Profile, to: program::BlockId| {
+                p.edges.get(&profile::Edge { from: at, to: new.block(to).start }).copied().unwrap_or(0)
+            };
+            let k = (c * 20.0).round() as i32;
+            let e = classes.entry(k).or_default();
+            e[0] += 1.0;
+            let (x, y) = (
+                fresh.blocks.get(&at).copied().unwrap_or(0) > 0,
+                carried.profile.blocks.get(&at).copied().unwrap_or(0) > 0,
+            );
+            e[1] += f64::from(x != y);
+            let succ = new.successors(b);
+            if new.block(b).end == program::BlockEnd::Branch && succ.len() == 2 {
+                let (i, j) = if succ[0].kind == program::EdgeKind::Taken { (0, 1) } else { (1, 0) };
+                let (t, n) = (get(&fresh, succ[i].to), get(&fresh, succ[j].to));
+                let (ct, cn) = (get(&carried.profile, succ[i].to), get(&carried.profile, succ[j].to));
+                let least = succ
+                    .iter()
+                    .map(|e| carried.confidence.get(&new.block(e.to).start).copied().unwrap_or(0.0))
+                    .fold(*c, f32::min);
+                let e = classes.entry((least * 20.0).round() as i32).or_default();
+                e[2] += (ct.max(cn)) as f64;
+                e[3] += (t.max(n) - if ct >= cn { t } else { n }) as f64;
+            }
+        }
+        let total: f64 = classes.values().map(|e| e[2]).sum();
+        for (k, e) in classes {
+            writeln!(
+                say,
+                "  class {:.2}: blocks {} differ {:.4}; branch mass {:.4}% wrong {:.4} (costs {:.3})",
+                f64::from(k) / 20.0,
+                e[0],
+                e[1] / e[0],
+                100.0 * e[2] / total,
+                e[3] / e[2],
+                100.0 * e[3] / total
+            )?;
+        }
         let mut by_blocks = s.losses.clone();
         by_blocks.sort_by_key(|l| std::cmp::Reverse(l.n_blocks_differ));
         for l in by_blocks.iter().take(60) {

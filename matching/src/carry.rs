@@ -12,13 +12,18 @@
 
 mod complete;
 mod likely;
+mod predict;
+mod range;
 mod transfer;
 
 use crate::measured::Measured;
 use crate::relation::Matching;
-use complete::{Complete, Known, complete, edges_of, graph};
+use complete::complete;
+pub(crate) use complete::{Complete, Known, WORK, edges_of, graph};
+pub use predict::Prediction;
 use profile::{Edge as EdgeAt, Exactness, ImageRef, Profile};
 use program::{BlockId, CallKind, Callee, FuncId, Origin, Program, Va};
+pub use range::Range;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use transfer::{Along, Carried, Transferred};
@@ -47,6 +52,10 @@ impl Default for CarryOptions {
 pub struct CarriedProfile {
     /// Counts of the new build.
     pub profile: Profile,
+    /// By start: between what the counts of blocks must lie that have only a part of an old block's flow, or no match.
+    pub ranges: BTreeMap<Va, Range>,
+    /// How sure each block's count is, by start, 0.0..=1.0: 0 where nothing but inference speaks.
+    pub confidence: BTreeMap<Va, f32>,
     /// What was carried and what was lost.
     pub report: CarryReport,
 }
@@ -94,6 +103,8 @@ pub struct CarryReport {
     pub n_new_functions: usize,
     /// Functions so large that a cheaper, inexact method made them consistent.
     pub n_inexact: usize,
+    /// How well the result is expected to do against a fresh profile.
+    pub predicted: Prediction,
     /// What was lost, the largest first.
     pub losses: Vec<CarryLoss>,
 }
@@ -149,11 +160,15 @@ pub fn carry(
     }
     let mut calls = Calls::of(&along, profile, &from);
     if options.new_functions {
-        report.n_new_functions = enter_new_functions(&along, &mut result, &calls, &from);
+        report.n_new_functions = enter_new_functions(&along, &mut result, &from);
     }
-    calls.count(&along, &result);
+    calls.count(new, &result);
+    let ranges = all_ranges(new, &result, &carried);
     account(&along, &measured, &result, &carried, &from, &mut report);
-    CarriedProfile { profile: write(new, &result, calls.counts), report }
+    let confidence = confidences(new, &result, &carried);
+    let profile = write(new, &result, calls.counts);
+    report.predicted = predict::predict(new, &profile, &confidence);
+    CarriedProfile { profile, ranges, confidence, report }
 }
 
 /// One function of the new build with counts.
@@ -174,19 +189,14 @@ fn solve(along: &Along<'_>, func: FuncId, from: Option<FuncId>) -> Option<Solved
     if ran && along.options.predict_static {
         likely::fill(along.new, func, &mut problem);
     }
-    let inferred = if along.options.infer { problem.solve(complete::WORK) } else { problem.unchanged() };
+    let inferred = if along.options.infer { problem.solve(WORK) } else { problem.unchanged() };
     Some(Solved { inferred, matched })
 }
 
 /// Functions of the new build only: entered as often as they are called, counted inside by static prediction.
 ///
 /// New functions call new functions: rounds, until none is reached for the first time. Returns how many got counts.
-fn enter_new_functions(
-    along: &Along<'_>,
-    result: &mut Complete,
-    calls: &Calls,
-    from: &[Option<FuncId>],
-) -> usize {
+fn enter_new_functions(along: &Along<'_>, result: &mut Complete, from: &[Option<FuncId>]) -> usize {
     const ROUNDS: usize = 8;
     let new = along.new;
     let mut reached: BTreeSet<FuncId> = BTreeSet::new();
@@ -200,7 +210,7 @@ fn enter_new_functions(
             {
                 continue;
             }
-            let count = calls.times(along, result, call);
+            let count = Calls::times(new, result, call);
             if count > 0 {
                 *entered.entry(callee).or_default() += count;
             }
@@ -219,7 +229,7 @@ fn enter_new_functions(
                         Some(crate::infer::Estimate { count, raise: 50, lower: 100, keep: true });
                 }
                 likely::fill(new, f, &mut p);
-                (f, p.solve(complete::WORK))
+                (f, p.solve(WORK))
             })
             .collect();
         for (f, inferred) in solved {
@@ -232,10 +242,11 @@ fn enter_new_functions(
 }
 
 /// Calls of the new build: direct ones run as often as their block, indirect ones go where their matches went.
-struct Calls {
+pub(crate) struct Calls {
     /// By calling instruction: targets and their share of the block's executions.
     indirect: BTreeMap<Va, Vec<(Va, f64)>>,
-    counts: BTreeMap<(Va, Va), u64>,
+    /// By calling instruction and target.
+    pub counts: BTreeMap<(Va, Va), u64>,
 }
 
 impl Calls {
@@ -272,27 +283,45 @@ impl Calls {
         Calls { indirect, counts: BTreeMap::new() }
     }
 
+    /// Indirect calls as both profiles of `new` have them: by the one that saw the call, else the other.
+    pub fn like(new: &Program, carried: &Profile, fresh: &Profile) -> Calls {
+        let mut indirect: BTreeMap<Va, Vec<(Va, f64)>> = BTreeMap::new();
+        for profile in [fresh, carried] {
+            let mut mine: BTreeMap<Va, Vec<(Va, f64)>> = BTreeMap::new();
+            for (&(at, to), &count) in &profile.calls {
+                let Some(block) = new.block_at(at) else { continue };
+                let times = profile.blocks.get(&new.block(block).start).copied().unwrap_or(count).max(1);
+                mine.entry(at).or_default().push((to, count as f64 / times as f64));
+            }
+            for (at, targets) in mine {
+                indirect.entry(at).or_insert(targets);
+            }
+        }
+        Calls { indirect, counts: BTreeMap::new() }
+    }
+
     /// How often a direct call ran.
-    fn times(&self, along: &Along<'_>, result: &Complete, call: &program::Call) -> u64 {
+    fn times(new: &Program, result: &Complete, call: &program::Call) -> u64 {
         let block = result.blocks[call.block.index()];
         match call.kind {
             CallKind::Call | CallKind::TailCall => block,
             CallKind::BranchTailCall => {
-                let out = along.new.edge_ids(call.block).map(|e| result.edges[e.index()]).sum();
+                let out = new.edge_ids(call.block).map(|e| result.edges[e.index()]).sum();
                 block.saturating_sub(out)
             }
         }
     }
 
-    fn count(&mut self, along: &Along<'_>, result: &Complete) {
-        for call in &along.new.calls {
-            let times = self.times(along, result, call);
+    /// Fills in `counts` from the counts of blocks.
+    pub fn count(&mut self, new: &Program, result: &Complete) {
+        for call in &new.calls {
+            let times = Calls::times(new, result, call);
             if times == 0 {
                 continue;
             }
             match call.callee {
                 Callee::Function(f) => {
-                    self.counts.insert((call.at, along.new.function(f).entry), times);
+                    self.counts.insert((call.at, new.function(f).entry), times);
                 }
                 Callee::Indirect => {
                     for &(to, share) in self.indirect.get(&call.at).into_iter().flatten() {
@@ -313,7 +342,37 @@ impl Calls {
     }
 }
 
-fn write(new: &Program, result: &Complete, calls: BTreeMap<(Va, Va), u64>) -> Profile {
+fn all_ranges(new: &Program, result: &Complete, carried: &[Option<Carried>]) -> BTreeMap<Va, Range> {
+    let mut ranges = BTreeMap::new();
+    for f in new.func_ids().filter(|f| result.known[f.index()] == Known::Inside) {
+        let blocks = new.function(f).blocks.start as usize..new.function(f).blocks.end as usize;
+        let known: Vec<Option<u64>> = blocks
+            .map(|b| carried[b].filter(|c| !c.partial && c.confidence >= FIRM).map(|_| result.blocks[b]))
+            .collect();
+        let entered = new.entry_block(f).map_or(0, |b| result.enter[b.index()]);
+        if known.iter().any(Option::is_some) {
+            range::ranges(new, f, &known, entered, &mut ranges);
+        }
+    }
+    ranges
+}
+
+fn confidences(new: &Program, result: &Complete, carried: &[Option<Carried>]) -> BTreeMap<Va, f32> {
+    let known = new.func_ids().filter(|f| result.known[f.index()] == Known::Inside);
+    let blocks = known.flat_map(|f| new.function(f).block_ids());
+    let sure = |b: BlockId| match carried[b.index()] {
+        Some(c) if c.partial => c.confidence / 2.0,
+        Some(c) => c.confidence,
+        None => 0.0,
+    };
+    blocks.map(|b| (new.block(b).start, sure(b))).collect()
+}
+
+/// Counts of blocks matched with this confidence bound the counts of others.
+const FIRM: f32 = 0.6;
+
+/// The profile of `new` with these counts.
+pub(crate) fn write(new: &Program, result: &Complete, calls: BTreeMap<(Va, Va), u64>) -> Profile {
     let image = &new.image;
     let mut profile = Profile {
         image: ImageRef { name: image.name.clone(), id: Some(image.id), build_id: image.build_id.clone() },

@@ -13,6 +13,7 @@ mod infer;
 mod inlined;
 mod map;
 mod measured;
+mod merge;
 pub mod names;
 mod options;
 mod relation;
@@ -21,9 +22,10 @@ mod score;
 #[cfg(test)]
 mod testing;
 
-pub use carry::{CarriedProfile, CarryLoss, CarryOptions, CarryReport, LossReason, carry};
+pub use carry::{CarriedProfile, CarryLoss, CarryOptions, CarryReport, LossReason, Prediction, Range, carry};
 pub use map::{Map, MapError};
 pub use measured::Measured;
+pub use merge::{MergeOptions, merge};
 pub use options::{Options, Pass, UnknownPass};
 pub use relation::{
     BlockMatch, BlockMethod, DataMatch, DataMethod, FunctionMatch, FunctionMethod, Level, Matching, OneToOne,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::Options;
 use crate::score::score;
-use crate::testing::compile;
+use crate::testing::{compile, walked};
 use program::BlockEnd;
 
 const SOURCE: &str = r#"
@@ -31,35 +31,6 @@ fn build(extra: &str, new: &str, call: &str) -> Program {
     compile(&text, "c", &["-O2", "-shared", "-fPIC", "-nostartfiles", "-fvisibility=hidden"])
 }
 
-/// Walks each function of `program` a number of times, taking edges in a fixed irregular order.
-fn walked(program: &Program) -> Profile {
-    let mut profile = Profile::default();
-    let mut state = 12345_u32;
-    for f in program
-        .func_ids()
-        .filter(|&f| !program.function(f).name().contains("plt") && !program.function(f).names.is_empty())
-    {
-        let Some(entry) = program.entry_block(f) else { continue };
-        for _ in 0..50 {
-            let mut at = entry;
-            *profile.entries.entry(program.block(at).start).or_default() += 1;
-            loop {
-                *profile.blocks.entry(program.block(at).start).or_default() += 1;
-                let out = program.successors(at);
-                if out.is_empty() {
-                    break;
-                }
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let to = out[(state >> 16) as usize % out.len()].to;
-                let edge = EdgeAt { from: program.block(at).start, to: program.block(to).start };
-                *profile.edges.entry(edge).or_default() += 1;
-                at = to;
-            }
-        }
-    }
-    profile
-}
-
 fn flow_is_conserved(program: &Program, profile: &Profile) {
     for f in program.func_ids() {
         for b in program.function(f).block_ids() {
@@ -77,7 +48,7 @@ fn flow_is_conserved(program: &Program, profile: &Profile) {
 #[test]
 fn a_profile_carried_to_the_same_build_is_as_it_was() {
     let program = build("", "", "");
-    let profile = walked(&program);
+    let profile = walked(&program, 12345);
     let matching = Matching::compute(&program, &program, &Options::default());
     let carried = carry(&program, &program, &matching, &profile, &CarryOptions::default()).profile;
     let positive = |m: &BTreeMap<_, u64>| {
@@ -103,21 +74,21 @@ fn a_changed_build_gets_a_flow_and_its_new_function_is_entered() {
         "__attribute__((noinline)) int fresh(int n) { while (n > 3) { puts(\"f\"); n -= 2; } return n; }",
         "n += fresh(n);",
     );
-    let profile = walked(&old);
+    let profile = walked(&old, 12345);
     let matching = Matching::compute(&old, &new, &Options::default());
     let carried = carry(&old, &new, &matching, &profile, &CarryOptions::default());
     flow_is_conserved(&new, &carried.profile);
     let find = |name: &str| new.function(crate::testing::function(&new, name)).entry;
-    assert_eq!(carried.profile.entries.get(&find("fresh")), Some(&50));
+    assert_eq!(carried.profile.entries.get(&find("fresh")), Some(&400));
     assert_eq!(carried.report.n_new_functions, 1);
-    assert_eq!(carried.profile.entries.get(&find("sum")), Some(&50));
+    assert_eq!(carried.profile.entries.get(&find("sum")), Some(&400));
     assert!(carried.report.carried_count > 0 && carried.report.old_count >= carried.report.carried_count);
 }
 
 #[test]
 fn a_blind_profile_predicts_all_branches_taken() {
     let program = build("", "", "");
-    let fresh = walked(&program);
+    let fresh = walked(&program, 12345);
     let s = score(&program, &Profile::default(), &fresh);
     let (mut taken, mut right) = (0, 0);
     for b in (0..program.blocks.len()).map(BlockId::at).filter(|&b| program.block(b).end == BlockEnd::Branch)

@@ -1,0 +1,105 @@
+//! Between what a block's count must lie: for blocks that carry only a part of a known flow, and those without a match.
+//!
+//! Invariant: holds for every flow that has the known counts; what bounds nothing is 0 or [`u64::MAX`].
+//!
+//! Source: BMAT, figure 3: a partial block runs "anywhere between 0 and N times". We differ in that the edges around it
+//! narrow that: what comes in must go out, and no more comes out of a block than goes in.
+
+use program::{BlockEnd, BlockId, CallKind, FuncId, Program, Va};
+use std::collections::BTreeMap;
+
+/// The least and the most that a block can have run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// At least.
+    pub low: u64,
+    /// At most; [`u64::MAX`] if nothing bounds it.
+    pub high: u64,
+}
+
+/// Ranges of the blocks of `func` whose count is not `known`, by start.
+///
+/// Shape: `known` is one per block of the function. `entered`: how often its entry is.
+pub(crate) fn ranges(
+    program: &Program,
+    func: FuncId,
+    known: &[Option<u64>],
+    entered: u64,
+    into: &mut BTreeMap<Va, Range>,
+) {
+    const ROUNDS: usize = 12;
+    let function = program.function(func);
+    let first = function.blocks.start;
+    let n = function.n_blocks();
+    if known.iter().all(Option::is_some) || known.len() != n {
+        return;
+    }
+    let mut edges: Vec<(usize, usize, Range)> = Vec::new();
+    let mut closed = vec![true; n];
+    let mut outside = vec![0_u64; n];
+    for (i, b) in function.block_ids().enumerate() {
+        let block = program.block(b);
+        // Where control may leave or come in unseen, nothing is concluded from the edges on that side.
+        let calls = program.calls_in(b);
+        closed[i] = !program.successors(b).is_empty()
+            && block.end != BlockEnd::Unresolved
+            && calls.iter().all(|c| c.kind == CallKind::Call);
+        if program.entry_block(func) == Some(b) {
+            outside[i] = entered;
+        } else if function.entries.contains(&b) || block.landing_pad || !function.complete {
+            outside[i] = u64::MAX;
+        }
+        for e in program.successors(b) {
+            edges.push((i, (e.to.0 - first) as usize, Range { low: 0, high: u64::MAX }));
+        }
+    }
+    let mut blocks: Vec<Range> = known
+        .iter()
+        .map(|k| k.map_or(Range { low: 0, high: u64::MAX }, |k| Range { low: k, high: k }))
+        .collect();
+    for _ in 0..ROUNDS {
+        let before = blocks.clone();
+        let sums = |by_to: bool, edges: &[(usize, usize, Range)]| {
+            let mut all = vec![Range { low: 0, high: 0 }; n];
+            for &(a, b, r) in edges {
+                let s = &mut all[if by_to { b } else { a }];
+                *s = Range { low: s.low.saturating_add(r.low), high: s.high.saturating_add(r.high) };
+            }
+            all
+        };
+        let (coming, leaving) = (sums(true, &edges), sums(false, &edges));
+        for i in (0..n).filter(|&i| known[i].is_none()) {
+            let mut r = blocks[i];
+            r.high = r.high.min(coming[i].high.saturating_add(outside[i]));
+            r.low = r.low.max(coming[i].low);
+            if closed[i] {
+                r.high = r.high.min(leaving[i].high);
+            }
+            r.low = r.low.max(leaving[i].low).min(r.high);
+            blocks[i] = r;
+        }
+        for e in &mut edges {
+            let (a, b) = (e.0, e.1);
+            e.2.high = e.2.high.min(blocks[a].high).min(blocks[b].high);
+            // What cannot go any other way goes this way.
+            let rest = |sum: u64, mine: u64| if sum == u64::MAX { u64::MAX } else { sum - mine.min(sum) };
+            if closed[a] && leaving[a].high != u64::MAX {
+                e.2.low = e.2.low.max(blocks[a].low.saturating_sub(rest(leaving[a].high, e.2.high)));
+            }
+            if coming[b].high != u64::MAX && outside[b] != u64::MAX {
+                let others = rest(coming[b].high, e.2.high).saturating_add(outside[b]);
+                e.2.low = e.2.low.max(blocks[b].low.saturating_sub(others));
+            }
+            e.2.low = e.2.low.min(e.2.high);
+        }
+        if before == blocks {
+            break;
+        }
+    }
+    for (i, r) in blocks.into_iter().enumerate() {
+        if known[i].is_none() {
+            let b = BlockId(first + u32::try_from(i).expect("an index of a block"));
+            into.insert(program.block(b).start, r);
+        }
+    }
+}
