@@ -1,6 +1,8 @@
 //! One pass over a block's instructions: its hash at every level, and a token per instruction for comparing blocks in part.
 //!
 //! Source: BMAT, 3.2 and table 1. The first class (merged from level 1 on, dependencies kept) is all caller-saved registers.
+//! Argument registers among them: kept apart, 2 to 4 % more of BMAT's blocks are wrong (sqlite 989 → 1,002 and 314 → 326, Lua
+//! 30 → 31, against line tables).
 
 use super::{Keys, combine, low};
 use program::arch::{Flow, Operand, Reg, RegClass};
