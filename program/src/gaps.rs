@@ -93,6 +93,7 @@ impl Finder<'_, '_> {
             round: 0,
             depths: HashMap::new(),
             starts: certain.into_iter().map(|(at, origin)| (at, Is::Function(origin))).collect(),
+            settled: HashSet::new(),
             found: Vec::new(),
         };
         let padded: usize = gaps
@@ -155,6 +156,8 @@ struct Search<'s, 'f, 'a> {
     depths: HashMap<u32, Option<i64>>,
     /// By address.
     starts: Vec<(Rel, Is)>,
+    /// Segments that hold one function without doubt.
+    settled: HashSet<(u32, u32)>,
     /// Found in this round.
     found: Vec<(Rel, Is)>,
 }
@@ -190,6 +193,10 @@ impl Search<'_, '_, '_> {
     }
 
     fn segment(&mut self, segment: &Segment) {
+        if self.settled.contains(&(segment.ranks.start, segment.ranks.end)) {
+            return;
+        }
+        let mut open = false;
         let code = self.finder.code;
         self.round += 1;
         let mut new: Vec<(Rel, Is)> = Vec::new();
@@ -204,6 +211,7 @@ impl Search<'_, '_, '_> {
                 continue;
             }
             let at = code.blocks[u as usize].start;
+            open = true;
             let is = self.judge(u, current, &segment.ranks);
             if let Some(is) = is {
                 new.push((at, is));
@@ -224,6 +232,7 @@ impl Search<'_, '_, '_> {
                 continue;
             }
             let incoming = incoming.to_vec();
+            open = true;
             // Compilers align what jumps lead to as well: within one stretch of code, a prologue must tell.
             let within = incoming.iter().all(|j| segment.ranks.contains(&j.1));
             if within && !padded && !has_prologue(code, at) {
@@ -232,6 +241,9 @@ impl Search<'_, '_, '_> {
             if looks_like_entry(code, at) && incoming.iter().all(|j| self.depth(j.1) == Some(0)) {
                 new.push((at, Is::Function(Origin::TailCalled)));
             }
+        }
+        if !open && segment.started {
+            self.settled.insert((segment.ranks.start, segment.ranks.end));
         }
         self.found.extend(new);
     }

@@ -492,7 +492,8 @@ impl Sweeper {
     /// Cuts the instructions into blocks.
     fn blocks(&self, region: &Region, out: &mut Swept) {
         let insns = self.insns.as_slice();
-        let starts_here = region.kind != RegionKind::Gap;
+        // gcc starts a cold part with a no-operation when a landing pad comes first: at offset 0 it would count as none.
+        let starts_here = !matches!(region.kind, RegionKind::Gap | RegionKind::Unwind { at_entry: false });
         let mut fallen_into = false;
         let mut i = 0;
         while let Some(first) = insns.get(i) {
