@@ -186,6 +186,9 @@ pub fn seeds(image: &Image, space: Space, is_code: impl Fn(Rel) -> bool) -> Vec<
     for &at in image.entry.iter().chain(&image.init_fini) {
         add(at, Origin::Start);
     }
+    for (at, _) in &image.go_functions {
+        add(*at, Origin::GoTable);
+    }
     found.sort_unstable();
     found.dedup_by_key(|s| s.at);
     found

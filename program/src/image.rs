@@ -11,6 +11,7 @@
 mod debug;
 mod dynamic;
 mod elf;
+mod go;
 mod plt;
 #[cfg(test)]
 mod tests;
@@ -264,6 +265,8 @@ pub struct Image {
     pub plt: Vec<PltStub>,
     /// Unwind ranges, by address.
     pub unwind: Vec<UnwindRange>,
+    /// Starts and names of functions in Go's own table, by address.
+    pub go_functions: Vec<(Va, Box<str>)>,
     /// What `.comment` says of compilers, each once; for Rust and Go also what the file holds besides.
     pub compilers: Vec<String>,
     /// What was left out while loading, and why: damaged tables, debug files of another build.

@@ -481,6 +481,9 @@ fn names(code: &Code<'_>) -> Vec<(Rel, usize, Box<str>)> {
             all.push((at, order, s.name.clone()));
         }
     }
+    for (at, name) in &code.cx.image.go_functions {
+        all.push((code.cx.space.rel(*at), usize::MAX, name.clone()));
+    }
     all.sort_unstable();
     all
 }

@@ -5,7 +5,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::{
-    Image, ImageId, Kind, LoadError, Section, Segment, Symbol, SymbolKind, debug, dynamic, plt, unwind,
+    Image, ImageId, Kind, LoadError, Section, Segment, Symbol, SymbolKind, debug, dynamic, go, plt, unwind,
 };
 use crate::addr::{FileOff, Va};
 use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
@@ -110,6 +110,7 @@ impl Image {
             init_fini: Vec::new(),
             plt: Vec::new(),
             unwind: Vec::new(),
+            go_functions: Vec::new(),
             compilers: Vec::new(),
             notes,
             debug_file: None,
@@ -128,6 +129,7 @@ impl Image {
         image.init_fini = dynamic.init_fini(&image, headers);
         image.plt = plt::find(&image);
         image.unwind = unwind::parse(&image, headers);
+        image.go_functions = go::functions(&image);
         image.compilers = compilers(&image, headers);
         Ok(image)
     }
