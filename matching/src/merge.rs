@@ -137,7 +137,7 @@ mod tests {
             let mut left = 0;
             for _ in 0..c {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                left += u64::from((state >> 16) % nth == 0);
+                left += u64::from((state >> 16).is_multiple_of(nth));
             }
             left
         };
