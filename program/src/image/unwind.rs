@@ -96,20 +96,21 @@ pub fn parse(image: &Image, headers: &Headers) -> Vec<UnwindRange> {
     found
 }
 
-/// Whether the first row of an unwind table is that of a function's entry: the caller's frame is 8 bytes above the stack pointer.
+/// Whether an unwind table begins as that of a function does: the caller's frame is 8 bytes above the stack pointer, and one
+/// byte of code, a push or nothing, makes it 16 at most. A cold part may start with a padding byte before its real first row.
 fn starts_at_entry(mut instructions: gimli::CallFrameInstructionIter<'_, Slice<'_>>) -> bool {
     use gimli::CallFrameInstruction as Cfi;
+    let mut room = 8;
     while let Ok(Some(instruction)) = instructions.next() {
         match instruction {
+            Cfi::AdvanceLoc { delta: 1 } if room == 8 => room = 16,
             Cfi::AdvanceLoc { .. } | Cfi::SetLoc { .. } => break,
             Cfi::DefCfa { register, offset: 8 } if register.0 == crate::arch::DWARF_STACK_POINTER => {}
-            Cfi::DefCfaOffset { offset: 8 } => {}
+            Cfi::DefCfaOffset { offset } if offset <= room => {}
             Cfi::DefCfa { .. }
             | Cfi::DefCfaOffset { .. }
             | Cfi::DefCfaRegister { .. }
-            | Cfi::DefCfaExpression { .. } => {
-                return false;
-            }
+            | Cfi::DefCfaExpression { .. } => return false,
             _ => {}
         }
     }
