@@ -1,9 +1,9 @@
 //! `engraft carry`: a profile of one build becomes a profile of a later one.
 
 use crate::input;
-use crate::out::Answer;
+use crate::out::{Answer, Hinted};
 use crate::view::{Output, Table, View, share};
-use matching::{CarryOptions, CarryReport, LossReason, Matching, Options, carry};
+use matching::{CarryOptions, CarryReport, LossReason, Matching, MergeOptions, Options, carry, merge};
 use profile::Written;
 use program::Program;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use tracing::info_span;
 const EXAMPLES: &str = "\
 Examples:
   $ engraft carry old new --profile old.callgrind -o new.fdata
-  $ engraft carry old new --profile old.callgrind -o new.engraft --json";
+  $ engraft carry old new --profile old.callgrind -o new.fdata --require bp=90,cc=90";
 
 /// Carry a profile of OLD to NEW, and on to every later build named
 #[derive(clap::Args, Debug)]
@@ -29,6 +29,15 @@ pub struct Args {
     /// Profile of OLD, in any format that can be read
     #[arg(long, value_name = "FILE")]
     profile: PathBuf,
+    /// Go along this map of OLD and NEW, which `match -o` wrote and a person may have edited
+    #[arg(long, value_name = "MAP")]
+    map: Option<PathBuf>,
+    /// Merge with a fresh profile of the last build, by age and by how much each saw
+    #[arg(long, value_name = "FRESH")]
+    merge: Option<PathBuf>,
+    /// Answer no (exit code 1) if the result is predicted to be worse, in per cent: bp=98,cc=97
+    #[arg(long, value_name = "GATE", value_parser = gate)]
+    require: Option<Gate>,
     /// Where to write the carried profile; its extension says the format
     #[arg(short, value_name = "FILE")]
     o: PathBuf,
@@ -39,29 +48,98 @@ pub struct Args {
     output: Output,
 }
 
+/// What `--require` asks for, as shares.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Gate {
+    bp: f64,
+    cc: f64,
+}
+
+/// Reads `bp=98,cc=97`; what is not named is not asked for.
+fn gate(text: &str) -> Result<Gate, String> {
+    let mut gate = Gate::default();
+    for part in text.split(',') {
+        let (name, number) = part.split_once('=').ok_or("say for example bp=98,cc=97")?;
+        let percent: f64 = number.parse().map_err(|_| format!("{number} is no number"))?;
+        if !(0.0..=100.0).contains(&percent) {
+            return Err(format!("{number} is not between 0 and 100"));
+        }
+        match name {
+            "bp" => gate.bp = percent / 100.0,
+            "cc" => gate.cc = percent / 100.0,
+            _ => return Err(format!("{name} cannot be asked for, only bp and cc")),
+        }
+    }
+    Ok(gate)
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    let mut old = input::program(&args.old)?;
     input::output_format(&args.o, args.to)?;
+    if args.map.is_some() && args.new.len() > 1 {
+        let hint = "carry step by step, each with its own map";
+        return Err(Hinted::new("a map is of two builds, and more are named", hint).into());
+    }
+    let mut old = input::program(&args.old)?;
     let mut counts = input::profile(&args.profile, Some(&old))?.profile;
     let mut steps = Vec::new();
+    let (mut bp_share, mut cc_share) = (1.0, 1.0);
+    let mut ranges = Vec::new();
     for path in &args.new {
         let new = input::program(path)?;
-        let matching = info_span!("match").in_scope(|| Matching::compute(&old, &new, &Options::all()));
+        let matching = matching(args, &old, &new)?;
         let carried =
             info_span!("carry").in_scope(|| carry(&old, &new, &matching, &counts, &CarryOptions::default()));
+        // Each step can only lose: what is right after it was right before it and stayed so.
+        bp_share *= carried.report.predicted.bp_share;
+        cc_share *= carried.report.predicted.cc_share;
+        ranges =
+            carried.ranges.iter().map(|(at, r)| RangeView { at: at.0, low: r.low, high: r.high }).collect();
         steps.push(step(&old, &new, &carried.report));
         (old, counts) = (new, carried.profile);
     }
+    if let Some(path) = &args.merge {
+        let fresh = input::profile(path, Some(&old))?.profile;
+        let age_releases = f64::from(u32::try_from(steps.len()).unwrap_or(u32::MAX));
+        let options = MergeOptions { age_releases, ..MergeOptions::default() };
+        counts = info_span!("merge").in_scope(|| merge(&old, &counts, &fresh, &options));
+    }
     let written = input::write_profile(&args.o, args.to, &counts, Some(&old))?;
+    let gate = args.require.map(|gate| GateView {
+        bp_share: gate.bp,
+        cc_share: gate.cc,
+        holds: bp_share >= gate.bp && cc_share >= gate.cc,
+    });
+    let answer = match &gate {
+        Some(gate) if !gate.holds => Answer::No,
+        _ if written.n_functions == 0 => Answer::No,
+        _ => Answer::Yes,
+    };
     let view = CarryView {
         schema: "engraft.carry/1",
         profile: args.profile.display().to_string(),
+        merged_with: args.merge.as_ref().map(|path| path.display().to_string()),
         steps,
+        predicted: PredictedView { bp_share, cc_share },
+        required: gate,
+        ranges,
         written: written_view(&args.o, &written),
     };
     args.output.print(&view)?;
-    Ok(if written.n_functions == 0 { Answer::No } else { Answer::Yes })
+    Ok(answer)
+}
+
+/// The matching to go along. A map's `pin` and `forbid` lines bear on everything else, so with them it is computed anew.
+fn matching(args: &Args, old: &Program, new: &Program) -> anyhow::Result<Matching> {
+    let mut options = Options::all();
+    if let Some(path) = &args.map {
+        let map = input::map(path, old, new)?;
+        if map.pins.is_empty() && map.forbids.is_empty() {
+            return Ok(map.matching);
+        }
+        options = options.with_map(&map);
+    }
+    Ok(info_span!("match").in_scope(|| Matching::compute(old, new, &options)))
 }
 
 /// What became of a profile.
@@ -69,8 +147,34 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 pub struct CarryView {
     schema: &'static str,
     profile: String,
+    merged_with: Option<String>,
     steps: Vec<StepView>,
+    /// Without `--merge`: what it is expected to be worth against a fresh profile.
+    predicted: PredictedView,
+    required: Option<GateView>,
+    /// Between what the counts of blocks must lie that have only a part of an old block's flow, or no match.
+    ranges: Vec<RangeView>,
     written: WrittenView,
+}
+
+#[derive(Serialize)]
+struct PredictedView {
+    bp_share: f64,
+    cc_share: f64,
+}
+
+#[derive(Serialize)]
+struct GateView {
+    bp_share: f64,
+    cc_share: f64,
+    holds: bool,
+}
+
+#[derive(Serialize)]
+struct RangeView {
+    at: u64,
+    low: u64,
+    high: u64,
 }
 
 #[derive(Serialize)]
@@ -230,6 +334,12 @@ impl View for CarryView {
                 more(w, s.lost.len())?;
             }
             writeln!(w)?;
+        }
+        let (bp, cc) = (share(self.predicted.bp_share), share(self.predicted.cc_share));
+        writeln!(w, "predicted against a fresh profile: B.P. {bp}, C.C. {cc}")?;
+        if let Some(gate) = &self.required {
+            let verdict = if gate.holds { "holds" } else { "does not hold" };
+            writeln!(w, "required: B.P. {}, C.C. {}: {verdict}", share(gate.bp_share), share(gate.cc_share))?;
         }
         self.written.text(w)
     }

@@ -111,3 +111,69 @@ fn llvm_bolt_takes_every_function_of_a_carried_profile() {
     let plain = must(Command::new("./new").current_dir(to.path()));
     assert_eq!(must(Command::new("./fast").current_dir(to.path())), plain);
 }
+
+/// Two builds of one program with counts of each, for carrying.
+fn two_builds() -> tempfile::TempDir {
+    let to = folder();
+    compile(&to.path().join("old"), "words-1.c", "-O2 -g");
+    compile(&to.path().join("new"), "words-2.c", "-O2 -g");
+    callgrind(to.path(), "old");
+    callgrind(to.path(), "new");
+    to
+}
+
+#[test]
+fn a_map_is_obeyed_and_gives_the_same_profile() {
+    needs!("valgrind");
+    let to = two_builds();
+    let run = |args: &str| engraft(to.path(), args).ok();
+    let read = |name: &str| std::fs::read_to_string(to.path().join(name)).expect("it was written");
+    run("match old new -o pair.map");
+    run("carry old new --profile old.callgrind -o plain.fdata");
+    run("carry old new --profile old.callgrind -o mapped.fdata --map pair.map");
+    assert_eq!(read("plain.fdata"), read("mapped.fdata"));
+    // A person says: `hash` is not `hash`, and `kind` became `fold`.
+    std::fs::write(to.path().join("edited.map"), read("pair.map") + "forbid hash hash\npin kind fold\n")
+        .expect("it is ours");
+    let view = engraft(to.path(), "match old new --with edited.map --json").json();
+    let rows = view["functions"].as_array().expect("a list");
+    let became = |name: &str| rows.iter().find(|f| f["old_name"] == name).map(|f| f["new_name"].clone());
+    assert_eq!(became("kind"), Some("fold".into()));
+    assert_ne!(became("hash"), Some("hash".into()));
+    assert_eq!(became("main"), Some("main".into()));
+    run("carry old new --profile old.callgrind -o edited.fdata --map edited.map");
+    assert_ne!(read("plain.fdata"), read("edited.fdata"));
+    let ran = engraft(to.path(), "carry new old --profile new.callgrind -o back.fdata --map pair.map");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.contains("the map is of the old build"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_gate_answers_no_and_says_why() {
+    needs!("valgrind");
+    let to = two_builds();
+    let carry = |gate: &str| {
+        engraft(to.path(), &format!("carry old new --profile old.callgrind -o new.fdata --require {gate}"))
+    };
+    assert!(carry("bp=50,cc=50").ok().contains("C.C. 50.00 %: holds"));
+    let no = carry("bp=100,cc=100");
+    assert_eq!(no.code, Some(1), "{}", no.stdout);
+    assert!(no.stdout.contains("C.C. 100.00 %: does not hold"), "{}", no.stdout);
+    for (gate, want) in [("bp=101", "between 0 and 100"), ("xy=5", "only bp and cc"), ("98", "bp=98,cc=97")] {
+        let ran = carry(gate);
+        assert_eq!(ran.code, Some(2));
+        assert!(ran.stderr.contains(want), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn chains_arrive_and_a_fresh_profile_outweighs_a_carried_one() {
+    needs!("valgrind");
+    let to = two_builds();
+    engraft(to.path(), "carry old new old --profile old.callgrind -o there-and-back.fdata").ok();
+    let view = engraft(to.path(), "score there-and-back.fdata old.callgrind --binary old --json").json();
+    assert!(view["scores"][0]["overlap_share"].as_f64() > Some(0.95), "{view}");
+    engraft(to.path(), "carry old new --profile old.callgrind --merge new.callgrind -o merged.fdata").ok();
+    let view = engraft(to.path(), "score merged.fdata new.callgrind --binary new --json").json();
+    assert!(view["scores"][0]["cc_share"].as_f64() > Some(0.999), "{view}");
+}
