@@ -138,11 +138,9 @@ pub fn similarity(
     let mut left: Vec<usize> = a.collect();
     let mut right: Vec<usize> = b.collect();
     let mut same = 0.0;
-    let levels: [(f64, Box<dyn Fn(&Hashes, usize) -> u64>); 3] = [
-        (1.0, Box::new(|h, i| h.one[i])),
-        (0.9, Box::new(|h, i| u64::from(h.three[i]))),
-        (0.7, Box::new(|h, i| u64::from(h.four[i]))),
-    ];
+    type HashOf = fn(&Hashes, usize) -> u64;
+    let levels: [(f64, HashOf); 3] =
+        [(1.0, |h, i| h.one[i]), (0.9, |h, i| u64::from(h.three[i])), (0.7, |h, i| u64::from(h.four[i]))];
     for (worth, level) in levels {
         left.sort_by_key(|&i| (level(old_hashes, i), i));
         right.sort_by_key(|&i| (level(new_hashes, i), i));

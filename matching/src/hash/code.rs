@@ -308,5 +308,5 @@ fn register(reg: Reg, w: &mut Words, names: &mut Numbering) {
     w.fine = combine(w.fine, one);
     w.one = combine(w.one, one);
     w.three = combine(w.three, three);
-    w.strong = combine(w.strong, if three < 0x300 && three >= 0x200 { 0x200 } else { three });
+    w.strong = combine(w.strong, if (0x200..0x300).contains(&three) { 0x200 } else { three });
 }
