@@ -3,7 +3,9 @@
 //! To add one: a file with `parse` and `write`, a line in each table here, and its consumer in `checks/formats.sh`.
 
 use crate::counts::{Lost, Profile};
-use crate::{callgrind, csv, engraft, fdata, folded, json, lcov, llvm_sample, pprof, preagg};
+use crate::{
+    callgrind, csv, engraft, fdata, folded, json, lcov, llvm_sample, perf_data, perf_script, pprof, preagg,
+};
 use program::image::Image;
 use program::{ImageId, Program};
 use std::fmt;
@@ -24,6 +26,10 @@ pub enum Format {
     Callgrind,
     /// Branch samples, summed up, for perf2bolt.
     Preagg,
+    /// What `perf record` writes.
+    PerfData,
+    /// What `perf script` prints.
+    PerfScript,
     /// LLVM's sample profile, as text.
     LlvmSample,
     /// pprof's profile.proto, gzipped.
@@ -42,6 +48,8 @@ const FORMATS: &[(Format, &str, &[&str], bool)] = &[
     (Format::Fdata, "fdata", &["fdata"], true),
     (Format::Callgrind, "callgrind", &["callgrind"], true),
     (Format::Preagg, "preagg", &["preagg"], true),
+    (Format::PerfData, "perf.data", &["perf.data"], false),
+    (Format::PerfScript, "perf-script", &["perf"], false),
     (Format::LlvmSample, "prof", &["prof"], true),
     (Format::Pprof, "pprof", &["pb.gz"], true),
     (Format::Folded, "folded", &["folded"], true),
@@ -57,6 +65,7 @@ const TEXTS: &[(Format, IsOne)] = &[
     (Format::Fdata, fdata::is_one),
     (Format::Lcov, lcov::is_one),
     (Format::LlvmSample, llvm_sample::is_one),
+    (Format::PerfScript, perf_script::is_one),
     (Format::Folded, folded::is_one),
 ];
 
@@ -109,6 +118,9 @@ impl Format {
     pub fn recognise(bytes: &[u8]) -> Option<Format> {
         if engraft::is_one(bytes) {
             return Some(Format::Engraft);
+        }
+        if perf_data::is_one(bytes) {
+            return Some(Format::PerfData);
         }
         if pprof::is_one(bytes) {
             return Some(Format::Pprof);
@@ -305,6 +317,8 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
         Format::Fdata => fdata::parse(bytes, context.need(format)?)?,
         Format::Callgrind => callgrind::parse(bytes, context.need(format)?)?,
         Format::Preagg => preagg::parse(bytes, context.need(format)?)?,
+        Format::PerfData => perf_data::parse(bytes, context.need(format)?)?,
+        Format::PerfScript => perf_script::parse(bytes, context.need(format)?)?,
         Format::LlvmSample => llvm_sample::parse(bytes, context.need(format)?)?,
         Format::Pprof => pprof::parse(bytes, context.need(format)?)?,
         Format::Lcov => lcov::parse(bytes, context.need(format)?)?,
@@ -339,6 +353,7 @@ pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Re
         Format::Fdata => fdata::write(profile, need()?),
         Format::Callgrind => callgrind::write(profile, need()?),
         Format::Preagg => preagg::write(profile, need()?),
+        Format::PerfData | Format::PerfScript => return Err(WriteError::ReadOnly { format }),
         Format::LlvmSample => llvm_sample::write(profile, need()?).ok_or(WriteError::NoLines { format })?,
         Format::Pprof => pprof::write(profile, need()?),
         Format::Folded => folded::write(profile, need()?),

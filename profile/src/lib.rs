@@ -13,12 +13,15 @@ pub mod folded;
 pub mod json;
 pub mod lcov;
 pub mod llvm_sample;
+pub mod perf_data;
+pub mod perf_script;
 pub mod pprof;
 pub mod preagg;
 
 mod bolt;
 mod derive;
 mod losses;
+mod samples;
 mod source;
 mod sum;
 mod transfers;

@@ -1,0 +1,209 @@
+//! `perf script` text, with and without branch stacks.
+//!
+//! ```text
+//! perf script -F pid,ip,brstack --show-mmap-events
+//! PERF_RECORD_MMAP2 77/77: [0x5625…000(0x2b000) @ 0x7000 fe:00 53 28]: r-xp /bin/a.out
+//! PERF_RECORD_MMAP2 77/77: [0x5625…000(0x2b000) @ 0x7000 <hex build-id>]: r-xp /bin/a.out
+//!     77     56250dc1e13d  0x56250dc1e13d/0x56250dc1e150/P/-/-/1  0x…/0x…/M/-/-/4
+//!     lua 77  7084.3:     250000 cpu-clock:  56250dc1e13d f+0x1 (/bin/a.out)
+//! ```
+//! Branches are FROM/TO/M (mispredicted) or P/…, the last one first. The mapping events say where the program lay; without
+//! them only a program at fixed addresses can be placed. A sample without its process belongs to the one process of the file.
+//!
+//! Source: perf-script(1), `-F`, `--show-mmap-events`; perf 6.1 `tools/perf/util/event.c` for the mapping lines.
+
+use crate::counts::{Lost, Profile};
+use crate::format::{Format, ReadError};
+use crate::samples::{Branch, Samples};
+use program::{LiveVa, Program};
+
+/// Whether a text starts as such a file.
+pub(crate) fn is_one(text: &str) -> bool {
+    let mut lines = text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
+    lines.by_ref().take(50).any(|l| {
+        l.contains("PERF_RECORD_MMAP")
+            || branches(l).next().is_some()
+            || l.starts_with(' ') && l.ends_with(')') && ip(l).is_some()
+    })
+}
+
+/// The branches on a line.
+fn branches(line: &str) -> impl Iterator<Item = Branch> {
+    line.split_whitespace().filter_map(|field| {
+        let mut parts = field.split('/');
+        let (from, to, missed) = (parts.next()?, parts.next()?, parts.next()?);
+        parts.next()?;
+        let address = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok().map(LiveVa);
+        Some((address(from)?, address(to)?, missed == "M"))
+    })
+}
+
+/// The address of a sample: the first number of at least four hexadecimal digits behind the event's name, or of the line.
+fn ip(line: &str) -> Option<LiveVa> {
+    let rest = line.rsplit_once(": ").map_or(line, |(_, rest)| rest);
+    let address = |field: &str| {
+        let plain = field.len() >= 4 && field.bytes().all(|b| b.is_ascii_hexdigit());
+        plain.then(|| u64::from_str_radix(field, 16).ok()).flatten()
+    };
+    // A process id comes before it, and has fewer digits.
+    rest.split_whitespace().take(3).filter_map(address).max().map(LiveVa)
+}
+
+/// The process of a line: `COMM PID` or `COMM PID/TID` before a time, or the first number.
+fn pid(line: &str) -> Option<i32> {
+    let number = |field: &str| field.split('/').next()?.parse::<i32>().ok();
+    line.split_whitespace().take(3).find_map(number)
+}
+
+/// A file mapped into a process, as a line says it.
+struct Mapped<'a> {
+    pid: i32,
+    live: std::ops::Range<u64>,
+    offset: u64,
+    build_id: Option<Vec<u8>>,
+    path: &'a str,
+}
+
+/// `… PERF_RECORD_MMAP2 PID/TID: [0xSTART(0xLEN) @ OFFSET …]: r-xp PATH`.
+fn mapping(line: &str) -> Option<Mapped<'_>> {
+    let (_, rest) = line.split_once("PERF_RECORD_MMAP")?;
+    let (head, rest) = rest.split_once('[')?;
+    let (inner, tail) = rest.split_once("]:")?;
+    let pid = head.trim_start_matches('2').trim().split('/').next()?.trim().parse().ok()?;
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let (range, file) = inner.split_once(" @ ")?;
+    let (start, len) = range.trim_end_matches(')').split_once('(')?;
+    let start = number(start)?;
+    let mut file = file.split_whitespace();
+    let offset = number(file.next()?)?;
+    let id = file.next().and_then(|id| id.strip_prefix('<')?.strip_suffix('>'));
+    let id = id.and_then(|id| {
+        (0..id.len())
+            .step_by(2)
+            .map(|i| u8::from_str_radix(id.get(i..i + 2)?, 16).ok())
+            .collect::<Option<Vec<u8>>>()
+    });
+    let (protection, path) = tail.trim_start().split_once(' ')?;
+    let live = start..start.checked_add(number(len)?)?;
+    protection.contains('x').then_some(Mapped { pid, live, offset, build_id: id, path: path.trim() })
+}
+
+/// Reads samples of `program`.
+///
+/// # Errors
+/// [`ReadError::NotInIt`] if no mapping of the program is in it, and it does not lie at fixed addresses.
+pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut samples = Samples::of(program);
+    let mut one = None;
+    let mut several = false;
+    for m in text.lines().filter_map(mapping) {
+        let id = m.build_id.as_deref();
+        if samples.is_ours(m.path, id) {
+            several |= one.is_some_and(|p| p != m.pid);
+            one = Some(m.pid);
+        }
+        samples.map(m.pid, m.live, m.offset, m.path, id);
+    }
+    if one.is_none() && !program.image.kind.is_relocated() {
+        for s in program.image.segments.iter().filter(|s| s.executable) {
+            let live = s.range.start.0..s.range.end.0;
+            samples.map(0, live, s.offset.0, &program.image.name, program.image.build_id.as_deref());
+        }
+        one = Some(0);
+    }
+    let lines =
+        text.lines().filter(|l| !l.contains("PERF_RECORD_") && !l.starts_with('#') && !l.trim().is_empty());
+    let mut last = one;
+    for line in lines {
+        let process = if several { pid(line).or(last) } else { one };
+        last = process;
+        let Some(process) = process else { continue };
+        let taken: Vec<Branch> = branches(line).collect();
+        if !taken.is_empty() {
+            samples.branches(process, &taken);
+        } else if let Some(at) = ip(line) {
+            samples.point(process, at);
+        }
+    }
+    samples.finish(Format::PerfScript)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counts::Edge;
+    use crate::testing::{assemble, function};
+    use program::Va;
+
+    /// f: 0 test, 2 je →9, 4 call g, 9 ret; g: 0 jmp f.
+    fn program() -> Program {
+        assemble(
+            ".globl f\n.type f,@function\nf: test %edi,%edi\nje 1f\ncall g\n1: ret\n.size f,.-f\n\
+             .type g,@function\ng: jmp f\n.size g,.-g\n",
+        )
+    }
+
+    /// Mapping events for the program, moved by `bias`, and another file of process 7.
+    fn mapped(program: &Program, bias: u64) -> String {
+        let s = program.image.segments.iter().find(|s| s.executable).unwrap();
+        let (start, len) = (s.range.start.0 + bias, s.range.end.since(s.range.start));
+        format!(
+            "PERF_RECORD_MMAP2 7/7: [{start:#x}({len:#x}) @ {:#x} fe:00 53 28]: r-xp /x/output\n\
+             PERF_RECORD_MMAP2 7/7: [0x7f0000000000(0x1000) @ 0 fe:00 54 0]: r-xp /lib/libc.so.6\n",
+            s.offset.0
+        )
+    }
+
+    #[test]
+    fn branch_stacks_become_edges_and_calls() {
+        let program = program();
+        let f = program.function(function(&program, "f")).entry.0;
+        let g = program.function(function(&program, "g")).entry.0;
+        let bias = 0x5600_0000_0000u64;
+        let b = |from: u64, to: u64, p: &str| format!("{:#x}/{:#x}/{p}/-/-/3", from + bias, to + bias);
+        // From libc into f, not taken to the call, g, back to f, taken to the return; the last one first.
+        let line = format!(
+            "  a.out 7 1.5: cycles:u: {:x} {} {} {} 0x7f0000000010/{:#x}/P/-/-/1\n",
+            f + 9 + bias,
+            b(f + 2, f + 9, "M"),
+            b(g, f, "P"),
+            b(f + 4, g, "P"),
+            f + bias,
+        );
+        let text = mapped(&program, bias) + &line + &line;
+        assert!(is_one(&text));
+        let (profile, lost) = parse(text.as_bytes(), &program).unwrap();
+        assert_eq!(lost, []);
+        let edge = |a, b| Edge { from: Va(f + a), to: Va(f + b) };
+        assert_eq!(profile.edges, [(edge(0, 4), 2), (edge(0, 9), 2)].into());
+        assert_eq!(profile.mispredicts, [(edge(0, 9), 2)].into());
+        assert_eq!(profile.calls, [((Va(f + 4), Va(g)), 2), ((Va(g), Va(f)), 2)].into());
+        assert_eq!(profile.entries, [(Va(f), 4), (Va(g), 2)].into());
+    }
+
+    #[test]
+    fn samples_without_branches_count_blocks_of_the_program_alone() {
+        let program = program();
+        let f = program.function(function(&program, "f")).entry.0;
+        let bias = 0x5600_0000_0000u64;
+        let line =
+            |at: u64| format!("     a.out     7  84.35:     250000 cpu-clock:  {at:x} f+0x1 (/x/output)\n");
+        let text = mapped(&program, bias) + &line(f + bias) + &line(f + 4 + bias) + &line(0x7f00_0000_0000);
+        let (profile, _) = parse(text.as_bytes(), &program).unwrap();
+        assert_eq!(profile.blocks, [(Va(f), 1), (Va(f + 4), 1)].into());
+        let short = mapped(&program, bias) + &format!("    {:x} f (/x/output)\n", f + 2 + bias);
+        assert_eq!(parse(short.as_bytes(), &program).unwrap().0.blocks, [(Va(f), 1)].into());
+    }
+
+    #[test]
+    fn a_text_of_other_programs_is_refused_with_their_names() {
+        let program = program();
+        let text = "PERF_RECORD_MMAP2 7/7: [0x1000(0x1000) @ 0 fe:00 54 0]: r-xp /bin/other\n";
+        let got = parse(text.as_bytes(), &program).unwrap_err().to_string();
+        assert!(got.ends_with("output: it is of /bin/other"), "{got}");
+    }
+}
