@@ -102,3 +102,6 @@ pub fn compute(
         .collect();
     (found, state.pairs)
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,6 +112,30 @@ fn rust(name: &str) -> Option<String> {
     Some(out.0)
 }
 
+/// A mangled v0 name with its decorations and the numbers of crate disambiguators taken out, still mangled: finer than
+/// [`bare`], which drops the numbers of impls and closures too. `None` if the name is not of that sort.
+///
+/// Text that only looks like a disambiguator goes as well, in both builds alike; back references count bytes, so a
+/// disambiguator of another length hides some names, which [`bare`] then finds.
+pub fn without_crates(name: &str) -> Option<String> {
+    let (stem, _) = undecorated(name);
+    if !stem.starts_with("_R") || stem.len() > MAX_LEN {
+        return None;
+    }
+    let mut out = String::with_capacity(stem.len());
+    let mut rest = stem;
+    while let Some(at) = rest.find("Cs") {
+        let digits = rest[at + 2..].bytes().take_while(u8::is_ascii_alphanumeric).count();
+        let end = at + 2 + digits;
+        out.push_str(&rest[..at + 2]);
+        // Base 62 of 64 bits has at most 11 digits.
+        let number = (1..=11).contains(&digits) && rest[end..].starts_with('_');
+        rest = if number { &rest[end..] } else { &rest[at + 2..] };
+    }
+    out.push_str(rest);
+    Some(out)
+}
+
 /// With every spelling of an anonymous namespace turned into `_GLOBAL__N_1`, clang's and today's GCC's.
 fn anonymous(name: &str) -> Cow<'_, str> {
     const MARK: &str = "_GLOBAL__N_";
@@ -263,6 +287,19 @@ mod tests {
         check("_ZN5alloc3vec16Vec$LT$T$C$A$GT$7reserve17hfedcba9876543210E.llvm.12", path, Part::Whole);
         check("_RNvNtCs4lUfJ5g3poj_5tokio4task5spawn", "tokio::task::spawn", Part::Whole);
         check("_RNvNtCsk6lDpyudpmB_5tokio4task5spawn", "tokio::task::spawn", Part::Whole);
+    }
+
+    #[test]
+    fn crates_go_and_impls_stay() {
+        for (name, want) in [
+            ("_RNvXs5_NtCsdjD0lJrWu5B_4expr6reduceE", Some("_RNvXs5_NtCs_4expr6reduceE")),
+            ("_RNvXs5_NtCsaaD0lJrWu5B_4expr6reduceE.llvm.7", Some("_RNvXs5_NtCs_4expr6reduceE")),
+            ("_RNvXs6_NtCsdjD0lJrWu5B_4expr6reduceE", Some("_RNvXs6_NtCs_4expr6reduceE")),
+            ("_RNv4CsesE", Some("_RNv4CsesE")),
+            ("Cs1_", None),
+        ] {
+            assert_eq!(without_crates(name).as_deref(), want, "{name}");
+        }
     }
 
     #[test]

@@ -52,6 +52,9 @@ pub fn exact(state: &mut State<'_>) {
 
 /// The same symbol but for decorations.
 pub fn bare(state: &mut State<'_>) {
+    let old = keys(state.old.program, &state.free_old(), names::without_crates);
+    let new = keys(state.new.program, &state.free_new(), names::without_crates);
+    by_key(state, &old, &new, FunctionMethod::BareName, 0.25);
     let old = keys(state.old.program, &state.free_old(), |n| Some(bare_key(n, true)));
     let new = keys(state.new.program, &state.free_new(), |n| Some(bare_key(n, true)));
     by_key(state, &old, &new, FunctionMethod::BareName, 0.25);

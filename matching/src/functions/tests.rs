@@ -1,0 +1,92 @@
+//! Functions of real compilers' output, judged by the symbols that the matching did not see.
+
+use crate::options::Options;
+use crate::relation::{FunctionMethod, Matching};
+use crate::testing::{compile, function};
+use program::Program;
+
+/// A program of `n` functions that differ a little, with a table of pointers, strings and calls; `changed` of them changed.
+fn source(n: usize, changed: &[usize], added: &[usize]) -> String {
+    let mut out = String::from("#include <stdio.h>\n#include <string.h>\nint state;\n");
+    for i in 0..n {
+        if added.contains(&i) {
+            out += &format!(
+                "__attribute__((noinline)) int added{i}(int x) {{ for (int k = x; k > {i}; k /= 3) state ^= k << 5; \
+                 puts(\"added {i}\"); return state % 97; }}\n"
+            );
+        }
+        let more = if changed.contains(&i) {
+            format!("if (x == {}) puts(\"late\");", i + 900)
+        } else {
+            String::new()
+        };
+        let call = if i > 0 { format!("f{}(x - 1)", i - 1) } else { "x".to_owned() };
+        let body = match i % 4 {
+            0 => format!("if (x > {i}) printf(\"over %d in {i}\\n\", x); return {call} + {i};"),
+            1 => format!("while (x > {}) x -= state + {i}; return {call} * x;", i * 3),
+            2 => format!(
+                "char b[64]; snprintf(b, sizeof b, \"part {i} %d\", x); return (int)strlen(b) + {call};"
+            ),
+            _ => format!(
+                "switch (x & 3) {{ case 0: state += {i}; break; case 1: return {call}; }} return state - x;"
+            ),
+        };
+        out += &format!("__attribute__((noinline)) int f{i}(int x) {{ {more} {body} }}\n");
+    }
+    for i in added {
+        out += &format!("int (*hook{i})(int) = added{i};\n");
+    }
+    out += &format!("int main(int n, char **v) {{ return f{}(n); }}\n", n - 1);
+    out
+}
+
+/// (new function's name, its old function's name) of a pair of which both were stripped.
+fn stripped_pairs(old: &str, new: &str) -> Vec<(String, String)> {
+    let twins = [compile(old, "c", &["-O2"]), compile(new, "c", &["-O2"])];
+    let bare = [compile(old, "c", &["-O2", "-s"]), compile(new, "c", &["-O2", "-s"])];
+    let m = Matching::compute(&bare[0], &bare[1], &Options::all());
+    let name = |twin: &Program, p: &Program, f: program::FuncId| {
+        twin.function_from(p.function(f).entry).map(|t| twin.function(t).name()).unwrap_or_default()
+    };
+    m.functions.iter().map(|f| (name(&twins[1], &bare[1], f.new), name(&twins[0], &bare[0], f.old))).collect()
+}
+
+#[test]
+fn stripped_functions_are_found_and_new_ones_are_not() {
+    let (old, new) = (source(24, &[], &[]), source(24, &[5, 10, 19], &[7, 16]));
+    let pairs = stripped_pairs(&old, &new);
+    let wrong: Vec<_> = pairs.iter().filter(|(n, o)| n != o).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let found = pairs.iter().filter(|(n, _)| n.starts_with('f') && n[1..].parse::<u32>().is_ok()).count();
+    assert!(found >= 23, "{found} of 24: {pairs:?}");
+}
+
+#[test]
+fn a_changed_function_keeps_its_name_whatever_looks_like_it() {
+    // `g` of the old build looks like `other` of the new one, which is new; `g` itself changed.
+    let body = "{ int s = 0; for (int i = 0; i < x; i++) s += i * 7 ^ x; return s + 11; }";
+    let old =
+        format!("__attribute__((noinline)) int g(int x) {body} int main(int n, char **v) {{ return g(n); }}");
+    let new = format!(
+        "__attribute__((noinline)) int other(int x) {body} __attribute__((noinline)) int g(int x) {{ return other(x) * 3; }} \
+         int main(int n, char **v) {{ return g(n); }}"
+    );
+    let (old, new) = (compile(&old, "c", &["-O1"]), compile(&new, "c", &["-O1"]));
+    let m = Matching::compute(&old, &new, &Options::all());
+    let g = m.functions.iter().find(|f| f.new == function(&new, "g")).expect("g is matched");
+    assert_eq!((g.old, g.method), (function(&old, "g"), FunctionMethod::Name));
+    assert!(!m.functions.iter().any(|f| f.new == function(&new, "other")));
+}
+
+#[test]
+fn every_function_is_itself_with_and_without_names() {
+    let text = source(16, &[], &[]);
+    for flags in [["-O2", "-g"], ["-O2", "-s"]] {
+        let (old, new) = (compile(&text, "c", &["-O2"]), compile(&text, "c", &flags));
+        let m = Matching::compute(&old, &new, &Options::all());
+        assert_eq!(m.functions.len(), new.functions.len());
+        for f in &m.functions {
+            assert_eq!(old.function(f.old).entry, new.function(f.new).entry);
+        }
+    }
+}
