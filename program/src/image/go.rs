@@ -43,10 +43,7 @@ fn read(image: &Image, at: Va) -> Option<Vec<(Va, Box<str>)>> {
     let u32_at = |i: usize| Some(u32::from_le_bytes(*table.get(i..)?.first_chunk()?));
     let word = |i: usize| Some(u64::from_le_bytes(*table.get(i..)?.first_chunk()?));
     let offset = |i: usize| usize::try_from(word(i)?).ok();
-    let relative = match MAGICS.iter().position(|&m| u32_at(0) == Some(m))? {
-        0 => false,
-        _ => true,
-    };
+    let relative = MAGICS.iter().position(|&m| u32_at(0) == Some(m))? > 0;
     let n = offset(8)?;
     // Words 3 and on: the start of the text if entries count from there, then names, units, files, pc tables, functions.
     let (text, first) = if relative { (image.address_at(at.plus(24))?, 32) } else { (Va(0), 24) };
