@@ -296,7 +296,7 @@ mod tests {
 
         #[test]
         fn without_time_for_the_best_all_is_routed_all_the_same(
-            chain in 2_usize..30, amount in 2_i64..1000,
+            chain in 2_usize..30, amount in 1_i64..1000,
         ) {
             let mut net = Network::new(chain);
             for v in 1..chain {
@@ -305,7 +305,10 @@ mod tests {
             }
             net.supply(0, amount);
             net.supply(chain - 1, -amount);
-            prop_assert_eq!(net.solve(0), Solved { optimal: false, unrouted: 0 });
+            let solved = net.solve(0);
+            prop_assert_eq!(solved.unrouted, 0);
+            // The first round is over before time is looked at: it is enough for what one arc of each pair takes.
+            prop_assert_eq!(solved.optimal, amount < 2);
         }
     }
 }
