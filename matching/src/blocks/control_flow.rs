@@ -87,7 +87,8 @@ fn counterpart(pair: &Pair<'_>, old: u32, new: u32, i: usize, link: &Link) -> u3
         let of = pair.of_old[to as usize];
         of != NONE && right.len() <= 8 && right.iter().any(|r| r.to == of)
     };
-    let same = |l: &&Link| l.kind == link.kind;
+    // By the same side of the same condition; a negated branch has its sides the other way round.
+    let same = |l: &&Link| pair.same_edge(old, l.kind, new, link.kind);
     if right.len() > 8 || left.len() > 8 {
         let at = i * left.len() / right.len().max(1);
         return left
