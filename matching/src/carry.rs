@@ -188,6 +188,12 @@ fn solve(along: &Along<'_>, func: FuncId, from: Option<FuncId>) -> Option<Solved
         problem.blocks.iter().any(|e| e.count > 0) || problem.enter.iter().flatten().any(|e| e.count > 0);
     if ran && along.options.predict_static {
         likely::fill(along.new, func, &mut problem);
+        // A part of a flow is no more than the whole of it.
+        for (e, c) in problem.blocks.iter_mut().zip(&matched) {
+            if let Some(c) = c.filter(|c| c.partial) {
+                e.count = e.count.min(c.most);
+            }
+        }
     }
     let inferred = if along.options.infer { problem.solve(WORK) } else { problem.unchanged() };
     Some(Solved { inferred, matched })
@@ -347,11 +353,14 @@ fn all_ranges(new: &Program, result: &Complete, carried: &[Option<Carried>]) -> 
     for f in new.func_ids().filter(|f| result.known[f.index()] == Known::Inside) {
         let blocks = new.function(f).blocks.start as usize..new.function(f).blocks.end as usize;
         let known: Vec<Option<u64>> = blocks
+            .clone()
             .map(|b| carried[b].filter(|c| !c.partial && c.confidence >= FIRM).map(|_| result.blocks[b]))
             .collect();
+        let most: Vec<u64> =
+            blocks.map(|b| carried[b].filter(|c| c.partial).map_or(u64::MAX, |c| c.most)).collect();
         let entered = new.entry_block(f).map_or(0, |b| result.enter[b.index()]);
         if known.iter().any(Option::is_some) {
-            range::ranges(new, f, &known, entered, &mut ranges);
+            range::ranges(new, f, &known, &most, entered, &mut ranges);
         }
     }
     ranges

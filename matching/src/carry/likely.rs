@@ -17,7 +17,7 @@ const NO_RETURN_STMT: f64 = 0.72;
 /// Of not going where control ends: `abort`, `ud2`, a call that does not return. Ours.
 const NO_END: f64 = 0.999;
 /// What is expected less often than this, a call of its function, is taken not to run at all. Ours.
-const RARE: f64 = 0.3;
+const RARE: f64 = 0.1;
 
 /// Probability of each edge of `func`, in edge order, given that its block runs.
 pub(crate) fn probabilities(program: &Program, func: FuncId) -> Vec<f64> {

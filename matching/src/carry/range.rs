@@ -19,11 +19,12 @@ pub struct Range {
 
 /// Ranges of the blocks of `func` whose count is not `known`, by start.
 ///
-/// Shape: `known` is one per block of the function. `entered`: how often its entry is.
+/// Shape: `known` and `most` are one per block of the function; `most` bounds what carries a part of an old block's flow. `entered`: how often its entry is.
 pub(crate) fn ranges(
     program: &Program,
     func: FuncId,
     known: &[Option<u64>],
+    most: &[u64],
     entered: u64,
     into: &mut BTreeMap<Va, Range>,
 ) {
@@ -31,7 +32,7 @@ pub(crate) fn ranges(
     let function = program.function(func);
     let first = function.blocks.start;
     let n = function.n_blocks();
-    if known.iter().all(Option::is_some) || known.len() != n {
+    if known.iter().all(Option::is_some) || known.len() != n || most.len() != n {
         return;
     }
     let mut edges: Vec<(usize, usize, Range)> = Vec::new();
@@ -55,7 +56,8 @@ pub(crate) fn ranges(
     }
     let mut blocks: Vec<Range> = known
         .iter()
-        .map(|k| k.map_or(Range { low: 0, high: u64::MAX }, |k| Range { low: k, high: k }))
+        .zip(most)
+        .map(|(k, &most)| k.map_or(Range { low: 0, high: most }, |k| Range { low: k, high: k }))
         .collect();
     for _ in 0..ROUNDS {
         let before = blocks.clone();

@@ -7,8 +7,9 @@
 use crate::carry::CarryOptions;
 use crate::carry::complete::{Complete, Known, edges_of, graph};
 use crate::infer::{Estimate, Problem};
-use crate::relation::{BlockMatch, Matching};
-use program::{BlockEnd, BlockId, EdgeKind, FuncId, Program};
+use crate::relation::{BlockMatch, BlockMethod, Matching};
+use program::{BlockEnd, BlockId, Callee, EdgeKind, FuncId, Program};
+use std::collections::BTreeMap;
 
 /// Cost of a leak that the old build did not have.
 const LEAK: u32 = 200;
@@ -25,6 +26,10 @@ pub(crate) struct Along<'a> {
     /// Indexes into the matching's blocks, by old block; `old_first` says where each begins.
     by_old: Vec<u32>,
     old_first: Vec<u32>,
+    /// By new function: its old one.
+    from: Vec<Option<FuncId>>,
+    /// By caller and callee of the old build: how often the one called the other.
+    called: BTreeMap<(FuncId, FuncId), u64>,
 }
 
 /// What is known of a function before inference, and what it came from.
@@ -41,6 +46,8 @@ pub(crate) struct Transferred {
 pub(crate) struct Carried {
     /// Executions that were carried.
     pub count: u64,
+    /// Executions of its old blocks: a part of their flow is no more.
+    pub most: u64,
     /// 0.0..=1.0; of several matches, by mass.
     pub confidence: f32,
     /// Carries only a part of the flow of the old block.
@@ -86,7 +93,18 @@ impl<'a> Along<'a> {
             by_old[next[m.old.index()] as usize] = index(i);
             next[m.old.index()] += 1;
         }
-        Along { old, new, matching, counts, options, by_old, old_first }
+        let mut from = vec![None; new.functions.len()];
+        for m in &matching.functions {
+            from[m.new.index()] = Some(m.old);
+        }
+        let mut called: BTreeMap<(FuncId, FuncId), u64> = BTreeMap::new();
+        for call in &old.calls {
+            if let Callee::Function(callee) = call.callee {
+                let times = called.entry((old.block(call.block).func, callee)).or_default();
+                *times = times.saturating_add(counts.blocks[call.block.index()]);
+            }
+        }
+        Along { old, new, matching, counts, options, by_old, old_first, from, called }
     }
 
     /// The old blocks of a new one.
@@ -106,6 +124,25 @@ impl<'a> Along<'a> {
     /// Whether the old function's inside is known.
     fn is_known(&self, old: BlockId) -> bool {
         self.counts.known[self.old.block(old).func.index()] == Known::Inside
+    }
+
+    /// What part of the old block's counts goes along a match.
+    ///
+    /// A callee that was inlined gives what its caller called it for, not what all its callers did.
+    fn share(&self, m: &BlockMatch) -> f32 {
+        if m.method != BlockMethod::Inlined {
+            return m.share;
+        }
+        let (callee, into) = (self.old.block(m.old).func, self.new.block(m.new).func);
+        let caller = self.from[into.index()];
+        let Some(&times) = caller.and_then(|caller| self.called.get(&(caller, callee))) else {
+            return m.share;
+        };
+        let entered = self.old.entry_block(callee).map_or(0, |b| self.counts.enter[b.index()]);
+        let copies = self.news(m.old).filter(|o| self.new.block(o.new).func == into).count();
+        #[expect(clippy::cast_possible_truncation, reason = "a share")]
+        let share = (times as f64 / entered.max(times).max(1) as f64 / copies.max(1) as f64) as f32;
+        share
     }
 
     /// Everything that is known of `func` of the new build. `from` is its old function, if it has one.
@@ -139,17 +176,19 @@ impl<'a> Along<'a> {
     fn block(&self, b: BlockId, p: &mut Problem, i: usize) -> Option<Carried> {
         let olds = self.olds(b);
         let mut count = 0_u64;
-        let (mut enter, mut leave) = (0_u64, 0_u64);
+        let (mut enter, mut leave, mut most) = (0_u64, 0_u64, 0_u64);
         let (mut weight, mut confidence) = (0.0_f64, 0.0_f64);
         let mut partial = false;
         let mut known = 0;
         for m in olds.iter().filter(|m| self.is_known(m.old)) {
             let old = m.old.index();
+            let share = self.share(m);
             known += 1;
-            let carried = scaled(self.counts.blocks[old], m.share);
+            most = most.saturating_add(self.counts.blocks[old]);
+            let carried = scaled(self.counts.blocks[old], share);
             count = count.saturating_add(carried);
-            enter = enter.saturating_add(scaled(self.counts.enter[old], m.share));
-            leave = leave.saturating_add(scaled(self.counts.leave[old], m.share));
+            enter = enter.saturating_add(scaled(self.counts.enter[old], share));
+            leave = leave.saturating_add(scaled(self.counts.leave[old], share));
             let mass = carried as f64 + 1.0;
             weight += mass;
             confidence += mass * f64::from(m.confidence);
@@ -163,8 +202,8 @@ impl<'a> Along<'a> {
         let unit = price(confidence);
         let ran = count > 0;
         p.blocks[i] = if partial {
-            // Between none and all of it: no more than the flow asks for.
-            Estimate { count: 0, raise: 4, lower: 0, keep: false }
+            // Between none and all of it: the flow around it says how much, and prediction.
+            Estimate::unknown(0)
         } else {
             Estimate { count, raise: if ran { unit } else { 3 * unit }, lower: 2 * unit, keep: ran }
         };
@@ -178,7 +217,7 @@ impl<'a> Along<'a> {
         let is_entry = p.enter[i].is_some_and(|e| e.raise == 1);
         leaking(&mut p.leave[i], leave, is_exit);
         leaking(&mut p.enter[i], enter, is_entry);
-        Some(Carried { count, confidence, partial })
+        Some(Carried { count, most, confidence, partial })
     }
 
     /// Counts of the edges that leave `b`.
@@ -195,9 +234,10 @@ impl<'a> Along<'a> {
         for m in self.olds(b).iter().filter(|m| !m.partial && self.is_known(m.old)) {
             known = true;
             let unit = price(m.confidence) * 3 / 5;
+            let share = self.share(m);
             for e in self.old.edge_ids(m.old) {
                 let edge = self.old.edge(e);
-                let count = scaled(self.counts.edges[e.index()], m.share);
+                let count = scaled(self.counts.edges[e.index()], share);
                 let to: Vec<BlockId> = self.news(edge.to).map(|t| t.new).collect();
                 let hits: Vec<usize> =
                     (0..out.len()).filter(|&k| leads[k].iter().any(|t| to.contains(t))).collect();
