@@ -115,10 +115,16 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
         }
         one = Some(0);
     }
-    let lines =
-        text.lines().filter(|l| !l.contains("PERF_RECORD_") && !l.starts_with('#') && !l.trim().is_empty());
     let mut last = one;
-    for line in lines {
+    let mut inside_chain = false;
+    for line in text.lines().filter(|l| !l.contains("PERF_RECORD_") && !l.starts_with('#')) {
+        // With call chains (`record -g`) the frames stand below the sample's line, behind tabs; the first is where it was taken.
+        let is_frame = line.starts_with('\t');
+        if is_frame && inside_chain || line.trim().is_empty() {
+            inside_chain &= is_frame;
+            continue;
+        }
+        inside_chain = is_frame;
         let process = if several { pid(line).or(last) } else { one };
         last = process;
         let Some(process) = process else { continue };
@@ -183,6 +189,22 @@ mod tests {
         assert_eq!(profile.mispredicts, [(edge(0, 9), 2)].into());
         assert_eq!(profile.calls, [((Va(f + 4), Va(g)), 2), ((Va(g), Va(f)), 2)].into());
         assert_eq!(profile.entries, [(Va(f), 4), (Va(g), 2)].into());
+    }
+
+    #[test]
+    fn of_a_call_chain_the_innermost_frame_counts() {
+        let program = program();
+        let bias = 0x5600_0000_0000u64;
+        let f = program.function(function(&program, "f")).entry.0;
+        let g = program.function(function(&program, "g")).entry.0;
+        let sample = format!(
+            "a.out 7 1.5: 250000 cpu-clock:u: \n\t{:16x} f+0x0 (/x/output)\n\t{:16x} g+0x0 (/x/output)\n\n",
+            f + bias,
+            g + bias
+        );
+        let text = mapped(&program, bias) + &sample + &sample;
+        let (profile, _) = parse(text.as_bytes(), &program).unwrap();
+        assert_eq!(profile.blocks, [(Va(f), 2)].into());
     }
 
     #[test]
