@@ -67,8 +67,14 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     for (i, line) in text.lines().enumerate() {
         let bad =
             |what: &str| ReadError::BadLine { format: Format::Fdata, line: i + 1, what: what.to_owned() };
-        if line.is_empty() || line == "boltedcollection" {
+        if line.is_empty() {
             continue;
+        }
+        if line == "boltedcollection" {
+            return Err(bad(
+                "taken on a program that llvm-bolt made, whose addresses are not this program's; \
+                            perf2bolt without its table of addresses, or a profile of the original, can be read",
+            ));
         }
         if line == "no_lbr" || line.starts_with("no_lbr ") {
             samples = true;

@@ -143,14 +143,12 @@ impl fmt::Display for Format {
 pub struct Context<'a> {
     /// The program that was profiled. Formats that speak of addresses alone can be read without it.
     pub program: Option<&'a Program>,
-    /// What llvm-bolt made of `program`, if it was that which ran: its address table leads back.
-    pub bolted: Option<&'a Image>,
 }
 
 impl<'a> Context<'a> {
     /// To read a profile of `program`.
     pub fn of(program: &'a Program) -> Context<'a> {
-        Context { program: Some(program), bolted: None }
+        Context { program: Some(program) }
     }
 
     pub(crate) fn need(&self, format: Format) -> Result<&'a Program, ReadError> {
