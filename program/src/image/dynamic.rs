@@ -131,9 +131,10 @@ impl Dynamic {
             found.push(Relocation { at: Va(r.r_offset.get(LE)), to });
         }
         let relr = self.table(image, elf::DT_RELR.0, elf::DT_RELRSZ.0).unwrap_or_default();
-        for at in relr_places(relr) {
-            let to = image.word_at(at).map_or(RelocationTo::Other, |w| RelocationTo::Address(Va(w)));
-            found.push(Relocation { at, to });
+        // A word is patched once, so a table that names more of them than the file has is damaged.
+        let words = relr_places(relr).filter_map(|at| Some((at, image.word_at(at)?)));
+        for (at, word) in words.take(image.file_bytes().len() / 8) {
+            found.push(Relocation { at, to: RelocationTo::Address(Va(word)) });
         }
         found.sort_by_key(|r| r.at);
         found.dedup_by_key(|r| r.at);
@@ -233,19 +234,14 @@ fn gnu_hash_symbols(table: &[u8]) -> Option<u64> {
 }
 
 /// Places named by DT_RELR: an even word is an address, an odd one a bitmap of the 63 words after the last place.
-fn relr_places(table: &[u8]) -> Vec<Va> {
-    let mut places = Vec::new();
+fn relr_places(table: &[u8]) -> impl Iterator<Item = Va> {
     let mut next = 0u64;
-    for word in table.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)) {
-        if word & 1 == 0 {
-            places.push(Va(word));
-            next = word.wrapping_add(8);
-        } else {
-            places.extend((0..63).filter(|i| word >> (i + 1) & 1 == 1).map(|i| Va(next.wrapping_add(8 * i))));
-            next = next.wrapping_add(63 * 8);
-        }
-    }
-    places
+    table.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).flat_map(move |word| {
+        // An address is a bitmap of one place, that itself.
+        let (first, bits, len) = if word & 1 == 0 { (word, 1, 1) } else { (next, word >> 1, 63) };
+        next = first.wrapping_add(8 * len);
+        (0..len).filter(move |i| bits >> i & 1 == 1).map(move |i| Va(first.wrapping_add(8 * i)))
+    })
 }
 
 /// IRELATIVE relocations of a static program without section headers: records in a row whose type says so,
