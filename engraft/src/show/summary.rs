@@ -17,6 +17,7 @@ pub struct SummaryView {
     image_id: String,
     build_id: Option<String>,
     compilers: Vec<String>,
+    notes: Vec<String>,
     code_bytes: u64,
     code_bytes_in_functions: u64,
     /// Between functions, and of no known use.
@@ -82,6 +83,7 @@ pub fn view(program: &Program) -> SummaryView {
         image_id: image.id.to_string(),
         build_id: image.build_id.as_ref().map(|id| id.iter().map(|b| format!("{b:02x}")).collect()),
         compilers: image.compilers.clone(),
+        notes: image.notes.clone(),
         code_bytes: code,
         code_bytes_in_functions: in_functions,
         code_bytes_padding: code.saturating_sub(in_functions + unclaimed),
@@ -136,6 +138,7 @@ impl SummaryView {
             lines.push(("compiler", "not said".into()));
         }
         lines.extend(self.compilers.iter().map(|c| ("compiler", c.clone())));
+        lines.extend(self.notes.iter().map(|n| ("left out", n.clone())));
         lines.push((
             "code",
             format!(
