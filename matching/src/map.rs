@@ -68,7 +68,7 @@ pub struct Map {
     pub matching: Matching,
 }
 
-const METHODS: [FunctionMethod; 8] = [
+const METHODS: [FunctionMethod; 7] = [
     FunctionMethod::Pinned,
     FunctionMethod::Name,
     FunctionMethod::BareName,
@@ -76,7 +76,6 @@ const METHODS: [FunctionMethod; 8] = [
     FunctionMethod::SimilarName,
     FunctionMethod::Neighbours,
     FunctionMethod::Order,
-    FunctionMethod::Trial,
 ];
 const LEVELS: [Level; 8] =
     [Level::L0, Level::L1, Level::L1a, Level::L2, Level::L3, Level::L3a, Level::L4, Level::L5];

@@ -61,8 +61,6 @@ passes! {
     Neighbours = "neighbours",
     /// Functions between matched functions in the file's order are each other.
     Order = "order",
-    /// Functions whose blocks match are each other.
-    Trial = "trial",
     /// Blocks are matched by hashes that hold their neighbours' hashes.
     BlockRefinement = "block-refinement",
     /// Blocks that fit best by content, neighbours and order are matched.

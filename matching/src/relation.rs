@@ -28,8 +28,6 @@ pub enum FunctionMethod {
     Neighbours,
     /// Between two matched functions, in the file's order.
     Order,
-    /// Most blocks match.
-    Trial,
 }
 
 /// A fuzziness level (BMAT, 3.2).
@@ -94,7 +92,6 @@ impl fmt::Display for FunctionMethod {
             FunctionMethod::SimilarName => "similar-name",
             FunctionMethod::Neighbours => "neighbours",
             FunctionMethod::Order => "order",
-            FunctionMethod::Trial => "trial",
         })
     }
 }

@@ -99,7 +99,6 @@ const FUNCTION_STAGES: &[&str] = &[
     "similar name",
     "neighbours, imports, strings",
     "order in the file",
-    "trial",
 ];
 
 fn stage_of_function(method: FunctionMethod) -> usize {
@@ -111,7 +110,6 @@ fn stage_of_function(method: FunctionMethod) -> usize {
         FunctionMethod::SimilarName => 4,
         FunctionMethod::Neighbours => 5,
         FunctionMethod::Order => 6,
-        FunctionMethod::Trial => 7,
     }
 }
 
