@@ -37,9 +37,15 @@ fn check(body: &str, ask: &str, want: &str) {
 
 #[test]
 fn returns_keep_results_and_what_the_caller_keeps() {
-    check("xor %eax,%eax; ret", "rax rbx rsi rdi zf df", "rbx df");
-    check("mov %rdi,%rax; ret", "rax rdi rsi", "rdi");
-    check("ret", "rax rdx r10 r11 xmm0 xmm5 zf", "rax rdx xmm0");
+    check("xor %eax,%eax; ret", "rax rbx zf df", "rbx df");
+    check("ret", "rax rdx r10 r11 xmm0 zf", "rax rdx xmm0");
+}
+
+#[test]
+fn a_caller_may_pass_on_an_argument_that_was_not_written() {
+    check("mov %rdi,%rax; ret", "rax rdi rsi", "rsi rdi");
+    check("mov %rdi,%rax; xor %esi,%esi; ret", "rax rdi rsi", "rdi");
+    check("ret", "xmm5 xmm9", "xmm5");
 }
 
 #[test]
