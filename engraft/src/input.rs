@@ -40,7 +40,7 @@ pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Importe
         let hint = "the run that should have written it ended early, or recorded nothing";
         return Err(Hinted::new(format!("{} is empty", path.display()), hint).into());
     }
-    let context = profile::Context { program, ..profile::Context::default() };
+    let context = profile::Context { program };
     let read = profile::read(&bytes, &context).with_context(|| format!("cannot use {}", path.display()))?;
     if let Some(program) = program {
         fits(path, &read, program)?;
