@@ -19,7 +19,8 @@ pub struct Range {
 
 /// Ranges of the blocks of `func` whose count is not `known`, by start.
 ///
-/// Shape: `known` and `most` are one per block of the function; `most` bounds what carries a part of an old block's flow. `entered`: how often its entry is.
+/// Shape: `known` and `most` are one per block of the function; `most` bounds what carries a part of an
+/// old block's flow. `entered`: how often its entry is.
 pub(crate) fn ranges(
     program: &Program,
     func: FuncId,
