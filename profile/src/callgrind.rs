@@ -110,6 +110,17 @@ impl Dump {
                 lines.line(line).map_err(bad)?;
             }
         }
+        // valgrind announces the sum in the head and repeats it as the last line.
+        let says = |key: &str| text.lines().any(|l| l.starts_with(key));
+        if says("summary:") && !says("totals:") {
+            return Err(ReadError::BadLine {
+                format: Format::Callgrind,
+                line: text.lines().count(),
+                what: "the file ends here, without the totals that its head announces: it was cut off; \
+                       take the profile again"
+                    .to_owned(),
+            });
+        }
         Ok(lines.dump)
     }
 }

@@ -102,3 +102,13 @@ fn other_programs_and_files_without_addresses_are_refused() {
         assert_eq!(got.replace(&program.image.name, "output"), want);
     }
 }
+
+#[test]
+fn a_file_that_was_cut_off_is_refused() {
+    let program = assemble(SOURCE);
+    let whole = file(&program, 0).replace("\n\nob=(1)", "\nsummary: 201\n\nob=(1)") + "\ntotals: 201\n";
+    check(&whole, &program);
+    let cut = whole.rsplit_once("\nob=(2)").expect("it names two objects").0;
+    let why = parse(cut.as_bytes(), &program).expect_err("half of it is missing").to_string();
+    assert!(why.contains("it was cut off"), "{why}");
+}
