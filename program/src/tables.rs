@@ -248,7 +248,7 @@ impl Slice<'_, '_> {
                     Trace::Untouched => todo.push((pred.index, loc)),
                     Trace::From(loc) => todo.push((pred.index, loc)),
                     Trace::Set => found.push(pred.index),
-                    Trace::Lost => {}
+                    Trace::Forgotten | Trace::Moved => {}
                 }
             }
         }
@@ -498,9 +498,9 @@ impl Slice<'_, '_> {
                     None => Back::On,
                 }
             }
-            Trace::Set => Back::Lost,
+            Trace::Set | Trace::Moved => Back::Lost,
             // Nothing comes back from here with the value: the call does not return.
-            Trace::Lost => Back::Dead,
+            Trace::Forgotten => Back::Dead,
         }
     }
 
@@ -577,15 +577,21 @@ enum Trace {
     /// It was here before.
     From(Loc),
     Set,
-    /// A call forgets it.
-    Lost,
+    /// A call forgets it: whatever reads it afterwards cannot come from here.
+    Forgotten,
+    /// The address it is kept at is another one from here on: what it holds is not known.
+    Moved,
 }
 
 fn trace(insn: &Insn, kind: Kind, loc: Loc) -> Trace {
     match loc {
         Loc::Reg(reg) => {
             if matches!(kind, Kind::Call | Kind::CallIndirect) {
-                return if RegSet::lost_at_calls().contains(reg) { Trace::Lost } else { Trace::Untouched };
+                return if RegSet::lost_at_calls().contains(reg) {
+                    Trace::Forgotten
+                } else {
+                    Trace::Untouched
+                };
             }
             if !insn.writes(reg) {
                 return Trace::Untouched;
@@ -600,21 +606,30 @@ fn trace(insn: &Insn, kind: Kind, loc: Loc) -> Trace {
                 _ => Trace::Set,
             }
         }
+        Loc::Mem(memory) if matches!(kind, Kind::Call | Kind::CallIndirect) => {
+            let lost = address_of(&memory).any(|reg| RegSet::lost_at_calls().contains(reg));
+            if lost { Trace::Forgotten } else { Trace::Untouched }
+        }
         Loc::Mem(memory) => match insn.step() {
             Step::Store { to, from } if sizeless(to) == memory => Trace::From(Loc::Reg(from)),
-            _ if touches(insn, &memory) => Trace::Lost,
+            _ if touches(insn, &memory) => Trace::Moved,
             _ => Trace::Untouched,
         },
     }
 }
 
-/// Whether `insn` changes a register that the address of `memory` is made of.
-fn touches(insn: &Insn, memory: &Operand) -> bool {
+/// The registers that the address of `memory` is made of.
+fn address_of(memory: &Operand) -> impl Iterator<Item = Reg> + use<> {
     let (base, index) = match *memory {
         Operand::Mem { base, index, .. } | Operand::Place { base, index, .. } => (base, index.map(|i| i.0)),
         _ => (None, None),
     };
-    [base, index].into_iter().flatten().any(|reg| insn.writes(reg))
+    [base, index].into_iter().flatten()
+}
+
+/// Whether `insn` changes a register that the address of `memory` is made of.
+fn touches(insn: &Insn, memory: &Operand) -> bool {
+    address_of(memory).any(|reg| insn.writes(reg))
 }
 
 /// The operand with its width left out: a byte of a place that was compared is loaded as a word.
