@@ -43,6 +43,7 @@ impl Program {
             seeds: discover::seeds(&image, space, is_code),
             pointers: discover::pointed_to(&image, space, is_code),
             cold: cold_starts(&image, space),
+            never: never_starts(&image, space),
         };
         evidence.seeds.retain(|s| evidence.cold.binary_search(&s.at).is_err());
         code.seams = gaps::seams(&code);
@@ -92,6 +93,16 @@ fn cold_starts(image: &Image, space: Space) -> Vec<Rel> {
     let cold = |name: &str| name.ends_with(".cold") || name.contains(".cold.");
     let mut starts: Vec<Rel> =
         image.symbols.iter().filter(|s| function(s.kind) && cold(&s.name)).map(|s| space.rel(s.at)).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    starts
+}
+
+/// Starts of symbols whose names are reserved for functions that never return.
+fn never_starts(image: &Image, space: Space) -> Vec<Rel> {
+    let function = |k| matches!(k, SymbolKind::Function | SymbolKind::IndirectFunction | SymbolKind::Untyped);
+    let named = image.symbols.iter().filter(|s| function(s.kind) && noreturn::is_reserved(&s.name));
+    let mut starts: Vec<Rel> = named.map(|s| space.rel(s.at)).collect();
     starts.sort_unstable();
     starts.dedup();
     starts

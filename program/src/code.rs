@@ -18,8 +18,8 @@ pub const NO_FUNC: u32 = u32::MAX;
 pub struct Proto {
     pub entry: Rel,
     pub origin: Origin,
-    /// For PLT stubs: whether the import returns.
-    pub import_returns: Option<bool>,
+    /// Whether it returns, where its name says so: imports behind PLT stubs, and what C and C++ reserve.
+    pub named_returns: Option<bool>,
     /// Stub of the PLT: index into the image's list.
     pub stub: Option<u32>,
     pub returns: bool,
@@ -47,6 +47,8 @@ pub struct Code<'a> {
     pub seams: Vec<(Rel, Rel)>,
     /// Call-site tables: instructions covered and where exceptions land, by address.
     pub sites: &'a [(Range<Rel>, Rel)],
+    /// Slots that PLT stubs jump through, sorted.
+    stub_slots: Vec<Rel>,
     index: Vec<u32>,
     index_from: Rel,
 }
@@ -63,6 +65,9 @@ impl<'a> Code<'a> {
         sites: &'a [(Range<Rel>, Rel)],
     ) -> Code<'a> {
         let sum = |f: fn(&Swept) -> usize| swept.iter().map(f).sum();
+        let mut stub_slots: Vec<Rel> =
+            cx.image.plt.iter().filter_map(|s| s.slot).map(|at| cx.space.rel(at)).collect();
+        stub_slots.sort_unstable();
         let mut code = Code {
             cx,
             regions,
@@ -78,6 +83,7 @@ impl<'a> Code<'a> {
             never: Vec::new(),
             seams: Vec::new(),
             sites,
+            stub_slots,
             index: Vec::new(),
             index_from: 0,
         };
@@ -214,15 +220,23 @@ impl<'a> Code<'a> {
 
     /// The function whose address a slot holds, if it cannot be changed.
     pub fn slot_function(&self, slot: Rel) -> Option<u32> {
-        let to = match self.cx.image.relocation_at(self.cx.space.va(slot))?.to {
-            RelocationTo::Address(to) | RelocationTo::Symbol(_, Some(to)) => to,
+        let block = self.block_from(self.slot_target(slot)?)?;
+        self.owner.get(block as usize).copied().filter(|&f| f != NO_FUNC)
+    }
+
+    /// The code of this image whose address a slot holds, if it cannot be changed.
+    pub fn slot_target(&self, slot: Rel) -> Option<Rel> {
+        let at = self.cx.space.va(slot);
+        let to = match self.cx.image.relocation_at(at)?.to {
+            RelocationTo::Address(to) | RelocationTo::Symbol(_, Some(to)) => self.cx.space.rel(to),
             _ => return None,
         };
         // A slot of the global offset table, not a variable that holds a function at start.
-        let relro =
-            self.cx.image.section_at(self.cx.space.va(slot)).is_some_and(|s| s.name.starts_with(".got"));
-        let block = self.block_from(self.cx.space.rel(to))?;
-        relro.then(|| self.owner[block as usize]).filter(|&f| f != NO_FUNC)
+        let kept = match self.cx.image.section_at(at) {
+            Some(section) => section.name.starts_with(".got"),
+            None => self.stub_slots.binary_search(&slot).is_ok(),
+        };
+        (kept && self.cx.is_code(to)).then_some(to)
     }
 
     /// Blocks at the entries of each function.

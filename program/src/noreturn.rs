@@ -2,7 +2,7 @@
 //!
 //! A function returns if control can get from an entry of it to a return, to a jump out of it that may return, or to
 //! anything that is not understood, passing only calls that return. We start with none and add until nothing changes,
-//! so functions that only call each other do not return.
+//! so functions that only call each other do not return. Functions of the image that bear a reserved name never return.
 //!
 //! Source: C11 7.22.4, 7.13.2; POSIX; Itanium C++ ABI 2.4.3; what glibc, libstdc++, libgcc declare `noreturn`.
 
@@ -56,6 +56,16 @@ pub fn never_returns(name: &str) -> bool {
     NEVER.contains(&name) || name.starts_with("_ZSt") && name.contains("__throw_")
 }
 
+/// Whether a function of this name never returns even where it is the image's own: names that C and C++ reserve, so that no
+/// program may give them to something else. Its code may not show it, since unwinders and `longjmp` leave by indirect jumps.
+///
+/// Source: C11 7.1.3, 7.13.2; C++20 [lex.name]; glibc's sysdeps for what `longjmp` is made of.
+pub fn is_reserved(name: &str) -> bool {
+    const MADE_OF: [&str; 4] = ["__longjmp", "____longjmp_chk", "__libc_longjmp", "__libc_siglongjmp"];
+    const PROGRAMS_OWN: [&str; 4] = ["err", "errx", "verr", "verrx"];
+    MADE_OF.contains(&name) || never_returns(name) && !PROGRAMS_OWN.contains(&name)
+}
+
 /// Works out which functions and calls return, and notes it in `code`.
 pub fn infer(code: &mut Code<'_>) {
     let n = code.funcs.len();
@@ -75,12 +85,12 @@ pub fn infer(code: &mut Code<'_>) {
         }
         round += 1;
         let proto = &code.funcs[fi];
-        let mut back = match proto.import_returns {
+        let mut back = match proto.named_returns {
             Some(returns) => returns,
             None => entries[fi].is_empty(),
         };
         stack.clear();
-        if proto.import_returns.is_none() {
+        if proto.named_returns.is_none() {
             stack.extend_from_slice(&entries[fi]);
         }
         while let Some(b) = stack.pop() {

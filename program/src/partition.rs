@@ -35,6 +35,8 @@ pub struct Evidence {
     pub pointers: Vec<Pointer>,
     /// Starts of symbols that name a part (`f.cold`), sorted.
     pub cold: Vec<Rel>,
+    /// Starts of symbols whose names C and C++ reserve for functions that never return, sorted.
+    pub never: Vec<Rel>,
 }
 
 /// A jump, by target.
@@ -49,7 +51,7 @@ pub fn partition(code: &mut Code<'_>, evidence: &Evidence) {
     let Finder { mut starts, entries, .. } = finder;
     starts.sort_unstable();
     starts.dedup_by_key(|s| s.at);
-    assign(code, &starts);
+    assign(code, &starts, &evidence.never);
     let mut entries: Vec<Rel> = entries;
     // Whatever one function jumps to in the middle of another is an entry of that one.
     for (rank, block) in code.blocks.iter().enumerate() {
@@ -75,7 +77,7 @@ pub fn partition(code: &mut Code<'_>, evidence: &Evidence) {
 }
 
 /// Fills `funcs` and `owner` from the starts.
-fn assign(code: &mut Code<'_>, starts: &[Start]) {
+fn assign(code: &mut Code<'_>, starts: &[Start], never: &[Rel]) {
     code.funcs.clear();
     let mut func_of: Vec<u32> = vec![NO_FUNC; starts.len()];
     for (i, start) in starts.iter().enumerate() {
@@ -85,11 +87,17 @@ fn assign(code: &mut Code<'_>, starts: &[Start]) {
                 RegionKind::Plt(i) => Some(i),
                 _ => None,
             });
-            let import_returns = stub.map(|i| {
-                let import = code.cx.image.plt.get(i as usize).and_then(|s| s.import.as_deref());
-                !import.is_some_and(crate::noreturn::never_returns)
-            });
-            code.funcs.push(Proto { entry: start.at, origin, import_returns, stub, returns: true });
+            let named_returns = match stub.and_then(|i| code.cx.image.plt.get(i as usize)) {
+                // A stub of a function of this image returns if that one does.
+                Some(stub)
+                    if stub.slot.is_some_and(|at| code.slot_target(code.cx.space.rel(at)).is_some()) =>
+                {
+                    None
+                }
+                Some(stub) => Some(!stub.import.as_deref().is_some_and(crate::noreturn::never_returns)),
+                None => has(never, start.at).then_some(false),
+            };
+            code.funcs.push(Proto { entry: start.at, origin, named_returns, stub, returns: true });
         }
     }
     // The start of each block; regions without one own nothing.

@@ -71,6 +71,58 @@ fn compilers_jumps_are_understood_without_symbols() {
     check_fixture(include_str!("../../fixtures/src/jumps.s"), &["-pie"]);
 }
 
+/// A library with a function that has the name of an import that never returns, and one whose code does not show that it is final.
+const STUBS: &str = r#"
+    .text
+    .macro function name
+    .p2align 4
+    .globl \name
+    .type \name, @function
+\name: .cfi_startproc
+    .endm
+    .macro end name
+    .cfi_endproc
+    .size \name, .-\name
+    .endm
+    function err
+    movl $1, %eax
+    ret
+    end err
+    function longjmp
+    movq (%rdi), %rdx
+    jmp *%rdx
+    end longjmp
+    function reports
+    subq $8, %rsp
+    call err@PLT
+    addq $8, %rsp
+    ret
+    end reports
+    function leaves
+    subq $8, %rsp
+    call longjmp@PLT
+    ret
+    end leaves
+    .section .note.GNU-stack, "", @progbits
+"#;
+
+#[test]
+fn a_stub_of_a_function_of_the_same_image_does_what_that_one_does() {
+    let (program, _) = build("a.s", STUBS, &["-shared", "-nostdlib"]);
+    let named = |name: &str| {
+        let at = program.functions.iter().position(|f| f.names.iter().any(|n| &**n == name));
+        (0..program.functions.len()).map(crate::ids::FuncId::at).nth(at.expect(name)).expect(name)
+    };
+    let returns = |name: &str| program.function(named(name)).returns;
+    assert_eq!(["err", "err@plt", "reports"].map(returns), [true; 3]);
+    assert_eq!(["longjmp", "longjmp@plt", "leaves"].map(returns), [false; 3]);
+    for name in ["err", "longjmp"] {
+        let stub = program.function(named(&format!("{name}@plt")));
+        let call = program.calls_in(stub.block_ids().next().expect("a stub has a block")).last();
+        assert_eq!(call.map(|c| c.callee), Some(Callee::Function(named(name))));
+    }
+}
+
 const SOURCE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
