@@ -195,6 +195,8 @@ pub(crate) struct BoltInsn {
     pub at: Va,
     pub flow: Flow,
     pub nop: bool,
+    /// Starts with `lock`, `rep` or `repne`, or the same byte as part of the opcode.
+    prefixed: bool,
 }
 
 /// Where a function is cut.
@@ -220,7 +222,8 @@ impl BoltBlocks {
             if flow == Flow::Stop && !matches!(raw, Some([0x0f, 0x0b])) {
                 flow = Flow::Next;
             }
-            insns.push(BoltInsn { at: insn.at(), flow, nop: insn.is_nop() });
+            let prefixed = raw.is_some_and(|raw| matches!(raw, [0xf0 | 0xf2 | 0xf3, ..]));
+            insns.push(BoltInsn { at: insn.at(), flow, nop: insn.is_nop(), prefixed });
         }
         let mut labels: BTreeSet<Va> = BTreeSet::from([function.start]);
         labels.extend(inner_entries.range(range.clone()));
@@ -252,6 +255,30 @@ impl BoltBlocks {
     /// Whether a block starts at `at`.
     pub fn is_leader(&self, at: Va) -> bool {
         self.leaders.contains(&at)
+    }
+
+    /// Starts of blocks, in order.
+    pub fn leaders(&self) -> impl Iterator<Item = Va> {
+        self.leaders.iter().copied()
+    }
+
+    /// How many instructions the block that starts at `leader` has, at least and at most: it takes some prefixes for
+    /// instructions.
+    pub fn n_insns(&self, leader: Va) -> std::ops::RangeInclusive<u64> {
+        let insns = self.insns_of(leader);
+        let n = insns.len() as u64;
+        n..=n + insns.iter().filter(|i| i.prefixed).count() as u64
+    }
+
+    /// The instruction by which the block that starts at `leader` goes to the block at `to`.
+    pub fn exit_to(&self, leader: Va, to: Va) -> Option<Va> {
+        let leads = |i: &&BoltInsn| match i.flow {
+            Flow::Jump(t) | Flow::Branch(t) => t == to,
+            Flow::JumpIndirect => self.tables.contains(&(i.at, to)),
+            _ => false,
+        };
+        let jumps = self.insns_of(leader).iter().find(leads).map(|i| i.at);
+        jumps.or_else(|| self.leaves_at(leader).filter(|&at| self.has_edge(at, to)))
     }
 
     /// Start of the block that holds `at`.

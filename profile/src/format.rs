@@ -4,7 +4,8 @@
 
 use crate::counts::{Lost, Profile};
 use crate::{
-    callgrind, csv, engraft, fdata, folded, json, lcov, llvm_sample, perf_data, perf_script, pprof, preagg,
+    bolt_yaml, callgrind, csv, engraft, fdata, folded, json, lcov, llvm_sample, perf_data, perf_script,
+    pprof, preagg,
 };
 use program::image::Image;
 use program::{ImageId, Program};
@@ -22,6 +23,8 @@ pub enum Format {
     Csv,
     /// llvm-bolt's text profile.
     Fdata,
+    /// What `llvm-bolt -w` writes.
+    BoltYaml,
     /// valgrind's call graph profile, with instructions and jumps.
     Callgrind,
     /// Branch samples, summed up, for perf2bolt.
@@ -46,6 +49,7 @@ const FORMATS: &[(Format, &str, &[&str], bool)] = &[
     (Format::Json, "json", &["json"], true),
     (Format::Csv, "csv", &["csv"], true),
     (Format::Fdata, "fdata", &["fdata"], true),
+    (Format::BoltYaml, "bolt-yaml", &["yaml"], false),
     (Format::Callgrind, "callgrind", &["callgrind"], true),
     (Format::Preagg, "preagg", &["preagg"], true),
     (Format::PerfData, "perf.data", &["perf.data"], false),
@@ -60,6 +64,7 @@ const FORMATS: &[(Format, &str, &[&str], bool)] = &[
 const TEXTS: &[(Format, IsOne)] = &[
     (Format::Json, json::is_one),
     (Format::Csv, csv::is_one),
+    (Format::BoltYaml, bolt_yaml::is_one),
     (Format::Callgrind, callgrind::is_one),
     (Format::Preagg, preagg::is_one),
     (Format::Fdata, fdata::is_one),
@@ -313,6 +318,7 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
         Format::Json => (json::parse(bytes)?, Vec::new()),
         Format::Csv => csv::parse(bytes)?,
         Format::Fdata => fdata::parse(bytes, context.need(format)?)?,
+        Format::BoltYaml => bolt_yaml::parse(bytes, context.need(format)?)?,
         Format::Callgrind => callgrind::parse(bytes, context.need(format)?)?,
         Format::Preagg => preagg::parse(bytes, context.need(format)?)?,
         Format::PerfData => perf_data::parse(bytes, context.need(format)?)?,
@@ -351,7 +357,9 @@ pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Re
         Format::Fdata => fdata::write(profile, need()?),
         Format::Callgrind => callgrind::write(profile, need()?),
         Format::Preagg => preagg::write(profile, need()?),
-        Format::PerfData | Format::PerfScript => return Err(WriteError::ReadOnly { format }),
+        Format::BoltYaml | Format::PerfData | Format::PerfScript => {
+            return Err(WriteError::ReadOnly { format });
+        }
         Format::LlvmSample => llvm_sample::write(profile, need()?).ok_or(WriteError::NoLines { format })?,
         Format::Pprof => pprof::write(profile, need()?),
         Format::Folded => folded::write(profile, need()?),

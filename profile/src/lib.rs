@@ -5,6 +5,7 @@
 mod counts;
 mod format;
 
+pub mod bolt_yaml;
 pub mod callgrind;
 pub mod csv;
 pub mod engraft;
