@@ -115,7 +115,14 @@ impl<'a> Layer<'a> {
     fn transfer(&mut self, from: Va, to: Va, misses: u64, count: u64) {
         let to = self.past_padding(to);
         if self.program.block_at(from).is_none() && self.past_padding(from) == to {
-            // The second half of falling through padding, which was counted as one with the first.
+            match self.falls_into(from, to) {
+                Some(source) => {
+                    let target = self.program.block_from(to);
+                    let _counted = target.is_some_and(|b| self.edge(source, b, misses, count));
+                }
+                // The second half of falling through padding, which was counted as one with the first.
+                None => {}
+            }
             return;
         }
         let Some(source) = self.program.block_at(from) else {
@@ -154,6 +161,16 @@ impl<'a> Layer<'a> {
                 _ => self.lost.add(&self.name(from), "the program has no such edge", count),
             },
         }
+    }
+
+    /// The block before the padding at `padding` that goes on at `to` without a branch of its own: a record of its end may
+    /// have the address of the padding.
+    fn falls_into(&self, padding: Va, to: Va) -> Option<BlockId> {
+        // Nobody pads to more than a cache line.
+        let id = (1..=64).find_map(|n| self.program.block_at(Va(padding.0.checked_sub(n)?)))?;
+        let block = self.program.block(id);
+        let next = self.past_padding(block.end_va());
+        (block.end == BlockEnd::FallThrough && next == to).then_some(id)
     }
 
     /// Whether a call ends right before `at`: what comes there from outside has come back.

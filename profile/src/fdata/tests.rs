@@ -100,6 +100,21 @@ fn blocks_are_derived_from_what_leads_in_and_out() {
 }
 
 #[test]
+fn falling_into_a_block_over_padding_counts_once_wherever_the_record_starts() {
+    // f: 0 test, 2 mov, 5 nop (3 bytes), 8 test, a jne →8, c ret.
+    let program = assemble(
+        ".globl f\n.type f,@function\nf: test %edi,%edi\nmov $1,%al\nnop\n.byte 0x0f,0x1f,0x00\n\
+         1: test %esi,%esi\njne 1b\nret\n.size f,.-f\n",
+    );
+    for from in ["2", "5"] {
+        let text = format!("0 [unknown] 0 1 f 0 0 9\n1 f {from} 1 f 8 0 9\n1 f a 1 f 8 0 4\n");
+        let (profile, lost) = parse(text.as_bytes(), &program).unwrap();
+        let edge = Edge { from: at(&program, "f", 0), to: at(&program, "f", 8) };
+        assert_eq!((profile.edges.get(&edge), lost), (Some(&9), vec![]), "{from}");
+    }
+}
+
+#[test]
 fn samples_are_read_and_written_in_their_own_form() {
     check("no_lbr cycles\n1 f 0 5\n1 f 5 2\n1 f 7 1\n", "no_lbr cycles\n1 f 0 5\n1 f 4 3\n", &[]);
 }
