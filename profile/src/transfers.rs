@@ -115,13 +115,11 @@ impl<'a> Layer<'a> {
     fn transfer(&mut self, from: Va, to: Va, misses: u64, count: u64) {
         let to = self.past_padding(to);
         if self.program.block_at(from).is_none() && self.past_padding(from) == to {
-            match self.falls_into(from, to) {
-                Some(source) => {
-                    let target = self.program.block_from(to);
-                    let _counted = target.is_some_and(|b| self.edge(source, b, misses, count));
-                }
-                // The second half of falling through padding, which was counted as one with the first.
-                None => {}
+            // Else it is the second half of falling through padding, which was counted as one with the first.
+            if let Some(source) = self.falls_into(from, to)
+                && let Some(target) = self.program.block_from(to)
+            {
+                self.edge(source, target, misses, count);
             }
             return;
         }
