@@ -13,7 +13,7 @@ use crate::image::{Image, SymbolKind};
 use crate::model::Program;
 use crate::noreturn;
 use crate::partition::{self, Evidence};
-use crate::sweep::{Context, How, RawEnd, Region, RegionKind, Rel, Space, Sweeper, Swept};
+use crate::sweep::{Context, DataRef, How, RawEnd, Region, RegionKind, Rel, Space, Sweeper, Swept};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -36,7 +36,8 @@ impl Program {
             .map(|r| r.range.clone())
             .collect();
         let cx = Context { image: &image, space, code: &runs, pads: &pads, parts: &parts, data_refs: &[] };
-        let swept = sweep_all(&cx, &regions);
+        let mut swept = sweep_all(&cx, &regions);
+        let refs: Vec<DataRef> = swept.iter_mut().flat_map(|s| std::mem::take(&mut s.marks)).collect();
         let mut code = Code::new(cx, regions, swept, &sites);
         let is_code = |at: Rel| code.cx.is_code(at);
         let mut evidence = Evidence {
@@ -73,7 +74,7 @@ impl Program {
         let tables = assemble::Assembly::new(&code).tables();
         drop(code);
         let mut program = tables.into_program(image);
-        program.data = crate::data::find(&program);
+        program.data = crate::data::find(&program, refs);
         program
     }
 }

@@ -15,6 +15,7 @@ mod tests;
 use crate::addr::Va;
 use crate::image::{Image, RelocationTo, SymbolKind};
 use crate::model::{DataKind, DataObject, Program, Sure};
+use crate::sweep::{DataRef, Space};
 use pieces::Fixed;
 use rayon::prelude::*;
 use regions::{Region, regions};
@@ -32,11 +33,11 @@ pub struct Mark {
     pub size: u8,
 }
 
-/// The data objects of a program whose code has been analysed, by address.
-pub fn find(program: &Program) -> Vec<DataObject> {
+/// The data objects of a program whose code has been analysed, by address. `refs` is what instructions refer to, by instruction.
+pub fn find(program: &Program, refs: Vec<DataRef>) -> Vec<DataObject> {
     let image = &program.image;
     let regions = regions(program);
-    let mut marks = marks_of_code(program);
+    let mut marks = marks_of_code(program, refs);
     marks.extend(marks_of_data(image, &regions));
     sort(&mut marks);
     let next_marks = marks.iter().skip(1).map(|m| m.at).chain([Va(u64::MAX)]);
@@ -82,26 +83,19 @@ fn within<'a, T>(sorted: &'a [T], range: &Range<Va>, at: impl Fn(&T) -> Va) -> &
     sorted.get(from..to).unwrap_or_default()
 }
 
-/// Places that instructions refer to, of all functions; not sorted.
-fn marks_of_code(program: &Program) -> Vec<Mark> {
-    let image = &program.image;
-    let absolute = !image.kind.is_relocated();
-    let of_function = |f: &crate::Function| {
-        let mut marks = Vec::new();
-        for block in f.block_ids() {
-            for insn in program.insns(block) {
-                for (at, size) in insn.refers_to(absolute).into_iter().flatten() {
-                    if image.segment_at(at).is_some() {
-                        marks.push(Mark { at, size });
-                    }
-                }
-            }
+/// Places that instructions of functions refer to; not sorted. `refs` are by instruction.
+fn marks_of_code(program: &Program, refs: Vec<DataRef>) -> Vec<Mark> {
+    let space = Space::of(&program.image);
+    let mut refs = refs.into_iter().map(|r| (space.va(r.from), r)).peekable();
+    let mut marks = Vec::new();
+    for &block in &program.by_address {
+        let range = program.block(block).range();
+        while refs.next_if(|r| r.0 < range.start).is_some() {}
+        while let Some((_, r)) = refs.next_if(|r| r.0 < range.end) {
+            marks.push(Mark { at: r.to, size: r.size });
         }
-        sort(&mut marks);
-        marks
-    };
-    let found: Vec<Vec<Mark>> = program.functions.par_iter().map(of_function).collect();
-    found.concat()
+    }
+    marks
 }
 
 /// Places that words of data refer to.

@@ -203,6 +203,15 @@ pub struct Reference {
     pub from: Rel,
 }
 
+/// A place that the instruction at `from` refers to as data.
+#[derive(Clone, Copy, Debug)]
+pub struct DataRef {
+    pub to: Va,
+    pub from: Rel,
+    /// Width of the access in bytes; 0 if only the address is taken.
+    pub size: u8,
+}
+
 /// What kind of region it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegionKind {
@@ -235,6 +244,8 @@ pub struct Swept {
     pub code_refs: Vec<Reference>,
     /// Data that instructions name. Sorted, without repeats.
     pub data_refs: Vec<Rel>,
+    /// The same with the instructions, and code that is accessed as data too: by instruction.
+    pub marks: Vec<DataRef>,
     /// Bytes that do not decode.
     pub broken: Vec<Range<Rel>>,
     /// Targets of jumps in the middle of instructions.
@@ -316,6 +327,7 @@ impl Sweeper {
         let Some(bytes) = cx.image.bytes_in(&va) else { return };
         let (code_refs, data_refs) = (out.code_refs.len(), out.data_refs.len());
         let (calls, broken, overlaps) = (out.calls.len(), out.broken.len(), out.overlaps.len());
+        let marks = out.marks.len();
         self.sync.clear();
         loop {
             self.decode(cx, region, bytes, out);
@@ -330,6 +342,7 @@ impl Sweeper {
             self.sync.dedup();
             out.code_refs.truncate(code_refs);
             out.data_refs.truncate(data_refs);
+            out.marks.truncate(marks);
             out.calls.truncate(calls);
             out.broken.truncate(broken);
         }
@@ -414,6 +427,13 @@ impl Sweeper {
                     _ => out.broken.push(at..at + Rel::from(len)),
                 },
                 _ => {}
+            }
+            if !matches!(kind, Kind::Nop | Kind::Invalid) {
+                for (to, size) in insn.refers_to(fixed).into_iter().flatten() {
+                    if cx.image.segment_at(to).is_some() {
+                        out.marks.push(DataRef { to, from: at, size });
+                    }
+                }
             }
             self.starts.set(at);
             self.insns.push(Lite { at, target, len, kind });
