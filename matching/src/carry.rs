@@ -311,7 +311,7 @@ impl Calls {
         let block = result.blocks[call.block.index()];
         match call.kind {
             CallKind::Call | CallKind::TailCall => block,
-            CallKind::BranchTailCall => {
+            CallKind::BranchTailCall | CallKind::FallThrough => {
                 let out = new.edge_ids(call.block).map(|e| result.edges[e.index()]).sum();
                 block.saturating_sub(out)
             }
@@ -322,7 +322,8 @@ impl Calls {
     pub fn count(&mut self, new: &Program, result: &Complete) {
         for call in &new.calls {
             let times = Calls::times(new, result, call);
-            if times == 0 {
+            // What runs on into the next function makes no record of a transfer.
+            if times == 0 || call.kind == CallKind::FallThrough {
                 continue;
             }
             match call.callee {

@@ -171,6 +171,13 @@ impl<'a> Code<'a> {
         &self.calls[from..from + len]
     }
 
+    /// Whether the last instruction of a block is a call.
+    pub fn ends_in_call(&self, rank: u32) -> bool {
+        self.calls_in(rank)
+            .last()
+            .is_some_and(|c| c.how.is_call() && c.end() == self.blocks[rank as usize].end_rel())
+    }
+
     /// The tables of the jump at the end of a block.
     pub fn tables_of(&self, rank: u32) -> &[RawTable] {
         let jump = self.blocks[rank as usize].last();

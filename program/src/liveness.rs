@@ -641,6 +641,8 @@ fn exit(program: &Program, id: BlockId, block: &Block, call: Option<&Call>) -> E
         BlockEnd::Switch | BlockEnd::FallThrough if n_edges() > 0 => Exit::None,
         BlockEnd::Jump if n_edges() == 1 => Exit::None,
         BlockEnd::Branch if n_edges() == 2 => Exit::None,
+        // On into the next function.
+        BlockEnd::FallThrough => out,
         BlockEnd::Jump | BlockEnd::IndirectTailCall => out,
         BlockEnd::Branch if n_edges() == 1 => out,
         _ => Exit::Unknown,

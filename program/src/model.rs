@@ -68,7 +68,8 @@ pub struct Function {
     pub import: Option<Box<str>>,
     /// The function this one was cut from, if it is a `.part.N`.
     pub cut_from: Option<FuncId>,
-    /// Whether all its control flow is understood: no unresolved jumps, no bytes that do not decode.
+    /// Whether all its control flow is understood: no unresolved jumps, no jumps into the middle of instructions, and no bytes that
+    /// do not decode. Where it is not, a gap says where and why.
     pub complete: bool,
 }
 
@@ -97,7 +98,7 @@ impl Function {
 /// How a block ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockEnd {
-    /// In the next block, which is a target: no branch.
+    /// In the next block, which is a target, or in the next function: no branch.
     FallThrough,
     /// A direct jump, within the function or out of it (tail call).
     Jump,
@@ -192,6 +193,8 @@ pub enum CallKind {
     TailCall,
     /// A conditional jump out of the function.
     BranchTailCall,
+    /// No jump at all: control runs on from the end of the block into the next function, as hand-written assembly lets it.
+    FallThrough,
 }
 
 /// What is called.
@@ -207,7 +210,7 @@ pub enum Callee {
     Indirect,
 }
 
-/// A call, or a jump out of a function. Sorted by address.
+/// A call, or a way out of a function that may come back to its caller. Sorted by address, one an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// The calling instruction.
@@ -244,8 +247,8 @@ pub struct JumpTable {
 pub enum GapReason {
     /// Bytes of code that no function holds.
     NoFunction,
-    /// Bytes inside a function that control is not known to reach.
-    Unreached,
+    /// Control runs off the end of a block into what is no code that we know; the range is the block's last instruction.
+    OpenEnd,
     /// An indirect jump whose targets are not known; the range is the instruction.
     UnresolvedJump,
     /// Bytes that do not decode.

@@ -139,7 +139,7 @@ pub fn infer(code: &mut Code<'_>) {
                         g => waiting[g as usize].push(f),
                     },
                     // A call that nothing follows does not return.
-                    None => {}
+                    None => back |= !code.ends_in_call(b),
                 }
             }
         }

@@ -61,6 +61,15 @@ pub fn partition(code: &mut Code<'_>, evidence: &Evidence) {
         {
             entries.push(block.target);
         }
+        // So is where one function runs on into the middle of another.
+        let rank = u32::try_from(rank).unwrap_or(NO_FUNC);
+        if block.end.falls_through()
+            && let Some(to) = code.next(rank)
+            && code.owner[to as usize] != code.owner[rank as usize]
+            && !code.ends_in_call(rank)
+        {
+            entries.push(code.blocks[to as usize].start);
+        }
     }
     entries.extend(
         code.calls
@@ -220,8 +229,7 @@ impl<'f, 'a> Finder<'f, 'a> {
         let rank = self.code.block_from(at)?;
         let before = rank.checked_sub(1).filter(|_| self.fallen_into(rank))?;
         let block = &self.code.blocks[before as usize];
-        let call = self.code.calls_in(before).last().is_some_and(|c| c.end() == block.end_rel());
-        (block.end_rel() == at && !call).then_some(before)
+        (block.end_rel() == at && !self.code.ends_in_call(before)).then_some(before)
     }
 
     /// Whether the last instruction of the block is a call that does not return.

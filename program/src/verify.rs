@@ -40,8 +40,8 @@ pub enum Rule {
     Edges,
     /// A direct jump or branch to an address in a block of its own function is an edge; into the middle of a block, a gap.
     Targets,
-    /// Calls are sorted by address; each is the call instruction of its block, or its last jump out of the function;
-    /// every such instruction has exactly one; kind, callee and target agree.
+    /// Calls are sorted by address; each is the call instruction of its block, its last jump out of the function, or the last
+    /// instruction before it runs on into the next function; every such instruction has exactly one; kind, callee and target agree.
     Calls,
     /// A call that does not return ends its block as `NoReturn`, and only such a call does;
     /// nobody returns from a function that does not.
@@ -49,9 +49,9 @@ pub enum Rule {
     /// Tables are sorted by address; each jump of a table ends a `Switch` block of the table's function;
     /// its entries within the function and that block's table edges are the same set.
     Tables,
-    /// Gaps are sorted by address, not empty, and those of one reason do not overlap; bytes without a function, unreached or
-    /// undecodable are in no block; `UnresolvedJump` is exactly the last instruction of an `Unresolved` block,
-    /// and every such block has one.
+    /// Gaps are sorted by address, not empty, and those of one reason do not overlap; bytes without a function or
+    /// undecodable are in no block; `UnresolvedJump` is exactly the last instruction of an `Unresolved` block, `OpenEnd` that of a
+    /// `Broken` one or of a branch past which nothing is known, and every such block has one.
     Gaps,
     /// Data objects are sorted by address, not empty, do not overlap, and lie in a segment.
     Data,
@@ -60,7 +60,8 @@ pub enum Rule {
     /// The main entry starts a block of the function, unless nothing decodes there; further entries are blocks of the function,
     /// by address, without the main one.
     Entries,
-    /// A `complete` function has no block that ends `Unresolved` or `Broken`.
+    /// A `complete` function has blocks, none of which ends `Unresolved`, `Broken`, as an open branch, or with a jump into the
+    /// middle of an instruction of the function; any other function has such a block, or none at all.
     Complete,
 }
 
@@ -281,6 +282,7 @@ impl Program {
         for &e in &f.entries {
             entered[(e.0 - f.blocks.start) as usize] = true;
         }
+        let mut complete = true;
         for (i, b) in f.block_ids().enumerate() {
             let block = self.block(b);
             if let Some(next) = blocks.get(i + 1) {
@@ -292,12 +294,29 @@ impl Program {
             report.check(inside && block.len_bytes > 0, block.start, Rule::Blocks, || {
                 format!("{b} of {} bytes is in no range of {id}", block.len_bytes)
             });
-            let stuck = matches!(block.end, BlockEnd::Unresolved | BlockEnd::Broken);
+            let missed = || {
+                let to = self
+                    .insns(b)
+                    .last()
+                    .and_then(|insn| insn.flow().target())
+                    .and_then(|to| self.block_at(to).map(|t| (t, to)));
+                to.is_some_and(|(t, to)| self.block(t).func == id && self.block(t).start != to)
+            };
+            let stuck = block.end == BlockEnd::Unresolved
+                || self.is_open(b)
+                || matches!(block.end, BlockEnd::Jump | BlockEnd::Branch) && missed();
+            complete &= !stuck;
             report.check(!f.complete || !stuck, block.start, Rule::Complete, || {
                 format!("{b} ends {:?}, but {id} is called complete", block.end)
             });
             self.check_block(b, entered[i] || block.landing_pad || block.start == at, jumps, report);
         }
+        report.check(f.complete || !complete || blocks.is_empty(), at, Rule::Complete, || {
+            format!("{id} is called incomplete, but all its blocks end well")
+        });
+        report.check(!f.complete || !blocks.is_empty(), at, Rule::Complete, || {
+            format!("{id} is called complete, but has no blocks")
+        });
     }
 
     fn check_block(&self, id: BlockId, entered: bool, jumps: &[(Va, usize)], report: &mut Report) {
@@ -372,13 +391,21 @@ impl Program {
         let kind = match insn.flow() {
             Flow::Call(_) | Flow::CallIndirect => call.kind == CallKind::Call,
             Flow::Jump(_) | Flow::JumpIndirect => call.kind == CallKind::TailCall,
-            Flow::Branch(_) => call.kind == CallKind::BranchTailCall,
+            Flow::Branch(_) => matches!(call.kind, CallKind::BranchTailCall | CallKind::FallThrough),
+            Flow::Next => call.kind == CallKind::FallThrough,
             _ => false,
         };
         report.check(kind && call.block == id, insn.at(), Rule::Calls, || {
             format!("{insn} in {id} is said to be a {:?} in {}", call.kind, call.block)
         });
         let callee = match (call.callee, insn.flow().target()) {
+            (Callee::Function(f), _) if call.kind == CallKind::FallThrough => {
+                let f = self.function(f);
+                let others = f.entries.iter().map(|&e| self.block(e).start);
+                let mut entries = [f.entry].into_iter().chain(others);
+                insn.at() == self.block(id).last_insn() && entries.any(|to| self.falls_to(insn.end(), to))
+            }
+            _ if call.kind == CallKind::FallThrough => false,
             (Callee::Function(f), Some(to)) => {
                 let f = self.function(f);
                 f.entry == to || f.entries.iter().any(|&e| self.block(e).start == to)
@@ -431,12 +458,13 @@ impl Program {
             });
         }
         let [falls, jumps, taken, table, _pads] = by_kind;
-        let out = usize::from(left.is_some());
+        let on = usize::from(left.is_some_and(|c| c.kind == CallKind::FallThrough));
+        let out = usize::from(left.is_some()) - on;
         let number = match block.end {
-            BlockEnd::FallThrough => (falls, jumps, taken, table) == (1, 0, 0, 0),
+            BlockEnd::FallThrough => (falls + on, jumps, taken, table) == (1, 0, 0, 0),
             // Where a target is in the middle of an instruction, no edge and no call: a gap, and `check_target` asks for it.
             BlockEnd::Jump => (falls, taken, table) == (0, 0, 0) && jumps + out <= 1,
-            BlockEnd::Branch => (jumps, table) == (0, 0) && taken + out <= 1 && falls <= 1,
+            BlockEnd::Branch => (jumps, table) == (0, 0) && taken + out <= 1 && falls + on <= 1,
             BlockEnd::Switch => falls + jumps + taken == 0 && table > 0 && out == 0,
             BlockEnd::IndirectTailCall => falls + jumps + taken + table == 0 && out == 1,
             BlockEnd::Unresolved | BlockEnd::Return | BlockEnd::Stop => {
@@ -444,11 +472,11 @@ impl Program {
             }
             BlockEnd::NoReturn => falls + jumps + taken + table == 0 && out == 1,
             BlockEnd::Broken => jumps + taken + table == 0,
-        };
+        } && (on == 0 || matches!(block.end, BlockEnd::FallThrough | BlockEnd::Branch));
         report.check(number, at, Rule::Edges, || {
             format!("{id} ends {:?} with {last}, {out} calls there and {edges:?}", block.end)
         });
-        if block.end == BlockEnd::Branch && falls == 0 {
+        if block.end == BlockEnd::Branch && falls + on == 0 {
             // The code ends here, or goes on with bytes that are none.
             let broken = self.next_block_after(block, func).is_none();
             report.check(broken, at, Rule::Edges, || format!("{id} does not fall through after {last}"));
@@ -457,6 +485,16 @@ impl Program {
             let kind = if block.end == BlockEnd::Jump { EdgeKind::Jump } else { EdgeKind::Taken };
             self.check_target(id, last, to, edges, kind, left, report);
         }
+    }
+
+    /// Whether control can run off the end of the block into what is not known.
+    fn is_open(&self, id: BlockId) -> bool {
+        let block = self.block(id);
+        let on = || {
+            let falls = self.successors(id).iter().any(|e| e.kind == EdgeKind::FallThrough);
+            falls || self.calls_in(id).last().is_some_and(|c| c.kind == CallKind::FallThrough)
+        };
+        block.end == BlockEnd::Broken || block.end == BlockEnd::Branch && !on()
     }
 
     /// The block of `func` that starts where control falls after `block`.
@@ -479,6 +517,7 @@ impl Program {
         report: &mut Report,
     ) {
         let func = self.block(id).func;
+        let left = left.filter(|c| c.kind != CallKind::FallThrough);
         let has_edge = edges.iter().any(|e| e.kind == kind && self.block(e.to).start == to);
         let holds = match self.block_at(to) {
             Some(b) if self.block(b).start == to && self.block(b).func == func => has_edge && left.is_none(),
@@ -560,7 +599,7 @@ impl Program {
         const REASONS: usize = GapReason::Overlap as usize + 1;
         let mut end_of = [Va(0); REASONS];
         let mut start = Va(0);
-        let mut unresolved = Vec::new();
+        let mut stuck = Vec::new();
         for g in &self.gaps {
             let (a, b) = (g.range.start, g.range.end);
             report.check(a < b && start <= a, a, Rule::Gaps, || format!("{a}..{b} after a gap at {start}"));
@@ -571,30 +610,36 @@ impl Program {
             });
             *end = b.max(*end);
             match g.reason {
-                GapReason::NoFunction | GapReason::Unreached | GapReason::NotCode => {
+                GapReason::NoFunction | GapReason::NotCode => {
                     let i = self.by_address.partition_point(|&x| self.block(x).end_va() <= a);
                     let inside = self.by_address.get(i).filter(|&&x| self.block(x).start < b);
                     report.check(inside.is_none(), a, Rule::Gaps, || {
                         format!("{:?} {a}..{b} overlaps {}", g.reason, inside.copied().unwrap_or(BlockId(0)))
                     });
                 }
-                GapReason::UnresolvedJump => {
-                    let block = self.block_at(a).map(|x| self.block(x));
-                    let right = block.is_some_and(|x| {
-                        x.end == BlockEnd::Unresolved && x.last_insn() == a && x.end_va() == b
+                GapReason::UnresolvedJump | GapReason::OpenEnd => {
+                    let right = self.block_at(a).is_some_and(|id| {
+                        let x = self.block(id);
+                        let stuck = match g.reason {
+                            GapReason::OpenEnd => self.is_open(id),
+                            _ => x.end == BlockEnd::Unresolved,
+                        };
+                        stuck && x.last_insn() == a && x.end_va() == b
                     });
                     report.check(right, a, Rule::Gaps, || {
-                        format!("{a}..{b} is not the end of an unresolved block")
+                        format!("{a}..{b} is not the end of a block that ends so: {:?}", g.reason)
                     });
-                    unresolved.push(a);
+                    stuck.push(a);
                 }
                 GapReason::Overlap => {}
             }
         }
-        for b in self.blocks.iter().filter(|b| b.end == BlockEnd::Unresolved) {
-            let listed = unresolved.binary_search(&b.last_insn()).is_ok();
-            report
-                .check(listed, b.last_insn(), Rule::Gaps, || "the unresolved jump is in no gap".to_string());
+        for (i, b) in self.blocks.iter().enumerate() {
+            let listed = || stuck.binary_search(&b.last_insn()).is_ok();
+            let ends_well = b.end != BlockEnd::Unresolved && !self.is_open(BlockId::at(i));
+            report.check(ends_well || listed(), b.last_insn(), Rule::Gaps, || {
+                format!("bb{i} ends {:?} here, which is in no gap", b.end)
+            });
         }
     }
 

@@ -110,6 +110,7 @@ fn callee(program: &Program, block: BlockId, at: Va) -> Option<String> {
         CallKind::Call => "call",
         CallKind::TailCall => "tail call",
         CallKind::BranchTailCall => "conditional tail call",
+        CallKind::FallThrough => "falls through",
     };
     Some(if call.returns { format!("{how} {what}") } else { format!("{how} {what}, does not return") })
 }

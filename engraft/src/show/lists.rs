@@ -32,7 +32,7 @@ pub fn sure(sure: Sure) -> &'static str {
 pub fn reason(reason: GapReason) -> &'static str {
     match reason {
         GapReason::NoFunction => "no-function",
-        GapReason::Unreached => "unreached",
+        GapReason::OpenEnd => "open-end",
         GapReason::UnresolvedJump => "unresolved-jump",
         GapReason::NotCode => "not-code",
         GapReason::Overlap => "overlap",

@@ -198,13 +198,13 @@ impl<'c, 'a> Assembly<'c, 'a> {
             }
             let ends_well = |id: u32| {
                 let rank = self.ranks[id as usize];
-                !self.is_broken(rank)
+                !self.is_open(rank) && !self.misses(rank)
             };
             all.push(Function {
                 entry: self.va(f.entry),
                 names: own.into(),
                 ranges: self.ranges(f.entry, &blocks),
-                complete: blocks.clone().all(ends_well),
+                complete: !blocks.is_empty() && blocks.clone().all(ends_well),
                 blocks,
                 entries: entries.into(),
                 origin: f.origin,
@@ -248,12 +248,40 @@ impl<'c, 'a> Assembly<'c, 'a> {
         self.code.next(rank).filter(|&t| self.code.owner[t as usize] == self.code.owner[rank as usize])
     }
 
-    fn is_broken(&self, rank: u32) -> bool {
+    /// The function that control runs on into at the end of the block, if it does.
+    fn runs_into(&self, rank: u32) -> Option<u32> {
+        let block = &self.code.blocks[rank as usize];
+        // Where a branch leaves the function as well, only that is kept: a call is one an instruction.
+        let leaves = block.end == RawEnd::Branch && self.leaves(rank);
+        let next = self.code.next(rank).filter(|_| block.end.falls_through() && !leaves)?;
+        let to = self.code.owner[next as usize];
+        (to != NO_FUNC && to != self.code.owner[rank as usize] && !self.code.ends_in_call(rank)).then_some(to)
+    }
+
+    /// Whether control can run off the end of the block into what is not known.
+    fn is_open(&self, rank: u32) -> bool {
         match self.code.blocks[rank as usize].end {
             RawEnd::Broken => true,
-            RawEnd::FallThrough => self.falls_to(rank).is_none(),
+            RawEnd::FallThrough | RawEnd::Branch => {
+                self.falls_to(rank).is_none() && self.runs_into(rank).is_none()
+            }
             _ => false,
         }
+    }
+
+    /// Whether the jump or branch at the end of the block leads out of its function.
+    fn leaves(&self, rank: u32) -> bool {
+        self.own(rank, self.code.blocks[rank as usize].target).is_none() && !self.misses(rank)
+    }
+
+    /// Whether the jump or branch at the end of the block leads into the middle of an instruction of its function.
+    fn misses(&self, rank: u32) -> bool {
+        let block = &self.code.blocks[rank as usize];
+        matches!(block.end, RawEnd::Jump | RawEnd::Branch)
+            && self.code.block_at(block.target).is_some_and(|t| {
+                self.code.owner[t as usize] == self.code.owner[rank as usize]
+                    && self.code.blocks[t as usize].start != block.target
+            })
     }
 
     /// A block of the same function that starts at `to`.
@@ -276,7 +304,7 @@ impl<'c, 'a> Assembly<'c, 'a> {
                 out.push((BlockId(self.ids[t as usize]), EdgeKind::FallThrough, Sure::Proved));
             }
             let end = match raw.end {
-                RawEnd::FallThrough if falls.is_none() => BlockEnd::Broken,
+                RawEnd::FallThrough if self.is_open(rank) => BlockEnd::Broken,
                 RawEnd::FallThrough => BlockEnd::FallThrough,
                 RawEnd::Jump => {
                     out.extend(self.own(rank, raw.target).map(|t| (t, EdgeKind::Jump, Sure::Proved)));
@@ -353,16 +381,21 @@ impl<'c, 'a> Assembly<'c, 'a> {
                     returns: !never && self.returns(callee, functions),
                 });
             }
-            if id == NO_FUNC
-                || !matches!(raw.end, RawEnd::Jump | RawEnd::Branch)
-                || self.own(rank, raw.target).is_some()
-            {
+            if id == NO_FUNC {
                 continue;
             }
-            if let Some(t) = code.block_at(raw.target)
-                && code.owner[t as usize] == code.owner[rank as usize]
-            {
-                // Into the middle of an instruction: a gap.
+            if let Some(to) = self.runs_into(rank).filter(|_| self.falls_to(rank).is_none()) {
+                let callee = Callee::Function(FuncId(to));
+                calls.push(Call {
+                    at: self.va(raw.last()),
+                    block: BlockId(id),
+                    kind: CallKind::FallThrough,
+                    callee,
+                    returns: self.returns(callee, functions),
+                });
+            }
+            // Into the middle of an instruction: a gap.
+            if !matches!(raw.end, RawEnd::Jump | RawEnd::Branch) || !self.leaves(rank) {
                 continue;
             }
             let callee = self.direct(raw.target, raw.last(), raw.last_len);
@@ -419,8 +452,13 @@ impl<'c, 'a> Assembly<'c, 'a> {
     fn gaps(&self, tables: &Tables) -> Vec<Gap> {
         let code = self.code;
         let mut gaps = Vec::new();
-        for b in tables.blocks.iter().filter(|b| b.end == BlockEnd::Unresolved) {
-            gaps.push(Gap { range: b.last_insn()..b.end_va(), reason: GapReason::UnresolvedJump });
+        for (b, &rank) in tables.blocks.iter().zip(&self.ranks) {
+            let mut add = |reason| gaps.push(Gap { range: b.last_insn()..b.end_va(), reason });
+            if b.end == BlockEnd::Unresolved {
+                add(GapReason::UnresolvedJump);
+            } else if self.is_open(rank) {
+                add(GapReason::OpenEnd);
+            }
         }
         for r in &code.broken {
             gaps.push(Gap { range: self.va(r.start)..self.va(r.end), reason: GapReason::NotCode });

@@ -37,6 +37,12 @@ fn holds(p: &Program, labels: &BTreeMap<String, Va>, at: Va, expect: &str) -> bo
     if let Some(end) = expect.strip_prefix("ends ") {
         return block.is_some_and(|b| format!("{:?}", b.end) == end);
     }
+    if let Some(name) = expect.strip_prefix("falls into ") {
+        let last = block.map(|b| b.last_insn());
+        let call = p.calls.iter().find(|c| Some(c.at) == last && c.kind == CallKind::FallThrough);
+        let complete = block.is_some_and(|b| p.function(b.func).complete);
+        return complete && call.is_some_and(|c| function(name).map(Callee::Function) == Some(c.callee));
+    }
     if let Some(name) = expect.strip_prefix("goes to ") {
         let last = block.map(|b| b.last_insn());
         let call = p.calls.iter().find(|c| Some(c.at) == last && c.kind == CallKind::TailCall);

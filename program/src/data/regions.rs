@@ -36,7 +36,7 @@ pub fn regions(program: &Program) -> Vec<Region> {
         }
     }
     for g in &program.gaps {
-        if matches!(g.reason, GapReason::NoFunction | GapReason::NotCode | GapReason::Unreached) {
+        if matches!(g.reason, GapReason::NoFunction | GapReason::NotCode) {
             found.push(Region { range: g.range.clone(), zero: false, words: false, in_code: true });
         }
     }

@@ -176,6 +176,26 @@ fn wrong_calls_are_found() {
 }
 
 #[test]
+fn functions_called_understood_wrongly_are_found() {
+    check(Rule::Complete, |p| {
+        let f = main_of(p);
+        p.functions[f.index()].complete = false;
+    });
+    check(Rule::Complete, |p| {
+        let i = p.blocks.iter().position(|b| b.end == BlockEnd::Return);
+        p.blocks[i.expect("a block returns")].end = BlockEnd::Unresolved;
+    });
+    check(Rule::Gaps, |p| {
+        let i = p.blocks.iter().position(|b| b.end == BlockEnd::FallThrough);
+        p.blocks[i.expect("a block falls through")].end = BlockEnd::Broken;
+    });
+    check(Rule::Calls, |p| {
+        let i = p.calls.iter().position(|c| c.kind == CallKind::Call);
+        p.calls[i.expect("there are calls")].kind = CallKind::FallThrough;
+    });
+}
+
+#[test]
 fn wrong_tables_are_found() {
     check(Rule::Tables, |p| {
         p.tables.push(JumpTable {
@@ -194,7 +214,7 @@ fn wrong_gaps_and_data_are_found() {
     let gap = |from: Va, to: Va, reason| crate::model::Gap { range: from..to, reason };
     check(Rule::Gaps, |p| {
         let r = p.blocks[0].range();
-        p.gaps = vec![gap(r.start, r.end, GapReason::Unreached)];
+        p.gaps = vec![gap(r.start, r.end, GapReason::NotCode)];
     });
     check(Rule::Gaps, |p| p.gaps = vec![gap(Va(9), Va(9), GapReason::NoFunction)]);
     check(Rule::Gaps, |p| {
