@@ -1,8 +1,8 @@
 //! `engraft carry`: a profile of one build becomes a profile of a later one.
 
 use crate::input;
-use crate::out::{Answer, Hinted};
-use crate::view::{Output, Table, View, share};
+use crate::out::{self, Answer, Hinted};
+use crate::view::{Output, Table, View, many, share};
 use matching::{CarryOptions, CarryReport, LossReason, Matching, MergeOptions, Options, carry, merge};
 use profile::Written;
 use program::Program;
@@ -76,6 +76,8 @@ fn gate(text: &str) -> Result<Gate, String> {
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     input::output_format(&args.o, args.to)?;
+    let read = args.new.iter().chain([&args.old, &args.profile]).chain(&args.map).chain(&args.merge);
+    out::spares(&args.o, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
     if args.map.is_some() && args.new.len() > 1 {
         let hint = "carry step by step, each with its own map";
         return Err(Hinted::new("a map is of two builds, and more are named", hint).into());
@@ -125,7 +127,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         ranges,
         written: written_view(&args.o, &written),
     };
-    args.output.print(&view)?;
+    args.output.print_beside_file(&view)?;
     Ok(answer)
 }
 
@@ -264,7 +266,7 @@ pub fn written_view(file: &std::path::Path, written: &Written) -> WrittenView {
 impl WrittenView {
     /// For people: the file, and the largest of what is not in it.
     pub fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        writeln!(w, "wrote {}: {} functions", self.file, self.n_functions)?;
+        writeln!(w, "wrote {}: {}", self.file, many(self.n_functions, "function"))?;
         if self.left_out.is_empty() {
             return Ok(());
         }
@@ -309,13 +311,14 @@ impl View for CarryView {
             writeln!(w, "{} → {}", s.old, s.new)?;
             writeln!(
                 w,
-                "  {} of {} functions that ran are there; {} of the executions of blocks",
+                "  {} of {} that ran are there; {} of the executions of blocks",
                 s.n_functions_carried,
-                s.n_functions_ran,
+                many(s.n_functions_ran, "function"),
                 share(s.carried_share)
             )?;
             if s.n_new_functions > 0 {
-                writeln!(w, "  {} new functions have counts from their callers", s.n_new_functions)?;
+                let many = many(s.n_new_functions, "new function");
+                writeln!(w, "  counts from their callers: {many}")?;
             }
             if !s.lost.is_empty() {
                 writeln!(w, "  lost:")?;

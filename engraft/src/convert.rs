@@ -2,7 +2,7 @@
 
 use crate::carry::{WrittenView, written_view};
 use crate::input;
-use crate::out::{Answer, Hinted};
+use crate::out::{self, Answer, Hinted};
 use crate::view::{Output, Table, View};
 use profile::Profile;
 use serde::Serialize;
@@ -38,6 +38,8 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     input::output_format(&args.o, args.to)?;
+    let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
+    out::spares(&args.o, &read.collect::<Vec<_>>())?;
     let program = args.binary.as_deref().map(input::program).transpose()?;
     let mut inputs = Vec::new();
     let mut sum: Option<Profile> = None;
@@ -66,7 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let written = input::write_profile(&args.o, args.to, &sum.unwrap_or_default(), program.as_ref())?;
     let view = ConvertView { schema: "engraft.convert/1", inputs, written: written_view(&args.o, &written) };
-    args.output.print(&view)?;
+    args.output.print_beside_file(&view)?;
     Ok(Answer::Yes)
 }
 

@@ -45,6 +45,11 @@ pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Importe
     if let Some(program) = program {
         fits(path, &read, program)?;
     }
+    if read.format == Format::Callgrind && !profile::callgrind::has_jumps(&bytes) {
+        let hint = "take it with `valgrind --tool=callgrind --dump-instr=yes --collect-jumps=yes`";
+        let what = "counts no jumps: where branches went is guessed from the counts of blocks";
+        out::warn(&format!("{} {what}", path.display()), Some(hint));
+    }
     Ok(read)
 }
 
@@ -59,16 +64,13 @@ fn fits(path: &Path, read: &Imported, program: &Program) -> anyhow::Result<()> {
     if known == 0 && p.edges.values().all(|n| *n == 0) {
         return Err(Hinted::new(
             format!("{} has no counts of {}{why}", path.display(), program.image.name),
-            "give it the binary that was profiled; `engraft convert` shows what a profile holds",
+            "give it the binary that was profiled\n`engraft convert` shows what a profile holds",
         )
         .into());
     }
     if lost > known / 10 {
-        out::say(format_args!(
-            "engraft: warning: much of {} does not fit {}{why}: was it taken on another build?",
-            path.display(),
-            program.image.name
-        ));
+        let warning = format!("much of {} does not fit {}{why}", path.display(), program.image.name);
+        out::warn(&warning, Some("was it taken on another build?"));
     }
     Ok(())
 }
@@ -87,7 +89,22 @@ pub fn write_profile(
     let _span = info_span!("write").entered();
     let written = profile::write(profile, program, format)?;
     out::data(Some(path), |w| w.write_all(&written.bytes))?;
+    if let Some(program) = program.filter(|p| format == Format::Fdata && !has_symbols(p)) {
+        let warning = format!(
+            "{} has no symbols, and llvm-bolt refuses records of functions without: it will use nothing of {}",
+            program.image.name,
+            path.display()
+        );
+        let hint = "write a .engraft file in place of it, and then\n\
+                    `engraft convert IT.engraft --binary UNSTRIPPED -o OUT.fdata` with the same build before it was stripped";
+        out::warn(&warning, Some(hint));
+    }
     Ok(written)
+}
+
+/// Whether llvm-bolt finds functions in it by name: it reads `.symtab`, not what the dynamic linker needs.
+fn has_symbols(program: &Program) -> bool {
+    program.image.symbols.iter().any(|s| !s.dynamic && s.kind == program::image::SymbolKind::Function)
 }
 
 /// The format to write `path` in.
@@ -113,7 +130,8 @@ pub fn format_named(name: &str) -> Result<Format, String> {
     })
 }
 
-/// The function that `what` names: by symbol, `fn3`, or any address in it.
+/// The function that `what` names: by symbol (of a part such as `main.cold` too), by the name in the source if only one
+/// function has it, `fn3`, or any address in it.
 ///
 /// # Errors
 /// If there is none; the hint has the names that look most like it.
@@ -121,6 +139,28 @@ pub fn function(program: &Program, what: &str) -> anyhow::Result<FuncId> {
     let named = program.func_ids().find(|&f| program.function(f).names.iter().any(|n| **n == *what));
     if let Some(id) = named.or_else(|| program.func_ids().find(|f| f.to_string() == what)) {
         return Ok(id);
+    }
+    if let Some(id) =
+        program.image.symbols.iter().filter(|s| *s.name == *what).find_map(|s| program.function_at(s.at))
+    {
+        return Ok(id);
+    }
+    let in_source: Vec<FuncId> =
+        program.func_ids().filter(|&f| source_names(program, f).any(|name| is_called(&name, what))).collect();
+    match in_source.as_slice() {
+        [] => {}
+        [only] => return Ok(*only),
+        several => {
+            let listed = several.iter().take(8).map(|&f| {
+                let f = program.function(f);
+                format!("{} is at {}", f.name(), f.entry)
+            });
+            return Err(Hinted::new(
+                format!("{} functions of {} are called {what}", several.len(), program.image.name),
+                listed.collect::<Vec<_>>().join("\n"),
+            )
+            .into());
+        }
     }
     if let Some(at) = address(what) {
         let holds = |f: &FuncId| program.function(*f).ranges.iter().any(|r| r.contains(&at));
@@ -135,10 +175,23 @@ pub fn function(program: &Program, what: &str) -> anyhow::Result<FuncId> {
     }
     let near = near_names(program, what);
     let hint = match near.as_slice() {
-        [] => "`engraft show BINARY functions` lists them; an address such as 0x401136 does too".to_owned(),
+        [] => "`engraft show BINARY functions` lists them\nan address such as 0x401136 does too".to_owned(),
         near => format!("did you mean {}?", near.join(", ")),
     };
     Err(Hinted::new(format!("no function of {} is called {what}", program.image.name), hint).into())
+}
+
+/// What the source calls it, where its symbols are decorated.
+pub fn source_names(program: &Program, id: FuncId) -> impl Iterator<Item = String> {
+    program.function(id).names.iter().filter_map(|name| matching::names::in_source(name))
+}
+
+/// Whether `what` is this name of the source: all of it, or all but the parameters.
+fn is_called(name: &str, what: &str) -> bool {
+    let squeeze = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+    let bare = name.rsplit_once('(').map_or(name, |(before, _)| before);
+    let what = squeeze(what);
+    [name, bare].into_iter().any(|n| squeeze(n) == what)
 }
 
 /// `0x401136`, or `fn_0x401136` as functions without a name are called.

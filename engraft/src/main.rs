@@ -44,15 +44,31 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    out::talk(manner());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // clap prints help and version as data, mistakes as talk, and knows which exit code each has.
+        Err(err) if err.use_stderr() && out::manner().json => {
+            let text = err.render().to_string();
+            let (error, rest) = text.trim().split_once("\n\n").unwrap_or((text.trim(), ""));
+            out::failed(error.trim_start_matches("error: "), Some(rest).filter(|rest| !rest.is_empty()));
+            return ExitCode::from(2);
+        }
         Err(err) => {
             let _gone = err.print();
             return if err.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
         }
     };
     out::finish(run(cli))
+}
+
+/// How to talk, from the words of the command line: mistakes in them are talk too.
+fn manner() -> out::Manner {
+    let words: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
+    let has = |wanted: &[&str]| words.iter().any(|word| wanted.iter().any(|wanted| word == wanted));
+    let json = has(&["--json", "--format=json"])
+        || words.windows(2).any(|two| two[0] == "--format" && two[1] == "json");
+    out::Manner { json, quiet: has(&["-q", "--quiet"]) }
 }
 
 fn run(cli: Cli) -> anyhow::Result<Answer> {

@@ -1,7 +1,8 @@
 //! What the user sees: data on standard output or in a file, talk on standard error.
 //!
 //! Invariant: nothing else in the workspace prints. A file is whole or untouched: it is written beside its place and
-//! moved there. A reader that closes its end of the pipe is no failure.
+//! moved there; a program is never replaced. A reader that closes its end of the pipe is no failure. Where data are asked
+//! for as JSON, each line of talk is a JSON object too.
 //!
 //! Not here: what the data look like (`view`, the verbs).
 
@@ -11,6 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 /// What a verb found out, once it is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,12 +30,58 @@ pub fn finish(result: anyhow::Result<Answer>) -> ExitCode {
         Ok(Answer::No) => ExitCode::from(1),
         Err(err) if err.downcast_ref::<Closed>().is_some() => ExitCode::SUCCESS,
         Err(err) => {
-            say(format_args!("engraft: {err:#}"));
-            if let Some(hint) = hint(&err) {
-                say(format_args!("hint: {hint}"));
-            }
+            failed(&format!("{err:#}"), hint(&err).as_deref());
             ExitCode::from(2)
         }
+    }
+}
+
+/// How to talk: as JSON, and nothing but errors.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Manner {
+    /// Each line of talk is a JSON object.
+    pub json: bool,
+    /// Nothing but errors is said, and no report beside a file that was asked for.
+    pub quiet: bool,
+}
+
+static MANNER: OnceLock<Manner> = OnceLock::new();
+
+/// Sets how to talk; the first call counts.
+pub fn talk(manner: Manner) {
+    let _set_before = MANNER.set(manner);
+}
+
+/// How to talk.
+pub fn manner() -> Manner {
+    MANNER.get().copied().unwrap_or_default()
+}
+
+/// Says what failed, and each remedy on a line of its own.
+pub fn failed(error: &str, hint: Option<&str>) {
+    if manner().json {
+        let object = serde_json::json!({ "schema": "engraft.error/1", "error": error, "hint": hint });
+        return say(object);
+    }
+    say(format_args!("engraft: {error}"));
+    for hint in hint.into_iter().flat_map(str::lines) {
+        say(format_args!("hint: {hint}"));
+    }
+}
+
+/// Says what should be looked at, though the work goes on; and each remedy on a line of its own.
+pub fn warn(warning: &str, hint: Option<&str>) {
+    let Manner { json, quiet } = manner();
+    if quiet {
+        return;
+    }
+    if json {
+        let object = serde_json::json!({ "schema": "engraft.warning/1", "warning": warning, "hint": hint });
+        return say(object);
+    }
+    say(format_args!("engraft: warning: {warning}"));
+    for hint in hint.into_iter().flat_map(str::lines) {
+        say(format_args!("hint: {hint}"));
     }
 }
 
@@ -91,6 +139,7 @@ fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> an
         let _ = device.into_parts();
         return done.map_err(failed);
     }
+    spares(path, &[])?;
     let mode = real.metadata().map_or(0o666, |there| there.permissions().mode());
     // tempfile wraps the reason in the temporary file's name, which says nothing to the user: keep the bare one.
     let mut reason = None;
@@ -106,6 +155,31 @@ fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> an
     let (temporary, _) = buffer.into_parts();
     done.and_then(|()| temporary.as_file().sync_data()).map_err(failed)?;
     temporary.persist(&real).map_err(|err| failed(err.error))?;
+    Ok(())
+}
+
+/// Whether an ELF file stands there: no data of ours are one, so a name was mistaken.
+fn is_program(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    File::open(path).and_then(|mut f| io::Read::read_exact(&mut f, &mut magic)).is_ok()
+        && magic == *b"\x7fELF"
+}
+
+/// Refuses to write to `to` if it is one of the files that are read, before any work is done.
+///
+/// # Errors
+/// If it is one of them, or a program.
+pub fn spares(to: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
+    let real = |path: &Path| path.canonicalize().ok();
+    let Some(there) = real(to).filter(|there| there.is_file()) else { return Ok(()) };
+    if inputs.iter().any(|input| real(input).as_ref() == Some(&there)) {
+        let message = format!("{} is read, and would be overwritten", to.display());
+        return Err(Hinted::new(message, "name another file after -o").into());
+    }
+    if is_program(&there) {
+        let hint = format!("name another file; if it is of no use any more, remove {} first", to.display());
+        return Err(Hinted::new(format!("{} is a program, and is not replaced", to.display()), hint).into());
+    }
     Ok(())
 }
 
@@ -136,7 +210,7 @@ pub struct Hinted {
 }
 
 impl Hinted {
-    /// Says `message`, and `hint` on a line of its own.
+    /// Says `message`, and each line of `hint` on a line of its own.
     pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Hinted {
         Hinted { message: message.into(), hint: hint.into() }
     }

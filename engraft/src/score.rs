@@ -2,7 +2,7 @@
 
 use crate::input;
 use crate::out::Answer;
-use crate::view::{Output, Table, View, share};
+use crate::view::{Output, Table, View, share, share_if_any};
 use matching::{Score, Uncertainty, score, uncertainty};
 use program::{Program, Va};
 use serde::Serialize;
@@ -68,15 +68,15 @@ pub struct ScoreView {
 #[derive(Serialize)]
 struct ScoreRow {
     fresh: String,
-    bp_share: f64,
-    cc_share: f64,
-    cc_bolt_share: f64,
-    overlap_share: f64,
-    fresh_success_share: f64,
-    carried_success_share: f64,
+    bp_share: Option<f64>,
+    cc_share: Option<f64>,
+    cc_bolt_share: Option<f64>,
+    overlap_share: Option<f64>,
+    fresh_success_share: Option<f64>,
+    carried_success_share: Option<f64>,
     n_branches: usize,
     n_branches_covered: usize,
-    covered_share: f64,
+    covered_share: Option<f64>,
     n_blocks: usize,
     n_blocks_fresh: usize,
     n_blocks_carried: usize,
@@ -104,17 +104,19 @@ struct BetweenView {
 
 fn row(new: &Program, fresh: String, s: &Score) -> ScoreRow {
     let [n_blocks_fresh, n_blocks_carried, n_blocks_both] = s.n_executed;
+    // A share of nothing is none: not all, and not zero.
+    let of = |n: usize, share: f64| (n > 0).then_some(share);
     ScoreRow {
         fresh,
-        bp_share: s.bp_share,
-        cc_share: s.cc_share,
-        cc_bolt_share: s.cc_bolt_share,
-        overlap_share: s.overlap_share,
-        fresh_success_share: s.fresh_success_share,
-        carried_success_share: s.carried_success_share,
+        bp_share: of(s.n_branches, s.bp_share),
+        cc_share: of(s.n_blocks, s.cc_share),
+        cc_bolt_share: of(s.n_blocks_bolt, s.cc_bolt_share),
+        overlap_share: of(n_blocks_fresh, s.overlap_share),
+        fresh_success_share: of(s.n_branches, s.fresh_success_share),
+        carried_success_share: of(s.n_branches, s.carried_success_share),
         n_branches: s.n_branches,
         n_branches_covered: s.n_covered,
-        covered_share: s.covered_share,
+        covered_share: of(s.n_branches, s.covered_share),
         n_blocks: s.n_blocks,
         n_blocks_fresh,
         n_blocks_carried,
@@ -151,10 +153,10 @@ impl View for ScoreView {
             t.row([
                 "carried".into(),
                 s.fresh.clone(),
-                share(s.bp_share),
-                share(s.cc_share),
-                share(s.cc_bolt_share),
-                share(s.overlap_share),
+                share_if_any(s.bp_share),
+                share_if_any(s.cc_share),
+                share_if_any(s.cc_bolt_share),
+                share_if_any(s.overlap_share),
             ]);
         }
         if let Some(u) = &self.fresh_against_fresh {
@@ -177,15 +179,15 @@ impl View for ScoreView {
                 w,
                 "\nagainst {}:\n  branches predicted right: {} by the fresh profile, {} by the carried one",
                 s.fresh,
-                share(s.fresh_success_share),
-                share(s.carried_success_share)
+                share_if_any(s.fresh_success_share),
+                share_if_any(s.carried_success_share)
             )?;
             writeln!(
                 w,
                 "  of {} branches that ran, the carried profile knows {} ({} of their executions)",
                 s.n_branches,
                 s.n_branches_covered,
-                share(s.covered_share)
+                share_if_any(s.covered_share)
             )?;
             writeln!(
                 w,

@@ -37,10 +37,10 @@ pub struct Args {
     #[arg(long)]
     liveness: bool,
     /// For `function`: draw it, as an SVG picture
-    #[arg(long, conflicts_with_all = ["dot", "verify"])]
+    #[arg(long, conflicts_with_all = ["dot", "verify", "json", "format"])]
     svg: bool,
     /// For `function`: draw it, as a graph for Graphviz
-    #[arg(long, conflicts_with = "verify")]
+    #[arg(long, conflicts_with_all = ["verify", "json", "format"])]
     dot: bool,
     /// For `function`: with the counts of a profile of this binary
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
@@ -87,6 +87,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     {
         let hint = "say `show BINARY function NAME` with it";
         return Err(Hinted::new("--svg, --dot, --liveness and --profile show one function", hint).into());
+    }
+    if let Some(to) = &args.o {
+        let read = [&args.binary].into_iter().chain(&args.profile);
+        out::spares(to, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
     }
     let program = input::program(&args.binary)?;
     let to = args.o.as_ref();

@@ -42,6 +42,14 @@ impl Output {
         self.print_to(None, view)
     }
 
+    /// Prints what is to be said of a file that was written: with `--quiet` only if a form was asked for.
+    pub fn print_beside_file(&self, view: &impl View) -> anyhow::Result<()> {
+        if out::manner().quiet && self.format() == Format::Table {
+            return Ok(());
+        }
+        self.print(view)
+    }
+
     /// Writes `view` to `to`, or prints it.
     pub fn print_to(&self, to: Option<&PathBuf>, view: &impl View) -> anyhow::Result<()> {
         out::data(to.map(PathBuf::as_path), |w| match self.format() {
@@ -125,6 +133,16 @@ pub fn percent(part: usize, whole: usize) -> String {
     #[expect(clippy::cast_precision_loss, reason = "for reading, to a tenth of a per cent")]
     let of = part as f64 / whole.max(1) as f64;
     share(of)
+}
+
+/// `1 function`, `2 functions`.
+pub fn many(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// A share in per cent, for people; `-` if there is nothing that it is a share of.
+pub fn share_if_any(of: Option<f64>) -> String {
+    of.map_or_else(|| "-".to_owned(), share)
 }
 
 /// A share in per cent, for people.

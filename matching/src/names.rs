@@ -184,6 +184,29 @@ pub fn hierarchical(name: &str) -> Option<String> {
     Some(out.0)
 }
 
+/// A C++ or Rust symbol as its source has it, with parameters; what a compiler put behind it stands in brackets.
+/// `None` if it is no such symbol.
+pub fn in_source(symbol: &str) -> Option<String> {
+    let (stem, _) = undecorated(symbol);
+    if stem.len() > MAX_LEN {
+        return None;
+    }
+    let mut text = match rust(stem) {
+        Some(path) => path,
+        None if stem.starts_with("_Z") => {
+            let name = cpp_demangle::Symbol::new(stem.as_bytes()).ok()?;
+            let mut out = Bounded(String::new());
+            name.structured_demangle(&mut out, &cpp_demangle::DemangleOptions::new()).ok()?;
+            out.0
+        }
+        None => return None,
+    };
+    if let Some(decorations) = symbol.strip_prefix(stem).filter(|d| !d.is_empty()) {
+        text.push_str(&format!(" [{decorations}]"));
+    }
+    Some(text)
+}
+
 /// `path` without the arguments of templates and generics, and without the numbers of closures and lambdas.
 pub fn erased(path: &str) -> String {
     let mut out = String::with_capacity(path.len());

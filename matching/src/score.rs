@@ -38,6 +38,8 @@ pub struct Score {
     pub covered_share: f64,
     /// Blocks compared.
     pub n_blocks: usize,
+    /// Of those, in what llvm-bolt makes a control-flow graph of.
+    pub n_blocks_bolt: usize,
     /// Blocks that ran according to the fresh profile, to the carried one, to both.
     pub n_executed: [usize; 3],
     /// Functions by what they cost, the worst first; those that cost nothing are left out.
@@ -148,6 +150,7 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
         n_covered: 0,
         covered_share: 0.0,
         n_blocks: 0,
+        n_blocks_bolt: 0,
         n_executed: [0; 3],
         losses: Vec::new(),
     };
@@ -201,6 +204,7 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
     if s.n_blocks > 0 {
         s.cc_share = share(n_agree as u64, s.n_blocks as u64);
     }
+    s.n_blocks_bolt = bolt.0;
     if bolt.0 > 0 {
         s.cc_bolt_share = share(bolt.1 as u64, bolt.0 as u64);
     }

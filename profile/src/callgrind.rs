@@ -39,6 +39,12 @@ pub(crate) fn is_one(text: &str) -> bool {
             && text.lines().take(20).any(|l| l.starts_with("events:"))
 }
 
+/// Whether a file counts jumps. Without them it holds executions of blocks only, and says of no branch where it went.
+pub fn has_jumps(bytes: &[u8]) -> bool {
+    let starts = |line: &[u8]| line.starts_with(b"jump=") || line.starts_with(b"jcnd=");
+    bytes.split(|&b| b == b'\n').any(starts)
+}
+
 /// Index into [`Dump::objects`].
 type Object = usize;
 
@@ -232,7 +238,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     let (object, moved) = choose(&dump, &mut starts).ok_or_else(|| ReadError::NotInIt {
         format: Format::Callgrind,
         program: program.image.name.clone(),
-        holds: dump.objects.iter().filter(|o| *o != "???").cloned().collect(),
+        holds: resembling(&dump, &program.image.name),
     })?;
     let unloaded = unloaded_bias(&dump, object, moved, program);
     // Addresses of the image, from those of an object of the file.
@@ -265,6 +271,27 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     }
     layer.complete();
     Ok((layer.profile, layer.lost.into_list()))
+}
+
+/// The objects that might be another build of the program: of a name that begins alike; else those that are no shared libraries.
+fn resembling(dump: &Dump, program: &str) -> Vec<String> {
+    let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let stem = |path: &str| -> String {
+        file_name(path).chars().take_while(|c| c.is_alphabetic() || *c == '_').collect()
+    };
+    let wanted = stem(program);
+    let named = || dump.objects.iter().filter(|o| *o != "???");
+    let alike = |o: &&String| {
+        let s = stem(o);
+        !s.is_empty() && !wanted.is_empty() && (s.starts_with(&wanted) || wanted.starts_with(&s))
+    };
+    let library = |o: &&String| file_name(o).contains(".so");
+    let found: Vec<String> = named().filter(alike).cloned().collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let programs: Vec<String> = named().filter(|o| !library(o)).cloned().collect();
+    if programs.is_empty() { named().cloned().collect() } else { programs }
 }
 
 /// Starts of instructions, block by block.

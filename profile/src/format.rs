@@ -230,6 +230,12 @@ pub enum ReadError {
         /// Images that it has something of.
         holds: Vec<String>,
     },
+    /// Samples without the places at which images were mapped.
+    #[error("the {format} text has samples, but does not say where in memory programs were")]
+    NoMappings {
+        /// The format.
+        format: Format,
+    },
     /// It is of another build.
     #[error("the profile is of {profile}, the program is {program}")]
     OtherImage {
@@ -247,6 +253,12 @@ impl ReadError {
             Self::NeedsProgram { .. } => Some("name the program with --binary"),
             Self::OtherImage { .. } => {
                 Some("use the binary that was profiled, or carry the profile to this one")
+            }
+            Self::NotInIt { holds, .. } if !holds.is_empty() => Some(
+                "if that is the same program, the profile was taken on another build of it: name that one",
+            ),
+            Self::NoMappings { .. } => {
+                Some("print it again with `perf script --show-mmap-events`, or give the perf.data itself")
             }
             Self::Damaged { .. } => Some("copy or record the profile again"),
             _ => None,

@@ -94,7 +94,7 @@ fn mapping(line: &str) -> Option<Mapped<'_>> {
 /// Reads samples of `program`.
 ///
 /// # Errors
-/// [`ReadError::NotInIt`] if no mapping of the program is in it, and it does not lie at fixed addresses.
+/// [`ReadError::NoMappings`] if it has none, [`ReadError::NotInIt`] if no mapping of the program is in it, and it does not lie at fixed addresses.
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     let text = String::from_utf8_lossy(bytes);
     let mut samples = Samples::of(program);
@@ -107,6 +107,12 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
             one = Some(m.pid);
         }
         samples.map(m.pid, m.live, m.offset, m.path, id);
+    }
+    if one.is_none()
+        && program.image.kind.is_relocated()
+        && !text.lines().any(|l| l.contains("PERF_RECORD_MMAP"))
+    {
+        return Err(ReadError::NoMappings { format: Format::PerfScript });
     }
     if one.is_none() && !program.image.kind.is_relocated() {
         for s in program.image.segments.iter().filter(|s| s.executable) {

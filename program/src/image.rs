@@ -36,7 +36,7 @@ pub enum LoadError {
         source: std::io::Error,
     },
     /// Not an ELF file at all.
-    #[error("{name} is no ELF file: it starts with {start:02x?}")]
+    #[error("{name} is no ELF file: {}", looks(start))]
     NotElf {
         /// The file.
         name: String,
@@ -65,6 +65,26 @@ pub enum LoadError {
     },
 }
 
+/// What a file starts with, in words: text as text, anything else as what it is known for.
+fn looks(start: &[u8]) -> String {
+    match start {
+        [] => "it is empty".to_owned(),
+        [b'#', b'!', ..] => "it is a script".to_owned(),
+        [b'P', b'K', ..] => "it is a zip archive".to_owned(),
+        [0x1f, 0x8b, ..] => "it is compressed with gzip".to_owned(),
+        [b'M', b'Z', ..] => "it is a program for Windows".to_owned(),
+        [b'!', b'<', ..] => "it is an archive of object files".to_owned(),
+        [0xcf | 0xce, 0xfa, 0xed, 0xfe] => "it is a program for macOS".to_owned(),
+        text if text.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) => {
+            format!("it is text that starts with {:?}", String::from_utf8_lossy(text))
+        }
+        other => {
+            let hex: Vec<String> = other.iter().map(|b| format!("{b:02x}")).collect();
+            format!("its first bytes are {} in hexadecimal, an ELF file's 7f 45 4c 46", hex.join(" "))
+        }
+    }
+}
+
 impl LoadError {
     /// What the reader of the message can do about it, where we know.
     pub fn hint(&self) -> Option<&'static str> {
@@ -72,6 +92,7 @@ impl LoadError {
             Self::Damaged { .. } => {
                 Some("copy or build the file again; `readelf -lS` shows what is left of it")
             }
+            Self::NotElf { .. } => Some("name the executable or shared object itself"),
             Self::Unsupported { .. } => Some("`file` tells what it is; link object files first"),
             _ => None,
         }

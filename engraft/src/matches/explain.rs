@@ -2,7 +2,7 @@
 
 use crate::input;
 use crate::out::Hinted;
-use crate::view::{Table, View};
+use crate::view::{Table, View, many};
 use matching::Matching;
 use program::{BlockId, FuncId, Program, Va};
 use serde::Serialize;
@@ -25,6 +25,8 @@ pub struct ExplainView {
 struct SideView {
     binary: String,
     name: String,
+    /// What the source calls it, if its symbol is decorated.
+    source_name: Option<String>,
     at: u64,
     n_blocks: usize,
 }
@@ -54,10 +56,14 @@ pub fn view(old: &Program, new: &Program, matching: &Matching, what: &str) -> an
     let pair = match (input::function(new, what), input::function(old, what)) {
         (Ok(n), _) => (matching.functions.iter().find(|m| m.new == n).map(|m| m.old), Some(n)),
         (Err(_), Ok(o)) => (Some(o), matching.functions.iter().find(|m| m.old == o).map(|m| m.new)),
-        (Err(err), Err(_)) => {
+        (Err(err), Err(older)) => {
             return Err(Hinted::new(
                 format!("neither build has a function {what}"),
-                format!("of NEW: {}", crate::out::hint(&err).unwrap_or_default()),
+                [(new, err), (old, older)]
+                    .map(|(p, err)| {
+                        format!("{}: {}", p.image.name, crate::out::hint(&err).unwrap_or_default())
+                    })
+                    .join("\n"),
             )
             .into());
         }
@@ -75,7 +81,13 @@ pub fn view(old: &Program, new: &Program, matching: &Matching, what: &str) -> an
 
 fn side(program: &Program, id: FuncId) -> SideView {
     let f = program.function(id);
-    SideView { binary: program.image.name.clone(), name: f.name(), at: f.entry.0, n_blocks: f.n_blocks() }
+    SideView {
+        binary: program.image.name.clone(),
+        name: f.name(),
+        source_name: input::source_names(program, id).next(),
+        at: f.entry.0,
+        n_blocks: f.n_blocks(),
+    }
 }
 
 fn block(program: &Program, id: BlockId, of: Option<FuncId>) -> BlockView {
@@ -207,7 +219,10 @@ impl View for ExplainView {
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
         let name = |side: &Option<SideView>| match side {
-            Some(s) => format!("{} at {} of {}, {} blocks", s.name, Va(s.at), s.binary, s.n_blocks),
+            Some(s) => {
+                let name = s.source_name.as_ref().unwrap_or(&s.name);
+                format!("{name} at {} of {}, {}", Va(s.at), s.binary, many(s.n_blocks, "block"))
+            }
             None => "has no counterpart".into(),
         };
         writeln!(w, "old  {}", name(&self.old))?;

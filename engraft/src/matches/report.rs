@@ -247,7 +247,7 @@ impl View for MatchView {
         writeln!(w, "new  {}  image {}\n", self.new.binary, self.new.image_id)?;
         let r = &self.rates;
         let all = [("functions", &r.functions), ("blocks", &r.blocks), ("data", &r.data)];
-        let mut t = Table::new(&["", "in old>", "in new>", "at most>", "matched>", "rate>"]);
+        let mut t = Table::new(&["", "in old>", "in new>", "one to one, at most>", "matched>", "rate>"]);
         for (what, rate) in all {
             t.row([
                 what.into(),

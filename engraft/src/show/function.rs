@@ -1,7 +1,7 @@
 //! `show BINARY function NAME`: the blocks of one function with instructions and edges.
 
 use super::lists;
-use crate::view::{Table, View};
+use crate::view::{Table, View, many};
 use profile::Profile;
 use program::layout::{self, Counts};
 use program::{
@@ -19,6 +19,8 @@ pub struct FunctionView {
     binary: String,
     id: String,
     name: String,
+    /// What the source calls it, if its symbol is decorated.
+    source_name: Option<String>,
     at: u64,
     ranges: Vec<(u64, u64)>,
     origin: &'static str,
@@ -193,6 +195,7 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
         binary: program.image.name.clone(),
         id: id.to_string(),
         name: f.name(),
+        source_name: crate::input::source_names(program, id).next(),
         at: f.entry.0,
         ranges: f.ranges.iter().map(|r| (r.start.0, r.end.0)).collect(),
         origin: lists::origin(f.origin),
@@ -217,7 +220,10 @@ impl View for FunctionView {
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        writeln!(w, "{} {} at {}: {} blocks", self.id, self.name, Va(self.at), self.blocks.len())?;
+        writeln!(w, "{} {} at {}: {}", self.id, self.name, Va(self.at), many(self.blocks.len(), "block"))?;
+        if let Some(name) = &self.source_name {
+            writeln!(w, "  in the source: {name}")?;
+        }
         for (start, end) in &self.ranges {
             writeln!(w, "  code {}..{}", Va(*start), Va(*end))?;
         }

@@ -75,6 +75,8 @@ struct FunctionRow {
     complete: bool,
     returns: bool,
     name: String,
+    /// What the source calls it, if its symbol is decorated.
+    source_name: Option<String>,
     aliases: Vec<String>,
     ranges: Vec<(u64, u64)>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,6 +95,7 @@ pub fn functions(program: &Program) -> ListView<Functions> {
         complete: f.complete,
         returns: f.returns,
         name: f.name(),
+        source_name: crate::input::source_names(program, program::FuncId::at(i)).next(),
         aliases: f.names.iter().skip(1).map(ToString::to_string).collect(),
         ranges: f.ranges.iter().map(|r| (r.start.0, r.end.0)).collect(),
         cut_from: f.cut_from.map(|id| program.function(id).name()),
@@ -117,7 +120,7 @@ impl View for ListView<Functions> {
                 f.origin.into(),
                 f.sure.into(),
                 if f.complete { "yes" } else { "no" }.into(),
-                f.name.clone(),
+                f.source_name.as_ref().unwrap_or(&f.name).clone(),
             ]);
         }
         t

@@ -1,7 +1,7 @@
 //! `show BINARY --verify`: does the analysis keep what it promises?
 
 use crate::out::Answer;
-use crate::view::{Table, View};
+use crate::view::{Table, View, many};
 use program::{Program, Va};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -58,8 +58,9 @@ impl View for VerifyView {
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        let size =
-            format!("{} functions, {} blocks, {} edges", self.n_functions, self.n_blocks, self.n_edges);
+        let size = [(self.n_functions, "function"), (self.n_blocks, "block"), (self.n_edges, "edge")]
+            .map(|(n, what)| many(n, what))
+            .join(", ");
         if self.violations.is_empty() {
             return writeln!(w, "{}: verified: {size}", self.binary);
         }

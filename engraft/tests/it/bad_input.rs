@@ -25,7 +25,11 @@ fn a_folder() {
 fn a_text_file() {
     let to = folder();
     std::fs::write(to.path().join("notes"), "nothing to run\n").expect("it is ours");
-    check(to.path(), "show notes", "engraft: notes is no ELF file: it starts with [6e, 6f, 74, 68]…");
+    check(
+        to.path(),
+        "show notes",
+        "engraft: notes is no ELF file: it is text that starts with \"noth\"\nhint: …",
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod bad_input;
 mod examples;
 mod matches;
+mod messages;
 mod run;
 mod show;
 mod tidy;
