@@ -2,7 +2,9 @@
 //!
 //! A new block gets the old block at whose place it stands; several may share one. Branches, jumps, returns and earlier
 //! matches are what the two walks are held together by, not calls. `partial` marks a block that some of the old one's
-//! flow may go past.
+//! flow may go past: of what ways lead to the old block's place, only some lead through the new one. So is one whose
+//! old block has no match of its own either, unless matched blocks on both sides hem the two in: there the walks may
+//! have lost each other.
 //!
 //! Source: BMAT, 2.3 and figure 3. The paper does not say how a branch that only one side has is walked: here the other
 //! side waits in front of it.
@@ -116,12 +118,14 @@ fn finish(pair: &mut Pair<'_>, walk: &Walk) {
         let blocks: Vec<u32> = region.iter().map(|r| r.2).collect();
         let anchor = pair.of_old[old as usize];
         for (i, &new) in blocks.iter().enumerate() {
-            let full = i == 0 || (blocks.len() <= REGION_LIMIT && on_every_path(pair, &blocks, new));
+            let full = blocks.len() <= REGION_LIMIT
+                && (anchor != NONE || i == 0 && hemmed_in(pair, old, new))
+                && on_every_path(pair, &blocks, anchor, new);
             pair.more.push(More {
                 old,
                 new,
                 method: BlockMethod::ControlFlow,
-                confidence: if anchor == NONE && i == 0 { 0.5 } else { 0.35 },
+                confidence: if anchor == NONE { 0.5 } else { 0.35 },
                 share: if full { 1.0 } else { 0.5 },
                 partial: !full,
             });
@@ -129,26 +133,53 @@ fn finish(pair: &mut Pair<'_>, walk: &Walk) {
     }
 }
 
-/// Whether all ways from the region's first block out of the region go through `block`.
-fn on_every_path(pair: &Pair<'_>, region: &[u32], block: u32) -> bool {
-    let mut seen = vec![region[0]];
+/// Whether all of the old block's flow goes through `block`: no way into the region, and through it to `anchor` (the new
+/// block that the old one became, if it became one), or without one out of the region again, goes past it.
+fn on_every_path(pair: &Pair<'_>, region: &[u32], anchor: u32, block: u32) -> bool {
+    let inside = |b: u32| b == anchor || region.contains(&b);
+    let enters = |b: u32| b == pair.new.entry || pair.new.predecessors(b).iter().any(|l| !inside(l.to));
+    let all = region.iter().copied().chain((anchor != NONE).then_some(anchor));
+    let mut seen: Vec<u32> = all.filter(|&b| b != block && enters(b)).collect();
     let mut i = 0;
     while let Some(&at) = seen.get(i) {
         i += 1;
+        if at == anchor {
+            return false;
+        }
         let links = pair.new.successors(at);
-        if links.is_empty() {
+        if links.is_empty() || links.iter().any(|l| !inside(l.to)) {
             return false;
         }
         for link in links {
-            if link.to == block || seen.contains(&link.to) {
-                continue;
+            if link.to != block && !seen.contains(&link.to) {
+                seen.push(link.to);
             }
-            if !region.contains(&link.to) {
-                return false;
-            }
-            seen.push(link.to);
         }
     }
-    // Nothing left the region; the block is on every path only if it can be reached at all.
-    seen.iter().any(|&at| pair.new.successors(at).iter().any(|l| l.to == block))
+    true
+}
+
+/// Whether two blocks are entered from the same matched blocks alone, or matched blocks on both sides say that they are
+/// each other and none that they are not.
+fn hemmed_in(pair: &Pair<'_>, old: u32, new: u32) -> bool {
+    // How many neighbours are matched, on both sides together; `None` if one of them contradicts.
+    let agreeing = |left: &[Link], right: &[Link]| -> Option<usize> {
+        let matched = |links: &[Link], of: &[u32]| -> Vec<u32> {
+            links.iter().map(|l| of[l.to as usize]).filter(|&to| to != NONE).collect()
+        };
+        let (went, came) = (matched(left, &pair.of_old), matched(right, &pair.of_new));
+        let among = |links: &[Link], to: u32| links.iter().any(|l| l.to == to);
+        let agree = went.iter().all(|&to| among(right, to)) && came.iter().all(|&to| among(left, to));
+        agree.then_some(went.len() + came.len())
+    };
+    let (into, out) = (pair.old.predecessors(old), pair.old.successors(old));
+    let (new_into, new_out) = (pair.new.predecessors(new), pair.new.successors(new));
+    let before = agreeing(into, new_into);
+    if before.is_some_and(|n| n > 0 && n == into.len() + new_into.len()) {
+        return true;
+    }
+    let ends = out.is_empty() && new_out.is_empty();
+    comparable(pair.old.end[old as usize], pair.new.end[new as usize])
+        && before.is_some_and(|n| n > 0)
+        && agreeing(out, new_out).is_some_and(|n| n > 0 || ends)
 }

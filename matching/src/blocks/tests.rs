@@ -202,3 +202,20 @@ fn similarity_is_the_share_of_instructions_in_equal_blocks() {
     // All seven old instructions are in the new one's twelve.
     assert!((changed - 14.0 / 19.0).abs() < 0.01, "{changed}");
 }
+
+#[test]
+fn code_put_on_one_of_several_ways_to_a_block_carries_a_part_only() {
+    // `b4` is reached past the new `n`, too: `n` is on one of its two ways.
+    let old = "a1: mov 8(%rdi), %eax; test %eax, %eax; je a3
+               a2: add $4, %ecx; cmp $7, %ecx; jne a4
+               a3: sub $9, %edx
+               a4: mov %edx, 16(%rdi); ret";
+    let new = "b1: mov 8(%rdi), %eax; test %eax, %eax; je b3
+               b2: add $4, %ecx; cmp $7, %ecx; jne b4
+               n: push $0; call other; pop %rsi
+               b3: sub $9, %edx
+               b4: mov %edx, 16(%rdi); ret";
+    let want = ["b1<-a1", "b2<-a2", "n<-a3 partial", "b3<-a3", "b4<-a4"];
+    check(old, new, &bmat(), &want);
+    check(old, new, &Options::all(), &want);
+}

@@ -209,7 +209,8 @@ impl<'a> Along<'a> {
         };
         // Leaks of the old build are known here: an exit block's leaving is free anyway.
         let leaking = |e: &mut Option<Estimate>, count: u64, is_exit: bool| {
-            if count > 0 && !is_exit {
+            // What part of a leak a part of a flow has is not known.
+            if count > 0 && !is_exit && !partial {
                 *e = Some(Estimate { count, raise: LEAK, lower: 10, keep: false });
             }
         };
