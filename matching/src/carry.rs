@@ -311,6 +311,12 @@ impl Calls {
         let block = result.blocks[call.block.index()];
         match call.kind {
             CallKind::Call | CallKind::TailCall => block,
+            // A branch out of a function that runs on otherwise: the rare way out.
+            CallKind::BranchTailCall
+                if new.calls_in(call.block).iter().any(|c| c.kind == CallKind::FallThrough) =>
+            {
+                0
+            }
             CallKind::BranchTailCall | CallKind::FallThrough => {
                 let out = new.edge_ids(call.block).map(|e| result.edges[e.index()]).sum();
                 block.saturating_sub(out)

@@ -210,7 +210,8 @@ pub enum Callee {
     Indirect,
 }
 
-/// A call, or a way out of a function that may come back to its caller. Sorted by address, one an instruction.
+/// A call, or a way out of a function that may come back to its caller. Sorted by address; a branch out of a function that runs on
+/// into the next one if it is not taken comes twice, the running on last.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// The calling instruction.

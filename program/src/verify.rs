@@ -41,7 +41,8 @@ pub enum Rule {
     /// A direct jump or branch to an address in a block of its own function is an edge; into the middle of a block, a gap.
     Targets,
     /// Calls are sorted by address; each is the call instruction of its block, its last jump out of the function, or the last
-    /// instruction before it runs on into the next function; every such instruction has exactly one; kind, callee and target agree.
+    /// instruction before it runs on into the next function; every such instruction has exactly one, a branch out of the function
+    /// that runs on as well two, the running on last; kind, callee and target agree.
     Calls,
     /// A call that does not return ends its block as `NoReturn`, and only such a call does;
     /// nobody returns from a function that does not.
@@ -224,7 +225,8 @@ impl Program {
             });
         }
         for pair in self.calls.windows(2) {
-            report.check(pair[0].at < pair[1].at, pair[1].at, Rule::Calls, || {
+            let key = |c: &Call| (c.at, c.kind == CallKind::FallThrough);
+            report.check(key(&pair[0]) < key(&pair[1]), pair[1].at, Rule::Calls, || {
                 format!("the call stands after the one at {}", pair[0].at)
             });
         }
@@ -340,6 +342,10 @@ impl Program {
             let here = calls.get(next_call).filter(|c| c.at == insn.at());
             next_call += usize::from(here.is_some());
             self.check_call(id, &insn, here, report);
+            if let Some(second) = calls.get(next_call).filter(|c| c.at == insn.at()) {
+                next_call += 1;
+                self.check_call(id, &insn, Some(second), report);
+            }
             only_nops &= insn.is_nop();
             n += 1;
             last = Some(insn);
@@ -363,7 +369,9 @@ impl Program {
         report.check(!padding, block.start, Rule::Padding, || format!("{id} ends in {last}"));
         let agrees = end_agrees(block.end, last.flow());
         report.check(agrees, last.at(), Rule::End, || format!("{id} ends {:?} with {last}", block.end));
-        let left = calls.last().filter(|c| c.at == last.at());
+        let mut at_last = calls.iter().rev().filter(|c| c.at == last.at()).peekable();
+        let on = at_last.next_if(|c| c.kind == CallKind::FallThrough).is_some();
+        let left = at_last.next();
         let silent = left.is_some_and(|c| c.kind == CallKind::Call && !c.returns);
         report.check(silent == (block.end == BlockEnd::NoReturn), last.at(), Rule::Returns, || {
             format!("{id} ends {:?} with {last}, whose call is {left:?}", block.end)
@@ -373,7 +381,7 @@ impl Program {
                 format!("this call does not return, but {id} goes on")
             });
         }
-        self.check_edges(id, block, func, &last, left, report);
+        self.check_edges(id, block, func, &last, (left, on), report);
         if block.end == BlockEnd::Switch {
             let from = jumps.partition_point(|j| j.0 < last.at());
             let to = jumps.partition_point(|j| j.0 <= last.at());
@@ -431,7 +439,7 @@ impl Program {
         block: &Block,
         func: &Function,
         last: &Insn,
-        left: Option<&Call>,
+        (left, on): (Option<&Call>, bool),
         report: &mut Report,
     ) {
         let edges = self.successors(id);
@@ -458,8 +466,7 @@ impl Program {
             });
         }
         let [falls, jumps, taken, table, _pads] = by_kind;
-        let on = usize::from(left.is_some_and(|c| c.kind == CallKind::FallThrough));
-        let out = usize::from(left.is_some()) - on;
+        let (on, out) = (usize::from(on), usize::from(left.is_some()));
         let number = match block.end {
             BlockEnd::FallThrough => (falls + on, jumps, taken, table) == (1, 0, 0, 0),
             // Where a target is in the middle of an instruction, no edge and no call: a gap, and `check_target` asks for it.
@@ -517,7 +524,6 @@ impl Program {
         report: &mut Report,
     ) {
         let func = self.block(id).func;
-        let left = left.filter(|c| c.kind != CallKind::FallThrough);
         let has_edge = edges.iter().any(|e| e.kind == kind && self.block(e.to).start == to);
         let holds = match self.block_at(to) {
             Some(b) if self.block(b).start == to && self.block(b).func == func => has_edge && left.is_none(),

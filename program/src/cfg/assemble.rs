@@ -251,9 +251,7 @@ impl<'c, 'a> Assembly<'c, 'a> {
     /// The function that control runs on into at the end of the block, if it does.
     fn runs_into(&self, rank: u32) -> Option<u32> {
         let block = &self.code.blocks[rank as usize];
-        // Where a branch leaves the function as well, only that is kept: a call is one an instruction.
-        let leaves = block.end == RawEnd::Branch && self.leaves(rank);
-        let next = self.code.next(rank).filter(|_| block.end.falls_through() && !leaves)?;
+        let next = self.code.next(rank).filter(|_| block.end.falls_through())?;
         let to = self.code.owner[next as usize];
         (to != NO_FUNC && to != self.code.owner[rank as usize] && !self.code.ends_in_call(rank)).then_some(to)
     }
@@ -384,6 +382,19 @@ impl<'c, 'a> Assembly<'c, 'a> {
             if id == NO_FUNC {
                 continue;
             }
+            // Into the middle of an instruction: a gap.
+            if matches!(raw.end, RawEnd::Jump | RawEnd::Branch) && self.leaves(rank) {
+                let callee = self.direct(raw.target, raw.last(), raw.last_len);
+                let kind =
+                    if raw.end == RawEnd::Jump { CallKind::TailCall } else { CallKind::BranchTailCall };
+                calls.push(Call {
+                    at: self.va(raw.last()),
+                    block: BlockId(id),
+                    kind,
+                    callee,
+                    returns: self.returns(callee, functions),
+                });
+            }
             if let Some(to) = self.runs_into(rank).filter(|_| self.falls_to(rank).is_none()) {
                 let callee = Callee::Function(FuncId(to));
                 calls.push(Call {
@@ -394,18 +405,6 @@ impl<'c, 'a> Assembly<'c, 'a> {
                     returns: self.returns(callee, functions),
                 });
             }
-            // Into the middle of an instruction: a gap.
-            if !matches!(raw.end, RawEnd::Jump | RawEnd::Branch) || !self.leaves(rank) {
-                continue;
-            }
-            let callee = self.direct(raw.target, raw.last(), raw.last_len);
-            calls.push(Call {
-                at: self.va(raw.last()),
-                block: BlockId(id),
-                kind: if raw.end == RawEnd::Jump { CallKind::TailCall } else { CallKind::BranchTailCall },
-                callee,
-                returns: self.returns(callee, functions),
-            });
         }
         calls
     }
