@@ -55,6 +55,8 @@ pub struct Layout {
 const NODE_GAP: f64 = 24.0;
 const EDGE_GAP: f64 = 12.0;
 const LAYER_GAP: f64 = 34.0;
+/// Some 25 MB: more than any function that can be looked at needs.
+const MAX_DUMMIES: usize = 200_000;
 
 /// The layered graph: real nodes first, then dummies.
 struct Layers {
@@ -197,6 +199,27 @@ fn longest_paths(n: usize, edges: &[(u32, u32)], back: &[bool]) -> Vec<u32> {
     layer
 }
 
+/// The longest edges, by index, where all edges together would need more dummies than are drawn: a few hundred in real functions,
+/// the square of the size in hostile ones. They run straight.
+fn longer_than_room(n: usize, edges: &[(u32, u32)], back: &[bool], layer: &[u32]) -> Vec<usize> {
+    let span = |e: usize| {
+        let (a, b) = downwards(edges[e], back[e]);
+        layer[b as usize].saturating_sub(layer[a as usize].saturating_add(1)) as usize
+    };
+    let mut room = MAX_DUMMIES.max(8 * n);
+    let mut by_span: Vec<usize> = (0..edges.len()).filter(|&e| span(e) > 0).collect();
+    by_span.sort_by_key(|&e| span(e));
+    let fits = by_span.iter().take_while(|&&e| {
+        let left = room.checked_sub(span(e));
+        room = left.unwrap_or(0);
+        left.is_some()
+    });
+    let n_fit = fits.count();
+    let mut straight = by_span.split_off(n_fit);
+    straight.sort_unstable();
+    straight
+}
+
 /// Breaks edges over more than one layer with dummy nodes; gives each edge's dummies, from top to bottom.
 fn with_dummies(n: usize, edges: &[(u32, u32)], back: &[bool], layer: Vec<u32>) -> (Layers, Vec<Vec<u32>>) {
     let n_layers = layer.iter().max().map_or(0, |&l| l as usize + 1);
@@ -209,10 +232,11 @@ fn with_dummies(n: usize, edges: &[(u32, u32)], back: &[bool], layer: Vec<u32>) 
         layer,
     };
     let mut chains = Vec::with_capacity(edges.len());
-    for (&edge, &back) in edges.iter().zip(back) {
+    let straight = longer_than_room(n, edges, back, &graph.layer);
+    for (e, (&edge, &back)) in edges.iter().zip(back).enumerate() {
         let mut chain = Vec::new();
         let (a, b) = downwards(edge, back);
-        if a != b {
+        if a != b && straight.binary_search(&e).is_err() {
             let mut from = a;
             for l in graph.layer[a as usize] + 1..graph.layer[b as usize] {
                 let dummy = count(graph.layer.len());

@@ -80,6 +80,20 @@ fn ten_thousand_blocks_take_seconds() {
     assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
 }
 
+#[test]
+fn a_hostile_graph_needs_no_dummy_for_every_layer_of_every_edge() {
+    // A chain whose every node leads to the last one: half a square of layers crossed.
+    let n = 20_000u32;
+    let edges: Vec<(u32, u32)> = (0..n - 1).flat_map(|i| [(i, i + 1), (i, n - 1)]).collect();
+    let back = vec![false; edges.len()];
+    let (graph, chains) = with_dummies(n as usize, &edges, &back, (0..n).collect());
+    let dummies: usize = chains.iter().map(Vec::len).sum();
+    assert!((MAX_DUMMIES / 2..=MAX_DUMMIES).contains(&dummies), "{dummies}");
+    assert_eq!(graph.layer.len(), n as usize + dummies);
+    let layout = compute(&vec![Size { width: 80.0, height: 30.0 }; n as usize], &edges);
+    assert!(layout.edges.iter().all(|line| line.len() >= 2));
+}
+
 /// Tags are closed in order, and text and attributes hold nothing that is markup.
 fn check_xml(text: &str) {
     let mut open: Vec<&str> = Vec::new();
