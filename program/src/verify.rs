@@ -15,6 +15,7 @@ use crate::model::{
 };
 use rayon::prelude::*;
 use std::fmt;
+use std::ops::Range;
 
 /// A promise that a [`Program`] keeps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -54,6 +55,8 @@ pub enum Rule {
     /// undecodable are in no block; `UnresolvedJump` is exactly the last instruction of an `Unresolved` block, `OpenEnd` that of a
     /// `Broken` one or of a branch past which nothing is known, and every such block has one.
     Gaps,
+    /// Every byte of code is in a block, in a gap of bytes without a function or that do not decode, or padding.
+    Covered,
     /// Data objects are sorted by address, not empty, do not overlap, and lie in a segment.
     Data,
     /// `by_address` holds every block once, by start.
@@ -115,6 +118,7 @@ impl Program {
             report.0.extend(parts.into_iter().flatten());
             self.check_tables(&mut report);
             self.check_gaps(&mut report);
+            self.check_covered(&mut report);
             self.check_data(&mut report);
         }
         report.0.sort();
@@ -647,6 +651,35 @@ impl Program {
                 format!("bb{i} ends {:?} here, which is in no gap", b.end)
             });
         }
+    }
+
+    fn check_covered(&self, report: &mut Report) {
+        let gaps =
+            self.gaps.iter().filter(|g| matches!(g.reason, GapReason::NoFunction | GapReason::NotCode));
+        let blocks = self.by_address.iter().map(|&b| self.block(b).range());
+        let mut held: Vec<Range<Va>> = blocks.chain(gaps.map(|g| g.range.clone())).collect();
+        held.sort_unstable_by_key(|r| (r.start, r.end));
+        let mut next = 0;
+        let mut at = Va(0);
+        for run in self.image.code_ranges() {
+            at = at.max(run.start);
+            while at < run.end {
+                let holds = held.get(next).filter(|r| r.start < run.end);
+                let end = holds.map_or(run.end, |r| r.start);
+                report.check(at >= end || self.is_padding(&(at..end)), at, Rule::Covered, || {
+                    format!("{at}..{end} is in no block and no gap, and is no padding")
+                });
+                match holds {
+                    Some(r) => (at, next) = (at.max(r.end), next + 1),
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn is_padding(&self, range: &Range<Va>) -> bool {
+        let Some(bytes) = self.image.bytes_in(range) else { return false };
+        bytes.iter().all(|&b| b == 0) || Decoder::new(bytes, range.start).all(|insn| insn.is_padding())
     }
 
     fn check_data(&self, report: &mut Report) {

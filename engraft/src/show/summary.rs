@@ -75,7 +75,6 @@ pub fn view(program: &Program) -> SummaryView {
     let loops = loops::of_all(program);
     let code: u64 = image.code_ranges().iter().map(|r| r.end.since(r.start)).sum();
     let in_functions: u64 = program.functions.iter().map(program::Function::len_bytes).sum();
-    let unclaimed = gaps.get(&GapReason::NoFunction).map_or(0, |g: &GapSum| g.len_bytes);
     SummaryView {
         schema: "engraft.show/1",
         binary: image.name.clone(),
@@ -86,7 +85,7 @@ pub fn view(program: &Program) -> SummaryView {
         notes: image.notes.clone(),
         code_bytes: code,
         code_bytes_in_functions: in_functions,
-        code_bytes_padding: code.saturating_sub(in_functions + unclaimed),
+        code_bytes_padding: code.saturating_sub(held(program)),
         n_functions: program.functions.len(),
         n_functions_named: program.functions.iter().filter(|f| !f.names.is_empty()).count(),
         n_functions_complete: program.functions.iter().filter(|f| f.complete).count(),
@@ -103,6 +102,21 @@ pub fn view(program: &Program) -> SummaryView {
         data_bytes: program.data.iter().map(|d| d.range.end.since(d.range.start)).sum(),
         gaps: gaps.into_values().collect(),
     }
+}
+
+/// Bytes of code that are in functions or in gaps: the rest is padding.
+fn held(program: &Program) -> u64 {
+    let gaps = program.gaps.iter().filter(|g| matches!(g.reason, GapReason::NoFunction | GapReason::NotCode));
+    let functions = program.functions.iter().flat_map(|f| f.ranges.iter().cloned());
+    let mut held: Vec<_> = functions.chain(gaps.map(|g| g.range.clone())).collect();
+    held.sort_unstable_by_key(|r| r.start);
+    let mut at = program::Va(0);
+    let mut sum = 0;
+    for r in held {
+        sum += r.end.0.saturating_sub(at.max(r.start).0);
+        at = at.max(r.end);
+    }
+    sum
 }
 
 impl View for SummaryView {

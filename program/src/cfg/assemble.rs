@@ -229,7 +229,9 @@ impl<'c, 'a> Assembly<'c, 'a> {
             let rank = self.ranks[id as usize];
             let block = &self.code.blocks[rank as usize];
             match runs.last_mut() {
-                Some(last) if before == rank.checked_sub(1) => last.end = block.end_rel(),
+                Some(last) if before == rank.checked_sub(1) && self.joins(last.end, block.start) => {
+                    last.end = block.end_rel();
+                }
                 _ => runs.push(block.start..block.end_rel()),
             }
             before = Some(rank);
@@ -241,6 +243,11 @@ impl<'c, 'a> Assembly<'c, 'a> {
         }
         runs.sort_unstable_by_key(|r| (!r.contains(&entry), r.start));
         runs.into_iter().map(|r| self.va(r.start)..self.va(r.end)).collect()
+    }
+
+    /// Whether only padding lies between two blocks.
+    fn joins(&self, end: Rel, start: Rel) -> bool {
+        end == start || self.is_padding(self.va(end)..self.va(start))
     }
 
     /// The block of the same function that control falls into.
@@ -467,11 +474,11 @@ impl<'c, 'a> Assembly<'c, 'a> {
         }
         let mut owned: Vec<Range<Va>> =
             tables.functions.iter().flat_map(|f| f.ranges.iter().cloned()).collect();
+        owned.extend(code.broken.iter().map(|r| self.va(r.start)..self.va(r.end)));
         owned.sort_unstable_by_key(|r| r.start);
         let mut owned = owned.into_iter().peekable();
         let mut at = Va(0);
-        for run in code.cx.code {
-            let run = self.va(run.start)..self.va(run.end);
+        for run in code.cx.image.code_ranges() {
             // A function may go on from one run into the next.
             at = at.max(run.start);
             loop {

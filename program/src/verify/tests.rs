@@ -233,6 +233,17 @@ fn wrong_gaps_and_data_are_found() {
 }
 
 #[test]
+fn code_in_no_block_and_no_gap_is_found() {
+    let program = program();
+    assert!(program.gaps.iter().any(|g| g.reason == GapReason::NoFunction), "the PLT has a header");
+    check(Rule::Covered, |p| p.gaps.clear());
+    check(Rule::Covered, |p| {
+        let i = block_with(p, BlockEnd::Return);
+        p.blocks[i].len_bytes -= 1;
+    });
+}
+
+#[test]
 fn a_wrong_address_index_is_found() {
     check(Rule::ByAddress, |p| p.by_address.swap(0, 1));
     check(Rule::ByAddress, |p| {
