@@ -180,16 +180,19 @@ fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
         table.targets.iter().for_each(|&t| add(t));
     }
     let relocated = code.cx.image.kind.is_relocated();
+    // Nobody takes the address of padding: such a word is a number.
+    let starts_code = |at: Rel| crate::sweep::decode_at(&code.cx, at).is_some_and(|insn| !insn.is_padding());
     for pointer in &evidence.pointers {
         // A word that only looks like an address must not cut a block anywhere.
         let plausible = relocated || pointer.to.is_multiple_of(16);
         let in_gap = || code.region_at(pointer.to).is_some_and(|r| code.regions[r].kind == RegionKind::Gap);
-        if plausible && in_gap() {
+        if plausible && in_gap() && starts_code(pointer.to) {
             add(pointer.to);
         }
     }
     for reference in &code.code_refs {
-        if code.region_at(reference.to).is_some_and(|r| code.regions[r].kind == RegionKind::Gap) {
+        let in_gap = || code.region_at(reference.to).is_some_and(|r| code.regions[r].kind == RegionKind::Gap);
+        if in_gap() && starts_code(reference.to) {
             add(reference.to);
         }
     }

@@ -212,15 +212,19 @@ pub fn pointed_to(image: &Image, space: Space, is_code: impl Fn(Rel) -> bool) ->
         }
     }
     if !image.kind.is_relocated() {
-        for s in image.sections.iter().filter(|s| !s.executable && !s.zero && !s.strings) {
-            if s.name.starts_with(".eh_frame")
-                || s.name.starts_with(".gcc_except")
-                || s.name.starts_with(".note")
-            {
-                continue;
-            }
-            let start = Va(s.range.start.0.next_multiple_of(8));
-            let Some(bytes) = image.bytes_in(&(start..s.range.end)) else { continue };
+        let holds_none =
+            |name: &str| [".eh_frame", ".gcc_except", ".note"].iter().any(|start| name.starts_with(start));
+        let data = image.sections.iter().filter(|s| !s.executable && !s.zero && !s.strings);
+        let mut parts: Vec<Range<Va>> =
+            data.filter(|s| !holds_none(&s.name)).map(|s| s.range.clone()).collect();
+        if image.sections.is_empty() {
+            // Segments may hold data and code together.
+            let in_file = image.segments.iter().filter(|s| s.file_len > 0);
+            parts.extend(in_file.map(|s| s.range.start..s.range.start.plus(s.file_len).min(s.range.end)));
+        }
+        for part in parts {
+            let start = Va(part.start.0.next_multiple_of(8));
+            let Some(bytes) = image.bytes_in(&(start..part.end)) else { continue };
             for (i, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
                 add(start.plus(8 * i as u64), Va(u64::from_le_bytes(*word)));
             }
