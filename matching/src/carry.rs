@@ -11,6 +11,8 @@
 //! Not here: what is each other (`compute`), how good the result is (`score`).
 
 mod complete;
+mod judge;
+mod learned;
 mod likely;
 mod predict;
 mod range;
@@ -20,6 +22,7 @@ use crate::measured::Measured;
 use crate::relation::Matching;
 use complete::complete;
 pub(crate) use complete::{Complete, Known, WORK, edges_of, graph};
+use learned::{Callees, Learned, Seen};
 pub use predict::Prediction;
 use profile::{Edge as EdgeAt, Exactness, ImageRef, Profile};
 use program::{BlockId, CallKind, Callee, FuncId, Origin, Program, Va};
@@ -127,11 +130,16 @@ pub fn carry(
     for m in &matching.functions {
         from[m.new.index()] = Some(m.old);
     }
+    let callees = Callees::of(old, &counts);
+    let guess = Guess {
+        learned: Learned::of(old, &counts, &callees),
+        seen: Seen { program: new, callees: &callees, from: Some(&from) },
+    };
     let solved: Vec<Option<Solved>> = new
         .func_ids()
         .collect::<Vec<_>>()
         .into_par_iter()
-        .map(|f| solve(&along, f, from[f.index()]))
+        .map(|f| solve(&along, &guess, f, from[f.index()]))
         .collect();
 
     let mut result = Complete::none(new);
@@ -160,7 +168,7 @@ pub fn carry(
     }
     let mut calls = Calls::of(&along, profile, &from);
     if options.new_functions {
-        report.n_new_functions = enter_new_functions(&along, &mut result, &from);
+        report.n_new_functions = enter_new_functions(&along, &guess, &mut result, &from);
     }
     calls.count(new, &result);
     let ranges = all_ranges(new, &result, &carried);
@@ -171,6 +179,12 @@ pub fn carry(
     CarriedProfile { profile, ranges, confidence, report }
 }
 
+/// What is guessed of the new build's code from the old build's.
+struct Guess<'a> {
+    learned: Learned,
+    seen: Seen<'a>,
+}
+
 /// One function of the new build with counts.
 struct Solved {
     inferred: crate::infer::Inferred,
@@ -178,8 +192,12 @@ struct Solved {
 }
 
 /// `None`: nothing is known of it.
-fn solve(along: &Along<'_>, func: FuncId, from: Option<FuncId>) -> Option<Solved> {
-    let known = from.is_some_and(|f| along.counts.known[f.index()] == Known::Inside);
+fn solve(along: &Along<'_>, guess: &Guess<'_>, func: FuncId, from: Option<FuncId>) -> Option<Solved> {
+    let known_as = |known| from.is_some_and(|f| along.counts.known[f.index()] == known);
+    let known = known_as(Known::Inside);
+    if known_as(Known::Entered) {
+        return None;
+    }
     let Transferred { mut problem, any, matched } = along.function(func, from);
     if !known && !any {
         return None;
@@ -187,7 +205,7 @@ fn solve(along: &Along<'_>, func: FuncId, from: Option<FuncId>) -> Option<Solved
     let ran =
         problem.blocks.iter().any(|e| e.count > 0) || problem.enter.iter().flatten().any(|e| e.count > 0);
     if ran && along.options.predict_static {
-        likely::fill(along.new, func, &mut problem);
+        judge::fill(&guess.seen, &guess.learned, func, &mut problem, &matched);
         // A part of a flow is no more than the whole of it.
         for (e, c) in problem.blocks.iter_mut().zip(&matched) {
             if let Some(c) = c.filter(|c| c.partial) {
@@ -199,33 +217,50 @@ fn solve(along: &Along<'_>, func: FuncId, from: Option<FuncId>) -> Option<Solved
     Some(Solved { inferred, matched })
 }
 
-/// Functions of the new build only: entered as often as they are called, counted inside by static prediction.
+/// Functions of the new build only: entered as often as they are called, counted inside by what was learnt.
 ///
-/// New functions call new functions: rounds, until none is reached for the first time. Returns how many got counts.
-fn enter_new_functions(along: &Along<'_>, result: &mut Complete, from: &[Option<FuncId>]) -> usize {
-    const ROUNDS: usize = 8;
+/// New functions call new functions, and each other: rounds, until nothing changes. Returns how many got counts.
+fn enter_new_functions(
+    along: &Along<'_>,
+    guess: &Guess<'_>,
+    result: &mut Complete,
+    from: &[Option<FuncId>],
+) -> usize {
+    const ROUNDS: usize = 12;
     let new = along.new;
-    let mut reached: BTreeSet<FuncId> = BTreeSet::new();
+    let is_new = |f: FuncId| {
+        from[f.index()].is_none()
+            && result.known[f.index()] == Known::Nothing
+            && new.function(f).origin != Origin::Plt
+    };
+    let to_new: Vec<(&program::Call, FuncId)> = new
+        .calls
+        .iter()
+        .filter_map(|call| match call.callee {
+            Callee::Function(f) if is_new(f) && new.block(call.block).func != f => Some((call, f)),
+            _ => None,
+        })
+        .collect();
+    let mut before: BTreeMap<FuncId, u64> = BTreeMap::new();
     for _ in 0..ROUNDS {
         let mut entered: BTreeMap<FuncId, u64> = BTreeMap::new();
-        for call in &new.calls {
-            let Callee::Function(callee) = call.callee else { continue };
-            let unknown = result.known[callee.index()] == Known::Nothing;
-            let own = new.block(call.block).func == callee;
-            if from[callee.index()].is_some() || !unknown || own || new.function(callee).origin == Origin::Plt
-            {
-                continue;
-            }
+        for &(call, callee) in &to_new {
             let count = Calls::times(new, result, call);
             if count > 0 {
-                *entered.entry(callee).or_default() += count;
+                let times = entered.entry(callee).or_default();
+                *times = times.saturating_add(count);
             }
         }
-        if entered.is_empty() {
+        // What was entered stays so: those that call each other would come and go.
+        for (&f, &count) in &before {
+            entered.entry(f).or_insert(count);
+        }
+        let changed: Vec<(FuncId, u64)> =
+            entered.iter().filter(|(f, count)| before.get(f) != Some(count)).map(|(&f, &c)| (f, c)).collect();
+        if changed.is_empty() {
             break;
         }
-        let entered: Vec<(FuncId, u64)> = entered.into_iter().collect();
-        let solved: Vec<_> = entered
+        let solved: Vec<_> = changed
             .into_par_iter()
             .map(|(f, count)| {
                 let mut p = graph(new, f, 50);
@@ -234,17 +269,17 @@ fn enter_new_functions(along: &Along<'_>, result: &mut Complete, from: &[Option<
                     p.enter[(entry.0 - first) as usize] =
                         Some(crate::infer::Estimate { count, raise: 50, lower: 100, keep: true });
                 }
-                likely::fill(new, f, &mut p);
+                judge::fill(&guess.seen, &guess.learned, f, &mut p, &vec![None; new.function(f).n_blocks()]);
                 (f, p.solve(WORK))
             })
             .collect();
         for (f, inferred) in solved {
             result.known[f.index()] = Known::Inside;
             result.put(new, f, &inferred);
-            reached.insert(f);
         }
+        before = entered;
     }
-    reached.len()
+    before.len()
 }
 
 /// Calls of the new build: direct ones run as often as their block, indirect ones go where their matches went.

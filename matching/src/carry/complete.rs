@@ -8,7 +8,7 @@ use crate::carry::likely;
 use crate::infer::{Estimate, Inferred, Problem};
 use crate::measured::Measured;
 use profile::{Exactness, Profile};
-use program::{BlockEnd, BlockId, FuncId, Program};
+use program::{BlockEnd, BlockId, EdgeKind, FuncId, Program, Va};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -47,11 +47,12 @@ pub(crate) const WORK: u64 = 100_000_000;
 pub(crate) fn complete(program: &Program, profile: &Profile, measured: &Measured) -> Complete {
     let mut called: BTreeMap<u64, u64> = BTreeMap::new();
     for (&(_, to), &count) in &profile.calls {
-        *called.entry(to.0).or_default() += count;
+        let times = called.entry(to.0).or_default();
+        *times = times.saturating_add(count);
     }
     let solved: Vec<(Known, Inferred)> = (0..program.functions.len())
         .into_par_iter()
-        .map(|f| function(program, FuncId::at(f), profile.exactness, measured, &called))
+        .map(|f| function(program, FuncId::at(f), profile, measured, &called))
         .collect();
     let mut all = Complete {
         blocks: vec![0; program.blocks.len()],
@@ -166,13 +167,40 @@ pub(crate) fn graph(program: &Program, func: FuncId, leak: u32) -> Problem {
     p
 }
 
+/// Whether more is known of `func`, of whose edges none was counted, than that its entry ran.
+///
+/// Instrumentation counts the calls of functions that it leaves alone: what is entered, and then goes nowhere, is not known.
+/// Formats that list branches leave out what only falls through.
+fn goes_on(program: &Program, func: FuncId, profile: &Profile, measured: &Measured) -> bool {
+    let Some(entry) = program.entry_block(func) else { return true };
+    let mut at = entry;
+    let leaves = |c: &program::Call| {
+        c.kind != program::CallKind::Call
+            && profile.calls.range((c.at, Va(0))..=(c.at, Va(u64::MAX))).any(|(_, &count)| count > 0)
+    };
+    loop {
+        if program.calls_in(at).iter().any(leaves) {
+            return true;
+        }
+        match program.successors(at) {
+            [] => return true,
+            // Blocks of a function are by address: falling through only leads on.
+            [e] if e.kind == EdgeKind::FallThrough && e.to > at => at = e.to,
+            _ => break,
+        }
+    }
+    let beyond =
+        |b: BlockId| (b > at || b < entry) && measured.blocks[b.index()].is_some_and(|count| count > 0);
+    program.function(func).block_ids().any(beyond)
+}
+
 /// The cost of changing a count that was measured.
 const MEASURED: u32 = 100;
 
 fn function(
     program: &Program,
     func: FuncId,
-    exactness: Exactness,
+    profile: &Profile,
     measured: &Measured,
     called: &BTreeMap<u64, u64>,
 ) -> (Known, Inferred) {
@@ -181,7 +209,10 @@ fn function(
     let edges = edges_of(program, func);
     let any = |table: &[Option<u64>]| table.iter().any(|c| c.is_some_and(|c| c > 0));
     let calls = called.get(&function.entry.0).copied().unwrap_or(0);
-    let inside = any(&measured.blocks[blocks.clone()]) || any(&measured.edges[edges.clone()]);
+    let exactness = profile.exactness;
+    let inside = any(&measured.edges[edges.clone()])
+        || any(&measured.blocks[blocks.clone()])
+            && (exactness != Exactness::Exact || goes_on(program, func, profile, measured));
     let entered = calls > 0 || any(&measured.entries[blocks.clone()]);
     let said = |table: &[Option<u64>]| table.iter().any(Option::is_some);
     let measured_zero = said(&measured.blocks[blocks.clone()]) || said(&measured.edges[edges.clone()]);

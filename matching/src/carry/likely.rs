@@ -74,7 +74,7 @@ fn tail_branch(program: &Program, b: BlockId) -> bool {
 }
 
 /// Blocks from which every way ends in what does not return.
-fn doomed(program: &Program, func: FuncId) -> Vec<bool> {
+pub(crate) fn doomed(program: &Program, func: FuncId) -> Vec<bool> {
     let function = program.function(func);
     let first = function.blocks.start;
     let mut ends: Vec<bool> = function
@@ -104,15 +104,15 @@ fn doomed(program: &Program, func: FuncId) -> Vec<bool> {
 }
 
 /// Back edges of a depth-first search, and how many natural loops hold each block.
-struct Loops {
-    back: Vec<(usize, usize)>,
-    depth: Vec<u32>,
+pub(crate) struct Loops {
+    pub back: Vec<(usize, usize)>,
+    pub depth: Vec<u32>,
     /// Blocks in reverse postorder; those that are not reached come last.
-    order: Vec<usize>,
+    pub order: Vec<usize>,
 }
 
 impl Loops {
-    fn of(program: &Program, func: FuncId) -> Loops {
+    pub fn of(program: &Program, func: FuncId) -> Loops {
         let function = program.function(func);
         let first = function.blocks.start;
         let n = function.n_blocks();
@@ -175,7 +175,7 @@ impl Loops {
 }
 
 /// A weak estimate: gives way to everything that is known.
-fn weak(count: f64, e: &mut Estimate) {
+pub(crate) fn weak(count: f64, e: &mut Estimate) {
     // Counts are below 2^53 here: what is known was cut, and loops multiply by ten at most a level.
     #[expect(
         clippy::cast_possible_truncation,

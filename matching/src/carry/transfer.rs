@@ -52,6 +52,8 @@ pub(crate) struct Carried {
     pub confidence: f32,
     /// Carries only a part of the flow of the old block.
     pub partial: bool,
+    /// Nothing but its place in the control flow says what it was.
+    pub placed: bool,
 }
 
 fn index(i: usize) -> u32 {
@@ -179,6 +181,7 @@ impl<'a> Along<'a> {
         let (mut enter, mut leave, mut most) = (0_u64, 0_u64, 0_u64);
         let (mut weight, mut confidence) = (0.0_f64, 0.0_f64);
         let mut partial = false;
+        let mut placed = true;
         let mut known = 0;
         for m in olds.iter().filter(|m| self.is_known(m.old)) {
             let old = m.old.index();
@@ -193,6 +196,7 @@ impl<'a> Along<'a> {
             weight += mass;
             confidence += mass * f64::from(m.confidence);
             partial |= m.partial;
+            placed &= m.method == BlockMethod::ControlFlow;
         }
         if known == 0 {
             return None;
@@ -218,7 +222,7 @@ impl<'a> Along<'a> {
         let is_entry = p.enter[i].is_some_and(|e| e.raise == 1);
         leaking(&mut p.leave[i], leave, is_exit);
         leaking(&mut p.enter[i], enter, is_entry);
-        Some(Carried { count, most, confidence, partial })
+        Some(Carried { count, most, confidence, partial, placed })
     }
 
     /// Counts of the edges that leave `b`.

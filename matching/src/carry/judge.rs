@@ -1,0 +1,180 @@
+//! Whether blocks ran that nothing firm was matched to, and estimates of their counts from that.
+//!
+//! How likely each is to have run follows from what is known around it and from what was learnt of sides of branches; what
+//! is more likely not to have run gets none of the flow. A block that only its place speaks for is believed as far as such
+//! matches turned out right.
+//!
+//! Source: ours. Not here: what was learnt (`learned`), how contradictions are settled (`infer`).
+
+use crate::carry::learned::{Learned, Seen, Shape};
+use crate::carry::likely::{Loops, weak};
+use crate::carry::transfer::Carried;
+use crate::infer::{Estimate, Problem};
+use program::{BlockId, Dominators, FuncId};
+
+/// How likely a block ran whose firm match did not, and an edge that the old build did not take.
+const RAN_ALL_THE_SAME: f64 = 0.03;
+/// What a match by place adds to the log-odds of having run: the old block ran, or did not; then the same if partial.
+const PLACED: [[f64; 2]; 2] = [[1.9, -1.5], [0.2, -2.0]];
+
+/// Gives what nothing firm is known of in `p` estimates.
+pub(crate) fn fill(
+    seen: &Seen<'_>,
+    learned: &Learned,
+    func: FuncId,
+    p: &mut Problem,
+    matched: &[Option<Carried>],
+) {
+    let n = p.blocks.len();
+    let is_said = |e: &Estimate| e.count > 0 || e.raise > 2 || e.lower > 2;
+    let firm: Vec<bool> = matched.iter().map(|m| m.is_some_and(|m| !m.partial && !m.placed)).collect();
+    let said: Vec<bool> = p.edge.iter().map(is_said).collect();
+    if firm.iter().all(|&k| k) && said.iter().all(|&k| k) {
+        return;
+    }
+    let program = seen.program;
+    let first = program.function(func).blocks.start;
+    let block = |b: usize| BlockId(first + u32::try_from(b).expect("an index of a block"));
+    let loops = Loops::of(program, func);
+    let shape = Shape::of(seen, func, &loops);
+    let dominators = Dominators::compute(program, func);
+    let mut out = vec![Vec::new(); n];
+    let mut into = vec![Vec::new(); n];
+    for (k, &(a, b)) in p.edges.iter().enumerate() {
+        out[a as usize].push(k);
+        into[b as usize].push(k);
+    }
+    let entered = |b: usize| p.enter[b].map_or(0, |e| e.count);
+
+    // Forwards: how likely each block is to have run, and roughly how often.
+    let mut likely = vec![0.0_f64; n];
+    let mut at_most = vec![1.0_f64; n];
+    let mut rough = vec![0.0_f64; n];
+    let mut runs = vec![0.0_f64; p.edges.len()];
+    let mut share = vec![0.0_f64; p.edges.len()];
+    for round in 0..2 {
+        for &b in &loops.order {
+            if firm[b] {
+                let count = p.blocks[b].count;
+                likely[b] = if count > 0 { 1.0 } else { RAN_ALL_THE_SAME };
+                rough[b] = count as f64;
+            } else {
+                let mut sum: f64 = into[b].iter().map(|&k| likely[p.edges[k].0 as usize] * runs[k]).sum();
+                if let Some(above) = dominators.immediate(block(b)) {
+                    sum = sum.min(likely[(above.0 - first) as usize]);
+                }
+                if entered(b) > 0 {
+                    sum = 1.0;
+                }
+                if let Some(m) = matched.get(b).copied().flatten() {
+                    let by = PLACED[usize::from(m.partial)][usize::from(m.most == 0)];
+                    let p = sum.clamp(0.001, 0.999);
+                    sum = 1.0 / (1.0 + (1.0 - p) / p * (-by).exp());
+                }
+                likely[b] = sum.min(at_most[b]).min(1.0);
+                rough[b] = into[b].iter().map(|&k| rough[p.edges[k].0 as usize] * share[k]).sum::<f64>()
+                    + entered(b) as f64;
+            }
+            if round > 0 || out[b].is_empty() {
+                continue;
+            }
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+            let count = rough[b].clamp(0.0, 1e15) as u64;
+            for (&k, (r, s)) in out[b].iter().zip(learned.sides(&shape, block(b), count)) {
+                let e = &p.edge[k];
+                runs[k] = match (said[k], e.count) {
+                    (true, 0) => RAN_ALL_THE_SAME,
+                    (true, _) => 1.0,
+                    (false, _) => r,
+                };
+                share[k] = if said[k] { e.count as f64 / rough[b].max(1.0) } else { s };
+            }
+        }
+        // Backwards: what leads only to what did not run did not run.
+        for &b in loops.order.iter().rev() {
+            if !firm[b] && p.leave[b].is_none_or(|e| e.raise > 0) && !out[b].is_empty() {
+                let on: f64 =
+                    out[b].iter().map(|&k| at_most_of(&firm, &likely, &at_most, p.edges[k].1)).sum();
+                at_most[b] = on.min(1.0);
+            }
+        }
+    }
+    let ran: Vec<bool> = likely.iter().map(|&l| l >= 0.5).collect();
+
+    // Counts: along the sides that run, by their shares.
+    let (counts, edges) = flow(p, &loops, &out, &into, &firm, &said, &ran, &share);
+    for b in (0..n).filter(|&b| !firm[b]) {
+        let placed = matched.get(b).copied().flatten().filter(|m| !m.partial);
+        p.blocks[b] = match placed {
+            _ if !ran[b] => Estimate::unknown(reluctance(likely[b])),
+            Some(m) if m.count > 0 => Estimate { count: m.count, raise: 12, lower: 12, keep: false },
+            _ => {
+                let mut e = p.blocks[b];
+                weak(counts[b].max(1.0), &mut e);
+                e
+            }
+        };
+    }
+    for k in 0..p.edges.len() {
+        let (a, b) = (p.edges[k].0 as usize, p.edges[k].1 as usize);
+        if !ran[a] && !firm[a] || !said[k] && !ran[b] {
+            p.edge[k] = Estimate::unknown(3);
+        } else if !said[k] {
+            weak(edges[k], &mut p.edge[k]);
+        }
+    }
+}
+
+fn at_most_of(firm: &[bool], likely: &[f64], at_most: &[f64], b: u32) -> f64 {
+    let b = b as usize;
+    if firm[b] { likely[b] } else { at_most[b] }
+}
+
+/// The cost of an execution of what is not believed to run.
+fn reluctance(likely: f64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 4 and 20")]
+    let cost = (20.0 - 32.0 * likely.clamp(0.0, 0.5)) as u32;
+    cost
+}
+
+/// Counts of blocks and edges: what is known stays, the rest of the flow goes where it is believed to run.
+#[expect(clippy::too_many_arguments, reason = "one step of `fill`, cut off for its length")]
+fn flow(
+    p: &Problem,
+    loops: &Loops,
+    out: &[Vec<usize>],
+    into: &[Vec<usize>],
+    firm: &[bool],
+    said: &[bool],
+    ran: &[bool],
+    share: &[f64],
+) -> (Vec<f64>, Vec<f64>) {
+    const ROUNDS: usize = 24;
+    let mut block: Vec<f64> = p.blocks.iter().map(|e| e.count as f64).collect();
+    let mut edge: Vec<f64> = p.edge.iter().map(|e| e.count as f64).collect();
+    for _ in 0..ROUNDS {
+        let mut moved = 0.0_f64;
+        for &b in &loops.order {
+            if !firm[b] {
+                let entered = p.enter[b].map_or(0.0, |e| e.count as f64);
+                let sum: f64 = into[b].iter().map(|&k| edge[k]).sum::<f64>() + entered;
+                let sum = if ran[b] { sum.min(1e15) } else { 0.0 };
+                moved = moved.max((sum - block[b]).abs());
+                block[b] = sum;
+            }
+            let fixed: f64 = out[b].iter().filter(|&&k| said[k]).map(|&k| edge[k]).sum();
+            let believed = |k: usize| !said[k] && ran[p.edges[k].1 as usize];
+            let open: f64 = out[b].iter().filter(|&&k| believed(k)).map(|&k| share[k]).sum();
+            let rest = (block[b] - fixed).max(0.0);
+            // A way out of the function takes its part.
+            let stays = if p.leave[b].is_some_and(|e| e.raise == 0) && out[b].len() == 1 { 0.5 } else { 1.0 };
+            for &k in out[b].iter().filter(|&&k| !said[k]) {
+                edge[k] = if believed(k) { stays * rest * share[k] / open.max(1e-9) } else { 0.0 };
+            }
+        }
+        if moved < 0.5 {
+            break;
+        }
+    }
+    (block, edge)
+}
