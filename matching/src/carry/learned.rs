@@ -103,7 +103,6 @@ impl Seen<'_> {
 pub(crate) struct Shape<'a> {
     seen: &'a Seen<'a>,
     first: u32,
-    first_edge: usize,
     loops: &'a Loops,
     ends: Vec<bool>,
     n_before: Vec<u32>,
@@ -133,11 +132,11 @@ impl<'a> Shape<'a> {
         let function = program.function(func);
         let edges = edges_of(program, func);
         let mut n_before = vec![0_u32; function.n_blocks()];
-        for e in &program.edges[edges.clone()] {
+        for e in &program.edges[edges] {
             n_before[(e.to.0 - function.blocks.start) as usize] += 1;
         }
         let ends = super::likely::doomed(program, func);
-        Shape { seen, first: function.blocks.start, first_edge: edges.start, loops, ends, n_before }
+        Shape { seen, first: function.blocks.start, loops, ends, n_before }
     }
 
     fn at(&self, b: BlockId) -> usize {
@@ -437,4 +436,39 @@ fn solve(mut a: Vec<f64>, mut b: Vec<f64>) -> Vec<f64> {
         b[i] /= a[i * N + i];
     }
     b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn examples(seen: &[(&[u8], f64)]) -> Vec<Example> {
+        let example = |&(what, y): &(&[u8], f64)| {
+            let mut has = [0; 24];
+            has[..what.len()].copy_from_slice(what);
+            Example { has, n: u8::try_from(what.len()).unwrap(), runs: y, share: y }
+        };
+        seen.iter().map(example).collect()
+    }
+
+    #[test]
+    fn what_is_learnt_is_the_rate_of_what_was_seen() {
+        // 300 of 400 with property 7, 40 of 400 without it.
+        let mut seen: Vec<(&[u8], f64)> = Vec::new();
+        for i in 0..400 {
+            seen.push((&[0, 7], f64::from(u8::from(i < 300))));
+            seen.push((&[0], f64::from(u8::from(i < 40))));
+        }
+        let all = examples(&seen);
+        let w = fit(&all.iter().map(|e| (e, e.runs)).collect::<Vec<_>>());
+        let rate = |has: &[u8]| 1.0 / (1.0 + (-sum(&w, has)).exp());
+        assert!((rate(&[0, 7]) - 0.75).abs() < 0.04, "{}", rate(&[0, 7]));
+        assert!((rate(&[0]) - 0.10).abs() < 0.04, "{}", rate(&[0]));
+        assert!((rate(&[]) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_seen_is_nothing_learnt() {
+        assert!(fit(&[]).iter().all(|&w| w == 0.0));
+    }
 }

@@ -110,3 +110,51 @@ fn a_blind_profile_predicts_all_branches_taken() {
     assert_eq!(s.n_covered, 0);
     assert_eq!(s.n_executed[1], 0);
 }
+
+#[test]
+fn of_a_function_that_was_only_entered_nothing_else_is_carried() {
+    let program = build("", "", "");
+    let sum = crate::testing::function(&program, "sum");
+    let entry = program.function(sum).entry;
+    let mut profile = walked(&program, 12345);
+    let inside = |at: Va| program.function_at(at) == Some(sum);
+    profile.edges.retain(|e, _| !inside(e.from));
+    profile.blocks.retain(|&at, _| !inside(at) || at == entry);
+    profile.calls.retain(|&(at, _), _| !inside(at));
+    profile.exactness = Exactness::Exact;
+    let matching = Matching::compute(&program, &program, &Options::default());
+    let carried = carry(&program, &program, &matching, &profile, &CarryOptions::default()).profile;
+    assert_eq!(carried.entries.get(&entry), Some(&400));
+    assert!(carried.edges.iter().all(|(e, &count)| !inside(e.from) || count == 0));
+    assert!(carried.blocks.iter().all(|(&at, &count)| !inside(at) || at == entry || count == 0));
+}
+
+#[test]
+fn new_code_that_calls_what_never_ran_is_taken_not_to_run() {
+    let never = "__attribute__((noinline)) int never(int x) { puts(\"never\"); return x + 3; }
+        int caller(int x) { if (x == 77) return never(x); if (x == 78) return never(x + 1); if (x > 90) return never(2); return x; }";
+    let old = build("", never, "n += caller(n);");
+    let new = build("", never, "n += caller(n); if (n * 3 == 1234567) n = never(n);");
+    let mut profile = walked(&old, 12345);
+    let (f, caller) = (crate::testing::function(&old, "never"), crate::testing::function(&old, "caller"));
+    // As if no way had led there.
+    let dead: Vec<Va> = old
+        .calls
+        .iter()
+        .filter(|c| c.callee == Callee::Function(f) && old.block(c.block).func == caller)
+        .map(|c| old.block(c.block).start)
+        .chain([old.function(f).entry])
+        .collect();
+    profile.blocks.retain(|at, _| !dead.contains(at));
+    profile.edges.retain(|e, _| !dead.contains(&e.to) && !dead.contains(&e.from));
+    profile.entries.retain(|at, _| !dead.contains(at));
+    profile.calls.retain(|(_, to), _| !dead.contains(to));
+    let matching = Matching::compute(&old, &new, &Options::default());
+    let carried = carry(&old, &new, &matching, &profile, &CarryOptions::default()).profile;
+    let entered = |name: &str| {
+        let entry = new.function(crate::testing::function(&new, name)).entry;
+        carried.entries.get(&entry).copied().unwrap_or(0)
+    };
+    assert!(entered("entry") > 0);
+    assert_eq!(entered("never"), 0);
+}

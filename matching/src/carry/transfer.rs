@@ -339,7 +339,10 @@ impl<'a> Along<'a> {
             next += 1;
             if self.olds(b).iter().any(|m| !m.partial) {
                 found.push(b);
-                continue;
+                // What only its place speaks for is looked through all the same.
+                if self.olds(b).iter().any(|m| m.method != BlockMethod::ControlFlow) {
+                    continue;
+                }
             }
             if !self.options.look_through || next > LOOK_THROUGH {
                 continue;
