@@ -28,6 +28,9 @@ pub struct Args {
     /// The build that was profiled; formats that speak of names or lines need it
     #[arg(long, value_name = "BIN")]
     binary: Option<PathBuf>,
+    /// The profiles are of this program, which llvm-bolt made of BIN with --enable-bat: translate them back
+    #[arg(long, value_name = "BOLTED", requires = "binary")]
+    bolted: Option<PathBuf>,
     /// Write in this format, whatever the extension
     #[arg(long, value_name = "FORMAT", value_parser = input::format_named)]
     to: Option<profile::Format>,
@@ -41,10 +44,14 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
     out::spares(&args.o, &read.collect::<Vec<_>>())?;
     let program = args.binary.as_deref().map(input::program).transpose()?;
+    let bolted = args.bolted.as_deref().map(input::program).transpose()?;
     let mut inputs = Vec::new();
     let mut sum: Option<Profile> = None;
     for path in &args.inputs {
-        let read = input::profile(path, program.as_ref())?;
+        let read = match (&bolted, &program) {
+            (Some(bolted), Some(original)) => input::bolted_profile(path, bolted, original)?,
+            _ => input::profile(path, program.as_ref())?,
+        };
         inputs.push(InputView {
             file: path.display().to_string(),
             format: read.format.name(),

@@ -53,6 +53,20 @@ pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Importe
     Ok(read)
 }
 
+/// Reads the profile at `path` of `bolted`, which llvm-bolt made of `original`, as one of `original`.
+///
+/// # Errors
+/// As [`profile`], or if `bolted` does not say what became of what.
+pub fn bolted_profile(path: &Path, bolted: &Program, original: &Program) -> anyhow::Result<Imported> {
+    let mut read = profile(path, Some(bolted))?;
+    let (translated, lost) = profile::bat::translate(&read.profile, bolted, original)
+        .map_err(|err| Hinted::new(err.to_string(), err.hint()))?;
+    read.profile = translated;
+    read.lost.extend(lost);
+    fits(path, &read, original)?;
+    Ok(read)
+}
+
 /// Refuses a profile that says nothing of `program`, and warns of one that says little.
 fn fits(path: &Path, read: &Imported, program: &Program) -> anyhow::Result<()> {
     let p = &read.profile;

@@ -292,7 +292,7 @@ impl BoltBlocks {
     }
 
     /// The instructions of the block that starts at `leader`.
-    fn insns_of(&self, leader: Va) -> &[BoltInsn] {
+    pub fn insns_of(&self, leader: Va) -> &[BoltInsn] {
         let from = self.insns.partition_point(|i| i.at < leader);
         let end = self.next_leader(leader).unwrap_or(Va(u64::MAX));
         let to = self.insns.partition_point(|i| i.at < end);

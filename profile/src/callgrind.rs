@@ -17,7 +17,8 @@
 //! callgrind prints an object's own addresses, as in the ELF file; addresses of an object that is unloaded already, of
 //! `???`, are those in the process. A file with addresses that were moved is recognised by its functions' starts.
 //!
-//! Traps: `rep` counts once an iteration. The stubs of the PLT are skipped, so a call to one shows the import.
+//! Traps: `rep` counts once an iteration. The stubs of the PLT are skipped, so a call to one shows the import, and has the
+//! stub's instructions added to its own.
 //!
 //! Source: the valgrind manual, "Callgrind Format Specification"; valgrind 3.19 `callgrind/dump.c` for what is relative to what.
 
@@ -25,6 +26,7 @@ use crate::counts::{Edge, ImageRef, Lost, Profile};
 use crate::derive::add;
 use crate::format::{Format, ReadError};
 use crate::losses::Losses;
+use program::arch::Flow;
 use program::{BlockEnd, BlockId, Callee, EdgeKind, Program, Va};
 use std::collections::{BTreeMap, HashMap};
 
@@ -250,12 +252,22 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
             }
             _ => None,
         };
-    let mut layer =
-        Layer { program, insns: BTreeMap::new(), profile: Profile::default(), lost: Losses::default() };
+    let mut layer = Layer {
+        program,
+        insns: BTreeMap::new(),
+        called: BTreeMap::new(),
+        profile: Profile::default(),
+        lost: Losses::default(),
+    };
     layer.profile.image = ImageRef::of(&program.image);
     for (&(o, at), &n) in &dump.insns {
         if let Some(at) = place(o, at) {
             add(&mut layer.insns, at, n);
+        }
+    }
+    for (&(from, at, ..), &n) in &dump.calls {
+        if let Some(at) = place(from, at) {
+            add(&mut layer.called, at, n);
         }
     }
     layer.blocks();
@@ -375,6 +387,8 @@ fn unloaded_bias(dump: &Dump, object: Object, moved: u64, program: &Program) -> 
 struct Layer<'p> {
     program: &'p Program,
     insns: BTreeMap<Va, u64>,
+    /// Calls and tail calls, by instruction.
+    called: BTreeMap<Va, u64>,
     profile: Profile,
     lost: Losses,
 }
@@ -383,6 +397,12 @@ impl Layer<'_> {
     fn name(&self, at: Va) -> String {
         let func = self.program.function_at(at);
         func.map_or_else(|| "code outside of functions".to_owned(), |f| self.program.function(f).name())
+    }
+
+    fn is_stub(&self, at: Va) -> bool {
+        let plt = &self.program.image.plt;
+        let i = plt.partition_point(|s| s.range.end <= at);
+        plt.get(i).is_some_and(|s| s.range.contains(&at))
     }
 
     /// A block ran as often as its first instruction; as its second, if the first one is repeated by a prefix.
@@ -396,7 +416,13 @@ impl Layer<'_> {
             let block = self.program.block(id);
             let counted = self.program.insns(id).find(|i| !i.is_repeated());
             let Some(insn) = counted else { continue };
-            let n = self.insns.get(&insn.at()).copied().unwrap_or(0);
+            let mut n = self.insns.get(&insn.at()).copied().unwrap_or(0);
+            if let Flow::Call(to) | Flow::Jump(to) = insn.flow()
+                && self.is_stub(to)
+            {
+                // What the stub costs was added to it.
+                n = self.called.get(&insn.at()).map_or(n, |&calls| calls.min(n));
+            }
             self.profile.blocks.insert(block.start, n);
         }
         let outside: Vec<(Va, u64)> = self

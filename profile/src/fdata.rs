@@ -6,7 +6,8 @@
 //! KIND NAME OFFSET KIND NAME OFFSET MISPREDICTS COUNT      a branch, fall-through, call or return
 //! no_lbr [EVENT…]                                          then a record is a sample:
 //! KIND NAME OFFSET COUNT
-//! boltedcollection                                         first line: taken on a program that llvm-bolt made
+//! boltedcollection                                         first line: taken on a program that llvm-bolt made, and
+//!                                                          translated back: a record starts at its block, not its branch
 //! ```
 //! KIND: 0 nothing known (`0 [unknown] 0`), 1 a global symbol, 2 a local one (llvm-bolt writes 1 for both); 3 to 5
 //! the same in records of memory accesses. OFFSET is hexadecimal, from the symbol. Records that say the same add up.
@@ -22,6 +23,7 @@
 //! Source: LLVM 19, `bolt/include/bolt/Profile/DataReader.h` (format), `bolt/lib/Profile/DataReader.cpp`
 //! (recordBranch, evaluateProfileData).
 
+use crate::bat;
 use crate::bolt::{BoltFunction, BoltView};
 use crate::counts::{Exactness, Lost, Profile};
 use crate::derive::{add, derive_blocks};
@@ -62,7 +64,7 @@ pub(crate) fn is_one(text: &str) -> bool {
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     let text = String::from_utf8_lossy(bytes);
     let view = BoltView::of(program);
-    let mut reader = Reader { view: &view, layer: Layer::onto(program) };
+    let mut reader = Reader { view: &view, layer: Layer::onto(program), bolted: false };
     let mut samples = false;
     for (i, line) in text.lines().enumerate() {
         let bad =
@@ -71,10 +73,13 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
             continue;
         }
         if line == "boltedcollection" {
-            return Err(bad(
-                "taken on a program that llvm-bolt made, whose addresses are not this program's; \
-                            perf2bolt without its table of addresses, or a profile of the original, can be read",
-            ));
+            if bat::is_bolted(&program.image) {
+                return Err(bad(
+                    "perf2bolt has translated it back to the program before llvm-bolt; this one is the program after it",
+                ));
+            }
+            reader.bolted = true;
+            continue;
         }
         if line == "no_lbr" || line.starts_with("no_lbr ") {
             samples = true;
@@ -139,12 +144,39 @@ fn number(field: &str) -> Result<u64, String> {
     field.parse().map_err(|_| format!("{field:?} is no count"))
 }
 
+/// Whether an instruction can leave a block for another place than the one behind it.
+fn transfers(flow: Flow) -> bool {
+    !matches!(flow, Flow::Next | Flow::Stop | Flow::Invalid)
+}
+
 struct Reader<'a> {
     view: &'a BoltView<'a>,
     layer: Layer<'a>,
+    /// Translated back from a program that llvm-bolt made: records start at blocks, not at branches.
+    bolted: bool,
 }
 
 impl Reader<'_> {
+    /// The branch that a record means which was translated back: the one of its block that leads where the record goes.
+    fn leaving(&self, from: Va, to: Option<Va>) -> Option<Va> {
+        let function = self.view.function_at(from)?;
+        let blocks = self.view.blocks(function);
+        let leader = blocks.leader_of(from)?;
+        if let Some(to) = to.filter(|&to| blocks.is_leader(to)) {
+            let padded = || blocks.leaves_at(leader).filter(|_| blocks.over_padding(leader, to).is_some());
+            if let Some(exit) = blocks.exit_to(leader, to).or_else(padded) {
+                return Some(exit);
+            }
+        }
+        if blocks.insn(from).is_some_and(|i| transfers(i.flow)) {
+            return Some(from);
+        }
+        let insns = || blocks.insns_of(leader).iter().filter(|i| i.at >= from);
+        let direct = insns().find(|i| i.flow.target().is_some() && i.flow.target() == to);
+        let indirect = || insns().find(|i| transfers(i.flow) && i.flow.target().is_none());
+        direct.or_else(indirect).map(|i| i.at)
+    }
+
     /// The address, `None` for a place that is not known; nothing at all if it is lost.
     fn address(&mut self, place: &Place, count: u64) -> Option<Option<Va>> {
         let Place::Symbol { name, offset } = place else { return Some(None) };
@@ -165,8 +197,13 @@ impl Reader<'_> {
         let known = |p: &Place, view: &BoltView| matches!(p, Place::Symbol { name, .. } if view.address_of(name).is_some());
         // A call to something that the program has no symbol for (an import, another image) is still a call.
         let unknown_target = !known(to, self.view);
-        let Some(from) = self.address(from, count) else { return };
+        let Some(mut from) = self.address(from, count) else { return };
         let to = if unknown_target { None } else { self.address(to, count).flatten() };
+        if self.bolted
+            && let Some(at) = from
+        {
+            from = self.leaving(at, to).or(from);
+        }
         self.layer.branch(from, to, misses, count);
     }
 }
@@ -361,8 +398,7 @@ impl Writer<'_> {
 
     /// Whether the instruction at `at` is one that can leave a function.
     fn transfers(&self, function: &BoltFunction, at: Va) -> bool {
-        let flow = self.view.blocks(function).insn(at).map(|i| i.flow);
-        flow.is_some_and(|f| !matches!(f, Flow::Next | Flow::Stop | Flow::Invalid))
+        self.view.blocks(function).insn(at).is_some_and(|i| transfers(i.flow))
     }
 
     fn entries(&mut self) {

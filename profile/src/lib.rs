@@ -5,6 +5,7 @@
 mod counts;
 mod format;
 
+pub mod bat;
 pub mod bolt_yaml;
 pub mod callgrind;
 pub mod csv;

@@ -304,6 +304,12 @@ impl Image {
         &self.bytes
     }
 
+    /// The bytes that the section of this name has in the file, also one that is not loaded.
+    pub fn section_in_file(&self, name: &str) -> Option<&[u8]> {
+        let headers = elf::headers(&self.bytes, &self.name, true).ok()?;
+        elf::section_bytes(&self.bytes, headers.section(name)?)
+    }
+
     /// The segment that holds `at`.
     pub fn segment_at(&self, at: Va) -> Option<&Segment> {
         let i = self.segments.partition_point(|s| s.range.end <= at);

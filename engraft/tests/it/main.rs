@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod examples;
+mod formats;
 mod matches;
 mod messages;
 mod run;

@@ -1,0 +1,220 @@
+//! Every format that `convert` writes, read by the tool that it is for; and what other tools write, read by `convert`.
+
+use crate::needs;
+use crate::run::{callgrind, compile, engraft, folder, must};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+const LLVM: &str = "/usr/lib/llvm-19/bin";
+
+/// The small program as llvm-bolt wants it, `old`, with exact counts: `old.callgrind`, and the same as fdata and csv.
+fn counted() -> &'static Path {
+    static COUNTED: OnceLock<PathBuf> = OnceLock::new();
+    COUNTED.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("counted-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("cargo made the folder for us");
+        compile(
+            &folder.join("old"),
+            "words-1.c",
+            "-O2 -g -fno-reorder-blocks-and-partition -Wl,--emit-relocs",
+        );
+        callgrind(&folder, "old");
+        for to in ["old.fdata", "old.csv", "old.json"] {
+            engraft(&folder, &format!("convert old.callgrind -o {to} --binary old")).ok();
+        }
+        folder
+    })
+}
+
+/// A folder with what `counted` made.
+fn copied() -> tempfile::TempDir {
+    let to = folder();
+    for entry in std::fs::read_dir(counted()).expect("it was made") {
+        let entry = entry.expect("it can be listed");
+        std::fs::copy(entry.path(), to.path().join(entry.file_name())).expect("it can be copied");
+    }
+    to
+}
+
+fn read(to: &Path, name: &str) -> String {
+    std::fs::read_to_string(to.join(name)).expect("it was written")
+}
+
+/// Counts of blocks, by address and function, as `convert` writes them.
+fn blocks(to: &Path, name: &str) -> BTreeMap<String, u64> {
+    let text = read(to, name);
+    let rows = text.lines().skip(1).map(|row| row.split(',').collect::<Vec<_>>());
+    rows.map(|row| (format!("{} {}", row[2], row[1]), row[4].parse().expect("a count"))).collect()
+}
+
+/// Counts of edges that ran, as `convert` writes them.
+fn edges(to: &Path, name: &str) -> BTreeMap<(String, String), u64> {
+    let view: serde_json::Value = serde_json::from_str(&read(to, name)).expect("it is JSON");
+    let text = |value: &serde_json::Value| value.as_str().expect("an address").to_owned();
+    let rows = view["edges"].as_array().expect("a list").iter();
+    rows.map(|e| ((text(&e["from"]), text(&e["to"])), e["count"].as_u64().expect("a count")))
+        .filter(|(_, n)| *n > 0)
+        .collect()
+}
+
+fn llvm(to: &Path, tool: &str, args: &str) -> String {
+    must(Command::new(format!("{LLVM}/{tool}")).args(args.split_whitespace()).current_dir(to))
+}
+
+#[test]
+fn bolt_yaml_says_what_the_fdata_says_that_it_was_made_of() {
+    needs!("valgrind", "/usr/lib/llvm-19/bin/llvm-bolt");
+    let to = copied();
+    llvm(to.path(), "llvm-bolt", "old -data old.fdata -w old.yaml -o same");
+    for (from, name) in [("old.yaml", "yaml"), ("old.fdata", "fdata")] {
+        for extension in ["csv", "json"] {
+            engraft(to.path(), &format!("convert {from} -o {name}.{extension} --binary old")).ok();
+        }
+    }
+    let (yaml, fdata) = (blocks(to.path(), "yaml.csv"), blocks(to.path(), "fdata.csv"));
+    assert!(fdata.len() > 30, "{fdata:?}");
+    assert_eq!(yaml, fdata);
+    let (yaml, fdata) = (edges(to.path(), "yaml.json"), edges(to.path(), "fdata.json"));
+    assert!(fdata.len() > 30, "{fdata:?}");
+    for (edge, n) in &fdata {
+        assert_eq!(yaml.get(edge), Some(n), "{edge:?}");
+    }
+}
+
+#[test]
+fn profiles_of_what_llvm_bolt_made_are_translated_back() {
+    needs!("valgrind", "/usr/lib/llvm-19/bin/llvm-bolt", "/usr/lib/llvm-19/bin/perf2bolt");
+    let to = copied();
+    let flags =
+        "-reorder-blocks=ext-tsp -reorder-functions=hfsort -split-functions -split-all-cold --enable-bat";
+    llvm(to.path(), "llvm-bolt", &format!("old -data old.fdata -o fast {flags}"));
+    callgrind(to.path(), "fast");
+    engraft(to.path(), "convert fast.callgrind -o back.csv --binary old --bolted fast").ok();
+    let (want, mut got) = (blocks(to.path(), "old.csv"), blocks(to.path(), "back.csv"));
+    // callgrind counts no stubs in the files that linkers make, but in those that llvm-bolt makes.
+    got.retain(|at, _| !at.ends_with("@plt"));
+    let sum = |all: &BTreeMap<String, u64>| all.values().sum::<u64>();
+    let wrong: Vec<_> = got.iter().filter(|(at, n)| want.get(*at) != Some(*n)).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(sum(&got) * 1000 >= sum(&want) * 999, "{} of {}", sum(&got), sum(&want));
+    // perf2bolt translates with the same table.
+    engraft(to.path(), "convert fast.callgrind -o fast.preagg --binary fast").ok();
+    llvm(to.path(), "perf2bolt", "fast -p fast.preagg -pa -o theirs.fdata");
+    assert!(read(to.path(), "theirs.fdata").starts_with("boltedcollection\n"));
+    engraft(to.path(), "convert theirs.fdata -o theirs.json --binary old").ok();
+    engraft(to.path(), "convert fast.callgrind -o ours.json --binary old --bolted fast").ok();
+    let (ours, theirs) = (edges(to.path(), "ours.json"), edges(to.path(), "theirs.json"));
+    let wrong: Vec<_> = ours.iter().filter(|(e, n)| theirs.get(*e) != Some(*n)).collect();
+    assert!(theirs.len() > 30 && wrong.is_empty(), "{wrong:?}");
+    // What is not of these two programs is refused.
+    compile(&to.path().join("new"), "words-2.c", "-O2");
+    llvm(to.path(), "llvm-bolt", "old -o plain");
+    for (args, want) in [
+        ("fast.callgrind -o x.csv --binary new --bolted fast", "fast was not made of new"),
+        ("old.callgrind -o x.csv --binary old --bolted plain", "plain has no table of what llvm-bolt moved"),
+        ("theirs.fdata -o x.csv --binary fast", "perf2bolt has translated it back"),
+    ] {
+        let ran = engraft(to.path(), &format!("convert {args}"));
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args}");
+        assert!(ran.stderr.contains(want), "{args}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn perf2bolt_makes_of_preagg_what_we_write_as_fdata() {
+    needs!("valgrind", "/usr/lib/llvm-19/bin/perf2bolt");
+    let to = copied();
+    engraft(to.path(), "convert old.callgrind -o old.preagg --binary old").ok();
+    llvm(to.path(), "perf2bolt", "old -p old.preagg -pa -o theirs.fdata");
+    engraft(to.path(), "convert theirs.fdata -o theirs.json --binary old").ok();
+    engraft(to.path(), "convert old.fdata -o ours.json --binary old").ok();
+    let (ours, theirs) = (edges(to.path(), "ours.json"), edges(to.path(), "theirs.json"));
+    assert!(ours.len() > 30);
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn llvm_profdata_finds_every_line_count_in_the_sample_profile() {
+    needs!("valgrind", "/usr/lib/llvm-19/bin/llvm-profdata");
+    let to = copied();
+    engraft(to.path(), "convert old.callgrind -o old.prof --binary old").ok();
+    llvm(to.path(), "llvm-profdata", "merge --sample old.prof -o old.profdata");
+    llvm(to.path(), "llvm-profdata", "merge --sample --text old.profdata -o again.prof");
+    // Sorted otherwise, but the same records: function totals and counts of lines.
+    let records = |name: &str| {
+        let mut lines: Vec<String> = read(to.path(), name).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert!(records("old.prof").len() > 20);
+    assert_eq!(records("old.prof"), records("again.prof"));
+}
+
+#[test]
+fn pprof_finds_every_execution() {
+    needs!("valgrind", "/usr/lib/go-1.19/bin/go");
+    let to = copied();
+    engraft(to.path(), "convert old.callgrind -o old.pb.gz --binary old").ok();
+    let raw = must(
+        Command::new("/usr/lib/go-1.19/bin/go")
+            .args(["tool", "pprof", "-raw", "old.pb.gz"])
+            .current_dir(to.path())
+            .env("HOME", to.path())
+            .env("PPROF_TMPDIR", to.path()),
+    );
+    // `executions instructions: location` a sample.
+    let samples = raw.lines().skip_while(|l| !l.starts_with("executions/count")).skip(1);
+    let samples = samples.take_while(|l| !l.starts_with("Locations"));
+    let total: u64 =
+        samples.filter_map(|l| l.split_whitespace().next()?.trim_end_matches(':').parse::<u64>().ok()).sum();
+    assert_eq!(total, blocks(to.path(), "old.csv").values().sum::<u64>());
+    for name in ["hash", "kind", "main"] {
+        assert!(raw.contains(&format!(" {name} ")), "{name} in {raw}");
+    }
+}
+
+#[test]
+fn callgrind_annotate_finds_every_instruction() {
+    needs!("valgrind", "callgrind_annotate");
+    let to = copied();
+    engraft(to.path(), "convert old.callgrind -o again.callgrind --binary old").ok();
+    let said = must(Command::new("callgrind_annotate").arg("again.callgrind").current_dir(to.path()));
+    let total = said.lines().find(|l| l.contains("PROGRAM TOTALS")).expect("a total");
+    let total: String =
+        total.split('(').next().unwrap_or_default().chars().filter(char::is_ascii_digit).collect();
+    let written = read(to.path(), "again.callgrind");
+    let totals = written.lines().find_map(|l| l.strip_prefix("totals: ")).expect("we write it");
+    assert_eq!(total, totals);
+    // Of what valgrind itself counted, by function.
+    let theirs = must(
+        Command::new("callgrind_annotate").args(["--threshold=100", "old.callgrind"]).current_dir(to.path()),
+    );
+    let of = |said: &str, name: &str| -> u64 {
+        let line =
+            said.lines().find(|l| l.contains(&format!(":{name} ")) || l.ends_with(&format!(":{name}")));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {said}"));
+        let number: String =
+            line.split('(').next().unwrap_or_default().chars().filter(char::is_ascii_digit).collect();
+        number.parse().expect("a number")
+    };
+    // We have no padding in blocks, so a little of what ran through it less.
+    for name in ["hash", "kind"] {
+        let (ours, theirs) = (of(&said, name), of(&theirs, name));
+        assert!(ours <= theirs && ours * 20 >= theirs * 19, "{name}: {ours} {theirs}");
+    }
+}
+
+#[test]
+fn genhtml_shows_the_lines_that_ran() {
+    needs!("valgrind", "genhtml");
+    let to = copied();
+    engraft(to.path(), "convert old.callgrind -o old.info --binary old").ok();
+    let said = must(Command::new("genhtml").args(["-o", "html", "old.info"]).current_dir(to.path()));
+    let info = read(to.path(), "old.info");
+    let lines: Vec<u64> =
+        info.lines().filter_map(|l| l.strip_prefix("DA:")?.split(',').nth(1)?.parse().ok()).collect();
+    let ran = lines.iter().filter(|n| **n > 0).count();
+    assert!(ran > 20 && said.contains(&format!("({ran} of {} lines)", lines.len())), "{said}");
+}
