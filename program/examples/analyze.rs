@@ -5,7 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
-use program::arch::{RegClass, abi};
+use program::arch::abi;
 use program::{Conventions, Image, Loops, Program};
 use std::time::Instant;
 
@@ -43,10 +43,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for b in program.function(l.func).block_ids() {
                 let dead = abi::ALL.minus(l.live_in(b));
                 flags += usize::from(dead.holds(abi::FLAGS));
-                let general = |r: &program::arch::Reg| {
-                    matches!(r.class(), RegClass::CallerSaved | RegClass::CalleeSaved)
-                };
-                free[dead.iter().filter(general).count().min(3)] += 1;
+                let general = dead.both(abi::GENERAL).len();
+                free[usize::try_from(general).unwrap_or(3).min(3)] += 1;
             }
         }
         let share = |n: usize| 100.0 * n as f64 / program.blocks.len().max(1) as f64;

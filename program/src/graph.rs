@@ -27,7 +27,7 @@ impl FlowGraph {
         let f = program.function(func);
         let first = f.blocks.start;
         let mut first_out = Vec::with_capacity(f.n_blocks() + 1);
-        let mut to = Vec::new();
+        let mut to = Vec::with_capacity(f.n_blocks() * 3 / 2);
         for b in f.block_ids() {
             first_out.push(count(to.len()));
             to.extend(program.successors(b).iter().map(|e| e.to.0 - first));

@@ -82,9 +82,16 @@ const NONE: u32 = u32::MAX;
 impl Loops {
     /// The loops of `func`.
     pub fn compute(program: &Program, func: FuncId) -> Loops {
+        let f = program.function(func);
+        // A cycle goes back at least once in any order of the blocks; most functions do not.
+        let mut edges = f.block_ids().flat_map(|b| program.successors(b));
+        if !edges.any(|e| e.to <= e.from) {
+            let nest = Nest::none(f.n_blocks());
+            let (back_edges, back_edges_end) = (Vec::new(), Vec::new());
+            return Loops { func, first: f.blocks.start, nest, back_edges, back_edges_end };
+        }
         let graph = FlowGraph::of(program, func);
         let nest = Nest::of(&graph);
-        let f = program.function(func);
         let first_edge = program.blocks.get(f.blocks.start as usize).map_or(0, |b| b.first_edge.0);
         // By loop, then by edge: counting sort over the edges.
         let mut by_loop: Vec<(u32, EdgeId)> = Vec::new();
@@ -197,17 +204,17 @@ fn some_loop(index: u32) -> Option<LoopId> {
 }
 
 impl Nest {
-    fn of(graph: &FlowGraph) -> Nest {
-        // A cycle goes back at least once in any order of the nodes; most functions do not.
-        let n = graph.len();
-        if !(0..count(n)).any(|v| graph.successors(v).iter().any(|&to| to <= v)) {
-            return Nest {
-                innermost: vec![NONE; n],
-                position: vec![NONE; n],
-                is_entry: vec![false; n],
-                ..Nest::default()
-            };
+    /// Of `n` nodes in no loop.
+    fn none(n: usize) -> Nest {
+        Nest {
+            innermost: vec![NONE; n],
+            position: vec![NONE; n],
+            is_entry: vec![false; n],
+            ..Nest::default()
         }
+    }
+
+    fn of(graph: &FlowGraph) -> Nest {
         let mut search = Search::new(graph);
         search.run();
         search.into_nest()
@@ -502,19 +509,11 @@ impl<'a> Search<'a> {
             let above = if *parent == NONE { n_loops } else { *parent as usize };
             children[above].push((entries[0], count(i)));
         }
-        let mut own = vec![Vec::new(); n_loops];
-        for (v, &l) in self.innermost.iter().enumerate() {
-            if l != NONE {
-                own[l as usize].push(count(v));
-            }
-        }
+        let mut own: Vec<(u32, u32)> = Vec::new();
+        own.extend(self.innermost.iter().enumerate().filter(|x| *x.1 != NONE).map(|(v, &l)| (l, count(v))));
+        own.sort_unstable();
         let n = self.graph.len();
-        let mut nest = Nest {
-            position: vec![NONE; n],
-            innermost: vec![NONE; n],
-            is_entry: vec![false; n],
-            ..Nest::default()
-        };
+        let mut nest = Nest::none(n);
         let mut stack: Vec<(u32, u32, bool)> = Vec::new();
         let push = |stack: &mut Vec<(u32, u32, bool)>, list: &mut Vec<(u32, u32)>, parent: u32| {
             list.sort_unstable();
@@ -531,7 +530,8 @@ impl<'a> Search<'a> {
             nest.depth.push(if parent == NONE { 1 } else { nest.depth[parent as usize] + 1 });
             let start = count(nest.order.len());
             nest.members.push(start..start);
-            for &v in &own[old as usize] {
+            let of_old = own.partition_point(|x| x.0 < old);
+            for &(_, v) in own[of_old..].iter().take_while(|x| x.0 == old) {
                 nest.position[v as usize] = count(nest.order.len());
                 nest.innermost[v as usize] = id;
                 nest.order.push(v);

@@ -207,6 +207,15 @@ impl RegSet {
             })
         })
     }
+    /// General registers and flags, as 23 bits: all that most code uses.
+    pub(crate) fn narrow(self) -> u32 {
+        let flags = u32::from(u8::try_from(self.0 >> Reg::FLAG_BASE & 0x7f).unwrap_or(0));
+        u32::from(u16::try_from(self.0 & 0xffff).unwrap_or(0)) | flags << 16
+    }
+    /// What [`Self::narrow`] was made of.
+    pub(crate) fn from_narrow(bits: u32) -> RegSet {
+        RegSet(u128::from(bits & 0xffff) | u128::from(bits >> 16) << Reg::FLAG_BASE)
+    }
     /// The flags named by iced's bits.
     fn flags(bits: u32) -> RegSet {
         let known = [
@@ -458,7 +467,7 @@ impl Insn {
     }
     /// Registers and flags it reads, and those it writes entirely or in part. For many instructions, reuse an [`EffectsOf`].
     pub fn effects(&self) -> Effects {
-        EffectsOf::new().effects(self)
+        effects::once(self)
     }
     /// Whether it sets the stack pointer to a word of memory: to another stack, as far as we can tell.
     pub fn loads_stack_pointer(&self) -> bool {
@@ -530,12 +539,26 @@ pub fn decode(bytes: &[u8], at: Va) -> Option<Insn> {
 /// Decodes one instruction after another, to the end of the bytes. Bytes that are none yield [`Flow::Invalid`] and one byte of length.
 pub struct Decoder<'a> {
     inner: iced_x86::Decoder<'a>,
+    start: Va,
 }
 
 impl<'a> Decoder<'a> {
     /// Over `bytes`, which lie at `at`.
     pub fn new(bytes: &'a [u8], at: Va) -> Decoder<'a> {
-        Decoder { inner: iced_x86::Decoder::with_ip(64, bytes, at.0, DecoderOptions::NONE) }
+        Decoder { inner: iced_x86::Decoder::with_ip(64, bytes, at.0, DecoderOptions::NONE), start: at }
+    }
+
+    /// Goes on at `at`. `None` if that is not in the bytes.
+    pub fn seek(&mut self, at: Va) -> Option<()> {
+        let offset = usize::try_from(at.0.checked_sub(self.start.0)?).ok()?;
+        self.inner.set_position(offset).ok()?;
+        self.inner.set_ip(at.0);
+        Some(())
+    }
+
+    /// The next instruction, if it starts below `end`.
+    pub fn next_below(&mut self, end: Va) -> Option<Insn> {
+        if self.inner.ip() < end.0 { self.next() } else { None }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::image::Image;
+use crate::model::BlockEnd;
 use std::process::Command;
 
 fn build(name: &str, text: &str, options: &[&str]) -> Program {

@@ -43,6 +43,8 @@ pub const CALLEE_SAVED: RegSet = RegSet(general(&[3, 5, 12, 13, 14, 15]) | RSP);
 /// Lost in a call that keeps to the ABI: rax rcx rdx rsi rdi r8–r11, all vector and mask registers, the arithmetic flags.
 pub const CALLER_SAVED: RegSet =
     RegSet(general(&[0, 1, 2, 6, 7, 8, 9, 10, 11]) | vectors(32) | MASKS | ARITHMETIC_FLAGS);
+/// The general registers that compilers allocate: all but rsp.
+pub const GENERAL: RegSet = RegSet(0xffff & !RSP);
 /// rsp.
 pub const STACK_POINTER: RegSet = RegSet(RSP);
 /// The frame pointer: an unwinder may compute a frame from it.

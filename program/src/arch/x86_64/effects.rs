@@ -111,6 +111,11 @@ impl EffectsOf {
     }
 }
 
+/// What one instruction does, where no [`EffectsOf`] is at hand.
+pub(super) fn once(insn: &Insn) -> Effects {
+    short_way(&insn.0).unwrap_or_else(|| EffectsOf::new().long_way(insn))
+}
+
 /// The registers that `register` is, and whether writing it writes them whole.
 fn parts(register: Register) -> (RegSet, bool) {
     let Some(reg) = Reg::of(register) else { return (RegSet::EMPTY, false) };
@@ -184,100 +189,169 @@ fn is_x87(i: &Instruction) -> bool {
     (Code::Fadd_m32fp as u16..Code::Loopne_rel8_16_CX as u16).contains(&(i.code() as u16))
 }
 
-/// How the most common operations use their operands.
+/// How the most common operations use their operands, and which flags they write.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Common {
     /// Operand 0 is written, 1 read.
     Move,
+    /// Operand 0 is written whatever was in it, and all arithmetic flags.
+    Zero,
     /// Operand 0 is read and written, 1 read; all arithmetic flags are written.
     Arithmetic,
+    /// The same, but which flags the tables know.
+    Shift,
+    /// Operand 0 is perhaps written, 1 read; flags are read.
+    Conditional,
     /// Both are read; all arithmetic flags are written.
     Compare,
-    /// Flags are read.
-    Branch,
-    /// Nothing but the stack pointer is read and written.
+    /// Operand 0 is read, if there is one, and the stack pointer moved.
     Stack,
-    /// Nothing.
+    /// Operand 0 is written, and the stack pointer moved.
+    Pop,
+    /// Operand 0 is read.
     Jump,
 }
 
-/// Effects of the most common instructions, two thirds of all, without tables.
+/// Effects of the most common instructions, nine of ten, without tables of operands.
 fn short_way(i: &Instruction) -> Option<Effects> {
     let common = match i.mnemonic() {
         Mnemonic::Mov if !special_move(i) => Common::Move,
         Mnemonic::Lea | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd => Common::Move,
+        Mnemonic::Movaps | Mnemonic::Movups | Mnemonic::Movdqa | Mnemonic::Movdqu => Common::Move,
         Mnemonic::Add => Common::Arithmetic,
+        Mnemonic::Xor if same_registers(i) && i.op0_register().size() >= 4 => Common::Zero,
         Mnemonic::Sub | Mnemonic::And | Mnemonic::Or | Mnemonic::Xor if !same_registers(i) => {
             Common::Arithmetic
         }
+        Mnemonic::Shl | Mnemonic::Shr | Mnemonic::Sar | Mnemonic::Neg | Mnemonic::Inc | Mnemonic::Dec => {
+            Common::Shift
+        }
         Mnemonic::Cmp | Mnemonic::Test => Common::Compare,
-        Mnemonic::Jmp if i.op0_kind() == OpKind::NearBranch64 => Common::Jump,
-        Mnemonic::Call if i.op0_kind() == OpKind::NearBranch64 => Common::Stack,
-        _ if i.is_jcc_short_or_near() => Common::Branch,
+        Mnemonic::Push if i.code() == Code::Push_r64 => Common::Stack,
+        Mnemonic::Pop if i.code() == Code::Pop_r64 && i.op0_register() != Register::RSP => Common::Pop,
+        Mnemonic::Ret if i.code() == Code::Retnq => Common::Stack,
+        Mnemonic::Call if matches!(i.code(), Code::Call_rel32_64 | Code::Call_rm64) => Common::Stack,
+        Mnemonic::Jmp if i.op0_kind() == OpKind::NearBranch64 || i.code() == Code::Jmp_rm64 => Common::Jump,
+        Mnemonic::Nop | Mnemonic::Endbr64 => return Some(Effects::default()),
+        _ if i.is_jcc_short_or_near() => {
+            return Some(Effects { reads: RegSet::flags(i.rflags_read()), ..Effects::default() });
+        }
+        _ if is_setcc_or_cmov(i) => Common::Conditional,
         _ => return None,
     };
-    let mut out = Effects::default();
-    match common {
-        Common::Jump => return Some(out),
-        Common::Branch => {
-            out.reads = RegSet::flags(i.rflags_read());
-            return Some(out);
-        }
-        Common::Stack => {
-            (out.reads, out.writes) = (RegSet(1 << 4), RegSet(1 << 4));
-            return Some(out);
-        }
-        Common::Move | Common::Arithmetic | Common::Compare => {}
-    }
     if same_registers(i) && matches!(i.mnemonic(), Mnemonic::Mov) {
         return None; // perhaps a no-operation
     }
-    let general = |register: Register| -> Option<RegSet> {
-        let full = register.full_register();
-        full.is_gpr().then(|| RegSet(1 << full.number()))
-    };
-    for n in 0..2 {
-        match i.op_kind(n) {
-            OpKind::Register => {
-                let register = i.op_register(n);
-                let reg = general(register)?;
-                let written = n == 0 && !matches!(common, Common::Compare);
-                if n == 1 || !matches!(common, Common::Move) {
-                    out.reads.add(reg);
-                }
-                if written {
-                    out.writes.add(reg);
-                    if matches!(common, Common::Move) && register.size() >= 4 {
-                        out.kills.add(reg);
-                    }
-                }
-            }
-            OpKind::Memory => {
-                for register in [i.memory_base(), i.memory_index()] {
-                    if register != Register::None && !matches!(register, Register::RIP | Register::EIP) {
-                        out.reads.add(general(register)?);
-                    }
-                }
-                if matches!(i.segment_prefix(), Register::FS | Register::GS) {
-                    out.reads.insert(Reg::of(i.segment_prefix())?);
-                }
-            }
-            OpKind::Immediate8
-            | OpKind::Immediate16
-            | OpKind::Immediate32
-            | OpKind::Immediate64
-            | OpKind::Immediate8to16
-            | OpKind::Immediate8to32
-            | OpKind::Immediate8to64
-            | OpKind::Immediate32to64 => {}
-            _ => return None,
-        }
+    let mut out = Effects::default();
+    let n_operands = i.op_count();
+    if n_operands > 0 {
+        short_operand(i, i.op0_kind(), i.op0_register(), Some(common), &mut out)?;
     }
-    if matches!(common, Common::Arithmetic | Common::Compare) {
-        out.writes.add(abi::FLAGS);
-        out.kills.add(abi::FLAGS);
+    if n_operands > 1 {
+        let read = Some(common).filter(|c| *c == Common::Zero);
+        short_operand(i, i.op1_kind(), i.op1_register(), read, &mut out)?;
+    }
+    if n_operands > 2 {
+        return None;
+    }
+    match common {
+        Common::Arithmetic | Common::Compare | Common::Zero => {
+            out.writes.add(abi::FLAGS);
+            out.kills.add(abi::FLAGS);
+        }
+        Common::Shift => {
+            let modified = RegSet::flags(i.rflags_modified());
+            out.writes.add(modified);
+            out.kills.add(modified.minus(maybe_kept(i)));
+        }
+        Common::Conditional => out.reads.add(RegSet::flags(i.rflags_read())),
+        Common::Stack | Common::Pop => {
+            out.reads.add(abi::STACK_POINTER);
+            out.writes.add(abi::STACK_POINTER);
+        }
+        Common::Move | Common::Jump => {}
     }
     out.kills = out.kills.minus(out.reads);
     Some(out)
+}
+
+/// Adds what an operand is used for: the first as `common` says, the second (`None`) is read.
+fn short_operand(
+    i: &Instruction,
+    kind: OpKind,
+    register: Register,
+    common: Option<Common>,
+    out: &mut Effects,
+) -> Option<()> {
+    match kind {
+        OpKind::Register => {
+            let reg = RegSet(1 << short_number(register)?);
+            let (read, written, killed) = match common {
+                Some(Common::Move | Common::Zero | Common::Pop) => (false, true, register.size() >= 4),
+                Some(Common::Arithmetic | Common::Shift) => (true, true, false),
+                // The upper half is cleared, whatever the condition.
+                Some(Common::Conditional) => (register.size() == 4, true, false),
+                Some(Common::Compare | Common::Stack | Common::Jump) | None => (true, false, false),
+            };
+            if read {
+                out.reads.add(reg);
+            }
+            if written {
+                out.writes.add(reg);
+            }
+            if killed {
+                out.kills.add(reg);
+            }
+        }
+        OpKind::Memory => {
+            for register in [i.memory_base(), i.memory_index()] {
+                if register != Register::None && !matches!(register, Register::RIP | Register::EIP) {
+                    out.reads.add(RegSet(1 << short_number(register)?));
+                }
+            }
+            if matches!(i.segment_prefix(), Register::FS | Register::GS) {
+                out.reads.insert(Reg::of(i.segment_prefix())?);
+            }
+        }
+        OpKind::Immediate8
+        | OpKind::Immediate16
+        | OpKind::Immediate32
+        | OpKind::Immediate64
+        | OpKind::Immediate8to16
+        | OpKind::Immediate8to32
+        | OpKind::Immediate8to64
+        | OpKind::Immediate32to64
+        | OpKind::NearBranch64 => {}
+        _ => return None,
+    }
+    Some(())
+}
+
+/// The number of a general register, or of one of 128 bits; `None` for others.
+fn short_number(register: Register) -> Option<u8> {
+    // iced numbers the eight-bit ones with ah to bh between; above them, each width counts from 0 to 15.
+    let number = register as u8;
+    let from = |first: Register| number - first as u8;
+    Some(match register {
+        _ if register >= Register::RAX && register <= Register::R15 => from(Register::RAX),
+        _ if register >= Register::EAX && register <= Register::R15D => from(Register::EAX),
+        _ if register >= Register::AX && register <= Register::R15W => from(Register::AX),
+        _ if register >= Register::AL && register <= Register::R15L => {
+            u8::try_from(register.full_register().number()).ok()?
+        }
+        _ if register >= Register::XMM0 && register <= Register::XMM31 => {
+            Reg::VECTOR_BASE + from(Register::XMM0)
+        }
+        _ => return None,
+    })
+}
+
+/// `set` and `cmov` of any condition, but for the 16-bit moves.
+fn is_setcc_or_cmov(i: &Instruction) -> bool {
+    let code = i.code() as u16;
+    (Code::Seto_rm8 as u16..=Code::Setg_rm8 as u16).contains(&code)
+        || (Code::Cmovo_r16_rm16 as u16..=Code::Cmovg_r64_rm64 as u16).contains(&code)
+            && i.op0_register().size() >= 4
 }
 
 /// A move from or to a segment, control or debug register.
