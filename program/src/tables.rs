@@ -127,23 +127,30 @@ fn read(
         return None;
     }
     let room = (u64::from(sweeper.next_ref(cx, from, named)) - u64::from(from)).div_ceil(step);
-    let limit = bound.map_or(room, |n| n.saturating_add(1).min(room)).min(MAX_ENTRIES);
-    let mut targets: Vec<Rel> = Vec::new();
-    let mut own = 0;
-    for n in 0..limit {
-        let at = base.plus(n * step);
-        let Some(target) = entry(cx, shape, base, at) else { break };
-        let to = cx.space.rel(target);
-        let inside = range.contains(&to) && sweeper.starts.get(to);
-        let part = !inside && cx.in_part(to);
-        // One past the end: what clang writes where the default cannot happen.
-        let accept =
-            inside || part || to == range.end || bound.is_some() && cx.is_code(to) && !range.contains(&to);
-        if !accept {
-            break;
+    let count = |limit: u64| {
+        let mut targets: Vec<Rel> = Vec::new();
+        let mut own = 0;
+        for n in 0..limit.min(MAX_ENTRIES) {
+            let at = base.plus(n * step);
+            let Some(target) = entry(cx, shape, base, at) else { break };
+            let to = cx.space.rel(target);
+            let inside = range.contains(&to) && sweeper.starts.get(to);
+            let part = !inside && cx.in_part(to);
+            let out = bound.is_some() && n < room && cx.is_code(to) && !range.contains(&to);
+            // One past the end: what clang writes where the default cannot happen.
+            if !(inside || part || to == range.end || out) {
+                break;
+            }
+            own += u32::from(inside);
+            targets.push(to);
         }
-        own += u32::from(inside);
-        targets.push(to);
+        (targets, own)
+    };
+    let whole = |targets: &[Rel]| bound.is_some_and(|n| n.saturating_add(1) == targets.len() as u64);
+    // A reference into the middle of a checked table is another one's base with an offset; but a check may be of something else.
+    let (mut targets, mut own) = count(bound.map_or(room, |n| n.saturating_add(1)));
+    if bound.is_some() && targets.len() as u64 > room && !whole(&targets) {
+        (targets, own) = count(room);
     }
     if bound.is_none() {
         while targets.last().is_some_and(|&t| t == range.end) {
@@ -153,7 +160,7 @@ fn read(
     if own == 0 {
         return None;
     }
-    let whole = bound.is_some_and(|n| n.saturating_add(1) == targets.len() as u64);
+    let whole = whole(&targets);
     Some(RawTable {
         at: base,
         entry_len: shape.entry_len,
