@@ -49,7 +49,7 @@ impl Program {
         evidence.seeds.retain(|s| evidence.cold.binary_search(&s.at).is_err());
         code.seams = gaps::seams(&code);
         let missing = code.split(&cross_leaders(&code, &evidence));
-        let jumped_to: Vec<Rel> = missing.into_iter().filter(|&at| jumped_to(&code, at)).collect();
+        let jumped_to = jumped_to(&code, missing);
         code.overlaps.extend(jumped_to);
         code.overlaps.sort_unstable();
         code.overlaps.dedup();
@@ -204,9 +204,11 @@ fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
     found
 }
 
-/// Whether a direct jump leads to `at`.
-fn jumped_to(code: &Code<'_>, at: Rel) -> bool {
-    code.blocks.iter().any(|b| matches!(b.end, RawEnd::Jump | RawEnd::Branch) && b.target == at)
+/// Those of the addresses that a direct jump leads to.
+fn jumped_to(code: &Code<'_>, mut all: Vec<Rel>) -> Vec<Rel> {
+    all.sort_unstable();
+    let jumps = code.blocks.iter().filter(|b| matches!(b.end, RawEnd::Jump | RawEnd::Branch));
+    jumps.map(|b| b.target).filter(|to| all.binary_search(to).is_ok()).collect()
 }
 
 /// Adds the calls that nothing of their function follows to those that do not return.
