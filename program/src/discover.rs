@@ -50,9 +50,12 @@ pub fn regions(image: &Image, space: Space, runs: &[Range<Rel>]) -> Vec<Region> 
             claims.0.push(Region { range, kind });
         }
     }
+    let functions = image.symbols.iter().filter(|s| s.kind == SymbolKind::Function);
+    let mut named: Vec<Va> = functions.map(|s| s.at).collect();
+    named.sort_unstable();
     for unwind in &image.unwind {
         if let Some(mut range) = within(&unwind.range) {
-            range.start = after_alignment(image, space, &range, unwind.signal);
+            range.start = after_alignment(image, space, &range, unwind.signal, &named);
             claims.0.push(Region { range, kind: RegionKind::Unwind { at_entry: unwind.at_entry } });
         }
     }
@@ -122,7 +125,9 @@ impl Claims {
 }
 
 /// The start of an unwind range, without the alignment that assembly code may have before its label.
-fn after_alignment(image: &Image, space: Space, range: &Range<Rel>, signal: bool) -> Rel {
+///
+/// `named` are the places of function symbols, sorted.
+fn after_alignment(image: &Image, space: Space, range: &Range<Rel>, signal: bool, named: &[Va]) -> Rel {
     let aligned = range.start.next_multiple_of(16);
     if signal && aligned == range.start + 1 && aligned < range.end {
         // Unwinders look for the call before a return address; a signal's return address has none, so the range of its
@@ -136,8 +141,7 @@ fn after_alignment(image: &Image, space: Space, range: &Range<Rel>, signal: bool
     let bytes = image.bytes_in(&va).unwrap_or_default();
     let mut insns = Decoder::new(bytes, va.start).peekable();
     let padding = insns.peek().is_some() && insns.all(|insn| insn.is_nop());
-    let named = || image.symbols.iter().any(|s| s.at == va.start && s.kind == SymbolKind::Function);
-    if padding && !named() { aligned } else { range.start }
+    if padding && named.binary_search(&va.start).is_err() { aligned } else { range.start }
 }
 
 /// What lies between the claimed regions, without runs of padding.

@@ -125,12 +125,14 @@ impl Finder<'_, '_> {
         let found = std::mem::take(&mut search.starts);
         self.starts.extend(found.into_iter().map(|(at, is)| Start { at, is }));
         // Code before the first start of a gap: what falls into it owns it.
+        let mut known: Vec<Rel> = self.starts.iter().map(|s| s.at).collect();
+        known.sort_unstable();
         for gap in &gaps {
             let first = code.first_from(gap.start);
             if code.blocks.get(first).is_some_and(|b| b.start < gap.end) {
                 let rank = u32::try_from(first).unwrap_or(NO_FUNC);
                 let at = code.blocks[first].start;
-                if !self.starts.iter().any(|s| s.at == at) {
+                if !has(&known, at) {
                     let is =
                         if rank > 0 && self.fallen_into(rank) { Is::PartOf(rank - 1) } else { Is::Nobody };
                     self.starts.push(Start { at, is });
@@ -219,10 +221,14 @@ impl Search<'_, '_, '_> {
             }
             self.reach(u, &segment.ranks);
         }
-        // What it reaches by jumps that rather leave it.
+        // What it reaches by jumps that rather leave it. Those found above are in order.
+        let n_above = new.len();
         for u in segment.ranks.clone().skip(1) {
             let at = code.blocks[u as usize].start;
-            if new.iter().any(|n| n.0 == at) || !self.may_start(u) || has(&self.finder.labels, at) {
+            if new[..n_above].binary_search_by_key(&at, |n| n.0).is_ok()
+                || !self.may_start(u)
+                || has(&self.finder.labels, at)
+            {
                 continue;
             }
             let incoming = among(&self.jumps, &(at..at + 1));

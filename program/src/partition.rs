@@ -8,7 +8,7 @@
 use crate::code::{Code, NO_FUNC, Proto};
 use crate::discover::{Pointer, Seed};
 use crate::model::Origin;
-use crate::sweep::{How, RawEnd, RegionKind, Rel};
+use crate::sweep::{How, RawEnd, RawTable, RegionKind, Rel};
 use std::ops::Range;
 
 /// Where the blocks of a function, or of a part of one, start.
@@ -354,6 +354,8 @@ impl<'f, 'a> Finder<'f, 'a> {
         let code = self.code;
         let mut known: Vec<Rel> = self.starts.iter().map(|s| s.at).collect();
         known.sort_unstable();
+        // By target, made when a part needs it.
+        let mut by_target: Option<Vec<(Rel, Rel)>> = None;
         for region in &code.regions {
             if !matches!(region.kind, RegionKind::Unwind { .. } | RegionKind::Symbol)
                 || has(&known, region.range.start)
@@ -383,10 +385,16 @@ impl<'f, 'a> Finder<'f, 'a> {
                 votes.push((0, before, 1));
             }
             if votes.is_empty() {
-                for table in &code.tables {
-                    if table.targets.iter().any(|t| range.contains(t))
-                        && let Some(rank) = code.block_at(table.jump).filter(|&r| outside(r))
-                    {
+                let by_target = by_target.get_or_insert_with(|| {
+                    let jump_to = |t: &RawTable| t.targets.iter().map(|&to| (to, t.jump)).collect::<Vec<_>>();
+                    let mut all: Vec<(Rel, Rel)> = code.tables.iter().flat_map(jump_to).collect();
+                    all.sort_unstable();
+                    all.dedup();
+                    all
+                });
+                let from = by_target.partition_point(|t| t.0 < range.start);
+                for &(_, jump) in by_target[from..].iter().take_while(|t| t.0 < range.end) {
+                    if let Some(rank) = code.block_at(jump).filter(|&r| outside(r)) {
                         let home = code.blocks[rank as usize].start;
                         if code.region_at(home).is_some() {
                             votes.push((home, rank, 1));
