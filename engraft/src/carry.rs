@@ -266,7 +266,10 @@ pub fn written_view(file: &std::path::Path, written: &Written) -> WrittenView {
 impl WrittenView {
     /// For people: the file, and the largest of what is not in it.
     pub fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        writeln!(w, "wrote {}: {}", self.file, many(self.n_functions, "function"))?;
+        match (self.n_functions, self.count) {
+            (0, 1..) => writeln!(w, "wrote {}: {} executions counted", self.file, self.count)?,
+            (n, _) => writeln!(w, "wrote {}: {}", self.file, many(n, "function"))?,
+        }
         if self.left_out.is_empty() {
             return Ok(());
         }

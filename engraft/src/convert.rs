@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         inputs.push(InputView {
             file: path.display().to_string(),
             format: read.format.name(),
-            n_functions: read.profile.entries.len(),
+            n_functions: profile::n_functions(&read.profile, program.as_ref()),
             n_blocks: read.profile.blocks.len(),
             n_edges: read.profile.edges.len(),
             n_calls: read.profile.calls.len(),
@@ -112,7 +112,8 @@ pub struct ConvertView {
 struct InputView {
     file: String,
     format: &'static str,
-    n_functions: usize,
+    /// `None` if the file does not say, and no binary was given.
+    n_functions: Option<usize>,
     n_blocks: usize,
     n_edges: usize,
     n_calls: usize,
@@ -134,7 +135,7 @@ impl View for ConvertView {
             t.row([
                 i.file.clone(),
                 i.format.into(),
-                i.n_functions.to_string(),
+                i.n_functions.map_or_else(|| "?".to_owned(), |n| n.to_string()),
                 i.n_blocks.to_string(),
                 i.n_edges.to_string(),
                 i.n_calls.to_string(),

@@ -513,14 +513,14 @@ impl Layer<'_> {
                 .iter()
                 .filter(|e| matches!(e.kind, EdgeKind::Taken | EdgeKind::Table))
                 .filter_map(|e| self.profile.edges.get(&Edge { from: start, to: program.block(e.to).start }))
-                .sum();
+                .fold(0, |sum, n| sum.saturating_add(*n));
             let left: u64 = program
                 .calls_in(id)
                 .iter()
                 .filter(|c| c.at == block.last_insn() && c.kind == program::CallKind::BranchTailCall)
                 .flat_map(|c| self.profile.calls.range((c.at, Va(0))..=(c.at, Va(u64::MAX))))
                 .map(|(_, n)| *n)
-                .sum();
+                .fold(0, |sum, n: u64| sum.saturating_add(n));
             for e in successors {
                 let edge = Edge { from: start, to: program.block(e.to).start };
                 match e.kind {

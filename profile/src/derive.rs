@@ -46,6 +46,14 @@ pub(crate) fn add<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, n: u64) {
     *count = count.saturating_add(n);
 }
 
+/// How many functions a profile speaks of; without its program only those that it has entries of, and none is unknown.
+pub fn n_functions(profile: &Profile, program: Option<&Program>) -> Option<usize> {
+    match program {
+        Some(program) => Some(functions_of(profile, program).len()),
+        None => Some(profile.entries.len()).filter(|&n| n > 0 || profile.total() == 0),
+    }
+}
+
 /// The functions that a profile speaks of.
 pub(crate) fn functions_of(profile: &Profile, program: &Program) -> BTreeSet<FuncId> {
     let entries = profile.entries.keys().copied();

@@ -3,6 +3,7 @@
 //! To add one: a file with `parse` and `write`, a line in each table here, and its consumer in `checks/formats.sh`.
 
 use crate::counts::{Lost, Profile};
+use crate::derive::n_functions;
 use crate::{
     bolt_yaml, callgrind, csv, engraft, fdata, folded, json, lcov, llvm_sample, perf_data, perf_script,
     pprof, preagg,
@@ -362,7 +363,7 @@ fn same_image(profile: &Profile, id: ImageId, image: &Image) -> Result<(), ReadE
 /// If the format is only read, or needs the program and there is none.
 pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Result<Written, WriteError> {
     let need = || program.ok_or(WriteError::NeedsProgram { format });
-    Ok(match format {
+    let mut written = match format {
         Format::Engraft => engraft::write(profile),
         Format::Json => json::write(profile),
         Format::Csv => csv::write(profile, need()?),
@@ -376,34 +377,48 @@ pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Re
         Format::Pprof => pprof::write(profile, need()?),
         Format::Folded => folded::write(profile, need()?),
         Format::Lcov => lcov::write(profile, need()?).ok_or(WriteError::NoLines { format })?,
-    })
+    };
+    if let (Format::Engraft | Format::Json, Some(n)) = (format, n_functions(profile, program)) {
+        written.n_functions = n;
+    }
+    written.lost.extend(not_held(profile, format));
+    Ok(written)
+}
+
+/// The tables of a profile that a format has no place for.
+fn not_held(profile: &Profile, format: Format) -> Vec<Lost> {
+    let blocks_alone = "the format holds counts of blocks alone";
+    let lines_alone = "the format holds counts of lines and calls alone";
+    let no_misses = "the format has no place for them";
+    let (edges, calls, entries, misses) = match format {
+        Format::Csv | Format::Pprof | Format::Folded => {
+            (Some(blocks_alone), Some(blocks_alone), Some(blocks_alone), Some(no_misses))
+        }
+        Format::Lcov => {
+            let why = Some("the format holds counts of lines and functions alone");
+            (why, why, None, Some(no_misses))
+        }
+        Format::LlvmSample => (Some(lines_alone), None, None, Some(no_misses)),
+        Format::Callgrind => (None, None, None, Some(no_misses)),
+        _ => (None, None, None, None),
+    };
+    let row = |n: usize, name: &str, count: u64, why: Option<&str>| {
+        let why = why.filter(|_| count > 0)?;
+        Some(Lost { what: format!("{n} {name}"), why: why.to_owned(), count })
+    };
+    let sum = |counts: &mut dyn Iterator<Item = &u64>| counts.fold(0u64, |sum, n| sum.saturating_add(*n));
+    let n_calls = profile.calls.len() + profile.calls_out.len();
+    let calls_count = sum(&mut profile.calls.values().chain(profile.calls_out.values()));
+    [
+        row(profile.edges.len(), "edges", sum(&mut profile.edges.values()), edges),
+        row(n_calls, "calls", calls_count, calls),
+        row(profile.entries.len(), "entries of functions", sum(&mut profile.entries.values()), entries),
+        row(profile.mispredicts.len(), "mispredicted edges", sum(&mut profile.mispredicts.values()), misses),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn extensions_and_names_lead_to_formats() {
-        for (path, want) in [
-            ("a.fdata", Some(Format::Fdata)),
-            ("/x/b.ENGRAFT", Some(Format::Engraft)),
-            ("c.json", Some(Format::Json)),
-            ("csv", None),
-            ("d.c", None),
-            ("", None),
-        ] {
-            assert_eq!(Format::from_extension(Path::new(path)), want, "{path}");
-        }
-        assert!(Format::all().all(|f| Format::named(f.name()) == Some(f)));
-    }
-
-    #[test]
-    fn what_is_no_profile_is_refused_with_its_start() {
-        for (bytes, start) in [(&b"\x7fELF\x02"[..], "\\u{7f}ELF\\u{2}"), (b"", ""), (b"hello\n", "hello\\n")]
-        {
-            let want = format!("the profile is of no known format: it starts with \"{start}\"");
-            assert_eq!(read(bytes, &Context::default()).unwrap_err().to_string(), want);
-        }
-    }
-}
+mod tests;

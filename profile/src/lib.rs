@@ -29,6 +29,7 @@ mod sum;
 mod transfers;
 
 pub use counts::{Edge, Exactness, ImageRef, Lost, Profile};
+pub use derive::n_functions;
 pub use format::{Context, Format, Imported, ReadError, WriteError, Written, read, write};
 
 #[cfg(test)]

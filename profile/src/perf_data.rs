@@ -16,8 +16,10 @@ use linux_perf_data::linux_perf_event_reader::{
 };
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 use program::{LiveVa, Program};
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::io::Cursor;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::rc::Rc;
 
 /// Whether `bytes` start as such a file.
 pub(crate) fn is_one(bytes: &[u8]) -> bool {
@@ -29,8 +31,20 @@ pub(crate) fn is_one(bytes: &[u8]) -> bool {
 /// # Errors
 /// [`ReadError::Damaged`] if it is cut off or contradicts itself, [`ReadError::NotInIt`] if the program was not mapped.
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
-    let damaged = |what: String| ReadError::Damaged { format: Format::PerfData, at: 0, what };
-    let reader = PerfFileReader::parse_file(Cursor::new(bytes)).map_err(|err| damaged(err.to_string()))?;
+    check_tables(bytes).map_err(|(at, what)| ReadError::Damaged {
+        format: Format::PerfData,
+        at,
+        what: what.to_owned(),
+    })?;
+    let place = Rc::new(Cell::new(0));
+    let damaged = |what: String| {
+        let at = usize::try_from(place.get()).unwrap_or(usize::MAX).min(bytes.len());
+        // Messages of the reader may have several lines.
+        let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+        ReadError::Damaged { format: Format::PerfData, at, what }
+    };
+    let placed = Placed { inner: Cursor::new(bytes), place: Rc::clone(&place) };
+    let reader = PerfFileReader::parse_file(placed).map_err(|err| damaged(err.to_string()))?;
     let PerfFileReader { mut perf_file, mut record_iter } = reader;
     let known: HashMap<Vec<u8>, Vec<u8>> = perf_file
         .build_ids()
@@ -83,6 +97,92 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
         }
     }
     samples.finish(Format::PerfData)
+}
+
+/// A reader that tells where it is, for messages.
+struct Placed<'a> {
+    inner: Cursor<&'a [u8]>,
+    place: Rc<Cell<u64>>,
+}
+
+impl Read for Placed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(into)?;
+        self.place.set(self.inner.position());
+        Ok(n)
+    }
+}
+
+impl Seek for Placed<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = self.inner.seek(to)?;
+        self.place.set(at);
+        Ok(at)
+    }
+}
+
+/// Sees to it that no table is longer than the file: the reader takes the memory that the file asks for.
+fn check_tables(bytes: &[u8]) -> Result<(), (usize, &'static str)> {
+    if bytes.starts_with(b"2ELIFREP") {
+        return Err((0, "it is of a big-endian machine"));
+    }
+    let cut = |at: usize| (at.min(bytes.len()), "it is cut off");
+    let word = |at: usize| {
+        let raw = at.checked_add(8).and_then(|end| bytes.get(at..end)).and_then(|w| w.try_into().ok());
+        raw.map(u64::from_le_bytes).ok_or(cut(at))
+    };
+    // A place and a length, which stand at `at`; within the file.
+    let section = |at: usize| {
+        let (from, len) = (word(at)?, word(at.saturating_add(8))?);
+        let range = usize::try_from(from).ok().zip(usize::try_from(len).ok());
+        let range = range.and_then(|(from, len)| Some(from..from.checked_add(len)?));
+        range.filter(|r| r.end <= bytes.len()).ok_or((at, "a table that the file is too short for"))
+    };
+    let attr_len = usize::try_from(word(16)?).unwrap_or(usize::MAX);
+    // The first version of perf_event_attr, and the place of its ids.
+    if !(64 + 16..=4096).contains(&attr_len) {
+        return Err((16, "attributes of events cannot be that long"));
+    }
+    let (attrs, data, types) = (section(24)?, section(40)?, section(56)?);
+    for table in [attrs, types] {
+        for end in table.clone().step_by(attr_len).map(|from| from + attr_len).filter(|&end| end <= table.end)
+        {
+            section(end - 16)?;
+        }
+    }
+    let mut at = data.end;
+    for feature in 0..256usize {
+        if word(72 + feature / 64 * 8)? >> (feature % 64) & 1 == 0 {
+            continue;
+        }
+        let range = section(at)?;
+        at += 16;
+        if feature == EVENT_DESC {
+            check_events(bytes.get(range.clone()).unwrap_or_default()).ok_or(cut(range.start))?;
+        }
+    }
+    Ok(())
+}
+
+/// HEADER_EVENT_DESC: how many events and how long an attribute is; then of each its attribute, number of ids, name, ids.
+const EVENT_DESC: usize = 12;
+
+fn check_events(bytes: &[u8]) -> Option<()> {
+    let number = |at: usize| -> Option<usize> {
+        let raw = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        usize::try_from(u32::from_le_bytes(raw)).ok()
+    };
+    let (n, attr_len) = (number(0)?, number(4)?);
+    let mut at = 8usize;
+    for _ in 0..n {
+        at = at.checked_add(attr_len)?;
+        let (n_ids, name_len) = (number(at)?, number(at.checked_add(4)?)?);
+        at = at.checked_add(8)?.checked_add(name_len)?.checked_add(n_ids.checked_mul(8)?)?;
+        if at > bytes.len() {
+            return None;
+        }
+    }
+    Some(())
 }
 
 /// What we need of a sample.

@@ -109,6 +109,9 @@ struct Function {
     filename: i64,
 }
 
+/// How many bytes a file may unpack to: a hostile one expands a thousandfold, a million blocks take a third of this.
+const LARGEST: u64 = 128 << 20;
+
 /// What the values of samples are called.
 const EXECUTIONS: &str = "executions";
 
@@ -242,9 +245,10 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     let damaged = |what: String| ReadError::Damaged { format: Format::Pprof, at: 0, what };
     let mut raw = Vec::new();
-    // A hostile file may expand without end.
-    let limit = (bytes.len() as u64).saturating_mul(1100).saturating_add(1 << 20);
-    GzDecoder::new(bytes).take(limit).read_to_end(&mut raw).map_err(|err| damaged(err.to_string()))?;
+    GzDecoder::new(bytes).take(LARGEST + 1).read_to_end(&mut raw).map_err(|err| damaged(err.to_string()))?;
+    if raw.len() as u64 > LARGEST {
+        return Err(damaged(format!("it unpacks to more than {} MB", LARGEST >> 20)));
+    }
     let file = File::decode(raw.as_slice()).map_err(|err| damaged(err.to_string()))?;
     let string =
         |i: i64| usize::try_from(i).ok().and_then(|i| file.string_table.get(i)).map_or("", String::as_str);
