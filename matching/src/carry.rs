@@ -396,10 +396,15 @@ fn all_ranges(new: &Program, result: &Complete, carried: &[Option<Carried>]) -> 
         let blocks = new.function(f).blocks.start as usize..new.function(f).blocks.end as usize;
         let known: Vec<Option<u64>> = blocks
             .clone()
-            .map(|b| carried[b].filter(|c| !c.partial && c.confidence >= FIRM).map(|_| result.blocks[b]))
+            .map(|b| {
+                let ran = result.blocks[b] > 0;
+                carried[b].filter(|c| !c.partial && ran && c.confidence >= FIRM).map(|_| result.blocks[b])
+            })
             .collect();
+        // What only its place speaks for may as well be new: nothing bounds it but the flow around it.
+        let partial = |c: &Carried| c.partial && !c.placed && c.most > 0;
         let most: Vec<u64> =
-            blocks.map(|b| carried[b].filter(|c| c.partial).map_or(u64::MAX, |c| c.most)).collect();
+            blocks.map(|b| carried[b].filter(partial).map_or(u64::MAX, |c| c.most)).collect();
         let entered = new.entry_block(f).map_or(0, |b| result.enter[b.index()]);
         if known.iter().any(Option::is_some) {
             range::ranges(new, f, &known, &most, entered, &mut ranges);
@@ -419,8 +424,9 @@ fn confidences(new: &Program, result: &Complete, carried: &[Option<Carried>]) ->
     blocks.map(|b| (new.block(b).start, sure(b))).collect()
 }
 
-/// Counts of blocks matched with this confidence bound the counts of others.
-const FIRM: f32 = 0.6;
+/// Counts of blocks matched with this confidence bound the counts of others, if they ran: that a block did not run in the
+/// old build says nothing of how often it does in the new one.
+const FIRM: f32 = 0.9;
 
 /// The profile of `new` with these counts.
 pub(crate) fn write(new: &Program, result: &Complete, calls: BTreeMap<(Va, Va), u64>) -> Profile {

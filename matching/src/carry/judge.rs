@@ -20,6 +20,9 @@ const ALL_OF_WHAT_RAN: f64 = 1.9;
 /// pairs, what is new in an old function runs less often than its like.
 const NEW_IN_OLD: f64 = -1.2;
 
+/// What is left of that for the blocks behind it, when it is decided whether they ran.
+const WITHIN_OLD: f64 = -0.8;
+
 /// Gives what nothing firm is known of in `p` estimates.
 pub(crate) fn fill(
     seen: &Seen<'_>,
@@ -106,7 +109,10 @@ pub(crate) fn fill(
             }
         }
     }
-    let ran: Vec<bool> = likely.iter().map(|&l| l >= 0.5).collect();
+    let in_old = |b: usize| matched.get(b).copied().flatten().is_some_and(|m| m.partial);
+    let ran: Vec<bool> = (0..n)
+        .map(|b| if in_old(b) { shifted(likely[b], WITHIN_OLD) >= 0.5 } else { likely[b] >= 0.5 })
+        .collect();
 
     // Counts: along the sides that run, by their shares.
     let (counts, edges) = flow(p, &loops, &out, &into, &firm, &said, &ran, &share);
