@@ -353,7 +353,9 @@ impl Calls {
                 0
             }
             CallKind::BranchTailCall | CallKind::FallThrough => {
-                let out = new.edge_ids(call.block).map(|e| result.edges[e.index()]).sum();
+                let out = new
+                    .edge_ids(call.block)
+                    .fold(0_u64, |sum, e| sum.saturating_add(result.edges[e.index()]));
                 block.saturating_sub(out)
             }
         }
@@ -455,7 +457,8 @@ pub(crate) fn write(new: &Program, result: &Complete, calls: BTreeMap<(Va, Va), 
         for e in edges_of(new, f) {
             let edge = &new.edges[e];
             let at = EdgeAt { from: new.block(edge.from).start, to: new.block(edge.to).start };
-            *profile.edges.entry(at).or_default() += result.edges[e];
+            let count = profile.edges.entry(at).or_default();
+            *count = count.saturating_add(result.edges[e]);
         }
     }
     profile
@@ -480,12 +483,12 @@ fn account(
         for b in along.old.function(f).block_ids() {
             let count = along.counts.blocks[b.index()];
             ran |= count > 0;
-            report.old_count += count;
+            report.old_count = report.old_count.saturating_add(count);
             if along.news(b).next().is_some() {
                 any |= count > 0;
-                report.carried_count += count;
+                report.carried_count = report.carried_count.saturating_add(count);
             } else if count > 0 {
-                lost = (lost.0 + count, lost.1 + 1);
+                lost = (lost.0.saturating_add(count), lost.1 + 1);
             }
         }
         report.n_functions_ran += usize::from(ran);
@@ -499,7 +502,7 @@ fn account(
             report.losses.push(CarryLoss { old: Some(f), reason, count: lost.0, n_blocks: lost.1 });
         }
     }
-    let not_in_old: u64 = measured.lost.iter().map(|l| l.count).sum();
+    let not_in_old = measured.lost.iter().fold(0_u64, |sum, l| sum.saturating_add(l.count));
     if !measured.lost.is_empty() {
         report.losses.push(CarryLoss {
             old: None,
@@ -509,10 +512,11 @@ fn account(
         });
     }
     report.losses.sort_by_key(|l| (std::cmp::Reverse(l.count), l.old));
-    report.new_count = result.blocks.iter().sum();
+    report.new_count = result.blocks.iter().fold(0, |sum, &count| sum.saturating_add(count));
     for (b, c) in carried.iter().enumerate() {
         if let Some(c) = c.filter(|c| !c.partial) {
-            report.changed_count += c.count.abs_diff(result.blocks[BlockId::at(b).index()]);
+            let changed = c.count.abs_diff(result.blocks[BlockId::at(b).index()]);
+            report.changed_count = report.changed_count.saturating_add(changed);
         }
     }
 }

@@ -197,6 +197,9 @@ fn goes_on(program: &Program, func: FuncId, profile: &Profile, measured: &Measur
 /// The cost of changing a count that was measured.
 const MEASURED: u32 = 100;
 
+/// The cost of control that comes from nowhere or goes nowhere in an exact profile: more than to change one count.
+const LOST: u32 = MEASURED + MEASURED / 2;
+
 fn function(
     program: &Program,
     func: FuncId,
@@ -241,6 +244,14 @@ fn function(
         return (known, zero);
     }
     let mut p = graph(program, func, 5);
+    if exactness == Exactness::Exact {
+        // A jump out by `longjmp` leaves counts that no flow has: where they differ, control was lost, not made up elsewhere.
+        for ends in [&mut p.enter, &mut p.leave] {
+            for e in ends.iter_mut().filter(|e| e.is_none()) {
+                *e = Some(Estimate::unknown(LOST));
+            }
+        }
+    }
     let known_as = |count: u64| Estimate { count, raise: MEASURED, lower: 2 * MEASURED, keep: count > 0 };
     for (i, e) in edges.clone().enumerate() {
         match measured.edges[e] {

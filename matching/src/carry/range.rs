@@ -106,7 +106,7 @@ pub(crate) fn ranges(
     for (i, r) in blocks.into_iter().enumerate() {
         if known[i].is_none() {
             let b = BlockId(first + u32::try_from(i).expect("an index of a block"));
-            let high = r.high.checked_mul(DRIFT).unwrap_or(u64::MAX);
+            let high = r.high.saturating_mul(DRIFT);
             into.insert(program.block(b).start, Range { low: r.low / DRIFT, high });
         }
     }

@@ -253,7 +253,7 @@ impl<'a> Along<'a> {
                         }
                     }
                     [k] => {
-                        sum[k] += count;
+                        sum[k] = sum[k].saturating_add(count);
                         explained[k] = true;
                         let direct = to.contains(&out[k].to);
                         cost[k] = cost[k].min(if direct { unit } else { unit / 2 });
@@ -267,12 +267,12 @@ impl<'a> Along<'a> {
                         let table = straight.len() > 1 && same.len() == straight.len();
                         match (straight.as_slice(), same.as_slice()) {
                             (_, &[k]) if several.len() == straight.len() => {
-                                sum[k] += count;
+                                sum[k] = sum[k].saturating_add(count);
                                 explained[k] = true;
                                 cost[k] = cost[k].min(unit);
                             }
                             (&[k, ..], _) if table => {
-                                sum[k] += count;
+                                sum[k] = sum[k].saturating_add(count);
                                 explained[k] = true;
                                 cost[k] = cost[k].min(unit);
                             }
@@ -297,11 +297,11 @@ impl<'a> Along<'a> {
         }
         // What went to blocks without a match goes to edges that nothing explains.
         let free: Vec<usize> = (0..out.len()).filter(|&k| !explained[k] && !open[k]).collect();
-        let total: u64 = left.iter().map(|l| l.0).sum();
+        let total = left.iter().fold(0_u64, |sum, l| sum.saturating_add(l.0));
         match *free.as_slice() {
             [] => {}
             [k] => {
-                sum[k] += total;
+                sum[k] = sum[k].saturating_add(total);
                 explained[k] = true;
                 cost[k] = 15;
             }
@@ -315,7 +315,7 @@ impl<'a> Along<'a> {
                 for (count, kind, _) in left {
                     let same: Vec<usize> = free.iter().copied().filter(|&k| out[k].kind == kind).collect();
                     if let [k] = *same.as_slice() {
-                        sum[k] += count;
+                        sum[k] = sum[k].saturating_add(count);
                         explained[k] = true;
                         cost[k] = 8;
                     }
