@@ -374,15 +374,20 @@ impl Code<'_> {
     pub fn end_at_calls(&mut self) {
         let never = std::mem::take(&mut self.never);
         let mut cuts = Vec::new();
+        // The last call looked at: its block, and the instructions before it. The next is often in the same block, and decoding
+        // goes on from there, so that each block is decoded about once however many calls it holds.
+        let mut done: Option<(u32, Rel, u32)> = None;
         let mut i = 0;
         while let Some(&at) = never.get(i) {
             i += 1;
             let Some(rank) = self.block_at(at) else { continue };
             let block = self.blocks[rank as usize];
-            let va = self.cx.space.va(block.start)..self.cx.space.va(block.end_rel());
+            let (mut offset, mut n) = match done {
+                Some((in_block, from, n)) if in_block == rank => (from, n),
+                _ => (block.start, 0),
+            };
+            let va = self.cx.space.va(offset)..self.cx.space.va(block.end_rel());
             let bytes = self.cx.image.bytes_in(&va).unwrap_or_default();
-            let mut offset = block.start;
-            let mut n = 0;
             let mut after_call = false;
             let mut len = block.len;
             for insn in Decoder::new(bytes, va.start) {
@@ -394,6 +399,7 @@ impl Code<'_> {
                 }
                 if offset == at {
                     after_call = true;
+                    done = Some((rank, at, n - 1));
                     len = offset + insn_len - block.start;
                     let short = &mut self.blocks[rank as usize];
                     short.last_len = u8::try_from(insn_len).unwrap_or(15);

@@ -191,3 +191,19 @@ fn functions_are_found_by_unwind_tables() {
         assert_eq!(differences(&[opt, "-pie", "-fPIE", "-fcf-protection=full"]), (vec![], vec![]), "{opt}");
     }
 }
+
+#[test]
+fn forty_thousand_final_calls_in_a_row_are_no_matter() {
+    // Each ends a block of one call; decoding each from the function's start would take 800 million instructions.
+    let n = 40_000;
+    let source = format!(
+        ".globl main\n.type main,@function\nmain: .cfi_startproc\n.rept {n}\ncall abort@PLT\n.endr\nret\n\
+         .cfi_endproc\n.size main,.-main\n.section .note.GNU-stack\n"
+    );
+    let (program, whole) = build("calls.s", &source, &[]);
+    let main = whole.symbols.iter().find(|s| &*s.name == "main").expect("it is in the text");
+    let func = program.function_from(main.at).expect("it has an unwind range");
+    let blocks = program.blocks_of(func);
+    assert_eq!(blocks.len(), n + 1);
+    assert!(blocks[..n].iter().all(|b| b.end == crate::model::BlockEnd::NoReturn && b.n_insns == 1));
+}
