@@ -1,7 +1,7 @@
 //! The blocks of two functions that are each other: which became which.
 //!
-//! Passes, each of which only takes what is still free: hashes refined by their neighbours' (`refine`), alignment (`align`),
-//! BMAT's levels (`levels`), then control flow (`control_flow`). Each can be switched off; without the first two it is BMAT.
+//! Passes, each of which only takes what is still free: tables of labels (`dispatch`), hashes refined by their neighbours' (`refine`), alignment (`align`),
+//! BMAT's levels (`levels`), what was merged (`merged`), then control flow (`control_flow`). Each can be switched off; without the first three it is BMAT.
 //! Alignment comes before the levels: it tells equal short blocks apart better than one-to-one and propagation do
 //! (measured; the later it came, the more was wrong), and what it leaves is taken with care.
 //!
@@ -11,7 +11,9 @@
 mod align;
 mod body;
 mod control_flow;
+mod dispatch;
 mod levels;
+mod merged;
 mod pair;
 mod refine;
 
@@ -46,6 +48,9 @@ pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Con
         }
         return collect(&pair);
     }
+    if on.has(Pass::DispatchTables) {
+        dispatch::pass(&mut pair);
+    }
     if on.has(Pass::BlockRefinement) {
         refine::pass(&mut pair);
     }
@@ -59,6 +64,9 @@ pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Con
     }
     for level in levels::ORDER {
         levels::pass(&mut pair, level, phases);
+    }
+    if on.has(Pass::MergedBlocks) {
+        merged::pass(&mut pair);
     }
     if on.has(Pass::ControlFlow) {
         control_flow::pass(&mut pair);

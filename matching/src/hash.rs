@@ -26,7 +26,12 @@ pub struct Keys {
     pub functions: Vec<u64>,
     /// One per data object.
     pub data: Vec<u64>,
+    /// Long jump tables, by function: (function, index of the table).
+    tables: Vec<(u32, usize)>,
 }
+
+/// A jump table of fewer entries is short.
+const LONG_TABLE: usize = 8;
 
 impl Keys {
     /// Keys by name: of functions and imports, of named data; and by content, of string literals.
@@ -51,7 +56,16 @@ impl Keys {
                 None => 0,
             })
             .collect();
-        Keys { functions, data }
+        let long = program.tables.iter().enumerate().filter(|(_, t)| t.targets.len() >= LONG_TABLE);
+        let mut tables: Vec<(u32, usize)> = long.map(|(i, t)| (t.func.0, i)).collect();
+        tables.sort_unstable();
+        Keys { functions, data, tables }
+    }
+
+    /// The long jump tables of a function, by address.
+    pub(crate) fn tables_of(&self, func: FuncId) -> impl Iterator<Item = usize> + '_ {
+        let from = self.tables.partition_point(|t| t.0 < func.0);
+        self.tables[from..].iter().take_while(move |t| t.0 == func.0).map(|t| t.1)
     }
 
     /// Gives matched functions and matched data a key of their own, the same on both sides.

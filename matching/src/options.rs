@@ -61,6 +61,8 @@ passes! {
     Neighbours = "neighbours",
     /// Functions between matched functions in the file's order are each other.
     Order = "order",
+    /// Blocks at the same place of two tables of labels are matched.
+    DispatchTables = "dispatch-tables",
     /// Blocks are matched by hashes that hold their neighbours' hashes.
     BlockRefinement = "block-refinement",
     /// Blocks that fit best by content, neighbours and order are matched.
@@ -69,6 +71,8 @@ passes! {
     BlockHashes = "block-hashes",
     /// Matches are propagated to neighbours of the same hash.
     BlockPropagation = "block-propagation",
+    /// Old blocks of which the new compiler made one are found.
+    MergedBlocks = "merged-blocks",
     /// Blocks are matched by their position in the control flow.
     ControlFlow = "control-flow",
     /// Blocks of functions that were inlined in one build only are found.

@@ -28,6 +28,8 @@ pub(crate) struct Body {
     pub hash: Vec<BlockHash>,
     /// How each block ends.
     pub end: Vec<BlockEnd>,
+    /// Long tables of labels, each as the blocks it leads to, in order.
+    pub tables: Vec<Vec<u32>>,
     tokens: Vec<Token>,
     token_at: Vec<u32>,
     succ: Vec<Link>,
@@ -47,6 +49,7 @@ impl Body {
             entry: program.entry_block(func).map_or(0, |b| b.0 - first),
             hash: Vec::with_capacity(n),
             end: f.block_ids().map(|b| program.block(b).end).collect(),
+            tables: keys.tables_of(func).map(|t| labels(program, func, t)).collect(),
             tokens: Vec::new(),
             token_at: vec![0],
             succ: Vec::new(),
@@ -90,6 +93,7 @@ impl Body {
             entry: 0,
             hash: Vec::with_capacity(keep.len()),
             end: keep.iter().map(|&b| self.end[b as usize]).collect(),
+            tables: Vec::new(),
             tokens: Vec::new(),
             token_at: vec![0],
             succ: Vec::new(),
@@ -138,6 +142,13 @@ impl Body {
     pub fn hash(&self, block: u32) -> &BlockHash {
         &self.hash[block as usize]
     }
+}
+
+/// The blocks of `func` that table number `table` leads to.
+fn labels(program: &Program, func: FuncId, table: usize) -> Vec<u32> {
+    let blocks = &program.function(func).blocks;
+    let inside = program.tables[table].targets.iter().filter_map(|&at| program.block_from(at));
+    inside.map(|b| b.0).filter(|b| blocks.contains(b)).map(|b| b - blocks.start).collect()
 }
 
 /// A length as a number of blocks or instructions.

@@ -113,22 +113,27 @@ fn finish(pair: &mut Pair<'_>, walk: &Walk) {
     let mut regions: Vec<(u32, usize, u32)> =
         walk.order.iter().enumerate().map(|(i, &new)| (walk.place[new as usize], i, new)).collect();
     regions.sort_unstable();
+    let merged: Vec<(u32, u32)> = pair.more.iter().map(|m| (m.new, m.old)).collect();
     for region in regions.chunk_by(|a, b| a.0 == b.0) {
         let old = region[0].0;
         let blocks: Vec<u32> = region.iter().map(|r| r.2).collect();
         let anchor = pair.of_old[old as usize];
+        // What else was merged into the block in front of which they stand goes through them, too.
+        let others = merged.iter().filter(|m| anchor != NONE && m.0 == anchor).map(|m| m.1);
+        let olds: Vec<u32> = std::iter::once(old).chain(others).collect();
         for (i, &new) in blocks.iter().enumerate() {
             let full = blocks.len() <= REGION_LIMIT
                 && (anchor != NONE || i == 0 && hemmed_in(pair, old, new))
                 && on_every_path(pair, &blocks, anchor, new);
-            pair.more.push(More {
+            let olds = if full { olds.as_slice() } else { &olds[..1] };
+            pair.more.extend(olds.iter().map(|&old| More {
                 old,
                 new,
                 method: BlockMethod::ControlFlow,
                 confidence: if anchor == NONE { 0.5 } else { 0.35 },
                 share: if full { 1.0 } else { 0.5 },
                 partial: !full,
-            });
+            }));
         }
     }
 }

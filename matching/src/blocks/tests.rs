@@ -4,7 +4,9 @@ use super::*;
 use crate::testing::{assemble, function};
 use program::{Image, Va};
 
-const MATCHING: [Pass; 5] = [
+const MATCHING: [Pass; 7] = [
+    Pass::MergedBlocks,
+    Pass::DispatchTables,
     Pass::BlockRefinement,
     Pass::BlockAlignment,
     Pass::BlockHashes,
@@ -218,4 +220,64 @@ fn code_put_on_one_of_several_ways_to_a_block_carries_a_part_only() {
     let want = ["b1<-a1", "b2<-a2", "n<-a3 partial", "b3<-a3", "b4<-a4"];
     check(old, new, &bmat(), &want);
     check(old, new, &Options::all(), &want);
+}
+
+/// An interpreter of ten handlers, each named by a letter; `order` is how they stand in the code, `ops` in the table.
+fn interpreter(order: &str, ops: &str) -> String {
+    let mut code = String::from(
+        "go: lea t(%rip), %rdx; movzbl (%rsi), %eax; cmp $9, %al; ja end; movslq (%rdx,%rax,4), %rax; add %rdx, %rax; jmp *%rax\n",
+    );
+    for (i, h) in order.chars().enumerate() {
+        // Pairs of them are alike to the last byte.
+        let work = (u32::from(h) - u32::from('A')) / 2;
+        let store = 8 * (i + 1);
+        code += &format!(
+            "{h}: movzbl 1(%rsi), %eax; add ${}, %ecx; mov %ecx, (%rdi,%rax,8); add $2, %rsi; cmp $77, %ecx; jne {h}2\n\
+             {h}1: movq ${work}, 0x{store:x}(%rdi)\n{h}2: xor ${}, %r{}d; jmp go\n",
+            work + 3,
+            work + 40,
+            8 + i % 2,
+        );
+    }
+    code += "end: ret\n.section .rodata\nt:";
+    for h in ops.chars() {
+        code += &format!(" .long {h}-t\n");
+    }
+    code + ".text"
+}
+
+#[test]
+fn handlers_go_by_their_place_in_the_table() {
+    // Moved about, and two alike ones side by side: their numbers tell them apart.
+    let (old, new) = (interpreter("ABCDEFGHIJ", "ABCDEFGHIJ"), interpreter("JHFDBACEGI", "ABCDEFGHIJ"));
+    let found = matched(&old, &new, &Options::all());
+    let right: Vec<_> = found.iter().filter(|m| m.0.len() == 1 && m.0 == m.1).collect();
+    assert_eq!(right.len(), 10, "{found:?}");
+    // Dealt anew they say nothing: nothing is taken for its number.
+    let dealt = interpreter("ABCDEFGHIJ", "JIGCAFHBDE");
+    let found = matched(&old, &dealt, &only(&[Pass::DispatchTables]));
+    assert!(found.iter().all(|m| m.0 == m.1), "{found:?}");
+}
+
+#[test]
+fn what_was_merged_goes_to_the_block_that_does_it_now() {
+    let old = "a1: test %edi, %edi; je a3
+               a2: add $4, %ecx; cmp $7, %ecx; jne a5
+               a4: push $3; call other; pop %rdx; jmp a6
+               a3: sub $9, %edx; cmp $8, %edx; jne a5
+               a7: push $3; call other; pop %rdx; jmp a6
+               a5: ret
+               a6: mov %edx, 16(%rsi); ret";
+    let new = "b1: test %edi, %edi; je b3
+               b2: add $4, %ecx; cmp $7, %ecx; jne b5
+               b4: push $3; call other; pop %rdx; jmp b6
+               b3: sub $9, %edx; cmp $8, %edx; je b4
+               b5: ret
+               b6: mov %edx, 16(%rsi); ret";
+    let found = matched(old, new, &Options::all());
+    let into: Vec<&str> = found.iter().filter(|m| m.1 == "b4").map(|m| &*m.0).collect();
+    assert_eq!(into.len(), 2, "{found:?}");
+    assert!(into.contains(&"a4") && into.contains(&"a7"));
+    let found = matched(old, new, &Options::all().without(Pass::MergedBlocks));
+    assert_eq!(found.iter().filter(|m| m.1 == "b4").count(), 1);
 }
