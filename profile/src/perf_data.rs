@@ -263,3 +263,6 @@ impl Sample {
         Some(sample)
     }
 }
+
+#[cfg(test)]
+mod tests;
