@@ -5,13 +5,13 @@ set -euo pipefail
 [ $# = 3 ] || { echo "usage: match.sh PROGRAM OLD NEW" >&2; exit 2; }
 top=$(dirname "$(dirname "$(realpath "$0")")")
 scripts=${CORPORA_SCRIPTS:-$top/../shared/corpora} corpora=${CORPORA:-$top/target/corpora}
-match=${MATCH:-$top/target/release/examples/match_json}
-[ -x "$match" ] || (cd "$top" && cargo build -q --release -p matching --example match_json)
+engraft=${ENGRAFT:-$top/target/release/engraft}
+[ -x "$engraft" ] || (cd "$top" && cargo build -q --release -p engraft)
 tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
 for v in "$2" "$3"; do strip -o "$tmp/$1-$v" "$corpora/bin/$1-$v"; done
 for folder in "$corpora/bin" "$tmp"; do
   [ "$folder" = "$tmp" ] && echo "stripped:" || echo "with symbols:"
-  /usr/bin/time -f "%U s CPU, %M KB" "$match" "$folder/$1-$2" "$folder/$1-$3" >"$tmp/ours.json"
+  /usr/bin/time -f "%U s CPU, %M KB" "$engraft" match "$folder/$1-$2" "$folder/$1-$3" --json >"$tmp/ours.json"
   "$scripts/score-match.py" "$corpora/truth/$1-$2-to-$3.match.json" "$tmp/ours.json"
   python3 - "$corpora/bin/$1-$2" "$corpora/bin/$1-$3" "$tmp/ours.json" <<'P'
 import json, re, subprocess, sys
