@@ -3,7 +3,9 @@
 use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Output, Table, View, many, share};
-use matching::{CarryOptions, CarryReport, LossReason, Matching, MergeOptions, Options, carry, merge};
+use matching::{
+    CarryOptions, CarryReport, Doubt, LossReason, Matching, MergeOptions, Options, Prediction, carry, merge,
+};
 use profile::Written;
 use program::Program;
 use serde::Serialize;
@@ -55,6 +57,28 @@ pub struct Gate {
     cc: f64,
 }
 
+impl Gate {
+    /// Holds what is predicted against it. What cannot be predicted does not pass: a gate lets nothing through unseen.
+    fn verdict(self, predicted: &PredictedView) -> GateView {
+        let asked = [
+            (self.bp, predicted.bp_share, predicted.bp_at_most),
+            (self.cc, predicted.cc_share, predicted.cc_at_most),
+        ];
+        let falls_short = |&(asked, share, at_most): &(f64, Option<f64>, f64)| {
+            share.unwrap_or(at_most).min(at_most) < asked
+        };
+        let verdict = if asked.iter().any(falls_short) {
+            "no"
+        } else if asked.iter().any(|(asked, share, _)| *asked > 0.0 && share.is_none()) {
+            "unknown"
+        } else {
+            "yes"
+        };
+        let why = (verdict == "unknown").then(|| predicted.why());
+        GateView { bp_share: self.bp, cc_share: self.cc, holds: verdict == "yes", verdict, why }
+    }
+}
+
 /// Reads `bp=98,cc=97`; what is not named is not asked for.
 fn gate(text: &str) -> Result<Gate, String> {
     let mut gate = Gate::default();
@@ -85,16 +109,14 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let mut old = input::program(&args.old)?;
     let mut counts = input::profile(&args.profile, Some(&old))?.profile;
     let mut steps = Vec::new();
-    let (mut bp_share, mut cc_share) = (1.0, 1.0);
+    let mut predicted = PredictedView::before();
     let mut ranges = Vec::new();
     for path in &args.new {
         let new = input::program(path)?;
         let matching = matching(args, &old, &new)?;
         let carried =
             info_span!("carry").in_scope(|| carry(&old, &new, &matching, &counts, &CarryOptions::default()));
-        // Each step can only lose: what is right after it was right before it and stayed so.
-        bp_share *= carried.report.predicted.bp_share;
-        cc_share *= carried.report.predicted.cc_share;
+        predicted.after(&carried.report.predicted);
         ranges =
             carried.ranges.iter().map(|(at, r)| RangeView { at: at.0, low: r.low, high: r.high }).collect();
         steps.push(step(&old, &new, &carried.report));
@@ -107,11 +129,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         counts = info_span!("merge").in_scope(|| merge(&old, &counts, &fresh, &options));
     }
     let written = input::write_profile(&args.o, args.to, &counts, Some(&old))?;
-    let gate = args.require.map(|gate| GateView {
-        bp_share: gate.bp,
-        cc_share: gate.cc,
-        holds: bp_share >= gate.bp && cc_share >= gate.cc,
-    });
+    let gate = args.require.map(|gate| gate.verdict(&predicted));
     let answer = match &gate {
         Some(gate) if !gate.holds => Answer::No,
         _ if written.n_functions == 0 => Answer::No,
@@ -122,7 +140,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         profile: args.profile.display().to_string(),
         merged_with: args.merge.as_ref().map(|path| path.display().to_string()),
         steps,
-        predicted: PredictedView { bp_share, cc_share },
+        predicted,
         required: gate,
         ranges,
         written: written_view(&args.o, &written),
@@ -161,8 +179,61 @@ pub struct CarryView {
 
 #[derive(Serialize)]
 struct PredictedView {
-    bp_share: f64,
-    cc_share: f64,
+    /// `null`: it cannot be said, and `doubts` says why.
+    bp_share: Option<f64>,
+    cc_share: Option<f64>,
+    bp_at_most: f64,
+    cc_at_most: f64,
+    doubts: Vec<String>,
+}
+
+impl PredictedView {
+    /// Nothing is lost before the first step.
+    fn before() -> PredictedView {
+        PredictedView {
+            bp_share: Some(1.0),
+            cc_share: Some(1.0),
+            bp_at_most: 1.0,
+            cc_at_most: 1.0,
+            doubts: Vec::new(),
+        }
+    }
+
+    /// Each step can only lose: what is right after it was right before it and stayed so.
+    fn after(&mut self, step: &Prediction) {
+        let both = |a: Option<f64>, b: Option<f64>| Some(a? * b?);
+        self.bp_share = both(self.bp_share, step.bp.share);
+        self.cc_share = both(self.cc_share, step.cc.share);
+        self.bp_at_most *= step.bp.at_most;
+        self.cc_at_most *= step.cc.at_most;
+        self.doubts.extend(step.doubts.iter().map(doubt));
+    }
+
+    fn why(&self) -> String {
+        self.doubts.join("; ")
+    }
+}
+
+/// In words.
+fn doubt(doubt: &Doubt) -> String {
+    match *doubt {
+        Doubt::NoBranches => "no branch has a count".into(),
+        Doubt::Inconsistent { n_checked, n_torn } => format!(
+            "at {n_torn} of {} that ran often, what enters does not leave: records are missing, or they are of another build",
+            many(n_checked, "block")
+        ),
+        Doubt::Sampled { unseen_share, bp_share } => format!(
+            "the counts are samples: half as many would have missed another {} of the blocks, and few samples of a branch cost about {} of B.P.",
+            share(unseen_share),
+            share(bp_share)
+        ),
+        Doubt::NotInside { n_functions, branch_share, block_share } => format!(
+            "{} called, but not known inside: about {} of the branches' executions, {} of the blocks",
+            if n_functions == 1 { "1 function is".into() } else { format!("{n_functions} functions are") },
+            share(branch_share),
+            share(block_share)
+        ),
+    }
 }
 
 #[derive(Serialize)]
@@ -170,6 +241,9 @@ struct GateView {
     bp_share: f64,
     cc_share: f64,
     holds: bool,
+    /// `yes`, `no`, or `unknown` for the reason that `why` gives.
+    verdict: &'static str,
+    why: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -341,10 +415,21 @@ impl View for CarryView {
             }
             writeln!(w)?;
         }
-        let (bp, cc) = (share(self.predicted.bp_share), share(self.predicted.cc_share));
+        let p = &self.predicted;
+        let said = |of: Option<f64>, at_most: f64| {
+            of.map_or_else(|| format!("unknown, at most {}", share(at_most)), share)
+        };
+        let (bp, cc) = (said(p.bp_share, p.bp_at_most), said(p.cc_share, p.cc_at_most));
         writeln!(w, "predicted against a fresh profile: B.P. {bp}, C.C. {cc}")?;
+        for doubt in &p.doubts {
+            writeln!(w, "  {doubt}")?;
+        }
         if let Some(gate) = &self.required {
-            let verdict = if gate.holds { "holds" } else { "does not hold" };
+            let verdict = match gate.verdict {
+                "yes" => "holds",
+                "no" => "does not hold",
+                _ => "unknown, so it does not pass",
+            };
             writeln!(w, "required: B.P. {}, C.C. {}: {verdict}", share(gate.bp_share), share(gate.cc_share))?;
         }
         self.written.text(w)

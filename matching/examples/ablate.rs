@@ -20,12 +20,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let p = carried.report.predicted;
         writeln!(
             out,
-            "{name:<24} B.P. {:.3} C.C. {:.3} overlap {:.3} (predicted {:.3} {:.3})",
+            "{name:<24} B.P. {:.3} C.C. {:.3} overlap {:.3} (predicted at most {:.3} {:.3})",
             100.0 * s.bp_share,
             100.0 * s.cc_share,
             100.0 * s.overlap_share,
-            100.0 * p.bp_share,
-            100.0 * p.cc_share
+            100.0 * p.bp.at_most,
+            100.0 * p.cc.at_most
         )
     };
     let on = CarryOptions::default();

@@ -20,10 +20,10 @@ mod transfer;
 
 use crate::measured::Measured;
 use crate::relation::Matching;
-use complete::complete;
+pub(crate) use complete::complete;
 pub(crate) use complete::{Complete, Known, WORK, edges_of, graph};
 use learned::{Callees, Learned, Seen};
-pub use predict::Prediction;
+pub use predict::{Doubt, Expected, Prediction};
 use profile::{Edge as EdgeAt, Exactness, ImageRef, Profile};
 use program::{BlockId, CallKind, Callee, FuncId, Origin, Program, Va};
 pub use range::Range;
@@ -125,6 +125,7 @@ pub fn carry(
 ) -> CarriedProfile {
     let measured = Measured::of(old, profile);
     let counts = complete(old, profile, &measured);
+    let calling = crate::evidence::calling(old, profile);
     let along = Along::new(old, new, matching, &counts, options);
     let mut from: Vec<Option<FuncId>> = vec![None; new.functions.len()];
     for m in &matching.functions {
@@ -175,7 +176,8 @@ pub fn carry(
     account(&along, &measured, &result, &carried, &from, &mut report);
     let confidence = confidences(new, &result, &carried);
     let profile = write(new, &result, calls.counts);
-    report.predicted = predict::predict(new, &profile, &confidence);
+    let was = predict::Old { program: old, measured: &measured, counts: &counts, calling: &calling };
+    report.predicted = predict::predict(&was, new, &profile, &confidence);
     CarriedProfile { profile, ranges, confidence, report }
 }
 

@@ -6,6 +6,7 @@ pub mod blocks;
 mod carry;
 mod compute;
 mod data;
+mod evidence;
 mod flow;
 mod functions;
 pub mod hash;
@@ -22,7 +23,11 @@ mod score;
 #[cfg(test)]
 mod testing;
 
-pub use carry::{CarriedProfile, CarryLoss, CarryOptions, CarryReport, LossReason, Prediction, Range, carry};
+pub use carry::{
+    CarriedProfile, CarryLoss, CarryOptions, CarryReport, Doubt, Expected, LossReason, Prediction, Range,
+    carry,
+};
+pub use evidence::{Consistency, Inconsistency};
 pub use map::{Map, MapError};
 pub use measured::Measured;
 pub use merge::{MergeOptions, merge};

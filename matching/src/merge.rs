@@ -1,111 +1,284 @@
 //! A carried and a fresh profile of one build, made into one.
 //!
-//! The carried profile is what is believed before anything was seen, the fresh one what was seen. How much of the belief is
-//! left at a block falls with the samples that the fresh profile has there, and with the age of the
-//! carried one. What the belief says must have been seen many times, and was not, is given up.
+//! Whether the fresh profile counted every execution is read off its counts, not off what it claims (`evidence`). If it
+//! did, it is right wherever it speaks, and the carried one stands in for functions that it saw called but not inside.
+//! If it is made of samples, the carried profile is what is believed before anything was seen: a block's count is a gamma
+//! prior around the carried count, updated by its samples; the way out of a block is a Dirichlet prior around the carried
+//! one. Where there are few samples the carried profile decides, and where there are many the fresh one does.
+//! A block that one of them saw run ran: too few samples say nothing of where control never was. And what contradicts
+//! itself, because records are missing, is asked only about functions that the carried profile does not know.
 //!
-//! Invariant: with nothing fresh the carried profile comes out, with an exact fresh one the fresh profile; every function's
-//! counts are a flow.
+//! Invariant: with nothing fresh the carried profile comes out; every function's counts are a flow; a block that the fresh
+//! profile saw has a count.
 //!
-//! Source: the estimate is the mean of a gamma prior with a Poisson likelihood (Gelman et al., Bayesian Data Analysis, 2.6).
+//! Source: Gelman et al., Bayesian Data Analysis, 2.6 (gamma and Poisson) and 3.4 (Dirichlet and multinomial).
 //! Not here: inference (`infer`).
 
-use crate::carry::{Calls, Complete, Known, WORK, edges_of, graph, write};
-use crate::infer::Estimate;
+use crate::carry::{Calls, Complete, Known, WORK, complete, edges_of, graph, write};
+use crate::evidence::{Consistency, calling, inside};
+use crate::infer::{Estimate, Inferred};
 use crate::measured::Measured;
 use profile::{Exactness, Profile};
-use program::{FuncId, Program};
+use program::{Callee, FuncId, Program};
 use rayon::prelude::*;
+use std::collections::BTreeSet;
 
 /// How much the carried profile counts for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MergeOptions {
     /// Age of the carried profile in releases: each halves its weight.
     pub age_releases: f64,
-    /// As many samples of a block in the fresh profile weigh as much as a carried profile of age 0.
+    /// As many samples of a branch in the fresh profile weigh as much as a carried profile of age 0.
     pub worth_samples: f64,
 }
 
 impl Default for MergeOptions {
     fn default() -> MergeOptions {
-        MergeOptions { age_releases: 1.0, worth_samples: 64.0 }
+        MergeOptions { age_releases: 1.0, worth_samples: 16.0 }
     }
 }
 
-/// Expected so often and never seen: it does not happen.
-const SURELY_SEEN: f64 = 6.0;
+/// Both profiles by ids, and what one sample and one carried execution stand for.
+struct Both<'a> {
+    new: &'a Program,
+    carried: Measured,
+    carried_times: Vec<u64>,
+    fresh: Measured,
+    fresh_times: Vec<u64>,
+    /// Samples expected for one carried execution.
+    ratio: f64,
+    /// Executions of the fresh profile's scale that one sample stands for.
+    per_sample: f64,
+    /// Counts of the result for one sample.
+    scale: f64,
+    worth: f64,
+    /// What one of the profiles says alone, made complete: the exact fresh one, or the carried one beside a torn one.
+    whole: Option<Complete>,
+    /// Functions that `whole` is asked about first.
+    exact: bool,
+    /// Functions that the fresh profile has calls from.
+    calling: BTreeSet<FuncId>,
+}
 
 /// Combines two profiles of `new`. The scale of the result is that of the more plentiful one.
 pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeOptions) -> Profile {
-    let (c, f) = (Measured::of(new, carried), Measured::of(new, fresh));
-    let (ct, ft) = (c.times(new), f.times(new));
-    let exact = fresh.exactness == Exactness::Exact;
+    let f = Measured::of(new, fresh);
+    let evidence = Consistency::of(new, &f);
+    let exact = fresh.exactness == Exactness::Exact && evidence.is_exact();
+    let c = Measured::of(new, carried);
+    let (carried_times, fresh_times) = (c.times(new), f.times(new));
     // Both sums over the functions that the fresh profile saw: that is where the two can be compared.
     let (mut sum_c, mut sum_f) = (0.0_f64, 0.0_f64);
     for func in new.func_ids() {
-        let seen: f64 = new.function(func).block_ids().map(|b| ft[b.index()] as f64).sum();
-        if seen > 0.0 {
+        let sum =
+            |times: &[u64]| new.function(func).block_ids().map(|b| times[b.index()] as f64).sum::<f64>();
+        let seen = sum(&fresh_times);
+        if seen > 0.0 && inside(new, &f, func) {
             sum_f += seen;
-            sum_c += new.function(func).block_ids().map(|b| ct[b.index()] as f64).sum::<f64>();
+            sum_c += sum(&carried_times);
         }
     }
-    if sum_f == 0.0 {
+    if fresh_times.iter().all(|&n| n == 0) {
         return carried.clone();
     }
-    let ratio = if sum_c > 0.0 { sum_f / sum_c } else { 1.0 };
-    let scale = ratio.max(1.0) / ratio;
-    let worth = options.worth_samples * 0.5_f64.powf(options.age_releases);
-    let believed = &|func: FuncId| {
-        let blocks = || new.function(func).block_ids();
-        let seen: f64 = blocks().map(|b| ft[b.index()] as f64).sum();
-        let expected: f64 = blocks().map(|b| ct[b.index()] as f64).sum::<f64>() * ratio;
-        // A function that must have been seen, and was not, was not entered.
-        let absent = seen == 0.0 && (exact || expected > 4.0 * SURELY_SEEN);
-        let estimate = |c: Option<u64>, f: Option<u64>, seen_around: u64| {
-            let e = c.unwrap_or(0) as f64 * ratio;
-            let seen_here = f.unwrap_or(0) as f64;
-            let contradicted = absent || seen_here == 0.0 && seen > 0.0 && (exact || e > SURELY_SEEN);
-            let belief = if exact { 0.0 } else { worth / (worth + seen_around as f64) };
-            let mean = if contradicted { 0.0 } else { belief * e + (1.0 - belief) * seen_here };
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of counts")]
-            let count = (mean * scale).round() as u64;
-            let ran = seen_here > 0.0 || (!contradicted && !exact && c.is_some_and(|c| c > 0));
-            count.max(u64::from(ran))
-        };
-        let any = blocks().any(|b| c.blocks[b.index()].is_some()) || seen > 0.0;
-        if !any {
-            return (Known::Nothing, None);
-        }
-        let mut p = graph(new, func, 100);
-        for (i, b) in blocks().enumerate() {
-            let b = b.index();
-            let count = estimate(Some(ct[b]), Some(ft[b]), ft[b]);
-            p.blocks[i] = Estimate { count, raise: 30, lower: 60, keep: ft[b] > 0 };
-            if let Some(e) = p.enter[i].as_mut().filter(|e| e.raise == 1) {
-                let count = estimate(c.entries[b], f.entries[b], ft[b]);
-                *e = Estimate { count, raise: 20, lower: 20, keep: false };
-            }
-        }
-        for (i, e) in edges_of(new, func).enumerate() {
-            let count = estimate(c.edges[e], f.edges[e], ft[new.edges[e].from.index()]);
-            p.edge[i] = Estimate { count, raise: 20, lower: 20, keep: false };
-        }
-        (Known::Inside, Some(p.solve(WORK)))
+    let per_sample = if exact { 1.0 } else { evidence.executions_per_sample };
+    let ratio = if sum_c > 0.0 && sum_f > 0.0 { sum_f / per_sample / sum_c } else { 1.0 };
+    let torn = evidence.is_torn() && !exact;
+    let scale = match (exact, torn) {
+        (true, _) => 1.0,
+        (_, true) => 1.0 / ratio,
+        _ => (1.0 / ratio).max(per_sample),
     };
-    let funcs: Vec<FuncId> = new.func_ids().collect();
-    let solved: Vec<_> = funcs.into_par_iter().map(believed).collect();
-    let mut all = Complete::none(new);
+    let worth = options.worth_samples * 0.5_f64.powf(options.age_releases);
+    let whole = match (exact, torn) {
+        (true, _) => Some(complete(new, fresh, &f)),
+        (_, true) => Some(complete(new, carried, &c)),
+        _ => None,
+    };
+    let both = Both {
+        new,
+        carried: c,
+        carried_times,
+        fresh: f,
+        fresh_times,
+        ratio,
+        per_sample,
+        scale,
+        worth,
+        whole,
+        exact,
+        calling: calling(new, fresh),
+    };
+    let called = both.called();
+    // Called, and not known inside, though the carried profile knows it: records are missing, so absence says nothing.
+    let holes = new.func_ids().any(|f| called[f.index()] > 0 && both.only_carried(f));
+    let solved: Vec<(Known, Option<Inferred>)> = (0..new.functions.len())
+        .into_par_iter()
+        .map(|i| both.function(FuncId::at(i), called[i], holes))
+        .collect();
+    let mut all = both.whole.clone().unwrap_or_else(|| Complete::none(new));
     for (i, (known, inferred)) in solved.into_iter().enumerate() {
+        all.known[i] = known;
         if let Some(inferred) = inferred {
-            all.known[i] = known;
             all.put(new, FuncId::at(i), &inferred);
         }
     }
     let mut calls = Calls::like(new, carried, fresh);
     calls.count(new, &all);
     let mut merged = write(new, &all, calls.counts);
+    if exact {
+        both.as_counted(&mut merged);
+    }
     merged.exactness = if exact { Exactness::Exact } else { Exactness::Inferred };
     merged
+}
+
+impl Both<'_> {
+    /// By function: how often the fresh profile saw it called or entered.
+    fn called(&self) -> Vec<u64> {
+        let mut called = vec![0_u64; self.new.functions.len()];
+        for call in self.new.calls.iter().filter(|c| c.kind == program::CallKind::Call) {
+            if let Callee::Function(f) = call.callee {
+                called[f.index()] = called[f.index()].saturating_add(self.fresh_times[call.block.index()]);
+            }
+        }
+        for (f, called) in self.new.func_ids().zip(&mut called) {
+            let entered = self.new.entry_block(f).and_then(|b| self.fresh.entries[b.index()]);
+            *called = (*called).max(entered.unwrap_or(0));
+        }
+        called
+    }
+
+    /// Whether the carried profile has counts of its inside, and the fresh one none.
+    fn only_carried(&self, func: FuncId) -> bool {
+        let ran = self.new.function(func).block_ids().any(|b| self.carried_times[b.index()] > 0);
+        ran && inside(self.new, &self.carried, func) && !self.seen_inside(func)
+    }
+
+    fn seen_inside(&self, func: FuncId) -> bool {
+        let mut blocks = self.new.function(func).block_ids();
+        let inside = inside(self.new, &self.fresh, func) || self.calling.contains(&func);
+        inside && blocks.any(|b| self.fresh_times[b.index()] > 0)
+    }
+
+    /// Puts counts of every execution back as they were counted: inference moves what control leaks.
+    fn as_counted(&self, merged: &mut Profile) {
+        for func in self.new.func_ids().filter(|&f| self.seen_inside(f)) {
+            for b in self.new.function(func).block_ids() {
+                merged.blocks.insert(self.new.block(b).start, self.fresh_times[b.index()]);
+                for e in self.new.edge_ids(b) {
+                    let to = self.new.block(self.new.edge(e).to).start;
+                    let edge = profile::Edge { from: self.new.block(b).start, to };
+                    if let Some(count) = self.fresh.edges[e.index()] {
+                        merged.edges.insert(edge, count);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is believed of one function. `None`: what `whole` has, or nothing.
+    fn function(&self, func: FuncId, called: u64, holes: bool) -> (Known, Option<Inferred>) {
+        let blocks = || self.new.function(func).block_ids();
+        let carried = blocks().any(|b| self.carried.blocks[b.index()].is_some()) || {
+            let mut edges = edges_of(self.new, func);
+            edges.any(|e| self.carried.edges[e].is_some())
+        };
+        let seen_inside = self.seen_inside(func);
+        if let Some(whole) = &self.whole {
+            let mine = if self.exact {
+                !((called > 0 || holes) && self.only_carried(func))
+            } else {
+                carried || !seen_inside
+            };
+            if mine {
+                return (whole.known[func.index()], None);
+            }
+        }
+        if !carried && !seen_inside {
+            let entered = blocks().any(|b| {
+                let some = |m: &Measured| m.entries[b.index()].is_some_and(|c| c > 0);
+                some(&self.carried) || some(&self.fresh)
+            });
+            return if entered { (Known::Entered, Some(self.entered(func))) } else { (Known::Nothing, None) };
+        }
+        (Known::Inside, Some(self.solve(func, called, seen_inside)))
+    }
+
+    /// Only how often it was entered is known.
+    fn entered(&self, func: FuncId) -> Inferred {
+        let mut zero = graph(self.new, func, 100).unchanged();
+        if let Some(b) = self.new.entry_block(func) {
+            let carried = self.carried.entries[b.index()].unwrap_or(0) as f64 * self.ratio;
+            let fresh = self.fresh.entries[b.index()].unwrap_or(0) as f64 / self.per_sample;
+            let i = b.index() - self.new.function(func).blocks.start as usize;
+            zero.enter[i] = self.count(carried.max(fresh));
+            zero.blocks[i] = zero.enter[i];
+        }
+        zero
+    }
+
+    /// Samples as a count of the result.
+    fn count(&self, samples: f64) -> u64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of counts")]
+        let count = (samples * self.scale).round() as u64;
+        count
+    }
+
+    fn solve(&self, func: FuncId, called: u64, seen_inside: bool) -> Inferred {
+        let blocks = || self.new.function(func).block_ids();
+        // Nothing seen inside: the carried counts, as often as the function was called if that is known.
+        let ratio = match self.new.entry_block(func).map(|b| self.carried_times[b.index()]) {
+            Some(entered) if !seen_inside && called > 0 && entered > 0 => {
+                called as f64 / self.per_sample / entered as f64
+            }
+            _ => self.ratio,
+        };
+        let expected = |count: Option<u64>| count.unwrap_or(0) as f64 * ratio;
+        let samples = |count: Option<u64>| count.unwrap_or(0) as f64 / self.per_sample;
+        // The mean of a gamma prior of this shape around what is expected, after the samples seen.
+        let updated = |expected: f64, seen: f64| {
+            if expected <= 0.0 { seen } else { expected * (self.worth + seen) / (self.worth + expected) }
+        };
+        let mut p = graph(self.new, func, 5);
+        let mut block = vec![0.0_f64; p.blocks.len()];
+        for (i, b) in blocks().enumerate() {
+            let (was, seen) = (self.carried_times[b.index()], samples(Some(self.fresh_times[b.index()])));
+            let e = expected(Some(was));
+            let ran = seen > 0.0 || was > 0;
+            block[i] = if seen_inside { updated(e, seen) } else { e };
+            let count = self.count(block[i]).max(u64::from(ran));
+            p.blocks[i] = Estimate { count, raise: 30, lower: 60, keep: ran };
+            if let Some(entry) = p.enter[i].as_mut().filter(|e| e.raise == 1) {
+                let (e, seen) =
+                    (expected(self.carried.entries[b.index()]), samples(self.fresh.entries[b.index()]));
+                let mean = if seen_inside { updated(e, seen) } else { e };
+                *entry = Estimate { count: self.count(mean), raise: 20, lower: 20, keep: false };
+            }
+        }
+        let first = self.new.function(func).blocks.start as usize;
+        let edges = edges_of(self.new, func);
+        for (i, b) in blocks().enumerate() {
+            let out: Vec<usize> = self.new.edge_ids(b).map(|e| e.index()).collect();
+            let carried: f64 = out.iter().map(|&e| expected(self.carried.edges[e])).sum();
+            let seen: f64 = out.iter().map(|&e| samples(self.fresh.edges[e])).sum();
+            // Samples of what comes behind speak of the way out too, where the source counts blocks alone.
+            let worth = if carried > 0.0 { self.worth } else { 0.0 };
+            let leaves = block[i];
+            for e in out {
+                let believed = if carried > 0.0 { expected(self.carried.edges[e]) / carried } else { 0.0 };
+                let known = worth + seen;
+                let share =
+                    if known > 0.0 { (worth * believed + samples(self.fresh.edges[e])) / known } else { 0.0 };
+                let to = self.new.edges[e].to.index() - first;
+                // What never ran behind it is not run by a rounded share.
+                let mean = if block[to] > 0.0 { leaves * share } else { 0.0 };
+                p.edge[e - edges.start] =
+                    Estimate { count: self.count(mean), raise: 20, lower: 20, keep: false };
+            }
+        }
+        p.solve(WORK)
+    }
 }
 
 #[cfg(test)]

@@ -223,9 +223,8 @@ fn is_compared(p: &Program, f: FuncId, fresh: &Measured) -> bool {
     if function.origin == Origin::Plt {
         return false;
     }
-    let mut inner = function.block_ids().filter(|b| !p.successors(*b).is_empty()).peekable();
-    let branches = inner.peek().is_some();
-    let inside = inner.flat_map(|b| p.edge_ids(b)).any(|e| fresh.edges[e.index()].is_some_and(|c| c > 0));
+    let branches = function.block_ids().any(|b| !p.successors(b).is_empty());
+    let inside = crate::evidence::inside(p, fresh, f);
     let entered = function.block_ids().any(|b| fresh.entries[b.index()].is_some_and(|c| c > 0));
     let ran = function.block_ids().any(|b| fresh.blocks[b.index()].is_some_and(|c| c > 0));
     inside || !branches || !(entered || ran)
@@ -233,7 +232,7 @@ fn is_compared(p: &Program, f: FuncId, fresh: &Measured) -> bool {
 
 /// Whether llvm-bolt 19 makes a graph of the function: it refuses what has cold parts, and indirect jumps that it cannot
 /// resolve (tail calls through registers among them).
-fn bolt_understands(p: &Program, f: FuncId) -> bool {
+pub(crate) fn bolt_understands(p: &Program, f: FuncId) -> bool {
     let function = p.function(f);
     let stays = |b: BlockId| !matches!(p.block(b).end, BlockEnd::Unresolved | BlockEnd::IndirectTailCall);
     function.complete && function.ranges.len() == 1 && function.block_ids().all(stays)

@@ -1,0 +1,156 @@
+//! What a profile's own counts say of it: whether every execution was counted, and if not, how many a sample stands for.
+//!
+//! What enters a block leaves it. Counts of every execution keep that to the last one; samples keep it only on average,
+//! and by how much they miss says how many there were. So a file need not be believed when it claims to be exact.
+//!
+//! Invariant: looks at counts only, never at where they come from; no checks possible is not exact.
+//!
+//! Source: for samples drawn independently, each standing for T executions, the variance of (in − out) is T (in + out).
+//! Not here: making counts consistent (`infer`).
+
+use crate::carry::edges_of;
+use crate::measured::Measured;
+use profile::Profile;
+use program::{BlockId, FuncId, Program, Va};
+use std::collections::BTreeSet;
+
+/// A block that more enters than leaves, or the other way round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inconsistency {
+    /// Its start.
+    pub at: Va,
+    /// Executions that enter it.
+    pub into: u64,
+    /// Executions that leave it.
+    pub out: u64,
+}
+
+/// How well a profile's counts keep the flow.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Consistency {
+    /// Blocks of which all that enters and leaves is known.
+    pub n_checked: usize,
+    /// Those that do not keep the flow, by address.
+    pub inconsistencies: Vec<Inconsistency>,
+    /// Of those checked, the blocks that ran often enough for samples of their flow to agree by a quarter.
+    pub n_heavy: usize,
+    /// Of those, the blocks that do not.
+    pub n_torn: usize,
+    /// Executions that one sample stands for, as the imbalances have it; 1 at least.
+    pub executions_per_sample: f64,
+}
+
+/// In and out together of a block that ran often: samples of 100 and 100 differ by 14 as a rule, and hardly ever by 50.
+const HEAVY: u64 = 200;
+/// Of a hundred blocks that ran often, so many may be torn.
+const TORN_PERCENT: usize = 6;
+/// Of a hundred blocks, so many may leak in counts of every execution: calls that end the run or jump out.
+const LEAKS_PERCENT: usize = 4;
+
+impl Consistency {
+    /// Whether every execution was counted, as far as the counts can tell.
+    pub fn is_exact(&self) -> bool {
+        self.n_checked > 0 && self.inconsistencies.len() * 100 <= self.n_checked * LEAKS_PERCENT
+    }
+
+    /// Whether the counts contradict each other by more than sampling explains: records are missing, or it is another build's.
+    pub fn is_torn(&self) -> bool {
+        self.n_torn * 100 > self.n_heavy * TORN_PERCENT && self.n_torn * 100 > self.n_checked
+    }
+
+    /// Checks the counts of `measured`.
+    pub fn of(program: &Program, measured: &Measured) -> Consistency {
+        let mut found = Consistency::default();
+        let mut ratios: Vec<f64> = Vec::new();
+        let n_into = {
+            let mut n = vec![0_u32; program.blocks.len()];
+            for e in &program.edges {
+                n[e.to.index()] += 1;
+            }
+            n
+        };
+        let mut into = vec![0_u64; program.blocks.len()];
+        for (e, count) in program.edges.iter().zip(&measured.edges) {
+            into[e.to.index()] = into[e.to.index()].saturating_add(count.unwrap_or(0));
+        }
+        // A source that counts blocks knows few edges, and those in passing.
+        let ran = |table: &[Option<u64>]| table.iter().filter(|c| c.is_some_and(|c| c > 0)).count();
+        let by_edges = ran(&measured.edges) * 2 > ran(&measured.blocks);
+        let inside = |f| edges_of(program, f).any(|e| measured.edges[e].is_some_and(|c| c > 0));
+        for f in program.func_ids().filter(|&f| program.function(f).complete && (!by_edges || inside(f))) {
+            let function = program.function(f);
+            let from_outside = |b: BlockId| {
+                let block = program.block(b);
+                block.start == function.entry || block.landing_pad || function.entries.contains(&b)
+            };
+            for b in function.block_ids() {
+                let after = program.successors(b);
+                let tail = program.calls_in(b).iter().any(|c| c.kind != program::CallKind::Call);
+                if after.is_empty() || tail {
+                    continue;
+                }
+                let (enters, leaves) = if by_edges {
+                    if from_outside(b) || n_into[b.index()] == 0 {
+                        continue;
+                    }
+                    let out = program.edge_ids(b).map(|e| measured.edges[e.index()].unwrap_or(0)).sum();
+                    (into[b.index()], out)
+                } else {
+                    // Counts of blocks alone: one that alone leads to those behind it.
+                    let alone = |to: BlockId| n_into[to.index()] == 1 && !from_outside(to) && to != b;
+                    let (Some(here), true) = (measured.blocks[b.index()], after.iter().all(|e| alone(e.to)))
+                    else {
+                        continue;
+                    };
+                    (here, after.iter().map(|e| measured.blocks[e.to.index()].unwrap_or(0)).sum::<u64>())
+                };
+                let both = enters.saturating_add(leaves);
+                if both == 0 {
+                    continue;
+                }
+                found.n_checked += 1;
+                let off = enters.abs_diff(leaves);
+                ratios.push(off as f64 * off as f64 / both as f64);
+                if both >= HEAVY {
+                    found.n_heavy += 1;
+                    found.n_torn += usize::from(off > both / 4);
+                }
+                // Counts added up from several runs, and scaled, may be off by rounding alone.
+                if off > both / 10_000 {
+                    found.inconsistencies.push(Inconsistency {
+                        at: program.block(b).start,
+                        into: enters,
+                        out: leaves,
+                    });
+                }
+            }
+        }
+        found.executions_per_sample = per_sample(&mut ratios);
+        found
+    }
+}
+
+/// Whether anything is known of the inside of `func`, not only that it was entered.
+pub(crate) fn inside(program: &Program, measured: &Measured, func: FuncId) -> bool {
+    let edges = edges_of(program, func);
+    let ran = |count: &Option<u64>| count.is_some_and(|c| c > 0);
+    let entry = program.entry_block(func);
+    let behind = program.function(func).block_ids().filter(|b| Some(*b) != entry);
+    edges.is_empty()
+        || edges.into_iter().any(|e| ran(&measured.edges[e]))
+        || behind.into_iter().any(|b| ran(&measured.blocks[b.index()]))
+}
+
+/// The functions that `profile` has calls from: their inside was seen, even if control left it by the first block.
+pub(crate) fn calling(program: &Program, profile: &Profile) -> BTreeSet<FuncId> {
+    let at = profile.calls.keys().map(|(at, _)| *at).chain(profile.calls_out.keys().copied());
+    at.filter_map(|at| program.function_at(at)).collect()
+}
+
+/// Estimates T from (in − out)² / (in + out), whose mean it is. By the median: a few blocks that leak do not move it.
+fn per_sample(ratios: &mut [f64]) -> f64 {
+    /// The median of the square of a standard normal number.
+    const MEDIAN: f64 = 0.455;
+    ratios.sort_by(f64::total_cmp);
+    ratios.get(ratios.len() / 2).map_or(1.0, |median| (median / MEDIAN).max(1.0))
+}
