@@ -218,12 +218,12 @@ fn by_confidence(
 fn regret(few: f64, many: f64) -> f64 {
     let sd = (few + many + 1.0).sqrt();
     let z = (many - few) / sd;
-    // Mean of (−N(z, 1))⁺ = φ(z) − z Φ(−z); for the tail, Φ(−z) ≤ φ(z) / z makes it small enough to leave out.
+    // Mean of the negative part of a normal number around z: its density at z less z times its tail; beyond six deviations that is nothing.
     if z > 6.0 {
         return 0.0;
     }
     let density = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
-    // Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.16: Φ to 1e-5.
+    // Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.16: the tail to 1e-5.
     let t = 1.0 / (1.0 + 0.332_67 * z);
     let tail = density * t * (0.436_183_6 + t * (-0.120_167_6 + t * 0.937_298));
     (sd * (density - z * tail)).clamp(0.0, many)
