@@ -41,7 +41,10 @@ fn main() {
     let carried = carry(&old, &new, &matching, &counts, &CarryOptions::default());
     let (want, got) = (Measured::of(&new, &fresh), Measured::of(&new, &carried.profile));
     let (ran, ran_carried) = (want.times(&new), got.times(&new));
-    let class = |c: Option<f32>| c.map_or(-1, |c| (c * 20.0).ceil() as i32);
+    // By twentieths, as a number from 0 to 20; -1 where there is none.
+    let class = |c: Option<f32>| {
+        c.map_or(-1, |c| (0_u8..20).filter(|&i| c * 20.0 > f32::from(i)).fold(0_i32, |n, _| n + 1))
+    };
     let mut rows: std::collections::BTreeMap<i32, [f64; 4]> = std::collections::BTreeMap::new();
     for f in new.func_ids().filter(|&f| new.function(f).origin != Origin::Plt) {
         let blocks = || new.function(f).block_ids();
