@@ -383,7 +383,28 @@ impl Sweeper {
         let mut sync = 0;
         let mut decoder = Decoder::new(bytes, cx.space.va(range.start));
         let mut at = range.start;
-        while let Some(insn) = decoder.next() {
+        loop {
+            if self.sync.is_empty()
+                && let Some(quick) = decoder.quick()
+                && !if fixed { quick.is_wide } else { quick.is_relative }
+            {
+                decoder.pass(&quick);
+                let (kind, target) = match quick.flow {
+                    Flow::Jump(to) => (Kind::Jump, cx.space.rel(to)),
+                    Flow::Branch(to) => (Kind::Branch, cx.space.rel(to)),
+                    Flow::Call(to) => (Kind::Call, cx.space.rel(to)),
+                    Flow::Return => (Kind::Return, NOWHERE),
+                    _ => (Kind::Next, NOWHERE),
+                };
+                if kind == Kind::Call {
+                    out.calls.push(RawCall { at, target, len: quick.len, how: How::Direct });
+                }
+                self.starts.set(at);
+                self.insns.push(Lite { at, target, len: quick.len, kind });
+                at += Rel::from(quick.len);
+                continue;
+            }
+            let Some(insn) = decoder.next() else { break };
             let mut len = u8::try_from(insn.len_bytes()).unwrap_or(15);
             let (mut kind, target) = Kind::of(&insn);
             if self.sync.get(sync).is_some_and(|&s| s <= at) {

@@ -4,9 +4,11 @@
 
 pub mod abi;
 mod effects;
+mod quick;
 mod step;
 
 pub use effects::{Effects, EffectsOf};
+pub use quick::Quick;
 pub use step::{DWARF_STACK_POINTER, StackMove, Step, Test};
 
 use crate::addr::Va;
@@ -539,37 +541,54 @@ pub fn decode(bytes: &[u8], at: Va) -> Option<Insn> {
 /// Decodes one instruction after another, to the end of the bytes. Bytes that are none yield [`Flow::Invalid`] and one byte of length.
 pub struct Decoder<'a> {
     inner: iced_x86::Decoder<'a>,
+    bytes: &'a [u8],
     start: Va,
+    /// Where it is; the inner one may be behind.
+    position: usize,
 }
 
 impl<'a> Decoder<'a> {
     /// Over `bytes`, which lie at `at`.
     pub fn new(bytes: &'a [u8], at: Va) -> Decoder<'a> {
-        Decoder { inner: iced_x86::Decoder::with_ip(64, bytes, at.0, DecoderOptions::NONE), start: at }
+        let inner = iced_x86::Decoder::with_ip(64, bytes, at.0, DecoderOptions::NONE);
+        Decoder { inner, bytes, start: at, position: 0 }
     }
 
     /// Goes on at `at`. `None` if that is not in the bytes.
     pub fn seek(&mut self, at: Va) -> Option<()> {
         let offset = usize::try_from(at.0.checked_sub(self.start.0)?).ok()?;
-        self.inner.set_position(offset).ok()?;
-        self.inner.set_ip(at.0);
-        Some(())
+        (offset <= self.bytes.len()).then(|| self.position = offset)
     }
 
-    /// The next instruction, if it starts below `end`.
-    pub fn next_below(&mut self, end: Va) -> Option<Insn> {
-        if self.inner.ip() < end.0 { self.next() } else { None }
+    /// The address of the next instruction.
+    pub fn at(&self) -> Va {
+        self.start.plus(self.position as u64)
+    }
+
+    /// The next instruction, if it is of a common form; does not go on.
+    #[inline]
+    pub fn quick(&self) -> Option<Quick> {
+        quick::quick(self.bytes.get(self.position..)?, self.at())
+    }
+
+    /// Goes on after what [`Self::quick`] told.
+    pub fn pass(&mut self, quick: &Quick) {
+        self.position += usize::from(quick.len);
     }
 }
 
 impl Iterator for Decoder<'_> {
     type Item = Insn;
     fn next(&mut self) -> Option<Insn> {
-        if !self.inner.can_decode() {
+        let at = self.position;
+        if at >= self.bytes.len() {
             return None;
         }
-        let at = self.inner.position();
-        let ip = self.inner.ip();
+        let ip = self.start.0.wrapping_add(at as u64);
+        if self.inner.position() != at {
+            self.inner.set_position(at).expect("it is within the bytes");
+            self.inner.set_ip(ip);
+        }
         let mut insn = self.inner.decode();
         if insn.is_invalid() {
             insn.set_len(1);
@@ -577,6 +596,7 @@ impl Iterator for Decoder<'_> {
             self.inner.set_position(at + 1).expect("there was at least one byte");
             self.inner.set_ip(ip.wrapping_add(1));
         }
+        self.position = self.inner.position();
         Some(Insn(insn))
     }
 }

@@ -210,19 +210,29 @@ impl Body {
             }
             let end = block.end_va();
             let mut next_call = program.calls.get(at);
-            let (mut exit_call, mut last, mut made_up) = (None, None, false);
+            let mut exit_call = None;
+            // The last two instructions.
+            let (mut before, mut last) = (None, None);
             let mut run = Run::default();
             let mut makes_calls = false;
-            while let Some(insn) = decoder.next_below(end) {
-                let effects = scratch.of.effects(&insn);
+            while decoder.at() < end {
+                (before, last) = (last, Some(decoder.at()));
+                let (insn, effects) = match decoder.quick() {
+                    Some(quick) => {
+                        decoder.pass(&quick);
+                        (None, quick.effects())
+                    }
+                    None => {
+                        let Some(insn) = decoder.next() else { break };
+                        let effects = scratch.of.effects(&insn);
+                        switches_stack |=
+                            effects.writes.holds(abi::STACK_POINTER) && insn.loads_stack_pointer();
+                        (Some(insn), effects)
+                    }
+                };
                 writes.add(effects.writes);
-                switches_stack |= effects.writes.holds(abi::STACK_POINTER) && insn.loads_stack_pointer();
                 run.then(effects.reads, RegSet::EMPTY, effects.kills);
-                let before: Option<Insn> = last.replace(insn);
-                if block.end == BlockEnd::Return {
-                    made_up = before.is_some_and(|insn| insn.makes_return_address());
-                }
-                let Some(call) = next_call.filter(|c| c.at == insn.at()) else { continue };
+                let Some(call) = next_call.filter(|c| Some(c.at) == last) else { continue };
                 at += 1;
                 next_call = program.calls.get(at);
                 if let Callee::Function(g) = call.callee {
@@ -235,7 +245,9 @@ impl Body {
                 makes_calls = true;
                 let mut crossing = Crossing::of(program, system_v, call);
                 // A call through a TLS descriptor keeps all registers but the one with the result.
-                if insn.is_descriptor_call(before.as_ref()) {
+                if insn.is_some_and(|i| {
+                    i.is_descriptor_call(before.and_then(|at| insn_at(program, at)).as_ref())
+                }) {
                     crossing.kills = RegSet::EMPTY;
                 }
                 run.then(crossing.reads, crossing.maybe_reads, RegSet::EMPTY);
@@ -249,6 +261,8 @@ impl Body {
                     writes.add(crossing.kills.both(abi::CALLER_SAVED));
                 }
             }
+            let made_up = block.end == BlockEnd::Return
+                && before.and_then(|at| insn_at(program, at)).is_some_and(|insn| insn.makes_return_address());
             let exit = if made_up { Exit::Unknown } else { exit(program, b, block, exit_call) };
             if exit != Exit::None {
                 scratch.exits.push((b.0 - first, exit));
@@ -522,6 +536,10 @@ impl Body {
             Exit::Outside | Exit::Pointer | Exit::Unknown => both(abi::ALL),
         }
     }
+}
+
+fn insn_at(program: &Program, at: Va) -> Option<Insn> {
+    Decoder::new(program.image.bytes_from(at)?, at).next()
 }
 
 /// Puts a depth-first postorder of the blocks of `func` into `scratch.order`; whether an edge leads back in it.
