@@ -453,7 +453,8 @@ mod tests {
 
     #[test]
     fn what_is_learnt_is_the_rate_of_what_was_seen() {
-        // 300 of 400 with property 7, 40 of 400 without it.
+        // 300 of 400 with property 7, 40 of 400 without it; held to a half by four examples a weight. The rates are those
+        // of the same two equations, solved outside this program.
         let mut seen: Vec<(&[u8], f64)> = Vec::new();
         for i in 0..400 {
             seen.push((&[0, 7], f64::from(u8::from(i < 300))));
@@ -462,8 +463,8 @@ mod tests {
         let all = examples(&seen);
         let w = fit(&all.iter().map(|e| (e, e.runs)).collect::<Vec<_>>());
         let rate = |has: &[u8]| 1.0 / (1.0 + (-sum(&w, has)).exp());
-        assert!((rate(&[0, 7]) - 0.75).abs() < 0.04, "{}", rate(&[0, 7]));
-        assert!((rate(&[0]) - 0.10).abs() < 0.04, "{}", rate(&[0]));
+        assert!((rate(&[0, 7]) - 0.722_683).abs() < 1e-4, "{}", rate(&[0, 7]));
+        assert!((rate(&[0]) - 0.145_056).abs() < 1e-4, "{}", rate(&[0]));
         assert!((rate(&[]) - 0.5).abs() < 1e-9);
     }
 
