@@ -66,7 +66,8 @@ pub struct Liveness {
     pub func: FuncId,
     first: u32,
     live_in: Box<[RegSet]>,
-    live_out: Box<[RegSet]>,
+    /// Live where control leaves the function, for the blocks where it can, by position.
+    exits: Box<[(u32, RegSet)]>,
 }
 
 impl Conventions {
@@ -111,7 +112,7 @@ impl Conventions {
         }
         let all = bodies.into_par_iter().zip(solved).map(|(body, starts)| {
             let starts = starts.expect("every function was pending once");
-            body.liveness(program, &conventions, starts)
+            body.liveness(&conventions, starts)
         });
         let all = all.collect();
         (conventions, all)
@@ -175,7 +176,7 @@ impl Liveness {
         let mut scratch = Scratch::new();
         let body = Body::of(program, conventions.system_v, func, &mut scratch);
         let starts = body.solve(program, conventions, None, &mut scratch).starts;
-        body.liveness(program, conventions, starts)
+        body.liveness(conventions, starts)
     }
 
     /// Live before the first instruction of `block`.
@@ -184,8 +185,12 @@ impl Liveness {
     }
 
     /// Live after the last instruction of `block`.
-    pub fn live_out(&self, block: BlockId) -> RegSet {
-        self.live_out[(block.0 - self.first) as usize]
+    pub fn live_out(&self, program: &Program, block: BlockId) -> RegSet {
+        let node = block.0 - self.first;
+        let exit = self.exits.binary_search_by_key(&node, |e| e.0).map(|i| self.exits[i].1);
+        let mut out = exit.unwrap_or_default().union(abi::ALWAYS_LIVE);
+        program.successors(block).iter().for_each(|e| out.add(self.live_in(e.to)));
+        out
     }
 
     /// Live before each instruction of `block`.
@@ -204,7 +209,7 @@ impl Liveness {
             .collect();
         let always = abi::ALWAYS_LIVE.union(self.pads(program, block));
         let kept = self.kept(program);
-        let mut live = self.live_out(block);
+        let mut live = self.live_out(program, block);
         let mut out: Vec<(Va, RegSet)> = Vec::with_capacity(insns.len());
         for (at, effects, call) in insns.into_iter().rev() {
             if let Some((call, keeps_all)) = call {

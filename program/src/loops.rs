@@ -83,9 +83,7 @@ impl Loops {
     /// The loops of `func`.
     pub fn compute(program: &Program, func: FuncId) -> Loops {
         let f = program.function(func);
-        // A cycle goes back at least once in any order of the blocks; most functions do not.
-        let mut edges = f.block_ids().flat_map(|b| program.successors(b));
-        if !edges.any(|e| e.to <= e.from) {
+        if !has_cycle(program, func) {
             let nest = Nest::none(f.n_blocks());
             let (back_edges, back_edges_end) = (Vec::new(), Vec::new());
             return Loops { func, first: f.blocks.start, nest, back_edges, back_edges_end };
@@ -199,6 +197,44 @@ impl Loops {
     }
 }
 
+/// Whether there is any loop, by a search that is much cheaper than finding them: most functions have none.
+fn has_cycle(program: &Program, func: FuncId) -> bool {
+    const OPEN: u8 = 1;
+    const DONE: u8 = 2;
+    let f = program.function(func);
+    let (mut state, mut open) = (Vec::new(), Vec::new());
+    // A cycle goes back at least once in any order of the blocks, so it is reached from where such an edge leads.
+    for b in f.block_ids() {
+        for e in program.successors(b).iter().filter(|e| e.to <= e.from) {
+            state.resize(f.n_blocks(), 0u8);
+            let root = (e.to.0 - f.blocks.start) as usize;
+            if state[root] != 0 {
+                continue;
+            }
+            state[root] = OPEN;
+            open.push((root, program.successors(e.to)));
+            while let Some((node, rest)) = open.last_mut() {
+                let Some((e, after)) = rest.split_first() else {
+                    state[*node] = DONE;
+                    open.pop();
+                    continue;
+                };
+                *rest = after;
+                let to = (e.to.0 - f.blocks.start) as usize;
+                match state[to] {
+                    0 => {
+                        state[to] = OPEN;
+                        open.push((to, program.successors(e.to)));
+                    }
+                    OPEN => return true,
+                    _ => {}
+                }
+            }
+        }
+    }
+    false
+}
+
 fn some_loop(index: u32) -> Option<LoopId> {
     (index != NONE).then_some(LoopId(index))
 }
@@ -298,6 +334,8 @@ impl<'a> Search<'a> {
         let n = graph.len();
         let mut is_root = vec![false; n];
         graph.roots.iter().for_each(|&r| is_root[r as usize] = true);
+        let mut inside = Lists::new(n);
+        inside.cells.reserve(n);
         let all = Part { nodes: (0..count(n)).collect(), roots: graph.roots.clone(), parent: NONE };
         Search {
             graph,
@@ -314,7 +352,7 @@ impl<'a> Search<'a> {
             around: vec![NONE; n],
             is_header: vec![false; n],
             is_irreducible: vec![false; n],
-            inside: Lists::new(n),
+            inside,
             put_off: Lists::new(n),
             back: Lists::new(n),
         }
@@ -349,7 +387,7 @@ impl<'a> Search<'a> {
     /// Sorts the edges: back, within a branch, between branches.
     fn walk(&mut self, part: &Part) -> (Vec<u32>, Vec<u32>) {
         let (mut order, mut across) = (Vec::with_capacity(part.nodes.len()), Vec::new());
-        let mut open: Vec<(u32, usize)> = Vec::new();
+        let mut open: Vec<(u32, usize)> = Vec::with_capacity(part.nodes.len().min(64));
         for &root in &part.roots {
             if self.number[root as usize] != NONE {
                 across.push(root);

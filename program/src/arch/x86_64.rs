@@ -540,18 +540,17 @@ pub fn decode(bytes: &[u8], at: Va) -> Option<Insn> {
 
 /// Decodes one instruction after another, to the end of the bytes. Bytes that are none yield [`Flow::Invalid`] and one byte of length.
 pub struct Decoder<'a> {
-    inner: iced_x86::Decoder<'a>,
+    /// Made when it is needed; may be behind.
+    inner: Option<iced_x86::Decoder<'a>>,
     bytes: &'a [u8],
     start: Va,
-    /// Where it is; the inner one may be behind.
     position: usize,
 }
 
 impl<'a> Decoder<'a> {
     /// Over `bytes`, which lie at `at`.
     pub fn new(bytes: &'a [u8], at: Va) -> Decoder<'a> {
-        let inner = iced_x86::Decoder::with_ip(64, bytes, at.0, DecoderOptions::NONE);
-        Decoder { inner, bytes, start: at, position: 0 }
+        Decoder { inner: None, bytes, start: at, position: 0 }
     }
 
     /// Goes on at `at`. `None` if that is not in the bytes.
@@ -585,18 +584,21 @@ impl Iterator for Decoder<'_> {
             return None;
         }
         let ip = self.start.0.wrapping_add(at as u64);
-        if self.inner.position() != at {
-            self.inner.set_position(at).expect("it is within the bytes");
-            self.inner.set_ip(ip);
+        let inner = self.inner.get_or_insert_with(|| {
+            iced_x86::Decoder::with_ip(64, self.bytes, self.start.0, DecoderOptions::NONE)
+        });
+        if inner.position() != at {
+            inner.set_position(at).expect("it is within the bytes");
+            inner.set_ip(ip);
         }
-        let mut insn = self.inner.decode();
+        let mut insn = inner.decode();
         if insn.is_invalid() {
             insn.set_len(1);
             insn.set_next_ip(ip.wrapping_add(1));
-            self.inner.set_position(at + 1).expect("there was at least one byte");
-            self.inner.set_ip(ip.wrapping_add(1));
+            inner.set_position(at + 1).expect("there was at least one byte");
+            inner.set_ip(ip.wrapping_add(1));
         }
-        self.position = self.inner.position();
+        self.position = inner.position();
         Some(Insn(insn))
     }
 }

@@ -402,7 +402,8 @@ impl<'c, 'a> Assembly<'c, 'a> {
                     returns: self.returns(callee, functions),
                 });
             }
-            if let Some(to) = self.runs_into(rank).filter(|_| self.falls_to(rank).is_none()) {
+            let runs_on = raw.end.falls_through() && self.falls_to(rank).is_none();
+            if let Some(to) = runs_on.then(|| self.runs_into(rank)).flatten() {
                 let callee = Callee::Function(FuncId(to));
                 calls.push(Call {
                     at: self.va(raw.last()),
@@ -507,7 +508,8 @@ impl<'c, 'a> Assembly<'c, 'a> {
 
     fn is_padding(&self, range: Range<Va>) -> bool {
         let Some(bytes) = self.code.cx.image.bytes_in(&range) else { return false };
-        bytes.iter().all(|&b| b == 0) || Decoder::new(bytes, range.start).all(|insn| insn.is_padding())
+        let mut decoder = Decoder::new(bytes, range.start);
+        bytes.iter().all(|&b| b == 0) || decoder.quick().is_none() && decoder.all(|insn| insn.is_padding())
     }
 }
 

@@ -8,7 +8,7 @@ use crate::addr::Va;
 use crate::arch::{Decoder, EffectsOf, Insn, RegSet, abi};
 use crate::graph::count;
 use crate::ids::{BlockId, FuncId};
-use crate::model::{Block, BlockEnd, Call, CallKind, Callee, EdgeKind, Program};
+use crate::model::{Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Program};
 use std::collections::VecDeque;
 
 /// A run of instructions without a call into the image inside: what it reads first, and what it kills.
@@ -348,7 +348,7 @@ impl Body {
             times.clear();
             times.resize(n, 0);
         }
-        let mut now = 0;
+        let (mut now, mut last_grown) = (0, 0);
         let (mut n_passes, mut is_done) = (0, false);
         while !is_done && n_passes < PASSES {
             is_done = true;
@@ -358,10 +358,9 @@ impl Body {
                     0 => is_first || self.hears_of_others(node),
                     _ => false,
                 };
-                let successors = program.successors(BlockId(self.first + node));
-                if !is_stale
-                    && !successors.iter().any(|e| s.grown_at[(e.to.0 - self.first) as usize] > computed)
-                {
+                let has_grown = |e: &Edge| s.grown_at[(e.to.0 - self.first) as usize] > computed;
+                let successors = || program.successors(BlockId(self.first + node));
+                if !is_stale && (last_grown <= computed || !successors().iter().any(has_grown)) {
                     continue;
                 }
                 now += 1;
@@ -369,6 +368,7 @@ impl Body {
                 s.n_steps += 1;
                 if self.step(program, conventions, node, &mut at) {
                     s.grown_at[node as usize] = now;
+                    last_grown = now;
                     is_done &= !self.is_cyclic;
                 }
             }
@@ -471,10 +471,10 @@ impl Body {
     }
 
     /// The result, from a solution for the final conventions.
-    pub fn liveness(&self, program: &Program, conventions: &Conventions, at: Starts) -> Liveness {
-        let out = |node| self.out(program, conventions, node, &at).1.union(abi::ALWAYS_LIVE);
-        let live_out = (0..count(self.order.len())).map(out).collect();
-        Liveness { func: self.func, first: self.first, live_in: at.live, live_out }
+    pub fn liveness(&self, conventions: &Conventions, at: Starts) -> Liveness {
+        let exits =
+            self.exits.iter().map(|&(node, exit)| (node, self.at_exit(conventions, exit).1)).collect();
+        Liveness { func: self.func, first: self.first, live_in: at.live, exits }
     }
 
     /// Read for certain, and live, at the end of a block.
