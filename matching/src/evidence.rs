@@ -10,9 +10,10 @@
 
 use crate::carry::edges_of;
 use crate::measured::Measured;
+use crate::score::{bolt_understands, branch_sides};
 use profile::Profile;
-use program::{BlockId, FuncId, Program, Va};
-use std::collections::BTreeSet;
+use program::{BlockEnd, BlockId, CallKind, Callee, FuncId, Origin, Program, Va};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A block that more enters than leaves, or the other way round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +86,7 @@ impl Consistency {
             };
             for b in function.block_ids() {
                 let after = program.successors(b);
-                let tail = program.calls_in(b).iter().any(|c| c.kind != program::CallKind::Call);
+                let tail = program.calls_in(b).iter().any(|c| c.kind != CallKind::Call);
                 if after.is_empty() || tail {
                     continue;
                 }
@@ -128,6 +129,79 @@ impl Consistency {
         found.executions_per_sample = per_sample(&mut ratios);
         found
     }
+}
+
+/// Functions that were called, and of whose inside a profile says nothing though it could.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Silence {
+    /// They, and how often each was called.
+    pub functions: BTreeMap<FuncId, u64>,
+    /// Functions that ran, they among them.
+    pub n_ran: usize,
+    /// Calls of all functions.
+    pub n_calls: u64,
+}
+
+impl Silence {
+    /// Finds them. `times` are executions by block, `entered` is what the profile says of a function's entry.
+    pub fn of(
+        program: &Program,
+        measured: &Measured,
+        calling: &BTreeSet<FuncId>,
+        times: &[u64],
+        entered: impl Fn(FuncId) -> u64,
+    ) -> Silence {
+        let mut called: BTreeMap<FuncId, u64> = BTreeMap::new();
+        for call in &program.calls {
+            let Callee::Function(f) = call.callee else { continue };
+            // What is reached by a conditional jump is not known from its block.
+            if call.kind != CallKind::BranchTailCall && program.block(call.block).func != f {
+                let count = called.entry(f).or_default();
+                *count = count.saturating_add(times[call.block.index()]);
+            }
+        }
+        let mut silence = Silence::default();
+        for f in program.func_ids().filter(|&f| program.function(f).origin != Origin::Plt) {
+            let count = called.get(&f).copied().unwrap_or(0).max(entered(f));
+            let ran = program.function(f).block_ids().any(|b| times[b.index()] > 0);
+            silence.n_ran += usize::from(ran || count > 0);
+            silence.n_calls = silence.n_calls.saturating_add(count);
+            let known = inside(program, measured, f) || calling.contains(&f);
+            if count > 0 && !known && is_countable(program, f) {
+                silence.functions.insert(f, count);
+            }
+        }
+        silence
+    }
+
+    /// Their share of all calls.
+    pub fn call_share(&self) -> f64 {
+        let calls: f64 = self.functions.values().map(|&c| c as f64).sum();
+        calls / (self.n_calls as f64).max(1.0)
+    }
+
+    /// Whether they are more than the few that any tool leaves alone: records are missing.
+    pub fn is_notable(&self) -> bool {
+        self.functions.len() * 100 > self.n_ran * SILENT_PERCENT
+            || self.call_share() * 100.0 > SILENT_CALLS_PERCENT
+    }
+}
+
+/// Of a hundred functions that ran, so many may be silent.
+const SILENT_PERCENT: usize = 1;
+/// Of a hundred calls, so many may be of silent functions.
+const SILENT_CALLS_PERCENT: f64 = 1.0;
+
+/// Whether a profile may be expected to know the inside of `func`. What llvm-bolt makes no graph of, tables above all, has
+/// no counts in any profile of its making, a fresh one neither; nor has what never returns, but jumps out or ends the run.
+fn is_countable(program: &Program, func: FuncId) -> bool {
+    let blocks = || program.function(func).block_ids();
+    let table = blocks().any(|b| program.block(b).end == BlockEnd::Switch);
+    let returns = program.function(func).returns;
+    returns
+        && !table
+        && bolt_understands(program, func)
+        && blocks().any(|b| branch_sides(program, b).is_some())
 }
 
 /// Whether anything is known of the inside of `func`, not only that it was entered.

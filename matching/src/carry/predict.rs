@@ -12,12 +12,12 @@
 
 use super::complete::{Complete, Known, WORK, graph};
 use super::likely;
-use crate::evidence::{Consistency, inside};
+use crate::evidence::{Consistency, Silence};
 use crate::infer::Estimate;
 use crate::measured::Measured;
-use crate::score::{bolt_understands, branch_sides};
+use crate::score::branch_sides;
 use profile::Profile;
-use program::{BlockId, Callee, FuncId, Origin, Program, Va};
+use program::{BlockId, FuncId, Origin, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is expected of one measure.
@@ -85,8 +85,6 @@ const DRIFT: f64 = 0.04;
 const BLIND: f64 = 0.5;
 /// A price above this is too rough to be subtracted.
 const TOO_DEAR: f64 = 0.01;
-/// Static prediction does not know how often loops run: it may be off by so much.
-const LOOPS: f64 = 1.5;
 /// Samples may have to double so often until every block is seen: from a thousandth of the executions to all.
 const DOUBLINGS: f64 = 10.0;
 
@@ -131,13 +129,16 @@ pub(crate) fn predict(
         cc_price += unseen * DOUBLINGS / 2.0;
         doubts.push(Doubt::Sampled { unseen_share: unseen, bp_share: bp.sparse });
     }
-    let missing = missing(old);
+    let silence = silence(old);
+    let missing = missing(old, &silence, mass);
     if missing.n_functions > 0 {
         let branch_share = missing.branches / (mass + missing.branches).max(1.0);
         let block_share = missing.blocks / n.max(1.0);
+        // A few that the tool left alone have a price; many are records that are missing.
         bp_price += BLIND * branch_share;
         cc_price += block_share;
-        bp_known &= BLIND * branch_share * LOOPS <= TOO_DEAR;
+        bp_known &= !silence.is_notable();
+        cc_known &= !silence.is_notable();
         doubts.push(Doubt::NotInside { n_functions: missing.n_functions, branch_share, block_share });
     }
     cc_known &= cc_price <= TOO_DEAR && of_seen * DOUBLINGS / 2.0 <= TOO_DEAR;
@@ -247,22 +248,17 @@ struct Missing {
     blocks: f64,
 }
 
-fn missing(old: &Old<'_>) -> Missing {
+fn silence(old: &Old<'_>) -> Silence {
+    let entered = |f: FuncId| {
+        let known = old.counts.known[f.index()] == Known::Entered;
+        old.program.entry_block(f).filter(|_| known).map_or(0, |b| old.counts.enter[b.index()])
+    };
+    Silence::of(old.program, old.measured, old.calling, &old.counts.blocks, entered)
+}
+
+/// Prices the silent functions, where branches ran `mass` times in those that are not.
+fn missing(old: &Old<'_>, silence: &Silence, mass: f64) -> Missing {
     let p = old.program;
-    let mut entered: BTreeMap<FuncId, u64> = BTreeMap::new();
-    for call in &p.calls {
-        let Callee::Function(f) = call.callee else { continue };
-        // What is reached by a conditional jump is not known from its block.
-        if call.kind != program::CallKind::BranchTailCall && p.block(call.block).func != f {
-            *entered.entry(f).or_default() += old.counts.blocks[call.block.index()];
-        }
-    }
-    for f in p.func_ids().filter(|f| old.counts.known[f.index()] == Known::Entered) {
-        if let Some(b) = p.entry_block(f) {
-            let count = entered.entry(f).or_default();
-            *count = (*count).max(old.counts.enter[b.index()]);
-        }
-    }
     // How much of a function that ran runs, by those whose inside is known.
     let (mut n, mut n_ran) = (0_usize, 0_usize);
     for f in p.func_ids().filter(|f| old.counts.known[f.index()] == Known::Inside) {
@@ -273,17 +269,8 @@ fn missing(old: &Old<'_>) -> Missing {
     }
     let runs = if n > 0 { n_ran as f64 / n as f64 } else { 0.5 };
     let mut missing = Missing::default();
-    for (f, count) in entered {
+    for (&f, &count) in &silence.functions {
         let function = p.function(f);
-        let silent = !inside(p, old.measured, f) && !old.calling.contains(&f);
-        // What llvm-bolt makes no graph of, tables above all, has no counts in any profile of its making, a fresh one neither.
-        let table = function.block_ids().any(|b| p.block(b).end == program::BlockEnd::Switch);
-        if count == 0 || !silent || function.origin == Origin::Plt || table || !bolt_understands(p, f) {
-            continue;
-        }
-        if !function.block_ids().any(|b| branch_sides(p, b).is_some()) {
-            continue;
-        }
         let mut problem = graph(p, f, 50);
         let first = function.blocks.start;
         if let Some(entry) = p.entry_block(f) {
@@ -299,6 +286,8 @@ fn missing(old: &Old<'_>) -> Missing {
         missing.branches += sides.map(|[a, b]| ran(a).max(ran(b))).sum::<f64>();
         missing.blocks += runs * function.n_blocks() as f64;
     }
+    // Static prediction does not know how often loops run: twice as much a call as in other functions is enough.
+    missing.branches = missing.branches.min(2.0 * mass * silence.call_share());
     missing
 }
 
