@@ -15,7 +15,7 @@
 //! Not here: inference (`infer`).
 
 use crate::carry::{Calls, Complete, Known, WORK, complete, edges_of, graph, write};
-use crate::evidence::{Consistency, calling, inside};
+use crate::evidence::{Consistency, Silence, calling, inside};
 use crate::infer::{Estimate, Inferred};
 use crate::measured::Measured;
 use profile::{Exactness, Profile};
@@ -110,8 +110,9 @@ pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeO
         calling: calling(new, fresh),
     };
     let called = both.called();
-    // Called, and not known inside, though the carried profile knows it: records are missing, so absence says nothing.
-    let holes = new.func_ids().any(|f| called[f.index()] > 0 && both.only_carried(f));
+    // Many were called, and nothing is known of their inside: records are missing, so absence says nothing.
+    let holes = Silence::of(new, &both.fresh, &both.calling, &both.fresh_times, |f| called[f.index()]);
+    let holes = holes.is_notable();
     let solved: Vec<(Known, Option<Inferred>)> = (0..new.functions.len())
         .into_par_iter()
         .map(|i| both.function(FuncId::at(i), called[i], holes))
@@ -248,7 +249,11 @@ impl Both<'_> {
             let ran = seen > 0.0 || was > 0;
             block[i] = if seen_inside { updated(e, seen) } else { e };
             let count = self.count(block[i]).max(u64::from(ran));
-            p.blocks[i] = Estimate { count, raise: 30, lower: 60, keep: ran };
+            p.blocks[i] = match ran {
+                true => Estimate { count, raise: 30, lower: 60, keep: true },
+                // Neither saw it: what samples leave unbalanced is balanced where control was.
+                false => Estimate::unknown(NEVER),
+            };
             if let Some(entry) = p.enter[i].as_mut().filter(|e| e.raise == 1) {
                 let (e, seen) =
                     (expected(self.carried.entries[b.index()]), samples(self.fresh.entries[b.index()]));
@@ -273,12 +278,28 @@ impl Both<'_> {
                 let to = self.new.edges[e].to.index() - first;
                 // What never ran behind it is not run by a rounded share.
                 let mean = if block[to] > 0.0 { leaves * share } else { 0.0 };
-                p.edge[e - edges.start] =
-                    Estimate { count: self.count(mean), raise: 20, lower: 20, keep: false };
+                // The more samples, the surer the way out.
+                let sure = surer(20, seen);
+                p.edge[e - edges.start] = Estimate {
+                    count: self.count(mean),
+                    raise: if mean > 0.0 { sure } else { NEVER.min(4 * sure) },
+                    lower: sure,
+                    keep: false,
+                };
             }
         }
         p.solve(WORK)
     }
+}
+
+/// The cost of an execution of what no profile saw run: more than to change what was seen anywhere around it.
+const NEVER: u32 = 1000;
+
+/// The cost of changing what this many samples speak for.
+fn surer(cost: u32, samples: f64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    let factor = samples.clamp(1.0, 1e6).log10().floor() as u32;
+    cost * (1 + factor)
 }
 
 #[cfg(test)]
