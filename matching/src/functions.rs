@@ -9,6 +9,7 @@ mod hashes;
 mod named;
 mod rounds;
 mod side;
+mod slots;
 mod words;
 mod wrappers;
 
@@ -91,6 +92,7 @@ pub fn compute(
     }
     if options.has(Pass::Neighbours) {
         wrappers::run(&mut state);
+        slots::run(&mut state);
     }
     let found = state
         .pairs

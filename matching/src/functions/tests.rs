@@ -90,3 +90,41 @@ fn every_function_is_itself_with_and_without_names() {
         }
     }
 }
+
+#[test]
+fn a_table_tells_what_its_changed_entries_were() {
+    // `op3` was all new within; `op5` gave way to something else, which the string beside it says.
+    let text = |three: &str, five: (&str, &str)| {
+        let mut out = String::from(
+            "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nstruct op { const char *name; int (*run)(int); };\n",
+        );
+        for i in 0..9 {
+            let body = match i {
+                3 => three.to_owned(),
+                5 => five.1.to_owned(),
+                _ => format!(
+                    "for (int k = 0; k < x + {i}; k += {}) if (k % {} == 2) printf(\"{i} of %d\\n\", x ^ {i}); return x * {};",
+                    i + 2,
+                    i + 5,
+                    i * 9 + 4
+                ),
+            };
+            out += &format!("static int op{i}(int x) {{ {body} }}\n");
+        }
+        out += "struct op table[] = {";
+        for i in 0..9 {
+            out += &match i {
+                5 => format!("{{\"{}\", op5}},", five.0),
+                _ => format!("{{\"name {i}\", op{i}}},"),
+            };
+        }
+        out + "};\nint main(int n, char **v) { for (int i = 0; i < 9; i++) if (!strcmp(v[1], table[i].name)) return table[i].run(n); return 1; }\n"
+    };
+    let old =
+        text("char b[99]; sprintf(b, \"%x\", x); return (int)strlen(b);", ("gone", "return abs(x) / 7;"));
+    let new = text("return x;", ("other", "char *e = getenv(\"HOME\"); return e ? atoi(e) + x : 9;"));
+    let pairs = stripped_pairs(&old, &new);
+    let of = |name: &str| pairs.iter().find(|(n, _)| n == name).map(|(_, o)| o.as_str());
+    assert_eq!(of("op3"), Some("op3"), "{pairs:?}");
+    assert_eq!(of("op5"), None, "{pairs:?}");
+}
