@@ -93,38 +93,44 @@ fn every_function_is_itself_with_and_without_names() {
 
 #[test]
 fn a_table_tells_what_its_changed_entries_were() {
-    // `op3` was all new within; `op5` gave way to something else, which the string beside it says.
-    let text = |three: &str, five: (&str, &str)| {
-        let mut out = String::from(
-            "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nstruct op { const char *name; int (*run)(int); };\n",
-        );
-        for i in 0..9 {
-            let body = match i {
-                3 => three.to_owned(),
-                5 => five.1.to_owned(),
-                _ => format!(
-                    "for (int k = 0; k < x + {i}; k += {}) if (k % {} == 2) printf(\"{i} of %d\\n\", x ^ {i}); return x * {};",
-                    i + 2,
-                    i + 5,
-                    i * 9 + 4
-                ),
-            };
-            out += &format!("static int op{i}(int x) {{ {body} }}\n");
+    // Three of the entries have nothing left of what they were.
+    let text = |changed: &dyn Fn(usize) -> Option<String>| {
+        let mut out = String::from("#include <stdio.h>\ntypedef int (*op)(int);\n");
+        for i in 0..12 {
+            let (step, every, times) = (i + 2, i + 5, i * 9 + 4);
+            let kept = format!(
+                "for (int k = 0; k < x + {i}; k += {step}) if (k % {every} == 2) printf(\"{i} of %d\\n\", x ^ {i}); return x * {times};"
+            );
+            out += &format!("static int op{i}(int x) {{ {} }}\n", changed(i).unwrap_or(kept));
         }
-        out += "struct op table[] = {";
-        for i in 0..9 {
-            out += &match i {
-                5 => format!("{{\"{}\", op5}},", five.0),
-                _ => format!("{{\"name {i}\", op{i}}},"),
-            };
-        }
-        out + "};\nint main(int n, char **v) { for (int i = 0; i < 9; i++) if (!strcmp(v[1], table[i].name)) return table[i].run(n); return 1; }\n"
+        let table = [0, 3, 1, 2, 7, 6, 8, 4, 9, 5, 10, 11].map(|i| format!("op{i},")).concat();
+        out + &format!("op table[] = {{ {table} }};\n")
+            + "int main(int n, char **v) { for (int i = 0; i < 12; i++) if (v[1][0] == i) return table[i](n); return 1; }\n"
     };
-    let old =
-        text("char b[99]; sprintf(b, \"%x\", x); return (int)strlen(b);", ("gone", "return abs(x) / 7;"));
-    let new = text("return x;", ("other", "char *e = getenv(\"HOME\"); return e ? atoi(e) + x : 9;"));
-    let pairs = stripped_pairs(&old, &new);
-    let of = |name: &str| pairs.iter().find(|(n, _)| n == name).map(|(_, o)| o.as_str());
-    assert_eq!(of("op3"), Some("op3"), "{pairs:?}");
-    assert_eq!(of("op5"), None, "{pairs:?}");
+    let long = |i: usize| {
+        let m = match i {
+            3 => 3,
+            4 => 5,
+            5 => 11,
+            _ => return None,
+        };
+        let part = |k: usize| {
+            let (by, text, times, shift) = (k * m + 31, k * m, k + m * 3, k % 7 + 1);
+            format!(
+                "if (x % {by} == {k}) {{ printf(\"{text} has %d\\n\", x * {times}); s ^= x << {shift}; }} "
+            )
+        };
+        Some(format!("int s = 0; {} return s;", (0..12).map(part).collect::<String>()))
+    };
+    let short = |i: usize| match i {
+        3 => Some("return x - 1;".to_owned()),
+        4 => Some("return x - 2;".to_owned()),
+        5 => Some("return x + 4;".to_owned()),
+        _ => None,
+    };
+    let pairs = stripped_pairs(&text(&long), &text(&short));
+    for name in ["op3", "op4", "op5"] {
+        let old = pairs.iter().find(|(n, _)| n == name).map(|(_, o)| o.as_str());
+        assert_eq!(old, Some(name), "{pairs:?}");
+    }
 }
