@@ -69,6 +69,7 @@ impl Program {
                 break;
             }
         }
+        code.drop_padding();
         final_calls(&mut code);
         code.end_at_calls();
         let tables = assemble::Assembly::new(&code).tables();

@@ -437,4 +437,66 @@ impl Code<'_> {
             self.end_at_calls();
         }
     }
+
+    /// Forgets the blocks of no-operations that nothing of their function leads to, nor anything else: only a guess, such as a
+    /// table of another function or a pointer into padding, made them blocks.
+    pub fn drop_padding(&mut self) {
+        let dropped = self.padding();
+        if dropped.is_empty() {
+            return;
+        }
+        // From the back, since one may run into the next. What runs into it runs into what follows it.
+        for &rank in dropped.iter().rev() {
+            let Some(before) = rank.checked_sub(1) else { continue };
+            let same = self.owner[before as usize] == self.owner[rank as usize];
+            let end = self.blocks[rank as usize].end;
+            if same && end == RawEnd::Broken && self.next(before) == Some(rank) {
+                let before = &mut self.blocks[before as usize];
+                if before.end == RawEnd::FallThrough {
+                    before.end = end;
+                }
+            }
+        }
+        let kept = |rank: usize| u32::try_from(rank).is_ok_and(|r| dropped.binary_search(&r).is_err());
+        let mut ranks = 0..self.blocks.len();
+        self.blocks.retain(|_| ranks.next().is_some_and(kept));
+        let mut ranks = 0..self.owner.len();
+        self.owner.retain(|_| ranks.next().is_some_and(kept));
+        self.make_index();
+    }
+
+    /// Ranks of the blocks of no-operations that nothing enters but by falling into them.
+    fn padding(&self) -> Vec<u32> {
+        let entry = |at: &Rel| {
+            self.entries.binary_search(at).is_ok() || self.funcs.binary_search_by_key(at, |f| f.entry).is_ok()
+        };
+        let mut found: Vec<u32> = (0..)
+            .zip(&self.blocks)
+            .filter(|(rank, b)| {
+                matches!(b.end, RawEnd::FallThrough | RawEnd::Broken)
+                    && self.owner[*rank as usize] != NO_FUNC
+                    && self.cx.pads.binary_search(&b.start).is_err()
+                    && self.only_nops(b.start..b.end_rel())
+                    && !entry(&b.start)
+            })
+            .map(|(rank, _)| rank)
+            .collect();
+        if found.is_empty() {
+            return found;
+        }
+        let mut entered: Vec<u32> = Vec::new();
+        for (rank, block) in (0..).zip(&self.blocks) {
+            match block.end {
+                RawEnd::Jump | RawEnd::Branch => entered.extend(
+                    self.block_from(block.target)
+                        .filter(|&t| self.owner[t as usize] == self.owner[rank as usize]),
+                ),
+                RawEnd::Switch => self.table_targets(rank, |t| entered.push(t)),
+                _ => {}
+            }
+        }
+        entered.sort_unstable();
+        found.retain(|rank| entered.binary_search(rank).is_err());
+        found
+    }
 }

@@ -533,8 +533,10 @@ impl Sweeper {
     /// Cuts the instructions into blocks.
     fn blocks(&self, region: &Region, out: &mut Swept) {
         let insns = self.insns.as_slice();
-        // gcc starts a cold part with a no-operation when a landing pad comes first: at offset 0 it would count as none.
-        let starts_here = !matches!(region.kind, RegionKind::Gap | RegionKind::Unwind { at_entry: false });
+        let starts_here = region.kind != RegionKind::Gap;
+        // gcc starts a cold part with a no-operation when a landing pad comes first: at offset 0 it would count as none. It is a
+        // block of its own, until it is known whether anything leads there.
+        let part = region.kind == RegionKind::Unwind { at_entry: false };
         let mut fallen_into = false;
         let mut i = 0;
         while let Some(first) = insns.get(i) {
@@ -552,9 +554,11 @@ impl Sweeper {
             }
             let from = i;
             let mut broken = false;
+            let alone = part && i == 0 && first.kind == Kind::Nop;
             while !insns[i].kind.ends_block() {
                 match insns.get(i + 1) {
                     Some(next) if next.kind == Kind::Invalid => broken = true,
+                    Some(next) if alone && next.kind != Kind::Nop => {}
                     Some(next) if !self.leaders.get(next.at) => {
                         i += 1;
                         continue;

@@ -207,3 +207,39 @@ fn forty_thousand_final_calls_in_a_row_are_no_matter() {
     assert_eq!(blocks.len(), n + 1);
     assert!(blocks[..n].iter().all(|b| b.end == crate::model::BlockEnd::NoReturn && b.n_insns == 1));
 }
+
+#[test]
+fn no_operations_that_nothing_of_their_function_enters_are_in_no_block() {
+    // The table of one function leads into another's padding, before code and before bytes that are none.
+    let source = r#"
+.globl _start
+_start: call choose; call padded; call torn; call part; hlt
+choose: cmp $3, %edi; ja 1f; mov %edi, %edi; jmp *table(,%rdi,8)
+1: ret
+2: mov $1, %eax; ret
+padded: test %edi, %edi; je 3f; ret
+inner: nopl (%rax)
+3: ret
+torn: mov $2, %eax
+end: nop
+.byte 6, 6, 6, 6
+part: .cfi_startproc
+.cfi_def_cfa_offset 32
+nop
+4: mov $3, %eax; dec %edi; jne 4b; ret
+.cfi_endproc
+.section .rodata
+.balign 8
+table: .quad 1b, 2b, inner, end
+.section .note.GNU-stack
+"#;
+    let (program, whole) = build("padding.s", source, &["-nostdlib", "-static", "-no-pie"]);
+    let at = |name: &str| whole.symbols.iter().find(|s| &*s.name == name).expect("it is in the text").at;
+    assert_eq!(program.block_from(at("inner")), None);
+    assert_eq!(program.block_from(at("end")), None);
+    let torn = program.block_from(at("torn")).expect("it is called");
+    assert_eq!(program.block(torn).end, crate::model::BlockEnd::Broken);
+    // A range that does not start as functions do, but that is called: it starts with its no-operation.
+    assert!(program.function_from(at("part")).is_some());
+    assert!(program.block_from(at("part")).is_some());
+}
