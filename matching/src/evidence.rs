@@ -228,3 +228,101 @@ fn per_sample(ratios: &mut [f64]) -> f64 {
     ratios.sort_by(f64::total_cmp);
     ratios.get(ratios.len() / 2).map_or(1.0, |median| (median / MEDIAN).max(1.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{compile, function, thinned, walked};
+
+    fn program() -> Program {
+        let text = r#"
+            extern int puts(const char *);
+            __attribute__((noinline)) int sum(const int *p, int n) {
+                int s = 0;
+                for (int i = 0; i < n; i++) { if (p[i] > 7) s += 3 * p[i]; else if (p[i] == 3) puts("three"); }
+                return s;
+            }
+            __attribute__((noinline)) int pick(int x) {
+                while (x > 100) { if (x % 7 == 3) puts("seven"); else if (x & 1) x -= 3; x /= 2; }
+                return x == 5 ? puts("five") : x ^ 1;
+            }
+            int entry(int n) { int a[] = {n, n + 1, 3, 9}; return sum(a, 4) + pick(n); }"#;
+        compile(text, "c", &["-O2", "-shared", "-fPIC", "-nostartfiles", "-fvisibility=hidden"])
+    }
+
+    fn consistency(p: &Program, profile: &Profile) -> Consistency {
+        Consistency::of(p, &Measured::of(p, profile))
+    }
+
+    #[test]
+    fn counts_of_walks_are_exact_and_samples_of_them_are_not() {
+        let p = program();
+        let truth = walked(&p, 1);
+        let exact = consistency(&p, &truth);
+        assert!(exact.is_exact() && !exact.is_torn() && exact.inconsistencies.is_empty(), "{exact:?}");
+        let samples = consistency(&p, &thinned(&p, &truth, 10));
+        assert!(!samples.is_exact() && !samples.is_torn(), "{samples:?}");
+        assert!(!Consistency::default().is_exact(), "nothing checked");
+    }
+
+    #[test]
+    fn executions_a_sample_stands_for_are_read_off_the_counts() {
+        let p = program();
+        for times in [1, 16, 100] {
+            let mut samples = thinned(&p, &walked(&p, 1), 4);
+            samples.edges.values_mut().for_each(|c| *c *= times);
+            let got = consistency(&p, &samples).executions_per_sample;
+            let want = times as f64;
+            assert!(got >= want / 4.0 && got <= want * 4.0, "{got} for {want}");
+        }
+    }
+
+    #[test]
+    fn missing_records_tear_the_flow() {
+        let p = program();
+        let mut profile = walked(&p, 1);
+        let mut i = 0;
+        profile.edges.retain(|_, _| {
+            i += 1;
+            i % 2 == 0
+        });
+        let torn = consistency(&p, &profile);
+        assert!(torn.is_torn() && !torn.is_exact(), "{torn:?}");
+    }
+
+    fn silence(p: &Program, profile: &Profile) -> Silence {
+        let measured = Measured::of(p, profile);
+        Silence::of(p, &measured, &calling(p, profile), &measured.times(p), |_| 0)
+    }
+
+    #[test]
+    fn a_function_called_and_without_counts_is_silent() {
+        let p = program();
+        let mut profile = walked(&p, 1);
+        assert!(silence(&p, &profile).functions.is_empty());
+        let pick = function(&p, "pick");
+        let inside = |at: Va| p.function_at(at) == Some(pick);
+        profile.blocks.retain(|&at, _| !inside(at));
+        profile.entries.retain(|&at, _| !inside(at));
+        profile.edges.retain(|e, _| !inside(e.from));
+        let found = silence(&p, &profile);
+        assert_eq!(found.functions, BTreeMap::from([(pick, 400)]));
+        // It and `sum` are called 400 times each.
+        assert!((found.call_share() - 0.5).abs() < 1e-9, "{found:?}");
+        assert_eq!(found.n_ran, 3);
+    }
+
+    #[test]
+    fn few_silent_functions_called_seldom_are_not_notable() {
+        let check = |n_silent: u32, calls_of_each: u64, n_ran: usize, n_calls: u64, expect: bool| {
+            let functions = (0..n_silent).map(|f| (FuncId(f), calls_of_each)).collect();
+            let silence = Silence { functions, n_ran, n_calls };
+            assert_eq!(silence.is_notable(), expect, "{silence:?}");
+        };
+        check(0, 0, 0, 0, false);
+        check(1, 10, 100, 1000, false);
+        check(2, 1, 100, 1000, true);
+        check(1, 11, 100, 1000, true);
+        check(1, 11, 1000, 1000, true);
+    }
+}

@@ -306,7 +306,7 @@ fn surer(cost: u32, samples: f64) -> u32 {
 mod tests {
     use super::*;
     use crate::score::score;
-    use crate::testing::{compile, walked};
+    use crate::testing::{compile, function, thinned, walked};
 
     fn program() -> Program {
         let text = r#"
@@ -322,32 +322,6 @@ mod tests {
             }
             int entry(int n) { int a[] = {n, n + 1, 3, 9}; return sum(a, 4) + pick(n); }"#;
         compile(text, "c", &["-O2", "-shared", "-fPIC", "-nostartfiles", "-fvisibility=hidden"])
-    }
-
-    /// One of `nth` executions of each edge and entry, drawn, as sampling would leave it.
-    fn thinned(program: &Program, profile: &Profile, nth: u32) -> Profile {
-        let mut state = 7_u32;
-        let mut thin = |c: u64| {
-            let mut left = 0;
-            for _ in 0..c {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                left += u64::from((state >> 16).is_multiple_of(nth));
-            }
-            left
-        };
-        let mut fresh = Profile { exactness: Exactness::Sampled, ..Profile::default() };
-        for (&e, &c) in &profile.edges {
-            fresh.edges.insert(e, thin(c));
-        }
-        for (&at, &c) in &profile.entries {
-            fresh.entries.insert(at, thin(c));
-        }
-        fresh.edges.retain(|_, c| *c > 0);
-        let times = Measured::of(program, &fresh).times(program);
-        for (b, count) in program.blocks.iter().zip(times).filter(|(_, c)| *c > 0) {
-            fresh.blocks.insert(b.start, count);
-        }
-        fresh
     }
 
     fn all(p: &Program, got: &Profile, want: &Profile) -> [f64; 3] {
@@ -384,5 +358,61 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// `of` without anything that starts in `func`.
+    fn without(p: &Program, of: &Profile, func: &str) -> Profile {
+        let func = function(p, func);
+        let inside = |at: program::Va| p.function_at(at) == Some(func);
+        let mut less = of.clone();
+        less.blocks.retain(|&at, _| !inside(at));
+        less.entries.retain(|&at, _| !inside(at));
+        less.edges.retain(|e, _| !inside(e.from));
+        less
+    }
+
+    /// Executions of blocks in a function.
+    fn sum(p: &Program, of: &Profile, func: &str) -> u64 {
+        let blocks = p.function(function(p, func)).block_ids();
+        blocks.filter_map(|b| of.blocks.get(&p.block(b).start)).sum()
+    }
+
+    #[test]
+    fn what_an_exact_fresh_profile_never_saw_called_did_not_run() {
+        let p = program();
+        let (carried, truth) = (walked(&p, 1), walked(&p, 99));
+        let fresh = without(&p, &without(&p, &truth, "pick"), "entry");
+        let merged = merge(&p, &carried, &fresh, &MergeOptions::default());
+        assert_eq!(merged.exactness, Exactness::Exact);
+        assert!(sum(&p, &carried, "pick") > 0);
+        assert_eq!((sum(&p, &merged, "pick"), sum(&p, &merged, "entry")), (0, 0));
+        assert_eq!(sum(&p, &merged, "sum"), sum(&p, &truth, "sum"));
+    }
+
+    #[test]
+    fn of_what_was_called_but_not_seen_inside_the_carried_profile_speaks() {
+        let p = program();
+        let (carried, truth) = (walked(&p, 1), walked(&p, 99));
+        let merged = merge(&p, &carried, &without(&p, &truth, "pick"), &MergeOptions::default());
+        assert_eq!(sum(&p, &merged, "sum"), sum(&p, &truth, "sum"));
+        // It is called as often as in the carried one, 400 times, so its counts are that one's.
+        let (got, want) = (sum(&p, &merged, "pick") as f64, sum(&p, &carried, "pick") as f64);
+        assert!((got / want - 1.0).abs() < 0.01, "{got} for {want}");
+    }
+
+    #[test]
+    fn what_contradicts_itself_does_not_replace_the_carried_profile() {
+        let p = program();
+        let (carried, truth) = (walked(&p, 1), walked(&p, 99));
+        let mut torn = truth.clone();
+        let mut i = 0;
+        torn.edges.retain(|_, _| {
+            i += 1;
+            i % 2 == 0
+        });
+        assert!(Consistency::of(&p, &Measured::of(&p, &torn)).is_torn());
+        let merged = merge(&p, &carried, &torn, &MergeOptions::default());
+        let got = all(&p, &merged, &carried);
+        assert!(got.iter().all(|&share| share > 0.999), "{got:?}");
     }
 }

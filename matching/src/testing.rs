@@ -65,3 +65,30 @@ pub fn walked(program: &Program, seed: u32) -> profile::Profile {
     }
     profile
 }
+
+/// One of `nth` executions of each edge and entry, drawn, as sampling would leave it.
+pub fn thinned(program: &Program, profile: &profile::Profile, nth: u32) -> profile::Profile {
+    let mut state = 7_u32;
+    let mut thin = |c: u64| {
+        let mut left = 0;
+        for _ in 0..c {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            left += u64::from((state >> 16).is_multiple_of(nth));
+        }
+        left
+    };
+    let mut fresh =
+        profile::Profile { exactness: profile::Exactness::Sampled, ..profile::Profile::default() };
+    for (&e, &c) in &profile.edges {
+        fresh.edges.insert(e, thin(c));
+    }
+    for (&at, &c) in &profile.entries {
+        fresh.entries.insert(at, thin(c));
+    }
+    fresh.edges.retain(|_, c| *c > 0);
+    let times = crate::measured::Measured::of(program, &fresh).times(program);
+    for (b, count) in program.blocks.iter().zip(times).filter(|(_, c)| *c > 0) {
+        fresh.blocks.insert(b.start, count);
+    }
+    fresh
+}

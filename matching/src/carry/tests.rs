@@ -3,7 +3,7 @@
 use super::*;
 use crate::Options;
 use crate::score::score;
-use crate::testing::{compile, walked};
+use crate::testing::{compile, thinned, walked};
 use program::BlockEnd;
 
 const SOURCE: &str = r#"
@@ -157,4 +157,43 @@ fn new_code_that_calls_what_never_ran_is_taken_not_to_run() {
     };
     assert!(entered("entry") > 0);
     assert_eq!(entered("never"), 0);
+}
+
+#[test]
+fn samples_cover_the_blocks_that_they_saw() {
+    let program = build("", "", "");
+    let truth = walked(&program, 12345);
+    let samples = thinned(&program, &truth, 200);
+    let ran = |p: &Profile, b: &program::Block| p.blocks.get(&b.start).is_some_and(|&c| c > 0);
+    let code = program.blocks.iter().filter(|b| program.function(b.func).origin != Origin::Plt);
+    let (mut n, mut agree) = (0, 0);
+    for b in code {
+        n += 1;
+        agree += usize::from(ran(&samples, b) == ran(&truth, b));
+    }
+    let s = score(&program, &samples, &truth);
+    assert_eq!(s.n_blocks, n);
+    assert!(agree < n && (s.cc_share - agree as f64 / n as f64).abs() < 1e-12, "{agree} of {n}: {s:?}");
+    assert!(s.overlap_share > 0.5 && s.overlap_share < 1.0 && s.bp_share <= 1.0, "{s:?}");
+}
+
+#[test]
+fn an_exact_profile_is_predicted_and_one_with_holes_is_not() {
+    let program = build("", "", "");
+    let matching = Matching::compute(&program, &program, &Options::default());
+    let predicted = |profile: &Profile| {
+        carry(&program, &program, &matching, profile, &CarryOptions::default()).report.predicted
+    };
+    let mut profile = walked(&program, 12345);
+    profile.exactness = Exactness::Exact;
+    let whole = predicted(&profile);
+    assert!(whole.bp.share.is_some_and(|s| s > 0.98) && whole.doubts.is_empty(), "{whole:?}");
+    let sum = crate::testing::function(&program, "sum");
+    let inside = |at: Va| program.function_at(at) == Some(sum);
+    profile.edges.retain(|e, _| !inside(e.from));
+    profile.blocks.retain(|&at, _| !inside(at));
+    profile.entries.retain(|&at, _| !inside(at));
+    let holes = predicted(&profile);
+    assert!(holes.bp.share.is_none() && holes.cc.share.is_none(), "{holes:?}");
+    assert!(matches!(holes.doubts[..], [Doubt::NotInside { n_functions: 1, .. }]), "{holes:?}");
 }
