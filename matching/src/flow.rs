@@ -50,9 +50,14 @@ fn index(i: usize) -> u32 {
 }
 
 impl Network {
-    /// A network of `n_nodes` without arcs.
-    pub fn new(n_nodes: usize) -> Network {
-        Network { excess: vec![0; n_nodes], ..Network::default() }
+    /// A network of `n_nodes` without arcs, of which there will be `n_arcs`.
+    pub fn new(n_nodes: usize, n_arcs: usize) -> Network {
+        Network {
+            excess: vec![0; n_nodes],
+            arcs: Vec::with_capacity(2 * n_arcs),
+            from: Vec::with_capacity(2 * n_arcs),
+            ..Network::default()
+        }
     }
 
     /// Adds an arc; `cost` a unit, at least 0.
@@ -277,7 +282,7 @@ mod tests {
                 supply[a] += 1;
                 supply[b] -= 1;
             }
-            let mut net = Network::new(4);
+            let mut net = Network::new(4, arcs.len());
             let ids: Vec<ArcId> = arcs.iter().map(|&(f, t, c, u)| net.arc(f, t, c, u)).collect();
             for (v, &s) in supply.iter().enumerate() {
                 net.supply(v, s);
@@ -298,7 +303,7 @@ mod tests {
         fn without_time_for_the_best_all_is_routed_all_the_same(
             chain in 2_usize..30, amount in 1_i64..1000,
         ) {
-            let mut net = Network::new(chain);
+            let mut net = Network::new(chain, 2 * chain);
             for v in 1..chain {
                 net.arc(v - 1, v, amount / 2, 7);
                 net.arc(v - 1, v, UNLIMITED, 9);

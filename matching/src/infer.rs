@@ -69,7 +69,7 @@ pub(crate) struct Inferred {
 
 /// The cost of erasing what is known to have run: more than any path can cost.
 const ERASE: i64 = 1 << 40;
-/// Counts above this are cut: sums of all arcs of a function must fit.
+/// Where a count is above this, all of the function are scaled down: sums of all arcs must fit.
 const MOST: u64 = 1 << 44;
 
 struct Pair {
@@ -81,7 +81,7 @@ struct Pair {
 
 impl Pair {
     fn add(net: &mut Network, from: usize, to: usize, e: Estimate) -> Pair {
-        let count = e.count.min(MOST).cast_signed();
+        let count = e.count.cast_signed();
         net.supply(from, -count);
         net.supply(to, count);
         let last = i64::from(e.keep && count > 0);
@@ -101,9 +101,39 @@ impl Pair {
 impl Problem {
     /// The consistent flow nearest to what is known. `limit` bounds the work (arcs looked at).
     pub fn solve(&self, limit: u64) -> Inferred {
+        let all = self.blocks.iter().chain(&self.edge);
+        let ends = self.enter.iter().chain(&self.leave).flatten();
+        let most = all.chain(ends).map(|e| e.count).max().unwrap_or(0);
+        if most <= MOST {
+            return self.solve_small(limit);
+        }
+        let shift = MOST.leading_zeros() - most.leading_zeros() + 1;
+        let mut f = self.scaled_down(shift).solve_small(limit);
+        for counts in [&mut f.blocks, &mut f.edges, &mut f.enter, &mut f.leave] {
+            counts.iter_mut().for_each(|c| *c = c.saturating_mul(1 << shift));
+        }
+        f
+    }
+
+    /// Counts by so many bits smaller; what ran still runs.
+    fn scaled_down(&self, shift: u32) -> Problem {
+        let small = |e: &Estimate| Estimate { count: (e.count >> shift).max(u64::from(e.count > 0)), ..*e };
+        let maybe = |e: &Option<Estimate>| e.as_ref().map(small);
+        Problem {
+            edges: self.edges.clone(),
+            blocks: self.blocks.iter().map(small).collect(),
+            edge: self.edge.iter().map(small).collect(),
+            enter: self.enter.iter().map(maybe).collect(),
+            leave: self.leave.iter().map(maybe).collect(),
+        }
+    }
+
+    /// Of counts that fit.
+    fn solve_small(&self, limit: u64) -> Inferred {
         let n = self.blocks.len();
         let outside = 2 * n;
-        let mut net = Network::new(2 * n + 1);
+        let ends = self.enter.iter().chain(&self.leave).flatten().count();
+        let mut net = Network::new(2 * n + 1, 3 * (n + self.edges.len() + ends));
         let blocks: Vec<Pair> =
             (0..n).map(|b| Pair::add(&mut net, 2 * b, 2 * b + 1, self.blocks[b])).collect();
         let known = self.edges.iter().zip(&self.edge);
@@ -166,7 +196,9 @@ impl Problem {
             backward[b].push(i);
         }
         // A circulation: what is joined to the outside at all is reached from it and leads back to it.
-        let mut reached = self.running(f, &ways, &forward);
+        let mut reached = vec![false; n + 1];
+        flood(f, &ways, &forward, vec![outside], &mut reached);
+        let mut settled = false;
         for stray in 0..n {
             let erased = f.blocks[stray] == 0 && self.blocks[stray].keep && self.blocks[stray].count > 0;
             if !erased && (f.blocks[stray] == 0 || reached[stray]) {
@@ -175,14 +207,26 @@ impl Problem {
             let there = self.cheapest(f, &ways, &backward, stray, true);
             let back = self.cheapest(f, &ways, &forward, stray, false);
             if let Some((there, back)) = there.zip(back) {
-                for i in there.into_iter().chain(back) {
-                    *ways[i].2.slot(f) += 1;
+                if !settled {
+                    self.settle(f);
+                    settled = true;
                 }
-                self.settle(f);
+                let mut joined = Vec::new();
+                for i in there.into_iter().chain(back) {
+                    let (_, to, way) = ways[i];
+                    *way.slot(f) += 1;
+                    if to < n {
+                        f.blocks[to] += 1;
+                        if !reached[to] {
+                            joined.push(to);
+                        }
+                    }
+                }
+                flood(f, &ways, &forward, joined, &mut reached);
             } else if !erased {
-                self.erase(f, &ways, stray);
+                // Nothing that is reached is joined to it: what is reached stays so.
+                erase(f, &ways, &forward, &backward, stray);
             }
-            reached = self.running(f, &ways, &forward);
         }
     }
 
@@ -192,24 +236,6 @@ impl Problem {
         for (&(_, b), &count) in self.edges.iter().zip(&f.edges) {
             f.blocks[b as usize] += count;
         }
-    }
-
-    /// What is reached from outside along ways that run.
-    fn running(&self, f: &Inferred, ways: &[(usize, usize, Way)], forward: &[Vec<usize>]) -> Vec<bool> {
-        let n = self.blocks.len();
-        let mut seen = vec![false; n + 1];
-        let mut stack = vec![n];
-        seen[n] = true;
-        while let Some(v) = stack.pop() {
-            for &i in &forward[v] {
-                let (_, to, way) = ways[i];
-                if !seen[to] && way.count(f) > 0 {
-                    seen[to] = true;
-                    stack.push(to);
-                }
-            }
-        }
-        seen
     }
 
     /// The cheapest path between the outside and `block`: what runs already is cheap, the rest as its estimate says.
@@ -253,31 +279,50 @@ impl Problem {
         }
         None
     }
+}
 
-    /// Takes away a circulation that no path joins to the outside.
-    fn erase(&self, f: &mut Inferred, ways: &[(usize, usize, Way)], stray: usize) {
-        let n = self.blocks.len();
-        let mut island = vec![false; n];
-        let mut stack = vec![stray];
-        island[stray] = true;
-        while let Some(v) = stack.pop() {
-            for &(a, b, way) in ways {
-                if a < n && b < n && way.count(f) > 0 && (a == v || b == v) {
-                    for end in [a, b] {
-                        if !island[end] {
-                            island[end] = true;
-                            stack.push(end);
-                        }
-                    }
-                }
+/// Adds to `reached` what is reached from `stack` along ways that run.
+fn flood(
+    f: &Inferred,
+    ways: &[(usize, usize, Way)],
+    forward: &[Vec<usize>],
+    mut stack: Vec<usize>,
+    reached: &mut [bool],
+) {
+    for &v in &stack {
+        reached[v] = true;
+    }
+    while let Some(v) = stack.pop() {
+        for &i in &forward[v] {
+            let (_, to, way) = ways[i];
+            if !reached[to] && way.count(f) > 0 {
+                reached[to] = true;
+                stack.push(to);
             }
         }
-        for &(a, b, way) in ways {
-            if (a < n && island[a]) || (b < n && island[b]) {
+    }
+}
+
+/// Takes away a circulation that no path joins to the outside.
+fn erase(
+    f: &mut Inferred,
+    ways: &[(usize, usize, Way)],
+    forward: &[Vec<usize>],
+    backward: &[Vec<usize>],
+    stray: usize,
+) {
+    let n = f.blocks.len();
+    // What is zero is left behind: nothing is visited twice.
+    let mut stack = vec![stray];
+    while let Some(v) = stack.pop() {
+        f.blocks[v] = 0;
+        for &i in forward[v].iter().chain(&backward[v]) {
+            let (a, b, way) = ways[i];
+            if way.count(f) > 0 {
                 *way.slot(f) = 0;
+                stack.extend([a, b].into_iter().filter(|&end| end < n && end != v));
             }
         }
-        self.settle(f);
     }
 }
 

@@ -164,3 +164,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn counts_of_any_size_keep_their_proportions() {
+    // A branch that goes one way three times of four, and back together.
+    let mut p = graph(&[vec![1, 2], vec![3], vec![3], vec![]]);
+    let known = |count| Estimate { count, raise: 100, lower: 100, keep: true };
+    for (b, count) in [4_u64, 3, 1, 4].into_iter().enumerate() {
+        p.blocks[b] = known(count << 58);
+    }
+    let f = p.solve(LIMIT);
+    assert_eq!(f.blocks, [4 << 58, 3 << 58, 1 << 58, 4 << 58]);
+    assert_eq!((f.enter[0], f.leave[3]), (4 << 58, 4 << 58));
+    // What ran once beside it still runs.
+    p.blocks[1] = known((4 << 58) - 1);
+    p.blocks[2] = known(1);
+    let f = p.solve(LIMIT);
+    assert!(f.blocks[2] > 0 && f.blocks[2] < 1 << 20, "{:?}", f.blocks);
+    assert_eq!(f.blocks[1] + f.blocks[2], f.blocks[0]);
+}
