@@ -32,6 +32,7 @@ use crate::losses::Losses;
 use crate::transfers::Layer;
 use program::arch::Flow;
 use program::{EdgeKind, Program, Va};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -48,7 +49,7 @@ pub(crate) fn is_one(text: &str) -> bool {
     let fields = split(line);
     let hexadecimal = |i: usize| fields.get(i).is_some_and(|f| u64::from_str_radix(f, 16).is_ok());
     let kind =
-        |i: usize| fields.get(i).is_some_and(|f| matches!(f.as_str(), "0" | "1" | "2" | "3" | "4" | "5"));
+        |i: usize| fields.get(i).is_some_and(|f| matches!(f.as_ref(), "0" | "1" | "2" | "3" | "4" | "5"));
     line == "boltedcollection"
         || line == "no_lbr"
         || line.starts_with("no_lbr ")
@@ -86,7 +87,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
             continue;
         }
         let fields = split(line);
-        let kind = fields.first().map(String::as_str);
+        let kind = fields.first().map(Cow::as_ref);
         if matches!(kind, Some("3" | "4" | "5")) {
             reader.layer.lost.add("records of memory accesses", "a profile has no counts of them", 0);
         } else if samples {
@@ -115,7 +116,11 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
 }
 
 /// The fields of a line, escapes resolved.
-fn split(line: &str) -> Vec<String> {
+fn split(line: &str) -> Vec<Cow<'_, str>> {
+    let blank = |c: char| c == ' ' || c == '\t';
+    if !line.contains('\\') {
+        return line.split(blank).filter(|f| !f.is_empty()).map(Cow::Borrowed).collect();
+    }
     let mut fields = vec![String::new()];
     let mut chars = line.chars();
     while let Some(c) = chars.next() {
@@ -126,8 +131,7 @@ fn split(line: &str) -> Vec<String> {
             c => fields.last_mut().into_iter().for_each(|f| f.push(c)),
         }
     }
-    fields.retain(|f| !f.is_empty());
-    fields
+    fields.into_iter().filter(|f| !f.is_empty()).map(Cow::Owned).collect()
 }
 
 fn place(kind: &str, name: &str, offset: &str) -> Result<Place, String> {
@@ -243,8 +247,11 @@ struct Writer<'a> {
     touched: BTreeSet<Va>,
 }
 
-fn escape(name: &str) -> String {
-    name.replace('\\', "\\\\").replace(' ', "\\ ")
+fn escape(name: &str) -> Cow<'_, str> {
+    if !name.contains(['\\', ' ']) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(name.replace('\\', "\\\\").replace(' ', "\\ "))
 }
 
 impl Writer<'_> {
@@ -259,7 +266,9 @@ impl Writer<'_> {
     }
 
     fn record(&mut self, from: (&BoltFunction, Va), to: (&BoltFunction, Va), misses: u64, count: u64) {
-        let line = format!("{} {} {misses} {count}\n", Self::place(from.0, from.1), Self::place(to.0, to.1));
+        let (a, b) = (escape(&from.0.name), escape(&to.0.name));
+        let (x, y) = (from.1.since(from.0.start), to.1.since(to.0.start));
+        let line = format!("1 {a} {x:x} 1 {b} {y:x} {misses} {count}\n");
         self.line(from.0, count, &line);
     }
 

@@ -356,11 +356,17 @@ impl Program {
     pub fn calls_in(&self, block: BlockId) -> &[Call] {
         let range = self.block(block).range();
         let from = self.calls.partition_point(|c| c.at < range.start);
-        let to = self.calls.partition_point(|c| c.at < range.end);
-        &self.calls[from..to]
+        // Few calls are in one block.
+        let n = self.calls[from..].iter().take_while(|c| c.at < range.end).count();
+        &self.calls[from..from + n]
     }
     /// The block that holds `at`.
     pub fn block_at(&self, at: Va) -> Option<BlockId> {
+        // Most of what is asked for and is no code lies outside all of it.
+        let last = self.block(*self.by_address.last()?);
+        if at >= last.end_va() || at < self.block(self.by_address[0]).start {
+            return None;
+        }
         let i = self.by_address.partition_point(|&b| self.block(b).start <= at);
         let id = *self.by_address.get(i.checked_sub(1)?)?;
         self.block(id).range().contains(&at).then_some(id)
@@ -390,7 +396,12 @@ impl Program {
     }
     /// The block at the main entry of `func`; `None` if not even one instruction there decodes.
     pub fn entry_block(&self, func: FuncId) -> Option<BlockId> {
-        self.block_from(self.function(func).entry)
+        let function = self.function(func);
+        let first = BlockId(function.blocks.start);
+        if self.blocks.get(first.index()).is_some_and(|b| b.start == function.entry) {
+            return Some(first);
+        }
+        self.block_from(function.entry)
     }
     /// The data object that holds `at`.
     pub fn data_at(&self, at: Va) -> Option<usize> {

@@ -325,8 +325,9 @@ fn agreement(pair: &Pair<'_>, candidates: &[Vec<Candidate>], a: u32, b: u32, for
             let value = if to != NONE {
                 if to == l.to { 1.0 } else { 0.0 }
             } else {
+                // Sorted by the old block.
                 let list = &candidates[r.to as usize];
-                list.iter().find(|c| c.old == l.to).map_or(0.0, |c| c.score)
+                list.iter().find(|c| c.old >= l.to).filter(|c| c.old == l.to).map_or(0.0, |c| c.score)
             };
             if value > best {
                 let same = if forward {

@@ -395,7 +395,8 @@ fn fit(examples: &[(&Example, f64)]) -> Vec<f64> {
             for &i in has {
                 let i = usize::from(i);
                 g[i] += y - p;
-                for &j in has {
+                // Symmetrical: only the lower half is looked at.
+                for &j in has.iter().filter(|&&j| usize::from(j) <= i) {
                     h[i * N + usize::from(j)] += v;
                 }
             }
