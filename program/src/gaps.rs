@@ -386,14 +386,14 @@ impl Search<'_, '_, '_> {
         }
         let code = self.finder.code;
         let block = &code.blocks[rank as usize];
-        let i = self.starts.partition_point(|s| s.0 <= block.start);
         let region = code.region_at(block.start).map(|r| code.regions[r].range.clone())?;
-        let (from, to) = match (i.checked_sub(1).map(|i| self.starts[i]), self.starts.get(i)) {
-            (Some((at, Is::Function(_))), next) if at >= region.start => {
-                (at, next.map_or(region.end, |n| n.0.min(region.end)))
-            }
-            (_, next) => (region.start, next.map_or(region.end, |n| n.0.min(region.end))),
-        };
+        // From function to function: the parts between go with the one before, so that each block is looked at once a round.
+        let i = self.starts.partition_point(|s| s.0 <= block.start);
+        let within = self.starts[..i].iter().rev().take_while(|s| s.0 >= region.start);
+        let is_function = |s: &&(Rel, Is)| matches!(s.1, Is::Function(_));
+        let from = within.into_iter().find(is_function).map_or(region.start, |s| s.0);
+        let next = self.starts[i..].iter().take_while(|s| s.0 < region.end).find(is_function);
+        let to = next.map_or(region.end, |s| s.0);
         let first = code.first_from(from);
         let end = code.first_from(to);
         let own = u32::try_from(first).ok()?..u32::try_from(end).ok()?;
