@@ -31,6 +31,8 @@ const TOPICS: &[(&str, &str)] = &[
     ("carry", include_str!("../../docs/carry.md")),
     ("score", include_str!("../../docs/score.md")),
     ("convert", include_str!("../../docs/convert.md")),
+    ("count", include_str!("../../docs/count.md")),
+    ("instrument", include_str!("../../docs/instrument.md")),
     ("json", include_str!("../../docs/json.md")),
     ("formats", ""),
     ("passes", ""),

@@ -3,8 +3,10 @@
 
 mod carry;
 mod convert;
+mod count;
 mod help;
 mod input;
+mod instrument;
 mod matches;
 mod out;
 mod score;
@@ -40,6 +42,8 @@ enum Verb {
     Carry(carry::Args),
     Score(score::Args),
     Convert(convert::Args),
+    Count(count::Args),
+    Instrument(instrument::Args),
     Help(help::Args),
 }
 
@@ -82,6 +86,8 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Carry(args) => carry::run(&args),
         Verb::Score(args) => score::run(&args),
         Verb::Convert(args) => convert::run(&args),
+        Verb::Count(args) => count::run(&args),
+        Verb::Instrument(args) => instrument::run(&args),
         Verb::Help(args) => help::run(&args),
     };
     watch.finish();

@@ -21,6 +21,8 @@ pub enum Answer {
     Yes,
     /// Done, and the answer is no: a gate did not hold, nothing matched, a promise is broken.
     No,
+    /// A program was run, and this is its exit status; 128 + n for signal n.
+    Status(u8),
 }
 
 /// Runs the command and turns what comes of it into an exit code: 0 done, 1 the answer is no, 2 failed.
@@ -28,6 +30,7 @@ pub fn finish(result: anyhow::Result<Answer>) -> ExitCode {
     match result {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
+        Ok(Answer::Status(status)) => ExitCode::from(status),
         Err(err) if err.downcast_ref::<Closed>().is_some() => ExitCode::SUCCESS,
         Err(err) => {
             failed(&format!("{err:#}"), hint(&err).as_deref());
@@ -83,6 +86,13 @@ pub fn warn(warning: &str, hint: Option<&str>) {
     for hint in hint.into_iter().flat_map(str::lines) {
         say(format_args!("hint: {hint}"));
     }
+}
+
+/// Writes a report beside the output of a program, whose standard output is its own. That it cannot be said is no reason to stop.
+pub fn report(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    let mut text = Vec::new();
+    let _memory = write(&mut text);
+    let _gone = io::stderr().lock().write_all(&text);
 }
 
 /// One line of talk. That it cannot be said is no reason to stop.

@@ -34,8 +34,8 @@ use program::{ImageId, Va};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-const MAGIC: &[u8; 8] = b"ENGRAFT\0";
-const VERSION: u8 = 1;
+pub(crate) const MAGIC: &[u8; 8] = b"ENGRAFT\0";
+pub(crate) const VERSION: u8 = 1;
 
 /// Whether `bytes` start as such a file.
 pub(crate) fn is_one(bytes: &[u8]) -> bool {
@@ -46,9 +46,9 @@ pub(crate) fn is_one(bytes: &[u8]) -> bool {
 pub fn write(profile: &Profile) -> Written {
     let mut out = MAGIC.to_vec();
     out.extend([VERSION, b'P']);
-    bytes(&mut out, profile.image.name.as_bytes());
-    bytes(&mut out, &profile.image.id.map(|id| id.0.to_le_bytes().to_vec()).unwrap_or_default());
-    bytes(&mut out, profile.image.build_id.as_deref().unwrap_or_default());
+    put_bytes(&mut out, profile.image.name.as_bytes());
+    put_bytes(&mut out, &profile.image.id.map(|id| id.0.to_le_bytes().to_vec()).unwrap_or_default());
+    put_bytes(&mut out, profile.image.build_id.as_deref().unwrap_or_default());
     out.push(match profile.exactness {
         Exactness::Exact => 0,
         Exactness::Sampled => 1,
@@ -70,7 +70,7 @@ pub fn write(profile: &Profile) -> Written {
     Written { bytes: out, n_functions: profile.entries.len(), count: profile.total(), lost: Vec::new() }
 }
 
-fn varint(out: &mut Vec<u8>, mut n: u64) {
+pub(crate) fn varint(out: &mut Vec<u8>, mut n: u64) {
     loop {
         let low = u8::try_from(n & 0x7f).expect("seven bits");
         n >>= 7;
@@ -81,7 +81,7 @@ fn varint(out: &mut Vec<u8>, mut n: u64) {
     }
 }
 
-fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     varint(out, bytes.len() as u64);
     out.extend(bytes);
 }
@@ -107,15 +107,37 @@ fn table(out: &mut Vec<u8>, tag: u8, rows: &[(Va, Option<Va>, u64)]) {
         varint(&mut body, *count);
     }
     out.push(tag);
-    bytes(out, &body);
+    put_bytes(out, &body);
 }
 
-struct Cursor<'a> {
+/// A position in a file of ours.
+pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
+    /// Behind the head of a file of this kind, whose checksum is right.
+    pub(crate) fn open(file: &'a [u8], kind: u8, other: &str) -> Result<Cursor<'a>, ReadError> {
+        let mut c = Cursor { bytes: file, at: 0 };
+        if c.take(MAGIC.len())? != MAGIC {
+            return Err(c.damaged("it does not start with ENGRAFT"));
+        }
+        let version = c.byte()?;
+        if version != VERSION {
+            return Err(c.damaged(&format!("it is of version {version}, we read version {VERSION}")));
+        }
+        let body = file.len().checked_sub(8).ok_or_else(|| c.damaged("it is cut off"))?;
+        let (content, sum) = file.split_at(body);
+        if sum != xxh3_64(content).to_le_bytes() {
+            return Err(c.damaged("its checksum is wrong: it was cut off or changed"));
+        }
+        c.bytes = content;
+        if c.byte()? != kind {
+            return Err(c.damaged(other));
+        }
+        Ok(c)
+    }
     fn damaged(&self, what: &str) -> ReadError {
         ReadError::Damaged { format: Format::Engraft, at: self.at, what: what.to_owned() }
     }
@@ -128,7 +150,8 @@ impl<'a> Cursor<'a> {
     fn byte(&mut self) -> Result<u8, ReadError> {
         Ok(*self.take(1)?.first().expect("one byte was taken"))
     }
-    fn varint(&mut self) -> Result<u64, ReadError> {
+    /// The next number.
+    pub(crate) fn varint(&mut self) -> Result<u64, ReadError> {
         let mut n = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -147,7 +170,8 @@ impl<'a> Cursor<'a> {
         let n = self.varint()?;
         usize::try_from(n).map_err(|_| self.damaged("a length is too large"))
     }
-    fn bytes(&mut self) -> Result<&'a [u8], ReadError> {
+    /// The next run of bytes, its length first.
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], ReadError> {
         let len = self.len()?;
         self.take(len)
     }
@@ -165,23 +189,7 @@ impl<'a> Cursor<'a> {
 /// # Errors
 /// [`ReadError::Damaged`] if it is cut off, changed, or of a version that we do not know.
 pub fn parse(file: &[u8]) -> Result<Profile, ReadError> {
-    let mut c = Cursor { bytes: file, at: 0 };
-    if c.take(MAGIC.len())? != MAGIC {
-        return Err(c.damaged("it does not start with ENGRAFT"));
-    }
-    let version = c.byte()?;
-    if version != VERSION {
-        return Err(c.damaged(&format!("it is of version {version}, we read version {VERSION}")));
-    }
-    let body = file.len().checked_sub(8).ok_or_else(|| c.damaged("it is cut off"))?;
-    let (content, sum) = file.split_at(body);
-    if sum != xxh3_64(content).to_le_bytes() {
-        return Err(c.damaged("its checksum is wrong: it was cut off or changed"));
-    }
-    c.bytes = content;
-    if c.byte()? != b'P' {
-        return Err(c.damaged("it is no profile"));
-    }
+    let mut c = Cursor::open(file, b'P', "it is no profile")?;
     let name = String::from_utf8_lossy(c.bytes()?).into_owned();
     let id = match c.bytes()? {
         [] => None,

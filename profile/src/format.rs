@@ -6,7 +6,7 @@ use crate::counts::{Lost, Profile};
 use crate::derive::n_functions;
 use crate::{
     bolt_yaml, callgrind, csv, engraft, fdata, folded, json, lcov, llvm_sample, perf_data, perf_script,
-    pprof, preagg,
+    pprof, preagg, recording,
 };
 use program::image::Image;
 use program::{ImageId, Program};
@@ -327,7 +327,7 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
         ReadError::Unrecognised { start: String::from_utf8_lossy(head).into_owned() }
     })?;
     let (profile, lost) = match format {
-        Format::Engraft => (engraft::parse(bytes)?, Vec::new()),
+        Format::Engraft => (engraft_of(bytes, context)?, Vec::new()),
         Format::Json => (json::parse(bytes)?, Vec::new()),
         Format::Csv => csv::parse(bytes)?,
         Format::Fdata => fdata::parse(bytes, context.need(format)?)?,
@@ -345,6 +345,28 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
         same_image(&profile, id, &program.image)?;
     }
     Ok(Imported { profile, format, lost })
+}
+
+/// The profile in a file of ours; of a recording, that of the program, or of the executable.
+fn engraft_of(bytes: &[u8], context: &Context) -> Result<Profile, ReadError> {
+    if !recording::is_one(bytes) {
+        return engraft::parse(bytes);
+    }
+    let profiles = recording::parse(bytes)?;
+    let Some(program) = context.program else {
+        return profiles.into_iter().next().ok_or_else(|| ReadError::Damaged {
+            format: Format::Engraft,
+            at: bytes.len(),
+            what: "the recording is of no image".to_owned(),
+        });
+    };
+    let holds = profiles.iter().map(|p| p.image.name.clone()).collect();
+    let found = profiles.into_iter().find(|p| p.image.id == Some(program.image.id));
+    found.ok_or_else(|| ReadError::NotInIt {
+        format: Format::Engraft,
+        program: program.image.name.clone(),
+        holds,
+    })
 }
 
 fn same_image(profile: &Profile, id: ImageId, image: &Image) -> Result<(), ReadError> {

@@ -19,6 +19,7 @@ pub mod perf_data;
 pub mod perf_script;
 pub mod pprof;
 pub mod preagg;
+pub mod recording;
 
 mod bolt;
 mod derive;

@@ -294,6 +294,9 @@ pub struct Image {
     pub notes: Vec<String>,
     /// The file of debug information that belongs to this one, where it was found.
     pub debug_file: Option<PathBuf>,
+    /// The dynamic linker it asks for.
+    pub interpreter: Option<PathBuf>,
+    unwind_tables: Vec<Range<Va>>,
     code: Vec<Range<Va>>,
     bytes: Vec<u8>,
 }
@@ -361,6 +364,11 @@ impl Image {
     pub fn relocation_at(&self, at: Va) -> Option<&Relocation> {
         let i = self.relocations.binary_search_by_key(&at, |r| r.at).ok()?;
         self.relocations.get(i)
+    }
+
+    /// The tables that `unwind` was read from: their addresses and bytes.
+    pub fn unwind_tables(&self) -> Vec<(Va, &[u8])> {
+        self.unwind_tables.iter().filter_map(|r| Some((r.start, self.bytes_in(r)?))).collect()
     }
 
     /// Runs of code, by address: executable sections, or executable segments where there are no sections.

@@ -4,7 +4,7 @@ use crate::needs;
 use crate::run::{callgrind, compile, engraft, folder, looks_like};
 use std::path::Path;
 
-const VERBS: &[&str] = &["show", "match", "carry", "score", "convert", "help"];
+const VERBS: &[&str] = &["show", "match", "carry", "score", "convert", "count", "instrument", "help"];
 
 /// A folder with the files that examples speak of.
 fn workplace() -> tempfile::TempDir {

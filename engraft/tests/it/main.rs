@@ -4,6 +4,7 @@
 //! With `ENGRAFT_TEST_NEEDS=all`, as in `.ci/run`, a missing tool is a failure.
 
 mod bad_input;
+mod count;
 mod examples;
 mod formats;
 mod matches;

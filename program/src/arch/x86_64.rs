@@ -4,6 +4,7 @@
 
 pub mod abi;
 mod effects;
+pub mod emit;
 mod quick;
 mod step;
 

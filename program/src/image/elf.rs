@@ -13,6 +13,7 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _,
 use object::{LittleEndian, pod};
 use std::ops::Range;
 use std::path::Path;
+use std::path::PathBuf;
 
 pub(super) const LE: LittleEndian = LittleEndian;
 pub(super) type Phdr = ProgramHeader64<LittleEndian>;
@@ -110,10 +111,12 @@ impl Image {
             init_fini: Vec::new(),
             plt: Vec::new(),
             unwind: Vec::new(),
+            unwind_tables: Vec::new(),
             go_functions: Vec::new(),
             compilers: Vec::new(),
             notes,
             debug_file: None,
+            interpreter: interpreter(headers, &bytes),
             bytes,
         };
         let mut names_left = image.bytes.len().saturating_mul(8).saturating_add(1 << 20);
@@ -128,7 +131,7 @@ impl Image {
         image.kind = kind(&image, headers, &dynamic);
         image.init_fini = dynamic.init_fini(&image, headers);
         image.plt = plt::find(&image);
-        image.unwind = unwind::parse(&image, headers);
+        (image.unwind, image.unwind_tables) = unwind::parse(&image, headers);
         image.go_functions = go::functions(&image);
         image.compilers = compilers(&image, headers);
         Ok(image)
@@ -344,6 +347,14 @@ pub(super) fn build_id(headers: &Headers, bytes: &[u8]) -> Option<Vec<u8>> {
         }
     }
     None
+}
+
+/// The path in PT_INTERP.
+fn interpreter(headers: &Headers, bytes: &[u8]) -> Option<PathBuf> {
+    let segment = headers.segments.iter().find(|p| p.p_type(LE) == elf::PT_INTERP)?;
+    let from = usize::try_from(segment.p_offset(LE)).ok()?;
+    let path = bytes.get(from..)?.split(|&b| b == 0).next()?;
+    Some(PathBuf::from(std::str::from_utf8(path).ok()?))
 }
 
 /// ET_DYN covers three kinds; the linker marks executables with DF_1_PIE, older ones can be told by what they lack.

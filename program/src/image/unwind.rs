@@ -10,14 +10,15 @@ use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EhFrameOffset, LittleEndian, Poi
 use object::elf;
 use object::read::elf::{ProgramHeader as _, SectionHeader as _};
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 type Slice<'a> = gimli::EndianSlice<'a, LittleEndian>;
 
-/// The unwind ranges of a file, by address.
+/// The unwind ranges of a file, by address, and where the tables lie that they were read from.
 ///
 /// A row that makes no sense is skipped. The table is the section of that name, or where the header of
 /// PT_GNU_EH_FRAME says it is.
-pub fn parse(image: &Image, headers: &Headers) -> Vec<UnwindRange> {
+pub fn parse(image: &Image, headers: &Headers) -> (Vec<UnwindRange>, Vec<Range<Va>>) {
     let segment = headers.segments.iter().find(|p| p.p_type(LE) == elf::PT_GNU_EH_FRAME);
     let hdr_at = segment.map(|p| Va(p.p_vaddr(LE)));
     let mut bases = BaseAddresses::default();
@@ -58,6 +59,7 @@ pub fn parse(image: &Image, headers: &Headers) -> Vec<UnwindRange> {
     if tables.is_empty() && headers.sections.is_empty() {
         tables.extend(by_first_cie(image));
     }
+    let places = tables.iter().map(|(at, bytes)| *at..at.plus(bytes.len() as u64)).collect();
     let mut found = Vec::new();
     let mut call_sites_left = image.file_bytes().len();
     for (at, bytes) in tables {
@@ -93,7 +95,7 @@ pub fn parse(image: &Image, headers: &Headers) -> Vec<UnwindRange> {
     }
     found.sort_by_key(|r| (r.range.start, r.range.end));
     found.dedup_by(|b, a| a.range == b.range);
-    found
+    (found, places)
 }
 
 /// Whether an unwind table begins as that of a function does: the caller's frame is 8 bytes above the stack pointer, and one

@@ -29,6 +29,8 @@ const ARITHMETIC_FLAGS: u128 = 0x3f << 64;
 pub const ALL: RegSet = RegSet(((1 << 120) - 1) & !(0x1ff << 71));
 /// CF PF AF ZF SF OF.
 pub const FLAGS: RegSet = RegSet(ARITHMETIC_FLAGS);
+/// CF, which `inc` does not change.
+pub const CARRY: RegSet = RegSet(1 << 64);
 /// Never called dead: the stack pointer, segment and control registers, and the x87 stack, whose registers cannot be told apart by
 /// their numbers.
 pub const ALWAYS_LIVE: RegSet = RegSet(RSP | X87 | 0xff << 80);

@@ -1,0 +1,130 @@
+//! `engraft instrument`: the same program with its code moved, as a file.
+
+use crate::input;
+use crate::out::{self, Answer};
+use crate::view::{Output, Table, View};
+use clap::ArgGroup;
+use probe::{Module, Old, Plan, Room, Stay, Tactic};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use tracing::info_span;
+
+/// Run as tests.
+const EXAMPLES: &str = "\
+Examples:
+  $ engraft instrument old -o moved --null
+  $ engraft instrument old -o poisoned --null --poison";
+
+/// Write a program whose functions are moved to new segments
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES, group(ArgGroup::new("what").required(true)))]
+pub struct Args {
+    /// The executable or shared object
+    binary: PathBuf,
+    /// Where to write it
+    #[arg(short, value_name = "OUT")]
+    o: PathBuf,
+    /// Move the code and add nothing
+    #[arg(long, group = "what")]
+    null: bool,
+    /// Fill the old code with traps: the proof that nothing reaches it
+    #[arg(long)]
+    poison: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    out::spares(&args.o, &[&args.binary])?;
+    let program = input::program(&args.binary)?;
+    let module = info_span!("rewrite").in_scope(|| Module::build(&program, Plan::Null, Room::Behind))?;
+    let bytes = module.to_file(if args.poison { Old::Poisoned } else { Old::Kept })?;
+    out::data(Some(&args.o), |w| w.write_all(&bytes))?;
+    let mode = std::fs::metadata(&args.binary)?.permissions().mode();
+    std::fs::set_permissions(&args.o, std::fs::Permissions::from_mode(mode & 0o777))?;
+    args.output.print_beside_file(&view(&args.o, &module, bytes.len()))?;
+    Ok(Answer::Yes)
+}
+
+/// What was moved, and what was not.
+#[derive(Serialize)]
+pub struct InstrumentView {
+    schema: &'static str,
+    file: String,
+    len_bytes: usize,
+    old_len_bytes: usize,
+    n_functions: usize,
+    n_moved: usize,
+    stays: Vec<StayView>,
+    springboards: BTreeMap<&'static str, usize>,
+}
+
+#[derive(Serialize)]
+struct StayView {
+    why: String,
+    n_functions: usize,
+    examples: Vec<String>,
+}
+
+fn view(to: &Path, module: &Module<'_>, len_bytes: usize) -> InstrumentView {
+    let program = module.program;
+    let mut stays: BTreeMap<Stay, StayView> = BTreeMap::new();
+    for (function, why) in program.functions.iter().zip(&module.stays) {
+        let Some(why) = *why else { continue };
+        let row = stays.entry(why).or_insert_with(|| StayView {
+            why: why.to_string(),
+            n_functions: 0,
+            examples: Vec::new(),
+        });
+        row.n_functions += 1;
+        if row.examples.len() < 3 {
+            row.examples.push(function.name());
+        }
+    }
+    let mut springboards = BTreeMap::new();
+    for board in &module.springboards {
+        let tactic = match board.tactic {
+            Tactic::Long => "long jump",
+            Tactic::Hop(_) => "short jump to a long one",
+            Tactic::Over => "long jump over blocks",
+        };
+        *springboards.entry(tactic).or_insert(0) += 1;
+    }
+    InstrumentView {
+        schema: "engraft.instrument/1",
+        file: to.display().to_string(),
+        len_bytes,
+        old_len_bytes: program.image.file_bytes().len(),
+        n_functions: program.functions.len(),
+        n_moved: module.stays.iter().filter(|s| s.is_none()).count(),
+        stays: stays.into_values().collect(),
+        springboards,
+    }
+}
+
+impl View for InstrumentView {
+    /// A row a reason to stay.
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["functions>", "stay where they are", "such as"]);
+        for s in &self.stays {
+            t.row([s.n_functions.to_string(), s.why.clone(), s.examples.join(", ")]);
+        }
+        t
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        writeln!(w, "moved {} of {} functions", self.n_moved, self.n_functions)?;
+        if !self.stays.is_empty() {
+            writeln!(w)?;
+            self.table().text(w)?;
+        }
+        let boards: Vec<String> =
+            self.springboards.iter().map(|(tactic, n)| format!("{n} {tactic}")).collect();
+        writeln!(w, "\nspringboards: {}", boards.join(", "))?;
+        writeln!(w, "wrote {}: {} bytes, was {}", self.file, self.len_bytes, self.old_len_bytes)
+    }
+}

@@ -1,0 +1,173 @@
+//! Programs with their code moved and counted behave as they did; counts are what others count.
+
+use crate::needs;
+use crate::run::{callgrind, compile, engraft, folder, must};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs `command` in `folder` and gives what it printed on both streams, and how it ended.
+fn plain(folder: &Path, command: &[&str]) -> Output {
+    let (program, args) = command.split_first().expect("a program");
+    Command::new(program).args(args).current_dir(folder).output().expect("it runs")
+}
+
+/// Runs `command` under `count -q`; fails unless it prints and ends as it does by itself. Returns the counts of its blocks.
+#[track_caller]
+fn counted(folder: &Path, command: &[&str], modules: &str) -> BTreeMap<u64, u64> {
+    let want = plain(folder, command);
+    let us = env!("CARGO_BIN_EXE_engraft");
+    let mut words = vec![us, "count", "-q", "--no-cache", "-o", "run.engraft", "--modules", modules, "--"];
+    words.extend(command);
+    let got = plain(folder, &words);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(
+        (text(&got.stdout), text(&got.stderr)),
+        (text(&want.stdout), text(&want.stderr)),
+        "{command:?}"
+    );
+    use std::os::unix::process::ExitStatusExt as _;
+    let status = want.status.code().unwrap_or_else(|| 128 + want.status.signal().expect("one or the other"));
+    assert_eq!(got.status.code(), Some(status), "{command:?}");
+    blocks(folder, "run.engraft", command[0].trim_start_matches("./"))
+}
+
+/// Counts of blocks by address, from a profile in any format.
+#[track_caller]
+fn blocks(folder: &Path, profile: &str, binary: &str) -> BTreeMap<u64, u64> {
+    let ran = engraft(folder, &format!("convert {profile} -q -o blocks.csv --binary {binary}"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let text = std::fs::read_to_string(folder.join("blocks.csv")).expect("it was written");
+    let row = |line: &str| {
+        let mut fields = line.rsplit(',');
+        let count = fields.next()?.parse().ok()?;
+        let start = fields.nth(1)?.strip_prefix("0x")?;
+        Some((u64::from_str_radix(start, 16).ok()?, count))
+    };
+    // Stubs of the linkage table stay where they are, uncounted.
+    let rows = text.lines().skip(1).filter(|line| !line.contains("@plt,"));
+    rows.map(|line| row(line).expect("a row of the csv")).collect()
+}
+
+#[test]
+fn counts_are_those_of_callgrind() {
+    needs!("gcc", "valgrind");
+    for flags in ["-O2", "-O1 -no-pie", "-O3 -fcf-protection=full", "-Os"] {
+        let place = folder();
+        compile(&place.path().join("words"), "words-1.c", flags);
+        callgrind(place.path(), "words");
+        let want = blocks(place.path(), "words.callgrind", "words");
+        let got = counted(place.path(), &["./words"], "all");
+        let ran: BTreeMap<_, _> = want.iter().filter(|(_, n)| **n > 0).collect();
+        assert!(ran.len() > 30, "{flags}: callgrind saw {} blocks", ran.len());
+        for (at, n) in ran {
+            assert_eq!(got.get(at), Some(n), "{flags}: block at {at:#x}");
+        }
+    }
+}
+
+#[test]
+fn every_thread_is_counted() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("threads"), "threads.c", "-O2 -pthread");
+    let ran: u64 = String::from_utf8_lossy(&plain(place.path(), &["./threads"]).stdout)
+        .trim()
+        .parse()
+        .expect("it prints a number");
+    let got = counted(place.path(), &["./threads"], "exe");
+    assert_eq!(got.values().max(), Some(&ran));
+}
+
+#[test]
+fn a_killed_program_keeps_its_counts() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("killed"), "killed.c", "-O2");
+    let got = counted(place.path(), &["./killed", "more", "arguments"], "all");
+    assert_eq!(got.values().max(), Some(&(3 * 12345)));
+}
+
+#[test]
+fn exceptions_pass_through_moved_code() {
+    needs!("gcc", "g++");
+    for flags in ["-O2 -lstdc++", "-O0 -no-pie -lstdc++", "-O2 -static -lstdc++", "-O2 -static-pie -lstdc++"]
+    {
+        let place = folder();
+        compile(&place.path().join("throws"), "throws.cc", flags);
+        let got = counted(place.path(), &["./throws"], "all");
+        assert!(got.values().any(|n| *n == 2000), "{flags}");
+    }
+}
+
+#[test]
+fn old_code_is_not_reached() {
+    needs!("gcc", "g++");
+    for (source, flags) in [
+        ("words-1.c", "-O2"),
+        ("words-2.c", "-Os -no-pie"),
+        ("words-1.c", "-O3 -static"),
+        ("threads.c", "-O2 -pthread"),
+        ("throws.cc", "-O2 -lstdc++"),
+        ("throws.cc", "-O2 -static -lstdc++"),
+    ] {
+        let place = folder();
+        compile(&place.path().join("old"), source, flags);
+        let ran = engraft(place.path(), "instrument old -o moved --null --poison -q");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
+        let (want, got) = (plain(place.path(), &["./old"]), plain(place.path(), &["./moved"]));
+        assert_eq!(
+            (got.stdout, got.stderr, got.status),
+            (want.stdout, want.stderr, want.status),
+            "{source} {flags}"
+        );
+    }
+}
+
+#[test]
+fn status_and_arguments_are_the_programs() {
+    needs!("sh");
+    let place = folder();
+    let us = env!("CARGO_BIN_EXE_engraft");
+    let run = |script: &str| {
+        plain(
+            place.path(),
+            &[us, "count", "-q", "--no-cache", "-o", "sh.engraft", "--", "sh", "-c", script, "zero", "a b"],
+        )
+    };
+    assert_eq!(run("exit 7").status.code(), Some(7));
+    assert_eq!(run("kill -TERM $$").status.code(), Some(128 + 15));
+    let ran = run("printf '%s,%s' \"$0\" \"$1\"; readlink /proc/$$/exe");
+    let shell = std::fs::canonicalize("/bin/sh").expect("there is one");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), format!("zero,a b{}\n", shell.display()));
+}
+
+#[test]
+fn recordings_are_not_overwritten_unless_named() {
+    needs!("true");
+    let place = folder();
+    for name in ["true.engraft", "true.1.engraft"] {
+        assert!(!place.path().join(name).exists());
+        must(
+            Command::new(env!("CARGO_BIN_EXE_engraft"))
+                .current_dir(place.path())
+                .args(["count", "-q", "--", "true"]),
+        );
+        assert!(place.path().join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_started_is_said() {
+    let place = folder();
+    let ran = engraft(place.path(), "count -- no-such-program");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(
+        ran.stderr.starts_with("engraft: no program no-such-program was found\nhint: "),
+        "{}",
+        ran.stderr
+    );
+    std::fs::write(place.path().join("text"), "no program").expect("written");
+    let ran = engraft(place.path(), "count -- ./text");
+    assert!(ran.stderr.contains("is no ELF file"), "{}", ran.stderr);
+}

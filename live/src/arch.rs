@@ -1,0 +1,5 @@
+//! Registers of a stopped process, for the one processor there is.
+
+mod x86_64;
+
+pub use x86_64::{SYSCALL, instruction_pointer, result, stack_pointer, with_call};

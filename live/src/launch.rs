@@ -1,0 +1,368 @@
+//! Starting a program with counted code: new segments are mapped while it stands before its first instruction, then we let go.
+//!
+//! ```text
+//!  fork, exec ── stopped ──► recording, counters, text, tables mapped ──► AT_PHDR, AT_PHNUM redirected ──► detached
+//!                            old code patched; ld.so's openat redirected
+//! ```
+//! ld.so has not run yet: it sees a program whose headers name all segments, so unwinding, `dlsym` and debuggers work.
+//! Libraries are counted by handing ld.so the rewritten file in place of the plain one; their paths do not change for the program.
+//!
+//! Source: proc(5), getauxval(3); glibc 2.36, elf/rtld.c for what ld.so takes from the auxiliary vector.
+
+use crate::process::{ProcessError, Stopped, Syscall};
+use crate::sys;
+use nix::libc;
+use nix::unistd::Pid;
+use probe::Module;
+use probe::arch::{self as runtime, OpenSite};
+use program::{Bias, LiveVa, Va};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+const PAGE: u64 = 0x1000;
+
+/// Counters of several modules, for every thread that counts: memory that outlives the program.
+///
+/// The layout is that of `probe::runtime`.
+#[derive(Debug)]
+pub struct Arena {
+    file: File,
+    rows: Vec<Row>,
+    data_at: u64,
+    area_len: u64,
+    len: u64,
+}
+
+#[derive(Debug)]
+struct Row {
+    key: u128,
+    offset: u64,
+    len: u64,
+}
+
+/// More threads than this at a time count together with the first.
+const MAX_AREAS: u64 = 2048;
+
+impl Arena {
+    /// Makes room for `modules`: their keys, and how many counters each has.
+    ///
+    /// # Errors
+    /// The kernel's, if it has no memory for us.
+    pub fn create(modules: &[(u128, usize)]) -> io::Result<Arena> {
+        let areas_at = runtime::ROWS_AT + runtime::ROW_LEN * modules.len() as u64;
+        let data_at = (areas_at + 16 * MAX_AREAS).next_multiple_of(PAGE);
+        let mut area_len = 0;
+        let row = |&(key, n): &(u128, usize)| {
+            let len = (runtime::OWNER_LEN + 8 * n as u64).next_multiple_of(PAGE);
+            area_len += len;
+            Row { key, offset: area_len - len, len }
+        };
+        let rows: Vec<Row> = modules.iter().map(row).collect();
+        let fd = nix::sys::memfd::memfd_create("engraft", nix::sys::memfd::MFdFlags::empty())?;
+        let arena =
+            Arena { file: File::from(fd), rows, data_at, area_len, len: data_at + area_len * MAX_AREAS };
+        arena.file.set_len(arena.len)?;
+        let word = |at: u64, value: u64| arena.file.write_all_at(&value.to_le_bytes(), at);
+        word(runtime::N_ROWS, arena.rows.len() as u64)?;
+        word(runtime::N_AREAS, 1)?;
+        word(runtime::AREA_LEN, area_len)?;
+        word(runtime::AREAS_AT, areas_at)?;
+        word(runtime::MAX_AREAS, MAX_AREAS)?;
+        word(runtime::DATA_AT, data_at)?;
+        for (n, row) in arena.rows.iter().enumerate() {
+            let at = runtime::ROWS_AT + runtime::ROW_LEN * n as u64;
+            arena.file.write_all_at(&row.key.to_le_bytes(), at)?;
+            word(at + 16, row.offset)?;
+            word(at + 24, row.len)?;
+        }
+        word(0, runtime::ARENA_MAGIC)?;
+        Ok(arena)
+    }
+
+    fn word(&self, at: u64) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, at)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// How many areas were used: one a thread pointer that was ever seen.
+    pub fn n_areas(&self) -> io::Result<u64> {
+        Ok(self.word(runtime::N_AREAS)?.min(MAX_AREAS))
+    }
+
+    /// How often a thread had to count together with the first, so that counts may be lost.
+    pub fn n_shared(&self) -> io::Result<u64> {
+        self.word(runtime::N_SHARED)
+    }
+
+    /// The counters of the module with this key, as they are now, one list an area.
+    pub fn counts(&self, key: u128, n: usize) -> io::Result<Vec<Vec<u64>>> {
+        let Some(row) = self.rows.iter().find(|r| r.key == key) else { return Ok(Vec::new()) };
+        (0..self.n_areas()?)
+            .map(|area| {
+                let mut bytes = vec![0; 8 * n];
+                let at = self.data_at + area * self.area_len + row.offset + runtime::OWNER_LEN;
+                self.file.read_exact_at(&mut bytes, at)?;
+                Ok(bytes
+                    .chunks_exact(8)
+                    .map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")))
+                    .collect())
+            })
+            .collect()
+    }
+}
+
+/// Why a program could not be started with counted code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// It could not be started at all.
+    #[error("cannot start {}", path.display())]
+    Start {
+        /// The program.
+        path: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// It was started, but could not be prepared; it was ended before its first instruction.
+    #[error("{} could not be prepared, and was ended before its first instruction", path.display())]
+    Prepare {
+        /// The program.
+        path: PathBuf,
+        /// What failed.
+        source: ProcessError,
+    },
+    /// Its new segments cannot be described.
+    #[error(transparent)]
+    Rewrite(#[from] probe::RewriteError),
+}
+
+/// A library that is handed to ld.so in place of another.
+#[derive(Clone, Debug)]
+pub struct Swap {
+    /// The path that ld.so asks for.
+    pub asked: PathBuf,
+    /// The file that it gets.
+    pub given: PathBuf,
+}
+
+/// Starts `command` with the executable `module`, counting into `arena`.
+///
+/// # Errors
+/// If it cannot be started or prepared. In both cases no instruction of it has run.
+pub fn launch(
+    mut command: Command,
+    module: &Module<'_>,
+    arena: &Arena,
+    swaps: &[Swap],
+    sites: &[OpenSite],
+) -> Result<Child, LaunchError> {
+    let path = PathBuf::from(command.get_program());
+    sys::stop_at_exec(&mut command);
+    let mut child = command.spawn().map_err(|source| LaunchError::Start { path: path.clone(), source })?;
+    let pid = Pid::from_raw(i32::try_from(child.id()).expect("process numbers fit"));
+    let prepared = (|| {
+        let stopped = Stopped::at_exec(pid)?;
+        let tables = module.tables();
+        let tables = match tables {
+            Ok(tables) => tables,
+            Err(e) => return Ok(Err(e)),
+        };
+        prepare(&stopped, module, &tables, arena, swaps, sites)?;
+        stopped.detach()?;
+        Ok(Ok(()))
+    })();
+    let failed = match prepared {
+        Ok(Ok(())) => return Ok(child),
+        Ok(Err(e)) => LaunchError::Rewrite(e),
+        Err(source) => LaunchError::Prepare { path, source },
+    };
+    // It has not run: there is nothing to lose.
+    let _gone = child.kill();
+    let _status = child.wait();
+    Err(failed)
+}
+
+fn prepare(
+    stopped: &Stopped,
+    module: &Module<'_>,
+    tables: &probe::Tables,
+    arena: &Arena,
+    swaps: &[Swap],
+    sites: &[OpenSite],
+) -> Result<(), ProcessError> {
+    let vector = Auxiliary::read(stopped)?;
+    let entry = module.program.image.entry.ok_or_else(|| stopped.space("it has no entry point"))?;
+    let bias = Bias::between(entry, vector.value(AT_ENTRY, stopped)?);
+    let live = |at: Va| bias.to_live(at);
+
+    // The program has the file open, as it was inherited; it is closed before the first instruction.
+    let fd = u64::try_from(arena.file.as_raw_fd()).expect("an open file has a number");
+    let shared = libc::PROT_READ | libc::PROT_WRITE;
+    stopped.map(LiveVa(runtime::ARENA), arena.len, shared, libc::MAP_SHARED | libc::MAP_NORESERVE, fd, 0)?;
+    stopped.call(&Syscall {
+        name: "madvise",
+        number: libc::SYS_madvise,
+        args: [runtime::ARENA, arena.len, u64::from(libc::MADV_DONTDUMP.cast_unsigned()), 0, 0, 0],
+    })?;
+    let key = module.program.image.id.0;
+    if !module.counted.is_empty()
+        && let Some(n) = arena.rows.iter().position(|r| r.key == key)
+    {
+        let row = &arena.rows[n];
+        let home = live(module.counters.start);
+        stopped.map(home, row.len, shared, libc::MAP_SHARED, fd, arena.data_at + row.offset)?;
+        let at = runtime::ROWS_AT + runtime::ROW_LEN * n as u64 + 32;
+        stopped.write(LiveVa(runtime::ARENA + at), &home.0.to_le_bytes())?;
+    }
+    close(stopped, fd)?;
+    let (text_at, text) = module.text();
+    fill(stopped, live(text_at), text, libc::PROT_READ | libc::PROT_EXEC)?;
+    fill(stopped, live(tables.at), &tables.bytes, libc::PROT_READ)?;
+    for patch in &module.patches {
+        let at = live(patch.at);
+        let mut there = vec![0; patch.old.len()];
+        stopped.read(at, &mut there)?;
+        if there != patch.old {
+            return Err(stopped.space(format!(
+                "{at} does not hold what the file holds: it was changed while it was started"
+            )));
+        }
+        stopped.write(at, &patch.new)?;
+    }
+    vector.set(AT_PHDR, live(tables.at).0, stopped)?;
+    vector.set(AT_PHNUM, u64::from(tables.n_headers), stopped)?;
+    if !swaps.is_empty()
+        && let Ok(base) = vector.value(AT_BASE, stopped)
+        && base.0 != 0
+    {
+        redirect(stopped, Bias::between(Va(0), base), swaps, sites)?;
+    }
+    Ok(())
+}
+
+/// Maps private pages at `at` and fills them.
+fn fill(stopped: &Stopped, at: LiveVa, bytes: &[u8], protection: i32) -> Result<(), ProcessError> {
+    let len = (bytes.len() as u64).next_multiple_of(PAGE);
+    stopped.map(at, len, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, u64::MAX, 0)?;
+    stopped.write(at, bytes)
+}
+
+/// Has ld.so's `openat` calls go through a look-up of paths.
+fn redirect(stopped: &Stopped, bias: Bias, swaps: &[Swap], sites: &[OpenSite]) -> Result<(), ProcessError> {
+    let mut paths = Vec::new();
+    for swap in swaps {
+        let (asked, given) = (swap.asked.as_os_str().as_bytes(), swap.given.as_os_str().as_bytes());
+        let second = 8 + asked.len() + 1;
+        let len = (second + given.len() + 1).next_multiple_of(8);
+        let from = paths.len();
+        let word = |n: usize| u32::try_from(n).expect("paths are short").to_le_bytes();
+        paths.extend(word(len));
+        paths.extend(word(second));
+        paths.extend(asked);
+        paths.push(0);
+        paths.extend(given);
+        paths.resize(from + len, 0);
+    }
+    paths.extend([0; 8]);
+    let Some(first) = sites.first() else { return Ok(()) };
+    let stub_len = runtime::open_library(first, 0, 0).len().next_multiple_of(64) as u64;
+    let code_len = (stub_len * sites.len() as u64).next_multiple_of(PAGE);
+    let len = code_len + (paths.len() as u64).next_multiple_of(PAGE);
+    let at = room_near(stopped, bias.to_live(first.at), len)?;
+    let paths_at = at.0 + code_len;
+    let mut code = Vec::new();
+    let mut jumps = Vec::new();
+    for (n, site) in sites.iter().enumerate() {
+        let from = bias.to_live(site.at);
+        let stub = at.0 + n as u64 * stub_len;
+        code.resize(usize::try_from(stub - at.0).expect("small"), 0xcc);
+        code.extend(runtime::open_library(site, from.0, paths_at));
+        let mut there = vec![0; site.bytes.len()];
+        stopped.read(from, &mut there)?;
+        if there != site.bytes {
+            return Err(
+                stopped.space(format!("{from} of ld.so is not the system call that its file has there"))
+            );
+        }
+        let mut jump = vec![0xe9];
+        let distance = (stub + runtime::OPEN_LIBRARY_ENTRY).wrapping_sub(from.0 + 5);
+        jump.extend(&distance.to_le_bytes()[..4]);
+        jumps.push((from, jump));
+    }
+    code.resize(usize::try_from(code_len).expect("small"), 0xcc);
+    code.extend(paths);
+    fill(stopped, at, &code, libc::PROT_READ | libc::PROT_EXEC)?;
+    jumps.into_iter().try_for_each(|(site, jump)| stopped.write(site, &jump))
+}
+
+/// Unused addresses within 1 GiB below `near`.
+fn room_near(stopped: &Stopped, near: LiveVa, len: u64) -> Result<LiveVa, ProcessError> {
+    let maps = stopped.mappings()?;
+    // Apart from what is there, so that the next mapping of the kernel still joins its neighbours.
+    let apart = 16 * PAGE;
+    let mut end = near.0;
+    for m in maps.iter().rev().filter(|m| m.range.start.0 <= near.0) {
+        let free_from = m.range.end.0 + apart;
+        if m.range.end.0 <= end && end.saturating_sub(len + apart) >= free_from {
+            break;
+        }
+        end = end.min(m.range.start.0);
+    }
+    let at = end.saturating_sub(len + apart) & !(PAGE - 1);
+    if near.0 - at > 1 << 30 {
+        return Err(stopped.space("there is no room near its dynamic linker"));
+    }
+    Ok(LiveVa(at))
+}
+
+fn close(stopped: &Stopped, fd: u64) -> Result<(), ProcessError> {
+    stopped.call(&Syscall { name: "close", number: libc::SYS_close, args: [fd, 0, 0, 0, 0, 0] }).map(drop)
+}
+
+const AT_PHDR: u64 = 3;
+const AT_PHNUM: u64 = 5;
+const AT_BASE: u64 = 7;
+const AT_ENTRY: u64 = 9;
+
+/// The auxiliary vector on the stack of a program that has not run yet.
+struct Auxiliary {
+    rows: Vec<(u64, LiveVa, u64)>,
+}
+
+impl Auxiliary {
+    fn read(stopped: &Stopped) -> Result<Auxiliary, ProcessError> {
+        let mut at = stopped.stack_pointer()?.0;
+        let n_args = stopped.word(LiveVa(at))?;
+        at += 8 * (n_args + 2);
+        while stopped.word(LiveVa(at))? != 0 {
+            at += 8;
+        }
+        at += 8;
+        let mut rows = Vec::new();
+        loop {
+            let (tag, value) = (stopped.word(LiveVa(at))?, stopped.word(LiveVa(at + 8))?);
+            if tag == 0 {
+                return Ok(Auxiliary { rows });
+            }
+            rows.push((tag, LiveVa(at + 8), value));
+            at += 16;
+        }
+    }
+    fn value(&self, tag: u64, stopped: &Stopped) -> Result<LiveVa, ProcessError> {
+        let row = self.rows.iter().find(|r| r.0 == tag);
+        row.map(|r| LiveVa(r.2))
+            .ok_or_else(|| stopped.space(format!("its auxiliary vector has no entry {tag}")))
+    }
+    fn set(&self, tag: u64, value: u64, stopped: &Stopped) -> Result<(), ProcessError> {
+        match self.rows.iter().find(|r| r.0 == tag) {
+            Some(row) => stopped.write(row.1, &value.to_le_bytes()),
+            None => Err(stopped.space(format!("its auxiliary vector has no entry {tag}"))),
+        }
+    }
+}

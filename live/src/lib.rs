@@ -1,0 +1,16 @@
+//! Processes: launched with counted code, stopped for a moment, left alone again.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+mod arch;
+mod cache;
+pub mod launch;
+mod process;
+#[expect(unsafe_code, reason = "pre_exec has no safe form")]
+mod sys;
+mod target;
+
+pub use cache::Cache;
+pub use process::{Mapping, ProcessError, Stopped, Syscall};
+pub use sys::leave_interrupts_to_the_child;
+pub use target::{Target, TargetError};

@@ -1,0 +1,25 @@
+//! Instrumentation: functions moved, with probes inline, into new segments of the same module.
+//!
+//! ```no_run
+//! let program = program::Program::analyze(program::Image::load("/usr/bin/gzip".as_ref())?);
+//! let module = probe::Module::build(&program, probe::Plan::Null, probe::Room::Behind)?;
+//! std::fs::write("gzip.moved", module.to_file(probe::Old::Kept)).expect("a place to write to");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod arch;
+mod bytes;
+mod counters;
+mod lsda;
+mod module;
+mod movable;
+mod piece;
+mod springboard;
+mod switches;
+mod unwind;
+
+pub use module::{Module, Old, Patch, Plan, RewriteError, Room, Tables};
+pub use movable::Stay;
+pub use springboard::Tactic;

@@ -1,0 +1,569 @@
+//! One module with its functions moved: the old bytes with springboards, and new segments behind them.
+//!
+//! ```text
+//!  old segments              springboards over entries, tables changed in place
+//!  counters   (RW, zero)     one word a block
+//!  text       (RX)           the pieces, in the order of their old addresses
+//!  tables     (R)            program headers, search table, unwind rows, language-specific data
+//! ```
+//!
+//! Invariant: what stays where it was is bit by bit what it was, but for springboards and the tables named in `patches`.
+//!
+//! Source: System V ABI, chapter 5 (program headers); W. Wang, X. Meng, ASPLOS 2021, for moving whole functions.
+#![warn(clippy::indexing_slicing)]
+
+use crate::arch as runtime;
+use crate::bytes::set_distance;
+use crate::counters;
+use crate::movable::{self, Movable, Stay};
+use crate::piece::{self, Piece, Target};
+
+use crate::springboard::{self, Springboard, Tactic};
+use crate::switches::{Form, Switch};
+use crate::unwind::{self, Placed, Unwind};
+use object::LittleEndian as LE;
+use object::elf::{self, FileHeader64, ProgramHeader64};
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use object::{U16, U32, U64};
+use program::arch::emit;
+use program::image::{Kind, RelocationTo, SymbolKind};
+use program::{BlockId, Conventions, FuncId, Program, Va};
+use rayon::prelude::*;
+use std::ops::Range;
+
+const PAGE: u64 = 0x1000;
+
+/// Why a module cannot be rewritten.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RewriteError {
+    /// Its addresses leave no room for new segments.
+    #[error("{name} leaves no room for new segments: with them it would end at {end}")]
+    NoSpace {
+        /// The file.
+        name: String,
+        /// Where it would end.
+        end: Va,
+    },
+    /// Its program headers cannot be read again, or there are too many of them.
+    #[error("the program headers of {name} cannot be extended: {why}")]
+    Headers {
+        /// The file.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// What is to be put into the moved code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plan {
+    /// Nothing: code is moved, no more.
+    Null,
+    /// A counter a block.
+    Blocks,
+}
+
+/// What becomes of the old code of moved functions in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Old {
+    /// It stays.
+    Kept,
+    /// Traps, but for springboards: the proof that nothing reaches it.
+    Poisoned,
+}
+
+/// Where the new segments go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// Behind the old ones: for files, whose heap the kernel puts behind the last segment.
+    Behind,
+    /// Apart from the heap, which has its place already: below a module that can be moved, else high in the 2 GiB that code can reach.
+    Apart,
+}
+
+/// Bytes of the old file that change.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    /// Where.
+    pub at: Va,
+    /// What was there.
+    pub old: Vec<u8>,
+    /// What is there now.
+    pub new: Vec<u8>,
+}
+
+/// A module with its functions moved.
+pub struct Module<'a> {
+    /// What it is made from.
+    pub program: &'a Program,
+    /// Per function: why it stays, if it does.
+    pub stays: Vec<Option<Stay>>,
+    /// The jumps from old code to new.
+    pub springboards: Vec<Springboard>,
+    /// What changes in old segments, by address.
+    pub patches: Vec<Patch>,
+    /// The block of each counter.
+    pub counted: Vec<BlockId>,
+    /// Old starts of moved blocks, and where they are now. By old address.
+    pub moved: Vec<(Va, Va)>,
+    /// Where the counters are.
+    pub counters: Range<Va>,
+    text: (Va, Vec<u8>),
+    unwind: (Va, Unwind),
+}
+
+impl<'a> Module<'a> {
+    /// Moves all functions of `program` that can be moved, with what `plan` puts into them.
+    ///
+    /// # Errors
+    /// If there is no room for new segments.
+    pub fn build(program: &'a Program, plan: Plan, room: Room) -> Result<Module<'a>, RewriteError> {
+        let mut movable = movable::find(program);
+        let springboards = springboard::plan(program, &mut movable);
+        let Movable { stays, mut switches } = movable;
+        switches.retain(|s| stays.get(s.func.index()).is_some_and(Option::is_none));
+
+        let (pieces, counted) = pieces(program, &stays, plan);
+        let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
+        let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
+        let counters_at = match room {
+            Room::Behind => page_up(end),
+            Room::Apart => {
+                let code: u64 = pieces.iter().map(|p| p.bytes.len() as u64 + u64::from(p.align)).sum();
+                let old: u64 = program.image.file_bytes().len() as u64;
+                let need = (8 * counted.len() as u64 + code + 2 * old + (1 << 20)).next_multiple_of(1 << 21);
+                match program.image.kind.is_relocated() {
+                    true => Va((first.0 & !(PAGE - 1)).wrapping_sub(need)),
+                    false => Va((0x7000_0000 - need.min(0x6000_0000)).max(page_up(end).0)),
+                }
+            }
+        };
+        let counters = counters_at..counters_at.plus(match counted.len() {
+            0 => 0,
+            n => runtime::OWNER_LEN + 8 * n as u64,
+        });
+        let text_at = page_up(counters.end);
+        let mut at = text_at;
+        let placed: Vec<Placed<'_>> = pieces
+            .iter()
+            .map(|piece| {
+                let start = Va(at.0.next_multiple_of(u64::from(piece.align)));
+                at = start.plus(piece.bytes.len() as u64);
+                Placed { piece, at: start }
+            })
+            .collect();
+        // Behind the code: what gives a thread its area, and a check for every entry from outside.
+        let checks_len = (springboards.len() as u64 + 1) * 48;
+        let tables_at = page_up(at.plus(if counted.is_empty() { 0 } else { PAGE + checks_len }));
+        let span = if room == Room::Apart && program.image.kind.is_relocated() {
+            end.since(counters_at)
+        } else {
+            tables_at.since(first)
+        };
+        if span > 0x7800_0000 {
+            return Err(RewriteError::NoSpace { name: program.image.name.clone(), end: tables_at });
+        }
+        let mut moved: Vec<(Va, Va)> = placed
+            .iter()
+            .flat_map(|p| p.piece.blocks.iter().map(|&(old, offset)| (old, p.at.plus(u64::from(offset)))))
+            .collect();
+        moved.sort_unstable();
+        let lookup =
+            |old: Va| moved.binary_search_by_key(&old, |m| m.0).ok().and_then(|i| moved.get(i)).map(|m| m.1);
+
+        let mut text = vec![emit::TRAP; usize::try_from(at.since(text_at)).expect("checked above")];
+        for p in &placed {
+            let from = usize::try_from(p.at.since(text_at)).expect("within the text");
+            let room = text.get_mut(from..from + p.piece.bytes.len()).expect("the text was made that long");
+            room.copy_from_slice(&p.piece.bytes);
+            for fixup in &p.piece.fixups {
+                let end = p.at.plus(u64::from(fixup.end));
+                let to = match fixup.to {
+                    Target::Code(old) => lookup(old).unwrap_or(old),
+                    Target::Place(to) => to,
+                    Target::Counter(n) => counters.start.plus(runtime::OWNER_LEN + 8 * u64::from(n)),
+                };
+                set_distance(room, fixup.at as usize, to.since(end));
+            }
+        }
+
+        let mut patches = Vec::new();
+        let slow = (!counted.is_empty())
+            .then(|| append_runtime(program, &counters, text_at, &mut text, &mut patches));
+        let unchecked = without_thread_pointer(program);
+        for board in &springboards {
+            let mut to = lookup(board.at).expect("a springboard is at a moved block");
+            let is_entry = program.function_from(board.at).is_some()
+                || program
+                    .block_from(board.at)
+                    .is_some_and(|b| program.function(program.block(b).func).entries.contains(&b));
+            if let Some(slow) = slow
+                && is_entry
+                && unchecked.binary_search(&board.at).is_err()
+            {
+                to = append_check(program, text_at, &mut text, counters.start, to, slow);
+            }
+            match board.tactic {
+                Tactic::Long | Tactic::Over => patches.push(long_jump(program, board.at, to)),
+                Tactic::Hop(hole) => {
+                    let mut hop = emit::SHORT_JUMP.to_vec();
+                    let distance = hole.since(board.at.plus(2)).cast_signed();
+                    if let (Some(last), Ok(distance)) = (hop.last_mut(), i8::try_from(distance)) {
+                        *last = distance.cast_unsigned();
+                    }
+                    patches.push(patch(program, board.at, hop));
+                    patches.push(long_jump(program, hole, to));
+                }
+            }
+        }
+        let mut relocations = Vec::new();
+        for switch in &switches {
+            change(program, switch, &lookup, &mut patches, &mut relocations);
+        }
+        relocations.sort_unstable();
+        patch_relocations(program, &relocations, &mut patches).ok_or_else(|| RewriteError::Headers {
+            name: program.image.name.clone(),
+            why: "the relocations of a jump table were not found".to_owned(),
+        })?;
+        patches.sort_by_key(|p| p.at);
+        let unwind_at = tables_at.plus(PAGE);
+        let unwind = unwind::build(&program.image, &placed, unwind_at);
+        Ok(Module {
+            program,
+            stays,
+            springboards,
+            patches,
+            counted,
+            moved,
+            counters,
+            text: (text_at, text),
+            unwind: (unwind_at, unwind),
+        })
+    }
+
+    /// Moved ranges whose unwind rows could not be taken over.
+    pub fn without_unwind(&self) -> &[Range<Va>] {
+        &self.unwind.1.left_out
+    }
+
+    /// The module as a file.
+    ///
+    /// # Errors
+    /// If its program headers cannot be extended.
+    pub fn to_file(&self, old: Old) -> Result<Vec<u8>, RewriteError> {
+        let image = &self.program.image;
+        let bad = |why: &str| RewriteError::Headers { name: image.name.clone(), why: why.to_owned() };
+        let mut out = image.file_bytes().to_vec();
+        let file_at = |at: Va| {
+            let s = image.segment_at(at)?;
+            let into = at.since(s.range.start);
+            (into < s.file_len).then(|| usize::try_from(s.offset.0 + into).ok()).flatten()
+        };
+        if old == Old::Poisoned {
+            for (id, _) in self.stays.iter().enumerate().filter(|(_, s)| s.is_none()) {
+                for block in self.program.blocks_of(FuncId::at(id)) {
+                    let bytes = file_at(block.start)
+                        .and_then(|from| out.get_mut(from..from + block.len_bytes as usize));
+                    bytes.ok_or_else(|| bad("code without bytes"))?.fill(emit::TRAP);
+                }
+            }
+        }
+        for p in &self.patches {
+            let bytes = file_at(p.at).and_then(|from| out.get_mut(from..from + p.new.len()));
+            bytes.ok_or_else(|| bad("a patch outside the file"))?.copy_from_slice(&p.new);
+        }
+        let (text_at, text) = &self.text;
+        let mut place = |va: Va, bytes: &[u8]| -> u64 {
+            let offset = (out.len() as u64).next_multiple_of(PAGE) + va.0 % PAGE;
+            out.resize(usize::try_from(offset).expect("files fit into memory"), 0);
+            out.extend(bytes);
+            offset
+        };
+        let text_off = place(*text_at, text);
+        let tables_off = (text_off + text.len() as u64).next_multiple_of(PAGE);
+        let tables = self.tables_for(text_off, tables_off)?;
+        place(tables.at, &tables.bytes);
+        let header = FileHeader64::<LE>::parse(image.file_bytes()).map_err(|e| bad(&e.to_string()))?;
+        let mut header = *header;
+        header.e_phoff.set(LE, tables_off);
+        header.e_phnum = U16::new(LE, tables.n_headers);
+        let raw = object::pod::bytes_of(&header);
+        out.get_mut(..raw.len()).ok_or_else(|| bad("no header"))?.copy_from_slice(raw);
+        Ok(out)
+    }
+
+    /// The segment of moved code: its address and bytes.
+    pub fn text(&self) -> (Va, &[u8]) {
+        (self.text.0, &self.text.1)
+    }
+
+    /// The segment of tables for a process, whose segments come from no file.
+    ///
+    /// # Errors
+    /// If the program headers cannot be extended.
+    pub fn tables(&self) -> Result<Tables, RewriteError> {
+        self.tables_for(0, 0)
+    }
+
+    fn tables_for(&self, text_off: u64, tables_off: u64) -> Result<Tables, RewriteError> {
+        let image = &self.program.image;
+        let bad = |why: &str| RewriteError::Headers { name: image.name.clone(), why: why.to_owned() };
+        let header = FileHeader64::<LE>::parse(image.file_bytes()).map_err(|e| bad(&e.to_string()))?;
+        let headers = header.program_headers(LE, image.file_bytes()).map_err(|e| bad(&e.to_string()))?;
+        let (unwind_at, unwind) = (self.unwind.0, &self.unwind.1);
+        let (text_at, text) = (self.text.0, &self.text.1);
+        let at = Va(unwind_at.0 - PAGE);
+        let len = PAGE + unwind.bytes.len() as u64;
+        let counters_len = self.counters.end.since(self.counters.start);
+        let load =
+            |flags: elf::ProgramFlags, at: Va, offset: u64, in_file: u64, len: u64| ProgramHeader64::<LE> {
+                p_type: U32::new(LE, elf::PT_LOAD),
+                p_flags: U32::new(LE, flags),
+                p_offset: U64::new(LE, offset),
+                p_vaddr: U64::new(LE, at.0),
+                p_paddr: U64::new(LE, at.0),
+                p_filesz: U64::new(LE, in_file),
+                p_memsz: U64::new(LE, len),
+                p_align: U64::new(LE, PAGE),
+            };
+        let mut loads = vec![
+            load(elf::PF_R | elf::PF_X, text_at, text_off, text.len() as u64, text.len() as u64),
+            load(elf::PF_R, at, tables_off, len, len),
+        ];
+        if counters_len > 0 {
+            loads.insert(0, load(elf::PF_R | elf::PF_W, self.counters.start, 0, 0, counters_len));
+        }
+        let mut new: Vec<ProgramHeader64<LE>> = Vec::with_capacity(headers.len() + loads.len());
+        let is_load = |h: &ProgramHeader64<LE>| h.p_type(LE) == elf::PT_LOAD;
+        let is_below = image.segments.first().is_some_and(|s| text_at.since(s.range.start).cast_signed() < 0);
+        // Loaded segments are listed by address.
+        let goes_before = if is_below {
+            headers.iter().position(is_load).unwrap_or(0)
+        } else {
+            headers.iter().rposition(is_load).map_or(headers.len(), |i| i + 1)
+        };
+        for (i, h) in headers.iter().enumerate() {
+            if i == goes_before {
+                new.append(&mut loads);
+            }
+            let mut h = *h;
+            match h.p_type(LE) {
+                elf::PT_PHDR => {
+                    h.p_offset.set(LE, tables_off);
+                    h.p_vaddr.set(LE, at.0);
+                    h.p_paddr.set(LE, at.0);
+                }
+                elf::PT_GNU_EH_FRAME => {
+                    h.p_offset.set(LE, tables_off + PAGE);
+                    h.p_vaddr.set(LE, unwind_at.0);
+                    h.p_paddr.set(LE, unwind_at.0);
+                    h.p_filesz.set(LE, unwind.header_len as u64);
+                    h.p_memsz.set(LE, unwind.header_len as u64);
+                }
+                _ => {}
+            }
+            new.push(h);
+        }
+        new.append(&mut loads);
+        // Static programs may have unwind tables without a search table: now they have one.
+        if !image.unwind_tables().is_empty() && !headers.iter().any(|h| h.p_type(LE) == elf::PT_GNU_EH_FRAME)
+        {
+            let mut h = load(
+                elf::PF_R,
+                unwind_at,
+                tables_off + PAGE,
+                unwind.header_len as u64,
+                unwind.header_len as u64,
+            );
+            h.p_type.set(LE, elf::PT_GNU_EH_FRAME);
+            h.p_align.set(LE, 4);
+            new.push(h);
+        }
+        let headers_len = (new.len() * size_of::<ProgramHeader64<LE>>()) as u64;
+        for h in new.iter_mut().filter(|h| h.p_type(LE) == elf::PT_PHDR) {
+            h.p_filesz.set(LE, headers_len);
+            h.p_memsz.set(LE, headers_len);
+        }
+        let mut bytes = object::pod::bytes_of_slice(&new).to_vec();
+        if bytes.len() as u64 > PAGE {
+            return Err(bad("there are too many of them"));
+        }
+        bytes.resize(usize::try_from(PAGE).expect("small"), 0);
+        bytes.extend(&unwind.bytes);
+        let n_headers = u16::try_from(new.len()).expect("a page holds no more");
+        Ok(Tables { at, bytes, n_headers })
+    }
+}
+
+/// The read-only segment: program headers first, the search table a page further on.
+pub struct Tables {
+    /// Its address.
+    pub at: Va,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// How many program headers there are.
+    pub n_headers: u16,
+}
+
+/// The addends of the relocations that fill absolute tables: in their rows, and in the words where they are kept in place.
+fn patch_relocations(program: &Program, wanted: &[(Va, Va)], patches: &mut Vec<Patch>) -> Option<()> {
+    if wanted.is_empty() {
+        return Some(());
+    }
+    let image = &program.image;
+    let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
+    let headers = header.program_headers(LE, image.file_bytes()).ok()?;
+    let dynamic = headers.iter().find_map(|h| h.dynamic(LE, image.file_bytes()).ok().flatten())?;
+    let tag = |tag: elf::DynamicTag| dynamic.iter().find(|d| d.d_tag.get(LE) == tag).map(|d| d.d_val.get(LE));
+    let mut is_done = vec![false; wanted.len()];
+    if let (Some(at), Some(len)) = (tag(elf::DT_RELA), tag(elf::DT_RELASZ)) {
+        let rows = image.bytes_in(&(Va(at)..Va(at).plus(len)))?;
+        for (n, row) in rows.chunks_exact(24).enumerate() {
+            let place = Va(u64::from_le_bytes(*row.first_chunk()?));
+            if let Ok(i) = wanted.binary_search_by_key(&place, |r| r.0) {
+                let to = wanted.get(i)?.1;
+                patches.push(patch(program, Va(at).plus(n as u64 * 24 + 16), to.0.to_le_bytes().to_vec()));
+                *is_done.get_mut(i)? = true;
+            }
+        }
+    }
+    // Packed relocations (DT_RELR) add to the word in place, which `change` has set.
+    (tag(elf::DT_RELR).is_some() || is_done.iter().all(|&d| d)).then_some(())
+}
+
+/// Puts the runtime behind the code, and has a library's DT_INIT lead there. Returns where a thread without an area goes.
+fn append_runtime(
+    program: &Program,
+    counters: &Range<Va>,
+    text_at: Va,
+    text: &mut Vec<u8>,
+    patches: &mut Vec<Patch>,
+) -> Va {
+    let image = &program.image;
+    let slot = (image.kind == Kind::SharedObject).then(|| init_slot(program)).flatten();
+    text.resize(text.len().next_multiple_of(16), emit::TRAP);
+    let at = text_at.plus(text.len() as u64);
+    let module = runtime::Runtime::at(at, counters.start, slot.and_then(|s| s.1), image.id.0);
+    text.extend(&module.bytes);
+    if let Some((row, _)) = slot {
+        let tag = elf::DT_INIT.0.to_le_bytes();
+        patches.push(patch(program, row, [tag, module.start.0.to_le_bytes()].concat()));
+    }
+    module.slow
+}
+
+/// Entries that may run before there is a thread pointer: the entry point, and resolvers of indirect functions. Sorted.
+fn without_thread_pointer(program: &Program) -> Vec<Va> {
+    let resolvers = program.image.relocations.iter().filter_map(|r| match r.to {
+        RelocationTo::Resolver(at) => Some(at),
+        _ => None,
+    });
+    let symbols =
+        program.image.symbols.iter().filter(|s| s.kind == SymbolKind::IndirectFunction).map(|s| s.at);
+    let mut all: Vec<Va> = program.image.entry.into_iter().chain(resolvers).chain(symbols).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Appends a check of the owner before `entry`; returns its address.
+fn append_check(program: &Program, text_at: Va, text: &mut Vec<u8>, owner: Va, entry: Va, slow: Va) -> Va {
+    let at = text_at.plus(text.len() as u64);
+    let (mut bytes, places) = emit::check_owner(matches!(program.image.kind, Kind::Static | Kind::StaticPie));
+    for (place, to) in places.into_iter().zip([owner, entry, entry, slow]) {
+        set_distance(&mut bytes, place, to.since(at.plus(place as u64 + 4)));
+    }
+    text.extend(bytes);
+    at
+}
+
+/// Where the dynamic section has DT_INIT, or room for it, and what it says.
+fn init_slot(program: &Program) -> Option<(Va, Option<Va>)> {
+    let image = &program.image;
+    let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
+    let headers = header.program_headers(LE, image.file_bytes()).ok()?;
+    let segment = headers.iter().find(|h| h.p_type(LE) == elf::PT_DYNAMIC)?;
+    let rows = segment.dynamic(LE, image.file_bytes()).ok()??;
+    let at = |n: usize| Va(segment.p_vaddr(LE)).plus(n as u64 * 16);
+    if let Some(n) = rows.iter().position(|d| d.d_tag.get(LE) == elf::DT_INIT) {
+        return Some((at(n), rows.get(n).map(|d| Va(d.d_val.get(LE)))));
+    }
+    // The first row that ends the list becomes DT_INIT, if another one follows it.
+    let end = rows.iter().position(|d| d.d_tag.get(LE) == elf::DT_NULL)?;
+    let spare = rows.get(end + 1)?;
+    (spare.d_tag.get(LE) == elf::DT_NULL).then(|| (at(end), None))
+}
+
+fn page_up(at: Va) -> Va {
+    Va(at.0.next_multiple_of(PAGE))
+}
+
+fn pieces(program: &Program, stays: &[Option<Stay>], plan: Plan) -> (Vec<Piece>, Vec<BlockId>) {
+    let mut counter_of = vec![u32::MAX; program.blocks.len()];
+    let mut counted = Vec::new();
+    let conventions = (plan == Plan::Blocks).then(|| Conventions::compute(program));
+    if plan == Plan::Blocks {
+        for id in program.func_ids().filter(|id| stays.get(id.index()).is_some_and(Option::is_none)) {
+            for b in program.function(id).block_ids() {
+                if let Some(n) = counter_of.get_mut(b.index()) {
+                    *n = u32::try_from(counted.len()).expect("ids are 32 bits");
+                    counted.push(b);
+                }
+            }
+        }
+    }
+    let mut ranges: Vec<(FuncId, Range<Va>)> = program
+        .func_ids()
+        .filter(|id| stays.get(id.index()).is_some_and(Option::is_none))
+        .flat_map(|id| program.function(id).ranges.iter().map(move |r| (id, r.clone())))
+        .collect();
+    ranges.sort_by_key(|r| r.1.start);
+    let pieces = ranges
+        .par_iter()
+        .map(|(id, range)| {
+            piece::lay_out(program, range, |b| {
+                let (conventions, liveness) = conventions.as_ref()?;
+                let counter = *counter_of.get(b.index())?;
+                Some(counters::probe(program, conventions, liveness.get(id.index())?, b, counter))
+            })
+        })
+        .collect();
+    (pieces, counted)
+}
+
+fn patch(program: &Program, at: Va, new: Vec<u8>) -> Patch {
+    let old = program.image.bytes_in(&(at..at.plus(new.len() as u64))).unwrap_or_default().to_vec();
+    Patch { at, old, new }
+}
+
+fn long_jump(program: &Program, at: Va, to: Va) -> Patch {
+    let mut bytes = emit::JUMP.to_vec();
+    set_distance(&mut bytes, 1, to.since(at.plus(5)));
+    patch(program, at, bytes)
+}
+
+/// Makes a table lead to moved blocks.
+fn change(
+    program: &Program,
+    switch: &Switch,
+    lookup: &impl Fn(Va) -> Option<Va>,
+    patches: &mut Vec<Patch>,
+    relocations: &mut Vec<(Va, Va)>,
+) {
+    for (n, &old) in switch.targets.iter().enumerate() {
+        let Some(new) = lookup(old) else { continue };
+        let at = switch.entry(n);
+        let mut bytes = vec![0; 4];
+        match switch.form {
+            Form::Relative => set_distance(&mut bytes, 0, new.since(switch.at)),
+            Form::Absolute4 => set_distance(&mut bytes, 0, new.0),
+            Form::Absolute8 => {
+                bytes = new.0.to_le_bytes().to_vec();
+                if program.image.kind.is_relocated() {
+                    relocations.push((at, new));
+                }
+            }
+        }
+        patches.push(patch(program, at, bytes));
+    }
+}

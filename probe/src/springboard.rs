@@ -1,0 +1,217 @@
+//! Jumps written over old code, so that whoever still comes there gets to the moved code.
+//!
+//! Control comes to old code at entries, and wherever an address of a block has been put into data or a register. All else is
+//! reached from moved code only.
+//!
+//! Tactics, in this order:
+//! 1. `jmp rel32`, 5 bytes, where no other block starts inside it.
+//! 2. `jmp rel8`, 2 bytes, to padding nearby that holds the long one.
+//! 3. `jmp rel32` over further blocks of the same function, which nothing outside of it can reach.
+//!
+//! Invariant: never a trap (a program may block its signal); nothing is written over code that stays, or over another springboard.
+//!
+//! Source: W. Wang, X. Meng, "Incremental CFG patching for binary rewriting" (ASPLOS 2021), 4.3 for springboards and holes.
+
+use crate::movable::{Movable, Stay};
+use program::arch::Decoder;
+use program::image::RelocationTo;
+use program::{FuncId, Program, Va};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// How control leaves old code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tactic {
+    /// A long jump in place.
+    Long,
+    /// A short jump to a long one at this address.
+    Hop(Va),
+    /// A long jump over blocks that only the function itself reached.
+    Over,
+}
+
+/// A jump from old code to new.
+#[derive(Clone, Copy, Debug)]
+pub struct Springboard {
+    /// Where it stands: the start of a block of a moved function.
+    pub at: Va,
+    /// How it is written.
+    pub tactic: Tactic,
+}
+
+const LONG: u64 = 5;
+const SHORT: u64 = 2;
+
+/// Plans a springboard for every block of a moved function that can be reached from outside; functions without room stay.
+pub fn plan(program: &Program, movable: &mut Movable) -> Vec<Springboard> {
+    let exposed = exposed(program, movable);
+    let mut holes = holes(program);
+    let mut boards: Vec<Springboard> = Vec::new();
+    let mut planned: Vec<Range<usize>> = Vec::new();
+    for id in program.func_ids() {
+        let from = boards.len();
+        planned.push(from..from);
+        if movable.stays[id.index()].is_some() {
+            continue;
+        }
+        let mut points: Vec<Va> =
+            program.function(id).entries.iter().map(|&b| program.block(b).start).collect();
+        points.push(program.function(id).entry);
+        for range in &program.function(id).ranges {
+            let i = exposed.partition_point(|&at| at < range.start);
+            points.extend(exposed[i..].iter().copied().take_while(|at| *at < range.end));
+        }
+        points.sort_unstable();
+        points.dedup();
+        let mut taken = Vec::new();
+        for (n, &at) in points.iter().enumerate() {
+            let next = points.get(n + 1).copied();
+            match board(program, id, at, next, &mut holes) {
+                Some(tactic) => {
+                    if let Tactic::Hop(hole) = tactic {
+                        taken.push(hole);
+                    }
+                    boards.push(Springboard { at, tactic });
+                }
+                None => {
+                    movable.stays[id.index()] = Some(Stay::NoRoom);
+                    for hole in taken.drain(..) {
+                        holes.insert(hole, LONG);
+                    }
+                    boards.truncate(from);
+                    break;
+                }
+            }
+        }
+        planned[id.index()] = from..boards.len();
+    }
+    boards
+}
+
+fn board(
+    program: &Program,
+    func: FuncId,
+    at: Va,
+    next: Option<Va>,
+    holes: &mut BTreeMap<Va, u64>,
+) -> Option<Tactic> {
+    let block = program.block(program.block_from(at)?);
+    let range = program.function(func).ranges.iter().find(|r| r.contains(&at))?;
+    // To the end of the block and its padding; to the end of the function and its padding.
+    let strict = block.len_bytes as u64 + padding(program, block.end_va());
+    let until = next
+        .filter(|n| range.contains(n))
+        .map_or(range.end.since(at) + padding(program, range.end), |n| n.since(at));
+    if strict.min(until) >= LONG {
+        return Some(Tactic::Long);
+    }
+    if strict.min(until) >= SHORT {
+        let from = at.plus(SHORT);
+        let reach = Va(from.0.saturating_sub(128))..Va(from.0.saturating_add(127));
+        let own = at..at.plus(SHORT);
+        let hole = holes
+            .range(reach)
+            .find(|(hole, len)| **len >= LONG && (hole.plus(LONG) <= own.start || **hole >= own.end))
+            .map(|(hole, len)| (*hole, *len));
+        if let Some((hole, len)) = hole {
+            holes.remove(&hole);
+            if len > LONG {
+                holes.insert(hole.plus(LONG), len - LONG);
+            }
+            return Some(Tactic::Hop(hole));
+        }
+    }
+    (until >= LONG).then_some(Tactic::Over)
+}
+
+/// How many bytes from `at` on only fill space.
+fn padding(program: &Program, at: Va) -> u64 {
+    if program.block_at(at).is_some() {
+        return 0;
+    }
+    let Some(bytes) = program.image.bytes_from(at) else { return 0 };
+    let mut len = 0;
+    for insn in Decoder::new(bytes.get(..64).unwrap_or(bytes), at) {
+        if !insn.is_padding() || !program.image.is_code(insn.at()) || program.block_at(insn.at()).is_some() {
+            break;
+        }
+        len += insn.len_bytes() as u64;
+    }
+    len
+}
+
+/// Padding after blocks that a springboard does not need for itself: start and length.
+///
+/// The first bytes of it are left to the block before, which may be too short for its own jump.
+fn holes(program: &Program) -> BTreeMap<Va, u64> {
+    program
+        .blocks
+        .par_iter()
+        .filter(|block| {
+            // What control might run through, or return to, is no hole.
+            use program::BlockEnd::{IndirectTailCall, Jump, Return, Stop, Switch};
+            matches!(block.end, IndirectTailCall | Jump | Return | Stop | Switch)
+        })
+        .filter_map(|block| {
+            let len = padding(program, block.end_va());
+            let own = LONG.saturating_sub(u64::from(block.len_bytes));
+            (len >= LONG + own).then(|| (block.end_va().plus(own), len - own))
+        })
+        .collect()
+}
+
+/// Starts of blocks, other than entries, whose addresses are in data or are computed by code. Sorted.
+fn exposed(program: &Program, movable: &Movable) -> Vec<Va> {
+    let image = &program.image;
+    let fixed = !image.kind.is_relocated();
+    let switched = |at: Va| {
+        let i = movable.switches.partition_point(|s| s.end() <= at);
+        movable.switches.get(i).is_some_and(|s| s.at <= at)
+    };
+    let is_inner = |at: Va| {
+        program.block_from(at).is_some_and(|b| movable.stays[program.block(b).func.index()].is_none())
+    };
+    let mut found: Vec<Va> = image
+        .relocations
+        .iter()
+        .filter(|r| !switched(r.at))
+        .filter_map(|r| match r.to {
+            RelocationTo::Address(to) | RelocationTo::Symbol(_, Some(to)) | RelocationTo::Resolver(to) => {
+                Some(to)
+            }
+            _ => None,
+        })
+        .collect();
+    let by_code: Vec<Va> = program
+        .functions
+        .par_iter()
+        .flat_map_iter(|f| f.block_ids())
+        .flat_map_iter(|b| {
+            let named = program.insns(b).flat_map(move |insn| insn.refers_to(fixed));
+            named
+                .flatten()
+                .filter(|(_, size)| *size == 0)
+                .map(|(at, _)| at)
+                .filter(|&at| is_inner(at))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    found.extend(by_code);
+    if fixed {
+        for segment in image.segments.iter().filter(|s| !s.executable || image.sections.is_empty()) {
+            let mut at = Va(segment.range.start.0.next_multiple_of(8));
+            while at < segment.range.end {
+                let Some(word) = image.word_at(at) else { break };
+                if !switched(at) {
+                    found.push(Va(word));
+                }
+                at = at.plus(8);
+            }
+        }
+    }
+    found.retain(|&at| is_inner(at));
+    found.sort_unstable();
+    found.dedup();
+    found
+}

@@ -1,0 +1,118 @@
+//! Jump tables of moved functions: changed where they stand, so that their entries lead to the moved blocks.
+//!
+//! Changing a table in place needs no knowledge of the code that reads it: whoever adds an entry to the table's address gets
+//! the moved block. A table is understood if each entry, read in one of three forms, gives the target that the analysis found.
+//!
+//! Invariant: a table is changed only if every function that reads it is moved, and no byte of it belongs to another table.
+
+use crate::movable::Stay;
+use program::image::RelocationTo;
+use program::{FuncId, Program, Va};
+
+/// How an entry of a table gives its target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// 4 bytes, signed: target − table.
+    Relative,
+    /// 4 bytes: the target itself (files at fixed addresses).
+    Absolute4,
+    /// 8 bytes: the target itself; relocated in files that can be moved.
+    Absolute8,
+}
+
+/// A table that is changed.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    /// The function whose jumps read it.
+    pub func: FuncId,
+    /// Address of its first entry.
+    pub at: Va,
+    /// How its entries are read.
+    pub form: Form,
+    /// Where they led, in order.
+    pub targets: Box<[Va]>,
+}
+
+impl Switch {
+    /// Address of entry `n`.
+    pub fn entry(&self, n: usize) -> Va {
+        self.at.plus(n as u64 * self.entry_len())
+    }
+    /// Bytes an entry.
+    pub fn entry_len(&self) -> u64 {
+        if self.form == Form::Absolute8 { 8 } else { 4 }
+    }
+    /// The address after its last byte.
+    pub fn end(&self) -> Va {
+        self.entry(self.targets.len())
+    }
+}
+
+/// The tables of all functions that can be moved. A function with a table that cannot be changed stays.
+pub fn find(program: &Program, stays: &mut [Option<Stay>]) -> Vec<Switch> {
+    let mut found: Vec<Switch> = Vec::new();
+    for table in &program.tables {
+        match form(program, table) {
+            Some(form) => {
+                found.push(Switch { func: table.func, at: table.at, form, targets: table.targets.clone() })
+            }
+            None => stay(stays, table.func),
+        }
+    }
+    // Tables come by address: two that overlap are next to each other, or a longer one spans several.
+    loop {
+        let before = found.len();
+        let mut reach: Option<(Va, FuncId)> = None;
+        for switch in &found {
+            if let Some((end, other)) = reach
+                && switch.at < end
+            {
+                stay(stays, switch.func);
+                stay(stays, other);
+            }
+            if reach.is_none_or(|(end, _)| end < switch.end()) {
+                reach = Some((switch.end(), switch.func));
+            }
+        }
+        found.retain(|s| stays[s.func.index()].is_none());
+        if found.len() == before {
+            break;
+        }
+    }
+    found
+}
+
+fn stay(stays: &mut [Option<Stay>], func: FuncId) {
+    stays[func.index()].get_or_insert(Stay::Table);
+}
+
+fn form(program: &Program, table: &program::JumpTable) -> Option<Form> {
+    let image = &program.image;
+    let forms: &[Form] = match table.entry_len {
+        4 => &[Form::Relative, Form::Absolute4],
+        8 => &[Form::Absolute8],
+        _ => return None,
+    };
+    let reads = |form: Form, n: usize| -> Option<Va> {
+        let at = table.at.plus(n as u64 * u64::from(table.entry_len));
+        match form {
+            Form::Relative => {
+                let word = image.bytes_from(at)?.first_chunk::<4>()?;
+                Some(table.at.plus(i64::from(i32::from_le_bytes(*word)).cast_unsigned()))
+            }
+            Form::Absolute4 => {
+                Some(Va(u64::from(u32::from_le_bytes(*image.bytes_from(at)?.first_chunk::<4>()?))))
+            }
+            Form::Absolute8 => match image.relocation_at(at).map(|r| &r.to) {
+                Some(RelocationTo::Address(to)) => Some(*to),
+                Some(_) => None,
+                None if image.kind.is_relocated() => None,
+                None => image.word_at(at).map(Va),
+            },
+        }
+    };
+    forms
+        .iter()
+        .copied()
+        .find(|&form| table.targets.iter().enumerate().all(|(n, &want)| reads(form, n) == Some(want)))
+}

@@ -1,0 +1,395 @@
+//! Unwind tables of moved code: each row of `.eh_frame` again, for the addresses where its code now stands.
+//!
+//! The instructions of a row are copied byte by byte; only the distances between them are written anew, since probes and
+//! branches of other lengths move them apart. The language-specific data of C++ and Rust follow the same way (`lsda`).
+//! Beside the new table stands a search table over old and new rows together: old code still runs where functions stay.
+//!
+//! Source: LSB 5.0, 10.6 (`.eh_frame`, `.eh_frame_hdr`); DWARF 5, 6.4.2 and 7.24 for the instructions.
+#![warn(clippy::indexing_slicing)]
+
+use crate::bytes::{Reader, put_distance, put_uleb, set_distance};
+use crate::lsda::{self, Lsda};
+use crate::piece::Piece;
+use program::Va;
+use program::image::Image;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+const PCREL_SDATA4: u8 = 0x1b;
+const DATAREL_SDATA4: u8 = 0x3b;
+const UDATA4: u8 = 0x03;
+const OMIT: u8 = 0xff;
+
+/// A piece at its place.
+pub struct Placed<'a> {
+    /// The piece.
+    pub piece: &'a Piece,
+    /// Its address.
+    pub at: Va,
+}
+
+impl Placed<'_> {
+    /// Where what was at `old` now is.
+    pub fn map(&self, old: Va) -> Va {
+        self.at.plus(u64::from(self.piece.offset_of(old)))
+    }
+}
+
+/// The unwind tables of a module with moved code.
+#[derive(Debug, Default)]
+pub struct Unwind {
+    /// What PT_GNU_EH_FRAME leads to: the search table, then rows and language-specific data.
+    pub bytes: Vec<u8>,
+    /// How much of that is the search table.
+    pub header_len: usize,
+    /// Moved ranges that have a row which could not be taken over: a throw through them ends the program.
+    pub left_out: Vec<Range<Va>>,
+}
+
+/// A common entry, as read.
+struct Common {
+    /// Everything behind the length and the id, with the augmentation data set apart.
+    version: u8,
+    augmentation: Vec<u8>,
+    code_align: u64,
+    data_align: Vec<u8>,
+    return_register: Vec<u8>,
+    pointer: u8,
+    lsda: u8,
+    personality: Option<(u8, Va)>,
+    instructions: Vec<u8>,
+}
+
+/// Builds the tables that stand at `at`; `pieces` are sorted by old address.
+pub fn build(image: &Image, pieces: &[Placed<'_>], at: Va) -> Unwind {
+    let mut rows: Vec<(Va, Va)> = Vec::new();
+    let mut left_out = Vec::new();
+    let tables = image.unwind_tables();
+    // New rows, with their places relative to the table's start; common entries as they are needed.
+    let mut out: Vec<u8> = Vec::new();
+    let mut relocated: Vec<(usize, Va)> = Vec::new();
+    let mut lsdas: Vec<(usize, Lsda)> = Vec::new();
+    let mut new_rows: Vec<(Va, usize)> = Vec::new();
+    for (base, bytes) in &tables {
+        let mut commons: BTreeMap<usize, Option<(Common, Option<usize>)>> = BTreeMap::new();
+        let mut offset = 0;
+        while let Some((next, id_at)) = entry_bounds(bytes, offset) {
+            let this = std::mem::replace(&mut offset, next);
+            let Some(id) =
+                bytes.get(id_at..).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_le_bytes(*b))
+            else {
+                break;
+            };
+            if id == 0 {
+                continue;
+            }
+            let Some(cie_at) = id_at.checked_sub(id as usize) else { continue };
+            let common = commons
+                .entry(cie_at)
+                .or_insert_with(|| common(image, *base, bytes, cie_at).map(|c| (c, None)));
+            let Some((common, written)) = common else { continue };
+            let Some(row) = row(image, *base, bytes.get(..next).unwrap_or_default(), id_at + 4, common)
+            else {
+                continue;
+            };
+            rows.push((row.range.start, base.plus(this as u64)));
+            let from = pieces.partition_point(|p| p.piece.range.end <= row.range.start);
+            for placed in pieces.iter().skip(from).take_while(|p| p.piece.range.start < row.range.end) {
+                let cie = *written.get_or_insert_with(|| write_common(&mut out, common, &mut relocated));
+                match write_row(
+                    image,
+                    &mut out,
+                    common,
+                    cie,
+                    &row,
+                    placed,
+                    pieces,
+                    &mut relocated,
+                    &mut lsdas,
+                ) {
+                    Some(at) => {
+                        new_rows.push((placed.map(row.range.start.max(placed.piece.range.start)), at))
+                    }
+                    None => left_out.push(placed.piece.range.clone()),
+                }
+            }
+        }
+    }
+    out.extend([0; 4]);
+    let n_rows = rows.len() + new_rows.len();
+    let header_len = 12 + 8 * n_rows;
+    let table_at = at.plus(header_len as u64);
+    rows.extend(new_rows.iter().map(|&(start, offset)| (start, table_at.plus(offset as u64))));
+    // As a reader sees them: by signed distance, since moved code may stand below address zero of the image.
+    rows.sort_unstable_by_key(|r| (r.0.since(at).cast_signed(), r.1));
+    rows.dedup_by_key(|r| r.0);
+    let mut data: Vec<u8> = Vec::new();
+    let data_at = table_at.plus(out.len() as u64);
+    for (place, lsda) in &lsdas {
+        relocated.push((*place, lsda.append(&mut data, data_at)));
+    }
+    for (place, to) in relocated {
+        let from = table_at.plus(place as u64);
+        set_distance(&mut out, place, to.since(from));
+    }
+    let mut bytes = vec![1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4];
+    let main = tables.first().map_or(table_at, |t| t.0);
+    put_distance(&mut bytes, main.since(at.plus(4)));
+    put_distance(&mut bytes, rows.len() as u64);
+    for (start, row) in &rows {
+        put_distance(&mut bytes, start.since(at));
+        put_distance(&mut bytes, row.since(at));
+    }
+    bytes.resize(header_len, 0);
+    bytes.extend(out);
+    bytes.extend(data);
+    Unwind { bytes, header_len, left_out }
+}
+
+/// Where the entry at `offset` ends, and where its id stands; `None` at the end of the table.
+fn entry_bounds(bytes: &[u8], offset: usize) -> Option<(usize, usize)> {
+    let len = u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?);
+    match len {
+        0 => None,
+        // 64-bit entries are not written by any compiler for this machine.
+        0xffff_fff0.. => None,
+        _ => {
+            let end = offset.checked_add(4)?.checked_add(len as usize)?;
+            (end <= bytes.len() && len >= 4).then_some((end, offset + 4))
+        }
+    }
+}
+
+fn common(image: &Image, base: Va, table: &[u8], at: usize) -> Option<Common> {
+    let (end, id_at) = entry_bounds(table, at)?;
+    let mut r = Reader::new(table.get(..end)?, base, id_at + 4);
+    let version = r.byte()?;
+    let augmentation = r.until_zero()?.to_vec();
+    let code_align = r.uleb()?;
+    let data_align = r.raw_leb()?.to_vec();
+    let return_register = if version == 1 { vec![r.byte()?] } else { r.raw_leb()?.to_vec() };
+    let (mut pointer, mut lsda, mut personality) = (0, OMIT, None);
+    match augmentation.split_first() {
+        None => {}
+        Some((b'z', rest)) => {
+            let len = usize::try_from(r.uleb()?).ok()?;
+            let behind = r.position().checked_add(len)?;
+            for c in rest {
+                match c {
+                    b'R' => pointer = r.byte()?,
+                    b'L' => lsda = r.byte()?,
+                    b'P' => {
+                        let encoding = r.byte()?;
+                        personality = Some((encoding, r.pointer(image, encoding & 0x7f)?));
+                    }
+                    b'S' | b'B' => {}
+                    _ => return None,
+                }
+            }
+            r.seek(behind)?;
+        }
+        Some(_) => return None,
+    }
+    let instructions = r.rest().to_vec();
+    Some(Common {
+        version,
+        augmentation,
+        code_align,
+        data_align,
+        return_register,
+        pointer,
+        lsda,
+        personality,
+        instructions,
+    })
+}
+
+/// A row, as read.
+struct Row {
+    range: Range<Va>,
+    lsda: Option<Va>,
+    instructions: Vec<u8>,
+}
+
+fn row(image: &Image, base: Va, table: &[u8], at: usize, common: &Common) -> Option<Row> {
+    let mut r = Reader::new(table, base, at);
+    let start = r.pointer(image, common.pointer)?;
+    let len = r.pointer(image, common.pointer & 0x0f)?.0;
+    let mut lsda = None;
+    if common.augmentation.first() == Some(&b'z') {
+        let len = usize::try_from(r.uleb()?).ok()?;
+        let behind = r.position().checked_add(len)?;
+        if common.lsda != OMIT && len > 0 {
+            lsda = r.pointer(image, common.lsda).filter(|l| l.0 != 0);
+        }
+        r.seek(behind)?;
+    }
+    let end = Va(start.0.checked_add(len)?);
+    (len > 0).then(|| Row { range: start..end, lsda, instructions: r.rest().to_vec() })
+}
+
+/// Writes `common` with pointers that count from where they stand; returns its offset.
+fn write_common(out: &mut Vec<u8>, common: &Common, relocated: &mut Vec<(usize, Va)>) -> usize {
+    let at = out.len();
+    out.extend([0; 8]);
+    out.push(common.version);
+    // Without augmentation data there is no way to say how pointers are written: give it some.
+    let letters: Vec<u8> = match common.augmentation.as_slice() {
+        [] => b"zR".to_vec(),
+        letters if letters.contains(&b'R') => letters.to_vec(),
+        letters => [letters, b"R"].concat(),
+    };
+    out.extend(&letters);
+    out.push(0);
+    put_uleb(out, 1);
+    out.extend(&common.data_align);
+    out.extend(&common.return_register);
+    let mut data = Vec::new();
+    let mut place = None;
+    for c in &letters {
+        match c {
+            b'R' => data.push(PCREL_SDATA4),
+            b'L' => data.push(if common.lsda == OMIT { OMIT } else { PCREL_SDATA4 }),
+            b'P' => {
+                let (encoding, to) = common.personality.unwrap_or((0, Va(0)));
+                data.push(PCREL_SDATA4 | encoding & 0x80);
+                place = Some((data.len(), to));
+                data.extend([0; 4]);
+            }
+            _ => {}
+        }
+    }
+    put_uleb(out, data.len() as u64);
+    if let Some((place, to)) = place {
+        relocated.push((out.len() + place, to));
+    }
+    out.extend(data);
+    // Rows of the common part are at the entry: no distances in them.
+    out.extend(&common.instructions);
+    finish(out, at);
+    at
+}
+
+/// Pads the entry at `at` and writes its length.
+fn finish(out: &mut Vec<u8>, at: usize) {
+    out.resize(out.len().next_multiple_of(4), 0);
+    let len = out.len() - at - 4;
+    set_distance(out, at, len as u64);
+}
+
+#[expect(clippy::too_many_arguments, reason = "one row of one table, with all that it refers to")]
+fn write_row(
+    image: &Image,
+    out: &mut Vec<u8>,
+    common: &Common,
+    cie: usize,
+    row: &Row,
+    placed: &Placed<'_>,
+    pieces: &[Placed<'_>],
+    relocated: &mut Vec<(usize, Va)>,
+    lsdas: &mut Vec<(usize, Lsda)>,
+) -> Option<usize> {
+    let covered = row.range.start.max(placed.piece.range.start)..row.range.end.min(placed.piece.range.end);
+    let new = placed.map(covered.start)..placed.map(covered.end);
+    let instructions = translate(row, common.code_align, &covered, placed)?;
+    let lsda = match row.lsda {
+        Some(at) => Some(lsda::translate(image, at, row.range.start, &covered, placed, pieces)?),
+        None => None,
+    };
+    let at = out.len();
+    out.extend([0; 4]);
+    put_distance(out, (at + 4 - cie) as u64);
+    relocated.push((out.len(), new.start));
+    out.extend([0; 4]);
+    put_distance(out, new.end.since(new.start));
+    if common.augmentation.first() == Some(&b'z') && common.lsda != OMIT {
+        out.push(4);
+        lsdas.extend(lsda.map(|lsda| (out.len(), lsda)));
+        out.extend([0; 4]);
+    } else {
+        out.push(0);
+    }
+    out.extend(instructions);
+    finish(out, at);
+    Some(at)
+}
+
+/// The row's instructions with the distances of the moved code; `None` if they hold one we do not know.
+fn translate(row: &Row, code_align: u64, covered: &Range<Va>, placed: &Placed<'_>) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(row.instructions.len() + 8);
+    let mut r = Reader::new(&row.instructions, Va(0), 0);
+    let mut old = row.range.start;
+    let mut new = placed.map(covered.start);
+    let mut owed = false;
+    while r.position() < row.instructions.len() {
+        let from = r.position();
+        let op = r.byte()?;
+        let advance = match op {
+            0x00 => continue,
+            0x40..=0x7f => Some(u64::from(op & 0x3f)),
+            0x02 => Some(u64::from(r.byte()?)),
+            0x03 => Some(u64::from(u16::from_le_bytes(*r.take(2)?.first_chunk()?))),
+            0x04 => Some(u64::from(u32::from_le_bytes(*r.take(4)?.first_chunk()?))),
+            // offset, restore; restore_extended, undefined, same_value, def_cfa_register, def_cfa_offset, args_size
+            0x80..=0xbf | 0x06 | 0x07 | 0x08 | 0x0d | 0x0e | 0x2e => {
+                r.uleb()?;
+                None
+            }
+            0xc0..=0xff | 0x0a | 0x0b => None,
+            // offset_extended, register, def_cfa, val_offset, and the signed forms
+            0x05 | 0x09 | 0x0c | 0x11 | 0x12 | 0x14 | 0x15 | 0x2f => {
+                r.uleb()?;
+                r.uleb()?;
+                None
+            }
+            0x13 => {
+                r.uleb()?;
+                None
+            }
+            0x0f => {
+                let len = usize::try_from(r.uleb()?).ok()?;
+                r.take(len)?;
+                None
+            }
+            0x10 | 0x16 => {
+                r.uleb()?;
+                let len = usize::try_from(r.uleb()?).ok()?;
+                r.take(len)?;
+                None
+            }
+            _ => return None,
+        };
+        match advance {
+            Some(n) => {
+                old = old.plus(n.checked_mul(code_align)?);
+                owed = true;
+            }
+            None => {
+                if owed && old > covered.start {
+                    let to = placed.map(old.min(covered.end));
+                    let by = u32::try_from(to.since(new)).ok()?;
+                    new = to;
+                    match by {
+                        0 => {}
+                        1..=0x3f => out.push(0x40 | u8::try_from(by).ok()?),
+                        0x40..=0xff => out.extend([0x02, u8::try_from(by).ok()?]),
+                        0x100..=0xffff => {
+                            out.push(0x03);
+                            out.extend(u16::try_from(by).ok()?.to_le_bytes());
+                        }
+                        _ => {
+                            out.push(0x04);
+                            out.extend(by.to_le_bytes());
+                        }
+                    }
+                }
+                owed = false;
+                if old >= covered.end && covered.end < row.range.end {
+                    break;
+                }
+                out.extend(row.instructions.get(from..r.position())?);
+            }
+        }
+    }
+    Some(out)
+}

@@ -1,0 +1,216 @@
+//! Writing instructions: the few that moving code and counting need, byte by byte.
+//!
+//! An instruction that is moved keeps its bytes; only what depends on where it stands is written anew: the offset of a direct
+//! branch, and that of a `rip`-relative operand.
+//!
+//! Invariant: what is emitted changes no flag and no register but what its comment says, and never touches the stack.
+//!
+//! Source: Intel SDM vol. 2A, 2.2 (prefixes, REX), 2.2.1.6 (`rip`-relative), and the pages of the instructions.
+
+use super::{Decoder, Insn, Reg, RegSet, abi};
+use crate::addr::Va;
+use iced_x86::{Code, Register};
+
+/// How a direct branch is written again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Branch {
+    /// `jmp`: 2 bytes (±127) or 5.
+    Jump,
+    /// `jcc` with this condition code, 0 to 15: 2 bytes or 6.
+    Conditional(u8),
+    /// `call`: 5 bytes.
+    Call,
+    /// `loop`, `loopne`, `loope`, `jrcxz`, which have no long form: the bytes before their offset, and how many.
+    ShortOnly([u8; 2], u8),
+}
+
+/// What of an instruction depends on where it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Position {
+    /// Nothing: its bytes mean the same anywhere.
+    Anywhere,
+    /// A direct branch to this address.
+    Branch(Branch, Va),
+    /// Four bytes at this offset of the instruction hold the distance from its end to this address.
+    Place(u8, Va),
+    /// It cannot be moved: `xbegin`, 16-bit branches, 32-bit `rip`-relative addresses.
+    Fixed,
+}
+
+impl Decoder<'_> {
+    /// What of `insn`, the last that was decoded, depends on its place; `bytes` are its own.
+    pub fn position_of(&self, insn: &Insn, bytes: &[u8]) -> Position {
+        let i = &insn.0;
+        let near = |target: Va| match (i.code(), bytes) {
+            (Code::Jmp_rel8_64 | Code::Jmp_rel32_64, _) => Position::Branch(Branch::Jump, target),
+            (Code::Call_rel32_64, _) => Position::Branch(Branch::Call, target),
+            (code, [.., op, _]) if code.is_jcc_short() => {
+                Position::Branch(Branch::Conditional(op & 15), target)
+            }
+            (code, [.., op, _, _, _, _]) if code.is_jcc_near() && i.len() >= 6 => {
+                Position::Branch(Branch::Conditional(op & 15), target)
+            }
+            (code, [op, _]) if code.is_loop() || code.is_loopcc() || code.is_jcx_short() => {
+                Position::Branch(Branch::ShortOnly([*op, 0], 1), target)
+            }
+            (code, [prefix, op, _]) if code.is_loop() || code.is_loopcc() || code.is_jcx_short() => {
+                Position::Branch(Branch::ShortOnly([*prefix, *op], 2), target)
+            }
+            _ => Position::Fixed,
+        };
+        if let Some(target) = insn.flow().target() {
+            return near(target);
+        }
+        if !i.is_ip_rel_memory_operand() {
+            return Position::Anywhere;
+        }
+        if i.memory_base() != Register::RIP {
+            return Position::Fixed;
+        }
+        let Some(inner) = &self.inner else { return Position::Fixed };
+        let offsets = inner.get_constant_offsets(i);
+        match u8::try_from(offsets.displacement_offset()) {
+            Ok(at) if offsets.displacement_size() == 4 => Position::Place(at, Va(i.ip_rel_memory_address())),
+            _ => Position::Fixed,
+        }
+    }
+}
+
+/// `jmp` over 32 bits, its offset zero.
+pub const JUMP: [u8; 5] = [0xe9, 0, 0, 0, 0];
+/// `jmp` over 8 bits, its offset zero.
+pub const SHORT_JUMP: [u8; 2] = [0xeb, 0];
+/// `int3`.
+pub const TRAP: u8 = 0xcc;
+
+impl Branch {
+    /// Its short form with the offset zero, which is the last byte; `None` if it has none.
+    pub fn short(self) -> Option<([u8; 3], usize)> {
+        match self {
+            Branch::Jump => Some(([0xeb, 0, 0], 2)),
+            Branch::Conditional(cc) => Some(([0x70 | cc, 0, 0], 2)),
+            Branch::ShortOnly([op, _], 1) => Some(([op, 0, 0], 2)),
+            Branch::ShortOnly([prefix, op], _) => Some(([prefix, op, 0], 3)),
+            Branch::Call => None,
+        }
+    }
+    /// Its long form with the offset zero, which is the last four bytes.
+    pub fn long(self) -> Vec<u8> {
+        match self {
+            Branch::Jump => JUMP.to_vec(),
+            Branch::Call => vec![0xe8, 0, 0, 0, 0],
+            Branch::Conditional(cc) => vec![0x0f, 0x80 | cc, 0, 0, 0, 0],
+            // Over a jump if it is not taken: `loop 1f; jmp 2f; 1: jmp TARGET; 2:`
+            Branch::ShortOnly([op, second], n) => {
+                let mut bytes = vec![op];
+                if n == 2 {
+                    bytes.push(second);
+                }
+                bytes.extend([2, 0xeb, 5, 0xe9, 0, 0, 0, 0]);
+                bytes
+            }
+        }
+    }
+}
+
+/// Before an entry from outside: whether this thread owns the area that `gs` says. The flags and r11 are dead there.
+///
+/// ```text
+/// mov %fs:0,%r11; cmp %gs:OWNER(%rip),%r11; je ENTRY; lea ENTRY(%rip),%r11; jmp SLOW
+/// ```
+/// `is_early`: the code may run before there is a thread pointer, as in static programs; the base of `fs` is read in place of the
+/// word there, which is the same once there is one.
+///
+/// Returns the bytes and, in this order, the offsets of the distances to OWNER, ENTRY, ENTRY, SLOW; each counts from four bytes further.
+pub fn check_owner(is_early: bool) -> ([u8; 35], [usize; 4]) {
+    let mut bytes = [
+        0x64, 0x4c, 0x8b, 0x1c, 0x25, 0, 0, 0, 0, // mov %fs:0,%r11
+        0x65, 0x4c, 0x3b, 0x1d, 0, 0, 0, 0, // cmp %gs:0(%rip),%r11
+        0x0f, 0x84, 0, 0, 0, 0, // je
+        0x4c, 0x8d, 0x1d, 0, 0, 0, 0, // lea 0(%rip),%r11
+        0xe9, 0, 0, 0, 0, // jmp
+    ];
+    if is_early {
+        bytes[..9].copy_from_slice(&[0xf3, 0x49, 0x0f, 0xae, 0xc3, 0x0f, 0x1f, 0x40, 0x00]); // rdfsbase %r11; nop
+    }
+    (bytes, [13, 19, 26, 31])
+}
+
+/// The recommended no-operation of each length, 1 to 9 bytes. Source: Intel SDM vol. 2B, NOP, table 4-12.
+const NOPS: [&[u8]; 9] = [
+    &[0x90],
+    &[0x66, 0x90],
+    &[0x0f, 0x1f, 0x00],
+    &[0x0f, 0x1f, 0x40, 0x00],
+    &[0x0f, 0x1f, 0x44, 0x00, 0x00],
+    &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
+    &[0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00],
+    &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+    &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+];
+
+/// Appends `n` bytes that do nothing.
+pub fn pad(out: &mut Vec<u8>, n: usize) {
+    let mut left = n;
+    while left > 0 {
+        let len = left.min(NOPS.len());
+        out.extend(NOPS[len - 1]);
+        left -= len;
+    }
+}
+
+/// How an increment can be written at a place, by what is live there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Increment {
+    /// The flags are dead: `inc`.
+    Flags,
+    /// This general register is dead: `mov`, `lea`, `mov`.
+    Through(Reg),
+    /// Nothing is dead: a register is kept below the red zone, the stack pointer stepped over it.
+    Spilled,
+}
+
+impl Increment {
+    /// The cheapest way, `live` being what must not change.
+    pub fn at(live: RegSet) -> Increment {
+        if live.both(abi::FLAGS).minus(abi::CARRY).is_empty() {
+            return Increment::Flags;
+        }
+        let free = (0..16).map(Reg).find(|&r| !live.contains(r) && !abi::ALWAYS_LIVE.contains(r));
+        free.map_or(Increment::Spilled, Increment::Through)
+    }
+
+    /// Appends the increment of the 8-byte counter at `gs:[rip+…]`. Returns where its offsets stand: each is the four bytes before
+    /// the returned position's second number, the end of that instruction.
+    pub fn emit(self, out: &mut Vec<u8>) -> Vec<(usize, usize)> {
+        let mut places = Vec::with_capacity(2);
+        let mut place = |out: &mut Vec<u8>, head: &[u8]| {
+            out.extend(head);
+            places.push((out.len(), out.len() + 4));
+            out.extend([0; 4]);
+        };
+        match self {
+            Increment::Flags => place(out, &[0x65, 0x48, 0xff, 0x05]),
+            Increment::Through(Reg(n)) => {
+                let (high, low) = (n >> 3 & 1, n & 7);
+                place(out, &[0x65, 0x48 | high << 2, 0x8b, 0x05 | low << 3]);
+                out.extend([0x48 | high << 2 | high, 0x8d, 0x40 | low << 3 | low]);
+                if low == 4 {
+                    out.push(0x24);
+                }
+                out.push(1);
+                place(out, &[0x65, 0x48 | high << 2, 0x89, 0x05 | low << 3]);
+            }
+            Increment::Spilled => {
+                out.extend([0x48, 0x8d, 0x64, 0x24, 0x80]); // lea -128(%rsp),%rsp
+                out.push(0x50); // push %rax
+                place(out, &[0x65, 0x48, 0x8b, 0x05]);
+                out.extend([0x48, 0x8d, 0x40, 1]); // lea 1(%rax),%rax
+                place(out, &[0x65, 0x48, 0x89, 0x05]);
+                out.push(0x58); // pop %rax
+                out.extend([0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0]); // lea 128(%rsp),%rsp
+            }
+        }
+        places
+    }
+}
