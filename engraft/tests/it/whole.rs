@@ -86,8 +86,9 @@ fn a_carried_profile_is_better_than_none_and_than_a_wrong_one() {
             .map(|key| view["scores"][0][key].as_f64().unwrap_or_default())
     };
     let (carried, poor) = (score("carried.fdata"), score("poor.fdata"));
-    assert!(carried.iter().all(|share| *share > 0.95), "{carried:?}");
-    assert!(poor.iter().all(|share| *share < 0.9), "{poor:?}");
+    // A block of 63 is 1.6 %; whether those of a function that is new ran at all is a guess.
+    assert!(carried.iter().all(|share| *share > 0.9), "{carried:?}");
+    assert!(poor.iter().all(|share| *share < 0.8), "{poor:?}");
 }
 
 #[test]
