@@ -395,8 +395,7 @@ fn fit(examples: &[(&Example, f64)]) -> Vec<f64> {
             for &i in has {
                 let i = usize::from(i);
                 g[i] += y - p;
-                // Symmetrical: only the lower half is looked at.
-                for &j in has.iter().filter(|&&j| usize::from(j) <= i) {
+                for &j in has {
                     h[i * N + usize::from(j)] += v;
                 }
             }
