@@ -54,6 +54,14 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let target =
         Target::find(name, &search).map_err(|e| Hinted::new(e.to_string(), e.hint().unwrap_or_default()))?;
     let rec = recording_path(args, &target.command)?;
+    if !live::can_set_bases() {
+        let hint = "it needs a processor with FSGSBASE (2012 or later) and Linux 5.9 or later, started without `nofsgsbase`";
+        return Err(Hinted::new(
+            "programs cannot be counted on this machine: they may not set the base of gs",
+            hint,
+        )
+        .into());
+    }
 
     let program = load(&target.executable)?;
     if !program.image.go_functions.is_empty() {

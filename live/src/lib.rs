@@ -13,4 +13,4 @@ mod target;
 pub use cache::Cache;
 pub use process::{Mapping, ProcessError, Stopped, Syscall};
 pub use sys::leave_interrupts_to_the_child;
-pub use target::{Target, TargetError};
+pub use target::{Target, TargetError, can_set_bases};

@@ -116,6 +116,15 @@ impl Target {
     }
 }
 
+/// Whether programs may set the base of `gs` themselves here, which giving each thread its counters needs.
+///
+/// The kernel lists the flag only if both the processor has it and the kernel lets programs use it (Linux 5.9).
+pub fn can_set_bases() -> bool {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = text.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|line| line.split_whitespace().any(|flag| flag == "fsgsbase"))
+}
+
 fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
