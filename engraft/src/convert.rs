@@ -7,7 +7,7 @@ use crate::view::{Output, Table, View};
 use profile::Profile;
 use serde::Serialize;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -43,6 +43,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     input::output_format(&args.o, args.to)?;
     let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
     out::spares(&args.o, &read.collect::<Vec<_>>())?;
+    if let ([recording], None, profile::Format::Csv) =
+        (args.inputs.as_slice(), &args.binary, input::output_format(&args.o, args.to)?)
+        && let Some(profiles) = input::recording(recording)?
+    {
+        return whole_recording(args, &profiles);
+    }
     let program = args.binary.as_deref().map(input::program).transpose()?;
     let bolted = args.bolted.as_deref().map(input::program).transpose()?;
     let mut inputs = Vec::new();
@@ -75,6 +81,37 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let written = input::write_profile(&args.o, args.to, &sum.unwrap_or_default(), program.as_ref())?;
     let view = ConvertView { schema: "engraft.convert/1", inputs, written: written_view(&args.o, &written) };
+    args.output.print_beside_file(&view)?;
+    Ok(Answer::Yes)
+}
+
+/// The blocks of all images of a recording, as far as they are still where they were.
+fn whole_recording(args: &Args, profiles: &[Profile]) -> anyhow::Result<Answer> {
+    let mut whole = profile::Written::default();
+    for counted in profiles {
+        let path = Path::new(&counted.image.name);
+        let program = input::program(path)?;
+        if counted.image.id != Some(program.image.id) {
+            let what = format!("{} is not the file any more that was counted", path.display());
+            return Err(Hinted::new(what, "name the binary that was counted with --binary").into());
+        }
+        let written = profile::csv::write(counted, &program);
+        // One heading for all.
+        let skipped = match whole.bytes.is_empty() {
+            true => 0,
+            false => written.bytes.iter().position(|&b| b == b'\n').map_or(0, |n| n + 1),
+        };
+        whole.bytes.extend(written.bytes.get(skipped..).unwrap_or_default());
+        whole.n_functions += written.n_functions;
+        whole.count = whole.count.saturating_add(written.count);
+        whole.lost.extend(written.lost);
+    }
+    out::data(Some(&args.o), |w| w.write_all(&whole.bytes))?;
+    let view = ConvertView {
+        schema: "engraft.convert/1",
+        inputs: Vec::new(),
+        written: written_view(&args.o, &whole),
+    };
     args.output.print_beside_file(&view)?;
     Ok(Answer::Yes)
 }

@@ -67,6 +67,20 @@ pub fn bolted_profile(path: &Path, bolted: &Program, original: &Program) -> anyh
     Ok(read)
 }
 
+/// All profiles of the recording at `path`; `None` if it is something else.
+///
+/// # Errors
+/// If it cannot be read, or is damaged.
+pub fn recording(path: &Path) -> anyhow::Result<Option<Vec<Profile>>> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if !profile::recording::is_one(&bytes) {
+        return Ok(None);
+    }
+    let profiles =
+        profile::recording::parse(&bytes).with_context(|| format!("cannot use {}", path.display()))?;
+    Ok(Some(profiles))
+}
+
 /// Refuses a profile that says nothing of `program`, and warns of one that says little.
 fn fits(path: &Path, read: &Imported, program: &Program) -> anyhow::Result<()> {
     let p = &read.profile;

@@ -143,6 +143,22 @@ fn status_and_arguments_are_the_programs() {
 }
 
 #[test]
+fn a_recording_is_converted_with_all_its_images() {
+    needs!("gcc", "g++");
+    let place = folder();
+    compile(&place.path().join("throws"), "throws.cc", "-O2 -lstdc++");
+    counted(place.path(), &["./throws"], "all");
+    let ran = engraft(place.path(), "convert run.engraft -o all.csv");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let text = std::fs::read_to_string(place.path().join("all.csv")).expect("it was written");
+    assert_eq!(text.matches("image,function").count(), 1);
+    for image in ["/throws,", "libstdc++.so.6,", "libgcc_s.so.1,"] {
+        let ran = text.lines().filter(|line| line.contains(image) && !line.ends_with(",0")).count();
+        assert!(ran > 5, "{ran} blocks of {image}");
+    }
+}
+
+#[test]
 fn recordings_are_not_overwritten_unless_named() {
     needs!("true");
     let place = folder();
