@@ -1,7 +1,7 @@
 //! `engraft count`: how often each block ran, exactly.
 
 use crate::out::{self, Answer, Hinted};
-use crate::view::{Table, View};
+use crate::view::{Output, Table, View};
 use anyhow::Context as _;
 use live::launch::{Arena, Swap};
 use live::{Cache, Target};
@@ -36,6 +36,8 @@ pub struct Args {
     /// Do not keep rewritten libraries for the next time
     #[arg(long)]
     no_cache: bool,
+    #[command(flatten)]
+    output: Output,
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM ARGS")]
     command: Vec<String>,
@@ -146,13 +148,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let programs: Vec<&Program> =
             [&program].into_iter().chain(libraries.iter().map(|(_, p)| p)).collect();
         let view = view(&rec, &profiles, &programs, arena.n_areas()?);
-        out::report(|w| {
-            if out::manner().json {
-                serde_json::to_writer(&mut *w, &view).map_err(io::Error::from).and_then(|()| writeln!(w))
-            } else {
-                view.text(w)
-            }
-        });
+        out::report(|w| args.output.write(&view, w));
     }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(Answer::Status(u8::try_from(code & 0xff).expect("eight bits")))

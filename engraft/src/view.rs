@@ -52,14 +52,19 @@ impl Output {
 
     /// Writes `view` to `to`, or prints it.
     pub fn print_to(&self, to: Option<&PathBuf>, view: &impl View) -> anyhow::Result<()> {
-        out::data(to.map(PathBuf::as_path), |w| match self.format() {
+        out::data(to.map(PathBuf::as_path), |w| self.write(view, w))
+    }
+
+    /// Writes `view` in the form asked for.
+    pub fn write(&self, view: &impl View, w: &mut dyn Write) -> io::Result<()> {
+        match self.format() {
             Format::Table => view.text(w),
             Format::Json => {
                 serde_json::to_writer(&mut *w, view)?;
                 writeln!(w)
             }
             Format::Csv => view.table().csv(w),
-        })
+        }
     }
 }
 

@@ -232,23 +232,7 @@ fn per_sample(ratios: &mut [f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{compile, function, thinned, walked};
-
-    fn program() -> Program {
-        let text = r#"
-            extern int puts(const char *);
-            __attribute__((noinline)) int sum(const int *p, int n) {
-                int s = 0;
-                for (int i = 0; i < n; i++) { if (p[i] > 7) s += 3 * p[i]; else if (p[i] == 3) puts("three"); }
-                return s;
-            }
-            __attribute__((noinline)) int pick(int x) {
-                while (x > 100) { if (x % 7 == 3) puts("seven"); else if (x & 1) x -= 3; x /= 2; }
-                return x == 5 ? puts("five") : x ^ 1;
-            }
-            int entry(int n) { int a[] = {n, n + 1, 3, 9}; return sum(a, 4) + pick(n); }"#;
-        compile(text, "c", &["-O2", "-shared", "-fPIC", "-nostartfiles", "-fvisibility=hidden"])
-    }
+    use crate::testing::{function, loops_and_calls, thinned, walked};
 
     fn consistency(p: &Program, profile: &Profile) -> Consistency {
         Consistency::of(p, &Measured::of(p, profile))
@@ -256,7 +240,7 @@ mod tests {
 
     #[test]
     fn counts_of_walks_are_exact_and_samples_of_them_are_not() {
-        let p = program();
+        let p = loops_and_calls();
         let truth = walked(&p, 1);
         let exact = consistency(&p, &truth);
         assert!(exact.is_exact() && !exact.is_torn() && exact.inconsistencies.is_empty(), "{exact:?}");
@@ -267,7 +251,7 @@ mod tests {
 
     #[test]
     fn executions_a_sample_stands_for_are_read_off_the_counts() {
-        let p = program();
+        let p = loops_and_calls();
         for times in [1, 16, 100] {
             let mut samples = thinned(&p, &walked(&p, 1), 4);
             samples.edges.values_mut().for_each(|c| *c *= times);
@@ -279,7 +263,7 @@ mod tests {
 
     #[test]
     fn missing_records_tear_the_flow() {
-        let p = program();
+        let p = loops_and_calls();
         let mut profile = walked(&p, 1);
         let mut i = 0;
         profile.edges.retain(|_, _| {
@@ -297,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_function_called_and_without_counts_is_silent() {
-        let p = program();
+        let p = loops_and_calls();
         let mut profile = walked(&p, 1);
         assert!(silence(&p, &profile).functions.is_empty());
         let pick = function(&p, "pick");

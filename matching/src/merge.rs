@@ -306,23 +306,7 @@ fn surer(cost: u32, samples: f64) -> u32 {
 mod tests {
     use super::*;
     use crate::score::score;
-    use crate::testing::{compile, function, thinned, walked};
-
-    fn program() -> Program {
-        let text = r#"
-            extern int puts(const char *);
-            __attribute__((noinline)) int sum(const int *p, int n) {
-                int s = 0;
-                for (int i = 0; i < n; i++) { if (p[i] > 7) s += 3 * p[i]; else if (p[i] == 3) puts("three"); }
-                return s;
-            }
-            __attribute__((noinline)) int pick(int x) {
-                while (x > 100) { if (x % 7 == 3) puts("seven"); else if (x & 1) x -= 3; x /= 2; }
-                return x == 5 ? puts("five") : x ^ 1;
-            }
-            int entry(int n) { int a[] = {n, n + 1, 3, 9}; return sum(a, 4) + pick(n); }"#;
-        compile(text, "c", &["-O2", "-shared", "-fPIC", "-nostartfiles", "-fvisibility=hidden"])
-    }
+    use crate::testing::{function, loops_and_calls, thinned, walked};
 
     fn all(p: &Program, got: &Profile, want: &Profile) -> [f64; 3] {
         let s = score(p, got, want);
@@ -331,7 +315,7 @@ mod tests {
 
     #[test]
     fn nothing_fresh_leaves_the_carried_and_an_exact_fresh_one_wins() {
-        let p = program();
+        let p = loops_and_calls();
         let (carried, truth) = (walked(&p, 1), walked(&p, 99));
         let options = MergeOptions::default();
         assert_eq!(merge(&p, &carried, &Profile::default(), &options), carried);
@@ -342,7 +326,7 @@ mod tests {
 
     #[test]
     fn merged_is_not_below_either_input() {
-        let p = program();
+        let p = loops_and_calls();
         let (carried, truth) = (walked(&p, 1), walked(&p, 99));
         for nth in [3, 10, 30] {
             let fresh = thinned(&p, &truth, nth);
@@ -379,7 +363,7 @@ mod tests {
 
     #[test]
     fn what_an_exact_fresh_profile_never_saw_called_did_not_run() {
-        let p = program();
+        let p = loops_and_calls();
         let (carried, truth) = (walked(&p, 1), walked(&p, 99));
         let fresh = without(&p, &without(&p, &truth, "pick"), "entry");
         let merged = merge(&p, &carried, &fresh, &MergeOptions::default());
@@ -391,7 +375,7 @@ mod tests {
 
     #[test]
     fn of_what_was_called_but_not_seen_inside_the_carried_profile_speaks() {
-        let p = program();
+        let p = loops_and_calls();
         let (carried, truth) = (walked(&p, 1), walked(&p, 99));
         let merged = merge(&p, &carried, &without(&p, &truth, "pick"), &MergeOptions::default());
         assert_eq!(sum(&p, &merged, "sum"), sum(&p, &truth, "sum"));
@@ -402,7 +386,7 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_does_not_replace_the_carried_profile() {
-        let p = program();
+        let p = loops_and_calls();
         let (carried, truth) = (walked(&p, 1), walked(&p, 99));
         let mut torn = truth.clone();
         let mut i = 0;

@@ -27,6 +27,24 @@ pub fn compile(text: &str, extension: &str, flags: &[&str]) -> Program {
     Program::analyze(Image::load(&binary).expect("gcc's output can be loaded"))
 }
 
+/// A small library with loops, branches, calls and a callee that is not there.
+#[track_caller]
+pub fn loops_and_calls() -> Program {
+    let text = r#"
+        extern int puts(const char *);
+        __attribute__((noinline)) int sum(const int *p, int n) {
+            int s = 0;
+            for (int i = 0; i < n; i++) { if (p[i] > 7) s += 3 * p[i]; else if (p[i] == 3) puts("three"); }
+            return s;
+        }
+        __attribute__((noinline)) int pick(int x) {
+            while (x > 100) { if (x % 7 == 3) puts("seven"); else if (x & 1) x -= 3; x /= 2; }
+            return x == 5 ? puts("five") : x ^ 1;
+        }
+        int entry(int n) { int a[] = {n, n + 1, 3, 9}; return sum(a, 4) + pick(n); }"#;
+    compile(text, "c", &["-O2", "-shared", "-fPIC", "-nostartfiles", "-fvisibility=hidden"])
+}
+
 /// The function of this name.
 #[track_caller]
 pub fn function(program: &Program, name: &str) -> FuncId {

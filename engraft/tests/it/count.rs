@@ -174,6 +174,20 @@ fn recordings_are_not_overwritten_unless_named() {
 }
 
 #[test]
+fn the_report_is_json_on_request() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("killed"), "killed.c", "-O2");
+    let ran = engraft(place.path(), "count --json --no-cache -o k.engraft -- ./killed");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(128 + 9), "12345\n"));
+    let view: serde_json::Value = serde_json::from_str(&ran.stderr).expect("one object");
+    assert_eq!(
+        (view["schema"].as_str(), view["functions"][0]["name"].as_str()),
+        (Some("engraft.count/1"), Some("body"))
+    );
+}
+
+#[test]
 fn what_cannot_be_started_is_said() {
     let place = folder();
     let ran = engraft(place.path(), "count -- no-such-program");

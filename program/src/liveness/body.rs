@@ -128,8 +128,6 @@ pub struct Scratch {
     first_in: Vec<u32>,
     from: Vec<u32>,
     queue: VecDeque<u32>,
-    /// How many blocks were computed in all.
-    pub n_steps: u64,
 }
 
 impl Scratch {
@@ -148,7 +146,6 @@ impl Scratch {
             first_in: Vec::new(),
             from: Vec::new(),
             queue: VecDeque::new(),
-            n_steps: 0,
         }
     }
 
@@ -365,7 +362,6 @@ impl Body {
                 }
                 now += 1;
                 s.computed_at[node as usize] = now;
-                s.n_steps += 1;
                 if self.step(program, conventions, node, &mut at) {
                     s.grown_at[node as usize] = now;
                     last_grown = now;
@@ -389,7 +385,6 @@ impl Body {
         s.queue.extend(self.order.iter());
         while let Some(node) = s.queue.pop_front() {
             s.seen[node as usize] = false;
-            s.n_steps += 1;
             if self.step(program, conventions, node, at) {
                 for k in s.first_in[node as usize]..s.first_in[node as usize + 1] {
                     let p = s.from[k as usize];
