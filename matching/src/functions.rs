@@ -29,10 +29,14 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    /// Takes a pair, if both are free.
+    /// Whether two functions may be each other: the stub of an import is that import's stub, or nobody.
+    fn allows(&self, old: usize, new: usize) -> bool {
+        self.old.program.functions[old].import == self.new.program.functions[new].import
+            && self.options.allows(FuncId::at(old), FuncId::at(new))
+    }
+    /// Takes a pair, if both are free and may be each other.
     fn take(&mut self, old: usize, new: usize, method: FunctionMethod, confidence: f32) -> bool {
-        let allowed =
-            method == FunctionMethod::Pinned || self.options.allows(FuncId::at(old), FuncId::at(new));
+        let allowed = method == FunctionMethod::Pinned || self.allows(old, new);
         let taken = allowed && self.pairs.insert(old, new);
         if taken {
             self.how[new] = Some((method, confidence));

@@ -134,3 +134,32 @@ fn a_table_tells_what_its_changed_entries_were() {
         assert_eq!(old, Some(name), "{pairs:?}");
     }
 }
+
+#[test]
+fn a_stub_is_matched_to_the_stub_of_its_import_alone() {
+    // The only import of the one build is not that of the other, and all around them is the same.
+    let source = |callee: &str| {
+        let mut out = format!("extern long {callee}(const char *); extern int puts(const char *);");
+        for i in 0..24 {
+            out += &format!(
+                "__attribute__((noinline)) long ask{i}(const char *x) {{
+                     puts(\"asked {i}\"); return {} * (long){callee}(x) + {i}; }}",
+                2 * i + 3
+            );
+        }
+        out += "long entry(const char *x) { return 0";
+        (0..24).for_each(|i| out += &format!("+ ask{i}(x)"));
+        out + "; }"
+    };
+    let flags = ["-O2", "-shared", "-fPIC", "-nostartfiles", "-fvisibility=hidden", "-fno-builtin", "-s"];
+    let build = |callee: &str| compile(&source(callee), "c", &flags);
+    let import = |p: &Program, f: program::FuncId| p.function(f).import.clone();
+    for (from, to) in [("getenv", "strlen"), ("getenv", "getenv")] {
+        let (old, new) = (build(from), build(to));
+        let m = Matching::compute(&old, &new, &Options::all());
+        let pairs: Vec<_> = m.functions.iter().map(|f| (import(&old, f.old), import(&new, f.new))).collect();
+        assert!(pairs.iter().all(|(a, b)| a == b), "{pairs:?}");
+        let stubs = pairs.iter().filter(|(a, _)| a.is_some()).count();
+        assert_eq!(stubs, if from == to { 2 } else { 1 }, "{pairs:?}");
+    }
+}

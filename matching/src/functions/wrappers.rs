@@ -16,10 +16,12 @@ pub fn run(state: &mut State<'_>) {
         }
         let to_old = |f: usize| state.pairs.old_of(f);
         let to_new = |f: usize| state.pairs.new_of(f);
-        if let Some(wrapper) = wrapper(&state.new, n, &state.old, o, &to_new, &state.pairs, false) {
+        let in_new = wrapper(&state.new, n, &state.old, o, &to_new, &state.pairs, false);
+        let in_old = || wrapper(&state.old, o, &state.new, n, &to_old, &state.pairs, true);
+        if let Some(wrapper) = in_new.filter(|&w| state.allows(o, w)) {
             state.release(n);
             state.take(o, wrapper, FunctionMethod::Neighbours, 0.75);
-        } else if let Some(wrapper) = wrapper(&state.old, o, &state.new, n, &to_old, &state.pairs, true) {
+        } else if let Some(wrapper) = in_old().filter(|&w| state.allows(w, n)) {
             state.release(n);
             state.take(wrapper, n, FunctionMethod::Neighbours, 0.75);
         }
