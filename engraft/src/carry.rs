@@ -149,17 +149,13 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-/// The matching to go along. A map's `pin` and `forbid` lines bear on everything else, so with them it is computed anew.
+/// The matching to go along: a map's, or one made here.
 fn matching(args: &Args, old: &Program, new: &Program) -> anyhow::Result<Matching> {
-    let mut options = Options::all();
-    if let Some(path) = &args.map {
-        let map = input::map(path, old, new)?;
-        if map.pins.is_empty() && map.forbids.is_empty() {
-            return Ok(map.matching);
-        }
-        options = options.with_map(&map);
-    }
-    Ok(info_span!("match").in_scope(|| Matching::compute(old, new, &options)))
+    let map = args.map.as_ref().map(|path| input::map(path, old, new)).transpose()?;
+    Ok(info_span!("match").in_scope(|| match map {
+        Some(map) => Matching::of_map(old, new, &map, &Options::all()),
+        None => Matching::compute(old, new, &Options::all()),
+    }))
 }
 
 /// What became of a profile.

@@ -7,6 +7,7 @@ use crate::input;
 use crate::out::{self, Answer};
 use crate::view::{Format, Output};
 use matching::{Map, Matching, Options, Pass};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tracing::info_span;
 
@@ -56,7 +57,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         map = input::map(path, &old, &new)?;
         options = options.with_map(&map);
     }
-    map.matching = info_span!("match").in_scope(|| Matching::compute(&old, &new, &options));
+    let found = info_span!("match").in_scope(|| Matching::compute(&old, &new, &options));
+    let told = std::mem::replace(&mut map.matching, found);
+    warn_of_edits(&told, &map);
     if let Some(path) = &args.o {
         let text = map.write(&old, &new);
         out::data(Some(path), |w| w.write_all(text.as_bytes()))?;
@@ -70,4 +73,29 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let full = args.all || args.output.format() != Format::Table;
     args.output.print(&report::view(&old, &new, &matching, full))?;
     Ok(if matching.functions.is_empty() { Answer::No } else { Answer::Yes })
+}
+
+/// Says how many functions a map matched otherwise than they are matched now, though no pin or forbid of it says so.
+fn warn_of_edits(told: &Matching, now: &Map) {
+    let found: BTreeSet<_> = now.matching.functions.iter().map(|f| (f.old, f.new)).collect();
+    let (olds, news): (BTreeSet<_>, BTreeSet<_>) = now.pins.iter().copied().unzip();
+    let forbidden: BTreeSet<_> = now.forbids.iter().copied().collect();
+    let lost = told.functions.iter().map(|f| (f.old, f.new)).filter(|pair| {
+        !found.contains(pair)
+            && !forbidden.contains(pair)
+            && !olds.contains(&pair.0)
+            && !news.contains(&pair.1)
+    });
+    let n = lost.count();
+    if n > 0 {
+        let s = if n == 1 { "" } else { "s" };
+        out::warn(
+            &format!(
+                "{n} `match` line{s} of the map not found anew: only its pins and forbids bear on a new matching"
+            ),
+            Some(
+                "pin what must stay, or hand the map to `carry --map`, which goes along its lines as they stand",
+            ),
+        );
+    }
 }

@@ -40,9 +40,10 @@ pub struct Context<'a> {
 pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Context<'_>) -> Vec<BlockMatch> {
     let a = Body::read(old, ctx.old, fo);
     let b = Body::read(new, ctx.new, fnew);
-    let mut pair = Pair::new(&a, &b);
     let on = ctx.options;
-    if identical(&a, &b) {
+    let mut pair = Pair::new(&a, &b);
+    let told = pair.obey(on);
+    if !told && identical(&a, &b) {
         for i in positions(a.hash.len()) {
             pair.set(i, i, BlockMethod::Unique(Level::L1), 1.0);
         }

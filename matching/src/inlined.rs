@@ -21,11 +21,13 @@ const LEAST_INSNS: u32 = 8;
 /// Copies of one callee looked for in one function.
 const MOST_COPIES: usize = 4;
 
-/// Adds matches across functions; new blocks that get one lose what they had by control flow only.
+/// Adds matches across functions; new blocks that get one lose what they had by control flow only. `wanted` says in which
+/// functions is looked.
 pub fn pass(
     old: &Program,
     new: &Program,
     functions: &[FunctionMatch],
+    wanted: impl Fn(&FunctionMatch) -> bool + Sync,
     ctx: &Context<'_>,
     blocks: &mut Vec<BlockMatch>,
 ) {
@@ -45,6 +47,7 @@ pub fn pass(
     }
     let found: Vec<Vec<BlockMatch>> = functions
         .par_iter()
+        .filter(|m| wanted(m))
         .map(|m| {
             let mut out = Vec::new();
             let loose = |p: &Program, f: FuncId, firm: &[bool]| -> Vec<u32> {

@@ -6,6 +6,8 @@
 //! new 93aa…07 lua-5.4.8
 //! pin luaD_hook 0x4011f0                  # these two are each other, whatever the passes say
 //! forbid luaH_get luaH_getn               # these two are not
+//! pin block 0x401136 0x401150             # the same of two blocks
+//! forbid block 0x401136 0x401158
 //! match luaD_call luaD_call name 1        # a function: old, new, method, confidence
 //! block 0x401136 0x401150 unique-1 1 1    # a block: old, new, method, confidence, share, and perhaps `partial`
 //! data 0x40a000 0x40b000 hash             # a data object: old, new, method
@@ -14,13 +16,18 @@
 //! A function stands as its name where only it has that name, else as the address of its entry. `#` after a space
 //! begins a comment. Blocks and data stand as the address of their start. Lines may be in any order after the head.
 //!
-//! Invariant: parsing what was written gives the same matching. A map of other builds is refused with all of them named.
+//! What a person said goes before what was found: a pin or a forbid overrules the other lines, an edited line stands,
+//! what was deleted is not matched. Blocks of two functions that no `block` line is about are matched anew
+//! ([`Matching::of_map`]).
+//!
+//! Invariant: parsing what was written gives the same matching. A map of other builds is refused with all of them named,
+//! one that contradicts itself with both lines.
 
 use crate::names::is_label;
 use crate::relation::{
     BlockMatch, BlockMethod, DataMatch, DataMethod, FunctionMatch, FunctionMethod, Level, Matching,
 };
-use program::{FuncId, ImageId, Program, Va};
+use program::{BlockId, FuncId, ImageId, Program, Va};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
 
@@ -34,13 +41,17 @@ pub enum MapError {
         /// Its number, from 1.
         line: usize,
         /// What is wrong with it.
-        why: &'static str,
+        why: String,
         /// It.
         text: String,
     },
     /// The map speaks of another build.
-    #[error("the map is of the {side} build {want} ({want_name}), not of {got} ({got_name})")]
+    #[error(
+        "line {line} of the map: it is of the {side} build {want} ({want_name}), not of {got} ({got_name})"
+    )]
     WrongBuild {
+        /// Where the map says so, from 1.
+        line: usize,
         /// `old` or `new`.
         side: &'static str,
         /// In the map.
@@ -64,6 +75,10 @@ pub struct Map {
     pub pins: Vec<(FuncId, FuncId)>,
     /// Functions that a person says are not.
     pub forbids: Vec<(FuncId, FuncId)>,
+    /// Blocks that a person says are each other.
+    pub block_pins: Vec<(BlockId, BlockId)>,
+    /// Blocks that a person says are not.
+    pub block_forbids: Vec<(BlockId, BlockId)>,
     /// What was found.
     pub matching: Matching,
 }
@@ -110,6 +125,11 @@ impl Map {
                 writeln!(out, "{verb} {} {}", a.write(old, o), b.write(new, n))?;
             }
         }
+        for (verb, list) in [("pin", &self.block_pins), ("forbid", &self.block_forbids)] {
+            for &(o, n) in list {
+                writeln!(out, "{verb} block {} {}", old.block(o).start, new.block(n).start)?;
+            }
+        }
         let m = &self.matching;
         for f in &m.functions {
             let (o, n) = (a.write(old, f.old), b.write(new, f.new));
@@ -138,14 +158,15 @@ impl Map {
             return Err(MapError::Head);
         }
         for (side, program) in [("old", old), ("new", new)] {
-            let (_, line) = lines.next().ok_or(MapError::Head)?;
-            let mut words = line.split_whitespace();
+            let (line, text) = lines.next().ok_or(MapError::Head)?;
+            let mut words = text.split_whitespace();
             let id = match (words.next(), words.next().map(|w| u128::from_str_radix(w, 16))) {
                 (Some(s), Some(Ok(id))) if s == side => ImageId(id),
                 _ => return Err(MapError::Head),
             };
             if id != program.image.id {
                 return Err(MapError::WrongBuild {
+                    line,
                     side,
                     want: id,
                     want_name: words.next().unwrap_or("no name").to_owned(),
@@ -155,85 +176,209 @@ impl Map {
             }
         }
         let (a, b) = (Names::of(old), Names::of(new));
-        let mut map = Map::default();
+        let mut lines_read = Lines { old, new, a, b, map: Map::default(), said: Said::default() };
         for (line, text) in lines {
             let bad = |why| MapError::Line { line, why, text: text.to_owned() };
-            map.line(text, (old, &a), (new, &b)).map_err(bad)?;
+            lines_read.take(line, text).map_err(bad)?;
         }
+        let mut map = lines_read.map;
         let m = &mut map.matching;
         m.functions.sort_by_key(|f| (f.new, f.old));
         // Stable: of the old blocks of a new one, the best stands first.
         m.blocks.sort_by_key(|k| k.new);
         m.data.sort_by_key(|d| (d.new, d.old));
-        if m.functions.windows(2).any(|w| w[0].new == w[1].new) {
-            return Err(MapError::Line {
-                line: 0,
-                why: "a new function is matched twice",
-                text: String::new(),
-            });
-        }
         Ok(map)
     }
 
-    fn line(
-        &mut self,
-        text: &str,
-        (old, a): (&Program, &Names<'_>),
-        (new, b): (&Program, &Names<'_>),
-    ) -> Result<(), &'static str> {
+    /// Whether a person pinned or forbade anything.
+    pub fn has_orders(&self) -> bool {
+        let functions = self.pins.len() + self.forbids.len();
+        functions + self.block_pins.len() + self.block_forbids.len() > 0
+    }
+}
+
+/// On which line what was said, to find what contradicts it.
+#[derive(Default)]
+struct Said {
+    functions: Orders<FuncId>,
+    blocks: Orders<BlockId>,
+    match_old: BTreeMap<FuncId, usize>,
+    match_new: BTreeMap<FuncId, usize>,
+    block: BTreeMap<(BlockId, BlockId), usize>,
+    data_old: BTreeMap<usize, usize>,
+    data_new: BTreeMap<usize, usize>,
+}
+
+/// Pins and forbids of one sort of thing, each with its line.
+struct Orders<T> {
+    pin_old: BTreeMap<T, (T, usize)>,
+    pin_new: BTreeMap<T, (T, usize)>,
+    forbid: BTreeMap<(T, T), usize>,
+}
+
+impl<T> Default for Orders<T> {
+    fn default() -> Self {
+        Orders { pin_old: BTreeMap::new(), pin_new: BTreeMap::new(), forbid: BTreeMap::new() }
+    }
+}
+
+impl<T: Ord + Copy> Orders<T> {
+    /// Takes note of a pin; answers whether it was new.
+    fn pin(&mut self, old: T, new: T, line: usize) -> Result<bool, String> {
+        if let Some(at) = self.forbid.get(&(old, new)) {
+            return Err(format!("line {at} forbids the same two"));
+        }
+        match (self.pin_old.get(&old), self.pin_new.get(&new)) {
+            (Some(&(to, at)), _) if to != new => Err(format!("line {at} pins the old one to another")),
+            (_, Some(&(from, at))) if from != old => Err(format!("line {at} pins another to the new one")),
+            (Some(_), _) => Ok(false),
+            (None, _) => {
+                self.pin_old.insert(old, (new, line));
+                self.pin_new.insert(new, (old, line));
+                Ok(true)
+            }
+        }
+    }
+    /// Takes note of a forbid; answers whether it was new.
+    fn forbid(&mut self, old: T, new: T, line: usize) -> Result<bool, String> {
+        match self.pin_old.get(&old) {
+            Some(&(to, at)) if to == new => Err(format!("line {at} pins the same two")),
+            _ => Ok(self.forbid.insert((old, new), line).is_none()),
+        }
+    }
+}
+
+/// Takes note of `line`, unless another line was about `what` already.
+fn once<K: Ord>(lines: &mut BTreeMap<K, usize>, what: K, line: usize, which: &str) -> Result<(), String> {
+    match lines.insert(what, line) {
+        Some(at) => Err(format!("line {at} matches {which} already")),
+        None => Ok(()),
+    }
+}
+
+/// A map while it is being read.
+struct Lines<'a> {
+    old: &'a Program,
+    new: &'a Program,
+    a: Names<'a>,
+    b: Names<'a>,
+    map: Map,
+    said: Said,
+}
+
+impl Lines<'_> {
+    fn take(&mut self, line: usize, text: &str) -> Result<(), String> {
         let mut words = text.split_whitespace();
         let verb = words.next().unwrap_or_default();
-        let (o, n) = match (words.next(), words.next()) {
-            (Some(o), Some(n)) => (o, n),
-            _ => return Err("an old and a new part are wanted"),
-        };
-        let function = || -> Result<(FuncId, FuncId), &'static str> {
-            let o = a.read(old, o).ok_or("the old build has no such function, or several")?;
-            let n = b.read(new, n).ok_or("the new build has no such function, or several")?;
+        let words: Vec<&str> = words.collect();
+        let (map, said) = (&mut self.map, &mut self.said);
+        let (old, new) = (self.old, self.new);
+        let functions = |o: &str, n: &str| -> Result<(FuncId, FuncId), String> {
+            let o = self.a.read(old, o).map_err(|why| format!("the old build has {why}"))?;
+            let n = self.b.read(new, n).map_err(|why| format!("the new build has {why}"))?;
             Ok((o, n))
         };
-        let starts = || Some((address(o)?, address(n)?));
-        const NO_METHOD: &str = "no such method";
-        const NO_SHARE: &str = "a number from 0 to 1 is wanted";
-        match verb {
-            "pin" => self.pins.push(function()?),
-            "forbid" => self.forbids.push(function()?),
-            "match" => {
-                let (old, new) = function()?;
-                let all = METHODS.into_iter().chain(LEVELS.map(FunctionMethod::Hash));
-                let method = by_text(words.next().unwrap_or_default(), all).ok_or(NO_METHOD)?;
-                let mut number = || words.next()?.parse().ok().filter(|n| (0.0..=1.0).contains(n));
-                let confidence = number().ok_or(NO_SHARE)?;
-                self.matching.functions.push(FunctionMatch { old, new, method, confidence });
+        let blocks = |o: &str, n: &str| -> Result<(BlockId, BlockId), String> {
+            let o = block(old, o).map_err(|why| format!("the old build has {why}"))?;
+            let n = block(new, n).map_err(|why| format!("the new build has {why}"))?;
+            Ok((o, n))
+        };
+        match (verb, words.as_slice()) {
+            ("pin", ["block", o, n]) => {
+                let (o, n) = blocks(o, n)?;
+                if said.blocks.pin(o, n, line)? {
+                    map.block_pins.push((o, n));
+                }
             }
-            "block" => {
-                let (o, n) = starts().ok_or("addresses are wanted")?;
-                let old = old.block_from(o).ok_or("no block of the old build starts there")?;
-                let new = new.block_from(n).ok_or("no block of the new build starts there")?;
+            ("forbid", ["block", o, n]) => {
+                let (o, n) = blocks(o, n)?;
+                if said.blocks.forbid(o, n, line)? {
+                    map.block_forbids.push((o, n));
+                }
+            }
+            ("pin", [o, n]) => {
+                let (o, n) = functions(o, n)?;
+                if said.functions.pin(o, n, line)? {
+                    map.pins.push((o, n));
+                }
+            }
+            ("forbid", [o, n]) => {
+                let (o, n) = functions(o, n)?;
+                if said.functions.forbid(o, n, line)? {
+                    map.forbids.push((o, n));
+                }
+            }
+            ("match", [o, n, method, confidence]) => {
+                let (old, new) = functions(o, n)?;
+                let all = METHODS.into_iter().chain(LEVELS.map(FunctionMethod::Hash));
+                let method = by_text(method, all).ok_or(NO_METHOD)?;
+                let confidence = number(confidence)?;
+                once(&mut said.match_old, old, line, "the old function")?;
+                once(&mut said.match_new, new, line, "the new function")?;
+                map.matching.functions.push(FunctionMatch { old, new, method, confidence });
+            }
+            ("block", [o, n, method, confidence, share, rest @ ..]) => {
+                let (old, new) = blocks(o, n)?;
                 let levels = LEVELS.into_iter();
                 let all = BLOCK_METHODS
                     .into_iter()
                     .chain(levels.flat_map(|l| [BlockMethod::Unique(l), BlockMethod::Propagated(l)]));
-                let method = by_text(words.next().unwrap_or_default(), all).ok_or(NO_METHOD)?;
-                let mut number = || words.next()?.parse().ok().filter(|n| (0.0..=1.0).contains(n));
-                let confidence = number().ok_or(NO_SHARE)?;
-                let share = number().ok_or(NO_SHARE)?;
-                let partial = words.next() == Some("partial");
-                self.matching.blocks.push(BlockMatch { old, new, method, confidence, share, partial });
+                let method = by_text(method, all).ok_or(NO_METHOD)?;
+                let (confidence, share) = (number(confidence)?, number(share)?);
+                let partial = match rest {
+                    [] => false,
+                    ["partial"] => true,
+                    _ => return Err("nothing but `partial` may follow".to_owned()),
+                };
+                once(&mut said.block, (old, new), line, "the two")?;
+                map.matching.blocks.push(BlockMatch { old, new, method, confidence, share, partial });
             }
-            "data" => {
-                let (o, n) = starts().ok_or("addresses are wanted")?;
-                let find = |p: &Program, at| p.data_at(at).filter(|&d| p.data[d].range.start == at);
-                let old = find(old, o).ok_or("no data object of the old build starts there")?;
-                let new = find(new, n).ok_or("no data object of the new build starts there")?;
-                let method = by_text(words.next().unwrap_or_default(), DATA_METHODS.into_iter());
-                let method = method.ok_or(NO_METHOD)?;
-                self.matching.data.push(DataMatch { old, new, method });
+            ("data", [o, n, method]) => {
+                let find = |p: &Program, at: &str, side: &str| {
+                    let va = address(at).ok_or(NO_ADDRESS)?;
+                    let found = p.data_at(va).filter(|&d| p.data[d].range.start == va);
+                    found.ok_or_else(|| format!("the {side} build has no data object that starts at {at}"))
+                };
+                let (old, new) = (find(old, o, "old")?, find(new, n, "new")?);
+                let method = by_text(method, DATA_METHODS.into_iter()).ok_or(NO_METHOD)?;
+                once(&mut said.data_old, old, line, "the old object")?;
+                once(&mut said.data_new, new, line, "the new object")?;
+                map.matching.data.push(DataMatch { old, new, method });
             }
-            _ => return Err("a line begins with pin, forbid, match, block or data"),
+            ("pin" | "forbid" | "match" | "block" | "data", _) => {
+                let form = match verb {
+                    "match" => "match OLD NEW METHOD CONFIDENCE",
+                    "block" => "block OLD NEW METHOD CONFIDENCE SHARE [partial]",
+                    "data" => "data OLD NEW METHOD",
+                    "pin" => "pin OLD NEW, or pin block OLD NEW",
+                    _ => "forbid OLD NEW, or forbid block OLD NEW",
+                };
+                return Err(format!("what is wanted is {form}"));
+            }
+            _ => return Err("a line begins with pin, forbid, match, block or data".to_owned()),
         }
         Ok(())
     }
+}
+
+const NO_METHOD: &str = "no such method";
+const NO_ADDRESS: &str = "an address such as 0x401136 is wanted";
+
+fn number(word: &str) -> Result<f32, String> {
+    let number = word.parse().ok().filter(|n| (0.0..=1.0).contains(n));
+    number.ok_or_else(|| "a number from 0 to 1 is wanted".to_owned())
+}
+
+/// The block that starts at the address `word`, or what there is instead.
+fn block(program: &Program, word: &str) -> Result<BlockId, String> {
+    let at = address(word).ok_or_else(|| format!("no block {word}: {NO_ADDRESS}"))?;
+    program.block_from(at).ok_or_else(|| match program.block_at(at) {
+        Some(b) => format!(
+            "no block that starts at {at}; the one that holds it starts at {}",
+            program.block(b).start
+        ),
+        None => format!("no block at {at}"),
+    })
 }
 
 /// A line up to a `#` that stands at its start or after a space.
@@ -278,11 +423,22 @@ impl<'a> Names<'a> {
             _ => f.entry.to_string(),
         }
     }
-    fn read(&self, program: &Program, word: &str) -> Option<FuncId> {
-        match address(word) {
-            Some(at) => program.function_from(at),
-            None => self.0.get(word).copied().flatten(),
-        }
+    /// The function of this name or entry, or what there is instead.
+    fn read(&self, program: &Program, word: &str) -> Result<FuncId, String> {
+        let Some(at) = address(word) else {
+            return match self.0.get(word) {
+                Some(Some(id)) => Ok(*id),
+                Some(None) => Err(format!("several functions {word}: the address of one is wanted")),
+                None => Err(format!("no function {word}")),
+            };
+        };
+        program.function_from(at).ok_or_else(|| match program.function_at(at) {
+            Some(f) => {
+                let f = program.function(f);
+                format!("no function that starts at {at}; {} holds it, which starts at {}", f.name(), f.entry)
+            }
+            None => format!("no function at {at}"),
+        })
     }
 }
 

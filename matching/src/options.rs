@@ -3,7 +3,7 @@
 //! Invariant: names of passes are stable; `match --without PASS` and the table of ablations use them.
 
 use crate::map::Map;
-use program::FuncId;
+use program::{BlockId, FuncId};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -107,6 +107,8 @@ pub struct Options {
     off: BTreeSet<Pass>,
     pins: Vec<(FuncId, FuncId)>,
     forbids: BTreeSet<(FuncId, FuncId)>,
+    block_pins: Vec<(BlockId, BlockId)>,
+    block_forbids: BTreeSet<(BlockId, BlockId)>,
 }
 
 impl Options {
@@ -125,6 +127,8 @@ impl Options {
     pub fn with_map(mut self, map: &Map) -> Options {
         self.pins.extend_from_slice(&map.pins);
         self.forbids.extend(map.forbids.iter().copied());
+        self.block_pins.extend_from_slice(&map.block_pins);
+        self.block_forbids.extend(map.block_forbids.iter().copied());
         self
     }
     /// Functions that are each other whatever the passes say.
@@ -134,6 +138,14 @@ impl Options {
     /// Whether two functions may be matched.
     pub fn allows(&self, old: FuncId, new: FuncId) -> bool {
         self.forbids.is_empty() || !self.forbids.contains(&(old, new))
+    }
+    /// Blocks that are each other whatever the passes say.
+    pub fn block_pins(&self) -> &[(BlockId, BlockId)] {
+        &self.block_pins
+    }
+    /// Blocks that may not be matched.
+    pub fn block_forbids(&self) -> &BTreeSet<(BlockId, BlockId)> {
+        &self.block_forbids
     }
     /// Whether `pass` runs.
     pub fn has(&self, pass: Pass) -> bool {

@@ -146,7 +146,7 @@ fn a_map_is_obeyed_and_gives_the_same_profile() {
     assert_ne!(read("plain.fdata"), read("edited.fdata"));
     let ran = engraft(to.path(), "carry new old --profile new.callgrind -o back.fdata --map pair.map");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
-    assert!(ran.stderr.contains("the map is of the old build"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("line 2 of the map: it is of the old build"), "{}", ran.stderr);
 }
 
 #[test]

@@ -290,7 +290,7 @@ fn propose(
         }
         for (i, &a) in found.iter().enumerate() {
             let again = i < by_neighbour && !list.iter().any(|c| c.old == a);
-            if pair.of_old[a as usize] == NONE && (again || !seen.contains(&a)) {
+            if pair.is_free(a, b) && (again || !seen.contains(&a)) {
                 seen.push(a);
                 let content = likeness(old, a, new, b);
                 list.push(Candidate { old: a, content, score: content });

@@ -126,6 +126,10 @@ impl Body {
     pub fn id(&self, block: u32) -> BlockId {
         BlockId(self.first + block)
     }
+    /// The position of a block of its program, if it is one of these.
+    pub fn position(&self, block: BlockId) -> Option<u32> {
+        block.0.checked_sub(self.first).filter(|&i| i < self.n_blocks())
+    }
     /// Where control goes from the block.
     pub fn successors(&self, block: u32) -> &[Link] {
         &self.succ[self.succ_at[block as usize] as usize..self.succ_at[block as usize + 1] as usize]

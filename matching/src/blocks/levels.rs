@@ -94,6 +94,9 @@ fn allowed(level: Level, n_insns: u32) -> Option<bool> {
 }
 
 fn allowed_pair(pair: &Pair<'_>, crossing: &Crossing, level: Level, old: u32, new: u32) -> bool {
+    if !pair.allows(old, new) {
+        return false;
+    }
     let n_insns = pair.old.hash(old).n_insns.min(pair.new.hash(new).n_insns);
     match allowed(level, n_insns) {
         None => false,

@@ -3,8 +3,9 @@
 //! Invariant: `of_old` and `of_new` are each other's inverse; what several new blocks share with one old one is in `more`.
 
 use super::body::{Body, NONE, count};
+use crate::options::Options;
 use crate::relation::BlockMethod;
-use program::EdgeKind;
+use program::{BlockId, EdgeKind};
 
 /// A match of a new block to an old one that may have others.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Pair<'a> {
     pub how: Vec<(BlockMethod, f32)>,
     /// Matches beyond one to one.
     pub more: Vec<More>,
+    /// Blocks, old and new, that a person says are not each other.
+    forbidden: Vec<(u32, u32)>,
 }
 
 impl<'a> Pair<'a> {
@@ -40,10 +43,22 @@ impl<'a> Pair<'a> {
             of_new: vec![NONE; new.hash.len()],
             how: vec![(BlockMethod::ControlFlow, 0.0); new.hash.len()],
             more: Vec::new(),
+            forbidden: Vec::new(),
         }
     }
 
-    /// Matches two blocks that are free.
+    /// Matches what a person pinned and keeps apart what they forbade; answers whether there was any such thing.
+    pub fn obey(&mut self, options: &Options) -> bool {
+        let inside = |&(o, n): &(BlockId, BlockId)| Some((self.old.position(o)?, self.new.position(n)?));
+        self.forbidden = options.block_forbids().iter().filter_map(inside).collect();
+        let pins: Vec<(u32, u32)> = options.block_pins().iter().filter_map(inside).collect();
+        for &(old, new) in &pins {
+            self.set(old, new, BlockMethod::Pinned, 1.0);
+        }
+        !pins.is_empty() || !self.forbidden.is_empty()
+    }
+
+    /// Matches two blocks that are free and may be each other.
     pub fn set(&mut self, old: u32, new: u32, method: BlockMethod, confidence: f32) {
         debug_assert!(self.of_old[old as usize] == NONE && self.of_new[new as usize] == NONE);
         self.of_old[old as usize] = new;
@@ -51,8 +66,14 @@ impl<'a> Pair<'a> {
         self.how[new as usize] = (method, confidence);
     }
 
+    /// Whether neither is matched, and they may be each other.
     pub fn is_free(&self, old: u32, new: u32) -> bool {
-        self.of_old[old as usize] == NONE && self.of_new[new as usize] == NONE
+        self.of_old[old as usize] == NONE && self.of_new[new as usize] == NONE && self.allows(old, new)
+    }
+
+    /// Whether nobody forbade the two.
+    pub fn allows(&self, old: u32, new: u32) -> bool {
+        self.forbidden.is_empty() || !self.forbidden.contains(&(old, new))
     }
 
     /// Matched pairs, by new.

@@ -29,7 +29,9 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
         );
         all.sort_unstable();
         for same in all.chunk_by(|a, b| a.0 == b.0) {
-            if let [(_, false, a), (_, true, b)] = same {
+            if let [(_, false, a), (_, true, b)] = same
+                && pair.allows(*a, *b)
+            {
                 pair.set(*a, *b, BlockMethod::Unique(Level::L1), 0.98);
             }
         }
