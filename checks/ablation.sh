@@ -11,7 +11,7 @@ while [ "${1:-}" = -p ]; do passes+=("$2"); shift 2; done
 [ $# -gt 0 ] || { echo "usage: ablation.sh [-p PASS]… OLD:NEW…" >&2; exit 2; }
 [ -n "${ENGRAFT:-}" ] || (cd "$top" && cargo build -q --release -p engraft)
 export engraft=${ENGRAFT:-$top/target/release/engraft}
-[ ${#passes[@]} -gt 0 ] || mapfile -t passes < <("$engraft" help passes | awk '$1 == "--" { exit } /^ +[a-z-]+ /{ print $1 }')
+[ ${#passes[@]} -gt 0 ] || mapfile -t passes < <("$engraft" help passes | awk '$1 == "--" { exit } /^ *[a-z-]+  /{ print $1 }')
 scratch=$(mktemp -d); trap 'rm -rf "$scratch"' EXIT
 profile() { # NAME: its profile as ours, by address, so that it is one of the stripped twin too
   local from
