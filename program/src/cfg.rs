@@ -12,7 +12,7 @@ use crate::gaps;
 use crate::image::{Image, SymbolKind};
 use crate::model::Program;
 use crate::noreturn;
-use crate::partition::{self, Evidence};
+use crate::partition::{self, Evidence, Known};
 use crate::sweep::{Context, DataRef, How, RawEnd, Region, RegionKind, Rel, Space, Sweeper, Swept};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -53,8 +53,9 @@ impl Program {
         code.overlaps.extend(jumped_to);
         code.overlaps.sort_unstable();
         code.overlaps.dedup();
+        let known = Known::of(&code, &evidence);
         let has_gaps = code.regions.iter().any(|r| r.kind == RegionKind::Gap);
-        partition::partition(&mut code, &evidence);
+        partition::partition(&mut code, &evidence, &known);
         noreturn::infer(&mut code);
         for _ in 0..3 {
             let before = (code.never.len(), code.funcs.len());
@@ -63,7 +64,7 @@ impl Program {
             }
             // What follows a call that does not return may be a function.
             code.end_at_calls();
-            partition::partition(&mut code, &evidence);
+            partition::partition(&mut code, &evidence, &known);
             noreturn::infer(&mut code);
             if (code.never.len(), code.funcs.len()) == before {
                 break;

@@ -67,125 +67,194 @@ pub fn is_reserved(name: &str) -> bool {
 }
 
 /// Works out which functions and calls return, and notes it in `code`.
+///
+/// Each block is looked at once, and once more for each callee that it waits for: what is found to return sets the blocks going
+/// that stopped at calls to it, not their functions.
 pub fn infer(code: &mut Code<'_>) {
     let n = code.funcs.len();
-    let mut returns = vec![false; n];
-    let mut waiting: Vec<Vec<u32>> = vec![Vec::new(); n];
-    let mut queued = vec![true; n];
-    let mut todo: Vec<u32> = (0..code.funcs.len()).rev().filter_map(|f| u32::try_from(f).ok()).collect();
-    let mut seen = vec![0u32; code.blocks.len()];
-    let mut round = 0;
     let entries = code.entry_ranks();
-    let mut stack = Vec::new();
-    while let Some(f) = todo.pop() {
-        let fi = f as usize;
-        queued[fi] = false;
-        if returns[fi] {
-            continue;
-        }
-        round += 1;
-        let proto = &code.funcs[fi];
-        let mut back = match proto.named_returns {
-            Some(returns) => returns,
-            None => entries[fi].is_empty(),
-        };
-        stack.clear();
-        if proto.named_returns.is_none() {
-            stack.extend_from_slice(&entries[fi]);
-        }
-        while let Some(b) = stack.pop() {
-            if back || std::mem::replace(&mut seen[b as usize], round) == round {
-                continue;
-            }
-            let block = code.blocks[b as usize];
-            let blocked = code
-                .calls_in(b)
-                .iter()
-                .any(|call| call.how.is_call() && !may_return(code, call, &returns, &mut waiting, f));
-            code.pads_of(b, |t| {
-                if code.owner[t as usize] == f {
-                    stack.push(t);
-                }
-            });
-            if blocked {
-                continue;
-            }
-            match block.end {
-                RawEnd::Return | RawEnd::Unresolved | RawEnd::Broken => back = true,
-                RawEnd::IndirectTailCall => {
-                    back |= code
-                        .calls_in(b)
-                        .last()
-                        .is_none_or(|call| may_return(code, call, &returns, &mut waiting, f));
-                }
-                RawEnd::Switch => code.table_targets(b, |t| stack.push(t)),
-                RawEnd::Jump | RawEnd::Branch => match code.block_from(block.target) {
-                    Some(t) if code.owner[t as usize] == f => stack.push(t),
-                    Some(t) => match code.owner[t as usize] {
-                        NO_FUNC => back = true,
-                        g if returns[g as usize] => back = true,
-                        g => waiting[g as usize].push(f),
-                    },
-                    None => back = true,
-                },
-                RawEnd::FallThrough | RawEnd::Stop | RawEnd::NoReturn => {}
-            }
-            if block.end.falls_through() {
-                match code.next(b) {
-                    Some(t) if code.owner[t as usize] == f => stack.push(t),
-                    Some(t) => match code.owner[t as usize] {
-                        NO_FUNC => back = true,
-                        g if returns[g as usize] => back = true,
-                        g => waiting[g as usize].push(f),
-                    },
-                    // A call that nothing follows does not return.
-                    None => back |= !code.ends_in_call(b),
-                }
+    let mut walk = Walk {
+        code,
+        callees: code.calls.iter().map(|call| callee(code, call)).collect(),
+        first_call: first_calls(code),
+        returns: vec![false; n],
+        waiting: vec![Vec::new(); n],
+        seen: vec![false; code.blocks.len()],
+        stack: Vec::new(),
+        found: Vec::new(),
+    };
+    for (f, (proto, entries)) in (0u32..).zip(code.funcs.iter().zip(&entries)) {
+        match proto.named_returns {
+            Some(true) => walk.found.push(f),
+            Some(false) => {}
+            None if entries.is_empty() => walk.found.push(f),
+            None => {
+                walk.stack.extend_from_slice(entries);
+                walk.run();
             }
         }
-        if back {
-            returns[fi] = true;
-            for g in std::mem::take(&mut waiting[fi]) {
-                if !returns[g as usize] && !std::mem::replace(&mut queued[g as usize], true) {
-                    todo.push(g);
-                }
-            }
-        }
+        walk.settle();
     }
-    let mut no_waiting = Vec::new();
-    code.never = (0..code.calls.len())
-        .filter(|&i| {
-            let call = code.calls[i];
-            call.how.is_call() && !may_return(code, &call, &returns, &mut no_waiting, NO_FUNC)
+    let Walk { callees, returns, .. } = walk;
+    code.never = (code.calls.iter().zip(callees))
+        .filter(|(call, callee)| {
+            let back = match callee {
+                Target::Returns => true,
+                Target::Never => false,
+                Target::Function(g) => returns[*g as usize],
+            };
+            call.how.is_call() && !back
         })
-        .map(|i| code.calls[i].at)
+        .map(|(call, _)| call.at)
         .collect();
     for (f, returns) in code.funcs.iter_mut().zip(returns) {
         f.returns = returns;
     }
 }
 
-/// Whether `call` can come back, as far as is known; if not yet, `f` waits for its callee.
-fn may_return(code: &Code<'_>, call: &RawCall, returns: &[bool], waiting: &mut [Vec<u32>], f: u32) -> bool {
+/// What a call leads to, as far as coming back goes.
+#[derive(Clone, Copy)]
+enum Target {
+    Returns,
+    Never,
+    /// As this function does.
+    Function(u32),
+}
+
+/// What `call` leads to.
+fn callee(code: &Code<'_>, call: &RawCall) -> Target {
     if code.seams.binary_search_by_key(&call.at, |s| s.0).is_ok() {
-        return false;
+        return Target::Never;
     }
     let callee = match call.how {
         How::Direct => code.block_from(call.target).map(|b| code.owner[b as usize]),
         How::Slot | How::JumpSlot => match code.slot_import(call.target) {
-            Some(name) => return !never_returns(name),
+            Some(name) if never_returns(name) => return Target::Never,
+            Some(_) => None,
             None => code.slot_function(call.target),
         },
         How::Indirect | How::JumpIndirect => None,
     };
-    match callee {
-        None | Some(NO_FUNC) => true,
-        Some(g) => {
-            let back = returns[g as usize];
-            if !back && let Some(waiting) = waiting.get_mut(g as usize) {
-                waiting.push(f);
-            }
-            back
+    callee.filter(|&g| g != NO_FUNC).map_or(Target::Returns, Target::Function)
+}
+
+/// The position of the first call at or after the start of each block, and how many calls there are.
+fn first_calls(code: &Code<'_>) -> Vec<u32> {
+    let mut next = 0;
+    let mut first = Vec::with_capacity(code.blocks.len() + 1);
+    for block in &code.blocks {
+        while code.calls.get(next).is_some_and(|c| c.at < block.start) {
+            next += 1;
         }
+        first.push(u32::try_from(next).unwrap_or(u32::MAX));
+    }
+    first.push(u32::try_from(code.calls.len()).unwrap_or(u32::MAX));
+    first
+}
+
+/// A walk along control flow, from block to block.
+struct Walk<'w, 'a> {
+    code: &'w Code<'a>,
+    /// By call.
+    callees: Vec<Target>,
+    /// By block.
+    first_call: Vec<u32>,
+    /// By function.
+    returns: Vec<bool>,
+    /// Blocks that stop at a call to, or leave for, this function.
+    waiting: Vec<Vec<u32>>,
+    seen: Vec<bool>,
+    stack: Vec<u32>,
+    /// Functions that turned out to return, whose waiting blocks are yet to go on.
+    found: Vec<u32>,
+}
+
+impl Walk<'_, '_> {
+    /// Lets go on what waits for functions that return, until none is left.
+    fn settle(&mut self) {
+        while let Some(g) = self.found.pop() {
+            if std::mem::replace(&mut self.returns[g as usize], true) {
+                continue;
+            }
+            for b in std::mem::take(&mut self.waiting[g as usize]) {
+                if !self.returns[self.code.owner[b as usize] as usize] {
+                    self.pass(b);
+                    self.run();
+                }
+            }
+        }
+    }
+
+    /// Follows what is on the stack.
+    fn run(&mut self) {
+        while let Some(b) = self.stack.pop() {
+            let f = self.code.owner[b as usize];
+            let goes_on = self.returns.get(f as usize).is_some_and(|&returns| !returns);
+            if !goes_on || std::mem::replace(&mut self.seen[b as usize], true) {
+                continue;
+            }
+            let code = self.code;
+            code.pads_of(b, |t| {
+                if code.owner[t as usize] == f {
+                    self.stack.push(t);
+                }
+            });
+            self.pass(b);
+        }
+    }
+
+    /// Whether `target` comes back, as far as is known; if not yet, the block waits for it.
+    fn comes_back(&mut self, target: Target, b: u32) -> bool {
+        match target {
+            Target::Returns => true,
+            Target::Never => false,
+            Target::Function(g) if self.returns[g as usize] => true,
+            Target::Function(g) => {
+                self.waiting[g as usize].push(b);
+                false
+            }
+        }
+    }
+
+    /// Goes on behind a block, if its calls come back.
+    fn pass(&mut self, b: u32) {
+        let code = self.code;
+        let f = code.owner[b as usize];
+        let block = &code.blocks[b as usize];
+        let mut last = None;
+        for i in self.first_call[b as usize] as usize..code.calls.len() {
+            let Some(call) = code.calls.get(i).filter(|c| c.at < block.end_rel()) else { break };
+            last = Some(i);
+            if call.how.is_call() && !self.comes_back(self.callees[i], b) {
+                return;
+            }
+        }
+        let mut back = false;
+        match block.end {
+            RawEnd::Return | RawEnd::Unresolved | RawEnd::Broken => back = true,
+            RawEnd::IndirectTailCall => back = last.is_none_or(|i| self.comes_back(self.callees[i], b)),
+            RawEnd::Switch => code.table_targets(b, |t| self.stack.push(t)),
+            RawEnd::Jump | RawEnd::Branch => back = self.follow(code.block_from(block.target), b, true),
+            RawEnd::FallThrough | RawEnd::Stop | RawEnd::NoReturn => {}
+        }
+        if !back && block.end.falls_through() {
+            // A call that nothing follows does not return.
+            let next = code.next(b);
+            back = self.follow(next, b, next.is_none() && !code.ends_in_call(b));
+        }
+        if back {
+            self.found.push(f);
+        }
+    }
+
+    /// Goes on at a block; whether that is out of the function and comes back. `beyond` is whether it does where there is no block.
+    fn follow(&mut self, to: Option<u32>, b: u32, beyond: bool) -> bool {
+        let Some(t) = to else { return beyond };
+        let (f, g) = (self.code.owner[b as usize], self.code.owner[t as usize]);
+        if g == f {
+            self.stack.push(t);
+            return false;
+        }
+        g == NO_FUNC || self.comes_back(Target::Function(g), b)
     }
 }

@@ -8,7 +8,7 @@
 use crate::code::{Code, NO_FUNC, Proto};
 use crate::discover::{Pointer, Seed};
 use crate::model::Origin;
-use crate::sweep::{How, RawEnd, RawTable, RegionKind, Rel};
+use crate::sweep::{How, RawEnd, RawTable, RegionKind, Rel, sorted};
 use std::ops::Range;
 
 /// Where the blocks of a function, or of a part of one, start.
@@ -39,12 +39,49 @@ pub struct Evidence {
     pub never: Vec<Rel>,
 }
 
+/// What the code says of starts, whoever owns its blocks.
+pub struct Known {
+    /// Targets of direct calls, sorted.
+    pub called: Vec<Rel>,
+    /// Code whose address is taken, sorted.
+    pub taken: Vec<Rel>,
+    /// Targets of tables, sorted.
+    pub labels: Vec<Rel>,
+}
+
+impl Known {
+    /// From the calls, references and tables of the whole image.
+    pub fn of(code: &Code<'_>, evidence: &Evidence) -> Known {
+        let span = code.cx.span();
+        let labels: Vec<Rel> = code.tables.iter().flat_map(|t| t.targets.iter().copied()).collect();
+        let mut words: Vec<Range<Rel>> = code
+            .tables
+            .iter()
+            .map(|t| {
+                let from = code.cx.space.rel(t.at);
+                from..from
+                    .saturating_add(u32::try_from(t.targets.len() * usize::from(t.entry_len)).unwrap_or(0))
+            })
+            .collect();
+        words.sort_unstable_by_key(|w| w.start);
+        let in_table = |at: Rel| {
+            let i = words.partition_point(|w| w.start <= at);
+            i > 0 && words[i - 1].contains(&at)
+        };
+        let direct = code.calls.iter().filter(|c| c.how == How::Direct && c.target != c.end());
+        let called: Vec<Rel> = direct.map(|c| c.target).collect();
+        let pointers = evidence.pointers.iter().filter(|p| !in_table(p.from)).map(|p| p.to);
+        let taken: Vec<Rel> = pointers.chain(code.code_refs.iter().map(|r| r.to)).collect();
+        Known { called: sorted(&called, &span), taken: sorted(&taken, &span), labels: sorted(&labels, &span) }
+    }
+}
+
 /// A jump, by target.
 pub type Jump = (Rel, u32);
 
 /// Gives every block its function, and makes the list of functions, by entry.
-pub fn partition(code: &mut Code<'_>, evidence: &Evidence) {
-    let mut finder = Finder::new(code, evidence);
+pub fn partition(code: &mut Code<'_>, evidence: &Evidence, known: &Known) {
+    let mut finder = Finder::new(code, evidence, known);
     finder.claimed();
     finder.parts();
     finder.gaps();
@@ -71,17 +108,15 @@ pub fn partition(code: &mut Code<'_>, evidence: &Evidence) {
             entries.push(code.blocks[to as usize].start);
         }
     }
-    entries.extend(
-        code.calls
-            .iter()
-            .filter(|c| c.how == How::Direct)
-            .map(|c| c.target)
-            .filter(|&t| code.block_from(t).is_some()),
-    );
-    entries.sort_unstable();
-    entries.dedup();
-    let by_entry: Vec<Rel> = code.funcs.iter().map(|f| f.entry).collect();
-    entries.retain(|e| by_entry.binary_search(e).is_err());
+    // Calls of what follows them (`call 1f; 1: pop %rax`) are no evidence of functions, but enter blocks.
+    let onward = code.calls.iter().filter(|c| c.how == How::Direct && c.target == c.end()).map(|c| c.target);
+    entries.extend(known.called.iter().copied().chain(onward).filter(|&t| code.block_from(t).is_some()));
+    let mut entries = sorted(&entries, &code.cx.span());
+    let mut by_entry = code.funcs.iter().map(|f| f.entry).peekable();
+    entries.retain(|&e| {
+        while by_entry.next_if(|&f| f < e).is_some() {}
+        by_entry.peek() != Some(&e)
+    });
     code.entries = entries;
 }
 
@@ -147,13 +182,13 @@ pub struct Finder<'f, 'a> {
     pub starts: Vec<Start>,
     pub entries: Vec<Rel>,
     /// Targets of direct calls, sorted.
-    pub called: Vec<Rel>,
+    pub called: &'f [Rel],
     /// Code whose address is taken, sorted.
-    pub taken: Vec<Rel>,
+    pub taken: &'f [Rel],
     /// Direct jumps and branches that lead to another region, by target.
     pub crossing: Vec<Jump>,
     /// Targets of tables, sorted.
-    pub labels: Vec<Rel>,
+    pub labels: &'f [Rel],
 }
 
 pub fn has(sorted: &[Rel], at: Rel) -> bool {
@@ -167,37 +202,7 @@ pub fn among<'x>(jumps: &'x [Jump], range: &Range<Rel>) -> &'x [Jump] {
 }
 
 impl<'f, 'a> Finder<'f, 'a> {
-    fn new(code: &'f Code<'a>, evidence: &'f Evidence) -> Finder<'f, 'a> {
-        let mut labels: Vec<Rel> = code.tables.iter().flat_map(|t| t.targets.iter().copied()).collect();
-        labels.sort_unstable();
-        labels.dedup();
-        let mut words: Vec<Range<Rel>> = code
-            .tables
-            .iter()
-            .map(|t| {
-                let from = code.cx.space.rel(t.at);
-                from..from
-                    .saturating_add(u32::try_from(t.targets.len() * usize::from(t.entry_len)).unwrap_or(0))
-            })
-            .collect();
-        words.sort_unstable_by_key(|w| w.start);
-        let in_table = |at: Rel| {
-            let i = words.partition_point(|w| w.start <= at);
-            i > 0 && words[i - 1].contains(&at)
-        };
-        let mut called: Vec<Rel> = code
-            .calls
-            .iter()
-            .filter(|c| c.how == How::Direct && c.target != c.end())
-            .map(|c| c.target)
-            .collect();
-        called.sort_unstable();
-        called.dedup();
-        let mut taken: Vec<Rel> =
-            evidence.pointers.iter().filter(|p| !in_table(p.from)).map(|p| p.to).collect();
-        taken.extend(code.code_refs.iter().map(|r| r.to));
-        taken.sort_unstable();
-        taken.dedup();
+    fn new(code: &'f Code<'a>, evidence: &'f Evidence, known: &'f Known) -> Finder<'f, 'a> {
         let mut crossing = Vec::new();
         let mut r = 0;
         for (rank, block) in code.blocks.iter().enumerate() {
@@ -210,6 +215,7 @@ impl<'f, 'a> Finder<'f, 'a> {
             }
         }
         crossing.sort_unstable();
+        let Known { called, taken, labels } = known;
         Finder { code, evidence, starts: Vec::new(), entries: Vec::new(), called, taken, crossing, labels }
     }
 
@@ -290,11 +296,10 @@ impl<'f, 'a> Finder<'f, 'a> {
                 self.start(at, origin.unwrap_or(Origin::Called));
             }
         }
-        for &at in &self.taken {
+        for &at in self.taken {
             let Some(region) = code.region_at(at).map(|r| &code.regions[r]) else { continue };
             let claimed = matches!(region.kind, RegionKind::Unwind { .. } | RegionKind::Symbol);
-            if claimed && region.range.start != at && !has(&self.labels, at) && code.block_from(at).is_some()
-            {
+            if claimed && region.range.start != at && !has(self.labels, at) && code.block_from(at).is_some() {
                 self.entries.push(at);
             }
         }
@@ -319,7 +324,7 @@ impl<'f, 'a> Finder<'f, 'a> {
         if has(&self.evidence.cold, at) {
             return true;
         }
-        if self.is_seed(at) || has(&self.called, at) || has(&self.taken, at) {
+        if self.is_seed(at) || has(self.called, at) || has(self.taken, at) {
             return false;
         }
         let inward = among(&self.crossing, range);

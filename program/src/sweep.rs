@@ -275,6 +275,41 @@ impl Bits {
     }
 }
 
+/// The addresses `all`, sorted and without repeats. Those in `span`, where most lie, are not compared with each other.
+pub fn sorted(all: &[Rel], span: &Range<Rel>) -> Vec<Rel> {
+    let mut found = Vec::new();
+    let is_worth_it = all.len() >= (span.end.saturating_sub(span.start) / 256) as usize;
+    if !is_worth_it {
+        found.extend_from_slice(all);
+        found.sort_unstable();
+        found.dedup();
+        return found;
+    }
+    let mut bits = Bits::default();
+    bits.reset(span);
+    let mut above: Vec<Rel> = Vec::new();
+    for &at in all {
+        match at {
+            _ if span.contains(&at) => bits.set(at),
+            _ if at < span.start => found.push(at),
+            _ => above.push(at),
+        }
+    }
+    for rest in [&mut found, &mut above] {
+        rest.sort_unstable();
+        rest.dedup();
+    }
+    for (i, &word) in (0..).zip(&bits.words) {
+        let mut word = word;
+        while word != 0 {
+            found.push(span.start + 64 * i + word.trailing_zeros());
+            word &= word - 1;
+        }
+    }
+    found.append(&mut above);
+    found
+}
+
 /// What sweeps know of the whole image.
 pub struct Context<'a> {
     pub image: &'a Image,
@@ -290,6 +325,10 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// From the first byte of code to the last.
+    pub fn span(&self) -> Range<Rel> {
+        self.code.first().map_or(0, |r| r.start)..self.code.last().map_or(0, |r| r.end)
+    }
     pub fn is_code(&self, at: Rel) -> bool {
         let i = self.code.partition_point(|r| r.end <= at);
         self.code.get(i).is_some_and(|r| r.contains(&at))
