@@ -160,8 +160,7 @@ impl<'a> Code<'a> {
     pub fn only_nops(&self, range: Range<Rel>) -> bool {
         let va = self.cx.space.va(range.start)..self.cx.space.va(range.end);
         let Some(bytes) = self.cx.image.bytes_in(&va) else { return false };
-        let mut decoder = Decoder::new(bytes, va.start);
-        decoder.quick().is_none() && decoder.all(|insn| insn.is_nop())
+        Decoder::new(bytes, va.start).are_nops_or(|insn| insn.is_nop())
     }
 
     /// The calls in a block.

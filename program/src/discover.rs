@@ -139,8 +139,7 @@ fn after_alignment(image: &Image, space: Space, range: &Range<Rel>, signal: bool
     }
     let va = space.va(range.start)..space.va(aligned);
     let bytes = image.bytes_in(&va).unwrap_or_default();
-    let mut insns = Decoder::new(bytes, va.start).peekable();
-    let padding = insns.peek().is_some() && insns.all(|insn| insn.is_nop());
+    let padding = !bytes.is_empty() && Decoder::new(bytes, va.start).are_nops_or(|insn| insn.is_nop());
     if padding && named.binary_search(&va.start).is_err() { aligned } else { range.start }
 }
 
@@ -169,7 +168,7 @@ fn gaps(image: &Image, space: Space, runs: &[Range<Rel>], claimed: &[Region]) ->
 fn is_padding(image: &Image, space: Space, range: Range<Rel>) -> bool {
     let va = space.va(range.start)..space.va(range.end);
     let Some(bytes) = image.bytes_in(&va) else { return true };
-    bytes.iter().all(|&b| b == 0) || Decoder::new(bytes, va.start).all(|insn| insn.is_padding())
+    bytes.iter().all(|&b| b == 0) || Decoder::new(bytes, va.start).are_nops_or(|insn| insn.is_padding())
 }
 
 /// Seeds from symbols without a size, the entry point, start-up functions, and words of data; sorted by address, one a place.

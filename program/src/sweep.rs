@@ -425,9 +425,16 @@ impl Sweeper {
         loop {
             if self.sync.is_empty()
                 && let Some(quick) = decoder.quick()
-                && !if fixed { quick.is_wide } else { quick.is_relative }
+                && !(fixed && quick.is_wide)
             {
                 decoder.pass(&quick);
+                if let Some(place) = quick.place(cx.space.va(at)) {
+                    let index = u32::try_from(self.insns.len()).unwrap_or(u32::MAX);
+                    self.refer(cx, place, at, index, quick.size == 0, out);
+                    if cx.image.segment_at(place).is_some() {
+                        out.marks.push(DataRef { to: place, from: at, size: quick.size });
+                    }
+                }
                 let (kind, target) = match quick.flow {
                     Flow::Jump(to) => (Kind::Jump, cx.space.rel(to)),
                     Flow::Branch(to) => (Kind::Branch, cx.space.rel(to)),
@@ -441,6 +448,14 @@ impl Sweeper {
                 self.starts.set(at);
                 self.insns.push(Lite { at, target, len: quick.len, kind });
                 at += Rel::from(quick.len);
+                continue;
+            }
+            if self.sync.is_empty()
+                && let Some(len) = decoder.pass_nop()
+            {
+                self.starts.set(at);
+                self.insns.push(Lite { at, target: NOWHERE, len, kind: Kind::Nop });
+                at += Rel::from(len);
                 continue;
             }
             let Some(insn) = decoder.next() else { break };
@@ -464,10 +479,10 @@ impl Sweeper {
                 Kind::Next => {
                     let place = if fixed { insn.place() } else { insn.relative_place() };
                     if let Some(place) = place {
-                        self.refer(cx, place, at, index, &insn, out);
+                        self.refer(cx, place, at, index, insn.makes_address(), out);
                     }
                     if fixed && let Some(place) = insn.wide_immediate() {
-                        self.refer(cx, place, at, index, &insn, out);
+                        self.refer(cx, place, at, index, insn.makes_address(), out);
                     }
                 }
                 Kind::Call => out.calls.push(RawCall { at, target, len, how: How::Direct }),
@@ -479,7 +494,7 @@ impl Sweeper {
                 Kind::JumpIndirect => {
                     self.jumps.push(index);
                     if let Some(place) = insn.place() {
-                        self.refer(cx, place, at, index, &insn, out);
+                        self.refer(cx, place, at, index, insn.makes_address(), out);
                     }
                 }
                 Kind::Invalid => match out.broken.last_mut() {
@@ -501,8 +516,8 @@ impl Sweeper {
         }
     }
 
-    /// Notes that the instruction at `from` names `place`.
-    fn refer(&mut self, cx: &Context<'_>, place: Va, from: Rel, index: u32, insn: &Insn, out: &mut Swept) {
+    /// Notes that the instruction at `from` names `place`; whether it puts that address into a register.
+    fn refer(&mut self, cx: &Context<'_>, place: Va, from: Rel, index: u32, is_made: bool, out: &mut Swept) {
         let to = cx.space.rel(place);
         if to == NOWHERE {
             return;
@@ -511,7 +526,7 @@ impl Sweeper {
             out.code_refs.push(Reference { to, from });
         } else if cx.image.segment_at(place).is_some() {
             out.data_refs.push(to);
-            if insn.makes_address() {
+            if is_made {
                 self.bases.push(index);
             }
         }

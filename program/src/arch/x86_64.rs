@@ -9,7 +9,7 @@ mod quick;
 mod step;
 
 pub use effects::{Effects, EffectsOf};
-pub use quick::Quick;
+pub use quick::{Quick, Sum};
 pub use step::{DWARF_STACK_POINTER, StackMove, Step, Test};
 
 use crate::addr::Va;
@@ -566,9 +566,35 @@ impl<'a> Decoder<'a> {
     }
 
     /// The next instruction, if it is of a common form; does not go on.
-    #[inline]
+    #[inline(always)]
     pub fn quick(&self) -> Option<Quick> {
         quick::quick(self.bytes.get(self.position..)?, self.at())
+    }
+
+    /// Goes on after the next instruction if it is a no-operation of the usual kinds; returns its length.
+    #[inline]
+    pub fn pass_nop(&mut self) -> Option<u8> {
+        let len = quick::nop(self.bytes.get(self.position..)?)?;
+        self.position += usize::from(len);
+        Some(len)
+    }
+
+    /// Whether all that is left satisfies `holds`; no-operations do.
+    pub fn are_nops_or(mut self, holds: impl Fn(&Insn) -> bool) -> bool {
+        loop {
+            while self.pass_nop().is_some() {}
+            if self.position >= self.bytes.len() {
+                return true;
+            }
+            // Most of what is asked about is no padding.
+            if quick::is_common(self.bytes.get(self.position..).unwrap_or_default(), self.at()) {
+                return false;
+            }
+            match self.next() {
+                Some(insn) if holds(&insn) => {}
+                _ => return false,
+            }
+        }
     }
 
     /// Goes on after what [`Self::quick`] told.

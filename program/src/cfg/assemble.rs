@@ -508,8 +508,8 @@ impl<'c, 'a> Assembly<'c, 'a> {
 
     fn is_padding(&self, range: Range<Va>) -> bool {
         let Some(bytes) = self.code.cx.image.bytes_in(&range) else { return false };
-        let mut decoder = Decoder::new(bytes, range.start);
-        bytes.iter().all(|&b| b == 0) || decoder.quick().is_none() && decoder.all(|insn| insn.is_padding())
+        bytes.iter().all(|&b| b == 0)
+            || Decoder::new(bytes, range.start).are_nops_or(|insn| insn.is_padding())
     }
 }
 

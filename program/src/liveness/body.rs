@@ -5,7 +5,7 @@
 
 use super::{Conventions, Crossing, Liveness};
 use crate::addr::Va;
-use crate::arch::{Decoder, EffectsOf, Insn, RegSet, abi};
+use crate::arch::{Decoder, EffectsOf, Insn, RegSet, Sum, abi};
 use crate::graph::count;
 use crate::ids::{BlockId, FuncId};
 use crate::model::{Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Program};
@@ -26,6 +26,13 @@ impl Run {
         self.reads.add(reads.minus(self.kills));
         self.all_reads.add(reads.union(maybe_reads).minus(self.kills));
         self.kills.add(kills);
+    }
+
+    /// Takes what several instructions do, and notes what they write.
+    fn add(&mut self, sum: &mut Sum, writes: &mut RegSet) {
+        let effects = std::mem::take(sum).effects();
+        writes.add(effects.writes);
+        self.then(effects.reads, RegSet::EMPTY, effects.kills);
     }
 }
 
@@ -211,24 +218,28 @@ impl Body {
             // The last two instructions.
             let (mut before, mut last) = (None, None);
             let mut run = Run::default();
+            // What was not added to the run yet.
+            let mut common = Sum::default();
             let mut makes_calls = false;
             while decoder.at() < end {
                 (before, last) = (last, Some(decoder.at()));
-                let (insn, effects) = match decoder.quick() {
+                let insn = match decoder.quick() {
                     Some(quick) => {
                         decoder.pass(&quick);
-                        (None, quick.effects())
+                        common.then(&quick);
+                        None
                     }
                     None => {
                         let Some(insn) = decoder.next() else { break };
                         let effects = scratch.of.effects(&insn);
                         switches_stack |=
                             effects.writes.holds(abi::STACK_POINTER) && insn.loads_stack_pointer();
-                        (Some(insn), effects)
+                        run.add(&mut common, &mut writes);
+                        writes.add(effects.writes);
+                        run.then(effects.reads, RegSet::EMPTY, effects.kills);
+                        Some(insn)
                     }
                 };
-                writes.add(effects.writes);
-                run.then(effects.reads, RegSet::EMPTY, effects.kills);
                 let Some(call) = next_call.filter(|c| Some(c.at) == last) else { continue };
                 at += 1;
                 next_call = program.calls.get(at);
@@ -240,6 +251,7 @@ impl Body {
                     continue;
                 }
                 makes_calls = true;
+                run.add(&mut common, &mut writes);
                 let mut crossing = Crossing::of(program, system_v, call);
                 // A call through a TLS descriptor keeps all registers but the one with the result.
                 if insn.is_some_and(|i| {
@@ -258,6 +270,7 @@ impl Body {
                     writes.add(crossing.kills.both(abi::CALLER_SAVED));
                 }
             }
+            run.add(&mut common, &mut writes);
             let made_up = block.end == BlockEnd::Return
                 && before.and_then(|at| insn_at(program, at)).is_some_and(|insn| insn.makes_return_address());
             let exit = if made_up { Exit::Unknown } else { exit(program, b, block, exit_call) };

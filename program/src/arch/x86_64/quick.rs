@@ -18,8 +18,12 @@ pub struct Quick {
     reads: u64,
     writes: u64,
     kills: u64,
-    /// Whether it names a place relative to itself.
+    /// Whether it names a place relative to itself, which [`Self::place`] tells.
     pub is_relative: bool,
+    /// From its end to that place.
+    displacement: i32,
+    /// Width of the access there in bytes; 0 if only the address is taken (`lea`).
+    pub size: u8,
     /// Whether a displacement or an immediate is wide enough for an address.
     pub is_wide: bool,
 }
@@ -45,6 +49,7 @@ struct Operands {
     /// Registers of the address.
     address: u64,
     is_relative: bool,
+    displacement: i32,
     is_wide: bool,
     /// Position after it.
     next: usize,
@@ -61,6 +66,7 @@ impl Operands {
             is_register: mode == 3,
             address: 0,
             is_relative: false,
+            displacement: 0,
             is_wide: mode == 2,
             next: i + 1,
         };
@@ -81,6 +87,7 @@ impl Operands {
                 o.address |= 1 << (sib & 7 | (rex & 1) << 3);
             }
         } else if low == 5 && mode == 0 {
+            o.displacement = i32_at(b, o.next);
             o.next += 4;
             (o.is_relative, o.is_wide) = (true, true);
         } else {
@@ -91,8 +98,68 @@ impl Operands {
     }
 }
 
-/// The instruction at the start of `bytes`, which lie at `at`, if it is of a common form.
+/// Whether the instruction at the start of `bytes` is of a common form.
+#[inline(never)]
+pub(super) fn is_common(bytes: &[u8], at: Va) -> bool {
+    quick(bytes, at).is_some()
+}
+
+/// The length of the no-operation at the start of `bytes`, if it is one that assemblers fill space with.
 #[inline]
+pub(super) fn nop(bytes: &[u8]) -> Option<u8> {
+    let prefixes = bytes.iter().take_while(|&&b| b == 0x66).count().min(8);
+    let rest = bytes.get(prefixes..)?;
+    let len = match rest {
+        [0x90, ..] => 1,
+        [0x2e, 0x0f, 0x1f, rest @ ..] => 3 + nop_operand(rest)?,
+        [0x0f, 0x1f, rest @ ..] => 2 + nop_operand(rest)?,
+        _ => return None,
+    };
+    (len <= rest.len()).then(|| u8::try_from(prefixes + len).ok()).flatten().filter(|&len| len <= 15)
+}
+
+/// The length of the operand that a no-operation of several bytes names: `(%rax)` with or without index and displacement.
+fn nop_operand(bytes: &[u8]) -> Option<usize> {
+    match bytes.first()? {
+        0x00 => Some(1),
+        0x40 => Some(2),
+        0x44 => Some(3),
+        0x80 => Some(5),
+        0x84 => Some(6),
+        _ => None,
+    }
+}
+
+/// What several instructions of common forms do, one after the other.
+#[derive(Clone, Copy, Default)]
+pub struct Sum {
+    reads: u64,
+    writes: u64,
+    kills: u64,
+}
+
+impl Sum {
+    /// And then `quick`.
+    #[inline(always)]
+    pub fn then(&mut self, quick: &Quick) {
+        self.reads |= quick.reads & !self.kills;
+        self.writes |= quick.writes;
+        self.kills |= quick.kills;
+    }
+
+    /// All of it: what is read is what is read before it is killed.
+    #[inline]
+    pub fn effects(&self) -> Effects {
+        Effects { reads: widened(self.reads), writes: widened(self.writes), kills: widened(self.kills) }
+    }
+}
+
+fn widened(set: u64) -> RegSet {
+    RegSet(u128::from(set & 0xffff_ffff) | u128::from(set >> 32) << Reg::FLAG_BASE)
+}
+
+/// The instruction at the start of `bytes`, which lie at `at`, if it is of a common form.
+#[inline(always)]
 pub(super) fn quick(bytes: &[u8], at: Va) -> Option<Quick> {
     // The longest instruction has 15 bytes: what is shorter than this is near the end of the code.
     let b: &[u8; 16] = bytes.first_chunk()?;
@@ -129,7 +196,7 @@ pub(super) fn quick(bytes: &[u8], at: Va) -> Option<Quick> {
                     .then(|| Quick::of(o.next, 0, reg | FLAGS, reg | FLAGS));
             }
             let (to, from) = if opcode & 2 == 0 { (rm, reg) } else { (reg, rm) };
-            Some(arithmetic(operation, to, from, o.address, o.next).with(&o))
+            Some(arithmetic(operation, to, from, o.address, o.next).with(&o, width))
         }
         // push, pop
         0x50..=0x57 => Some(Quick::of(i, SP | 1 << (opcode & 7 | (rex & 1) << 3), SP, 0)),
@@ -138,7 +205,7 @@ pub(super) fn quick(bytes: &[u8], at: Va) -> Option<Quick> {
             (n != 4).then(|| Quick::of(i, SP, SP | 1 << n, 1 << n))
         }
         // movslq
-        0x63 if width == 8 => Some(moved(&Operands::at(b, i, rex), false, 8, 8, rex)),
+        0x63 if width == 8 => Some(moved(&Operands::at(b, i, rex), false, 8, 4, rex)),
         0x70..=0x7f => {
             let to = at.plus(i as u64 + 1).0.wrapping_add_signed(i64::from(b[i].cast_signed()));
             Some(branch(opcode, i + 1, Va(to)))
@@ -153,14 +220,14 @@ pub(super) fn quick(bytes: &[u8], at: Va) -> Option<Quick> {
             let width = if opcode == 0x80 { 1 } else { width };
             let to = if o.is_register { register(o.rm, width) } else { 0 };
             let imm = if opcode == 0x81 { 4 } else { 1 };
-            Some(arithmetic(operation, to, 0, o.address, o.next + imm).with(&o).wide(opcode == 0x81))
+            Some(arithmetic(operation, to, 0, o.address, o.next + imm).with(&o, width).wide(opcode == 0x81))
         }
         // test
         0x84 | 0x85 => {
             let width = if opcode == 0x84 { 1 } else { width };
             let o = Operands::at(b, i, rex);
             let rm = if o.is_register { register(o.rm, width) } else { 0 };
-            Some(arithmetic(7, rm, register(o.reg, width), o.address, o.next).with(&o))
+            Some(arithmetic(7, rm, register(o.reg, width), o.address, o.next).with(&o, width))
         }
         0xa8 => Some(arithmetic(7, 1, 0, 0, i + 1)),
         0xa9 => Some(arithmetic(7, 1, 0, 0, i + 4).wide(true)),
@@ -172,7 +239,7 @@ pub(super) fn quick(bytes: &[u8], at: Va) -> Option<Quick> {
             let width = if opcode == 0xf6 { 1 } else { width };
             let rm = if o.is_register { register(o.rm, width) } else { 0 };
             let imm = if width == 1 { 1 } else { 4 };
-            Some(arithmetic(7, rm, 0, o.address, o.next + imm).with(&o).wide(width != 1))
+            Some(arithmetic(7, rm, 0, o.address, o.next + imm).with(&o, width).wide(width != 1))
         }
         // mov
         0x88..=0x8b => {
@@ -186,7 +253,7 @@ pub(super) fn quick(bytes: &[u8], at: Va) -> Option<Quick> {
         // lea
         0x8d => {
             let o = Operands::at(b, i, rex);
-            (!o.is_register).then(|| moved(&o, false, width, width, rex))
+            (!o.is_register).then(|| Quick { size: 0, ..moved(&o, false, width, width, rex) })
         }
         0xb0..=0xb7 => Some(Quick::of(i + 1, 0, 1 << byte(opcode & 7 | (rex & 1) << 3), 0)),
         0xb8..=0xbf => {
@@ -202,7 +269,7 @@ pub(super) fn quick(bytes: &[u8], at: Va) -> Option<Quick> {
             let to = if o.is_register { register(o.rm, width) } else { 0 };
             let kills = if width == 1 { 0 } else { to };
             let imm = if width == 1 { 1 } else { 4 };
-            Some(Quick::of(o.next + imm, o.address, to, kills).with(&o).wide(width != 1))
+            Some(Quick::of(o.next + imm, o.address, to, kills).with(&o, width).wide(width != 1))
         }
         // shl, shr, sar by a number; a count of zero changes nothing.
         0xc1 | 0xd1 => {
@@ -214,7 +281,7 @@ pub(super) fn quick(bytes: &[u8], at: Va) -> Option<Quick> {
             }
             let to = if o.is_register { 1 << o.rm } else { 0 };
             let kills = FLAGS & !AF & !if by == 1 { 0 } else { OF };
-            Some(Quick::of(o.next + imm, to | o.address, to | FLAGS, kills).with(&o))
+            Some(Quick::of(o.next + imm, to | o.address, to | FLAGS, kills).with(&o, width))
         }
         // ret
         0xc3 => Some(Quick { flow: Flow::Return, ..Quick::of(i, SP, SP, 0) }),
@@ -250,7 +317,7 @@ fn two_bytes(b: &[u8; 16], mut i: usize, rex: u8, width: u8, at: Va) -> Option<Q
             let from = if o.is_register { 1 << o.rm } else { o.address };
             let kept = if width == 4 { to } else { 0 };
             let flags = CONDITIONS[usize::from(opcode >> 1 & 7)];
-            Some(Quick::of(o.next, from | kept | flags, to, 0).with(&o))
+            Some(Quick::of(o.next, from | kept | flags, to, 0).with(&o, width))
         }
         0x80..=0x8f => {
             let to = at.plus(i as u64 + 4).0.wrapping_add_signed(i64::from(i32_at(b, i)));
@@ -262,7 +329,7 @@ fn two_bytes(b: &[u8; 16], mut i: usize, rex: u8, width: u8, at: Va) -> Option<Q
             let n = if rex == 0 && o.rm >= 4 { o.rm - 4 } else { o.rm };
             let to = if o.is_register { 1 << n } else { 0 };
             let flags = CONDITIONS[usize::from(opcode >> 1 & 7)];
-            Some(Quick::of(o.next, o.address | flags, to, 0).with(&o))
+            Some(Quick::of(o.next, o.address | flags, to, 0).with(&o, 1))
         }
         // movzx, movsx
         0xb6 | 0xb7 | 0xbe | 0xbf => {
@@ -287,8 +354,7 @@ impl Quick {
     /// What it does to registers and flags.
     #[inline]
     pub fn effects(&self) -> Effects {
-        let wide = |set: u64| RegSet(u128::from(set & 0xffff_ffff) | u128::from(set >> 32) << Reg::FLAG_BASE);
-        Effects { reads: wide(self.reads), writes: wide(self.writes), kills: wide(self.kills) }
+        Effects { reads: widened(self.reads), writes: widened(self.writes), kills: widened(self.kills) }
     }
 
     #[inline(always)]
@@ -300,15 +366,27 @@ impl Quick {
             writes,
             kills: kills & !reads,
             is_relative: false,
+            displacement: 0,
+            size: 0,
             is_wide: false,
         }
     }
 
+    /// `size` is the width of its access to memory.
     #[inline(always)]
-    fn with(mut self, o: &Operands) -> Quick {
+    fn with(mut self, o: &Operands, size: u8) -> Quick {
         self.is_relative |= o.is_relative;
+        self.displacement = o.displacement;
+        self.size = size;
         self.is_wide |= o.is_wide;
         self
+    }
+
+    /// The place it names, if it names one relative to itself and lies at `at`.
+    #[inline(always)]
+    pub fn place(&self, at: Va) -> Option<Va> {
+        let end = at.0.wrapping_add(u64::from(self.len));
+        self.is_relative.then(|| Va(end.wrapping_add_signed(i64::from(self.displacement))))
     }
 
     #[inline(always)]
@@ -346,7 +424,7 @@ fn moved(o: &Operands, is_store: bool, to: u8, from: u8, rex: u8) -> Quick {
         (false, false) => (register(o.reg, to), 0),
     };
     let kills = if to >= 4 { written } else { 0 };
-    Quick::of(o.next, read | o.address, written, kills).with(o)
+    Quick::of(o.next, read | o.address, written, kills).with(o, if is_store { to } else { from })
 }
 
 /// The same for 128-bit registers.
@@ -355,7 +433,7 @@ fn vectors(o: &Operands, is_store: bool) -> Quick {
     let reg = 1u64 << (16 + o.reg);
     let rm = if o.is_register { 1u64 << (16 + o.rm) } else { 0 };
     let (written, read) = if is_store { (rm, reg) } else { (reg, rm) };
-    Quick::of(o.next, read | o.address, written, written).with(o)
+    Quick::of(o.next, read | o.address, written, written).with(o, 16)
 }
 
 #[cfg(test)]
@@ -379,10 +457,38 @@ mod tests {
             let none = (None, None, [None, None]);
             assert_eq!((insn.place(), insn.wide_immediate(), insn.refers_to(true)), none, "{insn}");
         }
-        if !quick.is_relative {
-            assert_eq!(insn.refers_to(false), [None, None], "{insn}");
+        assert_eq!(quick.place(at), insn.relative_place(), "{bytes:02x?}: {insn}");
+        assert_eq!(insn.refers_to(false), [quick.place(at).map(|to| (to, quick.size)), None], "{insn}");
+        if quick.is_relative {
+            assert_eq!(quick.size == 0, insn.makes_address(), "{bytes:02x?}: {insn}");
         }
         true
+    }
+
+    #[test]
+    fn what_fills_space_is_told_from_other_code() {
+        let mut n_found = 0;
+        let at = Va(0x40_0000);
+        for prefixes in 0..=10 {
+            for segment in [None, Some(0x2e), Some(0x48), Some(0xf3)] {
+                for (opcode, modrm) in [0x90u16, 0x1f0f, 0x1e0f, 0x91, 0x8b]
+                    .into_iter()
+                    .flat_map(|o| (0..=0xffu8).map(move |m| (o, m)))
+                {
+                    let mut bytes = vec![0x66; prefixes];
+                    bytes.extend(segment);
+                    bytes.extend(opcode.to_le_bytes().into_iter().take(if opcode > 0xff { 2 } else { 1 }));
+                    bytes.extend([modrm, 0, 0, 0, 0, 0, 0, 0]);
+                    let insn = Decoder::new(&bytes, at).next().expect("there are bytes");
+                    let Some(len) = nop(&bytes) else { continue };
+                    n_found += 1;
+                    let want = (true, insn.len_bytes());
+                    assert_eq!(want, (insn.is_nop(), usize::from(len)), "{bytes:02x?}: {insn}");
+                    assert_eq!(nop(&bytes[..usize::from(len) - 1]), None, "cut off: {bytes:02x?}");
+                }
+            }
+        }
+        assert!(n_found > 2000, "{n_found}");
     }
 
     /// All opcodes with all operands, some prefixes, address forms and numbers.
