@@ -37,7 +37,7 @@ impl Program {
             .collect();
         let cx = Context { image: &image, space, code: &runs, pads: &pads, parts: &parts, data_refs: &[] };
         let mut swept = sweep_all(&cx, &regions);
-        let refs: Vec<DataRef> = swept.iter_mut().flat_map(|s| std::mem::take(&mut s.marks)).collect();
+        let refs: Vec<Vec<DataRef>> = swept.iter_mut().map(|s| std::mem::take(&mut s.marks)).collect();
         let mut code = Code::new(cx, regions, swept, &sites);
         let is_code = |at: Rel| code.cx.is_code(at);
         let mut evidence = Evidence {

@@ -51,6 +51,8 @@ pub struct Code<'a> {
     stub_slots: Vec<Rel>,
     index: Vec<u32>,
     index_from: Rel,
+    /// The first call at or after the start of each block, by rank.
+    first_call: Vec<u32>,
 }
 
 /// Addresses per entry of the index.
@@ -86,6 +88,7 @@ impl<'a> Code<'a> {
             stub_slots,
             index: Vec::new(),
             index_from: 0,
+            first_call: Vec::new(),
         };
         for mut s in swept {
             code.blocks.append(&mut s.blocks);
@@ -104,6 +107,15 @@ impl<'a> Code<'a> {
     }
 
     fn make_index(&mut self) {
+        self.first_call.clear();
+        self.first_call.reserve_exact(self.blocks.len());
+        let mut next = 0;
+        for block in &self.blocks {
+            while self.calls.get(next).is_some_and(|c| c.at < block.start) {
+                next += 1;
+            }
+            self.first_call.push(u32::try_from(next).unwrap_or(u32::MAX));
+        }
         self.index.clear();
         let (Some(first), Some(last)) = (self.blocks.first(), self.blocks.last()) else { return };
         self.index_from = first.start / LINE;
@@ -163,10 +175,15 @@ impl<'a> Code<'a> {
         Decoder::new(bytes, va.start).are_nops_or(|insn| insn.is_nop())
     }
 
+    /// The position of the first call at or after the start of a block.
+    pub fn first_call(&self, rank: u32) -> usize {
+        self.first_call[rank as usize] as usize
+    }
+
     /// The calls in a block.
     pub fn calls_in(&self, rank: u32) -> &[RawCall] {
         let block = &self.blocks[rank as usize];
-        let from = self.calls.partition_point(|c| c.at < block.start);
+        let from = self.first_call[rank as usize] as usize;
         let len = self.calls[from..].iter().take_while(|c| c.at < block.end_rel()).count();
         &self.calls[from..from + len]
     }

@@ -34,7 +34,7 @@ pub struct Mark {
 }
 
 /// The data objects of a program whose code has been analysed, by address. `refs` is what instructions refer to, by instruction.
-pub fn find(program: &Program, refs: Vec<DataRef>) -> Vec<DataObject> {
+pub fn find(program: &Program, refs: Vec<Vec<DataRef>>) -> Vec<DataObject> {
     let image = &program.image;
     let regions = regions(program);
     let mut marks = marks_of_code(program, refs);
@@ -84,15 +84,15 @@ fn within<'a, T>(sorted: &'a [T], range: &Range<Va>, at: impl Fn(&T) -> Va) -> &
 }
 
 /// Places that instructions of functions refer to; not sorted. `refs` are by instruction.
-fn marks_of_code(program: &Program, refs: Vec<DataRef>) -> Vec<Mark> {
+fn marks_of_code(program: &Program, refs: Vec<Vec<DataRef>>) -> Vec<Mark> {
     let space = Space::of(&program.image);
-    let mut refs = refs.into_iter().map(|r| (space.va(r.from), r)).peekable();
+    let mut refs = refs.into_iter().flatten().map(|r| (space.va(r.from), r)).peekable();
     let mut marks = Vec::new();
     for &block in &program.by_address {
         let range = program.block(block).range();
         while refs.next_if(|r| r.0 < range.start).is_some() {}
         while let Some((_, r)) = refs.next_if(|r| r.0 < range.end) {
-            marks.push(Mark { at: r.to, size: r.size });
+            marks.push(Mark { at: space.va(r.to), size: r.size });
         }
     }
     marks

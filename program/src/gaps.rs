@@ -66,7 +66,7 @@ impl Finder<'_, '_> {
         certain.retain(|c| code.block_from(c.0).is_some());
         let aligned = certain.iter().filter(|c| c.0 % 16 == 0).count();
         let aligned = certain.len() < 8 || aligned * 10 >= certain.len() * 9;
-        for &at in self.taken.iter().filter(|&&at| in_gap(at) && !has(&self.labels, at)) {
+        for &at in self.taken.iter().filter(|&&at| in_gap(at) && !has(self.labels, at)) {
             if let Some(rank) = code.block_from(at)
                 && !self.fallen_into(rank)
                 && looks_like_entry(code, at)
@@ -227,7 +227,7 @@ impl Search<'_, '_, '_> {
             let at = code.blocks[u as usize].start;
             if new[..n_above].binary_search_by_key(&at, |n| n.0).is_ok()
                 || !self.may_start(u)
-                || has(&self.finder.labels, at)
+                || has(self.finder.labels, at)
             {
                 continue;
             }

@@ -60,12 +60,12 @@ impl Convention {
 }
 
 /// What is live in one function.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Liveness {
     /// The function.
     pub func: FuncId,
     first: u32,
-    live_in: Box<[RegSet]>,
+    starts: Starts,
     /// Live where control leaves the function, for the blocks where it can, by position.
     exits: Box<[(u32, RegSet)]>,
 }
@@ -143,7 +143,7 @@ impl Conventions {
         let functions = bodies
             .iter()
             .zip(clobbers)
-            .map(|(body, clobbers)| match !body.entries.is_empty() && system_v {
+            .map(|(body, clobbers)| match !body.entries().is_empty() && system_v {
                 true => {
                     // What solving would find soon for most: a caller may pass an argument on to its next call.
                     let is_called = !calls.callers(body.func.0).is_empty();
@@ -165,6 +165,16 @@ impl Conventions {
     }
 }
 
+impl PartialEq for Liveness {
+    fn eq(&self, other: &Liveness) -> bool {
+        let n = self.starts.len();
+        (self.func, self.first, n, &self.exits) == (other.func, other.first, other.starts.len(), &other.exits)
+            && (0..count(n)).all(|node| self.starts.live(node) == other.starts.live(node))
+    }
+}
+
+impl Eq for Liveness {}
+
 impl Liveness {
     /// What is live in `func`, nothing being known of the other functions. [`Conventions::compute`] finds more dead.
     pub fn compute(program: &Program, func: FuncId) -> Liveness {
@@ -181,7 +191,7 @@ impl Liveness {
 
     /// Live before the first instruction of `block`.
     pub fn live_in(&self, block: BlockId) -> RegSet {
-        self.live_in[(block.0 - self.first) as usize]
+        self.starts.live(block.0 - self.first)
     }
 
     /// Live after the last instruction of `block`.

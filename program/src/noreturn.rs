@@ -76,7 +76,6 @@ pub fn infer(code: &mut Code<'_>) {
     let mut walk = Walk {
         code,
         callees: code.calls.iter().map(|call| callee(code, call)).collect(),
-        first_call: first_calls(code),
         returns: vec![false; n],
         waiting: vec![Vec::new(); n],
         seen: vec![false; code.blocks.len()],
@@ -138,27 +137,11 @@ fn callee(code: &Code<'_>, call: &RawCall) -> Target {
     callee.filter(|&g| g != NO_FUNC).map_or(Target::Returns, Target::Function)
 }
 
-/// The position of the first call at or after the start of each block, and how many calls there are.
-fn first_calls(code: &Code<'_>) -> Vec<u32> {
-    let mut next = 0;
-    let mut first = Vec::with_capacity(code.blocks.len() + 1);
-    for block in &code.blocks {
-        while code.calls.get(next).is_some_and(|c| c.at < block.start) {
-            next += 1;
-        }
-        first.push(u32::try_from(next).unwrap_or(u32::MAX));
-    }
-    first.push(u32::try_from(code.calls.len()).unwrap_or(u32::MAX));
-    first
-}
-
 /// A walk along control flow, from block to block.
 struct Walk<'w, 'a> {
     code: &'w Code<'a>,
     /// By call.
     callees: Vec<Target>,
-    /// By block.
-    first_call: Vec<u32>,
     /// By function.
     returns: Vec<bool>,
     /// Blocks that stop at a call to, or leave for, this function.
@@ -222,7 +205,7 @@ impl Walk<'_, '_> {
         let f = code.owner[b as usize];
         let block = &code.blocks[b as usize];
         let mut last = None;
-        for i in self.first_call[b as usize] as usize..code.calls.len() {
+        for i in code.first_call(b)..code.calls.len() {
             let Some(call) = code.calls.get(i).filter(|c| c.at < block.end_rel()) else { break };
             last = Some(i);
             if call.how.is_call() && !self.comes_back(self.callees[i], b) {

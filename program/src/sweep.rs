@@ -206,7 +206,7 @@ pub struct Reference {
 /// A place that the instruction at `from` refers to as data.
 #[derive(Clone, Copy, Debug)]
 pub struct DataRef {
-    pub to: Va,
+    pub to: Rel,
     pub from: Rel,
     /// Width of the access in bytes; 0 if only the address is taken.
     pub size: u8,
@@ -431,9 +431,7 @@ impl Sweeper {
                 if let Some(place) = quick.place(cx.space.va(at)) {
                     let index = u32::try_from(self.insns.len()).unwrap_or(u32::MAX);
                     self.refer(cx, place, at, index, quick.size == 0, out);
-                    if cx.image.segment_at(place).is_some() {
-                        out.marks.push(DataRef { to: place, from: at, size: quick.size });
-                    }
+                    self.mark(cx, place, at, quick.size, out);
                 }
                 let (kind, target) = match quick.flow {
                     Flow::Jump(to) => (Kind::Jump, cx.space.rel(to)),
@@ -505,9 +503,7 @@ impl Sweeper {
             }
             if !matches!(kind, Kind::Nop | Kind::Invalid) {
                 for (to, size) in insn.refers_to(fixed).into_iter().flatten() {
-                    if cx.image.segment_at(to).is_some() {
-                        out.marks.push(DataRef { to, from: at, size });
-                    }
+                    self.mark(cx, to, at, size, out);
                 }
             }
             self.starts.set(at);
@@ -529,6 +525,14 @@ impl Sweeper {
             if is_made {
                 self.bases.push(index);
             }
+        }
+    }
+
+    /// Notes that the instruction at `from` accesses `size` bytes at `place`.
+    fn mark(&self, cx: &Context<'_>, place: Va, from: Rel, size: u8, out: &mut Swept) {
+        let to = cx.space.rel(place);
+        if to != NOWHERE && cx.image.segment_at(place).is_some() {
+            out.marks.push(DataRef { to, from, size });
         }
     }
 

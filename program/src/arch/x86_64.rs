@@ -188,7 +188,7 @@ impl RegSet {
         self.0.count_ones()
     }
     /// In either.
-    pub fn union(self, other: RegSet) -> RegSet {
+    pub const fn union(self, other: RegSet) -> RegSet {
         RegSet(self.0 | other.0)
     }
     /// Here and not in `other`.
@@ -212,8 +212,13 @@ impl RegSet {
     }
     /// General registers and flags, as 23 bits: all that most code uses.
     pub(crate) fn narrow(self) -> u32 {
-        let flags = u32::from(u8::try_from(self.0 >> Reg::FLAG_BASE & 0x7f).unwrap_or(0));
-        u32::from(u16::try_from(self.0 & 0xffff).unwrap_or(0)) | flags << 16
+        let flags = u32::from((self.0 >> Reg::FLAG_BASE).to_le_bytes()[0] & 0x7f);
+        let [low, high, ..] = self.0.to_le_bytes();
+        u32::from(u16::from_le_bytes([low, high])) | flags << 16
+    }
+    /// What [`Self::narrow`] leaves out.
+    pub(crate) const fn wide(self) -> RegSet {
+        RegSet(self.0 & !(0xffff | 0x7f << Reg::FLAG_BASE))
     }
     /// What [`Self::narrow`] was made of.
     pub(crate) fn from_narrow(bits: u32) -> RegSet {

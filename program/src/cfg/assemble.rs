@@ -11,7 +11,7 @@ use crate::model::{
     Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Function, Gap, GapReason, JumpTable, Origin,
     Program, Sure,
 };
-use crate::sweep::{How, RawCall, RawEnd, Rel};
+use crate::sweep::{How, NOWHERE, RawBlock, RawCall, RawEnd, Rel};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -298,7 +298,8 @@ impl<'c, 'a> Assembly<'c, 'a> {
     fn blocks(&self) -> (Vec<Block>, Vec<Edge>) {
         let code = self.code;
         let mut blocks = Vec::with_capacity(self.ranks.len());
-        let mut edges: Vec<Edge> = Vec::with_capacity(self.ranks.len() * 3 / 2);
+        let n_edges = |b: &RawBlock| usize::from(b.end.falls_through()) + usize::from(b.target != NOWHERE);
+        let mut edges: Vec<Edge> = Vec::with_capacity(code.blocks.iter().map(n_edges).sum());
         let mut out: Vec<(BlockId, EdgeKind, Sure)> = Vec::new();
         for (id, &rank) in self.ranks.iter().enumerate() {
             let raw = &code.blocks[rank as usize];
@@ -353,10 +354,11 @@ impl<'c, 'a> Assembly<'c, 'a> {
                 func: FuncId(code.owner[rank as usize]),
                 first_edge: EdgeId::at(edges.len()),
                 end,
-                landing_pad: code.cx.pads.binary_search(&raw.start).is_ok(),
+                landing_pad: raw.targeted && code.cx.pads.binary_search(&raw.start).is_ok(),
             });
             edges.extend(out.iter().map(|&(to, kind, sure)| Edge { from, to, kind, sure }));
         }
+        edges.shrink_to_fit();
         (blocks, edges)
     }
 

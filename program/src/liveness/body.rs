@@ -1,6 +1,6 @@
 //! One function for liveness: its instructions summed up once, then solved as often as others ask for more.
 //!
-//! Invariant: `Body` is small (some 25 bytes a block), since all functions are held at once; what solving needs besides is
+//! Invariant: `Body` is small (some 25 bytes a block, [`Starts`] 12), since all functions are held at once; what solving needs besides is
 //! [`Scratch`], used again for the next function.
 
 use super::{Conventions, Crossing, Liveness};
@@ -41,12 +41,50 @@ impl Run {
 #[derive(Clone, Copy)]
 struct Segment {
     reads: u32,
-    all_reads: u32,
     kills: u32,
-    /// Position in the list of the body; 0 is nothing.
+    /// Position in the list of the body, counted from one; 0 is nothing.
     rest: u32,
-    /// The function called at its end: its number, or [`NONE`] at the end of the block.
-    callee: u32,
+}
+
+/// Read for certain, and live, at one place: general registers and flags apart from the others.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Pair {
+    reads: u32,
+    live: u32,
+    wide: Wide,
+}
+
+/// Other registers than [`RegSet::narrow`] holds: read for certain, and live.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Wide {
+    reads: RegSet,
+    live: RegSet,
+}
+
+impl Pair {
+    #[inline]
+    fn of(reads: RegSet, live: RegSet) -> Pair {
+        let wide = Wide { reads: reads.wide(), live: live.wide() };
+        Pair { reads: reads.narrow(), live: live.narrow(), wide }
+    }
+    fn reads(&self) -> RegSet {
+        RegSet::from_narrow(self.reads).union(self.wide.reads)
+    }
+    fn live(&self) -> RegSet {
+        RegSet::from_narrow(self.live).union(self.wide.live)
+    }
+    fn add_live(&mut self, set: RegSet) {
+        self.live |= set.narrow();
+        self.wide.live.add(set.wide());
+    }
+}
+
+impl Wide {
+    #[inline]
+    fn add(&mut self, other: Wide) {
+        self.reads.add(other.reads);
+        self.live.add(other.live);
+    }
 }
 
 const NONE: u32 = u32::MAX;
@@ -63,25 +101,25 @@ const EXITS: u32 = 2;
 pub struct Body {
     pub func: FuncId,
     pub first: u32,
-    /// A depth-first postorder of its blocks, by position.
-    order: Box<[u32]>,
-    /// Whether an edge leads to a block that does not come before in `order`.
+    n_blocks: u32,
+    n_entries: u32,
+    /// Whether an edge leads to a block that does not come before in the order.
     is_cyclic: bool,
     has_pads: bool,
+    /// In this order, to be one piece of memory: a depth-first postorder of the blocks, by position; where each block's segments end
+    /// in `segments`, above [`CALLS`] and [`EXITS`]; the blocks at the entries; the functions called at the ends of all segments
+    /// but each block's last.
+    words: Box<[u32]>,
     /// Segments of all blocks.
     segments: Box<[Segment]>,
-    /// What `segments` do to vector and mask registers.
+    /// What `segments` do to vector and mask registers, and the narrow ones among `all_reads` that may be read only.
     rest: Box<[Run]>,
-    /// Where each block's segments end in `segments`, above [`CALLS`] and [`EXITS`].
-    segments_end: Box<[u32]>,
     /// Functions that are called or jumped to.
     pub callees: Vec<FuncId>,
     /// Written by its instructions, or by calls that keep to the ABI.
     pub writes: RegSet,
     /// Blocks that leave the function, and how; by position.
     exits: Box<[(u32, Exit)]>,
-    /// The blocks at its entries.
-    pub entries: Box<[u32]>,
 }
 
 /// How a block leaves its function.
@@ -104,10 +142,99 @@ enum Exit {
 }
 
 /// Read for certain, and live, at the start of each block.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Starts {
-    reads: Box<[RegSet]>,
-    live: Box<[RegSet]>,
+    at: Box<[Start]>,
+    /// What [`USUAL`] does not hold.
+    wides: Vec<Wide>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    reads: u32,
+    live: u32,
+    /// Position of the other registers, in [`USUAL`] and `wides` behind one another.
+    wide: u32,
+}
+
+/// What the ABI makes live where nothing else does.
+static USUAL: [Wide; 6] = {
+    const fn live(set: RegSet) -> Wide {
+        Wide { reads: RegSet::EMPTY, live: set.wide() }
+    }
+    const ALWAYS: RegSet = abi::ALWAYS_LIVE;
+    [
+        live(RegSet::EMPTY),
+        live(ALWAYS),
+        live(ALWAYS.union(abi::ARGUMENTS)),
+        live(ALWAYS.union(abi::RETURNED)),
+        live(ALWAYS.union(abi::ARGUMENTS).union(abi::RETURNED)),
+        Wide { reads: abi::RETURNED.wide(), live: ALWAYS.union(abi::RETURNED).wide() },
+    ]
+};
+
+impl Starts {
+    fn new(n: usize) -> Starts {
+        Starts { at: vec![Start::default(); n].into(), wides: Vec::new() }
+    }
+
+    #[inline]
+    fn wide(&self, at: u32) -> Wide {
+        let at = at as usize;
+        USUAL.get(at).copied().unwrap_or_else(|| self.wides[at - USUAL.len()])
+    }
+
+    fn get(&self, node: u32) -> Pair {
+        let start = self.at[node as usize];
+        Pair { reads: start.reads, live: start.live, wide: self.wide(start.wide) }
+    }
+
+    /// Adds what is at the start of `node`.
+    #[inline]
+    fn add_to(&self, sum: &mut Pair, node: u32) {
+        let start = &self.at[node as usize];
+        sum.reads |= start.reads;
+        sum.live |= start.live;
+        if start.wide != 0 {
+            sum.wide.add(self.wide(start.wide));
+        }
+    }
+
+    /// Whether that changes anything.
+    fn set(&mut self, node: u32, to: Pair) -> bool {
+        let start = self.at[node as usize];
+        let same_wide = self.wide(start.wide) == to.wide;
+        if same_wide && (start.reads, start.live) == (to.reads, to.live) {
+            return false;
+        }
+        let wide = if same_wide { start.wide } else { self.position(to.wide) };
+        self.at[node as usize] = Start { reads: to.reads, live: to.live, wide };
+        true
+    }
+
+    fn position(&mut self, wide: Wide) -> u32 {
+        if let Some(i) = USUAL.iter().position(|&w| w == wide) {
+            return count(i);
+        }
+        if let Some(back) = self.wides.iter().rev().take(RECENT).position(|&w| w == wide) {
+            return count(USUAL.len() + self.wides.len() - 1 - back);
+        }
+        if self.wides.is_empty() {
+            self.wides.reserve_exact(1);
+        }
+        self.wides.push(wide);
+        count(USUAL.len() + self.wides.len() - 1)
+    }
+
+    /// Live at the start of `node`.
+    pub fn live(&self, node: u32) -> RegSet {
+        self.get(node).live()
+    }
+
+    /// How many blocks there are.
+    pub fn len(&self) -> usize {
+        self.at.len()
+    }
 }
 
 /// What is live in a function, given what others expect; and what it expects of others.
@@ -128,6 +255,7 @@ pub struct Scratch {
     segments: Vec<Segment>,
     rest: Vec<Run>,
     ends: Vec<u32>,
+    called: Vec<u32>,
     exits: Vec<(u32, Exit)>,
     /// When each block last grew, and when it was last computed.
     grown_at: Vec<u32>,
@@ -147,6 +275,7 @@ impl Scratch {
             segments: Vec::new(),
             rest: Vec::new(),
             ends: Vec::new(),
+            called: Vec::new(),
             exits: Vec::new(),
             grown_at: Vec::new(),
             computed_at: Vec::new(),
@@ -156,26 +285,22 @@ impl Scratch {
         }
     }
 
-    fn push(&mut self, run: Run, callee: u32) {
+    fn push(&mut self, run: Run) {
         let known = abi::ALL.minus(abi::ALWAYS_LIVE);
-        let wide = |set: RegSet| set.both(known).minus(RegSet::from_narrow(set.narrow()));
-        let rest = Run { reads: wide(run.reads), all_reads: wide(run.all_reads), kills: wide(run.kills) };
+        let wide = |set: RegSet| set.both(known).wide();
+        let maybe = RegSet::from_narrow(run.all_reads.narrow() & !run.reads.narrow());
+        let all_reads = wide(run.all_reads).union(maybe);
+        let rest = Run { reads: wide(run.reads), all_reads, kills: wide(run.kills) };
         let same = |r: &Run| (r.reads, r.all_reads, r.kills) == (rest.reads, rest.all_reads, rest.kills);
         let at = if rest.all_reads.is_empty() && rest.kills.is_empty() {
             0
         } else if let Some(back) = self.rest.iter().rev().take(RECENT).position(same) {
-            self.rest.len() - 1 - back
+            self.rest.len() - back
         } else {
             self.rest.push(rest);
-            self.rest.len() - 1
+            self.rest.len()
         };
-        self.segments.push(Segment {
-            reads: run.reads.narrow(),
-            all_reads: run.all_reads.narrow(),
-            kills: run.kills.narrow(),
-            rest: count(at),
-            callee,
-        });
+        self.segments.push(Segment { reads: run.reads.narrow(), kills: run.kills.narrow(), rest: count(at) });
     }
 }
 
@@ -184,13 +309,13 @@ impl Body {
         let f = program.function(func);
         let first = f.blocks.start;
         let main = program.blocks_of(func).binary_search_by_key(&f.entry, |b| b.start).ok();
-        let entries: Box<[u32]> =
+        let entries: Vec<u32> =
             main.map(count).into_iter().chain(f.entries.iter().map(|b| b.0 - first)).collect();
         let is_cyclic = postorder(program, func, &entries, scratch);
         scratch.segments.clear();
         scratch.rest.clear();
-        scratch.rest.push(Run::default());
         scratch.ends.clear();
+        scratch.called.clear();
         scratch.exits.clear();
         let (mut callees, mut writes) = (Vec::new(), RegSet::EMPTY);
         let (mut switches_stack, mut has_pads) = (false, false);
@@ -261,7 +386,8 @@ impl Body {
                 }
                 run.then(crossing.reads, crossing.maybe_reads, RegSet::EMPTY);
                 if let Some(g) = crossing.callee {
-                    scratch.push(std::mem::take(&mut run), g.0);
+                    scratch.push(std::mem::take(&mut run));
+                    scratch.called.push(g.0);
                     if !call.returns {
                         run.kills = abi::ALL;
                     }
@@ -277,7 +403,7 @@ impl Body {
             if exit != Exit::None {
                 scratch.exits.push((b.0 - first, exit));
             }
-            scratch.push(run, NONE);
+            scratch.push(run);
             let calls = if makes_calls { CALLS } else { 0 };
             let exits = if exit == Exit::None { 0 } else { EXITS };
             scratch.ends.push(count(scratch.segments.len()) << 2 | calls | exits);
@@ -292,30 +418,49 @@ impl Body {
         Body {
             func,
             first,
-            order: scratch.order.as_slice().into(),
+            n_blocks: count(scratch.order.len()),
+            n_entries: count(entries.len()),
             is_cyclic,
             has_pads,
+            words: [&scratch.order[..], &scratch.ends, &entries, &scratch.called].concat().into(),
             segments: scratch.segments.as_slice().into(),
             rest: scratch.rest.as_slice().into(),
-            segments_end: scratch.ends.as_slice().into(),
             callees,
             writes,
             exits: scratch.exits.as_slice().into(),
-            entries,
         }
     }
 
-    fn segments_of(&self, node: u32) -> &[Segment] {
-        let from = (node as usize).checked_sub(1).map_or(0, |i| self.segments_end[i] >> 2);
-        &self.segments[from as usize..(self.segments_end[node as usize] >> 2) as usize]
+    /// A depth-first postorder of its blocks, by position.
+    fn order(&self) -> &[u32] {
+        &self.words[..self.n_blocks as usize]
+    }
+
+    /// The blocks at its entries.
+    pub fn entries(&self) -> &[u32] {
+        let from = 2 * self.n_blocks as usize;
+        &self.words[from..from + self.n_entries as usize]
+    }
+
+    fn end_of(&self, node: u32) -> u32 {
+        self.words[(self.n_blocks + node) as usize]
+    }
+
+    /// The segments of a block, and the functions called at the ends of all but the last.
+    fn segments_of(&self, node: u32) -> (&[Segment], &[u32]) {
+        let from = node.checked_sub(1).map_or(0, |before| self.end_of(before) >> 2) as usize;
+        let to = (self.end_of(node) >> 2) as usize;
+        // Each block before has one segment that ends in no call.
+        let called = (2 * self.n_blocks + self.n_entries) as usize + from - node as usize;
+        (&self.segments[from..to], &self.words[called..called + (to - from) - 1])
     }
 
     fn makes_calls(&self, node: u32) -> bool {
-        self.segments_end[node as usize] & CALLS != 0
+        self.end_of(node) & CALLS != 0
     }
 
     fn exit_of(&self, node: u32) -> Exit {
-        if self.segments_end[node as usize] & EXITS == 0 {
+        if self.end_of(node) & EXITS == 0 {
             return Exit::None;
         }
         let found = self.exits.binary_search_by_key(&node, |e| e.0);
@@ -323,17 +468,20 @@ impl Body {
     }
 
     /// Read for certain, and live, before `segment`, given the same after it.
-    fn before(&self, segment: &Segment, after: (RegSet, RegSet)) -> (RegSet, RegSet) {
-        let narrow = RegSet::from_narrow;
-        let (mut reads, mut all_reads, mut kills) =
-            (narrow(segment.reads), narrow(segment.all_reads), narrow(segment.kills));
-        if segment.rest != 0 {
-            let rest = &self.rest[segment.rest as usize];
-            reads.add(rest.reads);
-            all_reads.add(rest.all_reads);
-            kills.add(rest.kills);
+    #[inline]
+    fn before(&self, segment: &Segment, after: Pair) -> Pair {
+        let mut pair = Pair {
+            reads: segment.reads | after.reads & !segment.kills,
+            live: segment.reads | after.live & !segment.kills,
+            wide: after.wide,
+        };
+        if let Some(rest) = segment.rest.checked_sub(1) {
+            let rest = &self.rest[rest as usize];
+            pair.live |= rest.all_reads.narrow();
+            pair.wide.reads = rest.reads.union(after.wide.reads.minus(rest.kills));
+            pair.wide.live = rest.all_reads.wide().union(after.wide.live.minus(rest.kills));
         }
-        (reads.union(after.0.minus(kills)), all_reads.union(after.1.minus(kills)))
+        pair
     }
 
     /// The least solution. `before` is one for conventions that asked for less, which is where to go on from.
@@ -348,12 +496,9 @@ impl Body {
         before: Option<Starts>,
         s: &mut Scratch,
     ) -> Solution {
-        let n = self.order.len();
+        let n = self.n_blocks as usize;
         let is_first = before.is_none();
-        let mut at = before.unwrap_or_else(|| {
-            let empty: Box<[RegSet]> = vec![RegSet::EMPTY; n].into();
-            Starts { reads: empty.clone(), live: empty }
-        });
+        let mut at = before.unwrap_or_else(|| Starts::new(n));
         for times in [&mut s.grown_at, &mut s.computed_at] {
             times.clear();
             times.resize(n, 0);
@@ -362,7 +507,7 @@ impl Body {
         let (mut n_passes, mut is_done) = (0, false);
         while !is_done && n_passes < PASSES {
             is_done = true;
-            for &node in &self.order {
+            for &node in self.order() {
                 let computed = s.computed_at[node as usize];
                 let is_stale = match computed {
                     0 => is_first || self.hears_of_others(node),
@@ -393,9 +538,9 @@ impl Body {
     fn solve_by_block(&self, program: &Program, conventions: &Conventions, at: &mut Starts, s: &mut Scratch) {
         self.make_predecessors(program, s);
         s.seen.clear();
-        s.seen.resize(self.order.len(), true);
+        s.seen.resize(self.n_blocks as usize, true);
         s.queue.clear();
-        s.queue.extend(self.order.iter());
+        s.queue.extend(self.order().iter());
         while let Some(node) = s.queue.pop_front() {
             s.seen[node as usize] = false;
             if self.step(program, conventions, node, at) {
@@ -411,58 +556,57 @@ impl Body {
 
     /// Whether what is live at the start of a block follows from conventions, not only from its successors.
     fn hears_of_others(&self, node: u32) -> bool {
-        self.segments_end[node as usize] & EXITS != 0 || self.segments_of(node)[0].callee != NONE
+        self.end_of(node) & EXITS != 0 || !self.segments_of(node).1.is_empty()
     }
 
     /// Computes one block; whether anything grew.
     fn step(&self, program: &Program, conventions: &Conventions, node: u32, at: &mut Starts) -> bool {
         let kept = abi::CALLEE_SAVED.minus(self.writes);
-        let segment = &self.segments_of(node)[0];
-        let after = match segment.callee {
-            NONE => self.out(program, conventions, node, at),
-            g => {
+        let (segments, called) = self.segments_of(node);
+        let after = match called.first() {
+            None => self.out(program, conventions, node, at),
+            Some(&g) => {
                 let callee = conventions.of(FuncId(g));
-                (callee.read_at_entry, callee.at_entry.union(kept))
+                Pair::of(callee.read_at_entry, callee.at_entry.union(kept))
             }
         };
-        let (mut reads, mut live) = self.before(segment, after);
-        live.add(abi::ALWAYS_LIVE);
+        let mut pair = self.before(&segments[0], after);
+        pair.add_live(abi::ALWAYS_LIVE);
         if self.has_pads {
             for pad in self.pads_of(program, node) {
-                reads.add(at.reads[pad as usize]);
-                live.add(at.live[pad as usize]);
+                at.add_to(&mut pair, pad);
             }
         }
         if self.makes_calls(node) {
-            live.add(kept);
+            pair.add_live(kept);
         }
-        let grew = (reads, live) != (at.reads[node as usize], at.live[node as usize]);
-        (at.reads[node as usize], at.live[node as usize]) = (reads, live);
-        grew
+        at.set(node, pair)
     }
 
     /// What follows from the sets at the blocks' starts.
     fn solution(&self, program: &Program, conventions: &Conventions, at: Starts) -> Solution {
         let mut wanted = Vec::new();
-        for node in (0..count(self.order.len())).filter(|&n| self.makes_calls(n)) {
-            let segments = self.segments_of(node);
-            if segments.len() < 2 {
+        for node in (0..self.n_blocks).filter(|&n| self.makes_calls(n)) {
+            let (segments, called) = self.segments_of(node);
+            if called.is_empty() {
                 continue;
             }
             let mut out = self.out(program, conventions, node, &at);
             for pad in self.pads_of(program, node) {
-                out.0.add(at.reads[pad as usize]);
-                out.1.add(at.live[pad as usize]);
+                at.add_to(&mut out, pad);
             }
-            for pair in segments.windows(2) {
-                let [called, next] = pair else { continue };
-                let after = match next.callee {
-                    NONE => out,
-                    g => (conventions.of(FuncId(g)).read_at_entry, conventions.of(FuncId(g)).at_entry),
+            for (i, &g) in called.iter().enumerate() {
+                let after = match called.get(i + 1) {
+                    None => out,
+                    Some(&next) => {
+                        let next = conventions.of(FuncId(next));
+                        Pair::of(next.read_at_entry, next.at_entry)
+                    }
                 };
-                let (certain, all) = self.before(next, after);
-                let callee = FuncId(called.callee);
-                wanted.push((callee, certain.union(all.minus(conventions.of(callee).clobbers))));
+                let before = self.before(&segments[i + 1], after);
+                let callee = FuncId(g);
+                let asked = before.live().minus(conventions.of(callee).clobbers);
+                wanted.push((callee, before.reads().union(asked)));
             }
         }
         for &(_, exit) in &self.exits {
@@ -470,28 +614,31 @@ impl Body {
                 wanted.push((g, conventions.of(self.func).at_return));
             }
         }
-        let (mut at_entry, mut read_at_entry) = (RegSet::EMPTY, RegSet::EMPTY);
-        for &node in &self.entries {
-            at_entry.add(at.live[node as usize]);
-            read_at_entry.add(at.reads[node as usize]);
+        let mut entry = Pair::default();
+        for &node in self.entries() {
+            at.add_to(&mut entry, node);
         }
-        Solution { starts: at, at_entry, read_at_entry, wanted }
+        Solution { starts: at, at_entry: entry.live(), read_at_entry: entry.reads(), wanted }
     }
 
     /// The result, from a solution for the final conventions.
     pub fn liveness(&self, conventions: &Conventions, at: Starts) -> Liveness {
         let exits =
             self.exits.iter().map(|&(node, exit)| (node, self.at_exit(conventions, exit).1)).collect();
-        Liveness { func: self.func, first: self.first, live_in: at.live, exits }
+        Liveness { func: self.func, first: self.first, starts: at, exits }
     }
 
     /// Read for certain, and live, at the end of a block.
-    fn out(&self, program: &Program, conventions: &Conventions, node: u32, at: &Starts) -> (RegSet, RegSet) {
-        let mut out = self.at_exit(conventions, self.exit_of(node));
+    fn out(&self, program: &Program, conventions: &Conventions, node: u32, at: &Starts) -> Pair {
+        let mut out = match self.exit_of(node) {
+            Exit::None => Pair::default(),
+            exit => {
+                let (reads, live) = self.at_exit(conventions, exit);
+                Pair::of(reads, live)
+            }
+        };
         for e in program.successors(BlockId(self.first + node)) {
-            let to = (e.to.0 - self.first) as usize;
-            out.0.add(at.reads[to]);
-            out.1.add(at.live[to]);
+            at.add_to(&mut out, e.to.0 - self.first);
         }
         out
     }
@@ -502,7 +649,7 @@ impl Body {
     }
 
     fn make_predecessors(&self, program: &Program, s: &mut Scratch) {
-        let n = count(self.order.len());
+        let n = self.n_blocks;
         let successors = |node: u32| program.successors(BlockId(self.first + node)).iter();
         s.first_in.clear();
         s.first_in.resize(n as usize + 1, 0);
