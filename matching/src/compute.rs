@@ -7,7 +7,7 @@ use crate::hash::{Hashes, Keys};
 use crate::map::Map;
 use crate::options::{Options, Pass};
 use crate::relation::{BlockMatch, BlockMethod, FunctionMatch, FunctionMethod, Matching};
-use crate::{blocks, functions, inlined};
+use crate::{blocks, functions, inlined, twins};
 use program::{BlockId, FuncId, Program};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +20,12 @@ impl Matching {
         Keys::join(&mut old_keys, &mut new_keys, &[], &data.matches());
         let (old_hashes, new_hashes) =
             rayon::join(|| Hashes::compute(old, &old_keys), || Hashes::compute(new, &new_keys));
-        let (functions, pairs) =
+        let (mut functions, mut pairs) =
             functions::compute((old, &old_keys, &old_hashes), (new, &new_keys, &new_hashes), options);
+        if options.has(Pass::Twins) {
+            let allows = |o, n| options.allows(o, n);
+            twins::settle((old, &old_hashes), (new, &new_hashes), allows, &mut functions, &mut pairs);
+        }
         data.refine(&pairs, &old_hashes, &new_hashes);
         drop((old_hashes, new_hashes));
         let data = data.matches();

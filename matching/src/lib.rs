@@ -22,6 +22,7 @@ mod report;
 mod score;
 #[cfg(test)]
 mod testing;
+mod twins;
 
 pub use carry::{
     CarriedProfile, CarryLoss, CarryOptions, CarryReport, Doubt, Expected, LossReason, Prediction, Range,

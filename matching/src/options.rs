@@ -61,6 +61,8 @@ passes! {
     Neighbours = "neighbours",
     /// Functions between matched functions in the file's order are each other.
     Order = "order",
+    /// Functions of the same code and bare name are told apart by whom they call and who calls them.
+    Twins = "twins",
     /// Blocks at the same place of two tables of labels are matched.
     DispatchTables = "dispatch-tables",
     /// Blocks are matched by hashes that hold their neighbours' hashes.
