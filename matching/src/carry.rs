@@ -112,6 +112,10 @@ pub struct CarryReport {
     pub losses: Vec<CarryLoss>,
 }
 
+/// The most that all counts of a profile may add up to: sums of those that were carried, and may be in several blocks, fit.
+/// A profile with more is one of smaller counts in the same ratios.
+pub(crate) const MOST: u64 = 1 << 56;
+
 /// Carries `profile` of `old` to `new`.
 ///
 /// Shape: the result has a count for every block and edge of every function of which anything is known; calls by
@@ -123,6 +127,7 @@ pub fn carry(
     profile: &Profile,
     options: &CarryOptions,
 ) -> CarriedProfile {
+    let profile = &*profile.at_most(MOST);
     let measured = Measured::of(old, profile);
     let counts = complete(old, profile, &measured);
     let calling = crate::evidence::calling(old, profile);

@@ -14,7 +14,7 @@
 //! Source: Gelman et al., Bayesian Data Analysis, 2.6 (gamma and Poisson) and 3.4 (Dirichlet and multinomial).
 //! Not here: inference (`infer`).
 
-use crate::carry::{Calls, Complete, Known, WORK, complete, edges_of, graph, write};
+use crate::carry::{Calls, Complete, Known, MOST, WORK, complete, edges_of, graph, write};
 use crate::evidence::{Consistency, Silence, calling, inside};
 use crate::infer::{Estimate, Inferred};
 use crate::measured::Measured;
@@ -62,6 +62,7 @@ struct Both<'a> {
 
 /// Combines two profiles of `new`. The scale of the result is that of the more plentiful one.
 pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeOptions) -> Profile {
+    let (carried, fresh) = (&*carried.at_most(MOST), &*fresh.at_most(MOST));
     let f = Measured::of(new, fresh);
     let evidence = Consistency::of(new, &f);
     let exact = fresh.exactness == Exactness::Exact && evidence.is_exact();

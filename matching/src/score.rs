@@ -136,6 +136,8 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
         code.map(|(_, &c)| c as f64).sum()
     };
     let (want_total, got_total) = (total(&want), total(&got));
+    let both = || new.blocks.iter().zip(want.iter().zip(&got)).filter(|(b, _)| of_code(b.func));
+    let overlap_share = profile::overlap(both().map(|(_, (&w, &g))| (w, g)));
     let mut n_agree = 0;
     let mut bolt = (0_usize, 0_usize);
     let (mut right_fresh, mut right_carried, mut seen, mut covered) = (0_u64, 0_u64, 0_u64, 0_u64);
@@ -145,7 +147,7 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
         carried_success_share: 1.0,
         cc_share: 1.0,
         cc_bolt_share: 1.0,
-        overlap_share: 0.0,
+        overlap_share,
         n_branches: 0,
         n_covered: 0,
         covered_share: 0.0,
@@ -167,7 +169,6 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
             s.n_executed[1] += usize::from(carried_ran);
             s.n_executed[2] += usize::from(ran && carried_ran);
             let (x, y) = (w as f64 / want_total.max(1.0), g as f64 / got_total.max(1.0));
-            s.overlap_share += x.min(y);
             loss.overlap_share += (x - y).abs() / 2.0;
             if in_bolt && !joins_branch_before(new, b) {
                 bolt.0 += 1;

@@ -21,14 +21,16 @@ pub mod pprof;
 pub mod preagg;
 pub mod recording;
 
+mod arithmetic;
 mod bolt;
 mod derive;
 mod losses;
 mod samples;
 mod source;
-mod sum;
+
 mod transfers;
 
+pub use arithmetic::{overlap, scaled};
 pub use counts::{Edge, Exactness, ImageRef, Lost, Profile};
 pub use derive::n_functions;
 pub use format::{Context, Format, Imported, ReadError, WriteError, Written, read, write};

@@ -197,3 +197,24 @@ fn an_exact_profile_is_predicted_and_one_with_holes_is_not() {
     assert!(holes.bp.share.is_none() && holes.cc.share.is_none(), "{holes:?}");
     assert!(matches!(holes.doubts[..], [Doubt::NotInside { n_functions: 1, .. }]), "{holes:?}");
 }
+
+#[test]
+fn counts_too_large_to_be_summed_are_carried_as_smaller_ones() {
+    let (old, new) = (build("", "", ""), build("if (p[i] == 100) puts(\"hundred\");", "", ""));
+    let matching = Matching::compute(&old, &new, &Options::default());
+    let carried = |p: &Profile| carry(&old, &new, &matching, p, &CarryOptions::default()).profile;
+    let profile = walked(&old, 12345);
+    let mut large = profile.clone();
+    large.scale(f64::MAX);
+    assert!(large.edges.values().any(|&n| n == u64::MAX));
+    // All that ran is the largest number there is; nothing of that is known to be more than the rest.
+    let got = carried(&large);
+    let ran =
+        |p: &Profile| p.blocks.iter().filter(|(_, n)| **n > 0).map(|(&at, _)| at).collect::<BTreeSet<Va>>();
+    assert_eq!(ran(&got), ran(&carried(&profile)));
+    // In the same ratios, they come out in the same ratios.
+    let mut times = profile.clone();
+    times.scale((1_u64 << 50) as f64);
+    let overlap = carried(&times).overlap(&carried(&profile));
+    assert!(overlap > 0.999, "{overlap}");
+}

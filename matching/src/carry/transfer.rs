@@ -60,18 +60,9 @@ fn index(i: usize) -> u32 {
     u32::try_from(i).expect("tables have fewer than 2^32 entries")
 }
 
-fn scaled(count: u64, share: f32) -> u64 {
-    if share >= 1.0 {
-        return count;
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a share of a count is a count"
-    )]
-    let part = (count as f64 * f64::from(share)).round() as u64;
-    // What ran a little ran.
-    if count > 0 && share > 0.0 { part.max(1) } else { part }
+/// The part of a count that goes along a match.
+fn part(count: u64, share: f32) -> u64 {
+    profile::scaled(count, f64::from(share.min(1.0)))
 }
 
 impl<'a> Along<'a> {
@@ -188,10 +179,10 @@ impl<'a> Along<'a> {
             let share = self.share(m);
             known += 1;
             most = most.saturating_add(self.counts.blocks[old]);
-            let carried = scaled(self.counts.blocks[old], share);
+            let carried = part(self.counts.blocks[old], share);
             count = count.saturating_add(carried);
-            enter = enter.saturating_add(scaled(self.counts.enter[old], share));
-            leave = leave.saturating_add(scaled(self.counts.leave[old], share));
+            enter = enter.saturating_add(part(self.counts.enter[old], share));
+            leave = leave.saturating_add(part(self.counts.leave[old], share));
             let mass = carried as f64 + 1.0;
             weight += mass;
             confidence += mass * f64::from(m.confidence);
@@ -242,7 +233,7 @@ impl<'a> Along<'a> {
             let share = self.share(m);
             for e in self.old.edge_ids(m.old) {
                 let edge = self.old.edge(e);
-                let count = scaled(self.counts.edges[e.index()], share);
+                let count = part(self.counts.edges[e.index()], share);
                 let to: Vec<BlockId> = self.news(edge.to).map(|t| t.new).collect();
                 let hits: Vec<usize> =
                     (0..out.len()).filter(|&k| leads[k].iter().any(|t| to.contains(t))).collect();
