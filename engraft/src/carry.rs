@@ -311,6 +311,8 @@ fn step(old: &Program, new: &Program, report: &CarryReport) -> StepView {
                     LossReason::NotInOld => "OLD has no place for these records",
                     LossReason::FunctionUnmatched => "the function has no counterpart",
                     LossReason::BlockUnmatched => "blocks without a counterpart",
+                    LossReason::CallUnmatched => "indirect calls without a counterpart",
+                    LossReason::BranchUnmatched => "mispredictions of branches without a counterpart",
                 },
                 count: l.count,
                 n_blocks: l.n_blocks,

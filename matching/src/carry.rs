@@ -10,6 +10,7 @@
 //! Source: BMAT, section 4 (what happens to counts); He et al., POPL 2022 (inference).
 //! Not here: what is each other (`compute`), how good the result is (`score`).
 
+mod calls;
 mod complete;
 mod judge;
 mod learned;
@@ -20,12 +21,13 @@ mod transfer;
 
 use crate::measured::Measured;
 use crate::relation::Matching;
+pub(crate) use calls::Calls;
 pub(crate) use complete::complete;
 pub(crate) use complete::{Complete, Known, WORK, edges_of, graph};
 use learned::{Callees, Learned, Seen};
 pub use predict::{Doubt, Expected, Prediction};
 use profile::{Edge as EdgeAt, Exactness, ImageRef, Profile};
-use program::{BlockId, CallKind, Callee, FuncId, Origin, Program, Va};
+use program::{BlockId, Callee, FuncId, Origin, Program, Va};
 pub use range::Range;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,18 +74,22 @@ pub enum LossReason {
     FunctionUnmatched,
     /// The function has a match, the block has none.
     BlockUnmatched,
+    /// Indirect calls and jumps whose block has a match, but they or what they call has none.
+    CallUnmatched,
+    /// Mispredictions of branches that the new build does not have, or where none is known to go that way.
+    BranchUnmatched,
 }
 
-/// Executions of one old function that were not carried.
+/// What one old function had and was not carried.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CarryLoss {
     /// The function; `None` for records that belong to none.
     pub old: Option<FuncId>,
     /// Why.
     pub reason: LossReason,
-    /// Block executions.
+    /// Executions of blocks; of calls, or mispredictions, where the reason says so.
     pub count: u64,
-    /// Blocks that ran.
+    /// Blocks that ran; calls, or branches.
     pub n_blocks: usize,
 }
 
@@ -177,10 +183,14 @@ pub fn carry(
         report.n_new_functions = enter_new_functions(&along, &guess, &mut result, &from);
     }
     calls.count(new, &result);
+    report.losses = calls.losses();
     let ranges = all_ranges(new, &result, &carried);
     account(&along, &measured, &result, &carried, &from, &mut report);
     let confidence = confidences(new, &result, &carried);
-    let profile = write(new, &result, calls.counts);
+    let mut carried = write(new, &result, calls);
+    report.losses.extend(calls::mispredicts(&along, profile, &mut carried));
+    report.losses.sort_by_key(|l| (std::cmp::Reverse(l.count), l.old));
+    let profile = carried;
     let was = predict::Old { program: old, measured: &measured, counts: &counts, calling: &calling };
     report.predicted = predict::predict(&was, new, &profile, &confidence);
     CarriedProfile { profile, ranges, confidence, report }
@@ -289,116 +299,6 @@ fn enter_new_functions(
     before.len()
 }
 
-/// Calls of the new build: direct ones run as often as their block, indirect ones go where their matches went.
-pub(crate) struct Calls {
-    /// By calling instruction: targets and their share of the block's executions.
-    indirect: BTreeMap<Va, Vec<(Va, f64)>>,
-    /// By calling instruction and target.
-    pub counts: BTreeMap<(Va, Va), u64>,
-}
-
-impl Calls {
-    fn of(along: &Along<'_>, profile: &Profile, from: &[Option<FuncId>]) -> Calls {
-        let mut to_new: Vec<Option<FuncId>> = vec![None; along.old.functions.len()];
-        for (new, old) in from.iter().enumerate() {
-            if let Some(old) = old {
-                to_new[old.index()] = Some(FuncId::at(new));
-            }
-        }
-        let mut indirect = BTreeMap::new();
-        for m in &along.matching.blocks {
-            let is_indirect = |c: &&program::Call| matches!(c.callee, Callee::Indirect);
-            let old: Vec<_> = along.old.calls_in(m.old).iter().filter(is_indirect).collect();
-            let new: Vec<_> = along.new.calls_in(m.new).iter().filter(is_indirect).collect();
-            if old.len() != new.len() {
-                continue;
-            }
-            let times = along.counts.blocks[m.old.index()].max(1) as f64;
-            for (o, n) in old.into_iter().zip(new) {
-                for (&(_, target), &count) in profile.calls.range((o.at, Va(0))..=(o.at, Va(u64::MAX))) {
-                    let callee = along.old.function_from(target).and_then(|f| to_new[f.index()]);
-                    if let Some(callee) = callee {
-                        let entry = along.new.function(callee).entry;
-                        let targets: &mut Vec<(Va, f64)> = indirect.entry(n.at).or_default();
-                        match targets.iter_mut().find(|t| t.0 == entry) {
-                            Some(t) => t.1 = t.1.max(count as f64 / times),
-                            None => targets.push((entry, count as f64 / times)),
-                        }
-                    }
-                }
-            }
-        }
-        Calls { indirect, counts: BTreeMap::new() }
-    }
-
-    /// Indirect calls as both profiles of `new` have them: by the one that saw the call, else the other.
-    pub fn like(new: &Program, carried: &Profile, fresh: &Profile) -> Calls {
-        let mut indirect: BTreeMap<Va, Vec<(Va, f64)>> = BTreeMap::new();
-        for profile in [fresh, carried] {
-            let mut mine: BTreeMap<Va, Vec<(Va, f64)>> = BTreeMap::new();
-            for (&(at, to), &count) in &profile.calls {
-                let Some(block) = new.block_at(at) else { continue };
-                let times = profile.blocks.get(&new.block(block).start).copied().unwrap_or(count).max(1);
-                mine.entry(at).or_default().push((to, count as f64 / times as f64));
-            }
-            for (at, targets) in mine {
-                indirect.entry(at).or_insert(targets);
-            }
-        }
-        Calls { indirect, counts: BTreeMap::new() }
-    }
-
-    /// How often a direct call ran.
-    fn times(new: &Program, result: &Complete, call: &program::Call) -> u64 {
-        let block = result.blocks[call.block.index()];
-        match call.kind {
-            CallKind::Call | CallKind::TailCall => block,
-            // A branch out of a function that runs on otherwise: the rare way out.
-            CallKind::BranchTailCall
-                if new.calls_in(call.block).iter().any(|c| c.kind == CallKind::FallThrough) =>
-            {
-                0
-            }
-            CallKind::BranchTailCall | CallKind::FallThrough => {
-                let out = new
-                    .edge_ids(call.block)
-                    .fold(0_u64, |sum, e| sum.saturating_add(result.edges[e.index()]));
-                block.saturating_sub(out)
-            }
-        }
-    }
-
-    /// Fills in `counts` from the counts of blocks.
-    pub fn count(&mut self, new: &Program, result: &Complete) {
-        for call in &new.calls {
-            let times = Calls::times(new, result, call);
-            // What runs on into the next function makes no record of a transfer.
-            if times == 0 || call.kind == CallKind::FallThrough {
-                continue;
-            }
-            match call.callee {
-                Callee::Function(f) => {
-                    self.counts.insert((call.at, new.function(f).entry), times);
-                }
-                Callee::Indirect => {
-                    for &(to, share) in self.indirect.get(&call.at).into_iter().flatten() {
-                        #[expect(
-                            clippy::cast_possible_truncation,
-                            clippy::cast_sign_loss,
-                            reason = "a share of a count is a count"
-                        )]
-                        let count = (times as f64 * share).round() as u64;
-                        if count > 0 {
-                            self.counts.insert((call.at, to), count);
-                        }
-                    }
-                }
-                Callee::Import(_) | Callee::Unknown(_) => {}
-            }
-        }
-    }
-}
-
 fn all_ranges(new: &Program, result: &Complete, carried: &[Option<Carried>]) -> BTreeMap<Va, Range> {
     let mut ranges = BTreeMap::new();
     for f in new.func_ids().filter(|f| result.known[f.index()] == Known::Inside) {
@@ -438,12 +338,13 @@ fn confidences(new: &Program, result: &Complete, carried: &[Option<Carried>]) ->
 const FIRM: f32 = 0.9;
 
 /// The profile of `new` with these counts.
-pub(crate) fn write(new: &Program, result: &Complete, calls: BTreeMap<(Va, Va), u64>) -> Profile {
+pub(crate) fn write(new: &Program, result: &Complete, calls: Calls) -> Profile {
     let image = &new.image;
     let mut profile = Profile {
         image: ImageRef { name: image.name.clone(), id: Some(image.id), build_id: image.build_id.clone() },
         exactness: Exactness::Inferred,
-        calls,
+        calls: calls.counts,
+        calls_out: calls.counts_out,
         ..Profile::default()
     };
     for f in new.func_ids().filter(|f| result.known[f.index()] != Known::Nothing) {
@@ -518,7 +419,6 @@ fn account(
             n_blocks: measured.lost.len(),
         });
     }
-    report.losses.sort_by_key(|l| (std::cmp::Reverse(l.count), l.old));
     report.new_count = result.blocks.iter().fold(0, |sum, &count| sum.saturating_add(count));
     for (b, c) in carried.iter().enumerate() {
         if let Some(c) = c.filter(|c| !c.partial) {

@@ -127,9 +127,17 @@ pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeO
     }
     let mut calls = Calls::like(new, carried, fresh);
     calls.count(new, &all);
-    let mut merged = write(new, &all, calls.counts);
+    let mut merged = write(new, &all, calls);
     if exact {
         both.as_counted(&mut merged);
+    }
+    // As often mispredicted as the one that saw the branch says, the fresh one first.
+    for profile in [fresh, carried] {
+        for (edge, &misses) in &profile.mispredicts {
+            let (Some(&was), Some(&is)) = (profile.edges.get(edge), merged.edges.get(edge)) else { continue };
+            let rate = misses as f64 / was.max(1) as f64;
+            merged.mispredicts.entry(*edge).or_insert(profile::scaled(is, rate.min(1.0)));
+        }
     }
     merged.exactness = if exact { Exactness::Exact } else { Exactness::Inferred };
     merged
@@ -372,6 +380,23 @@ mod tests {
         assert!(sum(&p, &carried, "pick") > 0);
         assert_eq!((sum(&p, &merged, "pick"), sum(&p, &merged, "entry")), (0, 0));
         assert_eq!(sum(&p, &merged, "sum"), sum(&p, &truth, "sum"));
+    }
+
+    #[test]
+    fn branches_are_mispredicted_as_often_as_the_fresh_profile_says() {
+        let p = loops_and_calls();
+        let (mut carried, mut truth) = (walked(&p, 1), walked(&p, 99));
+        let seldom: Vec<_> = truth.edges.iter().map(|(&e, &n)| (e, n / 8)).filter(|(_, n)| *n > 0).collect();
+        carried.mispredicts = carried.edges.iter().map(|(&e, &n)| (e, n / 2)).collect();
+        truth.mispredicts = seldom.iter().copied().step_by(2).collect();
+        let merged = merge(&p, &carried, &truth, &MergeOptions::default());
+        let mut told = seldom.iter().enumerate();
+        assert!(told.len() > 4);
+        assert!(told.all(|(i, (e, n))| {
+            let got = merged.mispredicts[e];
+            let from_carried = (merged.edges[e] as f64 / 2.0).round();
+            if i % 2 == 0 { got == *n } else { (got as f64 / from_carried - 1.0).abs() < 0.05 }
+        }));
     }
 
     #[test]

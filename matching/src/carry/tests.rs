@@ -207,14 +207,83 @@ fn counts_too_large_to_be_summed_are_carried_as_smaller_ones() {
     let mut large = profile.clone();
     large.scale(f64::MAX);
     assert!(large.edges.values().any(|&n| n == u64::MAX));
-    // All that ran is the largest number there is; nothing of that is known to be more than the rest.
+    // All that ran is the largest number there is, which is no flow; what comes of it is one.
     let got = carried(&large);
-    let ran =
-        |p: &Profile| p.blocks.iter().filter(|(_, n)| **n > 0).map(|(&at, _)| at).collect::<BTreeSet<Va>>();
-    assert_eq!(ran(&got), ran(&carried(&profile)));
+    flow_is_conserved(&new, &got);
+    let n_ran = |p: &Profile| p.blocks.values().filter(|n| **n > 0).count();
+    assert!(n_ran(&got) + 2 > n_ran(&carried(&profile)), "{} blocks", n_ran(&got));
     // In the same ratios, they come out in the same ratios.
     let mut times = profile.clone();
     times.scale((1_u64 << 50) as f64);
     let overlap = carried(&times).overlap(&carried(&profile));
     assert!(overlap > 0.999, "{overlap}");
+}
+
+/// Calls through slots, through a pointer, and a branch; with `EXTRA` a second call through a pointer.
+const CALLING: &str = r#"
+extern int puts(const char *);
+int (*hook)(int);
+__attribute__((noinline)) int twice(int n) { puts("twice"); return n * 2; }
+int entry(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i & 4) s += twice(i); s ^= hook(s); EXTRA } return s; }
+"#;
+
+fn calling(extra: &str) -> Program {
+    let flags = ["-O2", "-shared", "-fPIC", "-fno-plt", "-nostartfiles", "-fvisibility=hidden"];
+    compile(&CALLING.replace("EXTRA", extra), "c", &flags)
+}
+
+/// The instruction that makes the only call of this kind.
+fn call_at(program: &Program, is: impl Fn(&Callee) -> bool) -> Va {
+    let calls: Vec<Va> = program.calls.iter().filter(|c| is(&c.callee)).map(|c| c.at).collect();
+    let [at] = calls.as_slice() else { panic!("{calls:?}") };
+    *at
+}
+
+/// A walk in which the calls through the pointer went to `twice` a third of the times, and every fourth branch was mispredicted.
+fn called(program: &Program) -> Profile {
+    let mut profile = walked(program, 7);
+    let hook = call_at(program, |c| matches!(c, Callee::Indirect));
+    let times = profile.blocks[&program.block(program.block_at(hook).expect("its block")).start];
+    assert!(times > 30, "{times}");
+    let twice = program.function(crate::testing::function(program, "twice")).entry;
+    profile.calls.insert((hook, twice), times / 3);
+    profile.calls_out.insert(hook, times - times / 3);
+    profile.mispredicts = profile.edges.iter().map(|(&e, &n)| (e, n / 4)).filter(|(_, n)| *n > 0).collect();
+    profile
+}
+
+#[test]
+fn calls_through_slots_and_pointers_and_mispredictions_are_carried() {
+    let (old, new) = (calling(""), calling("if (s == 77) s++;"));
+    let profile = called(&old);
+    let matching = Matching::compute(&old, &new, &Options::default());
+    let got = carry(&old, &new, &matching, &profile, &CarryOptions::default()).profile;
+    let slot = call_at(&new, |c| matches!(c, Callee::Import(_)));
+    let hook = call_at(&new, |c| matches!(c, Callee::Indirect));
+    let times = |at| got.blocks[&new.block(new.block_at(at).expect("its block")).start];
+    assert_eq!(got.calls_out[&slot], times(slot));
+    let twice = new.function(crate::testing::function(&new, "twice")).entry;
+    assert_eq!((got.calls_out[&hook], got.calls[&(hook, twice)]), {
+        let all = times(hook);
+        (all - all / 3, all / 3)
+    });
+    let sum = |p: &Profile| p.mispredicts.values().sum::<u64>();
+    assert!(sum(&got) > sum(&profile) / 2 && sum(&got) <= sum(&profile), "{}", sum(&got));
+    assert!(got.mispredicts.iter().all(|(e, n)| *n <= got.edges[e]));
+    let own = Matching::compute(&old, &old, &Options::default());
+    let same = carry(&old, &old, &own, &profile, &CarryOptions::default());
+    assert_eq!((same.profile.mispredicts, same.report.losses), (profile.mispredicts, vec![]));
+}
+
+#[test]
+fn calls_that_have_no_counterpart_are_among_the_losses() {
+    let (old, new) = (calling(""), calling("s ^= hook(s + 1);"));
+    let profile = called(&old);
+    let matching = Matching::compute(&old, &new, &Options::default());
+    let report = carry(&old, &new, &matching, &profile, &CarryOptions::default()).report;
+    let lost: Vec<_> = report.losses.iter().filter(|l| l.reason == LossReason::CallUnmatched).collect();
+    let hook = call_at(&old, |c| matches!(c, Callee::Indirect));
+    let want = profile.blocks[&old.block(old.block_at(hook).expect("its block")).start];
+    let told: Vec<_> = lost.iter().map(|l| (l.n_blocks, l.count)).collect();
+    assert_eq!(told, [(2, want)], "{:?}", report.losses);
 }

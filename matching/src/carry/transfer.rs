@@ -61,7 +61,7 @@ fn index(i: usize) -> u32 {
 }
 
 /// The part of a count that goes along a match.
-fn part(count: u64, share: f32) -> u64 {
+pub(super) fn part(count: u64, share: f32) -> u64 {
     profile::scaled(count, f64::from(share.min(1.0)))
 }
 
@@ -122,7 +122,7 @@ impl<'a> Along<'a> {
     /// What part of the old block's counts goes along a match.
     ///
     /// A callee that was inlined gives what its caller called it for, not what all its callers did.
-    fn share(&self, m: &BlockMatch) -> f32 {
+    pub fn share(&self, m: &BlockMatch) -> f32 {
         if m.method != BlockMethod::Inlined {
             return m.share;
         }
