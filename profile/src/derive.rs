@@ -110,3 +110,11 @@ pub(crate) fn derive_blocks(profile: &mut Profile, program: &Program, joined: &d
         }
     }
 }
+
+/// Counts of blocks that do not follow from the entries, edges and calls of a profile: what a format of transfers cannot hold.
+pub(crate) fn blocks_alone(profile: &Profile, program: &Program) -> Vec<(Va, u64)> {
+    let mut rest = Profile { blocks: BTreeMap::new(), ..profile.clone() };
+    derive_blocks(&mut rest, program, &|_| false);
+    let alone = profile.blocks.iter().filter(|(at, n)| **n > 0 && !rest.blocks.contains_key(at));
+    alone.map(|(&at, &n)| (at, n)).collect()
+}

@@ -26,7 +26,7 @@
 use crate::bat;
 use crate::bolt::{BoltFunction, BoltView};
 use crate::counts::{Exactness, Lost, Profile};
-use crate::derive::{add, derive_blocks};
+use crate::derive::{add, blocks_alone, derive_blocks};
 use crate::format::{Format, ReadError, Written};
 use crate::losses::Losses;
 use crate::transfers::Layer;
@@ -230,6 +230,7 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         writer.edges();
         writer.calls();
         writer.entries();
+        writer.blocks();
     }
     writer.out.n_functions = writer.touched.len();
     writer.out.lost = writer.lost.into_list();
@@ -246,6 +247,9 @@ struct Writer<'a> {
     entered: BTreeMap<Va, u64>,
     touched: BTreeSet<Va>,
 }
+
+/// Why counts of stubs are left out.
+const STUB: &str = "llvm-bolt has no counts of stubs";
 
 fn escape(name: &str) -> Cow<'_, str> {
     if !name.contains(['\\', ' ']) {
@@ -277,6 +281,22 @@ impl Writer<'_> {
         self.lost.add(&name, why, count);
     }
 
+    fn lose_misses(&mut self, at: Va, misses: u64) {
+        if misses > 0 {
+            self.lose(at, "llvm-bolt has no branch that could be mispredicted", misses);
+        }
+    }
+
+    /// Counts of blocks that no record leads to; those of entries have one.
+    fn blocks(&mut self) {
+        for (at, n) in blocks_alone(self.profile, self.program) {
+            let entered = self.program.function_from(at).is_some();
+            if !entered {
+                self.lose(at, "a block's count without a way in or out has no record", n);
+            }
+        }
+    }
+
     fn samples(&mut self) {
         self.out.bytes.extend_from_slice(b"no_lbr cycles\n");
         for (&at, &count) in &self.profile.blocks {
@@ -287,6 +307,10 @@ impl Writer<'_> {
                 }
                 None => self.lose(at, "llvm-bolt has no function there", count),
             }
+        }
+        let calls = self.profile.calls.iter().map(|((at, _), n)| (*at, *n));
+        for (at, n) in calls.chain(self.profile.calls_out.iter().map(|(at, n)| (*at, *n))) {
+            self.lose(at, "samples have no counts of calls", n);
         }
     }
 
@@ -311,6 +335,7 @@ impl Writer<'_> {
                 let mut line = String::from("0 [unknown] 0 ");
                 let _ = writeln!(line, "{} 0 {count}", Self::place(to, edge.to));
                 self.line(to, count, &line);
+                self.lose_misses(edge.from, misses);
                 continue;
             }
             let Some(insn) = view.blocks(from).insn(last).copied() else {
@@ -337,6 +362,7 @@ impl Writer<'_> {
                 if !ends || kind == Some(EdgeKind::FallThrough) {
                     // One block for llvm-bolt: it knows that edge from the ways in and out.
                     self.out.count = self.out.count.saturating_add(count);
+                    self.lose_misses(edge.from, misses);
                 } else {
                     self.lose(edge.from, "llvm-bolt has no block where the edge leads", count);
                 }
@@ -380,6 +406,7 @@ impl Writer<'_> {
                 continue;
             };
             if from.stub {
+                self.lose(at, STUB, count);
                 continue;
             }
             if !self.transfers(from, at) {
@@ -396,6 +423,7 @@ impl Writer<'_> {
         }
         for (&at, &count) in self.profile.calls_out.iter().filter(|(_, n)| **n > 0) {
             match view.function_at(at) {
+                Some(from) if from.stub => self.lose(at, STUB, count),
                 Some(from) if self.transfers(from, at) => {
                     let line = format!("{} 0 [unknown] 0 0 {count}\n", Self::place(from, at));
                     self.line(from, count, &line);
@@ -427,7 +455,7 @@ impl Writer<'_> {
             let rest = count.saturating_sub(self.entered.get(&at).copied().unwrap_or(0));
             match self.view.function_at(at) {
                 _ if rest == 0 => {}
-                Some(f) if f.stub => {}
+                Some(f) if f.stub => self.lose(at, STUB, rest),
                 Some(f) => {
                     let line = format!("0 [unknown] 0 {} 0 {rest}\n", Self::place(f, at));
                     self.line(f, rest, &line);

@@ -222,7 +222,7 @@ pub enum ReadError {
         format: Format,
     },
     /// It is of other images than the program.
-    #[error("the {format} file holds nothing of {program}: it is of {}", holds.join(", "))]
+    #[error("the {format} file holds nothing of {program}: it is of {}", one_line(&holds.join(", ")))]
     NotInIt {
         /// The format.
         format: Format,
@@ -238,13 +238,18 @@ pub enum ReadError {
         format: Format,
     },
     /// It is of another build.
-    #[error("the profile is of {profile}, the program is {program}")]
+    #[error("the profile is of {}, the program is {}", one_line(profile), one_line(program))]
     OtherImage {
         /// What the profile says.
         profile: String,
         /// What the program is.
         program: String,
     },
+}
+
+/// A name from a file as a message has it: without what would end the line or move the cursor.
+pub(crate) fn one_line(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 impl ReadError {
@@ -429,12 +434,15 @@ fn not_held(profile: &Profile, format: Format) -> Vec<Lost> {
         Some(Lost { what: format!("{n} {name}"), why: why.to_owned(), count })
     };
     let sum = |counts: &mut dyn Iterator<Item = &u64>| counts.fold(0u64, |sum, n| sum.saturating_add(*n));
+    let unnamed = (format == Format::LlvmSample).then_some("the format names what is called");
+    let out_count = sum(&mut profile.calls_out.values());
     let n_calls = profile.calls.len() + profile.calls_out.len();
     let calls_count = sum(&mut profile.calls.values().chain(profile.calls_out.values()));
     [
         row(profile.edges.len(), "edges", sum(&mut profile.edges.values()), edges),
         row(n_calls, "calls", calls_count, calls),
         row(profile.entries.len(), "entries of functions", sum(&mut profile.entries.values()), entries),
+        row(profile.calls_out.len(), "calls out of the program", out_count, unnamed),
         row(profile.mispredicts.len(), "mispredicted edges", sum(&mut profile.mispredicts.values()), misses),
     ]
     .into_iter()

@@ -147,3 +147,6 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     }
     Ok((profile, Vec::new()))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

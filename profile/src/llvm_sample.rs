@@ -242,3 +242,6 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     }
     Ok((profile, lost.into_list()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -295,3 +295,6 @@ fn place(program: &Program, offset: FileOff) -> Option<Va> {
         .find(|s| s.executable && offset.0 >= s.offset.0 && offset.0 - s.offset.0 < s.file_len)?;
     Some(s.range.start.plus(offset.0 - s.offset.0))
 }
+
+#[cfg(test)]
+mod tests;

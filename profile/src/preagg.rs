@@ -11,7 +11,7 @@
 //! Source: LLVM 19, `bolt/include/bolt/Profile/DataAggregator.h`, "parsePreAggregatedLBRSamples".
 
 use crate::counts::{Exactness, Lost, Profile};
-use crate::derive::{add, derive_blocks};
+use crate::derive::{add, blocks_alone, derive_blocks};
 use crate::format::{Format, ReadError, Written};
 use crate::losses::Losses;
 use crate::transfers::Layer;
@@ -92,13 +92,20 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         };
         let (source, target) = (program.block(from), program.block(to));
         let kind = program.successors(from).iter().find(|e| e.to == to).map(|e| e.kind);
+        let misses = profile.mispredicts.get(edge).copied().unwrap_or(0);
+        if misses > 0 && matches!(kind, Some(EdgeKind::FallThrough | EdgeKind::LandingPad)) {
+            lost.add(
+                &program.function(source.func).name(),
+                "the format has mispredictions of taken branches alone",
+                misses,
+            );
+        }
         let _ = match kind {
             Some(EdgeKind::FallThrough) => {
                 writeln!(text, "F {:x} {:x} {n}", edge.from.0, target.last_insn().0)
             }
             Some(EdgeKind::LandingPad) => writeln!(text, "B X:0 {:x} {n} 0", edge.to.0),
             _ => {
-                let misses = profile.mispredicts.get(edge).copied().unwrap_or(0);
                 writeln!(text, "B {:x} {:x} {n} {misses}", source.last_insn().0, edge.to.0)
             }
         };
@@ -123,6 +130,9 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         if rest > 0 {
             let _ = writeln!(text, "B X:0 {:x} {rest} 0", at.0);
         }
+    }
+    for (at, n) in blocks_alone(profile, program) {
+        lost.add(&at.to_string(), "a block's count without a way in or out has no record", n);
     }
     Written { bytes: text.into_bytes(), n_functions: functions.len(), count, lost: lost.into_list() }
 }

@@ -3,7 +3,7 @@
 //! Costs of callees are 0: a profile does not know them. KCachegrind and callgrind_annotate show self costs.
 
 use crate::counts::{Edge, Profile};
-use crate::format::Written;
+use crate::format::{Written, one_line};
 use crate::losses::Losses;
 use program::{BlockId, EdgeKind, Program, Va};
 use std::fmt::Write as _;
@@ -14,6 +14,16 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
     let mut lost = Losses::default();
     for (&at, &n) in profile.blocks.iter().filter(|(at, _)| program.block_from(**at).is_none()) {
         lost.add(&at.to_string(), "the program has no such block", n);
+    }
+    let has_count = |at: Va| {
+        let block = program.block_at(at);
+        block.is_some_and(|b| profile.blocks.contains_key(&program.block(b).start))
+    };
+    let edges = profile.edges.iter().map(|(e, n)| (e.from, *n));
+    let called = profile.calls.iter().map(|((at, _), n)| (*at, *n));
+    let left = profile.calls_out.iter().map(|(at, n)| (*at, *n));
+    for (at, n) in edges.chain(called).chain(left).filter(|&(at, n)| n > 0 && !has_count(at)) {
+        lost.add(&at.to_string(), "its block has no count", n);
     }
     let mut body = String::new();
     let mut total = 0u64;
@@ -26,7 +36,7 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         if counted.is_empty() {
             continue;
         }
-        let _ = writeln!(body, "\nfl=???\nfn={}", function.name());
+        let _ = writeln!(body, "\nfl=???\nfn={}", one_line(&function.name()));
         out.n_functions += 1;
         for (id, n) in counted {
             out.count = out.count.saturating_add(n);
@@ -39,6 +49,7 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         }
     }
     let name = if profile.image.name.is_empty() { &program.image.name } else { &profile.image.name };
+    let name = one_line(name);
     let mut text = String::from("# callgrind format\nversion: 1\ncreator: engraft\n");
     let _ = write!(
         text,
@@ -53,7 +64,7 @@ fn calls(body: &mut String, profile: &Profile, program: &Program, at: Va) {
     for ((_, callee), n) in profile.calls.range((at, Va(0))..=(at, Va(u64::MAX))).filter(|(_, n)| **n > 0) {
         let name =
             program.function_at(*callee).map_or_else(|| callee.to_string(), |f| program.function(f).name());
-        let _ = writeln!(body, "cfn={name}\ncalls={n} {callee} 0\n{at} 0 0");
+        let _ = writeln!(body, "cfn={}\ncalls={n} {callee} 0\n{at} 0 0", one_line(&name));
     }
     if let Some(n) = profile.calls_out.get(&at).filter(|n| **n > 0) {
         let _ = writeln!(body, "cob=(outside) outside\ncfn=outside\ncalls={n} 0x0 0\n{at} 0 0");

@@ -39,6 +39,72 @@ fn what_a_format_has_no_place_for_is_said() {
     check(Format::Json, &[]);
 }
 
+/// f: 0 test, 2 je →9, 4 call g, 9 call *8(%rax), c ret; g: 0 ret.
+const CALLING: &str = ".globl f\n.type f,@function\nf: test %edi,%edi\nje 1f\ncall g\n1: call *8(%rax)\nret\n.size f,.-f\n\
+    .type g,@function\ng: ret\n.size g,.-g\n";
+
+#[test]
+fn counts_that_a_format_of_branches_or_lines_cannot_say_are_said_to_be_left_out() {
+    let program = crate::testing::assemble(CALLING);
+    let entry = |name| program.function(function(&program, name)).entry;
+    let (f, g) = (entry("f"), entry("g"));
+    let edge = |a, b| crate::Edge { from: f.plus(a), to: f.plus(b) };
+    #[track_caller]
+    fn check(program: &Program, profile: &Profile, format: Format, want: &[(&str, u64)]) {
+        let written = write(profile, Some(program), format).unwrap();
+        let said: Vec<_> = written.lost.iter().map(|l| (l.why.as_str(), l.count)).collect();
+        assert_eq!(said, want, "{format}");
+    }
+    let alone = "a block's count without a way in or out has no record";
+    // A block in the middle of which nothing else is known.
+    let middle = Profile { blocks: [(f, 9), (f.plus(4), 5), (g, 2)].into(), ..Profile::default() };
+    check(&program, &middle, Format::Fdata, &[(alone, 5)]);
+    check(&program, &middle, Format::Preagg, &[(alone, 9), (alone, 5), (alone, 2)]);
+    check(&program, &middle, Format::Callgrind, &[]);
+    // What follows from branches is no loss; that falling through was mispredicted is one.
+    let misses = Profile {
+        blocks: [(f, 9), (f.plus(4), 5), (f.plus(9), 9)].into(),
+        edges: [(edge(0, 4), 5), (edge(0, 9), 4), (edge(4, 9), 5)].into(),
+        mispredicts: [(edge(0, 4), 3), (edge(0, 9), 2)].into(),
+        ..Profile::default()
+    };
+    check(&program, &misses, Format::Fdata, &[]);
+    check(&program, &misses, Format::Preagg, &[("the format has mispredictions of taken branches alone", 3)]);
+    // Samples and calls do not go together.
+    let samples = Profile {
+        blocks: [(f, 9)].into(),
+        calls: [((f.plus(4), g), 4)].into(),
+        calls_out: [(f.plus(9), 7)].into(),
+        exactness: crate::Exactness::Sampled,
+        ..Profile::default()
+    };
+    check(&program, &samples, Format::Fdata, &[("samples have no counts of calls", 11)]);
+    // `f+4` and `f+9` are in blocks that have no count.
+    check(
+        &program,
+        &samples,
+        Format::Callgrind,
+        &[("its block has no count", 4), ("its block has no count", 7)],
+    );
+}
+
+#[test]
+fn names_from_files_do_not_end_lines() {
+    let program = crate::testing::assemble(CALLING);
+    let mut profile = Profile { blocks: [(program.functions[0].entry, 9)].into(), ..Profile::default() };
+    profile.image.name = "a\nb\u{1b}[2J".to_owned();
+    let written =
+        String::from_utf8(write(&profile, Some(&program), Format::Callgrind).unwrap().bytes).unwrap();
+    assert!(written.contains("\nob=a?b?[2J\n"), "{written}");
+    profile.image.id = Some(ImageId(7));
+    let err =
+        read(&write(&profile, None, Format::Engraft).unwrap().bytes, &Context::of(&program)).unwrap_err();
+    assert!(err.to_string().starts_with("the profile is of a?b?[2J (000"), "{err}");
+    let script = b"PERF_RECORD_MMAP2 7/7: [0x1000(0x1000) @ 0 fe:00 54 0]: r-xp /bin/o\x1b[2J\n";
+    let err = read(script, &Context::of(&program)).unwrap_err().to_string();
+    assert!(err.ends_with("it is of /bin/o?[2J"), "{err}");
+}
+
 #[test]
 fn what_is_no_profile_is_refused_with_its_start() {
     for (bytes, start) in [(&b"\x7fELF\x02"[..], "\\u{7f}ELF\\u{2}"), (b"", ""), (b"hello\n", "hello\\n")] {

@@ -70,6 +70,23 @@ fn of_several_builds_of_one_name_the_build_id_chooses() {
     assert!(matches!(err, ReadError::NotInIt { .. }), "{err}");
 }
 
+/// A program at a fixed address that calls a function thirty million times.
+const LOOP: &str = ".globl _start\n.type _start,@function\n_start: mov $30000000,%ebx\n1: call leaf\ndec %ebx\njne 1b\n\
+    mov $60,%eax\nxor %edi,%edi\nsyscall\n.size _start,.-_start\n.type leaf,@function\nleaf: mov $3,%ecx\n2: dec %ecx\n\
+    jne 2b\nret\n.size leaf,.-leaf\n";
+
+#[test]
+fn what_perf_recorded_is_what_perf_script_prints_of_it() {
+    let flags = ["-nostdlib", "-static", "-no-pie", "-Wl,-Ttext=0x401000", "-Wl,--build-id=none"];
+    let program = crate::testing::compile(LOOP, "s", &flags);
+    // perf 6.1: `perf record -e cpu-clock:u -F 500 ./output`; then `perf script -F ip | sort | uniq -c` printed
+    // 11 40100a, 1 40100c, 9 401017, 1 40101c, 7 40101e.
+    let (profile, lost) = parse(include_bytes!("loop.data"), &program).unwrap();
+    assert_eq!(lost, []);
+    assert_eq!(profile.blocks, [(Va(0x40_1005), 12), (Va(0x40_1017), 9), (Va(0x40_101c), 8)].into());
+    assert_eq!((profile.edges.len(), profile.exactness), (0, crate::Exactness::Sampled));
+}
+
 #[test]
 fn what_asks_for_more_than_the_file_has_is_refused_with_the_place() {
     let program = program();
