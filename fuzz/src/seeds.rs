@@ -1,0 +1,116 @@
+//! Whole files to begin with: of every format that is read.
+
+use crate::{MATCHING, NEXT, PROGRAM, compile};
+use matching::Map;
+use profile::{Edge, Format, ImageRef, Profile, recording, write};
+use program::{FuncId, Program};
+
+// Written byte by byte there, for the tests of that format.
+#[path = "../../profile/src/testing/perf_file.rs"]
+#[allow(dead_code, reason = "a helper of the tests of `profile`, of which not all is needed")]
+mod perf_file;
+
+/// The function of this name.
+fn function(program: &Program, name: &str) -> FuncId {
+    let named = |f: &FuncId| program.function(*f).names.iter().any(|n| &**n == name);
+    program.func_ids().find(named).expect("the program has that function")
+}
+
+/// A profile with something in every table.
+fn counts_of(program: &Program) -> Profile {
+    let mut profile = Profile { image: ImageRef::of(&program.image), ..Profile::default() };
+    for (k, name) in ["main", "g", "pick"].into_iter().enumerate() {
+        let f = function(program, name);
+        profile.entries.insert(program.function(f).entry, 3);
+        for id in program.function(f).block_ids() {
+            let from = program.block(id).start;
+            profile.blocks.insert(from, 3 + k as u64);
+            for e in program.successors(id) {
+                let edge = Edge { from, to: program.block(e.to).start };
+                profile.edges.insert(edge, 2);
+                profile.mispredicts.insert(edge, 1);
+            }
+            for c in program.calls_in(id) {
+                profile.calls.insert((c.at, program.function(function(program, "g")).entry), 3);
+                profile.calls_out.insert(c.at, 1);
+            }
+        }
+    }
+    profile
+}
+
+/// A profile of the first build.
+pub fn counted() -> Profile {
+    counts_of(&PROGRAM)
+}
+
+/// A profile of the second.
+pub fn counted_next() -> Profile {
+    counts_of(&NEXT)
+}
+
+/// A file of every format that is read, small and whole.
+pub fn profiles() -> Vec<Vec<u8>> {
+    let (program, profile) = (&*PROGRAM, counted());
+    let both = Format::all().filter(|f| f.is_written() && f.is_read());
+    let mut files: Vec<Vec<u8>> =
+        both.map(|f| write(&profile, Some(program), f).expect("the program has lines").bytes).collect();
+    let s = program.image.segments.iter().find(|s| s.executable).expect("it has code");
+    let &(call, callee) = profile.calls.keys().next().expect("main calls g");
+    let (from, to) = (call.0, callee.0);
+    let mapped = format!(
+        "PERF_RECORD_MMAP2 7/7: [{:#x}(0x1000) @ {:#x} fe:00 53 28]: r-xp /x/output\n",
+        s.range.start.0, s.offset.0
+    );
+    let stack = format!("{from:#x}/{to:#x}/M/-/-/3 {from:#x}/{to:#x}/P/-/-/3");
+    files.push(format!("{mapped}  a.out 7 1.5: cycles:u: {to:x} {stack}\n").into_bytes());
+    files.push(format!("{mapped}  a.out 7 1.5: cycles:u: {to:x} g+0x0 (/x/output)\n").into_bytes());
+    let (from_start, branches) = (s.range.start.0, [(from, to, true), (from, to, false)]);
+    let file = || perf_file::PerfFile::new().mapped(7, from_start, 0x1000, s.offset.0, None, "/x/output");
+    files.push(file().sample(7, to, &branches).bytes());
+    files.push(file().sample(7, to, &[]).bytes());
+    files.push(b"no_lbr cycles\n1 g 0 5\n1 main 1 2\n".to_vec());
+    let main = program.function(function(program, "main")).entry;
+    let at = call.0.wrapping_sub(main.0);
+    files.push(
+        format!("boltedcollection\n1 main {at:x} 1 g 0 0 5\n0 [unknown] 0 1 g 0 0 5\n").into_bytes(),
+    );
+    files.push(
+        b"---\nheader:\n  profile-version: 1\n  binary-name: 'x'\n  profile-flags: [ lbr ]\nfunctions:\n  - name: g\n    \
+          fid: 1\n    exec: 3\n    blocks:\n      - bid: 0\n        hash: 0x10000\n        succ: [ { bid: 1, cnt: 3 } ]\n      \
+          - bid: 1\n        calls: [ { off: 0x1, fid: 1, cnt: 1 } ]\n...\n"
+            .to_vec(),
+    );
+    files
+}
+
+/// Recordings of one image and of several.
+pub fn recordings() -> Vec<Vec<u8>> {
+    vec![recording::write(&[counted()]), recording::write(&[counted(), counted_next()])]
+}
+
+/// A map of the two builds, with lines of a person's.
+pub fn maps() -> Vec<Vec<u8>> {
+    let found = Map { matching: MATCHING.clone(), ..Map::default() };
+    let text = found.write(&PROGRAM, &NEXT);
+    let edited = format!("{text}pin main main\nforbid g pick # not these\n");
+    vec![text.into_bytes(), edited.into_bytes()]
+}
+
+/// Small programs.
+pub fn programs() -> Vec<Vec<u8>> {
+    let small = "void _start(void) { for (int i = 0; i < 9; i++) __asm__ volatile(\"\" :: \"r\"(i)); __builtin_trap(); }\n";
+    [&["-O2", "-nostdlib", "-static", "-g"][..], &["-O1", "-nostdlib", "-shared", "-fPIC"][..]]
+        .iter()
+        .map(|flags| compile(small, flags))
+        .collect()
+}
+
+/// Code of a real program.
+pub fn code() -> Vec<Vec<u8>> {
+    let code = |p: &Program| -> Vec<u8> {
+        let f = p.function(function(p, "pick"));
+        p.image.bytes_from(f.entry).unwrap_or_default().iter().take(200).copied().collect()
+    };
+    vec![code(&PROGRAM), code(&NEXT)]
+}
