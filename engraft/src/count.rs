@@ -56,6 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let target =
         Target::find(name, &search).map_err(|e| Hinted::new(e.to_string(), e.hint().unwrap_or_default()))?;
     let rec = recording_path(args, &target.command)?;
+    out::can_be_written(&rec)?;
     if !live::can_set_bases() {
         let hint = "it needs a processor with FSGSBASE (2012 or later) and Linux 5.9 or later, started without `nofsgsbase`";
         return Err(Hinted::new(

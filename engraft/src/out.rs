@@ -127,45 +127,73 @@ pub fn data(to: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<
 
 /// Writes the file `path`: whole, or not at all. A device or a pipe is written as it is.
 fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
-    let failed = |err: io::Error| -> anyhow::Error {
-        let hint = match err.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "make room and run it again; nothing that was there is lost".to_owned()
-            }
-            io::ErrorKind::NotFound => format!("make the folder {} first", folder(path).display()),
-            io::ErrorKind::IsADirectory => "name a file in it".to_owned(),
-            _ => format!("name a place that can be written; {} was not touched", path.display()),
-        };
-        Hinted::new(format!("cannot write {}: {err}", path.display()), hint).into()
-    };
-    // A link is written through, not replaced.
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if real.is_dir() {
-        return Err(failed(io::ErrorKind::IsADirectory.into()));
-    }
-    if real.exists() && !real.is_file() {
+    let failed = |err: io::Error| unwritable(path, &err);
+    let real = real(path)?;
+    if is_device(&real) {
         let mut device = BufWriter::new(File::options().write(true).open(&real).map_err(failed)?);
         let done = write(&mut device).and_then(|()| device.flush());
         let _ = device.into_parts();
         return done.map_err(failed);
     }
-    spares(path, &[])?;
-    let mode = real.metadata().map_or(0o666, |there| there.permissions().mode());
-    // tempfile wraps the reason in the temporary file's name, which says nothing to the user: keep the bare one.
-    let mut reason = None;
-    let temporary = tempfile::Builder::new()
-        .prefix(".engraft-")
-        .make_in(folder(&real), |name| {
-            let made = File::options().write(true).create_new(true).mode(mode).open(name);
-            made.inspect_err(|err| reason = err.raw_os_error())
-        })
-        .map_err(|err| failed(reason.map_or(err, io::Error::from_raw_os_error)))?;
-    let mut buffer = BufWriter::new(temporary);
+    let mut buffer = BufWriter::new(beside(path, &real)?);
     let done = write(&mut buffer).and_then(|()| buffer.flush());
     let (temporary, _) = buffer.into_parts();
     done.and_then(|()| temporary.as_file().sync_data()).map_err(failed)?;
     temporary.persist(&real).map_err(|err| failed(err.error))?;
     Ok(())
+}
+
+/// Refuses a place that data could not be written to, before a program is run for them.
+///
+/// # Errors
+/// Those of [`data`] that can be known beforehand.
+pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
+    if path != Path::new("-") {
+        let real = real(path)?;
+        // To open a pipe is to wait for its reader: what devices take shows when they are written.
+        if !is_device(&real) {
+            beside(path, &real)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where data for `path` go: a link is written through, not replaced.
+fn real(path: &Path) -> anyhow::Result<PathBuf> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if real.is_dir() {
+        return Err(unwritable(path, &io::ErrorKind::IsADirectory.into()));
+    }
+    Ok(real)
+}
+
+fn is_device(real: &Path) -> bool {
+    real.exists() && !real.is_file()
+}
+
+/// A file beside `real` that can take its place; it goes away unless it does.
+fn beside(path: &Path, real: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
+    spares(path, &[])?;
+    let mode = real.metadata().map_or(0o666, |there| there.permissions().mode());
+    // tempfile wraps the reason in the temporary file's name, which says nothing to the user: keep the bare one.
+    let mut reason = None;
+    let made = tempfile::Builder::new().prefix(".engraft-").make_in(folder(real), |name| {
+        let made = File::options().write(true).create_new(true).mode(mode).open(name);
+        made.inspect_err(|err| reason = err.raw_os_error())
+    });
+    made.map_err(|err| unwritable(path, &reason.map_or(err, io::Error::from_raw_os_error)))
+}
+
+fn unwritable(path: &Path, err: &io::Error) -> anyhow::Error {
+    let hint = match err.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room and run it again; nothing that was there is lost".to_owned()
+        }
+        io::ErrorKind::NotFound => format!("make the folder {} first", folder(path).display()),
+        io::ErrorKind::IsADirectory => "name a file in it".to_owned(),
+        _ => format!("name a place that can be written; {} was not touched", path.display()),
+    };
+    Hinted::new(format!("cannot write {}: {err}", path.display()), hint).into()
 }
 
 /// Whether an ELF file stands there: no data of ours are one, so a name was mistaken.

@@ -188,6 +188,42 @@ fn the_report_is_json_on_request() {
 }
 
 #[test]
+fn where_nothing_can_be_written_nothing_is_run() {
+    needs!("touch");
+    let place = folder();
+    std::fs::create_dir(place.path().join("there")).expect("made");
+    std::fs::copy("/proc/self/exe", place.path().join("program")).expect("copied");
+    #[track_caller]
+    fn check(place: &Path, to: &str, want: &str) {
+        let ran = engraft(place, &format!("count --no-cache -o {to} -- touch ran"));
+        assert_eq!((ran.code, ran.stderr.lines().next()), (Some(2), Some(want)));
+        assert!(!place.join("ran").exists(), "{to}");
+    }
+    check(
+        place.path(),
+        "missing/rec.engraft",
+        "engraft: cannot write missing/rec.engraft: No such file or directory (os error 2)",
+    );
+    check(place.path(), "there", "engraft: cannot write there: is a directory");
+    check(place.path(), "program", "engraft: program is a program, and is not replaced");
+    // Nothing is left behind, and what can be written is.
+    must(Command::new(env!("CARGO_BIN_EXE_engraft")).current_dir(place.path()).args([
+        "count",
+        "-q",
+        "--no-cache",
+        "-o",
+        "rec.engraft",
+        "--",
+        "touch",
+        "ran",
+    ]));
+    let mut names: Vec<_> =
+        std::fs::read_dir(place.path()).expect("listed").map(|e| e.expect("listed").file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["program", "ran", "rec.engraft", "there"]);
+}
+
+#[test]
 fn what_cannot_be_started_is_said() {
     let place = folder();
     let ran = engraft(place.path(), "count -- no-such-program");
