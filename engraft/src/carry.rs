@@ -218,6 +218,12 @@ fn doubt(doubt: &Doubt) -> String {
             "at {n_torn} of {} that ran often, what enters does not leave: records are missing, or they are of another build",
             many(n_checked, "block")
         ),
+        Doubt::Unlike { carried_share, ran_share, matched_share } => format!(
+            "the builds are too unlike: {} of the old executions have a place in NEW that is likelier than not; {} of the blocks of functions that ran are matched surely, {} of all blocks",
+            share(carried_share),
+            share(ran_share),
+            share(matched_share)
+        ),
         Doubt::Sampled { unseen_share, bp_share } => format!(
             "the counts are samples: half as many would have missed another {} of the blocks, and few samples of a branch cost about {} of B.P.",
             share(unseen_share),
@@ -415,7 +421,11 @@ impl View for CarryView {
         }
         let p = &self.predicted;
         let said = |of: Option<f64>, at_most: f64| {
-            of.map_or_else(|| format!("unknown, at most {}", share(at_most)), share)
+            let unknown = || match at_most < 1.0 {
+                true => format!("unknown, at most {}", share(at_most)),
+                false => "unknown".to_owned(),
+            };
+            of.map_or_else(unknown, share)
         };
         let (bp, cc) = (said(p.bp_share, p.bp_at_most), said(p.cc_share, p.cc_at_most));
         writeln!(w, "predicted against a fresh profile: B.P. {bp}, C.C. {cc}")?;

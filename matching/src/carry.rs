@@ -192,7 +192,7 @@ pub fn carry(
     report.losses.sort_by_key(|l| (std::cmp::Reverse(l.count), l.old));
     let profile = carried;
     let was = predict::Old { program: old, measured: &measured, counts: &counts, calling: &calling };
-    report.predicted = predict::predict(&was, new, &profile, &confidence);
+    report.predicted = predict::predict(&was, new, matching, &profile, &confidence);
     CarriedProfile { profile, ranges, confidence, report }
 }
 

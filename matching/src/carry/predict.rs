@@ -3,7 +3,8 @@
 //! Four things make a carried profile wrong, and each has its price in B.P. and C.C.: a match is wrong or the code behaves
 //! otherwise (by how sure the match is), the old profile is made of samples (by how few there are), functions ran of which
 //! it does not know the inside (by what they are expected to run), and its counts contradict each other. The last one has
-//! no price: then nothing is said. Nor is anything said if a price is so high that it is itself a guess.
+//! no price: then nothing is said. Nor is anything said if a price is so high that it is itself a guess, or if the builds
+//! have so little in common that the prices, which were measured on releases of one program, say nothing of them.
 //!
 //! Invariant: surer matches, more samples and more functions known never make the prediction worse.
 //!
@@ -15,6 +16,7 @@ use super::likely;
 use crate::evidence::{Consistency, Silence};
 use crate::infer::Estimate;
 use crate::measured::Measured;
+use crate::relation::Matching;
 use crate::score::branch_sides;
 use profile::Profile;
 use program::{BlockId, FuncId, Origin, Program, Va};
@@ -52,6 +54,15 @@ pub enum Doubt {
         /// Of those, torn.
         n_torn: usize,
     },
+    /// The builds have too little in common.
+    Unlike {
+        /// Of the old build's executions, the share in blocks that are matched more surely than not.
+        carried_share: f64,
+        /// Of the blocks of the new build's functions that ran, the share that is matched surely.
+        ran_share: f64,
+        /// The same of all its blocks.
+        matched_share: f64,
+    },
     /// Counts are samples.
     Sampled {
         /// Of all blocks, the share that half as many samples would not have seen.
@@ -88,6 +99,58 @@ const TOO_DEAR: f64 = 0.01;
 /// Samples may have to double so often until every block is seen: from a thousandth of the executions to all.
 const DOUBLINGS: f64 = 10.0;
 
+/// Of two releases of one program, no less than 94, 67 and 70 of a hundred were ever matched; of one source built with
+/// `-O2` and `-Os`, or by gcc and clang, at most 92, 59 and 61. The table above is of the former.
+const CARRIED: f64 = 0.9;
+/// Likewise, of blocks of functions that ran.
+const RAN: f64 = 0.63;
+/// Likewise, of all blocks.
+const MATCHED: f64 = 0.5;
+
+/// How much two builds have in common; a share of nothing is all of it.
+struct Likeness {
+    carried_share: f64,
+    ran_share: f64,
+    matched_share: f64,
+}
+
+impl Likeness {
+    fn of(old: &Old<'_>, new: &Program, matching: &Matching, profile: &Profile) -> Likeness {
+        let [sure, rather] = [CLASSES[2].0, CLASSES[1].0];
+        let mut carries = vec![false; old.program.blocks.len()];
+        let mut is_sure = vec![false; new.blocks.len()];
+        for m in &matching.blocks {
+            carries[m.old.index()] |= m.confidence > rather;
+            is_sure[m.new.index()] |= m.confidence > sure;
+        }
+        let executions = || old.counts.blocks.iter().map(|&c| c as f64);
+        let carried: f64 = executions().zip(&carries).filter(|(_, carries)| **carries).map(|(c, _)| c).sum();
+        let ran = |f: FuncId| {
+            let counts = new.function(f).block_ids().map(|b| profile.blocks.get(&new.block(b).start));
+            counts.flatten().any(|&c| c > 0)
+        };
+        let (mut all, mut of_ran) = ([0_usize; 2], [0_usize; 2]);
+        for f in new.func_ids().filter(|&f| new.function(f).origin != Origin::Plt) {
+            let n_sure = new.function(f).block_ids().filter(|b| is_sure[b.index()]).count();
+            let here = [n_sure, new.function(f).n_blocks()];
+            all = [all[0] + here[0], all[1] + here[1]];
+            if ran(f) {
+                of_ran = [of_ran[0] + here[0], of_ran[1] + here[1]];
+            }
+        }
+        let share = |part: f64, of: f64| if of > 0.0 { part / of } else { 1.0 };
+        Likeness {
+            carried_share: share(carried, executions().sum()),
+            ran_share: share(of_ran[0] as f64, of_ran[1] as f64),
+            matched_share: share(all[0] as f64, all[1] as f64),
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.carried_share >= CARRIED && self.ran_share >= RAN && self.matched_share >= MATCHED
+    }
+}
+
 fn class(confidence: f32) -> (f64, f64) {
     let of = CLASSES.iter().find(|c| confidence <= c.0).or(CLASSES.last());
     of.map_or((0.0, 0.0), |c| (c.1, c.2))
@@ -106,9 +169,17 @@ pub(crate) struct Old<'a> {
 pub(crate) fn predict(
     old: &Old<'_>,
     new: &Program,
+    matching: &Matching,
     profile: &Profile,
     confidence: &BTreeMap<Va, f32>,
 ) -> Prediction {
+    let likeness = Likeness::of(old, new, matching, profile);
+    if !likeness.is_enough() {
+        let Likeness { carried_share, ran_share, matched_share } = likeness;
+        let none = Expected { share: None, at_most: 1.0 };
+        let doubts = vec![Doubt::Unlike { carried_share, ran_share, matched_share }];
+        return Prediction { bp: none, cc: none, doubts };
+    }
     let evidence = Consistency::of(old.program, old.measured);
     let per_sample = (!evidence.is_exact()).then_some(evidence.executions_per_sample);
     let (bp, cc, mass, n) = by_confidence(new, profile, confidence, per_sample);

@@ -287,3 +287,25 @@ fn calls_that_have_no_counterpart_are_among_the_losses() {
     let told: Vec<_> = lost.iter().map(|l| (l.n_blocks, l.count)).collect();
     assert_eq!(told, [(2, want)], "{:?}", report.losses);
 }
+
+/// Built without optimisation and with it, or of other sources: the prices are of no such pair.
+#[test]
+fn nothing_is_predicted_of_builds_that_are_unlike() {
+    let flags = |level| [level, "-shared", "-fPIC", "-nostartfiles", "-fvisibility=hidden"];
+    let text = |extra| SOURCE.replace("EXTRA", extra).replace("NEW", "").replace("CALL", "");
+    let other = "extern int puts(const char *); int entry(int n) { int s = 0; for (int i = 0; i < n; i++) \
+                 for (int k = i; k < n; k += 2) { if ((i ^ k) & 1) s += k; else puts(\"even\"); } return s; }";
+    let old = build("", "", "");
+    let profile = walked(&old, 12345);
+    let check = |new: &Program, want: bool| {
+        let matching = Matching::compute(&old, new, &Options::default());
+        let predicted = carry(&old, new, &matching, &profile, &CarryOptions::default()).report.predicted;
+        let unlike = predicted.doubts.iter().any(|d| matches!(d, Doubt::Unlike { .. }));
+        let [bp, cc] = [predicted.bp.share, predicted.cc.share].map(|share| share.is_some());
+        assert_eq!((bp, cc, unlike), (want, want, !want), "{predicted:?}");
+    };
+    check(&build("", "", ""), true);
+    check(&compile(&text("if (p[i] == 100) puts(\"hundred\");"), "c", &flags("-O2")), true);
+    check(&compile(&text(""), "c", &flags("-O0")), false);
+    check(&compile(other, "c", &flags("-O2")), false);
+}
