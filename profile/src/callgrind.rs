@@ -47,6 +47,9 @@ pub fn has_jumps(bytes: &[u8]) -> bool {
     bytes.split(|&b| b == b'\n').any(starts)
 }
 
+/// The line by which a file is known to be ours.
+const CREATOR: &str = "creator: engraft";
+
 /// Index into [`Dump::objects`].
 type Object = usize;
 
@@ -58,6 +61,8 @@ struct Dump {
     insns: BTreeMap<(Object, u64), u64>,
     /// Calls and jumps: (object, instruction) → (object, target).
     calls: BTreeMap<(Object, u64, Object, u64), u64>,
+    /// Written by us: what stubs cost is nobody else's.
+    ours: bool,
     jumps: BTreeMap<(Object, u64, u64), u64>,
 }
 
@@ -118,6 +123,7 @@ impl Dump {
                 lines.line(line).map_err(bad)?;
             }
         }
+        lines.dump.ours = text.lines().take(20).any(|l| l == CREATOR);
         // valgrind announces the sum in the head and repeats it as the last line.
         let says = |key: &str| text.lines().any(|l| l.starts_with(key));
         if says("summary:") && !says("totals:") {
@@ -256,6 +262,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
         program,
         insns: BTreeMap::new(),
         called: BTreeMap::new(),
+        ours: dump.ours,
         profile: Profile::default(),
         lost: Losses::default(),
     };
@@ -389,6 +396,7 @@ struct Layer<'p> {
     insns: BTreeMap<Va, u64>,
     /// Calls and tail calls, by instruction.
     called: BTreeMap<Va, u64>,
+    ours: bool,
     profile: Profile,
     lost: Losses,
 }
@@ -418,6 +426,7 @@ impl Layer<'_> {
             let Some(insn) = counted else { continue };
             let mut n = self.insns.get(&insn.at()).copied().unwrap_or(0);
             if let Flow::Call(to) | Flow::Jump(to) = insn.flow()
+                && !self.ours
                 && self.is_stub(to)
             {
                 // What the stub costs was added to it.

@@ -53,24 +53,21 @@ impl Body {
         self.lines.values().copied().chain(inlined).fold(0, u64::saturating_add)
     }
 
+    /// In LLVM's order: lines before inlined bodies, callees by how often they are called.
     fn print(&self, text: &mut String, depth: usize) {
-        let offsets: BTreeSet<Offset> =
-            self.lines.keys().copied().chain(self.inlined.keys().map(|(o, _)| *o)).collect();
         let indent = " ".repeat(depth);
-        for offset in offsets {
-            if let Some(n) = self.lines.get(&offset) {
-                let _ = write!(text, "{indent}{offset}: {n}");
-                for (callee, n) in self.calls.get(&offset).into_iter().flatten() {
-                    let _ = write!(text, " {callee}:{n}");
-                }
-                text.push('\n');
+        for (offset, n) in &self.lines {
+            let _ = write!(text, "{indent}{offset}: {n}");
+            let mut calls: Vec<(&String, &u64)> = self.calls.get(offset).into_iter().flatten().collect();
+            calls.sort_by_key(|(callee, n)| (std::cmp::Reverse(**n), *callee));
+            for (callee, n) in calls {
+                let _ = write!(text, " {callee}:{n}");
             }
-            for ((_, callee), body) in
-                self.inlined.range((offset, String::new())..(offset + 1, String::new()))
-            {
-                let _ = writeln!(text, "{indent}{offset}: {callee}:{}", body.total());
-                body.print(text, depth + 1);
-            }
+            text.push('\n');
+        }
+        for ((offset, callee), body) in &self.inlined {
+            let _ = writeln!(text, "{indent}{offset}: {callee}:{}", body.total());
+            body.print(text, depth + 1);
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Costs of callees are 0: a profile does not know them. KCachegrind and callgrind_annotate show self costs.
 
+use super::CREATOR;
 use crate::counts::{Edge, Profile};
 use crate::format::{Written, one_line};
 use crate::losses::Losses;
@@ -50,7 +51,7 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
     }
     let name = if profile.image.name.is_empty() { &program.image.name } else { &profile.image.name };
     let name = one_line(name);
-    let mut text = String::from("# callgrind format\nversion: 1\ncreator: engraft\n");
+    let mut text = format!("# callgrind format\nversion: 1\n{CREATOR}\n");
     let _ = write!(
         text,
         "\npositions: instr line\nevents: Ir\nsummary: {total}\n\nob={name}\n{body}\ntotals: {total}\n"

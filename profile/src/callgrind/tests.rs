@@ -75,6 +75,27 @@ fn what_was_written_is_read_back() {
 }
 
 #[test]
+fn what_a_stub_costs_is_taken_from_its_call_only_where_callgrind_added_it() {
+    let text =
+        ".globl f\n.type f,@function\nf: test %edi,%edi\njne 1f\nret\n1: call puts@PLT\nret\n.size f,.-f\n";
+    let program = assemble(text);
+    let call = at(&program, "f", 5);
+    let file = |creator: &str| {
+        let f = at(&program, "f", 0);
+        format!(
+            "# callgrind format\ncreator: {creator}\npositions: instr line\nevents: Ir\n\nob=/x/output\nfn=f\n{f} 0 9\n\
+             {} 0 9\n{call} 0 12\ncob=libc\ncfn=puts\ncalls=6 0x1 0\n{call} 0 0\n{} 0 6\n",
+            f.plus(2),
+            f.plus(10),
+        )
+    };
+    for (creator, want) in [("callgrind-3.19.0", 6), ("engraft", 12)] {
+        let (profile, _) = parse(file(creator).as_bytes(), &program).unwrap();
+        assert_eq!(profile.blocks[&call], want, "{creator}");
+    }
+}
+
+#[test]
 fn other_programs_and_files_without_addresses_are_refused() {
     let program = assemble(SOURCE);
     let other = file(&program, 0x10_8123);
