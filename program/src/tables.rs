@@ -349,9 +349,10 @@ impl Slice<'_, '_> {
         let mut any = false;
         for (entry, anchor) in [(a, b), (b, a)] {
             for def in self.defs(at, Loc::Reg(entry)).into_iter().take(16) {
-                let Some(Step::Copy { from, signed, .. }) = self.insn(def).map(|i| i.step()) else {
+                let Some(Step::Copy { to, from, signed }) = self.insn(def).map(|i| i.step()) else {
                     continue;
                 };
+                let signed = signed || self.is_extended(def, at, to);
                 let (Operand::Mem { size, .. } | Operand::Place { size, .. }) = from else { continue };
                 if !matches!(size, 1 | 2 | 4) {
                     continue;
@@ -385,6 +386,14 @@ impl Slice<'_, '_> {
                 let shift = |bases: Vec<Va>| -> Vec<Va> {
                     bases.into_iter().map(|b| b.plus(disp.cast_unsigned())).collect()
                 };
+                if factor == 1
+                    && let Some((anchor, index, factor, plus)) = self.scaled(at, base, index)
+                {
+                    let disp = disp.wrapping_add(plus).cast_unsigned();
+                    let bases: Vec<Va> =
+                        self.constants(at, anchor).into_iter().map(|b| b.plus(disp)).collect();
+                    return (!bases.is_empty()).then_some((bases, Some(index), factor));
+                }
                 let bases = self.constants(at, base);
                 if bases.is_empty() && factor == 1 {
                     let bases = self.constants(at, index);
@@ -406,6 +415,33 @@ impl Slice<'_, '_> {
             }
             _ => None,
         }
+    }
+
+    /// Of two registers that are added at `at`, where one is an index multiplied before (`lea 0(,%rax,4),%rdx`, as gcc writes it
+    /// without optimisation): the other register, the index with the instruction that multiplies it, the factor, and what that
+    /// instruction adds.
+    fn scaled(&mut self, at: u32, a: Reg, b: Reg) -> Option<(Reg, (Reg, u32), u8, i64)> {
+        for (product, anchor) in [(a, b), (b, a)] {
+            let defs = self.defs(at, Loc::Reg(product));
+            let [def] = defs.as_slice() else { continue };
+            if let Some(Step::Address {
+                from: Operand::Mem { base: None, index: Some((index, factor)), disp, segment: None, .. },
+                ..
+            }) = self.insn(*def).map(|insn| insn.step())
+            {
+                return Some((anchor, (index, *def), factor, disp));
+            }
+        }
+        None
+    }
+
+    /// Whether the sign of the value that `from` loads into `reg` is spread before `to`, which follows it without a jump between.
+    fn is_extended(&self, from: u32, to: u32, reg: Reg) -> bool {
+        let extends = |step: Step| match step {
+            Step::Copy { from: Operand::Reg(from, 4), signed: true, .. } => from == reg,
+            _ => false,
+        };
+        (from + 1..to).take(8).any(|i| self.insn(i).is_some_and(|insn| extends(insn.step())))
     }
 
     /// The largest value that `reg` can have before `index`, if all ways there are checked.

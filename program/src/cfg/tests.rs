@@ -185,6 +185,39 @@ fn functions_are_found_without_symbols_and_unwind_tables() {
     }
 }
 
+/// Four switches of 8, 10 (one label left out), 6 and 9 entries.
+const SWITCHES: &str = r#"
+#include <stdlib.h>
+int constants(int x) { switch (x) { case 0: return 5; case 1: return 17; case 2: return 23; case 3: return 4; case 4: return 99;
+  case 5: return 12; case 6: return 77; case 7: return 3; default: return -1; } }
+int nested(int x, int y) { int r = 0;
+  switch (x) { case 10: r = y; break; case 11: r = y * 3; break; case 12: r = y - 7; case 13: r += y / 3; break;
+    case 14: r = y ^ 55; break; case 15: switch (y) { case 0: return 1; case 1: return 3; case 2: return 8; case 3: return 2;
+    case 4: return 6; case 5: return 9; } return 3; case 16: r = y << 2; break; case 18: r = ~y; break; case 19: r = y % 11; break; }
+  return r; }
+unsigned bytes(unsigned char x) { switch (x) { case 'a': return 1; case 'b': return 2; case 'c': return 3; case 'd': return 4;
+  case 'e': return 5; case 'f': return 6; case 'g': return 77; case 'h': return 8; case 'i': return 9; } return 0; }
+int main(int n, char **v) { int x = atoi(v[1]); return constants(x) + nested(x, n) + bytes(x); }
+"#;
+
+#[test]
+fn switches_are_read_without_optimisation() {
+    for kind in [["-fPIE", "-pie"], ["-fno-pie", "-no-pie"]] {
+        for protection in ["-fcf-protection=none", "-fcf-protection=branch"] {
+            let (program, _) = build("a.c", SWITCHES, &["-O0", protection, kind[0], kind[1]]);
+            // Entries from the first label to the last, and places; what is left out leads behind the switch.
+            let mut found: Vec<(usize, usize)> = program
+                .tables
+                .iter()
+                .map(|t| (t.targets.len(), t.targets.iter().collect::<std::collections::BTreeSet<_>>().len()))
+                .collect();
+            found.sort_unstable();
+            assert_eq!(found, [(6, 6), (8, 8), (9, 9), (10, 10)], "{kind:?} {protection}");
+            assert!(program.gaps.iter().all(|g| g.reason != crate::model::GapReason::UnresolvedJump));
+        }
+    }
+}
+
 #[test]
 fn functions_are_found_by_unwind_tables() {
     for opt in ["-O0", "-O2", "-O3"] {
