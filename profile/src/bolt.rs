@@ -117,18 +117,22 @@ impl<'p> BoltView<'p> {
                 _ => {}
             }
         }
-        // Code that only the unwind table knows.
+        // Code that only the unwind table knows: a range that starts in no function found before.
+        let mut untold: Vec<(Va, Va, String)> = Vec::new();
         for u in &image.unwind {
             let i = found.partition_point(|(start, ..)| *start <= u.range.start);
-            let known =
-                i > 0 && found.get(i - 1).is_some_and(|(s, e, _)| *s == u.range.start || u.range.start < *e);
+            let told = i.checked_sub(1).and_then(|i| found.get(i));
+            let before = told.into_iter().chain(untold.last()).max_by_key(|f| f.0);
+            let known = before.is_some_and(|(s, e, _)| *s == u.range.start || u.range.start < *e);
             let stub = image.section_at(u.range.start).is_none_or(|s| s.name.starts_with(".plt"));
             if !known && !stub && image.is_code(u.range.start) {
                 let name = format!("__BOLT_FDE_FUNCat{:x}", u.range.start.0);
                 self.by_name.insert(name.clone(), u.range.start);
-                found.insert(i, (u.range.start, u.range.end, name));
+                untold.push((u.range.start, u.range.end, name));
             }
         }
+        found.append(&mut untold);
+        found.sort_by_key(|f| f.0);
         let limits: Vec<Va> = found.iter().map(|f| f.0).collect();
         for (i, (start, end, name)) in found.into_iter().enumerate() {
             let section = image.section_at(start).map_or(Va(u64::MAX), |s| s.range.end);
@@ -152,20 +156,39 @@ impl<'p> BoltView<'p> {
                 stubs.entry(f.entry).or_insert((end, format!("{import}@PLT")));
             }
         }
+        let mut unknown = Vec::new();
         for (start, (end, name)) in stubs {
             self.by_name.entry(name.clone()).or_insert(start);
-            if let Err(i) = self.functions.binary_search_by_key(&start, |f| f.start) {
-                let stub = BoltFunction { start, end, name, stub: true, blocks: OnceCell::new() };
-                self.functions.insert(i, stub);
+            if self.functions.binary_search_by_key(&start, |f| f.start).is_err() {
+                unknown.push(BoltFunction { start, end, name, stub: true, blocks: OnceCell::new() });
             }
         }
+        self.functions.append(&mut unknown);
+        self.functions.sort_by_key(|f| f.start);
     }
 
+    /// Where functions are entered in their middle: what it calls a secondary entry. Our functions' parts are functions to it, so that a
+    /// jump from one part into another is such an entry.
     fn find_inner_entries(&mut self) {
-        for f in &self.program.functions {
-            self.inner_entries.insert(f.entry);
-            self.inner_entries.extend(f.entries.iter().map(|&b| self.program.block(b).start));
+        let program = self.program;
+        let mut found = Vec::new();
+        for f in &program.functions {
+            found.push(f.entry);
+            found.extend(f.entries.iter().map(|&b| program.block(b).start));
+            let mut from: Option<&BoltFunction> = None;
+            for id in f.block_ids() {
+                let last = program.block(id).last_insn();
+                from = from.filter(|f| f.start <= last && last < f.end).or_else(|| self.function_at(last));
+                for edge in program.successors(id) {
+                    let to = program.block(edge.to).start;
+                    let within = from.is_some_and(|f| f.start <= to && to < f.end);
+                    if matches!(edge.kind, EdgeKind::Jump | EdgeKind::Taken) && !within {
+                        found.push(to);
+                    }
+                }
+            }
         }
+        self.inner_entries.extend(found);
     }
 
     /// The address that a name in a profile stands for.
@@ -365,4 +388,54 @@ fn cut(insns: &[BoltInsn], labels: &BTreeSet<Va>, range: &std::ops::Range<Va>) -
         ended = insn.flow.ends_block().then_some(insn.flow);
     }
     leaders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assemble, function};
+
+    /// What a cold part jumps back to is a secondary entry to llvm-bolt, where a block starts; nothing else of the function leads there.
+    #[test]
+    fn a_jump_back_from_a_cold_part_starts_a_block_of_llvm_bolts() {
+        let source = r#"
+.globl f, main
+.type f, @function
+f: .cfi_startproc
+push %rbx
+.cfi_def_cfa_offset 16
+test %edi, %edi
+js f.cold
+add $1, %edi
+back: add $2, %edi
+mov %edi, %eax
+pop %rbx
+ret
+.cfi_endproc
+.size f, .-f
+.type main, @function
+main: .cfi_startproc
+call f
+ret
+.cfi_endproc
+.size main, .-main
+.section .text.unlikely
+.type f.cold, @function
+f.cold: .cfi_startproc
+.cfi_def_cfa_offset 16
+neg %edi
+jmp back
+.cfi_endproc
+.size f.cold, .-f.cold
+.section .note.GNU-stack
+"#;
+        let program = assemble(source);
+        let at = |name: &str| program.image.symbols.iter().find(|s| &*s.name == name).expect("a symbol").at;
+        let f = program.function(function(&program, "f"));
+        assert!(f.entries.is_empty() && f.n_blocks() == 4, "{f:?}");
+        let view = BoltView::of(&program);
+        let theirs = view.function_at(at("f")).expect("it is a function");
+        assert!(view.blocks(theirs).is_leader(at("back")));
+        assert_eq!(view.function_at(at("f.cold")).map(|f| &*f.name), Some("f.cold/1"));
+    }
 }

@@ -303,13 +303,6 @@ impl<'f, 'a> Finder<'f, 'a> {
                 self.entries.push(at);
             }
         }
-        for &(at, _) in &self.crossing {
-            let Some(region) = code.region_at(at).map(|r| &code.regions[r]) else { continue };
-            let claimed = matches!(region.kind, RegionKind::Unwind { .. } | RegionKind::Symbol);
-            if claimed && region.range.start != at && code.block_from(at).is_some() {
-                self.entries.push(at);
-            }
-        }
     }
 
     fn jumped_to_within(&self, range: &Range<Rel>, at: Rel) -> bool {

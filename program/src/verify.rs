@@ -7,6 +7,8 @@
 //!
 //! Not here: whether the analysis is *good* (that takes a truth from outside).
 
+mod entries;
+
 use crate::addr::Va;
 use crate::arch::{Decoder, Flow, Insn};
 use crate::ids::{BlockId, FuncId};
@@ -62,7 +64,8 @@ pub enum Rule {
     /// `by_address` holds every block once, by start.
     ByAddress,
     /// The main entry starts a block of the function, unless nothing decodes there; further entries are blocks of the function,
-    /// by address, without the main one.
+    /// by address, without the main one. Each of these is reached from another function, by a call, or by its address, or the file
+    /// names it: a function's own jumps make no entry, wherever they stand.
     Entries,
     /// A `complete` function has blocks, none of which ends `Unresolved`, `Broken`, as an open branch, or with a jump into the
     /// middle of an instruction of the function; any other function has such a block, or none at all.
@@ -116,6 +119,7 @@ impl Program {
                 })
                 .collect();
             report.0.extend(parts.into_iter().flatten());
+            self.check_entries(&mut report);
             self.check_tables(&mut report);
             self.check_gaps(&mut report);
             self.check_covered(&mut report);

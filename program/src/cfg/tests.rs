@@ -276,3 +276,35 @@ table: .quad 1b, 2b, inner, end
     assert!(program.function_from(at("part")).is_some());
     assert!(program.block_from(at("part")).is_some());
 }
+
+#[test]
+fn a_functions_own_cold_part_does_not_make_a_further_entry() {
+    // The rare calls of the loop stand in `loops.cold`, which jumps back into the middle of it.
+    let source = r#"
+extern int rare(int) __attribute__((cold));
+extern int step(int);
+int loops(int n, const int *a) {
+    int sum = 0;
+    for (int i = 0; i < n; i++) {
+        if (__builtin_expect(a[i] < 0, 0)) { sum += rare(a[i]); if (rare(sum)) sum ^= rare(i); }
+        else sum += step(a[i]);
+        sum ^= i;
+    }
+    return sum;
+}
+int rare(int x) { return x + 1; }
+int step(int x) { return x - 1; }
+int main(int argc, char **argv) { return loops(argc, (const int *)argv); }
+"#;
+    for split in ["-freorder-blocks-and-partition", "-fno-reorder-blocks-and-partition"] {
+        let (program, whole) = build("a.c", source, &["-O2", "-fno-inline", "-fno-ipa-icf", split]);
+        let of = |name: &str| whole.symbols.iter().find(|s| &*s.name == name);
+        let at = of("loops").expect("it is a function").at;
+        assert_eq!(of("loops.cold").is_some(), split.starts_with("-fre"), "{split}");
+        let func = program.function_from(at).expect("it is a function");
+        let loops = crate::loops::Loops::compute(&program, func);
+        let headers: Vec<usize> = loops.ids().map(|l| loops.entries(l).count()).collect();
+        assert_eq!(headers, [1], "{split}");
+        assert!(program.function(func).entries.is_empty(), "{split}");
+    }
+}

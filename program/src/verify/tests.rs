@@ -260,6 +260,13 @@ fn entries_that_are_no_blocks_are_found() {
         p.functions[f.index()].entries = [BlockId(p.functions[f.index()].blocks.start)].into();
         p.functions[f.index()].entry = p.blocks[p.functions[f.index()].blocks.start as usize].start;
     });
+    // The target of the function's own loop.
+    check(Rule::Entries, |p| {
+        let f = main_of(p);
+        let own = p.functions[f.index()].block_ids().flat_map(|b| p.successors(b).to_vec());
+        let to = own.filter(|e| e.kind == EdgeKind::Taken && e.to < e.from).map(|e| e.to).next();
+        p.functions[f.index()].entries = [to.expect("it has a loop")].into();
+    });
 }
 
 #[test]
