@@ -8,7 +8,7 @@
 //!
 //! Functions that ran, but whose inside the fresh profile does not know, are left out: nothing can be said of them.
 //!
-//! Source: BMAT, section 5.2 and tables 6 and 7; footnote 4 for uncovered branches.
+//! Source: BMAT, section 4.3 and tables 6 and 7; footnote 4 for uncovered branches.
 //! Not here: how a profile is carried (`carry`).
 
 use crate::measured::Measured;

@@ -2,8 +2,8 @@
 //!
 //! Every branch of the old build that ran is an example: each of its sides ran or did not, and took a share of the flow.
 //! What is seen of a side is what static prediction looks at (loops, calls, returns, ways that end, conditions), and what
-//! a profile adds: whether the callee ran elsewhere, and how often the branch did. Two logistic regressions, started from
-//! weights learnt on other programs, say how likely a side is to run at all, and which share it takes.
+//! a profile adds: whether the callee ran elsewhere, and how often the branch did. Two logistic regressions, their weights
+//! held to zero, say how likely a side is to run at all, and which share it takes. Nothing comes from other programs.
 //!
 //! Source: Ball and Larus, PLDI 1993 (what to look at); Calder et al., "Evidence-based static branch prediction using
 //! machine learning", TOPLAS 1997 (learning it). We differ in that the program's own old profile is what is learnt from.
