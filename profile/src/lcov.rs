@@ -39,6 +39,12 @@ fn innermost(frames: &[Frame]) -> Option<(&str, u32)> {
     Some((frame.file.as_deref()?, frame.line.filter(|l| *l > 0)?))
 }
 
+/// Where a function starts, by its first block: of two functions of one name, each has its own file.
+fn first_line(entry: &BlockSource) -> Option<(&str, u32)> {
+    let frame = entry.insns.first()?.last()?;
+    Some((frame.file.as_deref()?, frame.line?))
+}
+
 /// Writes executions of lines and functions. `None` without line information.
 pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
     let lines = Lines::load(&program.image)?;
@@ -64,8 +70,7 @@ pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
         functions.insert(block.func);
         count = count.saturating_add(n);
         if block.start == function.entry
-            && let Some((file, line)) =
-                source.insns.first().and_then(|f| f.last()).and_then(|f| Some((f.file.as_deref()?, f.line?)))
+            && let Some((file, line)) = first_line(&source)
         {
             let executed = profile.entries.get(&function.entry).copied().unwrap_or(n);
             let record = files
@@ -105,7 +110,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     let lines = Lines::load(&program.image).ok_or(ReadError::NoLines { format: Format::Lcov })?;
     let text = String::from_utf8_lossy(bytes);
     let mut counts: HashMap<&str, HashMap<u32, u64>> = HashMap::new();
-    let mut executed: HashMap<&str, u64> = HashMap::new();
+    let mut executed: HashMap<(&str, &str), u64> = HashMap::new();
     let mut file = "";
     for (i, line) in text.lines().map(str::trim).enumerate() {
         let bad = || ReadError::BadLine { format: Format::Lcov, line: i + 1, what: format!("{line:?}") };
@@ -120,7 +125,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
             }
             Some(("FNDA", rest)) => {
                 let (n, name) = rest.split_once(',').ok_or_else(bad)?;
-                executed.insert(name, n.parse().map_err(|_| bad())?);
+                executed.insert((file, name), n.parse().map_err(|_| bad())?);
             }
             Some(("TN" | "FN" | "FNF" | "FNH" | "LF" | "LH" | "BRDA" | "BRF" | "BRH" | "VER", _)) => {}
             None if line.is_empty() || line == "end_of_record" || line.starts_with('#') => {}
@@ -133,6 +138,12 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
         let function = program.function(func);
         for id in function.block_ids() {
             let source = BlockSource::of(program, Some(&lines), id);
+            if program.block(id).start == function.entry
+                && let Some((file, _)) = first_line(&source)
+                && let Some(&n) = executed.get(&(file, function.name().as_str()))
+            {
+                profile.entries.insert(function.entry, n);
+            }
             // A line that the file does not have did not run as code with counts: nor did the block.
             let of_line = |(file, line): (&str, u32)| counts.get(file)?.get(&line).copied();
             let known: Option<Vec<u64>> =
@@ -140,9 +151,6 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
             if let Some(n) = known.and_then(|counts| counts.into_iter().min()) {
                 profile.blocks.insert(program.block(id).start, n);
             }
-        }
-        if let Some(&n) = executed.get(function.name().as_str()) {
-            profile.entries.insert(function.entry, n);
         }
     }
     Ok((profile, Vec::new()))

@@ -16,7 +16,7 @@ use crate::counts::{Exactness, ImageRef, Lost, Profile};
 use crate::format::{Format, ReadError, Written};
 use crate::losses::Losses;
 use crate::source::{BlockSource, counted_blocks};
-use program::{Frame, Lines, Program};
+use program::{Declarations, Frame, FuncId, Lines, Program};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
@@ -75,7 +75,7 @@ impl Body {
 /// The lines of a program, and how a place in it is named in a sample profile.
 struct Places {
     lines: Lines,
-    declared: HashMap<String, u32>,
+    declared: Declarations,
 }
 
 impl Places {
@@ -89,8 +89,8 @@ impl Places {
     fn path(&self, frames: &[Frame]) -> Option<Vec<(Offset, Option<String>)>> {
         let mut path = Vec::new();
         for (i, frame) in frames.iter().enumerate().rev() {
-            let from = self.declared.get(frame.function.as_deref()?)?;
-            let offset = frame.line?.wrapping_sub(*from) & 0xffff;
+            let from = self.declared.line(frame)?;
+            let offset = frame.line?.wrapping_sub(from) & 0xffff;
             let inlined = match i.checked_sub(1) {
                 Some(inner) => Some(frames.get(inner)?.function.clone()?),
                 None => None,
@@ -105,12 +105,12 @@ impl Places {
 pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
     let places = Places::of(program)?;
     let mut lost = Losses::default();
-    let mut functions: BTreeMap<String, Body> = BTreeMap::new();
+    let mut functions: BTreeMap<FuncId, Body> = BTreeMap::new();
     let mut count = 0u64;
     for (id, n) in counted_blocks(profile, program, &mut lost) {
         let block = program.block(id);
         let function = program.function(block.func);
-        let outer = functions.entry(function.name()).or_default();
+        let outer = functions.entry(block.func).or_default();
         if block.start == function.entry {
             outer.head = profile.entries.get(&function.entry).copied().unwrap_or(n);
         }
@@ -146,10 +146,22 @@ pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
             lost.add(&function.name(), "no source line is known of its code", n);
         }
     }
-    functions.retain(|_, body| body.total() > 0);
     // LLVM has the hottest function first; among equals, by name.
-    let mut sorted: Vec<(&String, &Body)> = functions.iter().collect();
-    sorted.sort_by_key(|(name, body)| (std::cmp::Reverse(body.total()), *name));
+    let mut sorted: Vec<(String, &Body)> = functions
+        .iter()
+        .filter(|(_, body)| body.total() > 0)
+        .map(|(&func, body)| (program.function(func).name(), body))
+        .collect();
+    sorted.sort_by(|a, b| (b.1.total(), &a.0).cmp(&(a.1.total(), &b.0)));
+    // It knows functions by name alone: lines of one are no lines of the other.
+    let mut named = BTreeSet::new();
+    sorted.retain(|(name, body)| {
+        let first = named.insert(name.clone());
+        if !first {
+            lost.add(name, "another function of that name ran more", body.total());
+        }
+        first
+    });
     let mut text = String::new();
     for (name, body) in &sorted {
         let _ = writeln!(text, "{name}:{}:{}", body.total(), body.head);
@@ -206,9 +218,14 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     let mut profile =
         Profile { image: ImageRef::of(&program.image), exactness: Exactness::Inferred, ..Profile::default() };
     let mut found = BTreeSet::new();
+    let of = |func| program.function(func).names.iter().find_map(|n| functions.get_key_value(&**n));
+    let mut n_named: HashMap<&str, usize> = HashMap::new();
+    for (name, _) in program.func_ids().filter_map(of) {
+        *n_named.entry(name).or_insert(0) += 1;
+    }
     for func in program.func_ids() {
         let function = program.function(func);
-        let Some((name, outer)) = function.names.iter().find_map(|n| functions.get_key_value(&**n)) else {
+        let Some((name, outer)) = of(func).filter(|(name, _)| n_named.get(**name) == Some(&1)) else {
             continue;
         };
         found.insert(*name);
@@ -235,7 +252,11 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     }
     let mut lost = Losses::default();
     for (name, body) in functions.iter().filter(|(name, _)| !found.contains(**name)) {
-        lost.add(name, "the program has no function of that name", body.total());
+        let why = match n_named.get(*name) {
+            Some(_) => "several functions of the program have that name",
+            None => "the program has no function of that name",
+        };
+        lost.add(name, why, body.total());
     }
     Ok((profile, lost.into_list()))
 }

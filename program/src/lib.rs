@@ -39,7 +39,7 @@ pub use arch::Insn;
 pub use dominators::Dominators;
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
-pub use lines::{Frame, Lines};
+pub use lines::{Declarations, Frame, Lines};
 pub use liveness::{Conventions, Liveness};
 pub use loops::{LoopId, Loops};
 pub use model::{

@@ -31,6 +31,31 @@ pub struct Frame {
     pub file: Option<String>,
     /// The line, from 1.
     pub line: Option<u32>,
+    /// Where the debug information speaks of this function, or of this inlined copy of it: offset in its section.
+    entry: Option<usize>,
+}
+
+/// The lines at which functions are declared.
+///
+/// Looked up by what debug information says of a frame, not by name: two files may have a function of one name each, and say where a third
+/// one has it.
+#[derive(Debug)]
+pub struct Declarations(HashMap<usize, (Option<u32>, Option<usize>)>);
+
+impl Declarations {
+    /// The line at which the frame's function is defined; of a copy, that of the original.
+    pub fn line(&self, frame: &Frame) -> Option<u32> {
+        let mut at = frame.entry?;
+        // A copy of an abstract instance of a member: no chain of compilers' is longer.
+        for _ in 0..4 {
+            let (line, of) = self.0.get(&at)?;
+            if line.is_some() {
+                return *line;
+            }
+            at = (*of)?;
+        }
+        None
+    }
 }
 
 impl Lines {
@@ -64,38 +89,47 @@ impl Lines {
         Some((location.file?, location.line?))
     }
 
-    /// The lines at which functions are declared, inlined ones too, by linkage name.
+    /// The lines at which functions are declared, inlined ones too. Reads all of the debug information.
     ///
     /// Compilers count the lines of a function from there.
-    pub fn declarations(&self) -> HashMap<String, u32> {
+    pub fn declarations(&self) -> Declarations {
         let mut found = HashMap::new();
         let mut units = self.dwarf.units();
         while let Ok(Some(header)) = units.next() {
             let Ok(unit) = self.dwarf.unit(header) else { continue };
             let mut entries = unit.entries();
             while let Ok(Some(entry)) = entries.next_dfs() {
-                if entry.tag() != gimli::DW_TAG_subprogram {
+                if !matches!(entry.tag(), gimli::DW_TAG_subprogram | gimli::DW_TAG_inlined_subroutine) {
                     continue;
                 }
                 let line = entry.attr_value(gimli::DW_AT_decl_line).and_then(|v| v.udata_value());
-                let name = [gimli::DW_AT_linkage_name, gimli::DW_AT_name]
+                let of = [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification]
                     .into_iter()
                     .find_map(|at| entry.attr_value(at))
-                    .and_then(|name| self.dwarf.attr_string(&unit, name).ok());
-                if let (Some(name), Some(line)) = (name, line.and_then(|l| u32::try_from(l).ok())) {
-                    found.entry(String::from_utf8_lossy(&name).into_owned()).or_insert(line);
+                    .and_then(|of| match of {
+                        gimli::AttributeValue::UnitRef(at) => {
+                            at.to_debug_info_offset(&unit.header).map(|at| at.0)
+                        }
+                        gimli::AttributeValue::DebugInfoRef(at) => Some(at.0),
+                        _ => None,
+                    });
+                if let Some(at) = entry.offset().to_debug_info_offset(&unit.header) {
+                    found.insert(at.0, (line.and_then(|l| u32::try_from(l).ok()), of));
                 }
             }
         }
-        found
+        Declarations(found)
     }
 
     /// The functions that the instruction at `at` belongs to: the innermost inlined one first, the real one last.
     pub fn frames(&self, at: Va) -> Vec<Frame> {
         let mut found = Vec::new();
         let Ok(mut frames) = self.context.find_frames(at.0).skip_all_loads() else { return found };
+        let unit = self.context.find_dwarf_and_unit(at.0).skip_all_loads();
         while let Ok(Some(frame)) = frames.next() {
+            let entry = unit.as_ref().zip(frame.dw_die_offset);
             found.push(Frame {
+                entry: entry.and_then(|(u, at)| Some(at.to_debug_info_offset(&u.header)?.0)),
                 function: frame.function.and_then(|f| f.raw_name().ok().map(std::borrow::Cow::into_owned)),
                 file: frame.location.as_ref().and_then(|l| l.file).map(str::to_owned),
                 line: frame.location.and_then(|l| l.line),

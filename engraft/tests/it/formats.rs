@@ -218,3 +218,50 @@ fn genhtml_shows_the_lines_that_ran() {
     let ran = lines.iter().filter(|n| **n > 0).count();
     assert!(ran > 20 && said.contains(&format!("({ran} of {} lines)", lines.len())), "{said}");
 }
+
+#[test]
+fn clang_applies_the_counts_of_several_files_to_their_lines() {
+    needs!("valgrind", "/usr/lib/llvm-19/bin/clang");
+    let to = folder();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures");
+    let sources = ["lines-first.c", "lines-second.c"];
+    let mut gcc = Command::new("gcc");
+    must(
+        gcc.args(["-O1", "-g", "-o", "lines"]).args(sources.map(|s| fixtures.join(s))).current_dir(to.path()),
+    );
+    callgrind(to.path(), "lines");
+    engraft(to.path(), "convert lines.callgrind -o lines.prof --binary lines").ok();
+    let mut n_expected = 0;
+    for source in sources {
+        let clang = Command::new(format!("{LLVM}/clang"))
+            .args(["-O2", "-g", "-c", "-o", "out.o", "-fprofile-sample-use=lines.prof"])
+            .arg("-Rpass-analysis=sample-profile")
+            .arg(fixtures.join(source))
+            .current_dir(to.path())
+            .output()
+            .expect("it is installed");
+        let said = String::from_utf8_lossy(&clang.stderr).into_owned();
+        // What a line says of itself, behind `//`, is what clang must say when it takes over its count.
+        let text = std::fs::read_to_string(fixtures.join(source)).expect("it is ours");
+        for (i, line) in text.lines().enumerate() {
+            let Some((_, want)) = line.split_once(" // ") else { continue };
+            let place = format!("{source}:{}:", i + 1);
+            let applied: Vec<&str> = said
+                .lines()
+                .filter(|l| l.contains(&place))
+                .filter_map(|l| l.split_once("Applied ")?.1.split_once(" samples").map(|l| l.0))
+                .collect();
+            assert!(
+                !applied.is_empty() && applied.iter().all(|n| *n == want),
+                "{place} {applied:?} in\n{said}"
+            );
+            n_expected += 1;
+        }
+    }
+    assert_eq!(n_expected, 5);
+    // Functions of one name keep their own counts where lines have files.
+    engraft(to.path(), "convert lines.callgrind -o lines.info --binary lines").ok();
+    engraft(to.path(), "convert lines.info -o again.info --binary lines").ok();
+    assert_eq!(read(to.path(), "again.info"), read(to.path(), "lines.info"));
+    assert_eq!(read(to.path(), "lines.info").matches(",init\n").count(), 4);
+}
