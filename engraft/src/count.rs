@@ -134,7 +134,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         for area in &areas {
             sum.iter_mut().zip(area).for_each(|(sum, n)| *sum = sum.wrapping_add(*n));
         }
-        let mut profile = blocks::complete(m, &sum);
+        let mut profile = blocks::notes(m).profile(&sum);
         profile.image.name = path.display().to_string();
         if !m.counted.is_empty() {
             profiles.push(profile);

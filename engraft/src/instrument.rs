@@ -1,9 +1,9 @@
 //! `engraft instrument`: the same program with its code moved, as a file.
 
 use crate::input;
-use crate::out::{self, Answer};
+use crate::out::{self, Answer, Hinted};
 use crate::view::{Output, Table, View};
-use clap::ArgGroup;
+use measure::blocks;
 use probe::{Module, Old, Plan, Room, Stay, Tactic};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,12 +15,15 @@ use tracing::info_span;
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
-  $ engraft instrument old -o moved --null
+  $ engraft instrument old -o counted && ENGRAFT_OUT=old.engraft ./counted
   $ engraft instrument old -o poisoned --null --poison";
 
-/// Write a program whose functions are moved to new segments
+/// Write a program that counts its blocks by itself
+///
+/// It records to the file that `$ENGRAFT_OUT` names, else to PROGRAM.engraft in the folder it is started in, PROGRAM being the
+/// name of BINARY. All runs and processes with the same file add up there, also those that run at the same time.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES, group(ArgGroup::new("what").required(true)))]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The executable or shared object
     binary: PathBuf,
@@ -28,7 +31,7 @@ pub struct Args {
     #[arg(short, value_name = "OUT")]
     o: PathBuf,
     /// Move the code and add nothing
-    #[arg(long, group = "what")]
+    #[arg(long)]
     null: bool,
     /// Fill the old code with traps: the proof that nothing reaches it
     #[arg(long)]
@@ -39,9 +42,22 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    out::spares(&args.o, &[&args.binary])?;
+    out::spares_inputs(&args.o, &[&args.binary])?;
     let program = input::program(&args.binary)?;
-    let module = info_span!("rewrite").in_scope(|| Module::build(&program, Plan::Null, Room::Behind))?;
+    if !program.image.go_functions.is_empty() {
+        let hint = "Go's runtime checks its own addresses, so its code cannot be moved";
+        let what = format!("{} is a Go program, which cannot be instrumented", program.image.name);
+        return Err(Hinted::new(what, hint).into());
+    }
+    let plan = if args.null { Plan::Null } else { blocks::PLAN };
+    let mut module = info_span!("rewrite").in_scope(|| Module::build(&program, plan, Room::Behind))?;
+    if !args.null {
+        let mut notes = blocks::notes(&module);
+        notes.image.name =
+            args.binary.canonicalize().unwrap_or_else(|_| args.binary.clone()).display().to_string();
+        let name = args.binary.file_name().unwrap_or_default().to_string_lossy();
+        module.set_notes(&format!("{name}.engraft"), &notes.write());
+    }
     let bytes = module.to_file(if args.poison { Old::Poisoned } else { Old::Kept })?;
     out::data(Some(&args.o), |w| w.write_all(&bytes))?;
     let mode = std::fs::metadata(&args.binary)?.permissions().mode();

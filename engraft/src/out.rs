@@ -206,15 +206,24 @@ fn is_program(path: &Path) -> bool {
 /// Refuses to write to `to` if it is one of the files that are read, before any work is done.
 ///
 /// # Errors
-/// If it is one of them, or a program.
-pub fn spares(to: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
+/// If it is one of them.
+pub fn spares_inputs(to: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
     let real = |path: &Path| path.canonicalize().ok();
     let Some(there) = real(to).filter(|there| there.is_file()) else { return Ok(()) };
     if inputs.iter().any(|input| real(input).as_ref() == Some(&there)) {
         let message = format!("{} is read, and would be overwritten", to.display());
         return Err(Hinted::new(message, "name another file after -o").into());
     }
-    if is_program(&there) {
+    Ok(())
+}
+
+/// The same, for what is no program: refuses to replace one, too.
+///
+/// # Errors
+/// If it is one of them, or a program.
+pub fn spares(to: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
+    spares_inputs(to, inputs)?;
+    if is_program(to) {
         let hint = format!("name another file; if it is of no use any more, remove {} first", to.display());
         return Err(Hinted::new(format!("{} is a program, and is not replaced", to.display()), hint).into());
     }

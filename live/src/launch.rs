@@ -14,7 +14,7 @@ use crate::sys;
 use nix::libc;
 use nix::unistd::Pid;
 use probe::Module;
-use probe::arch::{self as runtime, OpenSite};
+use probe::arch::{self as runtime, Capacity, OpenSite};
 use program::{Bias, LiveVa, Va};
 use std::fs::File;
 use std::io;
@@ -28,25 +28,23 @@ const PAGE: u64 = 0x1000;
 
 /// Counters of several modules, for every thread that counts: memory that outlives the program.
 ///
-/// The layout is that of `probe::runtime`.
+/// The layout is that of `probe::arch`.
 #[derive(Debug)]
 pub struct Arena {
     file: File,
     rows: Vec<Row>,
-    data_at: u64,
-    area_len: u64,
     len: u64,
 }
 
 #[derive(Debug)]
 struct Row {
     key: u128,
-    offset: u64,
+    /// Where the first area's counters are; the next ones follow.
+    at: u64,
     len: u64,
 }
 
-/// More threads than this at a time count together with the first.
-const MAX_AREAS: u64 = 2048;
+const ROOM: Capacity = Capacity::LAUNCH;
 
 impl Arena {
     /// Makes room for `modules`: their keys, and how many counters each has.
@@ -54,34 +52,28 @@ impl Arena {
     /// # Errors
     /// The kernel's, if it has no memory for us.
     pub fn create(modules: &[(u128, usize)]) -> io::Result<Arena> {
-        let areas_at = runtime::ROWS_AT + runtime::ROW_LEN * modules.len() as u64;
-        let data_at = (areas_at + 16 * MAX_AREAS).next_multiple_of(PAGE);
-        let mut area_len = 0;
-        let row = |&(key, n): &(u128, usize)| {
-            let len = (runtime::OWNER_LEN + 8 * n as u64).next_multiple_of(PAGE);
-            area_len += len;
-            Row { key, offset: area_len - len, len }
-        };
-        let rows: Vec<Row> = modules.iter().map(row).collect();
         let fd = nix::sys::memfd::memfd_create("engraft", nix::sys::memfd::MFdFlags::empty())?;
-        let arena =
-            Arena { file: File::from(fd), rows, data_at, area_len, len: data_at + area_len * MAX_AREAS };
-        arena.file.set_len(arena.len)?;
-        let word = |at: u64, value: u64| arena.file.write_all_at(&value.to_le_bytes(), at);
-        word(runtime::N_ROWS, arena.rows.len() as u64)?;
-        word(runtime::N_AREAS, 1)?;
-        word(runtime::AREA_LEN, area_len)?;
-        word(runtime::AREAS_AT, areas_at)?;
-        word(runtime::MAX_AREAS, MAX_AREAS)?;
-        word(runtime::DATA_AT, data_at)?;
-        for (n, row) in arena.rows.iter().enumerate() {
-            let at = runtime::ROWS_AT + runtime::ROW_LEN * n as u64;
-            arena.file.write_all_at(&row.key.to_le_bytes(), at)?;
-            word(at + 16, row.offset)?;
-            word(at + 24, row.len)?;
-        }
-        word(0, runtime::ARENA_MAGIC)?;
+        let mut arena = Arena { file: File::from(fd), rows: Vec::new(), len: ROOM.head_len() };
+        arena.file.write_all_at(&ROOM.header(), 0)?;
+        modules.iter().try_for_each(|&(key, n)| arena.add(key, n))?;
         Ok(arena)
+    }
+
+    fn add(&mut self, key: u128, n_counters: usize) -> io::Result<()> {
+        let n = self.rows.len() as u64;
+        let row = Row { key, at: self.len, len: (8 * n_counters as u64).next_multiple_of(PAGE) };
+        self.len += row.len * ROOM.n_areas;
+        self.file.set_len(self.len)?;
+        let extents: Vec<u8> =
+            (0..ROOM.n_areas).flat_map(|area| (row.at + area * row.len).to_le_bytes()).collect();
+        self.file.write_all_at(&extents, ROOM.extents_at() + 8 * n * ROOM.n_areas)?;
+        let mut bytes = key.to_le_bytes().to_vec();
+        bytes.extend(row.len.to_le_bytes());
+        self.file.write_all_at(&bytes, runtime::ROWS_AT + runtime::ROW_LEN * n)?;
+        self.file.write_all_at(&self.len.to_le_bytes(), runtime::END)?;
+        self.rows.push(row);
+        let n_rows = u32::try_from(self.rows.len()).expect("there is room for fewer");
+        self.file.write_all_at(&n_rows.to_le_bytes(), runtime::N_ROWS)
     }
 
     fn word(&self, at: u64) -> io::Result<u64> {
@@ -90,12 +82,12 @@ impl Arena {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// How many areas were used: one a thread pointer that was ever seen.
+    /// How many areas were used: one a thread pointer that was ever seen, in each process.
     pub fn n_areas(&self) -> io::Result<u64> {
-        Ok(self.word(runtime::N_AREAS)?.min(MAX_AREAS))
+        Ok(self.word(runtime::N_AREAS)?.min(ROOM.n_areas))
     }
 
-    /// How often a thread had to count together with the first, so that counts may be lost.
+    /// How often a thread had to count together with another, so that counts may be lost.
     pub fn n_shared(&self) -> io::Result<u64> {
         self.word(runtime::N_SHARED)
     }
@@ -106,8 +98,7 @@ impl Arena {
         (0..self.n_areas()?)
             .map(|area| {
                 let mut bytes = vec![0; 8 * n];
-                let at = self.data_at + area * self.area_len + row.offset + runtime::OWNER_LEN;
-                self.file.read_exact_at(&mut bytes, at)?;
+                self.file.read_exact_at(&mut bytes, row.at + area * row.len)?;
                 Ok(bytes
                     .chunks_exact(8)
                     .map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")))
@@ -210,16 +201,33 @@ fn prepare(
         number: libc::SYS_madvise,
         args: [runtime::ARENA, arena.len, u64::from(libc::MADV_DONTDUMP.cast_unsigned()), 0, 0, 0],
     })?;
+    let mut own = vec![0; usize::try_from(runtime::OWN_LEN).expect("small")];
+    let mut word = |at: u64, value: u64| {
+        let at = usize::try_from(at).expect("small");
+        own[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    };
+    word(0, u64::try_from(stopped.pid()).expect("process numbers are positive"));
+    word(runtime::N_THREADS, 1);
     let key = module.program.image.id.0;
-    if !module.counted.is_empty()
+    if let Some(code) = &module.runtime
         && let Some(n) = arena.rows.iter().position(|r| r.key == key)
     {
         let row = &arena.rows[n];
         let home = live(module.counters.start);
-        stopped.map(home, row.len, shared, libc::MAP_SHARED, fd, arena.data_at + row.offset)?;
-        let at = runtime::ROWS_AT + runtime::ROW_LEN * n as u64 + 32;
-        stopped.write(LiveVa(runtime::ARENA + at), &home.0.to_le_bytes())?;
+        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        stopped.map(home, runtime::HOME_HEAD, shared, private, u64::MAX, 0)?;
+        wipe_on_fork(stopped, home)?;
+        stopped.map(LiveVa(home.0 + runtime::HOME_HEAD), row.len, shared, libc::MAP_SHARED, fd, row.at)?;
+        word(runtime::HOMES + runtime::HOME_LEN * n as u64, home.0);
+        word(runtime::HOMES + runtime::HOME_LEN * n as u64 + 8, live(code.at).0);
     }
+    let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    stopped.map(LiveVa(runtime::OWN), runtime::OWN_LEN, shared, private, u64::MAX, 0)?;
+    wipe_on_fork(stopped, LiveVa(runtime::OWN))?;
+    stopped.write(LiveVa(runtime::OWN), &own)?;
+    let owner = u32::try_from(stopped.pid()).expect("process numbers are positive");
+    stopped.write(LiveVa(runtime::ARENA + ROOM.owners_at()), &owner.to_le_bytes())?;
+    stopped.write(LiveVa(runtime::ARENA + runtime::N_AREAS), &1u64.to_le_bytes())?;
     close(stopped, fd)?;
     let (text_at, text) = module.text();
     fill(stopped, live(text_at), text, libc::PROT_READ | libc::PROT_EXEC)?;
@@ -244,6 +252,13 @@ fn prepare(
         redirect(stopped, Bias::between(Va(0), base), swaps, sites)?;
     }
     Ok(())
+}
+
+/// Has a child find the page at `at` zero: that is how it knows that it is one.
+fn wipe_on_fork(stopped: &Stopped, at: LiveVa) -> Result<(), ProcessError> {
+    let advice = u64::from(libc::MADV_WIPEONFORK.cast_unsigned());
+    let args = [at.0, PAGE, advice, 0, 0, 0];
+    stopped.call(&Syscall { name: "madvise", number: libc::SYS_madvise, args }).map(drop)
 }
 
 /// Maps private pages at `at` and fills them.

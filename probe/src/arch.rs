@@ -3,6 +3,7 @@
 mod x86_64;
 
 pub use x86_64::{
-    AREA_LEN, AREAS_AT, ARENA, ARENA_MAGIC, DATA_AT, MAX_AREAS, N_AREAS, N_ROWS, N_SHARED,
-    OPEN_LIBRARY_ENTRY, OWNER_LEN, OpenSite, ROW_LEN, ROWS_AT, Runtime, open_library, open_sites,
+    ARENA, ARENA_MAGIC, Capacity, END, EXTENTS_AT, HOME_HEAD, HOME_LEN, HOMES, MAX_AREAS, N_AREAS, N_ROWS,
+    N_SHARED, N_THREADS, OPEN_LIBRARY_ENTRY, OWN, OWN_LEN, OWNER, OpenSite, ROW_LEN, ROWS_AT, Runtime,
+    open_library, open_sites,
 };

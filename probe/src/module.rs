@@ -12,7 +12,7 @@
 //! Source: System V ABI, chapter 5 (program headers); W. Wang, X. Meng, ASPLOS 2021, for moving whole functions.
 #![warn(clippy::indexing_slicing)]
 
-use crate::arch as runtime;
+use crate::arch::{self as runtime, Runtime};
 use crate::bytes::set_distance;
 use crate::counters;
 use crate::movable::{self, Movable, Stay};
@@ -109,8 +109,11 @@ pub struct Module<'a> {
     pub moved: Vec<(Va, Va)>,
     /// Where the counters are.
     pub counters: Range<Va>,
+    /// What gives threads their counters, if anything is counted.
+    pub runtime: Option<Runtime>,
     text: (Va, Vec<u8>),
     unwind: (Va, Unwind),
+    notes: Option<Vec<u8>>,
 }
 
 impl<'a> Module<'a> {
@@ -141,7 +144,7 @@ impl<'a> Module<'a> {
         };
         let counters = counters_at..counters_at.plus(match counted.len() {
             0 => 0,
-            n => runtime::OWNER_LEN + 8 * n as u64,
+            n => runtime::HOME_HEAD + 8 * n as u64,
         });
         let text_at = page_up(counters.end);
         let mut at = text_at;
@@ -155,7 +158,8 @@ impl<'a> Module<'a> {
             .collect();
         // Behind the code: what gives a thread its area, and a check for every entry from outside.
         let checks_len = (springboards.len() as u64 + 1) * 48;
-        let tables_at = page_up(at.plus(if counted.is_empty() { 0 } else { PAGE + checks_len }));
+        let tables_at =
+            page_up(at.plus(if counted.is_empty() { 0 } else { 16 + Runtime::len_bytes() + checks_len }));
         let span = if room == Room::Apart && program.image.kind.is_relocated() {
             end.since(counters_at)
         } else {
@@ -182,14 +186,14 @@ impl<'a> Module<'a> {
                 let to = match fixup.to {
                     Target::Code(old) => lookup(old).unwrap_or(old),
                     Target::Place(to) => to,
-                    Target::Counter(n) => counters.start.plus(runtime::OWNER_LEN + 8 * u64::from(n)),
+                    Target::Counter(n) => counters.start.plus(runtime::HOME_HEAD + 8 * u64::from(n)),
                 };
                 set_distance(room, fixup.at as usize, to.since(end));
             }
         }
 
         let mut patches = Vec::new();
-        let slow = (!counted.is_empty())
+        let runtime = (!counted.is_empty())
             .then(|| append_runtime(program, &counters, text_at, &mut text, &mut patches));
         let unchecked = without_thread_pointer(program);
         for board in &springboards {
@@ -198,11 +202,12 @@ impl<'a> Module<'a> {
                 || program
                     .block_from(board.at)
                     .is_some_and(|b| program.function(program.block(b).func).entries.contains(&b));
-            if let Some(slow) = slow
+            if let Some(runtime) = &runtime
                 && is_entry
                 && unchecked.binary_search(&board.at).is_err()
             {
-                to = append_check(program, text_at, &mut text, counters.start, to, slow);
+                let owner = counters.start.plus(runtime::OWNER);
+                to = append_check(program, text_at, &mut text, owner, to, runtime.slow);
             }
             match board.tactic {
                 Tactic::Long | Tactic::Over => patches.push(long_jump(program, board.at, to)),
@@ -237,9 +242,29 @@ impl<'a> Module<'a> {
             counted,
             moved,
             counters,
+            runtime,
             text: (text_at, text),
             unwind: (unwind_at, unwind),
+            notes: None,
         })
+    }
+
+    /// Has the file make a recording by itself when it is run or loaded, called `name` unless its user says otherwise. `notes` go into
+    /// the recording as they are: they must say what its counters mean.
+    pub fn set_notes(&mut self, name: &str, notes: &[u8]) {
+        let Some(runtime) = &mut self.runtime else { return };
+        let mut bytes = runtime::Capacity::FILE.header();
+        bytes.extend(name.bytes().filter(|b| *b != 0));
+        bytes.push(0);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        let header_at = self.unwind.0.plus(self.unwind.1.bytes.len().next_multiple_of(8) as u64);
+        runtime.set_notes(header_at, header_at.plus(bytes.len() as u64), notes.len() as u64);
+        bytes.extend(notes);
+        self.notes = Some(bytes);
+        let from = usize::try_from(runtime.at.since(self.text.0)).expect("within the text");
+        if let Some(place) = self.text.1.get_mut(from..from + runtime.bytes.len()) {
+            place.copy_from_slice(&runtime.bytes);
+        }
     }
 
     /// Moved ranges whose unwind rows could not be taken over.
@@ -288,6 +313,10 @@ impl<'a> Module<'a> {
         let mut header = *header;
         header.e_phoff.set(LE, tables_off);
         header.e_phnum = U16::new(LE, tables.n_headers);
+        if let (Some(_), Some(runtime), true) = (&self.notes, &self.runtime, image.kind != Kind::SharedObject)
+        {
+            header.e_entry.set(LE, runtime.entry.0);
+        }
         let raw = object::pod::bytes_of(&header);
         out.get_mut(..raw.len()).ok_or_else(|| bad("no header"))?.copy_from_slice(raw);
         Ok(out)
@@ -314,7 +343,12 @@ impl<'a> Module<'a> {
         let (unwind_at, unwind) = (self.unwind.0, &self.unwind.1);
         let (text_at, text) = (self.text.0, &self.text.1);
         let at = Va(unwind_at.0 - PAGE);
-        let len = PAGE + unwind.bytes.len() as u64;
+        let mut behind = unwind.bytes.clone();
+        if let Some(notes) = &self.notes {
+            behind.resize(behind.len().next_multiple_of(8), 0);
+            behind.extend(notes);
+        }
+        let len = PAGE + behind.len() as u64;
         let counters_len = self.counters.end.since(self.counters.start);
         let load =
             |flags: elf::ProgramFlags, at: Va, offset: u64, in_file: u64, len: u64| ProgramHeader64::<LE> {
@@ -390,7 +424,7 @@ impl<'a> Module<'a> {
             return Err(bad("there are too many of them"));
         }
         bytes.resize(usize::try_from(PAGE).expect("small"), 0);
-        bytes.extend(&unwind.bytes);
+        bytes.extend(behind);
         let n_headers = u16::try_from(new.len()).expect("a page holds no more");
         Ok(Tables { at, bytes, n_headers })
     }
@@ -432,25 +466,28 @@ fn patch_relocations(program: &Program, wanted: &[(Va, Va)], patches: &mut Vec<P
     (tag(elf::DT_RELR).is_some() || is_done.iter().all(|&d| d)).then_some(())
 }
 
-/// Puts the runtime behind the code, and has a library's DT_INIT lead there. Returns where a thread without an area goes.
+/// Puts the runtime behind the code, and has a library's DT_INIT lead there.
 fn append_runtime(
     program: &Program,
     counters: &Range<Va>,
     text_at: Va,
     text: &mut Vec<u8>,
     patches: &mut Vec<Patch>,
-) -> Va {
+) -> Runtime {
     let image = &program.image;
-    let slot = (image.kind == Kind::SharedObject).then(|| init_slot(program)).flatten();
+    let is_library = image.kind == Kind::SharedObject;
+    let slot = is_library.then(|| init_slot(program)).flatten();
     text.resize(text.len().next_multiple_of(16), emit::TRAP);
     let at = text_at.plus(text.len() as u64);
-    let module = runtime::Runtime::at(at, counters.start, slot.and_then(|s| s.1), image.id.0);
-    text.extend(&module.bytes);
+    let init = if is_library { slot.and_then(|s| s.1) } else { image.entry };
+    let len = page_up(counters.end).since(counters.start) - runtime::HOME_HEAD;
+    let runtime = Runtime::at(at, counters.start, len, init, image.id.0);
+    text.extend(&runtime.bytes);
     if let Some((row, _)) = slot {
         let tag = elf::DT_INIT.0.to_le_bytes();
-        patches.push(patch(program, row, [tag, module.start.0.to_le_bytes()].concat()));
+        patches.push(patch(program, row, [tag, runtime.start.0.to_le_bytes()].concat()));
     }
-    module.slow
+    runtime
 }
 
 /// Entries that may run before there is a thread pointer: the entry point, and resolvers of indirect functions. Sorted.

@@ -8,6 +8,7 @@ mod format;
 pub mod bat;
 pub mod bolt_yaml;
 pub mod callgrind;
+pub mod counters;
 pub mod csv;
 pub mod engraft;
 pub mod fdata;

@@ -11,14 +11,15 @@
 //! The first profile is that of the executable; the images' names are the paths they were loaded from.
 #![warn(clippy::indexing_slicing)]
 
+use crate::counters;
 use crate::counts::Profile;
 use crate::engraft::{self, Cursor, MAGIC, VERSION, put_bytes, varint};
 use crate::format::ReadError;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Whether `bytes` start as a recording.
+/// Whether `bytes` start as a recording, of ours or of a counted program.
 pub fn is_one(bytes: &[u8]) -> bool {
-    bytes.starts_with(MAGIC) && bytes.get(MAGIC.len() + 1) == Some(&b'R')
+    counters::is_one(bytes) || bytes.starts_with(MAGIC) && bytes.get(MAGIC.len() + 1) == Some(&b'R')
 }
 
 /// Writes `profiles`, the executable's first.
@@ -39,6 +40,9 @@ pub fn write(profiles: &[Profile]) -> Vec<u8> {
 /// # Errors
 /// [`ReadError::Damaged`] if it is cut off, changed, or of a version that we do not know.
 pub fn parse(file: &[u8]) -> Result<Vec<Profile>, ReadError> {
+    if counters::is_one(file) {
+        return counters::parse(file);
+    }
     let mut c = Cursor::open(file, b'R', "it is no recording")?;
     let n = c.varint()?;
     let mut profiles = Vec::new();

@@ -4,13 +4,17 @@
 //!
 //! | piece | where | what it does |
 //! | --- | --- | --- |
-//! | [`Runtime`] | behind the moved code of a counted module | gives a thread its area; in libraries, maps the counters over |
-//! | [`open_library`] | beside ld.so, in place of an `openat` | passes on the path of a counted library in place of the plain one |
+//! | [`Runtime`] (`module.s`) | behind the moved code of a counted module | gives a thread its area; maps the counters over |
+//! | [`open_library`] (`open_library.s`) | beside ld.so, in place of an `openat` | passes on the path of a counted library in place of the plain one |
 //!
 //! **Areas.** Every module has a *home* for its counters within reach of its code. Thread k counts at home + dₖ, with dₖ in the base of
-//! `gs`, the same for all modules; the first thread has d = 0. The first word of a home is the thread pointer of the area's owner. A thread
-//! inherits `gs` from the one that made it: so an entry from outside compares the owner with its own thread pointer, and
-//! where they differ it comes here. All areas are ranges of the recording, mapped a second time.
+//! `gs`, the same for all modules; the first thread has d = 0. A home starts with a page whose last word is the thread pointer of the
+//! area's owner. A thread inherits `gs` from the one that made it: so an entry from outside compares the owner with its own thread
+//! pointer, and where they differ it comes here. `fork` wipes that page in the child, which so gets an area of its own. All areas are
+//! ranges of the recording, which several processes may share: an area whose process is gone is given out again.
+//!
+//! **Recordings** are made by a launcher, which maps them before the program starts, or, by a module that carries notes, as a file when it
+//! starts by itself. The disk's room for an area is taken before it is mapped. Where none can be had, counts stay in the process, and are lost with it.
 //!
 //! Invariant: all registers are as they were but those dead at a function's entry (r11, flags), or destroyed by a system call (rax, rcx,
 //! r11) where one was about to be made; the red zone is stepped over; no signal is handled while the recording is locked.
@@ -27,412 +31,141 @@ use program::{Program, Va};
 pub const ARENA: u64 = 0x1f00_0000_0000;
 /// First word of a recording.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"ENGRAFT\x02");
-/// Offset of the number of modules, 4 bytes; the lock follows, 4 bytes.
+/// Offset of the number of modules, 4 bytes.
 pub const N_ROWS: u64 = 8;
-/// Offset of the number of areas in use.
+/// Offset of the lock, 4 bytes: the number of the process that holds it, or 0.
+pub const LOCK: u64 = 12;
+/// Offset of the number of areas that were ever in use.
 pub const N_AREAS: u64 = 16;
-/// Offset of the length of an area in bytes.
-pub const AREA_LEN: u64 = 24;
-/// Offset of how many distances have been tried.
-pub const N_TRIED: u64 = 32;
-/// Offset of how often a thread had to count into another one's area.
-pub const N_SHARED: u64 = 40;
-/// Offset of the offset of the table of areas: thread pointer of the owner, distance d.
-pub const AREAS_AT: u64 = 48;
+/// Offset of the number of modules there is room for.
+pub const MAX_ROWS: u64 = 24;
 /// Offset of the number of areas there is room for.
-pub const MAX_AREAS: u64 = 56;
-/// Offset of the offset of the first area.
-pub const DATA_AT: u64 = 64;
-/// Where the table of modules starts: key (16 bytes), offset in an area, length in bytes (whole pages), home in the process or 0.
-pub const ROWS_AT: u64 = 128;
+pub const MAX_AREAS: u64 = 32;
+/// Offset of the offset of the areas' owners: numbers of processes, 4 bytes each.
+pub const OWNERS_AT: u64 = 40;
+/// Offset of the offset of the extents: where the counters of module m and area k are, at 8 · (m · `MAX_AREAS` + k); 0: nowhere yet.
+pub const EXTENTS_AT: u64 = 48;
+/// Offset of the length of the recording.
+pub const END: u64 = 56;
+/// Offset of how often counts of several threads had to go to one place, so that some may be lost.
+pub const N_SHARED: u64 = 64;
+/// Length of all this.
+pub const HEADER_LEN: u64 = 128;
+/// Where the table of modules starts: key (16 bytes), length of the counters in bytes (whole pages), offset and length of the notes.
+pub const ROWS_AT: u64 = HEADER_LEN;
 /// Bytes a row of that table.
-pub const ROW_LEN: u64 = 40;
-/// The first word of a module's counters is no counter: it names the owner.
-pub const OWNER_LEN: u64 = 8;
+pub const ROW_LEN: u64 = 64;
+
+/// Where a process keeps what concerns only itself. In its first page, which `fork` wipes, is its number.
+pub const OWN: u64 = ARENA - 0x20_0000;
+/// Offset there of the number of threads with an area.
+pub const N_THREADS: u64 = 0x1000;
+/// Offset there of how many distances have been tried.
+pub const N_TRIED: u64 = 0x1008;
+/// Offset there of the length of the recording's path; 0 if it has none and is mapped as a whole.
+pub const PATH_LEN: u64 = 0x1010;
+/// Offset there of a word that says whether no more areas may be given out.
+pub const IS_FULL: u64 = 0x1018;
+/// Offset there of that path.
+pub const PATH: u64 = 0x1020;
+const PATH_MAX: u64 = 4000;
+/// Offset there of the modules' homes: the home, the address of the module's [`Runtime`].
+pub const HOMES: u64 = 0x2000;
+/// Bytes a module there.
+pub const HOME_LEN: u64 = 16;
+/// Offset there of the threads: thread pointer, distance, number of the area.
+pub const THREADS: u64 = 0x6000;
+const THREAD_LEN: u64 = 32;
+/// Length of all that.
+pub const OWN_LEN: u64 = THREADS + THREAD_LEN * 2048;
+
+/// A home starts with a page of its own, whose last word is the thread pointer of the owner; the counters follow.
+pub const HOME_HEAD: u64 = 0x1000;
+/// Offset of the owner.
+pub const OWNER: u64 = HOME_HEAD - 8;
+
+/// How many modules and areas a recording has room for.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity {
+    /// Modules.
+    pub n_rows: u64,
+    /// Areas, one a thread.
+    pub n_areas: u64,
+}
+
+impl Capacity {
+    /// Of recordings that instrumented files make by themselves.
+    pub const FILE: Capacity = Capacity { n_rows: 16, n_areas: 512 };
+    /// Of recordings that a launcher makes.
+    pub const LAUNCH: Capacity = Capacity { n_rows: 1024, n_areas: 2048 };
+
+    /// Where the owners are.
+    pub const fn owners_at(self) -> u64 {
+        ROWS_AT + ROW_LEN * self.n_rows
+    }
+    /// Where the extents are.
+    pub const fn extents_at(self) -> u64 {
+        (self.owners_at() + 4 * self.n_areas).next_multiple_of(8)
+    }
+    /// Length of all tables: the counters start there.
+    pub const fn head_len(self) -> u64 {
+        (self.extents_at() + 8 * self.n_rows * self.n_areas).next_multiple_of(0x1000)
+    }
+    /// The first [`HEADER_LEN`] bytes of an empty recording.
+    pub fn header(self) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(HEADER_LEN).expect("small")];
+        for (at, word) in [
+            (0, ARENA_MAGIC),
+            (MAX_ROWS, self.n_rows),
+            (MAX_AREAS, self.n_areas),
+            (OWNERS_AT, self.owners_at()),
+            (EXTENTS_AT, self.extents_at()),
+            (END, self.head_len()),
+        ] {
+            set(&mut bytes, usize::try_from(at).expect("small"), word);
+        }
+        bytes
+    }
+}
 
 std::arch::global_asm!(
-    ".pushsection .rodata",
-    ".balign 16",
-    ".globl engraft_module, engraft_module_slow, engraft_module_start, engraft_module_end",
-    "engraft_module:",
-    ".quad 0", // 0: the home, from here
-    ".quad 0", // 8: the old DT_INIT, from here; 0 if there is none
-    ".quad 0, 0", // 16: the module's key
-    ".quad -1", // 32: all signals
-    //
-    // An entry whose area is another thread's. r11: where to go on.
-    "engraft_module_slow:",
-    "push rax",
-    "push rcx",
-    "push rdx",
-    "push rsi",
-    "push rdi",
-    "push r8",
-    "push r9",
-    "push r10",
-    "push r11",
-    "push rbx",
-    "push rbp",
-    "push r12",
-    "push r13",
-    "push r14",
-    "push r15",
-    "sub rsp, 16",
-    "call 30f", // is there a recording?
-    "jnz 29f",
-    "call 32f", // lock
-    "rdfsbase rbp",
-    "mov r12, [rbx + {areas_at}]",
-    "add r12, rbx",
-    "mov r13, [rbx + {n_areas}]",
-    "mov rax, r12",
-    "mov rcx, r13",
-    "2:", // an area of ours, from a thread that had the same thread pointer before us
-    "test rcx, rcx",
-    "jz 3f",
-    "mov r15, [rax + 8]",
-    "cmp [rax], rbp",
-    "je 28f",
-    "add rax, 16",
-    "dec rcx",
-    "jmp 2b",
-    "3:", // the first area, if nobody has it
-    "xor r15d, r15d",
-    "cmp qword ptr [r12], 0",
-    "jne 4f",
-    "mov [r12], rbp",
-    "jmp 7f",
-    "4:", // a new one
-    "mov r14d, 64", // tries
-    "cmp r13, [rbx + {max_areas}]",
-    "jae 6f",
-    "5:",
-    "dec r14d",
-    "js 6f",
-    "inc qword ptr [rbx + {n_tried}]",
-    "mov r15, [rbx + {n_tried}]",
-    "shl r15, 34", // 16 GiB apart
-    "neg r15",
-    "call 34f", // map area r13 at distance r15
-    "jnz 5b",
-    "mov rax, r13",
-    "shl rax, 4",
-    "mov [r12 + rax], rbp",
-    "mov [r12 + rax + 8], r15",
-    "inc qword ptr [rbx + {n_areas}]",
-    "jmp 7f",
-    "6:", // no room: with the first thread
-    "xor r15d, r15d",
-    "inc qword ptr [rbx + {n_shared}]",
-    "jmp 28f",
-    "7:", // name the owner
-    "mov ecx, [rbx + {n_rows}]",
-    "lea rdx, [rbx + {rows_at}]",
-    "8:",
-    "test ecx, ecx",
-    "jz 28f",
-    "mov rax, [rdx + 32]",
-    "test rax, rax",
-    "jz 9f",
-    "mov [rax + r15], rbp",
-    "9:",
-    "add rdx, {row_len}",
-    "dec ecx",
-    "jmp 8b",
-    "28:",
-    "wrgsbase r15",
-    "call 33f", // unlock
-    "29:",
-    "add rsp, 16",
-    "pop r15",
-    "pop r14",
-    "pop r13",
-    "pop r12",
-    "pop rbp",
-    "pop rbx",
-    "pop r11",
-    "pop r10",
-    "pop r9",
-    "pop r8",
-    "pop rdi",
-    "pop rsi",
-    "pop rdx",
-    "pop rcx",
-    "pop rax",
-    "jmp r11",
-    //
-    // Zero if there is a recording; rbx: its address.
-    "30:",
-    "mov rdi, {arena}",
-    "mov rbx, rdi",
-    "mov esi, 4096",
-    "lea rdx, [rsp + 8]",
-    "mov eax, 27", // mincore
-    "syscall",
-    "test rax, rax",
-    "jnz 31f",
-    "mov rax, {magic}",
-    "cmp [rbx], rax",
-    "31:",
-    "ret",
-    // No signals, and the lock. The old mask is kept in the caller's 16 bytes.
-    "32:",
-    "mov eax, 14", // rt_sigprocmask
-    "mov edi, 2", // SIG_SETMASK
-    "lea rsi, [rip + engraft_module + 32]",
-    "lea rdx, [rsp + 8]",
-    "mov r10d, 8",
-    "syscall",
-    "2:",
-    "mov ecx, 1",
-    "xchg [rbx + {n_rows} + 4], ecx",
-    "test ecx, ecx",
-    "jz 3f",
-    "mov eax, 24", // sched_yield
-    "syscall",
-    "jmp 2b",
-    "3:",
-    "ret",
-    "33:",
-    "mov dword ptr [rbx + {n_rows} + 4], 0",
-    "mov eax, 14",
-    "mov edi, 2",
-    "lea rsi, [rsp + 8]",
-    "xor edx, edx",
-    "mov r10d, 8",
-    "syscall",
-    "ret",
-    // Maps all homes for area r13 at distance r15; zero if it could be done, else nothing is mapped.
-    "34:",
-    "push rbp",
-    "mov ebp, [rbx + {n_rows}]",
-    "lea r8, [rbx + {rows_at}]",
-    "2:",
-    "test ebp, ebp",
-    "jz 5f",
-    "cmp qword ptr [r8 + 32], 0",
-    "je 3f",
-    "call 35f",
-    "jnz 4f",
-    "3:",
-    "add r8, {row_len}",
-    "dec ebp",
-    "jmp 2b",
-    "4:", // take back what was mapped
-    "lea rdx, [rbx + {rows_at}]",
-    "cmp r8, rdx",
-    "jbe 6f",
-    "sub r8, {row_len}",
-    "mov rdi, [r8 + 32]",
-    "test rdi, rdi",
-    "jz 4b",
-    "add rdi, r15",
-    "mov rsi, [r8 + 24]",
-    "mov eax, 11", // munmap
-    "syscall",
-    "jmp 4b",
-    "5:",
-    "xor eax, eax",
-    "pop rbp",
-    "ret",
-    "6:",
-    "or eax, 1",
-    "pop rbp",
-    "ret",
-    // Maps the home of row r8 for area r13 at distance r15, if nothing is there; zero if so.
-    "35:",
-    "push r8",
-    "push r14",
-    "mov r14, r8",
-    "mov rdi, [r14 + 32]",
-    "add rdi, r15",
-    "mov rsi, [r14 + 24]",
-    "xor edx, edx", // PROT_NONE
-    "mov r10d, 0x104022", // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE
-    "mov r8, -1",
-    "xor r9d, r9d",
-    "mov eax, 9", // mmap
-    "syscall",
-    "mov rdi, [r14 + 32]",
-    "add rdi, r15",
-    "cmp rax, rdi",
-    "jne 2f",
-    "call 36f",
-    "cmp rax, r8",
-    "2:",
-    "pop r14",
-    "pop r8",
-    "ret",
-    // Maps row r14 of area r13 a second time, to rdi.
-    "36:",
-    "mov r8, rdi",
-    "mov rdi, r13",
-    "imul rdi, [rbx + {area_len}]",
-    "add rdi, [rbx + {data_at}]",
-    "add rdi, [r14 + 16]",
-    "add rdi, rbx",
-    "xor esi, esi",
-    "mov rdx, [r14 + 24]",
-    "mov r10d, 3", // MREMAP_MAYMOVE | MREMAP_FIXED
-    "mov eax, 25", // mremap
-    "syscall",
-    "ret",
-    //
-    // In place of DT_INIT.
-    "engraft_module_start:",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "push rbx",
-    "push rbp",
-    "push r12",
-    "push r13",
-    "push r14",
-    "push r15",
-    "sub rsp, 16",
-    "call 30b",
-    "jnz 9f",
-    "mov ecx, [rbx + {n_rows}]",
-    "lea r14, [rbx + {rows_at}]",
-    "2:",
-    "test ecx, ecx",
-    "jz 9f",
-    "mov rax, [r14]",
-    "cmp rax, [rip + engraft_module + 16]",
-    "jne 3f",
-    "mov rax, [r14 + 8]",
-    "cmp rax, [rip + engraft_module + 24]",
-    "je 4f",
-    "3:",
-    "add r14, {row_len}",
-    "dec ecx",
-    "jmp 2b",
-    "4:",
-    "call 32b",
-    "lea rbp, [rip + engraft_module]",
-    "add rbp, [rip + engraft_module]", // the home
-    "mov rdx, [rbx + {data_at}]", // what was counted so far, to the first area
-    "add rdx, [r14 + 16]",
-    "add rdx, rbx",
-    "mov rcx, [r14 + 24]",
-    "5:",
-    "sub rcx, 8",
-    "jbe 6f",
-    "mov rax, [rbp + rcx]",
-    "add [rdx + rcx], rax",
-    "jmp 5b",
-    "6:",
-    "xor r13d, r13d",
-    "mov rdi, rbp",
-    "call 36b",
-    "mov r12, [rbx + {areas_at}]",
-    "add r12, rbx",
-    "mov rax, [r12]",
-    "mov [rbp], rax",
-    "mov rax, [r14 + 32]", // the home it had before it was unloaded
-    "mov [r14 + 32], rbp",
-    "cmp rax, rbp",
-    "je 8f",
-    "7:", // the other areas
-    "inc r13",
-    "add r12, 16",
-    "cmp r13, [rbx + {n_areas}]",
-    "jae 8f",
-    "mov r15, [r12 + 8]",
-    "mov r8, r14",
-    "call 35b",
-    "jnz 71f",
-    "mov rax, [r12]",
-    "mov [rbp + r15], rax",
-    "jmp 7b",
-    "71:",
-    "inc qword ptr [rbx + {n_shared}]",
-    "jmp 7b",
-    "8:",
-    "call 33b",
-    "9:",
-    "add rsp, 16",
-    "pop r15",
-    "pop r14",
-    "pop r13",
-    "pop r12",
-    "pop rbp",
-    "pop rbx",
-    "pop rdx",
-    "pop rsi",
-    "pop rdi",
-    "mov r11, [rip + engraft_module + 8]",
-    "test r11, r11",
-    "jz 8f",
-    "lea rax, [rip + engraft_module]",
-    "add r11, rax",
-    "jmp r11",
-    "8:",
-    "ret",
-    "engraft_module_end:",
-    //
-    ".balign 16",
-    ".globl engraft_open_library, engraft_open_library_end",
-    "engraft_open_library:",
-    ".quad 0", // 0: where to go on
-    ".quad 0", // 8: address of the table of paths
-    // Entry, at 16: as the number of the call is about to be set; first what stood between that and the call.
-    ".fill 32, 1, 0x90",
-    // As the `openat` is about to be made.
-    "lea rsp, [rsp - 128]",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "mov r11, [rip + engraft_open_library + 8]",
-    "2:",
-    "mov ecx, [r11]",
-    "test ecx, ecx",
-    "jz 9f",
-    "lea rdi, [r11 + 8]",
-    "mov rsi, [rsp + 8]",
-    "3:",
-    "mov al, [rsi]",
-    "cmp al, [rdi]",
-    "jne 4f",
-    "inc rsi",
-    "inc rdi",
-    "test al, al",
-    "jnz 3b",
-    "mov ecx, [r11 + 4]",
-    "add rcx, r11",
-    "mov [rsp + 8], rcx",
-    "jmp 9f",
-    "4:",
-    "add r11, rcx",
-    "jmp 2b",
-    "9:",
-    "pop rdx",
-    "pop rsi",
-    "pop rdi",
-    "lea rsp, [rsp + 128]",
-    "mov eax, 257", // openat
-    "syscall",
-    "jmp [rip + engraft_open_library]",
-    "engraft_open_library_end:",
-    ".popsection",
+    include_str!("x86_64/module.s"),
     arena = const ARENA,
     magic = const ARENA_MAGIC,
     n_rows = const N_ROWS,
+    lock = const LOCK,
     n_areas = const N_AREAS,
-    area_len = const AREA_LEN,
-    n_tried = const N_TRIED,
-    n_shared = const N_SHARED,
-    areas_at = const AREAS_AT,
+    max_rows = const MAX_ROWS,
     max_areas = const MAX_AREAS,
-    data_at = const DATA_AT,
+    owners_at = const OWNERS_AT,
+    extents_at = const EXTENTS_AT,
+    end = const END,
+    n_shared = const N_SHARED,
+    header_len = const HEADER_LEN,
     rows_at = const ROWS_AT,
-    row_len = const ROW_LEN,
+    own = const OWN,
+    own_len = const OWN_LEN,
+    n_threads = const N_THREADS,
+    n_tried = const N_TRIED,
+    path_len = const PATH_LEN,
+    is_full = const IS_FULL,
+    path = const PATH,
+    path_max = const PATH_MAX,
+    homes = const HOMES,
+    threads = const THREADS,
+    thread_len = const THREAD_LEN,
+    max_threads = const (OWN_LEN - THREADS) / THREAD_LEN,
+    file_head_len = const Capacity::FILE.head_len(),
+    variable_1 = const u64::from_le_bytes(*b"ENGRAFT_"),
+    variable_2 = const u32::from_le_bytes(*b"OUT="),
 );
+std::arch::global_asm!(include_str!("x86_64/open_library.s"));
 
 unsafe extern "C" {
     static engraft_module: u8;
     static engraft_module_slow: u8;
     static engraft_module_start: u8;
+    static engraft_module_entry: u8;
     static engraft_module_end: u8;
     static engraft_open_library: u8;
     static engraft_open_library_end: u8;
@@ -450,29 +183,49 @@ fn set(code: &mut [u8], at: usize, word: u64) {
 }
 
 /// What stands behind the moved code of a counted module.
+#[derive(Clone, Debug)]
 pub struct Runtime {
+    /// Where it is.
+    pub at: Va,
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// Where a thread goes that is not the owner of its area, with r11 telling where to go on.
     pub slow: Va,
     /// What a library runs in place of DT_INIT.
     pub start: Va,
+    /// What an executable that makes a recording by itself runs in place of its entry point.
+    pub entry: Va,
 }
 
 impl Runtime {
-    /// Placed at `at`, for counters at `home`.
-    pub fn at(at: Va, home: Va, init: Option<Va>, key: u128) -> Runtime {
+    /// How many bytes it has.
+    pub fn len_bytes() -> u64 {
+        between(&raw const engraft_module, &raw const engraft_module_end).len() as u64
+    }
+
+    /// Placed at `at`, for `len` bytes of counters behind the head of `home`; `init` is what it goes on with when the module starts.
+    pub fn at(at: Va, home: Va, len: u64, init: Option<Va>, key: u128) -> Runtime {
         let from = &raw const engraft_module;
-        let offset = |label: *const u8| label as u64 - from as u64;
+        let place = |label: *const u8| at.plus(label as u64 - from as u64);
         let mut bytes = between(from, &raw const engraft_module_end);
         set(&mut bytes, 0, home.since(at));
         set(&mut bytes, 8, init.map_or(0, |init| init.since(at)));
         bytes[16..32].copy_from_slice(&key.to_le_bytes());
+        set(&mut bytes, 40, len);
         Runtime {
+            at,
             bytes,
-            slow: at.plus(offset(&raw const engraft_module_slow)),
-            start: at.plus(offset(&raw const engraft_module_start)),
+            slow: place(&raw const engraft_module_slow),
+            start: place(&raw const engraft_module_start),
+            entry: place(&raw const engraft_module_entry),
         }
+    }
+
+    /// Has the module make a recording by itself; `header` is where its first bytes are, its name behind them; `notes` is where its notes are.
+    pub fn set_notes(&mut self, header: Va, notes: Va, notes_len: u64) {
+        set(&mut self.bytes, 48, notes.since(self.at));
+        set(&mut self.bytes, 56, notes_len);
+        set(&mut self.bytes, 64, header.since(self.at));
     }
 }
 
