@@ -1,20 +1,24 @@
 //! `engraft count`: how often each block ran, exactly.
 
+mod prepare;
+
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Output, Table, View};
 use anyhow::Context as _;
-use live::launch::{Arena, Swap};
-use live::{Cache, Target};
+use live::launch::Swap;
+use live::{Arena, Target};
 use measure::blocks;
-use probe::{Module, Room, arch};
+use prepare::{Counted, Kept};
+use probe::Plan;
 use profile::Profile;
-use program::{Image, Program};
+use program::Program;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::info_span;
 
 /// Run as tests.
@@ -43,8 +47,6 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// Rewritten libraries that are kept, in bytes.
-const CACHE_LIMIT: u64 = 2 << 30;
 /// Modules that are counted only if they are named: what they do is the system's work.
 const SYSTEM: [&str; 8] =
     ["libc.so.", "ld-linux", "libpthread.so.", "libdl.so.", "librt.so.", "libc-", "ld-", "linux-vdso"];
@@ -66,97 +68,76 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         .into());
     }
 
-    let program = load(&target.executable)?;
-    if !program.image.go_functions.is_empty() {
-        let hint = "Go's runtime checks its own addresses, so its code cannot be moved";
-        return Err(Hinted::new(
-            format!("{} is a Go program, which cannot be counted", program.image.name),
-            hint,
-        )
-        .into());
-    }
+    let kept = Kept::open(args.no_cache)?;
     let is_exe_counted =
         args.modules.iter().any(|m| m == "all" || m == "exe" || names(m, &target.executable));
-    let paths = match &program.image.interpreter {
-        Some(linker) => {
-            target.libraries(linker).with_context(|| format!("cannot run {}", linker.display()))?
-        }
-        None => Vec::new(),
+    let plan = if is_exe_counted { blocks::PLAN } else { Plan::Null };
+    let (segments, exe, linker) =
+        info_span!("prepare").in_scope(|| prepare::executable(&kept, &target.executable, plan))?;
+    let (paths, sites) = match &linker {
+        Some(linker) => (
+            target.libraries(linker).with_context(|| format!("cannot run {}", linker.display()))?,
+            prepare::open_sites(&kept, linker)?,
+        ),
+        None => (Vec::new(), Vec::new()),
     };
     let paths: Vec<PathBuf> = paths.into_iter().filter(|path| is_wanted(&args.modules, path)).collect();
-    let libraries: Vec<(PathBuf, Program)> = info_span!("analyze").in_scope(|| {
-        paths.into_par_iter().map(|path| Ok((path.clone(), load(&path)?))).collect::<anyhow::Result<_>>()
-    })?;
-
-    let plan = if is_exe_counted { blocks::PLAN } else { probe::Plan::Null };
-    let rewrite = info_span!("rewrite").entered();
-    let module = Module::build(&program, plan, Room::Apart)?;
-    let modules = libraries
-        .par_iter()
-        .map(|(_, library)| Module::build(library, blocks::PLAN, Room::Behind))
-        .collect::<Result<Vec<_>, _>>()?;
-    let kept = Kept::open(args.no_cache)?;
-    let swaps = libraries
-        .par_iter()
-        .zip(&modules)
-        .map(|((path, library), module)| {
-            let make = || module.to_file(probe::Old::Kept).map_err(anyhow::Error::from);
-            let given = kept.cache.get(&format!("{}-{}", library.image.id, kept.maker), make)?;
-            Ok(Swap { asked: path.clone(), given })
-        })
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    let (libraries, refused) = info_span!("prepare").in_scope(|| prepare::libraries(&kept, paths));
     kept.cache.trim()?;
-    let sites = match (&program.image.interpreter, swaps.is_empty()) {
-        (Some(linker), false) => arch::open_sites(&load(linker)?),
-        _ => Vec::new(),
-    };
-    drop(rewrite);
 
-    let keys: Vec<(u128, usize)> =
-        [&module].into_iter().chain(&modules).map(|m| (m.program.image.id.0, m.counted.len())).collect();
+    let mut counted: Vec<Counted> = if is_exe_counted { vec![exe] } else { Vec::new() };
+    let mut swaps = Vec::new();
+    for (library, given) in libraries {
+        swaps.push(Swap { asked: library.path.clone(), given });
+        counted.push(library);
+    }
+    let keys: Vec<(u128, usize)> = counted.iter().map(|c| (c.key, c.notes.blocks.len())).collect();
     let arena = Arena::create(&keys).context("cannot get memory for the counters")?;
     let mut command = Command::new(&target.command);
     std::os::unix::process::CommandExt::arg0(&mut command, name);
     command.args(rest);
-    let mut child = live::launch::launch(command, &module, &arena, &swaps, &sites)?;
+    let mut child = live::launch::launch(command, &segments, &arena, &swaps, &sites)?;
+    drop(segments);
     live::leave_interrupts_to_the_child();
-    let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
+    let asks = |path: &Path| is_wanted(&args.modules, path);
+    let loader = prepare::Loader::new(&kept, &arena, &asks, counted, refused);
+    let is_over = AtomicBool::new(false);
+    let status = std::thread::scope(|scope| {
+        scope.spawn(|| loader.serve(&is_over));
+        let status = child.wait();
+        is_over.store(true, Ordering::Relaxed);
+        arena.wake();
+        status
+    });
+    let status = status.with_context(|| format!("cannot wait for {name}"))?;
+    let (counted, refused) = loader.finish();
 
     let _span = info_span!("write").entered();
     let mut profiles = Vec::new();
-    for (m, path) in [&module]
-        .into_iter()
-        .chain(&modules)
-        .zip([&target.executable].into_iter().chain(libraries.iter().map(|(path, _)| path)))
-    {
-        let areas = arena.counts(m.program.image.id.0, m.counted.len())?;
-        let mut sum = vec![0u64; m.counted.len()];
-        for area in &areas {
-            sum.iter_mut().zip(area).for_each(|(sum, n)| *sum = sum.wrapping_add(*n));
+    for module in &counted {
+        let mut sum = vec![0u64; module.notes.blocks.len()];
+        for area in arena.counts(module.key, sum.len())? {
+            sum.iter_mut().zip(&area).for_each(|(sum, n)| *sum = sum.wrapping_add(*n));
         }
-        let mut profile = blocks::notes(m).profile(&sum);
-        profile.image.name = path.display().to_string();
-        if !m.counted.is_empty() {
-            profiles.push(profile);
-        }
+        let mut profile = module.notes.profile(&sum);
+        profile.image.name = module.path.display().to_string();
+        profiles.push(profile);
     }
     let bytes = profile::recording::write(&profiles);
     out::data(Some(&rec), |w| w.write_all(&bytes))?;
     if arena.n_shared()? > 0 {
         out::warn("more threads than there is room for counted together: some counts may be lost", None);
     }
+    for (path, why) in &refused {
+        out::warn(&format!("{} was not counted: {why}", path.display()), None);
+    }
     if !out::manner().quiet {
-        let programs: Vec<&Program> =
-            [&program].into_iter().chain(libraries.iter().map(|(_, p)| p)).collect();
+        let programs: Vec<Program> = counted.into_par_iter().filter_map(Counted::into_program).collect();
         let view = view(&rec, &profiles, &programs, arena.n_areas()?);
         out::report(|w| args.output.write(&view, w));
     }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(Answer::Status(u8::try_from(code & 0xff).expect("eight bits")))
-}
-
-fn load(path: &Path) -> anyhow::Result<Program> {
-    Ok(Program::analyze(Image::load(path)?))
 }
 
 /// Where the recording goes: as asked, else beside where we are, under a name that nothing has.
@@ -191,35 +172,6 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Where rewritten libraries are kept: the user's cache, or a folder that goes with us.
-struct Kept {
-    cache: Cache,
-    /// Which version of us made them.
-    maker: String,
-    _temporary: Option<tempfile::TempDir>,
-}
-
-impl Kept {
-    fn open(is_temporary: bool) -> anyhow::Result<Kept> {
-        let home = std::env::var_os("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))
-            .filter(|path| path.is_absolute() && !is_temporary);
-        let opened = home.and_then(|home| Cache::open(&home.join("engraft"), CACHE_LIMIT).ok());
-        let (cache, temporary) = match opened {
-            Some(cache) => (cache, None),
-            None => {
-                let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-                (Cache::open(folder.path(), CACHE_LIMIT)?, Some(folder))
-            }
-        };
-        // Another build of us may lay code out differently.
-        let us = std::fs::metadata("/proc/self/exe").context("cannot look at our own file")?;
-        let made = us.modified()?.duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
-        Ok(Kept { cache, maker: format!("{:x}-{made:x}", us.len()), _temporary: temporary })
-    }
-}
-
 /// Where a run's executions went.
 #[derive(Serialize)]
 pub struct CountView {
@@ -249,7 +201,7 @@ struct FunctionView {
     share: f64,
 }
 
-fn view(rec: &Path, profiles: &[Profile], programs: &[&Program], threads: u64) -> CountView {
+fn view(rec: &Path, profiles: &[Profile], programs: &[Program], threads: u64) -> CountView {
     let mut view = CountView {
         schema: "engraft.count/1",
         recording: rec.display().to_string(),

@@ -15,7 +15,7 @@ use tracing::info_span;
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
-  $ engraft instrument old -o counted && ENGRAFT_OUT=old.engraft ./counted
+  $ engraft instrument old -o counted
   $ engraft instrument old -o poisoned --null --poison";
 
 /// Write a program that counts its blocks by itself
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         module.set_notes(&format!("{name}.engraft"), &notes.write());
     }
     let bytes = module.to_file(if args.poison { Old::Poisoned } else { Old::Kept })?;
-    out::data(Some(&args.o), |w| w.write_all(&bytes))?;
+    out::file(&args.o, |w| w.write_all(&bytes))?;
     let mode = std::fs::metadata(&args.binary)?.permissions().mode();
     std::fs::set_permissions(&args.o, std::fs::Permissions::from_mode(mode & 0o777))?;
     args.output.print_beside_file(&view(&args.o, &module, bytes.len()))?;

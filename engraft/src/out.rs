@@ -107,7 +107,10 @@ pub fn say(line: impl fmt::Display) {
 /// If it cannot be written; the file then is what it was before.
 pub fn data(to: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     match to {
-        Some(path) if path != Path::new("-") => file(path, write),
+        Some(path) if path != Path::new("-") => {
+            spares(path, &[])?;
+            file(path, write)
+        }
         _ => {
             let mut stdout = BufWriter::new(io::stdout().lock());
             let done = write(&mut stdout).and_then(|()| stdout.flush());
@@ -125,8 +128,11 @@ pub fn data(to: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<
     }
 }
 
-/// Writes the file `path`: whole, or not at all. A device or a pipe is written as it is.
-fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+/// Writes the file `path`, be it a program: whole, or not at all. A device or a pipe is written as it is.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let failed = |err: io::Error| unwritable(path, &err);
     let real = real(path)?;
     if is_device(&real) {
@@ -151,6 +157,7 @@ pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
     if path != Path::new("-") {
         let real = real(path)?;
         // To open a pipe is to wait for its reader: what devices take shows when they are written.
+        spares(path, &[])?;
         if !is_device(&real) {
             beside(path, &real)?;
         }
@@ -173,7 +180,6 @@ fn is_device(real: &Path) -> bool {
 
 /// A file beside `real` that can take its place; it goes away unless it does.
 fn beside(path: &Path, real: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
-    spares(path, &[])?;
     let mode = real.metadata().map_or(0o666, |there| there.permissions().mode());
     // tempfile wraps the reason in the temporary file's name, which says nothing to the user: keep the bare one.
     let mut reason = None;

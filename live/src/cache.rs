@@ -24,6 +24,15 @@ impl Cache {
         Ok(Cache { folder: folder.to_owned(), limit_bytes })
     }
 
+    /// The file of that name, if it is there.
+    pub fn find(&self, name: &str) -> Option<PathBuf> {
+        let path = self.folder.join(name);
+        let file = fs::File::options().append(true).open(&path).ok()?;
+        // Its age decides who goes first.
+        let _unknown = file.set_modified(SystemTime::now());
+        Some(path)
+    }
+
     /// The file of that name; `make` gives its bytes if it is not there.
     ///
     /// # Errors
@@ -33,12 +42,10 @@ impl Cache {
         name: &str,
         make: impl FnOnce() -> Result<Vec<u8>, E>,
     ) -> Result<PathBuf, E> {
-        let path = self.folder.join(name);
-        if let Ok(file) = fs::File::options().append(true).open(&path) {
-            // Its age decides who goes first.
-            let _unknown = file.set_modified(SystemTime::now());
+        if let Some(path) = self.find(name) {
             return Ok(path);
         }
+        let path = self.folder.join(name);
         let bytes = make()?;
         let beside = self.folder.join(format!(".{name}.{}", std::process::id()));
         fs::write(&beside, bytes)?;

@@ -9,104 +9,21 @@
 //!
 //! Source: proc(5), getauxval(3); glibc 2.36, elf/rtld.c for what ld.so takes from the auxiliary vector.
 
+use crate::arena::{Arena, ROOM};
 use crate::process::{ProcessError, Stopped, Syscall};
 use crate::sys;
 use nix::libc;
 use nix::unistd::Pid;
-use probe::Module;
-use probe::arch::{self as runtime, Capacity, OpenSite};
+use probe::Segments;
+use probe::arch::{self as runtime, OpenSite};
 use program::{Bias, LiveVa, Va};
-use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
 const PAGE: u64 = 0x1000;
-
-/// Counters of several modules, for every thread that counts: memory that outlives the program.
-///
-/// The layout is that of `probe::arch`.
-#[derive(Debug)]
-pub struct Arena {
-    file: File,
-    rows: Vec<Row>,
-    len: u64,
-}
-
-#[derive(Debug)]
-struct Row {
-    key: u128,
-    /// Where the first area's counters are; the next ones follow.
-    at: u64,
-    len: u64,
-}
-
-const ROOM: Capacity = Capacity::LAUNCH;
-
-impl Arena {
-    /// Makes room for `modules`: their keys, and how many counters each has.
-    ///
-    /// # Errors
-    /// The kernel's, if it has no memory for us.
-    pub fn create(modules: &[(u128, usize)]) -> io::Result<Arena> {
-        let fd = nix::sys::memfd::memfd_create("engraft", nix::sys::memfd::MFdFlags::empty())?;
-        let mut arena = Arena { file: File::from(fd), rows: Vec::new(), len: ROOM.head_len() };
-        arena.file.write_all_at(&ROOM.header(), 0)?;
-        modules.iter().try_for_each(|&(key, n)| arena.add(key, n))?;
-        Ok(arena)
-    }
-
-    fn add(&mut self, key: u128, n_counters: usize) -> io::Result<()> {
-        let n = self.rows.len() as u64;
-        let row = Row { key, at: self.len, len: (8 * n_counters as u64).next_multiple_of(PAGE) };
-        self.len += row.len * ROOM.n_areas;
-        self.file.set_len(self.len)?;
-        let extents: Vec<u8> =
-            (0..ROOM.n_areas).flat_map(|area| (row.at + area * row.len).to_le_bytes()).collect();
-        self.file.write_all_at(&extents, ROOM.extents_at() + 8 * n * ROOM.n_areas)?;
-        let mut bytes = key.to_le_bytes().to_vec();
-        bytes.extend(row.len.to_le_bytes());
-        self.file.write_all_at(&bytes, runtime::ROWS_AT + runtime::ROW_LEN * n)?;
-        self.file.write_all_at(&self.len.to_le_bytes(), runtime::END)?;
-        self.rows.push(row);
-        let n_rows = u32::try_from(self.rows.len()).expect("there is room for fewer");
-        self.file.write_all_at(&n_rows.to_le_bytes(), runtime::N_ROWS)
-    }
-
-    fn word(&self, at: u64) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        self.file.read_exact_at(&mut bytes, at)?;
-        Ok(u64::from_le_bytes(bytes))
-    }
-
-    /// How many areas were used: one a thread pointer that was ever seen, in each process.
-    pub fn n_areas(&self) -> io::Result<u64> {
-        Ok(self.word(runtime::N_AREAS)?.min(ROOM.n_areas))
-    }
-
-    /// How often a thread had to count together with another, so that counts may be lost.
-    pub fn n_shared(&self) -> io::Result<u64> {
-        self.word(runtime::N_SHARED)
-    }
-
-    /// The counters of the module with this key, as they are now, one list an area.
-    pub fn counts(&self, key: u128, n: usize) -> io::Result<Vec<Vec<u64>>> {
-        let Some(row) = self.rows.iter().find(|r| r.key == key) else { return Ok(Vec::new()) };
-        (0..self.n_areas()?)
-            .map(|area| {
-                let mut bytes = vec![0; 8 * n];
-                self.file.read_exact_at(&mut bytes, row.at + area * row.len)?;
-                Ok(bytes
-                    .chunks_exact(8)
-                    .map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")))
-                    .collect())
-            })
-            .collect()
-    }
-}
 
 /// Why a program could not be started with counted code.
 #[derive(Debug, thiserror::Error)]
@@ -128,9 +45,6 @@ pub enum LaunchError {
         /// What failed.
         source: ProcessError,
     },
-    /// Its new segments cannot be described.
-    #[error(transparent)]
-    Rewrite(#[from] probe::RewriteError),
 }
 
 /// A library that is handed to ld.so in place of another.
@@ -142,13 +56,13 @@ pub struct Swap {
     pub given: PathBuf,
 }
 
-/// Starts `command` with the executable `module`, counting into `arena`.
+/// Starts `command` with the executable that `segments` are of, counting into `arena`.
 ///
 /// # Errors
 /// If it cannot be started or prepared. In both cases no instruction of it has run.
 pub fn launch(
     mut command: Command,
-    module: &Module<'_>,
+    segments: &Segments,
     arena: &Arena,
     swaps: &[Swap],
     sites: &[OpenSite],
@@ -157,49 +71,44 @@ pub fn launch(
     sys::stop_at_exec(&mut command);
     let mut child = command.spawn().map_err(|source| LaunchError::Start { path: path.clone(), source })?;
     let pid = Pid::from_raw(i32::try_from(child.id()).expect("process numbers fit"));
-    let prepared = (|| {
-        let stopped = Stopped::at_exec(pid)?;
-        let tables = module.tables();
-        let tables = match tables {
-            Ok(tables) => tables,
-            Err(e) => return Ok(Err(e)),
-        };
-        prepare(&stopped, module, &tables, arena, swaps, sites)?;
-        stopped.detach()?;
-        Ok(Ok(()))
-    })();
-    let failed = match prepared {
-        Ok(Ok(())) => return Ok(child),
-        Ok(Err(e)) => LaunchError::Rewrite(e),
-        Err(source) => LaunchError::Prepare { path, source },
-    };
+    let prepared = Stopped::at_exec(pid).and_then(|stopped| {
+        prepare(&stopped, segments, arena, swaps, sites)?;
+        stopped.detach()
+    });
+    let Err(source) = prepared else { return Ok(child) };
     // It has not run: there is nothing to lose.
     let _gone = child.kill();
     let _status = child.wait();
-    Err(failed)
+    Err(LaunchError::Prepare { path, source })
 }
 
 fn prepare(
     stopped: &Stopped,
-    module: &Module<'_>,
-    tables: &probe::Tables,
+    segments: &Segments,
     arena: &Arena,
     swaps: &[Swap],
     sites: &[OpenSite],
 ) -> Result<(), ProcessError> {
     let vector = Auxiliary::read(stopped)?;
-    let entry = module.program.image.entry.ok_or_else(|| stopped.space("it has no entry point"))?;
-    let bias = Bias::between(entry, vector.value(AT_ENTRY, stopped)?);
-    let live = |at: Va| bias.to_live(at);
+    let entry = segments.entry.ok_or_else(|| stopped.space("it has no entry point"))?;
+    let bias = Bias::between(Va(entry), vector.value(AT_ENTRY, stopped)?);
+    let live = |at: u64| bias.to_live(Va(at));
 
     // The program has the file open, as it was inherited; it is closed before the first instruction.
-    let fd = u64::try_from(arena.file.as_raw_fd()).expect("an open file has a number");
+    let fd = u64::try_from(arena.file().as_raw_fd()).expect("an open file has a number");
     let shared = libc::PROT_READ | libc::PROT_WRITE;
-    stopped.map(LiveVa(runtime::ARENA), arena.len, shared, libc::MAP_SHARED | libc::MAP_NORESERVE, fd, 0)?;
+    stopped.map(
+        LiveVa(runtime::ARENA),
+        arena.mapped_len(),
+        shared,
+        libc::MAP_SHARED | libc::MAP_NORESERVE,
+        fd,
+        0,
+    )?;
     stopped.call(&Syscall {
         name: "madvise",
         number: libc::SYS_madvise,
-        args: [runtime::ARENA, arena.len, u64::from(libc::MADV_DONTDUMP.cast_unsigned()), 0, 0, 0],
+        args: [runtime::ARENA, arena.mapped_len(), u64::from(libc::MADV_DONTDUMP.cast_unsigned()), 0, 0, 0],
     })?;
     let mut own = vec![0; usize::try_from(runtime::OWN_LEN).expect("small")];
     let mut word = |at: u64, value: u64| {
@@ -208,18 +117,16 @@ fn prepare(
     };
     word(0, u64::try_from(stopped.pid()).expect("process numbers are positive"));
     word(runtime::N_THREADS, 1);
-    let key = module.program.image.id.0;
-    if let Some(code) = &module.runtime
-        && let Some(n) = arena.rows.iter().position(|r| r.key == key)
+    if let Some(code) = segments.runtime_at
+        && let Some((n, row)) = arena.row(segments.key)
     {
-        let row = &arena.rows[n];
-        let home = live(module.counters.start);
+        let home = live(segments.counters_at);
         let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         stopped.map(home, runtime::HOME_HEAD, shared, private, u64::MAX, 0)?;
         wipe_on_fork(stopped, home)?;
         stopped.map(LiveVa(home.0 + runtime::HOME_HEAD), row.len, shared, libc::MAP_SHARED, fd, row.at)?;
         word(runtime::HOMES + runtime::HOME_LEN * n as u64, home.0);
-        word(runtime::HOMES + runtime::HOME_LEN * n as u64 + 8, live(code.at).0);
+        word(runtime::HOMES + runtime::HOME_LEN * n as u64 + 8, live(code).0);
     }
     let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     stopped.map(LiveVa(runtime::OWN), runtime::OWN_LEN, shared, private, u64::MAX, 0)?;
@@ -229,27 +136,25 @@ fn prepare(
     stopped.write(LiveVa(runtime::ARENA + ROOM.owners_at()), &owner.to_le_bytes())?;
     stopped.write(LiveVa(runtime::ARENA + runtime::N_AREAS), &1u64.to_le_bytes())?;
     close(stopped, fd)?;
-    let (text_at, text) = module.text();
-    fill(stopped, live(text_at), text, libc::PROT_READ | libc::PROT_EXEC)?;
-    fill(stopped, live(tables.at), &tables.bytes, libc::PROT_READ)?;
-    for patch in &module.patches {
-        let at = live(patch.at);
-        let mut there = vec![0; patch.old.len()];
+    fill(stopped, live(segments.text_at), &segments.text, libc::PROT_READ | libc::PROT_EXEC)?;
+    fill(stopped, live(segments.tables_at), &segments.tables, libc::PROT_READ)?;
+    for (at, old, new) in &segments.patches {
+        let at = live(*at);
+        let mut there = vec![0; old.len()];
         stopped.read(at, &mut there)?;
-        if there != patch.old {
+        if there != *old {
             return Err(stopped.space(format!(
                 "{at} does not hold what the file holds: it was changed while it was started"
             )));
         }
-        stopped.write(at, &patch.new)?;
+        stopped.write(at, new)?;
     }
-    vector.set(AT_PHDR, live(tables.at).0, stopped)?;
-    vector.set(AT_PHNUM, u64::from(tables.n_headers), stopped)?;
-    if !swaps.is_empty()
-        && let Ok(base) = vector.value(AT_BASE, stopped)
+    vector.set(AT_PHDR, live(segments.tables_at).0, stopped)?;
+    vector.set(AT_PHNUM, u64::from(segments.n_headers), stopped)?;
+    if let Ok(base) = vector.value(AT_BASE, stopped)
         && base.0 != 0
     {
-        redirect(stopped, Bias::between(Va(0), base), swaps, sites)?;
+        redirect(stopped, Bias::between(Va(0), base), swaps, sites, arena.mailbox_at())?;
     }
     Ok(())
 }
@@ -269,7 +174,13 @@ fn fill(stopped: &Stopped, at: LiveVa, bytes: &[u8], protection: i32) -> Result<
 }
 
 /// Has ld.so's `openat` calls go through a look-up of paths.
-fn redirect(stopped: &Stopped, bias: Bias, swaps: &[Swap], sites: &[OpenSite]) -> Result<(), ProcessError> {
+fn redirect(
+    stopped: &Stopped,
+    bias: Bias,
+    swaps: &[Swap],
+    sites: &[OpenSite],
+    mailbox: u64,
+) -> Result<(), ProcessError> {
     let mut paths = Vec::new();
     for swap in swaps {
         let (asked, given) = (swap.asked.as_os_str().as_bytes(), swap.given.as_os_str().as_bytes());
@@ -286,7 +197,7 @@ fn redirect(stopped: &Stopped, bias: Bias, swaps: &[Swap], sites: &[OpenSite]) -
     }
     paths.extend([0; 8]);
     let Some(first) = sites.first() else { return Ok(()) };
-    let stub_len = runtime::open_library(first, 0, 0).len().next_multiple_of(64) as u64;
+    let stub_len = runtime::open_library(first, 0, 0, 0).len().next_multiple_of(64) as u64;
     let code_len = (stub_len * sites.len() as u64).next_multiple_of(PAGE);
     let len = code_len + (paths.len() as u64).next_multiple_of(PAGE);
     let at = room_near(stopped, bias.to_live(first.at), len)?;
@@ -297,7 +208,7 @@ fn redirect(stopped: &Stopped, bias: Bias, swaps: &[Swap], sites: &[OpenSite]) -
         let from = bias.to_live(site.at);
         let stub = at.0 + n as u64 * stub_len;
         code.resize(usize::try_from(stub - at.0).expect("small"), 0xcc);
-        code.extend(runtime::open_library(site, from.0, paths_at));
+        code.extend(runtime::open_library(site, from.0, paths_at, mailbox));
         let mut there = vec![0; site.bytes.len()];
         stopped.read(from, &mut there)?;
         if there != site.bytes {

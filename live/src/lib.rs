@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 mod arch;
+mod arena;
 mod cache;
 pub mod launch;
 mod process;
@@ -10,6 +11,7 @@ mod process;
 mod sys;
 mod target;
 
+pub use arena::{Arena, Request};
 pub use cache::Cache;
 pub use process::{Mapping, ProcessError, Stopped, Syscall};
 pub use sys::leave_interrupts_to_the_child;

@@ -20,6 +20,6 @@ mod springboard;
 mod switches;
 mod unwind;
 
-pub use module::{Module, Old, Patch, Plan, RewriteError, Room, Tables};
+pub use module::{Module, Old, Patch, Plan, RewriteError, Room, Segments};
 pub use movable::Stay;
 pub use springboard::Tactic;

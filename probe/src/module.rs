@@ -29,6 +29,7 @@ use program::arch::emit;
 use program::image::{Kind, RelocationTo, SymbolKind};
 use program::{BlockId, Conventions, FuncId, Program, Va};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 const PAGE: u64 = 0x1000;
@@ -130,17 +131,19 @@ impl<'a> Module<'a> {
         let (pieces, counted) = pieces(program, &stays, plan);
         let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
         let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
-        let counters_at = match room {
-            Room::Behind => page_up(end),
-            Room::Apart => {
-                let code: u64 = pieces.iter().map(|p| p.bytes.len() as u64 + u64::from(p.align)).sum();
-                let old: u64 = program.image.file_bytes().len() as u64;
-                let need = (8 * counted.len() as u64 + code + 2 * old + (1 << 20)).next_multiple_of(1 << 21);
-                match program.image.kind.is_relocated() {
-                    true => Va((first.0 & !(PAGE - 1)).wrapping_sub(need)),
-                    false => Va((0x7000_0000 - need.min(0x6000_0000)).max(page_up(end).0)),
-                }
+        // Of a program at fixed addresses: high, so that the counters of further threads find room below.
+        let is_high = !program.image.kind.is_relocated()
+            && (room == Room::Apart || !counted.is_empty() && !program.image.kind.is_static());
+        let counters_at = if room == Room::Apart || is_high {
+            let code: u64 = pieces.iter().map(|p| p.bytes.len() as u64 + u64::from(p.align)).sum();
+            let old: u64 = program.image.file_bytes().len() as u64;
+            let need = (8 * counted.len() as u64 + code + 2 * old + (1 << 20)).next_multiple_of(1 << 21);
+            match is_high {
+                true => Va((0x7000_0000 - need.min(0x6000_0000)).max(page_up(end).0)),
+                false => Va((first.0 & !(PAGE - 1)).wrapping_sub(need)),
             }
+        } else {
+            page_up(end)
         };
         let counters = counters_at..counters_at.plus(match counted.len() {
             0 => 0,
@@ -176,6 +179,7 @@ impl<'a> Module<'a> {
         let lookup =
             |old: Va| moved.binary_search_by_key(&old, |m| m.0).ok().and_then(|i| moved.get(i)).map(|m| m.1);
 
+        let runtime = (!counted.is_empty()).then(|| runtime_at(program, &counters, line_up(at)));
         let mut text = vec![emit::TRAP; usize::try_from(at.since(text_at)).expect("checked above")];
         for p in &placed {
             let from = usize::try_from(p.at.since(text_at)).expect("within the text");
@@ -186,6 +190,8 @@ impl<'a> Module<'a> {
                 let to = match fixup.to {
                     Target::Code(old) => lookup(old).unwrap_or(old),
                     Target::Place(to) => to,
+                    Target::Owner => counters.start.plus(runtime::OWNER),
+                    Target::Slow => runtime.as_ref().map_or(end, |r| r.slow),
                     Target::Counter(n) => counters.start.plus(runtime::HOME_HEAD + 8 * u64::from(n)),
                 };
                 set_distance(room, fixup.at as usize, to.since(end));
@@ -193,8 +199,9 @@ impl<'a> Module<'a> {
         }
 
         let mut patches = Vec::new();
-        let runtime = (!counted.is_empty())
-            .then(|| append_runtime(program, &counters, text_at, &mut text, &mut patches));
+        if let Some(runtime) = &runtime {
+            append_runtime(program, runtime, text_at, &mut text, &mut patches);
+        }
         let unchecked = without_thread_pointer(program);
         for board in &springboards {
             let mut to = lookup(board.at).expect("a springboard is at a moved block");
@@ -202,9 +209,18 @@ impl<'a> Module<'a> {
                 || program
                     .block_from(board.at)
                     .is_some_and(|b| program.function(program.block(b).func).entries.contains(&b));
+            let is_unchecked = unchecked.binary_search(&board.at).is_ok();
+            if runtime.is_some() && is_unchecked && program.image.kind == Kind::SharedObject {
+                // A resolver of a library that another thread than the first one loads.
+                let (mut bytes, place) = emit::WITH_FIRST_COUNTERS;
+                let at = text_at.plus(text.len() as u64);
+                set_distance(&mut bytes, place, to.since(at.plus(place as u64 + 4)));
+                text.extend(bytes);
+                to = at;
+            }
             if let Some(runtime) = &runtime
                 && is_entry
-                && unchecked.binary_search(&board.at).is_err()
+                && !is_unchecked
             {
                 let owner = counters.start.plus(runtime::OWNER);
                 to = append_check(program, text_at, &mut text, owner, to, runtime.slow);
@@ -322,17 +338,25 @@ impl<'a> Module<'a> {
         Ok(out)
     }
 
-    /// The segment of moved code: its address and bytes.
-    pub fn text(&self) -> (Va, &[u8]) {
-        (self.text.0, &self.text.1)
-    }
-
-    /// The segment of tables for a process, whose segments come from no file.
+    /// The module for a process, whose segments come from no file.
     ///
     /// # Errors
     /// If the program headers cannot be extended.
-    pub fn tables(&self) -> Result<Tables, RewriteError> {
-        self.tables_for(0, 0)
+    pub fn to_segments(&self) -> Result<Segments, RewriteError> {
+        let tables = self.tables_for(0, 0)?;
+        Ok(Segments {
+            key: self.program.image.id.0,
+            entry: self.program.image.entry.map(|e| e.0),
+            n_counters: self.counted.len(),
+            counters_at: self.counters.start.0,
+            runtime_at: self.runtime.as_ref().map(|r| r.at.0),
+            text_at: self.text.0.0,
+            text: self.text.1.clone(),
+            tables_at: tables.at.0,
+            tables: tables.bytes,
+            n_headers: tables.n_headers,
+            patches: joined(&self.patches),
+        })
     }
 
     fn tables_for(&self, text_off: u64, tables_off: u64) -> Result<Tables, RewriteError> {
@@ -431,13 +455,52 @@ impl<'a> Module<'a> {
 }
 
 /// The read-only segment: program headers first, the search table a page further on.
-pub struct Tables {
-    /// Its address.
-    pub at: Va,
-    /// Its bytes.
-    pub bytes: Vec<u8>,
+struct Tables {
+    at: Va,
+    bytes: Vec<u8>,
+    n_headers: u16,
+}
+
+/// What a process is given in which a module is to run moved: the new segments and what changes in the old ones.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Segments {
+    /// Identity of the module.
+    pub key: u128,
+    /// Its entry point.
+    pub entry: Option<u64>,
+    /// How many counters it has.
+    pub n_counters: usize,
+    /// Where they are, with the page in front of them.
+    pub counters_at: u64,
+    /// Where the runtime is, if anything is counted.
+    pub runtime_at: Option<u64>,
+    /// Address of the moved code.
+    pub text_at: u64,
+    /// The moved code.
+    pub text: Vec<u8>,
+    /// Address of the tables, which start with the program headers.
+    pub tables_at: u64,
+    /// The tables.
+    pub tables: Vec<u8>,
     /// How many program headers there are.
     pub n_headers: u16,
+    /// Changes of the old segments: where, what was there, what is there now.
+    pub patches: Vec<(u64, Vec<u8>, Vec<u8>)>,
+}
+
+/// `patches`, those that follow one another without a gap as one.
+fn joined(patches: &[Patch]) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
+    let mut out: Vec<(u64, Vec<u8>, Vec<u8>)> = Vec::new();
+    for p in patches {
+        match out.last_mut() {
+            Some((at, old, new)) if *at + old.len() as u64 == p.at.0 => {
+                old.extend(&p.old);
+                new.extend(&p.new);
+            }
+            _ => out.push((p.at.0, p.old.clone(), p.new.clone())),
+        }
+    }
+    out
 }
 
 /// The addends of the relocations that fill absolute tables: in their rows, and in the words where they are kept in place.
@@ -466,28 +529,33 @@ fn patch_relocations(program: &Program, wanted: &[(Va, Va)], patches: &mut Vec<P
     (tag(elf::DT_RELR).is_some() || is_done.iter().all(|&d| d)).then_some(())
 }
 
+/// The runtime, to stand at `at`.
+fn runtime_at(program: &Program, counters: &Range<Va>, at: Va) -> Runtime {
+    let image = &program.image;
+    let init = match image.kind {
+        Kind::SharedObject => init_slot(program).and_then(|slot| slot.1),
+        _ => image.entry,
+    };
+    let len = page_up(counters.end).since(counters.start) - runtime::HOME_HEAD;
+    Runtime::at(at, counters.start, len, init, image.id.0)
+}
+
 /// Puts the runtime behind the code, and has a library's DT_INIT lead there.
 fn append_runtime(
     program: &Program,
-    counters: &Range<Va>,
+    runtime: &Runtime,
     text_at: Va,
     text: &mut Vec<u8>,
     patches: &mut Vec<Patch>,
-) -> Runtime {
-    let image = &program.image;
-    let is_library = image.kind == Kind::SharedObject;
-    let slot = is_library.then(|| init_slot(program)).flatten();
-    text.resize(text.len().next_multiple_of(16), emit::TRAP);
-    let at = text_at.plus(text.len() as u64);
-    let init = if is_library { slot.and_then(|s| s.1) } else { image.entry };
-    let len = page_up(counters.end).since(counters.start) - runtime::HOME_HEAD;
-    let runtime = Runtime::at(at, counters.start, len, init, image.id.0);
+) {
+    text.resize(usize::try_from(runtime.at.since(text_at)).expect("within the text"), emit::TRAP);
     text.extend(&runtime.bytes);
-    if let Some((row, _)) = slot {
+    if program.image.kind == Kind::SharedObject
+        && let Some((row, _)) = init_slot(program)
+    {
         let tag = elf::DT_INIT.0.to_le_bytes();
         patches.push(patch(program, row, [tag, runtime.start.0.to_le_bytes()].concat()));
     }
-    runtime
 }
 
 /// Entries that may run before there is a thread pointer: the entry point, and resolvers of indirect functions. Sorted.
@@ -506,7 +574,7 @@ fn without_thread_pointer(program: &Program) -> Vec<Va> {
 /// Appends a check of the owner before `entry`; returns its address.
 fn append_check(program: &Program, text_at: Va, text: &mut Vec<u8>, owner: Va, entry: Va, slow: Va) -> Va {
     let at = text_at.plus(text.len() as u64);
-    let (mut bytes, places) = emit::check_owner(matches!(program.image.kind, Kind::Static | Kind::StaticPie));
+    let (mut bytes, places) = emit::check_owner(program.image.kind.is_static());
     for (place, to) in places.into_iter().zip([owner, entry, entry, slow]) {
         set_distance(&mut bytes, place, to.since(at.plus(place as u64 + 4)));
     }
@@ -529,6 +597,11 @@ fn init_slot(program: &Program) -> Option<(Va, Option<Va>)> {
     let end = rows.iter().position(|d| d.d_tag.get(LE) == elf::DT_NULL)?;
     let spare = rows.get(end + 1)?;
     (spare.d_tag.get(LE) == elf::DT_NULL).then(|| (at(end), None))
+}
+
+/// The next address that code is well aligned at.
+fn line_up(at: Va) -> Va {
+    Va(at.0.next_multiple_of(16))
 }
 
 fn page_up(at: Va) -> Va {

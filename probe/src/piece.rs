@@ -13,7 +13,7 @@
 use crate::counters::Probe;
 use program::arch::Decoder;
 use program::arch::emit::{self, Branch, Position};
-use program::{BlockEnd, BlockId, EdgeKind, Program, Va};
+use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, Program, Va};
 use std::ops::Range;
 
 /// Four bytes that hold a distance, to be filled in.
@@ -36,6 +36,10 @@ pub enum Target {
     Place(Va),
     /// This counter.
     Counter(u32),
+    /// The word that names the owner of the counters.
+    Owner,
+    /// Where a thread goes that is not their owner.
+    Slow,
 }
 
 /// A range of a function, laid out.
@@ -111,6 +115,7 @@ pub fn lay_out(
         let mut run = scratch.len();
         items.push(Item::Run(old(block.start), 0));
         let probe = probe(id);
+        let forks = if probe.is_some() { forks(program, id) } else { Vec::new() };
         let bytes = program.image.bytes_in(&block.range()).unwrap_or_default();
         let mut decoder = Decoder::new(bytes, block.start);
         let mut from = 0;
@@ -148,6 +153,18 @@ pub fn lay_out(
                 }
                 Position::Anywhere | Position::Fixed => scratch.extend(own),
             }
+            if forks.contains(&insn.at()) {
+                let base = scratch.len();
+                let (check, [owner, slow]) = emit::check_owner_here(program.image.kind.is_static());
+                scratch.extend(check);
+                scratch_fixups.push((base + owner, base + owner + 4, Target::Owner));
+                scratch_fixups.push((base + slow, base + slow + 4, Target::Slow));
+                items.push(Item::Bytes(run..scratch.len()));
+                run = scratch.len();
+                if insn.end() < block.end_va() {
+                    items.push(Item::Run(old(insn.end()) + 1, 1));
+                }
+            }
         }
         items.push(Item::Bytes(run..scratch.len()));
         last_end = block.end_va();
@@ -158,6 +175,24 @@ pub fn lay_out(
         }
     }
     place(range, blocks.len(), program, blocks, &items, &scratch, &scratch_fixups, piece_align)
+}
+
+/// Functions of the C library that return in a new process, too.
+const FORKS: [&str; 7] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "daemon", "_IO_fork"];
+
+/// The calls in `block` that may return in a new process.
+fn forks(program: &Program, id: BlockId) -> Vec<Va> {
+    let is_fork = |callee: Callee| match callee {
+        Callee::Function(f) => {
+            let f = program.function(f);
+            f.import.as_deref().is_some_and(|name| FORKS.contains(&name))
+                || f.names.iter().any(|name| FORKS.contains(&&**name))
+        }
+        Callee::Import(n) => program.imports.get(n as usize).is_some_and(|name| FORKS.contains(&&**name)),
+        _ => false,
+    };
+    let calls = program.calls_in(id).iter();
+    calls.filter(|c| c.kind == CallKind::Call && c.returns && is_fork(c.callee)).map(|c| c.at).collect()
 }
 
 /// Where control goes at the end of `block` without a branch.

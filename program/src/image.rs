@@ -135,6 +135,10 @@ impl Kind {
     pub fn is_relocated(self) -> bool {
         matches!(self, Kind::Pie | Kind::StaticPie | Kind::SharedObject)
     }
+    /// Whether no dynamic linker runs before it.
+    pub fn is_static(self) -> bool {
+        matches!(self, Kind::Static | Kind::StaticPie)
+    }
 }
 
 /// A loaded part of the file.

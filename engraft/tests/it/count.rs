@@ -80,6 +80,113 @@ fn every_thread_is_counted() {
 }
 
 #[test]
+fn threads_of_programs_at_fixed_addresses_are_counted() {
+    needs!("gcc");
+    for flags in ["-O2 -pthread -no-pie", "-O2 -pthread -static", "-O2 -pthread -static-pie"] {
+        let place = folder();
+        compile(&place.path().join("threads"), "threads.c", flags);
+        let said = String::from_utf8_lossy(&plain(place.path(), &["./threads"]).stdout).trim().to_owned();
+        let got = counted(place.path(), &["./threads"], "all");
+        assert_eq!(got.values().max().map(u64::to_string), Some(said), "{flags}");
+    }
+}
+
+#[test]
+fn child_processes_are_counted() {
+    needs!("gcc");
+    for flags in ["-O1 -pthread", "-O1 -pthread -no-pie", "-O1 -pthread -static"] {
+        let place = folder();
+        compile(&place.path().join("forks"), "forks.c", flags);
+        let said = String::from_utf8_lossy(&plain(place.path(), &["./forks"]).stdout).trim().to_owned();
+        let got = counted(place.path(), &["./forks"], "exe");
+        assert_eq!(got.values().max().map(u64::to_string), Some(said), "{flags}");
+    }
+}
+
+#[test]
+fn libraries_that_are_loaded_later_are_counted() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("host"), "plugin.c", "-O1 -DHOST -pthread");
+    compile(&place.path().join("plugin.so"), "plugin.c", "-O1 -shared -fPIC");
+    counted(place.path(), &["./host"], "all");
+    let got = blocks(place.path(), "run.engraft", "plugin.so");
+    // Loaded six times; each time its loop runs a thousand times, and that of its resolver, which runs before anything else of it, three.
+    assert!([6000, 18].iter().all(|n| got.values().any(|got| got == n)), "{got:?}");
+    assert!(got.values().all(|n| [0, 6, 18, 6000].contains(n)), "{got:?}");
+}
+
+/// Writes a program that counts by itself.
+#[track_caller]
+fn instrumented(folder: &Path, binary: &str, out: &str) {
+    let ran = engraft(folder, &format!("instrument {binary} -o {out} -q"));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
+}
+
+#[test]
+fn instrumented_files_count_by_themselves() {
+    needs!("gcc");
+    for (source, flags) in [
+        ("forks.c", "-O1 -pthread"),
+        ("threads.c", "-O2 -pthread -no-pie"),
+        ("threads.c", "-O2 -pthread -static"),
+        ("forks.c", "-O1 -pthread -static-pie"),
+    ] {
+        let place = folder();
+        compile(&place.path().join("old"), source, flags);
+        let want = plain(place.path(), &["./old"]);
+        instrumented(place.path(), "old", "new");
+        let got = plain(place.path(), &["./new"]);
+        assert_eq!((&got.stdout, &got.stderr, got.status), (&want.stdout, &want.stderr, want.status));
+        let said = String::from_utf8_lossy(&want.stdout).trim().to_owned();
+        let counts = blocks(place.path(), "old.engraft", "old");
+        assert_eq!(counts.values().max().map(u64::to_string), Some(said), "{source} {flags}");
+    }
+}
+
+#[test]
+fn processes_at_once_add_up_in_one_recording() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("killed"), "killed.c", "-O2");
+    instrumented(place.path(), "killed", "new");
+    let start = || {
+        let mut command = Command::new("./new");
+        command
+            .current_dir(place.path())
+            .env("ENGRAFT_OUT", "all.engraft")
+            .stdout(std::process::Stdio::null());
+        command.spawn().expect("it starts")
+    };
+    for mut child in (0..8).map(|_| start()).collect::<Vec<_>>() {
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().expect("it ends")), Some(9));
+    }
+    assert_eq!(blocks(place.path(), "all.engraft", "killed").values().max(), Some(&(8 * 12345)));
+}
+
+#[test]
+fn without_room_for_a_recording_the_program_runs_all_the_same() {
+    needs!("gcc", "sh");
+    let place = folder();
+    compile(&place.path().join("threads"), "threads.c", "-O2 -pthread");
+    instrumented(place.path(), "threads", "new");
+    std::fs::write(place.path().join("other"), "not a recording").expect("written");
+    let want = plain(place.path(), &["./threads"]);
+    for (script, why) in [
+        ("ENGRAFT_OUT=no/such/folder ./new", "/no/such/folder: error 2"),
+        ("ENGRAFT_OUT=other ./new", "/other: error 17"),
+        ("ulimit -f 4; ENGRAFT_OUT=small ./new", "/small: error 27"),
+        ("ENGRAFT_OUT=/dev/full ./new", "/dev/full: error 19"),
+    ] {
+        let got = plain(place.path(), &["sh", "-c", script]);
+        assert_eq!((&got.stdout, got.status), (&want.stdout, want.status), "{script}");
+        let said = String::from_utf8_lossy(&got.stderr);
+        assert!(said.starts_with("engraft: nothing is recorded") && said.contains(why), "{script}: {said}");
+    }
+    assert_eq!(std::fs::read(place.path().join("other")).expect("still there"), b"not a recording");
+}
+
+#[test]
 fn a_killed_program_keeps_its_counts() {
     needs!("gcc");
     let place = folder();

@@ -49,6 +49,8 @@ pub const EXTENTS_AT: u64 = 48;
 pub const END: u64 = 56;
 /// Offset of how often counts of several threads had to go to one place, so that some may be lost.
 pub const N_SHARED: u64 = 64;
+/// Offset of where libraries are asked for: a [`MAILBOX_LEN`] bytes long mailbox; 0: nowhere.
+pub const MAILBOX_AT: u64 = 72;
 /// Length of all this.
 pub const HEADER_LEN: u64 = 128;
 /// Where the table of modules starts: key (16 bytes), length of the counters in bytes (whole pages), offset and length of the notes.
@@ -83,6 +85,12 @@ pub const OWN_LEN: u64 = THREADS + THREAD_LEN * 2048;
 pub const HOME_HEAD: u64 = 0x1000;
 /// Offset of the owner.
 pub const OWNER: u64 = HOME_HEAD - 8;
+
+/// Length of a mailbox. Four bytes each: whether the launcher has to answer (1); the lock, which is the asking process; the launcher's
+/// process; the number of requests so far. Then the path that is asked for and, in its place, the path to be opened, or nothing.
+pub const MAILBOX_LEN: u64 = 0x1000;
+/// Offset of the path there.
+pub const MAILBOX_PATH: u64 = 16;
 
 /// How many modules and areas a recording has room for.
 #[derive(Clone, Copy, Debug)]
@@ -277,17 +285,19 @@ pub fn open_sites(linker: &Program) -> Vec<OpenSite> {
 }
 
 /// Offset of the first instruction of [`open_library`].
-pub const OPEN_LIBRARY_ENTRY: u64 = 16;
+pub const OPEN_LIBRARY_ENTRY: u64 = 32;
 
-/// What ld.so runs in place of `site`, which stands at `live` in the process; `paths` is an address in the process too.
+/// What ld.so runs in place of `site`, which stands at `live` in the process; `paths` and `mailbox` are addresses in the process too.
+/// Without a mailbox (0), libraries that are not in the table of paths are opened as they are.
 ///
 /// The table of paths is a row after another: length of the row (4 bytes), where in it the second path starts (4 bytes), the path that
 /// is asked for and the path that is passed on, each ended by a zero; the last row has length 0.
-pub fn open_library(site: &OpenSite, live: u64, paths: u64) -> Vec<u8> {
+pub fn open_library(site: &OpenSite, live: u64, paths: u64, mailbox: u64) -> Vec<u8> {
     let mut code = between(&raw const engraft_open_library, &raw const engraft_open_library_end);
     set(&mut code, 0, live + site.bytes.len() as u64);
     set(&mut code, 8, paths);
+    set(&mut code, 16, mailbox);
     let more = &site.bytes[SET_NUMBER.len()..site.bytes.len() - SYSCALL.len()];
-    code[16..16 + more.len()].copy_from_slice(more);
+    code[32..32 + more.len()].copy_from_slice(more);
     code
 }

@@ -71,10 +71,19 @@ engraft_module_slow:
     js 55f
     inc qword ptr [r12 + {n_tried}]
     mov r15, [r12 + {n_tried}]
-    shl r15, 34         # 16 GiB apart
+    shl r15, 34         # 16 GiB apart, below
+    neg r15
+    call .Lengraft_map_area
+    jz 54f
+    neg r15             # above: for programs at low addresses that have no libraries
+    call .Lengraft_map_area
+    jz 54f
+    mov r15, [r12 + {n_tried}]
+    shl r15, 22         # 4 MiB apart: for those that have
     neg r15
     call .Lengraft_map_area
     jnz 5b
+54:
     rdfsbase rbp
     mov rax, [r12 + {n_threads}]
     imul rax, rax, {thread_len}
@@ -85,6 +94,7 @@ engraft_module_slow:
     inc qword ptr [r12 + {n_threads}]
     jmp 7f
 55:
+    mov qword ptr [r12 + {is_full}], 1
     mov rax, [rbx + {owners_at}]
     add rax, rbx
     mov dword ptr [rax + 4 * r13], 0
@@ -632,6 +642,11 @@ engraft_module_entry:
     jne 4f
     mov rax, [rdx + 8]
     cmp rax, [rip + engraft_module + 24]
+    jne 4f
+    call .Lengraft_home # not the row of a second copy of it that is loaded, too
+    jz 6f
+    lea rcx, [rip + engraft_module]
+    cmp [r8 + 8], rcx
     je 6f
 4:
     inc r14d

@@ -5,7 +5,9 @@
 engraft_open_library:
     .quad 0             # 0: where to go on
     .quad 0             # 8: address of the table of paths
-    # Entry, at 16: as the number of the call is about to be set; first what stood between that and the call.
+    .quad 0             # 16: address of the mailbox, or 0
+    .quad 0
+    # Entry, at 32: as the number of the call is about to be set; first what stood between that and the call.
     .fill 32, 1, 0x90
     # As the `openat` is about to be made.
     lea rsp, [rsp - 128]
@@ -13,10 +15,10 @@ engraft_open_library:
     push rsi
     push rdx
     mov r11, [rip + engraft_open_library + 8]
-2:
+2:  # a library that is known
     mov ecx, [r11]
     test ecx, ecx
-    jz 9f
+    jz 5f
     lea rdi, [r11 + 8]
     mov rsi, [rsp + 8]
 3:
@@ -27,20 +29,149 @@ engraft_open_library:
     inc rdi
     test al, al
     jnz 3b
-    mov ecx, [r11 + 4]
-    add rcx, r11
-    mov [rsp + 8], rcx
+    mov esi, [r11 + 4]
+    add rsi, r11
+    mov rdi, [rsp + 16]
+    mov rdx, [rsp]
+    mov eax, 257        # openat
+    syscall
+    test rax, rax
+    js 6f               # not to be found from here: the plain one
     jmp 9f
 4:
     add r11, rcx
     jmp 2b
+5:
+    mov rdi, [rsp + 16]
+    mov rsi, [rsp + 8]
+    mov rdx, [rsp]
+    mov eax, 257
+    syscall
+    test rax, rax
+    js 9f
+    cmp qword ptr [rip + engraft_open_library + 16], 0
+    je 9f
+    call .Lengraft_ask
+    jmp 9f
+6:
+    mov rdi, [rsp + 16]
+    mov rsi, [rsp + 8]
+    mov rdx, [rsp]
+    mov eax, 257
+    syscall
 9:
     pop rdx
     pop rsi
     pop rdi
     lea rsp, [rsp + 128]
-    mov eax, 257        # openat
-    syscall
     jmp [rip + engraft_open_library]
+
+# rax: a file that was opened. Asks the launcher what to open in its place. [rsp + 16]: its path. rax: the file to use.
+.Lengraft_ask:
+    push rbx
+    push rbp
+    push r8
+    push r9
+    push r10
+    push r12
+    push r13
+    mov r13, rax
+    mov rbx, [rip + engraft_open_library + 16]
+    mov eax, 39         # getpid
+    syscall
+    mov r12d, eax
+2:  # the mailbox, unless its holder is gone; ld.so opens one library at a time, so we are not holding it
+    xor eax, eax
+    lock cmpxchg [rbx + 4], r12d
+    jz 3f
+    cmp eax, r12d
+    je 3f
+    mov ebp, eax
+    mov eax, 24         # sched_yield
+    syscall
+    mov edi, ebp
+    xor esi, esi
+    mov eax, 62         # kill, with no signal: is it there?
+    syscall
+    cmp rax, -3         # ESRCH
+    jne 2b
+    mov eax, ebp
+    lock cmpxchg [rbx + 4], r12d
+    jnz 2b
+3:
+    mov rsi, [rsp + 72]
+    lea rdi, [rbx + 16]
+    mov ecx, 4000
+4:
+    mov al, [rsi]
+    mov [rdi], al
+    inc rsi
+    inc rdi
+    test al, al
+    jz 5f
+    dec ecx
+    jnz 4b
+    jmp 8f              # too long
+5:
+    inc dword ptr [rbx + 12]
+    mov dword ptr [rbx], 1
+    call .Lengraft_wake
+6:
+    push 20000000       # 20 ms
+    push 0
+    mov rdi, rbx
+    xor esi, esi        # FUTEX_WAIT
+    mov edx, 1
+    mov r10, rsp
+    mov eax, 202        # futex
+    syscall
+    pop rcx
+    pop rcx
+    cmp dword ptr [rbx], 1
+    jne 7f
+    cmp rax, -110       # ETIMEDOUT: is it still there?
+    jne 6b
+    mov edi, [rbx + 8]
+    xor esi, esi
+    mov eax, 62
+    syscall
+    cmp rax, -3
+    jne 6b
+    mov dword ptr [rbx], 0
+    jmp 8f
+7:
+    mov dword ptr [rbx], 0
+    lea rsi, [rbx + 16]
+    cmp byte ptr [rsi], 0
+    je 8f
+    mov edi, -100       # AT_FDCWD
+    mov edx, 0x80000    # O_RDONLY | O_CLOEXEC
+    xor r10d, r10d
+    mov eax, 257
+    syscall
+    test rax, rax
+    js 8f
+    mov rdi, r13
+    mov r13, rax
+    mov eax, 3          # close
+    syscall
+8:
+    mov dword ptr [rbx + 4], 0
+    mov rax, r13
+    pop r13
+    pop r12
+    pop r10
+    pop r9
+    pop r8
+    pop rbp
+    pop rbx
+    ret
+.Lengraft_wake:
+    mov rdi, rbx
+    mov esi, 1          # FUTEX_WAKE
+    mov edx, 1
+    mov eax, 202
+    syscall
+    ret
 engraft_open_library_end:
 .popsection

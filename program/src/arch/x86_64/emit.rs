@@ -136,6 +136,33 @@ pub fn check_owner(is_early: bool) -> ([u8; 35], [usize; 4]) {
     (bytes, [13, 19, 26, 31])
 }
 
+/// Behind a call that may return in a new process: whether the counters are still this one's. The flags and r11 are dead there.
+/// Like [`check_owner`], going on behind itself; the offsets are those of the distances to OWNER and SLOW.
+pub fn check_owner_here(is_early: bool) -> ([u8; 35], [usize; 2]) {
+    let (mut bytes, [owner, je, lea, slow]) = check_owner(is_early);
+    let end = bytes.len();
+    for place in [je, lea] {
+        let distance = u8::try_from(end - (place + 4)).expect("a few bytes");
+        bytes[place] = distance;
+    }
+    (bytes, [owner, slow])
+}
+
+/// In place of an entry that may be called while the counters of the calling thread are not there yet: calls it with the first
+/// thread's.
+///
+/// ```text
+/// push %rbx; rdgsbase %rbx; xor %r11d,%r11d; wrgsbase %r11; call ENTRY; wrgsbase %rbx; pop %rbx; ret
+/// ```
+/// Returns the bytes and the offset of the distance to ENTRY.
+pub const WITH_FIRST_COUNTERS: ([u8; 26], usize) = (
+    [
+        0x53, 0xf3, 0x48, 0x0f, 0xae, 0xcb, 0x45, 0x31, 0xdb, 0xf3, 0x49, 0x0f, 0xae, 0xdb, 0xe8, 0, 0, 0, 0,
+        0xf3, 0x48, 0x0f, 0xae, 0xdb, 0x5b, 0xc3,
+    ],
+    15,
+);
+
 /// The recommended no-operation of each length, 1 to 9 bytes. Source: Intel SDM vol. 2B, NOP, table 4-12.
 const NOPS: [&[u8]; 9] = [
     &[0x90],

@@ -1,0 +1,280 @@
+//! Modules made ready to be counted, before the program starts and while it runs; kept for the next time.
+//!
+//! Invariant: what a module's counters mean is kept beside its rewritten code, by the identity of the file and of ourselves: the second
+//! time, nothing is analysed before the program runs.
+
+use crate::out::Hinted;
+use anyhow::Context as _;
+use live::{Arena, Cache, Request};
+use measure::blocks;
+use probe::arch::{self, OpenSite};
+use probe::{Module, Old, Plan, Room, Segments};
+use profile::counters::Notes;
+use program::{Image, Program, Va};
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+/// What is kept, in bytes.
+const CACHE_LIMIT: u64 = 2 << 30;
+
+/// Where rewritten libraries are kept: the user's cache, or a folder that goes with us.
+pub struct Kept {
+    /// The folder.
+    pub cache: Cache,
+    /// Which version of us made them.
+    maker: String,
+    _temporary: Option<tempfile::TempDir>,
+}
+
+impl Kept {
+    /// In the user's cache, or only for this run.
+    ///
+    /// # Errors
+    /// If no folder can be made.
+    pub fn open(is_temporary: bool) -> anyhow::Result<Kept> {
+        let home = std::env::var_os("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))
+            .filter(|path| path.is_absolute() && !is_temporary);
+        let opened = home.and_then(|home| Cache::open(&home.join("engraft"), CACHE_LIMIT).ok());
+        let (cache, temporary) = match opened {
+            Some(cache) => (cache, None),
+            None => {
+                let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+                (Cache::open(folder.path(), CACHE_LIMIT)?, Some(folder))
+            }
+        };
+        // Another build of us may lay code out differently.
+        let us = std::fs::metadata("/proc/self/exe").context("cannot look at our own file")?;
+        let made = us.modified()?.duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+        Ok(Kept { cache, maker: format!("{:x}-{made:x}", us.len()), _temporary: temporary })
+    }
+}
+
+impl Kept {
+    fn name(&self, image: &Image, what: &str) -> String {
+        format!("{}-{}{what}", image.id, self.maker)
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let bytes = std::fs::read(self.cache.find(name)?).ok()?;
+        postcard::from_bytes(&bytes).ok()
+    }
+
+    fn write(&self, name: &str, value: &impl serde::Serialize) -> anyhow::Result<()> {
+        let bytes = postcard::to_stdvec(value)?;
+        self.cache.get::<anyhow::Error>(name, || Ok(bytes)).map(drop)
+    }
+}
+
+/// A module that is counted.
+pub struct Counted {
+    /// Where it was loaded from.
+    pub path: PathBuf,
+    /// Its identity.
+    pub key: u128,
+    /// What its counters mean.
+    pub notes: Notes,
+    program: OnceLock<Program>,
+}
+
+impl Counted {
+    fn new(path: &Path, program: Program, notes: Notes) -> Counted {
+        let key = program.image.id.0;
+        Counted { path: path.to_owned(), key, notes, program: OnceLock::from(program) }
+    }
+
+    fn known(path: &Path, image: &Image, notes: Notes) -> Counted {
+        Counted { path: path.to_owned(), key: image.id.0, notes, program: OnceLock::new() }
+    }
+
+    /// The program, if its file is still what was counted.
+    pub fn into_program(self) -> Option<Program> {
+        self.program.into_inner().or_else(|| {
+            let image = Image::load(&self.path).ok()?;
+            (image.id.0 == self.key).then(|| Program::analyze(image))
+        })
+    }
+}
+
+fn refuse_go(image: &Image) -> Result<(), Hinted> {
+    if image.go_functions.is_empty() {
+        return Ok(());
+    }
+    let hint = "Go's runtime checks its own addresses, so its code cannot be moved";
+    Err(Hinted::new(format!("{} is a Go program, which cannot be counted", image.name), hint))
+}
+
+/// The executable, for its process; with the dynamic linker that it names.
+///
+/// # Errors
+/// If it cannot be read or rewritten.
+pub fn executable(
+    kept: &Kept,
+    path: &Path,
+    plan: Plan,
+) -> anyhow::Result<(Segments, Counted, Option<PathBuf>)> {
+    let image = Image::load(path)?;
+    refuse_go(&image)?;
+    let linker = image.interpreter.clone();
+    let name = kept.name(&image, if plan == Plan::Null { "-null" } else { "-exe" });
+    if let Some((segments, notes)) = kept.read::<(Segments, Vec<u8>)>(&name)
+        && let Ok(notes) = Notes::parse(&notes)
+    {
+        return Ok((segments, Counted::known(path, &image, notes), linker));
+    }
+    let program = Program::analyze(image);
+    let module = Module::build(&program, plan, Room::Apart)?;
+    let segments = module.to_segments()?;
+    let notes = blocks::notes(&module);
+    kept.write(&name, &(&segments, notes.write()))?;
+    Ok((segments, Counted::new(path, program, notes), linker))
+}
+
+/// Where `linker`, which is ld.so, opens files.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn open_sites(kept: &Kept, linker: &Path) -> anyhow::Result<Vec<OpenSite>> {
+    let image = Image::load(linker)?;
+    let name = kept.name(&image, "-opens");
+    let site = |(at, bytes): (u64, Vec<u8>)| OpenSite { at: Va(at), bytes };
+    if let Some(rows) = kept.read::<Vec<(u64, Vec<u8>)>>(&name) {
+        return Ok(rows.into_iter().map(site).collect());
+    }
+    let sites = arch::open_sites(&Program::analyze(image));
+    kept.write(&name, &sites.iter().map(|s| (s.at.0, &s.bytes)).collect::<Vec<_>>())?;
+    Ok(sites)
+}
+
+/// A library that counts, with the file that is given to ld.so in its place.
+///
+/// # Errors
+/// If it cannot be read or rewritten.
+fn library(kept: &Kept, file: &Path, path: &Path) -> anyhow::Result<(Counted, PathBuf)> {
+    let image = Image::load(file)?;
+    refuse_go(&image)?;
+    let (code, notes) = (kept.name(&image, ""), kept.name(&image, "-notes"));
+    let known = kept.cache.find(&notes).and_then(|path| Notes::parse(&std::fs::read(path).ok()?).ok());
+    if let (Some(given), Some(notes)) = (kept.cache.find(&code), known) {
+        return Ok((Counted::known(path, &image, notes), given));
+    }
+    let program = Program::analyze(image);
+    let module = Module::build(&program, blocks::PLAN, Room::Behind)?;
+    let meaning = blocks::notes(&module);
+    kept.cache.get::<anyhow::Error>(&notes, || Ok(meaning.write()))?;
+    let given = kept.cache.get(&code, || module.to_file(Old::Kept).map_err(anyhow::Error::from))?;
+    Ok((Counted::new(path, program, meaning), given))
+}
+
+/// Why modules are not counted.
+pub type Refused = Vec<(PathBuf, String)>;
+
+/// All of `paths` that can be counted, and the others.
+pub fn libraries(kept: &Kept, paths: Vec<PathBuf>) -> (Vec<(Counted, PathBuf)>, Refused) {
+    let made: Vec<_> = paths.into_par_iter().map(|path| (library(kept, &path, &path), path)).collect();
+    let (mut counted, mut refused) = (Vec::new(), Vec::new());
+    for (result, path) in made {
+        match result {
+            Ok(made) => counted.push(made),
+            Err(err) => refused.push((path, format!("{err:#}"))),
+        }
+    }
+    (counted, refused)
+}
+
+/// Makes libraries ready that the program loads while it runs, which waits for each.
+pub struct Loader<'a> {
+    kept: &'a Kept,
+    arena: &'a Arena,
+    is_wanted: &'a (dyn Fn(&Path) -> bool + Sync),
+    state: Mutex<Loaded>,
+}
+
+struct Loaded {
+    counted: Vec<Counted>,
+    refused: Refused,
+    /// How many copies of a module there is room for.
+    copies: HashMap<u128, usize>,
+    /// How many a process was given.
+    given: HashMap<(u32, u128), usize>,
+}
+
+/// How long we sleep at most before we look whether the program is over.
+const NAP: Duration = Duration::from_millis(200);
+
+impl<'a> Loader<'a> {
+    /// Beside what is `counted` already.
+    pub fn new(
+        kept: &'a Kept,
+        arena: &'a Arena,
+        is_wanted: &'a (dyn Fn(&Path) -> bool + Sync),
+        counted: Vec<Counted>,
+        refused: Refused,
+    ) -> Loader<'a> {
+        let copies = counted.iter().map(|c| (c.key, 1)).collect();
+        let state = Loaded { counted, refused, copies, given: HashMap::new() };
+        Loader { kept, arena, is_wanted, state: Mutex::new(state) }
+    }
+
+    /// Answers until `is_over`.
+    pub fn serve(&self, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Relaxed) {
+            let Ok(request) = self.arena.request(NAP) else { return };
+            let Some(request) = request else { continue };
+            let given = self.given(&request);
+            if self.arena.answer(&request, given.as_deref()).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The file to open in place of the one that is asked for, if that is to be counted and can be.
+    fn given(&self, request: &Request) -> Option<PathBuf> {
+        let file = request.file();
+        let real = file.canonicalize().ok()?;
+        if !(self.is_wanted)(&request.path) || !is_elf(&file) {
+            return None;
+        }
+        let mut state = self.state.lock().expect("nobody panics while holding it");
+        let (counted, given) = match library(self.kept, &file, &real) {
+            Ok(made) => made,
+            Err(err) => {
+                state.refused.push((real, format!("{err:#}")));
+                return None;
+            }
+        };
+        let key = counted.key;
+        let n = state.given.entry((request.pid, key)).or_insert(0);
+        *n += 1;
+        let n = *n;
+        let copies = state.copies.get(&key).copied().unwrap_or(0);
+        if n > copies {
+            if let Err(err) = self.arena.add(key, counted.notes.blocks.len()) {
+                state.refused.push((real, err.to_string()));
+                return None;
+            }
+            state.copies.insert(key, copies + 1);
+        }
+        if copies == 0 {
+            state.counted.push(counted);
+        }
+        Some(given)
+    }
+
+    /// All that was counted, and what could not be.
+    pub fn finish(self) -> (Vec<Counted>, Refused) {
+        let state = self.state.into_inner().expect("nobody panics while holding it");
+        (state.counted, state.refused)
+    }
+}
+
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut f| std::io::Read::read_exact(&mut f, &mut magic));
+    read.is_ok() && magic == *b"\x7fELF"
+}
