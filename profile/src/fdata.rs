@@ -248,9 +248,6 @@ struct Writer<'a> {
     touched: BTreeSet<Va>,
 }
 
-/// Why counts of stubs are left out.
-const STUB: &str = "llvm-bolt has no counts of stubs";
-
 fn escape(name: &str) -> Cow<'_, str> {
     if !name.contains(['\\', ' ']) {
         return Cow::Borrowed(name);
@@ -405,8 +402,8 @@ impl Writer<'_> {
                 self.lose(at, "llvm-bolt has no function there", count);
                 continue;
             };
+            // What stubs jump to follows from the calls of them.
             if from.stub {
-                self.lose(at, STUB, count);
                 continue;
             }
             if !self.transfers(from, at) {
@@ -423,7 +420,7 @@ impl Writer<'_> {
         }
         for (&at, &count) in self.profile.calls_out.iter().filter(|(_, n)| **n > 0) {
             match view.function_at(at) {
-                Some(from) if from.stub => self.lose(at, STUB, count),
+                Some(from) if from.stub => {}
                 Some(from) if self.transfers(from, at) => {
                     let line = format!("{} 0 [unknown] 0 0 {count}\n", Self::place(from, at));
                     self.line(from, count, &line);
@@ -455,7 +452,7 @@ impl Writer<'_> {
             let rest = count.saturating_sub(self.entered.get(&at).copied().unwrap_or(0));
             match self.view.function_at(at) {
                 _ if rest == 0 => {}
-                Some(f) if f.stub => self.lose(at, STUB, rest),
+                Some(f) if f.stub => self.lose(at, "llvm-bolt has no counts of stubs", rest),
                 Some(f) => {
                     let line = format!("0 [unknown] 0 {} 0 {rest}\n", Self::place(f, at));
                     self.line(f, rest, &line);

@@ -148,7 +148,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
 mod tests {
     use super::*;
     use crate::counts::Edge;
-    use crate::testing::{assemble, function};
+    use crate::testing::{PERF2BOLT, as_fdata, assemble, branching, function};
     use program::Va;
 
     /// f: 0 test, 2 je →9, 4 call g, 9 ret; g: 0 jmp f.
@@ -195,6 +195,16 @@ mod tests {
         assert_eq!(profile.mispredicts, [(edge(0, 9), 2)].into());
         assert_eq!(profile.calls, [((Va(f + 4), Va(g)), 2), ((Va(g), Va(f)), 2)].into());
         assert_eq!(profile.entries, [(Va(f), 4), (Va(g), 2)].into());
+    }
+
+    #[test]
+    fn branch_stacks_mean_to_us_what_their_sums_mean_to_perf2bolt() {
+        let program = branching();
+        // As perf-script(1) has it: FROM/TO/mispredicted/in a transaction/aborted/cycles, the last branch first.
+        let line = "  7  401009  0x401009/0x401011/P/-/-/1  0x401002/0x401009/M/-/-/2  0x40100a/0x401000/P/-/-/1  \
+                    0x401004/0x40100a/P/-/-/1  0x7f0000000010/0x401000/P/-/-/1\n";
+        let (profile, lost) = parse(format!("{line}{line}").as_bytes(), &program).unwrap();
+        assert_eq!((as_fdata(&profile, &program), lost), (PERF2BOLT.map(str::to_owned).to_vec(), vec![]));
     }
 
     #[test]

@@ -141,19 +141,20 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
 mod tests {
     use super::*;
     use crate::counts::Edge;
-    use crate::testing::{assemble, function};
+    use crate::testing::{PERF2BOLT, RUNS, as_fdata, branching, function};
 
-    /// f: 0 test, 2 je →9, 4 call g, 9 ret; g: 0 jmp f.
-    fn program() -> Program {
-        assemble(
-            ".globl f\n.type f,@function\nf: test %edi,%edi\nje 1f\ncall g\n1: ret\n.size f,.-f\n\
-             .type g,@function\ng: jmp f\n.size g,.-g\n",
-        )
+    #[test]
+    fn sums_mean_to_us_what_they_mean_to_perf2bolt() {
+        let program = branching();
+        let (profile, lost) = parse(RUNS.as_bytes(), &program).unwrap();
+        assert_eq!((as_fdata(&profile, &program), lost), (PERF2BOLT.map(str::to_owned).to_vec(), vec![]));
+        let back = parse(&write(&profile, &program).bytes, &program).unwrap();
+        assert_eq!(back, (profile, vec![]));
     }
 
     #[test]
     fn branches_and_straight_runs_become_edges_and_come_back() {
-        let program = program();
+        let program = branching();
         let f = program.function(function(&program, "f")).entry.0;
         let g = program.function(function(&program, "g")).entry.0;
         let text = format!(
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_is_no_record_is_refused_with_its_line() {
-        let program = program();
+        let program = branching();
         for (text, want) in [
             ("B 1 2 3\nX 1 2 3", "line 2 is no preagg record: \"X\" is no kind of record"),
             ("B 1 2", "line 1 is no preagg record: a record has two addresses and a count"),
