@@ -9,10 +9,10 @@
 use crate::arch::{Decoder, Flow, StackMove};
 use crate::code::{Code, NO_FUNC};
 use crate::model::Origin;
-use crate::partition::{Finder, Is, Jump, Start, among, has};
+use crate::partition::{Finder, Is, Jump, Start, has};
 use crate::prologue::{has_prologue, looks_like_entry};
 use crate::sweep::{RawEnd, RegionKind, Rel};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// Calls in the gaps that padding follows up to an aligned place to which no jump leads, but where a function may start: no
@@ -91,11 +91,16 @@ impl Finder<'_, '_> {
             last_round: false,
             seen: vec![0; code.blocks.len()],
             round: 0,
-            depths: HashMap::new(),
+            depths: Vec::new(),
+            passed: vec![0; code.blocks.len()],
+            n_walks: 0,
+            entry_like: vec![None; code.blocks.len()],
+            first_jump: Vec::new(),
             starts: certain.into_iter().map(|(at, origin)| (at, Is::Function(origin))).collect(),
             settled: HashSet::new(),
             found: Vec::new(),
         };
+        search.make_first_jump();
         let padded: usize = gaps
             .iter()
             .map(|gap| search.segments(gap))
@@ -142,6 +147,20 @@ impl Finder<'_, '_> {
     }
 }
 
+/// How deep the stack is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    NotAsked,
+    Unknown,
+    Known(i32),
+}
+
+impl Depth {
+    fn of(bytes: i64) -> Depth {
+        i32::try_from(bytes).map_or(Depth::Unknown, Depth::Known)
+    }
+}
+
 struct Search<'s, 'f, 'a> {
     finder: &'s Finder<'f, 'a>,
     /// All direct jumps and branches into gaps, by target.
@@ -154,8 +173,15 @@ struct Search<'s, 'f, 'a> {
     last_round: bool,
     seen: Vec<u32>,
     round: u32,
-    /// Depth of the stack at the end of blocks, for functions looked at.
-    depths: HashMap<u32, Option<i64>>,
+    /// Depth of the stack at the end of each block, for functions looked at in this round; empty before the first.
+    depths: Vec<Depth>,
+    /// The last walk that came through each block, and how many there were.
+    passed: Vec<u32>,
+    n_walks: u32,
+    /// Whether a function may start at each block, by its first instructions, where it was asked.
+    entry_like: Vec<Option<bool>>,
+    /// The first of `jumps` that leads to each block, or beyond.
+    first_jump: Vec<u32>,
     /// By address.
     starts: Vec<(Rel, Is)>,
     /// Segments that hold one function without doubt.
@@ -165,6 +191,30 @@ struct Search<'s, 'f, 'a> {
 }
 
 impl Search<'_, '_, '_> {
+    fn make_first_jump(&mut self) {
+        let mut next = 0;
+        for block in &self.finder.code.blocks {
+            while self.jumps.get(next).is_some_and(|j| j.0 < block.start) {
+                next += 1;
+            }
+            self.first_jump.push(u32::try_from(next).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// The direct jumps and branches to the block.
+    fn incoming(&self, u: u32) -> &[Jump] {
+        let at = self.finder.code.blocks[u as usize].start;
+        let from = &self.jumps[self.first_jump[u as usize] as usize..];
+        &from[..from.iter().take_while(|j| j.0 == at).count()]
+    }
+
+    /// Whether the first instructions of the block could be a function's.
+    fn is_entry_like(&mut self, u: u32) -> bool {
+        let code = self.finder.code;
+        let at = code.blocks[u as usize].start;
+        *self.entry_like[u as usize].get_or_insert_with(|| looks_like_entry(code, at))
+    }
+
     fn gap(&mut self, gap: &Range<Rel>) {
         for segment in self.segments(gap) {
             self.segment(&segment);
@@ -231,7 +281,7 @@ impl Search<'_, '_, '_> {
             {
                 continue;
             }
-            let incoming = among(&self.jumps, &(at..at + 1));
+            let incoming = self.incoming(u);
             let padded = self.padding_tells && self.is_padded(u);
             let branches = incoming.iter().any(|j| code.blocks[j.1 as usize].end != RawEnd::Jump);
             if incoming.is_empty() || branches && !(padded && incoming.iter().all(|j| j.1 < u)) {
@@ -244,7 +294,7 @@ impl Search<'_, '_, '_> {
             if within && !padded && !has_prologue(code, at) {
                 continue;
             }
-            if looks_like_entry(code, at) && incoming.iter().all(|j| self.depth(j.1) == Some(0)) {
+            if self.is_entry_like(u) && incoming.iter().all(|j| self.depth(j.1) == Some(0)) {
                 new.push((at, Is::Function(Origin::TailCalled)));
             }
         }
@@ -268,10 +318,8 @@ impl Search<'_, '_, '_> {
 
     /// Counts blocks within functions that padding precedes though nothing loops to them: gcc aligns these, clang does not.
     fn padded_within(&mut self, ranks: &Range<u32>) -> usize {
-        let code = self.finder.code;
         let within = |u: &u32| {
-            let at = code.blocks[*u as usize].start;
-            let incoming = among(&self.jumps, &(at..at + 1));
+            let incoming = self.incoming(*u);
             self.is_padded(*u)
                 && !self.finder.fallen_into(*u)
                 && !incoming.is_empty()
@@ -293,8 +341,7 @@ impl Search<'_, '_, '_> {
         if self.finder.fallen_into(u) && u > own.start {
             return None;
         }
-        let incoming: Vec<Jump> =
-            among(&self.jumps, &(at..at + 1)).iter().filter(|j| !own.contains(&j.1)).copied().collect();
+        let incoming: Vec<Jump> = self.incoming(u).iter().filter(|j| !own.contains(&j.1)).copied().collect();
         let cold = has(&self.finder.evidence.cold, at);
         if let Some(&(_, source)) = incoming.first() {
             // Conditional jumps out of functions are rare; to a place where functions start they are such nevertheless.
@@ -303,7 +350,7 @@ impl Search<'_, '_, '_> {
             let leaves = incoming.iter().any(|j| {
                 (conditional || code.blocks[j.1 as usize].end == RawEnd::Jump) && self.depth(j.1) == Some(0)
             });
-            if !cold && leaves && looks_like_entry(code, at) {
+            if !cold && leaves && self.is_entry_like(u) {
                 return Some(Is::Function(Origin::TailCalled));
             }
             let known = incoming.iter().find(|j| self.depth(j.1).is_some_and(|d| d != 0) || cold);
@@ -314,30 +361,29 @@ impl Search<'_, '_, '_> {
             if !self.last_round {
                 return None;
             }
-            if self.may_start(u) && looks_like_entry(code, at) {
+            if self.may_start(u) && self.is_entry_like(u) {
                 return Some(Is::Function(Origin::TailCalled));
             }
             return Some(Is::PartOf(source));
         }
-        let good = self.may_start(u) && !self.resumes(u) && looks_like_entry(code, at) && !self.joins(u, own);
+        let good = self.may_start(u) && !self.resumes(u) && self.is_entry_like(u) && !self.joins(u, own);
         if good || current.is_none() { Some(Is::Function(Origin::Scored)) } else { None }
     }
 
     /// Whether control gets from the unreached block into the middle of what was reached already.
-    fn joins(&self, from: u32, own: &Range<u32>) -> bool {
+    fn joins(&mut self, from: u32, own: &Range<u32>) -> bool {
         let code = self.finder.code;
+        self.n_walks += 1;
+        let mut n_passed = 1;
         let mut stack = vec![from];
-        let mut passed = HashSet::from([from]);
+        self.passed[from as usize] = self.n_walks;
         while let Some(b) = stack.pop() {
             let block = &code.blocks[b as usize];
-            let mut next = Vec::new();
-            if block.end.falls_through() && !self.finder.ends_in_final_call(b) {
-                next.extend(code.next(b));
-            }
-            if matches!(block.end, RawEnd::Jump | RawEnd::Branch) {
-                next.extend(code.block_from(block.target));
-            }
-            for t in next {
+            let falls = block.end.falls_through() && !self.finder.ends_in_final_call(b);
+            let jumps = matches!(block.end, RawEnd::Jump | RawEnd::Branch);
+            let next = falls.then(|| code.next(b)).flatten();
+            let target = jumps.then(|| code.block_from(block.target)).flatten();
+            for t in next.into_iter().chain(target) {
                 if !own.contains(&t) {
                     continue;
                 }
@@ -346,7 +392,10 @@ impl Search<'_, '_, '_> {
                     if !(self.aligned && self.may_start(t)) {
                         return true;
                     }
-                } else if passed.len() < 256 && passed.insert(t) {
+                } else if n_passed < 256
+                    && std::mem::replace(&mut self.passed[t as usize], self.n_walks) != self.n_walks
+                {
+                    n_passed += 1;
                     stack.push(t);
                 }
             }
@@ -381,10 +430,13 @@ impl Search<'_, '_, '_> {
 
     /// Bytes on the stack at the end of a block, if they can be followed from the start before it.
     fn depth(&mut self, rank: u32) -> Option<i64> {
-        if let Some(&known) = self.depths.get(&rank) {
-            return known;
-        }
         let code = self.finder.code;
+        self.depths.resize(code.blocks.len(), Depth::NotAsked);
+        match self.depths[rank as usize] {
+            Depth::NotAsked => {}
+            Depth::Unknown => return None,
+            Depth::Known(depth) => return Some(depth.into()),
+        }
         let block = &code.blocks[rank as usize];
         let region = code.region_at(block.start).map(|r| code.regions[r].range.clone())?;
         // From function to function: the parts between go with the one before, so that each block is looked at once a round.
@@ -398,17 +450,17 @@ impl Search<'_, '_, '_> {
         let end = code.first_from(to);
         let own = u32::try_from(first).ok()?..u32::try_from(end).ok()?;
         let mut stack = vec![(own.start, 0i64, None::<i64>)];
-        let mut seen: HashMap<u32, ()> = HashMap::new();
-        for b in own.clone() {
-            self.depths.insert(b, None);
-        }
+        self.n_walks += 1;
+        self.depths[own.start as usize..own.end as usize].fill(Depth::Unknown);
         while let Some((b, depth, frame)) = stack.pop() {
-            if !own.contains(&b) || seen.insert(b, ()).is_some() {
+            if !own.contains(&b)
+                || std::mem::replace(&mut self.passed[b as usize], self.n_walks) == self.n_walks
+            {
                 continue;
             }
             let block = code.blocks[b as usize];
             let Some((depth, frame)) = self.through(b, depth, frame) else { continue };
-            self.depths.insert(b, Some(depth));
+            self.depths[b as usize] = Depth::of(depth);
             if block.end.falls_through() && !self.finder.ends_in_final_call(b) {
                 stack.extend(code.next(b).map(|t| (t, depth, frame)));
             }
@@ -430,7 +482,10 @@ impl Search<'_, '_, '_> {
                 _ => {}
             }
         }
-        self.depths.get(&rank).copied().flatten()
+        match self.depths[rank as usize] {
+            Depth::Known(depth) => Some(depth.into()),
+            _ => None,
+        }
     }
 
     /// Depth and frame pointer after a block.
