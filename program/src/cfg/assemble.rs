@@ -556,16 +556,30 @@ fn cut_from(tables: &mut Tables) {
             by_name.entry(name).or_default().push(i);
         }
     }
+    // Callers of parts, by part: one look at the calls, however many parts and namesakes there are.
+    let is_part = |f: FuncId| parts.binary_search_by_key(&f.index(), |p| p.0).is_ok();
+    let mut callers: Vec<(usize, usize)> = tables
+        .calls
+        .iter()
+        .filter_map(|c| match c.callee {
+            Callee::Function(f) if is_part(f) => {
+                Some((f.index(), tables.blocks[c.block.index()].func.index()))
+            }
+            _ => None,
+        })
+        .collect();
+    callers.sort_unstable();
+    callers.dedup();
     let mut found = Vec::new();
     for (part, name) in &parts {
         let Some(named) = by_name.get(name.as_str()) else { continue };
-        let calls = |f: usize| {
-            let mut calls = tables.calls.iter().filter(|c| tables.blocks[c.block.index()].func.index() == f);
-            calls.any(|c| c.callee == Callee::Function(FuncId::at(*part)))
-        };
         let from = match named.as_slice() {
             [only] => Some(*only),
-            several => several.iter().copied().find(|&f| calls(f)),
+            several => {
+                let first = callers.partition_point(|c| c.0 < *part);
+                let mut callers = callers[first..].iter().take_while(|c| c.0 == *part).map(|c| c.1);
+                callers.find(|f| several.binary_search(f).is_ok())
+            }
         };
         found.extend(from.filter(|f| f != part).map(|f| (*part, FuncId::at(f))));
     }
