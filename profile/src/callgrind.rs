@@ -87,13 +87,26 @@ impl Names {
 /// What the next line of numbers means.
 enum Next {
     Cost,
-    Call { count: u64, object: Object, target: u64 },
-    Jump { count: u64, target: u64 },
+    Call {
+        count: u64,
+        object: Object,
+        target: u64,
+    },
+    /// A call that is none of the program's.
+    Nothing,
+    Jump {
+        count: u64,
+        target: u64,
+    },
 }
 
 struct Lines {
     dump: Dump,
     names: Names,
+    /// Names of functions, which are numbered on their own.
+    functions: Names,
+    /// Whether the next call is to what binds imports on their first call. The call of the import itself is told of too.
+    binds: bool,
     object: Object,
     /// Object of the next call, if it is named.
     called: Option<Object>,
@@ -109,6 +122,8 @@ impl Dump {
         let mut lines = Lines {
             dump: Dump { objects: vec!["???".to_owned()], ..Dump::default() },
             names: Names::default(),
+            functions: Names::default(),
+            binds: false,
             object: 0,
             called: None,
             n_positions: 0,
@@ -151,13 +166,22 @@ impl Lines {
                 "calls" => {
                     let (count, target) = self.transfer(value)?;
                     let object = self.called.take().unwrap_or(self.object);
-                    self.next = Next::Call { count, object, target };
+                    self.next = match std::mem::take(&mut self.binds) {
+                        true => Next::Nothing,
+                        false => Next::Call { count, object, target },
+                    };
                 }
                 "jump" | "jcnd" => {
                     let (count, target) = self.transfer(value)?;
                     self.next = Next::Jump { count, target };
                 }
-                // Functions and files: the program knows them by address.
+                // Functions: the program knows them by address, but not the dynamic linker's.
+                "fn" => drop(self.functions.resolve(value)),
+                "cfn" => {
+                    let name = self.functions.resolve(value);
+                    self.binds = name.is_some_and(|name| name.starts_with("_dl_runtime_resolve"));
+                }
+                // Files.
                 _ => {}
             }
             return Ok(());
@@ -229,6 +253,7 @@ impl Lines {
             Next::Call { count, object: called, target } => {
                 add(&mut self.dump.calls, (object, at, called, target), count);
             }
+            Next::Nothing => {}
             Next::Jump { count, target } => add(&mut self.dump.jumps, (object, at, target), count),
         }
         Ok(())

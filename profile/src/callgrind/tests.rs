@@ -133,3 +133,24 @@ fn a_file_that_was_cut_off_is_refused() {
     let why = parse(cut.as_bytes(), &program).expect_err("half of it is missing").to_string();
     assert!(why.contains("it was cut off"), "{why}");
 }
+
+/// Under lazy binding the first call of an import goes through the dynamic linker, of which callgrind tells beside the import's.
+#[test]
+fn binding_an_import_is_no_call_of_it() {
+    let program = assemble(
+        ".globl f\n.type f,@function\nf: call puts@PLT\nret\n.size f,.-f\n.section .note.GNU-stack\n",
+    );
+    let f = at(&program, "f", 0).0;
+    let head = format!(
+        "# callgrind format\npositions: instr line\nevents: Ir\n\nob=(1) /x/output\nfn=(1) f\n{f:#x} 0 10\n"
+    );
+    let puts = "cob=(2) /lib/libc.so.6\ncfn=(2) puts\ncalls=10 0x5000 0\n* 0 900\n";
+    let binds = "cob=(3) /lib64/ld-linux-x86-64.so.2\ncfn=(3) _dl_runtime_resolve_xsavec\ncalls=1 0x9000 0\n* 0 700\n";
+    let again = "cob=(3)\ncfn=(3)\ncalls=1 0x9000 0\n* 0 700\n";
+    let tail = "+5 0 10\n";
+    let read = |text: String| parse(text.as_bytes(), &program).expect("a file of this program");
+    let now = read(format!("{head}{puts}{tail}"));
+    assert_eq!(now.0.calls.values().collect::<Vec<_>>(), [&10]);
+    assert_eq!(read(format!("{head}{binds}{puts}{tail}")), now);
+    assert_eq!(read(format!("{head}{puts}{binds}{again}{tail}")), now);
+}
