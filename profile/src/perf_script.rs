@@ -39,14 +39,28 @@ fn branches(line: &str) -> impl Iterator<Item = Branch> {
 }
 
 /// The address of a sample: the first number of at least four hexadecimal digits behind the event's name, or of the line.
+///
+/// What stands behind it may look like one: a symbol called `deadbeef`.
 fn ip(line: &str) -> Option<LiveVa> {
-    let rest = line.rsplit_once(": ").map_or(line, |(_, rest)| rest);
+    let event = line.rsplit_once(": ");
+    let rest = event.map_or(line, |(_, rest)| rest);
     let address = |field: &str| {
         let plain = field.len() >= 4 && field.bytes().all(|b| b.is_ascii_hexdigit());
         plain.then(|| u64::from_str_radix(field, 16).ok()).flatten()
     };
-    // A process id comes before it, and has fewer digits.
-    rest.split_whitespace().take(3).filter_map(address).max().map(LiveVa)
+    let fields = || rest.split_whitespace().take_while(|f| !f.starts_with('('));
+    let mut found = fields().take(3).filter_map(|f| Some((f, address(f)?)));
+    let (first, at) = found.next()?;
+    // Without an event, a process id may come before it: a narrower column, and the kernel has no larger numbers.
+    let column = line.find(first).unwrap_or(0) + first.len();
+    let is_pid = event.is_none() && column < 16 && first.parse::<u32>().is_ok_and(|pid| pid <= 1 << 22);
+    let second = found.next().filter(|_| is_pid).map(|(_, at)| at);
+    let at = match second {
+        Some(second) if fields().count() > 2 => second,
+        Some(second) => at.max(second),
+        None => at,
+    };
+    Some(LiveVa(at))
 }
 
 /// The process of a line: `COMM PID` or `COMM PID/TID` before a time, or the first number.
@@ -157,6 +171,17 @@ mod tests {
             ".globl f\n.type f,@function\nf: test %edi,%edi\nje 1f\ncall g\n1: ret\n.size f,.-f\n\
              .type g,@function\ng: jmp f\n.size g,.-g\n",
         )
+    }
+
+    #[test]
+    fn a_symbol_that_looks_like_an_address_is_none() {
+        let check = |line: &str, want: Option<u64>| assert_eq!(ip(line), want.map(LiveVa), "{line}");
+        check("a 7/7 1.5: 1000 cycles:u:           401136 deadbeef (/x/a)", Some(0x40_1136));
+        check("          401136 deadbeef (/x/a)", Some(0x40_1136));
+        check("    7f00401136 main+0x5 (/x/a)", Some(0x7f_0040_1136));
+        check(" 12345 401136 deadbeef (/x/a)", Some(0x40_1136));
+        check("a 12345     55d4401136 feedfacecafe+0x1 (/x/a)", Some(0x55_d440_1136));
+        check(" 12 main (/x/a)", None);
     }
 
     /// Mapping events for the program, moved by `bias`, and another file of process 7.
