@@ -27,7 +27,7 @@ use crate::bat;
 use crate::bolt::{BoltFunction, BoltView};
 use crate::counts::{Exactness, Lost, Profile};
 use crate::derive::{add, blocks_alone, derive_blocks};
-use crate::format::{Format, ReadError, Written};
+use crate::format::{Format, NO_LINE, ReadError, Written, is_one_line, one_line};
 use crate::losses::Losses;
 use crate::transfers::Layer;
 use program::arch::Flow;
@@ -256,21 +256,33 @@ fn escape(name: &str) -> Cow<'_, str> {
 }
 
 impl Writer<'_> {
-    fn line(&mut self, function: &BoltFunction, count: u64, line: &str) {
+    /// Writes a record; whether it could be.
+    fn line(&mut self, function: &BoltFunction, count: u64, line: &str) -> bool {
+        if !is_one_line(line.trim_end_matches('\n')) {
+            self.lost.add(&one_line(&function.name), NO_LINE, count);
+            return false;
+        }
         self.out.bytes.extend_from_slice(line.as_bytes());
         self.out.count = self.out.count.saturating_add(count);
         self.touched.insert(function.start);
+        true
     }
 
     fn place(function: &BoltFunction, at: Va) -> String {
         format!("1 {} {:x}", escape(&function.name), at.since(function.start))
     }
 
-    fn record(&mut self, from: (&BoltFunction, Va), to: (&BoltFunction, Va), misses: u64, count: u64) {
+    fn record(
+        &mut self,
+        from: (&BoltFunction, Va),
+        to: (&BoltFunction, Va),
+        misses: u64,
+        count: u64,
+    ) -> bool {
         let (a, b) = (escape(&from.0.name), escape(&to.0.name));
         let (x, y) = (from.1.since(from.0.start), to.1.since(to.0.start));
         let line = format!("1 {a} {x:x} 1 {b} {y:x} {misses} {count}\n");
-        self.line(from.0, count, &line);
+        self.line(from.0, count, &line)
     }
 
     fn lose(&mut self, at: Va, why: &'static str, count: u64) {
@@ -369,7 +381,7 @@ impl Writer<'_> {
                 if ends { Some(last) } else { blocks.leader_of(last).and_then(|l| blocks.leaves_at(l)) };
             match leaves {
                 Some(at) if blocks.has_edge(at, edge.to) => {
-                    self.record((from, at), (to, edge.to), misses, count)
+                    self.record((from, at), (to, edge.to), misses, count);
                 }
                 Some(at) if !ends || kind == Some(EdgeKind::FallThrough) => {
                     match blocks.over_padding(at, edge.to) {
@@ -415,8 +427,9 @@ impl Writer<'_> {
                 self.lose(at, "llvm-bolt would take the call for a branch", count);
                 continue;
             }
-            self.record((from, at), (to, callee), 0, count);
-            add(&mut self.entered, callee, count);
+            if self.record((from, at), (to, callee), 0, count) {
+                add(&mut self.entered, callee, count);
+            }
         }
         for (&at, &count) in self.profile.calls_out.iter().filter(|(_, n)| **n > 0) {
             match view.function_at(at) {

@@ -131,7 +131,11 @@ impl Format {
         if pprof::is_one(bytes) {
             return Some(Format::Pprof);
         }
-        let head = bytes.get(..bytes.len().min(4096)).unwrap_or_default();
+        // At least the whole first line: names that C++ makes can be very long.
+        const ENOUGH: usize = 4096;
+        const LONGEST_LINE: usize = 1 << 20;
+        let first = bytes.iter().take(LONGEST_LINE).position(|&b| b == b'\n').unwrap_or(ENOUGH);
+        let head = bytes.get(..bytes.len().min(first.max(ENOUGH))).unwrap_or_default();
         let text = String::from_utf8_lossy(head);
         let text: &str = &text;
         TEXTS.iter().find(|(_, is_one)| is_one(text)).map(|(format, _)| *format)
@@ -143,6 +147,9 @@ impl fmt::Display for Format {
         f.write_str(self.name())
     }
 }
+
+/// Why a count is left out of a text of lines.
+pub(crate) const NO_LINE: &str = "its name has control characters, which the format has no way to write";
 
 /// What reading needs to know besides the file.
 #[derive(Clone, Copy, Default)]
@@ -245,6 +252,11 @@ pub enum ReadError {
         /// What the program is.
         program: String,
     },
+}
+
+/// Whether a name can stand in a text of lines: one that holds control characters would break it, and is another name without them.
+pub(crate) fn is_one_line(name: &str) -> bool {
+    !name.contains(char::is_control)
 }
 
 /// A name from a file as a message has it: without what would end the line or move the cursor.

@@ -15,7 +15,7 @@
 //! Source: geninfo(1), "FILES", of lcov 1.16.
 
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
-use crate::format::{Format, ReadError, Written};
+use crate::format::{Format, NO_LINE, ReadError, Written, is_one_line, one_line};
 use crate::losses::Losses;
 use crate::source::{BlockSource, counted_blocks};
 use program::{Frame, Lines, Program};
@@ -55,9 +55,15 @@ pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
     for (id, n) in counted_blocks(profile, program, &mut lost) {
         let block = program.block(id);
         let function = program.function(block.func);
+        if !is_one_line(&function.name()) {
+            lost.add(&one_line(&function.name()), NO_LINE, n);
+            continue;
+        }
         let source = BlockSource::of(program, Some(&lines), id);
         let mut placed = false;
-        for (file, line) in source.insns.iter().filter_map(|frames| innermost(frames)) {
+        for (file, line) in
+            source.insns.iter().filter_map(|frames| innermost(frames)).filter(|(file, _)| is_one_line(file))
+        {
             let records = files.entry(file.to_owned()).or_default();
             let most = records.lines.entry(line).or_insert(0);
             *most = (*most).max(n);
@@ -70,7 +76,7 @@ pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
         functions.insert(block.func);
         count = count.saturating_add(n);
         if block.start == function.entry
-            && let Some((file, line)) = first_line(&source)
+            && let Some((file, line)) = first_line(&source).filter(|(file, _)| is_one_line(file))
         {
             let executed = profile.entries.get(&function.entry).copied().unwrap_or(n);
             let record = files

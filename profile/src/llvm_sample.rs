@@ -13,7 +13,7 @@
 //! Source: clang's user manual, "Sample Profile Text Format".
 
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
-use crate::format::{Format, ReadError, Written};
+use crate::format::{Format, NO_LINE, ReadError, Written, is_one_line, one_line};
 use crate::losses::Losses;
 use crate::source::{BlockSource, counted_blocks};
 use program::{Declarations, Frame, FuncId, Lines, Program};
@@ -132,6 +132,9 @@ pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
                         {
                             let Some(callee) = program.function_at(*callee) else { continue };
                             let callee = program.function(callee);
+                            if !is_one_line(&callee.name()) {
+                                continue;
+                            }
                             let name = callee.import.as_deref().map_or_else(|| callee.name(), str::to_owned);
                             let sum = body.calls.entry(offset).or_default().entry(name).or_insert(0);
                             *sum = sum.saturating_add(*n);
@@ -156,6 +159,10 @@ pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
     // It knows functions by name alone: lines of one are no lines of the other.
     let mut named = BTreeSet::new();
     sorted.retain(|(name, body)| {
+        if !is_one_line(name) {
+            lost.add(&one_line(name), NO_LINE, body.total());
+            return false;
+        }
         let first = named.insert(name.clone());
         if !first {
             lost.add(name, "another function of that name ran more", body.total());

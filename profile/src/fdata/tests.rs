@@ -138,3 +138,20 @@ fn escapes_keep_blanks_in_names() {
     assert_eq!(split(r"1 a\ b\\c 0"), ["1", r"a b\c", "0"]);
     assert_eq!(split(r"1  x\"), ["1", "x"]);
 }
+
+#[test]
+fn names_with_control_characters_are_left_out_and_told() {
+    let source = SOURCE.replace("od d", "o\td d");
+    let program = assemble(&source);
+    let odd =
+        program.functions.iter().find(|f| f.names.iter().any(|n| n.contains('\t'))).expect("as assembled");
+    let profile = crate::counts::Profile {
+        entries: [(odd.entry, 3), (at(&program, "f", 0), 5)].into(),
+        calls: [((odd.entry, at(&program, "f", 0)), 3)].into(),
+        ..Default::default()
+    };
+    let written = write(&profile, &program);
+    assert_eq!(String::from_utf8(written.bytes).unwrap(), "0 [unknown] 0 1 f 0 0 5\n");
+    let lost: Vec<_> = written.lost.iter().map(|l| (l.what.as_str(), l.count)).collect();
+    assert_eq!(lost, [("o?d d/1", 6)]);
+}

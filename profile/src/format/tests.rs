@@ -106,6 +106,16 @@ fn names_from_files_do_not_end_lines() {
 }
 
 #[test]
+fn a_first_line_of_any_length_is_recognised() {
+    for len in [10, 4_000, 5_000, 100_000] {
+        let name = "x".repeat(len);
+        let fdata = format!("1 {name} 0 1 {name} 9 0 3\n1 f 0 1 f 9 0 3\n");
+        assert_eq!(Format::recognise(fdata.as_bytes()), Some(Format::Fdata), "{len}");
+    }
+    assert_eq!(Format::recognise("x".repeat(3 << 20).as_bytes()), None);
+}
+
+#[test]
 fn what_is_no_profile_is_refused_with_its_start() {
     for (bytes, start) in [(&b"\x7fELF\x02"[..], "\\u{7f}ELF\\u{2}"), (b"", ""), (b"hello\n", "hello\\n")] {
         let want = format!("the profile is of no known format: it starts with \"{start}\"");
