@@ -94,7 +94,7 @@ impl Consistency {
                     if from_outside(b) || n_into[b.index()] == 0 {
                         continue;
                     }
-                    let out = program.edge_ids(b).map(|e| measured.edges[e.index()].unwrap_or(0)).sum();
+                    let out = sum(program.edge_ids(b).map(|e| measured.edges[e.index()]));
                     (into[b.index()], out)
                 } else {
                     // Counts of blocks alone: one that alone leads to those behind it.
@@ -103,9 +103,9 @@ impl Consistency {
                     else {
                         continue;
                     };
-                    (here, after.iter().map(|e| measured.blocks[e.to.index()].unwrap_or(0)).sum::<u64>())
+                    (here, sum(after.iter().map(|e| measured.blocks[e.to.index()])))
                 };
-                let both = enters.saturating_add(leaves);
+                let both: u64 = enters.saturating_add(leaves);
                 if both == 0 {
                     continue;
                 }
@@ -221,6 +221,11 @@ pub(crate) fn calling(program: &Program, profile: &Profile) -> BTreeSet<FuncId> 
     at.filter_map(|at| program.function_at(at)).collect()
 }
 
+/// What is known of counts, added up: those of a damaged file may be anything.
+fn sum(counts: impl Iterator<Item = Option<u64>>) -> u64 {
+    counts.flatten().fold(0, u64::saturating_add)
+}
+
 /// Estimates T from (in − out)² / (in + out), whose mean it is. By the median: a few blocks that leak do not move it.
 fn per_sample(ratios: &mut [f64]) -> f64 {
     /// The median of the square of a standard normal number.
@@ -233,6 +238,12 @@ fn per_sample(ratios: &mut [f64]) -> f64 {
 mod tests {
     use super::*;
     use crate::testing::{function, loops_and_calls, thinned, walked};
+
+    #[test]
+    fn counts_beyond_all_bounds_add_up_to_the_largest() {
+        assert_eq!(sum([Some(u64::MAX), None, Some(1)].into_iter()), u64::MAX);
+        assert_eq!(sum([Some(2), None, Some(1)].into_iter()), 3);
+    }
 
     fn consistency(p: &Program, profile: &Profile) -> Consistency {
         Consistency::of(p, &Measured::of(p, profile))
