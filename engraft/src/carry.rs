@@ -106,6 +106,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let hint = "carry step by step, each with its own map";
         return Err(Hinted::new("a map is of two builds, and more are named", hint).into());
     }
+    if args.merge.is_some() && args.require.is_some() {
+        let hint = "carry with --require first, then again with --merge";
+        let why = "--require judges what is carried, and what --merge makes of it cannot be told before it is scored";
+        return Err(Hinted::new(why, hint).into());
+    }
     let mut old = input::program(&args.old)?;
     let mut counts = input::profile(&args.profile, Some(&old))?.profile;
     let mut steps = Vec::new();
@@ -145,7 +150,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         ranges,
         written: written_view(&args.o, &written),
     };
-    args.output.print_beside_file(&view)?;
+    args.output.print_beside_file(&args.o, &view)?;
     Ok(answer)
 }
 

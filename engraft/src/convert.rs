@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let written = input::write_profile(&args.o, args.to, &sum.unwrap_or_default(), program.as_ref())?;
     let view = ConvertView { schema: "engraft.convert/1", inputs, written: written_view(&args.o, &written) };
-    args.output.print_beside_file(&view)?;
+    args.output.print_beside_file(&args.o, &view)?;
     Ok(Answer::Yes)
 }
 
@@ -112,7 +112,7 @@ fn whole_recording(args: &Args, profiles: &[Profile]) -> anyhow::Result<Answer> 
         inputs: Vec::new(),
         written: written_view(&args.o, &whole),
     };
-    args.output.print_beside_file(&view)?;
+    args.output.print_beside_file(&args.o, &view)?;
     Ok(Answer::Yes)
 }
 

@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     out::file(&args.o, |w| w.write_all(&bytes))?;
     let mode = std::fs::metadata(&args.binary)?.permissions().mode();
     std::fs::set_permissions(&args.o, std::fs::Permissions::from_mode(mode & 0o777))?;
-    args.output.print_beside_file(&view(&args.o, &module, bytes.len()))?;
+    args.output.print_beside_file(&args.o, &view(&args.o, &module, bytes.len()))?;
     Ok(Answer::Yes)
 }
 

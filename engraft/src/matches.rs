@@ -67,11 +67,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let matching = map.matching;
     if let Some(what) = &args.explain {
         let view = explain::view(&old, &new, &matching, what)?;
-        args.output.print(&view)?;
+        args.output.print_beside(args.o.as_deref(), &view)?;
         return Ok(Answer::Yes);
     }
     let full = args.all || args.output.format() != Format::Table;
-    args.output.print(&report::view(&old, &new, &matching, full))?;
+    args.output.print_beside(args.o.as_deref(), &report::view(&old, &new, &matching, full))?;
     Ok(if matching.functions.is_empty() { Answer::No } else { Answer::Yes })
 }
 

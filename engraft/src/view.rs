@@ -7,7 +7,7 @@ use crate::out;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How to write data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -42,9 +42,19 @@ impl Output {
         self.print_to(None, view)
     }
 
-    /// Prints what is to be said of a file that was written: with `--quiet` only if a form was asked for.
-    pub fn print_beside_file(&self, view: &impl View) -> anyhow::Result<()> {
+    /// Prints what is to be said of the file `o` that was written: with `--quiet` only if a form was asked for. Where the data went to
+    /// standard output, it is talk.
+    pub fn print_beside_file(&self, o: &Path, view: &impl View) -> anyhow::Result<()> {
         if out::manner().quiet && self.format() == Format::Table {
+            return Ok(());
+        }
+        self.print_beside(Some(o), view)
+    }
+
+    /// Prints `view`: on standard error if the data went to standard output.
+    pub fn print_beside(&self, o: Option<&Path>, view: &impl View) -> anyhow::Result<()> {
+        if o == Some(Path::new("-")) {
+            out::report(|w| self.write(view, w));
             return Ok(());
         }
         self.print(view)

@@ -63,6 +63,34 @@ fn quiet_says_nothing_beside_the_file() {
 }
 
 #[test]
+fn data_on_standard_output_are_alone_there() {
+    let to = own_pair();
+    for (args, file) in [
+        ("carry old new --profile p.fdata --to fdata", "q.fdata"),
+        ("convert p.fdata --binary old --to csv", "q.csv"),
+        ("match old new", "q.map"),
+    ] {
+        engraft(to.path(), &format!("{args} -o {file}")).ok();
+        let want = std::fs::read_to_string(to.path().join(file)).expect("it was written");
+        for form in ["", "--json"] {
+            let ran = engraft(to.path(), &format!("{args} -o - {form}"));
+            assert_eq!((ran.code, &ran.stdout), (Some(0), &want), "{args}");
+            assert!(!ran.stderr.is_empty(), "{args}: the report is somewhere");
+        }
+    }
+}
+
+#[test]
+fn a_gate_for_what_is_merged_afterwards_is_refused() {
+    let to = own_pair();
+    let args = "carry old new --profile p.fdata -o q.fdata --require bp=1 --merge p.fdata";
+    let ran = engraft(to.path(), args);
+    assert_eq!(ran.code, Some(2), "{}", ran.stdout);
+    assert!(ran.stderr.contains("--merge") && ran.stderr.contains("hint: "), "{}", ran.stderr);
+    assert!(!to.path().join("q.fdata").exists());
+}
+
+#[test]
 fn one_function_is_no_functions() {
     let to = own_pair();
     let said = engraft(to.path(), "convert p.fdata --binary old -o q.fdata").ok();
