@@ -28,8 +28,7 @@ impl Matching {
         }
         data.refine(&pairs, &old_hashes, &new_hashes);
         drop((old_hashes, new_hashes));
-        let data = data.matches();
-        Keys::join(&mut old_keys, &mut new_keys, &functions, &data);
+        Keys::join(&mut old_keys, &mut new_keys, &functions, &data.matches());
         let context = blocks::Context { old: &old_keys, new: &new_keys, options };
         let found: Vec<Vec<BlockMatch>> =
             functions.par_iter().map(|m| blocks::compute(old, m.old, new, m.new, &context)).collect();
@@ -40,7 +39,8 @@ impl Matching {
             inlined::pass(old, new, &functions, |_| true, &context, &mut blocks);
         }
         obey(options, &mut blocks);
-        Matching { functions, blocks, data }
+        data.refine_by_blocks(&blocks);
+        Matching { functions, blocks, data: data.matches() }
     }
 
     /// The matching that `map` says, which must be of `old` and `new`: its lines as they stand, where no pin or forbid

@@ -11,7 +11,7 @@
 use crate::hash::{Hashes, combine, content_key, name_key};
 use crate::names;
 use crate::options::{Options, Pass};
-use crate::relation::{DataMatch, DataMethod, OneToOne};
+use crate::relation::{BlockMatch, BlockMethod, DataMatch, DataMethod, OneToOne};
 use program::arch::Operand;
 use program::image::RelocationTo;
 use program::{BlockId, DataKind, DataObject, Program, Va};
@@ -57,6 +57,23 @@ impl<'a> Data<'a> {
                     break;
                 }
             }
+        }
+        if self.options.has(Pass::DataPosition) {
+            self.by_position(false);
+        }
+    }
+
+    /// By references of matched blocks, once blocks are matched; then by position again.
+    pub fn refine_by_blocks(&mut self, blocks: &[BlockMatch]) {
+        if !self.options.has(Pass::DataReferences) {
+            return;
+        }
+        let mut votes = self.votes_of_blocks(blocks);
+        for _ in 0..4 {
+            if self.elect(&votes) == 0 {
+                break;
+            }
+            self.votes_of_tables(&mut votes);
         }
         if self.options.has(Pass::DataPosition) {
             self.by_position(false);
@@ -212,6 +229,73 @@ impl<'a> Data<'a> {
             *votes.entry(pair).or_default() += 1;
         }
         votes
+    }
+
+    /// How often matched blocks refer to an old and a new object at the same place between references to what is matched.
+    fn votes_of_blocks(&self, blocks: &[BlockMatch]) -> Votes {
+        /// Blocks that are less sure say nothing of what they refer to.
+        const SURE: f32 = 0.9;
+        /// A block of more references is initialising something; the cost is their product.
+        const MOST: usize = 64;
+        let sure = |m: &&BlockMatch| !m.partial && m.confidence >= SURE && m.method != BlockMethod::Inlined;
+        let open = |list: &[(usize, u64)], of: &dyn Fn(usize) -> bool| list.iter().any(|&(i, _)| of(i));
+        let found: Vec<Vec<(u32, u32)>> = blocks
+            .par_iter()
+            .filter(sure)
+            .map(|m| {
+                let x = references(self.old, m.old);
+                if x.len() > MOST || !open(&x, &|i| self.pairs.new_of(i).is_none()) {
+                    return Vec::new();
+                }
+                let y = references(self.new, m.new);
+                if y.len() > MOST || !open(&y, &|j| self.pairs.old_of(j).is_none()) {
+                    return Vec::new();
+                }
+                self.aligned(&x, &y)
+            })
+            .collect();
+        let mut votes = Votes::new();
+        for pair in found.into_iter().flatten() {
+            *votes.entry(pair).or_default() += 1;
+        }
+        votes
+    }
+
+    /// Open objects at the same place of two lists of references: between references to matched objects, which are aligned
+    /// by their longest common subsequence, as many on both sides, each at its counterpart's offset.
+    fn aligned(&self, x: &[(usize, u64)], y: &[(usize, u64)]) -> Vec<(u32, u32)> {
+        let equal = |i: usize, j: usize| self.pairs.new_of(x[i].0) == Some(y[j].0) && x[i].1 == y[j].1;
+        let width = y.len() + 1;
+        let mut longest = vec![0_u16; (x.len() + 1) * width];
+        for i in (0..x.len()).rev() {
+            for j in (0..y.len()).rev() {
+                let both = longest[(i + 1) * width + j + 1] + 1;
+                let one = longest[(i + 1) * width + j].max(longest[i * width + j + 1]);
+                longest[i * width + j] = if equal(i, j) { both } else { one };
+            }
+        }
+        let (mut i, mut j) = (0, 0);
+        let (mut from, mut out) = ((0, 0), Vec::new());
+        let mut between = |(i, j): (usize, usize), (to_i, to_j): (usize, usize)| {
+            let (a, b) = (&x[i..to_i], &y[j..to_j]);
+            let same = |((p, at), (q, to)): (&(usize, u64), &(usize, u64))| at == to && self.is_open(*p, *q);
+            if a.len() == b.len() && a.iter().zip(b).all(same) {
+                out.extend(a.iter().zip(b).map(|(p, q)| (id(p.0), id(q.0))));
+            }
+        };
+        while i < x.len() && j < y.len() {
+            if equal(i, j) {
+                between(from, (i, j));
+                (i, j) = (i + 1, j + 1);
+                from = (i, j);
+            } else if longest[i * width + j] == longest[(i + 1) * width + j] {
+                i += 1;
+            } else {
+                j += 1;
+            }
+        }
+        between(from, (x.len(), y.len()));
+        out
     }
 
     fn is_open(&self, old: usize, new: usize) -> bool {

@@ -74,3 +74,28 @@ fn zeroed_objects_need_references_or_position() {
     assert!(found.iter().any(|(o, _)| o == "primes"), "{found:?}");
     assert!(!found.iter().any(|(o, _)| o == "counter"), "{found:?}");
 }
+
+#[test]
+fn objects_are_found_where_matched_blocks_of_changed_code_refer_to_them() {
+    let source = |objects: &str, last: &str| {
+        format!(
+            "#include <stdio.h>\n{objects}
+             __attribute__((noinline)) void tally(int i) {{
+                 puts(\"one tally\"); hits[i & 1] += i * 11; misses[i & 3] ^= 7 * i; late[i & 5] -= 3 * i;
+                 puts(\"tallied\"); {last} }}
+             int main(int n, char **v) {{ tally(n); puts(\"done\"); return n * 5; }}"
+        )
+    };
+    let old = source("static int hits[8]; static int misses[8]; static int late[8];", "");
+    let new = source(
+        "static int late[8]; static int fresh[8]; static int hits[8]; static int misses[8];",
+        "fresh[i & 3] |= 5 * i; puts(\"more\");",
+    );
+    let options = Options::all().without(Pass::DataPosition);
+    let found = matched(&old, &new, &options);
+    for name in ["hits", "misses", "late"] {
+        let new: Vec<&str> = found.iter().filter(|(o, _)| o == name).map(|(_, n)| n.as_str()).collect();
+        assert_eq!(new, [name], "{found:?}");
+    }
+    assert!(!found.iter().any(|(_, n)| n == "fresh"), "{found:?}");
+}
