@@ -75,11 +75,19 @@ pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Con
     collect(&pair)
 }
 
-/// Matches blocks of two pieces of code by surroundings and alignment: (old, new, confidence).
-pub(crate) fn fit(old: &Body, new: &Body) -> Vec<(u32, u32, f32)> {
+/// Matches blocks of two pieces of code by surroundings and alignment: (old, new, confidence). Gives up, with what it has,
+/// where the surer rounds of alignment match next to nothing of `old` with a confidence of at least `least`.
+pub(crate) fn fit(old: &Body, new: &Body, least: f32) -> Vec<(u32, u32, f32)> {
+    /// How many rounds of alignment are the surer ones, and what part of the instructions they must match: on six pairs of
+    /// builds of four programs, no copy was found where they matched less.
+    const SURER: (usize, u32) = (4, 20);
     let mut pair = Pair::new(old, new);
     refine::pass(&mut pair);
-    align::pass(&mut pair);
+    let all: u32 = old.hash.iter().map(|h| h.n_insns).sum();
+    align::pass_while(&mut pair, |pair, round| {
+        let sure = pair.matched().filter(|&(_, b)| pair.how[b as usize].1 >= least);
+        round < SURER.0 || SURER.1 * sure.map(|(a, _)| pair.old.hash(a).n_insns).sum::<u32>() > all
+    });
     pair.matched().map(|(a, b)| (a, b, pair.how[b as usize].1)).collect()
 }
 

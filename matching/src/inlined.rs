@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 const LEAST_PART: f32 = 0.45;
 /// Pairs that alignment is less sure of are left.
 const LEAST_CONFIDENCE: f32 = 0.93;
+/// What part of the callee's instructions must be found somewhere in the region at all, for it to be worth a closer look.
+const LEAST_COMMON: f32 = 0.3;
 /// A callee of fewer instructions, or of one block, looks like too much else.
 const LEAST_INSNS: u32 = 8;
 /// Copies of one callee looked for in one function.
@@ -157,10 +159,17 @@ fn search(
     mut take: impl FnMut(FuncId, &Body, &[(u32, u32, f32)]),
 ) {
     let insns = |b: &Body, i: u32| b.hash(i).n_insns;
+    let outside = strong(body, region.iter().copied());
     for &(callee, copies) in callees {
         let inside = read(callee);
         let all: u32 = (0..inside.n_blocks()).map(|i| insns(&inside, i)).sum();
         if all < LEAST_INSNS || inside.n_blocks() < 2 {
+            continue;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+        let least = all as f32 * LEAST_COMMON;
+        #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+        if (common(&strong(&inside, 0..inside.n_blocks()), &outside) as f32) < least {
             continue;
         }
         for _ in 0..copies {
@@ -172,7 +181,7 @@ fn search(
                 break;
             }
             let part = body.restricted(&region);
-            let found: Vec<(u32, u32, f32)> = fit(&inside, &part)
+            let found: Vec<(u32, u32, f32)> = fit(&inside, &part, LEAST_CONFIDENCE)
                 .into_iter()
                 .filter(|f| f.2 >= LEAST_CONFIDENCE)
                 // Measured by what line tables call inlined: four of five are right.
@@ -187,6 +196,24 @@ fn search(
             region.retain(|b| !found.iter().any(|f| f.1 == *b));
         }
     }
+}
+
+/// The strong tokens of `blocks`, sorted.
+fn strong(body: &Body, blocks: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut all: Vec<u32> = blocks.flat_map(|b| body.tokens(b)).map(|t| t.strong).collect();
+    all.sort_unstable();
+    all
+}
+
+/// How many tokens two sorted lists have in common.
+fn common(a: &[u32], b: &[u32]) -> usize {
+    let (mut i, mut j, mut n) = (0, 0, 0);
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        n += usize::from(x == y);
+        i += usize::from(x <= y);
+        j += usize::from(y <= x);
+    }
+    n
 }
 
 #[cfg(test)]

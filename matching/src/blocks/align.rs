@@ -51,6 +51,11 @@ impl Contents {
 
 /// Takes pairs of free blocks that fit best.
 pub(crate) fn pass(pair: &mut Pair<'_>) {
+    pass_while(pair, |_, _| true);
+}
+
+/// The same; asks `go_on`, with how many rounds were done, before each further one.
+pub(crate) fn pass_while(pair: &mut Pair<'_>, go_on: impl Fn(&Pair<'_>, usize) -> bool) {
     if pair.of_new.iter().all(|&o| o != NONE) || pair.of_old.iter().all(|&n| n != NONE) {
         return;
     }
@@ -60,7 +65,10 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
     let mut buckets = Buckets::of(pair);
     let mut candidates: Vec<Vec<Candidate>> = vec![Vec::new(); pair.new.hash.len()];
     let mut seen: Vec<Vec<u32>> = vec![Vec::new(); pair.new.hash.len()];
-    for (threshold, margin) in ROUNDS {
+    for (round, (threshold, margin)) in ROUNDS.into_iter().enumerate() {
+        if round > 0 && !go_on(pair, round) {
+            break;
+        }
         buckets.forget_matched(pair);
         let expected = expected(pair);
         propose(pair, &buckets, &expected, &old, &new, &mut seen, &mut candidates);
