@@ -70,7 +70,8 @@ fn beyond(pair: &Pair<'_>, q: u32) -> Vec<u32> {
     found
 }
 
-/// Whether `a`, to which `p` leads, is in `b` now: `b` is what a twin of `a` became to which `p` does not lead.
+/// Whether `a`, to which `p` leads, is in `b` now: `b` is what a twin of `a` became to which `p` does not lead. A single
+/// instruction has twins everywhere.
 fn merged(pair: &Pair<'_>, p: u32, a: u32, b: u32) -> bool {
     let twin = pair.of_new[b as usize];
     if twin == NONE || pair.old.successors(p).iter().any(|l| l.to == twin) {
@@ -78,5 +79,5 @@ fn merged(pair: &Pair<'_>, p: u32, a: u32, b: u32) -> bool {
     }
     let (x, y, z) = (pair.old.hash(a), pair.old.hash(twin), pair.new.hash(b));
     let same = |l: &BlockHash, r: &BlockHash| l.three == r.three && l.four == r.four;
-    x.n_insns > 0 && (same(x, y) || same(x, z))
+    x.n_insns > 1 && (same(x, y) || same(x, z))
 }

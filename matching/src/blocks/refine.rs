@@ -12,6 +12,8 @@ use crate::relation::{BlockMethod, Level};
 
 /// How many steps away the surroundings reach at most.
 const ROUNDS: usize = 3;
+/// Blocks of no more instructions are not known by their nearest neighbours alone.
+const SHORT: u32 = 2;
 /// Neighbours of switches and joins wider than this are left to other passes.
 const WIDE: usize = 16;
 
@@ -19,7 +21,8 @@ const WIDE: usize = 16;
 pub(crate) fn pass(pair: &mut Pair<'_>) {
     let old = rounds(pair.old);
     let new = rounds(pair.new);
-    for (x, y) in old.iter().zip(&new).rev() {
+    for (round, (x, y)) in old.iter().zip(&new).enumerate().rev() {
+        let least = if round == 0 { SHORT } else { 0 };
         let mut all: Vec<(u64, bool, u32)> = Vec::with_capacity(x.len() + y.len());
         all.extend(
             (0..).zip(x).filter(|(i, _)| pair.of_old[*i as usize] == NONE).map(|(i, &h)| (h, false, i)),
@@ -30,6 +33,7 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
         all.sort_unstable();
         for same in all.chunk_by(|a, b| a.0 == b.0) {
             if let [(_, false, a), (_, true, b)] = same
+                && pair.old.hash(*a).n_insns > least
                 && pair.allows(*a, *b)
             {
                 pair.set(*a, *b, BlockMethod::Unique(Level::L1), 0.98);
