@@ -448,3 +448,33 @@ impl View for CarryView {
         self.written.text(w)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_says_yes_no_or_unknown() {
+        let check = |asked: &str, bp: (Option<f64>, f64), cc: (Option<f64>, f64), expect: &str| {
+            let predicted = PredictedView {
+                bp_share: bp.0,
+                cc_share: cc.0,
+                bp_at_most: bp.1,
+                cc_at_most: cc.1,
+                doubts: vec!["a doubt".into()],
+            };
+            let view = gate(asked).expect("it can be read").verdict(&predicted);
+            assert_eq!(view.verdict, expect, "{asked} {bp:?} {cc:?}");
+            assert_eq!(view.holds, expect == "yes");
+            assert_eq!(view.why.as_deref(), (expect == "unknown").then_some("a doubt"));
+        };
+        let (good, bad) = ((Some(0.99), 1.0), (Some(0.97), 1.0));
+        check("bp=98,cc=98", good, good, "yes");
+        check("bp=98,cc=98", good, bad, "no");
+        check("bp=98,cc=98", (None, 1.0), good, "unknown");
+        check("bp=98", good, (None, 1.0), "yes");
+        // What is no more than too little is no, however little is known.
+        check("bp=98", (None, 0.97), good, "no");
+        check("bp=98,cc=98", (None, 1.0), bad, "no");
+    }
+}

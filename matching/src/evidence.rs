@@ -176,14 +176,21 @@ impl Silence {
 
     /// Their share of all calls.
     pub fn call_share(&self) -> f64 {
-        let calls: f64 = self.functions.values().map(|&c| c as f64).sum();
-        calls / (self.n_calls as f64).max(1.0)
+        self.share_of(self.functions.values())
     }
 
     /// Whether they are more than the few that any tool leaves alone: records are missing.
-    pub fn is_notable(&self) -> bool {
-        self.functions.len() * 100 > self.n_ran * SILENT_PERCENT
-            || self.call_share() * 100.0 > SILENT_CALLS_PERCENT
+    ///
+    /// Where counts are samples, each of `per_sample` executions, a function that was seldom called is silent by chance.
+    pub fn is_notable(&self, per_sample: Option<f64>) -> bool {
+        let chance = per_sample.map_or(0.0, |t| t * BY_CHANCE);
+        let silent = || self.functions.values().filter(|&&c| c as f64 > chance);
+        silent().count() * 100 > self.n_ran * SILENT_PERCENT
+            || self.share_of(silent()) * 100.0 > SILENT_CALLS_PERCENT
+    }
+
+    fn share_of<'a>(&self, calls: impl Iterator<Item = &'a u64>) -> f64 {
+        calls.map(|&c| c as f64).sum::<f64>() / (self.n_calls as f64).max(1.0)
     }
 }
 
@@ -191,6 +198,9 @@ impl Silence {
 const SILENT_PERCENT: usize = 1;
 /// Of a hundred calls, so many may be of silent functions.
 const SILENT_CALLS_PERCENT: f64 = 1.0;
+/// A function of so many samples may have none inside: it branches once a call at least, so that happens to one in a
+/// hundred and fifty (e⁻⁵).
+const BY_CHANCE: f64 = 5.0;
 
 /// Whether a profile may be expected to know the inside of `func`. What llvm-bolt makes no graph of, tables above all, has
 /// no counts in any profile of its making, a fresh one neither; nor has what never returns, but jumps out or ends the run.
@@ -309,15 +319,27 @@ mod tests {
 
     #[test]
     fn few_silent_functions_called_seldom_are_not_notable() {
-        let check = |n_silent: u32, calls_of_each: u64, n_ran: usize, n_calls: u64, expect: bool| {
+        let of = |n_silent: u32, calls_of_each: u64, n_ran: usize, n_calls: u64| {
             let functions = (0..n_silent).map(|f| (FuncId(f), calls_of_each)).collect();
-            let silence = Silence { functions, n_ran, n_calls };
-            assert_eq!(silence.is_notable(), expect, "{silence:?}");
+            Silence { functions, n_ran, n_calls }
+        };
+        let check = |n_silent: u32, calls_of_each: u64, n_ran: usize, n_calls: u64, expect: bool| {
+            let silence = of(n_silent, calls_of_each, n_ran, n_calls);
+            assert_eq!(silence.is_notable(None), expect, "{silence:?}");
         };
         check(0, 0, 0, 0, false);
         check(1, 10, 100, 1000, false);
         check(2, 1, 100, 1000, true);
         check(1, 11, 100, 1000, true);
         check(1, 11, 1000, 1000, true);
+        // Samples: many functions of few samples each say nothing, of many samples they do.
+        let sampled = |calls_of_each: u64, per_sample: f64, expect: bool| {
+            let silence = of(40, calls_of_each, 100, 1000);
+            assert_eq!(silence.is_notable(Some(per_sample)), expect, "{silence:?} {per_sample}");
+        };
+        sampled(5, 1.0, false);
+        sampled(6, 1.0, true);
+        sampled(500, 100.0, false);
+        sampled(501, 100.0, true);
     }
 }

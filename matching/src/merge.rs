@@ -113,7 +113,7 @@ pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeO
     let called = both.called();
     // Many were called, and nothing is known of their inside: records are missing, so absence says nothing.
     let holes = Silence::of(new, &both.fresh, &both.calling, &both.fresh_times, |f| called[f.index()]);
-    let holes = holes.is_notable();
+    let holes = holes.is_notable(None);
     let solved: Vec<(Known, Option<Inferred>)> = (0..new.functions.len())
         .into_par_iter()
         .map(|i| both.function(FuncId::at(i), called[i], holes))

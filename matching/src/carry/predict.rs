@@ -200,7 +200,7 @@ pub(crate) fn predict(
         cc_price += unseen * DOUBLINGS / 2.0;
         doubts.push(Doubt::Sampled { unseen_share: unseen, bp_share: bp.sparse });
     }
-    let silence = silence(old);
+    let silence = silence(old, per_sample.is_some());
     let missing = missing(old, &silence, mass);
     if missing.n_functions > 0 {
         let branch_share = missing.branches / (mass + missing.branches).max(1.0);
@@ -208,8 +208,9 @@ pub(crate) fn predict(
         // A few that the tool left alone have a price; many are records that are missing.
         bp_price += BLIND * branch_share;
         cc_price += block_share;
-        bp_known &= !silence.is_notable();
-        cc_known &= !silence.is_notable();
+        let notable = silence.is_notable(per_sample);
+        bp_known &= !notable;
+        cc_known &= !notable;
         doubts.push(Doubt::NotInside { n_functions: missing.n_functions, branch_share, block_share });
     }
     cc_known &= cc_price <= TOO_DEAR && of_seen * DOUBLINGS / 2.0 <= TOO_DEAR;
@@ -319,12 +320,15 @@ struct Missing {
     blocks: f64,
 }
 
-fn silence(old: &Old<'_>) -> Silence {
+/// Where counts are samples, calls are taken from what was seen: inference balances samples through code that never ran.
+fn silence(old: &Old<'_>, sampled: bool) -> Silence {
+    let seen = if sampled { old.measured.times(old.program) } else { Vec::new() };
+    let times = if sampled { &seen } else { &old.counts.blocks };
     let entered = |f: FuncId| {
         let known = old.counts.known[f.index()] == Known::Entered;
         old.program.entry_block(f).filter(|_| known).map_or(0, |b| old.counts.enter[b.index()])
     };
-    Silence::of(old.program, old.measured, old.calling, &old.counts.blocks, entered)
+    Silence::of(old.program, old.measured, old.calling, times, entered)
 }
 
 /// Prices the silent functions, where branches ran `mass` times in those that are not.
