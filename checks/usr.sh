@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usr.sh [FOLDER…]: every ELF file below /usr (or FOLDER…) through `engraft show --verify`, each held to 10 s and 2 GB.
+# usr.sh [FOLDER…]: every ELF file below /usr (or FOLDER…) through `engraft show --verify`, each held to 10 s of processor time and 2 GB.
 # Prints one line for every file that is neither loaded nor refused with one error, and the share of code in functions.
 # Exit 1 if there is such a file, or if less than 99 % of all bytes of code (without padding) are in functions.
 set -euo pipefail
@@ -10,7 +10,7 @@ engraft=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directo
 export engraft
 
 # show OPTION… FILE: engraft's output; what it says goes to the file $err
-show() { (ulimit -v 2000000; exec timeout 10 "$engraft" show "$@" 2>"$err"); }
+show() { (ulimit -v 2000000 -t 10; exec "$engraft" show "$@" 2>"$err"); }
 one() {
     status=0; err=$(mktemp)
     out=$(show --verify "$1") || status=$?
