@@ -63,7 +63,9 @@ pub fn find(program: &Program, refs: Vec<Vec<DataRef>>) -> Vec<DataObject> {
             pieces::cut(image, region, marks, fixed, joined)
         })
         .collect();
-    found.into_iter().flatten().collect()
+    let mut all = Vec::with_capacity(found.iter().map(Vec::len).sum());
+    found.into_iter().for_each(|mut found| all.append(&mut found));
+    all
 }
 
 /// By place, each once, with the widest access.

@@ -74,11 +74,12 @@ impl Conventions {
     /// Finds the conventions of all functions, and what is live in each.
     pub fn compute(program: &Program) -> (Conventions, Vec<Liveness>) {
         let system_v = is_system_v(program);
-        let mut bodies: Vec<Body> = (0..program.functions.len())
+        let (mut bodies, mut callees) = (Vec::new(), Vec::new());
+        (0..program.functions.len())
             .into_par_iter()
             .map_init(Scratch::new, |scratch, i| Body::of(program, system_v, FuncId::at(i), scratch))
-            .collect();
-        let calls = CallGraph::of(&mut bodies);
+            .unzip_into_vecs(&mut bodies, &mut callees);
+        let calls = CallGraph::of(callees);
         let mut conventions = Conventions::start(system_v, &bodies, &calls);
         let mut solved: Vec<Option<Starts>> = bodies.iter().map(|_| None).collect();
         // Callees first, so that most functions are solved once; what recursion and callers ask for comes later.
@@ -184,7 +185,7 @@ impl Liveness {
     /// What is live in `func`, given what other functions expect.
     pub fn compute_with(program: &Program, conventions: &Conventions, func: FuncId) -> Liveness {
         let mut scratch = Scratch::new();
-        let body = Body::of(program, conventions.system_v, func, &mut scratch);
+        let (body, _) = Body::of(program, conventions.system_v, func, &mut scratch);
         let starts = body.solve(program, conventions, None, &mut scratch).starts;
         body.liveness(conventions, starts)
     }
@@ -328,11 +329,13 @@ struct CallGraph {
 }
 
 impl CallGraph {
-    /// Takes the callees out of the bodies: they are not needed any more.
-    fn of(bodies: &mut [Body]) -> CallGraph {
-        let (mut first_out, mut to) = (vec![0], Vec::new());
-        for body in bodies {
-            to.extend(std::mem::take(&mut body.callees).iter().map(|c| c.0));
+    /// From the callees of all functions.
+    fn of(callees: Vec<Vec<FuncId>>) -> CallGraph {
+        let mut first_out = Vec::with_capacity(callees.len() + 1);
+        let mut to = Vec::with_capacity(callees.iter().map(Vec::len).sum());
+        first_out.push(0);
+        for callees in callees {
+            to.extend(callees.iter().map(|c| c.0));
             first_out.push(count(to.len()));
         }
         let graph = FlowGraph::with_entries(first_out, to, Vec::new());

@@ -416,6 +416,7 @@ impl<'c, 'a> Assembly<'c, 'a> {
                 });
             }
         }
+        calls.shrink_to_fit();
         calls
     }
 

@@ -114,8 +114,6 @@ pub struct Body {
     segments: Box<[Segment]>,
     /// What `segments` do to vector and mask registers, and the narrow ones among `all_reads` that may be read only.
     rest: Box<[Run]>,
-    /// Functions that are called or jumped to.
-    pub callees: Vec<FuncId>,
     /// Written by its instructions, or by calls that keep to the ABI.
     pub writes: RegSet,
     /// Blocks that leave the function, and how; by position.
@@ -305,7 +303,8 @@ impl Scratch {
 }
 
 impl Body {
-    pub fn of(program: &Program, system_v: bool, func: FuncId, scratch: &mut Scratch) -> Body {
+    /// With the functions that it calls or jumps to.
+    pub fn of(program: &Program, system_v: bool, func: FuncId, scratch: &mut Scratch) -> (Body, Vec<FuncId>) {
         let f = program.function(func);
         let first = f.blocks.start;
         let main = program.blocks_of(func).binary_search_by_key(&f.entry, |b| b.start).ok();
@@ -415,7 +414,7 @@ impl Body {
         }
         callees.sort_unstable();
         callees.dedup();
-        Body {
+        let body = Body {
             func,
             first,
             n_blocks: count(scratch.order.len()),
@@ -425,10 +424,10 @@ impl Body {
             words: [&scratch.order[..], &scratch.ends, &entries, &scratch.called].concat().into(),
             segments: scratch.segments.as_slice().into(),
             rest: scratch.rest.as_slice().into(),
-            callees,
             writes,
             exits: scratch.exits.as_slice().into(),
-        }
+        };
+        (body, callees)
     }
 
     /// A depth-first postorder of its blocks, by position.
