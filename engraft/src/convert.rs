@@ -7,7 +7,7 @@ use crate::view::{Output, Table, View};
 use profile::Profile;
 use serde::Serialize;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -89,12 +89,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 fn whole_recording(args: &Args, profiles: &[Profile]) -> anyhow::Result<Answer> {
     let mut whole = profile::Written::default();
     for counted in profiles {
-        let path = Path::new(&counted.image.name);
-        let program = input::program(path)?;
-        if counted.image.id != Some(program.image.id) {
-            let what = format!("{} is not the file any more that was counted", path.display());
-            return Err(Hinted::new(what, "name the binary that was counted with --binary").into());
-        }
+        let program = input::counted_program(counted)?;
         let written = profile::csv::write(counted, &program);
         // One heading for all.
         let skipped = match whole.bytes.is_empty() {

@@ -1,20 +1,20 @@
 //! `engraft count`: how often each block ran, exactly.
 
 mod prepare;
+mod view;
 
+use crate::input;
 use crate::out::{self, Answer, Hinted};
-use crate::view::{Output, Table, View};
+use crate::view::Output;
 use anyhow::Context as _;
 use live::launch::Swap;
 use live::{Arena, Target};
 use measure::blocks;
 use prepare::{Counted, Kept};
 use probe::Plan;
-use profile::Profile;
 use program::Program;
 use rayon::prelude::*;
-use serde::Serialize;
-use std::io::{self, Write};
+
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -133,11 +133,59 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     if !out::manner().quiet {
         let programs: Vec<Program> = counted.into_par_iter().filter_map(Counted::into_program).collect();
-        let view = view(&rec, &profiles, &programs, arena.n_areas()?);
+        let view = view::view(&rec, &profiles, &programs, Some(arena.n_areas()?));
         out::report(|w| args.output.write(&view, w));
     }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(Answer::Status(u8::try_from(code & 0xff).expect("eight bits")))
+}
+
+/// Counts `true`, which every system has: whether counting works on this one. Says what was counted.
+///
+/// # Errors
+/// Whatever hinders it.
+pub fn try_out() -> anyhow::Result<String> {
+    let search = std::env::var("PATH").unwrap_or_default();
+    let target = Target::find("true", &search)?;
+    let kept = Kept::open(true)?;
+    let (segments, exe, _) = prepare::executable(&kept, &target.executable, blocks::PLAN)?;
+    let arena = Arena::create(&[(exe.key, exe.notes.blocks.len())])?;
+    let mut child = live::launch::launch(Command::new(&target.command), &segments, &arena, &[], &[])?;
+    let status = child.wait()?;
+    let areas = arena.counts(exe.key, exe.notes.blocks.len())?;
+    let n_run = areas.iter().flatten().filter(|n| **n > 0).count();
+    anyhow::ensure!(
+        status.success() && n_run > 0,
+        "{} ended with {status}, and {n_run} blocks were counted",
+        exe.path.display()
+    );
+    Ok(format!("{n_run} blocks of {} ran and were counted", exe.path.display()))
+}
+
+/// Where rewritten modules are kept.
+///
+/// # Errors
+/// If they are kept for one run only.
+pub fn cache_folder() -> anyhow::Result<String> {
+    let kept = Kept::open(false)?;
+    anyhow::ensure!(
+        !kept.is_temporary(),
+        "no folder could be made in $XDG_CACHE_HOME or $HOME/.cache: every run rewrites its modules anew"
+    );
+    Ok(format!("in {}, {} MB at most", kept.cache.folder().display(), prepare::CACHE_LIMIT >> 20))
+}
+
+/// What the recording `rec` holds, as it is said after the run.
+///
+/// # Errors
+/// If it is none, or its images are gone.
+pub fn recorded(rec: &Path) -> anyhow::Result<view::CountView> {
+    let Some(profiles) = input::recording(rec)? else {
+        let hint = "say `show BINARY function NAME --profile FILE`";
+        return Err(Hinted::new(format!("{} is no recording of `engraft count`", rec.display()), hint).into());
+    };
+    let programs = profiles.iter().map(input::counted_program).collect::<Result<Vec<_>, _>>()?;
+    Ok(view::view(rec, &profiles, &programs, None))
 }
 
 /// Where the recording goes: as asked, else beside where we are, under a name that nothing has.
@@ -169,127 +217,6 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
         None => text.is_empty(),
         Some((b'*', rest)) => (0..=text.len()).any(|n| fits(rest, &text[n..])),
         Some((c, rest)) => text.split_first().is_some_and(|(t, left)| t == c && fits(rest, left)),
-    }
-}
-
-/// Where a run's executions went.
-#[derive(Serialize)]
-pub struct CountView {
-    schema: &'static str,
-    recording: String,
-    threads: u64,
-    instructions: u64,
-    modules: Vec<ModuleView>,
-    functions: Vec<FunctionView>,
-}
-
-#[derive(Serialize)]
-struct ModuleView {
-    path: String,
-    instructions: u64,
-    blocks_run: usize,
-    blocks: usize,
-}
-
-#[derive(Serialize)]
-struct FunctionView {
-    module: String,
-    name: String,
-    at: u64,
-    entries: Option<u64>,
-    instructions: u64,
-    share: f64,
-}
-
-fn view(rec: &Path, profiles: &[Profile], programs: &[Program], threads: u64) -> CountView {
-    let mut view = CountView {
-        schema: "engraft.count/1",
-        recording: rec.display().to_string(),
-        threads,
-        instructions: 0,
-        modules: Vec::new(),
-        functions: Vec::new(),
-    };
-    for profile in profiles {
-        let Some(program) = programs.iter().find(|p| Some(p.image.id) == profile.image.id) else { continue };
-        let file =
-            Path::new(&profile.image.name).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut module = ModuleView {
-            path: profile.image.name.clone(),
-            instructions: 0,
-            blocks_run: 0,
-            blocks: profile.blocks.len(),
-        };
-        for id in program.func_ids() {
-            let function = program.function(id);
-            let count = |b| profile.blocks.get(&program.block(b).start).copied().unwrap_or(0);
-            let instructions: u64 = function
-                .block_ids()
-                .map(|b| count(b).saturating_mul(u64::from(program.block(b).n_insns)))
-                .sum();
-            module.blocks_run += function.block_ids().filter(|&b| count(b) > 0).count();
-            module.instructions += instructions;
-            if instructions > 0 {
-                view.functions.push(FunctionView {
-                    module: file.clone(),
-                    name: crate::input::source_names(program, id).next().unwrap_or_else(|| function.name()),
-                    at: function.entry.0,
-                    entries: profile.entries.get(&function.entry).copied(),
-                    instructions,
-                    share: 0.0,
-                });
-            }
-        }
-        view.instructions += module.instructions;
-        view.modules.push(module);
-    }
-    #[expect(clippy::cast_precision_loss, reason = "a share is shown with two digits")]
-    for f in &mut view.functions {
-        f.share = f.instructions as f64 / view.instructions.max(1) as f64;
-    }
-    view.functions.sort_by(|a, b| {
-        b.instructions.cmp(&a.instructions).then_with(|| (&a.module, a.at).cmp(&(&b.module, b.at)))
-    });
-    view
-}
-
-impl View for CountView {
-    /// A row a function.
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
-        for f in &self.functions {
-            t.row([
-                format!("{:.2} %", f.share * 100.0),
-                f.instructions.to_string(),
-                f.entries.map_or("-".to_owned(), |n| n.to_string()),
-                f.name.clone(),
-                f.module.clone(),
-            ]);
-        }
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        let mut top = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
-        for f in self.functions.iter().take(12) {
-            top.row([
-                format!("{:.2} %", f.share * 100.0),
-                f.instructions.to_string(),
-                f.entries.map_or("-".to_owned(), |n| n.to_string()),
-                f.name.clone(),
-                f.module.clone(),
-            ]);
-        }
-        writeln!(w)?;
-        top.text(w)?;
-        let run: usize = self.modules.iter().map(|m| m.blocks_run).sum();
-        writeln!(
-            w,
-            "\ncounted {} instructions in {run} blocks of {} modules; wrote {}",
-            self.instructions,
-            self.modules.len(),
-            self.recording
-        )
     }
 }
 

@@ -33,6 +33,7 @@ const TOPICS: &[(&str, &str)] = &[
     ("convert", include_str!("../../docs/convert.md")),
     ("count", include_str!("../../docs/count.md")),
     ("instrument", include_str!("../../docs/instrument.md")),
+    ("doctor", include_str!("../../docs/doctor.md")),
     ("json", include_str!("../../docs/json.md")),
     ("formats", ""),
     ("passes", ""),

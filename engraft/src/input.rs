@@ -81,6 +81,20 @@ pub fn recording(path: &Path) -> anyhow::Result<Option<Vec<Profile>>> {
     Ok(Some(profiles))
 }
 
+/// The program that `profile`, of a recording, is of: the file that was counted, if it is still that.
+///
+/// # Errors
+/// If it is gone, or another one by now.
+pub fn counted_program(profile: &Profile) -> anyhow::Result<Program> {
+    let path = Path::new(&profile.image.name);
+    let program = program(path)?;
+    if profile.image.id != Some(program.image.id) {
+        let what = format!("{} is not the file any more that was counted", path.display());
+        return Err(Hinted::new(what, "name the binary that was counted").into());
+    }
+    Ok(program)
+}
+
 /// Refuses a profile that says nothing of `program`, and warns of one that says little.
 fn fits(path: &Path, read: &Imported, program: &Program) -> anyhow::Result<()> {
     let p = &read.profile;

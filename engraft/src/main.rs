@@ -4,6 +4,7 @@
 mod carry;
 mod convert;
 mod count;
+mod doctor;
 mod help;
 mod input;
 mod instrument;
@@ -44,6 +45,7 @@ enum Verb {
     Convert(convert::Args),
     Count(count::Args),
     Instrument(instrument::Args),
+    Doctor(doctor::Args),
     Help(help::Args),
 }
 
@@ -88,6 +90,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Convert(args) => convert::run(&args),
         Verb::Count(args) => count::run(&args),
         Verb::Instrument(args) => instrument::run(&args),
+        Verb::Doctor(args) => doctor::run(&args),
         Verb::Help(args) => help::run(&args),
     };
     watch.finish();

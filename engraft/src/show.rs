@@ -7,28 +7,32 @@ mod loops;
 mod summary;
 mod verify;
 
+use crate::count;
 use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::view::Output;
-use std::path::PathBuf;
+use profile::Profile;
+use program::Program;
+use std::path::{Path, PathBuf};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
   $ engraft show old
-  $ engraft show old function main";
+  $ engraft show old function main
+  $ engraft show --counts old.engraft function main";
 
 /// Show what a binary is: functions, blocks, loops, tables, data, gaps
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// x86-64 executable or shared object
-    binary: PathBuf,
-    /// What to show of it [default: a summary]
-    #[arg(value_enum)]
-    what: Option<What>,
+    /// x86-64 executable or shared object; with --counts, left out, it is the counted one that has the function
+    #[arg(required_unless_present("counts"))]
+    binary: Option<PathBuf>,
+    /// What to show of it: functions, loops, tables, gaps, data, function, cfg [default: a summary]
+    #[arg(hide_possible_values = true)]
+    what: Option<String>,
     /// For `function`: its name, an address in it, or its number (fn3)
-    #[arg(required_if_eq("what", "function"))]
     name: Option<String>,
     /// Check everything that the analysis promises, in place of showing it
     #[arg(long, conflicts_with = "what")]
@@ -45,6 +49,9 @@ pub struct Args {
     /// For `function`: with the counts of a profile of this binary
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     profile: Option<PathBuf>,
+    /// For `function`: with the counts of a recording of `engraft count`; alone: what the recording holds
+    #[arg(long, value_name = "REC", conflicts_with_all = ["verify", "profile"])]
+    counts: Option<PathBuf>,
     /// For `cfg`: list the instructions too
     #[arg(long)]
     instructions: bool,
@@ -74,32 +81,89 @@ enum What {
     Cfg,
 }
 
+/// What is asked for: of which binary, what, which function.
+struct Wanted<'a> {
+    binary: Option<&'a Path>,
+    what: Option<What>,
+    name: Option<&'a str>,
+}
+
+impl Args {
+    /// Reads the words: with `--counts` the binary may be left out.
+    fn wanted(&self) -> anyhow::Result<Wanted<'_>> {
+        let what = |word: &str| {
+            <What as clap::ValueEnum>::from_str(word, false).map_err(|_| {
+                let hint = "there are functions, loops, tables, gaps, data, function NAME, cfg";
+                Hinted::new(format!("there is no {word:?} to show"), hint)
+            })
+        };
+        let first = self.binary.as_deref();
+        let is_left_out = self.counts.is_some()
+            && first.and_then(Path::to_str).is_some_and(|word| what(word).is_ok())
+            && first.is_some_and(|path| !path.exists());
+        let (binary, word, name) = match is_left_out {
+            true => (None, first.and_then(Path::to_str), self.what.as_deref()),
+            false => (first, self.what.as_deref(), self.name.as_deref()),
+        };
+        if is_left_out && let Some(more) = &self.name {
+            return Err(Hinted::new(
+                format!("{more:?} is one word too many"),
+                "say `show --counts REC function NAME`",
+            )
+            .into());
+        }
+        let what = word.map(what).transpose()?;
+        match (what, name) {
+            (Some(What::Function), None) => {
+                Err(Hinted::new("no function is named", "say `show BINARY function NAME`").into())
+            }
+            (Some(What::Function), _) | (_, None) => Ok(Wanted { binary, what, name }),
+            _ => {
+                let hint = "say `show BINARY function NAME`";
+                Err(Hinted::new("a name was given, but no function asked for", hint).into())
+            }
+        }
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    if args.name.is_some() && args.what != Some(What::Function) {
-        return Err(Hinted::new(
-            "a name was given, but no function asked for",
-            "say `show BINARY function NAME`",
-        )
-        .into());
-    }
-    if args.what != Some(What::Function) && (args.svg || args.dot || args.liveness || args.profile.is_some())
-    {
-        let hint = "say `show BINARY function NAME` with it";
-        return Err(Hinted::new("--svg, --dot, --liveness and --profile show one function", hint).into());
-    }
+    let wanted = args.wanted()?;
     if let Some(to) = &args.o {
-        let read = [&args.binary].into_iter().chain(&args.profile);
+        let read = args.binary.iter().chain(&args.profile).chain(&args.counts);
         out::spares(to, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
     }
-    let program = input::program(&args.binary)?;
+    let profile = args.profile.as_ref().or(args.counts.as_ref());
+    if wanted.what != Some(What::Function)
+        && (args.svg || args.dot || args.liveness || profile.is_some() && wanted.what.is_some())
+    {
+        let hint = "say `show BINARY function NAME` with it";
+        let what = "--svg, --dot, --liveness, --profile and --counts show one function";
+        return Err(Hinted::new(what, hint).into());
+    }
     let to = args.o.as_ref();
+    let (program, counts) = match (wanted.binary, &args.counts) {
+        (None, Some(rec)) if wanted.what.is_none() => {
+            args.output.print_to(to, &count::recorded(rec)?)?;
+            return Ok(Answer::Yes);
+        }
+        (None, Some(rec)) => {
+            let (program, counts) = counted(rec, wanted.name.unwrap_or_default())?;
+            (program, Some(counts))
+        }
+        (Some(binary), _) => {
+            let program = input::program(binary)?;
+            let counts = profile.map(|path| input::profile(path, Some(&program))).transpose()?;
+            (program, counts.map(|read| read.profile))
+        }
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
     if args.verify {
         let view = verify::view(&program);
         args.output.print_to(to, &view)?;
         return Ok(view.answer());
     }
-    match args.what {
+    match wanted.what {
         None => args.output.print_to(to, &summary::view(&program))?,
         Some(What::Functions) => args.output.print_to(to, &lists::functions(&program))?,
         Some(What::Loops) => args.output.print_to(to, &loops::view(&program))?,
@@ -108,12 +172,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         Some(What::Data) => args.output.print_to(to, &lists::data(&program))?,
         Some(What::Cfg) => args.output.print_to(to, &cfg::view(&program, args.instructions))?,
         Some(What::Function) => {
-            let name = args.name.as_deref().unwrap_or_default();
-            let id = input::function(&program, name)?;
-            let counts = match &args.profile {
-                Some(path) => Some(input::profile(path, Some(&program))?.profile),
-                None => None,
-            };
+            let id = input::function(&program, wanted.name.unwrap_or_default())?;
             if args.svg || args.dot {
                 let picture = function::picture(&program, id, args.svg, counts.as_ref());
                 out::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
@@ -124,4 +183,23 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         }
     }
     Ok(Answer::Yes)
+}
+
+/// The counted image that has the function `name`, the executable first, with its counts.
+fn counted(rec: &Path, name: &str) -> anyhow::Result<(Program, Profile)> {
+    let Some(profiles) = input::recording(rec)? else {
+        let hint = "say `show BINARY function NAME --profile FILE`";
+        return Err(Hinted::new(format!("{} is no recording of `engraft count`", rec.display()), hint).into());
+    };
+    let mut refused = None;
+    for profile in profiles {
+        let found = input::counted_program(&profile)
+            .and_then(|program| input::function(&program, name).map(|_| program));
+        match found {
+            Ok(program) => return Ok((program, profile)),
+            // What the executable has to say is said.
+            Err(err) => refused = refused.or(Some(err)),
+        }
+    }
+    Err(refused.unwrap_or_else(|| anyhow::anyhow!("{} is of no image", rec.display())))
 }

@@ -24,6 +24,11 @@ impl Cache {
         Ok(Cache { folder: folder.to_owned(), limit_bytes })
     }
 
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The file of that name, if it is there.
     pub fn find(&self, name: &str) -> Option<PathBuf> {
         let path = self.folder.join(name);

@@ -5,7 +5,8 @@
 use probe::{Module, Plan};
 use profile::ImageRef;
 use profile::counters::{self, Entry, Notes};
-use program::EdgeKind;
+use program::{CallKind, Callee, EdgeKind, FuncId};
+use std::collections::BTreeMap;
 
 // The runtime writes what `profile` reads.
 const _: () = assert!(
@@ -23,7 +24,8 @@ pub const PLAN: Plan = Plan::Blocks;
 
 /// What the counters of `module` mean.
 ///
-/// A function's entries are known where no edge of its own leads to its first block, and nothing else counts there.
+/// A function's entries are known where no edge of its own leads to its first block, or only from blocks with no other way on. A stub of
+/// the linkage table runs as often as the blocks that call it: exact, unless an earlier call of such a block did not return.
 pub fn notes(module: &Module<'_>) -> Notes {
     let program = module.program;
     let mut counters = vec![None; program.blocks.len()];
@@ -46,7 +48,25 @@ pub fn notes(module: &Module<'_>) -> Notes {
             .collect();
         Some(Entry { at: function.entry, first: counters[entry.index()]?, again: again? })
     };
+    // A stub of the linkage table stays where it is; who calls it is counted.
+    let mut callers: BTreeMap<FuncId, Option<Vec<u32>>> = BTreeMap::new();
+    for call in &program.calls {
+        let Callee::Function(callee) = call.callee else { continue };
+        if program.function(callee).import.is_some() {
+            let all = callers.entry(callee).or_insert_with(|| Some(Vec::new()));
+            match (all.as_mut(), counters[call.block.index()], call.kind) {
+                (Some(all), Some(n), CallKind::Call | CallKind::TailCall) => all.push(n),
+                _ => *all = None,
+            }
+        }
+    }
+    let first = |id| program.entry_block(id).map(|b| (b, program.block(b).start));
+    let sums = callers.into_iter().filter_map(|(id, all)| {
+        let (block, start) = first(id)?;
+        counters[block.index()].is_none().then_some((start, all?))
+    });
     Notes {
+        sums: sums.collect(),
         image: ImageRef::of(&program.image),
         blocks: module.counted.iter().map(|&b| program.block(b).start).collect(),
         entries: program.func_ids().filter_map(entry).collect(),

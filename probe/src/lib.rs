@@ -21,5 +21,5 @@ mod switches;
 mod unwind;
 
 pub use module::{Module, Old, Patch, Plan, RewriteError, Room, Segments};
-pub use movable::Stay;
+pub use movable::{Stay, stays};
 pub use springboard::Tactic;

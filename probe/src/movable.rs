@@ -5,6 +5,7 @@
 //!
 //! Not here: how a function is moved (`piece`), how control gets there (`springboard`).
 
+use crate::springboard;
 use crate::switches::{self, Switch};
 use program::arch::Decoder;
 use program::arch::emit::Position;
@@ -50,6 +51,13 @@ impl fmt::Display for Stay {
             Stay::ChecksAddresses => "checks its own addresses",
         })
     }
+}
+
+/// Per function: why it stays where it is; `None` if it is moved.
+pub fn stays(program: &Program) -> Vec<Option<Stay>> {
+    let mut movable = find(program);
+    springboard::plan(program, &mut movable);
+    movable.stays
 }
 
 /// What can be moved, and the tables that must lead to it.

@@ -5,13 +5,15 @@
 //! header    = 128 bytes; words at: 0 magic, 8 number of rows (4 bytes), 16 number of areas, 32 room for areas, 48 offset of the extents
 //! row       = 64 bytes at 128 + 64 m: key (16 bytes), length of the counters, offset of the notes, their length
 //! extent    = offset of the counters of row m in area k, at 8 (m · room + k) of the extents; 0: none
-//! notes     = magic version kind profile n: varint, start*, n: varint, entry*, checksum
+//! notes     = magic version kind profile n: varint, start*, n: varint, entry*, n: varint, sum*, checksum
 //! profile   = bytes: a `.engraft` file of kind 'P' without counts, for the image
 //! start     = of counter 0, 1 …'s block: signed varint, from the one before
 //! entry     = address: signed varint from the one before, counter: varint, n: varint, counter: varint*
+//! sum       = address: signed varint from the one before, n: varint, counter: varint*
 //! ```
 //! An area is a thread's; the counts of a run are their sum. A function was entered as often as an entry's first counter says, less
-//! the counters that follow it: blocks whose only way on leads back there. A running program may be read too.
+//! the counters that follow it: blocks whose only way on leads back there. The block at a sum's address, a stub of the linkage table, ran as often as those that call it.
+//! A running program may be read too.
 //!
 //! Invariant: a block has a count only if it was counted; a counted block that never ran has the count zero.
 #![warn(clippy::indexing_slicing)]
@@ -46,6 +48,8 @@ pub struct Notes {
     pub blocks: Vec<Va>,
     /// Functions whose entries can be told.
     pub entries: Vec<Entry>,
+    /// Functions of one block that have no counter, and run as often as the blocks of these counters together.
+    pub sums: Vec<(Va, Vec<u32>)>,
 }
 
 /// How often a function was entered: a counter less others.
@@ -64,11 +68,14 @@ impl Notes {
     pub fn profile(&self, counts: &[u64]) -> Profile {
         let count = |n: u32| counts.get(n as usize).copied().unwrap_or(0);
         let entered = |e: &Entry| count(e.first).saturating_sub(e.again.iter().map(|&n| count(n)).sum());
+        let sum = |all: &[u32]| all.iter().fold(0u64, |sum, &n| sum.saturating_add(count(n)));
+        let sums: Vec<(Va, u64)> = self.sums.iter().map(|(at, all)| (*at, sum(all))).collect();
+        let blocks = self.blocks.iter().zip(counts).map(|(at, n)| (*at, *n));
         Profile {
             image: self.image.clone(),
             exactness: Exactness::Exact,
-            blocks: self.blocks.iter().zip(counts).map(|(at, n)| (*at, *n)).collect(),
-            entries: self.entries.iter().map(|e| (e.at, entered(e))).collect(),
+            blocks: blocks.chain(sums.iter().copied()).collect(),
+            entries: self.entries.iter().map(|e| (e.at, entered(e))).chain(sums).collect(),
             ..Profile::default()
         }
     }
@@ -94,6 +101,12 @@ impl Notes {
             varint(&mut out, entry.again.len() as u64);
             entry.again.iter().for_each(|&n| varint(&mut out, u64::from(n)));
         }
+        varint(&mut out, self.sums.len() as u64);
+        for (at, all) in &self.sums {
+            address(&mut out, *at);
+            varint(&mut out, all.len() as u64);
+            all.iter().for_each(|&n| varint(&mut out, u64::from(n)));
+        }
         let sum = xxh3_64(&out);
         out.extend(sum.to_le_bytes());
         out
@@ -112,6 +125,7 @@ impl Notes {
             before = before.plus((n >> 1) ^ (n & 1).wrapping_neg());
             Ok(before)
         };
+        let counter = |c: &mut Cursor<'_>| Ok(u32::try_from(c.varint()?).unwrap_or(u32::MAX));
         let n_blocks = c.varint()?;
         let mut blocks = Vec::new();
         for _ in 0..n_blocks {
@@ -121,13 +135,19 @@ impl Notes {
         let mut entries = Vec::new();
         for _ in 0..n_entries {
             let at = address(&mut c)?;
-            let counter = |c: &mut Cursor<'_>| Ok(u32::try_from(c.varint()?).unwrap_or(u32::MAX));
             let first = counter(&mut c)?;
             let n = c.varint()?;
             let again = (0..n).map(|_| counter(&mut c)).collect::<Result<_, ReadError>>()?;
             entries.push(Entry { at, first, again });
         }
-        Ok(Notes { image, blocks, entries })
+        let n_sums = c.varint()?;
+        let mut sums = Vec::new();
+        for _ in 0..n_sums {
+            let at = address(&mut c)?;
+            let n = c.varint()?;
+            sums.push((at, (0..n).map(|_| counter(&mut c)).collect::<Result<_, ReadError>>()?));
+        }
+        Ok(Notes { image, blocks, entries, sums })
     }
 }
 
@@ -188,6 +208,7 @@ mod tests {
             image: sample().image,
             blocks: vec![Va(0x1000), Va(0x1040), Va(0x1010)],
             entries: vec![Entry { at: Va(0x1000), first: 0, again: vec![2, 1] }],
+            sums: vec![(Va(0x900), vec![0, 2])],
         }
     }
 
@@ -219,7 +240,8 @@ mod tests {
     #[test]
     fn areas_are_summed_up_and_entries_told() {
         let profile = &parse(&raw([[10, 2, 3], [5, 1, 0]])).unwrap()[0];
-        assert_eq!(profile.blocks.values().copied().collect::<Vec<_>>(), [15, 3, 3]);
+        assert_eq!(profile.blocks.values().copied().collect::<Vec<_>>(), [18, 15, 3, 3]);
+        assert_eq!(profile.entries[&Va(0x900)], 18);
         assert_eq!(profile.entries[&Va(0x1000)], 15 - 3 - 3);
         assert_eq!(profile.image, sample().image);
     }

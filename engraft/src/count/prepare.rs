@@ -19,7 +19,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// What is kept, in bytes.
-const CACHE_LIMIT: u64 = 2 << 30;
+pub const CACHE_LIMIT: u64 = 2 << 30;
 
 /// Where rewritten libraries are kept: the user's cache, or a folder that goes with us.
 pub struct Kept {
@@ -27,7 +27,7 @@ pub struct Kept {
     pub cache: Cache,
     /// Which version of us made them.
     maker: String,
-    _temporary: Option<tempfile::TempDir>,
+    temporary: Option<tempfile::TempDir>,
 }
 
 impl Kept {
@@ -51,11 +51,16 @@ impl Kept {
         // Another build of us may lay code out differently.
         let us = std::fs::metadata("/proc/self/exe").context("cannot look at our own file")?;
         let made = us.modified()?.duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
-        Ok(Kept { cache, maker: format!("{:x}-{made:x}", us.len()), _temporary: temporary })
+        Ok(Kept { cache, maker: format!("{:x}-{made:x}", us.len()), temporary })
     }
 }
 
 impl Kept {
+    /// Whether it goes with us.
+    pub fn is_temporary(&self) -> bool {
+        self.temporary.is_some()
+    }
+
     fn name(&self, image: &Image, what: &str) -> String {
         format!("{}-{}{what}", image.id, self.maker)
     }

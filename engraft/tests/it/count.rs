@@ -44,8 +44,7 @@ fn blocks(folder: &Path, profile: &str, binary: &str) -> BTreeMap<u64, u64> {
         let start = fields.nth(1)?.strip_prefix("0x")?;
         Some((u64::from_str_radix(start, 16).ok()?, count))
     };
-    // Stubs of the linkage table stay where they are, uncounted.
-    let rows = text.lines().skip(1).filter(|line| !line.contains("@plt,"));
+    let rows = text.lines().skip(1);
     rows.map(|line| row(line).expect("a row of the csv")).collect()
 }
 
@@ -328,6 +327,43 @@ fn where_nothing_can_be_written_nothing_is_run() {
         std::fs::read_dir(place.path()).expect("listed").map(|e| e.expect("listed").file_name()).collect();
     names.sort();
     assert_eq!(names, ["program", "ran", "rec.engraft", "there"]);
+}
+
+#[test]
+fn loops_are_reported_with_their_trips() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("threads"), "threads.c", "-O1 -pthread");
+    let ran = engraft(place.path(), "count --json --no-cache -o t.engraft -- ./threads");
+    let view: serde_json::Value = serde_json::from_str(&ran.stderr).expect("one object");
+    let hot = &view["loops"][0];
+    let iterations: u64 = ran.stdout.trim().parse().expect("it prints a number");
+    // Two calls for each of 640 threads.
+    assert_eq!(
+        (hot["function"].as_str(), hot["iterations"].as_u64(), hot["entries"].as_u64()),
+        (Some("body"), Some(iterations), Some(1280))
+    );
+    assert!(view["counted_share"].as_f64() > Some(0.999), "{view}");
+    // The same from the recording, later.
+    let shown = engraft(place.path(), "show --counts t.engraft --json").ok();
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("one object");
+    assert_eq!(shown["loops"], view["loops"]);
+    let body = engraft(place.path(), "show --counts t.engraft function body").ok();
+    assert!(body.contains(&format!("{iterations} ×")), "{body}");
+}
+
+#[test]
+fn doctor_tries_what_it_says() {
+    needs!("true");
+    let place = folder();
+    let ran = engraft(place.path(), "doctor --json");
+    let view: serde_json::Value = serde_json::from_str(&ran.stdout).expect("one object");
+    let tried = view["checks"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|c| c["what"] == "counting a program (`true`)");
+    assert_eq!(tried.map(|c| &c["works"]), Some(&serde_json::Value::Bool(true)), "{view}");
 }
 
 #[test]

@@ -4,7 +4,8 @@ use crate::needs;
 use crate::run::{callgrind, compile, engraft, folder, looks_like};
 use std::path::Path;
 
-const VERBS: &[&str] = &["show", "match", "carry", "score", "convert", "count", "instrument", "help"];
+const VERBS: &[&str] =
+    &["show", "match", "carry", "score", "convert", "count", "instrument", "doctor", "help"];
 
 /// A folder with the files that examples speak of.
 fn workplace() -> tempfile::TempDir {
@@ -15,6 +16,7 @@ fn workplace() -> tempfile::TempDir {
     callgrind(to.path(), "new");
     let carried = engraft(to.path(), "carry old new --profile old.callgrind -o carried.fdata");
     assert_eq!(carried.code, Some(0), "{}", carried.stderr);
+    run(to.path(), "count -q -o old.engraft -- ./old");
     to
 }
 

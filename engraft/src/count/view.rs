@@ -1,0 +1,279 @@
+//! Where a run's executions went: functions, loops, and what was not counted.
+
+use crate::input;
+use crate::view::{Table, View};
+use measure::loops;
+use profile::Profile;
+use program::{Callee, FuncId, Program, Va};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Where a run's executions went.
+#[derive(Serialize)]
+pub struct CountView {
+    schema: &'static str,
+    recording: String,
+    threads: Option<u64>,
+    instructions: u64,
+    /// Of all instructions that are known to have run in the counted modules.
+    counted_share: f64,
+    modules: Vec<ModuleView>,
+    functions: Vec<FunctionView>,
+    loops: Vec<LoopView>,
+    uncounted: Vec<UncountedView>,
+}
+
+#[derive(Serialize)]
+struct ModuleView {
+    path: String,
+    instructions: u64,
+    blocks_run: usize,
+    blocks: usize,
+}
+
+#[derive(Serialize)]
+struct FunctionView {
+    module: String,
+    name: String,
+    at: u64,
+    entries: Option<u64>,
+    instructions: u64,
+    share: f64,
+}
+
+#[derive(Serialize)]
+struct LoopView {
+    module: String,
+    function: String,
+    at: u64,
+    depth: u32,
+    iterations: u64,
+    entries: Option<u64>,
+    trips: Option<f64>,
+    instructions: u64,
+    share: f64,
+}
+
+/// A function that stayed where it was, and ran.
+#[derive(Serialize)]
+struct UncountedView {
+    module: String,
+    name: String,
+    at: u64,
+    why: String,
+    /// Calls from counted code: it may have run more often.
+    calls: u64,
+    /// At least so many.
+    instructions: u64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shares and means are shown with a few digits")]
+fn ratio(a: u64, b: u64) -> f64 {
+    a as f64 / b.max(1) as f64
+}
+
+/// Of `profiles`, those whose image is among `programs`.
+pub fn view(rec: &Path, profiles: &[Profile], programs: &[Program], threads: Option<u64>) -> CountView {
+    let mut view = CountView {
+        schema: "engraft.count/1",
+        recording: rec.display().to_string(),
+        threads,
+        instructions: 0,
+        counted_share: 1.0,
+        modules: Vec::new(),
+        functions: Vec::new(),
+        loops: Vec::new(),
+        uncounted: Vec::new(),
+    };
+    for profile in profiles {
+        if let Some(program) = programs.iter().find(|p| Some(p.image.id) == profile.image.id) {
+            view.add(profile, program);
+        }
+    }
+    let total = view.instructions;
+    view.functions.iter_mut().for_each(|f| f.share = ratio(f.instructions, total));
+    view.loops.iter_mut().for_each(|l| l.share = ratio(l.instructions, total));
+    let missed: u64 = view.uncounted.iter().map(|u| u.instructions).sum();
+    view.counted_share = ratio(total, total.saturating_add(missed));
+    view.functions.sort_by(|a, b| {
+        b.instructions.cmp(&a.instructions).then_with(|| (&a.module, a.at).cmp(&(&b.module, b.at)))
+    });
+    view.loops.sort_by(|a, b| {
+        b.instructions.cmp(&a.instructions).then_with(|| (&a.module, a.at).cmp(&(&b.module, b.at)))
+    });
+    view.uncounted.sort_by(|a, b| {
+        b.instructions.cmp(&a.instructions).then_with(|| (&a.module, a.at).cmp(&(&b.module, b.at)))
+    });
+    view
+}
+
+/// What people call a function.
+fn name(program: &Program, id: FuncId) -> String {
+    input::source_names(program, id).next().unwrap_or_else(|| program.function(id).name())
+}
+
+impl CountView {
+    fn add(&mut self, profile: &Profile, program: &Program) {
+        let path = profile.image.name.clone();
+        let file = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut module = ModuleView { path, instructions: 0, blocks_run: 0, blocks: profile.blocks.len() };
+        let count = |b| profile.blocks.get(&program.block(b).start).copied();
+        for id in program.func_ids() {
+            let function = program.function(id);
+            let ran = |b| count(b).unwrap_or(0).saturating_mul(u64::from(program.block(b).n_insns));
+            let instructions = function.block_ids().map(ran).fold(0, u64::saturating_add);
+            module.blocks_run += function.block_ids().filter(|&b| count(b).is_some_and(|n| n > 0)).count();
+            module.instructions = module.instructions.saturating_add(instructions);
+            if instructions > 0 {
+                self.functions.push(FunctionView {
+                    module: file.clone(),
+                    name: name(program, id),
+                    at: function.entry.0,
+                    entries: profile.entries.get(&function.entry).copied(),
+                    instructions,
+                    share: 0.0,
+                });
+            }
+        }
+        for run in loops::runs(program, profile) {
+            self.loops.push(LoopView {
+                module: file.clone(),
+                function: name(program, run.func),
+                at: program.block(run.header).start.0,
+                depth: run.depth,
+                iterations: run.iterations,
+                entries: run.entries,
+                trips: run.entries.filter(|n| *n > 0).map(|n| ratio(run.iterations, n)),
+                instructions: run.instructions,
+                share: 0.0,
+            });
+        }
+        self.add_uncounted(&file, profile, program);
+        self.instructions = self.instructions.saturating_add(module.instructions);
+        self.modules.push(module);
+    }
+
+    /// Functions without counts that counted code calls.
+    fn add_uncounted(&mut self, file: &str, profile: &Profile, program: &Program) {
+        let mut calls: BTreeMap<FuncId, u64> = BTreeMap::new();
+        for call in &program.calls {
+            if let (Callee::Function(callee), Some(n)) =
+                (call.callee, profile.blocks.get(&program.block(call.block).start))
+                && *n > 0
+            {
+                let sum = calls.entry(callee).or_default();
+                *sum = sum.saturating_add(*n);
+            }
+        }
+        let is_counted = |id| {
+            program.function(id).block_ids().any(|b| profile.blocks.contains_key(&program.block(b).start))
+        };
+        calls.retain(|id, _| !is_counted(*id));
+        if calls.is_empty() {
+            return;
+        }
+        let stays = probe::stays(program);
+        for (id, n) in calls {
+            let function = program.function(id);
+            let first = program.entry_block(id).map_or(1, |b| program.block(b).n_insns);
+            let why = stays.get(id.index()).copied().flatten();
+            self.uncounted.push(UncountedView {
+                module: file.to_owned(),
+                name: name(program, id),
+                at: function.entry.0,
+                why: why.map_or_else(|| "no block of it".to_owned(), |why| why.to_string()),
+                calls: n,
+                instructions: n.saturating_mul(u64::from(first)),
+            });
+        }
+    }
+}
+
+/// How many rows people want to see.
+const TOP: usize = 12;
+/// How long a name may be in a table.
+const NAME_LEN: usize = 60;
+
+fn short(name: &str) -> String {
+    match name.char_indices().nth(NAME_LEN - 1) {
+        Some((at, _)) if name.chars().count() > NAME_LEN => format!("{}…", &name[..at]),
+        _ => name.to_owned(),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+fn known(n: Option<u64>) -> String {
+    n.map_or_else(|| "-".to_owned(), |n| n.to_string())
+}
+
+impl View for CountView {
+    /// A row a function.
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
+        for f in &self.functions {
+            let (share, entries) = (percent(f.share), known(f.entries));
+            t.row([share, f.instructions.to_string(), entries, f.name.clone(), f.module.clone()]);
+        }
+        t
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        let mut top = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
+        for f in self.functions.iter().take(TOP) {
+            let (share, entries) = (percent(f.share), known(f.entries));
+            top.row([share, f.instructions.to_string(), entries, short(&f.name), f.module.clone()]);
+        }
+        writeln!(w)?;
+        top.text(w)?;
+        if !self.loops.is_empty() {
+            let mut top = Table::new(&[
+                "share>",
+                "iterations>",
+                "entries>",
+                "trips>",
+                "depth>",
+                "loop",
+                "function",
+                "module",
+            ]);
+            for l in self.loops.iter().take(TOP) {
+                top.row([
+                    percent(l.share),
+                    l.iterations.to_string(),
+                    known(l.entries),
+                    l.trips.map_or_else(|| "-".to_owned(), |n| format!("{n:.1}")),
+                    l.depth.to_string(),
+                    Va(l.at).to_string(),
+                    short(&l.function),
+                    l.module.clone(),
+                ]);
+            }
+            writeln!(w)?;
+            top.text(w)?;
+        }
+        let mut missed: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+        for u in &self.uncounted {
+            let (n, instructions) = missed.entry(&u.why).or_default();
+            *n += 1;
+            *instructions = instructions.saturating_add(u.instructions);
+        }
+        writeln!(w)?;
+        for (why, (n, instructions)) in missed {
+            writeln!(w, "not counted: {n} functions, {instructions} instructions at least: {why}")?;
+        }
+        let run: usize = self.modules.iter().map(|m| m.blocks_run).sum();
+        writeln!(
+            w,
+            "counted {} instructions in {run} blocks of {} modules, {:.3} % of those known to have run there; recording: {}",
+            self.instructions,
+            self.modules.len(),
+            self.counted_share * 100.0,
+            self.recording
+        )
+    }
+}
