@@ -244,56 +244,21 @@ fn address(text: &str) -> Option<Va> {
 
 /// At most three names that look like `wanted`, the most alike first.
 fn near_names<'a>(program: &'a Program, wanted: &str) -> Vec<&'a str> {
-    let mut near: Vec<(usize, &str)> = program
-        .functions
-        .iter()
-        .flat_map(|f| f.names.iter())
-        .map(|name| (distance(wanted, name, name.contains(wanted)), &**name))
-        .filter(|(d, _)| *d <= 1 + wanted.len() / 3)
-        .collect();
+    // A name that holds the wanted one is near whatever its length.
+    let far = |name: &str| match name.contains(wanted) {
+        true => Some(1),
+        false => matching::names::distance(wanted, name, 1 + wanted.len() / 3),
+    };
+    let names = program.functions.iter().flat_map(|f| f.names.iter());
+    let mut near: Vec<(usize, &str)> = names.filter_map(|name| Some((far(name)?, &**name))).collect();
     near.sort_unstable();
     near.dedup();
     near.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// Letters to put in, take out or change; a name that holds the wanted one is near whatever its length.
-fn distance(a: &str, b: &str, holds: bool) -> usize {
-    if holds {
-        return 1;
-    }
-    if a.len().abs_diff(b.len()) > 1 + a.len() / 3 {
-        return usize::MAX;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let kept = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = kept.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn check(a: &str, b: &str, want: usize) {
-        assert_eq!(distance(a, b, false), want, "{a} to {b}");
-    }
-
-    #[test]
-    fn distance_counts_letters() {
-        check("luaV_execute", "luaV_execute", 0);
-        check("luaV_exceute", "luaV_execute", 2);
-        check("main", "mian", 2);
-        check("main", "mains", 1);
-        check("", "a", 1);
-    }
 
     #[test]
     fn addresses_are_hexadecimal() {
