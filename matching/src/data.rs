@@ -421,7 +421,7 @@ fn references(program: &Program, block: BlockId) -> Vec<(usize, u64)> {
     let fixed = !program.image.kind.is_relocated();
     let mut out = Vec::new();
     for insn in program.insns(block) {
-        for operand in insn.operands() {
+        for operand in insn.operands_in(fixed) {
             let at = match operand {
                 Operand::Place { at, .. } => at,
                 Operand::Imm(value) if fixed && insn.has_immediate() => Va(value.cast_unsigned()),

@@ -491,7 +491,8 @@ impl Sweeper {
                 }
                 Kind::JumpIndirect => {
                     self.jumps.push(index);
-                    if let Some(place) = insn.place() {
+                    let place = if fixed { insn.place() } else { insn.relative_place() };
+                    if let Some(place) = place {
                         self.refer(cx, place, at, index, insn.makes_address(), out);
                     }
                 }

@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
             // Which way round a condition is tested is the compiler's choice.
             w.strong = combine(0, 0x500 + u64::from(insn.condition().div_ceil(2)));
         }
-        for operand in insn.operands() {
+        for operand in insn.operands_in(self.fixed) {
             self.operand(insn, flow, operand, &mut w, names, target);
         }
         w

@@ -307,6 +307,8 @@ impl Insn {
     pub fn flow(&self) -> Flow {
         let i = &self.0;
         match i.flow_control() {
+            // Outside of the kernel it faults, as `ud2` does: what C libraries put where nothing may be reached.
+            FlowControl::Next if i.mnemonic() == Mnemonic::Hlt => Flow::Stop,
             FlowControl::Next => Flow::Next,
             FlowControl::UnconditionalBranch => Flow::Jump(Va(i.near_branch_target())),
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => match i.op0_kind() {
@@ -391,6 +393,17 @@ impl Insn {
     /// The operands, destination first.
     pub fn operands(&self) -> impl Iterator<Item = Operand> + '_ {
         (0..self.0.op_count()).filter_map(|n| self.operand(n))
+    }
+    /// The same in a file that is at fixed addresses or not: where it is not, only what counts from `rip` is a place, and a large
+    /// displacement is the offset of a field.
+    pub fn operands_in(&self, fixed: bool) -> impl Iterator<Item = Operand> + '_ {
+        let relative = fixed || self.0.is_ip_rel_memory_operand();
+        self.operands().map(move |operand| match operand {
+            Operand::Place { at, size, index, base } if !relative => {
+                Operand::Mem { base, index, disp: at.0.cast_signed(), size, segment: None }
+            }
+            operand => operand,
+        })
     }
     fn operand(&self, n: u32) -> Option<Operand> {
         let i = &self.0;
@@ -652,6 +665,22 @@ mod tests {
         check(&[0x3e, 0xff, 0xe0], "notrack jmp *%rax", Flow::JumpIndirect);
         check(&[0x0f, 0x05], "syscall", Flow::Next);
         check(&[0x0f, 0x0b], "ud2", Flow::Stop);
+        check(&[0xf4], "hlt", Flow::Stop);
+    }
+
+    #[test]
+    fn a_large_displacement_is_a_place_only_at_fixed_addresses() {
+        let check = |bytes: &[u8], fixed: bool, want: bool| {
+            let insn = Decoder::new(bytes, Va(0x1000)).next().expect("bytes are given");
+            let got = insn.operands_in(fixed).any(|o| matches!(o, Operand::Place { .. }));
+            assert_eq!(got, want, "{insn} {fixed}");
+        };
+        // mov 0x12345(%rdi),%eax; mov 0x12345(%rip),%eax; mov 0x345(%rdi),%eax
+        for (fixed, far) in [(true, true), (false, false)] {
+            check(&[0x8b, 0x87, 0x45, 0x23, 0x01, 0x00], fixed, far);
+            check(&[0x8b, 0x05, 0x45, 0x23, 0x01, 0x00], fixed, true);
+            check(&[0x8b, 0x87, 0x45, 0x03, 0x00, 0x00], fixed, false);
+        }
     }
 
     #[test]
