@@ -241,6 +241,13 @@ pub struct PltStub {
     pub slot: Option<Va>,
 }
 
+impl PltStub {
+    /// Whether it is the head of the table, or another part that the dynamic linker alone uses: known, and no function.
+    pub fn is_linkers(&self) -> bool {
+        self.slot.is_none()
+    }
+}
+
 /// What `.eh_frame` says of a piece of code.
 #[derive(Clone, Debug)]
 pub struct UnwindRange {

@@ -246,7 +246,7 @@ pub struct JumpTable {
 /// Why something was not understood.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum GapReason {
-    /// Bytes of code that no function holds.
+    /// Bytes of code that no function holds, but for what of the linkage table is the dynamic linker's own.
     NoFunction,
     /// Control runs off the end of a block into what is no code that we know; the range is the block's last instruction.
     OpenEnd,

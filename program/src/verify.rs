@@ -661,7 +661,8 @@ impl Program {
         let gaps =
             self.gaps.iter().filter(|g| matches!(g.reason, GapReason::NoFunction | GapReason::NotCode));
         let blocks = self.by_address.iter().map(|&b| self.block(b).range());
-        let mut held: Vec<Range<Va>> = blocks.chain(gaps.map(|g| g.range.clone())).collect();
+        let stubs = self.image.plt.iter().filter(|s| s.is_linkers()).map(|s| s.range.clone());
+        let mut held: Vec<Range<Va>> = blocks.chain(gaps.map(|g| g.range.clone())).chain(stubs).collect();
         held.sort_unstable_by_key(|r| (r.start, r.end));
         let mut next = 0;
         let mut at = Va(0);

@@ -157,7 +157,8 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
             len_bytes: block.len_bytes,
             end: end(block.end),
             landing_pad: block.landing_pad,
-            entry: block.start == f.entry || f.entries.contains(&b),
+            // Where the unwinder enters is no entry for callers, wherever its part of the function starts.
+            entry: block.start == f.entry || f.entries.contains(&b) && !block.landing_pad,
             loop_depth: loops.block_depth(b),
             loop_header: loops.is_header(b),
             count: profile.and_then(|p| block_count(program, p, b)),

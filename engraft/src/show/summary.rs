@@ -108,7 +108,8 @@ pub fn view(program: &Program) -> SummaryView {
 fn held(program: &Program) -> u64 {
     let gaps = program.gaps.iter().filter(|g| matches!(g.reason, GapReason::NoFunction | GapReason::NotCode));
     let functions = program.functions.iter().flat_map(|f| f.ranges.iter().cloned());
-    let mut held: Vec<_> = functions.chain(gaps.map(|g| g.range.clone())).collect();
+    let stubs = program.image.plt.iter().filter(|s| s.is_linkers()).map(|s| s.range.clone());
+    let mut held: Vec<_> = functions.chain(gaps.map(|g| g.range.clone())).chain(stubs).collect();
     held.sort_unstable_by_key(|r| r.start);
     let mut at = program::Va(0);
     let mut sum = 0;

@@ -36,6 +36,25 @@ fn a_function_prints_the_instructions_that_objdump_prints() {
 }
 
 #[test]
+fn landing_pads_are_no_entries_and_the_head_of_the_plt_is_no_gap() {
+    needs!("g++");
+    let to = folder();
+    let text = "struct S { ~S(); }; S::~S() { __builtin_puts(\"~S\"); } __attribute__((noinline)) void may(int n) { if (n > 9) throw n; }\n\
+                __attribute__((noinline)) int f(int n) { S s; may(n); return n; }\n\
+                int main(int n, char **) { try { return f(n); } catch (int e) { return e; } }\n";
+    std::fs::write(to.path().join("pads.cc"), text).expect("it is ours");
+    must(Command::new("g++").args(["-O2", "-Wl,-z,lazy", "-o", "pads", "pads.cc"]).current_dir(to.path()));
+    for function in ["f", "main"] {
+        let shown = engraft(to.path(), &format!("show pads function {function}")).ok();
+        let heads: Vec<_> = shown.lines().filter(|l| l.starts_with("bb")).collect();
+        assert!(heads.iter().any(|l| l.ends_with("  landing pad")), "{shown}");
+        assert_eq!(heads.iter().filter(|l| l.contains("  entry")).count(), 1, "{shown}");
+    }
+    let gaps = engraft(to.path(), "show pads gaps --json").json();
+    assert_eq!(gaps["gaps"].as_array().map(Vec::len), Some(0), "{gaps}");
+}
+
+#[test]
 fn every_form_of_a_list_has_the_same_rows() {
     let json = engraft(pair(), "show old functions --json").json();
     let text = engraft(pair(), "show old functions").ok();

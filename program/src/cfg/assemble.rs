@@ -479,6 +479,8 @@ impl<'c, 'a> Assembly<'c, 'a> {
         let mut owned: Vec<Range<Va>> =
             tables.functions.iter().flat_map(|f| f.ranges.iter().cloned()).collect();
         owned.extend(code.broken.iter().map(|r| self.va(r.start)..self.va(r.end)));
+        let stubs = code.cx.image.plt.iter().filter(|s| s.is_linkers());
+        owned.extend(stubs.map(|s| s.range.clone()));
         owned.sort_unstable_by_key(|r| r.start);
         let mut owned = owned.into_iter().peekable();
         let mut at = Va(0);

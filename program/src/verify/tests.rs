@@ -234,9 +234,11 @@ fn wrong_gaps_and_data_are_found() {
 
 #[test]
 fn code_in_no_block_and_no_gap_is_found() {
-    let program = program();
-    assert!(program.gaps.iter().any(|g| g.reason == GapReason::NoFunction), "the PLT has a header");
-    check(Rule::Covered, |p| p.gaps.clear());
+    check(Rule::Covered, |p| {
+        assert!(p.gaps.iter().all(|g| g.reason != GapReason::NoFunction), "the PLT's head is no gap");
+        let head = p.image.plt.iter().position(crate::image::PltStub::is_linkers).expect("the PLT has a head");
+        p.image.plt.remove(head);
+    });
     check(Rule::Covered, |p| {
         let i = block_with(p, BlockEnd::Return);
         p.blocks[i].len_bytes -= 1;
