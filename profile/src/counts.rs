@@ -66,7 +66,7 @@ pub struct Profile {
     pub exactness: Exactness,
     /// Times that a function was entered from outside, by its entry.
     pub entries: BTreeMap<Va, u64>,
-    /// Executions of a block, by its start.
+    /// Executions of a block, by its start; of samples of instructions, the samples in it.
     pub blocks: BTreeMap<Va, u64>,
     /// Executions of an edge inside a function.
     pub edges: BTreeMap<Edge, u64>,
@@ -79,6 +79,15 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Whether its counts are samples of instructions, summed up by block: a long block has more of them than a short one
+    /// that ran as often. Samples of branches are not.
+    pub fn is_of_points(&self) -> bool {
+        self.exactness == Exactness::Sampled
+            && self.edges.is_empty()
+            && self.entries.is_empty()
+            && self.calls.is_empty()
+    }
+
     /// Sum of all counts but the mispredictions.
     pub fn total(&self) -> u64 {
         let places = [&self.entries, &self.blocks, &self.calls_out].into_iter().flat_map(BTreeMap::values);

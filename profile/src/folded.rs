@@ -1,8 +1,11 @@
 //! Folded stacks: what flame graph tools read (inferno, flamegraph.pl, speedscope).
 //!
 //! ```text
-//! luaV_execute;luaV_equalobj 15000       outermost first, `;` between frames, then instructions executed
+//! luaV_execute;luaV_equalobj 15000       outermost first, `;` between frames, then instructions executed, or samples
 //! ```
+//! Of samples of instructions the numbers are samples: they add up to what was taken. Those of a block are spread over its
+//! instructions evenly, since a profile counts blocks.
+//!
 //! A frame is a function; where DWARF is there, the functions that were inlined stand behind the one they were inlined into.
 //! Callers are not in it: a profile of counts does not know them. So it is only written: names lead back to no block.
 
@@ -28,12 +31,19 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     let mut functions = BTreeSet::new();
     let mut count = 0u64;
+    let samples = profile.is_of_points();
     for (id, n) in counted_blocks(profile, program, &mut lost) {
         let func = program.block(id).func;
         functions.insert(func);
         count = count.saturating_add(n);
         let outer = frame(&program.function(func).name());
-        for insn in BlockSource::of(program, lines.as_ref(), id).insns {
+        let insns = BlockSource::of(program, lines.as_ref(), id).insns;
+        let n_insns = insns.len() as u128;
+        for (i, insn) in (0_u128..).zip(insns) {
+            let n = match samples {
+                true => spread(n, i, n_insns),
+                false => n,
+            };
             // The outermost frame is the function itself: the symbol's name is the better one for clones.
             let inlined = insn.iter().rev().skip(1).filter_map(|f| f.function.as_deref());
             let stack = inlined.fold(outer.clone(), |stack, name| stack + ";" + &frame(name));
@@ -46,6 +56,12 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         let _ = writeln!(text, "{stack} {n}");
     }
     Written { bytes: text.into_bytes(), n_functions: functions.len(), count, lost: lost.into_list() }
+}
+
+/// The part of `n` that the `i`th of `of` gets; the parts add up to `n`.
+fn spread(n: u64, i: u128, of: u128) -> u64 {
+    let up_to = |i: u128| u128::from(n) * i / of.max(1);
+    u64::try_from(up_to(i + 1) - up_to(i)).unwrap_or(n)
 }
 
 /// A name without what separates frames.
@@ -76,5 +92,28 @@ mod tests {
         assert_eq!(totals.iter().map(|(s, _)| *s).collect::<Vec<_>>(), ["out", "out;in"]);
         assert_eq!(totals.iter().map(|(_, n)| n).sum::<u64>(), n_insns * 10);
         assert_eq!(totals[1].1, 20, "two stores were inlined");
+    }
+
+    /// One sample is one, however long its block is.
+    #[test]
+    fn samples_add_up_to_what_was_taken() {
+        let program = compile(
+            "int f(int *p, int n) { p[0] = n; p[1] = n; p[2] = n; return n; } int main(void) { return 0; }",
+            "c",
+            &["-O1"],
+        );
+        let entry = program.function(crate::testing::function(&program, "f")).entry;
+        let of = |exactness, n| Profile { blocks: [(entry, n)].into(), exactness, ..Profile::default() };
+        let n_insns = u64::from(program.block(program.block_from(entry).unwrap()).n_insns);
+        for (exactness, n, want) in [
+            (crate::Exactness::Sampled, 1, 1),
+            (crate::Exactness::Sampled, 25, 25),
+            (crate::Exactness::Sampled, u64::MAX, u64::MAX),
+            (crate::Exactness::Exact, 25, 25 * n_insns),
+        ] {
+            let text = String::from_utf8(write(&of(exactness, n), &program).bytes).unwrap();
+            let sum: u64 = text.lines().map(|l| l.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
+            assert_eq!(sum, want, "{text}");
+        }
     }
 }
