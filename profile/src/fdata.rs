@@ -153,6 +153,9 @@ fn transfers(flow: Flow) -> bool {
     !matches!(flow, Flow::Next | Flow::Stop | Flow::Invalid)
 }
 
+/// Why records of a name are left out.
+const NO_SYMBOL: &str = "the program has no symbol of that name";
+
 struct Reader<'a> {
     view: &'a BoltView<'a>,
     layer: Layer<'a>,
@@ -185,7 +188,7 @@ impl Reader<'_> {
     fn address(&mut self, place: &Place, count: u64) -> Option<Option<Va>> {
         let Place::Symbol { name, offset } = place else { return Some(None) };
         let Some(start) = self.view.address_of(name) else {
-            self.layer.lost.add(name, "the program has no symbol of that name", count);
+            self.layer.lost.add(name, NO_SYMBOL, count);
             return None;
         };
         Some(Some(start.plus(*offset)))
@@ -201,6 +204,9 @@ impl Reader<'_> {
         let known = |p: &Place, view: &BoltView| matches!(p, Place::Symbol { name, .. } if view.address_of(name).is_some());
         // A call to something that the program has no symbol for (an import, another image) is still a call.
         let unknown_target = !known(to, self.view);
+        if let (Place::Unknown, Place::Symbol { name, .. }, true) = (from, to, unknown_target) {
+            return self.layer.lost.add(name, NO_SYMBOL, count);
+        }
         let Some(mut from) = self.address(from, count) else { return };
         let to = if unknown_target { None } else { self.address(to, count).flatten() };
         if self.bolted
@@ -208,7 +214,24 @@ impl Reader<'_> {
         {
             from = self.leaving(at, to).or(from);
         }
+        let to = match (from, to) {
+            (Some(from), Some(to)) => Some(self.across(from, to).unwrap_or(to)),
+            _ => to,
+        };
         self.layer.branch(from, to, misses, count);
+    }
+
+    /// Where the jump at `from` goes if it leads into the part of its function that starts at `to`, but not to its start:
+    /// instrumentation has no other offset for a jump from one part into another.
+    fn across(&self, from: Va, to: Va) -> Option<Va> {
+        let program = self.layer.program();
+        let (here, there) = (self.view.function_at(from)?, self.view.function_at(to)?);
+        let parts = there.start == to && here.start != to;
+        if !parts || program.function_at(from)? != program.function_at(to)? {
+            return None;
+        }
+        let target = self.view.blocks(here).insn(from)?.flow.target()?;
+        (there.start < target && target < there.end).then_some(target)
     }
 }
 
@@ -247,6 +270,13 @@ struct Writer<'a> {
     entered: BTreeMap<Va, u64>,
     touched: BTreeSet<Va>,
 }
+
+/// Why edges between the parts of a function are left out, if they lead to no start.
+const INTO_PART: &str = "an edge into the middle of what is another function for llvm-bolt; \
+                         gcc's -fno-reorder-blocks-and-partition keeps functions whole";
+
+/// Why counts of stubs are left out.
+pub const NO_STUBS: &str = "llvm-bolt has no counts of stubs";
 
 fn escape(name: &str) -> Cow<'_, str> {
     if !name.contains(['\\', ' ']) {
@@ -357,11 +387,8 @@ impl Writer<'_> {
                 {
                     self.record((from, last), (to, edge.to), misses, count);
                 } else {
-                    self.lose(
-                        edge.from,
-                        "an edge into the middle of what is another function for llvm-bolt",
-                        count,
-                    );
+                    let what = format!("{} {last} -> {}", from.name, edge.to);
+                    self.lost.add(&what, INTO_PART, count);
                 }
                 continue;
             }
@@ -465,7 +492,7 @@ impl Writer<'_> {
             let rest = count.saturating_sub(self.entered.get(&at).copied().unwrap_or(0));
             match self.view.function_at(at) {
                 _ if rest == 0 => {}
-                Some(f) if f.stub => self.lose(at, "llvm-bolt has no counts of stubs", rest),
+                Some(f) if f.stub => self.lose(at, NO_STUBS, rest),
                 Some(f) => {
                     let line = format!("0 [unknown] 0 {} 0 {rest}\n", Self::place(f, at));
                     self.line(f, rest, &line);

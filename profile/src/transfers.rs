@@ -21,10 +21,21 @@ impl<'a> Layer<'a> {
         Layer { program, profile, lost: Losses::default() }
     }
 
-    /// The function at `at`, for messages.
+    /// The program that records are laid onto.
+    pub fn program(&self) -> &'a Program {
+        self.program
+    }
+
+    /// The function at `at`, and how far into it, for messages.
     fn name(&self, at: Va) -> String {
-        let func = self.program.function_at(at);
-        func.map_or_else(|| "code outside of functions".to_owned(), |f| self.program.function(f).name())
+        let Some(f) = self.program.function_at(at).map(|f| self.program.function(f)) else {
+            return "code outside of functions".to_owned();
+        };
+        match at.0.checked_sub(f.entry.0) {
+            Some(0) => f.name(),
+            Some(offset) => format!("{}+{offset:#x}", f.name()),
+            None => format!("{} at {at}", f.name()),
+        }
     }
 
     /// Samples of an instruction: its block's.

@@ -155,3 +155,47 @@ fn names_with_control_characters_are_left_out_and_told() {
     let lost: Vec<_> = written.lost.iter().map(|l| (l.what.as_str(), l.count)).collect();
     assert_eq!(lost, [("o?d d/1", 6)]);
 }
+
+/// llvm-bolt's instrumentation writes offset 0 for all jumps from one part of a function into another.
+#[test]
+fn a_jump_into_a_cold_part_goes_where_it_leads() {
+    let program = assemble(
+        r#"
+        .globl f
+        .type f, @function
+    f:  test %edi, %edi
+        je 1f
+        js f.cold
+        ret
+        .size f, . - f
+        .section .text.unlikely, "ax"
+        .type f.cold, @function
+    f.cold:
+        xor %eax, %eax
+        ret
+    1:  mov $1, %eax
+        ret
+        .size f.cold, . - f.cold
+    "#,
+    );
+    let f = at(&program, "f", 0);
+    let cold = program.image.symbols.iter().find(|s| &*s.name == "f.cold").expect("it is there").at;
+    let js = program.insns(program.block_from(f).expect("a block")).last().expect("je").end();
+    let record = |from: Va| format!("1 f {:x} 1 f.cold/1 0 0 7\n", from.since(f));
+    let je = program.block(program.block_from(f).expect("a block")).last_insn();
+    for (from, block, to) in [(je, f, cold.plus(3)), (js, js, cold)] {
+        let (profile, lost) = parse(record(from).as_bytes(), &program).expect("a record");
+        assert_eq!(lost, []);
+        assert_eq!(profile.edges.into_iter().collect::<Vec<_>>(), [(Edge { from: block, to }, 7)]);
+    }
+    let (_, lost) = parse(b"1 f 3 1 f.cold/1 0 0 7\n", &program).expect("a record");
+    assert_eq!(lost[0].what, "f+0x3");
+}
+
+/// What llvm-bolt's fdata has of names that the program has not is not "unknown".
+#[test]
+fn entries_of_names_that_are_not_there_are_told_by_name() {
+    let (_, lost) = parse(b"0 [unknown] 0 1 nobody 0 0 7\n", &assemble(SOURCE)).expect("a record");
+    let got: Vec<_> = lost.iter().map(|l| (l.what.as_str(), l.why.as_str(), l.count)).collect();
+    assert_eq!(got, [("nobody", "the program has no symbol of that name", 7)]);
+}
