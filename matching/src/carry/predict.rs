@@ -281,7 +281,9 @@ fn by_confidence(
     let drift = if n_ran > 0.0 { DRIFT * changed / n_ran } else { 0.0 };
     let of_mass = |x: f64| if mass > 0.0 { x / mass } else { 0.0 };
     let unseen = if samples > 0.0 { once / samples } else { 0.0 };
-    let branches = Branches { wrong: of_mass(wrong), sparse: of_mass(regrets) + BLIND * unseen };
+    // Who knows nothing at all loses no more.
+    let sparse = (of_mass(regrets) + BLIND * unseen).min(BLIND);
+    let branches = Branches { wrong: of_mass(wrong), sparse };
     let cc = if n > 0.0 { (differ + drift * (n - changed)) / n } else { 0.0 };
     (branches, cc, mass, n)
 }

@@ -309,3 +309,21 @@ fn nothing_is_predicted_of_builds_that_are_unlike() {
     check(&compile(&text(""), "c", &flags("-O0")), false);
     check(&compile(other, "c", &flags("-O2")), false);
 }
+
+/// Who knows nothing loses one half of the branches at most: so no samples can cost more.
+#[test]
+fn few_samples_cost_no_more_than_knowing_nothing() {
+    let program = build("", "", "");
+    let whole = walked(&program, 12345);
+    let matching = Matching::compute(&program, &program, &Options::default());
+    for nth in [3, 30, 300] {
+        let mut samples = thinned(&program, &whole, nth);
+        // Of instructions: counts of blocks alone.
+        (samples.edges, samples.entries) = (BTreeMap::new(), BTreeMap::new());
+        let carried = carry(&program, &program, &matching, &samples, &CarryOptions::default());
+        for doubt in carried.report.predicted.doubts {
+            let Doubt::Sampled { bp_share, .. } = doubt else { continue };
+            assert!((0.0..=0.5).contains(&bp_share), "1 of {nth}: {bp_share}");
+        }
+    }
+}
