@@ -2,7 +2,7 @@
 
 use crate::input;
 use crate::out::{self, Answer, Hinted};
-use crate::view::{Output, Table, View, many, share};
+use crate::view::{Output, Table, View, many, readable, share};
 use matching::{
     CarryOptions, CarryReport, Doubt, LossReason, Matching, MergeOptions, Options, Prediction, carry, merge,
 };
@@ -112,9 +112,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         return Err(Hinted::new(why, hint).into());
     }
     let mut old = input::program(&args.old)?;
-    let mut counts = input::profile(&args.profile, Some(&old))?.profile;
+    let read = input::profile(&args.profile, Some(&old))?;
+    let fit = input::Fit::of(&read, &old);
+    let mut predicted = PredictedView::before(&fit);
+    let input = InputView::of(read.format, fit);
+    let mut counts = read.profile;
     let mut steps = Vec::new();
-    let mut predicted = PredictedView::before();
     let mut ranges = Vec::new();
     for path in &args.new {
         let new = input::program(path)?;
@@ -122,8 +125,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let carried =
             info_span!("carry").in_scope(|| carry(&old, &new, &matching, &counts, &CarryOptions::default()));
         predicted.after(&carried.report.predicted);
-        ranges =
-            carried.ranges.iter().map(|(at, r)| RangeView { at: at.0, low: r.low, high: r.high }).collect();
+        ranges = carried.ranges.iter().map(|(at, r)| RangeView::of(*at, r)).collect();
         steps.push(step(&old, &new, &carried.report));
         (old, counts) = (new, carried.profile);
     }
@@ -143,6 +145,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let view = CarryView {
         schema: "engraft.carry/1",
         profile: args.profile.display().to_string(),
+        input,
         merged_with: args.merge.as_ref().map(|path| path.display().to_string()),
         steps,
         predicted,
@@ -168,6 +171,7 @@ fn matching(args: &Args, old: &Program, new: &Program) -> anyhow::Result<Matchin
 pub struct CarryView {
     schema: &'static str,
     profile: String,
+    input: InputView,
     merged_with: Option<String>,
     steps: Vec<StepView>,
     /// Without `--merge`: what it is expected to be worth against a fresh profile.
@@ -176,6 +180,30 @@ pub struct CarryView {
     /// Between what the counts of blocks must lie that have only a part of an old block's flow, or no match.
     ranges: Vec<RangeView>,
     written: WrittenView,
+}
+
+/// What of the profile has a place in OLD.
+#[derive(Serialize)]
+struct InputView {
+    format: &'static str,
+    kept_count: u64,
+    lost_count: u64,
+    lost_share: f64,
+    lost: Vec<LeftOutView>,
+}
+
+impl InputView {
+    fn of(format: profile::Format, fit: input::Fit) -> InputView {
+        let lost_share = fit.lost_share();
+        let lost = fit.lost.into_iter().map(|l| LeftOutView { what: l.what, why: l.why, count: l.count });
+        InputView {
+            format: format.name(),
+            kept_count: fit.kept_count,
+            lost_count: fit.lost_count,
+            lost_share,
+            lost: lost.collect(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -189,15 +217,13 @@ struct PredictedView {
 }
 
 impl PredictedView {
-    /// Nothing is lost before the first step.
-    fn before() -> PredictedView {
-        PredictedView {
-            bp_share: Some(1.0),
-            cc_share: Some(1.0),
-            bp_at_most: 1.0,
-            cc_at_most: 1.0,
-            doubts: Vec::new(),
-        }
+    /// Nothing is lost before the first step, unless much of the profile is of other code than OLD.
+    fn before(fit: &input::Fit) -> PredictedView {
+        let (known, doubts) = match fit.is_poor() {
+            true => (None, vec![format!("{} of the profile does not fit OLD", share(fit.lost_share()))]),
+            false => (Some(1.0), Vec::new()),
+        };
+        PredictedView { bp_share: known, cc_share: known, bp_at_most: 1.0, cc_at_most: 1.0, doubts }
     }
 
     /// Each step can only lose: what is right after it was right before it and stayed so.
@@ -257,7 +283,15 @@ struct GateView {
 struct RangeView {
     at: u64,
     low: u64,
-    high: u64,
+    /// `null`: nothing bounds it.
+    high: Option<u64>,
+}
+
+impl RangeView {
+    fn of(at: program::Va, range: &matching::Range) -> RangeView {
+        let high = Some(range.high).filter(|&high| high < u64::MAX);
+        RangeView { at: at.0, low: range.low, high }
+    }
 }
 
 #[derive(Serialize)]
@@ -353,16 +387,27 @@ impl WrittenView {
             (0, 1..) => writeln!(w, "wrote {}: {} executions counted", self.file, self.count)?,
             (n, _) => writeln!(w, "wrote {}: {}", self.file, many(n, "function"))?,
         }
-        if self.left_out.is_empty() {
+        // Stubs are in every program, and nothing is amiss: they are only counted.
+        let (stubs, others): (Vec<_>, Vec<_>) =
+            self.left_out.iter().partition(|l| l.why == profile::fdata::NO_STUBS);
+        if !stubs.is_empty() {
+            let n = many(stubs.len(), "stub");
+            writeln!(
+                w,
+                "  and {n} of imported functions that ran, of which it holds no counts: {}",
+                profile::fdata::NO_STUBS
+            )?;
+        }
+        if others.is_empty() {
             return Ok(());
         }
         writeln!(w, "\nnot in the file:")?;
         let mut t = Table::new(&["count>", "what", "why"]);
-        for l in self.left_out.iter().take(LISTED) {
+        for l in others.iter().take(LISTED) {
             t.row([l.count.to_string(), l.what.clone(), l.why.clone()]);
         }
         t.text(w)?;
-        more(w, self.left_out.len())
+        more(w, others.len())
     }
 }
 
@@ -393,6 +438,10 @@ impl View for CarryView {
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        if self.input.lost_count > 0 {
+            let (of, lost) = (share(self.input.lost_share), self.input.lost_count);
+            writeln!(w, "{}: {of} ({lost}) does not fit the build it is of", self.profile)?;
+        }
         for s in &self.steps {
             writeln!(w, "{} → {}", s.old, s.new)?;
             writeln!(
@@ -410,7 +459,7 @@ impl View for CarryView {
                 writeln!(w, "  lost:")?;
                 let mut t = Table::new(&["", "count>", "blocks>", "function", "why"]);
                 for l in s.lost.iter().take(LISTED) {
-                    let function = l.function.clone().unwrap_or_default();
+                    let function = l.function.as_deref().map(readable).unwrap_or_default();
                     t.row([
                         String::new(),
                         l.count.to_string(),

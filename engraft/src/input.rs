@@ -1,15 +1,23 @@
 //! What verbs are given: binaries, profiles, and the names of things in them.
 
 use crate::out::{self, Hinted};
+use crate::view::share;
 use anyhow::Context as _;
 use matching::Map;
-use profile::{Format, Imported, Profile, Written};
+use profile::{Format, Imported, Lost, Profile, Written};
 use program::{FuncId, Image, Program, Va};
+use std::borrow::Cow;
+use std::io::Read as _;
 use std::path::Path;
+use std::sync::OnceLock;
 use tracing::info_span;
 
 /// Reads and analyses the binary at `path`.
 pub fn program(path: &Path) -> anyhow::Result<Program> {
+    if path == Path::new("-") {
+        let hint = "write it to a file first: `cat > FILE`\na file of that name is `./-`";
+        return Err(Hinted::new("a program is not read from standard input", hint).into());
+    }
     let image = info_span!("load").in_scope(|| Image::load(path))?;
     Ok(info_span!("analyze").in_scope(|| Program::analyze(image)))
 }
@@ -29,16 +37,36 @@ pub fn map(path: &Path, old: &Program, new: &Program) -> anyhow::Result<Map> {
     Map::parse(&text, old, new).with_context(|| format!("cannot use {}", path.display()))
 }
 
+/// All of the file at `path`; `-` is standard input, which can be asked for again.
+fn bytes(path: &Path) -> anyhow::Result<Cow<'static, [u8]>> {
+    static STDIN: OnceLock<Vec<u8>> = OnceLock::new();
+    if path != Path::new("-") {
+        let read = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        return Ok(Cow::Owned(read));
+    }
+    if STDIN.get().is_none() {
+        let mut read = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut read).context("cannot read standard input")?;
+        let _set_before = STDIN.set(read);
+    }
+    Ok(Cow::Borrowed(STDIN.get().map_or(&[], Vec::as_slice)))
+}
+
 /// Reads the profile at `path`, in whatever format it is.
 ///
 /// # Errors
 /// If it cannot be read, is of another build than `program`, or says nothing of it.
 pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Imported> {
     let _span = info_span!("read").entered();
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = bytes(path)?;
     if bytes.is_empty() {
         let hint = "the run that should have written it ended early, or recorded nothing";
         return Err(Hinted::new(format!("{} is empty", path.display()), hint).into());
+    }
+    if bytes.starts_with(b"\x7fELF") {
+        let hint = "give what was recorded when it ran: `perf record`, valgrind, or `engraft count`";
+        let message = format!("{} is a program, not a profile", path.display());
+        return Err(Hinted::new(message, hint).into());
     }
     let context = profile::Context { program };
     let read = profile::read(&bytes, &context).with_context(|| format!("cannot use {}", path.display()))?;
@@ -72,7 +100,7 @@ pub fn bolted_profile(path: &Path, bolted: &Program, original: &Program) -> anyh
 /// # Errors
 /// If it cannot be read, or is damaged.
 pub fn recording(path: &Path) -> anyhow::Result<Option<Vec<Profile>>> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = bytes(path)?;
     if !profile::recording::is_one(&bytes) {
         return Ok(None);
     }
@@ -95,24 +123,83 @@ pub fn counted_program(profile: &Profile) -> anyhow::Result<Program> {
     Ok(program)
 }
 
-/// Refuses a profile that says nothing of `program`, and warns of one that says little.
-fn fits(path: &Path, read: &Imported, program: &Program) -> anyhow::Result<()> {
-    let p = &read.profile;
-    let lost: u64 = read.lost.iter().fold(0, |sum, l| sum.saturating_add(l.count));
-    let tables = [&mut p.entries.values() as &mut dyn Iterator<Item = &u64>, &mut p.blocks.values()];
-    let known: u64 = tables.into_iter().flatten().fold(0, |sum, n| sum.saturating_add(*n));
-    let first = read.lost.iter().max_by_key(|l| l.count);
-    let why = first.map_or_else(String::new, |l| format!(" ({}: {})", l.what, l.why));
-    if known == 0 && p.edges.values().all(|n| *n == 0) {
-        return Err(Hinted::new(
-            format!("{} has no counts of {}{why}", path.display(), program.image.name),
-            "give it the binary that was profiled\n`engraft convert` shows what a profile holds",
-        )
-        .into());
+/// What of a profile's counts has a place in its program.
+#[derive(Clone, Debug, Default)]
+pub struct Fit {
+    /// Counts that have one.
+    pub kept_count: u64,
+    /// Counts that have none.
+    pub lost_count: u64,
+    /// What and why, the largest first.
+    pub lost: Vec<Lost>,
+}
+
+impl Fit {
+    /// Of `read` in `program`.
+    pub fn of(read: &Imported, program: &Program) -> Fit {
+        let p = &read.profile;
+        let is_block = |at: Va| program.block_from(at).is_some();
+        let blocks = || p.blocks.iter().map(|(&at, &n)| (is_block(at), n));
+        let edges = || p.edges.iter().map(|(e, &n)| (is_block(e.from) && is_block(e.to), n));
+        let entries = || p.entries.iter().map(|(&at, &n)| (is_block(at), n));
+        let sum = |counts: &mut dyn Iterator<Item = (bool, u64)>, placed: bool| {
+            counts.filter(|(there, _)| *there == placed).fold(0_u64, |sum, (_, n)| sum.saturating_add(n))
+        };
+        // Counts of blocks follow from those of edges, where there are any.
+        let counts = |placed: bool| match p.edges.is_empty() {
+            true => sum(&mut blocks(), placed).max(sum(&mut entries(), placed)),
+            false => sum(&mut edges(), placed).saturating_add(sum(&mut entries(), placed)),
+        };
+        let mut lost = read.lost.clone();
+        if counts(false) > 0 {
+            let (what, why) = ("addresses".to_owned(), "no block of the program starts there".to_owned());
+            lost.push(Lost { what, why, count: counts(false) });
+        }
+        lost.sort_by_key(|l| std::cmp::Reverse(l.count));
+        let outside = p.calls_out.values().fold(0_u64, |sum, n| sum.saturating_add(*n));
+        Fit {
+            kept_count: counts(true).saturating_add(if p.edges.is_empty() { 0 } else { outside }),
+            lost_count: lost.iter().fold(0, |sum, l| sum.saturating_add(l.count)),
+            lost,
+        }
     }
-    if lost > known / 10 {
-        let warning = format!("much of {} does not fit {}{why}", path.display(), program.image.name);
-        out::warn(&warning, Some("was it taken on another build?"));
+
+    /// Of all counts, the share without a place.
+    #[expect(clippy::cast_precision_loss, reason = "a share is for comparing")]
+    pub fn lost_share(&self) -> f64 {
+        self.lost_count as f64 / self.kept_count.saturating_add(self.lost_count).max(1) as f64
+    }
+
+    /// Whether so much has none that it may well be of another build.
+    pub fn is_poor(&self) -> bool {
+        self.lost_share() > POOR
+    }
+}
+
+/// Of a profile's counts, so much may have no place in its program without a word.
+const POOR: f64 = 0.1;
+/// If more has none, it is of another program, whatever names both have: `main`, `_start`.
+const FOREIGN: f64 = 0.9;
+
+/// Refuses a profile that says nothing of `program`, or hardly anything, and warns of one that says little.
+fn fits(path: &Path, read: &Imported, program: &Program) -> anyhow::Result<()> {
+    let fit = Fit::of(read, program);
+    let p = &read.profile;
+    let counts = p.entries.values().chain(p.blocks.values()).chain(p.edges.values());
+    let why = fit.lost.first().map_or_else(String::new, |l| format!(" ({}: {})", l.what, l.why));
+    let of_another = "give it the binary that was profiled\n`engraft convert` shows what a profile holds";
+    if counts.into_iter().all(|n| *n == 0) {
+        let message = format!("{} has no counts of {}{why}", path.display(), program.image.name);
+        return Err(Hinted::new(message, of_another).into());
+    }
+    let unfit = || {
+        format!("{} of {} does not fit {}{why}", share(fit.lost_share()), path.display(), program.image.name)
+    };
+    if fit.lost_share() > FOREIGN {
+        return Err(Hinted::new(unfit(), of_another).into());
+    }
+    if fit.is_poor() {
+        out::warn(&unfit(), Some("was it taken on another build?"));
     }
     Ok(())
 }
@@ -187,21 +274,23 @@ pub fn function(program: &Program, what: &str) -> anyhow::Result<FuncId> {
     {
         return Ok(id);
     }
-    let in_source: Vec<FuncId> =
-        program.func_ids().filter(|&f| source_names(program, f).any(|name| is_called(&name, what))).collect();
-    match in_source.as_slice() {
-        [] => {}
-        [only] => return Ok(*only),
-        several => {
-            let listed = several.iter().take(8).map(|&f| {
-                let f = program.function(f);
-                format!("{} is at {}", f.name(), f.entry)
-            });
-            return Err(Hinted::new(
-                format!("{} functions of {} are called {what}", several.len(), program.image.name),
-                listed.collect::<Vec<_>>().join("\n"),
-            )
-            .into());
+    // All of a source name first; then its end, so that `run` is `app::run` if nothing else ends so.
+    for named in [is_called, ends_in] {
+        let mut found: Vec<FuncId> =
+            program.func_ids().filter(|&f| source_names(program, f).any(|name| named(&name, what))).collect();
+        match found.as_slice() {
+            [] => {}
+            [only] => return Ok(*only),
+            several => {
+                let message =
+                    format!("{} functions of {} are called {what}", several.len(), program.image.name);
+                found.sort_by_cached_key(|&f| (spelt(program, f).len(), f));
+                let listed = found
+                    .iter()
+                    .take(8)
+                    .map(|&f| format!("{} is at {}", spelt(program, f), program.function(f).entry));
+                return Err(Hinted::new(message, listed.collect::<Vec<_>>().join("\n")).into());
+            }
         }
     }
     if let Some(at) = address(what) {
@@ -228,6 +317,33 @@ pub fn source_names(program: &Program, id: FuncId) -> impl Iterator<Item = Strin
     program.function(id).names.iter().filter_map(|name| matching::names::in_source(name))
 }
 
+/// A function's name for people: the source's, else the symbol.
+fn spelt(program: &Program, id: FuncId) -> String {
+    source_names(program, id).next().unwrap_or_else(|| program.function(id).name())
+}
+
+/// Whether `what` is the end of this name's path, with or without the arguments of templates.
+fn ends_in(name: &str, what: &str) -> bool {
+    let squeeze = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+    let (name, what) = (squeeze(without_parameters(name)), format!("::{}", squeeze(what)));
+    [matching::names::erased(&name), name].iter().any(|path| path.ends_with(&what))
+}
+
+/// A source name without its parameters and what stands behind them.
+fn without_parameters(name: &str) -> &str {
+    let mut depth = 0_u32;
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            // `(anonymous namespace)` is a part of the path.
+            '(' if depth == 0 && at > 0 && !name[at..].starts_with("(anonymous") => return &name[..at],
+            _ => {}
+        }
+    }
+    name.split(" [").next().unwrap_or(name)
+}
+
 /// Whether `what` is this name of the source: all of it, or all but the parameters.
 fn is_called(name: &str, what: &str) -> bool {
     let squeeze = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
@@ -243,17 +359,24 @@ fn address(text: &str) -> Option<Va> {
 }
 
 /// At most three names that look like `wanted`, the most alike first.
-fn near_names<'a>(program: &'a Program, wanted: &str) -> Vec<&'a str> {
+fn near_names(program: &Program, wanted: &str) -> Vec<String> {
     // A name that holds the wanted one is near whatever its length.
     let far = |name: &str| match name.contains(wanted) {
         true => Some(1),
         false => matching::names::distance(wanted, name, 1 + wanted.len() / 3),
     };
-    let names = program.functions.iter().flat_map(|f| f.names.iter());
-    let mut near: Vec<(usize, &str)> = names.filter_map(|name| Some((far(name)?, &**name))).collect();
+    let mut near: Vec<(usize, usize, String)> = Vec::new();
+    for name in program.functions.iter().flat_map(|f| f.names.iter()) {
+        let shown = matching::names::in_source(name).unwrap_or_else(|| name.to_string());
+        let path = matching::names::erased(without_parameters(&shown));
+        let last = path.rsplit("::").next().unwrap_or(&path);
+        if let Some(d) = [name, last, &*path].into_iter().filter_map(|n| far(n)).min() {
+            near.push((d, shown.len(), shown));
+        }
+    }
     near.sort_unstable();
     near.dedup();
-    near.into_iter().take(3).map(|(_, name)| name).collect()
+    near.into_iter().take(3).map(|(.., name)| name).collect()
 }
 
 #[cfg(test)]

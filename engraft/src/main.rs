@@ -25,13 +25,13 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
-    /// Threads to use [default: as many as there are cores]
+    /// Threads to use, at most 8 for each core [default: as many as there are cores]
     #[arg(long, global = true, value_name = "N", help_heading = "Everywhere")]
     threads: Option<std::num::NonZeroUsize>,
     /// Say how long each step took, on standard error
     #[arg(long, global = true, help_heading = "Everywhere")]
     time: bool,
-    /// Say nothing but errors
+    /// Print errors and what was asked for alone: no warnings, no report beside a file that was written
     #[arg(short, long, global = true, help_heading = "Everywhere")]
     quiet: bool,
 }
@@ -54,10 +54,8 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // clap prints help and version as data, mistakes as talk, and knows which exit code each has.
-        Err(err) if err.use_stderr() && out::manner().json => {
-            let text = err.render().to_string();
-            let (error, rest) = text.trim().split_once("\n\n").unwrap_or((text.trim(), ""));
-            out::failed(error.trim_start_matches("error: "), Some(rest).filter(|rest| !rest.is_empty()));
+        Err(err) if err.use_stderr() && !shows_help(&err) => {
+            misused(&err);
             return ExitCode::from(2);
         }
         Err(err) => {
@@ -66,6 +64,26 @@ fn main() -> ExitCode {
         }
     };
     out::finish(run(cli))
+}
+
+/// Whether the command line is so short that the whole help is the answer.
+fn shows_help(err: &clap::Error) -> bool {
+    err.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+/// Says what is wrong with the command line as other errors are said: what, and what to do, a line each.
+fn misused(err: &clap::Error) {
+    let text = err.render().to_string();
+    let (error, rest) = text.trim().split_once("\n\n").unwrap_or((text.trim(), ""));
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let hints = rest.split("\n\n").map(|part| {
+        let lines: Vec<_> = part.lines().map(words).collect();
+        let joined = lines.join(if part.trim_start().starts_with("Usage:") { " | " } else { "\n" });
+        joined.replace("tip: ", "").replace("Usage: | ", "Usage: ")
+    });
+    let hints: Vec<_> = hints.filter(|hint| !hint.is_empty()).collect();
+    let hints = hints.join("\n").replace("For more information, try '--help'.", "--help says more");
+    out::failed(words(error).trim_start_matches("error: "), Some(&*hints).filter(|hints| !hints.is_empty()));
 }
 
 /// How to talk, from the words of the command line: mistakes in them are talk too.
@@ -77,9 +95,27 @@ fn manner() -> out::Manner {
     out::Manner { json, quiet: has(&["-q", "--quiet"]) }
 }
 
+/// Threads for each core, at most: more only cost memory.
+const PER_CORE: usize = 8;
+
+/// Uses `wanted` threads, or as many as make sense.
+fn threads(wanted: usize) -> anyhow::Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let n = wanted.min(cores.saturating_mul(PER_CORE));
+    if n < wanted {
+        let what = format!("{wanted} threads are asked for, {n} are used: {PER_CORE} for each core");
+        out::warn(&what, Some("the result is the same with any number; without --threads it is one a core"));
+    }
+    let built = rayon::ThreadPoolBuilder::new().num_threads(n).build_global();
+    built.map_err(|err| {
+        let hint = "ask for fewer with --threads, or raise the limit of memory or processes (`ulimit -v`, `ulimit -u`)";
+        out::Hinted::new(format!("cannot start {n} threads: {err}"), hint).into()
+    })
+}
+
 fn run(cli: Cli) -> anyhow::Result<Answer> {
     if let Some(n) = cli.threads {
-        rayon::ThreadPoolBuilder::new().num_threads(n.get()).build_global()?;
+        threads(n.get())?;
     }
     let watch = timing::watch(cli.time, cli.quiet);
     let answer = match cli.verb {

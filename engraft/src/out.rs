@@ -141,9 +141,11 @@ pub fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
         let _ = device.into_parts();
         return done.map_err(failed);
     }
-    let mut buffer = BufWriter::new(beside(path, &real)?);
+    let temporary = beside(path, &real)?;
+    // The file itself: through its guard, an error would have the temporary name in it.
+    let mut buffer = BufWriter::new(temporary.as_file());
     let done = write(&mut buffer).and_then(|()| buffer.flush());
-    let (temporary, _) = buffer.into_parts();
+    let _ = buffer.into_parts();
     done.and_then(|()| temporary.as_file().sync_data()).map_err(failed)?;
     temporary.persist(&real).map_err(|err| failed(err.error))?;
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::input;
 use crate::out::Answer;
-use crate::view::{Output, Table, View, share, share_if_any};
+use crate::view::{Output, Table, View, readable, share, share_if_any};
 use matching::{Score, Uncertainty, score, uncertainty};
 use program::{Program, Va};
 use serde::Serialize;
@@ -209,7 +209,7 @@ impl View for ScoreView {
                     l.mispredicted.to_string(),
                     l.n_blocks_differ.to_string(),
                     share(l.overlap_share),
-                    l.function.clone(),
+                    readable(&l.function),
                 ]);
             }
             t.text(w)?;

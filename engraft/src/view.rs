@@ -4,6 +4,7 @@
 //! are not serialized: they change, views do not.
 
 use crate::out;
+use matching::names;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -160,7 +161,56 @@ pub fn share_if_any(of: Option<f64>) -> String {
     of.map_or_else(|| "-".to_owned(), share)
 }
 
+/// Columns that a name gets in a table.
+const NAME_WIDTH: usize = 60;
+
+/// A symbol for people: what the source calls it, without parameters if they are too long, cut in the middle if that is.
+pub fn readable(symbol: &str) -> String {
+    let Some(whole) = names::in_source(symbol) else { return cut(symbol) };
+    if whole.chars().count() <= NAME_WIDTH {
+        return whole;
+    }
+    let added = whole.rfind(" [.").and_then(|at| whole.get(at..)).unwrap_or_default();
+    let path = names::hierarchical(symbol).unwrap_or_else(|| whole.clone());
+    cut(&format!("{path}{added}"))
+}
+
+/// At most [`NAME_WIDTH`] characters: a path says most at its end.
+pub fn cut(name: &str) -> String {
+    let n = name.chars().count();
+    if n <= NAME_WIDTH {
+        return name.to_owned();
+    }
+    let start = NAME_WIDTH / 3;
+    let end = n - (NAME_WIDTH - start - 1);
+    name.chars().take(start).chain(['…']).chain(name.chars().skip(end)).collect()
+}
+
 /// A share in per cent, for people.
 pub fn share(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_source_and_fit() {
+        for (symbol, want) in [
+            ("main", "main"),
+            ("_ZN3app3runEi", "app::run(int)"),
+            ("_ZN3app3runEi.cold", "app::run(int) [.cold]"),
+            ("_ZN29_$LT$m..B$u20$as$u20$m..T$GT$1f17h6db4ecde64ecba97E", "<m::B as m::T>::f"),
+            (
+                "_ZNSt8_Rb_treeINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEESt4pairIKS5_iESt10_Select1stIS8_ESt4lessIS5_ESaIS8_EE8_M_eraseEPSt13_Rb_tree_nodeIS8_E",
+                "std::_Rb_tree<std::_…::allocator<char> > const, int> > >::_M_erase",
+            ),
+        ] {
+            let got = readable(symbol);
+            assert!(got.chars().count() <= NAME_WIDTH, "{got}");
+            let (start, end) = want.split_once('…').unwrap_or((want, ""));
+            assert!(got.starts_with(start) && got.ends_with(&end[end.len().saturating_sub(12)..]), "{got}");
+        }
+    }
 }

@@ -96,6 +96,20 @@ fn a_full_disk() {
     );
 }
 
+/// The file that takes its place once it is whole has a name that is nobody's business.
+#[test]
+fn a_file_that_may_not_grow() {
+    let to = folder();
+    let engraft = env!("CARGO_BIN_EXE_engraft");
+    let old = pair().join("old");
+    let script = format!("trap '' XFSZ; ulimit -f 1; {engraft} show {} cfg -o out.txt", old.display());
+    let ran = std::process::Command::new("bash").args(["-c", &script]).current_dir(to.path()).output();
+    let stderr = String::from_utf8_lossy(&ran.expect("bash").stderr).into_owned();
+    let want = "engraft: cannot write out.txt: File too large (os error 27)\nhint: …";
+    assert!(looks_like(&stderr, want), "{stderr}");
+    assert_eq!(std::fs::read_dir(to.path()).expect("it is ours").count(), 0);
+}
+
 #[test]
 fn a_profile_that_cannot_be_used() {
     let to = folder();

@@ -58,6 +58,10 @@ fn quiet_says_nothing_beside_the_file() {
     {
         assert_eq!(engraft(to.path(), args).ok(), "", "{args}");
     }
+    // A matching that is written leaves nothing to say; one that is asked for is the answer.
+    assert_eq!(engraft(to.path(), "match old new -o pair.map -q").ok(), "");
+    assert!(engraft(to.path(), "match old new -q").ok().contains("after matching"));
+    assert!(engraft(to.path(), "show old -q").ok().contains("functions"));
     let view = engraft(to.path(), "carry old new --profile p.fdata -o q.fdata -q --json").json();
     assert_eq!(view["schema"], "engraft.carry/1");
 }
@@ -155,8 +159,9 @@ namespace shop {
         return sum += n;
     }
     __attribute__((noinline)) int Till::add(int a, int b) { return add(a * b) + 1; }
+    __attribute__((noinline)) int sum(int n) { return n > 2 ? puts("sum") : n; }
 }
-int main(int n, char **) { shop::Till t{n}; return t.add(n) + t.add(n, 3); }
+int main(int n, char **) { shop::Till t{n}; return t.add(n) + t.add(n, 3) + shop::sum(n); }
 "#;
 
 #[test]
@@ -181,8 +186,14 @@ fn functions_are_found_by_what_the_source_and_their_parts_are_called() {
     }
     let several = show("shop::Till::add");
     assert_eq!(several.code, Some(2));
-    let want = "engraft: 2 functions of till are called shop::Till::add\nhint: _ZN4shop4Till3add… is at 0x…\nhint: _ZN4shop4Till3add…";
+    let want = "engraft: 2 functions of till are called shop::Till::add\nhint: shop::Till::add(int) is at 0x…\nhint: shop::Till::add(int, int) is at 0x…";
     assert!(looks_like(&several.stderr, want), "{}", several.stderr);
+    let several = show("add").stderr;
+    assert!(looks_like(&several, &want.replace("shop::Till::add\n", "add\n")), "{several}");
+    // What only one path ends in needs no path; what is nearly right is suggested as the source has it.
+    assert_eq!(show("sum").ok(), show("shop::sum").ok());
+    let near = show("summ").stderr;
+    assert!(near.contains("did you mean shop::sum(int)?"), "{near}");
     let listed = engraft(to.path(), "show till functions").ok();
     assert!(listed.contains("  shop::Till::add(int, int)\n"), "{listed}");
     let explained = engraft(to.path(), "match till till --explain _ZN4shop4Till3addEi").ok();
@@ -246,4 +257,109 @@ fn a_share_of_nothing_is_no_share() {
     assert!(row.starts_with("carried") && row.split_whitespace().nth(2) == Some("-"), "{said}");
     let view = engraft(to.path(), "score p.fdata p.fdata --binary old --json").json();
     assert!(view["scores"][0]["bp_share"].is_null(), "{view}");
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_said_as_others_are() {
+    for (args, want) in [
+        (
+            "shwo old",
+            "engraft: unrecognized subcommand 'shwo'\nhint: a similar subcommand exists: 'show'\nhint: Usage: engraft …",
+        ),
+        (
+            "carry old",
+            "engraft: the following required arguments were not provided: --profile <FILE> -o <FILE> <NEW>...\nhint: Usage: …",
+        ),
+        (
+            "show old --format yaml",
+            "engraft: invalid value 'yaml' for '--format <FORM>' [possible values: table, json, csv]\nhint: --help says more",
+        ),
+    ] {
+        let ran = engraft(pair(), args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args}");
+        assert!(looks_like(&ran.stderr, want), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn too_many_threads_are_too_many() {
+    let ran = engraft(pair(), "show old --threads 999999999");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("functions"), "{}", ran.stdout);
+    let want = "engraft: warning: 999999999 threads are asked for, … are used: 8 for each core\nhint: …";
+    assert!(looks_like(&ran.stderr, want), "{}", ran.stderr);
+}
+
+#[test]
+fn a_dash_is_standard_input_for_profiles_alone() {
+    let to = own_pair();
+    let piped = |args: &str| -> Ran {
+        let text = std::fs::File::open(to.path().join("p.fdata")).expect("it is ours");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_engraft"));
+        command.args(args.split(' ')).current_dir(to.path()).stdin(text).output().expect("ours").into()
+    };
+    for (args, same, out) in [
+        (
+            "convert - --binary old -o a.csv -q",
+            "convert p.fdata --binary old -o b.csv -q",
+            ["a.csv", "b.csv"],
+        ),
+        (
+            "carry old new --profile - -o a.fdata -q",
+            "carry old new --profile p.fdata -o b.fdata -q",
+            ["a.fdata", "b.fdata"],
+        ),
+    ] {
+        assert_eq!(piped(args).code, engraft(to.path(), same).code, "{args}");
+        let [a, b] = out.map(|name| std::fs::read(to.path().join(name)).expect("it was written"));
+        assert!(!a.is_empty() && a == b, "{args}");
+    }
+    let ran = piped("show -");
+    let want = "engraft: a program is not read from standard input\nhint: write it to a file first: `cat > FILE`\nhint: …";
+    assert!(ran.code == Some(2) && looks_like(&ran.stderr, want), "{}", ran.stderr);
+    let ran = piped("convert p.fdata --binary old -o -");
+    assert!(ran.code == Some(2) && ran.stderr.contains("\nhint: "), "{}", ran.stderr);
+}
+
+#[test]
+fn a_program_is_no_profile() {
+    let to = own_pair();
+    let ran = engraft(to.path(), "carry old new --profile old -o q.fdata");
+    let want = "engraft: old is a program, not a profile\nhint: …";
+    assert!(ran.code == Some(2) && looks_like(&ran.stderr, want), "{}", ran.stderr);
+}
+
+#[test]
+fn a_profile_of_another_program_is_refused_and_one_that_fits_in_part_is_not_believed() {
+    let to = own_pair();
+    let write = |text: &str| std::fs::write(to.path().join("p.fdata"), text).expect("it is ours");
+    let carry = "carry old new --profile p.fdata -o q.fdata --json --require cc=1";
+    // Of all its names only `main` is one of ours.
+    write(
+        "0 [unknown] 0 1 main 0 0 9\n0 [unknown] 0 1 sqlite3_open 0 0 900\n1 sqlite3_step 4 1 sqlite3_step 9 0 91\n",
+    );
+    let ran = engraft(to.path(), &carry.replace("--json ", ""));
+    let want = "engraft: 99.10 % of p.fdata does not fit old (sqlite3_open: the program has no symbol of that name)\nhint: …";
+    assert!(ran.code == Some(2) && looks_like(&ran.stderr, want), "{}", ran.stderr);
+    assert!(!to.path().join("q.fdata").exists());
+    write("0 [unknown] 0 1 main 0 0 70\n0 [unknown] 0 1 sqlite3_open 0 0 30\n");
+    let ran = engraft(to.path(), carry);
+    let view: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!((ran.code, &view["required"]["verdict"]), (Some(1), &"unknown".into()), "{view}");
+    assert_eq!(view["input"]["lost_share"], 0.3, "{view}");
+    assert_eq!(view["input"]["lost"][0]["what"], "sqlite3_open", "{view}");
+    let said = engraft(to.path(), &carry.replace("--json ", "")).stdout;
+    assert!(said.contains("p.fdata: 30.00 % (30) does not fit the build it is of\n"), "{said}");
+}
+
+#[test]
+fn what_nothing_bounds_has_no_number() {
+    needs!("valgrind");
+    let to = own_pair();
+    crate::run::callgrind(to.path(), "old");
+    let text = engraft(to.path(), "carry old new --profile old.callgrind -o q.fdata --json").ok();
+    assert!(!text.contains(&u64::MAX.to_string()), "{text}");
+    let view: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let ranges = view["ranges"].as_array().expect("a list");
+    assert!(ranges.iter().any(|r| r["high"].is_null()), "{ranges:?}");
 }
