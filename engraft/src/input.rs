@@ -151,6 +151,7 @@ impl Fit {
             false => sum(&mut edges(), placed).saturating_add(sum(&mut entries(), placed)),
         };
         let mut lost = read.lost.clone();
+        lost.retain(|l| l.why != profile::pprof::NOT_OURS);
         if counts(false) > 0 {
             let (what, why) = ("addresses".to_owned(), "no block of the program starts there".to_owned());
             lost.push(Lost { what, why, count: counts(false) });

@@ -115,6 +115,9 @@ const LARGEST: u64 = 128 << 20;
 /// What the values of samples are called.
 const EXECUTIONS: &str = "executions";
 
+/// Why samples in other images of the process are left out: nothing is wrong with them.
+pub const NOT_OURS: &str = "the profile is of the program alone";
+
 /// Whether `bytes` are gzipped, as such a file is; no other format that we read is.
 pub(crate) fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b])
@@ -274,7 +277,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
         let n = sample.value.get(value_idx.unwrap_or(0)).map_or(0, |n| u64::try_from(*n).unwrap_or(0));
         let location = sample.location_id.first().and_then(|id| locations.get(id));
         let Some((location, mapping)) = location.and_then(|l| Some((l, ours.get(&l.mapping_id)?))) else {
-            lost.add("other images", "the profile is of the program alone", n);
+            lost.add("other images", NOT_OURS, n);
             continue;
         };
         let offset = location.address.wrapping_sub(mapping.memory_start).wrapping_add(mapping.file_offset);
