@@ -392,11 +392,7 @@ impl WrittenView {
             self.left_out.iter().partition(|l| l.why == profile::fdata::NO_STUBS);
         if !stubs.is_empty() {
             let n = many(stubs.len(), "stub");
-            writeln!(
-                w,
-                "  and {n} of imported functions that ran, of which it holds no counts: {}",
-                profile::fdata::NO_STUBS
-            )?;
+            writeln!(w, "  and {n} of imported functions that ran: {}", profile::fdata::NO_STUBS)?;
         }
         if others.is_empty() {
             return Ok(());

@@ -236,7 +236,8 @@ fn wrong_gaps_and_data_are_found() {
 fn code_in_no_block_and_no_gap_is_found() {
     check(Rule::Covered, |p| {
         assert!(p.gaps.iter().all(|g| g.reason != GapReason::NoFunction), "the PLT's head is no gap");
-        let head = p.image.plt.iter().position(crate::image::PltStub::is_linkers).expect("the PLT has a head");
+        let head =
+            p.image.plt.iter().position(crate::image::PltStub::is_linkers).expect("the PLT has a head");
         p.image.plt.remove(head);
     });
     check(Rule::Covered, |p| {
