@@ -85,7 +85,10 @@ fn one_bad_record_is_lost_and_the_others_are_written() {
     check(
         "0 [unknown] 0 1 f 0 0 8\n1 f 2 1 f 9 0 7\n1 f 2 1 f 0 0 5\n1 f 2 1 f 5 0 2\n1 nobody 2 1 nobody 0 0 3\n",
         "0 [unknown] 0 1 f 0 0 8\n1 f 2 1 f 9 0 7",
-        &[("f+0x2", "the program has no such edge", 7), ("nobody", "the program has no symbol of that name", 3)],
+        &[
+            ("f+0x2", "the program has no such edge", 7),
+            ("nobody", "the program has no symbol of that name", 3),
+        ],
     );
 }
 
