@@ -371,7 +371,7 @@ fn near_names(program: &Program, wanted: &str) -> Vec<String> {
         let shown = matching::names::in_source(name).unwrap_or_else(|| name.to_string());
         let path = matching::names::erased(without_parameters(&shown));
         let last = path.rsplit("::").next().unwrap_or(&path);
-        if let Some(d) = [name, last, &*path].into_iter().filter_map(|n| far(n)).min() {
+        if let Some(d) = [name, last, &*path].into_iter().filter_map(far).min() {
             near.push((d, shown.len(), shown));
         }
     }
