@@ -71,7 +71,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         return Ok(Answer::Yes);
     }
     let full = args.all || args.output.format() != Format::Table;
-    args.output.print_beside(args.o.as_deref(), &report::view(&old, &new, &matching, full))?;
+    let view = report::view(&old, &new, &matching, full);
+    match &args.o {
+        Some(o) => args.output.print_beside_file(o, &view)?,
+        None => args.output.print(&view)?,
+    }
     Ok(if matching.functions.is_empty() { Answer::No } else { Answer::Yes })
 }
 

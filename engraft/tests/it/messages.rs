@@ -125,7 +125,7 @@ fn each_hint_has_its_line() {
                 hint: new: did you mean main?\nhint: old: did you mean main?";
     assert_eq!(ran.stderr.trim_end(), want);
     let ran = engraft(pair(), "show old function --svg");
-    assert!(ran.stderr.starts_with("engraft: the following required"), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("engraft: no function is named"), "{}", ran.stderr);
     let ran = engraft(pair(), "show old function quite_another_name");
     assert_eq!(ran.stderr.lines().filter(|l| l.starts_with("hint: ")).count(), 2, "{}", ran.stderr);
 }
