@@ -217,7 +217,16 @@ pub fn write_profile(
 ) -> anyhow::Result<Written> {
     let format = output_format(path, to)?;
     let _span = info_span!("write").entered();
-    let written = profile::write(profile, program, format)?;
+    let completed = match program {
+        // In our own formats, what was not counted stays unknown.
+        Some(program) if !matches!(format, Format::Engraft | Format::Json | Format::Csv) => {
+            let mut completed = profile.clone();
+            profile::flow::complete(program, &mut completed);
+            Some(completed)
+        }
+        _ => None,
+    };
+    let written = profile::write(completed.as_ref().unwrap_or(profile), program, format)?;
     out::data(Some(path), |w| w.write_all(&written.bytes))?;
     if let Some(program) = program.filter(|p| format == Format::Fdata && !has_symbols(p)) {
         let warning = format!(

@@ -35,11 +35,13 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let new = input::program(&args.binary)?;
-    let carried = input::profile(&args.carried, Some(&new))?.profile;
-    let mut fresh = Vec::new();
-    for path in &args.fresh {
-        fresh.push(input::profile(path, Some(&new))?.profile);
-    }
+    let read = |path| {
+        let mut profile = input::profile(path, Some(&new))?.profile;
+        profile::flow::complete(&new, &mut profile);
+        anyhow::Ok(profile)
+    };
+    let carried = read(&args.carried)?;
+    let fresh = args.fresh.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let view = info_span!("score").in_scope(|| ScoreView {
         schema: "engraft.score/1",
         binary: new.image.name.clone(),

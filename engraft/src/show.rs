@@ -154,7 +154,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         (Some(binary), _) => {
             let program = input::program(binary)?;
             let counts = profile.map(|path| input::profile(path, Some(&program))).transpose()?;
-            (program, counts.map(|read| read.profile))
+            let counts = counts.map(|mut read| {
+                profile::flow::complete(&program, &mut read.profile);
+                read.profile
+            });
+            (program, counts)
         }
         (None, None) => unreachable!("clap asks for one of them"),
     };
@@ -192,11 +196,14 @@ fn counted(rec: &Path, name: &str) -> anyhow::Result<(Program, Profile)> {
         return Err(Hinted::new(format!("{} is no recording of `engraft count`", rec.display()), hint).into());
     };
     let mut refused = None;
-    for profile in profiles {
+    for mut profile in profiles {
         let found = input::counted_program(&profile)
             .and_then(|program| input::function(&program, name).map(|_| program));
         match found {
-            Ok(program) => return Ok((program, profile)),
+            Ok(program) => {
+                profile::flow::complete(&program, &mut profile);
+                return Ok((program, profile));
+            }
             // What the executable has to say is said.
             Err(err) => refused = refused.or(Some(err)),
         }

@@ -25,6 +25,7 @@ pub mod recording;
 mod arithmetic;
 mod bolt;
 mod derive;
+pub mod flow;
 mod losses;
 mod samples;
 mod source;
