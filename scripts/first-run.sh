@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # first-run.sh: carries a profile from one release of a real program to a later one, on this machine, in a few minutes.
-# Fetches Lua 5.4.3 and 5.4.8 (crate lua-src), builds both with gcc, counts a run of the older one with valgrind, carries those
-# counts to the newer one, and compares them with counts of the newer one itself. All it makes is in target/first-run.
-# Needs a Rust toolchain and Debian 12; installs gcc and valgrind at need.
+# Fetches Lua 5.4.3 and 5.4.8 (crate lua-src), builds both with gcc, counts a run of the older one, carries those counts to the
+# newer one, and compares them with counts of the newer one itself. All it makes is in target/first-run.
+# Needs a Rust toolchain and Debian 12; installs gcc at need.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 top=$PWD old=543.1.0 new=548.1.2 work=$PWD/target/first-run
@@ -11,7 +11,7 @@ step() { printf '\n== %s\n' "$*"; }
 show() { printf '\n$ %s\n' "$*"; (cd "$work" && PATH=$top/target/release:$PATH "$@"); }
 
 step "Preparing: packages, engraft itself"
-scripts/install.sh gcc libc6-dev valgrind
+scripts/install.sh gcc libc6-dev
 cargo build --release -q -p engraft
 mkdir -p "$work"
 
@@ -43,16 +43,13 @@ build() {
 }
 build lua-old $old; build lua-new $new
 
-step "Counting a run of each release with valgrind"
-count() {
-  [ -s "$work/$1.callgrind" ] || valgrind -q --tool=callgrind --dump-instr=yes --collect-jumps=yes \
-    --callgrind-out-file="$work/$1.callgrind" "$work/$1" scripts/first-run.lua
-}
-count lua-old; count lua-new
+cp scripts/first-run.lua "$work/run.lua"
 
-step "The main job"
+step "The main job: count a run of the old release, carry the counts to the new one"
+show engraft count -o lua-old.engraft -- ./lua-old run.lua
 show engraft match lua-old lua-new
-show engraft carry lua-old lua-new --profile lua-old.callgrind -o lua-new.fdata
+show engraft carry lua-old lua-new --profile lua-old.engraft -o lua-new.fdata
 step "How good is it? Against counts of the new release itself:"
-show engraft score lua-new.fdata lua-new.callgrind --binary lua-new
+show engraft count -q -o lua-new.engraft -- ./lua-new run.lua
+show engraft score lua-new.fdata lua-new.engraft --binary lua-new
 step "Done: target/first-run/lua-new.fdata is ready for llvm-bolt -data"

@@ -329,6 +329,23 @@ fn where_nothing_can_be_written_nothing_is_run() {
     assert_eq!(names, ["program", "ran", "rec.engraft", "there"]);
 }
 
+/// What a counter may not touch, wherever it stands: each flag, all registers, the red zone.
+#[test]
+fn nothing_of_the_processor_is_touched() {
+    needs!("gcc");
+    for flags in ["-O1", "-O1 -no-pie", "-O1 -static"] {
+        let place = folder();
+        compile(&place.path().join("canary"), "canary.c", flags);
+        let got = counted(place.path(), &["./canary"], "all");
+        assert_eq!(String::from_utf8_lossy(&plain(place.path(), &["./canary"]).stdout), "same 2560\n");
+        // Its blocks, but for the return that nothing reaches.
+        assert!(got.values().filter(|n| **n == 2560).count() >= 13, "{flags}: {got:?}");
+        instrumented(place.path(), "canary", "new");
+        let alone = plain(place.path(), &["./new"]);
+        assert_eq!(String::from_utf8_lossy(&alone.stdout), "same 2560\n", "{flags}");
+    }
+}
+
 #[test]
 fn loops_are_reported_with_their_trips() {
     needs!("gcc");
