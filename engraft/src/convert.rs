@@ -4,10 +4,11 @@ use crate::carry::{WrittenView, written_view};
 use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Output, Table, View};
+use anyhow::Context as _;
 use profile::Profile;
 use serde::Serialize;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -34,8 +35,21 @@ pub struct Args {
     /// Write in this format, whatever the extension
     #[arg(long, value_name = "FORMAT", value_parser = input::format_named)]
     to: Option<profile::Format>,
+    /// Of a recording that keeps threads apart (`count --per-thread`), take only this one, counted from 1
+    #[arg(long, value_name = "N")]
+    thread: Option<std::num::NonZeroUsize>,
     #[command(flatten)]
     output: Output,
+}
+
+/// The profiles of the thread that is asked for.
+fn thread_of(path: &Path, n: usize) -> anyhow::Result<Vec<Profile>> {
+    let mut threads = input::threads(path)?;
+    if n > threads.len() {
+        let what = format!("{} has the counts of {} threads apart, no {n}", path.display(), threads.len());
+        return Err(Hinted::new(what, "`engraft count --per-thread` keeps them apart").into());
+    }
+    Ok(threads.swap_remove(n - 1))
 }
 
 /// Runs the verb.
@@ -47,17 +61,25 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         (args.inputs.as_slice(), &args.binary, input::output_format(&args.o, args.to)?)
         && let Some(profiles) = input::recording(recording)?
     {
-        return whole_recording(args, &profiles);
+        return match args.thread {
+            Some(n) => whole_recording(args, &thread_of(recording, n.get())?),
+            None => whole_recording(args, &profiles),
+        };
     }
     let program = args.binary.as_deref().map(input::program).transpose()?;
     let bolted = args.bolted.as_deref().map(input::program).transpose()?;
     let mut inputs = Vec::new();
     let mut sum: Option<Profile> = None;
     for path in &args.inputs {
-        let read = match (&bolted, &program) {
+        let mut read = match (&bolted, &program) {
             (Some(bolted), Some(original)) => input::bolted_profile(path, bolted, original)?,
             _ => input::profile(path, program.as_ref())?,
         };
+        if let Some(n) = args.thread {
+            let of_thread = thread_of(path, n.get())?;
+            let same = of_thread.into_iter().find(|p| p.image.id == read.profile.image.id);
+            read.profile = same.with_context(|| format!("{} has no such image", path.display()))?;
+        }
         inputs.push(InputView {
             file: path.display().to_string(),
             format: read.format.name(),

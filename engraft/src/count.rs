@@ -37,6 +37,9 @@ pub struct Args {
     /// What to count in: `all` (without libc and ld.so), `exe`, or file names of modules, `*` standing for anything
     #[arg(long, value_name = "WHICH", num_args = 1.., default_value = "all")]
     modules: Vec<String>,
+    /// Keep the counts of each thread apart, too; `convert --thread N` takes one
+    #[arg(long)]
+    per_thread: bool,
     /// Do not keep rewritten libraries for the next time
     #[arg(long)]
     no_cache: bool,
@@ -113,17 +116,27 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let (counted, refused) = loader.finish();
 
     let _span = info_span!("write").entered();
+    let n_areas = arena.n_areas()?;
     let mut profiles = Vec::new();
+    let mut threads = vec![Vec::new(); if args.per_thread { usize::try_from(n_areas)? } else { 0 }];
     for module in &counted {
-        let mut sum = vec![0u64; module.notes.blocks.len()];
-        for area in arena.counts(module.key, sum.len())? {
-            sum.iter_mut().zip(&area).for_each(|(sum, n)| *sum = sum.wrapping_add(*n));
+        let n = module.notes.blocks.len();
+        let areas = arena.counts(module.key, n)?;
+        let profile = |of: &mut dyn Iterator<Item = &Vec<u64>>| {
+            let mut sum = vec![0u64; n];
+            of.for_each(|area| sum.iter_mut().zip(area).for_each(|(sum, n)| *sum = sum.wrapping_add(*n)));
+            let mut profile = module.notes.profile(&sum);
+            profile.image.name = module.path.display().to_string();
+            profile
+        };
+        profiles.push(profile(&mut areas.iter()));
+        let n_threads = threads.len();
+        for (k, thread) in threads.iter_mut().enumerate() {
+            // A module that was loaded twice has all areas twice.
+            thread.push(profile(&mut areas.iter().skip(k).step_by(n_threads)));
         }
-        let mut profile = module.notes.profile(&sum);
-        profile.image.name = module.path.display().to_string();
-        profiles.push(profile);
     }
-    let bytes = profile::recording::write(&profiles);
+    let bytes = profile::recording::write_with_threads(&profiles, &threads);
     out::data(Some(&rec), |w| w.write_all(&bytes))?;
     if arena.n_shared()? > 0 {
         out::warn("more threads than there is room for counted together: some counts may be lost", None);
@@ -133,7 +146,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     if !out::manner().quiet {
         let programs: Vec<Program> = counted.into_par_iter().filter_map(Counted::into_program).collect();
-        let view = view::view(&rec, &profiles, &programs, Some(arena.n_areas()?));
+        let view = view::view(&rec, &profiles, &threads, &programs, Some(n_areas));
         out::report(|w| args.output.write(&view, w));
     }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
@@ -185,7 +198,8 @@ pub fn recorded(rec: &Path) -> anyhow::Result<view::CountView> {
         return Err(Hinted::new(format!("{} is no recording of `engraft count`", rec.display()), hint).into());
     };
     let programs = profiles.iter().map(input::counted_program).collect::<Result<Vec<_>, _>>()?;
-    Ok(view::view(rec, &profiles, &programs, None))
+    let threads = input::threads(rec)?;
+    Ok(view::view(rec, &profiles, &threads, &programs, None))
 }
 
 /// Where the recording goes: as asked, else beside where we are, under a name that nothing has.

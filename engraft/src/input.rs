@@ -109,6 +109,15 @@ pub fn recording(path: &Path) -> anyhow::Result<Option<Vec<Profile>>> {
     Ok(Some(profiles))
 }
 
+/// The profiles of each thread in the recording at `path`, if they were kept apart.
+///
+/// # Errors
+/// If it cannot be read, or is damaged.
+pub fn threads(path: &Path) -> anyhow::Result<Vec<Vec<Profile>>> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    profile::recording::threads(&bytes).with_context(|| format!("cannot use {}", path.display()))
+}
+
 /// The program that `profile`, of a recording, is of: the file that was counted, if it is still that.
 ///
 /// # Errors

@@ -161,6 +161,21 @@ pub fn is_one(bytes: &[u8]) -> bool {
 /// # Errors
 /// [`ReadError::Damaged`] if it is cut off or its tables lead outside of it.
 pub fn parse(file: &[u8]) -> Result<Vec<Profile>, ReadError> {
+    profiles(file, None)
+}
+
+/// The same, area by area.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_areas(file: &[u8]) -> Result<Vec<Vec<Profile>>, ReadError> {
+    let n = file.get(16..24).and_then(<[u8]>::first_chunk).map_or(0, |w| u64::from_le_bytes(*w));
+    let max = file.get(32..40).and_then(<[u8]>::first_chunk).map_or(0, |w| u64::from_le_bytes(*w));
+    (0..n.min(max).min(1 << 20)).map(|k| profiles(file, Some(k))).collect()
+}
+
+/// Of all areas, or of one.
+fn profiles(file: &[u8], only: Option<u64>) -> Result<Vec<Profile>, ReadError> {
     let damaged = |at: u64, what: &str| ReadError::Damaged {
         format: Format::Engraft,
         at: usize::try_from(at).unwrap_or(usize::MAX),
@@ -182,7 +197,7 @@ pub fn parse(file: &[u8]) -> Result<Vec<Profile>, ReadError> {
         let row = ROWS_AT + ROW_LEN * m;
         let notes = Notes::parse(bytes(word(row + 24)?, word(row + 32)?)?)?;
         let mut counts = vec![0u64; notes.blocks.len()];
-        for k in 0..n_areas {
+        for k in (0..n_areas).filter(|k| only.is_none_or(|only| only == *k)) {
             let extent = word(extents_at.saturating_add(8 * (m * max_areas + k)))?;
             if extent == 0 {
                 continue;

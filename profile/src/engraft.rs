@@ -150,6 +150,10 @@ impl<'a> Cursor<'a> {
     fn byte(&mut self) -> Result<u8, ReadError> {
         Ok(*self.take(1)?.first().expect("one byte was taken"))
     }
+    /// Whether all was read.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
     /// The next number.
     pub(crate) fn varint(&mut self) -> Result<u64, ReadError> {
         let mut n = 0u64;

@@ -1,14 +1,15 @@
 //! A recording: the profiles of all images that one run was counted in, in one `.engraft` file.
 //!
 //! ```text
-//! file     = magic version kind profiles checksum
+//! file     = magic version kind profiles (number: varint, that many times: profiles)? checksum
 //! magic    = "ENGRAFT\0"
 //! version  = u8, 1
 //! kind     = u8, 'R' for a recording
 //! profiles = number: varint, that many times: length: varint, a `.engraft` file of kind 'P'
 //! checksum = u64, little-endian: XXH3 of all bytes before it
 //! ```
-//! The first profile is that of the executable; the images' names are the paths they were loaded from.
+//! The first profile is that of the executable; the images' names are the paths they were loaded from. Behind the sums may stand
+//! the profiles of each thread.
 #![warn(clippy::indexing_slicing)]
 
 use crate::counters;
@@ -24,11 +25,23 @@ pub fn is_one(bytes: &[u8]) -> bool {
 
 /// Writes `profiles`, the executable's first.
 pub fn write(profiles: &[Profile]) -> Vec<u8> {
+    write_with_threads(profiles, &[])
+}
+
+/// Writes `profiles`, and behind them those of each thread.
+pub fn write_with_threads(profiles: &[Profile], threads: &[Vec<Profile>]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend([VERSION, b'R']);
-    varint(&mut out, profiles.len() as u64);
-    for profile in profiles {
-        put_bytes(&mut out, &engraft::write(profile).bytes);
+    let put = |out: &mut Vec<u8>, profiles: &[Profile]| {
+        varint(out, profiles.len() as u64);
+        for profile in profiles {
+            put_bytes(out, &engraft::write(profile).bytes);
+        }
+    };
+    put(&mut out, profiles);
+    if !threads.is_empty() {
+        varint(&mut out, threads.len() as u64);
+        threads.iter().for_each(|thread| put(&mut out, thread));
     }
     let sum = xxh3_64(&out);
     out.extend(sum.to_le_bytes());
@@ -43,13 +56,30 @@ pub fn parse(file: &[u8]) -> Result<Vec<Profile>, ReadError> {
     if counters::is_one(file) {
         return counters::parse(file);
     }
-    let mut c = Cursor::open(file, b'R', "it is no recording")?;
-    let n = c.varint()?;
-    let mut profiles = Vec::new();
-    for _ in 0..n {
-        profiles.push(engraft::parse(c.bytes()?)?);
+    list(&mut Cursor::open(file, b'R', "it is no recording")?)
+}
+
+/// Reads the profiles of each thread of a recording; none if they were not kept apart. Of what a counted program wrote, an area is a
+/// thread: one that ends leaves it to the next with the same thread pointer.
+///
+/// # Errors
+/// As [`parse`].
+pub fn threads(file: &[u8]) -> Result<Vec<Vec<Profile>>, ReadError> {
+    if counters::is_one(file) {
+        return counters::parse_areas(file);
     }
-    Ok(profiles)
+    let mut c = Cursor::open(file, b'R', "it is no recording")?;
+    list(&mut c)?;
+    if c.is_at_end() {
+        return Ok(Vec::new());
+    }
+    let n = c.varint()?;
+    (0..n).map(|_| list(&mut c)).collect()
+}
+
+fn list(c: &mut Cursor<'_>) -> Result<Vec<Profile>, ReadError> {
+    let n = c.varint()?;
+    (0..n).map(|_| engraft::parse(c.bytes()?)).collect()
 }
 
 #[cfg(test)]
@@ -65,6 +95,10 @@ mod tests {
         let profiles = vec![sample(), other];
         assert_eq!(parse(&write(&profiles)).unwrap(), profiles);
         assert_eq!(parse(&write(&[])).unwrap(), []);
+        assert_eq!(threads(&write(&profiles)).unwrap(), Vec::<Vec<Profile>>::new());
+        let apart = vec![vec![sample()], profiles.clone()];
+        let file = write_with_threads(&profiles, &apart);
+        assert_eq!((parse(&file).unwrap(), threads(&file).unwrap()), (profiles, apart));
     }
 
     #[test]

@@ -23,6 +23,15 @@ pub struct CountView {
     functions: Vec<FunctionView>,
     loops: Vec<LoopView>,
     uncounted: Vec<UncountedView>,
+    /// Of each thread, where they were kept apart.
+    per_thread: Vec<ThreadView>,
+}
+
+#[derive(Serialize)]
+struct ThreadView {
+    thread: usize,
+    instructions: u64,
+    share: f64,
 }
 
 #[derive(Serialize)]
@@ -75,7 +84,13 @@ fn ratio(a: u64, b: u64) -> f64 {
 }
 
 /// Of `profiles`, those whose image is among `programs`.
-pub fn view(rec: &Path, profiles: &[Profile], programs: &[Program], threads: Option<u64>) -> CountView {
+pub fn view(
+    rec: &Path,
+    profiles: &[Profile],
+    per_thread: &[Vec<Profile>],
+    programs: &[Program],
+    threads: Option<u64>,
+) -> CountView {
     let mut view = CountView {
         schema: "engraft.count/1",
         recording: rec.display().to_string(),
@@ -86,6 +101,7 @@ pub fn view(rec: &Path, profiles: &[Profile], programs: &[Program], threads: Opt
         functions: Vec::new(),
         loops: Vec::new(),
         uncounted: Vec::new(),
+        per_thread: Vec::new(),
     };
     for profile in profiles {
         if let Some(program) = programs.iter().find(|p| Some(p.image.id) == profile.image.id) {
@@ -93,6 +109,14 @@ pub fn view(rec: &Path, profiles: &[Profile], programs: &[Program], threads: Opt
         }
     }
     let total = view.instructions;
+    for (n, thread) in (1..).zip(per_thread) {
+        let of = |p: &Profile| {
+            let program = programs.iter().find(|program| Some(program.image.id) == p.image.id);
+            program.map_or(0, |program| instructions(p, program))
+        };
+        let instructions = thread.iter().map(of).fold(0, u64::saturating_add);
+        view.per_thread.push(ThreadView { thread: n, instructions, share: ratio(instructions, total) });
+    }
     view.functions.iter_mut().for_each(|f| f.share = ratio(f.instructions, total));
     view.loops.iter_mut().for_each(|l| l.share = ratio(l.instructions, total));
     let missed: u64 = view.uncounted.iter().map(|u| u.instructions).sum();
@@ -107,6 +131,12 @@ pub fn view(rec: &Path, profiles: &[Profile], programs: &[Program], threads: Opt
         b.instructions.cmp(&a.instructions).then_with(|| (&a.module, a.at).cmp(&(&b.module, b.at)))
     });
     view
+}
+
+/// How many instructions ran.
+fn instructions(profile: &Profile, program: &Program) -> u64 {
+    let len = |at: Va| program.block_from(at).map_or(0, |b| u64::from(program.block(b).n_insns));
+    profile.blocks.iter().fold(0, |sum, (&at, &n)| sum.saturating_add(n.saturating_mul(len(at))))
 }
 
 /// What people call a function.
@@ -255,6 +285,17 @@ impl View for CountView {
             }
             writeln!(w)?;
             top.text(w)?;
+        }
+        if !self.per_thread.is_empty() {
+            let mut top = Table::new(&["thread>", "instructions>", "share>"]);
+            for t in self.per_thread.iter().take(TOP) {
+                top.row([t.thread.to_string(), t.instructions.to_string(), percent(t.share)]);
+            }
+            writeln!(w)?;
+            top.text(w)?;
+            if self.per_thread.len() > TOP {
+                writeln!(w, "and {} more: --json lists them", self.per_thread.len() - TOP)?;
+            }
         }
         let mut missed: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
         for u in &self.uncounted {

@@ -329,6 +329,29 @@ fn where_nothing_can_be_written_nothing_is_run() {
     assert_eq!(names, ["program", "ran", "rec.engraft", "there"]);
 }
 
+#[test]
+fn threads_can_be_kept_apart() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("plugin.so"), "plugin.c", "-O1 -shared -fPIC");
+    compile(&place.path().join("host"), "plugin.c", "-O1 -DHOST -pthread");
+    let ran = engraft(place.path(), "count --json --per-thread --no-cache -o h.engraft -- ./host");
+    let view: serde_json::Value = serde_json::from_str(&ran.stderr).expect("one object");
+    let threads = view["per_thread"].as_array().expect("a list");
+    let sum: u64 = threads.iter().filter_map(|t| t["instructions"].as_u64()).sum();
+    assert_eq!((threads.len(), Some(sum)), (2, view["instructions"].as_u64()));
+    for thread in ["1", "2"] {
+        let args = format!("convert h.engraft -q --thread {thread} -o t.csv --binary plugin.so");
+        assert_eq!(engraft(place.path(), &args).code, Some(0));
+        let text = std::fs::read_to_string(place.path().join("t.csv")).expect("written");
+        // Each of the two called it three times.
+        assert!(text.lines().any(|line| line.ends_with(",3000")), "thread {thread}: {text}");
+    }
+    let ran = engraft(place.path(), "convert h.engraft --thread 3 -o t.csv --binary plugin.so");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("has the counts of 2 threads apart, no 3"), "{}", ran.stderr);
+}
+
 /// What a counter may not touch, wherever it stands: each flag, all registers, the red zone.
 #[test]
 fn nothing_of_the_processor_is_touched() {
