@@ -10,6 +10,7 @@ use crate::arch::{Decoder, Insn};
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::image::Image;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// How sure something is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -318,6 +319,44 @@ pub struct Program {
     pub data: Vec<DataObject>,
     /// Blocks by address: ids sorted by start, for look-ups.
     pub(crate) by_address: Vec<BlockId>,
+    /// Where in that list each stretch of addresses starts, made when it is first asked for.
+    pub(crate) stretches: OnceLock<Stretches>,
+}
+
+/// Stretches of equal length, from the first block on: how many blocks start before each. About two blocks start in each.
+#[derive(Debug)]
+pub(crate) struct Stretches {
+    first: Va,
+    shift: u32,
+    before: Box<[u32]>,
+}
+
+impl Stretches {
+    fn of(program: &Program) -> Stretches {
+        let list = &program.by_address;
+        let start = |b: &BlockId| program.block(*b).start;
+        let first = list.first().map_or(Va(0), start);
+        let span = list.last().map_or(0, |b| start(b).since(first));
+        let shift = (span / (list.len() as u64 / 2 + 1)).max(1).ilog2() + 1;
+        let mut before = vec![0; usize::try_from(span >> shift).expect("no more than blocks") + 2];
+        for b in list {
+            let k = usize::try_from(start(b).since(first) >> shift).expect("below the last");
+            before[k + 1] += 1;
+        }
+        let mut sum = 0;
+        for n in &mut before {
+            sum += *n;
+            *n = sum;
+        }
+        Stretches { first, shift, before: before.into() }
+    }
+
+    /// Positions between which the blocks of the stretch of `at` stand; `at` is not below the first block.
+    fn around(&self, at: Va) -> Range<usize> {
+        let k = usize::try_from(at.since(self.first) >> self.shift).unwrap_or(usize::MAX);
+        let n = |k: usize| self.before.get(k).or(self.before.last()).map_or(0, |n| *n as usize);
+        n(k)..n(k.saturating_add(1))
+    }
 }
 
 impl Program {
@@ -367,7 +406,10 @@ impl Program {
         if at >= last.end_va() || at < self.block(self.by_address[0]).start {
             return None;
         }
-        let i = self.by_address.partition_point(|&b| self.block(b).start <= at);
+        let near = self.stretches.get_or_init(|| Stretches::of(self)).around(at);
+        let from = near.start;
+        let blocks = self.by_address.get(near)?;
+        let i = from + blocks.partition_point(|&b| self.block(b).start <= at);
         let id = *self.by_address.get(i.checked_sub(1)?)?;
         self.block(id).range().contains(&at).then_some(id)
     }

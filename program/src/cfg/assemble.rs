@@ -41,6 +41,7 @@ impl Tables {
             gaps: self.gaps,
             data: Vec::new(),
             by_address: self.by_address,
+            stretches: std::sync::OnceLock::new(),
         }
     }
 }

@@ -67,6 +67,19 @@ fn block_with(p: &Program, end: BlockEnd) -> usize {
     p.blocks.iter().position(|b| b.end == end).unwrap_or_else(|| panic!("no block ends {end:?}"))
 }
 
+/// The block at every address, against a look at all of them.
+#[test]
+fn blocks_are_found_by_address() {
+    let p = program();
+    let first = p.blocks.iter().map(|b| b.start.0).min().expect("there are blocks");
+    let last = p.blocks.iter().map(|b| b.end_va().0).max().expect("there are blocks");
+    for at in (first - 3..last + 3).map(Va) {
+        let want = p.blocks.iter().position(|b| b.range().contains(&at)).map(BlockId::at);
+        assert_eq!(p.block_at(at), want, "{at}");
+    }
+    assert_eq!((p.block_at(Va(0)), p.block_at(Va(u64::MAX))), (None, None));
+}
+
 #[test]
 fn functions_out_of_order_are_found() {
     check(Rule::Functions, |p| {
