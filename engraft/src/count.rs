@@ -14,7 +14,6 @@ use prepare::{Counted, Kept};
 use probe::Plan;
 use program::Program;
 use rayon::prelude::*;
-
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -193,10 +192,7 @@ pub fn cache_folder() -> anyhow::Result<String> {
 /// # Errors
 /// If it is none, or its images are gone.
 pub fn recorded(rec: &Path) -> anyhow::Result<view::CountView> {
-    let Some(profiles) = input::recording(rec)? else {
-        let hint = "say `show BINARY function NAME --profile FILE`";
-        return Err(Hinted::new(format!("{} is no recording of `engraft count`", rec.display()), hint).into());
-    };
+    let profiles = input::needed_recording(rec)?;
     let programs = profiles.iter().map(input::counted_program).collect::<Result<Vec<_>, _>>()?;
     let threads = input::threads(rec)?;
     Ok(view::view(rec, &profiles, &threads, &programs, None))

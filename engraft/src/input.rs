@@ -109,6 +109,29 @@ pub fn recording(path: &Path) -> anyhow::Result<Option<Vec<Profile>>> {
     Ok(Some(profiles))
 }
 
+/// All profiles of the recording at `path`, which must be one.
+///
+/// # Errors
+/// If it is something else, cannot be read, or is damaged.
+pub fn needed_recording(path: &Path) -> anyhow::Result<Vec<Profile>> {
+    recording(path)?.ok_or_else(|| {
+        let hint = "say `show BINARY function NAME --profile FILE`";
+        Hinted::new(format!("{} is no recording of `engraft count`", path.display()), hint).into()
+    })
+}
+
+/// Refuses programs whose code cannot be moved at all.
+///
+/// # Errors
+/// If it is a Go program.
+pub fn refuse_go(image: &Image) -> Result<(), Hinted> {
+    if image.go_functions.is_empty() {
+        return Ok(());
+    }
+    let hint = "Go's runtime checks its own addresses, so its code cannot be moved";
+    Err(Hinted::new(format!("{} is a Go program, which cannot be counted", image.name), hint))
+}
+
 /// The profiles of each thread in the recording at `path`, if they were kept apart.
 ///
 /// # Errors

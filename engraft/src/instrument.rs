@@ -44,14 +44,14 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     out::spares_inputs(&args.o, &[&args.binary])?;
     let program = input::program(&args.binary)?;
-    if !program.image.go_functions.is_empty() {
-        let hint = "Go's runtime checks its own addresses, so its code cannot be moved";
-        let what = format!("{} is a Go program, which cannot be instrumented", program.image.name);
-        return Err(Hinted::new(what, hint).into());
-    }
+    input::refuse_go(&program.image)?;
     let plan = if args.null { Plan::Null } else { blocks::PLAN };
     let mut module = info_span!("rewrite").in_scope(|| Module::build(&program, plan, Room::Behind))?;
     if !args.null {
+        if !module.can_start() {
+            let what = format!("{} has no room for DT_INIT, where counting would start", program.image.name);
+            return Err(Hinted::new(what, "`--null` moves its code without counting").into());
+        }
         let mut notes = blocks::notes(&module);
         notes.image.name =
             args.binary.canonicalize().unwrap_or_else(|_| args.binary.clone()).display().to_string();

@@ -191,10 +191,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 
 /// The counted image that has the function `name`, the executable first, with its counts.
 fn counted(rec: &Path, name: &str) -> anyhow::Result<(Program, Profile)> {
-    let Some(profiles) = input::recording(rec)? else {
-        let hint = "say `show BINARY function NAME --profile FILE`";
-        return Err(Hinted::new(format!("{} is no recording of `engraft count`", rec.display()), hint).into());
-    };
+    let profiles = input::needed_recording(rec)?;
     let mut refused = None;
     for mut profile in profiles {
         let found = input::counted_program(&profile)

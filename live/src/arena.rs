@@ -160,6 +160,17 @@ impl Arena {
         self.word.wake();
     }
 
+    /// Has whoever asks for a library from now on, or waits for an answer, take the plain one.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn close_mailbox(&self) -> io::Result<()> {
+        // No process has this number: who asks finds the launcher gone.
+        self.file.write_all_at(&i32::MAX.to_le_bytes(), self.mailbox + 8)?;
+        self.word.wake();
+        Ok(())
+    }
+
     /// Answers `request`: the file to open in its place, if another one.
     ///
     /// # Errors

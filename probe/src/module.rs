@@ -265,6 +265,11 @@ impl<'a> Module<'a> {
         })
     }
 
+    /// Whether its counters can be mapped when it starts: a library needs room for DT_INIT.
+    pub fn can_start(&self) -> bool {
+        self.program.image.kind != Kind::SharedObject || init_slot(self.program).is_some()
+    }
+
     /// Has the file make a recording by itself when it is run or loaded, called `name` unless its user says otherwise. `notes` go into
     /// the recording as they are: they must say what its counters mean.
     pub fn set_notes(&mut self, name: &str, notes: &[u8]) {

@@ -3,7 +3,7 @@
 //! Invariant: what a module's counters mean is kept beside its rewritten code, by the identity of the file and of ourselves: the second
 //! time, nothing is analysed before the program runs.
 
-use crate::out::Hinted;
+use crate::input::refuse_go;
 use anyhow::Context as _;
 use live::{Arena, Cache, Request};
 use measure::blocks;
@@ -106,14 +106,6 @@ impl Counted {
     }
 }
 
-fn refuse_go(image: &Image) -> Result<(), Hinted> {
-    if image.go_functions.is_empty() {
-        return Ok(());
-    }
-    let hint = "Go's runtime checks its own addresses, so its code cannot be moved";
-    Err(Hinted::new(format!("{} is a Go program, which cannot be counted", image.name), hint))
-}
-
 /// The executable, for its process; with the dynamic linker that it names.
 ///
 /// # Errors
@@ -170,6 +162,7 @@ fn library(kept: &Kept, file: &Path, path: &Path) -> anyhow::Result<(Counted, Pa
     }
     let program = Program::analyze(image);
     let module = Module::build(&program, blocks::PLAN, Room::Behind)?;
+    anyhow::ensure!(module.can_start(), "it has no room for DT_INIT, where counting would start");
     let meaning = blocks::notes(&module);
     kept.cache.get::<anyhow::Error>(&notes, || Ok(meaning.write()))?;
     let given = kept.cache.get(&code, || module.to_file(Old::Kept).map_err(anyhow::Error::from))?;
@@ -226,8 +219,9 @@ impl<'a> Loader<'a> {
         Loader { kept, arena, is_wanted, state: Mutex::new(state) }
     }
 
-    /// Answers until `is_over`.
+    /// Answers until `is_over`. However it ends, nobody waits for an answer any more.
     pub fn serve(&self, is_over: &AtomicBool) {
+        let _closes = Closes(self.arena);
         while !is_over.load(Ordering::Relaxed) {
             let Ok(request) = self.arena.request(NAP) else { return };
             let Some(request) = request else { continue };
@@ -275,6 +269,15 @@ impl<'a> Loader<'a> {
     pub fn finish(self) -> (Vec<Counted>, Refused) {
         let state = self.state.into_inner().expect("nobody panics while holding it");
         (state.counted, state.refused)
+    }
+}
+
+/// Closes the mailbox when it goes, also if that is because we panic.
+struct Closes<'a>(&'a Arena);
+
+impl Drop for Closes<'_> {
+    fn drop(&mut self) {
+        let _gone = self.0.close_mailbox();
     }
 }
 

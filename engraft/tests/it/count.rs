@@ -115,6 +115,38 @@ fn libraries_that_are_loaded_later_are_counted() {
     assert!(got.values().all(|n| [0, 6, 18, 6000].contains(n)), "{got:?}");
 }
 
+/// The program asks us for the library that it loads, and we are dead.
+#[test]
+fn a_program_outlives_us() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("host"), "plugin.c", "-O1 -DHOST -pthread");
+    compile(&place.path().join("plugin.so"), "plugin.c", "-O1 -shared -fPIC");
+    let want = String::from_utf8_lossy(&plain(place.path(), &["./host", "ready"]).stdout).into_owned();
+    assert_eq!(want.lines().count(), 7);
+    let out = place.path().join("out");
+    let mut us = Command::new(env!("CARGO_BIN_EXE_engraft"))
+        .current_dir(place.path())
+        .args(["count", "-q", "--no-cache", "-o", "h.engraft", "--", "./host", "ready"])
+        .stdout(std::fs::File::create(&out).expect("made"))
+        .spawn()
+        .expect("it starts");
+    let printed = |enough: &dyn Fn(&str) -> bool| {
+        for _ in 0..600 {
+            let text = std::fs::read_to_string(&out).expect("it is there");
+            if enough(&text) {
+                return text;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        std::fs::read_to_string(&out).expect("it is there")
+    };
+    assert_eq!(printed(&|text| !text.is_empty()), "ready\n");
+    us.kill().expect("it runs");
+    us.wait().expect("it ended");
+    assert_eq!(printed(&|text| text == want), want);
+}
+
 /// Writes a program that counts by itself.
 #[track_caller]
 fn instrumented(folder: &Path, binary: &str, out: &str) {
