@@ -15,6 +15,7 @@ mod counters;
 mod lsda;
 mod module;
 mod movable;
+mod names;
 mod piece;
 mod springboard;
 mod switches;

@@ -16,6 +16,7 @@ use crate::arch::{self as runtime, Runtime};
 use crate::bytes::set_distance;
 use crate::counters;
 use crate::movable::{self, Movable, Stay};
+use crate::names::{self, Dynamic, Moves, Part, Parts, Span};
 use crate::piece::{self, Piece, Target};
 
 use crate::springboard::{self, Springboard, Tactic};
@@ -114,6 +115,7 @@ pub struct Module<'a> {
     pub runtime: Option<Runtime>,
     text: (Va, Vec<u8>),
     unwind: (Va, Unwind),
+    spans: Vec<Span>,
     notes: Option<Vec<u8>>,
 }
 
@@ -247,9 +249,21 @@ impl<'a> Module<'a> {
             name: program.image.name.clone(),
             why: "the relocations of a jump table were not found".to_owned(),
         })?;
-        patches.sort_by_key(|p| p.at);
         let unwind_at = tables_at.plus(PAGE);
-        let unwind = unwind::build(&program.image, &placed, unwind_at);
+        let mut unwind = unwind::build(&program.image, &placed, unwind_at);
+        let span = |p: &Placed<'_>| Span {
+            old: p.piece.range.clone(),
+            new: p.at..p.at.plus(p.piece.bytes.len() as u64),
+        };
+        let spans: Vec<Span> = placed.iter().map(span).collect();
+        name_moved(
+            program,
+            Moves { spans: &spans, blocks: &moved },
+            unwind_at,
+            &mut unwind.bytes,
+            &mut patches,
+        );
+        patches.sort_by_key(|p| p.at);
         Ok(Module {
             program,
             stays,
@@ -261,6 +275,7 @@ impl<'a> Module<'a> {
             runtime,
             text: (text_at, text),
             unwind: (unwind_at, unwind),
+            spans,
             notes: None,
         })
     }
@@ -330,10 +345,27 @@ impl<'a> Module<'a> {
         let tables_off = (text_off + text.len() as u64).next_multiple_of(PAGE);
         let tables = self.tables_for(text_off, tables_off)?;
         place(tables.at, &tables.bytes);
+        let (unwind_at, unwind) = (self.unwind.0, &self.unwind.1);
+        let part = |into: usize, len: usize| Part {
+            at: unwind_at.plus(into as u64),
+            offset: tables_off + PAGE + into as u64,
+            len: len as u64,
+        };
+        let parts = Parts {
+            text: Part { at: *text_at, offset: text_off, len: text.len() as u64 },
+            search: part(0, unwind.header_len),
+            rows: part(unwind.header_len, unwind.rows_len),
+        };
+        let moves = Moves { spans: &self.spans, blocks: &self.moved };
+        let sections = names::sections(image.file_bytes(), &mut out, &parts, moves);
         let header = FileHeader64::<LE>::parse(image.file_bytes()).map_err(|e| bad(&e.to_string()))?;
         let mut header = *header;
         header.e_phoff.set(LE, tables_off);
         header.e_phnum = U16::new(LE, tables.n_headers);
+        if let Some((at, n)) = sections {
+            header.e_shoff.set(LE, at);
+            header.e_shnum.set(LE, n);
+        }
         if let (Some(_), Some(runtime), true) = (&self.notes, &self.runtime, image.kind != Kind::SharedObject)
         {
             header.e_entry.set(LE, runtime.entry.0);
@@ -532,6 +564,45 @@ fn patch_relocations(program: &Program, wanted: &[(Va, Va)], patches: &mut Vec<P
     }
     // Packed relocations (DT_RELR) add to the word in place, which `change` has set.
     (tag(elf::DT_RELR).is_some() || is_done.iter().all(|&d| d)).then_some(())
+}
+
+/// Has the dynamic section lead to tables with names for moved code. They are put behind `tables`, which stand at `at`.
+fn name_moved(
+    program: &Program,
+    moves: Moves<'_>,
+    at: Va,
+    tables: &mut Vec<u8>,
+    patches: &mut Vec<Patch>,
+) -> Option<()> {
+    let image = &program.image;
+    let rows = dynamic_rows(program)?;
+    let row = |tag: elf::DynamicTag| rows.iter().find(|r| r.1 == tag);
+    let (symbols, hash) = (row(elf::DT_SYMTAB)?, row(elf::DT_GNU_HASH)?);
+    let old = Dynamic {
+        symbols: image.bytes_from(Va(symbols.2))?,
+        strings: image.bytes_from(Va(row(elf::DT_STRTAB)?.2))?,
+        hash: image.bytes_from(Va(hash.2))?,
+    };
+    let new = names::dynamic(old, moves)?;
+    tables.resize(tables.len().next_multiple_of(8), 0);
+    let new_at = at.plus(tables.len() as u64);
+    for (row, to) in [(symbols, new_at), (hash, new_at.plus(new.hash_at as u64))] {
+        patches.push(patch(program, row.0.plus(8), to.0.to_le_bytes().to_vec()));
+    }
+    tables.extend(new.bytes);
+    Some(())
+}
+
+/// The rows of the dynamic section: where each stands, its tag, and what it says.
+fn dynamic_rows(program: &Program) -> Option<Vec<(Va, elf::DynamicTag, u64)>> {
+    let image = &program.image;
+    let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
+    let headers = header.program_headers(LE, image.file_bytes()).ok()?;
+    let segment = headers.iter().find(|h| h.p_type(LE) == elf::PT_DYNAMIC)?;
+    let rows = segment.dynamic(LE, image.file_bytes()).ok()??;
+    let at = |n: usize| Va(segment.p_vaddr(LE)).plus(n as u64 * 16);
+    let rows = rows.iter().enumerate().map(|(n, d)| (at(n), d.d_tag.get(LE), d.d_val.get(LE)));
+    Some(rows.take_while(|r| r.1 != elf::DT_NULL).collect())
 }
 
 /// The runtime, to stand at `at`.

@@ -42,6 +42,8 @@ pub struct Unwind {
     pub bytes: Vec<u8>,
     /// How much of that is the search table.
     pub header_len: usize,
+    /// How much of the rest are rows.
+    pub rows_len: usize,
     /// Moved ranges that have a row which could not be taken over: a throw through them ends the program.
     pub left_out: Vec<Range<Va>>,
 }
@@ -113,6 +115,13 @@ pub fn build(image: &Image, pieces: &[Placed<'_>], at: Va) -> Unwind {
                     None => left_out.push(placed.piece.range.clone()),
                 }
             }
+            if common.code_align == 1
+                && pieces.get(from).is_none_or(|p| p.piece.range.start > row.range.start)
+            {
+                // Code that stays: debuggers read the new rows only.
+                let cie = *written.get_or_insert_with(|| write_common(&mut out, common, &mut relocated));
+                write_kept(&mut out, common, cie, &row, &mut relocated);
+            }
         }
     }
     out.extend([0; 4]);
@@ -141,9 +150,10 @@ pub fn build(image: &Image, pieces: &[Placed<'_>], at: Va) -> Unwind {
         put_distance(&mut bytes, row.since(at));
     }
     bytes.resize(header_len, 0);
+    let rows_len = out.len();
     bytes.extend(out);
     bytes.extend(data);
-    Unwind { bytes, header_len, left_out }
+    Unwind { bytes, header_len, rows_len, left_out }
 }
 
 /// Where the entry at `offset` ends, and where its id stands; `None` at the end of the table.
@@ -312,6 +322,26 @@ fn write_row(
     out.extend(instructions);
     finish(out, at);
     Some(at)
+}
+
+/// Writes `row` as it is.
+fn write_kept(out: &mut Vec<u8>, common: &Common, cie: usize, row: &Row, relocated: &mut Vec<(usize, Va)>) {
+    let at = out.len();
+    out.extend([0; 4]);
+    put_distance(out, (at + 4 - cie) as u64);
+    relocated.push((out.len(), row.range.start));
+    out.extend([0; 4]);
+    put_distance(out, row.range.end.since(row.range.start));
+    if common.augmentation.first() == Some(&b'z') && common.lsda != OMIT {
+        out.push(4);
+        relocated.extend(row.lsda.map(|lsda| (out.len(), lsda)));
+        out.extend([0; 4]);
+    } else {
+        out.push(0);
+    }
+    // In code units of the common entry that was written, which are bytes.
+    out.extend(&row.instructions);
+    finish(out, at);
 }
 
 /// The row's instructions with the distances of the moved code; `None` if they hold one we do not know.

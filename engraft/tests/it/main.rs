@@ -9,6 +9,7 @@ mod examples;
 mod formats;
 mod matches;
 mod messages;
+mod names;
 mod run;
 mod show;
 mod tidy;
