@@ -364,6 +364,7 @@ fn shift(out: &mut [u8], all: &[Section], names: usize, first: u32, n: u32) {
 }
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test may panic")]
 mod tests {
     use super::*;
 
