@@ -4,7 +4,8 @@
 //! did, it is right wherever it speaks, and the carried one stands in for functions that it saw called but not inside.
 //! If it is made of samples, the carried profile is what is believed before anything was seen: a block's count is a gamma
 //! prior around the carried count, updated by its samples; the way out of a block is a Dirichlet prior around the carried
-//! one. Where there are few samples the carried profile decides, and where there are many the fresh one does.
+//! one. Where there are few samples the carried profile decides, and where there are many the fresh one does. A function
+//! that they say nothing of keeps its carried counts as they are, but for their scale.
 //! A block that one of them saw run ran: too few samples say nothing of where control never was. And what contradicts
 //! itself, because records are missing, is asked only about functions that the carried profile does not know.
 //!
@@ -19,9 +20,9 @@ use crate::evidence::{Consistency, Silence, calling, inside};
 use crate::infer::{Estimate, Inferred};
 use crate::measured::Measured;
 use profile::{Exactness, Profile};
-use program::{Callee, FuncId, Program};
+use program::{Callee, FuncId, Program, Va};
 use rayon::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How much the carried profile counts for.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -52,8 +53,11 @@ struct Both<'a> {
     /// Counts of the result for one sample.
     scale: f64,
     worth: f64,
-    /// What one of the profiles says alone, made complete: the exact fresh one, or the carried one beside a torn one.
-    whole: Option<Complete>,
+    /// What the carried one says alone, made complete.
+    carried_whole: Complete,
+    /// What the exact fresh one says alone, made complete.
+    fresh_whole: Option<Complete>,
+    torn: bool,
     /// Functions that `whole` is asked about first.
     exact: bool,
     /// Functions that the fresh profile has calls from.
@@ -91,11 +95,8 @@ pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeO
         _ => (1.0 / ratio).max(per_sample),
     };
     let worth = options.worth_samples * 0.5_f64.powf(options.age_releases);
-    let whole = match (exact, torn) {
-        (true, _) => Some(complete(new, fresh, &f)),
-        (_, true) => Some(complete(new, carried, &c)),
-        _ => None,
-    };
+    let carried_whole = complete(new, carried, &c);
+    let fresh_whole = exact.then(|| complete(new, fresh, &f));
     let both = Both {
         new,
         carried: c,
@@ -106,7 +107,9 @@ pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeO
         per_sample,
         scale,
         worth,
-        whole,
+        carried_whole,
+        fresh_whole,
+        torn,
         exact,
         calling: calling(new, fresh),
     };
@@ -118,7 +121,11 @@ pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeO
         .into_par_iter()
         .map(|i| both.function(FuncId::at(i), called[i], holes))
         .collect();
-    let mut all = both.whole.clone().unwrap_or_else(|| Complete::none(new));
+    let mut all = match (&both.fresh_whole, torn) {
+        (Some(fresh), _) => fresh.clone(),
+        (None, true) => both.carried_whole.clone(),
+        (None, false) => Complete::none(new),
+    };
     for (i, (known, inferred)) in solved.into_iter().enumerate() {
         all.known[i] = known;
         if let Some(inferred) = inferred {
@@ -129,7 +136,7 @@ pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeO
     calls.count(new, &all);
     let mut merged = write(new, &all, calls);
     if exact {
-        both.as_counted(&mut merged);
+        both.as_counted(fresh, holes, &mut merged);
     }
     // As often mispredicted as the one that saw the branch says, the fresh one first.
     for profile in [fresh, carried] {
@@ -171,11 +178,26 @@ impl Both<'_> {
         inside && blocks.any(|b| self.fresh_times[b.index()] > 0)
     }
 
-    /// Puts counts of every execution back as they were counted: inference moves what control leaks.
-    fn as_counted(&self, merged: &mut Profile) {
+    /// Puts counts of every execution back as they were counted: inference moves what control leaks, and a call that was not
+    /// counted would be one to a function that never ran.
+    fn as_counted(&self, fresh: &Profile, holes: bool, merged: &mut Profile) {
+        if !fresh.calls.is_empty() || !fresh.calls_out.is_empty() {
+            let seen =
+                |at: Va| self.new.block_at(at).is_some_and(|b| self.seen_inside(self.new.block(b).func));
+            merged.calls.retain(|&(at, _), _| !seen(at));
+            merged.calls.extend(fresh.calls.iter().filter(|((at, _), _)| seen(*at)));
+            merged.calls_out.retain(|&at, _| !seen(at));
+            merged.calls_out.extend(fresh.calls_out.iter().filter(|(at, _)| seen(**at)));
+            if !holes {
+                self.limit_calls(seen, merged);
+            }
+        }
         for func in self.new.func_ids().filter(|&f| self.seen_inside(f)) {
             for b in self.new.function(func).block_ids() {
                 merged.blocks.insert(self.new.block(b).start, self.fresh_times[b.index()]);
+                if let Some(count) = self.fresh.entries[b.index()] {
+                    merged.entries.insert(self.new.block(b).start, count);
+                }
                 for e in self.new.edge_ids(b) {
                     let to = self.new.block(self.new.edge(e).to).start;
                     let edge = profile::Edge { from: self.new.block(b).start, to };
@@ -187,6 +209,28 @@ impl Both<'_> {
         }
     }
 
+    /// Calls from code that was not `seen` add up to no more than how often what they call was counted beyond other calls.
+    fn limit_calls(&self, seen: impl Fn(Va) -> bool, merged: &mut Profile) {
+        let mut sums: BTreeMap<Va, (u64, u64)> = BTreeMap::new();
+        for (&(at, to), &count) in &merged.calls {
+            let (known, other) = sums.entry(to).or_default();
+            let sum = if seen(at) { known } else { other };
+            *sum = sum.saturating_add(count);
+        }
+        let left = |to: Va, known: u64| {
+            let func = self.new.function_from(to)?;
+            let entered = self.new.entry_block(func).map_or(0, |b| self.fresh_times[b.index()]);
+            (!self.only_carried(func)).then(|| entered.saturating_sub(known))
+        };
+        merged.calls.retain(|&(at, to), count| {
+            let (known, other) = sums[&to];
+            if let Some(left) = left(to, known).filter(|&left| left < other && !seen(at)) {
+                *count = profile::scaled(*count, left as f64 / other as f64);
+            }
+            *count > 0
+        });
+    }
+
     /// What is believed of one function. `None`: what `whole` has, or nothing.
     fn function(&self, func: FuncId, called: u64, holes: bool) -> (Known, Option<Inferred>) {
         let blocks = || self.new.function(func).block_ids();
@@ -195,24 +239,60 @@ impl Both<'_> {
             edges.any(|e| self.carried.edges[e].is_some())
         };
         let seen_inside = self.seen_inside(func);
-        if let Some(whole) = &self.whole {
+        let entered = || {
+            let some = |m: &Measured, b: program::BlockId| m.entries[b.index()].is_some_and(|c| c > 0);
+            blocks().any(|b| some(&self.carried, b) || some(&self.fresh, b))
+        };
+        let alone = if self.torn { Some(&self.carried_whole) } else { self.fresh_whole.as_ref() };
+        if let Some(whole) = alone {
             let mine = if self.exact {
                 !((called > 0 || holes) && self.only_carried(func))
             } else {
                 carried || !seen_inside
             };
             if mine {
-                return (whole.known[func.index()], None);
+                let known = whole.known[func.index()];
+                // Calls alone have made it known: the calls are kept, and say as much.
+                let called = known == Known::Entered && !entered();
+                return (if called { Known::Nothing } else { known }, None);
             }
         }
-        if !carried && !seen_inside {
-            let entered = blocks().any(|b| {
-                let some = |m: &Measured| m.entries[b.index()].is_some_and(|c| c > 0);
-                some(&self.carried) || some(&self.fresh)
-            });
-            return if entered { (Known::Entered, Some(self.entered(func))) } else { (Known::Nothing, None) };
+        match (carried, seen_inside) {
+            (false, false) if entered() => (Known::Entered, Some(self.entered(func))),
+            (false, false) => (Known::Nothing, None),
+            (true, false) => (Known::Inside, Some(self.as_carried(func, called))),
+            (_, true) => (Known::Inside, Some(self.solve(func))),
         }
-        (Known::Inside, Some(self.solve(func, called, seen_inside)))
+    }
+
+    /// Nothing was seen inside: the carried counts, as often as the function was called if that is known.
+    fn as_carried(&self, func: FuncId, called: u64) -> Inferred {
+        let entered = self.new.entry_block(func).map_or(0, |b| self.carried_times[b.index()]) as f64;
+        let seen = called as f64 / self.per_sample;
+        let ratio = match () {
+            () if entered == 0.0 || called == 0 => self.ratio,
+            () if self.exact => seen / entered,
+            () => self.updated(entered * self.ratio, seen) / entered,
+        };
+        let factor = ratio * self.scale;
+        // As they are, where they need no scaling: what rounding leaves of one in one is not worth a change.
+        let factor = if (factor - 1.0).abs() < 1e-9 { 1.0 } else { factor };
+        let blocks =
+            self.new.function(func).blocks.start as usize..self.new.function(func).blocks.end as usize;
+        let of = |counts: &[u64]| counts.iter().map(|&n| profile::scaled(n, factor)).collect();
+        let was = &self.carried_whole;
+        Inferred {
+            blocks: of(&was.blocks[blocks.clone()]),
+            edges: of(&was.edges[edges_of(self.new, func)]),
+            enter: of(&was.enter[blocks.clone()]),
+            leave: of(&was.leave[blocks]),
+            optimal: true,
+        }
+    }
+
+    /// The mean of a gamma prior of this shape around what is expected, after the samples seen.
+    fn updated(&self, expected: f64, seen: f64) -> f64 {
+        if expected <= 0.0 { seen } else { expected * (self.worth + seen) / (self.worth + expected) }
     }
 
     /// Only how often it was entered is known.
@@ -235,28 +315,17 @@ impl Both<'_> {
         count
     }
 
-    fn solve(&self, func: FuncId, called: u64, seen_inside: bool) -> Inferred {
+    fn solve(&self, func: FuncId) -> Inferred {
         let blocks = || self.new.function(func).block_ids();
-        // Nothing seen inside: the carried counts, as often as the function was called if that is known.
-        let ratio = match self.new.entry_block(func).map(|b| self.carried_times[b.index()]) {
-            Some(entered) if !seen_inside && called > 0 && entered > 0 => {
-                called as f64 / self.per_sample / entered as f64
-            }
-            _ => self.ratio,
-        };
-        let expected = |count: Option<u64>| count.unwrap_or(0) as f64 * ratio;
+        let expected = |count: Option<u64>| count.unwrap_or(0) as f64 * self.ratio;
         let samples = |count: Option<u64>| count.unwrap_or(0) as f64 / self.per_sample;
-        // The mean of a gamma prior of this shape around what is expected, after the samples seen.
-        let updated = |expected: f64, seen: f64| {
-            if expected <= 0.0 { seen } else { expected * (self.worth + seen) / (self.worth + expected) }
-        };
         let mut p = graph(self.new, func, 5);
         let mut block = vec![0.0_f64; p.blocks.len()];
         for (i, b) in blocks().enumerate() {
             let (was, seen) = (self.carried_times[b.index()], samples(Some(self.fresh_times[b.index()])));
             let e = expected(Some(was));
             let ran = seen > 0.0 || was > 0;
-            block[i] = if seen_inside { updated(e, seen) } else { e };
+            block[i] = self.updated(e, seen);
             let count = self.count(block[i]).max(u64::from(ran));
             p.blocks[i] = match ran {
                 true => Estimate { count, raise: 30, lower: 60, keep: true },
@@ -266,8 +335,8 @@ impl Both<'_> {
             if let Some(entry) = p.enter[i].as_mut().filter(|e| e.raise == 1) {
                 let (e, seen) =
                     (expected(self.carried.entries[b.index()]), samples(self.fresh.entries[b.index()]));
-                let mean = if seen_inside { updated(e, seen) } else { e };
-                *entry = Estimate { count: self.count(mean), raise: 20, lower: 20, keep: false };
+                *entry =
+                    Estimate { count: self.count(self.updated(e, seen)), raise: 20, lower: 20, keep: false };
             }
         }
         let first = self.new.function(func).blocks.start as usize;
@@ -356,7 +425,7 @@ mod tests {
     /// `of` without anything that starts in `func`.
     fn without(p: &Program, of: &Profile, func: &str) -> Profile {
         let func = function(p, func);
-        let inside = |at: program::Va| p.function_at(at) == Some(func);
+        let inside = |at: Va| p.function_at(at) == Some(func);
         let mut less = of.clone();
         less.blocks.retain(|&at, _| !inside(at));
         less.entries.retain(|&at, _| !inside(at));
@@ -397,6 +466,28 @@ mod tests {
             let from_carried = (merged.edges[e] as f64 / 2.0).round();
             if i % 2 == 0 { got == *n } else { (got as f64 / from_carried - 1.0).abs() < 0.05 }
         }));
+    }
+
+    /// A format without zeros says of a function that was called that it ran.
+    #[test]
+    fn what_an_exact_fresh_profile_never_saw_called_has_no_calls_either() {
+        let p = loops_and_calls();
+        let (carried, truth) = (walked(&p, 1), walked(&p, 99));
+        let pick = p.function(function(&p, "pick")).entry;
+        let mut fresh = without(&p, &without(&p, &truth, "pick"), "entry");
+        for call in &p.calls {
+            if let (Callee::Function(f), Some(&n)) =
+                (call.callee, truth.blocks.get(&p.block(call.block).start))
+            {
+                fresh.calls.insert((call.at, p.function(f).entry), n);
+            }
+        }
+        let n_calls = fresh.calls.len();
+        fresh.calls.retain(|&(_, to), _| to != pick);
+        assert!(fresh.calls.len() < n_calls && !fresh.calls.is_empty());
+        let merged = merge(&p, &carried, &fresh, &MergeOptions::default());
+        let here = merged.calls.iter().filter(|((_, to), _)| *to == pick);
+        assert_eq!(here.map(|(_, &n)| n).sum::<u64>(), 0);
     }
 
     #[test]
