@@ -245,6 +245,7 @@ impl<'a> Module<'a> {
             change(program, switch, &lookup, &mut patches, &mut relocations);
         }
         relocations.sort_unstable();
+        relocations.dedup();
         patch_relocations(program, &relocations, &mut patches).ok_or_else(|| RewriteError::Headers {
             name: program.image.name.clone(),
             why: "the relocations of a jump table were not found".to_owned(),
@@ -264,6 +265,7 @@ impl<'a> Module<'a> {
             &mut patches,
         );
         patches.sort_by_key(|p| p.at);
+        patches.dedup_by(|a, b| a.at == b.at && a.new == b.new); // entries that two tables share
         Ok(Module {
             program,
             stays,

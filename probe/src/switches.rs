@@ -3,7 +3,8 @@
 //! Changing a table in place needs no knowledge of the code that reads it: whoever adds an entry to the table's address gets
 //! the moved block. A table is understood if each entry, read in one of three forms, gives the target that the analysis found.
 //!
-//! Invariant: a table is changed only if every function that reads it is moved, and no byte of it belongs to another table.
+//! Invariant: a table is changed only if every function that reads it is moved, and no byte of it belongs to another table, unless
+//! what they have in common are addresses that both read.
 
 use crate::movable::Stay;
 use program::image::RelocationTo;
@@ -62,16 +63,17 @@ pub fn find(program: &Program, stays: &mut [Option<Stay>]) -> Vec<Switch> {
     // Tables come by address: two that overlap are next to each other, or a longer one spans several.
     loop {
         let before = found.len();
-        let mut reach: Option<(Va, FuncId)> = None;
+        let mut reach: Option<&Switch> = None;
         for switch in &found {
-            if let Some((end, other)) = reach
-                && switch.at < end
+            if let Some(last) = reach
+                && switch.at < last.end()
+                && !shares_entries(last, switch)
             {
                 stay(stays, switch.func);
-                stay(stays, other);
+                stay(stays, last.func);
             }
-            if reach.is_none_or(|(end, _)| end < switch.end()) {
-                reach = Some((switch.end(), switch.func));
+            if reach.is_none_or(|last| last.end() < switch.end()) {
+                reach = Some(switch);
             }
         }
         found.retain(|s| stays[s.func.index()].is_none());
@@ -80,6 +82,11 @@ pub fn find(program: &Program, stays: &mut [Option<Stay>]) -> Vec<Switch> {
         }
     }
     found
+}
+
+/// Whether what `a` and `b` have in common are entries of both, which lead to the same place.
+fn shares_entries(a: &Switch, b: &Switch) -> bool {
+    a.func == b.func && a.form == b.form && a.form != Form::Relative && b.at.since(a.at) % a.entry_len() == 0
 }
 
 fn stay(stays: &mut [Option<Stay>], func: FuncId) {

@@ -285,6 +285,8 @@ pub struct Image {
     pub entry: Option<Va>,
     /// Loaded segments, by address, without overlaps.
     pub segments: Vec<Segment>,
+    /// What is written while it is loaded, and never again (PT_GNU_RELRO).
+    pub relro: Vec<Range<Va>>,
     /// Loaded sections, by address.
     pub sections: Vec<Section>,
     /// Defined symbols and file symbols, in table order.
@@ -313,6 +315,11 @@ pub struct Image {
 }
 
 impl Image {
+    /// Whether the word at `at` is what the file and its relocations say for as long as the program runs.
+    pub fn is_constant(&self, at: Va) -> bool {
+        self.segment_at(at).is_some_and(|s| !s.writable) || self.relro.iter().any(|r| r.contains(&at))
+    }
+
     /// The file's bytes, as they were when it was loaded.
     pub fn file_bytes(&self) -> &[u8] {
         &self.bytes

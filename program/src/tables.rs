@@ -50,7 +50,7 @@ struct Shape {
     signed: bool,
     /// Whether entries count from the table's address, or are addresses.
     relative: bool,
-    /// What holds the index, and the instruction that uses it.
+    /// What holds the index, and the instruction that uses it; `None` if one entry is always read.
     index: Option<(Reg, u32)>,
     /// Bytes the index is multiplied by.
     factor: u8,
@@ -70,14 +70,14 @@ pub fn resolve(
 ) -> Resolved {
     sweeper.make_sources();
     let at = sweeper.insns[jump as usize].at;
-    let mut slice = Slice { cx, sweeper, budget: BUDGET, many };
+    let mut slice = Slice { cx, sweeper, range, budget: BUDGET, many };
     let mut shapes = Vec::new();
     let suspicious = slice.shapes(jump, &mut shapes);
     let mut found = Vec::new();
     let mut bounds = Vec::new();
     for shape in &shapes {
         slice.budget = BUDGET;
-        bounds.push(shape.index.and_then(|(reg, at)| slice.bound(at, reg)));
+        bounds.push(shape.index.map_or(Some(0), |(reg, at)| slice.bound(at, reg)));
     }
     for (shape, bound) in shapes.iter().zip(bounds) {
         for &base in &shape.bases {
@@ -197,6 +197,7 @@ fn entry(cx: &Context<'_>, shape: &Shape, base: Va, at: Va) -> Option<Va> {
 struct Slice<'a, 'c> {
     cx: &'a Context<'c>,
     sweeper: &'a Sweeper,
+    range: &'a Range<Rel>,
     budget: u32,
     /// Whether the region may hold many functions.
     many: bool,
@@ -339,8 +340,30 @@ impl Slice<'_, '_> {
 
     /// A target that is a loaded address.
     fn absolute(&mut self, at: u32, memory: Operand, into: &mut Vec<Shape>) -> bool {
+        if let Operand::Place { at: place, index: None, base: None, size: 8, .. } = memory {
+            return self.one_entry(place, into);
+        }
         let Some((bases, index, factor)) = self.load(at, memory) else { return false };
         into.push(Shape { bases, entry_len: 8, signed: false, relative: false, index, factor });
+        false
+    }
+
+    /// A target that stands at a known place, as compilers write it where they know the index. Where it leads out of the function, it is
+    /// a pointer to another one; where it may be written, nobody knows what it will be.
+    fn one_entry(&mut self, place: Va, into: &mut Vec<Shape>) -> bool {
+        let (bases, entry_len) = (vec![place], 8);
+        let shape = Shape { bases, entry_len, signed: false, relative: false, index: None, factor: 0 };
+        let to = entry(self.cx, &shape, place, place).map_or(NOWHERE, |to| self.cx.space.rel(to));
+        let is_inside = self.range.contains(&to) && to != self.range.start && self.sweeper.starts.get(to);
+        let is_symbol =
+            || self.cx.image.relocation_at(place).is_some_and(|r| !matches!(r.to, RelocationTo::Address(_)));
+        if self.many || !is_inside || is_symbol() {
+            return false;
+        }
+        if !self.cx.image.is_constant(place) {
+            return true;
+        }
+        into.push(shape);
         false
     }
 

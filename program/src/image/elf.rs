@@ -104,6 +104,7 @@ impl Image {
             kind: Kind::SharedObject,
             entry: Some(Va(headers.file.e_entry(LE))).filter(|e| e.0 != 0),
             code: code_ranges(&sections, &segments),
+            relro: relro(headers),
             segments,
             sections,
             symbols: Vec::new(),
@@ -198,6 +199,11 @@ pub(super) fn headers(bytes: &[u8], name: &str, debug_wanted: bool) -> Result<He
         return Err(unsupported("a file of debug information without code"));
     }
     Ok(Headers { file: *file, segments, sections })
+}
+
+fn relro(headers: &Headers) -> Vec<Range<Va>> {
+    let rows = headers.segments.iter().filter(|p| p.p_type(LE) == elf::PT_GNU_RELRO);
+    rows.map(|p| Va(p.p_vaddr(LE))..Va(p.p_vaddr(LE).saturating_add(p.p_memsz(LE)))).collect()
 }
 
 fn segments(headers: &Headers, bytes: &[u8], name: &str) -> Result<Vec<Segment>, LoadError> {
