@@ -9,8 +9,10 @@ use crate::springboard;
 use crate::switches::{self, Switch};
 use program::arch::Decoder;
 use program::arch::emit::Position;
-use program::{BlockEnd, FuncId, Program, Sure, Va};
+use program::image::Symbol;
+use program::{BlockEnd, BlockId, FuncId, Program, Sure, Va};
 use rayon::prelude::*;
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -33,7 +35,7 @@ pub enum Stay {
     FixedInstruction,
     /// There is no room at an entry for a jump to the moved code.
     NoRoom,
-    /// Code that checks its own addresses: Go's runtime.
+    /// Code that checks its own addresses: Go's runtime, V8's.
     ChecksAddresses,
 }
 
@@ -73,12 +75,32 @@ pub fn find(program: &Program) -> Movable {
     let signal: Vec<Range<Va>> =
         program.image.unwind.iter().filter(|u| u.signal).map(|u| u.range.clone()).collect();
     let is_go = !program.image.go_functions.is_empty();
+    let v8 = v8_builtins(program);
     let mut stays: Vec<Option<Stay>> = (0..program.functions.len())
         .into_par_iter()
-        .map(|i| if is_go { Some(Stay::ChecksAddresses) } else { alone(program, FuncId::at(i), &signal) })
+        .map(|i| {
+            let entry = program.function(FuncId::at(i)).entry;
+            let is_checked = is_go || v8.iter().any(|range| range.contains(&entry));
+            if is_checked { Some(Stay::ChecksAddresses) } else { alone(program, FuncId::at(i), &signal) }
+        })
         .collect();
     let switches = switches::find(program, &mut stays);
     Movable { stays, switches }
+}
+
+/// Where V8 keeps the code that it was built with. It tells its own frames by whether their addresses lie there.
+///
+/// Source: V8, src/snapshot/embedded/embedded-file-writer.h, for the names.
+fn v8_builtins(program: &Program) -> Vec<Range<Va>> {
+    let image = &program.image;
+    let is_start = |name: &str| name.starts_with("v8_") && name.ends_with("_embedded_blob_code_");
+    let starts = image.symbols.iter().filter(|s| is_start(&s.name));
+    let range = |start: &Symbol| {
+        let size = image.symbols.iter().find(|s| s.name.strip_suffix("size_") == Some(&start.name))?;
+        let len = u32::from_le_bytes(*image.bytes_from(size.at)?.first_chunk()?);
+        Some(start.at..start.at.plus(u64::from(len)))
+    };
+    starts.filter_map(range).collect()
 }
 
 fn alone(program: &Program, id: FuncId, signal: &[Range<Va>]) -> Option<Stay> {
@@ -121,5 +143,30 @@ fn alone(program: &Program, id: FuncId, signal: &[Range<Va>]) -> Option<Stay> {
             }
         }
     }
-    None
+    has_hidden_ways(program, id).then_some(Stay::Incomplete)
+}
+
+/// Whether a jump that seems to leave the function may lead into it: code of its own is reached by nothing that is known.
+///
+/// Interpreters in assembly compute where an instruction's code stands from offsets of their own making; so does libffi. Compilers
+/// leave no code behind that nothing reaches, or only traps, and jumps and calls of what does not return.
+fn has_hidden_ways(program: &Program, id: FuncId) -> bool {
+    let function = program.function(id);
+    if !function.block_ids().any(|b| program.block(b).end == BlockEnd::IndirectTailCall) {
+        return false;
+    }
+    let mut todo: Vec<BlockId> = function.entries.to_vec();
+    todo.extend(program.entry_block(id));
+    todo.extend(function.block_ids().filter(|&b| program.block(b).landing_pad));
+    let mut seen: HashSet<BlockId> = todo.iter().copied().collect();
+    while let Some(b) = todo.pop() {
+        let next = program.successors(b).iter().map(|e| e.to);
+        todo.extend(next.filter(|to| seen.insert(*to)));
+    }
+    let is_left_over = |b| {
+        let block = program.block(b);
+        let is_one = block.n_insns == 1 && matches!(block.end, BlockEnd::Jump | BlockEnd::NoReturn);
+        block.end == BlockEnd::Stop || is_one
+    };
+    function.block_ids().any(|b| !seen.contains(&b) && !is_left_over(b))
 }

@@ -248,6 +248,9 @@ fn old_code_is_not_reached() {
         ("threads.c", "-O2 -pthread"),
         ("throws.cc", "-O2 -lstdc++"),
         ("throws.cc", "-O2 -static -lstdc++"),
+        ("computed.c", "-O2"),
+        ("computed.c", "-O2 -no-pie"),
+        ("computed.c", "-O2 -static-pie"),
     ] {
         let place = folder();
         compile(&place.path().join("old"), source, flags);
