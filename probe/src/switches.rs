@@ -86,7 +86,10 @@ pub fn find(program: &Program, stays: &mut [Option<Stay>]) -> Vec<Switch> {
 
 /// Whether what `a` and `b` have in common are entries of both, which lead to the same place.
 fn shares_entries(a: &Switch, b: &Switch) -> bool {
-    a.func == b.func && a.form == b.form && a.form != Form::Relative && b.at.since(a.at) % a.entry_len() == 0
+    a.func == b.func
+        && a.form == b.form
+        && a.form != Form::Relative
+        && b.at.since(a.at).is_multiple_of(a.entry_len())
 }
 
 fn stay(stays: &mut [Option<Stay>], func: FuncId) {
