@@ -28,7 +28,7 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{U16, U32, U64};
 use program::arch::emit;
 use program::image::{Kind, RelocationTo, SymbolKind};
-use program::{BlockId, Conventions, FuncId, Program, Va};
+use program::{BlockId, FlagLiveness, FuncId, Program, Va};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -127,7 +127,7 @@ impl<'a> Module<'a> {
     pub fn build(program: &'a Program, plan: Plan, room: Room) -> Result<Module<'a>, RewriteError> {
         let mut movable = movable::find(program);
         let springboards = springboard::plan(program, &mut movable);
-        let Movable { stays, mut switches } = movable;
+        let Movable { stays, mut switches, .. } = movable;
         switches.retain(|s| stays.get(s.func.index()).is_some_and(Option::is_none));
 
         let (pieces, counted) = pieces(program, &stays, plan);
@@ -689,7 +689,8 @@ fn page_up(at: Va) -> Va {
 fn pieces(program: &Program, stays: &[Option<Stay>], plan: Plan) -> (Vec<Piece>, Vec<BlockId>) {
     let mut counter_of = vec![u32::MAX; program.blocks.len()];
     let mut counted = Vec::new();
-    let conventions = (plan == Plan::Blocks).then(|| Conventions::compute(program));
+    let flags = (plan == Plan::Blocks).then(|| FlagLiveness::compute(program));
+    let forks = if plan == Plan::Blocks { piece::forks(program) } else { Vec::new() };
     if plan == Plan::Blocks {
         for id in program.func_ids().filter(|id| stays.get(id.index()).is_some_and(Option::is_none)) {
             for b in program.function(id).block_ids() {
@@ -708,11 +709,10 @@ fn pieces(program: &Program, stays: &[Option<Stay>], plan: Plan) -> (Vec<Piece>,
     ranges.sort_by_key(|r| r.1.start);
     let pieces = ranges
         .par_iter()
-        .map(|(id, range)| {
-            piece::lay_out(program, range, |b| {
-                let (conventions, liveness) = conventions.as_ref()?;
+        .map(|(_, range)| {
+            piece::lay_out(program, range, &forks, |b| {
                 let counter = *counter_of.get(b.index())?;
-                Some(counters::probe(program, conventions, liveness.get(id.index())?, b, counter))
+                Some(counters::probe(program, flags.as_ref()?, b, counter))
             })
         })
         .collect();

@@ -7,8 +7,8 @@
 
 use crate::springboard;
 use crate::switches::{self, Switch};
-use program::arch::Decoder;
 use program::arch::emit::Position;
+use program::arch::{Decoder, Flow};
 use program::image::Symbol;
 use program::{BlockEnd, BlockId, FuncId, Program, Sure, Va};
 use rayon::prelude::*;
@@ -68,6 +68,8 @@ pub struct Movable {
     pub stays: Vec<Option<Stay>>,
     /// Tables of functions that are moved.
     pub switches: Vec<Switch>,
+    /// Starts of blocks whose addresses code takes, in any order.
+    pub named: Vec<Va>,
 }
 
 /// Looks at each function by itself, then at what they share.
@@ -76,16 +78,30 @@ pub fn find(program: &Program) -> Movable {
         program.image.unwind.iter().filter(|u| u.signal).map(|u| u.range.clone()).collect();
     let is_go = !program.image.go_functions.is_empty();
     let v8 = v8_builtins(program);
-    let mut stays: Vec<Option<Stay>> = (0..program.functions.len())
+    let mut stubs: Vec<Range<Va>> = program.image.plt.iter().map(|p| p.range.clone()).collect();
+    stubs.sort_unstable_by_key(|r| r.start);
+    let is_stub = |at: Va| {
+        let i = stubs.partition_point(|r| r.start <= at);
+        i.checked_sub(1).and_then(|i| stubs.get(i)).is_some_and(|r| r.contains(&at))
+    };
+    let (mut stays, named): (Vec<Option<Stay>>, Vec<Vec<Va>>) = (0..program.functions.len())
         .into_par_iter()
         .map(|i| {
-            let entry = program.function(FuncId::at(i)).entry;
+            let id = FuncId::at(i);
+            let mut named = Vec::new();
+            let by_code = code(program, id, &mut named);
+            let entry = program.function(id).entry;
             let is_checked = is_go || v8.iter().any(|range| range.contains(&entry));
-            if is_checked { Some(Stay::ChecksAddresses) } else { alone(program, FuncId::at(i), &signal) }
+            let stay = match is_checked {
+                true => Some(Stay::ChecksAddresses),
+                false => alone(program, id, &signal, &is_stub).or(by_code),
+            };
+            let hidden = || has_hidden_ways(program, id).then_some(Stay::Incomplete);
+            (stay.or_else(hidden), named)
         })
-        .collect();
+        .unzip();
     let switches = switches::find(program, &mut stays);
-    Movable { stays, switches }
+    Movable { stays, switches, named: named.into_iter().flatten().collect() }
 }
 
 /// Where V8 keeps the code that it was built with. It tells its own frames by whether their addresses lie there.
@@ -103,47 +119,75 @@ fn v8_builtins(program: &Program) -> Vec<Range<Va>> {
     starts.filter_map(range).collect()
 }
 
-fn alone(program: &Program, id: FuncId, signal: &[Range<Va>]) -> Option<Stay> {
+/// Whether anything but the instructions of a function keeps it where it is.
+fn alone(program: &Program, id: FuncId, signal: &[Range<Va>], is_stub: &impl Fn(Va) -> bool) -> Option<Stay> {
     let function = program.function(id);
-    if function.import.is_some() || program.image.plt.iter().any(|p| p.range.contains(&function.entry)) {
+    if function.import.is_some() || is_stub(function.entry) {
         return Some(Stay::PltStub);
     }
     if function.sure == Sure::Guessed {
         return Some(Stay::Uncertain);
     }
-    if !function.complete || program.entry_block(id).is_none() {
+    let has_bytes = |r: &Range<Va>| program.image.bytes_in(r).is_some();
+    if !function.complete || program.entry_block(id).is_none() || !function.ranges.iter().all(has_bytes) {
         return Some(Stay::Incomplete);
     }
     if function.ranges.iter().any(|r| signal.iter().any(|s| s.start < r.end && r.start < s.end)) {
         return Some(Stay::SignalFrame);
     }
-    for b in function.block_ids() {
-        let block = program.block(b);
+    None
+}
+
+/// Whether an instruction of a function keeps it where it is. Adds the starts of blocks whose addresses its code takes to `named`.
+fn code(program: &Program, id: FuncId, named: &mut Vec<Va>) -> Option<Stay> {
+    let function = program.function(id);
+    let fixed = !program.image.kind.is_relocated();
+    let mut stay = None;
+    for block in program.blocks_of(id) {
         if matches!(block.end, BlockEnd::Unresolved | BlockEnd::Broken) {
-            return Some(Stay::Incomplete);
+            stay = stay.or(Some(Stay::Incomplete));
         }
-        let Some(bytes) = program.image.bytes_in(&block.range()) else { return Some(Stay::Incomplete) };
+        let bytes = program.image.bytes_from(block.start).unwrap_or_default();
+        if (bytes.len() as u64) < u64::from(block.len_bytes) {
+            stay = stay.or(Some(Stay::Incomplete));
+            continue;
+        }
+        let mut name = |at: Va| named.extend(program.block_from(at).map(|_| at));
         let mut decoder = Decoder::new(bytes, block.start);
-        let mut from = 0;
-        while let Some(insn) = decoder.next() {
-            let own = bytes.get(from..from + insn.len_bytes()).unwrap_or_default();
-            from += insn.len_bytes();
-            if decoder.position_of(&insn, own) == Position::Fixed {
-                return Some(Stay::FixedInstruction);
-            }
-            if let program::arch::Flow::Call(to) = insn.flow()
-                && to != function.entry
-                && program.function_at(to) == Some(id)
-                && !program.block_from(to).is_some_and(|t| function.entries.contains(&t))
+        while decoder.at() < block.end_va() {
+            let at = decoder.at();
+            let flow = match decoder.quick().filter(|quick| !fixed || !quick.is_wide) {
+                Some(quick) => {
+                    decoder.pass(&quick);
+                    if quick.size == 0 {
+                        quick.place(at).into_iter().for_each(&mut name);
+                    }
+                    quick.flow
+                }
+                None => {
+                    let Some(insn) = decoder.next() else { break };
+                    let from = usize::try_from(at.since(block.start)).unwrap_or(usize::MAX);
+                    let own = bytes.get(from..from + insn.len_bytes()).unwrap_or_default();
+                    if decoder.position_of(&insn, own) == Position::Fixed {
+                        stay = stay.or(Some(Stay::FixedInstruction));
+                    }
+                    let places = insn.refers_to(fixed).into_iter().flatten();
+                    places.filter(|(_, size)| *size == 0).for_each(|(at, _)| name(at));
+                    insn.flow()
+                }
+            };
+            let Flow::Call(to) = flow else { continue };
+            let is_within = function.ranges.iter().any(|r| r.contains(&to)) && to != function.entry;
+            if to == decoder.at()
+                || is_within
+                    && program.function_at(to) == Some(id)
+                    && !program.block_from(to).is_some_and(|t| function.entries.contains(&t))
             {
-                return Some(Stay::ReadsItsAddress);
-            }
-            if matches!(insn.flow(), program::arch::Flow::Call(to) if to == insn.end()) {
-                return Some(Stay::ReadsItsAddress);
+                stay = stay.or(Some(Stay::ReadsItsAddress));
             }
         }
     }
-    has_hidden_ways(program, id).then_some(Stay::Incomplete)
+    stay
 }
 
 /// Whether a jump that seems to leave the function may lead into it: code of its own is reached by nothing that is known.

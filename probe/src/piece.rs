@@ -11,8 +11,8 @@
 //! left out, but a block that was aligned stays so.
 
 use crate::counters::Probe;
-use program::arch::Decoder;
 use program::arch::emit::{self, Branch, Position};
+use program::arch::{Decoder, Flow};
 use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, Program, Va};
 use std::ops::Range;
 
@@ -74,12 +74,14 @@ impl Piece {
 
 /// Something to be laid out.
 enum Item {
-    /// Bytes `from..to` of the scratch buffer.
-    Bytes(Range<usize>),
-    /// A branch, to a block of this piece (by position) or elsewhere.
-    Branch(Branch, Aim),
-    /// The start of a block, by position; aligned to so much.
-    Block(usize, u32),
+    /// Old bytes, by their offsets in the range.
+    Old(Range<usize>),
+    /// Bytes `from..to` of what was made.
+    Made(Range<usize>),
+    /// The next branch.
+    Branch,
+    /// The start of a block, aligned to so much.
+    Block(u32),
     /// From here on, old offsets run in step with new ones: this old offset stands so many bytes further on.
     Run(u32, u32),
 }
@@ -90,108 +92,176 @@ enum Aim {
     There(Va),
 }
 
-/// Lays out `range` of a function; `probe` says what stands before a block.
+/// What decides how long branches are.
+enum Step {
+    /// The start of a block, by position; aligned to so much.
+    Block(usize, u32),
+    /// A branch.
+    Branch(Branch, Aim),
+}
+
+/// All that is to be laid out, in order.
+#[derive(Default)]
+struct Layout {
+    items: Vec<Item>,
+    /// Blocks and branches, each with the bytes before it, from the one before.
+    steps: Vec<(u32, Step)>,
+    /// Bytes since the last step.
+    n_bytes: u32,
+    /// Bytes that are not the old ones.
+    made: Vec<u8>,
+    /// Distances in old bytes, by their offsets in the range, and in `made`: where they are, where their instruction ends, where to.
+    in_old: Vec<(usize, usize, Target)>,
+    in_made: Vec<(usize, usize, Target)>,
+}
+
+impl Layout {
+    fn old(&mut self, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        self.n_bytes += len32(range.len());
+        match self.items.last_mut() {
+            Some(Item::Old(last)) if last.end == range.start => last.end = range.end,
+            _ => self.items.push(Item::Old(range)),
+        }
+    }
+
+    /// What was made since it was `from` bytes long.
+    fn made(&mut self, from: usize) {
+        self.n_bytes += len32(self.made.len() - from);
+        self.items.push(Item::Made(from..self.made.len()));
+    }
+
+    fn step(&mut self, step: Step) {
+        self.steps.push((std::mem::take(&mut self.n_bytes), step));
+    }
+
+    fn branch(&mut self, branch: Branch, aim: Aim) {
+        self.step(Step::Branch(branch, aim));
+        self.items.push(Item::Branch);
+    }
+}
+
+fn len32(n: usize) -> u32 {
+    u32::try_from(n).expect("pieces are below 2 GiB")
+}
+
+/// Lays out `range` of a function; `probe` says what stands before a block, `forks` are the calls after which counters may be another's.
 pub fn lay_out(
     program: &Program,
     range: &Range<Va>,
+    forks: &[Va],
     mut probe: impl FnMut(BlockId) -> Option<Probe>,
 ) -> Piece {
     let blocks = program.blocks_in(range);
     let position = |at: Va| blocks.binary_search_by_key(&at, |&b| program.block(b).start).ok();
-    let mut scratch: Vec<u8> =
-        Vec::with_capacity(usize::try_from(range.end.since(range.start)).unwrap_or(0) * 3 / 2);
-    let mut scratch_fixups: Vec<(usize, usize, Target)> = Vec::new();
-    let mut items: Vec<Item> = Vec::with_capacity(blocks.len() * 4);
+    let mut all = Layout::default();
+    all.items.reserve(blocks.len() * 4);
+    all.steps.reserve(blocks.len() * 2);
     let mut piece_align = 16;
     let mut last_end = range.start;
+    let code = program.image.bytes_from(range.start).unwrap_or_default();
+    let mut decoder = Decoder::new(code, range.start);
     for (i, &id) in blocks.iter().enumerate() {
         let block = program.block(id);
         let natural = 1u32 << block.start.0.trailing_zeros().min(6);
         let padded = block.start != last_end || i == 0;
         let align = if padded && natural >= 16 { natural } else { 1 };
         piece_align = piece_align.max(align);
-        items.push(Item::Block(i, align));
-        let old = |at: Va| u32::try_from(at.since(range.start)).expect("ranges are below 2 GiB");
-        let mut run = scratch.len();
-        items.push(Item::Run(old(block.start), 0));
+        all.step(Step::Block(i, align));
+        if align > 1 {
+            all.items.push(Item::Block(align));
+        }
+        let into = |at: Va| usize::try_from(at.since(range.start)).expect("ranges are below 2 GiB");
+        let old = |at: Va| len32(into(at));
+        all.items.push(Item::Run(old(block.start), 0));
         let probe = probe(id);
-        let forks = if probe.is_some() { forks(program, id) } else { Vec::new() };
-        let bytes = program.image.bytes_in(&block.range()).unwrap_or_default();
-        let mut decoder = Decoder::new(bytes, block.start);
-        let mut from = 0;
-        while let Some(insn) = decoder.next() {
-            let own = bytes.get(from..from + insn.len_bytes()).unwrap_or_default();
-            from += insn.len_bytes();
-            if let Some(probe) = &probe
-                && probe.at == insn.at()
-            {
-                let base = scratch.len();
-                for (at, end) in probe.how.emit(&mut scratch) {
-                    scratch_fixups.push((at, end, Target::Counter(probe.counter)));
+        let forks = if probe.is_some() { forks } else { &[] };
+        decoder.seek(block.start).expect("a block of the range");
+        while decoder.at() < block.end_va() {
+            let at = decoder.at();
+            let from = into(at);
+            let (what, is_call) = match decoder.quick() {
+                Some(quick) => {
+                    decoder.pass(&quick);
+                    let own = code.get(from..into(decoder.at())).unwrap_or_default();
+                    (quick.position(at, own), matches!(quick.flow, Flow::Call(_)))
                 }
-                debug_assert!(scratch.len() > base);
-                items.push(Item::Bytes(run..scratch.len()));
-                run = scratch.len();
+                None => {
+                    let Some(insn) = decoder.next() else { break };
+                    let own = code.get(from..into(decoder.at())).unwrap_or_default();
+                    let is_call = matches!(insn.flow(), Flow::Call(_) | Flow::CallIndirect);
+                    (decoder.position_of(&insn, own), is_call)
+                }
+            };
+            let to = into(decoder.at());
+            if let Some(probe) = &probe
+                && probe.at == at
+            {
+                let base = all.made.len();
+                for (at, end) in probe.how.emit(&mut all.made) {
+                    all.in_made.push((at, end, Target::Counter(probe.counter)));
+                }
+                all.made(base);
                 // The instruction's own address stays in front of its probe, for unwinding and for who jumps there.
-                items.push(Item::Run(old(insn.at()) + 1, 1));
+                all.items.push(Item::Run(old(at) + 1, 1));
             }
-            match decoder.position_of(&insn, own) {
+            match what {
                 Position::Branch(branch, to) => {
-                    items.push(Item::Bytes(run..scratch.len()));
                     let aim = match branch {
                         Branch::Call => Aim::There(to),
                         _ => position(to).map_or(Aim::There(to), Aim::Here),
                     };
-                    items.push(Item::Branch(branch, aim));
-                    items.push(Item::Run(old(insn.end()), 0));
-                    run = scratch.len();
+                    all.branch(branch, aim);
+                    all.items.push(Item::Run(old(decoder.at()), 0));
                 }
-                Position::Place(at, to) => {
-                    let base = scratch.len();
-                    scratch.extend(own);
-                    scratch_fixups.push((base + usize::from(at), scratch.len(), Target::Place(to)));
+                Position::Place(offset, place) => {
+                    all.in_old.push((from + usize::from(offset), to, Target::Place(place)));
+                    all.old(from..to);
                 }
-                Position::Anywhere | Position::Fixed => scratch.extend(own),
+                Position::Anywhere | Position::Fixed => all.old(from..to),
             }
-            if forks.contains(&insn.at()) {
-                let base = scratch.len();
+            if is_call && forks.binary_search(&at).is_ok() {
+                let base = all.made.len();
                 let (check, [owner, slow]) = emit::check_owner_here(program.image.kind.is_static());
-                scratch.extend(check);
-                scratch_fixups.push((base + owner, base + owner + 4, Target::Owner));
-                scratch_fixups.push((base + slow, base + slow + 4, Target::Slow));
-                items.push(Item::Bytes(run..scratch.len()));
-                run = scratch.len();
-                if insn.end() < block.end_va() {
-                    items.push(Item::Run(old(insn.end()) + 1, 1));
+                all.made.extend(check);
+                all.in_made.push((base + owner, base + owner + 4, Target::Owner));
+                all.in_made.push((base + slow, base + slow + 4, Target::Slow));
+                all.made(base);
+                if decoder.at() < block.end_va() {
+                    all.items.push(Item::Run(old(decoder.at()) + 1, 1));
                 }
             }
         }
-        items.push(Item::Bytes(run..scratch.len()));
         last_end = block.end_va();
         if let Some(to) = falls_to(program, id)
             && position(to) != Some(i + 1)
         {
-            items.push(Item::Branch(Branch::Jump, position(to).map_or(Aim::There(to), Aim::Here)));
+            all.branch(Branch::Jump, position(to).map_or(Aim::There(to), Aim::Here));
         }
     }
-    place(range, blocks.len(), program, blocks, &items, &scratch, &scratch_fixups, piece_align)
+    place(range, program, blocks, &all, code, piece_align)
 }
 
 /// Functions of the C library that return in a new process, too.
 const FORKS: [&str; 7] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "daemon", "_IO_fork"];
 
-/// The calls in `block` that may return in a new process.
-fn forks(program: &Program, id: BlockId) -> Vec<Va> {
+/// The calls that may return in a new process, by address.
+pub fn forks(program: &Program) -> Vec<Va> {
+    let is_name = |name: &str| FORKS.contains(&name);
+    let functions: Vec<bool> = program
+        .functions
+        .iter()
+        .map(|f| f.import.as_deref().is_some_and(is_name) || f.names.iter().any(|name| is_name(name)))
+        .collect();
+    let imports: Vec<bool> = program.imports.iter().map(|name| is_name(name)).collect();
     let is_fork = |callee: Callee| match callee {
-        Callee::Function(f) => {
-            let f = program.function(f);
-            f.import.as_deref().is_some_and(|name| FORKS.contains(&name))
-                || f.names.iter().any(|name| FORKS.contains(&&**name))
-        }
-        Callee::Import(n) => program.imports.get(n as usize).is_some_and(|name| FORKS.contains(&&**name)),
+        Callee::Function(f) => functions.get(f.index()) == Some(&true),
+        Callee::Import(n) => imports.get(n as usize) == Some(&true),
         _ => false,
     };
-    let calls = program.calls_in(id).iter();
+    let calls = program.calls.iter();
     calls.filter(|c| c.kind == CallKind::Call && c.returns && is_fork(c.callee)).map(|c| c.at).collect()
 }
 
@@ -209,105 +279,113 @@ fn falls_to(program: &Program, id: BlockId) -> Option<Va> {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "the second half of `lay_out`, with all it has made")]
-fn place(
-    range: &Range<Va>,
-    n_blocks: usize,
-    program: &Program,
-    blocks: &[BlockId],
-    items: &[Item],
-    scratch: &[u8],
-    scratch_fixups: &[(usize, usize, Target)],
-    align: u32,
-) -> Piece {
-    let n_branches = items.iter().filter(|i| matches!(i, Item::Branch(..))).count();
-    let mut is_long = vec![false; n_branches];
+/// Decides how long each branch is: whether it is long, in order; and the new offset of each block.
+fn relax(steps: &[(u32, Step)], n_blocks: usize) -> (Vec<bool>, Vec<u32>) {
     let mut at_block = vec![0u32; n_blocks];
-    let len32 = |n: usize| u32::try_from(n).expect("pieces are below 2 GiB");
+    // Where each branch starts, and whether it is long.
+    let mut branches: Vec<(u32, bool)> = Vec::with_capacity(n_blocks);
+    for (_, step) in steps {
+        if let Step::Branch(branch, aim) = step {
+            branches.push((0, matches!(aim, Aim::There(_)) || branch.short().is_none()));
+        }
+    }
     // Branches only grow, so this ends; most functions need two or three rounds.
     loop {
-        let mut starts = Vec::with_capacity(n_branches);
         let mut at = 0u32;
-        let mut k = 0;
-        for item in items {
-            match item {
-                Item::Bytes(r) => at += len32(r.len()),
-                Item::Block(i, align) => {
-                    at = at.next_multiple_of(*align);
+        let mut next = branches.iter_mut();
+        for (bytes, step) in steps {
+            at += bytes;
+            match step {
+                Step::Block(i, align) => {
+                    if *align > 1 {
+                        at = at.next_multiple_of(*align);
+                    }
                     at_block[*i] = at;
                 }
-                Item::Branch(branch, aim) => {
-                    starts.push(at);
-                    let short = match aim {
-                        Aim::Here(_) if !is_long[k] => branch.short(),
-                        _ => None,
+                Step::Branch(branch, _) => {
+                    let (start, is_long) = next.next().expect("one for each");
+                    *start = at;
+                    at += match branch.short() {
+                        Some((_, n)) if !*is_long => len32(n),
+                        _ => len32(branch.long_len()),
                     };
-                    at += short.map_or_else(|| len32(branch.long().len()), |(_, n)| len32(n));
-                    k += 1;
                 }
-                Item::Run(..) => {}
             }
         }
         let mut changed = false;
-        let mut k = 0;
-        for item in items {
-            let Item::Branch(branch, aim) = item else { continue };
-            if let (Aim::Here(to), false, Some((_, n))) = (aim, is_long[k], branch.short()) {
-                let distance = i64::from(at_block[*to]) - i64::from(starts[k]) - n as i64;
+        let mut next = branches.iter_mut();
+        for (_, step) in steps {
+            let Step::Branch(branch, aim) = step else { continue };
+            let (start, is_long) = next.next().expect("one for each");
+            if let (Aim::Here(to), false, Some((_, n))) = (aim, *is_long, branch.short()) {
+                let distance = i64::from(at_block[*to]) - i64::from(*start) - n as i64;
                 if i8::try_from(distance).is_err() {
-                    is_long[k] = true;
+                    *is_long = true;
                     changed = true;
                 }
             }
-            k += 1;
         }
         if !changed {
-            break;
+            return (branches.into_iter().map(|b| b.1).collect(), at_block);
         }
     }
-    let mut out = Vec::with_capacity(scratch.len() + n_branches * 6);
-    let mut fixups = Vec::new();
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    let mut next_fixup = 0;
-    let mut k = 0;
-    for item in items {
+}
+
+fn place(
+    range: &Range<Va>,
+    program: &Program,
+    blocks: &[BlockId],
+    all: &Layout,
+    code: &[u8],
+    align: u32,
+) -> Piece {
+    let (is_long, at_block) = relax(&all.steps, blocks.len());
+    let mut branches = all.steps.iter().filter_map(|(_, step)| match step {
+        Step::Branch(branch, aim) => Some((branch, aim)),
+        Step::Block(..) => None,
+    });
+    let mut is_long = is_long.into_iter();
+    let old_len = usize::try_from(range.end.since(range.start)).unwrap_or(0);
+    let mut out = Vec::with_capacity(old_len + all.made.len() + is_long.len() * 6);
+    let mut fixups = Vec::with_capacity(all.in_old.len() + all.in_made.len() + is_long.len());
+    let mut runs: Vec<(u32, u32)> = Vec::with_capacity(all.items.len() / 2);
+    let (mut in_old, mut in_made) = (all.in_old.iter().peekable(), all.in_made.iter().peekable());
+    for item in &all.items {
         match item {
-            Item::Bytes(r) => {
-                while let Some(&(at, end, to)) = scratch_fixups.get(next_fixup)
-                    && at < r.end
-                {
+            Item::Old(r) | Item::Made(r) => {
+                let (from, fields) = match item {
+                    Item::Old(_) => (code, &mut in_old),
+                    _ => (&all.made[..], &mut in_made),
+                };
+                while let Some(&(at, end, to)) = fields.next_if(|f| f.0 < r.end) {
                     let moved = |x: usize| len32(out.len() + x - r.start);
                     fixups.push(Fixup { at: moved(at), end: moved(end), to });
-                    next_fixup += 1;
                 }
-                out.extend(&scratch[r.clone()]);
+                out.extend_from_slice(&from[r.clone()]);
             }
-            Item::Block(_, align) => {
+            Item::Block(align) => {
                 let gap = out.len().next_multiple_of(*align as usize) - out.len();
                 emit::pad(&mut out, gap);
             }
-            Item::Branch(branch, aim) => {
-                let short = match aim {
-                    Aim::Here(_) if !is_long[k] => branch.short(),
-                    _ => None,
-                };
-                k += 1;
-                match (short, aim) {
-                    (Some((bytes, n)), Aim::Here(to)) => {
-                        out.extend(&bytes[..n]);
+            Item::Branch => {
+                let (branch, aim) = branches.next().expect("one for each");
+                let is_long = is_long.next().expect("one for each");
+                match (branch.short(), aim) {
+                    (Some((bytes, n)), Aim::Here(to)) if !is_long => {
+                        out.extend_from_slice(&bytes[..n]);
                         let distance = i64::from(at_block[*to]) - out.len() as i64;
                         let distance = i8::try_from(distance).expect("checked above");
                         *out.last_mut().expect("just written") = distance.cast_unsigned();
                     }
                     (_, Aim::Here(to)) => {
-                        out.extend(branch.long());
+                        branch.emit_long(&mut out);
                         let distance = i64::from(at_block[*to]) - out.len() as i64;
                         let distance = i32::try_from(distance).expect("pieces are below 2 GiB");
                         let at = out.len() - 4;
                         out[at..].copy_from_slice(&distance.to_le_bytes());
                     }
                     (_, Aim::There(to)) => {
-                        out.extend(branch.long());
+                        branch.emit_long(&mut out);
                         let end = len32(out.len());
                         fixups.push(Fixup { at: end - 4, end, to: Target::Code(*to) });
                     }

@@ -183,21 +183,7 @@ fn exposed(program: &Program, movable: &Movable) -> Vec<Va> {
             _ => None,
         })
         .collect();
-    let by_code: Vec<Va> = program
-        .functions
-        .par_iter()
-        .flat_map_iter(|f| f.block_ids())
-        .flat_map_iter(|b| {
-            let named = program.insns(b).flat_map(move |insn| insn.refers_to(fixed));
-            named
-                .flatten()
-                .filter(|(_, size)| *size == 0)
-                .map(|(at, _)| at)
-                .filter(|&at| is_inner(at))
-                .collect::<Vec<_>>()
-        })
-        .collect();
-    found.extend(by_code);
+    found.extend(&movable.named);
     if fixed {
         for segment in image.segments.iter().filter(|s| !s.executable || image.sections.is_empty()) {
             let mut at = Va(segment.range.start.0.next_multiple_of(8));

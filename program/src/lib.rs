@@ -40,7 +40,7 @@ pub use dominators::Dominators;
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
 pub use lines::{Declarations, Frame, Lines};
-pub use liveness::{Conventions, Liveness};
+pub use liveness::{Conventions, FlagLiveness, Liveness};
 pub use loops::{LoopId, Loops};
 pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,

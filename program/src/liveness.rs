@@ -24,13 +24,15 @@
 //! Source: any textbook for the equations; System V ABI, AMD64 supplement, 3.2 for calls (the sets are in `arch::abi`).
 
 mod body;
+mod flags;
 
 use crate::addr::Va;
-use crate::arch::{EffectsOf, RegSet, abi};
+use crate::arch::{Decoder, EffectsOf, RegSet, abi};
 use crate::graph::{FlowGraph, count};
 use crate::ids::{BlockId, FuncId};
 use crate::model::{Call, CallKind, Callee, EdgeKind, Program};
 use body::{Body, Scratch, Solution, Starts};
+pub use flags::FlagLiveness;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -206,39 +208,10 @@ impl Liveness {
 
     /// Live before each instruction of `block`.
     pub fn before(&self, program: &Program, conventions: &Conventions, block: BlockId) -> Vec<(Va, RegSet)> {
-        let mut of = EffectsOf::new();
-        let calls = program.calls_in(block);
-        let mut last = None;
-        let insns: Vec<_> = program
-            .insns(block)
-            .map(|insn| {
-                let call = calls.iter().find(|c| c.at == insn.at() && c.kind == CallKind::Call);
-                let keeps_all = insn.is_descriptor_call(last.as_ref());
-                last = Some(insn);
-                (insn.at(), of.effects(&insn), call.map(|c| (c, keeps_all)))
-            })
-            .collect();
         let always = abi::ALWAYS_LIVE.union(self.pads(program, block));
-        let kept = self.kept(program);
-        let mut live = self.live_out(program, block);
-        let mut out: Vec<(Va, RegSet)> = Vec::with_capacity(insns.len());
-        for (at, effects, call) in insns.into_iter().rev() {
-            if let Some((call, keeps_all)) = call {
-                let mut crossing = Crossing::of(program, conventions.system_v, call);
-                if keeps_all {
-                    crossing.kills = RegSet::EMPTY;
-                }
-                let mut reads = crossing.reads.union(crossing.maybe_reads).union(kept);
-                if let Some(callee) = crossing.callee {
-                    reads.add(conventions.of(callee).at_entry);
-                }
-                live = live.minus(crossing.kills).union(reads);
-            }
-            live = live.minus(effects.kills).union(effects.reads).union(always);
-            out.push((at, live));
-        }
-        out.reverse();
-        out
+        let out = self.live_out(program, block);
+        let at_entry = |f| conventions.of(f).at_entry;
+        walk_back(program, conventions.system_v, block, out, always, self.kept(program), at_entry)
     }
 
     /// Live at the landing pads of `block`.
@@ -259,6 +232,61 @@ impl Liveness {
         }
         abi::CALLEE_SAVED.minus(writes).union(abi::FRAME_POINTER)
     }
+}
+
+/// Live before each instruction of `block`, given what is live after it, what always is, what is at all calls, and what is where functions
+/// of the image start.
+fn walk_back(
+    program: &Program,
+    system_v: bool,
+    block: BlockId,
+    out: RegSet,
+    always: RegSet,
+    kept: RegSet,
+    at_entry: impl Fn(FuncId) -> RegSet,
+) -> Vec<(Va, RegSet)> {
+    let mut of = EffectsOf::new();
+    let calls = program.calls_in(block);
+    let block = program.block(block);
+    let mut decoder = Decoder::new(program.image.bytes_from(block.start).unwrap_or_default(), block.start);
+    let mut insns = Vec::with_capacity(block.n_insns as usize);
+    let mut last = None;
+    while decoder.at() < block.end_va() {
+        let at = decoder.at();
+        let call = calls.iter().find(|c| c.at == at && c.kind == CallKind::Call);
+        match decoder.quick() {
+            Some(quick) => {
+                decoder.pass(&quick);
+                insns.push((at, quick.effects(), call.map(|c| (c, false))));
+            }
+            None => {
+                let Some(insn) = decoder.next() else { break };
+                let before = || last.and_then(|at| body::insn_at(program, at));
+                let keeps_all = call.is_some() && insn.is_descriptor_call(before().as_ref());
+                insns.push((at, of.effects(&insn), call.map(|c| (c, keeps_all))));
+            }
+        }
+        last = Some(at);
+    }
+    let mut live = out;
+    let mut found: Vec<(Va, RegSet)> = Vec::with_capacity(insns.len());
+    for (at, effects, call) in insns.into_iter().rev() {
+        if let Some((call, keeps_all)) = call {
+            let mut crossing = Crossing::of(program, system_v, call);
+            if keeps_all {
+                crossing.kills = RegSet::EMPTY;
+            }
+            let mut reads = crossing.reads.union(crossing.maybe_reads).union(kept);
+            if let Some(callee) = crossing.callee {
+                reads.add(at_entry(callee));
+            }
+            live = live.minus(crossing.kills).union(reads);
+        }
+        live = live.minus(effects.kills).union(effects.reads).union(always);
+        found.push((at, live));
+    }
+    found.reverse();
+    found
 }
 
 /// Whether functions call each other by the System V ABI: Go's do not.

@@ -192,7 +192,7 @@ impl RegSet {
         RegSet(self.0 | other.0)
     }
     /// Here and not in `other`.
-    pub fn minus(self, other: RegSet) -> RegSet {
+    pub const fn minus(self, other: RegSet) -> RegSet {
         RegSet(self.0 & !other.0)
     }
     /// Whether there is none.
@@ -223,6 +223,14 @@ impl RegSet {
     /// What [`Self::narrow`] was made of.
     pub(crate) fn from_narrow(bits: u32) -> RegSet {
         RegSet(u128::from(bits & 0xffff) | u128::from(bits >> 16) << Reg::FLAG_BASE)
+    }
+    /// The flags, as seven bits: carry, parity, adjust, zero, sign, overflow, direction.
+    pub(crate) fn flag_bits(self) -> u8 {
+        (self.0 >> Reg::FLAG_BASE).to_le_bytes()[0] & 0x7f
+    }
+    /// What [`Self::flag_bits`] was made of.
+    pub(crate) fn from_flag_bits(bits: u8) -> RegSet {
+        RegSet(u128::from(bits) << Reg::FLAG_BASE)
     }
     /// The flags named by iced's bits.
     fn flags(bits: u32) -> RegSet {
@@ -489,6 +497,10 @@ impl Insn {
     /// Registers and flags it reads, and those it writes entirely or in part. For many instructions, reuse an [`EffectsOf`].
     pub fn effects(&self) -> Effects {
         effects::once(self)
+    }
+    /// Of its effects, the arithmetic flags alone: read, and killed. As bits, the carry lowest.
+    pub(crate) fn flags(&self) -> (u8, u8) {
+        effects::flags(self)
     }
     /// Whether it sets the stack pointer to a word of memory: to another stack, as far as we can tell.
     pub fn loads_stack_pointer(&self) -> bool {

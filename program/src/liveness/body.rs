@@ -122,7 +122,7 @@ pub struct Body {
 
 /// How a block leaves its function.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Exit {
+pub enum Exit {
     /// Not at all, or never to come back: what is live there is at its last call.
     None,
     /// By a return.
@@ -692,7 +692,7 @@ impl Body {
     }
 }
 
-fn insn_at(program: &Program, at: Va) -> Option<Insn> {
+pub fn insn_at(program: &Program, at: Va) -> Option<Insn> {
     Decoder::new(program.image.bytes_from(at)?, at).next()
 }
 
@@ -737,7 +737,7 @@ fn postorder(program: &Program, func: FuncId, entries: &[u32], scratch: &mut Scr
 }
 
 /// How `block` leaves its function, `call` being its jump out of it.
-fn exit(program: &Program, id: BlockId, block: &Block, call: Option<&Call>) -> Exit {
+pub fn exit(program: &Program, id: BlockId, block: &Block, call: Option<&Call>) -> Exit {
     let n_edges = || program.successors(id).iter().filter(|e| e.kind != EdgeKind::LandingPad).count();
     let out = call.map_or(Exit::Unknown, |call| match call.callee {
         Callee::Function(g) if program.function(g).import.is_none() => Exit::To(g),

@@ -31,6 +31,14 @@ fn check(body: &str, ask: &str, want: &str) {
     let got: Vec<String> =
         live.iter().map(|r| r.to_string()).filter(|r| ask.split(' ').any(|a| a == r)).collect();
     assert_eq!(got.join(" "), want, "{body}");
+    let flags = FlagLiveness::compute(&program);
+    assert_eq!(flags.live_in(entry), live.both(abi::FLAGS), "flags alone: {body}");
+    for (block, before) in program.function(func).block_ids().map(|b| (b, flags.before(&program, b))) {
+        let all = all[func.index()].before(&program, &conventions, block);
+        for ((at, mine), (_, full)) in before.into_iter().zip(all) {
+            assert!(mine.holds(full), "{at} of {body}: {:?}", full.minus(mine));
+        }
+    }
     let first = all[func.index()].before(&program, &conventions, entry);
     assert_eq!(first[0].1, live, "the block and its first instruction agree");
     assert!(Liveness::compute(&program, func).live_in(entry).holds(live), "knowing less finds less dead");

@@ -116,6 +116,19 @@ pub(super) fn once(insn: &Insn) -> Effects {
     short_way(&insn.0).unwrap_or_else(|| EffectsOf::new().long_way(insn))
 }
 
+/// The arithmetic flags that `insn` reads and kills.
+pub(super) fn flags(insn: &Insn) -> (u8, u8) {
+    let i = &insn.0;
+    let (read, modified) = (i.rflags_read(), i.rflags_modified());
+    let is_system_call = || matches!(i.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter | Mnemonic::Int);
+    if (read, modified) == (0, 0) || is_system_call() {
+        return (0, 0);
+    }
+    let reads = RegSet::flags(read);
+    let kills = RegSet::flags(modified).minus(maybe_kept(i)).minus(reads);
+    (reads.flag_bits() & 0x3f, kills.flag_bits() & 0x3f)
+}
+
 /// The registers that `register` is, and whether writing it writes them whole.
 fn parts(register: Register) -> (RegSet, bool) {
     let Some(reg) = Reg::of(register) else { return (RegSet::EMPTY, false) };

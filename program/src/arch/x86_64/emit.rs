@@ -7,7 +7,7 @@
 //!
 //! Source: Intel SDM vol. 2A, 2.2 (prefixes, REX), 2.2.1.6 (`rip`-relative), and the pages of the instructions.
 
-use super::{Decoder, Insn, Reg, RegSet, abi};
+use super::{Decoder, Flow, Insn, Quick, Reg, RegSet, abi};
 use crate::addr::Va;
 use iced_x86::{Code, Register};
 
@@ -76,6 +76,26 @@ impl Decoder<'_> {
     }
 }
 
+impl Quick {
+    /// What of it depends on its place; it lies at `at`, and `bytes` are its own.
+    #[inline]
+    pub fn position(&self, at: Va, bytes: &[u8]) -> Position {
+        match (self.flow, bytes) {
+            (Flow::Next | Flow::Return, _) => match self.written_place(at) {
+                Some((offset, to)) => Position::Place(offset, to),
+                None => Position::Anywhere,
+            },
+            (Flow::Jump(to), _) => Position::Branch(Branch::Jump, to),
+            (Flow::Call(to), _) => Position::Branch(Branch::Call, to),
+            (Flow::Branch(to), [.., op, _, _, _, _]) if bytes.len() >= 6 => {
+                Position::Branch(Branch::Conditional(op & 15), to)
+            }
+            (Flow::Branch(to), [.., op, _]) => Position::Branch(Branch::Conditional(op & 15), to),
+            _ => Position::Fixed,
+        }
+    }
+}
+
 /// `jmp` over 32 bits, its offset zero.
 pub const JUMP: [u8; 5] = [0xe9, 0, 0, 0, 0];
 /// `jmp` over 8 bits, its offset zero.
@@ -94,20 +114,28 @@ impl Branch {
             Branch::Call => None,
         }
     }
-    /// Its long form with the offset zero, which is the last four bytes.
-    pub fn long(self) -> Vec<u8> {
+    /// The length of its long form.
+    #[inline]
+    pub fn long_len(self) -> usize {
         match self {
-            Branch::Jump => JUMP.to_vec(),
-            Branch::Call => vec![0xe8, 0, 0, 0, 0],
-            Branch::Conditional(cc) => vec![0x0f, 0x80 | cc, 0, 0, 0, 0],
+            Branch::Jump | Branch::Call => 5,
+            Branch::Conditional(_) => 6,
+            Branch::ShortOnly(_, n) => usize::from(n) + 8,
+        }
+    }
+    /// Appends its long form with the offset zero, which is the last four bytes.
+    pub fn emit_long(self, out: &mut Vec<u8>) {
+        match self {
+            Branch::Jump => out.extend_from_slice(&JUMP),
+            Branch::Call => out.extend_from_slice(&[0xe8, 0, 0, 0, 0]),
+            Branch::Conditional(cc) => out.extend_from_slice(&[0x0f, 0x80 | cc, 0, 0, 0, 0]),
             // Over a jump if it is not taken: `loop 1f; jmp 2f; 1: jmp TARGET; 2:`
             Branch::ShortOnly([op, second], n) => {
-                let mut bytes = vec![op];
+                out.push(op);
                 if n == 2 {
-                    bytes.push(second);
+                    out.push(second);
                 }
-                bytes.extend([2, 0xeb, 5, 0xe9, 0, 0, 0, 0]);
-                bytes
+                out.extend_from_slice(&[2, 0xeb, 5, 0xe9, 0, 0, 0, 0]);
             }
         }
     }
@@ -209,12 +237,13 @@ impl Increment {
 
     /// Appends the increment of the 8-byte counter at `gs:[rip+…]`. Returns where its offsets stand: each is the four bytes before
     /// the returned position's second number, the end of that instruction.
-    pub fn emit(self, out: &mut Vec<u8>) -> Vec<(usize, usize)> {
-        let mut places = Vec::with_capacity(2);
+    pub fn emit(self, out: &mut Vec<u8>) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let mut places = [None; 2];
         let mut place = |out: &mut Vec<u8>, head: &[u8]| {
-            out.extend(head);
-            places.push((out.len(), out.len() + 4));
-            out.extend([0; 4]);
+            out.extend_from_slice(head);
+            let free = places.iter_mut().find(|p| p.is_none()).expect("there are two at most");
+            *free = Some((out.len(), out.len() + 4));
+            out.extend_from_slice(&[0; 4]);
         };
         match self {
             Increment::Flags => place(out, &[0x65, 0x48, 0xff, 0x05]),
@@ -238,6 +267,6 @@ impl Increment {
                 out.extend([0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0]); // lea 128(%rsp),%rsp
             }
         }
-        places
+        places.into_iter().flatten()
     }
 }

@@ -22,6 +22,8 @@ pub struct Quick {
     pub is_relative: bool,
     /// From its end to that place.
     displacement: i32,
+    /// Where in it that distance is written.
+    displacement_at: u8,
     /// Width of the access there in bytes; 0 if only the address is taken (`lea`).
     pub size: u8,
     /// Whether a displacement or an immediate is wide enough for an address.
@@ -50,6 +52,7 @@ struct Operands {
     address: u64,
     is_relative: bool,
     displacement: i32,
+    displacement_at: u8,
     is_wide: bool,
     /// Position after it.
     next: usize,
@@ -67,6 +70,7 @@ impl Operands {
             address: 0,
             is_relative: false,
             displacement: 0,
+            displacement_at: 0,
             is_wide: mode == 2,
             next: i + 1,
         };
@@ -88,6 +92,7 @@ impl Operands {
             }
         } else if low == 5 && mode == 0 {
             o.displacement = i32_at(b, o.next);
+            o.displacement_at = u8::try_from(o.next).unwrap_or(0);
             o.next += 4;
             (o.is_relative, o.is_wide) = (true, true);
         } else {
@@ -351,6 +356,12 @@ fn prefixed(b: &[u8; 16], i: usize, prefix: u8, rex: u8, opcode: u8) -> Option<Q
 }
 
 impl Quick {
+    /// Of that, the arithmetic flags alone: read, and killed. As bits, the carry lowest.
+    #[inline(always)]
+    pub(crate) fn flags(&self) -> (u8, u8) {
+        (self.reads.to_le_bytes()[4], self.kills.to_le_bytes()[4])
+    }
+
     /// What it does to registers and flags.
     #[inline]
     pub fn effects(&self) -> Effects {
@@ -367,6 +378,7 @@ impl Quick {
             kills: kills & !reads,
             is_relative: false,
             displacement: 0,
+            displacement_at: 0,
             size: 0,
             is_wide: false,
         }
@@ -377,9 +389,16 @@ impl Quick {
     fn with(mut self, o: &Operands, size: u8) -> Quick {
         self.is_relative |= o.is_relative;
         self.displacement = o.displacement;
+        self.displacement_at = o.displacement_at;
         self.size = size;
         self.is_wide |= o.is_wide;
         self
+    }
+
+    /// The place it names, if it names one relative to itself and lies at `at`, and where in its bytes the distance is written.
+    #[inline(always)]
+    pub(super) fn written_place(&self, at: Va) -> Option<(u8, Va)> {
+        self.place(at).map(|to| (self.displacement_at, to))
     }
 
     /// The place it names, if it names one relative to itself and lies at `at`.
@@ -458,6 +477,11 @@ mod tests {
             assert_eq!((insn.place(), insn.wide_immediate(), insn.refers_to(true)), none, "{insn}");
         }
         assert_eq!(quick.place(at), insn.relative_place(), "{bytes:02x?}: {insn}");
+        assert_eq!(quick.flags(), insn.flags(), "{bytes:02x?}: {insn}");
+        let mut decoder = Decoder::new(bytes, at);
+        let insn = decoder.next().expect("there are bytes");
+        let own = &bytes[..insn.len_bytes()];
+        assert_eq!(quick.position(at, own), decoder.position_of(&insn, own), "{bytes:02x?}: {insn}");
         assert_eq!(insn.refers_to(false), [quick.place(at).map(|to| (to, quick.size)), None], "{insn}");
         if quick.is_relative {
             assert_eq!(quick.size == 0, insn.makes_address(), "{bytes:02x?}: {insn}");
