@@ -16,6 +16,7 @@ mod levels;
 mod merged;
 mod pair;
 mod refine;
+mod split;
 
 use crate::hash::{Hashes, Keys};
 use crate::options::{Options, Pass};
@@ -68,6 +69,9 @@ pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Con
     }
     if on.has(Pass::MergedBlocks) {
         merged::pass(&mut pair);
+    }
+    if on.has(Pass::SplitBlocks) {
+        split::pass(&mut pair);
     }
     if on.has(Pass::ControlFlow) {
         control_flow::pass(&mut pair);

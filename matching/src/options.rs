@@ -75,6 +75,8 @@ passes! {
     BlockPropagation = "block-propagation",
     /// Old blocks of which the new compiler made one are found.
     MergedBlocks = "merged-blocks",
+    /// Old blocks whose branch stands in a block of its own now, behind a new one, are found in both.
+    SplitBlocks = "split-blocks",
     /// Blocks are matched by their position in the control flow.
     ControlFlow = "control-flow",
     /// Blocks of functions that were inlined in one build only are found.

@@ -27,7 +27,8 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
     let mut walk = Walk { place: vec![NONE; n], queue: VecDeque::new(), order: Vec::new() };
     walk.arrive(pair, pair.old.entry, pair.new.entry);
     let matched: Vec<(u32, u32)> = pair.matched().collect();
-    for (old, new) in matched {
+    let seconds = pair.more.iter().filter(|m| pair.second[m.new as usize]).map(|m| (m.old, m.new));
+    for (old, new) in matched.into_iter().chain(seconds) {
         walk.leave(pair, old, new);
     }
     while let Some((old, new)) = walk.queue.pop_front() {
@@ -46,7 +47,8 @@ struct Walk {
 impl Walk {
     /// Reaches a new block while the old walk is at `old`.
     fn arrive(&mut self, pair: &Pair<'_>, old: u32, new: u32) {
-        if pair.of_new[new as usize] == NONE && self.place[new as usize] == NONE {
+        if pair.of_new[new as usize] == NONE && !pair.second[new as usize] && self.place[new as usize] == NONE
+        {
             self.place[new as usize] = old;
             self.order.push(new);
             self.queue.push_back((old, new));

@@ -53,7 +53,7 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
 
 /// New blocks to which control comes from `q`, through at most a few without a counterpart: a tail that was merged from
 /// the middle of a block on is a block of its own.
-fn beyond(pair: &Pair<'_>, q: u32) -> Vec<u32> {
+pub(super) fn beyond(pair: &Pair<'_>, q: u32) -> Vec<u32> {
     let mut found: Vec<u32> = pair.new.successors(q).iter().map(|l| l.to).collect();
     let mut next = 0;
     while let Some(&at) = found.get(next) {

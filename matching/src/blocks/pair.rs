@@ -28,6 +28,8 @@ pub(crate) struct Pair<'a> {
     pub of_new: Vec<u32>,
     /// Per new block, how it was found and how sure that is.
     pub how: Vec<(BlockMethod, f32)>,
+    /// Per new block, whether it is the second part of an old one, whose first is matched.
+    pub second: Vec<bool>,
     /// Matches beyond one to one.
     pub more: Vec<More>,
     /// Blocks, old and new, that a person says are not each other.
@@ -42,6 +44,7 @@ impl<'a> Pair<'a> {
             of_old: vec![NONE; old.hash.len()],
             of_new: vec![NONE; new.hash.len()],
             how: vec![(BlockMethod::ControlFlow, 0.0); new.hash.len()],
+            second: vec![false; new.hash.len()],
             more: Vec::new(),
             forbidden: Vec::new(),
         }

@@ -4,7 +4,8 @@ use super::*;
 use crate::testing::{assemble, function};
 use program::{Image, Va};
 
-const MATCHING: [Pass; 7] = [
+const MATCHING: [Pass; 8] = [
+    Pass::SplitBlocks,
     Pass::MergedBlocks,
     Pass::DispatchTables,
     Pass::BlockRefinement,
@@ -288,4 +289,26 @@ fn what_was_merged_goes_to_the_block_that_does_it_now() {
     assert!(into.contains(&"a4") && into.contains(&"a7"));
     let found = matched(old, new, &Options::all().without(Pass::MergedBlocks));
     assert_eq!(found.iter().filter(|m| m.1 == "b4").count(), 1);
+}
+
+#[test]
+fn a_test_in_front_of_the_old_one_leaves_its_branch_to_the_second_block() {
+    let old = "a1: mov 8(%rdi), %eax; test %eax, %eax; je a4
+               a2: mov (%rsi,%rcx,4), %edx; add $3, %rcx; cmp %r8d, %edx; jae a2
+               a3: mov %edx, 16(%rdi)
+               a4: ret";
+    let new = "b1: mov 8(%rdi), %eax; test %eax, %eax; je b4
+               b2: mov (%rsi,%rcx,4), %edx; add $3, %rcx; test %edx, %edx; je b2
+               t: cmp %r9d, %edx; jae b2
+               b3: mov %edx, 16(%rdi)
+               b4: ret";
+    let want = ["b1<-a1", "b2<-a2", "t<-a2", "b3<-a3", "b4<-a4"];
+    check(old, new, &Options::all(), &want);
+    let found = matched(old, new, &Options::all().without(Pass::SplitBlocks));
+    assert!(!found.iter().any(|m| m.0 == "a2" && m.1 == "t" && !m.2.partial), "{found:?}");
+    // More than a test may be what the new test saves, and other conditions are other branches.
+    for changed in ["t: add $1, %r10; cmp %r9d, %edx; jae b2", "t: cmp %r9d, %edx; jg b2"] {
+        let found = matched(old, &new.replace("t: cmp %r9d, %edx; jae b2", changed), &Options::all());
+        assert!(!found.iter().any(|m| m.0 == "a2" && m.1 == "t" && !m.2.partial), "{found:?}");
+    }
 }

@@ -231,6 +231,13 @@ impl<'a> Along<'a> {
             known = true;
             let unit = price(m.confidence) * 3 / 5;
             let share = self.share(m);
+            // Of a block that became two in a row, the branch is the second's, and all of the flow goes there.
+            if let Some(k) = out.iter().position(|e| self.is_second(m.old, b, e.to)) {
+                sum[k] = sum[k].saturating_add(part(self.counts.blocks[m.old.index()], share));
+                explained[k] = true;
+                cost[k] = cost[k].min(unit);
+                continue;
+            }
             for e in self.old.edge_ids(m.old) {
                 let edge = self.old.edge(e);
                 let count = part(self.counts.edges[e.index()], share);
@@ -319,6 +326,16 @@ impl<'a> Along<'a> {
                     Estimate { count: sum[k], raise: cost[k].max(3), lower: cost[k].max(3), keep: false };
             }
         }
+    }
+
+    /// Whether `to` is the second part of `old`, of which `from` is the first: control comes to it from there alone.
+    fn is_second(&self, old: BlockId, from: BlockId, to: BlockId) -> bool {
+        let firm = |m: &BlockMatch| !m.partial && m.method == BlockMethod::Aligned;
+        let mut into = edges_of(self.new, self.new.block(to).func).filter(|&e| self.new.edges[e].to == to);
+        to != from
+            && self.news(old).any(|m| m.new == to && firm(m))
+            && self.news(old).any(|m| m.new == from && m.method != BlockMethod::ControlFlow)
+            && into.all(|e| self.new.edges[e].from == from)
     }
 
     /// Matched blocks to which control comes from `start`, it included, through blocks without a match.
