@@ -3,6 +3,7 @@
 use crate::needs;
 use crate::run::{callgrind, compile, engraft, folder, must};
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -124,27 +125,21 @@ fn a_program_outlives_us() {
     compile(&place.path().join("plugin.so"), "plugin.c", "-O1 -shared -fPIC");
     let want = String::from_utf8_lossy(&plain(place.path(), &["./host", "ready"]).stdout).into_owned();
     assert_eq!(want.lines().count(), 7);
-    let out = place.path().join("out");
     let mut us = Command::new(env!("CARGO_BIN_EXE_engraft"))
         .current_dir(place.path())
         .args(["count", "-q", "--no-cache", "-o", "h.engraft", "--", "./host", "ready"])
-        .stdout(std::fs::File::create(&out).expect("made"))
+        .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("it starts");
-    let printed = |enough: &dyn Fn(&str) -> bool| {
-        for _ in 0..600 {
-            let text = std::fs::read_to_string(&out).expect("it is there");
-            if enough(&text) {
-                return text;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        std::fs::read_to_string(&out).expect("it is there")
-    };
-    assert_eq!(printed(&|text| !text.is_empty()), "ready\n");
+    let mut printed = BufReader::new(us.stdout.take().expect("a pipe"));
+    let mut text = String::new();
+    printed.read_line(&mut text).expect("a line");
+    assert_eq!(text, "ready\n");
     us.kill().expect("it runs");
     us.wait().expect("it ended");
-    assert_eq!(printed(&|text| text == want), want);
+    // Until the program ends, too: an alarm ends it if it waits for us.
+    printed.read_to_string(&mut text).expect("the rest");
+    assert_eq!(text, want);
 }
 
 /// Writes a program that counts by itself.
