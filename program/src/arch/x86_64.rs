@@ -6,6 +6,7 @@ pub mod abi;
 mod effects;
 pub mod emit;
 mod quick;
+pub mod snippet;
 mod step;
 
 pub use effects::{Effects, EffectsOf};

@@ -114,6 +114,13 @@ impl Branch {
             Branch::Call => None,
         }
     }
+    /// What is taken when this is not; `None` if there is no one branch that is.
+    pub fn inverted(self) -> Option<Branch> {
+        match self {
+            Branch::Conditional(cc) => Some(Branch::Conditional(cc ^ 1)),
+            _ => None,
+        }
+    }
     /// The length of its long form.
     #[inline]
     pub fn long_len(self) -> usize {

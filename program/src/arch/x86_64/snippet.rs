@@ -1,0 +1,383 @@
+//! Code that looks at a running program at one place and keeps what it sees: written so that the program cannot tell.
+//!
+//! Registers that are dead are used first; others are kept on the stack, beyond the red zone. Flags that are live go through `lahf`
+//! and `seto`, never through `pushf`. What is kept lies in the thread's own memory, at `gs`.
+//!
+//! ```text
+//! lea -128(%rsp),%rsp; push …      only if something must be kept
+//! mov …,%v                         the value
+//! lahf; seto %al; push %rax        only if flags are live and would change
+//! mov $1,%t; xadd %t,%gs:CURSOR    what is done with it
+//! pop %rax; add $127,%al; sahf; pop …; lea 128(%rsp),%rsp
+//! ```
+//!
+//! Invariant: what is live has the same value behind the code as before it; vector registers are never touched.
+//!
+//! Source: Intel SDM vol. 2A, LAHF and SETcc; vol. 2B, SAHF: OF comes back through the overflow of `add`.
+
+use super::{Insn, Reg, RegSet, abi};
+use crate::addr::Va;
+use iced_x86::{
+    Code, Encoder, IcedError, Instruction, InstructionInfoFactory, MemoryOperand, OpAccess, OpKind, Register,
+};
+
+/// What can be seen at a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// A general register.
+    Register(Reg),
+    /// What the instruction's memory operand holds before it runs, zero-extended; its low 8 bytes if it is longer.
+    Memory,
+    /// The address of that operand.
+    Address,
+    /// The flags CF PF AF ZF SF OF, each at its bit of RFLAGS.
+    Flags,
+    /// The time stamp counter.
+    Time,
+}
+
+/// What is done with a value. Words are 8 bytes of the thread's own memory, from word 0 of the probe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sink {
+    /// Word 0 is the last one.
+    Last,
+    /// Word 0 says how many there were, those behind it are the last ones: as many as this, a power of two.
+    Ring(u32),
+    /// Word n says how many had n bits: 0, 1, 2–3, 4–7, …
+    Histogram,
+    /// A routine is called: the value in rdi, where word 0 is, to be used with `gs`, in rsi.
+    Call,
+}
+
+/// Words that [`Sink::Histogram`] needs.
+pub const HISTOGRAM_WORDS: u32 = 65;
+
+/// What four bytes of a snippet lead to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// This word of the probe.
+    Word(u32),
+    /// An address of the module.
+    At(Va),
+    /// The routine.
+    Routine,
+}
+
+/// Code with places to be filled in.
+#[derive(Clone, Default, Debug)]
+pub struct Snippet {
+    /// The code.
+    pub bytes: Vec<u8>,
+    /// Offset of four bytes that hold a distance, offset of the instruction's end, from where it counts, and where it leads.
+    pub places: Vec<(usize, usize, Place)>,
+}
+
+/// Why a value cannot be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NoValue {
+    /// There is no such register, or it is no general one.
+    #[error("only general registers can be kept")]
+    NotGeneral,
+    /// The instruction reads or writes no memory that could be read before it.
+    #[error("the instruction has no memory operand that can be read")]
+    NoMemory,
+    /// The code could not be written.
+    #[error("the code cannot be written")]
+    Unwritable,
+}
+
+impl From<IcedError> for NoValue {
+    fn from(_: IcedError) -> NoValue {
+        NoValue::Unwritable
+    }
+}
+
+/// The general register called `name`, `rax` to `r15`.
+pub fn general_register(name: &str) -> Option<Reg> {
+    (0..16).map(Reg).find(|reg| reg.to_string() == name)
+}
+
+const RAX: Reg = Reg(0);
+const RDX: Reg = Reg(2);
+const RSP: Reg = Reg(4);
+const RBP: Reg = Reg(5);
+const RSI: Reg = Reg(6);
+const RDI: Reg = Reg(7);
+
+const WIDE: [Register; 16] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RBX,
+    Register::RSP,
+    Register::RBP,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+/// Where snippets are written, so that distances can be encoded before they are known.
+const SOMEWHERE: u64 = 0x1000_0000;
+
+fn wide(reg: Reg) -> Register {
+    WIDE[usize::from(reg.0)]
+}
+
+fn narrow(reg: Reg) -> Register {
+    Register::EAX + u32::from(reg.0)
+}
+
+/// The memory operand of an instruction that can be read before it.
+struct Operand {
+    memory: MemoryOperand,
+    at: Option<Va>,
+    size: usize,
+    regs: RegSet,
+}
+
+fn operand(insn: Option<&Insn>, is_read: bool) -> Result<Operand, NoValue> {
+    let i = &insn.ok_or(NoValue::NoMemory)?.0;
+    let n = (0..i.op_count()).find(|&n| i.op_kind(n) == OpKind::Memory).ok_or(NoValue::NoMemory)?;
+    let (base, index) = (i.memory_base(), i.memory_index());
+    let is_plain = |r: Register| r == Register::None || r.is_gpr64();
+    let at = i.is_ip_rel_memory_operand().then(|| Va(i.ip_rel_memory_address()));
+    if at.is_none() && !(is_plain(base) && is_plain(index)) || base == Register::EIP {
+        return Err(NoValue::NoMemory);
+    }
+    let mut factory = InstructionInfoFactory::new();
+    let size = i.memory_size().size();
+    let access = factory.info(i).op_access(n);
+    let touched = matches!(access, OpAccess::Read | OpAccess::Write | OpAccess::ReadWrite);
+    if is_read && (size == 0 || !touched) {
+        return Err(NoValue::NoMemory);
+    }
+    let segment = match i.segment_prefix() {
+        s @ (Register::FS | Register::GS) => s,
+        _ => Register::None,
+    };
+    let displacement = if at.is_some() { SOMEWHERE } else { i.memory_displacement64() };
+    let memory = MemoryOperand::new(
+        base,
+        index,
+        i.memory_index_scale(),
+        displacement.cast_signed(),
+        8,
+        false,
+        segment,
+    );
+    let mut regs = RegSet::EMPTY;
+    [base, index].into_iter().filter(|r| r.is_gpr64()).filter_map(Reg::of).for_each(|r| regs.insert(r));
+    Ok(Operand { memory, at, size, regs })
+}
+
+struct Writer {
+    encoder: Encoder,
+    out: Vec<u8>,
+    places: Vec<(usize, usize, Place)>,
+}
+
+impl Writer {
+    fn put(&mut self, insn: Instruction, place: Option<Place>) -> Result<(), NoValue> {
+        let from = self.out.len();
+        let len = self.encoder.encode(&insn, SOMEWHERE + from as u64)?;
+        let offsets = self.encoder.get_constant_offsets();
+        self.out.extend(self.encoder.take_buffer());
+        if let Some(place) = place {
+            let (at, size) = match offsets.has_immediate() && place == Place::Routine {
+                true => (offsets.immediate_offset(), offsets.immediate_size()),
+                false => (offsets.displacement_offset(), offsets.displacement_size()),
+            };
+            if size != 4 {
+                return Err(NoValue::Unwritable);
+            }
+            let at = from + at;
+            self.out.get_mut(at..at + 4).ok_or(NoValue::Unwritable)?.fill(0);
+            self.places.push((at, from + len, place));
+        }
+        Ok(())
+    }
+    fn push(&mut self, reg: Reg) -> Result<(), NoValue> {
+        self.put(Instruction::with1(Code::Push_r64, wide(reg))?, None)
+    }
+    fn pop(&mut self, reg: Reg) -> Result<(), NoValue> {
+        self.put(Instruction::with1(Code::Pop_r64, wide(reg))?, None)
+    }
+    fn mov(&mut self, to: Reg, from: Reg) -> Result<(), NoValue> {
+        self.put(Instruction::with2(Code::Mov_r64_rm64, wide(to), wide(from))?, None)
+    }
+    fn lea(&mut self, to: Reg, base: Reg, distance: i64) -> Result<(), NoValue> {
+        let memory = MemoryOperand::with_base_displ(wide(base), distance);
+        self.put(Instruction::with2(Code::Lea_r64_m, wide(to), memory)?, None)
+    }
+    fn word_address(&mut self, to: Reg, word: u32) -> Result<(), NoValue> {
+        let memory = MemoryOperand::with_base_displ(Register::RIP, SOMEWHERE.cast_signed());
+        self.put(Instruction::with2(Code::Lea_r64_m, wide(to), memory)?, Some(Place::Word(word)))
+    }
+    /// `code` with word 0, and `reg` if there is one.
+    fn with_word(&mut self, code: Code, reg: Reg) -> Result<(), NoValue> {
+        let memory = word(Register::RIP, Register::None);
+        self.put(Instruction::with2(code, memory, wide(reg))?, Some(Place::Word(0)))
+    }
+}
+
+fn word(base: Register, index: Register) -> MemoryOperand {
+    let is_here = base == Register::RIP;
+    let displacement = if is_here { SOMEWHERE.cast_signed() } else { 0 };
+    MemoryOperand::new(
+        base,
+        index,
+        if is_here { 1 } else { 8 },
+        displacement,
+        if is_here { 8 } else { 0 },
+        false,
+        Register::GS,
+    )
+}
+
+/// The code that does `sink` with `value`, where `live` must not change; before `insn`, if the place is before one.
+///
+/// # Errors
+/// If there is no such value at this place.
+pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> Result<Snippet, NoValue> {
+    let mut w = Writer { encoder: Encoder::new(64), out: Vec::new(), places: Vec::new() };
+    let memory = match value {
+        Value::Memory => Some(operand(insn, true)?),
+        Value::Address => Some(operand(insn, false)?),
+        Value::Register(reg) if reg.0 >= 16 => return Err(NoValue::NotGeneral),
+        _ => None,
+    };
+    if let (Value::Register(reg), Sink::Last) = (value, sink)
+        && reg != RSP
+    {
+        w.with_word(Code::Mov_rm64_r64, reg)?;
+        return Ok(Snippet { bytes: w.out, places: w.places });
+    }
+    let mut reads = memory.as_ref().map_or(RegSet::EMPTY, |m| m.regs);
+    if let Value::Register(reg) = value {
+        reads.insert(reg);
+    }
+    let is_computed = matches!(value, Value::Flags | Value::Time);
+    let saves_flags = (is_computed || sink != Sink::Last) && !live.both(abi::FLAGS).is_empty();
+    // What is taken, the dead ones first; never what the value is read from.
+    let mut taken = RegSet::EMPTY;
+    if saves_flags || is_computed {
+        taken.insert(RAX);
+    }
+    if value == Value::Time {
+        taken.insert(RDX);
+    }
+    let mut take = || {
+        let free = |reg: &Reg| !taken.contains(*reg) && !reads.contains(*reg) && *reg != RSP && *reg != RBP;
+        let dead = (0..16).map(Reg).filter(free).find(|r| !live.contains(*r));
+        let reg = dead.or_else(|| (0..16).map(Reg).find(free)).ok_or(NoValue::Unwritable)?;
+        taken.insert(reg);
+        Ok::<Reg, NoValue>(reg)
+    };
+    let v = if is_computed { RAX } else { take()? };
+    let (t, u) = (take()?, take()?);
+    let mut kept: Vec<Reg> = taken.iter().filter(|r| live.contains(*r) || reads.contains(*r)).collect();
+    if sink == Sink::Call {
+        let lost = abi::CALLER_SAVED.both(live).minus(taken);
+        kept.extend(lost.iter().filter(|r| r.0 < 16));
+    }
+    let steps = !kept.is_empty() || saves_flags || sink == Sink::Call;
+    if steps {
+        w.lea(RSP, RSP, -128)?;
+    }
+    for &reg in &kept {
+        w.push(reg)?;
+    }
+    let moved_by = if steps { 128 + 8 * kept.len() as i64 } else { 0 };
+
+    match (value, memory) {
+        (Value::Register(RSP), _) => w.lea(v, RSP, moved_by)?,
+        (Value::Register(reg), _) => w.mov(v, reg)?,
+        (_, Some(mut m)) => {
+            if m.memory.base == Register::RSP {
+                m.memory.displacement += moved_by;
+            }
+            let (code, to) = match (value, m.size) {
+                (Value::Address, _) => (Code::Lea_r64_m, wide(v)),
+                (_, 1) => (Code::Movzx_r32_rm8, narrow(v)),
+                (_, 2) => (Code::Movzx_r32_rm16, narrow(v)),
+                (_, 3..8) => (Code::Mov_r32_rm32, narrow(v)),
+                _ => (Code::Mov_r64_rm64, wide(v)),
+            };
+            if value == Value::Address {
+                m.memory.segment_prefix = Register::None;
+            }
+            w.put(Instruction::with2(code, to, m.memory)?, m.at.map(Place::At))?;
+        }
+        _ => {}
+    }
+    if saves_flags || value == Value::Flags {
+        w.put(Instruction::with(Code::Lahf), None)?;
+        w.put(Instruction::with1(Code::Seto_rm8, Register::AL)?, None)?;
+        if saves_flags {
+            w.push(RAX)?;
+        }
+    }
+    match value {
+        Value::Flags => {
+            // ah is the low byte of the flags, al is OF.
+            w.put(Instruction::with2(Code::Movzx_r32_rm16, narrow(t), Register::AX)?, None)?;
+            w.put(Instruction::with2(Code::Shr_rm32_imm8, narrow(t), 8u32)?, None)?;
+            w.put(Instruction::with2(Code::And_rm32_imm32, narrow(t), 0xd5u32)?, None)?;
+            w.put(Instruction::with2(Code::Movzx_r32_rm8, narrow(v), Register::AL)?, None)?;
+            w.put(Instruction::with2(Code::Shl_rm32_imm8, narrow(v), 11u32)?, None)?;
+            w.put(Instruction::with2(Code::Or_r32_rm32, narrow(v), narrow(t))?, None)?;
+        }
+        Value::Time => {
+            w.put(Instruction::with(Code::Rdtsc), None)?;
+            w.put(Instruction::with2(Code::Shl_rm64_imm8, wide(RDX), 32u32)?, None)?;
+            w.put(Instruction::with2(Code::Or_r64_rm64, wide(RAX), wide(RDX))?, None)?;
+        }
+        _ => {}
+    }
+    match sink {
+        Sink::Last => w.with_word(Code::Mov_rm64_r64, v)?,
+        Sink::Ring(len) => {
+            // One instruction takes the place, so that a signal's handler takes another one.
+            w.put(Instruction::with2(Code::Mov_r32_imm32, narrow(t), 1u32)?, None)?;
+            w.with_word(Code::Xadd_rm64_r64, t)?;
+            w.put(Instruction::with2(Code::And_rm32_imm32, narrow(t), len.wrapping_sub(1))?, None)?;
+            w.word_address(u, 1)?;
+            w.put(Instruction::with2(Code::Mov_rm64_r64, word(wide(u), wide(t)), wide(v))?, None)?;
+        }
+        Sink::Histogram => {
+            w.put(Instruction::with2(Code::Mov_rm64_imm32, wide(u), -1i32)?, None)?;
+            w.put(Instruction::with2(Code::Bsr_r64_rm64, wide(t), wide(v))?, None)?;
+            w.put(Instruction::with2(Code::Cmove_r64_rm64, wide(t), wide(u))?, None)?;
+            w.word_address(u, 1)?;
+            w.put(Instruction::with1(Code::Inc_rm64, word(wide(u), wide(t)))?, None)?;
+        }
+        Sink::Call => {
+            w.mov(RDI, v)?;
+            w.word_address(RSI, 0)?;
+            w.push(RBP)?;
+            w.mov(RBP, RSP)?;
+            w.put(Instruction::with2(Code::And_rm64_imm8, Register::RSP, -16i32)?, None)?;
+            w.put(Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?, Some(Place::Routine))?;
+            w.mov(RSP, RBP)?;
+            w.pop(RBP)?;
+        }
+    }
+    if saves_flags {
+        w.pop(RAX)?;
+        w.put(Instruction::with2(Code::Add_AL_imm8, Register::AL, 127u32)?, None)?;
+        w.put(Instruction::with(Code::Sahf), None)?;
+    }
+    for &reg in kept.iter().rev() {
+        w.pop(reg)?;
+    }
+    if steps {
+        w.lea(RSP, RSP, 128)?;
+    }
+    Ok(Snippet { bytes: w.out, places: w.places })
+}
