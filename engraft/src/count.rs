@@ -1,5 +1,6 @@
 //! `engraft count`: how often each block ran, exactly.
 
+mod points;
 mod prepare;
 mod view;
 
@@ -10,6 +11,7 @@ use anyhow::Context as _;
 use live::launch::Swap;
 use live::{Arena, Target};
 use measure::blocks;
+use points::PointView;
 use prepare::{Counted, Kept};
 use probe::Plan;
 use program::Program;
@@ -73,9 +75,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let kept = Kept::open(args.no_cache)?;
     let is_exe_counted =
         args.modules.iter().any(|m| m == "all" || m == "exe" || names(m, &target.executable));
-    let plan = if is_exe_counted { blocks::PLAN } else { Plan::Null };
+    let plan = if is_exe_counted { blocks::PLAN } else { Plan::NULL };
     let (segments, exe, linker) =
-        info_span!("prepare").in_scope(|| prepare::executable(&kept, &target.executable, plan))?;
+        info_span!("prepare").in_scope(|| prepare::executable(&kept, &target.executable, &plan))?;
     let (paths, sites) = match &linker {
         Some(linker) => (
             target.libraries(linker).with_context(|| format!("cannot run {}", linker.display()))?,
@@ -160,7 +162,7 @@ pub fn try_out() -> anyhow::Result<String> {
     let search = std::env::var("PATH").unwrap_or_default();
     let target = Target::find("true", &search)?;
     let kept = Kept::open(true)?;
-    let (segments, exe, _) = prepare::executable(&kept, &target.executable, blocks::PLAN)?;
+    let (segments, exe, _) = prepare::executable(&kept, &target.executable, &blocks::PLAN)?;
     let arena = Arena::create(&[(exe.key, exe.notes.blocks.len())])?;
     let mut child = live::launch::launch(Command::new(&target.command), &segments, &arena, &[], &[])?;
     let status = child.wait()?;
@@ -195,7 +197,9 @@ pub fn recorded(rec: &Path) -> anyhow::Result<view::CountView> {
     let profiles = input::needed_recording(rec)?;
     let programs = profiles.iter().map(input::counted_program).collect::<Result<Vec<_>, _>>()?;
     let threads = input::threads(rec)?;
-    Ok(view::view(rec, &profiles, &threads, &programs, None))
+    let mut view = view::view(rec, &profiles, &threads, &programs, None);
+    view.points = input::seen(rec)?.into_iter().map(PointView::of).collect();
+    Ok(view)
 }
 
 /// Where the recording goes: as asked, else beside where we are, under a name that nothing has.

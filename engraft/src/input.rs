@@ -4,6 +4,7 @@ use crate::out::{self, Hinted};
 use crate::view::share;
 use anyhow::Context as _;
 use matching::Map;
+use measure::points::Points;
 use profile::{Format, Imported, Lost, Profile, Written};
 use program::{FuncId, Image, Program, Va};
 use std::borrow::Cow;
@@ -120,6 +121,21 @@ pub fn needed_recording(path: &Path) -> anyhow::Result<Vec<Profile>> {
     })
 }
 
+/// Reads the plan at `path` of what to put into `program`.
+///
+/// # Errors
+/// If it cannot be read, or a line of it cannot be understood.
+pub fn points(path: &Path, program: &Program) -> anyhow::Result<Points> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let points = measure::points::parse(&text, program, |name| function(program, name))
+        .with_context(|| format!("cannot use {}", path.display()))?;
+    if points.plan.is_null() {
+        let hint = "a line is `entry main count`, say; `engraft help instrument` has more";
+        return Err(Hinted::new(format!("{} asks for nothing", path.display()), hint).into());
+    }
+    Ok(points)
+}
+
 /// Refuses programs whose code cannot be moved at all.
 ///
 /// # Errors
@@ -130,6 +146,14 @@ pub fn refuse_go(image: &Image) -> Result<(), Hinted> {
     }
     let hint = "Go's runtime checks its own addresses, so its code cannot be moved";
     Err(Hinted::new(format!("{} is a Go program, which cannot be counted", image.name), hint))
+}
+
+/// What was seen at the points of a plan, in the recording at `path`.
+///
+/// # Errors
+/// If it cannot be read, or is damaged.
+pub fn seen(path: &Path) -> anyhow::Result<Vec<profile::counters::Seen>> {
+    profile::counters::seen(&bytes(path)?).with_context(|| format!("cannot use {}", path.display()))
 }
 
 /// The profiles of each thread in the recording at `path`, if they were kept apart.

@@ -4,7 +4,8 @@ use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Output, Table, View};
 use measure::blocks;
-use probe::{Module, Old, Plan, Room, Stay, Tactic};
+use measure::points::Points;
+use probe::{Module, Old, RewriteError, Room, Stay, Tactic};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,7 +17,8 @@ use tracing::info_span;
 const EXAMPLES: &str = "\
 Examples:
   $ engraft instrument old -o counted
-  $ engraft instrument old -o poisoned --null --poison";
+  $ engraft instrument old -o poisoned --null --poison
+  $ engraft instrument old -o watched --plan points.plan";
 
 /// Write a program that counts its blocks by itself
 ///
@@ -36,23 +38,43 @@ pub struct Args {
     /// Fill the old code with traps: the proof that nothing reaches it
     #[arg(long)]
     poison: bool,
+    /// Put in what FILE says in place of counters: a line a probe, such as `entry main count`; see `engraft help instrument`
+    #[arg(long, value_name = "FILE", conflicts_with = "null")]
+    plan: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    out::spares_inputs(&args.o, &[&args.binary])?;
+    let read: Vec<&Path> = args.plan.iter().chain([&args.binary]).map(PathBuf::as_path).collect();
+    out::spares_inputs(&args.o, &read)?;
     let program = input::program(&args.binary)?;
     input::refuse_go(&program.image)?;
-    let plan = if args.null { Plan::Null } else { blocks::PLAN };
-    let mut module = info_span!("rewrite").in_scope(|| Module::build(&program, plan, Room::Behind))?;
-    if !args.null {
+    let points = match &args.plan {
+        Some(path) => input::points(path, &program)?,
+        None if args.null => Points::default(),
+        None => Points { plan: blocks::PLAN, lines: Vec::new() },
+    };
+    let built = info_span!("rewrite").in_scope(|| Module::build(&program, &points.plan, Room::Behind));
+    let mut module = built.map_err(|err| match (err, &args.plan) {
+        (RewriteError::Probes { why, .. }, Some(path)) => {
+            let all = why.iter().filter_map(|(n, why)| {
+                points.lines.get(*n).map(|(line, what)| format!("line {line}, `{what}`: {why}"))
+            });
+            let message = format!("cannot use {}: {}", path.display(), all.collect::<Vec<_>>().join("\n"));
+            let hint = "`engraft show BINARY function NAME` lists instructions, blocks and edges";
+            Hinted::new(message, hint).into()
+        }
+        (err, _) => anyhow::Error::from(err),
+    })?;
+    if !points.plan.is_null() {
         if !module.can_start() {
             let what = format!("{} has no room for DT_INIT, where counting would start", program.image.name);
             return Err(Hinted::new(what, "`--null` moves its code without counting").into());
         }
         let mut notes = blocks::notes(&module);
+        notes.watches = points.watches(&module.words);
         notes.image.name =
             args.binary.canonicalize().unwrap_or_else(|_| args.binary.clone()).display().to_string();
         let name = args.binary.file_name().unwrap_or_default().to_string_lossy();

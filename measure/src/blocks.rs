@@ -20,7 +20,7 @@ const _: () = assert!(
 );
 
 /// What is to be put into the code.
-pub const PLAN: Plan = Plan::Blocks;
+pub const PLAN: Plan = Plan::BLOCKS;
 
 /// What the counters of `module` mean.
 ///
@@ -66,6 +66,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
         counters[block.index()].is_none().then_some((start, all?))
     });
     Notes {
+        watches: Vec::new(),
         sums: sums.collect(),
         image: ImageRef::of(&program.image),
         blocks: module.counted.iter().map(|&b| program.block(b).start).collect(),

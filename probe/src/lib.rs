@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! let program = program::Program::analyze(program::Image::load("/usr/bin/gzip".as_ref())?);
-//! let module = probe::Module::build(&program, probe::Plan::Null, probe::Room::Behind)?;
+//! let module = probe::Module::build(&program, &probe::Plan::NULL, probe::Room::Behind)?;
 //! std::fs::write("gzip.moved", module.to_file(probe::Old::Kept)).expect("a place to write to");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -17,10 +17,12 @@ mod module;
 mod movable;
 mod names;
 mod piece;
+mod plan;
 mod springboard;
 mod switches;
 mod unwind;
 
-pub use module::{Module, Old, Patch, Plan, RewriteError, Room, Segments};
+pub use module::{Module, Old, Patch, RewriteError, Room, Segments};
 pub use movable::{Stay, stays};
+pub use plan::{Action, Plan, PlanError, Point, Probe, Routine};
 pub use springboard::Tactic;

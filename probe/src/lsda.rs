@@ -7,6 +7,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::bytes::{Reader, put_distance, put_uleb, set_distance};
+use crate::piece::Side;
 use crate::unwind::Placed;
 use program::Va;
 use program::image::Image;
@@ -63,10 +64,18 @@ pub fn translate(
         let pad = (pad != 0).then(|| base.plus(pad));
         let range = from.max(covered.start)..to.min(covered.end);
         if range.start < range.end {
-            sites.push(Site { range, pad, action });
+            sites.extend(cut(Site { range, pad, action }, placed, pieces));
         }
     }
-    let pads: Vec<Option<Va>> = sites.iter().map(|s| s.pad.map(|pad| moved(pieces, pad))).collect();
+    let pads: Vec<Option<Va>> = sites
+        .iter()
+        .map(|s| {
+            s.pad.map(|pad| {
+                side(pieces, pad, placed.piece.block_with(s.range.start))
+                    .unwrap_or_else(|| moved(pieces, pad))
+            })
+        })
+        .collect();
     // One below the lowest, since a distance of zero says that there is no pad.
     let lowest = pads.iter().flatten().min().map_or(placed.at, |low| Va(low.0 - 1));
     let (actions, highest, filters) = match types_at {
@@ -155,13 +164,39 @@ fn uleb_len(value: u64) -> usize {
     bytes.len()
 }
 
+/// The piece that has `old`.
+fn piece<'a>(pieces: &'a [Placed<'a>], old: Va) -> Option<&'a Placed<'a>> {
+    let i = pieces.partition_point(|p| p.piece.range.end <= old);
+    pieces.get(i).filter(|p| p.piece.range.contains(&old))
+}
+
 /// Where code of `old` now is: in its piece, or where it was.
 fn moved(pieces: &[Placed<'_>], old: Va) -> Va {
-    let i = pieces.partition_point(|p| p.piece.range.end <= old);
-    match pieces.get(i) {
-        Some(p) if p.piece.range.contains(&old) => p.map(old),
-        _ => old,
+    piece(pieces, old).map_or(old, |p| match p.piece.block_at(old) {
+        Some(offset) => p.at.plus(u64::from(offset)),
+        None => p.map(old),
+    })
+}
+
+/// The code in front of `pad` for exceptions of the block at `from`, if there is some.
+fn side(pieces: &[Placed<'_>], pad: Va, from: Option<Va>) -> Option<Va> {
+    let (p, from) = (piece(pieces, pad)?, from?);
+    let side = p.piece.sides.iter().find(|s| (s.0, s.1) == (pad, Side::Pad(from)))?;
+    Some(p.at.plus(u64::from(side.2)))
+}
+
+/// `site`, in parts of one block each if some blocks have a way of their own to its pad.
+fn cut(site: Site, placed: &Placed<'_>, pieces: &[Placed<'_>]) -> Vec<Site> {
+    let has_sides = site.pad.and_then(|pad| Some((pad, piece(pieces, pad)?)));
+    if has_sides.is_none_or(|(pad, p)| !p.piece.sides.iter().any(|s| s.0 == pad)) {
+        return vec![site];
     }
+    let blocks = placed.piece.blocks.iter().map(|b| b.0);
+    let inner = blocks.filter(|b| site.range.start < *b && *b < site.range.end);
+    let cuts: Vec<Va> = [site.range.start].into_iter().chain(inner).chain([site.range.end]).collect();
+    cuts.windows(2)
+        .filter_map(|w| Some(Site { range: *w.first()?..*w.get(1)?, pad: site.pad, action: site.action }))
+        .collect()
 }
 
 /// The action table as far as `sites` reach into it, the highest number of a type it names, and the filters behind the types.

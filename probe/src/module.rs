@@ -17,8 +17,8 @@ use crate::bytes::set_distance;
 use crate::counters;
 use crate::movable::{self, Movable, Stay};
 use crate::names::{self, Dynamic, Moves, Part, Parts, Span};
-use crate::piece::{self, Piece, Target};
-
+use crate::piece::{self, Piece, Side, Target};
+use crate::plan::{self, Action, Inserts, Plan, PlanError};
 use crate::springboard::{self, Springboard, Tactic};
 use crate::switches::{Form, Switch};
 use crate::unwind::{self, Placed, Unwind};
@@ -31,6 +31,7 @@ use program::image::{Kind, RelocationTo, SymbolKind};
 use program::{BlockId, FlagLiveness, FuncId, Program, Va};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 const PAGE: u64 = 0x1000;
@@ -55,15 +56,14 @@ pub enum RewriteError {
         /// What is wrong.
         why: String,
     },
-}
-
-/// What is to be put into the moved code.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Plan {
-    /// Nothing: code is moved, no more.
-    Null,
-    /// A counter a block.
-    Blocks,
+    /// Probes cannot be put where they are wanted.
+    #[error("{} of the probes cannot be put into {name}", why.len())]
+    Probes {
+        /// The file.
+        name: String,
+        /// Which of the plan's, from 0, and why.
+        why: Vec<(usize, PlanError)>,
+    },
 }
 
 /// What becomes of the old code of moved functions in a file.
@@ -105,8 +105,12 @@ pub struct Module<'a> {
     pub springboards: Vec<Springboard>,
     /// What changes in old segments, by address.
     pub patches: Vec<Patch>,
-    /// The block of each counter.
+    /// The block of each counter, if the plan asks for them: they are the first words of a thread's memory.
     pub counted: Vec<BlockId>,
+    /// The first word of each of the plan's probes.
+    pub words: Vec<u32>,
+    /// How many words a thread has.
+    pub n_words: u32,
     /// Old starts of moved blocks, and where they are now. By old address.
     pub moved: Vec<(Va, Va)>,
     /// Where the counters are.
@@ -123,23 +127,27 @@ impl<'a> Module<'a> {
     /// Moves all functions of `program` that can be moved, with what `plan` puts into them.
     ///
     /// # Errors
-    /// If there is no room for new segments.
-    pub fn build(program: &'a Program, plan: Plan, room: Room) -> Result<Module<'a>, RewriteError> {
+    /// If there is no room for new segments, or probes cannot be put where they are wanted.
+    pub fn build(program: &'a Program, plan: &Plan, room: Room) -> Result<Module<'a>, RewriteError> {
         let mut movable = movable::find(program);
         let springboards = springboard::plan(program, &mut movable);
         let Movable { stays, mut switches, .. } = movable;
         switches.retain(|s| stays.get(s.func.index()).is_some_and(Option::is_none));
 
-        let (pieces, counted) = pieces(program, &stays, plan);
+        let n_blocks = if plan.blocks { count_blocks(program, &stays) } else { 0 };
+        let lowered = plan::lower(program, plan, n_blocks, &stays, &switches)
+            .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why })?;
+        let (pieces, counted) = pieces(program, &stays, plan.blocks, &lowered.inserts);
+        let n_words = lowered.n_words as usize;
         let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
         let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
         // Of a program at fixed addresses: high, so that the counters of further threads find room below.
         let is_high = !program.image.kind.is_relocated()
-            && (room == Room::Apart || !counted.is_empty() && !program.image.kind.is_static());
+            && (room == Room::Apart || n_words > 0 && !program.image.kind.is_static());
         let counters_at = if room == Room::Apart || is_high {
             let code: u64 = pieces.iter().map(|p| p.bytes.len() as u64 + u64::from(p.align)).sum();
             let old: u64 = program.image.file_bytes().len() as u64;
-            let need = (8 * counted.len() as u64 + code + 2 * old + (1 << 20)).next_multiple_of(1 << 21);
+            let need = (8 * n_words as u64 + code + 2 * old + (1 << 20)).next_multiple_of(1 << 21);
             match is_high {
                 true => Va((0x7000_0000 - need.min(0x6000_0000)).max(page_up(end).0)),
                 false => Va((first.0 & !(PAGE - 1)).wrapping_sub(need)),
@@ -147,7 +155,7 @@ impl<'a> Module<'a> {
         } else {
             page_up(end)
         };
-        let counters = counters_at..counters_at.plus(match counted.len() {
+        let counters = counters_at..counters_at.plus(match n_words {
             0 => 0,
             n => runtime::HOME_HEAD + 8 * n as u64,
         });
@@ -161,10 +169,18 @@ impl<'a> Module<'a> {
                 Placed { piece, at: start }
             })
             .collect();
+        let mut routines = Vec::new();
+        for probe in &plan.probes {
+            at = line_up(at);
+            routines.push(at);
+            if let Action::Call(_, routine) = &probe.action {
+                at = at.plus(routine.code.len() as u64);
+            }
+        }
         // Behind the code: what gives a thread its area, and a check for every entry from outside.
         let checks_len = (springboards.len() as u64 + 1) * 48;
         let tables_at =
-            page_up(at.plus(if counted.is_empty() { 0 } else { 16 + Runtime::len_bytes() + checks_len }));
+            page_up(at.plus(if n_words == 0 { 0 } else { 16 + Runtime::len_bytes() + checks_len }));
         let span = if room == Room::Apart && program.image.kind.is_relocated() {
             end.since(counters_at)
         } else {
@@ -181,7 +197,9 @@ impl<'a> Module<'a> {
         let lookup =
             |old: Va| moved.binary_search_by_key(&old, |m| m.0).ok().and_then(|i| moved.get(i)).map(|m| m.1);
 
-        let runtime = (!counted.is_empty()).then(|| runtime_at(program, &counters, line_up(at)));
+        let sides = sides(&placed);
+        let outside = |old: Va| sides.get(&(old, Side::Outside)).copied().or_else(|| lookup(old));
+        let runtime = (n_words > 0).then(|| runtime_at(program, &counters, line_up(at)));
         let mut text = vec![emit::TRAP; usize::try_from(at.since(text_at)).expect("checked above")];
         for p in &placed {
             let from = usize::try_from(p.at.since(text_at)).expect("within the text");
@@ -190,13 +208,23 @@ impl<'a> Module<'a> {
             for fixup in &p.piece.fixups {
                 let end = p.at.plus(u64::from(fixup.end));
                 let to = match fixup.to {
-                    Target::Code(old) => lookup(old).unwrap_or(old),
+                    Target::Code(old) => outside(old).unwrap_or(old),
+                    Target::Inside(old) => lookup(old).unwrap_or(old),
+                    Target::Routine(n) => routines.get(n as usize).copied().unwrap_or(end),
                     Target::Place(to) => to,
                     Target::Owner => counters.start.plus(runtime::OWNER),
                     Target::Slow => runtime.as_ref().map_or(end, |r| r.slow),
                     Target::Counter(n) => counters.start.plus(runtime::HOME_HEAD + 8 * u64::from(n)),
                 };
                 set_distance(room, fixup.at as usize, to.since(end));
+            }
+        }
+        for (&at, probe) in routines.iter().zip(&plan.probes) {
+            if let Action::Call(_, routine) = &probe.action {
+                let from = usize::try_from(at.since(text_at)).expect("within the text");
+                let room =
+                    text.get_mut(from..from + routine.code.len()).expect("the text was made that long");
+                room.copy_from_slice(&routine.code);
             }
         }
 
@@ -206,7 +234,7 @@ impl<'a> Module<'a> {
         }
         let unchecked = without_thread_pointer(program);
         for board in &springboards {
-            let mut to = lookup(board.at).expect("a springboard is at a moved block");
+            let mut to = outside(board.at).expect("a springboard is at a moved block");
             let is_entry = program.function_from(board.at).is_some()
                 || program
                     .block_from(board.at)
@@ -242,7 +270,7 @@ impl<'a> Module<'a> {
         }
         let mut relocations = Vec::new();
         for switch in &switches {
-            change(program, switch, &lookup, &mut patches, &mut relocations);
+            change(program, switch, &sides, &lookup, &mut patches, &mut relocations);
         }
         relocations.sort_unstable();
         relocations.dedup();
@@ -272,6 +300,8 @@ impl<'a> Module<'a> {
             springboards,
             patches,
             counted,
+            words: lowered.words,
+            n_words: lowered.n_words,
             moved,
             counters,
             runtime,
@@ -386,7 +416,7 @@ impl<'a> Module<'a> {
         Ok(Segments {
             key: self.program.image.id.0,
             entry: self.program.image.entry.map(|e| e.0),
-            n_counters: self.counted.len(),
+            n_counters: self.n_words as usize,
             counters_at: self.counters.start.0,
             runtime_at: self.runtime.as_ref().map(|r| r.at.0),
             text_at: self.text.0.0,
@@ -686,12 +716,33 @@ fn page_up(at: Va) -> Va {
     Va(at.0.next_multiple_of(PAGE))
 }
 
-fn pieces(program: &Program, stays: &[Option<Stay>], plan: Plan) -> (Vec<Piece>, Vec<BlockId>) {
+/// How many blocks are moved.
+fn count_blocks(program: &Program, stays: &[Option<Stay>]) -> u32 {
+    let moved = program.functions.iter().zip(stays).filter(|(_, stays)| stays.is_none());
+    let n: usize = moved.map(|(function, _)| function.n_blocks()).sum();
+    u32::try_from(n).expect("ids are 32 bits")
+}
+
+/// Code in front of blocks, by old address and whom it is for.
+fn sides(placed: &[Placed<'_>]) -> BTreeMap<(Va, Side), Va> {
+    let of = |p: &Placed<'_>| {
+        let at = p.at;
+        p.piece.sides.iter().map(move |s| ((s.0, s.1), at.plus(u64::from(s.2)))).collect::<Vec<_>>()
+    };
+    placed.iter().flat_map(of).collect()
+}
+
+fn pieces(
+    program: &Program,
+    stays: &[Option<Stay>],
+    counts_blocks: bool,
+    inserts: &Inserts,
+) -> (Vec<Piece>, Vec<BlockId>) {
     let mut counter_of = vec![u32::MAX; program.blocks.len()];
     let mut counted = Vec::new();
-    let flags = (plan == Plan::Blocks).then(|| FlagLiveness::compute(program));
-    let forks = if plan == Plan::Blocks { piece::forks(program) } else { Vec::new() };
-    if plan == Plan::Blocks {
+    let flags = counts_blocks.then(|| FlagLiveness::compute(program));
+    let forks = if counts_blocks || !inserts.is_empty() { piece::forks(program) } else { Vec::new() };
+    if counts_blocks {
         for id in program.func_ids().filter(|id| stays.get(id.index()).is_some_and(Option::is_none)) {
             for b in program.function(id).block_ids() {
                 if let Some(n) = counter_of.get_mut(b.index()) {
@@ -710,7 +761,7 @@ fn pieces(program: &Program, stays: &[Option<Stay>], plan: Plan) -> (Vec<Piece>,
     let pieces = ranges
         .par_iter()
         .map(|(_, range)| {
-            piece::lay_out(program, range, &forks, |b| {
+            piece::lay_out(program, range, &forks, inserts, |b| {
                 let counter = *counter_of.get(b.index())?;
                 Some(counters::probe(program, flags.as_ref()?, b, counter))
             })
@@ -734,12 +785,14 @@ fn long_jump(program: &Program, at: Va, to: Va) -> Patch {
 fn change(
     program: &Program,
     switch: &Switch,
+    sides: &BTreeMap<(Va, Side), Va>,
     lookup: &impl Fn(Va) -> Option<Va>,
     patches: &mut Vec<Patch>,
     relocations: &mut Vec<(Va, Va)>,
 ) {
     for (n, &old) in switch.targets.iter().enumerate() {
-        let Some(new) = lookup(old) else { continue };
+        let side = switch.jumps.iter().find_map(|&jump| sides.get(&(old, Side::Table(jump))).copied());
+        let Some(new) = side.or_else(|| lookup(old)) else { continue };
         let at = switch.entry(n);
         let mut bytes = vec![0; 4];
         match switch.form {

@@ -11,6 +11,7 @@
 //! left out, but a block that was aligned stays so.
 
 use crate::counters::Probe;
+use crate::plan::{Code, Inserts, Spot};
 use program::arch::emit::{self, Branch, Position};
 use program::arch::{Decoder, Flow};
 use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, Program, Va};
@@ -32,10 +33,14 @@ pub struct Fixup {
 pub enum Target {
     /// Code at this old address: its moved copy, if it was moved.
     Code(Va),
+    /// The same, for who is in the function already.
+    Inside(Va),
     /// This address, whatever is there.
     Place(Va),
-    /// This counter.
+    /// This counter, a word of the thread's own memory.
     Counter(u32),
+    /// The routine of this probe.
+    Routine(u32),
     /// The word that names the owner of the counters.
     Owner,
     /// Where a thread goes that is not their owner.
@@ -54,11 +59,24 @@ pub struct Piece {
     pub runs: Vec<(u32, u32)>,
     /// New offset of each block, in order, with its old start.
     pub blocks: Vec<(Va, u32)>,
+    /// Code in front of blocks, for some who go there: old start, whom it is for, new offset.
+    pub sides: Vec<(Va, Side, u32)>,
     /// What its place must be a multiple of.
     pub align: u32,
 }
 
 impl Piece {
+    /// Offset in the piece of the block that was at `at`; without the code in front of it.
+    pub fn block_at(&self, at: Va) -> Option<u32> {
+        self.blocks.binary_search_by_key(&at, |b| b.0).ok().and_then(|i| self.blocks.get(i)).map(|b| b.1)
+    }
+
+    /// The old start of the block that has `at`, or is the last one before it.
+    pub fn block_with(&self, at: Va) -> Option<Va> {
+        let i = self.blocks.partition_point(|b| b.0 <= at);
+        self.blocks.get(i.checked_sub(1)?).map(|b| b.0)
+    }
+
     /// Offset in the piece of what was at `at`, which lies in its range or at its end.
     pub fn offset_of(&self, at: Va) -> u32 {
         if at >= self.range.end {
@@ -72,6 +90,17 @@ impl Piece {
     }
 }
 
+/// For whom there is code in front of a block.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Side {
+    /// Who comes from outside of the function.
+    Outside,
+    /// Exceptions that are raised in the block that starts here.
+    Pad(Va),
+    /// The jump at this address.
+    Table(Va),
+}
+
 /// Something to be laid out.
 enum Item {
     /// Old bytes, by their offsets in the range.
@@ -82,6 +111,8 @@ enum Item {
     Branch,
     /// The start of a block, aligned to so much.
     Block(u32),
+    /// What goes to the old address, for some, goes here.
+    Side(Va, Side),
     /// From here on, old offsets run in step with new ones: this old offset stands so many bytes further on.
     Run(u32, u32),
 }
@@ -94,7 +125,7 @@ enum Aim {
 
 /// What decides how long branches are.
 enum Step {
-    /// The start of a block, by position; aligned to so much.
+    /// The start of a block, by position; aligned to so much. Behind the positions of the blocks come other labels.
     Block(usize, u32),
     /// A branch.
     Branch(Branch, Aim),
@@ -133,6 +164,14 @@ impl Layout {
         self.items.push(Item::Made(from..self.made.len()));
     }
 
+    /// Code of a probe.
+    fn insert(&mut self, code: &Code) {
+        let base = self.made.len();
+        self.made.extend(&code.bytes);
+        self.in_made.extend(code.places.iter().map(|&(at, end, to)| (base + at, base + end, to)));
+        self.made(base);
+    }
+
     fn step(&mut self, step: Step) {
         self.steps.push((std::mem::take(&mut self.n_bytes), step));
     }
@@ -147,11 +186,13 @@ fn len32(n: usize) -> u32 {
     u32::try_from(n).expect("pieces are below 2 GiB")
 }
 
-/// Lays out `range` of a function; `probe` says what stands before a block, `forks` are the calls after which counters may be another's.
+/// Lays out `range` of a function; `probe` says what stands before a block, `inserts` what else is put in; `forks` are the calls after which counters may
+/// be another's.
 pub fn lay_out(
     program: &Program,
     range: &Range<Va>,
     forks: &[Va],
+    inserts: &Inserts,
     mut probe: impl FnMut(BlockId) -> Option<Probe>,
 ) -> Piece {
     let blocks = program.blocks_in(range);
@@ -163,21 +204,44 @@ pub fn lay_out(
     let mut last_end = range.start;
     let code = program.image.bytes_from(range.start).unwrap_or_default();
     let mut decoder = Decoder::new(code, range.start);
+    let mut n_labels = blocks.len();
+    // Where control runs on to from the block before.
+    let mut runs_on_to = None;
     for (i, &id) in blocks.iter().enumerate() {
+        let mine: Vec<(Spot, &Code)> = match inserts.is_empty() {
+            true => Vec::new(),
+            false => {
+                inserts.range((id, Spot::Outside)..=(id, Spot::Through)).map(|(k, c)| (k.1, c)).collect()
+            }
+        };
+        let code_at = |spot| mine.iter().find(|m| m.0 == spot).map(|m| m.1);
         let block = program.block(id);
         let natural = 1u32 << block.start.0.trailing_zeros().min(6);
         let padded = block.start != last_end || i == 0;
         let align = if padded && natural >= 16 { natural } else { 1 };
         piece_align = piece_align.max(align);
+        let into = |at: Va| usize::try_from(at.since(range.start)).expect("ranges are below 2 GiB");
+        let old = |at: Va| len32(into(at));
+        let fronts = mine.iter().filter_map(|(spot, code)| match spot {
+            Spot::Outside => Some((Side::Outside, *code)),
+            Spot::Pad(from) => Some((Side::Pad(*from), *code)),
+            _ => None,
+        });
+        for (n, (side, code)) in fronts.enumerate() {
+            if n > 0 || runs_on_to == Some(i) {
+                all.branch(Branch::Jump, Aim::Here(i));
+            }
+            all.items.push(Item::Run(old(block.start), 0));
+            all.items.push(Item::Side(block.start, side));
+            all.insert(code);
+        }
         all.step(Step::Block(i, align));
         if align > 1 {
             all.items.push(Item::Block(align));
         }
-        let into = |at: Va| usize::try_from(at.since(range.start)).expect("ranges are below 2 GiB");
-        let old = |at: Va| len32(into(at));
         all.items.push(Item::Run(old(block.start), 0));
         let probe = probe(id);
-        let forks = if probe.is_some() { forks } else { &[] };
+        let forks = if probe.is_some() || !inserts.is_empty() { forks } else { &[] };
         decoder.seek(block.start).expect("a block of the range");
         while decoder.at() < block.end_va() {
             let at = decoder.at();
@@ -207,7 +271,31 @@ pub fn lay_out(
                 // The instruction's own address stays in front of its probe, for unwinding and for who jumps there.
                 all.items.push(Item::Run(old(at) + 1, 1));
             }
+            if let Some(code) = code_at(Spot::Before(at)) {
+                all.insert(code);
+                all.items.push(Item::Run(old(at) + 1, 1));
+            }
             match what {
+                Position::Branch(branch, to)
+                    if branch != Branch::Call
+                        && decoder.at() == block.end_va()
+                        && let Some(code) = code_at(Spot::Taken) =>
+                {
+                    // Around the code if the branch is not taken: to what stands behind the block.
+                    let (taken, on) = (n_labels, n_labels + 1);
+                    n_labels += 2;
+                    match branch.inverted() {
+                        Some(inverted) => all.branch(inverted, Aim::Here(on)),
+                        None => {
+                            all.branch(branch, Aim::Here(taken));
+                            all.branch(Branch::Jump, Aim::Here(on));
+                        }
+                    }
+                    all.step(Step::Block(taken, 1));
+                    all.insert(code);
+                    all.branch(Branch::Jump, position(to).map_or(Aim::There(to), Aim::Here));
+                    all.step(Step::Block(on, 1));
+                }
                 Position::Branch(branch, to) => {
                     let aim = match branch {
                         Branch::Call => Aim::There(to),
@@ -222,6 +310,12 @@ pub fn lay_out(
                 }
                 Position::Anywhere | Position::Fixed => all.old(from..to),
             }
+            if let Some(code) = code_at(Spot::After(at)) {
+                all.insert(code);
+                if decoder.at() < block.end_va() {
+                    all.items.push(Item::Run(old(decoder.at()) + 1, 1));
+                }
+            }
             if is_call && forks.binary_search(&at).is_ok() {
                 let base = all.made.len();
                 let (check, [owner, slow]) = emit::check_owner_here(program.image.kind.is_static());
@@ -235,13 +329,25 @@ pub fn lay_out(
             }
         }
         last_end = block.end_va();
-        if let Some(to) = falls_to(program, id)
+        if let Some(code) = code_at(Spot::Through) {
+            all.insert(code);
+        }
+        let falls_to = falls_to(program, id);
+        if let Some(to) = falls_to
             && position(to) != Some(i + 1)
         {
             all.branch(Branch::Jump, position(to).map_or(Aim::There(to), Aim::Here));
         }
+        runs_on_to = falls_to.and_then(position).filter(|&to| to == i + 1);
+        for (spot, code) in &mine {
+            if let Spot::Table(to) = *spot {
+                all.items.push(Item::Side(to, Side::Table(block.last_insn())));
+                all.insert(code);
+                all.branch(Branch::Jump, position(to).map_or(Aim::There(to), Aim::Here));
+            }
+        }
     }
-    place(range, program, blocks, &all, code, piece_align)
+    place(range, program, blocks, &all, n_labels, code, piece_align)
 }
 
 /// Functions of the C library that return in a new process, too.
@@ -280,10 +386,10 @@ fn falls_to(program: &Program, id: BlockId) -> Option<Va> {
 }
 
 /// Decides how long each branch is: whether it is long, in order; and the new offset of each block.
-fn relax(steps: &[(u32, Step)], n_blocks: usize) -> (Vec<bool>, Vec<u32>) {
-    let mut at_block = vec![0u32; n_blocks];
+fn relax(steps: &[(u32, Step)], n_labels: usize) -> (Vec<bool>, Vec<u32>) {
+    let mut at_block = vec![0u32; n_labels];
     // Where each branch starts, and whether it is long.
-    let mut branches: Vec<(u32, bool)> = Vec::with_capacity(n_blocks);
+    let mut branches: Vec<(u32, bool)> = Vec::with_capacity(n_labels);
     for (_, step) in steps {
         if let Step::Branch(branch, aim) = step {
             branches.push((0, matches!(aim, Aim::There(_)) || branch.short().is_none()));
@@ -336,15 +442,18 @@ fn place(
     program: &Program,
     blocks: &[BlockId],
     all: &Layout,
+    n_labels: usize,
     code: &[u8],
     align: u32,
 ) -> Piece {
-    let (is_long, at_block) = relax(&all.steps, blocks.len());
+    let (is_long, at_block) = relax(&all.steps, n_labels);
     let mut branches = all.steps.iter().filter_map(|(_, step)| match step {
         Step::Branch(branch, aim) => Some((branch, aim)),
         Step::Block(..) => None,
     });
     let mut is_long = is_long.into_iter();
+    let mut sides = Vec::new();
+    let func = blocks.first().map(|&b| program.block(b).func);
     let old_len = usize::try_from(range.end.since(range.start)).unwrap_or(0);
     let mut out = Vec::with_capacity(old_len + all.made.len() + is_long.len() * 6);
     let mut fixups = Vec::with_capacity(all.in_old.len() + all.in_made.len() + is_long.len());
@@ -387,18 +496,26 @@ fn place(
                     (_, Aim::There(to)) => {
                         branch.emit_long(&mut out);
                         let end = len32(out.len());
-                        fixups.push(Fixup { at: end - 4, end, to: Target::Code(*to) });
+                        let is_inside = *branch != Branch::Call
+                            && func.is_some()
+                            && program.block_from(*to).map(|b| program.block(b).func) == func;
+                        let to = if is_inside { Target::Inside(*to) } else { Target::Code(*to) };
+                        fixups.push(Fixup { at: end - 4, end, to });
                     }
                 }
             }
-            // Of two for one address, the first is in front of what was put between them.
-            Item::Run(old, further) => {
-                if runs.last().is_none_or(|last| last.0 != *old) {
-                    runs.push((*old, len32(out.len()) + further));
+            Item::Side(to, side) => sides.push((*to, *side, len32(out.len()))),
+            // Of two for one address, the first is in front of what was put between them; of two behind something, the last counts.
+            Item::Run(old, further) => match runs.last_mut() {
+                Some(last) if last.0 == *old => {
+                    if *further > 0 {
+                        last.1 = len32(out.len()) + further;
+                    }
                 }
-            }
+                _ => runs.push((*old, len32(out.len()) + further)),
+            },
         }
     }
     let starts = blocks.iter().zip(&at_block).map(|(&b, &at)| (program.block(b).start, at)).collect();
-    Piece { range: range.clone(), bytes: out, fixups, runs, blocks: starts, align }
+    Piece { range: range.clone(), bytes: out, fixups, runs, blocks: starts, sides, align }
 }

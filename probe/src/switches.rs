@@ -32,6 +32,8 @@ pub struct Switch {
     pub form: Form,
     /// Where they led, in order.
     pub targets: Box<[Va]>,
+    /// The jumps that read it.
+    pub jumps: Box<[Va]>,
 }
 
 impl Switch {
@@ -54,9 +56,13 @@ pub fn find(program: &Program, stays: &mut [Option<Stay>]) -> Vec<Switch> {
     let mut found: Vec<Switch> = Vec::new();
     for table in &program.tables {
         match form(program, table) {
-            Some(form) => {
-                found.push(Switch { func: table.func, at: table.at, form, targets: table.targets.clone() })
-            }
+            Some(form) => found.push(Switch {
+                func: table.func,
+                at: table.at,
+                form,
+                targets: table.targets.clone(),
+                jumps: table.jumps.clone(),
+            }),
             None => stay(stays, table.func),
         }
     }

@@ -5,11 +5,12 @@
 //! header    = 128 bytes; words at: 0 magic, 8 number of rows (4 bytes), 16 number of areas, 32 room for areas, 48 offset of the extents
 //! row       = 64 bytes at 128 + 64 m: key (16 bytes), length of the counters, offset of the notes, their length
 //! extent    = offset of the counters of row m in area k, at 8 (m · room + k) of the extents; 0: none
-//! notes     = magic version kind profile n: varint, start*, n: varint, entry*, n: varint, sum*, checksum
+//! notes     = magic version kind profile n: varint, start*, n: varint, entry*, n: varint, sum*, n: varint, watch*, checksum
 //! profile   = bytes: a `.engraft` file of kind 'P' without counts, for the image
 //! start     = of counter 0, 1 …'s block: signed varint, from the one before
 //! entry     = address: signed varint from the one before, counter: varint, n: varint, counter: varint*
 //! sum       = address: signed varint from the one before, n: varint, counter: varint*
+//! watch     = what: bytes, counter: varint, keeps: varint (0 count, 1 last, 2 histogram, 3 + n ring of n)
 //! ```
 //! An area is a thread's; the counts of a run are their sum. A function was entered as often as an entry's first counter says, less
 //! the counters that follow it: blocks whose only way on leads back there. The block at a sum's address, a stub of the linkage table, ran as often as those that call it.
@@ -50,6 +51,66 @@ pub struct Notes {
     pub entries: Vec<Entry>,
     /// Functions of one block that have no counter, and run as often as the blocks of these counters together.
     pub sums: Vec<(Va, Vec<u32>)>,
+    /// Words behind the blocks' counters, which keep other things.
+    pub watches: Vec<Watch>,
+}
+
+/// Words that keep what was seen at a point.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Watch {
+    /// What was asked for.
+    pub what: String,
+    /// The first word.
+    pub word: u32,
+    /// What is in it, and in those that follow.
+    pub keeps: Keeps,
+}
+
+/// What words keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keeps {
+    /// How often.
+    Count,
+    /// The last value.
+    Last,
+    /// 65 words: how many values had 0, 1, 2 … 64 bits.
+    Histogram,
+    /// How many values there were, and behind it the last ones: so many, a power of two.
+    Ring(u32),
+}
+
+impl Keeps {
+    fn n_words(self) -> u64 {
+        match self {
+            Keeps::Count | Keeps::Last => 1,
+            Keeps::Histogram => 65,
+            Keeps::Ring(len) => 1 + u64::from(len),
+        }
+    }
+}
+
+/// What was seen at a point.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// The image it is in.
+    pub image: ImageRef,
+    /// What was asked for.
+    pub what: String,
+    /// What was kept.
+    pub kept: Kept,
+}
+
+/// What was kept, of all threads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// How often.
+    Count(u64),
+    /// The last value of each thread that has one other than zero.
+    Last(Vec<u64>),
+    /// How many values had 0, 1, 2 … 64 bits.
+    Histogram(Vec<u64>),
+    /// Per thread: how many values there were, and the last ones in order.
+    Ring(Vec<(u64, Vec<u64>)>),
 }
 
 /// How often a function was entered: a counter less others.
@@ -107,6 +168,18 @@ impl Notes {
             varint(&mut out, all.len() as u64);
             all.iter().for_each(|&n| varint(&mut out, u64::from(n)));
         }
+        varint(&mut out, self.watches.len() as u64);
+        for watch in &self.watches {
+            put_bytes(&mut out, watch.what.as_bytes());
+            varint(&mut out, u64::from(watch.word));
+            let keeps = match watch.keeps {
+                Keeps::Count => 0,
+                Keeps::Last => 1,
+                Keeps::Histogram => 2,
+                Keeps::Ring(len) => 3 + u64::from(len),
+            };
+            varint(&mut out, keeps);
+        }
         let sum = xxh3_64(&out);
         out.extend(sum.to_le_bytes());
         out
@@ -147,7 +220,21 @@ impl Notes {
             let n = c.varint()?;
             sums.push((at, (0..n).map(|_| counter(&mut c)).collect::<Result<_, ReadError>>()?));
         }
-        Ok(Notes { image, blocks, entries, sums })
+        let mut watches = Vec::new();
+        // Notes of older versions end here.
+        let n_watches = if c.is_at_end() { 0 } else { c.varint()? };
+        for _ in 0..n_watches {
+            let what = String::from_utf8_lossy(c.bytes()?).into_owned();
+            let word = counter(&mut c)?;
+            let keeps = match c.varint()? {
+                0 => Keeps::Count,
+                1 => Keeps::Last,
+                2 => Keeps::Histogram,
+                n => Keeps::Ring(u32::try_from(n - 3).unwrap_or(0)),
+            };
+            watches.push(Watch { what, word, keeps });
+        }
+        Ok(Notes { image, blocks, entries, sums, watches })
     }
 }
 
@@ -174,42 +261,125 @@ pub fn parse_areas(file: &[u8]) -> Result<Vec<Vec<Profile>>, ReadError> {
     (0..n.min(max).min(1 << 20)).map(|k| profiles(file, Some(k))).collect()
 }
 
-/// Of all areas, or of one.
-fn profiles(file: &[u8], only: Option<u64>) -> Result<Vec<Profile>, ReadError> {
-    let damaged = |at: u64, what: &str| ReadError::Damaged {
-        format: Format::Engraft,
-        at: usize::try_from(at).unwrap_or(usize::MAX),
-        what: what.to_owned(),
-    };
-    let bytes = |at: u64, len: u64| {
+/// A recording's tables.
+struct Tables<'a> {
+    file: &'a [u8],
+    n_rows: u64,
+    n_areas: u64,
+    max_areas: u64,
+    extents_at: u64,
+}
+
+impl<'a> Tables<'a> {
+    fn of(file: &'a [u8]) -> Result<Tables<'a>, ReadError> {
+        let mut tables = Tables { file, n_rows: 0, n_areas: 0, max_areas: 0, extents_at: 0 };
+        tables.n_rows = tables.word(N_ROWS)? & u64::from(u32::MAX);
+        tables.n_areas = tables.word(N_AREAS)?;
+        tables.max_areas = tables.word(MAX_AREAS)?;
+        tables.extents_at = tables.word(EXTENTS_AT)?;
+        if tables.n_areas > tables.max_areas || tables.max_areas > 1 << 20 || tables.n_rows > 1 << 20 {
+            return Err(damaged(N_AREAS, "it says that it has more areas than there is room for"));
+        }
+        Ok(tables)
+    }
+
+    fn bytes(&self, at: u64, len: u64) -> Result<&'a [u8], ReadError> {
         let from = usize::try_from(at).ok();
         let range = from.and_then(|from| Some(from..from.checked_add(usize::try_from(len).ok()?)?));
-        range.and_then(|r| file.get(r)).ok_or_else(|| damaged(at, "it is cut off"))
-    };
-    let word = |at: u64| Ok(bytes(at, 8)?.first_chunk().map_or(0, |w| u64::from_le_bytes(*w)));
-    let n_rows = word(N_ROWS)? & u64::from(u32::MAX);
-    let (n_areas, max_areas, extents_at) = (word(N_AREAS)?, word(MAX_AREAS)?, word(EXTENTS_AT)?);
-    if n_areas > max_areas || max_areas > 1 << 20 || n_rows > 1 << 20 {
-        return Err(damaged(N_AREAS, "it says that it has more areas than there is room for"));
+        range.and_then(|r| self.file.get(r)).ok_or_else(|| damaged(at, "it is cut off"))
     }
-    let mut profiles = Vec::new();
-    for m in 0..n_rows {
+
+    fn word(&self, at: u64) -> Result<u64, ReadError> {
+        Ok(self.bytes(at, 8)?.first_chunk().map_or(0, |w| u64::from_le_bytes(*w)))
+    }
+
+    /// The notes of row `m`.
+    fn notes(&self, m: u64) -> Result<Notes, ReadError> {
         let row = ROWS_AT + ROW_LEN * m;
-        let notes = Notes::parse(bytes(word(row + 24)?, word(row + 32)?)?)?;
+        Notes::parse(self.bytes(self.word(row + 24)?, self.word(row + 32)?)?)
+    }
+
+    /// The words `from..from + n` of row `m` in area `k`, if it has any there.
+    fn words(&self, m: u64, k: u64, from: u64, n: u64) -> Result<Option<Vec<u64>>, ReadError> {
+        let extent = self.word(self.extents_at.saturating_add(8 * (m * self.max_areas + k)))?;
+        if extent == 0 {
+            return Ok(None);
+        }
+        let area = self.bytes(extent.saturating_add(from.saturating_mul(8)), n.saturating_mul(8))?;
+        let word = |n: &[u8]| n.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
+        Ok(Some(area.chunks_exact(8).map(word).collect()))
+    }
+}
+
+fn damaged(at: u64, what: &str) -> ReadError {
+    let at = usize::try_from(at).unwrap_or(usize::MAX);
+    ReadError::Damaged { format: Format::Engraft, at, what: what.to_owned() }
+}
+
+/// Of all areas, or of one.
+fn profiles(file: &[u8], only: Option<u64>) -> Result<Vec<Profile>, ReadError> {
+    let tables = Tables::of(file)?;
+    let mut profiles = Vec::new();
+    for m in 0..tables.n_rows {
+        let notes = tables.notes(m)?;
         let mut counts = vec![0u64; notes.blocks.len()];
-        for k in (0..n_areas).filter(|k| only.is_none_or(|only| only == *k)) {
-            let extent = word(extents_at.saturating_add(8 * (m * max_areas + k)))?;
-            if extent == 0 {
-                continue;
-            }
-            let area = bytes(extent, 8 * counts.len() as u64)?;
-            for (sum, n) in counts.iter_mut().zip(area.chunks_exact(8)) {
-                *sum = sum.saturating_add(n.first_chunk().map_or(0, |n| u64::from_le_bytes(*n)));
-            }
+        for k in (0..tables.n_areas).filter(|k| only.is_none_or(|only| only == *k)) {
+            let area = tables.words(m, k, 0, counts.len() as u64)?.unwrap_or_default();
+            counts.iter_mut().zip(area).for_each(|(sum, n)| *sum = sum.saturating_add(n));
         }
         profiles.push(notes.profile(&counts));
     }
     Ok(profiles)
+}
+
+/// What was seen at the points of a plan; nothing if the recording is of another kind.
+///
+/// # Errors
+/// As [`parse`].
+pub fn seen(file: &[u8]) -> Result<Vec<Seen>, ReadError> {
+    if !is_one(file) {
+        return Ok(Vec::new());
+    }
+    let tables = Tables::of(file)?;
+    let mut all = Vec::new();
+    for m in 0..tables.n_rows {
+        let notes = tables.notes(m)?;
+        for watch in notes.watches {
+            let mut threads = Vec::new();
+            for k in 0..tables.n_areas {
+                threads.extend(tables.words(m, k, u64::from(watch.word), watch.keeps.n_words())?);
+            }
+            let sums = || {
+                let mut sums = vec![0u64; threads.first().map_or(0, Vec::len)];
+                let each = threads.iter().flat_map(|t| t.iter().enumerate());
+                each.for_each(|(n, x)| {
+                    if let Some(sum) = sums.get_mut(n) {
+                        *sum = sum.saturating_add(*x);
+                    }
+                });
+                sums
+            };
+            let kept = match watch.keeps {
+                Keeps::Count => Kept::Count(sums().first().copied().unwrap_or(0)),
+                Keeps::Histogram => Kept::Histogram(sums()),
+                Keeps::Last => Kept::Last(threads.iter().flatten().copied().filter(|v| *v != 0).collect()),
+                Keeps::Ring(len) => {
+                    Kept::Ring(threads.iter().filter_map(|t| ring(t, len)).filter(|r| r.0 > 0).collect())
+                }
+            };
+            all.push(Seen { image: notes.image.clone(), what: watch.what, kept });
+        }
+    }
+    Ok(all)
+}
+
+/// How many values went into a ring, and those that are left, the oldest first.
+fn ring(words: &[u64], len: u32) -> Option<(u64, Vec<u64>)> {
+    let (&n, values) = words.split_first()?;
+    let len = u64::from(len);
+    let first = n.saturating_sub(len);
+    let at = |i: u64| values.get(usize::try_from(i.checked_rem(len)?).ok()?).copied();
+    Some((n, (first..n).map(at).collect::<Option<_>>()?))
 }
 
 #[cfg(test)]
@@ -224,11 +394,15 @@ mod tests {
             blocks: vec![Va(0x1000), Va(0x1040), Va(0x1010)],
             entries: vec![Entry { at: Va(0x1000), first: 0, again: vec![2, 1] }],
             sums: vec![(Va(0x900), vec![0, 2])],
+            watches: vec![
+                Watch { what: "entry f ring".to_owned(), word: 3, keeps: Keeps::Ring(2) },
+                Watch { what: "exit f".to_owned(), word: 6, keeps: Keeps::Count },
+            ],
         }
     }
 
     /// A recording with one row and two areas, written down word by word.
-    fn raw(counts: [[u64; 3]; 2]) -> Vec<u8> {
+    fn raw<const N: usize>(counts: [[u64; N]; 2]) -> Vec<u8> {
         let notes = notes().write();
         let mut file = vec![0; 512];
         let mut put = |at: usize, n: u64| file[at..at + 8].copy_from_slice(&n.to_le_bytes());
@@ -241,7 +415,7 @@ mod tests {
         put(128 + 24, 512);
         put(128 + 32, notes.len() as u64);
         put(256, 512 + notes.len() as u64);
-        put(256 + 8, 512 + notes.len() as u64 + 24);
+        put(256 + 8, 512 + notes.len() as u64 + 8 * N as u64);
         file.extend(notes);
         file.extend(counts.iter().flatten().flat_map(|n| n.to_le_bytes()));
         file
@@ -259,6 +433,16 @@ mod tests {
         assert_eq!(profile.entries[&Va(0x900)], 18);
         assert_eq!(profile.entries[&Va(0x1000)], 15 - 3 - 3);
         assert_eq!(profile.image, sample().image);
+    }
+
+    #[test]
+    fn rings_are_read_in_order() {
+        let seen = seen(&raw([[10, 2, 3, 3, 7, 8, 5], [5, 1, 0, 0, 0, 0, 9]])).unwrap();
+        assert_eq!(seen[0].kept, Kept::Ring(vec![(3, vec![8, 7])]));
+        assert_eq!(seen[1].kept, Kept::Count(5 + 9));
+        assert_eq!(ring(&[5, 11, 12, 13, 14], 4), Some((5, vec![12, 13, 14, 11])));
+        assert_eq!(ring(&[6, 11, 12, 13, 14], 4), Some((6, vec![13, 14, 11, 12])));
+        assert_eq!(ring(&[3, 11, 12], 0), None);
     }
 
     #[test]

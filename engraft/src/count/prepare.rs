@@ -113,12 +113,12 @@ impl Counted {
 pub fn executable(
     kept: &Kept,
     path: &Path,
-    plan: Plan,
+    plan: &Plan,
 ) -> anyhow::Result<(Segments, Counted, Option<PathBuf>)> {
     let image = Image::load(path)?;
     refuse_go(&image)?;
     let linker = image.interpreter.clone();
-    let name = kept.name(&image, if plan == Plan::Null { "-null" } else { "-exe" });
+    let name = kept.name(&image, if plan.is_null() { "-null" } else { "-exe" });
     if let Some((segments, notes)) = kept.read::<(Segments, Vec<u8>)>(&name)
         && let Ok(notes) = Notes::parse(&notes)
     {
@@ -161,7 +161,7 @@ fn library(kept: &Kept, file: &Path, path: &Path) -> anyhow::Result<(Counted, Pa
         return Ok((Counted::known(path, &image, notes), given));
     }
     let program = Program::analyze(image);
-    let module = Module::build(&program, blocks::PLAN, Room::Behind)?;
+    let module = Module::build(&program, &blocks::PLAN, Room::Behind)?;
     anyhow::ensure!(module.can_start(), "it has no room for DT_INIT, where counting would start");
     let meaning = blocks::notes(&module);
     kept.cache.get::<anyhow::Error>(&notes, || Ok(meaning.write()))?;

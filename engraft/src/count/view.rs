@@ -1,5 +1,6 @@
 //! Where a run's executions went: functions, loops, and what was not counted.
 
+use super::points::{self, PointView};
 use crate::input;
 use crate::view::{Table, View};
 use measure::loops;
@@ -14,6 +15,9 @@ use std::path::Path;
 #[derive(Serialize)]
 pub struct CountView {
     schema: &'static str,
+    /// What was seen at the points of a plan.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<PointView>,
     recording: String,
     threads: Option<u64>,
     instructions: u64,
@@ -102,6 +106,7 @@ pub fn view(
         loops: Vec::new(),
         uncounted: Vec::new(),
         per_thread: Vec::new(),
+        points: Vec::new(),
     };
     for profile in profiles {
         if let Some(program) = programs.iter().find(|p| Some(p.image.id) == profile.image.id) {
@@ -253,6 +258,12 @@ impl View for CountView {
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        if !self.points.is_empty() {
+            points::table(&self.points).text(w)?;
+            if self.modules.iter().all(|m| m.blocks == 0) {
+                return Ok(());
+            }
+        }
         let mut top = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
         for f in self.functions.iter().take(TOP) {
             let (share, entries) = (percent(f.share), known(f.entries));

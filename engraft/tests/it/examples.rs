@@ -17,6 +17,7 @@ fn workplace() -> tempfile::TempDir {
     let carried = engraft(to.path(), "carry old new --profile old.callgrind -o carried.fdata");
     assert_eq!(carried.code, Some(0), "{}", carried.stderr);
     run(to.path(), "count -q -o old.engraft -- ./old");
+    std::fs::write(to.path().join("points.plan"), "entry main count\nexit main last rax\n").expect("written");
     to
 }
 

@@ -10,6 +10,7 @@ mod formats;
 mod matches;
 mod messages;
 mod names;
+mod points;
 mod run;
 mod show;
 mod tidy;

@@ -1,0 +1,171 @@
+//! Plans as text: a line a probe.
+//!
+//! ```text
+//! plan   = (line | 'blocks' | '#' anything | nothing)*     blocks: a counter a block, too
+//! line   = point place action
+//! point  = entry | exit | block | before | after | loop-entry | back-edge | loop-exit | edge
+//! place  = address | function | function '+' address    two of them for edge: the starts of two blocks
+//! action = count | last value | ring value length? | histogram value
+//! value  = a general register | memory | address | flags | time
+//! ```
+//! Addresses are in hexadecimal, as in the ELF file; a loop is named by the start of its header.
+//!
+//! Not here: what functions are called (who asks knows), how a plan is carried out (`probe`).
+
+use probe::{Action, Plan, Point, Probe};
+use profile::counters::{Keeps, Watch};
+use program::arch::snippet::{Sink, Value, general_register};
+use program::{BlockId, FuncId, Program, Va};
+
+/// How many values a ring holds if its line does not say.
+const RING: u32 = 256;
+
+/// A plan, with the line of each probe.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Points {
+    /// What is put where.
+    pub plan: Plan,
+    /// The lines, one a probe: number in the text, and what it says.
+    pub lines: Vec<(usize, String)>,
+}
+
+/// What is wrong with a plan's text.
+#[derive(Debug, thiserror::Error)]
+pub enum PointsError {
+    /// A line is not of the form that it should have.
+    #[error("line {line}: {what}")]
+    Line {
+        /// Which, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// A function is not there.
+    #[error("line {line}: {source}")]
+    Function {
+        /// Which, from 1.
+        line: usize,
+        /// What is said of it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// Reads `text`; `function` knows functions by name.
+///
+/// # Errors
+/// The first line that cannot be understood.
+pub fn parse<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+    text: &str,
+    program: &Program,
+    function: impl Fn(&str) -> Result<FuncId, E>,
+) -> Result<Points, PointsError> {
+    let mut points = Points::default();
+    for (n, whole) in text.lines().enumerate() {
+        let line = n + 1;
+        let bad = |what: String| PointsError::Line { line, what };
+        let words: Vec<&str> = whole.split('#').next().unwrap_or_default().split_whitespace().collect();
+        let Some((&kind, rest)) = words.split_first() else { continue };
+        if kind == "blocks" && rest.is_empty() {
+            points.plan.blocks = true;
+            continue;
+        }
+        let func =
+            |word: &str| function(word).map_err(|err| PointsError::Function { line, source: err.into() });
+        let place = |rest: &[&str], n: usize| {
+            let word = rest.get(n).ok_or_else(|| bad(format!("{kind:?} needs a place")))?;
+            if let Some(at) = address(word) {
+                return Ok(at);
+            }
+            let (name, distance) = match word.rsplit_once('+') {
+                Some((name, distance)) if address(distance).is_some() => {
+                    (name, address(distance).unwrap_or(Va(0)))
+                }
+                _ => (*word, Va(0)),
+            };
+            Ok(program.function(func(name)?).entry.plus(distance.0))
+        };
+        let block = |at: Va| -> Result<BlockId, PointsError> {
+            program.block_from(at).ok_or_else(|| bad(format!("no block starts at {at}")))
+        };
+        let first = || rest.first().copied().ok_or_else(|| bad(format!("{kind:?} needs a function")));
+        let (point, n_places) = match kind {
+            "entry" => (Point::Entry(func(first()?)?), 1),
+            "exit" => (Point::Exit(func(first()?)?), 1),
+            "block" => (Point::Block(block(place(rest, 0)?)?), 1),
+            "before" => (Point::Before(place(rest, 0)?), 1),
+            "after" => (Point::After(place(rest, 0)?), 1),
+            "loop-entry" => (Point::LoopEntry(block(place(rest, 0)?)?), 1),
+            "back-edge" => (Point::BackEdge(block(place(rest, 0)?)?), 1),
+            "loop-exit" => (Point::LoopExit(block(place(rest, 0)?)?), 1),
+            "edge" => {
+                let (from, to) = (block(place(rest, 0)?)?, block(place(rest, 1)?)?);
+                let edge = program.edge_ids(from).find(|&e| program.edge(e).to == to);
+                let (a, b) = (program.block(from).start, program.block(to).start);
+                (Point::Edge(edge.ok_or_else(|| bad(format!("no edge leads from {a} to {b}")))?), 2)
+            }
+            other => {
+                let known =
+                    "entry, exit, block, edge, before, after, loop-entry, back-edge, loop-exit, and blocks";
+                return Err(bad(format!("{other:?} is no point; there are {known}")));
+            }
+        };
+        let action = action(rest.get(n_places..).unwrap_or_default()).map_err(bad)?;
+        points.plan.probes.push(Probe { point, action });
+        points.lines.push((line, words.join(" ")));
+    }
+    Ok(points)
+}
+
+fn address(word: &str) -> Option<Va> {
+    u64::from_str_radix(word.strip_prefix("0x")?, 16).ok().map(Va)
+}
+
+fn action(words: &[&str]) -> Result<Action, String> {
+    let value = |word: Option<&&str>| {
+        let word = *word.ok_or("a value is missing: a register, memory, address, flags or time")?;
+        Ok::<Value, String>(match word {
+            "memory" => Value::Memory,
+            "address" => Value::Address,
+            "flags" => Value::Flags,
+            "time" => Value::Time,
+            word => Value::Register(general_register(word).ok_or_else(|| {
+                format!("{word:?} is no value; there are the general registers (in full width), memory, address, flags, time")
+            })?),
+        })
+    };
+    let (action, n_words) = match words.first().copied() {
+        Some("count") => (Action::Count, 1),
+        Some("last") => (Action::Keep(value(words.get(1))?, Sink::Last), 2),
+        Some("histogram") => (Action::Keep(value(words.get(1))?, Sink::Histogram), 2),
+        Some("ring") => {
+            let len = match words.get(2) {
+                None => RING,
+                Some(word) => word.parse().map_err(|_| format!("{word:?} is no length"))?,
+            };
+            (Action::Keep(value(words.get(1))?, Sink::Ring(len)), 3)
+        }
+        Some(other) => return Err(format!("{other:?} is no action; there are count, last, ring, histogram")),
+        None => return Err("no action is named: count, last, ring or histogram".to_owned()),
+    };
+    match words.get(n_words) {
+        Some(more) => Err(format!("{more:?} is one word too many")),
+        None => Ok(action),
+    }
+}
+
+impl Points {
+    /// What the words of the probes mean, `words` being the first of each.
+    pub fn watches(&self, words: &[u32]) -> Vec<Watch> {
+        let one = |((probe, line), word): ((&Probe, &(usize, String)), &u32)| {
+            let keeps = match probe.action {
+                Action::Count => Keeps::Count,
+                Action::Keep(_, Sink::Last) => Keeps::Last,
+                Action::Keep(_, Sink::Ring(len)) => Keeps::Ring(len),
+                Action::Keep(_, Sink::Histogram) => Keeps::Histogram,
+                Action::Keep(_, Sink::Call) | Action::Call(..) => return None,
+            };
+            Some(Watch { what: line.1.clone(), word: *word, keeps })
+        };
+        self.plan.probes.iter().zip(&self.lines).zip(words).filter_map(one).collect()
+    }
+}
