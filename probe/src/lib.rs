@@ -12,6 +12,7 @@
 pub mod arch;
 mod bytes;
 mod counters;
+mod dynamic;
 mod lsda;
 mod module;
 mod movable;

@@ -15,8 +15,9 @@
 use crate::arch::{self as runtime, Runtime};
 use crate::bytes::set_distance;
 use crate::counters;
+use crate::dynamic;
 use crate::movable::{self, Movable, Stay};
-use crate::names::{self, Dynamic, Moves, Part, Parts, Span};
+use crate::names::{self, Moves, Part, Parts, Span};
 use crate::piece::{self, Piece, Side, Target};
 use crate::plan::{self, Action, Inserts, Plan, PlanError};
 use crate::springboard::{self, Springboard, Tactic};
@@ -274,9 +275,11 @@ impl<'a> Module<'a> {
         }
         relocations.sort_unstable();
         relocations.dedup();
-        patch_relocations(program, &relocations, &mut patches).ok_or_else(|| RewriteError::Headers {
-            name: program.image.name.clone(),
-            why: "the relocations of a jump table were not found".to_owned(),
+        dynamic::patch_relocations(program, &relocations, &mut patches).ok_or_else(|| {
+            RewriteError::Headers {
+                name: program.image.name.clone(),
+                why: "the relocations of a jump table were not found".to_owned(),
+            }
         })?;
         let unwind_at = tables_at.plus(PAGE);
         let mut unwind = unwind::build(&program.image, &placed, unwind_at);
@@ -285,7 +288,7 @@ impl<'a> Module<'a> {
             new: p.at..p.at.plus(p.piece.bytes.len() as u64),
         };
         let spans: Vec<Span> = placed.iter().map(span).collect();
-        name_moved(
+        dynamic::name_moved(
             program,
             Moves { spans: &spans, blocks: &moved },
             unwind_at,
@@ -314,7 +317,7 @@ impl<'a> Module<'a> {
 
     /// Whether its counters can be mapped when it starts: a library needs room for DT_INIT.
     pub fn can_start(&self) -> bool {
-        self.program.image.kind != Kind::SharedObject || init_slot(self.program).is_some()
+        self.program.image.kind != Kind::SharedObject || dynamic::init_slot(self.program).is_some()
     }
 
     /// Has the file make a recording by itself when it is run or loaded, called `name` unless its user says otherwise. `notes` go into
@@ -572,76 +575,11 @@ fn joined(patches: &[Patch]) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
     out
 }
 
-/// The addends of the relocations that fill absolute tables: in their rows, and in the words where they are kept in place.
-fn patch_relocations(program: &Program, wanted: &[(Va, Va)], patches: &mut Vec<Patch>) -> Option<()> {
-    if wanted.is_empty() {
-        return Some(());
-    }
-    let image = &program.image;
-    let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
-    let headers = header.program_headers(LE, image.file_bytes()).ok()?;
-    let dynamic = headers.iter().find_map(|h| h.dynamic(LE, image.file_bytes()).ok().flatten())?;
-    let tag = |tag: elf::DynamicTag| dynamic.iter().find(|d| d.d_tag.get(LE) == tag).map(|d| d.d_val.get(LE));
-    let mut is_done = vec![false; wanted.len()];
-    if let (Some(at), Some(len)) = (tag(elf::DT_RELA), tag(elf::DT_RELASZ)) {
-        let rows = image.bytes_in(&(Va(at)..Va(at).plus(len)))?;
-        for (n, row) in rows.chunks_exact(24).enumerate() {
-            let place = Va(u64::from_le_bytes(*row.first_chunk()?));
-            if let Ok(i) = wanted.binary_search_by_key(&place, |r| r.0) {
-                let to = wanted.get(i)?.1;
-                patches.push(patch(program, Va(at).plus(n as u64 * 24 + 16), to.0.to_le_bytes().to_vec()));
-                *is_done.get_mut(i)? = true;
-            }
-        }
-    }
-    // Packed relocations (DT_RELR) add to the word in place, which `change` has set.
-    (tag(elf::DT_RELR).is_some() || is_done.iter().all(|&d| d)).then_some(())
-}
-
-/// Has the dynamic section lead to tables with names for moved code. They are put behind `tables`, which stand at `at`.
-fn name_moved(
-    program: &Program,
-    moves: Moves<'_>,
-    at: Va,
-    tables: &mut Vec<u8>,
-    patches: &mut Vec<Patch>,
-) -> Option<()> {
-    let image = &program.image;
-    let rows = dynamic_rows(program)?;
-    let row = |tag: elf::DynamicTag| rows.iter().find(|r| r.1 == tag);
-    let (symbols, hash) = (row(elf::DT_SYMTAB)?, row(elf::DT_GNU_HASH)?);
-    let old = Dynamic {
-        symbols: image.bytes_from(Va(symbols.2))?,
-        strings: image.bytes_from(Va(row(elf::DT_STRTAB)?.2))?,
-        hash: image.bytes_from(Va(hash.2))?,
-    };
-    let new = names::dynamic(old, moves)?;
-    tables.resize(tables.len().next_multiple_of(8), 0);
-    let new_at = at.plus(tables.len() as u64);
-    for (row, to) in [(symbols, new_at), (hash, new_at.plus(new.hash_at as u64))] {
-        patches.push(patch(program, row.0.plus(8), to.0.to_le_bytes().to_vec()));
-    }
-    tables.extend(new.bytes);
-    Some(())
-}
-
-/// The rows of the dynamic section: where each stands, its tag, and what it says.
-fn dynamic_rows(program: &Program) -> Option<Vec<(Va, elf::DynamicTag, u64)>> {
-    let image = &program.image;
-    let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
-    let headers = header.program_headers(LE, image.file_bytes()).ok()?;
-    let segment = headers.iter().find(|h| h.p_type(LE) == elf::PT_DYNAMIC)?;
-    let rows = segment.dynamic(LE, image.file_bytes()).ok()??;
-    let at = |n: usize| Va(segment.p_vaddr(LE)).plus(n as u64 * 16);
-    let rows = rows.iter().enumerate().map(|(n, d)| (at(n), d.d_tag.get(LE), d.d_val.get(LE)));
-    Some(rows.take_while(|r| r.1 != elf::DT_NULL).collect())
-}
-
 /// The runtime, to stand at `at`.
 fn runtime_at(program: &Program, counters: &Range<Va>, at: Va) -> Runtime {
     let image = &program.image;
     let init = match image.kind {
-        Kind::SharedObject => init_slot(program).and_then(|slot| slot.1),
+        Kind::SharedObject => dynamic::init_slot(program).and_then(|slot| slot.1),
         _ => image.entry,
     };
     let len = page_up(counters.end).since(counters.start) - runtime::HOME_HEAD;
@@ -659,7 +597,7 @@ fn append_runtime(
     text.resize(usize::try_from(runtime.at.since(text_at)).expect("within the text"), emit::TRAP);
     text.extend(&runtime.bytes);
     if program.image.kind == Kind::SharedObject
-        && let Some((row, _)) = init_slot(program)
+        && let Some((row, _)) = dynamic::init_slot(program)
     {
         let tag = elf::DT_INIT.0.to_le_bytes();
         patches.push(patch(program, row, [tag, runtime.start.0.to_le_bytes()].concat()));
@@ -688,23 +626,6 @@ fn append_check(program: &Program, text_at: Va, text: &mut Vec<u8>, owner: Va, e
     }
     text.extend(bytes);
     at
-}
-
-/// Where the dynamic section has DT_INIT, or room for it, and what it says.
-fn init_slot(program: &Program) -> Option<(Va, Option<Va>)> {
-    let image = &program.image;
-    let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
-    let headers = header.program_headers(LE, image.file_bytes()).ok()?;
-    let segment = headers.iter().find(|h| h.p_type(LE) == elf::PT_DYNAMIC)?;
-    let rows = segment.dynamic(LE, image.file_bytes()).ok()??;
-    let at = |n: usize| Va(segment.p_vaddr(LE)).plus(n as u64 * 16);
-    if let Some(n) = rows.iter().position(|d| d.d_tag.get(LE) == elf::DT_INIT) {
-        return Some((at(n), rows.get(n).map(|d| Va(d.d_val.get(LE)))));
-    }
-    // The first row that ends the list becomes DT_INIT, if another one follows it.
-    let end = rows.iter().position(|d| d.d_tag.get(LE) == elf::DT_NULL)?;
-    let spare = rows.get(end + 1)?;
-    (spare.d_tag.get(LE) == elf::DT_NULL).then(|| (at(end), None))
 }
 
 /// The next address that code is well aligned at.
@@ -770,7 +691,8 @@ fn pieces(
     (pieces, counted)
 }
 
-fn patch(program: &Program, at: Va, new: Vec<u8>) -> Patch {
+/// The change of what is at `at` to `new`.
+pub(crate) fn patch(program: &Program, at: Va, new: Vec<u8>) -> Patch {
     let old = program.image.bytes_in(&(at..at.plus(new.len() as u64))).unwrap_or_default().to_vec();
     Patch { at, old, new }
 }

@@ -1,0 +1,91 @@
+//! What a module's dynamic section says that moved code needs: where it starts, what it is called, which words are relocated.
+#![warn(clippy::indexing_slicing)]
+
+use crate::module::{Patch, patch};
+use crate::names::{self, Dynamic, Moves};
+use object::LittleEndian as LE;
+use object::elf::{self, FileHeader64};
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use program::{Program, Va};
+
+/// The addends of the relocations that fill absolute tables: in their rows, and in the words where they are kept in place.
+pub fn patch_relocations(program: &Program, wanted: &[(Va, Va)], patches: &mut Vec<Patch>) -> Option<()> {
+    if wanted.is_empty() {
+        return Some(());
+    }
+    let image = &program.image;
+    let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
+    let headers = header.program_headers(LE, image.file_bytes()).ok()?;
+    let dynamic = headers.iter().find_map(|h| h.dynamic(LE, image.file_bytes()).ok().flatten())?;
+    let tag = |tag: elf::DynamicTag| dynamic.iter().find(|d| d.d_tag.get(LE) == tag).map(|d| d.d_val.get(LE));
+    let mut is_done = vec![false; wanted.len()];
+    if let (Some(at), Some(len)) = (tag(elf::DT_RELA), tag(elf::DT_RELASZ)) {
+        let rows = image.bytes_in(&(Va(at)..Va(at).plus(len)))?;
+        for (n, row) in rows.chunks_exact(24).enumerate() {
+            let place = Va(u64::from_le_bytes(*row.first_chunk()?));
+            if let Ok(i) = wanted.binary_search_by_key(&place, |r| r.0) {
+                let to = wanted.get(i)?.1;
+                patches.push(patch(program, Va(at).plus(n as u64 * 24 + 16), to.0.to_le_bytes().to_vec()));
+                *is_done.get_mut(i)? = true;
+            }
+        }
+    }
+    // Packed relocations (DT_RELR) add to the word in place, which `change` has set.
+    (tag(elf::DT_RELR).is_some() || is_done.iter().all(|&d| d)).then_some(())
+}
+
+/// Has the dynamic section lead to tables with names for moved code. They are put behind `tables`, which stand at `at`.
+pub fn name_moved(
+    program: &Program,
+    moves: Moves<'_>,
+    at: Va,
+    tables: &mut Vec<u8>,
+    patches: &mut Vec<Patch>,
+) -> Option<()> {
+    let image = &program.image;
+    let rows = rows(program)?;
+    let row = |tag: elf::DynamicTag| rows.iter().find(|r| r.1 == tag);
+    let (symbols, hash) = (row(elf::DT_SYMTAB)?, row(elf::DT_GNU_HASH)?);
+    let old = Dynamic {
+        symbols: image.bytes_from(Va(symbols.2))?,
+        strings: image.bytes_from(Va(row(elf::DT_STRTAB)?.2))?,
+        hash: image.bytes_from(Va(hash.2))?,
+    };
+    let new = names::dynamic(old, moves)?;
+    tables.resize(tables.len().next_multiple_of(8), 0);
+    let new_at = at.plus(tables.len() as u64);
+    for (row, to) in [(symbols, new_at), (hash, new_at.plus(new.hash_at as u64))] {
+        patches.push(patch(program, row.0.plus(8), to.0.to_le_bytes().to_vec()));
+    }
+    tables.extend(new.bytes);
+    Some(())
+}
+
+/// The rows of the dynamic section: where each stands, its tag, and what it says.
+fn rows(program: &Program) -> Option<Vec<(Va, elf::DynamicTag, u64)>> {
+    let image = &program.image;
+    let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
+    let headers = header.program_headers(LE, image.file_bytes()).ok()?;
+    let segment = headers.iter().find(|h| h.p_type(LE) == elf::PT_DYNAMIC)?;
+    let rows = segment.dynamic(LE, image.file_bytes()).ok()??;
+    let at = |n: usize| Va(segment.p_vaddr(LE)).plus(n as u64 * 16);
+    let rows = rows.iter().enumerate().map(|(n, d)| (at(n), d.d_tag.get(LE), d.d_val.get(LE)));
+    Some(rows.take_while(|r| r.1 != elf::DT_NULL).collect())
+}
+
+/// Where the dynamic section has DT_INIT, or room for it, and what it says.
+pub fn init_slot(program: &Program) -> Option<(Va, Option<Va>)> {
+    let image = &program.image;
+    let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
+    let headers = header.program_headers(LE, image.file_bytes()).ok()?;
+    let segment = headers.iter().find(|h| h.p_type(LE) == elf::PT_DYNAMIC)?;
+    let rows = segment.dynamic(LE, image.file_bytes()).ok()??;
+    let at = |n: usize| Va(segment.p_vaddr(LE)).plus(n as u64 * 16);
+    if let Some(n) = rows.iter().position(|d| d.d_tag.get(LE) == elf::DT_INIT) {
+        return Some((at(n), rows.get(n).map(|d| Va(d.d_val.get(LE)))));
+    }
+    // The first row that ends the list becomes DT_INIT, if another one follows it.
+    let end = rows.iter().position(|d| d.d_tag.get(LE) == elf::DT_NULL)?;
+    let spare = rows.get(end + 1)?;
+    (spare.d_tag.get(LE) == elf::DT_NULL).then(|| (at(end), None))
+}
