@@ -100,20 +100,22 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let mut command = Command::new(&target.command);
     std::os::unix::process::CommandExt::arg0(&mut command, name);
     command.args(rest);
-    let mut child = live::launch::launch(command, &segments, &arena, &swaps, &sites)?;
-    drop(segments);
     live::leave_interrupts_to_the_child();
     let asks = |path: &Path| is_wanted(&args.modules, path);
     let loader = prepare::Loader::new(&kept, &arena, &asks, counted, refused);
     let is_over = AtomicBool::new(false);
+    let (ready, is_ready) = std::sync::mpsc::channel();
     let status = std::thread::scope(|scope| {
-        scope.spawn(|| loader.serve(&is_over));
-        let status = child.wait();
+        scope.spawn(|| loader.serve(ready, &is_over));
+        // Before the program can ask; an error if it will be told that nobody answers.
+        let _who_answers = is_ready.recv();
+        let status = live::launch::launch(command, &segments, &arena, &swaps, &sites)
+            .map_err(anyhow::Error::from)
+            .and_then(|mut child| child.wait().with_context(|| format!("cannot wait for {name}")));
         is_over.store(true, Ordering::Relaxed);
         arena.wake();
         status
-    });
-    let status = status.with_context(|| format!("cannot wait for {name}"))?;
+    })?;
     let (counted, refused) = loader.finish();
 
     let _span = info_span!("write").entered();

@@ -16,6 +16,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 const PAGE: u64 = 0x1000;
+/// What the kernel sets in the lock of a thread that died while it held it.
+const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 
 /// Counters of several modules, for every thread that counts: memory that outlives the program.
 ///
@@ -79,7 +81,7 @@ impl Arena {
         file.set_len(len)?;
         file.write_all_at(&ROOM.header(), 0)?;
         file.write_all_at(&mailbox.to_le_bytes(), runtime::MAILBOX_AT)?;
-        file.write_all_at(&std::process::id().to_le_bytes(), mailbox + 8)?;
+        file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), mailbox + runtime::MAILBOX_OWNER)?;
         let word = SharedWord::map(&file, mailbox)?;
         let arena = Arena { file, state: Mutex::new(State { rows: Vec::new(), len }), word, mailbox };
         modules.iter().try_for_each(|&(key, n)| arena.add(key, n))?;
@@ -160,13 +162,20 @@ impl Arena {
         self.word.wake();
     }
 
+    /// Makes this thread the one that answers. When it ends, however it does, nobody waits for answers any more.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn hold_mailbox(&self) -> io::Result<()> {
+        self.word.hold(usize::try_from(runtime::MAILBOX_OWNER).expect("small"))
+    }
+
     /// Has whoever asks for a library from now on, or waits for an answer, take the plain one.
     ///
     /// # Errors
     /// The kernel's.
     pub fn close_mailbox(&self) -> io::Result<()> {
-        // No process has this number: who asks finds the launcher gone.
-        self.file.write_all_at(&i32::MAX.to_le_bytes(), self.mailbox + 8)?;
+        self.file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), self.mailbox + runtime::MAILBOX_OWNER)?;
         self.word.wake();
         Ok(())
     }
@@ -183,7 +192,7 @@ impl Arena {
             return Ok(());
         }
         let mut path = given.map_or_else(Vec::new, |p| p.as_os_str().as_bytes().to_vec());
-        if path.len() as u64 + runtime::MAILBOX_PATH >= runtime::MAILBOX_LEN {
+        if path.len() as u64 + runtime::MAILBOX_PATH >= runtime::MAILBOX_OWNER {
             path.clear();
         }
         path.push(0);

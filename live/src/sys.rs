@@ -55,6 +55,28 @@ impl SharedWord {
         Ok(SharedWord { page })
     }
 
+    /// Takes a lock at `offset` of the page, for good. The kernel marks it (bit 30 of its first word) when this thread ends.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn hold(&self, offset: usize) -> io::Result<()> {
+        assert!(offset.is_multiple_of(8) && offset + size_of::<libc::pthread_mutex_t>() <= PAGE.get());
+        let check = |code| if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) };
+        let lock = self.page.as_ptr().wrapping_byte_add(offset).cast::<libc::pthread_mutex_t>();
+        let mut kind = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+        let kind = kind.as_mut_ptr();
+        // SAFETY: `kind` is ours; of glibc, it owns nothing that would have to be given back.
+        check(unsafe { libc::pthread_mutexattr_init(kind) })?;
+        // SAFETY: `kind` was initialised.
+        check(unsafe { libc::pthread_mutexattr_setpshared(kind, libc::PTHREAD_PROCESS_SHARED) })?;
+        // SAFETY: as above.
+        check(unsafe { libc::pthread_mutexattr_setrobust(kind, libc::PTHREAD_MUTEX_ROBUST) })?;
+        // SAFETY: the lock lies in the page, aligned, and nobody else initialises it.
+        check(unsafe { libc::pthread_mutex_init(lock, kind) })?;
+        // SAFETY: it was initialised, and the page stays mapped as long as we live.
+        check(unsafe { libc::pthread_mutex_lock(lock) })
+    }
+
     /// Sleeps until somebody wakes us, if the word is `expected`; not longer than `at_most`.
     pub fn sleep(&self, expected: u32, at_most: Duration) {
         let time = libc::timespec {

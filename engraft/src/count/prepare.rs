@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -219,9 +220,14 @@ impl<'a> Loader<'a> {
         Loader { kept, arena, is_wanted, state: Mutex::new(state) }
     }
 
-    /// Answers until `is_over`. However it ends, nobody waits for an answer any more.
-    pub fn serve(&self, is_over: &AtomicBool) {
+    /// Answers until `is_over`, from when it says that it is ready. However it ends, nobody waits for an answer any more.
+    pub fn serve(&self, ready: Sender<()>, is_over: &AtomicBool) {
         let _closes = Closes(self.arena);
+        if self.arena.hold_mailbox().is_err() {
+            return;
+        }
+        let _waits = ready.send(());
+        drop(ready);
         while !is_over.load(Ordering::Relaxed) {
             let Ok(request) = self.arena.request(NAP) else { return };
             let Some(request) = request else { continue };

@@ -136,10 +136,10 @@ fn a_program_outlives_us() {
     printed.read_line(&mut text).expect("a line");
     assert_eq!(text, "ready\n");
     us.kill().expect("it runs");
-    us.wait().expect("it ended");
-    // Until the program ends, too: an alarm ends it if it waits for us.
+    // Until the program ends, too: an alarm ends it if it waits for us. Nobody has asked how we ended, so we are there and dead.
     printed.read_to_string(&mut text).expect("the rest");
     assert_eq!(text, want);
+    us.wait().expect("it ended");
 }
 
 /// Writes a program that counts by itself.

@@ -86,11 +86,13 @@ pub const HOME_HEAD: u64 = 0x1000;
 /// Offset of the owner.
 pub const OWNER: u64 = HOME_HEAD - 8;
 
-/// Length of a mailbox. Four bytes each: whether the launcher has to answer (1); the lock, which is the asking process; the launcher's
-/// process; the number of requests so far. Then the path that is asked for and, in its place, the path to be opened, or nothing.
+/// Length of a mailbox. Four bytes each: whether the launcher has to answer (1); the lock, which is the asking process; nothing; the
+/// number of requests so far. Then the path that is asked for and, in its place, the path to be opened, or nothing.
 pub const MAILBOX_LEN: u64 = 0x1000;
 /// Offset of the path there.
 pub const MAILBOX_PATH: u64 = 16;
+/// Offset of a lock (futex(2), robust) that the launcher holds while it answers: bit 30 is set when it does so no more.
+pub const MAILBOX_OWNER: u64 = 4032;
 
 /// How many modules and areas a recording has room for.
 #[derive(Clone, Copy, Debug)]
