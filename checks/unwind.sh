@@ -111,11 +111,11 @@ bad=0
 said() { sed -E "s/^(thread '.*') \([0-9]+\)/\1/" "$1"; }
 same() { # same NAME ARGS…: plain, launched, and as a file
   local name=$1 want=0 got how; shift
-  "./$name" "$@" >want.out 2>want.err || want=$?
+  { "./$name" "$@" >want.out 2>want.err; } 2>/dev/null || want=$?
   "$engraft" instrument -q -o "$name.new" "$name"
   for how in launched file; do
     got=0; rm -f rec "$name.engraft"
-    if [ $how = file ]; then ENGRAFT_OUT=rec "./$name.new" "$@" >got.out 2>got.err || got=$?
+    if [ $how = file ]; then { ENGRAFT_OUT=rec "./$name.new" "$@" >got.out 2>got.err; } 2>/dev/null || got=$?
     else "$engraft" count -q -o rec -- "./$name" "$@" >got.out 2>got.err || got=$?; fi
     sed -i "s/$name\.new/$name/" got.out
     if [ "$want" = "$got" ] && cmp -s want.out got.out && [ "$(said want.err)" = "$(said got.err)" ] && [ -s rec ]; then
