@@ -106,6 +106,8 @@ struct StayView {
     why: String,
     n_functions: usize,
     examples: Vec<String>,
+    /// Where all of them start.
+    at: Vec<u64>,
 }
 
 fn view(to: &Path, module: &Module<'_>, len_bytes: usize) -> InstrumentView {
@@ -117,8 +119,10 @@ fn view(to: &Path, module: &Module<'_>, len_bytes: usize) -> InstrumentView {
             why: why.to_string(),
             n_functions: 0,
             examples: Vec::new(),
+            at: Vec::new(),
         });
         row.n_functions += 1;
+        row.at.push(function.entry.0);
         if row.examples.len() < 3 {
             row.examples.push(function.name());
         }
