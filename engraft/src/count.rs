@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         None => (Vec::new(), Vec::new()),
     };
     let paths: Vec<PathBuf> = paths.into_iter().filter(|path| is_wanted(&args.modules, path)).collect();
-    let (libraries, refused) = info_span!("prepare").in_scope(|| prepare::libraries(&kept, paths));
+    let (libraries, refused) = info_span!("prepare").in_scope(|| prepare::libraries(&kept, paths))?;
     kept.cache.trim()?;
 
     let mut counted: Vec<Counted> = if is_exe_counted { vec![exe] } else { Vec::new() };

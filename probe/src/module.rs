@@ -49,6 +49,14 @@ pub enum RewriteError {
         /// Where it would end.
         end: Va,
     },
+    /// It needs `gs`, by which its counters would be found.
+    #[error("{name} uses gs itself, at {at}, so it cannot be counted")]
+    UsesGs {
+        /// The file.
+        name: String,
+        /// The first instruction that does.
+        at: Va,
+    },
     /// Its program headers cannot be read again, or there are too many of them.
     #[error("the program headers of {name} cannot be extended: {why}")]
     Headers {
@@ -128,8 +136,13 @@ impl<'a> Module<'a> {
     /// Moves all functions of `program` that can be moved, with what `plan` puts into them.
     ///
     /// # Errors
-    /// If there is no room for new segments, or probes cannot be put where they are wanted.
+    /// If there is no room for new segments, probes cannot be put where they are wanted, or they would disturb it.
     pub fn build(program: &'a Program, plan: &Plan, room: Room) -> Result<Module<'a>, RewriteError> {
+        if !plan.is_null()
+            && let Some(at) = movable::uses_gs(program)
+        {
+            return Err(RewriteError::UsesGs { name: program.image.name.clone(), at });
+        }
         let mut movable = movable::find(program);
         let springboards = springboard::plan(program, &mut movable);
         let Movable { stays, mut switches, .. } = movable;

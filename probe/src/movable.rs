@@ -10,7 +10,7 @@ use crate::switches::{self, Switch};
 use program::arch::emit::Position;
 use program::arch::{Decoder, Flow};
 use program::image::Symbol;
-use program::{BlockEnd, BlockId, FuncId, Program, Sure, Va};
+use program::{BlockEnd, BlockId, FuncId, Function, Program, Sure, Va};
 use rayon::prelude::*;
 use std::collections::HashSet;
 use std::fmt;
@@ -102,6 +102,20 @@ pub fn find(program: &Program) -> Movable {
         .unzip();
     let switches = switches::find(program, &mut stays);
     Movable { stays, switches, named: named.into_iter().flatten().collect() }
+}
+
+/// The first instruction that uses `gs`. Threads find their counters by it, so no other can be meant by it in the same process.
+pub fn uses_gs(program: &Program) -> Option<Va> {
+    let in_block = |b: BlockId| {
+        let block = program.block(b);
+        let bytes = program.image.bytes_in(&block.range())?;
+        // The prefix of such an operand, or the start of an opcode of such an instruction.
+        let is_worth_it = bytes.contains(&0x65) || bytes.windows(2).any(|w| w == [0x0f, 0xae]);
+        is_worth_it.then(|| program.insns(b).find(|insn| insn.uses_gs()).map(|insn| insn.at())).flatten()
+    };
+    let is_sure = |f: &&Function| f.sure != Sure::Guessed && f.complete;
+    let functions = program.functions.par_iter().filter(is_sure);
+    functions.filter_map(|f| f.block_ids().find_map(in_block)).min()
 }
 
 /// Where V8 keeps the code that it was built with. It tells its own frames by whether their addresses lie there.

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use live::{Arena, Cache, Request};
 use measure::blocks;
 use probe::arch::{self, OpenSite};
-use probe::{Module, Old, Plan, Room, Segments};
+use probe::{Module, Old, Plan, RewriteError, Room, Segments};
 use profile::counters::Notes;
 use program::{Image, Program, Va};
 use rayon::prelude::*;
@@ -174,16 +174,21 @@ fn library(kept: &Kept, file: &Path, path: &Path) -> anyhow::Result<(Counted, Pa
 pub type Refused = Vec<(PathBuf, String)>;
 
 /// All of `paths` that can be counted, and the others.
-pub fn libraries(kept: &Kept, paths: Vec<PathBuf>) -> (Vec<(Counted, PathBuf)>, Refused) {
+///
+/// # Errors
+/// If one of them would be disturbed by what is counted in others.
+#[expect(clippy::type_complexity, reason = "two lists of pairs, taken apart at once")]
+pub fn libraries(kept: &Kept, paths: Vec<PathBuf>) -> anyhow::Result<(Vec<(Counted, PathBuf)>, Refused)> {
     let made: Vec<_> = paths.into_par_iter().map(|path| (library(kept, &path, &path), path)).collect();
     let (mut counted, mut refused) = (Vec::new(), Vec::new());
     for (result, path) in made {
         match result {
             Ok(made) => counted.push(made),
+            Err(err) if matches!(err.downcast_ref(), Some(RewriteError::UsesGs { .. })) => return Err(err),
             Err(err) => refused.push((path, format!("{err:#}"))),
         }
     }
-    (counted, refused)
+    Ok((counted, refused))
 }
 
 /// Makes libraries ready that the program loads while it runs, which waits for each.

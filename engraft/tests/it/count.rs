@@ -437,6 +437,25 @@ fn doctor_tries_what_it_says() {
 }
 
 #[test]
+fn programs_that_use_gs_are_refused() {
+    needs!("gcc");
+    for (flags, uses) in [("-DSET", true), ("-DREAD -no-pie", true), ("", false), ("-static", false)] {
+        let place = folder();
+        compile(&place.path().join("gs"), "gs.c", &format!("-O2 {flags}"));
+        let ran = engraft(place.path(), "count -q --no-cache -o gs.engraft -- ./gs");
+        let file = engraft(place.path(), "instrument -q gs -o counting");
+        let said = "uses gs itself, at 0x";
+        assert_eq!((ran.stderr.contains(said), file.stderr.contains(said)), (uses, uses), "{}", ran.stderr);
+        let want = if uses { (Some(2), "") } else { (Some(3), "ran\n") };
+        assert_eq!((ran.code, ran.stdout.as_str()), want, "{flags}");
+        // Moving alone does not need it.
+        let null = engraft(place.path(), "instrument -q --null gs -o moved");
+        assert_eq!(null.code, Some(0), "{}", null.stderr);
+        assert_eq!(plain(place.path(), &["./moved"]).status.code(), Some(3), "{flags}");
+    }
+}
+
+#[test]
 fn what_cannot_be_started_is_said() {
     let place = folder();
     let ran = engraft(place.path(), "count -- no-such-program");

@@ -368,6 +368,16 @@ impl Insn {
     pub fn is_repeated(&self) -> bool {
         self.0.is_string_instruction() && (self.0.has_rep_prefix() || self.0.has_repne_prefix())
     }
+    /// Whether it uses memory by way of `gs`, or reads or sets the base of that.
+    pub fn uses_gs(&self) -> bool {
+        let i = &self.0;
+        let by_gs =
+            i.segment_prefix() == Register::GS && !matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Lea);
+        let is_memory =
+            |n: u32| !matches!(i.op_kind(n), OpKind::Register) && i.op_kind(n) >= OpKind::MemorySegSI;
+        by_gs && (0..i.op_count()).any(is_memory)
+            || matches!(i.mnemonic(), Mnemonic::Rdgsbase | Mnemonic::Wrgsbase)
+    }
     /// Whether it marks a target of indirect jumps and calls (`endbr64`).
     pub fn is_landing_mark(&self) -> bool {
         self.0.code() == Code::Endbr64
