@@ -72,6 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         .into());
     }
 
+    live::fail_beyond_limits();
     let kept = Kept::open(args.no_cache)?;
     let is_exe_counted =
         args.modules.iter().any(|m| m == "all" || m == "exe" || names(m, &target.executable));

@@ -1,5 +1,5 @@
-//! The calls that have no safe form: a child that asks to be traced before it becomes another program; ignored signals; sleeping on
-//! a word that other processes change.
+//! The calls that have no safe form: a child that asks to be traced before it becomes another program; what we were started with, before
+//! anything of ours has changed it; ignored signals; sleeping on a word that other processes change.
 
 use nix::libc::{self, c_void};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -11,14 +11,89 @@ use std::num::NonZeroUsize;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Has the child of `command` stop at its `exec`, before the first instruction of the new program.
-pub fn stop_at_exec(command: &mut Command) {
-    // SAFETY: runs between fork and exec; PTRACE_TRACEME is one system call, allocates nothing and takes no lock.
-    unsafe {
-        command.pre_exec(|| ptrace::traceme().map_err(io::Error::from));
+/// Files that were closed when we were started, a bit each of the first three; Rust's start-up code opens something in their place.
+static CLOSED: AtomicU8 = AtomicU8::new(0);
+/// Signals that were ignored when we were started, and those that were blocked: bit n − 1 for signal n. Rust lets its children have
+/// SIGPIPE as it is by default, and none blocked.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+static BLOCKED: AtomicU64 = AtomicU64::new(0);
+
+/// Runs before Rust's start-up code.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AROUND: extern "C" fn() = look_around;
+
+/// The signals whose handling we, or Rust's start-up code, change.
+const CHANGED: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+
+fn bit(signal: libc::c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+extern "C" fn look_around() {
+    for fd in 0..3 {
+        // SAFETY: asks, and changes nothing.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
+        }
     }
+    for which in CHANGED {
+        let mut old = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: asks; the kernel fills `old`, of which zeros are a value, too.
+        let old = unsafe {
+            libc::sigaction(which, std::ptr::null(), old.as_mut_ptr());
+            old.assume_init()
+        };
+        if old.sa_sigaction == libc::SIG_IGN {
+            IGNORED.fetch_or(bit(which), Ordering::Relaxed);
+        }
+    }
+    let mut blocked = 0u64;
+    // SAFETY: asks; the kernel's sets have 8 bytes.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, 0, &raw mut blocked, size_of::<u64>());
+    }
+    BLOCKED.store(blocked, Ordering::Relaxed);
+}
+
+/// Puts back what was when we were started.
+fn as_we_were_started() {
+    for fd in (0..3).filter(|fd| CLOSED.load(Ordering::Relaxed) & 1 << fd != 0) {
+        // SAFETY: nobody uses what start-up code opened there in the child.
+        let _closed = unsafe { libc::close(fd) };
+    }
+    for which in CHANGED {
+        let how =
+            if IGNORED.load(Ordering::Relaxed) & bit(which) != 0 { libc::SIG_IGN } else { libc::SIG_DFL };
+        // SAFETY: neither runs code of ours.
+        let _old = unsafe { libc::signal(which, how) };
+    }
+    let blocked = BLOCKED.load(Ordering::Relaxed);
+    // SAFETY: `blocked` is read during the call; the kernel's sets have 8 bytes.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const blocked, 0, size_of::<u64>());
+    }
+}
+
+/// Has the child of `command` stop at its `exec`, before the first instruction of the new program; with files and signals as we got them.
+pub fn stop_at_exec(command: &mut Command) {
+    std::hint::black_box(&LOOK_AROUND); // so that no linker leaves it out
+    // SAFETY: runs between fork and exec; all of it are system calls, which allocate nothing and take no lock.
+    unsafe {
+        command.pre_exec(|| {
+            as_we_were_started();
+            ptrace::traceme().map_err(io::Error::from)
+        });
+    }
+}
+
+/// Has what we write beyond a limit of the user's (RLIMIT_FSIZE) fail, and not end us.
+pub fn fail_beyond_limits() {
+    // SAFETY: SIG_IGN runs no code of ours.
+    let _unknown = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
 }
 
 /// Has us ignore the signals that the terminal sends to a whole group: the program decides what they mean.

@@ -437,6 +437,29 @@ fn doctor_tries_what_it_says() {
 }
 
 #[test]
+fn files_and_signals_are_inherited_as_they_are() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("inherits"), "inherits.c", "-O2");
+    let count = format!("{} count -q --no-cache -o run.engraft -- ", env!("CARGO_BIN_EXE_engraft"));
+    for (how, before, want) in [
+        ("", "", 0),
+        ("<&- >&-", "", 1 + 2),
+        ("2>&-", "--ignore-signal=PIPE", 4 + 8),
+        ("", "--ignore-signal=XFSZ", 16),
+        ("", "--block-signal=TERM", 32),
+    ] {
+        for count in ["", &count] {
+            let line = format!("exec env --default-signal {before} {count}./inherits {how}");
+            assert_eq!(plain(place.path(), &["sh", "-c", &line]).status.code(), Some(want), "{line}");
+        }
+    }
+    let line = format!("ulimit -f 1; {count}./inherits");
+    let ran = plain(place.path(), &["sh", "-c", &line]);
+    assert_eq!(ran.status.code(), Some(2), "{ran:?}");
+}
+
+#[test]
 fn programs_that_use_gs_are_refused() {
     needs!("gcc");
     for (flags, uses) in [("-DSET", true), ("-DREAD -no-pie", true), ("", false), ("-static", false)] {
