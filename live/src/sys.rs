@@ -42,11 +42,10 @@ extern "C" fn look_around() {
     }
     for which in CHANGED {
         let mut old = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: asks; the kernel fills `old`, of which zeros are a value, too.
-        let old = unsafe {
-            libc::sigaction(which, std::ptr::null(), old.as_mut_ptr());
-            old.assume_init()
-        };
+        // SAFETY: asks; the kernel fills `old`.
+        let _asked = unsafe { libc::sigaction(which, std::ptr::null(), old.as_mut_ptr()) };
+        // SAFETY: zeros are a value of it, too.
+        let old = unsafe { old.assume_init() };
         if old.sa_sigaction == libc::SIG_IGN {
             IGNORED.fetch_or(bit(which), Ordering::Relaxed);
         }
