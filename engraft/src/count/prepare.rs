@@ -177,7 +177,6 @@ pub type Refused = Vec<(PathBuf, String)>;
 ///
 /// # Errors
 /// If one of them would be disturbed by what is counted in others.
-#[expect(clippy::type_complexity, reason = "two lists of pairs, taken apart at once")]
 pub fn libraries(kept: &Kept, paths: Vec<PathBuf>) -> anyhow::Result<(Vec<(Counted, PathBuf)>, Refused)> {
     let made: Vec<_> = paths.into_par_iter().map(|path| (library(kept, &path, &path), path)).collect();
     let (mut counted, mut refused) = (Vec::new(), Vec::new());
