@@ -365,6 +365,7 @@ impl Program {
         &self.functions[id.index()]
     }
     /// The block.
+    #[inline]
     pub fn block(&self, id: BlockId) -> &Block {
         &self.blocks[id.index()]
     }
@@ -386,10 +387,11 @@ impl Program {
         (from..to).map(EdgeId)
     }
     /// The edges that leave `block`.
+    #[inline]
     pub fn successors(&self, block: BlockId) -> &[Edge] {
-        let ids = self.edge_ids(block);
-        let from = self.block(block).first_edge.index();
-        &self.edges[from..from + ids.len()]
+        let from = self.blocks[block.index()].first_edge.index();
+        let to = self.blocks.get(block.index() + 1).map_or(self.edges.len(), |next| next.first_edge.index());
+        &self.edges[from..to]
     }
     /// The calls made in `block`, by address.
     pub fn calls_in(&self, block: BlockId) -> &[Call] {

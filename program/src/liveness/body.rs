@@ -1,6 +1,6 @@
 //! One function for liveness: its instructions summed up once, then solved as often as others ask for more.
 //!
-//! Invariant: `Body` is small (some 25 bytes a block, [`Starts`] 12), since all functions are held at once; what solving needs besides is
+//! Invariant: `Body` is small (some 20 bytes a block, [`Starts`] 8), since all functions are held at once; what solving needs besides is
 //! [`Scratch`], used again for the next function.
 
 use super::{Conventions, Crossing, Liveness};
@@ -9,6 +9,7 @@ use crate::arch::{Decoder, EffectsOf, Insn, RegSet, Sum, abi};
 use crate::graph::count;
 use crate::ids::{BlockId, FuncId};
 use crate::model::{Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Program};
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 /// A run of instructions without a call into the image inside: what it reads first, and what it kills.
@@ -36,15 +37,35 @@ impl Run {
     }
 }
 
-/// A [`Run`] in less room: general registers and flags here, the others, which few runs touch, in a list.
-/// What is always live is left out.
-#[derive(Clone, Copy)]
-struct Segment {
-    reads: u32,
-    kills: u32,
-    /// Position in the list of the body, counted from one; 0 is nothing.
-    rest: u32,
+/// Two sets as [`RegSet::narrow`] gives them, and a number, in eight bytes.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Packed(u64);
+
+impl Packed {
+    const SET_BITS: u32 = 23;
+    /// Numbers are below this.
+    const LIMIT: usize = 1 << (u64::BITS - 2 * Self::SET_BITS);
+
+    #[inline(always)]
+    fn of(first: u32, second: u32, number: u32) -> Packed {
+        let number = u64::from(number) << (2 * Self::SET_BITS);
+        Packed(u64::from(first) | u64::from(second) << Self::SET_BITS | number)
+    }
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "the bits that are left out are those of the others")]
+    fn sets(self) -> (u32, u32) {
+        let set = (1 << Self::SET_BITS) - 1;
+        (self.0 as u32 & set, (self.0 >> Self::SET_BITS) as u32 & set)
+    }
+    #[inline(always)]
+    fn number(self) -> u32 {
+        u32::try_from(self.0 >> (2 * Self::SET_BITS)).unwrap_or(0)
+    }
 }
+
+/// A [`Run`] in less room: general registers and flags here, read and killed; what it does to the others, which few runs touch, in a list:
+/// the number is a position in the list of the body, counted from one, or 0 for nothing. What is always live is left out.
+type Segment = Packed;
 
 /// Read for certain, and live, at one place: general registers and flags apart from the others.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -147,13 +168,8 @@ pub struct Starts {
     wides: Vec<Wide>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Start {
-    reads: u32,
-    live: u32,
-    /// Position of the other registers, in [`USUAL`] and `wides` behind one another.
-    wide: u32,
-}
+/// Read for certain, and live; the number is the position of the other registers, in [`USUAL`] and `wides` behind one another.
+type Start = Packed;
 
 /// What the ABI makes live where nothing else does.
 static USUAL: [Wide; 6] = {
@@ -184,30 +200,30 @@ impl Starts {
 
     fn get(&self, node: u32) -> Pair {
         let start = self.at[node as usize];
-        Pair { reads: start.reads, live: start.live, wide: self.wide(start.wide) }
+        let (reads, live) = start.sets();
+        Pair { reads, live, wide: self.wide(start.number()) }
     }
 
     /// Adds what is at the start of `node`.
     #[inline]
     fn add_to(&self, sum: &mut Pair, node: u32) {
-        let start = &self.at[node as usize];
-        sum.reads |= start.reads;
-        sum.live |= start.live;
-        if start.wide != 0 {
-            sum.wide.add(self.wide(start.wide));
+        let start = self.at[node as usize];
+        let (reads, live) = start.sets();
+        sum.reads |= reads;
+        sum.live |= live;
+        let wide = start.number();
+        if wide != 0 {
+            sum.wide.add(self.wide(wide));
         }
     }
 
     /// Whether that changes anything.
     fn set(&mut self, node: u32, to: Pair) -> bool {
         let start = self.at[node as usize];
-        let same_wide = self.wide(start.wide) == to.wide;
-        if same_wide && (start.reads, start.live) == (to.reads, to.live) {
-            return false;
-        }
-        let wide = if same_wide { start.wide } else { self.position(to.wide) };
-        self.at[node as usize] = Start { reads: to.reads, live: to.live, wide };
-        true
+        let wide = start.number();
+        let wide = if self.wide(wide) == to.wide { wide } else { self.position(to.wide) };
+        let start = Start::of(to.reads, to.live, wide);
+        std::mem::replace(&mut self.at[node as usize], start) != start
     }
 
     fn position(&mut self, wide: Wide) -> u32 {
@@ -220,7 +236,12 @@ impl Starts {
         if self.wides.is_empty() {
             self.wides.reserve_exact(1);
         }
-        self.wides.push(wide);
+        // No compiler makes so many different ones; of those that are too many, everything is said to be live.
+        match (USUAL.len() + self.wides.len() + 1).cmp(&Packed::LIMIT) {
+            Ordering::Less => self.wides.push(wide),
+            Ordering::Equal => self.wides.push(Wide { reads: abi::ALL.wide(), live: abi::ALL.wide() }),
+            Ordering::Greater => {}
+        }
         count(USUAL.len() + self.wides.len() - 1)
     }
 
@@ -295,10 +316,16 @@ impl Scratch {
         } else if let Some(back) = self.rest.iter().rev().take(RECENT).position(same) {
             self.rest.len() - back
         } else {
-            self.rest.push(rest);
+            // As with what is live: if there are too many different ones, the last says that everything is read.
+            let all = Run { reads: abi::ALL.wide(), all_reads: abi::ALL, kills: RegSet::EMPTY };
+            match (self.rest.len() + 2).cmp(&Packed::LIMIT) {
+                Ordering::Less => self.rest.push(rest),
+                Ordering::Equal => self.rest.push(all),
+                Ordering::Greater => {}
+            }
             self.rest.len()
         };
-        self.segments.push(Segment { reads: run.reads.narrow(), kills: run.kills.narrow(), rest: count(at) });
+        self.segments.push(Segment::of(run.reads.narrow(), run.kills.narrow(), count(at)));
     }
 }
 
@@ -469,12 +496,10 @@ impl Body {
     /// Read for certain, and live, before `segment`, given the same after it.
     #[inline]
     fn before(&self, segment: &Segment, after: Pair) -> Pair {
-        let mut pair = Pair {
-            reads: segment.reads | after.reads & !segment.kills,
-            live: segment.reads | after.live & !segment.kills,
-            wide: after.wide,
-        };
-        if let Some(rest) = segment.rest.checked_sub(1) {
+        let (reads, kills) = segment.sets();
+        let mut pair =
+            Pair { reads: reads | after.reads & !kills, live: reads | after.live & !kills, wide: after.wide };
+        if let Some(rest) = segment.number().checked_sub(1) {
             let rest = &self.rest[rest as usize];
             pair.live |= rest.all_reads.narrow();
             pair.wide.reads = rest.reads.union(after.wide.reads.minus(rest.kills));

@@ -329,8 +329,9 @@ fn sum_up(
                 let crossing = Crossing::of(program, true, call);
                 reads |= bits(crossing.reads.union(crossing.maybe_reads)) & !kills;
                 let Some(g) = crossing.callee else {
-                    let is_kept =
-                        insn.is_some_and(|insn| insn.is_descriptor_call(insn_at(program, before).as_ref()));
+                    let is_kept = insn.is_some_and(|insn| {
+                        before < last && insn.is_descriptor_call(insn_at(program, before).as_ref())
+                    });
                     kills |= if is_kept { 0 } else { bits(crossing.kills) };
                     continue;
                 };
