@@ -19,7 +19,7 @@ engraft=${ENGRAFT:-$top/target/release/engraft}
 "$top/scripts/install.sh" valgrind python3 binutils $(for name; do echo "${needs[$name]:-}"; done)
 work=$(mktemp -d); [ -n "${KEEP:-}" ] && echo "kept: $work" >&2 || trap 'rm -rf "$work"' EXIT
 unset RUST_BACKTRACE
-export LC_ALL=C TZ=UTC HOME=$work XDG_CACHE_HOME=${XDG_CACHE_HOME:-$work/cache} SMALL=1
+export LC_ALL=C TZ=UTC HOME=$work XDG_CACHE_HOME=${XDG_CACHE_HOME:-$work/cache} THREADS=1 # of threads, each wait is another
 counted() { "$engraft" count -q -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@"; }
 watched() { valgrind -q --tool=callgrind --dump-instr=yes --skip-plt=no --callgrind-out-file="$out/%p.callgrind" "$@"; }
 

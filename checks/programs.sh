@@ -36,7 +36,7 @@ run_gzip() { "$@" gzip -9 -n -c in | tee out.gz | cksum; "$@" gzip -d -c out.gz 
 setup_bzip2() { text 300000 >in; }
 run_bzip2() { "$@" bzip2 -9 -c in | tee out.bz2 | cksum; "$@" bzip2 -d -c out.bz2 | cksum; "$@" bzip2 -t in; }
 setup_xz() { text 600000 >in; }
-run_xz() { "$@" xz -T2 -3 --block-size=100000 -c in | tee out.xz | cksum; "$@" xz -T2 -d -c out.xz | cksum; "$@" xz -l out.xz; }
+run_xz() { "$@" xz -T"${THREADS:-2}" -3 --block-size=100000 -c in | tee out.xz | cksum; "$@" xz -T"${THREADS:-2}" -d -c out.xz | cksum; "$@" xz -l out.xz; }
 setup_zstd() { text 900000 >in; }
 run_zstd() { "$@" zstd -q -T2 -7 -c in | tee out.zst | cksum; "$@" zstd -q -d -c out.zst | cksum; "$@" zstd -t in; }
 
