@@ -7,7 +7,7 @@ use crate::hash::{Hashes, Keys};
 use crate::map::Map;
 use crate::options::{Options, Pass};
 use crate::relation::{BlockMatch, BlockMethod, FunctionMatch, FunctionMethod, Matching};
-use crate::{blocks, functions, inlined, twins};
+use crate::{blocks, call_sites, functions, inlined, twins};
 use program::{BlockId, FuncId, Program};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,9 @@ impl Matching {
         let mut blocks: Vec<BlockMatch> = found.into_iter().flatten().collect();
         // Stable: of the old blocks of a new one, the best stays first.
         blocks.sort_by_key(|m| m.new);
+        if options.has(Pass::CallSites) {
+            call_sites::pass(old, new, &mut functions, &context, &mut blocks);
+        }
         if options.has(Pass::Inlined) {
             inlined::pass(old, new, &functions, |_| true, &context, &mut blocks);
         }

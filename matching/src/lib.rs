@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod blocks;
+mod call_sites;
 mod carry;
 mod compute;
 mod data;

@@ -79,6 +79,8 @@ passes! {
     SplitBlocks = "split-blocks",
     /// Blocks are matched by their position in the control flow.
     ControlFlow = "control-flow",
+    /// Functions that matched blocks call at the same place, and that nothing else claims, are each other.
+    CallSites = "call-sites",
     /// Blocks of functions that were inlined in one build only are found.
     Inlined = "inlined",
 }

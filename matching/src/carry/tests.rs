@@ -327,3 +327,25 @@ fn few_samples_cost_no_more_than_knowing_nothing() {
         }
     }
 }
+
+#[test]
+fn what_is_in_no_loop_does_not_run_more_often_than_it_was_called() {
+    let p = build("", "", "");
+    let profile = walked(&p, 4711);
+    let sum = crate::testing::function(&p, "sum");
+    let loops = program::Loops::compute(&p, sum);
+    let ran = |b: &BlockId| profile.blocks.get(&p.block(*b).start).copied().unwrap_or(0);
+    let entered = profile.entries[&p.function(sum).entry];
+    let hot = p.function(sum).block_ids().max_by_key(ran).expect("blocks");
+    assert!(ran(&hot) > 2 * entered && loops.block_depth(hot) > 0);
+    // Wrongly matched: what leaves the function, to what is in its loop.
+    let last = p.function(sum).block_ids().filter(|b| p.successors(*b).is_empty() && ran(b) > 0);
+    let last = last.min_by_key(|&b| loops.block_depth(b)).expect("a way out");
+    let mut matching = Matching::compute(&p, &p, &Options::default());
+    for m in matching.blocks.iter_mut().filter(|m| m.new == last) {
+        m.old = hot;
+    }
+    let carried = carry(&p, &p, &matching, &profile, &CarryOptions::default()).profile;
+    assert!(carried.blocks[&p.block(last).start] <= entered);
+    assert_eq!(carried.entries[&p.function(sum).entry], entered);
+}

@@ -8,7 +8,7 @@ use crate::carry::CarryOptions;
 use crate::carry::complete::{Complete, Known, edges_of, graph};
 use crate::infer::{Estimate, Problem};
 use crate::relation::{BlockMatch, BlockMethod, Matching};
-use program::{BlockEnd, BlockId, Callee, EdgeKind, FuncId, Program};
+use program::{BlockEnd, BlockId, Callee, EdgeKind, FuncId, Loops, Program};
 use std::collections::BTreeMap;
 
 /// Cost of a leak that the old build did not have.
@@ -148,6 +148,9 @@ impl<'a> Along<'a> {
             matched[i] = self.block(b, &mut p, i);
             any |= matched[i].is_some();
         }
+        if let Some(from) = from.filter(|f| self.counts.known[f.index()] == Known::Inside) {
+            self.once_a_call(func, from, &mut p, &mut matched);
+        }
         let edges = edges_of(self.new, func);
         for (i, b) in function.block_ids().enumerate() {
             if matched[i].is_some_and(|m| !m.partial) {
@@ -163,6 +166,34 @@ impl<'a> Along<'a> {
             p.enter[i] = Some(Estimate { count, raise: 40, lower: 80, keep: false });
         }
         Transferred { problem: p, any, matched }
+    }
+
+    /// What is in no loop runs once a call at most: where its old block was in one, only a part of that one's flow comes here.
+    fn once_a_call(&self, func: FuncId, from: FuncId, p: &mut Problem, matched: &mut [Option<Carried>]) {
+        let blocks = || self.old.function(from).block_ids();
+        let entered = blocks().map(|b| self.counts.enter[b.index()]).fold(0_u64, u64::saturating_add);
+        let more = |most: u64, c: &Option<Carried>| c.is_some_and(|c| c.count > most);
+        if entered == 0 || !matched.iter().any(|c| more(entered, c)) {
+            return;
+        }
+        // Not every source counts all calls: what ran in no loop of the old build says how many there were, too.
+        let loops = Loops::compute(self.old, from);
+        let once = blocks().filter(|&b| loops.block_depth(b) == 0).map(|b| self.counts.blocks[b.index()]);
+        let entered = once.fold(entered, u64::max);
+        if !matched.iter().any(|c| more(entered, c)) {
+            return;
+        }
+        let loops = Loops::compute(self.new, func);
+        for (i, b) in self.new.function(func).block_ids().enumerate() {
+            // Code that was inlined in the old build has calls of its own.
+            let own = self.olds(b).iter().all(|m| self.old.block(m.old).func == from);
+            if let Some(c) = matched[i].as_mut().filter(|c| own && c.count > entered)
+                && loops.block_depth(b) == 0
+            {
+                p.blocks[i] = Estimate::unknown(0);
+                *c = Carried { count: entered, most: entered, partial: true, ..*c };
+            }
+        }
     }
 
     /// A block's count, and its leaks.
