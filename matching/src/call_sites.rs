@@ -128,3 +128,59 @@ fn part(old: &Program, a: FuncId, new: &Program, b: FuncId, found: &[BlockMatch]
     let share = of_old.min(of_new) as f32 / len(old, a).min(len(new, b)).max(1) as f32;
     share
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Options, Pass};
+    use crate::relation::Matching;
+    use crate::testing::{compile, function};
+
+    const LOOP: &str =
+        "for (int i = 0; i < n; i++) { if (a[i] > 77) s += one(a[i]); else if (a[i] == 5005) s ^= n; }";
+
+    /// A program in which `user` calls a function of this name, with this in it.
+    fn program(name: &str, body: &str) -> Program {
+        let text = format!(
+            "extern int one(long), two(long, long), three(int);
+             __attribute__((noinline)) static int NAME(long *a, int n) {{
+                 int s = 0;
+                 {body}
+                 return s * 17 + three(s);
+             }}
+             int user(long *a, int n) {{
+                 if (n == 31337) return three(7);
+                 int s = NAME(a, n + 1);
+                 return three(s) - 3;
+             }}"
+        );
+        compile(&text.replace("NAME", name), "c", &["-O2", "-shared", "-fPIC", "-nostartfiles"])
+    }
+
+    #[track_caller]
+    fn check(body: &str) {
+        let (old, new) = (program("gather", &format!("{LOOP} s += 3;")), program("weigh_by_kind", body));
+        let pair = (function(&old, "gather"), function(&new, "weigh_by_kind"));
+        let mut options = Options::all();
+        for other in [Pass::Neighbours, Pass::Features, Pass::SimilarNames, Pass::Hashes] {
+            options = options.without(other);
+        }
+        let found = |options: &Options| {
+            let found = Matching::compute(&old, &new, options);
+            let named = found.functions.iter().any(|m| (m.old, m.new) == pair);
+            let inside = found
+                .blocks
+                .iter()
+                .any(|m| old.block(m.old).func == pair.0 && new.block(m.new).func == pair.1);
+            assert!(!named || inside);
+            named
+        };
+        assert!(found(&options), "{body}");
+        assert!(!found(&options.without(Pass::CallSites)));
+    }
+
+    #[test]
+    fn what_was_renamed_is_found_by_the_call_to_it() {
+        check(&format!("{LOOP} while (a[s & 3] != 4242) {{ s += two(a[0], s); if (s > 99) return s; }}"));
+    }
+}
