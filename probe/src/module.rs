@@ -173,7 +173,9 @@ impl<'a> Module<'a> {
             0 => 0,
             n => runtime::HOME_HEAD + 8 * n as u64,
         });
-        let text_at = page_up(counters.end);
+        // Of a library: a page behind its counters that says whether it has started.
+        let has_started_page = n_words > 0 && program.image.kind == Kind::SharedObject;
+        let text_at = page_up(counters.end).plus(if has_started_page { PAGE } else { 0 });
         let mut at = text_at;
         let placed: Vec<Placed<'_>> = pieces
             .iter()
@@ -267,7 +269,8 @@ impl<'a> Module<'a> {
                 && !is_unchecked
             {
                 let owner = counters.start.plus(runtime::OWNER);
-                to = append_check(program, text_at, &mut text, owner, to, runtime.slow);
+                let started = has_started_page.then(|| page_up(counters.end));
+                to = append_check(program, text_at, &mut text, owner, to, runtime.slow, started);
             }
             match board.tactic {
                 Tactic::Long | Tactic::Over => patches.push(long_jump(program, board.at, to)),
@@ -458,7 +461,11 @@ impl<'a> Module<'a> {
             behind.extend(notes);
         }
         let len = PAGE + behind.len() as u64;
-        let counters_len = self.counters.end.since(self.counters.start);
+        // All up to the code: of a library, the page that says whether it has started, too.
+        let counters_len = match self.counters.is_empty() {
+            true => 0,
+            false => text_at.since(self.counters.start),
+        };
         let load =
             |flags: elf::ProgramFlags, at: Va, offset: u64, in_file: u64, len: u64| ProgramHeader64::<LE> {
                 p_type: U32::new(LE, elf::PT_LOAD),
@@ -596,7 +603,8 @@ fn runtime_at(program: &Program, counters: &Range<Va>, at: Va) -> Runtime {
         _ => image.entry,
     };
     let len = page_up(counters.end).since(counters.start) - runtime::HOME_HEAD;
-    Runtime::at(at, counters.start, len, init, image.id.0)
+    let started = (image.kind == Kind::SharedObject).then(|| page_up(counters.end));
+    Runtime::at(at, counters.start, len, init, image.id.0, started)
 }
 
 /// Puts the runtime behind the code, and has a library's DT_INIT lead there.
@@ -630,14 +638,36 @@ fn without_thread_pointer(program: &Program) -> Vec<Va> {
     all
 }
 
-/// Appends a check of the owner before `entry`; returns its address.
-fn append_check(program: &Program, text_at: Va, text: &mut Vec<u8>, owner: Va, entry: Va, slow: Va) -> Va {
+/// Appends a check of the owner before `entry`, and whether the library has `started`; returns its address.
+fn append_check(
+    program: &Program,
+    text_at: Va,
+    text: &mut Vec<u8>,
+    owner: Va,
+    entry: Va,
+    slow: Va,
+    started: Option<Va>,
+) -> Va {
     let at = text_at.plus(text.len() as u64);
-    let (mut bytes, places) = emit::check_owner(program.image.kind.is_static());
-    for (place, to) in places.into_iter().zip([owner, entry, entry, slow]) {
-        set_distance(&mut bytes, place, to.since(at.plus(place as u64 + 4)));
+    let distance = |to: Va, place: usize| to.since(at.plus(place as u64 + 4));
+    let owner_places = |bytes: &mut [u8], places: [usize; 4]| {
+        for (place, to) in places.into_iter().zip([owner, entry, entry, slow]) {
+            set_distance(bytes, place, distance(to, place));
+        }
+    };
+    match started {
+        Some(started) => {
+            let (mut bytes, [a, b, c, d, place]) = emit::check_started_owner();
+            owner_places(&mut bytes, [a, b, c, d]);
+            set_distance(&mut bytes, place, distance(started, place + 1));
+            text.extend(bytes);
+        }
+        None => {
+            let (mut bytes, places) = emit::check_owner(program.image.kind.is_static());
+            owner_places(&mut bytes, places);
+            text.extend(bytes);
+        }
     }
-    text.extend(bytes);
     at
 }
 

@@ -116,6 +116,23 @@ fn libraries_that_are_loaded_later_are_counted() {
     assert!(got.values().all(|n| [0, 6, 18, 6000].contains(n)), "{got:?}");
 }
 
+/// A constructor of one library calls into another one that is loaded with it and has not started, in a thread that is not the first.
+#[test]
+fn code_that_runs_before_its_library_starts_is_counted() {
+    needs!("gcc");
+    let place = folder();
+    let at = place.path().display().to_string();
+    compile(&place.path().join("host"), "early.c", "-O1 -pthread -DHOST");
+    compile(&place.path().join("first.so"), "early.c", "-O1 -shared -fPIC -DFIRST");
+    let needs_first = format!("-O1 -shared -fPIC -DSECOND -L{at} -l:first.so -Wl,--no-as-needed,-rpath,{at}");
+    compile(&place.path().join("second.so"), "early.c", &needs_first);
+    counted(place.path(), &["./host"], "all");
+    for library in ["first.so", "second.so"] {
+        let got = blocks(place.path(), "run.engraft", library);
+        assert_eq!(got.values().max(), Some(&3000), "{library}: {got:?}");
+    }
+}
+
 /// The program asks us for the library that it loads, and we are dead.
 #[test]
 fn a_program_outlives_us() {
@@ -210,6 +227,18 @@ fn without_room_for_a_recording_the_program_runs_all_the_same() {
         assert!(said.starts_with("engraft: nothing is recorded") && said.contains(why), "{script}: {said}");
     }
     assert_eq!(std::fs::read(place.path().join("other")).expect("still there"), b"not a recording");
+}
+
+/// Each call from outside is as quick as it is with a recording; with a system call for each of them this would take ten seconds.
+#[test]
+fn without_a_recording_the_program_is_as_quick() {
+    needs!("gcc", "sh");
+    let place = folder();
+    compile(&place.path().join("callbacks"), "callbacks.c", "-O2");
+    instrumented(place.path(), "callbacks", "new");
+    let want = plain(place.path(), &["./callbacks"]);
+    let got = plain(place.path(), &["sh", "-c", "ulimit -t 2; ENGRAFT_OUT=no/such/folder ./new"]);
+    assert_eq!((&got.stdout, got.status), (&want.stdout, want.status));
 }
 
 #[test]

@@ -10,7 +10,9 @@
 //! **Areas.** Every module has a *home* for its counters within reach of its code. Thread k counts at home + dₖ, with dₖ in the base of
 //! `gs`, the same for all modules; the first thread has d = 0. A home starts with a page whose last word is the thread pointer of the
 //! area's owner. A thread inherits `gs` from the one that made it: so an entry from outside compares the owner with its own thread
-//! pointer, and where they differ it comes here. `fork` wipes that page in the child, which so gets an area of its own. All areas are
+//! pointer, and where they differ it comes here. `fork` wipes that page in the child, which so gets an area of its own. Code of a library may run
+//! before its DT_INIT, by a thread whose counters of that library are not mapped yet: so its entries first look at a byte that tells whether
+//! it has started, and if not, it starts then. All areas are
 //! ranges of the recording, which several processes may share: an area whose process is gone is given out again.
 //!
 //! **Recordings** are made by a launcher, which maps them before the program starts, or, by a module that carries notes, as a file when it
@@ -213,8 +215,9 @@ impl Runtime {
         between(&raw const engraft_module, &raw const engraft_module_end).len() as u64
     }
 
-    /// Placed at `at`, for `len` bytes of counters behind the head of `home`; `init` is what it goes on with when the module starts.
-    pub fn at(at: Va, home: Va, len: u64, init: Option<Va>, key: u128) -> Runtime {
+    /// Placed at `at`, for `len` bytes of counters behind the head of `home`; `init` is what it goes on with when the module starts,
+    /// `started` the byte that says whether it has, for a library, whose code may run before.
+    pub fn at(at: Va, home: Va, len: u64, init: Option<Va>, key: u128, started: Option<Va>) -> Runtime {
         let from = &raw const engraft_module;
         let place = |label: *const u8| at.plus(label as u64 - from as u64);
         let mut bytes = between(from, &raw const engraft_module_end);
@@ -222,6 +225,7 @@ impl Runtime {
         set(&mut bytes, 8, init.map_or(0, |init| init.since(at)));
         bytes[16..32].copy_from_slice(&key.to_le_bytes());
         set(&mut bytes, 40, len);
+        set(&mut bytes, 72, started.map_or(0, |started| started.since(at)));
         Runtime {
             at,
             bytes,

@@ -13,10 +13,18 @@ engraft_module:
     .quad 0             # 48: the notes, from here
     .quad 0             # 56: their length; 0: this module makes no recording by itself
     .quad 0             # 64: the first bytes of a recording, from here; behind them its name, if nobody gives another
+    .quad 0             # 72: the byte that says whether this library has started, from here; 0: it is none
 
-# An entry whose area is another thread's, or another process's. r11: where to go on.
+# An entry whose area is another thread's, or another process's, or one of a library that has not started. r11: where to go on.
 engraft_module_slow:
     push rax
+    lea rax, [rip + engraft_module]
+    add rax, [rax]
+    cmp qword ptr [rax + 4080], 0
+    je 26f
+    pop rax             # nothing is recorded in this process
+    jmp r11
+26:
     push rcx
     push rdx
     push rsi
@@ -34,6 +42,10 @@ engraft_module_slow:
     sub rsp, 16
     call .Lengraft_find
     jnz 9f
+    call .Lengraft_is_started
+    jnz 27f
+    call .Lengraft_join
+27:
     call .Lengraft_lock
     call .Lengraft_refresh
     rdfsbase rbp
@@ -193,6 +205,29 @@ engraft_module_entry:
     lea r11, [rip + engraft_module]
     add r11, [rip + engraft_module + 8]
     jmp r11
+
+# Says that this library has started, if it is one.
+.Lengraft_set_started:
+    lea rax, [rip + engraft_module]
+    mov rcx, [rax + 72]
+    test rcx, rcx
+    jz 2f
+    mov byte ptr [rax + rcx], 1
+2:
+    ret
+
+# Zero if this is a library that has not started. rax: where that is said.
+.Lengraft_is_started:
+    lea rax, [rip + engraft_module]
+    mov rcx, [rax + 72]
+    add rax, rcx
+    test rcx, rcx
+    jz 2f
+    cmp byte ptr [rax], 0
+    ret
+2:
+    test rsp, rsp
+    ret
 
 # Zero if there is a recording in this process; rbx, r12.
 .Lengraft_find:
@@ -624,12 +659,22 @@ engraft_module_entry:
     call .Lengraft_find
     jz 2f
     cmp qword ptr [rip + engraft_module + 56], 0
-    je 9f
+    je 26f
     call .Lengraft_create
-    jnz 9f
+    jz 2f
+26:  # nothing is recorded: all threads and children count in this process, to no end
+    lea rax, [rip + engraft_module]
+    add rax, [rax]
+    mov qword ptr [rax + 4080], 1
+    jmp 85f
 2:
     call .Lengraft_lock
     call .Lengraft_refresh
+    cmp qword ptr [rip + engraft_module + 72], 0
+    je 25f
+    call .Lengraft_is_started
+    jnz 8f              # its code ran before its DT_INIT
+25:
     xor r14d, r14d
 3:
     cmp r14d, [rbx + {n_rows}]
@@ -717,7 +762,11 @@ engraft_module_entry:
 77:
     pop rax
 8:
+    call .Lengraft_set_started
     call .Lengraft_unlock
+    jmp 9f
+85:
+    call .Lengraft_set_started
 9:
     add rsp, 16
     ret

@@ -171,6 +171,27 @@ pub fn check_owner(is_early: bool) -> ([u8; 35], [usize; 4]) {
     (bytes, [13, 19, 26, 31])
 }
 
+/// Like [`check_owner`], of a library, whose code may run before it has started: its counters may not be there yet, so first
+/// the byte STARTED is looked at, which is the same for all threads.
+///
+/// ```text
+/// mov %fs:0,%r11; cmpb $0,STARTED(%rip); je 1f; cmp %gs:OWNER(%rip),%r11; je ENTRY; 1: lea ENTRY(%rip),%r11; jmp SLOW
+/// ```
+/// Returns the bytes and, in this order, the offsets of the distances to OWNER, ENTRY, ENTRY, SLOW, which count from four bytes
+/// further, and to STARTED, which counts from five bytes further.
+pub fn check_started_owner() -> ([u8; 44], [usize; 5]) {
+    let bytes = [
+        0x64, 0x4c, 0x8b, 0x1c, 0x25, 0, 0, 0, 0, // mov %fs:0,%r11
+        0x80, 0x3d, 0, 0, 0, 0, 0, // cmpb $0,0(%rip)
+        0x74, 14, // je 1f
+        0x65, 0x4c, 0x3b, 0x1d, 0, 0, 0, 0, // cmp %gs:0(%rip),%r11
+        0x0f, 0x84, 0, 0, 0, 0, // je
+        0x4c, 0x8d, 0x1d, 0, 0, 0, 0, // 1: lea 0(%rip),%r11
+        0xe9, 0, 0, 0, 0, // jmp
+    ];
+    (bytes, [22, 28, 35, 40, 11])
+}
+
 /// Behind a call that may return in a new process: whether the counters are still this one's. The flags and r11 are dead there.
 /// Like [`check_owner`], going on behind itself; the offsets are those of the distances to OWNER and SLOW.
 pub fn check_owner_here(is_early: bool) -> ([u8; 35], [usize; 2]) {
