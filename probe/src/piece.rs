@@ -12,7 +12,7 @@
 
 use crate::counters::Probe;
 use crate::plan::{Code, Inserts, Spot};
-use program::arch::emit::{self, Branch, Position};
+use program::arch::emit::{self, Branch, Position, Stack};
 use program::arch::{Decoder, Flow};
 use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, Program, Va};
 use std::ops::Range;
@@ -61,6 +61,8 @@ pub struct Piece {
     pub blocks: Vec<(Va, u32)>,
     /// Code in front of blocks, for some who go there: old start, whom it is for, new offset.
     pub sides: Vec<(Va, Side, u32)>,
+    /// Where code of ours moves the stack pointer: new offset of the next instruction, and where the stack is from there on.
+    pub stack: Vec<(u32, Stack)>,
     /// What its place must be a multiple of.
     pub align: u32,
 }
@@ -144,6 +146,8 @@ struct Layout {
     /// Distances in old bytes, by their offsets in the range, and in `made`: where they are, where their instruction ends, where to.
     in_old: Vec<(usize, usize, Target)>,
     in_made: Vec<(usize, usize, Target)>,
+    /// Where in `made` the stack pointer moves.
+    stack: Vec<(usize, Stack)>,
 }
 
 impl Layout {
@@ -169,6 +173,7 @@ impl Layout {
         let base = self.made.len();
         self.made.extend(&code.bytes);
         self.in_made.extend(code.places.iter().map(|&(at, end, to)| (base + at, base + end, to)));
+        self.stack.extend(code.stack.iter().map(|&(at, stack)| (base + at, stack)));
         self.made(base);
     }
 
@@ -267,6 +272,7 @@ pub fn lay_out(
                 for (at, end) in probe.how.emit(&mut all.made) {
                     all.in_made.push((at, end, Target::Counter(probe.counter)));
                 }
+                all.stack.extend(probe.how.stack().iter().map(|&(at, stack)| (base + at, stack)));
                 all.made(base);
                 // The instruction's own address stays in front of its probe, for unwinding and for who jumps there.
                 all.items.push(Item::Run(old(at) + 1, 1));
@@ -311,6 +317,8 @@ pub fn lay_out(
                 Position::Anywhere | Position::Fixed => all.old(from..to),
             }
             if let Some(code) = code_at(Spot::After(at)) {
+                // What the instruction did to the stack is done.
+                all.items.push(Item::Run(old(decoder.at()), 0));
                 all.insert(code);
                 if decoder.at() < block.end_va() {
                     all.items.push(Item::Run(old(decoder.at()) + 1, 1));
@@ -330,6 +338,7 @@ pub fn lay_out(
         }
         last_end = block.end_va();
         if let Some(code) = code_at(Spot::Through) {
+            all.items.push(Item::Run(old(block.end_va()), 0));
             all.insert(code);
         }
         let falls_to = falls_to(program, id);
@@ -452,7 +461,8 @@ fn place(
         Step::Block(..) => None,
     });
     let mut is_long = is_long.into_iter();
-    let mut sides = Vec::new();
+    let (mut sides, mut stack) = (Vec::new(), Vec::new());
+    let mut in_stack = all.stack.iter().peekable();
     let func = blocks.first().map(|&b| program.block(b).func);
     let old_len = usize::try_from(range.end.since(range.start)).unwrap_or(0);
     let mut out = Vec::with_capacity(old_len + all.made.len() + is_long.len() * 6);
@@ -469,6 +479,11 @@ fn place(
                 while let Some(&(at, end, to)) = fields.next_if(|f| f.0 < r.end) {
                     let moved = |x: usize| len32(out.len() + x - r.start);
                     fixups.push(Fixup { at: moved(at), end: moved(end), to });
+                }
+                if let Item::Made(_) = item {
+                    while let Some(&(at, where_to)) = in_stack.next_if(|s| s.0 <= r.end) {
+                        stack.push((len32(out.len() + at - r.start), where_to));
+                    }
                 }
                 out.extend_from_slice(&from[r.clone()]);
             }
@@ -517,5 +532,5 @@ fn place(
         }
     }
     let starts = blocks.iter().zip(&at_block).map(|(&b, &at)| (program.block(b).start, at)).collect();
-    Piece { range: range.clone(), bytes: out, fixups, runs, blocks: starts, sides, align }
+    Piece { range: range.clone(), bytes: out, fixups, runs, blocks: starts, sides, stack, align }
 }

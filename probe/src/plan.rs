@@ -12,7 +12,7 @@
 use crate::movable::Stay;
 use crate::piece::Target;
 use crate::switches::Switch;
-use program::arch::emit::Increment;
+use program::arch::emit::{Increment, Stack};
 use program::arch::snippet::{self, HISTOGRAM_WORDS, NoValue, Place, Sink, Snippet, Value};
 use program::arch::{Flow, RegSet, abi};
 use program::{
@@ -56,7 +56,8 @@ pub enum Action {
     Call(Value, Routine),
 }
 
-/// Code that is called at a point.
+/// Code that is called at a point. Unwinders do not see through it: nothing may be
+/// thrown out of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Routine {
     /// The code, which starts with its first instruction.
@@ -159,11 +160,14 @@ pub struct Code {
     pub bytes: Vec<u8>,
     /// Offset of a distance, end of its instruction, and where it leads.
     pub places: Vec<(usize, usize, Target)>,
+    /// Where the stack pointer moves: offset of the next instruction, and where the stack is from there on.
+    pub stack: Vec<(usize, Stack)>,
 }
 
 impl Code {
     fn append(&mut self, other: Code) {
         let base = self.bytes.len();
+        self.stack.extend(other.stack.into_iter().map(|(at, stack)| (base + at, stack)));
         self.bytes.extend(other.bytes);
         self.places.extend(other.places.into_iter().map(|(at, end, to)| (base + at, base + end, to)));
     }
@@ -444,7 +448,9 @@ impl At<'_> {
         let (value, sink) = match action {
             Action::Count => {
                 let mut code = Code::default();
-                let places = Increment::at(site.live).emit(&mut code.bytes);
+                let how = Increment::at(site.live);
+                code.stack = how.stack().to_vec();
+                let places = how.emit(&mut code.bytes);
                 code.places = places.into_iter().map(|(at, end)| (at, end, Target::Counter(word))).collect();
                 return Ok(code);
             }
@@ -454,13 +460,14 @@ impl At<'_> {
             Action::Keep(value, sink) => (*value, *sink),
             Action::Call(value, _) => (*value, Sink::Call),
         };
-        let Snippet { bytes, places } = snippet::snippet(value, sink, site.live, site.insn.as_ref())
+        let Snippet { bytes, places, stack } = snippet::snippet(value, sink, site.live, site.insn.as_ref())
             .map_err(|why| PlanError::Value { at, why })?;
         let target = |place| match place {
             Place::Word(n) => Target::Counter(word + n),
             Place::At(to) => Target::Place(to),
             Place::Routine => Target::Routine(routine),
         };
-        Ok(Code { bytes, places: places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect() })
+        let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
+        Ok(Code { bytes, places, stack })
     }
 }

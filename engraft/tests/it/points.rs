@@ -338,3 +338,31 @@ fn no_probe_can_be_noticed() {
         }
     }
 }
+
+/// A program that looks at its stack while probes have moved the stack pointer.
+#[test]
+fn stacks_are_seen_whole_from_within_probes() {
+    needs!("gcc");
+    let place = folder();
+    let binary = place.path().join("profiled");
+    compile(&binary, "profiled.c", "-O1");
+    let want = Command::new(&binary).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&want.stdout), "whole\n");
+    let program = program(&binary);
+    let hot = program.func_ids().filter(|f| ["hot", "framed"].contains(&&*program.function(*f).name()));
+    let insns: Vec<_> = hot
+        .flat_map(|f| program.function(f).block_ids())
+        .flat_map(|b| program.insns(b))
+        .map(|i| i.at())
+        .collect();
+    let register = |name| Value::Register(general_register(name).expect("it is one"));
+    for action in [Action::Keep(Value::Flags, Sink::Ring(16)), Action::Keep(register("rsp"), Sink::Histogram)]
+    {
+        let before = insns.iter().map(|at| Point::Before(*at));
+        let points = before.chain(insns.iter().map(|at| Point::After(*at)));
+        let probes = points.map(|point| Probe { point, action: action.clone() }).collect();
+        write(&program, &Plan { blocks: false, probes }, &place.path().join("new"));
+        let got = run(place.path(), "new", &[]);
+        assert_eq!((&got.stdout, got.status), (&want.stdout, want.status), "{action:?}");
+    }
+}

@@ -242,6 +242,15 @@ pub fn pad(out: &mut Vec<u8>, n: usize) {
     }
 }
 
+/// Where the stack is while code of ours runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stack {
+    /// The stack pointer is so many bytes lower than around it.
+    Lower(u32),
+    /// r12 holds what the stack pointer was, so many bytes lower; where it is now is not known.
+    HeldInR12(u32),
+}
+
 /// How an increment can be written at a place, by what is live there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Increment {
@@ -261,6 +270,19 @@ impl Increment {
         }
         let free = (0..16).map(Reg).find(|&r| !live.contains(r) && !abi::ALWAYS_LIVE.contains(r));
         free.map_or(Increment::Spilled, Increment::Through)
+    }
+
+    /// Where the stack pointer moves in what [`Increment::emit`] writes: offset of the next instruction, and where it is from there on.
+    pub fn stack(self) -> &'static [(usize, Stack)] {
+        match self {
+            Increment::Spilled => &[
+                (5, Stack::Lower(128)),
+                (6, Stack::Lower(136)),
+                (27, Stack::Lower(128)),
+                (35, Stack::Lower(0)),
+            ],
+            Increment::Flags | Increment::Through(_) => &[],
+        }
     }
 
     /// Appends the increment of the 8-byte counter at `gs:[rip+…]`. Returns where its offsets stand: each is the four bytes before

@@ -15,10 +15,12 @@
 //!
 //! Source: Intel SDM vol. 2A, LAHF and SETcc; vol. 2B, SAHF: OF comes back through the overflow of `add`.
 
+use super::emit::Stack;
 use super::{Insn, Reg, RegSet, abi};
 use crate::addr::Va;
 use iced_x86::{
-    Code, Encoder, IcedError, Instruction, InstructionInfoFactory, MemoryOperand, OpAccess, OpKind, Register,
+    Code, Encoder, IcedError, Instruction, InstructionInfoFactory, MemoryOperand, Mnemonic, OpAccess, OpKind,
+    Register,
 };
 
 /// What can be seen at a place.
@@ -70,6 +72,8 @@ pub struct Snippet {
     pub bytes: Vec<u8>,
     /// Offset of four bytes that hold a distance, offset of the instruction's end, from where it counts, and where it leads.
     pub places: Vec<(usize, usize, Place)>,
+    /// Where the stack pointer moves: offset of the next instruction, and where the stack is from there on.
+    pub stack: Vec<(usize, Stack)>,
 }
 
 /// Why a value cannot be had.
@@ -100,7 +104,7 @@ pub fn general_register(name: &str) -> Option<Reg> {
 const RAX: Reg = Reg(0);
 const RDX: Reg = Reg(2);
 const RSP: Reg = Reg(4);
-const RBP: Reg = Reg(5);
+const R12: Reg = Reg(12);
 const RSI: Reg = Reg(6);
 const RDI: Reg = Reg(7);
 
@@ -145,16 +149,37 @@ fn operand(insn: Option<&Insn>, is_read: bool) -> Result<Operand, NoValue> {
     let i = &insn.ok_or(NoValue::NoMemory)?.0;
     let n = (0..i.op_count()).find(|&n| i.op_kind(n) == OpKind::Memory).ok_or(NoValue::NoMemory)?;
     let (base, index) = (i.memory_base(), i.memory_index());
-    let is_plain = |r: Register| r == Register::None || r.is_gpr64();
+    let is_general = |r: Register| r == Register::None || r.is_gpr64();
     let at = i.is_ip_rel_memory_operand().then(|| Va(i.ip_rel_memory_address()));
-    if at.is_none() && !(is_plain(base) && is_plain(index)) || base == Register::EIP {
+    if at.is_none() && !(is_general(base) && is_general(index)) || base == Register::EIP {
         return Err(NoValue::NoMemory);
     }
     let mut factory = InstructionInfoFactory::new();
     let size = i.memory_size().size();
     let access = factory.info(i).op_access(n);
     let touched = matches!(access, OpAccess::Read | OpAccess::Write | OpAccess::ReadWrite);
-    if is_read && (size == 0 || !touched) {
+    // Masked accesses and bit strings reach less or more than the operand says; `pop` computes its address behind the pop.
+    let is_plain = !i.has_op_mask()
+        && !matches!(
+            i.mnemonic(),
+            Mnemonic::Bt
+                | Mnemonic::Btc
+                | Mnemonic::Btr
+                | Mnemonic::Bts
+                | Mnemonic::Pop
+                | Mnemonic::Vmaskmovps
+                | Mnemonic::Vmaskmovpd
+                | Mnemonic::Vpmaskmovd
+                | Mnemonic::Vpmaskmovq
+                | Mnemonic::Maskmovq
+                | Mnemonic::Maskmovdqu
+                | Mnemonic::Vmaskmovdqu
+        );
+    if is_read && (size == 0 || !touched || !is_plain) {
+        return Err(NoValue::NoMemory);
+    }
+    // The base of a segment cannot be read without a system call or a word of the thread's.
+    if !is_read && matches!(i.segment_prefix(), Register::FS | Register::GS) {
         return Err(NoValue::NoMemory);
     }
     let segment = match i.segment_prefix() {
@@ -180,6 +205,8 @@ struct Writer {
     encoder: Encoder,
     out: Vec<u8>,
     places: Vec<(usize, usize, Place)>,
+    stack: Vec<(usize, Stack)>,
+    depth: u32,
 }
 
 impl Writer {
@@ -202,11 +229,20 @@ impl Writer {
         }
         Ok(())
     }
+    /// From here on, the stack pointer is so much lower.
+    fn at_depth(&mut self, depth: u32) {
+        self.depth = depth;
+        self.stack.push((self.out.len(), Stack::Lower(depth)));
+    }
     fn push(&mut self, reg: Reg) -> Result<(), NoValue> {
-        self.put(Instruction::with1(Code::Push_r64, wide(reg))?, None)
+        self.put(Instruction::with1(Code::Push_r64, wide(reg))?, None)?;
+        self.at_depth(self.depth + 8);
+        Ok(())
     }
     fn pop(&mut self, reg: Reg) -> Result<(), NoValue> {
-        self.put(Instruction::with1(Code::Pop_r64, wide(reg))?, None)
+        self.put(Instruction::with1(Code::Pop_r64, wide(reg))?, None)?;
+        self.at_depth(self.depth - 8);
+        Ok(())
     }
     fn mov(&mut self, to: Reg, from: Reg) -> Result<(), NoValue> {
         self.put(Instruction::with2(Code::Mov_r64_rm64, wide(to), wide(from))?, None)
@@ -245,7 +281,13 @@ fn word(base: Register, index: Register) -> MemoryOperand {
 /// # Errors
 /// If there is no such value at this place.
 pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> Result<Snippet, NoValue> {
-    let mut w = Writer { encoder: Encoder::new(64), out: Vec::new(), places: Vec::new() };
+    let mut w = Writer {
+        encoder: Encoder::new(64),
+        out: Vec::new(),
+        places: Vec::new(),
+        stack: Vec::new(),
+        depth: 0,
+    };
     let memory = match value {
         Value::Memory => Some(operand(insn, true)?),
         Value::Address => Some(operand(insn, false)?),
@@ -256,7 +298,7 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
         && reg != RSP
     {
         w.with_word(Code::Mov_rm64_r64, reg)?;
-        return Ok(Snippet { bytes: w.out, places: w.places });
+        return Ok(Snippet { bytes: w.out, places: w.places, stack: w.stack });
     }
     let mut reads = memory.as_ref().map_or(RegSet::EMPTY, |m| m.regs);
     if let Value::Register(reg) = value {
@@ -273,7 +315,7 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
         taken.insert(RDX);
     }
     let mut take = || {
-        let free = |reg: &Reg| !taken.contains(*reg) && !reads.contains(*reg) && *reg != RSP && *reg != RBP;
+        let free = |reg: &Reg| !taken.contains(*reg) && !reads.contains(*reg) && *reg != RSP && *reg != R12;
         let dead = (0..16).map(Reg).filter(free).find(|r| !live.contains(*r));
         let reg = dead.or_else(|| (0..16).map(Reg).find(free)).ok_or(NoValue::Unwritable)?;
         taken.insert(reg);
@@ -289,6 +331,7 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
     let steps = !kept.is_empty() || saves_flags || sink == Sink::Call;
     if steps {
         w.lea(RSP, RSP, -128)?;
+        w.at_depth(128);
     }
     for &reg in &kept {
         w.push(reg)?;
@@ -309,9 +352,6 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
                 (_, 3..8) => (Code::Mov_r32_rm32, narrow(v)),
                 _ => (Code::Mov_r64_rm64, wide(v)),
             };
-            if value == Value::Address {
-                m.memory.segment_prefix = Register::None;
-            }
             w.put(Instruction::with2(code, to, m.memory)?, m.at.map(Place::At))?;
         }
         _ => {}
@@ -360,12 +400,14 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
         Sink::Call => {
             w.mov(RDI, v)?;
             w.word_address(RSI, 0)?;
-            w.push(RBP)?;
-            w.mov(RBP, RSP)?;
+            w.push(R12)?;
+            w.mov(R12, RSP)?;
+            w.stack.push((w.out.len(), Stack::HeldInR12(w.depth)));
             w.put(Instruction::with2(Code::And_rm64_imm8, Register::RSP, -16i32)?, None)?;
             w.put(Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?, Some(Place::Routine))?;
-            w.mov(RSP, RBP)?;
-            w.pop(RBP)?;
+            w.mov(RSP, R12)?;
+            w.at_depth(w.depth);
+            w.pop(R12)?;
         }
     }
     if saves_flags {
@@ -378,6 +420,7 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
     }
     if steps {
         w.lea(RSP, RSP, 128)?;
+        w.at_depth(0);
     }
-    Ok(Snippet { bytes: w.out, places: w.places })
+    Ok(Snippet { bytes: w.out, places: w.places, stack: w.stack })
 }
