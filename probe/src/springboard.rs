@@ -7,6 +7,7 @@
 //! 1. `jmp rel32`, 5 bytes, where no other block starts inside it.
 //! 2. `jmp rel8`, 2 bytes, to padding nearby that holds the long one.
 //! 3. `jmp rel32` over further blocks of the same function, which nothing outside of it can reach.
+//! 4. None, where there is no room and all that reaches the entry is calls of moved code.
 //!
 //! Invariant: never a trap (a program may block its signal); nothing is written over code that stays, or over another springboard.
 //!
@@ -15,7 +16,7 @@
 use crate::movable::{Movable, Stay};
 use program::arch::Decoder;
 use program::image::RelocationTo;
-use program::{FuncId, Program, Va};
+use program::{Callee, FuncId, Program, Va};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,6 +50,8 @@ pub fn plan(program: &Program, movable: &mut Movable) -> Vec<Springboard> {
     let mut holes = holes(program);
     let mut boards: Vec<Springboard> = Vec::new();
     let mut planned: Vec<Range<usize>> = Vec::new();
+    let outside = outside(program, &exposed);
+    let mut without: Vec<FuncId> = Vec::new();
     for id in program.func_ids() {
         let from = boards.len();
         planned.push(from..from);
@@ -74,6 +77,13 @@ pub fn plan(program: &Program, movable: &mut Movable) -> Vec<Springboard> {
                     }
                     boards.push(Springboard { at, tactic });
                 }
+                // Nobody but callers that are moved with it: they call the new code.
+                None if at == program.function(id).entry
+                    && outside.binary_search(&at).is_err()
+                    && called_by_moved(program, id, movable) =>
+                {
+                    without.push(id);
+                }
                 None => {
                     movable.stays[id.index()] = Some(Stay::NoRoom);
                     for hole in taken.drain(..) {
@@ -86,7 +96,41 @@ pub fn plan(program: &Program, movable: &mut Movable) -> Vec<Springboard> {
         }
         planned[id.index()] = from..boards.len();
     }
+    // Some callers may have turned out to stay.
+    loop {
+        let before = without.len();
+        without.retain(|&id| {
+            let stays = movable.stays[id.index()].is_none() && !called_by_moved(program, id, movable);
+            if stays {
+                movable.stays[id.index()] = Some(Stay::NoRoom);
+            }
+            !stays
+        });
+        if without.len() == before {
+            break;
+        }
+    }
+    boards.retain(|b| {
+        program.block_from(b.at).is_some_and(|at| movable.stays[program.block(at).func.index()].is_none())
+    });
     boards
+}
+
+/// Whether calls of code that is moved lead to `id`, and none of code that stays.
+fn called_by_moved(program: &Program, id: FuncId, movable: &Movable) -> bool {
+    let mut callers = program.calls.iter().filter(|c| c.callee == Callee::Function(id)).peekable();
+    callers.peek().is_some() && callers.all(|c| movable.stays[program.block(c.block).func.index()].is_none())
+}
+
+/// Entries that may be reached other than by a call of the image's own code: their address is in data, is computed, or known to others. Sorted.
+fn outside(program: &Program, exposed: &[Va]) -> Vec<Va> {
+    let image = &program.image;
+    let exported = image.symbols.iter().filter(|s| s.dynamic).map(|s| s.at);
+    let mut all: Vec<Va> = exposed.to_vec();
+    all.extend(exported.chain(image.entry).chain(image.init_fini.iter().copied()));
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 fn board(

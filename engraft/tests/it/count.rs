@@ -521,3 +521,28 @@ fn what_cannot_be_started_is_said() {
     let ran = engraft(place.path(), "count -- ./text");
     assert!(ran.stderr.contains("is no ELF file"), "{}", ran.stderr);
 }
+
+#[test]
+fn short_functions_are_counted_where_only_moved_code_calls_them() {
+    needs!("gcc");
+    for flags in ["-Os", "-Os -no-pie -fno-PIE", "-Os -static"] {
+        let place = folder();
+        compile(&place.path().join("short"), "short.c", flags);
+        counted(place.path(), &["./short"], "exe");
+        let shown = engraft(place.path(), "show --counts run.engraft --json").json();
+        let entries = |name: &str| {
+            let all = shown["functions"].as_array().expect("a list");
+            all.iter().find(|f| f["name"] == name).map(|f| f["entries"].clone())
+        };
+        assert_eq!(entries("called"), Some(1000.into()), "{flags}: {shown}");
+        // All calls or none.
+        assert!([None, Some(1001.into())].contains(&entries("known")), "{flags}: {shown}");
+        // And nothing reaches the old code.
+        engraft(place.path(), "instrument short -o moved --null --poison -q").ok();
+        let moved = plain(place.path(), &["./moved"]);
+        assert_eq!(
+            (String::from_utf8_lossy(&moved.stdout).as_ref(), moved.status.code()),
+            ("done\n", Some(0))
+        );
+    }
+}
