@@ -52,6 +52,16 @@ pub fn plan(program: &Program, movable: &mut Movable) -> Vec<Springboard> {
     let mut planned: Vec<Range<usize>> = Vec::new();
     let outside = outside(program, &exposed);
     let mut without: Vec<FuncId> = Vec::new();
+    let mut callers: Vec<(FuncId, FuncId)> = program
+        .calls
+        .iter()
+        .filter_map(|c| match c.callee {
+            Callee::Function(callee) => Some((callee, program.block(c.block).func)),
+            _ => None,
+        })
+        .collect();
+    callers.sort_unstable();
+    callers.dedup();
     for id in program.func_ids() {
         let from = boards.len();
         planned.push(from..from);
@@ -80,7 +90,7 @@ pub fn plan(program: &Program, movable: &mut Movable) -> Vec<Springboard> {
                 // Nobody but callers that are moved with it: they call the new code.
                 None if at == program.function(id).entry
                     && outside.binary_search(&at).is_err()
-                    && called_by_moved(program, id, movable) =>
+                    && called_by_moved(&callers, id, movable) =>
                 {
                     without.push(id);
                 }
@@ -100,7 +110,7 @@ pub fn plan(program: &Program, movable: &mut Movable) -> Vec<Springboard> {
     loop {
         let before = without.len();
         without.retain(|&id| {
-            let stays = movable.stays[id.index()].is_none() && !called_by_moved(program, id, movable);
+            let stays = movable.stays[id.index()].is_none() && !called_by_moved(&callers, id, movable);
             if stays {
                 movable.stays[id.index()] = Some(Stay::NoRoom);
             }
@@ -116,10 +126,11 @@ pub fn plan(program: &Program, movable: &mut Movable) -> Vec<Springboard> {
     boards
 }
 
-/// Whether calls of code that is moved lead to `id`, and none of code that stays.
-fn called_by_moved(program: &Program, id: FuncId, movable: &Movable) -> bool {
-    let mut callers = program.calls.iter().filter(|c| c.callee == Callee::Function(id)).peekable();
-    callers.peek().is_some() && callers.all(|c| movable.stays[program.block(c.block).func.index()].is_none())
+/// Whether calls of code that is moved lead to `id`, and none of code that stays; `callers` are pairs of callee and caller, sorted.
+fn called_by_moved(callers: &[(FuncId, FuncId)], id: FuncId, movable: &Movable) -> bool {
+    let from = callers.partition_point(|c| c.0 < id);
+    let mut mine = callers[from..].iter().take_while(|c| c.0 == id).peekable();
+    mine.peek().is_some() && mine.all(|c| movable.stays[c.1.index()].is_none())
 }
 
 /// Entries that may be reached other than by a call of the image's own code: their address is in data, is computed, or known to others. Sorted.
