@@ -139,13 +139,11 @@ pub fn points(path: &Path, program: &Program) -> anyhow::Result<Points> {
 /// Refuses programs whose code cannot be moved at all.
 ///
 /// # Errors
-/// If it is a Go program.
-pub fn refuse_go(image: &Image) -> Result<(), Hinted> {
-    if image.go_functions.is_empty() {
-        return Ok(());
-    }
-    let hint = "Go's runtime checks its own addresses, so its code cannot be moved";
-    Err(Hinted::new(format!("{} is a Go program, which cannot be counted", image.name), hint))
+/// If its runtime knows its code by address, as Go's does.
+pub fn refuse_known_by_address(image: &Image) -> Result<(), Hinted> {
+    let Some(language) = probe::runtimes::by_address(image) else { return Ok(()) };
+    let message = format!("{} is {language}, which cannot be counted", image.name);
+    Err(Hinted::new(message, language.hindrance()))
 }
 
 /// What was seen at the points of a plan, in the recording at `path`.

@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let read: Vec<&Path> = args.plan.iter().chain([&args.binary]).map(PathBuf::as_path).collect();
     out::spares_inputs(&args.o, &read)?;
     let program = input::program(&args.binary)?;
-    input::refuse_go(&program.image)?;
+    input::refuse_known_by_address(&program.image)?;
     let points = match &args.plan {
         Some(path) => input::points(path, &program)?,
         None if args.null => Points::default(),
@@ -78,6 +78,13 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         notes.image.name =
             args.binary.canonicalize().unwrap_or_else(|_| args.binary.clone()).display().to_string();
         let name = args.binary.file_name().unwrap_or_default().to_string_lossy();
+        if module.n_words == 0 {
+            let hint = "`engraft instrument --null` lists why each function stays";
+            out::warn(
+                &format!("{} will record nothing: no function of it can be moved", args.o.display()),
+                Some(hint),
+            );
+        }
         module.set_notes(&format!("{name}.engraft"), &notes.write());
     }
     let bytes = module.to_file(if args.poison { Old::Poisoned } else { Old::Kept })?;

@@ -166,8 +166,11 @@ fn wipe_on_fork(stopped: &Stopped, at: LiveVa) -> Result<(), ProcessError> {
     stopped.call(&Syscall { name: "madvise", number: libc::SYS_madvise, args }).map(drop)
 }
 
-/// Maps private pages at `at` and fills them.
+/// Maps private pages at `at` and fills them; none for nothing, as for the text of a program in which nothing can be moved.
 fn fill(stopped: &Stopped, at: LiveVa, bytes: &[u8], protection: i32) -> Result<(), ProcessError> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
     let len = (bytes.len() as u64).next_multiple_of(PAGE);
     stopped.map(at, len, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, u64::MAX, 0)?;
     stopped.write(at, bytes)

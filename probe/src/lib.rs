@@ -19,6 +19,7 @@ mod movable;
 mod names;
 mod piece;
 mod plan;
+pub mod runtimes;
 mod springboard;
 mod switches;
 mod unwind;

@@ -5,6 +5,7 @@
 //!
 //! Not here: how a function is moved (`piece`), how control gets there (`springboard`).
 
+use crate::runtimes;
 use crate::springboard;
 use crate::switches::{self, Switch};
 use program::arch::emit::Position;
@@ -35,8 +36,10 @@ pub enum Stay {
     FixedInstruction,
     /// There is no room at an entry for a jump to the moved code.
     NoRoom,
-    /// Code that checks its own addresses: Go's runtime, V8's.
+    /// Code whose runtime looks it up by its addresses: Go's, OCaml's, Haskell's, V8's.
     ChecksAddresses,
+    /// Too much of the program is found by its looks alone to trust the rest.
+    Strange,
 }
 
 impl fmt::Display for Stay {
@@ -51,6 +54,7 @@ impl fmt::Display for Stay {
             Stay::FixedInstruction => "an instruction that cannot be moved",
             Stay::NoRoom => "no room for a jump at an entry",
             Stay::ChecksAddresses => "checks its own addresses",
+            Stay::Strange => "most of the program is found by its looks alone",
         })
     }
 }
@@ -76,7 +80,8 @@ pub struct Movable {
 pub fn find(program: &Program) -> Movable {
     let signal: Vec<Range<Va>> =
         program.image.unwind.iter().filter(|u| u.signal).map(|u| u.range.clone()).collect();
-    let is_go = !program.image.go_functions.is_empty();
+    let by_address = runtimes::by_address(&program.image).is_some();
+    let is_strange = is_strange(program);
     let v8 = v8_builtins(program);
     let mut stubs: Vec<Range<Va>> = program.image.plt.iter().map(|p| p.range.clone()).collect();
     stubs.sort_unstable_by_key(|r| r.start);
@@ -91,10 +96,11 @@ pub fn find(program: &Program) -> Movable {
             let mut named = Vec::new();
             let by_code = code(program, id, &mut named);
             let entry = program.function(id).entry;
-            let is_checked = is_go || v8.iter().any(|range| range.contains(&entry));
+            let is_checked = by_address || v8.iter().any(|range| range.contains(&entry));
+            let strange = is_strange.then_some(Stay::Strange);
             let stay = match is_checked {
                 true => Some(Stay::ChecksAddresses),
-                false => alone(program, id, &signal, &is_stub).or(by_code),
+                false => alone(program, id, &signal, &is_stub).or(by_code).or(strange),
             };
             let hidden = || has_hidden_ways(program, id).then_some(Stay::Incomplete);
             (stay.or_else(hidden), named)
@@ -102,6 +108,15 @@ pub fn find(program: &Program) -> Movable {
         .unzip();
     let switches = switches::find(program, &mut stays);
     Movable { stays, switches, named: named.into_iter().flatten().collect() }
+}
+
+/// Whether more code than not is found by its looks alone: then no compiler that we know made it, and what the rest leads to, and who
+/// looks at it, is not known either.
+fn is_strange(program: &Program) -> bool {
+    let len = |f: &Function| f.ranges.iter().map(|r| r.end.since(r.start)).sum::<u64>();
+    let guessed: u64 = program.functions.iter().filter(|f| f.sure == Sure::Guessed).map(len).sum();
+    let all: u64 = program.functions.iter().map(len).sum();
+    guessed > all / 2
 }
 
 /// The first instruction that uses `gs`. Threads find their counters by it, so no other can be meant by it in the same process.

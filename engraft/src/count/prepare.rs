@@ -3,7 +3,7 @@
 //! Invariant: what a module's counters mean is kept beside its rewritten code, by the identity of the file and of ourselves: the second
 //! time, nothing is analysed before the program runs.
 
-use crate::input::refuse_go;
+use crate::input::refuse_known_by_address;
 use anyhow::Context as _;
 use live::{Arena, Cache, Request};
 use measure::blocks;
@@ -117,7 +117,7 @@ pub fn executable(
     plan: &Plan,
 ) -> anyhow::Result<(Segments, Counted, Option<PathBuf>)> {
     let image = Image::load(path)?;
-    refuse_go(&image)?;
+    refuse_known_by_address(&image)?;
     let linker = image.interpreter.clone();
     let name = kept.name(&image, if plan.is_null() { "-null" } else { "-exe" });
     if let Some((segments, notes)) = kept.read::<(Segments, Vec<u8>)>(&name)
@@ -155,7 +155,7 @@ pub fn open_sites(kept: &Kept, linker: &Path) -> anyhow::Result<Vec<OpenSite>> {
 /// If it cannot be read or rewritten.
 fn library(kept: &Kept, file: &Path, path: &Path) -> anyhow::Result<(Counted, PathBuf)> {
     let image = Image::load(file)?;
-    refuse_go(&image)?;
+    refuse_known_by_address(&image)?;
     let (code, notes) = (kept.name(&image, ""), kept.name(&image, "-notes"));
     let known = kept.cache.find(&notes).and_then(|path| Notes::parse(&std::fs::read(path).ok()?).ok());
     if let (Some(given), Some(notes)) = (kept.cache.find(&code), known) {

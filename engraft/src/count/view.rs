@@ -190,7 +190,7 @@ impl CountView {
         self.modules.push(module);
     }
 
-    /// Functions without counts that counted code calls.
+    /// Functions without counts that counted code calls; all, if nothing is counted.
     fn add_uncounted(&mut self, file: &str, profile: &Profile, program: &Program) {
         let mut calls: BTreeMap<FuncId, u64> = BTreeMap::new();
         for call in &program.calls {
@@ -206,6 +206,9 @@ impl CountView {
             program.function(id).block_ids().any(|b| profile.blocks.contains_key(&program.block(b).start))
         };
         calls.retain(|id, _| !is_counted(*id));
+        if profile.blocks.is_empty() {
+            calls.extend(program.func_ids().map(|id| (id, 0)));
+        }
         if calls.is_empty() {
             return;
         }
@@ -226,6 +229,8 @@ impl CountView {
     }
 }
 
+/// Of what was not counted, how many are named.
+const NAMED: usize = 3;
 /// How many rows people want to see.
 const TOP: usize = 12;
 /// How long a name may be in a table.
@@ -308,22 +313,31 @@ impl View for CountView {
                 writeln!(w, "and {} more: --json lists them", self.per_thread.len() - TOP)?;
             }
         }
-        let mut missed: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
+        let mut missed: BTreeMap<&str, (Vec<&str>, u64)> = BTreeMap::new();
         for u in &self.uncounted {
-            let (n, instructions) = missed.entry(&u.why).or_default();
-            *n += 1;
+            let (names, instructions) = missed.entry(&u.why).or_default();
+            names.push(&u.name);
             *instructions = instructions.saturating_add(u.instructions);
         }
         writeln!(w)?;
-        for (why, (n, instructions)) in missed {
-            writeln!(w, "not counted: {n} functions, {instructions} instructions at least: {why}")?;
+        for (why, (names, instructions)) in missed {
+            let n = names.len();
+            let s = if n == 1 { "" } else { "s" };
+            // The largest are first.
+            let mut such: Vec<String> = names.iter().take(NAMED).map(|name| short(name)).collect();
+            if n > NAMED {
+                such.push(format!("and {} more: --json lists them", n - NAMED));
+            }
+            let such = such.join(", ");
+            writeln!(w, "not counted: {n} function{s}, {instructions} instructions at least: {why}: {such}")?;
         }
         let run: usize = self.modules.iter().map(|m| m.blocks_run).sum();
         writeln!(
             w,
-            "counted {} instructions in {run} blocks of {} modules, {:.3} % of those known to have run there; recording: {}",
+            "counted {} instructions in {run} blocks of {} module{}, {:.3} % of those known to have run there; recording: {}",
             self.instructions,
             self.modules.len(),
+            if self.modules.len() == 1 { "" } else { "s" },
             self.counted_share * 100.0,
             self.recording
         )

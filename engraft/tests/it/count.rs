@@ -546,3 +546,61 @@ fn short_functions_are_counted_where_only_moved_code_calls_them() {
         );
     }
 }
+
+/// Builds `name` in `folder` from the C `text`, and strips it if that is asked for.
+#[track_caller]
+fn built(folder: &Path, name: &str, text: &str, flags: &str) {
+    std::fs::write(folder.join("text.c"), text).expect("written");
+    let mut words: Vec<&str> = flags.split_whitespace().collect();
+    words.extend(["-o", name, "text.c"]);
+    let done = Command::new("gcc").args(&words).current_dir(folder).output().expect("gcc runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn programs_that_are_known_by_their_addresses_are_refused() {
+    needs!("gcc");
+    for (text, flags, want) in [
+        ("long caml_frametable[1]; int main(void) { return 0; }", "-O1", "a native OCaml program"),
+        (
+            "long camlList__frametable[1]; int main(void) { return 0; }",
+            "-O1 -rdynamic -s",
+            "a native OCaml program",
+        ),
+        (
+            "const char *volatile s = \"OCAMLRUNPARAM\"; int main(void) { return !s; }",
+            "-O1 -s",
+            "a native OCaml program",
+        ),
+        ("void stg_upd_frame_info(void) {} int main(void) { return 0; }", "-O1", "a Haskell program"),
+        (
+            "const char *volatile s[] = {\"a\", \"GHCRTS\"}; int main(void) { return !s[1]; }",
+            "-O1 -s",
+            "a Haskell program",
+        ),
+    ] {
+        let place = folder();
+        built(place.path(), "old", text, flags);
+        for verb in ["count -o new --", "instrument --null -o new"] {
+            let ran = engraft(place.path(), &format!("{verb} ./old"));
+            assert_eq!(ran.code, Some(2), "{verb} {text} {flags}");
+            assert!(ran.stderr.contains(want), "{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_moved_runs_uncounted() {
+    needs!("gcc");
+    let place = folder();
+    let text = "__asm__(\".globl _start\\n_start: mov $60,%eax\\n mov $3,%edi\\n syscall\");";
+    for flags in ["-nostdlib -static", "-nostdlib -static-pie", "-nostdlib -pie"] {
+        built(place.path(), "old", text, flags);
+        let ran = engraft(place.path(), "count --no-cache -o run.engraft -- ./old");
+        assert_eq!(ran.code, Some(3), "{flags}: {}", ran.stderr);
+        assert!(ran.stderr.contains("control flow not understood: _start"), "{flags}: {}", ran.stderr);
+        let ran = engraft(place.path(), "instrument -o new ./old");
+        assert!(ran.stderr.contains("new will record nothing"), "{flags}: {}", ran.stderr);
+        assert_eq!(plain(place.path(), &["./new"]).status.code(), Some(3), "{flags}");
+    }
+}
