@@ -316,24 +316,25 @@ pub fn lay_out(
                 }
                 Position::Anywhere | Position::Fixed => all.old(from..to),
             }
-            if let Some(code) = code_at(Spot::After(at)) {
+            let after = code_at(Spot::After(at));
+            if after.is_some() {
                 // What the instruction did to the stack is done.
                 all.items.push(Item::Run(old(decoder.at()), 0));
-                all.insert(code);
-                if decoder.at() < block.end_va() {
-                    all.items.push(Item::Run(old(decoder.at()) + 1, 1));
-                }
             }
-            if is_call && forks.binary_search(&at).is_ok() {
+            let may_be_child = is_call && forks.binary_search(&at).is_ok();
+            if may_be_child {
                 let base = all.made.len();
                 let (check, [owner, slow]) = emit::check_owner_here(program.image.kind.is_static());
                 all.made.extend(check);
                 all.in_made.push((base + owner, base + owner + 4, Target::Owner));
                 all.in_made.push((base + slow, base + slow + 4, Target::Slow));
                 all.made(base);
-                if decoder.at() < block.end_va() {
-                    all.items.push(Item::Run(old(decoder.at()) + 1, 1));
-                }
+            }
+            if let Some(code) = after {
+                all.insert(code);
+            }
+            if (may_be_child || after.is_some()) && decoder.at() < block.end_va() {
+                all.items.push(Item::Run(old(decoder.at()) + 1, 1));
             }
         }
         last_end = block.end_va();
@@ -362,22 +363,40 @@ pub fn lay_out(
 /// Functions of the C library that return in a new process, too.
 const FORKS: [&str; 7] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "daemon", "_IO_fork"];
 
-/// The calls that may return in a new process, by address.
+/// The calls that may return in a new process, by address. A function that jumps to such a function in place of a return is one, too.
 pub fn forks(program: &Program) -> Vec<Va> {
     let is_name = |name: &str| FORKS.contains(&name);
-    let functions: Vec<bool> = program
+    let mut functions: Vec<bool> = program
         .functions
         .iter()
         .map(|f| f.import.as_deref().is_some_and(is_name) || f.names.iter().any(|name| is_name(name)))
         .collect();
     let imports: Vec<bool> = program.imports.iter().map(|name| is_name(name)).collect();
-    let is_fork = |callee: Callee| match callee {
+    let is_fork = |functions: &[bool], callee: Callee| match callee {
         Callee::Function(f) => functions.get(f.index()) == Some(&true),
         Callee::Import(n) => imports.get(n as usize) == Some(&true),
         _ => false,
     };
+    loop {
+        let mut changed = false;
+        for call in program.calls.iter().filter(|c| c.kind != CallKind::Call) {
+            let caller = program.block(call.block).func.index();
+            if is_fork(&functions, call.callee)
+                && let Some(caller @ false) = functions.get_mut(caller)
+            {
+                *caller = true;
+                changed = true;
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
     let calls = program.calls.iter();
-    calls.filter(|c| c.kind == CallKind::Call && c.returns && is_fork(c.callee)).map(|c| c.at).collect()
+    calls
+        .filter(|c| c.kind == CallKind::Call && c.returns && is_fork(&functions, c.callee))
+        .map(|c| c.at)
+        .collect()
 }
 
 /// Where control goes at the end of `block` without a branch.

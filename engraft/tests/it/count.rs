@@ -94,7 +94,8 @@ fn threads_of_programs_at_fixed_addresses_are_counted() {
 #[test]
 fn child_processes_are_counted() {
     needs!("gcc");
-    for flags in ["-O1 -pthread", "-O1 -pthread -no-pie", "-O1 -pthread -static"] {
+    for flags in ["-O1 -pthread", "-O1 -pthread -no-pie", "-O1 -pthread -static", "-O2 -pthread -DN=1000000"]
+    {
         let place = folder();
         compile(&place.path().join("forks"), "forks.c", flags);
         let said = String::from_utf8_lossy(&plain(place.path(), &["./forks"]).stdout).trim().to_owned();

@@ -6,7 +6,7 @@ use measure::blocks;
 use probe::{Action, Module, Old, Plan, Point, Probe, Room, Routine};
 use profile::counters::{self, Keeps, Kept, Watch};
 use program::arch::snippet::{Sink, Value, general_register};
-use program::{BlockEnd, CallKind, EdgeKind, Image, Program};
+use program::{BlockEnd, CallKind, Callee, EdgeKind, Image, Program};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -279,6 +279,33 @@ fn spoils() -> Routine {
     }
     code.push(0xc3);
     Routine { code, words: 1 }
+}
+
+/// What is kept behind a call of fork is kept apart for the child, from its first value on.
+#[test]
+fn behind_fork_a_child_keeps_its_own() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("forks"), "forks.c", "-O1 -pthread -DN=10");
+    let program = program(&place.path().join("forks"));
+    let is_fork = |f| program.function(f).import.as_deref() == Some("fork");
+    let mut calls = program.calls.iter().filter(|c| match c.callee {
+        Callee::Function(f) => is_fork(f),
+        _ => false,
+    });
+    let call = calls.next().expect("there is one");
+    let rax = Value::Register(general_register("rax").expect("it is one"));
+    let probe = Probe { point: Point::After(call.at), action: Action::Keep(rax, Sink::Ring(64)) };
+    let plan = Plan { blocks: false, probes: vec![probe] };
+    let (_, left_out) = write(&program, &plan, &place.path().join("new"));
+    assert_eq!(left_out, []);
+    run(place.path(), "new", &[]);
+    let file = std::fs::read(place.path().join("out.engraft")).expect("a recording");
+    let seen = counters::seen(&file).expect("readable");
+    let Some(Kept::Ring(rings)) = seen.first().map(|s| &s.kept) else { panic!("{seen:?}") };
+    // The first process has the numbers of its twenty children.
+    let (n, values) = rings.iter().max_by_key(|r| r.0).expect("the first process, at least");
+    assert!(*n == 20 && !values.contains(&0), "{rings:?}");
 }
 
 /// Every kind of probe at every instruction of a program that looks at everything.
