@@ -16,10 +16,13 @@ use prepare::{Counted, Kept};
 use probe::Plan;
 use program::Program;
 use rayon::prelude::*;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tracing::info_span;
 
 /// Run as tests.
@@ -48,7 +51,7 @@ pub struct Args {
     output: Output,
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM ARGS")]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 /// Modules that are counted only if they are named: what they do is the system's work.
@@ -58,7 +61,7 @@ const SYSTEM: [&str; 8] =
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let (name, rest) = args.command.split_first().expect("clap asks for one at least");
-    let search = std::env::var("PATH").unwrap_or_default();
+    let search = std::env::var_os("PATH").unwrap_or_default();
     let target =
         Target::find(name, &search).map_err(|e| Hinted::new(e.to_string(), e.hint().unwrap_or_default()))?;
     let rec = recording_path(args, &target.command)?;
@@ -98,21 +101,28 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let keys: Vec<(u128, usize)> = counted.iter().map(|c| (c.key, c.notes.blocks.len())).collect();
     let arena = Arena::create(&keys).context("cannot get memory for the counters")?;
-    let mut command = Command::new(&target.command);
-    std::os::unix::process::CommandExt::arg0(&mut command, name);
-    command.args(rest);
-    live::leave_interrupts_to_the_child();
+    let mut command = Command::new(&target.start);
+    std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
+    command.args(&target.before).args(rest);
+    live::pass_signals_on();
     let asks = |path: &Path| is_wanted(&args.modules, path);
     let loader = prepare::Loader::new(&kept, &arena, &asks, counted, refused);
     let is_over = AtomicBool::new(false);
     let (ready, is_ready) = std::sync::mpsc::channel();
-    let status = std::thread::scope(|scope| {
+    let (status, became) = std::thread::scope(|scope| {
         scope.spawn(|| loader.serve(ready, &is_over));
         // Before the program can ask; an error if it will be told that nobody answers.
         let _who_answers = is_ready.recv();
         let status = live::launch::launch(command, &segments, &arena, &swaps, &sites)
             .map_err(anyhow::Error::from)
-            .and_then(|mut child| child.wait().with_context(|| format!("cannot wait for {name}")));
+            .and_then(|mut child| {
+                let pid = child.id();
+                let watch = scope.spawn(move || what_it_becomes(pid));
+                let status =
+                    live::wait(&mut child).with_context(|| format!("cannot wait for {}", name.display()));
+                watch.thread().unpark();
+                Ok((status?, watch.join().ok().flatten()))
+            });
         is_over.store(true, Ordering::Relaxed);
         arena.wake();
         status
@@ -125,25 +135,36 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let mut threads = vec![Vec::new(); if args.per_thread { usize::try_from(n_areas)? } else { 0 }];
     for module in &counted {
         let n = module.notes.blocks.len();
-        let areas = arena.counts(module.key, n)?;
-        let profile = |of: &mut dyn Iterator<Item = &Vec<u64>>| {
-            let mut sum = vec![0u64; n];
-            of.for_each(|area| sum.iter_mut().zip(area).for_each(|(sum, n)| *sum = sum.wrapping_add(*n)));
-            let mut profile = module.notes.profile(&sum);
+        let profile = |counts: &[u64]| {
+            let mut profile = module.notes.profile(counts);
             profile.image.name = module.path.display().to_string();
             profile
         };
-        profiles.push(profile(&mut areas.iter()));
-        let n_threads = threads.len();
-        for (k, thread) in threads.iter_mut().enumerate() {
-            // A module that was loaded twice has all areas twice.
-            thread.push(profile(&mut areas.iter().skip(k).step_by(n_threads)));
+        let mut all = vec![0; n];
+        for k in 0..n_areas {
+            // One area at a time: of large modules, many together do not fit into memory.
+            let area = arena.area(module.key, n, k)?;
+            all.iter_mut().zip(&area).for_each(|(sum, n): (&mut u64, _)| *sum = sum.wrapping_add(*n));
+            if let Some(thread) = threads.get_mut(usize::try_from(k)?) {
+                thread.push(profile(&area));
+            }
         }
+        profiles.push(profile(&all));
     }
     let bytes = profile::recording::write_with_threads(&profiles, &threads);
     out::data(Some(&rec), |w| w.write_all(&bytes))?;
     if arena.n_shared()? > 0 {
         out::warn("more threads than there is room for counted together: some counts may be lost", None);
+    }
+    let n_left = arena.running()?;
+    if n_left > 0 {
+        let what =
+            format!("{n_left} processes that it started still run: what they do from now on is not counted");
+        out::warn(&what, None);
+    }
+    if let Some(program) = became {
+        let what = format!("it became another program, {}, which was not counted", program.display());
+        out::warn(&what, Some("name that program after `--` if it can be started by itself"));
     }
     for (path, why) in &refused {
         out::warn(&format!("{} was not counted: {why}", path.display()), None);
@@ -162,15 +183,15 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 /// # Errors
 /// Whatever hinders it.
 pub fn try_out() -> anyhow::Result<String> {
-    let search = std::env::var("PATH").unwrap_or_default();
-    let target = Target::find("true", &search)?;
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let target = Target::find("true".as_ref(), &search)?;
     let kept = Kept::open(true)?;
     let (segments, exe, _) = prepare::executable(&kept, &target.executable, &blocks::PLAN)?;
     let arena = Arena::create(&[(exe.key, exe.notes.blocks.len())])?;
     let mut child = live::launch::launch(Command::new(&target.command), &segments, &arena, &[], &[])?;
     let status = child.wait()?;
-    let areas = arena.counts(exe.key, exe.notes.blocks.len())?;
-    let n_run = areas.iter().flatten().filter(|n| **n > 0).count();
+    let area = arena.area(exe.key, exe.notes.blocks.len(), 0)?;
+    let n_run = area.iter().filter(|n| **n > 0).count();
     anyhow::ensure!(
         status.success() && n_run > 0,
         "{} ended with {status}, and {n_run} blocks were counted",
@@ -205,15 +226,36 @@ pub fn recorded(rec: &Path) -> anyhow::Result<view::CountView> {
     Ok(view)
 }
 
+/// The file that process `pid` runs after an exec, if it is seen with one before it ends: looking does not hold it up.
+fn what_it_becomes(pid: u32) -> Option<PathBuf> {
+    let link = PathBuf::from(format!("/proc/{pid}/exe"));
+    let first = std::fs::read_link(&link).ok()?;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        std::thread::park_timeout(pause);
+        // A process that has ended has no such link.
+        let now = std::fs::read_link(&link).ok()?;
+        if now != first {
+            return Some(now);
+        }
+        pause = (2 * pause).min(Duration::from_millis(100));
+    }
+}
+
 /// Where the recording goes: as asked, else beside where we are, under a name that nothing has.
 fn recording_path(args: &Args, command: &Path) -> anyhow::Result<PathBuf> {
     if let Some(path) = &args.o {
         out::spares(path, &[command])?;
         return Ok(path.clone());
     }
-    let stem = command.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut candidates = std::iter::once(PathBuf::from(format!("{stem}.engraft")))
-        .chain((1..).map(|n| PathBuf::from(format!("{stem}.{n}.engraft"))));
+    let stem = command.file_name().unwrap_or_default();
+    let named = |end: String| {
+        let mut name = stem.to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    let mut candidates =
+        std::iter::once(named(".engraft".to_owned())).chain((1..).map(|n| named(format!(".{n}.engraft"))));
     Ok(candidates.find(|path| !path.exists()).expect("numbers do not end"))
 }
 
@@ -225,8 +267,8 @@ fn is_wanted(modules: &[String], path: &Path) -> bool {
 
 /// Whether `pattern`, in which `*` stands for anything, is the file name of `path`, or the path itself.
 fn names(pattern: &str, path: &Path) -> bool {
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
-    fits(pattern.as_bytes(), file.as_bytes()) || fits(pattern.as_bytes(), path.to_string_lossy().as_bytes())
+    let file = path.file_name().unwrap_or_default();
+    fits(pattern.as_bytes(), file.as_bytes()) || fits(pattern.as_bytes(), path.as_os_str().as_bytes())
 }
 
 fn fits(pattern: &[u8], text: &[u8]) -> bool {

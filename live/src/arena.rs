@@ -28,12 +28,15 @@ pub struct Arena {
     state: Mutex<State>,
     word: SharedWord,
     mailbox: u64,
+    room: Capacity,
 }
 
 #[derive(Debug)]
 struct State {
     rows: Vec<Row>,
     len: u64,
+    /// How much of it processes map.
+    mapped: u64,
 }
 
 /// A module's place: where the first area's counters are, and their length; the next areas follow.
@@ -66,7 +69,25 @@ impl Request {
 /// Addresses that are kept free for modules that come later. Nothing is there until they do.
 const LATER: u64 = 1 << 36;
 
-pub(crate) const ROOM: Capacity = Capacity::LAUNCH;
+/// How many areas there are, and how many addresses are kept free, for counters of `len` bytes a thread: where a process may have few
+/// addresses (`ulimit -v`), a quarter of them.
+fn room(len: u64, limit: Option<u64>) -> (Capacity, u64) {
+    let Some(limit) = limit else { return (Capacity::LAUNCH, LATER) };
+    let n_areas = (limit / 16 / len.max(1 << 20)).clamp(1, Capacity::LAUNCH.n_areas);
+    (Capacity { n_areas, ..Capacity::LAUNCH }, (limit / 8).next_multiple_of(PAGE).min(LATER))
+}
+
+/// How many addresses a process may have, if that is limited.
+fn address_limit() -> Option<u64> {
+    match procfs::process::Process::myself().and_then(|us| us.limits()).ok()?.max_address_space.soft_limit {
+        procfs::process::LimitValue::Value(n) => Some(n),
+        procfs::process::LimitValue::Unlimited => None,
+    }
+}
+
+fn row_len(n_counters: usize) -> u64 {
+    (8 * n_counters as u64).next_multiple_of(PAGE)
+}
 
 impl Arena {
     /// Makes room for `modules`: their keys, and how many counters each has.
@@ -76,15 +97,20 @@ impl Arena {
     pub fn create(modules: &[(u128, usize)]) -> io::Result<Arena> {
         let fd = nix::sys::memfd::memfd_create("engraft", nix::sys::memfd::MFdFlags::empty())?;
         let file = File::from(fd);
-        let mailbox = ROOM.head_len();
+        let (room, later) = room(modules.iter().map(|m| row_len(m.1)).sum(), address_limit());
+        let mailbox = room.head_len();
         let len = mailbox + runtime::MAILBOX_LEN;
         file.set_len(len)?;
-        file.write_all_at(&ROOM.header(), 0)?;
+        file.write_all_at(&room.header(), 0)?;
         file.write_all_at(&mailbox.to_le_bytes(), runtime::MAILBOX_AT)?;
         file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), mailbox + runtime::MAILBOX_OWNER)?;
         let word = SharedWord::map(&file, mailbox)?;
-        let arena = Arena { file, state: Mutex::new(State { rows: Vec::new(), len }), word, mailbox };
+        let state = State { rows: Vec::new(), len, mapped: u64::MAX };
+        let arena = Arena { file, state: Mutex::new(state), word, mailbox, room };
         modules.iter().try_for_each(|&(key, n)| arena.add(key, n))?;
+        let mut state = arena.state();
+        state.mapped = state.len + later;
+        drop(state);
         Ok(arena)
     }
 
@@ -95,15 +121,19 @@ impl Arena {
     pub fn add(&self, key: u128, n_counters: usize) -> io::Result<()> {
         let mut state = self.state();
         let n = state.rows.len() as u64;
-        if n >= ROOM.n_rows {
+        if n >= self.room.n_rows {
             return Err(io::Error::other("there are too many modules"));
         }
-        let row = Row { key, at: state.len, len: (8 * n_counters as u64).next_multiple_of(PAGE) };
-        state.len += row.len * ROOM.n_areas;
+        let row = Row { key, at: state.len, len: row_len(n_counters) };
+        let end = state.len + row.len * self.room.n_areas;
+        if end > state.mapped {
+            return Err(io::Error::other("there are no addresses left for its counters (see `ulimit -v`)"));
+        }
+        state.len = end;
         self.file.set_len(state.len)?;
         let extents: Vec<u8> =
-            (0..ROOM.n_areas).flat_map(|area| (row.at + area * row.len).to_le_bytes()).collect();
-        self.file.write_all_at(&extents, ROOM.extents_at() + 8 * n * ROOM.n_areas)?;
+            (0..self.room.n_areas).flat_map(|area| (row.at + area * row.len).to_le_bytes()).collect();
+        self.file.write_all_at(&extents, self.room.extents_at() + 8 * n * self.room.n_areas)?;
         let mut bytes = key.to_le_bytes().to_vec();
         bytes.extend(row.len.to_le_bytes());
         self.file.write_all_at(&bytes, runtime::ROWS_AT + runtime::ROW_LEN * n)?;
@@ -128,7 +158,28 @@ impl Arena {
 
     /// How many bytes a process maps.
     pub(crate) fn mapped_len(&self) -> u64 {
-        self.state().len + LATER
+        self.state().mapped
+    }
+
+    /// Where the owners of areas are in a process.
+    pub(crate) fn owners_at(&self) -> u64 {
+        runtime::ARENA + self.room.owners_at()
+    }
+
+    /// How many processes count still.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn running(&self) -> io::Result<usize> {
+        let mut bytes = vec![0; 4 * usize::try_from(self.n_areas()?).map_err(io::Error::other)?];
+        self.file.read_exact_at(&mut bytes, self.room.owners_at())?;
+        let pids = bytes.chunks_exact(4).map(|w| i32::from_le_bytes(w.try_into().expect("four bytes")));
+        let pids: std::collections::BTreeSet<i32> = pids.filter(|pid| *pid > 0).collect();
+        let runs = |pid: i32| {
+            let stat = procfs::process::Process::new(pid).and_then(|process| process.stat());
+            stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+        };
+        Ok(pids.into_iter().filter(|&pid| runs(pid)).count())
     }
 
     /// Where the mailbox is in a process.
@@ -210,7 +261,7 @@ impl Arena {
 
     /// How many areas were used: one a thread pointer that was ever seen, in each process.
     pub fn n_areas(&self) -> io::Result<u64> {
-        Ok(self.word(runtime::N_AREAS)?.min(ROOM.n_areas))
+        Ok(self.word(runtime::N_AREAS)?.min(self.room.n_areas))
     }
 
     /// How often a thread had to count together with another, so that counts may be lost.
@@ -218,21 +269,44 @@ impl Arena {
         self.word(runtime::N_SHARED)
     }
 
-    /// The counters of the module with this key, as they are now, one list an area and loaded copy.
+    /// The counters of the module with this key in area `k`, as they are now, all loaded copies together.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn counts(&self, key: u128, n: usize) -> io::Result<Vec<Vec<u64>>> {
-        let n_areas = self.n_areas()?;
+    pub fn area(&self, key: u128, n: usize, k: u64) -> io::Result<Vec<u64>> {
         let rows: Vec<Row> = self.state().rows.iter().copied().filter(|r| r.key == key).collect();
-        let areas = rows.iter().flat_map(|row| (0..n_areas).map(|area| row.at + area * row.len));
-        areas
-            .map(|at| {
-                let mut bytes = vec![0; 8 * n];
-                self.file.read_exact_at(&mut bytes, at)?;
-                let words = bytes.chunks_exact(8);
-                Ok(words.map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes"))).collect())
-            })
-            .collect()
+        let mut sum = vec![0u64; n];
+        let mut bytes = vec![0; 8 * n];
+        for row in rows {
+            self.file.read_exact_at(&mut bytes, row.at + k * row.len)?;
+            let words = bytes.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
+            sum.iter_mut().zip(words).for_each(|(sum, n)| *sum = sum.wrapping_add(n));
+        }
+        Ok(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_addresses_are_shared_out() {
+        let rows = [(None, 1 << 20, 2048), (Some(8 << 30), 1 << 20, 512), (Some(8 << 30), 1 << 40, 1)];
+        for (limit, len, want) in rows {
+            let (room, later) = room(len, limit);
+            assert_eq!(room.n_areas, want, "{limit:?} {len}");
+            let taken = later + len * if want > 1 { room.n_areas } else { 0 };
+            assert!(limit.is_none_or(|limit| taken <= limit / 4), "{limit:?} {len}");
+        }
+    }
+
+    /// What is not mapped in the program must not be told to it.
+    #[test]
+    fn nothing_is_added_beyond_what_is_mapped() {
+        let arena = Arena::create(&[(1, 10)]).expect("memory");
+        let too_many = usize::try_from(LATER / Capacity::LAUNCH.n_areas / 8 + 1).expect("fits");
+        assert!(arena.add(2, too_many).is_err());
+        assert!(arena.add(2, 10).is_ok());
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Source: proc(5), getauxval(3); glibc 2.36, elf/rtld.c for what ld.so takes from the auxiliary vector.
 
-use crate::arena::{Arena, ROOM};
+use crate::arena::Arena;
 use crate::process::{ProcessError, Stopped, Syscall};
 use crate::sys;
 use nix::libc;
@@ -133,7 +133,7 @@ fn prepare(
     wipe_on_fork(stopped, LiveVa(runtime::OWN))?;
     stopped.write(LiveVa(runtime::OWN), &own)?;
     let owner = u32::try_from(stopped.pid()).expect("process numbers are positive");
-    stopped.write(LiveVa(runtime::ARENA + ROOM.owners_at()), &owner.to_le_bytes())?;
+    stopped.write(LiveVa(arena.owners_at()), &owner.to_le_bytes())?;
     stopped.write(LiveVa(runtime::ARENA + runtime::N_AREAS), &1u64.to_le_bytes())?;
     close(stopped, fd)?;
     fill(stopped, live(segments.text_at), &segments.text, libc::PROT_READ | libc::PROT_EXEC)?;

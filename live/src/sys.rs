@@ -1,17 +1,19 @@
 //! The calls that have no safe form: a child that asks to be traced before it becomes another program; what we were started with, before
-//! anything of ours has changed it; ignored signals; sleeping on a word that other processes change.
+//! anything of ours has changed it; signals passed on to it; sleeping on a word that other processes change.
 
 use nix::libc::{self, c_void};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::ptrace;
-use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction, signal};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Files that were closed when we were started, a bit each of the first three; Rust's start-up code opens something in their place.
@@ -27,7 +29,17 @@ static BLOCKED: AtomicU64 = AtomicU64::new(0);
 static LOOK_AROUND: extern "C" fn() = look_around;
 
 /// The signals whose handling we, or Rust's start-up code, change.
-const CHANGED: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+const CHANGED: [libc::c_int; 9] = [
+    libc::SIGPIPE,
+    libc::SIGXFSZ,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGCONT,
+];
 
 fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
@@ -95,12 +107,75 @@ pub fn fail_beyond_limits() {
     let _unknown = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
 }
 
-/// Has us ignore the signals that the terminal sends to a whole group: the program decides what they mean.
-pub fn leave_interrupts_to_the_child() {
-    for which in [Signal::SIGINT, Signal::SIGQUIT] {
-        // SAFETY: SIG_IGN runs no code of ours.
-        let _unknown = unsafe { signal(which, SigHandler::SigIgn) };
+/// What users send to a program, and so send to us in its place.
+const PASSED_ON: [Signal; 7] = [
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGCONT,
+];
+
+/// Whom signals are passed on to; 0: nobody yet, or nobody any more.
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+/// Signals that came and were not passed on yet, a bit each as above.
+static CAME: AtomicU64 = AtomicU64::new(0);
+
+fn pass_on_what_came() {
+    let program = PROGRAM.load(Ordering::SeqCst);
+    if program == 0 {
+        return;
     }
+    let came = CAME.swap(0, Ordering::SeqCst);
+    for which in (1..64).filter(|&which| came & bit(which) != 0) {
+        // SAFETY: asks the kernel, and touches no memory.
+        let _sent = unsafe { libc::kill(program, which) };
+    }
+}
+
+extern "C" fn pass_on(which: libc::c_int, about: *mut libc::siginfo_t, _: *mut c_void) {
+    // SAFETY: the kernel's, for as long as the handler runs.
+    let is_the_terminals = unsafe { (*about).si_code } == libc::SI_KERNEL;
+    // What keys send goes to the whole group, the program included.
+    if is_the_terminals && (which == libc::SIGINT || which == libc::SIGQUIT) {
+        return;
+    }
+    let error = nix::errno::Errno::last_raw();
+    CAME.fetch_or(bit(which), Ordering::SeqCst);
+    pass_on_what_came();
+    nix::errno::Errno::set_raw(error);
+}
+
+/// Has signals that are sent to us go to the program, as soon as there is one ([`wait`]): it decides what they mean, and we write down
+/// what was counted.
+pub fn pass_signals_on() {
+    let action = SigAction::new(
+        SigHandler::SigAction(pass_on),
+        SaFlags::SA_RESTART | SaFlags::SA_SIGINFO,
+        SigSet::empty(),
+    );
+    for which in PASSED_ON {
+        // SAFETY: the handler uses atomics and kill(2) only, and leaves errno as it was.
+        let _unknown = unsafe { sigaction(which, &action) };
+    }
+}
+
+/// Waits for the program's end; until then, signals are passed on to it.
+///
+/// # Errors
+/// The kernel's.
+pub fn wait(program: &mut Child) -> io::Result<ExitStatus> {
+    let pid = i32::try_from(program.id()).expect("process numbers fit");
+    PROGRAM.store(pid, Ordering::SeqCst);
+    pass_on_what_came();
+    // Its number is its own until we have asked for its status: nobody else gets a signal.
+    while waitid(Id::Pid(Pid::from_raw(pid)), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
+        == Err(nix::errno::Errno::EINTR)
+    {}
+    PROGRAM.store(0, Ordering::SeqCst);
+    program.wait()
 }
 
 /// A word of a file's memory that others share, to sleep on until it changes.

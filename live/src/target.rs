@@ -2,8 +2,10 @@
 //!
 //! Source: execve(2) for scripts, ld.so(8) for `--list`.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,6 +15,12 @@ use std::process::{Command, Stdio};
 pub struct Target {
     /// The file that was named, or found in the search path.
     pub command: PathBuf,
+    /// What to start: the same, or what `#!/usr/bin/env NAME` in it finds, so that no `env` stands between.
+    pub start: PathBuf,
+    /// Its name for itself, if not the one that was given.
+    pub arg0: Option<OsString>,
+    /// Arguments to come before those that were given.
+    pub before: Vec<OsString>,
     /// The ELF file that will run: for a script, its interpreter.
     pub executable: PathBuf,
 }
@@ -67,18 +75,21 @@ impl Target {
     ///
     /// # Errors
     /// If there is none, or it cannot be counted.
-    pub fn find(name: &str, search: &str) -> Result<Target, TargetError> {
-        let command = match name.contains('/') {
-            true => Some(PathBuf::from(name)),
-            false => search.split(':').map(|folder| Path::new(folder).join(name)).find(|p| is_program(p)),
+    pub fn find(name: &OsStr, search: &OsStr) -> Result<Target, TargetError> {
+        let command = found(name, search)
+            .ok_or_else(|| TargetError::NotFound { name: name.to_string_lossy().into_owned() })?;
+        let mut target = Target {
+            start: command.clone(),
+            executable: command.clone(),
+            arg0: None,
+            before: Vec::new(),
+            command,
         };
-        let command =
-            command.filter(|p| p.exists()).ok_or(TargetError::NotFound { name: name.to_owned() })?;
-        let mut executable = command.clone();
         // The kernel follows four.
         for _ in 0..5 {
-            let unreadable = |source| TargetError::Unreadable { path: executable.clone(), source };
-            let real = executable.canonicalize().map_err(unreadable)?;
+            let at = &target.executable;
+            let unreadable = |source| TargetError::Unreadable { path: at.clone(), source };
+            let real = at.canonicalize().map_err(unreadable)?;
             let mut head = [0; 256];
             let len = std::fs::File::open(&real).and_then(|mut f| f.read(&mut head)).map_err(unreadable)?;
             let Some(line) = head[..len].strip_prefix(b"#!") else {
@@ -86,13 +97,24 @@ impl Target {
                 if mode & 0o6000 != 0 {
                     return Err(TargetError::SetUser { path: real });
                 }
-                return Ok(Target { command, executable: real });
+                target.executable = real;
+                return Ok(target);
             };
             let line = line.split(|&b| b == b'\n').next().unwrap_or_default();
-            let text = String::from_utf8_lossy(line);
-            executable = PathBuf::from(text.split_whitespace().next().unwrap_or_default());
+            let is_started = target.executable == target.start;
+            if let Some((name, args)) = asked_of_env(line).filter(|_| is_started)
+                && let Some(program) = found(&name, search)
+            {
+                let script = std::mem::replace(&mut target.start, program.clone());
+                target.before.splice(0..0, args.into_iter().chain([script.into_os_string()]));
+                target.arg0 = Some(name);
+                target.executable = program;
+                continue;
+            }
+            let interpreter = words(line).next().unwrap_or_default();
+            target.executable = PathBuf::from(OsStr::from_bytes(interpreter));
         }
-        Err(TargetError::Scripts { path: command })
+        Err(TargetError::Scripts { path: target.command })
     }
 
     /// The libraries that `linker` will load for it: the paths that it will ask for.
@@ -125,6 +147,36 @@ pub fn can_set_bases() -> bool {
     flags.is_some_and(|line| line.split_whitespace().any(|flag| flag == "fsgsbase"))
 }
 
+/// The program `name`, in the folders of `search` if it has no slash.
+fn found(name: &OsStr, search: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name)).filter(|path| path.exists());
+    }
+    std::env::split_paths(search).map(|folder| folder.join(name)).find(|path| is_program(path))
+}
+
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+}
+
+/// The program, with its first arguments, that `env` starts for a script whose first line, behind `#!`, is `line`; if that changes nothing else.
+fn asked_of_env(line: &[u8]) -> Option<(OsString, Vec<OsString>)> {
+    let line = line.trim_ascii();
+    let end = line.iter().position(u8::is_ascii_whitespace)?;
+    let (interpreter, asked) = (&line[..end], line[end..].trim_ascii());
+    if Path::new(OsStr::from_bytes(interpreter)).file_name() != Some(OsStr::new("env")) {
+        return None;
+    }
+    // The kernel hands all of it over as one argument, which `-S` has `env` split.
+    let split = asked.strip_prefix(b"-S");
+    let mut asked = words(split.unwrap_or(asked)).map(|word| OsStr::from_bytes(word).to_owned());
+    let (name, args) = (asked.next()?, asked.collect::<Vec<_>>());
+    let is_plain = |word: &OsString| !word.as_bytes().iter().any(|b| b"'\"\\$#".contains(b));
+    let is_name = !name.as_bytes().starts_with(b"-") && !name.as_bytes().contains(&b'=');
+    let is_as_said = (split.is_some() || args.is_empty()) && args.iter().chain([&name]).all(is_plain);
+    (is_name && is_as_said).then_some((name, args))
+}
+
 fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
@@ -140,20 +192,45 @@ mod tests {
         let script = folder.path().join("s");
         std::fs::write(&script, "#!/bin/sh -e\nexit 3\n").expect("written");
         std::fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("set");
-        let target = Target::find("s", folder.path().to_str().expect("text")).expect("found");
+        let target = Target::find("s".as_ref(), folder.path().as_os_str()).expect("found");
         assert_eq!(target.command, script);
         assert_eq!(target.executable, Path::new("/bin/sh").canonicalize().expect("there is a shell"));
     }
 
     #[test]
+    fn what_env_starts_is_started_at_once() {
+        for (line, want) in [
+            ("/usr/bin/env perl", Some("perl")),
+            (" /usr/bin/env  perl ", Some("perl")),
+            ("/usr/bin/env -S perl -w -T", Some("perl -w -T")),
+            ("/usr/bin/env -Sperl -w", Some("perl -w")),
+            // What env looks for is named `perl -w`.
+            ("/usr/bin/env perl -w", None),
+            ("/usr/bin/env -S A=1 perl", None),
+            ("/usr/bin/env -S -i perl", None),
+            ("/usr/bin/env -S perl '-e x'", None),
+            ("/usr/bin/env -i", None),
+            ("/usr/bin/env", None),
+            ("/usr/bin/perl -w", None),
+        ] {
+            let got = asked_of_env(line.as_bytes());
+            let got = got.map(|(name, args)| {
+                std::iter::once(name).chain(args).collect::<Vec<_>>().join(OsStr::new(" "))
+            });
+            assert_eq!(got.as_deref(), want.map(OsStr::new), "{line}");
+        }
+    }
+
+    #[test]
     fn what_is_not_there_is_named() {
-        let error = Target::find("no-such-program", "/usr/bin").expect_err("it is not there");
+        let error =
+            Target::find("no-such-program".as_ref(), "/usr/bin".as_ref()).expect_err("it is not there");
         assert_eq!(error.to_string(), "no program no-such-program was found");
     }
 
     #[test]
     fn libraries_are_those_that_the_linker_lists() {
-        let target = Target::find("sh", "/bin").expect("there is a shell");
+        let target = Target::find("sh".as_ref(), "/bin".as_ref()).expect("there is a shell");
         let found = target.libraries(Path::new("/lib64/ld-linux-x86-64.so.2")).expect("it runs");
         assert!(found.iter().any(|p| p.ends_with("libc.so.6")), "{found:?}");
     }

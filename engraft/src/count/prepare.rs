@@ -13,6 +13,7 @@ use profile::counters::Notes;
 use program::{Image, Program, Va};
 use rayon::prelude::*;
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -203,8 +204,28 @@ struct Loaded {
     refused: Refused,
     /// How many copies of a module there is room for.
     copies: HashMap<u128, usize>,
-    /// How many a process was given.
-    given: HashMap<(u32, u128), usize>,
+}
+
+impl Loaded {
+    /// Says so once, however often it is asked for.
+    fn refuse(&mut self, path: PathBuf, why: String) {
+        if !self.refused.iter().any(|(known, _)| *known == path) {
+            self.refused.push((path, why));
+        }
+    }
+}
+
+/// How many copies of the file `given` process `pid` has loaded now.
+fn n_loaded(pid: u32, given: &Path) -> usize {
+    let Ok(inode) = std::fs::metadata(given).map(|m| m.ino()) else { return 0 };
+    let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else { return 0 };
+    // Addresses, rights, offset, device, inode, path: a copy has one mapping of its start.
+    let is_start = |line: &&str| {
+        let mut words = line.split_whitespace().skip(2);
+        words.next().is_some_and(|offset| offset.bytes().all(|b| b == b'0'))
+            && words.nth(1).and_then(|word| word.parse().ok()) == Some(inode)
+    };
+    maps.lines().filter(is_start).count()
 }
 
 /// How long we sleep at most before we look whether the program is over.
@@ -220,7 +241,7 @@ impl<'a> Loader<'a> {
         refused: Refused,
     ) -> Loader<'a> {
         let copies = counted.iter().map(|c| (c.key, 1)).collect();
-        let state = Loaded { counted, refused, copies, given: HashMap::new() };
+        let state = Loaded { counted, refused, copies };
         Loader { kept, arena, is_wanted, state: Mutex::new(state) }
     }
 
@@ -253,18 +274,17 @@ impl<'a> Loader<'a> {
         let (counted, given) = match library(self.kept, &file, &real) {
             Ok(made) => made,
             Err(err) => {
-                state.refused.push((real, format!("{err:#}")));
+                state.refuse(real, format!("{err:#}"));
                 return None;
             }
         };
         let key = counted.key;
-        let n = state.given.entry((request.pid, key)).or_insert(0);
-        *n += 1;
-        let n = *n;
+        // A row is for one copy that is loaded: what was unloaded leaves its own to the next.
+        let n = n_loaded(request.pid, &given) + 1;
         let copies = state.copies.get(&key).copied().unwrap_or(0);
         if n > copies {
             if let Err(err) = self.arena.add(key, counted.notes.blocks.len()) {
-                state.refused.push((real, err.to_string()));
+                state.refuse(real, err.to_string());
                 return None;
             }
             state.copies.insert(key, copies + 1);

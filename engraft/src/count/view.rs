@@ -21,7 +21,7 @@ pub struct CountView {
     recording: String,
     threads: Option<u64>,
     instructions: u64,
-    /// Of all instructions that are known to have run in the counted modules.
+    /// Of all instructions that are known to have run in the counted modules: more may have run uncounted, so this is an upper bound.
     counted_share: f64,
     modules: Vec<ModuleView>,
     functions: Vec<FunctionView>,
@@ -334,7 +334,7 @@ impl View for CountView {
         let run: usize = self.modules.iter().map(|m| m.blocks_run).sum();
         writeln!(
             w,
-            "counted {} instructions in {run} blocks of {} module{}, {:.3} % of those known to have run there; recording: {}",
+            "counted {} instructions in {run} blocks of {} module{}, at most {:.3} % of what ran there; recording: {}",
             self.instructions,
             self.modules.len(),
             if self.modules.len() == 1 { "" } else { "s" },

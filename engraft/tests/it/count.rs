@@ -490,6 +490,143 @@ fn files_and_signals_are_inherited_as_they_are() {
 }
 
 #[test]
+fn signals_to_us_are_the_programs() {
+    needs!("gcc", "kill", "timeout", "sleep");
+    let place = folder();
+    compile(&place.path().join("signals"), "signals.c", "-O1");
+    for (name, number) in
+        [("INT", 2), ("QUIT", 3), ("TERM", 15), ("HUP", 1), ("USR1", 10), ("USR2", 12), ("CONT", 18)]
+    {
+        let mut us = Command::new(env!("CARGO_BIN_EXE_engraft"))
+            .current_dir(place.path())
+            .args(["count", "-q", "--no-cache", "-o", "run.engraft", "--", "./signals"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut text = String::new();
+        BufReader::new(us.stdout.take().expect("a pipe")).read_line(&mut text).expect("a line");
+        must(Command::new("kill").args(["-s", name, &us.id().to_string()]));
+        assert_eq!(us.wait().expect("it ends").code(), Some(number), "{name}");
+        assert!(blocks(place.path(), "run.engraft", "signals").values().any(|n| *n == 12345), "{name}");
+        std::fs::remove_file(place.path().join("run.engraft")).expect("it was written");
+    }
+    // A program that does not handle it.
+    let us = env!("CARGO_BIN_EXE_engraft");
+    let ran =
+        plain(place.path(), &["timeout", "1", us, "count", "-q", "-o", "sleep.engraft", "--", "sleep", "9"]);
+    assert_eq!(ran.status.code(), Some(124));
+    assert!(place.path().join("sleep.engraft").exists());
+    // What is ignored when we start is ignored in the program, and no more.
+    for (ignored, want) in [("", 0), ("--ignore-signal=INT,HUP,USR2", 1 + 8 + 32)] {
+        let line = format!(
+            "exec env --default-signal {ignored} {us} count -q --no-cache -o run.engraft -- ./signals tell"
+        );
+        assert_eq!(plain(place.path(), &["sh", "-c", &line]).status.code(), Some(want), "{line}");
+    }
+}
+
+#[test]
+fn names_need_not_be_text() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    needs!("sh");
+    let place = folder();
+    let (folder_of, arg) = (OsStr::from_bytes(b"f\xff"), OsStr::from_bytes(b"a\xfe"));
+    let path = place.path().join(folder_of);
+    std::fs::create_dir(&path).expect("made");
+    std::fs::copy("/bin/sh", path.join(folder_of)).expect("copied");
+    let run = |with: &[&OsStr]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_engraft"));
+        command.current_dir(place.path()).env("PATH", &path).args(["count", "-q", "--no-cache"]);
+        command.args(with).args([folder_of, "-c".as_ref(), "printf %s \"$1\"".as_ref(), "sh".as_ref(), arg]);
+        command.output().expect("it runs")
+    };
+    let ran = run(&["--".as_ref()]);
+    assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(0), arg.as_bytes()), "{ran:?}");
+    assert!(place.path().join(OsStr::from_bytes(b"f\xff.engraft")).exists());
+}
+
+#[test]
+fn scripts_that_ask_env_count_what_runs_them() {
+    needs!("sh", "env");
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = folder();
+    let shell = std::fs::canonicalize("/bin/sh").expect("there is one");
+    for (line, how) in [("/usr/bin/env sh", "no"), ("/usr/bin/env -S sh -e", "yes")] {
+        let script = format!(
+            "#!{line}\ncase $- in *e*) e=yes;; *) e=no;; esac\nreadlink /proc/$$/exe\necho \"$0 $1 $e\"\n"
+        );
+        std::fs::write(place.path().join("s"), script).expect("written");
+        std::fs::set_permissions(place.path().join("s"), std::fs::Permissions::from_mode(0o755))
+            .expect("set");
+        let want = plain(place.path(), &["./s", "a b"]);
+        assert_eq!(String::from_utf8_lossy(&want.stdout), format!("{}\n./s a b {how}\n", shell.display()));
+        let us = env!("CARGO_BIN_EXE_engraft");
+        let got = plain(
+            place.path(),
+            &[us, "count", "--json", "--no-cache", "-o", "s.engraft", "--", "./s", "a b"],
+        );
+        assert_eq!((got.stdout, got.status), (want.stdout, want.status), "{line}");
+        let view: serde_json::Value = serde_json::from_slice(&got.stderr).expect("one object");
+        assert_eq!(view["modules"][0]["path"].as_str(), shell.to_str(), "{line}");
+    }
+}
+
+#[test]
+fn what_is_not_counted_any_more_is_said() {
+    needs!("gcc", "sh", "sleep");
+    let place = folder();
+    let us = env!("CARGO_BIN_EXE_engraft");
+    let said = |command: &[&str]| {
+        let ran =
+            plain(place.path(), &[&[us, "count", "--no-cache", "-o", "run.engraft", "--"], command].concat());
+        String::from_utf8_lossy(&ran.stderr).into_owned()
+    };
+    let (left, became) = ("1 processes that it started still run", "it became another program, /");
+    compile(&place.path().join("leaves"), "leaves.c", "-O1");
+    for (command, has_left, has_become) in [
+        (&["./leaves"][..], true, false),
+        (&["sh", "-c", "exec sleep 0.5"], false, true),
+        (&["sleep", "0.5"], false, false),
+    ] {
+        let said = said(command);
+        assert_eq!(
+            (said.contains(left), said.contains(became)),
+            (has_left, has_become),
+            "{command:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn few_addresses_are_enough() {
+    needs!("gcc", "sh");
+    let place = folder();
+    compile(&place.path().join("host"), "plugin.c", "-O1 -DHOST -pthread");
+    compile(&place.path().join("plugin.so"), "plugin.c", "-O1 -shared -fPIC");
+    let line = format!(
+        "ulimit -v 8000000; exec {} count -q --no-cache -o run.engraft -- ./host",
+        env!("CARGO_BIN_EXE_engraft")
+    );
+    let ran = plain(place.path(), &["sh", "-c", &line]);
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    let got = blocks(place.path(), "run.engraft", "plugin.so");
+    assert!(got.values().any(|n| *n == 6000), "{got:?}");
+}
+
+/// More often than there are rows.
+#[test]
+fn a_library_can_be_loaded_again_and_again() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("host"), "plugin.c", "-O1 -DHOST -DTIMES=600 -pthread");
+    compile(&place.path().join("plugin.so"), "plugin.c", "-O1 -shared -fPIC");
+    counted(place.path(), &["./host"], "all");
+    let got = blocks(place.path(), "run.engraft", "plugin.so");
+    assert!(got.values().any(|n| *n == 1_200_000), "{got:?}");
+}
+
+#[test]
 fn programs_that_use_gs_are_refused() {
     needs!("gcc");
     for (flags, uses) in [("-DSET", true), ("-DREAD -no-pie", true), ("", false), ("-static", false)] {
