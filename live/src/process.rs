@@ -12,9 +12,11 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use program::LiveVa;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
@@ -153,17 +155,12 @@ impl Stopped {
 
     /// Its mappings, by address.
     pub fn mappings(&self) -> Result<Vec<Mapping>, ProcessError> {
-        let maps = procfs::process::Process::new(self.pid.as_raw()).and_then(|p| p.maps());
-        let maps = maps.map_err(|e| self.space(format!("its mappings cannot be read: {e}")))?;
-        let ours = maps.into_iter().map(|m| Mapping {
-            range: LiveVa(m.address.0)..LiveVa(m.address.1),
-            path: match m.pathname {
-                procfs::process::MMapPath::Path(path) => Some(path),
-                _ => None,
-            },
-            executable: m.perms.contains(procfs::process::MMPermissions::EXECUTE),
-        });
-        Ok(ours.collect())
+        let text = std::fs::read(format!("/proc/{}/maps", self.pid))
+            .map_err(|e| self.space(format!("its mappings cannot be read: {e}")))?;
+        let lines = text.split(|&b| b == b'\n').filter(|line| !line.is_empty());
+        lines
+            .map(|line| mapping(line).ok_or_else(|| self.space("its mappings are not as proc(5) says")))
+            .collect()
     }
 
     /// Its stack pointer.
@@ -241,5 +238,35 @@ impl Stopped {
     /// Lets it go on by itself.
     pub fn detach(self) -> Result<(), ProcessError> {
         ptrace::detach(self.pid, None).map_err(self.refused("letting it go"))
+    }
+}
+
+/// A line of `/proc/PID/maps`: addresses, rights, offset, device, inode, and the path, which need not be text.
+fn mapping(line: &[u8]) -> Option<Mapping> {
+    let mut words = line.splitn(6, |&b| b == b' ');
+    let (from, to) = std::str::from_utf8(words.next()?).ok()?.split_once('-')?;
+    let address = |digits| u64::from_str_radix(digits, 16).ok().map(LiveVa);
+    let executable = words.next()?.contains(&b'x');
+    let path = words.nth(3).map_or(&b""[..], <[u8]>::trim_ascii_start);
+    let path = path.starts_with(b"/").then(|| PathBuf::from(OsStr::from_bytes(path)));
+    Some(Mapping { range: address(from)?..address(to)?, path, executable })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_read_as_the_kernel_writes_them() {
+        for (line, path, executable) in [
+            (&b"1000-2f00 r-xp 00002000 08:01 1311     /bin/a b"[..], Some(&b"/bin/a b"[..]), true),
+            (b"1000-2f00 rw-p 00000000 08:01 1311      /bin/\xff", Some(b"/bin/\xff"), false),
+            (b"1000-2f00 rw-p 00000000 00:00 0         [stack]", None, false),
+            (b"1000-2f00 rw-p 00000000 00:00 0 ", None, false),
+        ] {
+            let got = mapping(line).expect("a mapping");
+            assert_eq!((got.range, got.executable), (LiveVa(0x1000)..LiveVa(0x2f00), executable));
+            assert_eq!(got.path.as_deref().map(|p| p.as_os_str().as_bytes()), path);
+        }
     }
 }

@@ -218,7 +218,8 @@ impl Loaded {
 /// How many copies of the file `given` process `pid` has loaded now.
 fn n_loaded(pid: u32, given: &Path) -> usize {
     let Ok(inode) = std::fs::metadata(given).map(|m| m.ino()) else { return 0 };
-    let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else { return 0 };
+    let Ok(maps) = std::fs::read(format!("/proc/{pid}/maps")) else { return 0 };
+    let maps = String::from_utf8_lossy(&maps);
     // Addresses, rights, offset, device, inode, path: a copy has one mapping of its start.
     let is_start = |line: &&str| {
         let mut words = line.split_whitespace().skip(2);
