@@ -3,7 +3,7 @@
 //! ```no_run
 //! let program = program::Program::analyze(program::Image::load("/usr/bin/gzip".as_ref())?);
 //! let module = probe::Module::build(&program, &probe::Plan::NULL, probe::Room::Behind)?;
-//! std::fs::write("gzip.moved", module.to_file(probe::Old::Kept)).expect("a place to write to");
+//! std::fs::write("gzip.moved", module.to_file(probe::Old::Kept)?)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![deny(unsafe_code)]
