@@ -45,6 +45,10 @@ pub struct Args {
 /// The profiles of the thread that is asked for.
 fn thread_of(path: &Path, n: usize) -> anyhow::Result<Vec<Profile>> {
     let mut threads = input::threads(path)?;
+    if threads.is_empty() {
+        let what = format!("{} does not keep the counts of threads apart", path.display());
+        return Err(Hinted::new(what, "`engraft count --per-thread` does").into());
+    }
     if n > threads.len() {
         let what = format!("{} has the counts of {} threads apart, no {n}", path.display(), threads.len());
         return Err(Hinted::new(what, "`engraft count --per-thread` keeps them apart").into());

@@ -128,6 +128,14 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         status
     })?;
     let (counted, refused) = loader.finish();
+    let seen: Vec<&Path> =
+        counted.iter().map(|c| c.path.as_path()).chain(refused.iter().map(|r| r.0.as_path())).collect();
+    for pattern in args.modules.iter().filter(|m| *m != "all" && *m != "exe") {
+        if !seen.iter().any(|path| names(pattern, path)) {
+            let hint = "file names are meant, as `ldd` shows them; * stands for anything";
+            out::warn(&format!("no module is called {pattern}"), Some(hint));
+        }
+    }
 
     let _span = info_span!("write").entered();
     let n_areas = arena.n_areas()?;

@@ -96,6 +96,13 @@ pub fn bolted_profile(path: &Path, bolted: &Program, original: &Program) -> anyh
     Ok(read)
 }
 
+/// Whether the file at `path` is a recording; not if it cannot be read.
+pub fn is_recording(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
+    path.is_file() && read.is_ok() && profile::recording::is_one(&start)
+}
+
 /// All profiles of the recording at `path`; `None` if it is something else.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::view::Output;
 use profile::Profile;
-use program::Program;
+use program::{FuncId, Program};
 use std::path::{Path, PathBuf};
 
 /// Run as tests.
@@ -86,6 +86,7 @@ struct Wanted<'a> {
     binary: Option<&'a Path>,
     what: Option<What>,
     name: Option<&'a str>,
+    counts: Option<&'a Path>,
 }
 
 impl Args {
@@ -98,6 +99,21 @@ impl Args {
             })
         };
         let first = self.binary.as_deref();
+        let is_recording = |path: &&Path| self.counts.is_none() && input::is_recording(path);
+        if let Some(rec) = first.filter(is_recording) {
+            if self.verify || self.profile.is_some() {
+                let what = format!("{} is a recording, not a binary", rec.display());
+                return Err(Hinted::new(what, "name the binary that was counted").into());
+            }
+            let (word, name) = (self.what.as_deref(), self.name.as_deref());
+            let what = word.map(what).transpose()?;
+            if what.is_some() && (what != Some(What::Function) || name.is_none()) {
+                let hint = "say `show REC` or `show REC function NAME`";
+                return Err(Hinted::new("a recording shows what it holds, or one function", hint).into());
+            }
+            return Ok(Wanted { binary: None, what, name, counts: Some(rec) });
+        }
+        let counts = self.counts.as_deref();
         let is_left_out = self.counts.is_some()
             && first.and_then(Path::to_str).is_some_and(|word| what(word).is_ok())
             && first.is_some_and(|path| !path.exists());
@@ -117,7 +133,7 @@ impl Args {
             (Some(What::Function), None) => {
                 Err(Hinted::new("no function is named", "say `show BINARY function NAME`").into())
             }
-            (Some(What::Function), _) | (_, None) => Ok(Wanted { binary, what, name }),
+            (Some(What::Function), _) | (_, None) => Ok(Wanted { binary, what, name, counts }),
             _ => {
                 let hint = "say `show BINARY function NAME`";
                 Err(Hinted::new("a name was given, but no function asked for", hint).into())
@@ -133,7 +149,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let read = args.binary.iter().chain(&args.profile).chain(&args.counts);
         out::spares(to, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
     }
-    let profile = args.profile.as_ref().or(args.counts.as_ref());
+    let profile = args.profile.as_deref().or(wanted.counts);
     if wanted.what != Some(What::Function)
         && (args.svg || args.dot || args.liveness || profile.is_some() && wanted.what.is_some())
     {
@@ -142,7 +158,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         return Err(Hinted::new(what, hint).into());
     }
     let to = args.o.as_ref();
-    let (program, counts) = match (wanted.binary, &args.counts) {
+    let (program, counts) = match (wanted.binary, wanted.counts) {
         (None, Some(rec)) if wanted.what.is_none() => {
             args.output.print_to(to, &count::recorded(rec)?)?;
             return Ok(Answer::Yes);
@@ -154,6 +170,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         (Some(binary), _) => {
             let program = input::program(binary)?;
             let counts = profile.map(|path| input::profile(path, Some(&program))).transpose()?;
+            if let (Some(read), Some(_), Some(name)) = (&counts, wanted.counts, wanted.name) {
+                say_if_uncounted(&program, &read.profile, input::function(&program, name)?);
+            }
             let counts = counts.map(|mut read| {
                 profile::flow::complete(&program, &mut read.profile);
                 read.profile
@@ -189,15 +208,28 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     Ok(Answer::Yes)
 }
 
+/// Says so if no block of a function was counted, and why.
+fn say_if_uncounted(program: &Program, profile: &Profile, id: FuncId) {
+    let function = program.function(id);
+    if function.block_ids().any(|b| profile.blocks.contains_key(&program.block(b).start)) {
+        return;
+    }
+    let why = probe::stays(program).get(id.index()).copied().flatten();
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    let hint = "counts that are shown follow from those of other functions";
+    out::warn(&format!("{} was not counted{why}", function.name()), Some(hint));
+}
+
 /// The counted image that has the function `name`, the executable first, with its counts.
 fn counted(rec: &Path, name: &str) -> anyhow::Result<(Program, Profile)> {
     let profiles = input::needed_recording(rec)?;
     let mut refused = None;
     for mut profile in profiles {
         let found = input::counted_program(&profile)
-            .and_then(|program| input::function(&program, name).map(|_| program));
+            .and_then(|program| input::function(&program, name).map(|id| (program, id)));
         match found {
-            Ok(program) => {
+            Ok((program, id)) => {
+                say_if_uncounted(&program, &profile, id);
                 profile::flow::complete(&program, &mut profile);
                 return Ok((program, profile));
             }

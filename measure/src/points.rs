@@ -41,7 +41,7 @@ pub enum PointsError {
         what: String,
     },
     /// A function is not there.
-    #[error("line {line}: {source}")]
+    #[error("line {line}")]
     Function {
         /// Which, from 1.
         line: usize,
@@ -76,13 +76,11 @@ pub fn parse<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
             if let Some(at) = address(word) {
                 return Ok(at);
             }
-            let (name, distance) = match word.rsplit_once('+') {
-                Some((name, distance)) if address(distance).is_some() => {
-                    (name, address(distance).unwrap_or(Va(0)))
-                }
-                _ => (*word, Va(0)),
-            };
-            Ok(program.function(func(name)?).entry.plus(distance.0))
+            let parts = word
+                .rsplit_once('+')
+                .and_then(|(name, by)| Some((name, address(by).map(|at| at.0).or_else(|| by.parse().ok())?)));
+            let (name, distance) = parts.unwrap_or((word, 0));
+            Ok(program.function(func(name)?).entry.plus(distance))
         };
         let block = |at: Va| -> Result<BlockId, PointsError> {
             program.block_from(at).ok_or_else(|| bad(format!("no block starts at {at}")))
@@ -140,7 +138,9 @@ fn action(words: &[&str]) -> Result<Action, String> {
         Some("ring") => {
             let len = match words.get(2) {
                 None => RING,
-                Some(word) => word.parse().map_err(|_| format!("{word:?} is no length"))?,
+                Some(word) => word.parse().map_err(|_| {
+                    format!("{word:?} is no length: a ring has 1 to 65536 words, a power of two")
+                })?,
             };
             (Action::Keep(value(words.get(1))?, Sink::Ring(len)), 3)
         }

@@ -57,15 +57,14 @@ pub fn view(old: &Program, new: &Program, matching: &Matching, what: &str) -> an
         (Ok(n), _) => (matching.functions.iter().find(|m| m.new == n).map(|m| m.old), Some(n)),
         (Err(_), Ok(o)) => (Some(o), matching.functions.iter().find(|m| m.old == o).map(|m| m.new)),
         (Err(err), Err(older)) => {
-            return Err(Hinted::new(
-                format!("neither build has a function {what}"),
-                [(new, err), (old, older)]
-                    .map(|(p, err)| {
-                        format!("{}: {}", p.image.name, crate::out::hint(&err).unwrap_or_default())
-                    })
-                    .join("\n"),
-            )
-            .into());
+            let hints = [&err, &older].map(|err| crate::out::hint(err).unwrap_or_default());
+            let hint = match &hints {
+                [new, old] if new == old => new.clone(),
+                [of_new, of_old] => {
+                    format!("{}: {of_new}\n{}: {of_old}", new.image.name, old.image.name)
+                }
+            };
+            return Err(Hinted::new(format!("neither build has a function {what}"), hint).into());
         }
     };
     let found = matching.functions.iter().find(|m| Some(m.old) == pair.0 && Some(m.new) == pair.1);

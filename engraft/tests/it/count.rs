@@ -742,3 +742,23 @@ fn what_cannot_be_moved_runs_uncounted() {
         assert_eq!(plain(place.path(), &["./new"]).status.code(), Some(3), "{flags}");
     }
 }
+
+#[test]
+fn a_recording_says_what_was_not_counted() {
+    needs!("gcc");
+    let place = folder();
+    let text = "__attribute__((naked, noinline, used)) void odd(void) { __asm__(\"lea 1f(%rip), %rax; jmp *%rax; 1: call 2f; 2: pop %rax; ret\"); }\n\
+        int main(void) { odd(); return 0; }";
+    built(place.path(), "old", text, "-O1");
+    let ran = engraft(place.path(), "count --no-cache -o run.engraft --modules exe nosuch -- ./old");
+    assert!(ran.stderr.contains("no module is called nosuch"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("not counted: 1 function, "), "{}", ran.stderr);
+    let ran = engraft(place.path(), "show run.engraft function odd");
+    assert!(ran.stderr.contains("odd was not counted: "), "{}", ran.stderr);
+    assert_eq!(
+        engraft(place.path(), "show run.engraft").ok(),
+        engraft(place.path(), "show --counts run.engraft").ok()
+    );
+    let ran = engraft(place.path(), "convert run.engraft --thread 2 --binary old -o two.csv");
+    assert!(ran.stderr.contains("does not keep the counts of threads apart"), "{}", ran.stderr);
+}

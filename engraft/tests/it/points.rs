@@ -250,7 +250,9 @@ fn plans_are_files() {
     assert!(times.len() == 1024 && times.is_sorted() && times[0] > 0, "{times:?}");
 
     for (plan, line) in [
-        ("entry total count\nentry no count", "line 2: no function of"),
+        ("entry total count\nentry no count", "bad.plan: line 2: no function of"),
+        ("before total+1000000 count", "no instruction of a function starts at"),
+        ("entry total ring rsi 1000000000000", "1 to 65536 words"),
         ("entry total", "line 1: no action is named"),
         ("before 0x1 count", "no instruction of a function starts at 0x1"),
         ("entry total last xmm0", "\"xmm0\" is no value"),
@@ -264,6 +266,7 @@ fn plans_are_files() {
         let ran = engraft(place.path(), "instrument points -o bad --plan bad.plan");
         assert_eq!(ran.code, Some(2), "{plan}");
         assert!(ran.stderr.contains(line), "{plan}: {}", ran.stderr);
+        assert_eq!(ran.stderr.matches("no function").count(), line.matches("no function").count(), "{plan}");
         assert!(!place.path().join("bad").exists());
     }
 }
