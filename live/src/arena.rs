@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -103,6 +103,9 @@ impl Arena {
         file.set_len(len)?;
         file.write_all_at(&room.header(), 0)?;
         file.write_all_at(&mailbox.to_le_bytes(), runtime::MAILBOX_AT)?;
+        // Children in other namespaces of processes cannot tell who is gone; where ours is not known, the first one who counts says so.
+        let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino());
+        file.write_all_at(&namespace.to_le_bytes(), runtime::NAMESPACE)?;
         file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), mailbox + runtime::MAILBOX_OWNER)?;
         let word = SharedWord::map(&file, mailbox)?;
         let state = State { rows: Vec::new(), len, mapped: u64::MAX };

@@ -104,6 +104,17 @@ fn child_processes_are_counted() {
     }
 }
 
+/// Where it may not make a namespace, it forks in its own.
+#[test]
+fn children_in_a_namespace_of_their_own_are_counted() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("namespace"), "namespace.c", "-O1");
+    let said = String::from_utf8_lossy(&plain(place.path(), &["./namespace"]).stdout).trim().to_owned();
+    let got = counted(place.path(), &["./namespace"], "exe");
+    assert_eq!(got.values().max().map(u64::to_string), Some(said));
+}
+
 #[test]
 fn libraries_that_are_loaded_later_are_counted() {
     needs!("gcc");

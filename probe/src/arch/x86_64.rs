@@ -13,7 +13,8 @@
 //! pointer, and where they differ it comes here. `fork` wipes that page in the child, which so gets an area of its own. Code of a library may run
 //! before its DT_INIT, by a thread whose counters of that library are not mapped yet: so its entries first look at a byte that tells whether
 //! it has started, and if not, it starts then. All areas are
-//! ranges of the recording, which several processes may share: an area whose process is gone is given out again.
+//! ranges of the recording, which several processes may share: an area whose process is gone is given out again, but for those of
+//! processes in namespaces of their own, where numbers of processes mean others.
 //!
 //! **Recordings** are made by a launcher, which maps them before the program starts, or, by a module that carries notes, as a file when it
 //! starts by itself. The disk's room for an area is taken before it is mapped. Where none can be had, counts stay in the process, and are lost with it.
@@ -53,6 +54,10 @@ pub const END: u64 = 56;
 pub const N_SHARED: u64 = 64;
 /// Offset of where libraries are asked for: a [`MAILBOX_LEN`] bytes long mailbox; 0: nowhere.
 pub const MAILBOX_AT: u64 = 72;
+/// Offset of the namespace of processes (its file's number) in which the owners and the lock are what they are called; 0: not known yet.
+pub const NAMESPACE: u64 = 80;
+/// What is added to the number of a process that is in another one: whether it is gone nobody else can tell.
+const IS_APART: u32 = 1 << 30;
 /// Length of all this.
 pub const HEADER_LEN: u64 = 128;
 /// Where the table of modules starts: key (16 bytes), length of the counters in bytes (whole pages), offset and length of the notes.
@@ -60,7 +65,8 @@ pub const ROWS_AT: u64 = HEADER_LEN;
 /// Bytes a row of that table.
 pub const ROW_LEN: u64 = 64;
 
-/// Where a process keeps what concerns only itself. In its first page, which `fork` wipes, is its number.
+/// Where a process keeps what concerns only itself. In its first page, which `fork` wipes, is its number, then what it is called in the
+/// recording.
 pub const OWN: u64 = ARENA - 0x20_0000;
 /// Offset there of the number of threads with an area.
 pub const N_THREADS: u64 = 0x1000;
@@ -153,6 +159,8 @@ std::arch::global_asm!(
     extents_at = const EXTENTS_AT,
     end = const END,
     n_shared = const N_SHARED,
+    namespace = const NAMESPACE,
+    is_apart = const IS_APART,
     header_len = const HEADER_LEN,
     rows_at = const ROWS_AT,
     own = const OWN,

@@ -254,9 +254,7 @@ engraft_module_entry:
     lea rdx, [rsp + 8]
     mov r10d, 8
     syscall
-    mov eax, 39         # getpid
-    syscall
-    mov r9d, eax
+    call .Lengraft_self
     xor r8d, r8d
 2:
     xor eax, eax
@@ -268,16 +266,55 @@ engraft_module_entry:
     inc r8d
     test r8d, 1023
     jnz 2b
+    mov eax, r10d
+    or eax, r9d
+    test eax, {is_apart}
+    jz 3f
+    cmp r8d, 0x400000   # nobody holds it for seconds
+    jb 2b
+    jmp 35f
+3:
     mov edi, r10d
     xor esi, esi
     mov eax, 62         # kill, with no signal: is it there?
     syscall
     cmp rax, -3         # ESRCH
     jne 2b
+35:
     mov eax, r10d
     lock cmpxchg [rbx + {lock}], r9d
     jnz 2b
 4:
+    ret
+
+# r9d: what this process is called in the recording: its number, and whether that means something else to the others, since it is in a
+# namespace of its own. Whether a process is gone can only be asked within one.
+.Lengraft_self:
+    mov r9d, [r12 + 8]
+    test r9d, r9d
+    jnz 9f
+    sub rsp, 144        # as long as what stat writes
+    lea rdi, [rip + .Lengraft_namespace]
+    mov rsi, rsp
+    mov eax, 4          # stat
+    syscall
+    mov rdx, [rsp + 8]  # number of the file
+    add rsp, 144
+    mov r9d, {is_apart}
+    test rax, rax
+    jnz 3f
+    lock cmpxchg [rbx + {namespace}], rdx # rax is 0: nobody has said yet which one
+    jz 2f
+    cmp rax, rdx
+    jne 3f
+2:
+    xor r9d, r9d
+3:
+    mov eax, 39         # getpid
+    syscall
+    or r9d, eax
+    mov [r12 + 8], r9d
+9:
     ret
 
 .Lengraft_unlock:
@@ -399,8 +436,12 @@ engraft_module_entry:
     mov edi, [r13 + 4 * r14]
     test edi, edi
     jz 5f
-    cmp edi, [r12]
+    mov eax, [r12 + 8]
+    cmp edi, eax
     je 3f
+    or eax, edi
+    test eax, {is_apart}
+    jnz 3f
     xor esi, esi
     mov eax, 62         # kill, with no signal: is it there?
     syscall
@@ -415,7 +456,7 @@ engraft_module_entry:
     jae 6f
     inc qword ptr [rbx + {n_areas}]
 5:
-    mov eax, [r12]
+    mov eax, [r12 + 8]
     mov [r13 + 4 * r14], eax
     mov rax, r14
 6:
@@ -879,6 +920,48 @@ engraft_module_entry:
     syscall
     cmp eax, ebp
     jne 99f
+    lea rdi, [rip + .Lengraft_auxv]
+    mov esi, 0x80000    # O_RDONLY | O_CLOEXEC
+    xor edx, edx
+    mov eax, 2          # open
+    syscall
+    test rax, rax
+    js 19f              # cannot be known: it does, as all kernels do since 5.9
+    mov rbp, rax
+    sub rsp, 1024
+    mov rdi, rax
+    mov rsi, rsp
+    mov edx, 1024
+    xor eax, eax        # read
+    syscall
+    mov r13, rax
+    mov rdi, rbp
+    mov eax, 3          # close
+    syscall
+    mov ebp, 2
+    test r13, r13
+    jle 18f
+    xor ebp, ebp
+    xor ecx, ecx
+16:
+    cmp rcx, r13
+    jge 18f
+    cmp qword ptr [rsp + rcx], 26 # AT_HWCAP2
+    je 17f
+    add rcx, 16
+    jmp 16b
+17:
+    mov rbp, [rsp + rcx + 8]
+18:
+    add rsp, 1024
+    test ebp, 2         # whether a program may set the base of gs
+    jnz 19f
+    lea rsi, [rip + .Lengraft_no_bases]
+    lea rdx, [rip + .Lengraft_no_bases_end]
+    sub rdx, rsi
+    call .Lengraft_say
+    jmp 99f
+19:
     mov rdi, r12
     call .Lengraft_wipe
     mov eax, 39         # getpid
@@ -1093,6 +1176,13 @@ engraft_module_entry:
 .Lengraft_said:
     .ascii "engraft: nothing is recorded, for there is no room for it or no right to write it (set ENGRAFT_OUT to another file): "
 .Lengraft_said_end:
+.Lengraft_no_bases:
+    .ascii "engraft: nothing is recorded, for this kernel does not let programs set the base of gs\n"
+.Lengraft_no_bases_end:
+.Lengraft_namespace:
+    .asciz "/proc/self/ns/pid"
+.Lengraft_auxv:
+    .asciz "/proc/self/auxv"
 .Lengraft_why:
     .ascii ": error "
 .Lengraft_why_end:
