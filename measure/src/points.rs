@@ -133,7 +133,8 @@ fn action(words: &[&str]) -> Result<Action, String> {
     };
     let (action, n_words) = match words.first().copied() {
         Some("count") => (Action::Count, 1),
-        Some("last") => (Action::Keep(value(words.get(1))?, Sink::Last), 2),
+        // With how often: else nobody could tell a value of 0 from none.
+        Some("last") => (Action::Keep(value(words.get(1))?, Sink::Ring(1)), 2),
         Some("histogram") => (Action::Keep(value(words.get(1))?, Sink::Histogram), 2),
         Some("ring") => {
             let len = match words.get(2) {
