@@ -55,8 +55,27 @@ pub struct Args {
 }
 
 /// Modules that are counted only if they are named: what they do is the system's work.
-const SYSTEM: [&str; 8] =
-    ["libc.so.", "ld-linux", "libpthread.so.", "libdl.so.", "librt.so.", "libc-", "ld-", "linux-vdso"];
+const SYSTEM: [&str; 12] = [
+    // glibc, also as its files were called until 2.34
+    "libc.so.",
+    "ld-linux",
+    "libpthread.so.",
+    "libdl.so.",
+    "librt.so.",
+    "libc-2.",
+    "ld-2.",
+    "libpthread-2.",
+    "libdl-2.",
+    "librt-2.",
+    // musl
+    "libc.musl-",
+    "ld-musl-",
+];
+
+/// Whether a file of this name is libc, or goes with it.
+fn is_system(file: &str) -> bool {
+    file == "libc.so" || SYSTEM.iter().any(|start| file.starts_with(start))
+}
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
@@ -91,7 +110,6 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     };
     let paths: Vec<PathBuf> = paths.into_iter().filter(|path| is_wanted(&args.modules, path)).collect();
     let (libraries, refused) = info_span!("prepare").in_scope(|| prepare::libraries(&kept, paths))?;
-    kept.cache.trim()?;
 
     let mut counted: Vec<Counted> = if is_exe_counted { vec![exe] } else { Vec::new() };
     let mut swaps = Vec::new();
@@ -136,6 +154,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             out::warn(&format!("no module is called {pattern}"), Some(hint));
         }
     }
+    kept.trim();
 
     let _span = info_span!("write").entered();
     let n_areas = arena.n_areas()?;
@@ -269,8 +288,7 @@ fn recording_path(args: &Args, command: &Path) -> anyhow::Result<PathBuf> {
 
 fn is_wanted(modules: &[String], path: &Path) -> bool {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_system = SYSTEM.iter().any(|start| file.starts_with(start));
-    modules.iter().any(|m| m == "all" && !is_system || m != "exe" && names(m, path))
+    modules.iter().any(|m| m == "all" && !is_system(&file) || m != "exe" && names(m, path))
 }
 
 /// Whether `pattern`, in which `*` stands for anything, is the file name of `path`, or the path itself.
@@ -307,7 +325,18 @@ mod tests {
     fn all_leaves_the_system_out_unless_it_is_named() {
         let all = ["all".to_owned()];
         assert!(is_wanted(&all, Path::new("/lib/libz.so.1")));
-        assert!(!is_wanted(&all, Path::new("/lib/x86_64-linux-gnu/libc.so.6")));
+        for (file, want) in [
+            ("libc.so.6", false),
+            ("libc-2.31.so", false),
+            ("ld-linux-x86-64.so.2", false),
+            ("ld-musl-x86_64.so.1", false),
+            ("libc.so", false),
+            ("libc-client.so.2007", true),
+            ("ld-decode.so", true),
+            ("libcap.so.2", true),
+        ] {
+            assert_eq!(is_wanted(&all, &Path::new("/lib/x86_64-linux-gnu").join(file)), want, "{file}");
+        }
         assert!(is_wanted(&["libc.so*".to_owned()], Path::new("/lib/libc.so.6")));
         assert!(!is_wanted(&["exe".to_owned()], Path::new("/lib/libz.so.1")));
     }

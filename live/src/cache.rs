@@ -5,7 +5,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// A folder of rewritten modules.
 #[derive(Debug)]
@@ -32,42 +33,50 @@ impl Cache {
     /// The file of that name, if it is there.
     pub fn find(&self, name: &str) -> Option<PathBuf> {
         let path = self.folder.join(name);
-        let file = fs::File::options().append(true).open(&path).ok()?;
+        let file = fs::File::open(&path).ok()?;
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
         // Its age decides who goes first.
         let _unknown = file.set_modified(SystemTime::now());
         Some(path)
     }
 
-    /// The file of that name; `make` gives its bytes if it is not there.
+    /// Makes the file of that name, if it is not there.
     ///
     /// # Errors
-    /// Those of `make`, or the kernel's.
-    pub fn get<E: From<io::Error>>(
-        &self,
-        name: &str,
-        make: impl FnOnce() -> Result<Vec<u8>, E>,
-    ) -> Result<PathBuf, E> {
+    /// The kernel's. Nothing is left behind.
+    pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+        static N: AtomicU64 = AtomicU64::new(0);
         if let Some(path) = self.find(name) {
             return Ok(path);
         }
         let path = self.folder.join(name);
-        let bytes = make()?;
-        let beside = self.folder.join(format!(".{name}.{}", std::process::id()));
-        fs::write(&beside, bytes)?;
-        fs::rename(&beside, &path)?;
-        Ok(path)
+        // Threads may make the same one at once.
+        let n = N.fetch_add(1, Ordering::Relaxed);
+        let beside = self.folder.join(format!(".{name}.{}.{n}", std::process::id()));
+        let made = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, &path));
+        if made.is_err() {
+            let _not_there = fs::remove_file(&beside);
+        }
+        made.map(|()| path)
     }
 
-    /// Removes what was not used longest until the rest is within the limit.
+    /// Removes what was not used longest until the rest is within the limit. What somebody writes just now stays, and so does what
+    /// cannot be removed.
     ///
     /// # Errors
     /// The kernel's, if the folder cannot be read.
     pub fn trim(&self) -> io::Result<()> {
+        let now = SystemTime::now();
         let mut files: Vec<(SystemTime, u64, PathBuf)> = fs::read_dir(&self.folder)?
             .filter_map(|entry| {
                 let entry = entry.ok()?;
                 let meta = entry.metadata().ok()?;
-                Some((meta.modified().ok()?, meta.len(), entry.path()))
+                let made = meta.modified().ok()?;
+                let is_in_the_making = entry.file_name().as_encoded_bytes().starts_with(b".")
+                    && now.duration_since(made).is_ok_and(|age| age < ABANDONED);
+                (!is_in_the_making).then(|| (made, meta.len(), entry.path()))
             })
             .collect();
         files.sort();
@@ -76,36 +85,56 @@ impl Cache {
             if total <= self.limit_bytes {
                 break;
             }
-            // A program that still has it mapped keeps it.
-            fs::remove_file(path)?;
-            total -= len;
+            // A program that still has it mapped keeps it. Another process may have removed it first.
+            match fs::remove_file(path) {
+                Err(err) if err.kind() != io::ErrorKind::NotFound => {}
+                _ => total -= len,
+            }
         }
         Ok(())
     }
 }
 
+/// Who has not finished a file for so long will not.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn what_is_there_is_not_made_again_and_the_oldest_goes_first() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let cache = Cache::open(folder.path(), 10).expect("made");
-        let get =
-            |name: &str, bytes: &[u8]| cache.get::<io::Error>(name, || Ok(bytes.to_vec())).expect("made");
+        let get = |name: &str, bytes: &[u8]| cache.put(name, bytes).expect("made");
         for (i, name) in ["a", "b"].into_iter().enumerate() {
             let path = get(name, b"123456");
             let at = SystemTime::now() - Duration::from_secs(100 - 10 * i as u64);
             fs::File::options().append(true).open(path).expect("there").set_modified(at).expect("set");
         }
         assert_eq!(fs::read(get("a", b"other")).expect("there"), b"123456");
+        // Of another process, just now and long ago.
+        for (name, age) in [(".c.1", 0), (".d.1", 100_000)] {
+            fs::write(folder.path().join(name), b"123456").expect("written");
+            let at = SystemTime::now() - Duration::from_secs(age);
+            let file = fs::File::options().append(true).open(folder.path().join(name)).expect("there");
+            file.set_modified(at).expect("set");
+        }
         cache.trim().expect("trimmed");
         let mut left: Vec<_> =
             fs::read_dir(folder.path()).expect("there").map(|e| e.expect("read").file_name()).collect();
         left.sort();
         // `a` was used again just now.
-        assert_eq!(left, ["a"]);
+        assert_eq!(left, [".c.1", "a"]);
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_cannot_be_made() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let cache = Cache::open(folder.path(), 10).expect("made");
+        // A folder that is not empty cannot be replaced by a file; but `find` must not take it for one.
+        fs::create_dir_all(folder.path().join("a").join("b")).expect("made");
+        assert!(cache.put("a", b"1").is_err());
+        assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 1);
     }
 }

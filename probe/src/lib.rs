@@ -24,7 +24,7 @@ mod springboard;
 mod switches;
 mod unwind;
 
-pub use module::{Module, Old, Patch, RewriteError, Room, Segments};
+pub use module::{Module, Old, Patch, RewriteError, Room, Segments, file_key};
 pub use movable::{Stay, stays};
 pub use plan::{Action, Plan, PlanError, Point, Probe, Routine};
 pub use springboard::Tactic;

@@ -29,11 +29,12 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{U16, U32, U64};
 use program::arch::emit;
 use program::image::{Kind, RelocationTo, SymbolKind};
-use program::{BlockId, FlagLiveness, FuncId, Program, Va};
+use program::{BlockId, FlagLiveness, FuncId, Image, Program, Va};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 const PAGE: u64 = 0x1000;
 
@@ -73,6 +74,12 @@ pub enum RewriteError {
         /// Which of the plan's, from 0, and why.
         why: Vec<(usize, PlanError)>,
     },
+}
+
+/// Identity of a whole file, data and tables included: files with the same code are not interchangeable. What is made of a file, and
+/// its place in a recording, are known by it.
+pub fn file_key(image: &Image) -> u128 {
+    xxh3_128(image.file_bytes())
 }
 
 /// What becomes of the old code of moved functions in a file.
@@ -130,6 +137,7 @@ pub struct Module<'a> {
     unwind: (Va, Unwind),
     spans: Vec<Span>,
     notes: Option<Vec<u8>>,
+    key: u128,
 }
 
 impl<'a> Module<'a> {
@@ -143,7 +151,40 @@ impl<'a> Module<'a> {
         {
             return Err(RewriteError::UsesGs { name: program.image.name.clone(), at });
         }
-        let mut movable = movable::find(program);
+        let key = file_key(&program.image);
+        let mut staying = BTreeSet::new();
+        loop {
+            let module = Module::build_without(program, key, plan, room, &staying)?;
+            let n_before = staying.len();
+            staying.extend(module.without_unwind());
+            if staying.len() == n_before {
+                return Ok(module);
+            }
+        }
+    }
+
+    /// Functions with moved code whose unwind rows could not be taken over.
+    fn without_unwind(&self) -> Vec<FuncId> {
+        let starts: BTreeSet<Va> = self.unwind.1.left_out.iter().map(|r| r.start).collect();
+        if starts.is_empty() {
+            return Vec::new();
+        }
+        let is_one = |id: &FuncId| {
+            self.stays.get(id.index()).is_some_and(Option::is_none)
+                && self.program.function(*id).ranges.iter().any(|r| starts.contains(&r.start))
+        };
+        self.program.func_ids().filter(is_one).collect()
+    }
+
+    /// The same, but for the functions in `staying`: a throw through them finds no row of moved code.
+    fn build_without(
+        program: &'a Program,
+        key: u128,
+        plan: &Plan,
+        room: Room,
+        staying: &BTreeSet<FuncId>,
+    ) -> Result<Module<'a>, RewriteError> {
+        let mut movable = movable::find(program, staying);
         let springboards = springboard::plan(program, &mut movable);
         let Movable { stays, mut switches, .. } = movable;
         switches.retain(|s| stays.get(s.func.index()).is_some_and(Option::is_none));
@@ -215,7 +256,7 @@ impl<'a> Module<'a> {
 
         let sides = sides(&placed);
         let outside = |old: Va| sides.get(&(old, Side::Outside)).copied().or_else(|| lookup(old));
-        let runtime = (n_words > 0).then(|| runtime_at(program, &counters, line_up(at)));
+        let runtime = (n_words > 0).then(|| runtime_at(program, key, &counters, line_up(at)));
         let mut text = vec![emit::TRAP; usize::try_from(at.since(text_at)).expect("checked above")];
         for p in &placed {
             let from = usize::try_from(p.at.since(text_at)).expect("within the text");
@@ -328,6 +369,7 @@ impl<'a> Module<'a> {
             unwind: (unwind_at, unwind),
             spans,
             notes: None,
+            key,
         })
     }
 
@@ -337,9 +379,14 @@ impl<'a> Module<'a> {
     }
 
     /// Has the file make a recording by itself when it is run or loaded, called `name` unless its user says otherwise. `notes` go into
-    /// the recording as they are: they must say what its counters mean.
+    /// the recording as they are: they must say what its counters mean. A file with other notes counts in another row of it.
     pub fn set_notes(&mut self, name: &str, notes: &[u8]) {
         let Some(runtime) = &mut self.runtime else { return };
+        let mut row = Xxh3::new();
+        row.update(&self.key.to_le_bytes());
+        row.update(&self.n_words.to_le_bytes());
+        row.update(notes);
+        runtime.set_key(row.digest128());
         let mut bytes = runtime::Capacity::FILE.header();
         bytes.extend(name.bytes().filter(|b| *b != 0));
         bytes.push(0);
@@ -352,11 +399,6 @@ impl<'a> Module<'a> {
         if let Some(place) = self.text.1.get_mut(from..from + runtime.bytes.len()) {
             place.copy_from_slice(&runtime.bytes);
         }
-    }
-
-    /// Moved ranges whose unwind rows could not be taken over.
-    pub fn without_unwind(&self) -> &[Range<Va>] {
-        &self.unwind.1.left_out
     }
 
     /// The module as a file.
@@ -433,7 +475,7 @@ impl<'a> Module<'a> {
     pub fn to_segments(&self) -> Result<Segments, RewriteError> {
         let tables = self.tables_for(0, 0)?;
         Ok(Segments {
-            key: self.program.image.id.0,
+            key: self.key,
             entry: self.program.image.entry.map(|e| e.0),
             n_counters: self.n_words as usize,
             counters_at: self.counters.start.0,
@@ -556,7 +598,7 @@ struct Tables {
 /// What a process is given in which a module is to run moved: the new segments and what changes in the old ones.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Segments {
-    /// Identity of the module.
+    /// Identity of the module's file ([`file_key`]).
     pub key: u128,
     /// Its entry point.
     pub entry: Option<u64>,
@@ -596,7 +638,7 @@ fn joined(patches: &[Patch]) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
 }
 
 /// The runtime, to stand at `at`.
-fn runtime_at(program: &Program, counters: &Range<Va>, at: Va) -> Runtime {
+fn runtime_at(program: &Program, key: u128, counters: &Range<Va>, at: Va) -> Runtime {
     let image = &program.image;
     let init = match image.kind {
         Kind::SharedObject => dynamic::init_slot(program).and_then(|slot| slot.1),
@@ -604,7 +646,7 @@ fn runtime_at(program: &Program, counters: &Range<Va>, at: Va) -> Runtime {
     };
     let len = page_up(counters.end).since(counters.start) - runtime::HOME_HEAD;
     let started = (image.kind == Kind::SharedObject).then(|| page_up(counters.end));
-    Runtime::at(at, counters.start, len, init, image.id.0, started)
+    Runtime::at(at, counters.start, len, init, key, started)
 }
 
 /// Puts the runtime behind the code, and has a library's DT_INIT lead there.

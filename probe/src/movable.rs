@@ -13,7 +13,7 @@ use program::arch::{Decoder, Flow};
 use program::image::Symbol;
 use program::{BlockEnd, BlockId, FuncId, Function, Program, Sure, Va};
 use rayon::prelude::*;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::ops::Range;
 
@@ -40,6 +40,8 @@ pub enum Stay {
     ChecksAddresses,
     /// Too much of the program is found by its looks alone to trust the rest.
     Strange,
+    /// Its unwind table holds what we do not know, so moved code would have none.
+    Unwind,
 }
 
 impl fmt::Display for Stay {
@@ -55,13 +57,14 @@ impl fmt::Display for Stay {
             Stay::NoRoom => "no room for a jump at an entry",
             Stay::ChecksAddresses => "checks its own addresses",
             Stay::Strange => "most of the program is found by its looks alone",
+            Stay::Unwind => "unwind table not understood",
         })
     }
 }
 
 /// Per function: why it stays where it is; `None` if it is moved.
 pub fn stays(program: &Program) -> Vec<Option<Stay>> {
-    let mut movable = find(program);
+    let mut movable = find(program, &BTreeSet::new());
     springboard::plan(program, &mut movable);
     movable.stays
 }
@@ -76,8 +79,8 @@ pub struct Movable {
     pub named: Vec<Va>,
 }
 
-/// Looks at each function by itself, then at what they share.
-pub fn find(program: &Program) -> Movable {
+/// Looks at each function by itself, then at what they share; those in `staying` have unwind tables that could not be taken over.
+pub fn find(program: &Program, staying: &BTreeSet<FuncId>) -> Movable {
     let signal: Vec<Range<Va>> =
         program.image.unwind.iter().filter(|u| u.signal).map(|u| u.range.clone()).collect();
     let by_address = runtimes::by_address(&program.image).is_some();
@@ -103,7 +106,8 @@ pub fn find(program: &Program) -> Movable {
                 false => alone(program, id, &signal, &is_stub).or(by_code).or(strange),
             };
             let hidden = || has_hidden_ways(program, id).then_some(Stay::Incomplete);
-            (stay.or_else(hidden), named)
+            let unwind = || staying.contains(&id).then_some(Stay::Unwind);
+            (stay.or_else(hidden).or_else(unwind), named)
         })
         .unzip();
     let switches = switches::find(program, &mut stays);

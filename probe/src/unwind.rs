@@ -47,7 +47,7 @@ pub struct Unwind {
     pub header_len: usize,
     /// How much of the rest are rows.
     pub rows_len: usize,
-    /// Moved ranges that have a row which could not be taken over: a throw through them ends the program.
+    /// Moved ranges that have a row which could not be taken over: a throw through them would end the program.
     pub left_out: Vec<Range<Va>>,
 }
 
@@ -63,6 +63,8 @@ struct Common {
     lsda: u8,
     personality: Option<(u8, Va)>,
     instructions: Vec<u8>,
+    /// Whether all of its augmentation is understood.
+    known: bool,
 }
 
 /// Builds the tables that stand at `at`; `pieces` are sorted by old address.
@@ -80,6 +82,9 @@ pub fn build(image: &Image, pieces: &[Placed<'_>], at: Va) -> Unwind {
         let mut offset = 0;
         while let Some((next, id_at)) = entry_bounds(bytes, offset) {
             let this = std::mem::replace(&mut offset, next);
+            if id_at != this + 4 {
+                continue; // of 64 bits, which no unwinder reads
+            }
             let Some(id) =
                 bytes.get(id_at..).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_le_bytes(*b))
             else {
@@ -100,6 +105,10 @@ pub fn build(image: &Image, pieces: &[Placed<'_>], at: Va) -> Unwind {
             rows.push((row.range.start, base.plus(this as u64)));
             let from = pieces.partition_point(|p| p.piece.range.end <= row.range.start);
             for placed in pieces.iter().skip(from).take_while(|p| p.piece.range.start < row.range.end) {
+                if !common.known {
+                    left_out.push(placed.piece.range.clone());
+                    continue;
+                }
                 let cie = *written.get_or_insert_with(|| write_common(&mut out, common, &mut relocated));
                 match write_row(
                     image,
@@ -118,7 +127,8 @@ pub fn build(image: &Image, pieces: &[Placed<'_>], at: Va) -> Unwind {
                     None => left_out.push(placed.piece.range.clone()),
                 }
             }
-            if common.code_align == 1
+            if common.known
+                && common.code_align == 1
                 && pieces.get(from).is_none_or(|p| p.piece.range.start > row.range.start)
             {
                 // Code that stays: debuggers read the new rows only.
@@ -164,7 +174,11 @@ fn entry_bounds(bytes: &[u8], offset: usize) -> Option<(usize, usize)> {
     let len = u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?);
     match len {
         0 => None,
-        // 64-bit entries are not written by any compiler for this machine.
+        0xffff_ffff => {
+            let len = u64::from_le_bytes(*bytes.get(offset.checked_add(4)?..)?.first_chunk()?);
+            let end = offset.checked_add(12)?.checked_add(usize::try_from(len).ok()?)?;
+            (end <= bytes.len()).then_some((end, offset + 12))
+        }
         0xffff_fff0.. => None,
         _ => {
             let end = offset.checked_add(4)?.checked_add(len as usize)?;
@@ -181,7 +195,7 @@ fn common(image: &Image, base: Va, table: &[u8], at: usize) -> Option<Common> {
     let code_align = r.uleb()?;
     let data_align = r.raw_leb()?.to_vec();
     let return_register = if version == 1 { vec![r.byte()?] } else { r.raw_leb()?.to_vec() };
-    let (mut pointer, mut lsda, mut personality) = (0, OMIT, None);
+    let (mut pointer, mut lsda, mut personality, mut known) = (0, OMIT, None, true);
     match augmentation.split_first() {
         None => {}
         Some((b'z', rest)) => {
@@ -196,7 +210,11 @@ fn common(image: &Image, base: Va, table: &[u8], at: usize) -> Option<Common> {
                         personality = Some((encoding, r.pointer(image, encoding & 0x7f)?));
                     }
                     b'S' | b'B' => {}
-                    _ => return None,
+                    // The data of one that is unknown have an unknown length, but all of them together are stepped over.
+                    _ => {
+                        known = false;
+                        break;
+                    }
                 }
             }
             r.seek(behind)?;
@@ -214,6 +232,7 @@ fn common(image: &Image, base: Va, table: &[u8], at: usize) -> Option<Common> {
         lsda,
         personality,
         instructions,
+        known,
     })
 }
 

@@ -23,6 +23,10 @@ use crate::counts::{Exactness, ImageRef, Profile};
 use crate::engraft::{self, Cursor, MAGIC, VERSION, put_bytes, varint};
 use crate::format::{Format, ReadError};
 use program::Va;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// First word of a recording that a counted program writes.
@@ -128,8 +132,8 @@ impl Notes {
     /// The profile that `counts`, one a counter, stand for.
     pub fn profile(&self, counts: &[u64]) -> Profile {
         let count = |n: u32| counts.get(n as usize).copied().unwrap_or(0);
-        let entered = |e: &Entry| count(e.first).saturating_sub(e.again.iter().map(|&n| count(n)).sum());
         let sum = |all: &[u32]| all.iter().fold(0u64, |sum, &n| sum.saturating_add(count(n)));
+        let entered = |e: &Entry| count(e.first).saturating_sub(sum(&e.again));
         let sums: Vec<(Va, u64)> = self.sums.iter().map(|(at, all)| (*at, sum(all))).collect();
         let blocks = self.blocks.iter().zip(counts).map(|(at, n)| (*at, *n));
         Profile {
@@ -243,12 +247,15 @@ pub fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(&RAW_MAGIC.to_le_bytes())
 }
 
-/// The profiles of all images that were counted, as far as the run has come.
+/// The profiles of all images that were counted, as far as the run has come. Copies of an image whose notes are the same count together;
+/// an image that was counted in two ways has two profiles.
 ///
 /// # Errors
 /// [`ReadError::Damaged`] if it is cut off or its tables lead outside of it.
 pub fn parse(file: &[u8]) -> Result<Vec<Profile>, ReadError> {
-    profiles(file, None)
+    let tables = Tables::of(file)?;
+    let groups = tables.groups()?;
+    groups.iter().map(|group| tables.profile(group, 0..tables.n_areas)).collect()
 }
 
 /// The same, area by area.
@@ -256,9 +263,11 @@ pub fn parse(file: &[u8]) -> Result<Vec<Profile>, ReadError> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_areas(file: &[u8]) -> Result<Vec<Vec<Profile>>, ReadError> {
-    let n = file.get(16..24).and_then(<[u8]>::first_chunk).map_or(0, |w| u64::from_le_bytes(*w));
-    let max = file.get(32..40).and_then(<[u8]>::first_chunk).map_or(0, |w| u64::from_le_bytes(*w));
-    (0..n.min(max).min(1 << 20)).map(|k| profiles(file, Some(k))).collect()
+    let tables = Tables::of(file)?;
+    let groups = tables.groups()?;
+    (0..tables.n_areas)
+        .map(|k| groups.iter().map(|group| tables.profile(group, k..k + 1)).collect())
+        .collect()
 }
 
 /// A recording's tables.
@@ -268,11 +277,20 @@ struct Tables<'a> {
     n_areas: u64,
     max_areas: u64,
     extents_at: u64,
+    /// How many bytes may still be taken from it: in an honest one, no two tables overlap.
+    left: Cell<u64>,
+}
+
+/// An image, and the rows that count it.
+struct Group {
+    notes: Notes,
+    rows: Vec<u64>,
 }
 
 impl<'a> Tables<'a> {
     fn of(file: &'a [u8]) -> Result<Tables<'a>, ReadError> {
-        let mut tables = Tables { file, n_rows: 0, n_areas: 0, max_areas: 0, extents_at: 0 };
+        let left = Cell::new((file.len() as u64).saturating_mul(8));
+        let mut tables = Tables { file, n_rows: 0, n_areas: 0, max_areas: 0, extents_at: 0, left };
         tables.n_rows = tables.word(N_ROWS)? & u64::from(u32::MAX);
         tables.n_areas = tables.word(N_AREAS)?;
         tables.max_areas = tables.word(MAX_AREAS)?;
@@ -293,43 +311,77 @@ impl<'a> Tables<'a> {
         Ok(self.bytes(at, 8)?.first_chunk().map_or(0, |w| u64::from_le_bytes(*w)))
     }
 
-    /// The notes of row `m`.
-    fn notes(&self, m: u64) -> Result<Notes, ReadError> {
-        let row = ROWS_AT + ROW_LEN * m;
-        Notes::parse(self.bytes(self.word(row + 24)?, self.word(row + 32)?)?)
+    /// Takes `n` words at `at` into account.
+    fn take(&self, at: u64, n: u64) -> Result<(), ReadError> {
+        let left = self.left.get().checked_sub(n.saturating_mul(8));
+        self.left.set(left.ok_or_else(|| damaged(at, "its tables overlap"))?);
+        Ok(())
     }
 
-    /// The words `from..from + n` of row `m` in area `k`, if it has any there.
-    fn words(&self, m: u64, k: u64, from: u64, n: u64) -> Result<Option<Vec<u64>>, ReadError> {
-        let extent = self.word(self.extents_at.saturating_add(8 * (m * self.max_areas + k)))?;
-        if extent == 0 {
-            return Ok(None);
+    /// The images, in the order of their first rows. The same notes are read once.
+    fn groups(&self) -> Result<Vec<Group>, ReadError> {
+        let mut places: HashMap<(u64, u64), usize> = HashMap::new();
+        let mut known: HashMap<&[u8], usize> = HashMap::new();
+        let mut groups: Vec<Group> = Vec::new();
+        for m in 0..self.n_rows {
+            let row = ROWS_AT + ROW_LEN * m;
+            let (at, len) = (self.word(row + 24)?, self.word(row + 32)?);
+            let n = match places.entry((at, len)) {
+                Slot::Occupied(there) => *there.get(),
+                Slot::Vacant(place) => {
+                    let bytes = self.bytes(at, len)?;
+                    self.take(at, len.div_ceil(8))?;
+                    let n = match known.entry(bytes) {
+                        Slot::Occupied(there) => *there.get(),
+                        Slot::Vacant(none) => {
+                            groups.push(Group { notes: Notes::parse(bytes)?, rows: Vec::new() });
+                            *none.insert(groups.len() - 1)
+                        }
+                    };
+                    *place.insert(n)
+                }
+            };
+            groups.get_mut(n).expect("it was pushed").rows.push(m);
         }
-        let area = self.bytes(extent.saturating_add(from.saturating_mul(8)), n.saturating_mul(8))?;
-        let word = |n: &[u8]| n.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
-        Ok(Some(area.chunks_exact(8).map(word).collect()))
+        Ok(groups)
+    }
+
+    /// Where the words of `group` are in the areas `areas`.
+    fn extents(&self, group: &Group, areas: Range<u64>) -> Result<Vec<u64>, ReadError> {
+        let mut extents = Vec::new();
+        for &m in &group.rows {
+            for k in areas.clone() {
+                let at = self.extents_at.saturating_add(8 * (m * self.max_areas + k));
+                extents.extend(Some(self.word(at)?).filter(|extent| *extent != 0));
+            }
+        }
+        Ok(extents)
+    }
+
+    /// The words `from..from + n` of those at `extent`.
+    fn words(&self, extent: u64, from: u64, n: u64) -> Result<impl Iterator<Item = u64>, ReadError> {
+        let at = extent.saturating_add(from.saturating_mul(8));
+        self.take(at, n)?;
+        let area = self.bytes(at, n.saturating_mul(8))?;
+        Ok(area.chunks_exact(8).map(|n| n.first_chunk().map_or(0, |n| u64::from_le_bytes(*n))))
+    }
+
+    /// What `group` counted in `areas`, together.
+    fn profile(&self, group: &Group, areas: Range<u64>) -> Result<Profile, ReadError> {
+        let n = group.notes.blocks.len();
+        self.take(0, n as u64)?;
+        let mut counts = vec![0u64; n];
+        for extent in self.extents(group, areas)? {
+            let area = self.words(extent, 0, n as u64)?;
+            counts.iter_mut().zip(area).for_each(|(sum, n)| *sum = sum.saturating_add(n));
+        }
+        Ok(group.notes.profile(&counts))
     }
 }
 
 fn damaged(at: u64, what: &str) -> ReadError {
     let at = usize::try_from(at).unwrap_or(usize::MAX);
     ReadError::Damaged { format: Format::Engraft, at, what: what.to_owned() }
-}
-
-/// Of all areas, or of one.
-fn profiles(file: &[u8], only: Option<u64>) -> Result<Vec<Profile>, ReadError> {
-    let tables = Tables::of(file)?;
-    let mut profiles = Vec::new();
-    for m in 0..tables.n_rows {
-        let notes = tables.notes(m)?;
-        let mut counts = vec![0u64; notes.blocks.len()];
-        for k in (0..tables.n_areas).filter(|k| only.is_none_or(|only| only == *k)) {
-            let area = tables.words(m, k, 0, counts.len() as u64)?.unwrap_or_default();
-            counts.iter_mut().zip(area).for_each(|(sum, n)| *sum = sum.saturating_add(n));
-        }
-        profiles.push(notes.profile(&counts));
-    }
-    Ok(profiles)
 }
 
 /// What was seen at the points of a plan; nothing if the recording is of another kind.
@@ -342,13 +394,13 @@ pub fn seen(file: &[u8]) -> Result<Vec<Seen>, ReadError> {
     }
     let tables = Tables::of(file)?;
     let mut all = Vec::new();
-    for m in 0..tables.n_rows {
-        let notes = tables.notes(m)?;
-        for watch in notes.watches {
-            let mut threads = Vec::new();
-            for k in 0..tables.n_areas {
-                threads.extend(tables.words(m, k, u64::from(watch.word), watch.keeps.n_words())?);
-            }
+    for group in tables.groups()? {
+        let extents = tables.extents(&group, 0..tables.n_areas)?;
+        for watch in group.notes.watches {
+            let words = |&extent: &u64| -> Result<Vec<u64>, ReadError> {
+                Ok(tables.words(extent, u64::from(watch.word), watch.keeps.n_words())?.collect())
+            };
+            let threads = extents.iter().map(words).collect::<Result<Vec<_>, _>>()?;
             let sums = || {
                 let mut sums = vec![0u64; threads.first().map_or(0, Vec::len)];
                 let each = threads.iter().flat_map(|t| t.iter().enumerate());
@@ -367,7 +419,7 @@ pub fn seen(file: &[u8]) -> Result<Vec<Seen>, ReadError> {
                     Kept::Ring(threads.iter().filter_map(|t| ring(t, len)).filter(|r| r.0 > 0).collect())
                 }
             };
-            all.push(Seen { image: notes.image.clone(), what: watch.what, kept });
+            all.push(Seen { image: group.notes.image.clone(), what: watch.what, kept });
         }
     }
     Ok(all)
@@ -433,6 +485,47 @@ mod tests {
         assert_eq!(profile.entries[&Va(0x900)], 18);
         assert_eq!(profile.entries[&Va(0x1000)], 15 - 3 - 3);
         assert_eq!(profile.image, sample().image);
+    }
+
+    #[test]
+    fn copies_count_together_and_rows_that_share_all_are_refused() {
+        let one = raw([[10, 2, 3], [5, 1, 0]]);
+        // Two rows: where the extents of the second one are, those of the first stand again.
+        let mut two = one.clone();
+        two[8] = 2;
+        two.copy_within(128..192, 192);
+        two.copy_within(256..272, 256 + 32);
+        let profiles = parse(&two).unwrap();
+        assert_eq!(profiles.len(), 1);
+        assert_eq!(profiles[0].blocks[&Va(0x1000)], 30);
+        // 2^20 rows and as many extents, all the same.
+        let n = 1 << 20;
+        let mut many = vec![0; 128 + 64 * n + 8 * n];
+        many[..128].copy_from_slice(&one[..128]);
+        let at = many.len() as u64;
+        let mut put = |at: usize, n: u64| many[at..at + 8].copy_from_slice(&n.to_le_bytes());
+        put(8, n as u64);
+        put(16, 1);
+        put(32, 1);
+        put(48, 128 + 64 * n as u64);
+        let mut long = notes();
+        long.blocks = (0..100_000).map(Va).collect();
+        let long = long.write();
+        for m in 0..n {
+            put(128 + 64 * m + 24, at);
+            put(128 + 64 * m + 32, long.len() as u64);
+            put(128 + 64 * n + 8 * m, at + long.len() as u64);
+        }
+        many.extend(long);
+        many.resize(many.len() + 800_000, 0xff);
+        assert!(parse(&many).is_err());
+        assert!(parse_areas(&many).is_err());
+    }
+
+    #[test]
+    fn counts_without_end_do_not_overflow() {
+        let profile = &parse(&raw([[10, u64::MAX, 3], [u64::MAX, u64::MAX, u64::MAX]])).unwrap()[0];
+        assert_eq!(profile.entries[&Va(0x1000)], 0);
     }
 
     #[test]

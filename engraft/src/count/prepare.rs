@@ -1,14 +1,14 @@
 //! Modules made ready to be counted, before the program starts and while it runs; kept for the next time.
 //!
-//! Invariant: what a module's counters mean is kept beside its rewritten code, by the identity of the file and of ourselves: the second
-//! time, nothing is analysed before the program runs.
+//! Invariant: what a module's counters mean is kept beside its rewritten code, by the identity of the whole file and of ourselves: the
+//! second time, nothing is analysed before the program runs. What cannot be kept is made each time.
 
 use crate::input::refuse_known_by_address;
 use anyhow::Context as _;
 use live::{Arena, Cache, Request};
 use measure::blocks;
 use probe::arch::{self, OpenSite};
-use probe::{Module, Old, Plan, RewriteError, Room, Segments};
+use probe::{Module, Old, Plan, RewriteError, Room, Segments, file_key};
 use profile::counters::Notes;
 use program::{Image, Program, Va};
 use rayon::prelude::*;
@@ -30,6 +30,8 @@ pub struct Kept {
     /// Which version of us made them.
     maker: String,
     temporary: Option<tempfile::TempDir>,
+    /// For what cannot be written into the cache.
+    spare: Mutex<Option<tempfile::TempDir>>,
 }
 
 impl Kept {
@@ -53,7 +55,8 @@ impl Kept {
         // Another build of us may lay code out differently.
         let us = std::fs::metadata("/proc/self/exe").context("cannot look at our own file")?;
         let made = us.modified()?.duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
-        Ok(Kept { cache, maker: format!("{:x}-{made:x}", us.len()), temporary })
+        let maker = format!("{:x}-{made:x}", us.len());
+        Ok(Kept { cache, maker, temporary, spare: Mutex::new(None) })
     }
 }
 
@@ -63,8 +66,8 @@ impl Kept {
         self.temporary.is_some()
     }
 
-    fn name(&self, image: &Image, what: &str) -> String {
-        format!("{}-{}{what}", image.id, self.maker)
+    fn name(&self, key: u128, what: &str) -> String {
+        format!("{key:032x}-{}{what}", self.maker)
     }
 
     fn read<T: serde::de::DeserializeOwned>(&self, name: &str) -> Option<T> {
@@ -72,9 +75,46 @@ impl Kept {
         postcard::from_bytes(&bytes).ok()
     }
 
+    /// Keeps `value` for the next time, if it can be.
     fn write(&self, name: &str, value: &impl serde::Serialize) -> anyhow::Result<()> {
         let bytes = postcard::to_stdvec(value)?;
-        self.cache.get::<anyhow::Error>(name, || Ok(bytes)).map(drop)
+        self.keep(name, &bytes);
+        Ok(())
+    }
+
+    /// Keeps `bytes` for the next time; whether they could be.
+    fn keep(&self, name: &str, bytes: &[u8]) -> Option<PathBuf> {
+        match self.cache.put(name, bytes) {
+            Ok(path) => Some(path),
+            Err(err) => {
+                tracing::debug!("{name} cannot be kept in {}: {err}", self.cache.folder().display());
+                None
+            }
+        }
+    }
+
+    /// A file with these `bytes`: for this run, if it cannot be kept.
+    fn file(&self, name: &str, bytes: &[u8]) -> anyhow::Result<PathBuf> {
+        if let Some(path) = self.keep(name, bytes) {
+            return Ok(path);
+        }
+        let mut spare = self.spare.lock().expect("nobody panics while holding it");
+        let folder = match &mut *spare {
+            Some(folder) => folder,
+            none => none.insert(tempfile::tempdir().context("cannot make a temporary folder")?),
+        };
+        let path = folder.path().join(name);
+        if !path.exists() {
+            std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(path)
+    }
+
+    /// Removes from the cache what was not used longest. Nothing that this run uses may be needed any more.
+    pub fn trim(&self) {
+        if let Err(err) = self.cache.trim() {
+            tracing::debug!("cannot trim {}: {err}", self.cache.folder().display());
+        }
     }
 }
 
@@ -82,7 +122,7 @@ impl Kept {
 pub struct Counted {
     /// Where it was loaded from.
     pub path: PathBuf,
-    /// Its identity.
+    /// Identity of its file.
     pub key: u128,
     /// What its counters mean.
     pub notes: Notes,
@@ -91,19 +131,19 @@ pub struct Counted {
 
 impl Counted {
     fn new(path: &Path, program: Program, notes: Notes) -> Counted {
-        let key = program.image.id.0;
+        let key = file_key(&program.image);
         Counted { path: path.to_owned(), key, notes, program: OnceLock::from(program) }
     }
 
-    fn known(path: &Path, image: &Image, notes: Notes) -> Counted {
-        Counted { path: path.to_owned(), key: image.id.0, notes, program: OnceLock::new() }
+    fn known(path: &Path, key: u128, notes: Notes) -> Counted {
+        Counted { path: path.to_owned(), key, notes, program: OnceLock::new() }
     }
 
     /// The program, if its file is still what was counted.
     pub fn into_program(self) -> Option<Program> {
         self.program.into_inner().or_else(|| {
             let image = Image::load(&self.path).ok()?;
-            (image.id.0 == self.key).then(|| Program::analyze(image))
+            (file_key(&image) == self.key).then(|| Program::analyze(image))
         })
     }
 }
@@ -120,11 +160,12 @@ pub fn executable(
     let image = Image::load(path)?;
     refuse_known_by_address(&image)?;
     let linker = image.interpreter.clone();
-    let name = kept.name(&image, if plan.is_null() { "-null" } else { "-exe" });
+    let key = file_key(&image);
+    let name = kept.name(key, if plan.is_null() { "-null" } else { "-exe" });
     if let Some((segments, notes)) = kept.read::<(Segments, Vec<u8>)>(&name)
         && let Ok(notes) = Notes::parse(&notes)
     {
-        return Ok((segments, Counted::known(path, &image, notes), linker));
+        return Ok((segments, Counted::known(path, key, notes), linker));
     }
     let program = Program::analyze(image);
     let module = Module::build(&program, plan, Room::Apart)?;
@@ -140,7 +181,7 @@ pub fn executable(
 /// If it cannot be read.
 pub fn open_sites(kept: &Kept, linker: &Path) -> anyhow::Result<Vec<OpenSite>> {
     let image = Image::load(linker)?;
-    let name = kept.name(&image, "-opens");
+    let name = kept.name(file_key(&image), "-opens");
     let site = |(at, bytes): (u64, Vec<u8>)| OpenSite { at: Va(at), bytes };
     if let Some(rows) = kept.read::<Vec<(u64, Vec<u8>)>>(&name) {
         return Ok(rows.into_iter().map(site).collect());
@@ -157,17 +198,18 @@ pub fn open_sites(kept: &Kept, linker: &Path) -> anyhow::Result<Vec<OpenSite>> {
 fn library(kept: &Kept, file: &Path, path: &Path) -> anyhow::Result<(Counted, PathBuf)> {
     let image = Image::load(file)?;
     refuse_known_by_address(&image)?;
-    let (code, notes) = (kept.name(&image, ""), kept.name(&image, "-notes"));
+    let key = file_key(&image);
+    let (code, notes) = (kept.name(key, ""), kept.name(key, "-notes"));
     let known = kept.cache.find(&notes).and_then(|path| Notes::parse(&std::fs::read(path).ok()?).ok());
     if let (Some(given), Some(notes)) = (kept.cache.find(&code), known) {
-        return Ok((Counted::known(path, &image, notes), given));
+        return Ok((Counted::known(path, key, notes), given));
     }
     let program = Program::analyze(image);
     let module = Module::build(&program, &blocks::PLAN, Room::Behind)?;
     anyhow::ensure!(module.can_start(), "it has no room for DT_INIT, where counting would start");
     let meaning = blocks::notes(&module);
-    kept.cache.get::<anyhow::Error>(&notes, || Ok(meaning.write()))?;
-    let given = kept.cache.get(&code, || module.to_file(Old::Kept).map_err(anyhow::Error::from))?;
+    kept.keep(&notes, &meaning.write());
+    let given = kept.file(&code, &module.to_file(Old::Kept)?)?;
     Ok((Counted::new(path, program, meaning), given))
 }
 

@@ -231,16 +231,22 @@ impl Runtime {
         let mut bytes = between(from, &raw const engraft_module_end);
         set(&mut bytes, 0, home.since(at));
         set(&mut bytes, 8, init.map_or(0, |init| init.since(at)));
-        bytes[16..32].copy_from_slice(&key.to_le_bytes());
         set(&mut bytes, 40, len);
         set(&mut bytes, 72, started.map_or(0, |started| started.since(at)));
-        Runtime {
+        let mut runtime = Runtime {
             at,
             bytes,
             slow: place(&raw const engraft_module_slow),
             start: place(&raw const engraft_module_start),
             entry: place(&raw const engraft_module_entry),
-        }
+        };
+        runtime.set_key(key);
+        runtime
+    }
+
+    /// Has the module count in the row of this key.
+    pub fn set_key(&mut self, key: u128) {
+        self.bytes[16..32].copy_from_slice(&key.to_le_bytes());
     }
 
     /// Has the module make a recording by itself; `header` is where its first bytes are, its name behind them; `notes` is where its notes are.

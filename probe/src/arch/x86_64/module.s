@@ -729,6 +729,9 @@ engraft_module_entry:
     mov rax, [rdx + 8]
     cmp rax, [rip + engraft_module + 24]
     jne 4f
+    mov rax, [rdx + 16]
+    cmp rax, [rip + engraft_module + 40]
+    jne 4f
     call .Lengraft_home # not the row of a second copy of it that is loaded, too
     jz 6f
     lea rcx, [rip + engraft_module]
