@@ -20,11 +20,13 @@ mod names;
 mod piece;
 mod plan;
 pub mod runtimes;
+mod segments;
 mod springboard;
 mod switches;
 mod unwind;
 
-pub use module::{Module, Old, Patch, RewriteError, Room, Segments, file_key};
+pub use module::{Module, Old, Patch, RewriteError, Room};
 pub use movable::{Stay, stays};
 pub use plan::{Action, Plan, PlanError, Point, Probe, Routine};
+pub use segments::{Segments, file_key};
 pub use springboard::Tactic;

@@ -20,6 +20,7 @@ use crate::movable::{self, Movable, Stay};
 use crate::names::{self, Moves, Part, Parts, Span};
 use crate::piece::{self, Piece, Side, Target};
 use crate::plan::{self, Action, Inserts, Plan, PlanError};
+use crate::segments::{Segments, file_key, joined};
 use crate::springboard::{self, Springboard, Tactic};
 use crate::switches::{Form, Switch};
 use crate::unwind::{self, Placed, Unwind};
@@ -31,10 +32,9 @@ use program::arch::emit;
 use program::image::{Kind, RelocationTo, SymbolKind};
 use program::{BlockId, FlagLiveness, FuncId, Image, Program, Va};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+use xxhash_rust::xxh3::Xxh3;
 
 const PAGE: u64 = 0x1000;
 
@@ -74,12 +74,6 @@ pub enum RewriteError {
         /// Which of the plan's, from 0, and why.
         why: Vec<(usize, PlanError)>,
     },
-}
-
-/// Identity of a whole file, data and tables included: files with the same code are not interchangeable. What is made of a file, and
-/// its place in a recording, are known by it.
-pub fn file_key(image: &Image) -> u128 {
-    xxh3_128(image.file_bytes())
 }
 
 /// What becomes of the old code of moved functions in a file.
@@ -593,48 +587,6 @@ struct Tables {
     at: Va,
     bytes: Vec<u8>,
     n_headers: u16,
-}
-
-/// What a process is given in which a module is to run moved: the new segments and what changes in the old ones.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Segments {
-    /// Identity of the module's file ([`file_key`]).
-    pub key: u128,
-    /// Its entry point.
-    pub entry: Option<u64>,
-    /// How many counters it has.
-    pub n_counters: usize,
-    /// Where they are, with the page in front of them.
-    pub counters_at: u64,
-    /// Where the runtime is, if anything is counted.
-    pub runtime_at: Option<u64>,
-    /// Address of the moved code.
-    pub text_at: u64,
-    /// The moved code.
-    pub text: Vec<u8>,
-    /// Address of the tables, which start with the program headers.
-    pub tables_at: u64,
-    /// The tables.
-    pub tables: Vec<u8>,
-    /// How many program headers there are.
-    pub n_headers: u16,
-    /// Changes of the old segments: where, what was there, what is there now.
-    pub patches: Vec<(u64, Vec<u8>, Vec<u8>)>,
-}
-
-/// `patches`, those that follow one another without a gap as one.
-fn joined(patches: &[Patch]) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
-    let mut out: Vec<(u64, Vec<u8>, Vec<u8>)> = Vec::new();
-    for p in patches {
-        match out.last_mut() {
-            Some((at, old, new)) if *at + old.len() as u64 == p.at.0 => {
-                old.extend(&p.old);
-                new.extend(&p.new);
-            }
-            _ => out.push((p.at.0, p.old.clone(), p.new.clone())),
-        }
-    }
-    out
 }
 
 /// The runtime, to stand at `at`.
