@@ -30,7 +30,7 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{U16, U32, U64};
 use program::arch::emit;
 use program::image::{Kind, RelocationTo, SymbolKind};
-use program::{BlockId, FlagLiveness, FuncId, Image, Program, Va};
+use program::{BlockId, FlagLiveness, FuncId, Program, Va};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
