@@ -428,7 +428,7 @@ pub fn seen(file: &[u8]) -> Result<Vec<Seen>, ReadError> {
 /// How many values went into a ring, and those that are left, the oldest first.
 fn ring(words: &[u64], len: u32) -> Option<(u64, Vec<u64>)> {
     let (&n, values) = words.split_first()?;
-    let len = u64::from(len);
+    let len = (len > 0).then(|| u64::from(len))?;
     let first = n.saturating_sub(len);
     let at = |i: u64| values.get(usize::try_from(i.checked_rem(len)?).ok()?).copied();
     Some((n, (first..n).map(at).collect::<Option<_>>()?))

@@ -8,14 +8,14 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Runs `command` in `folder` and gives what it printed on both streams, and how it ended.
-fn plain(folder: &Path, command: &[&str]) -> Output {
+pub fn plain(folder: &Path, command: &[&str]) -> Output {
     let (program, args) = command.split_first().expect("a program");
     Command::new(program).args(args).current_dir(folder).output().expect("it runs")
 }
 
 /// Runs `command` under `count -q`; fails unless it prints and ends as it does by itself. Returns the counts of its blocks.
 #[track_caller]
-fn counted(folder: &Path, command: &[&str], modules: &str) -> BTreeMap<u64, u64> {
+pub fn counted(folder: &Path, command: &[&str], modules: &str) -> BTreeMap<u64, u64> {
     let want = plain(folder, command);
     let us = env!("CARGO_BIN_EXE_engraft");
     let mut words = vec![us, "count", "-q", "--no-cache", "-o", "run.engraft", "--modules", modules, "--"];
@@ -35,7 +35,7 @@ fn counted(folder: &Path, command: &[&str], modules: &str) -> BTreeMap<u64, u64>
 
 /// Counts of blocks by address, from a profile in any format.
 #[track_caller]
-fn blocks(folder: &Path, profile: &str, binary: &str) -> BTreeMap<u64, u64> {
+pub fn blocks(folder: &Path, profile: &str, binary: &str) -> BTreeMap<u64, u64> {
     let ran = engraft(folder, &format!("convert {profile} -q -o blocks.csv --binary {binary}"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let text = std::fs::read_to_string(folder.join("blocks.csv")).expect("it was written");
@@ -173,7 +173,7 @@ fn a_program_outlives_us() {
 
 /// Writes a program that counts by itself.
 #[track_caller]
-fn instrumented(folder: &Path, binary: &str, out: &str) {
+pub fn instrumented(folder: &Path, binary: &str, out: &str) {
     let ran = engraft(folder, &format!("instrument {binary} -o {out} -q"));
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
 }
@@ -772,108 +772,4 @@ fn a_recording_says_what_was_not_counted() {
     );
     let ran = engraft(place.path(), "convert run.engraft --thread 2 --binary old -o two.csv");
     assert!(ran.stderr.contains("does not keep the counts of threads apart"), "{}", ran.stderr);
-}
-
-/// Compiles `text` with the system's compiler.
-#[track_caller]
-fn compiled(folder: &Path, to: &str, text: &str, flags: &[&str]) {
-    let source = format!("{to}.c");
-    std::fs::write(folder.join(&source), text).expect("written");
-    let mut command = vec!["gcc", "-O1", "-o", to, &source];
-    command.extend(flags);
-    let ran = plain(folder, &command);
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-}
-
-/// Two libraries whose code is the same, with other data.
-#[test]
-fn libraries_with_the_same_code_are_told_apart() {
-    needs!("gcc");
-    let place = folder();
-    for (file, word) in [("a.so", "first"), ("b.so", "other")] {
-        let text = format!("const char *word(void) {{ return \"{word}\"; }}\n");
-        compiled(place.path(), file, &text, &["-shared", "-fPIC", "-Wl,-z,separate-code"]);
-    }
-    let host = r#"
-        #include <dlfcn.h>
-        #include <stdio.h>
-        int main(int n, char **names) {
-            for (int k = 1; k < n; k++) {
-                const char *(*word)(void) = (const char *(*)(void))dlsym(dlopen(names[k], RTLD_NOW), "word");
-                puts(word());
-            }
-        }"#;
-    compiled(place.path(), "host", host, &["-ldl"]);
-    counted(place.path(), &["./host", "./a.so", "./b.so", "./b.so"], "all");
-    let file = std::fs::read(place.path().join("run.engraft")).expect("written");
-    let profiles = profile::recording::parse(&file).expect("readable");
-    for (library, n) in [("/a.so", 1), ("/b.so", 2)] {
-        let profile = profiles.iter().find(|p| p.image.name.ends_with(library)).expect("it was counted");
-        assert_eq!(profile.blocks.values().max(), Some(&n), "{library}");
-    }
-}
-
-/// A recording of a file with other counters has the same name unless its user says otherwise.
-#[test]
-fn another_plan_counts_beside_the_first() {
-    needs!("gcc");
-    let place = folder();
-    compile(&place.path().join("words"), "words-1.c", "-O2");
-    std::fs::write(place.path().join("plan"), "entry main count\n").expect("written");
-    let want = plain(place.path(), &["./words"]);
-    instrumented(place.path(), "words", "all");
-    let ran = engraft(place.path(), "instrument words -o one -q --plan plan");
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    for file in ["./all", "./one", "./all", "./one"] {
-        let got = plain(place.path(), &[file]);
-        assert_eq!(
-            (&got.stdout, &got.stderr, got.status),
-            (&want.stdout, &want.stderr, want.status),
-            "{file}"
-        );
-    }
-    let file = std::fs::read(place.path().join("words.engraft")).expect("written");
-    let profiles = profile::counters::parse(&file).expect("readable");
-    assert_eq!(profiles.iter().map(|p| p.blocks.is_empty()).collect::<Vec<_>>(), [false, true]);
-    let seen = profile::counters::seen(&file).expect("readable");
-    assert_eq!(seen.into_iter().map(|s| s.kept).collect::<Vec<_>>(), [profile::counters::Kept::Count(2)]);
-}
-
-#[test]
-fn functions_with_unknown_unwind_rows_stay() {
-    needs!("gcc");
-    let place = folder();
-    let text = r#"
-        int odd(int);
-        __asm__(".text\n.globl odd\n.type odd, @function\nodd:\n.cfi_startproc\n.cfi_escape 0x1d, 0, 0, 0, 0, 0, 0, 0, 0\n"
-                "lea 1(%rdi,%rdi), %eax\nadd $2, %eax\nsub $2, %eax\nret\n.cfi_endproc\n.size odd, .-odd\n");
-        int main(void) { return odd(3); }"#;
-    compiled(place.path(), "odd", text, &[]);
-    let ran = engraft(place.path(), "instrument odd -o new --json");
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let said: serde_json::Value = serde_json::from_str(&ran.stdout).expect("json");
-    let stays = said["stays"].as_array().expect("a list");
-    let row = stays.iter().find(|s| s["why"] == "unwind table not understood").expect("one stays");
-    assert_eq!(row["examples"], serde_json::json!(["odd"]));
-    assert_eq!(plain(place.path(), &["./new"]).status.code(), Some(7));
-}
-
-#[test]
-fn a_cache_that_cannot_be_written_is_done_without() {
-    needs!("gcc");
-    let place = folder();
-    compile(&place.path().join("host"), "plugin.c", "-O1 -DHOST -pthread");
-    compile(&place.path().join("plugin.so"), "plugin.c", "-O1 -shared -fPIC");
-    // A folder that is there, and in which nobody can make files.
-    std::os::unix::fs::symlink("/proc/self", place.path().join("engraft")).expect("made");
-    let want = plain(place.path(), &["./host"]);
-    let got = Command::new(env!("CARGO_BIN_EXE_engraft"))
-        .args(["count", "-q", "-o", "run.engraft", "--", "./host"])
-        .current_dir(place.path())
-        .env("XDG_CACHE_HOME", place.path())
-        .output()
-        .expect("it runs");
-    assert_eq!(String::from_utf8_lossy(&got.stderr), String::from_utf8_lossy(&want.stderr));
-    assert_eq!((&got.stdout, got.status), (&want.stdout, want.status));
-    assert!(blocks(place.path(), "run.engraft", "plugin.so").values().any(|n| *n == 6000));
 }

@@ -11,6 +11,7 @@ mod matches;
 mod messages;
 mod names;
 mod points;
+mod rows;
 mod run;
 mod show;
 mod tidy;
