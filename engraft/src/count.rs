@@ -135,7 +135,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             .map_err(anyhow::Error::from)
             .and_then(|mut child| {
                 let pid = child.id();
-                let watch = scope.spawn(move || what_it_becomes(pid));
+                let started = &target.executable;
+                let watch = scope.spawn(move || what_it_becomes(pid, started));
                 let status =
                     live::wait(&mut child).with_context(|| format!("cannot wait for {}", name.display()));
                 watch.thread().unpark();
@@ -253,18 +254,20 @@ pub fn recorded(rec: &Path) -> anyhow::Result<view::CountView> {
     Ok(view)
 }
 
-/// The file that process `pid` runs after an exec, if it is seen with one before it ends: looking does not hold it up.
-fn what_it_becomes(pid: u32) -> Option<PathBuf> {
+/// The file that process `pid` runs in place of `started` after an exec, if it is seen with one before it ends: looking does not hold
+/// it up.
+fn what_it_becomes(pid: u32, started: &Path) -> Option<PathBuf> {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let link = PathBuf::from(format!("/proc/{pid}/exe"));
-    let first = std::fs::read_link(&link).ok()?;
+    let first = identity(started)?;
     let mut pause = Duration::from_millis(1);
     loop {
-        std::thread::park_timeout(pause);
         // A process that has ended has no such link.
-        let now = std::fs::read_link(&link).ok()?;
-        if now != first {
-            return Some(now);
+        if identity(&link)? != first {
+            return std::fs::read_link(&link).ok();
         }
+        std::thread::park_timeout(pause);
         pause = (2 * pause).min(Duration::from_millis(100));
     }
 }
