@@ -14,10 +14,8 @@ pub fn patch_relocations(program: &Program, wanted: &[(Va, Va)], patches: &mut V
         return Some(());
     }
     let image = &program.image;
-    let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
-    let headers = header.program_headers(LE, image.file_bytes()).ok()?;
-    let dynamic = headers.iter().find_map(|h| h.dynamic(LE, image.file_bytes()).ok().flatten())?;
-    let tag = |tag: elf::DynamicTag| dynamic.iter().find(|d| d.d_tag.get(LE) == tag).map(|d| d.d_val.get(LE));
+    let dynamic = rows(program)?;
+    let tag = |tag: elf::DynamicTag| dynamic.iter().find(|r| r.1 == tag).map(|r| r.2);
     let mut is_done = vec![false; wanted.len()];
     if let (Some(at), Some(len)) = (tag(elf::DT_RELA), tag(elf::DT_RELASZ)) {
         let rows = image.bytes_in(&(Va(at)..Va(at).plus(len)))?;
@@ -61,31 +59,30 @@ pub fn name_moved(
     Some(())
 }
 
-/// The rows of the dynamic section: where each stands, its tag, and what it says.
-fn rows(program: &Program) -> Option<Vec<(Va, elf::DynamicTag, u64)>> {
+/// All rows of the dynamic section, those behind its end too: where each stands, its tag, and what it says.
+fn all_rows(program: &Program) -> Option<Vec<(Va, elf::DynamicTag, u64)>> {
     let image = &program.image;
     let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
     let headers = header.program_headers(LE, image.file_bytes()).ok()?;
     let segment = headers.iter().find(|h| h.p_type(LE) == elf::PT_DYNAMIC)?;
     let rows = segment.dynamic(LE, image.file_bytes()).ok()??;
     let at = |n: usize| Va(segment.p_vaddr(LE)).plus(n as u64 * 16);
-    let rows = rows.iter().enumerate().map(|(n, d)| (at(n), d.d_tag.get(LE), d.d_val.get(LE)));
-    Some(rows.take_while(|r| r.1 != elf::DT_NULL).collect())
+    Some(rows.iter().enumerate().map(|(n, d)| (at(n), d.d_tag.get(LE), d.d_val.get(LE))).collect())
+}
+
+/// Its rows.
+fn rows(program: &Program) -> Option<Vec<(Va, elf::DynamicTag, u64)>> {
+    Some(all_rows(program)?.into_iter().take_while(|r| r.1 != elf::DT_NULL).collect())
 }
 
 /// Where the dynamic section has DT_INIT, or room for it, and what it says.
 pub fn init_slot(program: &Program) -> Option<(Va, Option<Va>)> {
-    let image = &program.image;
-    let header = FileHeader64::<LE>::parse(image.file_bytes()).ok()?;
-    let headers = header.program_headers(LE, image.file_bytes()).ok()?;
-    let segment = headers.iter().find(|h| h.p_type(LE) == elf::PT_DYNAMIC)?;
-    let rows = segment.dynamic(LE, image.file_bytes()).ok()??;
-    let at = |n: usize| Va(segment.p_vaddr(LE)).plus(n as u64 * 16);
-    if let Some(n) = rows.iter().position(|d| d.d_tag.get(LE) == elf::DT_INIT) {
-        return Some((at(n), rows.get(n).map(|d| Va(d.d_val.get(LE)))));
+    let rows = all_rows(program)?;
+    if let Some(init) = rows.iter().find(|r| r.1 == elf::DT_INIT) {
+        return Some((init.0, Some(Va(init.2))));
     }
     // The first row that ends the list becomes DT_INIT, if another one follows it.
-    let end = rows.iter().position(|d| d.d_tag.get(LE) == elf::DT_NULL)?;
+    let end = rows.iter().position(|r| r.1 == elf::DT_NULL)?;
     let spare = rows.get(end + 1)?;
-    (spare.d_tag.get(LE) == elf::DT_NULL).then(|| (at(end), None))
+    (spare.1 == elf::DT_NULL).then_some((rows.get(end)?.0, None))
 }
