@@ -111,6 +111,19 @@ fn never_starts(image: &Image, space: Space) -> Vec<Rel> {
     starts
 }
 
+/// Starts of the functions and stubs whose names say that a call to them may come back more than once.
+fn twice_starts(code: &Code<'_>) -> Vec<Rel> {
+    let (image, space) = (code.cx.image, code.cx.space);
+    let function = |k| matches!(k, SymbolKind::Function | SymbolKind::IndirectFunction | SymbolKind::Untyped);
+    let named = image.symbols.iter().filter(|s| function(s.kind) && noreturn::returns_twice(&s.name));
+    let stubs = image.plt.iter().filter(|s| s.import.as_deref().is_some_and(noreturn::returns_twice));
+    let mut starts: Vec<Rel> =
+        named.map(|s| space.rel(s.at)).chain(stubs.map(|s| space.rel(s.range.start))).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    starts
+}
+
 /// Sweeps all regions, in parallel, in chunks of neighbours.
 fn sweep_all(cx: &Context<'_>, regions: &[Region]) -> Vec<Swept> {
     let mut chunks: Vec<&[Region]> = Vec::new();
@@ -173,9 +186,18 @@ fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
             add(block.target);
         }
     }
+    let twice = twice_starts(code);
     for call in &code.calls {
         if call.how == How::Direct {
             add(call.target);
+        }
+        let comes_back_twice = match call.how {
+            How::Direct => twice.binary_search(&call.target).is_ok(),
+            How::Slot => code.slot_import(call.target).is_some_and(noreturn::returns_twice),
+            How::Indirect | How::JumpSlot | How::JumpIndirect => false,
+        };
+        if comes_back_twice {
+            add(call.end());
         }
     }
     for table in &code.tables {

@@ -1,4 +1,4 @@
-//! Functions that never return: imports by name, the others as a fixpoint over the call graph.
+//! Calls that come back never, or more than once: imports by name, and functions that never return as a fixpoint over the call graph.
 //!
 //! A function returns if control can get from an entry of it to a return, to a jump out of it that may return, or to
 //! anything that is not understood, passing only calls that return. We start with none and add until nothing changes,
@@ -64,6 +64,25 @@ pub fn is_reserved(name: &str) -> bool {
     const MADE_OF: [&str; 4] = ["__longjmp", "____longjmp_chk", "__libc_longjmp", "__libc_siglongjmp"];
     const PROGRAMS_OWN: [&str; 4] = ["err", "errx", "verr", "verrx"];
     MADE_OF.contains(&name) || never_returns(name) && !PROGRAMS_OWN.contains(&name)
+}
+
+/// Whether a call to the function of this name may come back more than once, so that a block must end at it: what follows runs
+/// more often than what is before. An import's name, or that of a function of the image.
+///
+/// Source: C11 7.13.1; POSIX.1-2008 setjmp, sigsetjmp; POSIX.1-2001 getcontext; vfork(2); glibc's names for them.
+pub fn returns_twice(name: &str) -> bool {
+    const TWICE: [&str; 9] = [
+        "__getcontext",
+        "__libc_vfork",
+        "__sigsetjmp",
+        "__vfork",
+        "_setjmp",
+        "getcontext",
+        "setjmp",
+        "sigsetjmp",
+        "vfork",
+    ];
+    TWICE.contains(&name)
 }
 
 /// Works out which functions and calls return, and notes it in `code`.

@@ -423,6 +423,11 @@ impl Sweeper {
         let mut decoder = Decoder::new(bytes, cx.space.va(range.start));
         let mut at = range.start;
         loop {
+            if let Some(to) = self.zeros(region, bytes, at) {
+                self.insns.push(Lite { at, target: NOWHERE, len: 1, kind: Kind::Invalid });
+                at = to;
+                decoder = Decoder::new(&bytes[(at - range.start) as usize..], cx.space.va(at));
+            }
             if self.sync.is_empty()
                 && let Some(quick) = decoder.quick()
                 && !(fixed && quick.is_wide)
@@ -514,6 +519,21 @@ impl Sweeper {
     }
 
     /// Notes that the instruction at `from` names `place`; whether it puts that address into a register.
+    /// The end of a run of zeros at `at`, where nothing runs into it: some compilers and linkers fill space so. Only in gaps: what
+    /// unwind tables or symbols claim is code, whatever it looks like.
+    fn zeros(&self, region: &Region, bytes: &[u8], at: Rel) -> Option<Rel> {
+        let last = self.insns.last()?;
+        if region.kind != RegionKind::Gap || last.kind.falls_through() || last.kind == Kind::Invalid {
+            return None;
+        }
+        let rest = bytes.get((at - region.range.start) as usize..)?;
+        let named =
+            self.sync.get(self.sync.partition_point(|&s| s < at)).map_or(usize::MAX, |&s| (s - at) as usize);
+        let n = rest.iter().take(named).take_while(|&&b| b == 0).count();
+        let to = at + Rel::try_from(n).ok()?;
+        (n > 1 || n == 1 && to.is_multiple_of(16)).then_some(to)
+    }
+
     fn refer(&mut self, cx: &Context<'_>, place: Va, from: Rel, index: u32, is_made: bool, out: &mut Swept) {
         let to = cx.space.rel(place);
         if to == NOWHERE {

@@ -129,6 +129,75 @@ fn a_stub_of_a_function_of_the_same_image_does_what_that_one_does() {
     }
 }
 
+const ZEROS: &str = r#"
+    .text
+    .globl _start
+_start: call second
+    ret
+    .zero 9
+second: pushq %rbx
+    pushq %r12
+    popq %r12
+    popq %rbx
+    ret
+    .zero 5
+    .balign 16, 0
+third: pushq %rbx
+    popq %rbx
+    ret
+    .zero 3
+    .balign 16, 0
+    .section .note.GNU-stack, "", @progbits
+"#;
+
+#[test]
+fn zeros_that_nothing_runs_into_are_padding() {
+    let (program, whole) = build("a.s", ZEROS, &["-static", "-nostdlib", "-no-pie"]);
+    for name in ["_start", "second", "third"] {
+        let at = whole.symbols.iter().find(|s| &*s.name == name).expect(name).at;
+        assert!(program.functions.iter().any(|f| f.entry == at), "{name} at {at} is no function");
+    }
+    assert!(program.gaps.is_empty(), "{:?}", program.gaps);
+}
+
+const TWICE: &str = r#"
+    .text
+    .globl f
+    .type f, @function
+f:  subq $8, %rsp
+    call _setjmp@PLT
+    .globl after_stub, after_slot, after_own, after_once
+after_stub: nop
+    call *vfork@GOTPCREL(%rip)
+after_slot: nop
+    call __sigsetjmp
+after_own: nop
+    call puts@PLT
+after_once: nop
+    addq $8, %rsp
+    ret
+    .size f, .-f
+    .type __sigsetjmp, @function
+__sigsetjmp: xorl %eax, %eax
+    ret
+    .size __sigsetjmp, .-__sigsetjmp
+    .section .note.GNU-stack, "", @progbits
+"#;
+
+#[test]
+fn a_block_ends_at_a_call_that_may_come_back_twice() {
+    let (_, whole) = build("a.s", TWICE, &["-shared", "-nostdlib"]);
+    let program = Program::analyze(whole);
+    let starts = |name: &str| {
+        let label = program.image.symbols.iter().find(|s| &*s.name == name).expect(name);
+        program.blocks.iter().any(|b| b.start == label.at)
+    };
+    assert_eq!(
+        ["after_stub", "after_slot", "after_own", "after_once"].map(starts),
+        [true, true, true, false]
+    );
+}
+
 const SOURCE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
