@@ -214,7 +214,7 @@ fn say_if_uncounted(program: &Program, profile: &Profile, id: FuncId) {
     if function.block_ids().any(|b| profile.blocks.contains_key(&program.block(b).start)) {
         return;
     }
-    let why = probe::stays(program).get(id.index()).copied().flatten();
+    let why = probe::Module::stays(program).get(id.index()).copied().flatten();
     let why = why.map_or_else(String::new, |why| format!(": {why}"));
     let hint = "counts that are shown follow from those of other functions";
     out::warn(&format!("{} was not counted{why}", function.name()), Some(hint));

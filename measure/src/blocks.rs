@@ -2,7 +2,7 @@
 //!
 //! Source: the oracle for cleverer placements (Knuth, TAOCP vol. 1, 2.3.4.1, exercise 5 on what a spanning tree saves).
 
-use probe::{Module, Plan};
+use probe::{Module, Plan, Stay};
 use profile::ImageRef;
 use profile::counters::{self, Entry, Notes};
 use program::{CallKind, Callee, EdgeKind, FuncId};
@@ -25,7 +25,7 @@ pub const PLAN: Plan = Plan::BLOCKS;
 /// What the counters of `module` mean.
 ///
 /// A function's entries are known where no edge of its own leads to its first block, or only from blocks with no other way on. A stub of
-/// the linkage table runs as often as the blocks that call it: exact, unless an earlier call of such a block did not return.
+/// the linkage table that stays runs as often as the blocks that call it: exact, unless an earlier call of such a block did not return.
 pub fn notes(module: &Module<'_>) -> Notes {
     let program = module.program;
     let mut counters = vec![None; program.blocks.len()];
@@ -48,11 +48,11 @@ pub fn notes(module: &Module<'_>) -> Notes {
             .collect();
         Some(Entry { at: function.entry, first: counters[entry.index()]?, again: again? })
     };
-    // A stub of the linkage table stays where it is; who calls it is counted.
+    // Who calls a stub is counted.
     let mut callers: BTreeMap<FuncId, Option<Vec<u32>>> = BTreeMap::new();
     for call in &program.calls {
         let Callee::Function(callee) = call.callee else { continue };
-        if program.function(callee).import.is_some() {
+        if module.stays.get(callee.index()) == Some(&Some(Stay::PltStub)) {
             let all = callers.entry(callee).or_insert_with(|| Some(Vec::new()));
             match (all.as_mut(), counters[call.block.index()], call.kind) {
                 (Some(all), Some(n), CallKind::Call | CallKind::TailCall) => all.push(n),

@@ -22,11 +22,12 @@ mod plan;
 pub mod runtimes;
 mod segments;
 mod springboard;
+mod stubs;
 mod switches;
 mod unwind;
 
 pub use module::{Module, Old, Patch, RewriteError, Room};
-pub use movable::{Stay, stays};
+pub use movable::Stay;
 pub use plan::{Action, Plan, PlanError, Point, Probe, Routine};
 pub use segments::{Segments, file_key};
 pub use springboard::Tactic;

@@ -22,6 +22,7 @@ use crate::piece::{self, Piece, Side, Target};
 use crate::plan::{self, Action, Inserts, Plan, PlanError};
 use crate::segments::{Segments, file_key, joined};
 use crate::springboard::{self, Springboard, Tactic};
+use crate::stubs;
 use crate::switches::{Form, Switch};
 use crate::unwind::{self, Placed, Unwind};
 use object::LittleEndian as LE;
@@ -157,6 +158,14 @@ impl<'a> Module<'a> {
         }
     }
 
+    /// Why each function of `program` stays where it is; `None` for those that are moved when blocks are counted.
+    pub fn stays(program: &Program) -> Vec<Option<Stay>> {
+        match Module::build(program, &Plan::NULL, Room::Apart) {
+            Ok(module) => module.stays,
+            Err(_) => movable::find(program, &BTreeSet::new()).stays,
+        }
+    }
+
     /// Functions with moved code whose unwind rows could not be taken over.
     fn without_unwind(&self) -> Vec<FuncId> {
         let starts: BTreeSet<Va> = self.unwind.1.left_out.iter().map(|r| r.start).collect();
@@ -179,7 +188,17 @@ impl<'a> Module<'a> {
         staying: &BTreeSet<FuncId>,
     ) -> Result<Module<'a>, RewriteError> {
         let mut movable = movable::find(program, staying);
-        let springboards = springboard::plan(program, &mut movable);
+        let addresses = springboard::addresses(program, &movable);
+        // Probes of a plan would push a stub's jump to where its unwind rule says something else.
+        let release = |movable: &mut Movable| {
+            plan.probes.is_empty() && stubs::release(program, &addresses, staying, movable)
+        };
+        release(&mut movable);
+        let mut springboards = springboard::plan(program, &addresses, &mut movable);
+        if release(&mut movable) {
+            // There was no room for one of their callers.
+            springboards = springboard::plan(program, &addresses, &mut movable);
+        }
         let Movable { stays, mut switches, .. } = movable;
         switches.retain(|s| stays.get(s.func.index()).is_some_and(Option::is_none));
 
@@ -410,7 +429,7 @@ impl<'a> Module<'a> {
         };
         if old == Old::Poisoned {
             for (id, _) in self.stays.iter().enumerate().filter(|(_, s)| s.is_none()) {
-                for block in self.program.blocks_of(FuncId::at(id)) {
+                for block in stubs::blocks(self.program, FuncId::at(id)).map(|b| self.program.block(b)) {
                     let bytes = file_at(block.start)
                         .and_then(|from| out.get_mut(from..from + block.len_bytes as usize));
                     bytes.ok_or_else(|| bad("code without bytes"))?.fill(emit::TRAP);
@@ -676,8 +695,8 @@ fn page_up(at: Va) -> Va {
 
 /// How many blocks are moved.
 fn count_blocks(program: &Program, stays: &[Option<Stay>]) -> u32 {
-    let moved = program.functions.iter().zip(stays).filter(|(_, stays)| stays.is_none());
-    let n: usize = moved.map(|(function, _)| function.n_blocks()).sum();
+    let moved = program.func_ids().zip(stays).filter(|(_, stays)| stays.is_none());
+    let n: usize = moved.map(|(id, _)| stubs::blocks(program, id).count()).sum();
     u32::try_from(n).expect("ids are 32 bits")
 }
 
@@ -702,7 +721,7 @@ fn pieces(
     let forks = if counts_blocks || !inserts.is_empty() { piece::forks(program) } else { Vec::new() };
     if counts_blocks {
         for id in program.func_ids().filter(|id| stays.get(id.index()).is_some_and(Option::is_none)) {
-            for b in program.function(id).block_ids() {
+            for b in stubs::blocks(program, id) {
                 if let Some(n) = counter_of.get_mut(b.index()) {
                     *n = u32::try_from(counted.len()).expect("ids are 32 bits");
                     counted.push(b);
@@ -713,7 +732,7 @@ fn pieces(
     let mut ranges: Vec<(FuncId, Range<Va>)> = program
         .func_ids()
         .filter(|id| stays.get(id.index()).is_some_and(Option::is_none))
-        .flat_map(|id| program.function(id).ranges.iter().map(move |r| (id, r.clone())))
+        .flat_map(|id| stubs::ranges(program, id).into_iter().map(move |r| (id, r)))
         .collect();
     ranges.sort_by_key(|r| r.1.start);
     let pieces = ranges

@@ -6,7 +6,6 @@
 //! Not here: how a function is moved (`piece`), how control gets there (`springboard`).
 
 use crate::runtimes;
-use crate::springboard;
 use crate::switches::{self, Switch};
 use program::arch::emit::Position;
 use program::arch::{Decoder, Flow};
@@ -60,13 +59,6 @@ impl fmt::Display for Stay {
             Stay::Unwind => "unwind table not understood",
         })
     }
-}
-
-/// Per function: why it stays where it is; `None` if it is moved.
-pub fn stays(program: &Program) -> Vec<Option<Stay>> {
-    let mut movable = find(program, &BTreeSet::new());
-    springboard::plan(program, &mut movable);
-    movable.stays
 }
 
 /// What can be moved, and the tables that must lead to it.

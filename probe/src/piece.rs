@@ -13,7 +13,7 @@
 use crate::counters::Probe;
 use crate::plan::{Code, Inserts, Spot};
 use program::arch::emit::{self, Branch, Position, Stack};
-use program::arch::{Decoder, Flow};
+use program::arch::{Decoder, Flow, LOCK};
 use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, Program, Va};
 use std::ops::Range;
 
@@ -263,6 +263,16 @@ pub fn lay_out(
                     let is_call = matches!(insn.flow(), Flow::Call(_) | Flow::CallIndirect);
                     (decoder.position_of(&insn, own), is_call)
                 }
+            };
+            // Past the `lock` of an instruction: with it, it does the same.
+            let what = match what {
+                Position::Branch(branch, to)
+                    if range.contains(&to)
+                        && into(to).checked_sub(1).and_then(|n| code.get(n)) == Some(&LOCK) =>
+                {
+                    Position::Branch(branch, program.led_to(to))
+                }
+                other => other,
             };
             let to = into(decoder.at());
             if let Some(probe) = &probe

@@ -14,6 +14,7 @@
 //! Source: W. Wang, X. Meng, "Incremental CFG patching for binary rewriting" (ASPLOS 2021), 4.3 for springboards and holes.
 
 use crate::movable::{Movable, Stay};
+use crate::stubs;
 use program::arch::Decoder;
 use program::image::RelocationTo;
 use program::{Callee, FuncId, Program, Va};
@@ -45,8 +46,10 @@ const LONG: u64 = 5;
 const SHORT: u64 = 2;
 
 /// Plans a springboard for every block of a moved function that can be reached from outside; functions without room stay.
-pub fn plan(program: &Program, movable: &mut Movable) -> Vec<Springboard> {
-    let exposed = exposed(program, movable);
+///
+/// `addresses`, sorted, are those of code that data hold or code computes.
+pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<Springboard> {
+    let exposed = exposed(program, addresses, movable);
     let mut holes = holes(program);
     let mut boards: Vec<Springboard> = Vec::new();
     let mut planned: Vec<Range<usize>> = Vec::new();
@@ -71,7 +74,7 @@ pub fn plan(program: &Program, movable: &mut Movable) -> Vec<Springboard> {
         let mut points: Vec<Va> =
             program.function(id).entries.iter().map(|&b| program.block(b).start).collect();
         points.push(program.function(id).entry);
-        for range in &program.function(id).ranges {
+        for range in stubs::ranges(program, id) {
             let i = exposed.partition_point(|&at| at < range.start);
             points.extend(exposed[i..].iter().copied().take_while(|at| *at < range.end));
         }
@@ -216,16 +219,21 @@ fn holes(program: &Program) -> BTreeMap<Va, u64> {
         .collect()
 }
 
-/// Starts of blocks, other than entries, whose addresses are in data or are computed by code. Sorted.
-fn exposed(program: &Program, movable: &Movable) -> Vec<Va> {
+/// Those of `addresses` that are in functions that are moved, at the starts of blocks. Sorted.
+fn exposed(program: &Program, addresses: &[Va], movable: &Movable) -> Vec<Va> {
+    let is_inner = |at: Va| {
+        program.block_from(at).is_some_and(|b| movable.stays[program.block(b).func.index()].is_none())
+    };
+    addresses.iter().copied().filter(|&at| is_inner(at)).collect()
+}
+
+/// What data hold, tables that are changed apart, and code computes, where that is the start of a block. Sorted.
+pub fn addresses(program: &Program, movable: &Movable) -> Vec<Va> {
     let image = &program.image;
     let fixed = !image.kind.is_relocated();
     let switched = |at: Va| {
         let i = movable.switches.partition_point(|s| s.end() <= at);
         movable.switches.get(i).is_some_and(|s| s.at <= at)
-    };
-    let is_inner = |at: Va| {
-        program.block_from(at).is_some_and(|b| movable.stays[program.block(b).func.index()].is_none())
     };
     let mut found: Vec<Va> = image
         .relocations
@@ -251,7 +259,7 @@ fn exposed(program: &Program, movable: &Movable) -> Vec<Va> {
             }
         }
     }
-    found.retain(|&at| is_inner(at));
+    found.retain(|&at| program.block_from(at).is_some());
     found.sort_unstable();
     found.dedup();
     found

@@ -6,7 +6,7 @@
 //! Padding belongs to no block. `verify` checks all of this.
 
 use crate::addr::Va;
-use crate::arch::{Decoder, Insn};
+use crate::arch::{Decoder, Insn, LOCK};
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::image::Image;
 use std::ops::Range;
@@ -418,6 +418,14 @@ impl Program {
     /// The block that starts at `at`.
     pub fn block_from(&self, at: Va) -> Option<BlockId> {
         self.block_at(at).filter(|&b| self.block(b).start == at)
+    }
+    /// Where a jump to `to` leads: past the prefix that makes a block's first instruction atomic, it is that block's start.
+    pub fn led_to(&self, to: Va) -> Va {
+        let lock = Va(to.0.wrapping_sub(1));
+        let is_past = self.image.bytes_from(lock).is_some_and(|bytes| bytes.first() == Some(&LOCK))
+            && self.block_from(to).is_none()
+            && self.block_from(lock).is_some();
+        if is_past { lock } else { to }
     }
     /// Ids of the blocks that start in `range`, by address.
     pub fn blocks_in(&self, range: &Range<Va>) -> &[BlockId] {

@@ -7,7 +7,7 @@
 //! Not here: who owns the blocks (`discover`, `gaps`), what crosses regions (`cfg`).
 
 use crate::addr::Va;
-use crate::arch::{Decoder, Flow, Insn, Operand};
+use crate::arch::{Decoder, Flow, Insn, LOCK, Operand};
 use crate::image::Image;
 use crate::model::Sure;
 use crate::tables;
@@ -559,10 +559,15 @@ impl Sweeper {
 
     fn mark_leaders(&mut self, cx: &Context<'_>, range: &Range<Rel>, out: &mut Swept) {
         self.leaders.reset(range);
-        for insn in &self.insns {
+        for insn in &mut self.insns {
             if matches!(insn.kind, Kind::Jump | Kind::Branch) && range.contains(&insn.target) {
+                let lock = insn.target.wrapping_sub(1);
                 if self.starts.get(insn.target) {
                     self.leaders.set(insn.target);
+                } else if self.starts.get(lock) && is_locked(cx, lock) {
+                    // To the same instruction, not atomic: one block.
+                    insn.target = lock;
+                    self.leaders.set(lock);
                 } else {
                     out.overlaps.push(insn.target);
                 }
@@ -695,6 +700,12 @@ fn slot(cx: &Context<'_>, insn: &Insn) -> Option<Rel> {
         }
         _ => None,
     }
+}
+
+/// Whether the instruction at `at` starts with the prefix that makes it atomic.
+fn is_locked(cx: &Context<'_>, at: Rel) -> bool {
+    let bytes = cx.image.bytes_from(cx.space.va(at));
+    bytes.is_some_and(|b| b.first() == Some(&LOCK)) && decode_at(cx, at).is_some()
 }
 
 /// The instruction at `at`.

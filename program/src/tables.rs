@@ -157,10 +157,11 @@ fn read(
             targets.pop();
         }
     }
-    if own == 0 {
+    let whole = whole(&targets);
+    // A switch in a cold part may lead to nothing but the hot one.
+    if own == 0 && !(whole && cx.in_part(range.start)) {
         return None;
     }
-    let whole = whole(&targets);
     Some(RawTable {
         at: base,
         entry_len: shape.entry_len,

@@ -309,6 +309,7 @@ impl Program {
                     .insns(b)
                     .last()
                     .and_then(|insn| insn.flow().target())
+                    .map(|to| self.led_to(to))
                     .and_then(|to| self.block_at(to).map(|t| (t, to)));
                 to.is_some_and(|(t, to)| self.block(t).func == id && self.block(t).start != to)
             };
@@ -463,7 +464,9 @@ impl Program {
             let to = self.block(e.to);
             let right = match e.kind {
                 EdgeKind::FallThrough => self.falls_to(block.end_va(), to.start),
-                EdgeKind::Jump | EdgeKind::Taken => last.flow().target() == Some(to.start),
+                EdgeKind::Jump | EdgeKind::Taken => {
+                    last.flow().target().map(|to| self.led_to(to)) == Some(to.start)
+                }
                 EdgeKind::Table => true,
                 EdgeKind::LandingPad => {
                     to.landing_pad && self.calls_in(id).iter().any(|c| c.kind == CallKind::Call)
@@ -532,6 +535,7 @@ impl Program {
         report: &mut Report,
     ) {
         let func = self.block(id).func;
+        let to = self.led_to(to);
         let has_edge = edges.iter().any(|e| e.kind == kind && self.block(e.to).start == to);
         let holds = match self.block_at(to) {
             Some(b) if self.block(b).start == to && self.block(b).func == func => has_edge && left.is_none(),

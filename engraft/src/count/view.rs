@@ -212,7 +212,7 @@ impl CountView {
         if calls.is_empty() {
             return;
         }
-        let stays = probe::stays(program);
+        let stays = probe::Module::stays(program);
         for (id, n) in calls {
             let function = program.function(id);
             let first = program.entry_block(id).map_or(1, |b| program.block(b).n_insns);

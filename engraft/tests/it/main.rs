@@ -14,6 +14,7 @@ mod points;
 mod rows;
 mod run;
 mod show;
+mod stubs;
 mod tidy;
 mod whole;
 

@@ -20,6 +20,9 @@ use iced_x86::{
 };
 use std::fmt;
 
+/// The byte in front of an instruction that makes it atomic. Code that knows of no second thread may jump over it.
+pub const LOCK: u8 = 0xf0;
+
 /// Where control goes after an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {

@@ -198,6 +198,74 @@ fn a_block_ends_at_a_call_that_may_come_back_twice() {
     );
 }
 
+/// A jump past the prefix `lock`, as the C library has it while there is one thread; and a cold part whose switch leads to nothing but
+/// the hot one.
+const PAST: &str = r#"
+    .text
+    .globl adds, picks
+    .type adds, @function
+    .type picks, @function
+adds: .cfi_startproc
+    cmpl $0, %fs:0x18
+    je 1f
+    lock
+1:  addq %rsi, (%rdi)
+    ret
+    .cfi_endproc
+    .size adds, .-adds
+picks: .cfi_startproc
+    subq $24, %rsp
+    .cfi_def_cfa_offset 32
+    testl %edi, %edi
+    js picks.cold
+2:  movl $1, %eax
+    addq $24, %rsp
+    ret
+3:  movl $2, %eax
+    addq $24, %rsp
+    ret
+    .cfi_endproc
+    .size picks, .-picks
+    .section .text.unlikely, "ax", @progbits
+    .type picks.cold, @function
+picks.cold: .cfi_startproc
+    .cfi_def_cfa_offset 32
+    andl $0x7fffffff, %edi
+    cmpl $3, %edi
+    ja 2b
+    leaq table(%rip), %rdx
+    movslq (%rdx,%rdi,4), %rax
+    addq %rdx, %rax
+    jmp *%rax
+    .cfi_endproc
+    .size picks.cold, .-picks.cold
+    .section .rodata
+    .p2align 2
+table: .long 2b-table, 3b-table, 2b-table, 3b-table
+    .section .note.GNU-stack, "", @progbits
+"#;
+
+#[test]
+fn jumps_past_a_prefix_and_switches_out_of_cold_parts_are_understood() {
+    let (stripped, whole) = build("a.s", PAST, &["-shared", "-nostdlib"]);
+    let program = Program::analyze(whole);
+    for (program, name) in
+        [(&program, "adds"), (&program, "picks"), (&stripped, "adds"), (&stripped, "picks")]
+    {
+        let at = program.image.symbols.iter().find(|s| &*s.name == name).expect(name).at;
+        let id = program.function_from(at).expect(name);
+        assert!(program.function(id).complete, "{name}: {:?}", program.gaps);
+        let n_edges: usize = program.function(id).block_ids().map(|b| program.successors(b).len()).sum();
+        assert_eq!(
+            (program.function(id).n_blocks(), n_edges),
+            if name == "adds" { (2, 2) } else { (5, 6) },
+            "{name}"
+        );
+    }
+    assert!(program.gaps.is_empty(), "{:?}", program.gaps);
+    assert!(program.verify().is_empty(), "{:?}", program.verify());
+}
+
 const SOURCE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,101 @@
+//! Stubs of the linkage table are counted whoever calls them; static programs are counted whole.
+
+use crate::count::{counted, plain};
+use crate::needs;
+use crate::run::{engraft, folder};
+use std::path::Path;
+use std::process::Command;
+
+/// Calls `abs` 2000 times by a jump under a condition, and 500 times by its address, which in a program at fixed addresses is the
+/// stub's; `labs` 50 times itself, and 100 times by code that stays where it is.
+const STUBS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((naked, noinline)) int maybe(int x) { __asm__("test %edi,%edi; jne abs@PLT; mov $7,%eax; ret"); }
+__attribute__((naked, noinline)) long odd(long x) {
+  __asm__("lea 1f(%rip),%rax; jmp *%rax; 1: sub $8,%rsp; call labs@PLT; add $8,%rsp; ret"); }
+int main(void) {
+  long sum = 0; int (*volatile p)(int) = abs;
+  for (int i = 0; i < 3000; i++) sum += maybe(i % 3);
+  for (int i = 0; i < 500; i++) sum += p(i);
+  for (int i = 0; i < 50; i++) sum += labs(i);
+  for (int i = 0; i < 100; i++) sum += odd(i);
+  printf("%ld\n", sum); return 0;
+}
+"#;
+
+#[track_caller]
+fn build(folder: &Path, text: &str, flags: &str) {
+    std::fs::write(folder.join("text.c"), text).expect("written");
+    let words = flags.split_whitespace().chain(["-fno-builtin", "-w", "-o", "old", "text.c"]);
+    let done = Command::new("gcc").args(words).current_dir(folder).output().expect("gcc runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Poisoned, it prints and ends as before.
+#[track_caller]
+fn check_poisoned(folder: &Path, flags: &str) {
+    engraft(folder, "instrument old -o moved --null --poison -q").ok();
+    let (want, got) = (plain(folder, &["./old"]), plain(folder, &["./moved"]));
+    assert_eq!((got.stdout, got.stderr, got.status), (want.stdout, want.stderr, want.status), "{flags}");
+}
+
+#[test]
+fn stubs_are_counted_whoever_calls_them() {
+    needs!("gcc");
+    for (flags, by_address) in [
+        ("-O1 -fPIE -pie -Wl,-z,lazy", 0),
+        ("-O1 -fPIE -pie -Wl,-z,now", 0),
+        ("-O1 -fPIE -pie -fcf-protection=full -Wl,-z,ibtplt -Wl,-z,lazy", 0),
+        ("-O1 -fno-pie -no-pie -Wl,-z,lazy", 500),
+        ("-O1 -fno-pie -no-pie -s -Wl,-z,now", 500),
+    ] {
+        let place = folder();
+        build(place.path(), STUBS, flags);
+        let got = counted(place.path(), &["./old"], "exe");
+        let all = engraft(place.path(), "show old functions --json").json();
+        let at = |name: &str| {
+            let found = all["functions"].as_array().expect("a list").iter().find(|f| f["name"] == name);
+            found.and_then(|f| f["at"].as_u64()).expect(name)
+        };
+        assert_eq!(got.get(&at("abs@plt")), Some(&(2000 + by_address)), "{flags}");
+        assert_eq!(got.get(&at("labs@plt")), Some(&150), "{flags}");
+        check_poisoned(place.path(), flags);
+    }
+}
+
+/// Its C library jumps past `lock` while there is one thread, and calls its own string functions by way of stubs.
+const ALLOCATES: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static void *work(void *p) {
+  char *all[500]; long n = 0;
+  for (int k = 0; k < 20; k++) {
+    for (int i = 0; i < 500; i++) { all[i] = malloc(1 + i * 37 % 3000); memset(all[i], i, 1 + i % 7); n += all[i][0]; }
+    for (int i = 0; i < 500; i++) free(all[(i * 77) % 500]);
+  }
+  *(long *)p += n; return p;
+}
+int main(int argc, char **argv) {
+  long n = 0; work(&n); printf("%ld %d\n", n, (int)strlen("abc" + argc));
+  pthread_t t[3]; long m[3] = {0};
+  for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, work, &m[i]);
+  for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
+  printf("%ld\n", m[0] + m[1] + m[2]); return 4;
+}
+"#;
+
+#[test]
+fn static_programs_are_counted_whole() {
+    needs!("gcc");
+    for flags in ["-O2 -static", "-O2 -static-pie", "-O2 -static -s"] {
+        let place = folder();
+        build(place.path(), ALLOCATES, flags);
+        engraft(place.path(), "count -q --no-cache -o run.engraft -- ./old");
+        let shown = engraft(place.path(), "show --counts run.engraft --json").json();
+        assert_eq!(shown["counted_share"], 1.0, "{flags}: {}", shown["uncounted"]);
+        check_poisoned(place.path(), flags);
+    }
+}
