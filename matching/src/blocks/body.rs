@@ -44,19 +44,25 @@ impl Body {
         let f = program.function(func);
         let n = f.n_blocks();
         let first = f.blocks.start;
+        let bytes: u64 = program.blocks_of(func).iter().map(|b| b.end_va().since(b.start)).sum();
+        // Instructions are about four bytes long.
+        let n_insns = usize::try_from(bytes / 4).unwrap_or(0);
+        let n_edges = f.block_ids().map(|b| program.successors(b).len()).sum();
         let mut body = Body {
             first,
             entry: program.entry_block(func).map_or(0, |b| b.0 - first),
             hash: Vec::with_capacity(n),
             end: f.block_ids().map(|b| program.block(b).end).collect(),
             tables: keys.tables_of(func).map(|t| labels(program, func, t)).collect(),
-            tokens: Vec::new(),
-            token_at: vec![0],
-            succ: Vec::new(),
-            succ_at: vec![0],
+            tokens: Vec::with_capacity(n_insns),
+            token_at: Vec::with_capacity(n + 1),
+            succ: Vec::with_capacity(n_edges),
+            succ_at: Vec::with_capacity(n + 1),
             pred: Vec::new(),
             pred_at: vec![0; n + 1],
         };
+        body.token_at.push(0);
+        body.succ_at.push(0);
         read_function(program, keys, func, |_, hash, tokens| {
             body.hash.push(hash);
             body.tokens.extend_from_slice(tokens);
@@ -141,6 +147,10 @@ impl Body {
     /// Its instructions.
     pub fn tokens(&self, block: u32) -> &[Token] {
         &self.tokens[self.token_at[block as usize] as usize..self.token_at[block as usize + 1] as usize]
+    }
+    /// The instructions of all blocks.
+    pub fn all_tokens(&self) -> &[Token] {
+        &self.tokens
     }
     /// Its hashes.
     pub fn hash(&self, block: u32) -> &BlockHash {

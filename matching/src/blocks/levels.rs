@@ -43,6 +43,9 @@ pub(crate) struct Phases {
 
 /// One pass at a level.
 pub(crate) fn pass(pair: &mut Pair<'_>, level: Level, phases: Phases) {
+    if pair.is_done() {
+        return;
+    }
     let old = hashes(pair.old, level, |target| match pair.of_old[target as usize] {
         NONE => None,
         new => Some(new),

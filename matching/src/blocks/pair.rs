@@ -69,6 +69,11 @@ impl<'a> Pair<'a> {
         self.how[new as usize] = (method, confidence);
     }
 
+    /// Whether one side has no free block left.
+    pub fn is_done(&self) -> bool {
+        self.of_new.iter().all(|&old| old != NONE) || self.of_old.iter().all(|&new| new != NONE)
+    }
+
     /// Whether neither is matched, and they may be each other.
     pub fn is_free(&self, old: u32, new: u32) -> bool {
         self.of_old[old as usize] == NONE && self.of_new[new as usize] == NONE && self.allows(old, new)
