@@ -21,7 +21,7 @@ mod split;
 use crate::hash::{Hashes, Keys};
 use crate::options::{Options, Pass};
 use crate::relation::{BlockMatch, BlockMethod, Level};
-pub(crate) use body::Body;
+pub(crate) use body::{Body, count};
 use levels::Phases;
 use pair::{Pair, positions};
 use program::{FuncId, Program};
@@ -80,17 +80,31 @@ pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Con
 }
 
 /// Matches blocks of two pieces of code by surroundings and alignment: (old, new, confidence). Gives up, with what it has,
-/// where the surer rounds of alignment match next to nothing of `old` with a confidence of at least `least`.
-pub(crate) fn fit(old: &Body, new: &Body, least: f32) -> Vec<(u32, u32, f32)> {
+/// where the surer rounds of alignment match next to nothing of `old` with a confidence of at least `least`; and with
+/// nothing, where no more than `wanted` of the instructions of `old` can be matched so any more.
+pub(crate) fn fit(old: &Body, new: &Body, least: f32, wanted: f32) -> Vec<(u32, u32, f32)> {
     /// How many rounds of alignment are the surer ones, and what part of the instructions they must match: on five pairs of
     /// builds of five programs, no copy was found where they matched less.
     const SURER: (usize, u32) = (4, 20);
     let mut pair = Pair::new(old, new);
     refine::pass(&mut pair);
     let all: u32 = old.hash.iter().map(|h| h.n_insns).sum();
-    align::pass_while(&mut pair, |pair, round| {
+    // Of the instructions of `old`, how many are in blocks that are matched so, and how many may still be.
+    let sure = |pair: &Pair<'_>| -> u32 {
         let sure = pair.matched().filter(|&(_, b)| pair.how[b as usize].1 >= least);
-        round < SURER.0 || SURER.1 * sure.map(|(a, _)| pair.old.hash(a).n_insns).sum::<u32>() > all
+        sure.map(|(a, _)| pair.old.hash(a).n_insns).sum()
+    };
+    #[expect(clippy::cast_precision_loss, reason = "as it is compared with what is wanted")]
+    let is_lost = |pair: &Pair<'_>| {
+        let free = (0..).zip(&pair.of_old).filter(|(_, new)| **new == body::NONE);
+        let free: u32 = free.map(|(a, _)| pair.old.hash(a).n_insns).sum();
+        ((sure(pair) + free) as f32) < wanted
+    };
+    if is_lost(&pair) {
+        return Vec::new();
+    }
+    align::pass_while(&mut pair, |pair, round| {
+        (round < SURER.0 || SURER.1 * sure(pair) > all) && !is_lost(pair)
     });
     pair.matched().map(|(a, b)| (a, b, pair.how[b as usize].1)).collect()
 }

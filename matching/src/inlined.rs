@@ -6,11 +6,13 @@
 //!
 //! Not here: blocks of two functions that are each other (`blocks`). The paper leaves this out (BMAT, 2).
 
-use crate::blocks::{Body, Context, fit};
+use crate::blocks::{Body, Context, count, fit};
+use crate::hash::{Keys, read_function};
 use crate::relation::{BlockMatch, BlockMethod, FunctionMatch};
 use program::{BlockId, Callee, FuncId, Program};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// What part of the callee's instructions a region must hold.
 const LEAST_PART: f32 = 0.45;
@@ -47,6 +49,7 @@ pub fn pass(
         to_new[m.old.index()] = Some(m.new);
         to_old[m.new.index()] = Some(m.old);
     }
+    let (old_tokens, new_tokens) = (Tokens::new(old, ctx.old), Tokens::new(new, ctx.new));
     let found: Vec<Vec<BlockMatch>> = functions
         .par_iter()
         .filter(|m| wanted(m))
@@ -57,39 +60,29 @@ pub fn pass(
                 (0..).zip(f.block_ids()).filter(|(_, b)| !firm[b.index()]).map(|(i, _)| i).collect()
             };
             let region = loose(new, m.new, &firm_new);
-            let gone = old_calls.beyond(m.old, &new_calls, m.new, &to_new);
+            let mut gone = old_calls.beyond(m.old, &new_calls, m.new, &to_new);
+            gone.retain(|&(callee, _)| old_tokens.tell(callee));
             if region.len() > 1 && !gone.is_empty() {
                 let body = Body::read(new, ctx.new, m.new);
-                search(
-                    &body,
-                    region,
-                    &gone,
-                    |f| Body::read(old, ctx.old, f),
-                    |callee, copy, of| {
-                        let sites = old_calls.sites[callee.index()].max(1);
-                        out.extend(of.iter().map(|&(inside, outside, confidence)| {
-                            #[expect(clippy::cast_precision_loss, reason = "a share")]
-                            let share = 1.0 / sites as f32;
-                            inlined(copy.id(inside), body.id(outside), confidence, share)
-                        }));
-                    },
-                );
+                search(&body, region, &gone, &old_tokens, |callee, copy, of| {
+                    let sites = old_calls.sites[callee.index()].max(1);
+                    out.extend(of.iter().map(|&(inside, outside, confidence)| {
+                        #[expect(clippy::cast_precision_loss, reason = "a share")]
+                        let share = 1.0 / sites as f32;
+                        inlined(copy.id(inside), body.id(outside), confidence, share)
+                    }));
+                });
             }
             let region = loose(old, m.old, &firm_old);
-            let come = new_calls.beyond(m.new, &old_calls, m.old, &to_old);
+            let mut come = new_calls.beyond(m.new, &old_calls, m.old, &to_old);
+            come.retain(|&(callee, _)| new_tokens.tell(callee));
             if region.len() > 1 && !come.is_empty() {
                 let body = Body::read(old, ctx.old, m.old);
-                search(
-                    &body,
-                    region,
-                    &come,
-                    |f| Body::read(new, ctx.new, f),
-                    |_, copy, of| {
-                        out.extend(of.iter().map(|&(inside, outside, confidence)| {
-                            inlined(body.id(outside), copy.id(inside), confidence, 1.0)
-                        }));
-                    },
-                );
+                search(&body, region, &come, &new_tokens, |_, copy, of| {
+                    out.extend(of.iter().map(|&(inside, outside, confidence)| {
+                        inlined(body.id(outside), copy.id(inside), confidence, 1.0)
+                    }));
+                });
             }
             out
         })
@@ -150,28 +143,54 @@ impl Calls {
     }
 }
 
+/// The strong tokens of functions, sorted; each made when it is first asked for.
+struct Tokens<'a> {
+    program: &'a Program,
+    keys: &'a Keys,
+    of: Vec<OnceLock<Box<[u32]>>>,
+}
+
+impl<'a> Tokens<'a> {
+    fn new(program: &'a Program, keys: &'a Keys) -> Tokens<'a> {
+        Tokens { program, keys, of: vec![OnceLock::new(); program.functions.len()] }
+    }
+
+    fn of(&self, func: FuncId) -> &[u32] {
+        self.of[func.index()].get_or_init(|| {
+            let mut all = Vec::new();
+            read_function(self.program, self.keys, func, |_, _, tokens| {
+                all.extend(tokens.iter().map(|t| t.strong));
+            });
+            all.sort_unstable();
+            all.into()
+        })
+    }
+
+    /// Whether there is so much of a function that a copy of it can be told from other code.
+    fn tell(&self, func: FuncId) -> bool {
+        self.program.function(func).n_blocks() >= 2 && count(self.of(func).len()) >= LEAST_INSNS
+    }
+}
+
 /// Looks for copies of each callee in a region of `body`; `take` gets (block of the callee, block of the body, confidence).
 fn search(
     body: &Body,
     mut region: Vec<u32>,
     callees: &[(FuncId, usize)],
-    read: impl Fn(FuncId) -> Body,
+    tokens: &Tokens<'_>,
     mut take: impl FnMut(FuncId, &Body, &[(u32, u32, f32)]),
 ) {
     let insns = |b: &Body, i: u32| b.hash(i).n_insns;
     let outside = strong(body, region.iter().copied());
     for &(callee, copies) in callees {
-        let inside = read(callee);
-        let all: u32 = (0..inside.n_blocks()).map(|i| insns(&inside, i)).sum();
-        if all < LEAST_INSNS || inside.n_blocks() < 2 {
-            continue;
-        }
+        let all = count(tokens.of(callee).len());
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
         let least = all as f32 * LEAST_COMMON;
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
-        if (common(&strong(&inside, 0..inside.n_blocks()), &outside) as f32) < least {
+        if (common(tokens.of(callee), &outside) as f32) < least {
             continue;
         }
+        let inside = Body::read(tokens.program, tokens.keys, callee);
         for _ in 0..copies {
             let there: u32 = region.iter().map(|&i| insns(body, i)).sum();
             #[expect(clippy::cast_precision_loss, reason = "a ratio")]
@@ -181,7 +200,7 @@ fn search(
                 break;
             }
             let part = body.restricted(&region);
-            let found: Vec<(u32, u32, f32)> = fit(&inside, &part, LEAST_CONFIDENCE)
+            let found: Vec<(u32, u32, f32)> = fit(&inside, &part, LEAST_CONFIDENCE, least)
                 .into_iter()
                 .filter(|f| f.2 >= LEAST_CONFIDENCE)
                 // Measured by what line tables call inlined: four of five are right.
