@@ -14,7 +14,7 @@ use crate::options::{Options, Pass};
 use crate::relation::{BlockMatch, BlockMethod, DataMatch, DataMethod, OneToOne};
 use program::arch::Operand;
 use program::image::RelocationTo;
-use program::{BlockId, DataKind, DataObject, Program, Va};
+use program::{BlockId, DataKind, DataObject, Instructions, Program, Va};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -208,14 +208,19 @@ impl<'a> Data<'a> {
         let pairs: Vec<(usize, usize)> = functions.pairs().collect();
         let found: Vec<Vec<(u32, u32)>> = pairs
             .par_iter()
-            .map(|&(o, n)| {
+            .map_init(Default::default, |(x, y): &mut (Vec<_>, Vec<_>), &(o, n)| {
                 let mut votes = Vec::new();
+                let (mut in_old, mut in_new) = (self.old.instructions(), self.new.instructions());
                 for (a, b) in same_blocks(self.old, o, old, self.new, n, new) {
-                    let (x, y) = (references(self.old, a), references(self.new, b));
+                    references(self.old, &mut in_old, a, x);
+                    if x.iter().all(|&(i, _)| self.pairs.new_of(i).is_some()) {
+                        continue;
+                    }
+                    references(self.new, &mut in_new, b, y);
                     if x.len() != y.len() {
                         continue;
                     }
-                    for ((i, at_old), (j, at_new)) in x.into_iter().zip(y) {
+                    for (&(i, at_old), &(j, at_new)) in x.iter().zip(&*y) {
                         if at_old == at_new && self.is_open(i, j) {
                             votes.push((id(i), id(j)));
                         }
@@ -243,11 +248,12 @@ impl<'a> Data<'a> {
             .par_iter()
             .filter(sure)
             .map(|m| {
-                let x = references(self.old, m.old);
+                let (mut x, mut y) = (Vec::new(), Vec::new());
+                references(self.old, &mut self.old.instructions(), m.old, &mut x);
                 if x.len() > MOST || !open(&x, &|i| self.pairs.new_of(i).is_none()) {
                     return Vec::new();
                 }
-                let y = references(self.new, m.new);
+                references(self.new, &mut self.new.instructions(), m.new, &mut y);
                 if y.len() > MOST || !open(&y, &|j| self.pairs.old_of(j).is_none()) {
                     return Vec::new();
                 }
@@ -417,22 +423,30 @@ fn same_blocks(
 }
 
 /// The objects that a block's instructions refer to, with the offset in each, in order.
-fn references(program: &Program, block: BlockId) -> Vec<(usize, u64)> {
+fn references(program: &Program, insns: &mut Instructions<'_>, block: BlockId, out: &mut Vec<(usize, u64)>) {
+    out.clear();
     let fixed = !program.image.kind.is_relocated();
-    let mut out = Vec::new();
-    for insn in program.insns(block) {
+    let mut add = |at: Va| {
+        if let Some(d) = program.data_at(at) {
+            out.push((d, at.since(program.data[d].range.start)));
+        }
+    };
+    insns.seek(block);
+    loop {
+        // Where addresses are relative, most instructions are known to have none without a close look.
+        if !fixed && let Some((at, quick)) = insns.quick() {
+            quick.place(at).into_iter().for_each(&mut add);
+            continue;
+        }
+        let Some(insn) = insns.next() else { break };
         for operand in insn.operands_in(fixed) {
-            let at = match operand {
-                Operand::Place { at, .. } => at,
-                Operand::Imm(value) if fixed && insn.has_immediate() => Va(value.cast_unsigned()),
-                _ => continue,
-            };
-            if let Some(d) = program.data_at(at) {
-                out.push((d, at.since(program.data[d].range.start)));
+            match operand {
+                Operand::Place { at, .. } => add(at),
+                Operand::Imm(value) if fixed && insn.has_immediate() => add(Va(value.cast_unsigned())),
+                _ => {}
             }
         }
     }
-    out
 }
 
 /// The address in the word at `at`, if it is one.

@@ -150,6 +150,7 @@ pub fn content_key(bytes: &[u8]) -> u64 {
 }
 
 /// Folds a word into a hash; order counts.
+#[inline]
 pub(crate) fn combine(hash: u64, word: u64) -> u64 {
     let x = (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^ (x >> 32)
@@ -228,8 +229,7 @@ fn low(hash: u64) -> u32 {
 fn hash_function(program: &Program, keys: &Keys, func: FuncId) -> (FunctionHash, Vec<BlockHash>) {
     let mut reader = Reader::new(program, keys, func);
     let mut hash = FunctionHash::default();
-    let blocks: Vec<BlockHash> =
-        program.function(func).block_ids().map(|b| reader.read(b, &mut |_| {})).collect();
+    let blocks: Vec<BlockHash> = program.function(func).block_ids().map(|b| reader.read(b, |_| {})).collect();
     for b in &blocks {
         let words =
             [b.zero, b.one, b.last_one, b.three_with_direction(), b.last_three_with_direction(), b.five];
@@ -253,7 +253,7 @@ pub(crate) fn read_function(
     let mut tokens = Vec::new();
     for block in program.function(func).block_ids() {
         tokens.clear();
-        let hash = reader.read(block, &mut |t| tokens.push(t));
+        let hash = reader.read(block, |t| tokens.push(t));
         each(block, hash, &tokens);
     }
 }

@@ -44,6 +44,6 @@ pub use liveness::{Conventions, FlagLiveness, Liveness};
 pub use loops::{LoopId, Loops};
 pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,
-    JumpTable, Origin, Program, Sure,
+    Instructions, JumpTable, Origin, Program, Sure,
 };
 pub use verify::{Rule, Violation};

@@ -6,7 +6,7 @@
 //! Padding belongs to no block. `verify` checks all of this.
 
 use crate::addr::Va;
-use crate::arch::{Decoder, Insn, LOCK};
+use crate::arch::{Decoder, Insn, LOCK, Quick};
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::image::Image;
 use std::ops::Range;
@@ -465,5 +465,61 @@ impl Program {
         let block = self.block(block);
         let bytes = self.image.bytes_in(&block.range()).unwrap_or_default();
         Decoder::new(bytes, block.start)
+    }
+    /// A decoder for the instructions of many blocks: see [`Instructions`].
+    pub fn instructions(&self) -> Instructions<'_> {
+        Instructions { program: self, decoder: Decoder::new(&[], Va(0)), end: Va(0), is_cut: false }
+    }
+}
+
+/// The instructions of one block after the other, as [`Program::insns`] has them; for blocks that stand near each other the decoder
+/// is made once.
+pub struct Instructions<'a> {
+    program: &'a Program,
+    decoder: Decoder<'a>,
+    end: Va,
+    /// Whether the decoder has the bytes of this block alone.
+    is_cut: bool,
+}
+
+impl Instructions<'_> {
+    /// Goes to the start of `block`.
+    pub fn seek(&mut self, block: BlockId) {
+        let block = self.program.block(block);
+        self.end = block.end_va();
+        if self.is_cut || self.decoder.seek(block.start).is_none() {
+            self.is_cut = false;
+            let bytes = self.program.image.bytes_from(block.start).unwrap_or_default();
+            self.decoder = Decoder::new(bytes, block.start);
+        }
+    }
+
+    /// What [`Decoder::quick`] tells of the next instruction, after which it goes on.
+    pub fn quick(&mut self) -> Option<(Va, Quick)> {
+        let at = self.decoder.at();
+        let quick = self.decoder.quick()?;
+        if at.plus(u64::from(quick.len)) > self.end {
+            return None;
+        }
+        self.decoder.pass(&quick);
+        Some((at, quick))
+    }
+}
+
+impl Iterator for Instructions<'_> {
+    type Item = Insn;
+    fn next(&mut self) -> Option<Insn> {
+        let at = self.decoder.at();
+        if at >= self.end {
+            return None;
+        }
+        let insn = self.decoder.next()?;
+        if insn.end() <= self.end || self.is_cut {
+            return Some(insn);
+        }
+        // Code that runs on across the end of its block: there is no more than the block.
+        self.is_cut = true;
+        self.decoder = Decoder::new(self.program.image.bytes_in(&(at..self.end)).unwrap_or_default(), at);
+        self.decoder.next()
     }
 }

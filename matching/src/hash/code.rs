@@ -6,7 +6,7 @@
 
 use super::{Keys, combine, low};
 use program::arch::{Flow, Operand, Reg, RegClass};
-use program::{BlockId, FuncId, Insn, Program, Va};
+use program::{BlockId, FuncId, Insn, Instructions, Program, Va};
 
 /// No jump within the function at the end of a block.
 pub(crate) const NO_TARGET: u32 = u32::MAX;
@@ -72,6 +72,7 @@ pub(crate) struct Token {
 /// Hashes blocks of one function.
 pub(crate) struct Reader<'a> {
     program: &'a Program,
+    insns: Instructions<'a>,
     keys: &'a Keys,
     func: FuncId,
     first: u32,
@@ -122,19 +123,22 @@ impl Numbering {
 impl<'a> Reader<'a> {
     pub fn new(program: &'a Program, keys: &'a Keys, func: FuncId) -> Reader<'a> {
         let first = program.function(func).blocks.start;
-        Reader { program, keys, func, first, fixed: !program.image.kind.is_relocated() }
+        let fixed = !program.image.kind.is_relocated();
+        Reader { program, insns: program.instructions(), keys, func, first, fixed }
     }
 
     /// Hashes a block; `each` gets its instructions, padding left out.
-    pub fn read(&mut self, block: BlockId, each: &mut dyn FnMut(Token)) -> BlockHash {
+    pub fn read(&mut self, block: BlockId, mut each: impl FnMut(Token)) -> BlockHash {
         let mut out = BlockHash { at: block.0 - self.first, target: NO_TARGET, ..BlockHash::default() };
         let mut names = Numbering::new();
         let mut last = None;
-        for insn in self.program.insns(block) {
+        self.insns.seek(block);
+        while let Some(insn) = self.insns.next() {
             if insn.is_nop() {
                 continue;
             }
-            let w = self.words(&insn, &mut names, &mut out.target);
+            let flow = insn.flow();
+            let w = self.words(&insn, flow, &mut names, &mut out.target);
             last = Some((insn, w.one, w.three));
             out.zero = combine(out.zero, w.zero);
             out.fine = combine(out.fine, w.fine);
@@ -145,7 +149,7 @@ impl<'a> Reader<'a> {
             out.n_insns += 1;
             each(Token {
                 strong: low(w.strong),
-                weak: low(if let Flow::Branch(_) = insn.flow() { w.five } else { combine(w.five, w.four) }),
+                weak: low(if let Flow::Branch(_) = flow { w.five } else { combine(w.five, w.four) }),
                 reference: low(w.reference),
             });
         }
@@ -153,7 +157,7 @@ impl<'a> Reader<'a> {
             // Dependencies on what stands before it are no part of the last instruction.
             out.last_one = match insn.flow() {
                 Flow::Branch(_) | Flow::Jump(_) | Flow::Return => one,
-                _ => self.words(&insn, &mut Numbering::new(), &mut out.target).one,
+                flow => self.words(&insn, flow, &mut Numbering::new(), &mut out.target).one,
             };
             out.last_three = three;
             if let Flow::Branch(_) = insn.flow() {
@@ -163,13 +167,12 @@ impl<'a> Reader<'a> {
         out
     }
 
-    fn words(&self, insn: &Insn, names: &mut Numbering, target: &mut u32) -> Words {
+    fn words(&self, insn: &Insn, flow: Flow, names: &mut Numbering, target: &mut u32) -> Words {
         let mut w = Words::default();
         let opcode = u64::from(insn.mnemonic());
         w.all(opcode);
         w.four = combine(0, opcode);
         w.five = combine(0, u64::from(insn.group()));
-        let flow = insn.flow();
         if let Flow::Branch(_) = flow {
             // Which way round a condition is tested is the compiler's choice.
             w.strong = combine(0, 0x500 + u64::from(insn.condition().div_ceil(2)));
