@@ -180,9 +180,11 @@ fn read(
     let matched: Vec<usize> = (0..state.old.len()).filter(|&f| !state.old_is_free(f)).collect();
     let step = matched.len().div_ceil(SAMPLE).max(1);
     let sample: Vec<usize> = matched.iter().copied().step_by(step).collect();
-    let sampled = words::content(&state.old, old_keys, old_taken, &sample);
+    let mut sampled = words::content(&state.old, old_keys, old_taken, &sample);
     let index = Index::new(&old.words);
     let new_index = Index::new(&new.words);
+    let wanted = |w: &u64| index.slots.contains_key(w) || new_index.slots.contains_key(w);
+    sampled.par_iter_mut().for_each(|list| list.retain(wanted));
     let sample_index = Index::new(&sampled);
     let n = state.old.len().max(state.new.len()).max(2);
     let mut rarity = Rarity { bits: Table::default(), most: bits(n, 1) };
