@@ -9,34 +9,48 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Sums of a profile's counts by block.
 struct Flows {
-    into: BTreeMap<Va, u64>,
-    out_of: BTreeMap<Va, u64>,
-    /// Per calling instruction.
-    calls: BTreeMap<Va, u64>,
+    /// By block: what comes in where it starts, and goes out of it.
+    into: Vec<u64>,
+    out_of: Vec<u64>,
+    /// Per calling instruction, by address.
+    calls: Vec<(Va, u64)>,
 }
 
 impl Flows {
-    fn of(profile: &Profile) -> Flows {
-        let mut flows = Flows { into: BTreeMap::new(), out_of: BTreeMap::new(), calls: BTreeMap::new() };
+    fn of(profile: &Profile, program: &Program) -> Flows {
+        let n = program.blocks.len();
+        let mut flows = Flows { into: vec![0; n], out_of: vec![0; n], calls: Vec::new() };
+        let add_to = |sums: &mut [u64], block: Option<BlockId>, n: u64| {
+            if let Some(sum) = block.and_then(|b| sums.get_mut(b.index())) {
+                *sum = sum.saturating_add(n);
+            }
+        };
+        // Edges are by where they come from.
+        let mut last = (Va(0), program.block_from(Va(0)));
         for (edge, &n) in &profile.edges {
-            add(&mut flows.into, edge.to, n);
-            add(&mut flows.out_of, edge.from, n);
+            if edge.from != last.0 {
+                last = (edge.from, program.block_from(edge.from));
+            }
+            add_to(&mut flows.into, program.block_from(edge.to), n);
+            add_to(&mut flows.out_of, last.1, n);
         }
         for (&at, &n) in &profile.entries {
-            add(&mut flows.into, at, n);
+            add_to(&mut flows.into, program.block_from(at), n);
         }
-        let calls = profile.calls.iter().map(|((at, _), n)| (*at, *n));
-        for (at, n) in calls.chain(profile.calls_out.iter().map(|(at, n)| (*at, *n))) {
-            add(&mut flows.calls, at, n);
-        }
+        let mut calls: Vec<(Va, u64)> = profile.calls.iter().map(|((at, _), n)| (*at, *n)).collect();
+        calls.extend(profile.calls_out.iter().map(|(at, n)| (*at, *n)));
+        calls.sort_unstable();
+        let sum = |same: &[(Va, u64)]| same.iter().fold(0, |sum: u64, c| sum.saturating_add(c.1));
+        flows.calls = calls.chunk_by(|a, b| a.0 == b.0).map(|same| (same[0].0, sum(same))).collect();
         flows
     }
 
-    fn count(&self, program: &Program, block: BlockId) -> u64 {
-        let block = program.block(block);
-        let sum = |map: &BTreeMap<Va, u64>| map.get(&block.start).copied().unwrap_or(0);
-        let calls = self.calls.range(block.range()).map(|(_, &n)| n).max().unwrap_or(0);
-        sum(&self.into).max(sum(&self.out_of)).max(calls)
+    fn count(&self, program: &Program, id: BlockId) -> u64 {
+        let block = program.block(id);
+        let inside = &self.calls[self.calls.partition_point(|c| c.0 < block.start)..];
+        let inside = inside.iter().take_while(|c| c.0 < block.end_va());
+        let calls = inside.map(|c| c.1).max().unwrap_or(0);
+        self.into[id.index()].max(self.out_of[id.index()]).max(calls)
     }
 }
 
@@ -56,18 +70,30 @@ pub fn n_functions(profile: &Profile, program: Option<&Program>) -> Option<usize
 
 /// The functions that a profile speaks of.
 pub(crate) fn functions_of(profile: &Profile, program: &Program) -> BTreeSet<FuncId> {
-    let entries = profile.entries.keys().copied();
-    let edges = profile.edges.keys().map(|e| e.from);
-    let calls = profile.calls.keys().map(|(at, _)| *at);
-    let out = profile.calls_out.keys().copied();
-    let blocks = profile.blocks.keys().copied();
-    entries
-        .chain(edges)
-        .chain(calls)
-        .chain(out)
-        .chain(blocks)
-        .filter_map(|at| program.function_at(at))
-        .collect()
+    let mut functions = functions_passed(profile, program);
+    add_functions(&mut functions, profile.blocks.keys().copied(), program);
+    functions
+}
+
+/// The functions that a profile has entries, edges or calls of.
+fn functions_passed(profile: &Profile, program: &Program) -> BTreeSet<FuncId> {
+    let mut functions = BTreeSet::new();
+    add_functions(&mut functions, profile.entries.keys().copied(), program);
+    add_functions(&mut functions, profile.edges.keys().map(|e| e.from), program);
+    add_functions(&mut functions, profile.calls.keys().map(|(at, _)| *at), program);
+    add_functions(&mut functions, profile.calls_out.keys().copied(), program);
+    functions
+}
+
+/// Adds the functions that hold the addresses, many of which are in one function.
+fn add_functions(functions: &mut BTreeSet<FuncId>, all: impl Iterator<Item = Va>, program: &Program) {
+    let mut last = None;
+    for func in all.filter_map(|at| program.function_at(at)) {
+        if last != Some(func) {
+            functions.insert(func);
+            last = Some(func);
+        }
+    }
 }
 
 /// Fills in the counts of blocks that have none, from entries, edges and calls; and before that those edges that a
@@ -76,7 +102,7 @@ pub(crate) fn functions_of(profile: &Profile, program: &Program) -> BTreeSet<Fun
 ///
 /// Source: the count of a block is the larger of what comes in and what goes out, as llvm-bolt and the paper's C.C. have it.
 pub(crate) fn derive_blocks(profile: &mut Profile, program: &Program, joined: &dyn Fn(Va) -> bool) {
-    let mut flows = Flows::of(profile);
+    let mut flows = Flows::of(profile, program);
     for func in functions_of(profile, program) {
         let ids: Vec<BlockId> = program.function(func).block_ids().collect();
         // Backwards, so that a chain of joined blocks hands its count up; then forwards, for what comes in at its head.
@@ -98,8 +124,9 @@ pub(crate) fn derive_blocks(profile: &mut Profile, program: &Program, joined: &d
             };
             if want > known {
                 profile.edges.insert(edge, want);
-                add(&mut flows.into, edge.to, want - known);
-                add(&mut flows.out_of, edge.from, want - known);
+                for sum in [&mut flows.into[b.index()], &mut flows.out_of[a.index()]] {
+                    *sum = sum.saturating_add(want - known);
+                }
             }
         }
         for id in ids {
@@ -113,8 +140,12 @@ pub(crate) fn derive_blocks(profile: &mut Profile, program: &Program, joined: &d
 
 /// Counts of blocks that do not follow from the entries, edges and calls of a profile: what a format of transfers cannot hold.
 pub(crate) fn blocks_alone(profile: &Profile, program: &Program) -> Vec<(Va, u64)> {
-    let mut rest = Profile { blocks: BTreeMap::new(), ..profile.clone() };
-    derive_blocks(&mut rest, program, &|_| false);
-    let alone = profile.blocks.iter().filter(|(at, n)| **n > 0 && !rest.blocks.contains_key(at));
+    let flows = Flows::of(profile, program);
+    let functions = functions_passed(profile, program);
+    let follows = |at: Va| {
+        let block = program.block_from(at).filter(|&b| functions.contains(&program.block(b).func));
+        block.is_some_and(|b| flows.count(program, b) > 0)
+    };
+    let alone = profile.blocks.iter().filter(|(at, n)| **n > 0 && !follows(**at));
     alone.map(|(&at, &n)| (at, n)).collect()
 }
