@@ -19,7 +19,7 @@ pub struct LoopRun {
     pub iterations: u64,
     /// How often it was entered from outside, where that follows from the counts.
     pub entries: Option<u64>,
-    /// Instructions that ran in its blocks, those of inner loops too.
+    /// Instructions that ran in its blocks and in the padding that these run through, those of inner loops too.
     pub instructions: u64,
 }
 
@@ -40,7 +40,7 @@ pub fn runs(program: &Program, profile: &Profile) -> Vec<LoopRun> {
         let run = |id: LoopId| {
             let iterations: u64 = loops.entries(id).filter_map(count).sum();
             let again: Option<u64> = loops.back_edges(id).iter().map(|e| edges.get(e).copied()).sum();
-            let n = |b: BlockId| count(b).unwrap_or(0).saturating_mul(u64::from(program.block(b).n_insns));
+            let n = |b: BlockId| count(b).unwrap_or(0).saturating_mul(program.n_insns_run(b));
             LoopRun {
                 func,
                 header: loops.header(id),

@@ -4,13 +4,14 @@
 //! image,function,start,end,executions
 //! lua,luaH_get,0x285b0,0x285c4,15000
 //! ```
-//! Addresses are hexadecimal, as in the ELF file; `end` is the first address after the block. Quoted as RFC 4180 has it.
+//! Addresses are hexadecimal, as in the ELF file; `end` is the first address after the block and after the padding that it always runs
+//! through: where it ends without a branch, that of the next block. Quoted as RFC 4180 has it.
 //! Blocks without a count have no row: unknown is not zero. Edges, calls and entries are not in it.
 
 use crate::counts::{ImageRef, Lost, Profile};
 use crate::derive::add;
 use crate::format::{Format, ReadError, Written};
-use program::{Program, Va};
+use program::{BlockEnd, Program, Va};
 use std::collections::BTreeSet;
 
 const HEADER: [&str; 5] = ["image", "function", "start", "end", "executions"];
@@ -35,7 +36,12 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         };
         let block = program.block(id);
         let function = program.function(block.func).name();
-        let (start, end) = (at.to_string(), block.end_va().to_string());
+        // Padding behind a branch runs only when that is not taken.
+        let end = match block.end {
+            BlockEnd::FallThrough => program.padding_behind(id).end,
+            _ => block.end_va(),
+        };
+        let (start, end) = (at.to_string(), end.to_string());
         row([&profile.image.name, &function, &start, &end, &count.to_string()]);
         functions.insert(block.func);
         out.count = out.count.saturating_add(count);
@@ -110,6 +116,30 @@ mod tests {
         let (back, _) = parse(&written.bytes).unwrap();
         profile.blocks.remove(&Va(1));
         assert_eq!((back.blocks, back.image.name), (profile.blocks, profile.image.name));
+    }
+
+    #[test]
+    fn rows_reach_over_padding_that_always_runs() {
+        // The loop is entered past padding, `inc` before it; `ret` past padding only when the loop is left.
+        let text = ".globl f\n.type f,@function\nf: inc %eax\nnopl 0(%rax)\nnop\n1: dec %edi\njne 1b\nnop\n2: jne 2b\nret\n.size f,.-f\n";
+        let program = assemble(text);
+        let f = program.function(function(&program, "f"));
+        let mut profile = Profile::default();
+        profile.blocks = f.block_ids().zip([3, 30, 3, 3]).map(|(b, n)| (program.block(b).start, n)).collect();
+        let written = write(&profile, &program);
+        let text = String::from_utf8(written.bytes.clone()).unwrap();
+        let ends: Vec<u64> = text
+            .lines()
+            .skip(1)
+            .map(|row| {
+                let end = row.split(',').nth(3).and_then(|end| end.strip_prefix("0x"));
+                u64::from_str_radix(end.expect("an address"), 16).expect("digits") - f.entry.0
+            })
+            .collect();
+        // inc: 2 bytes, nopl: 3, nop: 1; dec, jne: 4; nop: 1; jne: 2; ret: 1.
+        assert_eq!(ends, [6, 10, 13, 14]);
+        assert_eq!(f.block_ids().map(|b| program.n_insns_run(b)).collect::<Vec<_>>(), [3, 2, 1, 1]);
+        assert_eq!(parse(&written.bytes).unwrap().0.blocks, profile.blocks);
     }
 
     #[test]

@@ -460,6 +460,37 @@ impl Program {
         let i = self.data.partition_point(|d| d.range.end <= at);
         self.data.get(i).filter(|d| d.range.contains(&at)).map(|_| i)
     }
+    /// The padding that control runs through from the end of `block`, without a branch or past one that is not taken, to the next block.
+    /// Empty where there is none.
+    pub fn padding_behind(&self, block: BlockId) -> Range<Va> {
+        let end = self.block(block).end_va();
+        let falls = || {
+            let on = self.successors(block).iter().any(|e| e.kind == EdgeKind::FallThrough);
+            on || self.calls_in(block).last().is_some_and(|c| c.kind == CallKind::FallThrough)
+        };
+        let i = self.by_address.partition_point(|&b| self.block(b).start < end);
+        match self.by_address.get(i).map(|&b| self.block(b).start) {
+            Some(next) if next > end && falls() => end..next,
+            _ => end..end,
+        }
+    }
+    /// How many instructions run with each execution of `block`: its own, and the padding that it always runs through at its end.
+    pub fn n_insns_run(&self, block: BlockId) -> u64 {
+        let own = self.block(block);
+        let behind = match own.end {
+            BlockEnd::FallThrough => self.n_insns_in(&self.padding_behind(block)),
+            _ => 0,
+        };
+        u64::from(own.n_insns) + behind
+    }
+    /// How many instructions the code in `range` has, from its first byte on.
+    pub fn n_insns_in(&self, range: &Range<Va>) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        let bytes = self.image.bytes_in(range).unwrap_or_default();
+        Decoder::new(bytes, range.start).count() as u64
+    }
     /// The instructions of `block`, decoded anew.
     pub fn insns(&self, block: BlockId) -> impl Iterator<Item = Insn> + use<'_> {
         let block = self.block(block);

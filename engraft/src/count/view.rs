@@ -5,7 +5,8 @@ use crate::input;
 use crate::view::{Table, View};
 use measure::loops;
 use profile::Profile;
-use program::{Callee, FuncId, Program, Va};
+use program::{BlockEnd, BlockId, Callee, EdgeKind, FuncId, Program, Va};
+use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -69,7 +70,7 @@ struct LoopView {
     share: f64,
 }
 
-/// A function that stayed where it was, and ran.
+/// A function that stayed where it was, and ran; or whose padding ran.
 #[derive(Serialize)]
 struct UncountedView {
     module: String,
@@ -140,7 +141,7 @@ pub fn view(
 
 /// How many instructions ran.
 fn instructions(profile: &Profile, program: &Program) -> u64 {
-    let len = |at: Va| program.block_from(at).map_or(0, |b| u64::from(program.block(b).n_insns));
+    let len = |at: Va| program.block_from(at).map_or(0, |b| program.n_insns_run(b));
     profile.blocks.iter().fold(0, |sum, (&at, &n)| sum.saturating_add(n.saturating_mul(len(at))))
 }
 
@@ -157,7 +158,10 @@ impl CountView {
         let count = |b| profile.blocks.get(&program.block(b).start).copied();
         for id in program.func_ids() {
             let function = program.function(id);
-            let ran = |b| count(b).unwrap_or(0).saturating_mul(u64::from(program.block(b).n_insns));
+            let ran = |b| match count(b) {
+                None | Some(0) => 0,
+                Some(n) => n.saturating_mul(program.n_insns_run(b)),
+            };
             let instructions = function.block_ids().map(ran).fold(0, u64::saturating_add);
             module.blocks_run += function.block_ids().filter(|&b| count(b).is_some_and(|n| n > 0)).count();
             module.instructions = module.instructions.saturating_add(instructions);
@@ -186,8 +190,41 @@ impl CountView {
             });
         }
         self.add_uncounted(&file, profile, program);
+        self.add_padding(&file, profile, program);
         self.instructions = self.instructions.saturating_add(module.instructions);
         self.modules.push(module);
+    }
+
+    /// Padding that ran behind branches that were not taken: no row of a block holds it. As far as it follows how often.
+    fn add_padding(&mut self, file: &str, profile: &Profile, program: &Program) {
+        let ran = |b: &BlockId| profile.blocks.get(&program.block(*b).start).is_some_and(|n| *n > 0);
+        let ids: Vec<FuncId> = program.func_ids().collect();
+        let found = ids.par_iter().filter_map(|&id| {
+            let function = program.function(id);
+            let branches = function.block_ids().filter(ran);
+            let branches = branches.filter(|&b| program.block(b).end == BlockEnd::Branch);
+            let padded: Vec<BlockId> =
+                branches.filter(|&b| !program.padding_behind(b).is_empty()).collect();
+            if padded.is_empty() {
+                return None;
+            }
+            let edges = profile::flow::edges(program, id, profile);
+            let instructions = padded.into_iter().map(|b| {
+                let fall = program.edge_ids(b).find(|&e| program.edge(e).kind == EdgeKind::FallThrough);
+                let n = fall.and_then(|e| edges.get(&e)).copied().unwrap_or(0);
+                n.saturating_mul(program.n_insns_in(&program.padding_behind(b)))
+            });
+            let instructions = instructions.fold(0, u64::saturating_add);
+            (instructions > 0).then(|| UncountedView {
+                module: file.to_owned(),
+                name: name(program, id),
+                at: function.entry.0,
+                why: PADDING.to_owned(),
+                calls: 0,
+                instructions,
+            })
+        });
+        self.uncounted.extend(found.collect::<Vec<_>>());
     }
 
     /// Functions without counts that counted code calls; all, if nothing is counted.
@@ -229,6 +266,8 @@ impl CountView {
     }
 }
 
+/// Why padding has no count. The function around it has.
+const PADDING: &str = "behind branches that were not taken";
 /// Of what was not counted, how many are named.
 const NAMED: usize = 3;
 /// How many rows people want to see.
@@ -329,7 +368,11 @@ impl View for CountView {
                 such.push(format!("and {} more: --json lists them", n - NAMED));
             }
             let such = such.join(", ");
-            writeln!(w, "not counted: {n} function{s}, {instructions} instructions at least: {why}: {such}")?;
+            let what = if why == PADDING { "padding in " } else { "" };
+            writeln!(
+                w,
+                "not counted: {what}{n} function{s}, {instructions} instructions at least: {why}: {such}"
+            )?;
         }
         let run: usize = self.modules.iter().map(|m| m.blocks_run).sum();
         writeln!(
