@@ -116,7 +116,7 @@ fn whole_recording(args: &Args, profiles: &[Profile]) -> anyhow::Result<Answer> 
     let mut whole = profile::Written::default();
     for counted in profiles {
         let program = input::counted_program(counted)?;
-        let written = profile::csv::write(counted, &program);
+        let written = profile::csv::write_all(counted, &program);
         // One heading for all.
         let skipped = match whole.bytes.is_empty() {
             true => 0,

@@ -6,13 +6,16 @@
 //! ```
 //! Addresses are hexadecimal, as in the ELF file; `end` is the first address after the block and after the padding that it always runs
 //! through: where it ends without a branch, that of the next block. Quoted as RFC 4180 has it.
-//! Blocks without a count have no row: unknown is not zero. Edges, calls and entries are not in it.
+//! Blocks without a count have no row: unknown is not zero. Edges, calls and entries are not in it. Of a recording, padding that runs
+//! when a branch is not taken has rows, too, where it is sure how often it ran; they name no function, and are not read.
 
 use crate::counts::{ImageRef, Lost, Profile};
-use crate::derive::add;
+use crate::derive::{add, functions_of};
+use crate::flow::{Padding, padding};
 use crate::format::{Format, ReadError, Written};
-use program::{BlockEnd, Program, Va};
-use std::collections::BTreeSet;
+use program::{BlockEnd, BlockId, FuncId, Program, Va};
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
 
 const HEADER: [&str; 5] = ["image", "function", "start", "end", "executions"];
 
@@ -23,6 +26,21 @@ pub(crate) fn is_one(text: &str) -> bool {
 
 /// Writes the counts of blocks.
 pub fn write(profile: &Profile, program: &Program) -> Written {
+    write_with(profile, program, &BTreeMap::new())
+}
+
+/// The same, and of the padding behind branches.
+pub fn write_all(profile: &Profile, program: &Program) -> Written {
+    let functions: Vec<FuncId> = functions_of(profile, program).into_iter().collect();
+    let found: Vec<_> = functions.into_par_iter().map(|f| padding(program, f, profile)).collect();
+    let sure = found.into_iter().flatten().filter_map(|(b, padding)| match padding {
+        Padding::Sure(n) => Some((b, n)),
+        Padding::Follows(_) => None,
+    });
+    write_with(profile, program, &sure.collect())
+}
+
+fn write_with(profile: &Profile, program: &Program, padding: &BTreeMap<BlockId, u64>) -> Written {
     let mut out = Written::default();
     let mut rows = csv::Writer::from_writer(Vec::new());
     let mut row = |fields: [&str; 5]| rows.write_record(fields).expect("memory can be written");
@@ -43,6 +61,11 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         };
         let (start, end) = (at.to_string(), end.to_string());
         row([&profile.image.name, &function, &start, &end, &count.to_string()]);
+        if let Some(n) = padding.get(&id) {
+            let behind = program.padding_behind(id);
+            let (start, end) = (behind.start.to_string(), behind.end.to_string());
+            row([&profile.image.name, "", &start, &end, &n.to_string()]);
+        }
         functions.insert(block.func);
         out.count = out.count.saturating_add(count);
     }
@@ -79,6 +102,10 @@ pub fn parse(bytes: &[u8]) -> Result<(Profile, Vec<Lost>), ReadError> {
                 line,
                 format!("it is of {image:?}, the rows before are of {:?}", profile.image.name),
             ));
+        }
+        if field(1).is_empty() {
+            // Padding.
+            continue;
         }
         let start = field(2).strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let start = start
@@ -140,6 +167,12 @@ mod tests {
         assert_eq!(ends, [6, 10, 13, 14]);
         assert_eq!(f.block_ids().map(|b| program.n_insns_run(b)).collect::<Vec<_>>(), [3, 2, 1, 1]);
         assert_eq!(parse(&written.bytes).unwrap().0.blocks, profile.blocks);
+        // The loop at 6 was left past the padding at 10: the block behind it ran 3 times, and its own branch was never taken.
+        let all = write_all(&profile, &program).bytes;
+        let text = String::from_utf8(all.clone()).unwrap();
+        let padding = format!(",,{},{},3", f.entry.plus(10), f.entry.plus(11));
+        assert_eq!(text.lines().filter(|row| row.contains(",,")).collect::<Vec<_>>(), [padding]);
+        assert_eq!(parse(&all).unwrap().0.blocks, profile.blocks);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! Source: Knuth, TAOCP vol. 1, 2.3.4.1 (Kirchhoff's law).
 
 use crate::counts::{Edge, Exactness, Profile};
-use program::{BlockEnd, BlockId, CallKind, Callee, EdgeId, FuncId, Program};
+use program::{BlockEnd, BlockId, CallKind, Callee, EdgeId, EdgeKind, FuncId, Program};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
@@ -40,6 +40,55 @@ pub fn complete(program: &Program, profile: &mut Profile) {
 
 /// Counts of the edges of `func`, as far as they follow from those of its blocks and of its entry.
 pub fn edges(program: &Program, func: FuncId, profile: &Profile) -> BTreeMap<EdgeId, u64> {
+    solve(program, func, profile, false)
+}
+
+/// Those that follow whatever became of calls: from no way out of a block with one, and from no entry. None, if ways are not known.
+pub fn sure_edges(program: &Program, func: FuncId, profile: &Profile) -> BTreeMap<EdgeId, u64> {
+    match program.function(func).complete {
+        true => solve(program, func, profile, true),
+        false => BTreeMap::new(),
+    }
+}
+
+/// The padding of `func` that ran behind branches that were not taken: the block in front of it, and how often as far as it is sure;
+/// else, as far as it follows. What follows blocks that end without a branch runs as often as they do.
+pub fn padding(program: &Program, func: FuncId, profile: &Profile) -> Vec<(BlockId, Padding)> {
+    let ran = |b: &BlockId| profile.blocks.get(&program.block(*b).start).is_some_and(|n| *n > 0);
+    let branches = program.function(func).block_ids().filter(|&b| program.block(b).end == BlockEnd::Branch);
+    let padded = branches.filter(|b| ran(b) && !program.padding_behind(*b).is_empty());
+    let falls: Vec<(BlockId, EdgeId)> = padded
+        .filter_map(|b| {
+            let fall = program.edge_ids(b).find(|&e| program.edge(e).kind == EdgeKind::FallThrough);
+            Some((b, fall?))
+        })
+        .collect();
+    if falls.is_empty() {
+        return Vec::new();
+    }
+    let sure = sure_edges(program, func, profile);
+    let any = match falls.iter().all(|(_, e)| sure.contains_key(e)) {
+        true => BTreeMap::new(),
+        false => edges(program, func, profile),
+    };
+    let how = |e: &EdgeId| match (sure.get(e), any.get(e)) {
+        (Some(&n), _) => Some(Padding::Sure(n)),
+        (None, Some(&n)) => Some(Padding::Follows(n)),
+        (None, None) => None,
+    };
+    falls.iter().filter_map(|(b, e)| Some((*b, how(e)?))).collect()
+}
+
+/// How often padding ran.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Padding {
+    /// Exactly so often.
+    Sure(u64),
+    /// So often, if all calls of the function came back.
+    Follows(u64),
+}
+
+fn solve(program: &Program, func: FuncId, profile: &Profile, is_strict: bool) -> BTreeMap<EdgeId, u64> {
     let function = program.function(func);
     let count = |b: BlockId| profile.blocks.get(&program.block(b).start).copied();
     let entered = profile.entries.get(&function.entry).copied();
@@ -55,17 +104,18 @@ pub fn edges(program: &Program, func: FuncId, profile: &Profile) -> BTreeMap<Edg
         for &e in &out {
             into.entry(program.edge(e).to).or_default().push(e);
         }
-        let is_only_way = matches!(
-            program.block(b).end,
-            BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch
-        ) && program.calls_in(b).iter().all(|c| c.returns && c.kind == CallKind::Call);
+        let is_only_way =
+            matches!(
+                program.block(b).end,
+                BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch
+            ) && program.calls_in(b).iter().all(|c| c.returns && c.kind == CallKind::Call && !is_strict);
         if let (Some(n), true) = (count(b), is_only_way && !out.is_empty()) {
             sums.push((out, n));
         }
     }
     for b in function.block_ids() {
         let outside = match function.entries.contains(&b) {
-            true if program.entry_block(func) == Some(b) => entered,
+            true if program.entry_block(func) == Some(b) && !is_strict => entered,
             true => None,
             false => Some(0),
         };

@@ -5,7 +5,8 @@ use crate::input;
 use crate::view::{Table, View};
 use measure::loops;
 use profile::Profile;
-use program::{BlockEnd, BlockId, Callee, EdgeKind, FuncId, Program, Va};
+use profile::flow::{self, Padding};
+use program::{Callee, FuncId, Program, Va};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -142,7 +143,23 @@ pub fn view(
 /// How many instructions ran.
 fn instructions(profile: &Profile, program: &Program) -> u64 {
     let len = |at: Va| program.block_from(at).map_or(0, |b| program.n_insns_run(b));
-    profile.blocks.iter().fold(0, |sum, (&at, &n)| sum.saturating_add(n.saturating_mul(len(at))))
+    let own = profile.blocks.iter().filter(|(_, n)| **n > 0);
+    let own = own.fold(0u64, |sum, (&at, &n)| sum.saturating_add(n.saturating_mul(len(at))));
+    program.func_ids().fold(own, |sum, id| sum.saturating_add(padding(profile, program, id).0))
+}
+
+/// How many instructions of padding ran in `id` behind branches that were not taken: where that is sure, and where it is not.
+fn padding(profile: &Profile, program: &Program, id: FuncId) -> (u64, u64) {
+    let (mut sure, mut other) = (0u64, 0u64);
+    for (block, padding) in flow::padding(program, id, profile) {
+        let (sum, n) = match padding {
+            Padding::Sure(n) => (&mut sure, n),
+            Padding::Follows(n) => (&mut other, n),
+        };
+        let len = program.n_insns_in(&program.padding_behind(block));
+        *sum = sum.saturating_add(n.saturating_mul(len));
+    }
+    (sure, other)
 }
 
 /// What people call a function.
@@ -156,13 +173,25 @@ impl CountView {
         let file = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut module = ModuleView { path, instructions: 0, blocks_run: 0, blocks: profile.blocks.len() };
         let count = |b| profile.blocks.get(&program.block(b).start).copied();
-        for id in program.func_ids() {
+        let ids: Vec<FuncId> = program.func_ids().collect();
+        let padding: Vec<_> = ids.into_par_iter().map(|id| padding(profile, program, id)).collect();
+        for (id, (padding, missed)) in program.func_ids().zip(padding) {
             let function = program.function(id);
+            if missed > 0 {
+                self.uncounted.push(UncountedView {
+                    module: file.clone(),
+                    name: name(program, id),
+                    at: function.entry.0,
+                    why: PADDING.to_owned(),
+                    calls: 0,
+                    instructions: missed,
+                });
+            }
             let ran = |b| match count(b) {
                 None | Some(0) => 0,
                 Some(n) => n.saturating_mul(program.n_insns_run(b)),
             };
-            let instructions = function.block_ids().map(ran).fold(0, u64::saturating_add);
+            let instructions = function.block_ids().map(ran).fold(padding, u64::saturating_add);
             module.blocks_run += function.block_ids().filter(|&b| count(b).is_some_and(|n| n > 0)).count();
             module.instructions = module.instructions.saturating_add(instructions);
             if instructions > 0 {
@@ -190,41 +219,8 @@ impl CountView {
             });
         }
         self.add_uncounted(&file, profile, program);
-        self.add_padding(&file, profile, program);
         self.instructions = self.instructions.saturating_add(module.instructions);
         self.modules.push(module);
-    }
-
-    /// Padding that ran behind branches that were not taken: no row of a block holds it. As far as it follows how often.
-    fn add_padding(&mut self, file: &str, profile: &Profile, program: &Program) {
-        let ran = |b: &BlockId| profile.blocks.get(&program.block(*b).start).is_some_and(|n| *n > 0);
-        let ids: Vec<FuncId> = program.func_ids().collect();
-        let found = ids.par_iter().filter_map(|&id| {
-            let function = program.function(id);
-            let branches = function.block_ids().filter(ran);
-            let branches = branches.filter(|&b| program.block(b).end == BlockEnd::Branch);
-            let padded: Vec<BlockId> =
-                branches.filter(|&b| !program.padding_behind(b).is_empty()).collect();
-            if padded.is_empty() {
-                return None;
-            }
-            let edges = profile::flow::edges(program, id, profile);
-            let instructions = padded.into_iter().map(|b| {
-                let fall = program.edge_ids(b).find(|&e| program.edge(e).kind == EdgeKind::FallThrough);
-                let n = fall.and_then(|e| edges.get(&e)).copied().unwrap_or(0);
-                n.saturating_mul(program.n_insns_in(&program.padding_behind(b)))
-            });
-            let instructions = instructions.fold(0, u64::saturating_add);
-            (instructions > 0).then(|| UncountedView {
-                module: file.to_owned(),
-                name: name(program, id),
-                at: function.entry.0,
-                why: PADDING.to_owned(),
-                calls: 0,
-                instructions,
-            })
-        });
-        self.uncounted.extend(found.collect::<Vec<_>>());
     }
 
     /// Functions without counts that counted code calls; all, if nothing is counted.
