@@ -23,9 +23,11 @@ work=$(mktemp -d); [ -n "${KEEP:-}" ] && echo "kept: $work" >&2 || trap 'rm -rf 
 unset RUST_BACKTRACE
 export work LC_ALL=C TZ=UTC HOME=$work XDG_CACHE_HOME=${XDG_CACHE_HOME:-$work/cache} THREADS=${THREADS:-1} # of threads, each wait is another
 export OPENSSL_ia32cap=0:0 # libcrypto: the same code whatever the processor
-counted() { "$engraft" count -q -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@"; }
+# valgrind sets variables for the program, which looks at each: all get them.
+mapfile -t as_watched < <(comm -13 <(env | sort) <(valgrind -q --tool=none env | sort) | grep -v '^_=')
+counted() { env "${as_watched[@]}" "$engraft" count -q -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@"; }
 watched() { valgrind -q --tool=callgrind --dump-instr=yes --skip-plt=no --callgrind-out-file="$out/%p.callgrind" "$@"; }
-stopped() { gdb -q -nx -batch -x "$work/stop.py" --args "$@"; }
+stopped() { env "${as_watched[@]}" gdb -q -nx -batch -x "$work/stop.py" --args "$@"; }
 # What a program does otherwise here. No children: callgrind's counts of one begin with its parent's. One thread at a time.
 alone_python3() { sed -i '/subprocess\.run/d; /os\.fork/d; /^if pid/d; /waitstatus/d; s/^\[t\.start.*/[(t.start(), t.join()) for t in ts]/' p.py; }
 
@@ -54,7 +56,7 @@ def ended(_):
         out.writelines(f"{path}\t{at:#x}\t{there.hit_count}\n" for path, at, there in placed)
 
 for line in ("set pagination off", "set confirm off", "set startup-with-shell off", "set debuginfod enabled off",
-             "set stop-on-solib-events 1", "handle all nostop noprint pass"):
+             "set stop-on-solib-events 1", "handle all nostop noprint pass", "unset environment LINES", "unset environment COLUMNS"):
     gdb.execute(line, to_string=True)
 gdb.events.exited.connect(ended)
 gdb.execute("starti", to_string=True)
@@ -162,17 +164,22 @@ for path in sorted(runs[0]):
     for a, n in left.items():
         before = bisect.bisect_right(at_stays, a)
         what = reason[at_stays[before - 1]] if before else "in no function"
-        if text.get(a, "").split(" ")[0] in ("nop", "nopw", "nopl", "xchg", "cs", "data16"):
-            what = "padding behind branches"
+        is_padding = text.get(a, "").split(" ")[0] in ("nop", "nopw", "nopl", "xchg", "cs", "data16")
+        if is_padding:
+            what = "padding behind branches" # it belongs to no block
         why[what] += n
-        n_missed, d_missed = n_missed + n, d_missed + 1
-        if len(shown) < 60 and what not in ("stub of the linkage table", "padding behind branches"):
+        n_missed, d_missed = n_missed + n, d_missed + (not is_padding)
+        if len(shown) < 20 and not is_padding and what != "stub of the linkage table":
             shown.append(f"{path} {a:#x} ({text.get(a)}): not counted, {n} times: {what}")
-# On what callgrind and `count` differ, gdb is asked, at the first such instruction of a block: if that is not too much to ask.
-asked = {(path, first): n for path, _, first, n, _ in differ}
-if asked and not os.path.exists(work + "/g1") and sum(asked.values()) < 200_000:
+# On what callgrind and `count` differ, gdb is asked, at the first such instruction of a block: those that run least, as each time takes it long.
+asked = sorted({(max(n, callgrind), path, first) for path, _, first, n, callgrind in differ})
+if asked and not os.path.exists(work + "/g1"):
     with open(work + "/ask", "w") as out:
-        for path, at in asked:
+        n_stops = 0
+        for n, path, at in asked:
+            n_stops += n
+            if n_stops > 200_000:
+                break
             base = re.search(r"LOAD +0x0+ 0x([0-9a-f]+)", said("readelf", "-lW", path))[1]
             out.write(f"{path}\t{at:#x}\t0x{base}\n")
     sys.exit(3)
@@ -188,7 +195,7 @@ for line in shown[:int(os.environ.get("SHOW", 12))]:
     print("   ", line)
 print(f"{name:10} {'ok' if ok else 'FAILED':6} {held} instructions equal, {n_differ} not; apart: {settled} as gdb counts and callgrind does not, "
       f"{repeat} not repeatable, {rep} repeated, {cut} behind calls, {stubs} blocks of .init and .plt; "
-      f"counted {shares[0]:.4f} % of {n_run + n_missed} executions, {shares[1]:.3f} % of {d_run + d_missed} instructions; "
+      f"counted {shares[0]:.4f} % of {n_run + n_missed} executions, {shares[1]:.3f} % of {d_run + d_missed} instructions of blocks; "
       + "; ".join(f"{n} {w}" for w, n in why.most_common()))
 sys.exit(not ok)
 P

@@ -151,8 +151,8 @@ mod tests {
         let text = ".globl f\n.type f,@function\nf: inc %eax\nnopl 0(%rax)\nnop\n1: dec %edi\njne 1b\nnop\n2: jne 2b\nret\n.size f,.-f\n";
         let program = assemble(text);
         let f = program.function(function(&program, "f"));
-        let mut profile = Profile::default();
-        profile.blocks = f.block_ids().zip([3, 30, 3, 3]).map(|(b, n)| (program.block(b).start, n)).collect();
+        let blocks = f.block_ids().zip([3, 30, 3, 3]).map(|(b, n)| (program.block(b).start, n)).collect();
+        let profile = Profile { blocks, ..Profile::default() };
         let written = write(&profile, &program);
         let text = String::from_utf8(written.bytes.clone()).unwrap();
         let ends: Vec<u64> = text
