@@ -8,6 +8,7 @@
 //! 2. `jmp rel8`, 2 bytes, to padding nearby that holds the long one.
 //! 3. `jmp rel32` over further blocks of the same function, which nothing outside of it can reach.
 //! 4. None, where there is no room and all that reaches the entry is calls of moved code.
+//! 5. `jmp rel8` to old code of another moved function that holds the long one.
 //!
 //! Invariant: never a trap (a program may block its signal); nothing is written over code that stays, or over another springboard.
 //!
@@ -17,7 +18,7 @@ use crate::movable::{Movable, Stay};
 use crate::stubs;
 use program::arch::Decoder;
 use program::image::RelocationTo;
-use program::{Callee, FuncId, Program, Va};
+use program::{BlockId, Callee, FuncId, Program, Sure, Va};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -52,7 +53,6 @@ pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<S
     let exposed = exposed(program, addresses, movable);
     let mut holes = holes(program);
     let mut boards: Vec<Springboard> = Vec::new();
-    let mut planned: Vec<Range<usize>> = Vec::new();
     let outside = outside(program, &exposed);
     let mut without: Vec<FuncId> = Vec::new();
     let mut callers: Vec<(FuncId, FuncId)> = program
@@ -65,49 +65,26 @@ pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<S
         .collect();
     callers.sort_unstable();
     callers.dedup();
-    for id in program.func_ids() {
-        let from = boards.len();
-        planned.push(from..from);
-        if movable.stays[id.index()].is_some() {
-            continue;
-        }
-        let mut points: Vec<Va> =
-            program.function(id).entries.iter().map(|&b| program.block(b).start).collect();
-        points.push(program.function(id).entry);
-        for range in stubs::ranges(program, id) {
-            let i = exposed.partition_point(|&at| at < range.start);
-            points.extend(exposed[i..].iter().copied().take_while(|at| *at < range.end));
-        }
-        points.sort_unstable();
-        points.dedup();
-        let mut taken = Vec::new();
-        for (n, &at) in points.iter().enumerate() {
-            let next = points.get(n + 1).copied();
-            match board(program, id, at, next, &mut holes) {
-                Some(tactic) => {
-                    if let Tactic::Hop(hole) = tactic {
-                        taken.push(hole);
-                    }
-                    boards.push(Springboard { at, tactic });
-                }
-                // Nobody but callers that are moved with it: they call the new code.
-                None if at == program.function(id).entry
-                    && outside.binary_search(&at).is_err()
-                    && called_by_moved(&callers, id, movable) =>
-                {
-                    without.push(id);
-                }
-                None => {
-                    movable.stays[id.index()] = Some(Stay::NoRoom);
-                    for hole in taken.drain(..) {
-                        holes.insert(hole, LONG);
-                    }
-                    boards.truncate(from);
-                    break;
-                }
+    for id in program.func_ids().filter(|id| movable.stays[id.index()].is_none()).collect::<Vec<_>>() {
+        // Nobody but callers that are moved with it: they call the new code.
+        let is_called_only = |at: Va| {
+            at == program.function(id).entry
+                && outside.binary_search(&at).is_err()
+                && called_by_moved(&callers, id, movable)
+        };
+        let mut needs_none = false;
+        let may_lack = |at: Va| {
+            let lacks = is_called_only(at);
+            needs_none |= lacks;
+            lacks
+        };
+        match all_of(program, id, &exposed, &mut holes, may_lack) {
+            Some(found) => {
+                boards.extend(found);
+                without.extend(needs_none.then_some(id));
             }
+            None => movable.stays[id.index()] = Some(Stay::NoRoom),
         }
-        planned[id.index()] = from..boards.len();
     }
     // Some callers may have turned out to stay.
     loop {
@@ -126,7 +103,101 @@ pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<S
     boards.retain(|b| {
         program.block_from(b.at).is_some_and(|at| movable.stays[program.block(at).func.index()].is_none())
     });
+    over_dead_code(program, &exposed, movable, &mut boards);
     boards
+}
+
+/// Springboards of all places of `id` that can be reached from outside, but for those that may lack one; `None` if there is no room for
+/// one of them.
+fn all_of(
+    program: &Program,
+    id: FuncId,
+    exposed: &[Va],
+    holes: &mut BTreeMap<Va, u64>,
+    mut may_lack: impl FnMut(Va) -> bool,
+) -> Option<Vec<Springboard>> {
+    let mut points: Vec<Va> = program.function(id).entries.iter().map(|&b| program.block(b).start).collect();
+    points.push(program.function(id).entry);
+    for range in stubs::ranges(program, id) {
+        let i = exposed.partition_point(|&at| at < range.start);
+        points.extend(exposed[i..].iter().copied().take_while(|at| *at < range.end));
+    }
+    points.sort_unstable();
+    points.dedup();
+    let mut boards = Vec::new();
+    for (n, &at) in points.iter().enumerate() {
+        match board(program, id, at, points.get(n + 1).copied(), holes) {
+            Some(tactic) => boards.push(Springboard { at, tactic }),
+            None if may_lack(at) => {}
+            None => {
+                let taken = boards.iter().filter_map(|b| match b.tactic {
+                    Tactic::Hop(hole) => Some((hole, LONG)),
+                    _ => None,
+                });
+                holes.extend(taken);
+                return None;
+            }
+        }
+    }
+    Some(boards)
+}
+
+/// Where there was no room: a short jump to a long one that is written over old code of functions that are moved.
+///
+/// Nothing runs that code any more. Only that of functions which every jump is known of is taken, so that this is certain.
+fn over_dead_code(program: &Program, exposed: &[Va], movable: &mut Movable, boards: &mut Vec<Springboard>) {
+    let cramped: Vec<FuncId> =
+        program.func_ids().filter(|id| movable.stays[id.index()] == Some(Stay::NoRoom)).collect();
+    let mut taken: Vec<Range<Va>> = Vec::new();
+    for board in boards.iter() {
+        taken.push(board.at..board.at.plus(LONG));
+        if let Tactic::Hop(hole) = board.tactic {
+            taken.push(hole..hole.plus(LONG));
+        }
+    }
+    for id in cramped {
+        taken.sort_unstable_by_key(|r| r.start);
+        let entry = program.function(id).entry;
+        let near = Va(entry.0.saturating_sub(0x100))..entry.plus(0x100);
+        let mut holes = BTreeMap::new();
+        for &b in program.blocks_in(&near) {
+            let block = program.block(b);
+            if movable.stays[block.func.index()].is_some() || !is_plain(program, block.func) {
+                continue;
+            }
+            let mut free = block.start;
+            let from = taken.partition_point(|r| r.end <= block.start);
+            for used in taken[from..].iter().take_while(|r| r.start < block.end_va()) {
+                if free < used.start && used.start.since(free) >= LONG {
+                    holes.insert(free, used.start.since(free));
+                }
+                free = free.max(used.end);
+            }
+            if free < block.end_va() && block.end_va().since(free) >= LONG {
+                holes.insert(free, block.end_va().since(free));
+            }
+        }
+        if let Some(found) = all_of(program, id, exposed, &mut holes, |_| false) {
+            for board in found {
+                taken.push(board.at..board.at.plus(LONG));
+                if let Tactic::Hop(hole) = board.tactic {
+                    taken.push(hole..hole.plus(LONG));
+                }
+                boards.push(board);
+            }
+            movable.stays[id.index()] = None;
+        }
+    }
+}
+
+/// Whether all ways into and through the function are known: it was not found by its looks, and no jump of it is computed.
+fn is_plain(program: &Program, id: FuncId) -> bool {
+    let function = program.function(id);
+    let is_direct = |b: BlockId| {
+        use program::BlockEnd::{Branch, FallThrough, Jump, NoReturn, Return, Stop};
+        matches!(program.block(b).end, Branch | FallThrough | Jump | NoReturn | Return | Stop)
+    };
+    function.sure == Sure::Proved && function.block_ids().all(is_direct)
 }
 
 /// Whether calls of code that is moved lead to `id`, and none of code that stays; `callers` are pairs of callee and caller, sorted.
