@@ -128,7 +128,7 @@ fn collect(pair: &Pair<'_>) -> Vec<BlockMatch> {
                 method,
                 confidence,
                 share: 1.0,
-                partial: false,
+                partial: pair.bypassed[new as usize],
             }
         })
         .collect();

@@ -4,13 +4,15 @@
 //! matches are what the two walks are held together by, not calls. `partial` marks a block that some of the old one's
 //! flow may go past: of what ways lead to the old block's place, only some lead through the new one. So is one whose
 //! old block has no match of its own either, unless matched blocks on both sides hem the two in: there the walks may
-//! have lost each other.
+//! have lost each other. And so is a match, however found, that is only the test of its old block behind new tests, if these
+//! let flow past it.
 //!
 //! Source: BMAT, 2.3 and figure 3. The paper does not say how a branch that only one side has is walked: here the other
 //! side waits in front of it.
 
 use super::body::{Link, NONE};
 use super::pair::{More, Pair};
+use super::split::TEST;
 use crate::relation::BlockMethod;
 use program::BlockEnd;
 use std::collections::VecDeque;
@@ -116,6 +118,7 @@ fn finish(pair: &mut Pair<'_>, walk: &Walk) {
         walk.order.iter().enumerate().map(|(i, &new)| (walk.place[new as usize], i, new)).collect();
     regions.sort_unstable();
     let merged: Vec<(u32, u32)> = pair.more.iter().map(|m| (m.new, m.old)).collect();
+    let first = pair.more.len();
     for region in regions.chunk_by(|a, b| a.0 == b.0) {
         let old = region[0].0;
         let blocks: Vec<u32> = region.iter().map(|r| r.2).collect();
@@ -123,6 +126,10 @@ fn finish(pair: &mut Pair<'_>, walk: &Walk) {
         // What else was merged into the block in front of which they stand goes through them, too.
         let others = merged.iter().filter(|m| anchor != NONE && m.0 == anchor).map(|m| m.1);
         let olds: Vec<u32> = std::iter::once(old).chain(others).collect();
+        // A region in front of its anchor, which is matched one to one.
+        if anchor != NONE && blocks.len() <= REGION_LIMIT && goes_past(pair, walk, &blocks, old, anchor) {
+            pair.bypassed[anchor as usize] = true;
+        }
         for (i, &new) in blocks.iter().enumerate() {
             let full = blocks.len() <= REGION_LIMIT
                 && (anchor != NONE || i == 0 && hemmed_in(pair, old, new))
@@ -138,6 +145,50 @@ fn finish(pair: &mut Pair<'_>, walk: &Walk) {
             }));
         }
     }
+    // What only such blocks lead to has no more of the flow than they.
+    for m in &mut pair.more[first..] {
+        let into = pair.new.predecessors(m.new);
+        if !m.partial && !into.is_empty() && into.iter().all(|l| pair.bypassed[l.to as usize]) {
+            (m.partial, m.share) = (true, 0.5);
+        }
+    }
+}
+
+/// Whether a way leads from a region past its `anchor` to where control formerly came through the anchor's old block alone,
+/// and the anchor is the old block's test and no more: then the rest of it is done in front of the new tests, and only what
+/// they let through comes to the old one. A block that does the old one's work may be all that most of the flow goes to.
+fn goes_past(pair: &Pair<'_>, walk: &Walk, region: &[u32], old: u32, anchor: u32) -> bool {
+    let (was, is) = (pair.old.hash(old).n_insns, pair.new.hash(anchor).n_insns);
+    let branches = |end| end == BlockEnd::Branch;
+    if is >= was
+        || is > TEST
+        || !branches(pair.old.end[old as usize])
+        || !branches(pair.new.end[anchor as usize])
+    {
+        return false;
+    }
+    let out = region.iter().flat_map(|&b| pair.new.successors(b)).map(|l| l.to);
+    let out = out.filter(|b| *b != anchor && !region.contains(b));
+    let places = out.map(|b| match pair.of_new[b as usize] {
+        NONE => walk.place[b as usize],
+        place => place,
+    });
+    let mut places: Vec<u32> = places.filter(|&p| p != NONE && p != old).collect();
+    places.sort_unstable();
+    places.dedup();
+    if places.is_empty() || old == pair.old.entry {
+        return false;
+    }
+    // What is reached without the old block.
+    let mut seen = vec![false; pair.old.hash.len()];
+    seen[old as usize] = true;
+    let mut work = vec![pair.old.entry];
+    while let Some(at) = work.pop() {
+        if !std::mem::replace(&mut seen[at as usize], true) {
+            work.extend(pair.old.successors(at).iter().map(|l| l.to));
+        }
+    }
+    places.iter().any(|&p| !seen[p as usize])
 }
 
 /// Whether all of the old block's flow goes through `block`: no way into the region, and through it to `anchor` (the new

@@ -30,6 +30,8 @@ pub(crate) struct Pair<'a> {
     pub how: Vec<(BlockMethod, f32)>,
     /// Per new block, whether it is the second part of an old one, whose first is matched.
     pub second: Vec<bool>,
+    /// Per new block, whether some of its old block's flow goes past it.
+    pub bypassed: Vec<bool>,
     /// Matches beyond one to one.
     pub more: Vec<More>,
     /// Blocks, old and new, that a person says are not each other.
@@ -45,6 +47,7 @@ impl<'a> Pair<'a> {
             of_new: vec![NONE; new.hash.len()],
             how: vec![(BlockMethod::ControlFlow, 0.0); new.hash.len()],
             second: vec![false; new.hash.len()],
+            bypassed: vec![false; new.hash.len()],
             more: Vec::new(),
             forbidden: Vec::new(),
         }

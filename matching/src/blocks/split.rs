@@ -18,7 +18,7 @@ use program::BlockEnd;
 const CONFIDENCE: f32 = 0.8;
 
 /// A comparison and its branch.
-const TEST: u32 = 2;
+pub(super) const TEST: u32 = 2;
 
 /// Gives the second parts of split blocks their old block.
 pub(crate) fn pass(pair: &mut Pair<'_>) {

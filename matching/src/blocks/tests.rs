@@ -231,6 +231,42 @@ fn code_put_on_one_of_several_ways_to_a_block_carries_a_part_only() {
     check(old, new, &Options::all(), &want);
 }
 
+#[test]
+fn an_old_test_behind_a_new_one_carries_a_part_only() {
+    // A loop turned round: its head, a load and a test, is in front of the loop and at its end now; between them and the old
+    // test there is a new one, and what that one takes out does not come by the old test any more.
+    let old = "a1: push %rbx; mov %rsi, %rbx; lea sym2(%rip), %r9; mov %r9, (%rdx)
+               a2: mov 36(%rdi), %eax; cmp $127, %eax; jbe a4
+               a3: push $5; call other; pop %rsi; add %rax, %rbx; jmp a5
+               a4: mov %al, (%rbx); add $1, %rbx; mov %rbx, 24(%r8)
+               a5: add $56, %rdi; cmp %rdi, %r10; jae a2
+               a6: mov sym1(%rip), %rax; pop %rbx; ret";
+    let new = "b1: push %rbx; mov %rsi, %rbx; lea sym2(%rip), %r9; mov %r9, (%rdx); mov 36(%rdi), %eax; cmp $7, %eax; ja b2
+               n1: lea 1(%rbx), %rsi; mov %al, 3(%rbx); mov %rsi, %rbx; test %eax, %eax; je b5
+               n2: mov (%rdi), %rdx; shr $16, %rdx; rol $8, %dx; mov %dx, 4(%r11)
+               b5: cmp %rdi, %r10; je b6
+               b7: mov 92(%rdi), %eax; add $56, %rdi; cmp $7, %eax; jbe n1
+               b2: cmp $127, %eax; ja b3
+               b4: mov %al, (%rbx); add $1, %rbx; mov %rbx, 24(%r8); jmp b5
+               b3: push $5; call other; pop %rsi; add %rax, %rbx; jmp b5
+               b6: mov sym1(%rip), %rax; pop %rbx; ret";
+    let part = |new: &str| {
+        let found = matched(old, new, &Options::all());
+        found
+            .iter()
+            .find(|m| m.0 == "a2" && m.1 == "b2" && m.2.method != BlockMethod::ControlFlow)
+            .map(|m| m.2.partial)
+    };
+    assert_eq!(part(new), Some(true));
+    // Without a way past it, it has all of the flow.
+    assert_eq!(
+        part(
+            &new.replace("jbe n1", "jbe b2").replace("je b5", "je b2").replace("4(%r11)", "4(%r11); jmp b2")
+        ),
+        Some(false)
+    );
+}
+
 /// An interpreter of ten handlers, each named by a letter; `order` is how they stand in the code, `ops` in the table.
 fn interpreter(order: &str, ops: &str) -> String {
     let mut code = String::from(

@@ -151,6 +151,7 @@ impl<'a> Along<'a> {
         if let Some(from) = from.filter(|f| self.counts.known[f.index()] == Known::Inside) {
             self.once_a_call(func, from, &mut p, &mut matched);
         }
+        self.split_heads(func, &mut p, &matched);
         let edges = edges_of(self.new, func);
         for (i, b) in function.block_ids().enumerate() {
             if matched[i].is_some_and(|m| !m.partial) {
@@ -166,6 +167,39 @@ impl<'a> Along<'a> {
             p.enter[i] = Some(Estimate { count, raise: 40, lower: 80, keep: false });
         }
         Transferred { problem: p, any, matched }
+    }
+
+    /// An old block that is several now, with ways past each: together they are entered as often as it ran. If all but one
+    /// of the blocks from which they are entered, and that lead nowhere else, have counts, that one has the rest.
+    fn split_heads(&self, func: FuncId, p: &mut Problem, matched: &[Option<Carried>]) {
+        let first = self.new.function(func).blocks.start;
+        for b in self.new.function(func).block_ids() {
+            let bypassed = |m: &&BlockMatch| m.partial && m.method != BlockMethod::ControlFlow;
+            let Some(m) = self.olds(b).iter().find(bypassed).filter(|m| self.is_known(m.old)) else {
+                continue;
+            };
+            let members: Vec<BlockId> =
+                self.news(m.old).map(|m| m.new).filter(|n| self.new.block(*n).func == func).collect();
+            let leads_in = |u: BlockId| self.new.successors(u).iter().any(|e| members.contains(&e.to));
+            let heads =
+                || self.new.function(func).block_ids().filter(|u| !members.contains(u) && leads_in(*u));
+            let (mut rest, mut open) = (self.counts.blocks[m.old.index()], Vec::new());
+            for u in heads() {
+                if !self.new.successors(u).iter().all(|e| members.contains(&e.to)) {
+                    open.clear();
+                    break;
+                }
+                let i = (u.0 - first) as usize;
+                match matched[i].filter(|c| !c.partial) {
+                    Some(c) => rest = rest.saturating_sub(c.count),
+                    None => open.push(i),
+                }
+            }
+            if let [i] = *open.as_slice() {
+                let unit = price(m.confidence);
+                p.blocks[i] = Estimate { count: rest, raise: unit, lower: unit, keep: false };
+            }
+        }
     }
 
     /// What is in no loop runs once a call at most: where its old block was in one, only a part of that one's flow comes here.
