@@ -210,7 +210,8 @@ fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
         // A word that only looks like an address must not cut a block anywhere.
         let plausible = relocated || pointer.to.is_multiple_of(16);
         let in_gap = || code.region_at(pointer.to).is_some_and(|r| code.regions[r].kind == RegionKind::Gap);
-        if plausible && in_gap() && starts_code(pointer.to) {
+        // A relocation is no number: a label that computed jumps lead to, wherever it stands.
+        if plausible && (relocated || in_gap()) && starts_code(pointer.to) {
             add(pointer.to);
         }
     }

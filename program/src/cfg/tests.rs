@@ -266,6 +266,31 @@ fn jumps_past_a_prefix_and_switches_out_of_cold_parts_are_understood() {
     assert!(program.verify().is_empty(), "{:?}", program.verify());
 }
 
+/// A label behind a call that only data know of, as interpreters have them whose code holds addresses of labels.
+const LABEL: &str = r#"
+    .text
+    .globl f, label
+    .type f, @function
+f:  .cfi_startproc
+    subq $8, %rsp
+    call g@PLT
+label: addq $8, %rsp
+    ret
+    .cfi_endproc
+    .size f, .-f
+    .section .data.rel.ro, "aw"
+    .hidden label
+    .quad label
+    .section .note.GNU-stack, "", @progbits
+"#;
+
+#[test]
+fn a_block_starts_where_a_relocation_leads() {
+    let (program, whole) = build("a.s", LABEL, &["-shared", "-nostdlib"]);
+    let label = whole.symbols.iter().find(|s| &*s.name == "label").expect("it has a symbol").at;
+    assert!(program.block_from(label).is_some(), "{label} is in the middle of a block");
+}
+
 const SOURCE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
