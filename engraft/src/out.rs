@@ -111,6 +111,10 @@ pub fn data(to: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<
             spares(path, &[])?;
             file(path, write)
         }
+        _ if live::is_output_closed() => {
+            let hint = "send it to a file with `-o FILE`, or to /dev/null";
+            Err(Hinted::new("cannot write to standard output: it is closed", hint).into())
+        }
         _ => {
             let mut stdout = BufWriter::new(io::stdout().lock());
             let done = write(&mut stdout).and_then(|()| stdout.flush());

@@ -14,5 +14,5 @@ mod target;
 pub use arena::{Arena, Request};
 pub use cache::Cache;
 pub use process::{Mapping, ProcessError, Stopped, Syscall};
-pub use sys::{fail_beyond_limits, pass_signals_on, wait};
+pub use sys::{fail_beyond_limits, is_output_closed, pass_signals_on, wait};
 pub use target::{Target, TargetError, can_set_bases};

@@ -96,6 +96,16 @@ fn a_full_disk() {
     );
 }
 
+#[test]
+fn a_closed_output() {
+    let script = format!("exec {} show old >&-", env!("CARGO_BIN_EXE_engraft"));
+    let ran = std::process::Command::new("bash").args(["-c", &script]).current_dir(pair()).output();
+    let ran = ran.expect("bash");
+    let want = "engraft: cannot write to standard output: it is closed\nhint: …";
+    assert!(looks_like(&String::from_utf8_lossy(&ran.stderr), want), "{ran:?}");
+    assert_eq!(ran.status.code(), Some(2));
+}
+
 /// The file that takes its place once it is whole has a name that is nobody's business.
 #[test]
 fn a_file_that_may_not_grow() {

@@ -239,6 +239,7 @@ fn without_room_for_a_recording_the_program_runs_all_the_same() {
         assert!(said.starts_with("engraft: nothing is recorded") && said.contains(why), "{script}: {said}");
     }
     assert_eq!(std::fs::read(place.path().join("other")).expect("still there"), b"not a recording");
+    assert!(!place.path().join("small").exists(), "an empty file is left");
 }
 
 /// Each call from outside is as quick as it is with a recording; with a system call for each of them this would take ten seconds.

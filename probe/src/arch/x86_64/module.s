@@ -1015,13 +1015,21 @@ engraft_module_entry:
     jnz 6b
     lea rdi, [r12 + {path}]
     sub rbp, rdi
-    mov esi, 0x80042    # O_RDWR | O_CREAT | O_CLOEXEC
+    push 1              # whether it is our own to take away again
+    mov esi, 0x800c2    # O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC
     mov edx, 0x1b6
     mov eax, 2          # open
     syscall
-    test rax, rax
-    js 9f
+    cmp rax, -17        # EEXIST
+    jne 61f
+    mov qword ptr [rsp], 0
+    mov esi, 0x80042    # O_RDWR | O_CREAT | O_CLOEXEC
+    mov eax, 2          # open
+    syscall
+61:
     mov r15, rax
+    test rax, rax
+    js 83f
     mov rdi, rax
     mov esi, 2          # LOCK_EX
     mov eax, 73         # flock
@@ -1054,6 +1062,7 @@ engraft_module_entry:
     test rax, rax
     js 8f
 7:  # is it a recording, and all there?
+    mov qword ptr [rsp], 0
     sub rsp, {header_len}
     mov rdi, r15
     mov rsi, rsp
@@ -1090,10 +1099,18 @@ engraft_module_entry:
     syscall
 8:
     push rax
+    cmp qword ptr [rsp + 8], 0
+    je 82f
+    lea rdi, [r12 + {path}] # an empty file is left to nobody
+    mov eax, 87         # unlink
+    syscall
+82:
     mov rdi, r15
     mov eax, 3          # close, which ends the lock
     syscall
     pop rax
+83:
+    pop rdx
     test rax, rax
     js 9f
     mov rdi, rbx
