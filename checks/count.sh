@@ -178,7 +178,7 @@ if asked and not os.path.exists(work + "/g1"):
         n_stops = 0
         for n, path, at in asked:
             n_stops += n
-            if n_stops > 200_000:
+            if n_stops > 400_000:
                 break
             base = re.search(r"LOAD +0x0+ 0x([0-9a-f]+)", said("readelf", "-lW", path))[1]
             out.write(f"{path}\t{at:#x}\t0x{base}\n")
