@@ -188,7 +188,7 @@ impl<'a> Module<'a> {
         staying: &BTreeSet<FuncId>,
     ) -> Result<Module<'a>, RewriteError> {
         let mut movable = movable::find(program, staying);
-        let addresses = springboard::addresses(program, &movable);
+        let addresses = springboard::addresses(program, &mut movable);
         // Probes of a plan would push a stub's jump to where its unwind rule says something else.
         let release = |movable: &mut Movable| {
             plan.probes.is_empty() && stubs::release(program, &addresses, staying, movable)

@@ -18,7 +18,7 @@ use crate::movable::{Movable, Stay};
 use crate::stubs;
 use program::arch::Decoder;
 use program::image::RelocationTo;
-use program::{BlockId, Callee, FuncId, Program, Sure, Va};
+use program::{BlockEnd, BlockId, Callee, FuncId, Program, Sure, Va};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -299,7 +299,9 @@ fn exposed(program: &Program, addresses: &[Va], movable: &Movable) -> Vec<Va> {
 }
 
 /// What data hold, tables that are changed apart, and code computes, where that is the start of a block. Sorted.
-pub fn addresses(program: &Program, movable: &Movable) -> Vec<Va> {
+///
+/// A function that they lead into the middle of a block of stays: no jump could be written there.
+pub fn addresses(program: &Program, movable: &mut Movable) -> Vec<Va> {
     let image = &program.image;
     let fixed = !image.kind.is_relocated();
     let switched = |at: Va| {
@@ -330,8 +332,30 @@ pub fn addresses(program: &Program, movable: &Movable) -> Vec<Va> {
             }
         }
     }
-    found.retain(|&at| program.block_from(at).is_some());
+    found.retain(|&at| program.block_at(at).is_some());
     found.sort_unstable();
     found.dedup();
-    found
+    let (starts, inner): (Vec<Va>, Vec<Va>) =
+        found.into_iter().partition(|&at| program.block_from(at).is_some());
+    for at in inner.into_iter().filter(|_| fixed) {
+        if let Some(func) = led_inside(program, &starts, at) {
+            movable.stays[func.index()].get_or_insert(Stay::Incomplete);
+        }
+    }
+    starts
+}
+
+/// The function that a word of data leads into the middle of a block of. Where nothing is relocated, it may be a number; but not if
+/// the function jumps where data say, other words lead to blocks of it, and this one to an instruction.
+fn led_inside(program: &Program, starts: &[Va], at: Va) -> Option<FuncId> {
+    let block = program.block_at(at)?;
+    let func = program.block(block).func;
+    let function = program.function(func);
+    let is_led_to = |b: BlockId| {
+        let start = program.block(b).start;
+        start != function.entry && starts.binary_search(&start).is_ok()
+    };
+    let jumps = || function.block_ids().any(|b| program.block(b).end == BlockEnd::IndirectTailCall);
+    let is_one = function.block_ids().any(is_led_to) && jumps() && program.insns(block).any(|i| i.at() == at);
+    is_one.then_some(func)
 }

@@ -1,4 +1,4 @@
-//! Stubs of the linkage table are counted whoever calls them; static programs are counted whole.
+//! Stubs of the linkage table are counted whoever calls them; static programs are counted whole; labels that data hold are led to.
 
 use crate::count::{counted, plain};
 use crate::needs;
@@ -97,5 +97,33 @@ fn static_programs_are_counted_whole() {
         let shown = engraft(place.path(), "show --counts run.engraft --json").json();
         assert_eq!(shown["counted_share"], 1.0, "{flags}: {}", shown["uncounted"]);
         check_poisoned(place.path(), flags);
+    }
+}
+
+/// Threaded code: its program holds addresses of labels, some of which stand behind a call in the middle of straight-line code.
+const LABELS: &str = r#"
+#include <stdio.h>
+static int n;
+__attribute__((noinline)) void trace(void) { n++; }
+extern void *table[]; extern long run(void **code);
+__asm__(".text\n.type run,@function\nrun: .cfi_startproc\n push %rbx\n.cfi_def_cfa_offset 16\n mov %rdi,%rbx\n xor %eax,%eax\n push %rax\n.cfi_def_cfa_offset 24\n sub $8,%rsp\n.cfi_def_cfa_offset 32\n jmp *(%rbx)\n"
+"t_inc: call trace\ninc: incq 8(%rsp)\n add $8,%rbx\n jmp *(%rbx)\n"
+"t_dbl: call trace\ndbl: shlq 8(%rsp)\n add $8,%rbx\n jmp *(%rbx)\n"
+"fin: add $8,%rsp\n pop %rax\n pop %rbx\n ret\n.cfi_endproc\n.size run,.-run\n.data\n.balign 8\n.globl table\ntable: .quad inc,t_inc,dbl,t_dbl,fin\n.text\n");
+int main(void) { void *code[] = { table[0], table[1], table[2], table[3], table[0], table[4] }; printf("%ld %d\n", run(code), n); return 0; }
+"#;
+
+#[test]
+fn labels_that_only_data_know_of_lead_to_moved_code() {
+    needs!("gcc");
+    for (flags, is_moved) in [("-O1 -fPIE -pie", true), ("-O1 -fno-pie -no-pie", false)] {
+        let place = folder();
+        build(place.path(), LABELS, flags);
+        counted(place.path(), &["./old"], "exe");
+        check_poisoned(place.path(), flags);
+        let shown = engraft(place.path(), "show --counts run.engraft --json").json();
+        let uncounted = shown["uncounted"].as_array().expect("a list");
+        // Where nothing is relocated, a word might be a number: the function stays, and that is said.
+        assert_eq!(uncounted.iter().all(|u| u["name"] != "run"), is_moved, "{flags}: {uncounted:?}");
     }
 }
