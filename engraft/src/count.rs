@@ -10,10 +10,9 @@ use crate::view::Output;
 use anyhow::Context as _;
 use live::launch::Swap;
 use live::{Arena, Target};
-use measure::blocks;
+use measure::Placement;
 use points::PointView;
 use prepare::{Counted, Kept};
-use probe::Plan;
 use program::Program;
 use rayon::prelude::*;
 use std::ffi::OsString;
@@ -44,6 +43,9 @@ pub struct Args {
     /// Keep the counts of each thread apart, too; `convert --thread N` takes one
     #[arg(long)]
     per_thread: bool,
+    /// Count every block by itself, in place of as few blocks and edges as the rest follows from
+    #[arg(long)]
+    all_blocks: bool,
     /// Do not keep rewritten libraries for the next time
     #[arg(long)]
     no_cache: bool,
@@ -98,9 +100,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let kept = Kept::open(args.no_cache)?;
     let is_exe_counted =
         args.modules.iter().any(|m| m == "all" || m == "exe" || names(m, &target.executable));
-    let plan = if is_exe_counted { blocks::PLAN } else { Plan::NULL };
+    let placement = if args.all_blocks { Placement::Blocks } else { Placement::Edges };
+    let of_exe = if is_exe_counted { placement } else { Placement::Nowhere };
     let (segments, exe, linker) =
-        info_span!("prepare").in_scope(|| prepare::executable(&kept, &target.executable, &plan))?;
+        info_span!("prepare").in_scope(|| prepare::executable(&kept, &target.executable, of_exe))?;
     let (paths, sites) = match &linker {
         Some(linker) => (
             target.libraries(linker).with_context(|| format!("cannot run {}", linker.display()))?,
@@ -109,7 +112,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         None => (Vec::new(), Vec::new()),
     };
     let paths: Vec<PathBuf> = paths.into_iter().filter(|path| is_wanted(&args.modules, path)).collect();
-    let (libraries, refused) = info_span!("prepare").in_scope(|| prepare::libraries(&kept, paths))?;
+    let (libraries, refused) =
+        info_span!("prepare").in_scope(|| prepare::libraries(&kept, paths, placement))?;
 
     let mut counted: Vec<Counted> = if is_exe_counted { vec![exe] } else { Vec::new() };
     let mut swaps = Vec::new();
@@ -117,14 +121,14 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         swaps.push(Swap { asked: library.path.clone(), given });
         counted.push(library);
     }
-    let keys: Vec<(u128, usize)> = counted.iter().map(|c| (c.key, c.notes.blocks.len())).collect();
+    let keys: Vec<(u128, usize)> = counted.iter().map(|c| (c.key, c.notes.n_counters())).collect();
     let arena = Arena::create(&keys).context("cannot get memory for the counters")?;
     let mut command = Command::new(&target.start);
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
     command.args(&target.before).args(rest);
     live::pass_signals_on();
     let asks = |path: &Path| is_wanted(&args.modules, path);
-    let loader = prepare::Loader::new(&kept, &arena, &asks, counted, refused);
+    let loader = prepare::Loader::new(&kept, &arena, &asks, placement, counted, refused);
     let is_over = AtomicBool::new(false);
     let (ready, is_ready) = std::sync::mpsc::channel();
     let (status, became) = std::thread::scope(|scope| {
@@ -162,7 +166,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let mut profiles = Vec::new();
     let mut threads = vec![Vec::new(); if args.per_thread { usize::try_from(n_areas)? } else { 0 }];
     for module in &counted {
-        let n = module.notes.blocks.len();
+        let n = module.notes.n_counters();
         let profile = |counts: &[u64]| {
             let mut profile = module.notes.profile(counts);
             profile.image.name = module.path.display().to_string();
@@ -214,11 +218,11 @@ pub fn try_out() -> anyhow::Result<String> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let target = Target::find("true".as_ref(), &search)?;
     let kept = Kept::open(true)?;
-    let (segments, exe, _) = prepare::executable(&kept, &target.executable, &blocks::PLAN)?;
-    let arena = Arena::create(&[(exe.key, exe.notes.blocks.len())])?;
+    let (segments, exe, _) = prepare::executable(&kept, &target.executable, Placement::Edges)?;
+    let arena = Arena::create(&[(exe.key, exe.notes.n_counters())])?;
     let mut child = live::launch::launch(Command::new(&target.command), &segments, &arena, &[], &[])?;
     let status = child.wait()?;
-    let area = arena.area(exe.key, exe.notes.blocks.len(), 0)?;
+    let area = arena.area(exe.key, exe.notes.n_counters(), 0)?;
     let n_run = area.iter().filter(|n| **n > 0).count();
     anyhow::ensure!(
         status.success() && n_run > 0,

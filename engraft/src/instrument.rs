@@ -3,7 +3,7 @@
 use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Output, Table, View};
-use measure::blocks;
+use measure::Placement;
 use measure::points::Points;
 use probe::{Module, Old, RewriteError, Room, Stay, Tactic};
 use serde::Serialize;
@@ -38,6 +38,9 @@ pub struct Args {
     /// Fill the old code with traps: the proof that nothing reaches it
     #[arg(long)]
     poison: bool,
+    /// Count every block by itself, in place of as few blocks and edges as the rest follows from
+    #[arg(long, conflicts_with_all = ["null", "plan"])]
+    all_blocks: bool,
     /// Put in what FILE says in place of counters: a line a probe, such as `entry main count`; see `engraft help instrument`
     #[arg(long, value_name = "FILE", conflicts_with = "null")]
     plan: Option<PathBuf>,
@@ -54,7 +57,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let points = match &args.plan {
         Some(path) => input::points(path, &program)?,
         None if args.null => Points::default(),
-        None => Points { plan: blocks::PLAN, lines: Vec::new() },
+        None => {
+            let placement = if args.all_blocks { Placement::Blocks } else { Placement::Edges };
+            Points { plan: placement.plan(&program), lines: Vec::new() }
+        }
     };
     let built = info_span!("rewrite").in_scope(|| Module::build(&program, &points.plan, Room::Behind));
     let mut module = built.map_err(|err| match (err, &args.plan) {
@@ -73,7 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             let what = format!("{} has no room for DT_INIT, where counting would start", program.image.name);
             return Err(Hinted::new(what, "`--null` moves its code without counting").into());
         }
-        let mut notes = blocks::notes(&module);
+        let mut notes = measure::notes(&module);
         notes.watches = points.watches(&module.words);
         notes.image.name =
             args.binary.canonicalize().unwrap_or_else(|_| args.binary.clone()).display().to_string();

@@ -2,6 +2,35 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-pub mod blocks;
+mod edges;
 pub mod loops;
+mod notes;
 pub mod points;
+mod returns;
+
+pub use notes::notes;
+
+use probe::Plan;
+use program::Program;
+
+/// Where counters stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// As few as can be, so that every block's and every edge's count follows.
+    Edges,
+    /// One in every block, nothing inferred: the oracle for the other.
+    Blocks,
+    /// Nowhere: code is moved, no more.
+    Nowhere,
+}
+
+impl Placement {
+    /// What is to be put into the code of `program`.
+    pub fn plan(self, program: &Program) -> Plan {
+        match self {
+            Placement::Edges => edges::plan(program),
+            Placement::Blocks => Plan::BLOCKS,
+            Placement::Nowhere => Plan::NULL,
+        }
+    }
+}

@@ -12,7 +12,7 @@
 //!
 //! Not here: what functions are called (who asks knows), how a plan is carried out (`probe`).
 
-use probe::{Action, Plan, Point, Probe};
+use probe::{Action, Counting, Plan, Point, Probe};
 use profile::counters::{Keeps, Watch};
 use program::arch::snippet::{Sink, Value, general_register};
 use program::{BlockId, FuncId, Program, Va};
@@ -66,7 +66,7 @@ pub fn parse<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         let words: Vec<&str> = whole.split('#').next().unwrap_or_default().split_whitespace().collect();
         let Some((&kind, rest)) = words.split_first() else { continue };
         if kind == "blocks" && rest.is_empty() {
-            points.plan.blocks = true;
+            points.plan.counting = Counting::Blocks;
             continue;
         }
         let func =

@@ -1,13 +1,96 @@
-//! Which counter each block has, and how it is incremented.
+//! Which counter each block or edge has, and how it is incremented.
 //!
-//! Every block has one counter; it is incremented at the first place in the block where that costs nothing but `inc`: where the
+//! A block's counter is incremented at the first place in the block where that costs nothing but `inc`: where the
 //! flags are dead. Places after a call do not qualify, since a call may not return.
 //!
 //! Source: Knuth, TAOCP vol. 1, 1.3.3 for counting at all; the placement by liveness is that of every binary instrumenter.
 
+use crate::movable::Stay;
+use crate::plan::{Code, Counting, Inserts, Spot};
+use crate::springboard::Springboard;
+use crate::stubs;
 use program::arch::Flow;
 use program::arch::emit::Increment;
-use program::{BlockId, FlagLiveness, Program, Va};
+use program::{BlockId, EdgeId, EdgeKind, FlagLiveness, FuncId, Program, Va};
+
+/// What has a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counted {
+    /// A block.
+    Block(BlockId),
+    /// An edge.
+    Edge(EdgeId),
+}
+
+/// What is counted, in the order of the counters: function by function, blocks before edges; and which functions as sparsely as was
+/// asked for.
+pub fn choose(
+    program: &Program,
+    counting: &Counting,
+    stays: &[Option<Stay>],
+    boards: &[Springboard],
+) -> (Vec<Counted>, Vec<FuncId>) {
+    let mut sparsely = Vec::new();
+    let sparse = match counting {
+        Counting::Nothing => return (Vec::new(), sparsely),
+        Counting::Blocks => &[][..],
+        Counting::Sparse(all) => all,
+    };
+    let mut boards: Vec<Va> = boards.iter().map(|b| b.at).collect();
+    boards.sort_unstable();
+    let mut all = Vec::new();
+    for id in program.func_ids().filter(|id| stays.get(id.index()).is_some_and(Option::is_none)) {
+        let few = sparse.get(id.index()).and_then(Option::as_ref).filter(|few| {
+            !has_other_ways_in(program, id, &boards) && few.edges.iter().all(|&e| spot(program, e).is_some())
+        });
+        match few {
+            Some(few) => {
+                sparsely.push(id);
+                all.extend(few.blocks.iter().map(|&b| Counted::Block(b)));
+                all.extend(few.edges.iter().map(|&e| Counted::Edge(e)));
+            }
+            None => all.extend(stubs::blocks(program, id).map(Counted::Block)),
+        }
+    }
+    (all, sparsely)
+}
+
+/// Whether old code may lead into the function elsewhere than at its entries; `boards` are the places of springboards, sorted.
+fn has_other_ways_in(program: &Program, id: FuncId, boards: &[Va]) -> bool {
+    let function = program.function(id);
+    let is_other = |at: Va| {
+        at != function.entry && program.block_from(at).is_none_or(|b| !function.entries.contains(&b))
+    };
+    function.ranges.iter().any(|range| {
+        let from = boards.partition_point(|b| *b < range.start);
+        boards.iter().skip(from).take_while(|b| **b < range.end).any(|b| is_other(*b))
+    })
+}
+
+/// Where on its way an edge is counted, if it can be without more ado.
+fn spot(program: &Program, edge: EdgeId) -> Option<(BlockId, Spot)> {
+    let edge = program.edge(edge);
+    match edge.kind {
+        EdgeKind::FallThrough => Some((edge.from, Spot::Through)),
+        EdgeKind::Taken => Some((edge.from, Spot::Taken)),
+        EdgeKind::Jump | EdgeKind::Table | EdgeKind::LandingPad => None,
+    }
+}
+
+/// Puts the increments of the edges among `counted` where they go.
+pub fn count_edges(program: &Program, flags: &FlagLiveness, counted: &[Counted], inserts: &mut Inserts) {
+    for (n, one) in (0..).zip(counted) {
+        let Counted::Edge(edge) = *one else { continue };
+        let Some(place) = spot(program, edge) else { continue };
+        let to = program.edge(edge).to;
+        let mut how = Increment::at(flags.live_in(to));
+        if how != Increment::Flags {
+            let live = flags.before(program, to).first().map(|l| l.1);
+            how = live.map_or(Increment::Spilled, Increment::at);
+        }
+        inserts.entry(place).or_default().append(Code::increment(how, n));
+    }
+}
 
 /// An increment of a counter before an instruction.
 #[derive(Clone, Copy, Debug)]

@@ -26,8 +26,9 @@ mod stubs;
 mod switches;
 mod unwind;
 
+pub use counters::Counted;
 pub use module::{Module, Old, Patch, RewriteError, Room};
 pub use movable::Stay;
-pub use plan::{Action, Plan, PlanError, Point, Probe, Routine};
+pub use plan::{Action, Counting, Plan, PlanError, Point, Probe, Routine, Sparse};
 pub use segments::{Segments, file_key};
 pub use springboard::Tactic;

@@ -14,7 +14,7 @@
 
 use crate::arch::{self as runtime, Runtime};
 use crate::bytes::set_distance;
-use crate::counters;
+use crate::counters::{self, Counted};
 use crate::dynamic;
 use crate::movable::{self, Movable, Stay};
 use crate::names::{self, Moves, Part, Parts, Span};
@@ -31,7 +31,7 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{U16, U32, U64};
 use program::arch::emit;
 use program::image::{Kind, RelocationTo, SymbolKind};
-use program::{BlockId, FlagLiveness, FuncId, Program, Va};
+use program::{FlagLiveness, FuncId, Program, Va};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -116,8 +116,10 @@ pub struct Module<'a> {
     pub springboards: Vec<Springboard>,
     /// What changes in old segments, by address.
     pub patches: Vec<Patch>,
-    /// The block of each counter, if the plan asks for them: they are the first words of a thread's memory.
-    pub counted: Vec<BlockId>,
+    /// What each counter counts: they are the first words of a thread's memory.
+    pub counted: Vec<Counted>,
+    /// The functions that are counted as sparsely as the plan asks for; of others every block is. Ascending.
+    pub sparse: Vec<FuncId>,
     /// The first word of each of the plan's probes.
     pub words: Vec<u32>,
     /// How many words a thread has.
@@ -202,10 +204,11 @@ impl<'a> Module<'a> {
         let Movable { stays, mut switches, .. } = movable;
         switches.retain(|s| stays.get(s.func.index()).is_some_and(Option::is_none));
 
-        let n_blocks = if plan.blocks { count_blocks(program, &stays) } else { 0 };
-        let lowered = plan::lower(program, plan, n_blocks, &stays, &switches)
+        let (counted, sparse) = counters::choose(program, &plan.counting, &stays, &springboards);
+        let n_counters = u32::try_from(counted.len()).expect("ids are 32 bits");
+        let lowered = plan::lower(program, plan, n_counters, &stays, &switches)
             .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why })?;
-        let (pieces, counted) = pieces(program, &stays, plan.blocks, &lowered.inserts);
+        let pieces = pieces(program, &stays, &counted, lowered.inserts);
         let n_words = lowered.n_words as usize;
         let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
         let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
@@ -373,6 +376,7 @@ impl<'a> Module<'a> {
             springboards,
             patches,
             counted,
+            sparse,
             words: lowered.words,
             n_words: lowered.n_words,
             moved,
@@ -693,13 +697,6 @@ fn page_up(at: Va) -> Va {
     Va(at.0.next_multiple_of(PAGE))
 }
 
-/// How many blocks are moved.
-fn count_blocks(program: &Program, stays: &[Option<Stay>]) -> u32 {
-    let moved = program.func_ids().zip(stays).filter(|(_, stays)| stays.is_none());
-    let n: usize = moved.map(|(id, _)| stubs::blocks(program, id).count()).sum();
-    u32::try_from(n).expect("ids are 32 bits")
-}
-
 /// Code in front of blocks, by old address and whom it is for.
 fn sides(placed: &[Placed<'_>]) -> BTreeMap<(Va, Side), Va> {
     let of = |p: &Placed<'_>| {
@@ -709,42 +706,40 @@ fn sides(placed: &[Placed<'_>]) -> BTreeMap<(Va, Side), Va> {
     placed.iter().flat_map(of).collect()
 }
 
+/// The pieces of all functions that are moved, with the increments of what is `counted` and `inserts` besides.
 fn pieces(
     program: &Program,
     stays: &[Option<Stay>],
-    counts_blocks: bool,
-    inserts: &Inserts,
-) -> (Vec<Piece>, Vec<BlockId>) {
-    let mut counter_of = vec![u32::MAX; program.blocks.len()];
-    let mut counted = Vec::new();
-    let flags = counts_blocks.then(|| FlagLiveness::compute(program));
-    let forks = if counts_blocks || !inserts.is_empty() { piece::forks(program) } else { Vec::new() };
-    if counts_blocks {
-        for id in program.func_ids().filter(|id| stays.get(id.index()).is_some_and(Option::is_none)) {
-            for b in stubs::blocks(program, id) {
-                if let Some(n) = counter_of.get_mut(b.index()) {
-                    *n = u32::try_from(counted.len()).expect("ids are 32 bits");
-                    counted.push(b);
-                }
-            }
+    counted: &[Counted],
+    mut inserts: Inserts,
+) -> Vec<Piece> {
+    let mut counter_of = vec![u32::MAX; if counted.is_empty() { 0 } else { program.blocks.len() }];
+    for (n, one) in (0..).zip(counted) {
+        if let Counted::Block(b) = one
+            && let Some(place) = counter_of.get_mut(b.index())
+        {
+            *place = n;
         }
     }
+    let flags = (!counted.is_empty()).then(|| FlagLiveness::compute(program));
+    if let Some(flags) = &flags {
+        counters::count_edges(program, flags, counted, &mut inserts);
+    }
+    let is_null = counted.is_empty() && inserts.is_empty();
+    let forks = if is_null { Vec::new() } else { piece::forks(program) };
     let mut ranges: Vec<(FuncId, Range<Va>)> = program
         .func_ids()
         .filter(|id| stays.get(id.index()).is_some_and(Option::is_none))
         .flat_map(|id| stubs::ranges(program, id).into_iter().map(move |r| (id, r)))
         .collect();
     ranges.sort_by_key(|r| r.1.start);
-    let pieces = ranges
-        .par_iter()
-        .map(|(_, range)| {
-            piece::lay_out(program, range, &forks, inserts, |b| {
-                let counter = *counter_of.get(b.index())?;
-                Some(counters::probe(program, flags.as_ref()?, b, counter))
-            })
+    let lay_out = |(_, range): &(FuncId, Range<Va>)| {
+        piece::lay_out(program, range, &forks, &inserts, |b| {
+            let counter = *counter_of.get(b.index()).filter(|n| **n != u32::MAX)?;
+            Some(counters::probe(program, flags.as_ref()?, b, counter))
         })
-        .collect();
-    (pieces, counted)
+    };
+    ranges.par_iter().map(lay_out).collect()
 }
 
 /// The change of what is at `at` to `new`.

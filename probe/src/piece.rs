@@ -246,7 +246,6 @@ pub fn lay_out(
         }
         all.items.push(Item::Run(old(block.start), 0));
         let probe = probe(id);
-        let forks = if probe.is_some() || !inserts.is_empty() { forks } else { &[] };
         decoder.seek(block.start).expect("a block of the range");
         while decoder.at() < block.end_va() {
             let at = decoder.at();

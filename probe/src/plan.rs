@@ -75,24 +75,45 @@ pub struct Probe {
     pub action: Action,
 }
 
+/// Which executions are counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Counting {
+    /// None.
+    #[default]
+    Nothing,
+    /// A counter a block.
+    Blocks,
+    /// By function: these blocks and edges, from whose counts the others follow; every block of a function that has none.
+    Sparse(Vec<Option<Sparse>>),
+}
+
+/// What is counted of a function, if what it leads to is all that its program says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sparse {
+    /// Blocks, ascending.
+    pub blocks: Vec<BlockId>,
+    /// Edges, ascending: of branches taken or not.
+    pub edges: Vec<EdgeId>,
+}
+
 /// What is to be put into the moved code.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
-    /// A counter a block.
-    pub blocks: bool,
+    /// What is counted.
+    pub counting: Counting,
     /// What else.
     pub probes: Vec<Probe>,
 }
 
 impl Plan {
     /// Nothing: code is moved, no more.
-    pub const NULL: Plan = Plan { blocks: false, probes: Vec::new() };
+    pub const NULL: Plan = Plan { counting: Counting::Nothing, probes: Vec::new() };
     /// A counter a block.
-    pub const BLOCKS: Plan = Plan { blocks: true, probes: Vec::new() };
+    pub const BLOCKS: Plan = Plan { counting: Counting::Blocks, probes: Vec::new() };
 
     /// Whether code is moved, no more.
     pub fn is_null(&self) -> bool {
-        !self.blocks && self.probes.is_empty()
+        self.counting == Counting::Nothing && self.probes.is_empty()
     }
 }
 
@@ -165,7 +186,14 @@ pub struct Code {
 }
 
 impl Code {
-    fn append(&mut self, other: Code) {
+    /// The increment of a counter.
+    pub(crate) fn increment(how: Increment, counter: u32) -> Code {
+        let mut bytes = Vec::new();
+        let places = how.emit(&mut bytes).map(|(at, end)| (at, end, Target::Counter(counter))).collect();
+        Code { bytes, places, stack: how.stack().to_vec() }
+    }
+
+    pub(crate) fn append(&mut self, other: Code) {
         let base = self.bytes.len();
         self.stack.extend(other.stack.into_iter().map(|(at, stack)| (base + at, stack)));
         self.bytes.extend(other.bytes);
@@ -446,14 +474,7 @@ impl At<'_> {
             _ => self.program.block(site.block).start,
         };
         let (value, sink) = match action {
-            Action::Count => {
-                let mut code = Code::default();
-                let how = Increment::at(site.live);
-                code.stack = how.stack().to_vec();
-                let places = how.emit(&mut code.bytes);
-                code.places = places.into_iter().map(|(at, end)| (at, end, Target::Counter(word))).collect();
-                return Ok(code);
-            }
+            Action::Count => return Ok(Code::increment(Increment::at(site.live), word)),
             Action::Keep(_, Sink::Ring(len)) if !len.is_power_of_two() || *len > 65536 => {
                 return Err(PlanError::Ring(*len));
             }

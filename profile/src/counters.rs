@@ -5,29 +5,23 @@
 //! header    = 128 bytes; words at: 0 magic, 8 number of rows (4 bytes), 16 number of areas, 32 room for areas, 48 offset of the extents
 //! row       = 64 bytes at 128 + 64 m: key (16 bytes), length of the counters, offset of the notes, their length
 //! extent    = offset of the counters of row m in area k, at 8 (m · room + k) of the extents; 0: none
-//! notes     = magic version kind profile n: varint, start*, n: varint, entry*, n: varint, sum*, n: varint, watch*, checksum
-//! profile   = bytes: a `.engraft` file of kind 'P' without counts, for the image
-//! start     = of counter 0, 1 …'s block: signed varint, from the one before
-//! entry     = address: signed varint from the one before, counter: varint, n: varint, counter: varint*
-//! sum       = address: signed varint from the one before, n: varint, counter: varint*
-//! watch     = what: bytes, counter: varint, keeps: varint (0 count, 1 last, 2 histogram, 3 + n ring of n)
 //! ```
-//! An area is a thread's; the counts of a run are their sum. A function was entered as often as an entry's first counter says, less
-//! the counters that follow it: blocks whose only way on leads back there. The block at a sum's address, a stub of the linkage table, ran as often as those that call it.
+//! An area is a thread's; the counts of a run are their sum. What counters mean stands in the notes (`notes`).
 //! A running program may be read too.
 //!
 //! Invariant: a block has a count only if it was counted; a counted block that never ran has the count zero.
 #![warn(clippy::indexing_slicing)]
 
-use crate::counts::{Exactness, ImageRef, Profile};
-use crate::engraft::{self, Cursor, MAGIC, VERSION, put_bytes, varint};
+mod notes;
+
+pub use notes::{Flow, Keeps, Node, Notes, Solved, Watch, Way};
+
+use crate::counts::{ImageRef, Profile};
 use crate::format::{Format, ReadError};
-use program::Va;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::ops::Range;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// First word of a recording that a counted program writes.
 pub const RAW_MAGIC: u64 = u64::from_le_bytes(*b"ENGRAFT\x02");
@@ -43,55 +37,6 @@ pub const EXTENTS_AT: u64 = 48;
 pub const ROWS_AT: u64 = 128;
 /// Bytes a row.
 pub const ROW_LEN: u64 = 64;
-
-/// What the counters of one image mean.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Notes {
-    /// The image.
-    pub image: ImageRef,
-    /// Starts of the blocks, by counter.
-    pub blocks: Vec<Va>,
-    /// Functions whose entries can be told.
-    pub entries: Vec<Entry>,
-    /// Functions of one block that have no counter, and run as often as the blocks of these counters together.
-    pub sums: Vec<(Va, Vec<u32>)>,
-    /// Words behind the blocks' counters, which keep other things.
-    pub watches: Vec<Watch>,
-}
-
-/// Words that keep what was seen at a point.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Watch {
-    /// What was asked for.
-    pub what: String,
-    /// The first word.
-    pub word: u32,
-    /// What is in it, and in those that follow.
-    pub keeps: Keeps,
-}
-
-/// What words keep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Keeps {
-    /// How often.
-    Count,
-    /// The last value.
-    Last,
-    /// 65 words: how many values had 0, 1, 2 … 64 bits.
-    Histogram,
-    /// How many values there were, and behind it the last ones: so many, a power of two.
-    Ring(u32),
-}
-
-impl Keeps {
-    fn n_words(self) -> u64 {
-        match self {
-            Keeps::Count | Keeps::Last => 1,
-            Keeps::Histogram => 65,
-            Keeps::Ring(len) => 1 + u64::from(len),
-        }
-    }
-}
 
 /// What was seen at a point.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,131 +60,6 @@ pub enum Kept {
     Histogram(Vec<u64>),
     /// Per thread: how many values there were, and the last ones in order.
     Ring(Vec<(u64, Vec<u64>)>),
-}
-
-/// How often a function was entered: a counter less others.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// The function.
-    pub at: Va,
-    /// The counter of its first block.
-    pub first: u32,
-    /// Counters of the blocks that lead back there and nowhere else.
-    pub again: Vec<u32>,
-}
-
-impl Notes {
-    /// The profile that `counts`, one a counter, stand for.
-    pub fn profile(&self, counts: &[u64]) -> Profile {
-        let count = |n: u32| counts.get(n as usize).copied().unwrap_or(0);
-        let sum = |all: &[u32]| all.iter().fold(0u64, |sum, &n| sum.saturating_add(count(n)));
-        let entered = |e: &Entry| count(e.first).saturating_sub(sum(&e.again));
-        let sums: Vec<(Va, u64)> = self.sums.iter().map(|(at, all)| (*at, sum(all))).collect();
-        let blocks = self.blocks.iter().zip(counts).map(|(at, n)| (*at, *n));
-        Profile {
-            image: self.image.clone(),
-            exactness: Exactness::Exact,
-            blocks: blocks.chain(sums.iter().copied()).collect(),
-            entries: self.entries.iter().map(|e| (e.at, entered(e))).chain(sums).collect(),
-            ..Profile::default()
-        }
-    }
-
-    /// Writes them.
-    pub fn write(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.extend([VERSION, b'N']);
-        let empty = Profile { image: self.image.clone(), ..Profile::default() };
-        put_bytes(&mut out, &engraft::write(&empty).bytes);
-        let mut before = Va(0);
-        let mut address = |out: &mut Vec<u8>, at: Va| {
-            let step = at.since(before).cast_signed();
-            varint(out, ((step << 1) ^ (step >> 63)).cast_unsigned());
-            before = at;
-        };
-        varint(&mut out, self.blocks.len() as u64);
-        self.blocks.iter().for_each(|&at| address(&mut out, at));
-        varint(&mut out, self.entries.len() as u64);
-        for entry in &self.entries {
-            address(&mut out, entry.at);
-            varint(&mut out, u64::from(entry.first));
-            varint(&mut out, entry.again.len() as u64);
-            entry.again.iter().for_each(|&n| varint(&mut out, u64::from(n)));
-        }
-        varint(&mut out, self.sums.len() as u64);
-        for (at, all) in &self.sums {
-            address(&mut out, *at);
-            varint(&mut out, all.len() as u64);
-            all.iter().for_each(|&n| varint(&mut out, u64::from(n)));
-        }
-        varint(&mut out, self.watches.len() as u64);
-        for watch in &self.watches {
-            put_bytes(&mut out, watch.what.as_bytes());
-            varint(&mut out, u64::from(watch.word));
-            let keeps = match watch.keeps {
-                Keeps::Count => 0,
-                Keeps::Last => 1,
-                Keeps::Histogram => 2,
-                Keeps::Ring(len) => 3 + u64::from(len),
-            };
-            varint(&mut out, keeps);
-        }
-        let sum = xxh3_64(&out);
-        out.extend(sum.to_le_bytes());
-        out
-    }
-
-    /// Reads them.
-    ///
-    /// # Errors
-    /// [`ReadError::Damaged`] if they are cut off, changed, or of a version that we do not know.
-    pub fn parse(file: &[u8]) -> Result<Notes, ReadError> {
-        let mut c = Cursor::open(file, b'N', "these are no notes")?;
-        let image = engraft::parse(c.bytes()?)?.image;
-        let mut before = Va(0);
-        let mut address = |c: &mut Cursor<'_>| -> Result<Va, ReadError> {
-            let n = c.varint()?;
-            before = before.plus((n >> 1) ^ (n & 1).wrapping_neg());
-            Ok(before)
-        };
-        let counter = |c: &mut Cursor<'_>| Ok(u32::try_from(c.varint()?).unwrap_or(u32::MAX));
-        let n_blocks = c.varint()?;
-        let mut blocks = Vec::new();
-        for _ in 0..n_blocks {
-            blocks.push(address(&mut c)?);
-        }
-        let n_entries = c.varint()?;
-        let mut entries = Vec::new();
-        for _ in 0..n_entries {
-            let at = address(&mut c)?;
-            let first = counter(&mut c)?;
-            let n = c.varint()?;
-            let again = (0..n).map(|_| counter(&mut c)).collect::<Result<_, ReadError>>()?;
-            entries.push(Entry { at, first, again });
-        }
-        let n_sums = c.varint()?;
-        let mut sums = Vec::new();
-        for _ in 0..n_sums {
-            let at = address(&mut c)?;
-            let n = c.varint()?;
-            sums.push((at, (0..n).map(|_| counter(&mut c)).collect::<Result<_, ReadError>>()?));
-        }
-        let mut watches = Vec::new();
-        // Notes of older versions end here.
-        let n_watches = if c.is_at_end() { 0 } else { c.varint()? };
-        for _ in 0..n_watches {
-            let what = String::from_utf8_lossy(c.bytes()?).into_owned();
-            let word = counter(&mut c)?;
-            let keeps = match c.varint()? {
-                0 => Keeps::Count,
-                1 => Keeps::Last,
-                2 => Keeps::Histogram,
-                n => Keeps::Ring(u32::try_from(n - 3).unwrap_or(0)),
-            };
-            watches.push(Watch { what, word, keeps });
-        }
-        Ok(Notes { image, blocks, entries, sums, watches })
-    }
 }
 
 /// Whether `bytes` start as what a counted program writes.
@@ -368,7 +188,7 @@ impl<'a> Tables<'a> {
 
     /// What `group` counted in `areas`, together.
     fn profile(&self, group: &Group, areas: Range<u64>) -> Result<Profile, ReadError> {
-        let n = group.notes.blocks.len();
+        let n = group.notes.n_counters();
         self.take(0, n as u64)?;
         let mut counts = vec![0u64; n];
         for extent in self.extents(group, areas)? {
@@ -439,12 +259,24 @@ fn ring(words: &[u64], len: u32) -> Option<(u64, Vec<u64>)> {
 mod tests {
     use super::*;
     use crate::testing::sample;
+    use program::Va;
+
+    fn way(to: u32) -> Vec<Way> {
+        vec![Way { to, is_counted: false }]
+    }
 
     fn notes() -> Notes {
         Notes {
             image: sample().image,
-            blocks: vec![Va(0x1000), Va(0x1040), Va(0x1010)],
-            entries: vec![Entry { at: Va(0x1000), first: 0, again: vec![2, 1] }],
+            functions: vec![Flow {
+                entry: Va(0x1000),
+                is_whole: true,
+                blocks: vec![
+                    Node { start: Va(0x1000), is_counted: true, enters: true, leaves: true, ways: way(2) },
+                    Node { start: Va(0x1040), is_counted: true, enters: false, leaves: false, ways: way(0) },
+                    Node { start: Va(0x1010), is_counted: true, enters: false, leaves: false, ways: way(0) },
+                ],
+            }],
             sums: vec![(Va(0x900), vec![0, 2])],
             watches: vec![
                 Watch { what: "entry f ring".to_owned(), word: 3, keeps: Keeps::Ring(2) },
@@ -509,7 +341,14 @@ mod tests {
         put(32, 1);
         put(48, 128 + 64 * n as u64);
         let mut long = notes();
-        long.blocks = (0..100_000).map(Va).collect();
+        let blocks = (0..100_000).map(|at| Node {
+            start: Va(at),
+            is_counted: true,
+            enters: false,
+            leaves: true,
+            ways: Vec::new(),
+        });
+        long.functions[0].blocks = blocks.collect();
         let long = long.write();
         for m in 0..n {
             put(128 + 64 * m + 24, at);
@@ -525,7 +364,7 @@ mod tests {
     #[test]
     fn counts_without_end_do_not_overflow() {
         let profile = &parse(&raw([[10, u64::MAX, 3], [u64::MAX, u64::MAX, u64::MAX]])).unwrap()[0];
-        assert_eq!(profile.entries[&Va(0x1000)], 0);
+        assert_eq!(profile.blocks[&Va(0x1000)], u64::MAX);
     }
 
     #[test]

@@ -9,15 +9,17 @@
 use crate::counts::{Edge, Exactness, Profile};
 use program::{BlockEnd, BlockId, CallKind, Callee, EdgeId, EdgeKind, FuncId, Program};
 use rayon::prelude::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Adds to an exact profile that counts blocks alone the edges and direct calls that follow. One that is to be carried needs this
-/// not: there all edges are inferred.
+/// Adds to an exact profile the edges of those functions whose blocks alone it counts, and the direct calls, as far as they follow. One
+/// that is to be carried needs this not: there all edges are inferred.
 pub fn complete(program: &Program, profile: &mut Profile) {
-    if profile.exactness != Exactness::Exact || profile.blocks.is_empty() || !profile.edges.is_empty() {
+    if profile.exactness != Exactness::Exact || profile.blocks.is_empty() || !profile.calls.is_empty() {
         return;
     }
-    let ids: Vec<FuncId> = program.func_ids().collect();
+    let has_edges: HashSet<FuncId> =
+        profile.edges.keys().filter_map(|e| program.function_at(e.from)).collect();
+    let ids: Vec<FuncId> = program.func_ids().filter(|id| !has_edges.contains(id)).collect();
     let found: Vec<_> = ids.par_iter().map(|&func| edges(program, func, profile)).collect();
     let at = |b| program.block(b).start;
     for (id, n) in found.into_iter().flatten() {

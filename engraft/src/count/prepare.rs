@@ -6,9 +6,9 @@
 use crate::input::refuse_known_by_address;
 use anyhow::Context as _;
 use live::{Arena, Cache, Request};
-use measure::blocks;
+use measure::Placement;
 use probe::arch::{self, OpenSite};
-use probe::{Module, Old, Plan, RewriteError, Room, Segments, file_key};
+use probe::{Module, Old, RewriteError, Room, Segments, file_key};
 use profile::counters::Notes;
 use program::{Image, Program, Va};
 use rayon::prelude::*;
@@ -148,6 +148,15 @@ impl Counted {
     }
 }
 
+/// What tells files apart whose counters stand elsewhere.
+fn suffix(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Edges => "",
+        Placement::Blocks => "-blocks",
+        Placement::Nowhere => "-null",
+    }
+}
+
 /// The executable, for its process; with the dynamic linker that it names.
 ///
 /// # Errors
@@ -155,22 +164,22 @@ impl Counted {
 pub fn executable(
     kept: &Kept,
     path: &Path,
-    plan: &Plan,
+    placement: Placement,
 ) -> anyhow::Result<(Segments, Counted, Option<PathBuf>)> {
     let image = Image::load(path)?;
     refuse_known_by_address(&image)?;
     let linker = image.interpreter.clone();
     let key = file_key(&image);
-    let name = kept.name(key, if plan.is_null() { "-null" } else { "-exe" });
+    let name = kept.name(key, &format!("-exe{}", suffix(placement)));
     if let Some((segments, notes)) = kept.read::<(Segments, Vec<u8>)>(&name)
         && let Ok(notes) = Notes::parse(&notes)
     {
         return Ok((segments, Counted::known(path, key, notes), linker));
     }
     let program = Program::analyze(image);
-    let module = Module::build(&program, plan, Room::Apart)?;
+    let module = Module::build(&program, &placement.plan(&program), Room::Apart)?;
     let segments = module.to_segments()?;
-    let notes = blocks::notes(&module);
+    let notes = measure::notes(&module);
     kept.write(&name, &(&segments, notes.write()))?;
     Ok((segments, Counted::new(path, program, notes), linker))
 }
@@ -195,19 +204,25 @@ pub fn open_sites(kept: &Kept, linker: &Path) -> anyhow::Result<Vec<OpenSite>> {
 ///
 /// # Errors
 /// If it cannot be read or rewritten.
-fn library(kept: &Kept, file: &Path, path: &Path) -> anyhow::Result<(Counted, PathBuf)> {
+fn library(
+    kept: &Kept,
+    file: &Path,
+    path: &Path,
+    placement: Placement,
+) -> anyhow::Result<(Counted, PathBuf)> {
     let image = Image::load(file)?;
     refuse_known_by_address(&image)?;
     let key = file_key(&image);
-    let (code, notes) = (kept.name(key, ""), kept.name(key, "-notes"));
+    let how = suffix(placement);
+    let (code, notes) = (kept.name(key, how), kept.name(key, &format!("{how}-notes")));
     let known = kept.cache.find(&notes).and_then(|path| Notes::parse(&std::fs::read(path).ok()?).ok());
     if let (Some(given), Some(notes)) = (kept.cache.find(&code), known) {
         return Ok((Counted::known(path, key, notes), given));
     }
     let program = Program::analyze(image);
-    let module = Module::build(&program, &blocks::PLAN, Room::Behind)?;
+    let module = Module::build(&program, &placement.plan(&program), Room::Behind)?;
     anyhow::ensure!(module.can_start(), "it has no room for DT_INIT, where counting would start");
-    let meaning = blocks::notes(&module);
+    let meaning = measure::notes(&module);
     kept.keep(&notes, &meaning.write());
     let given = kept.file(&code, &module.to_file(Old::Kept)?)?;
     Ok((Counted::new(path, program, meaning), given))
@@ -220,8 +235,13 @@ pub type Refused = Vec<(PathBuf, String)>;
 ///
 /// # Errors
 /// If one of them would be disturbed by what is counted in others.
-pub fn libraries(kept: &Kept, paths: Vec<PathBuf>) -> anyhow::Result<(Vec<(Counted, PathBuf)>, Refused)> {
-    let made: Vec<_> = paths.into_par_iter().map(|path| (library(kept, &path, &path), path)).collect();
+pub fn libraries(
+    kept: &Kept,
+    paths: Vec<PathBuf>,
+    placement: Placement,
+) -> anyhow::Result<(Vec<(Counted, PathBuf)>, Refused)> {
+    let made: Vec<_> =
+        paths.into_par_iter().map(|path| (library(kept, &path, &path, placement), path)).collect();
     let (mut counted, mut refused) = (Vec::new(), Vec::new());
     for (result, path) in made {
         match result {
@@ -238,6 +258,7 @@ pub struct Loader<'a> {
     kept: &'a Kept,
     arena: &'a Arena,
     is_wanted: &'a (dyn Fn(&Path) -> bool + Sync),
+    placement: Placement,
     state: Mutex<Loaded>,
 }
 
@@ -280,12 +301,13 @@ impl<'a> Loader<'a> {
         kept: &'a Kept,
         arena: &'a Arena,
         is_wanted: &'a (dyn Fn(&Path) -> bool + Sync),
+        placement: Placement,
         counted: Vec<Counted>,
         refused: Refused,
     ) -> Loader<'a> {
         let copies = counted.iter().map(|c| (c.key, 1)).collect();
         let state = Loaded { counted, refused, copies };
-        Loader { kept, arena, is_wanted, state: Mutex::new(state) }
+        Loader { kept, arena, is_wanted, placement, state: Mutex::new(state) }
     }
 
     /// Answers until `is_over`, from when it says that it is ready. However it ends, nobody waits for an answer any more.
@@ -314,7 +336,7 @@ impl<'a> Loader<'a> {
             return None;
         }
         let mut state = self.state.lock().expect("nobody panics while holding it");
-        let (counted, given) = match library(self.kept, &file, &real) {
+        let (counted, given) = match library(self.kept, &file, &real, self.placement) {
             Ok(made) => made,
             Err(err) => {
                 state.refuse(real, format!("{err:#}"));
@@ -326,7 +348,7 @@ impl<'a> Loader<'a> {
         let n = n_loaded(request.pid, &given) + 1;
         let copies = state.copies.get(&key).copied().unwrap_or(0);
         if n > copies {
-            if let Err(err) = self.arena.add(key, counted.notes.blocks.len()) {
+            if let Err(err) = self.arena.add(key, counted.notes.n_counters()) {
                 state.refuse(real, err.to_string());
                 return None;
             }

@@ -2,8 +2,7 @@
 
 use crate::needs;
 use crate::run::{compile, engraft, folder};
-use measure::blocks;
-use probe::{Action, Module, Old, Plan, Point, Probe, Room, Routine};
+use probe::{Action, Counting, Module, Old, Plan, Point, Probe, Room, Routine};
 use profile::counters::{self, Keeps, Kept, Watch};
 use program::arch::snippet::{Sink, Value, general_register};
 use program::{BlockEnd, CallKind, Callee, EdgeKind, FuncId, Image, Program};
@@ -37,7 +36,7 @@ fn write(program: &Program, plan: &Plan, to: &Path) -> (Vec<Probe>, Vec<Probe>) 
         }
     };
     let mut module = module;
-    let mut notes = blocks::notes(&module);
+    let mut notes = measure::notes(&module);
     let watch = |(probe, &word): (&Probe, &u32)| {
         let keeps = match probe.action {
             Action::Keep(_, Sink::Ring(len)) => Keeps::Ring(len),
@@ -68,7 +67,7 @@ fn check_flow(folder: &Path, binary: &Path, args: &[&str], least: usize) {
     let blocks = || moved.iter().flat_map(|f| program.function(*f).block_ids());
     let edges = blocks().flat_map(|b| program.edge_ids(b)).map(|e| count(Point::Edge(e)));
     let entries = moved.iter().map(|f| count(Point::Entry(*f)));
-    let plan = Plan { blocks: true, probes: edges.chain(entries).collect() };
+    let plan = Plan { counting: Counting::Blocks, probes: edges.chain(entries).collect() };
     let (probes, left_out) = write(&program, &plan, &folder.join("edges"));
     let (want, got) =
         (Command::new(binary).args(args).output().expect("it runs"), run(folder, "edges", args));
@@ -169,7 +168,7 @@ fn edges_to_cases_and_pads_are_told_apart() {
         };
         let (cases, pads) = (edges("pick", EdgeKind::Table), edges("lands", EdgeKind::LandingPad));
         let points = [Point::Entry(named("fib")), Point::Exit(named("fib"))].map(count);
-        let plan = Plan { blocks: false, probes: [&cases[..], &pads[..], &points].concat() };
+        let plan = Plan { counting: Counting::Nothing, probes: [&cases[..], &pads[..], &points].concat() };
         let (_, left_out) = write(&program, &plan, &place.path().join("edges"));
         assert_eq!(left_out, []);
         let ran = run(place.path(), "edges", &[]);
@@ -301,7 +300,7 @@ fn behind_fork_a_child_keeps_its_own() {
     let call = calls.next().expect("there is one");
     let rax = Value::Register(general_register("rax").expect("it is one"));
     let probe = Probe { point: Point::After(call.at), action: Action::Keep(rax, Sink::Ring(64)) };
-    let plan = Plan { blocks: false, probes: vec![probe] };
+    let plan = Plan { counting: Counting::Nothing, probes: vec![probe] };
     let (_, left_out) = write(&program, &plan, &place.path().join("new"));
     assert_eq!(left_out, []);
     run(place.path(), "new", &[]);
@@ -354,7 +353,8 @@ fn no_probe_can_be_noticed() {
             let before = insns.iter().map(|at| Point::Before(*at));
             let points = before.chain(insns.iter().map(|at| Point::After(*at)));
             let probes = points.map(|point| Probe { point, action: action.clone() }).collect();
-            let (put, _) = write(&program, &Plan { blocks: false, probes }, &place.path().join("new"));
+            let (put, _) =
+                write(&program, &Plan { counting: Counting::Nothing, probes }, &place.path().join("new"));
             assert!(put.len() * 20 > insns.len(), "{action:?}: {} of {}", put.len(), insns.len());
             let got = run(place.path(), "new", &[]);
             assert_eq!((&got.stdout, got.status), (&want.stdout, want.status), "{source} {flags} {action:?}");
@@ -393,7 +393,7 @@ fn stacks_are_seen_whole_from_within_probes() {
         let before = insns.iter().map(|at| Point::Before(*at));
         let points = before.chain(insns.iter().map(|at| Point::After(*at)));
         let probes = points.map(|point| Probe { point, action: action.clone() }).collect();
-        write(&program, &Plan { blocks: false, probes }, &place.path().join("new"));
+        write(&program, &Plan { counting: Counting::Nothing, probes }, &place.path().join("new"));
         let got = run(place.path(), "new", &[]);
         assert_eq!((&got.stdout, got.status), (&want.stdout, want.status), "{action:?}");
     }
