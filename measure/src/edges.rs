@@ -13,7 +13,7 @@
 //! Source: Knuth and Stevenson, "Optimal Measurement Points for Program Frequency Counts", BIT 13, 1973; Ball and Larus, "Optimally
 //! Profiling and Tracing Programs", TOPLAS 1994, sections 3 and 4 (the heuristic for weights).
 
-use crate::returns::Returns;
+use crate::returns::{Returns, calls_system};
 use probe::{Counting, Plan, Sparse};
 use program::{BlockEnd, BlockId, CallKind, EdgeId, EdgeKind, FuncId, Loops, Program, Sure};
 use rayon::prelude::*;
@@ -48,12 +48,13 @@ pub(crate) fn entered(program: &Program, id: FuncId) -> Vec<bool> {
     entered.iter().zip(is_led_to).map(|(entered, is_led_to)| *entered || !is_led_to).collect()
 }
 
-/// Whether control may leave the function in `block`.
+/// Whether control may leave the function in `block`. A system call may end the process, or make another program of it.
 pub(crate) fn leaves(program: &Program, returns: &Returns<'_>, block: BlockId) -> bool {
     let b = program.block(block);
     !matches!(b.end, BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch)
         || ways(program, block).next().is_none()
         || program.calls_in(block).iter().any(|c| c.kind != CallKind::Call || !returns.are_sure(c))
+        || calls_system(program, &b.range())
 }
 
 /// The edges out of `block` but those to landing pads: there control comes from outside.

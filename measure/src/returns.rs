@@ -5,7 +5,8 @@
 //!
 //! Source: C11 7.24, 7.22.3, 7.12 for functions of the C library that call nothing back.
 
-use program::{BlockEnd, Call, CallKind, Callee, FuncId, Program};
+use program::{BlockEnd, Call, CallKind, Callee, FuncId, Program, Va};
+use std::ops::Range;
 
 /// Functions of the C library that come back: they call nothing of the program's, and throw nothing.
 const IMPORTS: [&str; 118] = [
@@ -209,11 +210,13 @@ fn is_plain(program: &Program, id: FuncId) -> bool {
     function.complete
         && function.returns
         && program.blocks_of(id).iter().all(ends_well)
-        && function.ranges.iter().all(|range| {
-            // A system call may end the process, or make another program of it.
-            let code = program.image.bytes_in(range).unwrap_or_default();
-            !code.windows(2).any(|two| two == [0x0f, 0x05])
-        })
+        && !function.ranges.iter().any(|range| calls_system(program, range))
+}
+
+/// Whether there may be a system call in `range`, which may end the process, or make another program of it.
+pub fn calls_system(program: &Program, range: &Range<Va>) -> bool {
+    let code = program.image.bytes_in(range).unwrap_or_default();
+    code.windows(2).any(|two| two == [0x0f, 0x05])
 }
 
 #[cfg(test)]

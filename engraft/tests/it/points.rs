@@ -2,7 +2,9 @@
 
 use crate::needs;
 use crate::run::{compile, engraft, folder};
+use measure::Placement;
 use probe::{Action, Counting, Module, Old, Plan, Point, Probe, Room, Routine};
+use profile::Edge;
 use profile::counters::{self, Keeps, Kept, Watch};
 use program::arch::snippet::{Sink, Value, general_register};
 use program::{BlockEnd, CallKind, Callee, EdgeKind, FuncId, Image, Program};
@@ -140,6 +142,68 @@ fn edges_add_up_to_blocks() {
     let place = folder();
     let text = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/points.rs");
     check_flow(place.path(), Path::new("/usr/bin/gzip"), &["-9c", text], 400);
+}
+
+/// Counts sparsely, and every block and edge besides, in one run: what follows must be what was counted.
+#[track_caller]
+fn check_follows(folder: &Path, binary: &Path, args: &[&str], least: usize) {
+    let program = program(binary);
+    let stays = probe::stays(&program);
+    let moved: Vec<_> = program.func_ids().filter(|f| stays[f.index()].is_none()).collect();
+    let blocks = || moved.iter().flat_map(|f| program.function(*f).block_ids());
+    let is_here = |e: &program::EdgeId| !matches!(program.edge(*e).kind, EdgeKind::LandingPad);
+    let edges = blocks().flat_map(|b| program.edge_ids(b)).filter(is_here).map(|e| count(Point::Edge(e)));
+    let probes = blocks().map(|b| count(Point::Block(b))).chain(edges).collect();
+    let plan = Plan { probes, ..Placement::Edges.plan(&program) };
+    let (probes, _) = write(&program, &plan, &folder.join("edges"));
+    let (want, got) =
+        (Command::new(binary).args(args).output().expect("it runs"), run(folder, "edges", args));
+    assert_eq!((&got.stdout, &got.stderr, got.status), (&want.stdout, &want.stderr, want.status));
+
+    let file = std::fs::read(folder.join("out.engraft")).expect("a recording");
+    let profile = counters::parse(&file).expect("readable").remove(0);
+    let mut by_edge: BTreeMap<Edge, u64> = BTreeMap::new();
+    let (mut n_blocks, mut n_edges) = (0, 0);
+    for (probe, seen) in probes.iter().zip(counters::seen(&file).expect("readable")) {
+        let Kept::Count(n) = seen.kept else { panic!("{seen:?}") };
+        match probe.point {
+            Point::Block(b) => {
+                let block = program.block(b);
+                let name = program.function(block.func).name();
+                assert_eq!(profile.blocks.get(&block.start), Some(&n), "{} of {name}", block.start);
+                n_blocks += usize::from(n > 0);
+            }
+            Point::Edge(e) => {
+                let start = |b| program.block(b).start;
+                let edge = program.edge(e);
+                // Of two edges between the same blocks, the sum.
+                *by_edge.entry(Edge { from: start(edge.from), to: start(edge.to) }).or_default() += n;
+            }
+            _ => unreachable!("no other was asked for"),
+        }
+    }
+    for (edge, n) in by_edge {
+        // Edges of tables that cannot be told apart do not follow, either.
+        let Some(follows) = profile.edges.get(&edge) else { continue };
+        let name = program.function(program.function_at(edge.from).expect("it has one")).name();
+        assert_eq!(*follows, n, "{edge:?} of {name}");
+        n_edges += usize::from(n > 0);
+    }
+    assert!(n_blocks >= least && n_edges >= least, "{n_blocks} blocks, {n_edges} edges");
+}
+
+#[test]
+fn what_has_no_counter_follows() {
+    needs!("g++", "gzip");
+    for flags in ["-O0", "-O1", "-O2", "-O2 -no-pie -fno-PIE", "-O3 -static"] {
+        let place = folder();
+        let binary = place.path().join("points");
+        compile(&binary, "points.cc", &format!("{flags} -lstdc++"));
+        check_follows(place.path(), &binary, &[], 40);
+    }
+    let place = folder();
+    let text = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/points.rs");
+    check_follows(place.path(), Path::new("/usr/bin/gzip"), &["-9c", text], 350);
 }
 
 /// The lines that the program printed: a name and a number.
