@@ -148,8 +148,9 @@ fn edges_add_up_to_blocks() {
 #[track_caller]
 fn check_follows(folder: &Path, binary: &Path, args: &[&str], least: usize) {
     let program = program(binary);
-    let stays = probe::stays(&program);
-    let moved: Vec<_> = program.func_ids().filter(|f| stays[f.index()].is_none()).collect();
+    let stays = Module::stays(&program);
+    let is_moved = |f: &FuncId| stays[f.index()].is_none() && program.function(*f).import.is_none();
+    let moved: Vec<_> = program.func_ids().filter(is_moved).collect();
     let blocks = || moved.iter().flat_map(|f| program.function(*f).block_ids());
     let is_here = |e: &program::EdgeId| !matches!(program.edge(*e).kind, EdgeKind::LandingPad);
     let edges = blocks().flat_map(|b| program.edge_ids(b)).filter(is_here).map(|e| count(Point::Edge(e)));
