@@ -29,6 +29,7 @@ pub struct Arena {
     word: SharedWord,
     mailbox: u64,
     room: Capacity,
+    knows_namespace: bool,
 }
 
 #[derive(Debug)]
@@ -90,6 +91,11 @@ fn row_len(n_counters: usize) -> u64 {
 }
 
 impl Arena {
+    /// Whether it says in which namespace processes are called what they are.
+    pub fn knows_namespace(&self) -> bool {
+        self.knows_namespace
+    }
+
     /// Makes room for `modules`: their keys, and how many counters each has.
     ///
     /// # Errors
@@ -109,7 +115,8 @@ impl Arena {
         file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), mailbox + runtime::MAILBOX_OWNER)?;
         let word = SharedWord::map(&file, mailbox)?;
         let state = State { rows: Vec::new(), len, mapped: u64::MAX };
-        let arena = Arena { file, state: Mutex::new(state), word, mailbox, room };
+        let arena =
+            Arena { file, state: Mutex::new(state), word, mailbox, room, knows_namespace: namespace != 0 };
         modules.iter().try_for_each(|&(key, n)| arena.add(key, n))?;
         let mut state = arena.state();
         state.mapped = state.len + later;

@@ -115,7 +115,12 @@ fn prepare(
         let at = usize::try_from(at).expect("small");
         own[at..at + 8].copy_from_slice(&value.to_le_bytes());
     };
-    word(0, u64::try_from(stopped.pid()).expect("process numbers are positive"));
+    let pid = u64::try_from(stopped.pid()).expect("process numbers are positive");
+    word(0, pid);
+    if arena.knows_namespace() {
+        // It need not ask what it is called, which filters of its own might forbid.
+        word(runtime::OWN_NAME, pid);
+    }
     word(runtime::N_THREADS, 1);
     if let Some(code) = segments.runtime_at
         && let Some((n, row)) = arena.row(segments.key)

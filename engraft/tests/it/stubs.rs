@@ -1,8 +1,9 @@
-//! Stubs of the linkage table are counted whoever calls them; static programs are counted whole; labels that data hold are led to.
+//! Stubs of the linkage table are counted whoever calls them; static programs are counted whole; labels that data hold are led to;
+//! filters of system calls do not end a program for ours.
 
 use crate::count::{counted, plain};
 use crate::needs;
-use crate::run::{engraft, folder};
+use crate::run::{compile, engraft, folder};
 use std::path::Path;
 use std::process::Command;
 
@@ -125,5 +126,17 @@ fn labels_that_only_data_know_of_lead_to_moved_code() {
         let uncounted = shown["uncounted"].as_array().expect("a list");
         // Where nothing is relocated, a word might be a number: the function stays, and that is said.
         assert_eq!(uncounted.iter().all(|u| u["name"] != "run"), is_moved, "{flags}: {uncounted:?}");
+    }
+}
+
+#[test]
+fn strict_filters_of_system_calls_let_counted_programs_live() {
+    needs!("gcc");
+    for flags in ["-O1 -pthread", "-O1 -pthread -no-pie"] {
+        let place = folder();
+        compile(&place.path().join("filter"), "filter.c", flags);
+        compile(&place.path().join("late.so"), "plugin.c", "-O1 -shared -fPIC");
+        let got = counted(place.path(), &["./filter", "./late.so"], "all");
+        assert!(got.values().any(|n| *n == 8000), "{flags}: {got:?}");
     }
 }

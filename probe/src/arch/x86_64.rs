@@ -22,7 +22,7 @@
 //! Invariant: all registers are as they were but those dead at a function's entry (r11, flags), or destroyed by a system call (rax, rcx,
 //! r11) where one was about to be made; the red zone is stepped over; no signal is handled while the recording is locked.
 //!
-//! Source: syscall(2), mremap(2) for mapping a shared range a second time (old size 0), mincore(2) for asking whether one is there;
+//! Source: syscall(2), mremap(2) for mapping a shared range a second time (old size 0), rt_sigprocmask(2) for asking whether one is there;
 //! Intel SDM vol. 2B, WRGSBASE.
 #![allow(unsafe_code, reason = "the bytes between two labels of this file's assembly are read as statics")]
 
@@ -86,6 +86,8 @@ pub const HOME_LEN: u64 = 16;
 /// Offset there of the threads: thread pointer, distance, number of the area.
 pub const THREADS: u64 = 0x6000;
 const THREAD_LEN: u64 = 32;
+/// Offset in there of what the process is called in the recording; 0: not known yet.
+pub const OWN_NAME: u64 = 8;
 /// Length of all that.
 pub const OWN_LEN: u64 = THREADS + THREAD_LEN * 2048;
 
@@ -179,7 +181,7 @@ std::arch::global_asm!(
     variable_1 = const u64::from_le_bytes(*b"ENGRAFT_"),
     variable_2 = const u32::from_le_bytes(*b"OUT="),
 );
-std::arch::global_asm!(include_str!("x86_64/open_library.s"));
+std::arch::global_asm!(include_str!("x86_64/open_library.s"), own = const OWN);
 
 unsafe extern "C" {
     static engraft_module: u8;

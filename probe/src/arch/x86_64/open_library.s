@@ -77,8 +77,13 @@ engraft_open_library:
     push r13
     mov r13, rax
     mov rbx, [rip + engraft_open_library + 16]
+    mov rax, {own}      # its number is there, but in a child of fork
+    mov eax, [rax]
+    test eax, eax
+    jnz 1f
     mov eax, 39         # getpid
     syscall
+1:
     mov r12d, eax
 2:  # the mailbox, unless its holder is gone; ld.so opens one library at a time, so we are not holding it
     xor eax, eax
