@@ -79,7 +79,7 @@ take() {
 # judge: holds the runs against each other. Exit 3 if gdb is to be asked.
 judge() {
   python3 - "$engraft" "$work" "$name" <<'P'
-import bisect, collections, csv, glob, json, os, re, subprocess, sys
+import bisect, collections, csv, functools, glob, json, os, re, subprocess, sys
 engraft, work, name = sys.argv[1:]
 
 def watched(folder):
@@ -107,9 +107,10 @@ def watched(folder):
 def counted(folder):
     """Executions by file and block, of all recordings; a block is its first address and the one behind it."""
     sums = collections.defaultdict(collections.Counter)
+    real = functools.cache(os.path.realpath)
     for path in glob.glob(folder + "/*.csv"):
-        for row in csv.DictReader(open(path)):
-            sums[os.path.realpath(row["image"])][int(row["start"], 16), int(row["end"], 16)] += int(row["executions"])
+        for image, _, start, end, n in list(csv.reader(open(path)))[1:]:
+            sums[real(image)][int(start, 16), int(end, 16)] += int(n)
     return sums
 
 def said(*command):
