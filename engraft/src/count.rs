@@ -12,7 +12,7 @@ use live::launch::Swap;
 use live::{Arena, Target};
 use measure::Placement;
 use points::PointView;
-use prepare::{Counted, Kept};
+use prepare::{Counted, Store};
 use program::Program;
 use rayon::prelude::*;
 use std::ffi::OsString;
@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
 
     live::fail_beyond_limits();
-    let kept = Kept::open(args.no_cache)?;
+    let kept = Store::open(args.no_cache)?;
     let is_exe_counted =
         args.modules.iter().any(|m| m == "all" || m == "exe" || names(m, &target.executable));
     let placement = if args.all_blocks { Placement::Blocks } else { Placement::Edges };
@@ -217,7 +217,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 pub fn try_out() -> anyhow::Result<String> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let target = Target::find("true".as_ref(), &search)?;
-    let kept = Kept::open(true)?;
+    let kept = Store::open(true)?;
     let (segments, exe, _) = prepare::executable(&kept, &target.executable, Placement::Edges)?;
     let arena = Arena::create(&[(exe.key, exe.notes.n_counters())])?;
     let mut child = live::launch::launch(Command::new(&target.command), &segments, &arena, &[], &[])?;
@@ -237,7 +237,7 @@ pub fn try_out() -> anyhow::Result<String> {
 /// # Errors
 /// If they are kept for one run only.
 pub fn cache_folder() -> anyhow::Result<String> {
-    let kept = Kept::open(false)?;
+    let kept = Store::open(false)?;
     anyhow::ensure!(
         !kept.is_temporary(),
         "no folder could be made in $XDG_CACHE_HOME or $HOME/.cache: every run rewrites its modules anew"

@@ -24,7 +24,7 @@ use std::time::Duration;
 pub const CACHE_LIMIT: u64 = 2 << 30;
 
 /// Where rewritten libraries are kept: the user's cache, or a folder that goes with us.
-pub struct Kept {
+pub struct Store {
     /// The folder.
     pub cache: Cache,
     /// Which version of us made them.
@@ -34,12 +34,12 @@ pub struct Kept {
     spare: Mutex<Option<tempfile::TempDir>>,
 }
 
-impl Kept {
+impl Store {
     /// In the user's cache, or only for this run.
     ///
     /// # Errors
     /// If no folder can be made.
-    pub fn open(is_temporary: bool) -> anyhow::Result<Kept> {
+    pub fn open(is_temporary: bool) -> anyhow::Result<Store> {
         let home = std::env::var_os("XDG_CACHE_HOME")
             .map(PathBuf::from)
             .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))
@@ -56,11 +56,11 @@ impl Kept {
         let us = std::fs::metadata("/proc/self/exe").context("cannot look at our own file")?;
         let made = us.modified()?.duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
         let maker = format!("{:x}-{made:x}", us.len());
-        Ok(Kept { cache, maker, temporary, spare: Mutex::new(None) })
+        Ok(Store { cache, maker, temporary, spare: Mutex::new(None) })
     }
 }
 
-impl Kept {
+impl Store {
     /// Whether it goes with us.
     pub fn is_temporary(&self) -> bool {
         self.temporary.is_some()
@@ -162,7 +162,7 @@ fn suffix(placement: Placement) -> &'static str {
 /// # Errors
 /// If it cannot be read or rewritten.
 pub fn executable(
-    kept: &Kept,
+    kept: &Store,
     path: &Path,
     placement: Placement,
 ) -> anyhow::Result<(Segments, Counted, Option<PathBuf>)> {
@@ -188,7 +188,7 @@ pub fn executable(
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn open_sites(kept: &Kept, linker: &Path) -> anyhow::Result<Vec<OpenSite>> {
+pub fn open_sites(kept: &Store, linker: &Path) -> anyhow::Result<Vec<OpenSite>> {
     let image = Image::load(linker)?;
     let name = kept.name(file_key(&image), "-opens");
     let site = |(at, bytes): (u64, Vec<u8>)| OpenSite { at: Va(at), bytes };
@@ -205,7 +205,7 @@ pub fn open_sites(kept: &Kept, linker: &Path) -> anyhow::Result<Vec<OpenSite>> {
 /// # Errors
 /// If it cannot be read or rewritten.
 fn library(
-    kept: &Kept,
+    kept: &Store,
     file: &Path,
     path: &Path,
     placement: Placement,
@@ -236,7 +236,7 @@ pub type Refused = Vec<(PathBuf, String)>;
 /// # Errors
 /// If one of them would be disturbed by what is counted in others.
 pub fn libraries(
-    kept: &Kept,
+    kept: &Store,
     paths: Vec<PathBuf>,
     placement: Placement,
 ) -> anyhow::Result<(Vec<(Counted, PathBuf)>, Refused)> {
@@ -255,7 +255,7 @@ pub fn libraries(
 
 /// Makes libraries ready that the program loads while it runs, which waits for each.
 pub struct Loader<'a> {
-    kept: &'a Kept,
+    kept: &'a Store,
     arena: &'a Arena,
     is_wanted: &'a (dyn Fn(&Path) -> bool + Sync),
     placement: Placement,
@@ -298,7 +298,7 @@ const NAP: Duration = Duration::from_millis(200);
 impl<'a> Loader<'a> {
     /// Beside what is `counted` already.
     pub fn new(
-        kept: &'a Kept,
+        kept: &'a Store,
         arena: &'a Arena,
         is_wanted: &'a (dyn Fn(&Path) -> bool + Sync),
         placement: Placement,
