@@ -56,8 +56,8 @@ def ended(_):
         out.writelines(f"{path}\t{at:#x}\t{there.hit_count}\n" for path, at, there in placed)
 
 # What gdb itself says would stand between what the program prints.
-for line in ("set logging file /dev/null", "set logging redirect on", "set logging enabled on", "set pagination off", "set confirm off",
-             "set startup-with-shell off", "set debuginfod enabled off", "set stop-on-solib-events 1", "handle all nostop noprint pass",
+for line in ("set logging file /dev/null", "set logging redirect on", "set logging enabled on", "set disable-randomization off", "set pagination off",
+             "set confirm off", "set startup-with-shell off", "set debuginfod enabled off", "set stop-on-solib-events 1", "handle all nostop noprint pass",
              "unset environment LINES", "unset environment COLUMNS"):
     gdb.execute(line, to_string=True)
 gdb.events.exited.connect(ended)
