@@ -4,6 +4,7 @@ use super::points::{self, PointView};
 use crate::input;
 use crate::view::{Table, View};
 use measure::loops;
+use probe::Stay;
 use profile::Profile;
 use profile::flow::{self, Padding};
 use program::{Callee, FuncId, Program, Va};
@@ -29,6 +30,8 @@ pub struct CountView {
     functions: Vec<FunctionView>,
     loops: Vec<LoopView>,
     uncounted: Vec<UncountedView>,
+    /// Functions without counts that no counted code calls: whether they ran, through pointers, is not known.
+    unknown: Vec<UnknownView>,
     /// Of each thread, where they were kept apart.
     per_thread: Vec<ThreadView>,
 }
@@ -71,6 +74,15 @@ struct LoopView {
     share: f64,
 }
 
+/// A function that stayed where it was, and may have run.
+#[derive(Serialize)]
+struct UnknownView {
+    module: String,
+    name: String,
+    at: u64,
+    why: String,
+}
+
 /// A function that stayed where it was, and ran; or whose padding ran.
 #[derive(Serialize)]
 struct UncountedView {
@@ -107,6 +119,7 @@ pub fn view(
         functions: Vec::new(),
         loops: Vec::new(),
         uncounted: Vec::new(),
+        unknown: Vec::new(),
         per_thread: Vec::new(),
         points: Vec::new(),
     };
@@ -223,7 +236,7 @@ impl CountView {
         self.modules.push(module);
     }
 
-    /// Functions without counts that counted code calls; all, if nothing is counted.
+    /// Functions without counts: those that counted code calls, and those that only pointers can have led to.
     fn add_uncounted(&mut self, file: &str, profile: &Profile, program: &Program) {
         let mut calls: BTreeMap<FuncId, u64> = BTreeMap::new();
         for call in &program.calls {
@@ -242,10 +255,16 @@ impl CountView {
         if profile.blocks.is_empty() {
             calls.extend(program.func_ids().map(|id| (id, 0)));
         }
-        if calls.is_empty() {
-            return;
-        }
         let stays = probe::Module::stays(program);
+        let others = program.func_ids().zip(&stays).filter_map(|(id, why)| Some((id, (*why)?)));
+        let is_left =
+            |(id, why): &(FuncId, Stay)| *why != Stay::PltStub && !calls.contains_key(id) && !is_counted(*id);
+        self.unknown.extend(others.filter(is_left).map(|(id, why)| UnknownView {
+            module: file.to_owned(),
+            name: name(program, id),
+            at: program.function(id).entry.0,
+            why: why.to_string(),
+        }));
         for (id, n) in calls {
             let function = program.function(id);
             let first = program.entry_block(id).map_or(1, |b| program.block(b).n_insns);
@@ -368,6 +387,16 @@ impl View for CountView {
             writeln!(
                 w,
                 "not counted: {what}{n} function{s}, {instructions} instructions at least: {why}: {such}"
+            )?;
+        }
+        if let Some(first) = self.unknown.first() {
+            let n = self.unknown.len();
+            let more = if n > 1 { format!(" and {} more: --json lists them", n - 1) } else { String::new() };
+            let s = if n == 1 { "" } else { "s" };
+            writeln!(
+                w,
+                "not counted, should they have run: {n} function{s} that no counted code calls: {}{more}",
+                short(&first.name)
             )?;
         }
         let run: usize = self.modules.iter().map(|m| m.blocks_run).sum();
