@@ -8,7 +8,7 @@
 //! come back has therefore an edge of its own to the outside, which cannot be counted, and so is in the tree. Thus what a call does
 //! spoils no count, not even when the process dies in it.
 //!
-//! Invariant: the tree holds all edges that cannot be counted; if they make a cycle, every block of the function is counted.
+//! Invariant: the tree holds all edges that cannot be counted. Where those of jump tables make a cycle, they count as ways outside.
 //!
 //! Source: Knuth and Stevenson, "Optimal Measurement Points for Program Frequency Counts", BIT 13, 1973; Ball and Larus, "Optimally
 //! Profiling and Tracing Programs", TOPLAS 1994, sections 3 and 4 (the heuristic for weights).
@@ -33,33 +33,119 @@ fn is_known(program: &Program, id: FuncId) -> bool {
     function.complete && function.sure != Sure::Guessed && program.blocks_of(id).iter().all(ends_well)
 }
 
-/// Per block of the function: whether control may come to it from outside. Of one that nothing leads to, who knows.
-pub(crate) fn entered(program: &Program, id: FuncId) -> Vec<bool> {
-    let function = program.function(id);
-    let place = |b: BlockId| (b.0 - function.blocks.start) as usize;
-    let mut entered: Vec<bool> = program.blocks_of(id).iter().map(|b| b.landing_pad).collect();
-    let mut is_led_to = vec![false; function.n_blocks()];
-    for e in function.block_ids().flat_map(|b| ways(program, b)) {
-        is_led_to[place(program.edge(e).to)] = true;
-    }
-    for b in program.entry_block(id).iter().chain(&function.entries) {
-        entered[place(*b)] = true;
-    }
-    entered.iter().zip(is_led_to).map(|(entered, is_led_to)| *entered || !is_led_to).collect()
+/// The flow of a function as it is counted: what belongs to it, and what comes from outside or goes there.
+pub(crate) struct Shape {
+    /// Whether control comes out of jump tables from outside, and goes outside where it goes through one: of several jumps to the same
+    /// places, who went where cannot be told.
+    tables_are_outside: bool,
+    /// Per block: whether control may come to it from outside. Of one that nothing leads to, who knows.
+    entered: Vec<bool>,
+    /// Per block: whether control may leave the function in it. A system call may end the process, or make another program of it.
+    left: Vec<bool>,
+    first: u32,
 }
 
-/// Whether control may leave the function in `block`. A system call may end the process, or make another program of it.
-pub(crate) fn leaves(program: &Program, returns: &Returns<'_>, block: BlockId) -> bool {
-    let b = program.block(block);
-    !matches!(b.end, BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch)
-        || ways(program, block).next().is_none()
-        || program.calls_in(block).iter().any(|c| c.kind != CallKind::Call || !returns.are_sure(c))
-        || calls_system(program, &b.range())
-}
+impl Shape {
+    /// Of a function of `program`.
+    pub(crate) fn of(program: &Program, returns: &Returns<'_>, id: FuncId) -> Shape {
+        let whole = Shape::with(program, returns, id, false);
+        if whole.tree(program, id).is_some() { whole } else { Shape::with(program, returns, id, true) }
+    }
 
-/// The edges out of `block` but those to landing pads: there control comes from outside.
-pub(crate) fn ways(program: &Program, block: BlockId) -> impl Iterator<Item = EdgeId> + '_ {
-    program.edge_ids(block).filter(|&e| program.edge(e).kind != EdgeKind::LandingPad)
+    fn with(program: &Program, returns: &Returns<'_>, id: FuncId, tables_are_outside: bool) -> Shape {
+        let function = program.function(id);
+        let first = function.blocks.start;
+        let entered: Vec<bool> = program.blocks_of(id).iter().map(|b| b.landing_pad).collect();
+        let mut shape = Shape { tables_are_outside, entered, left: Vec::new(), first };
+        let mut is_led_to = vec![false; function.n_blocks()];
+        for e in function.block_ids().flat_map(|b| shape.ways(program, b)) {
+            is_led_to[shape.place(program.edge(e).to)] = true;
+        }
+        for b in program.entry_block(id).iter().chain(&function.entries) {
+            let place = shape.place(*b);
+            shape.entered[place] = true;
+        }
+        for e in
+            function.block_ids().flat_map(|b| program.successors(b)).filter(|e| e.kind == EdgeKind::Table)
+        {
+            let place = shape.place(e.to);
+            shape.entered[place] |= tables_are_outside;
+        }
+        for (entered, is_led_to) in shape.entered.iter_mut().zip(is_led_to) {
+            *entered |= !is_led_to;
+        }
+        let is_left = |b: BlockId| {
+            let block = program.block(b);
+            let goes_on = matches!(
+                block.end,
+                BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch
+            );
+            !goes_on
+                || shape.ways(program, b).next().is_none()
+                || program.calls_in(b).iter().any(|c| c.kind != CallKind::Call || !returns.are_sure(c))
+                || calls_system(program, &block.range())
+        };
+        shape.left = function.block_ids().map(is_left).collect();
+        shape
+    }
+
+    fn place(&self, block: BlockId) -> usize {
+        (block.0 - self.first) as usize
+    }
+
+    /// Whether control may come to `block` from outside.
+    pub(crate) fn enters(&self, block: BlockId) -> bool {
+        self.entered[self.place(block)]
+    }
+
+    /// Whether control may leave in `block`.
+    pub(crate) fn leaves(&self, block: BlockId) -> bool {
+        self.left[self.place(block)]
+    }
+
+    /// The edges out of `block` but those to landing pads: there control comes from outside.
+    pub(crate) fn ways<'p>(
+        &self,
+        program: &'p Program,
+        block: BlockId,
+    ) -> impl Iterator<Item = EdgeId> + use<'p> {
+        let outside = self.tables_are_outside;
+        program.edge_ids(block).filter(move |&e| match program.edge(e).kind {
+            EdgeKind::LandingPad => false,
+            EdgeKind::Table => !outside,
+            _ => true,
+        })
+    }
+
+    /// A tree of all that cannot be counted; `None` if there is a cycle in it.
+    fn tree(&self, program: &Program, id: FuncId) -> Option<Tree> {
+        let blocks = || program.function(id).block_ids();
+        let mut tree = Tree::new(2 * blocks().len() + 1);
+        let outside = 2 * blocks().len();
+        for b in blocks() {
+            if self.enters(b) {
+                tree.join(outside, self.head(b));
+            }
+            if self.leaves(b) {
+                tree.join(outside, self.end(b));
+            }
+        }
+        for e in blocks().flat_map(|b| self.ways(program, b)) {
+            let edge = program.edge(e);
+            if edge.kind == EdgeKind::Table && !tree.join(self.end(edge.from), self.head(edge.to)) {
+                return None;
+            }
+        }
+        Some(tree)
+    }
+
+    fn head(&self, block: BlockId) -> usize {
+        2 * self.place(block)
+    }
+
+    fn end(&self, block: BlockId) -> usize {
+        2 * self.place(block) + 1
+    }
 }
 
 /// What counting an edge that is taken costs beyond what a block costs: a jump. And what those pay that run past it.
@@ -72,34 +158,22 @@ fn choose(program: &Program, returns: &Returns<'_>, id: FuncId) -> Option<Sparse
     if !is_known(program, id) || program.function(id).import.is_some() {
         return None;
     }
-    let first = program.function(id).blocks.start;
-    let n = program.function(id).n_blocks();
-    let (head, end) = (|b: BlockId| 2 * (b.0 - first) as usize, |b: BlockId| 2 * (b.0 - first) as usize + 1);
-    let outside = 2 * n;
-    let mut tree = Tree::new(2 * n + 1);
-    let blocks = || program.function(id).block_ids();
-    let entered = entered(program, id);
-    for b in blocks() {
-        if entered[(b.0 - first) as usize] {
-            tree.join(outside, head(b));
-        }
-        if leaves(program, returns, b) {
-            tree.join(outside, end(b));
-        }
+    let shape = Shape::of(program, returns, id);
+    let mut tree = shape.tree(program, id)?;
+    let entry = program.entry_block(id);
+    let is_table = |e: &program::Edge| e.kind == EdgeKind::Table && Some(e.to) == entry;
+    if shape.tables_are_outside
+        && program.function(id).block_ids().any(|b| program.successors(b).iter().any(is_table))
+    {
+        // Nobody could tell how often it was called.
+        return None;
     }
-    let uncounted = |e: &EdgeId| matches!(program.edge(*e).kind, EdgeKind::Jump | EdgeKind::Table);
-    for e in blocks().flat_map(|b| ways(program, b)).filter(uncounted) {
-        let edge = program.edge(e);
-        if !tree.join(end(edge.from), head(edge.to)) {
-            return None;
-        }
-    }
-    let often = Often::of(program, id, &entered);
+    let often = Often::of(program, id, &shape);
     let mut rest: Vec<(f64, usize, usize, Which)> = Vec::new();
-    for b in blocks() {
-        rest.push((often.blocks[(b.0 - first) as usize], head(b), end(b), Which::Block(b)));
-        let all: Vec<EdgeId> = ways(program, b).collect();
-        for &e in all.iter().filter(|e| !uncounted(e)) {
+    for b in program.function(id).block_ids() {
+        rest.push((often.blocks[shape.place(b)], shape.head(b), shape.end(b), Which::Block(b)));
+        let all: Vec<EdgeId> = shape.ways(program, b).collect();
+        for &e in all.iter().filter(|e| program.edge(**e).kind != EdgeKind::Table) {
             let edge = program.edge(e);
             let mine = often.edge(program, e);
             let cost = match edge.kind {
@@ -109,7 +183,7 @@ fn choose(program: &Program, returns: &Returns<'_>, id: FuncId) -> Option<Sparse
                 }
                 _ => mine,
             };
-            rest.push((cost, end(b), head(edge.to), Which::Edge(e)));
+            rest.push((cost, shape.end(b), shape.head(edge.to), Which::Edge(e)));
         }
     }
     // Heaviest first; of equals, edges into the tree: a block is counted where it stands.
@@ -170,7 +244,7 @@ struct Often {
 }
 
 impl Often {
-    fn of(program: &Program, id: FuncId, entered: &[bool]) -> Often {
+    fn of(program: &Program, id: FuncId, shape: &Shape) -> Often {
         let function = program.function(id);
         let first = function.blocks.start;
         let loops = Loops::compute(program, id);
@@ -199,10 +273,10 @@ impl Often {
         }
         // Forward, each block once: in the order of a walk that comes to a block when all before it are done, back edges left out.
         let mut blocks = vec![0.0; function.n_blocks()];
-        for b in function.block_ids().filter(|b| entered[(b.0 - first) as usize]) {
+        for b in function.block_ids().filter(|b| shape.enters(*b)) {
             blocks[(b.0 - first) as usize] = if is_cold(b) { 0.001 } else { 1.0 };
         }
-        for b in forward(program, id, entered) {
+        for b in forward(program, id, shape) {
             let mine: f64 = blocks[(b.0 - first) as usize];
             for e in program.edge_ids(b).filter(|&e| loops.back_edge_of(program, e).is_none()) {
                 let to = (program.edge(e).to.0 - first) as usize;
@@ -222,12 +296,12 @@ impl Often {
 }
 
 /// The blocks of the function in reverse postorder, from where it is entered.
-fn forward(program: &Program, id: FuncId, entered: &[bool]) -> Vec<BlockId> {
+fn forward(program: &Program, id: FuncId, shape: &Shape) -> Vec<BlockId> {
     let function = program.function(id);
     let first = function.blocks.start;
     let mut seen = vec![false; function.n_blocks()];
     let mut order = Vec::with_capacity(function.n_blocks());
-    let roots = function.block_ids().filter(|b| entered[(b.0 - first) as usize]).chain(function.block_ids());
+    let roots = function.block_ids().filter(|b| shape.enters(*b)).chain(function.block_ids());
     for root in roots {
         let mut stack = vec![(root, 0)];
         if std::mem::replace(&mut seen[(root.0 - first) as usize], true) {

@@ -1,6 +1,6 @@
 //! What the counters of a module mean: the flow of its functions, and which of it is counted.
 
-use crate::edges::{entered, leaves, ways};
+use crate::edges::Shape;
 use crate::returns::Returns;
 use probe::{Counted, Module, Stay};
 use profile::ImageRef;
@@ -42,7 +42,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
     for id in program.func_ids().filter(is_moved).filter(|_| !module.counted.is_empty()) {
         let function = program.function(id);
         let is_whole = module.sparse.binary_search(&id).is_ok();
-        let entered = entered(program, id);
+        let shape = Shape::of(program, &returns, id);
         // Of a stub, the first block is moved.
         let mine: Vec<BlockId> = function.block_ids().filter(|b| is_whole || blocks[b.index()]).collect();
         for b in &mine {
@@ -51,13 +51,14 @@ pub fn notes(module: &Module<'_>) -> Notes {
         }
         let first = function.blocks.start;
         let node = |b: BlockId| {
-            let ways = ways(program, b)
+            let ways = shape
+                .ways(program, b)
                 .map(|e| Way { to: program.edge(e).to.0 - first, is_counted: edges.contains(&e) });
             Node {
                 start: program.block(b).start,
                 is_counted: blocks[b.index()],
-                enters: entered[(b.0 - first) as usize],
-                leaves: if is_whole { leaves(program, &returns, b) } else { ends(program, b) },
+                enters: shape.enters(b),
+                leaves: if is_whole { shape.leaves(b) } else { ends(program, &shape, b) },
                 ways: ways.collect(),
             }
         };
@@ -73,10 +74,10 @@ pub fn notes(module: &Module<'_>) -> Notes {
 }
 
 /// Whether control may leave the function in `block`, if all calls come back that may.
-fn ends(program: &Program, block: BlockId) -> bool {
+fn ends(program: &Program, shape: &Shape, block: BlockId) -> bool {
     let b = program.block(block);
     !matches!(b.end, BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch)
-        || ways(program, block).next().is_none()
+        || shape.ways(program, block).next().is_none()
         || program.calls_in(block).iter().any(|c| c.kind != CallKind::Call || !c.returns)
 }
 

@@ -73,7 +73,9 @@ fn spot(program: &Program, edge: EdgeId) -> Option<(BlockId, Spot)> {
     match edge.kind {
         EdgeKind::FallThrough => Some((edge.from, Spot::Through)),
         EdgeKind::Taken => Some((edge.from, Spot::Taken)),
-        EdgeKind::Jump | EdgeKind::Table | EdgeKind::LandingPad => None,
+        // Behind what the block calls, which may not have come back.
+        EdgeKind::Jump => Some((edge.from, Spot::Before(program.block(edge.from).last_insn()))),
+        EdgeKind::Table | EdgeKind::LandingPad => None,
     }
 }
 

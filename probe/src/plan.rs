@@ -92,7 +92,7 @@ pub enum Counting {
 pub struct Sparse {
     /// Blocks, ascending.
     pub blocks: Vec<BlockId>,
-    /// Edges, ascending: of branches taken or not.
+    /// Edges, ascending: but those of jump tables and to landing pads.
     pub edges: Vec<EdgeId>,
 }
 
