@@ -46,10 +46,15 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Of a function of `program`.
-    pub(crate) fn of(program: &Program, returns: &Returns<'_>, id: FuncId) -> Shape {
+    /// Of a function of `program`, with a tree of all that cannot be counted.
+    pub(crate) fn of(program: &Program, returns: &Returns<'_>, id: FuncId) -> (Shape, Tree) {
         let whole = Shape::with(program, returns, id, false);
-        if whole.tree(program, id).is_some() { whole } else { Shape::with(program, returns, id, true) }
+        if let Some(tree) = whole.tree(program, id) {
+            return (whole, tree);
+        }
+        let shape = Shape::with(program, returns, id, true);
+        let tree = shape.tree(program, id).expect("without tables there is no cycle");
+        (shape, tree)
     }
 
     fn with(program: &Program, returns: &Returns<'_>, id: FuncId, tables_are_outside: bool) -> Shape {
@@ -74,6 +79,7 @@ impl Shape {
         for (entered, is_led_to) in shape.entered.iter_mut().zip(is_led_to) {
             *entered |= !is_led_to;
         }
+        let calls = function.ranges.iter().any(|range| calls_system(program, range));
         let is_left = |b: BlockId| {
             let block = program.block(b);
             let goes_on = matches!(
@@ -83,7 +89,7 @@ impl Shape {
             !goes_on
                 || shape.ways(program, b).next().is_none()
                 || program.calls_in(b).iter().any(|c| c.kind != CallKind::Call || !returns.are_sure(c))
-                || calls_system(program, &block.range())
+                || calls && calls_system(program, &block.range())
         };
         shape.left = function.block_ids().map(is_left).collect();
         shape
@@ -158,8 +164,7 @@ fn choose(program: &Program, returns: &Returns<'_>, id: FuncId) -> Option<Sparse
     if !is_known(program, id) || program.function(id).import.is_some() {
         return None;
     }
-    let shape = Shape::of(program, returns, id);
-    let mut tree = shape.tree(program, id)?;
+    let (shape, mut tree) = Shape::of(program, returns, id);
     let entry = program.entry_block(id);
     let is_table = |e: &program::Edge| e.kind == EdgeKind::Table && Some(e.to) == entry;
     if shape.tables_are_outside
@@ -209,7 +214,7 @@ enum Which {
 }
 
 /// Components of a graph that grows.
-struct Tree {
+pub(crate) struct Tree {
     up: Vec<usize>,
 }
 
@@ -247,8 +252,12 @@ impl Often {
     fn of(program: &Program, id: FuncId, shape: &Shape) -> Often {
         let function = program.function(id);
         let first = function.blocks.start;
-        let loops = Loops::compute(program, id);
-        let depth = |b: BlockId| i32::try_from(loops.block_depth(b).min(8)).unwrap_or(8);
+        let goes_back = |e: &program::Edge| e.to <= e.from;
+        let has_loops = function.block_ids().any(|b| program.successors(b).iter().any(goes_back));
+        let loops = has_loops.then(|| Loops::compute(program, id));
+        let depth =
+            |b: BlockId| i32::try_from(loops.as_ref().map_or(0, |l| l.block_depth(b)).min(8)).unwrap_or(8);
+        let is_back = |e: EdgeId| loops.as_ref().is_some_and(|l| l.back_edge_of(program, e).is_some());
         let is_cold = |b: BlockId| {
             let block = program.block(b);
             block.landing_pad || matches!(block.end, BlockEnd::NoReturn | BlockEnd::Stop)
@@ -278,7 +287,7 @@ impl Often {
         }
         for b in forward(program, id, shape) {
             let mine: f64 = blocks[(b.0 - first) as usize];
-            for e in program.edge_ids(b).filter(|&e| loops.back_edge_of(program, e).is_none()) {
+            for e in program.edge_ids(b).filter(|&e| !is_back(e)) {
                 let to = (program.edge(e).to.0 - first) as usize;
                 blocks[to] += mine * shares[(e.0 - first_edge) as usize];
             }

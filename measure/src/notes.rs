@@ -42,7 +42,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
     for id in program.func_ids().filter(is_moved).filter(|_| !module.counted.is_empty()) {
         let function = program.function(id);
         let is_whole = module.sparse.binary_search(&id).is_ok();
-        let shape = Shape::of(program, &returns, id);
+        let (shape, _) = Shape::of(program, &returns, id);
         // Of a stub, the first block is moved.
         let mine: Vec<BlockId> = function.block_ids().filter(|b| is_whole || blocks[b.index()]).collect();
         for b in &mine {

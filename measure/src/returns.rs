@@ -216,7 +216,7 @@ fn is_plain(program: &Program, id: FuncId) -> bool {
 /// Whether there may be a system call in `range`, which may end the process, or make another program of it.
 pub fn calls_system(program: &Program, range: &Range<Va>) -> bool {
     let code = program.image.bytes_in(range).unwrap_or_default();
-    code.windows(2).any(|two| two == [0x0f, 0x05])
+    memchr::memmem::find(code, &[0x0f, 0x05]).is_some()
 }
 
 #[cfg(test)]

@@ -123,8 +123,17 @@ impl Flow {
         self.blocks.iter().filter(|b| b.is_counted).count() + ways.sum::<usize>()
     }
 
+    fn never_ran(&self) -> Solved {
+        let none = vec![Some(0); self.blocks.len()];
+        let n_ways = self.blocks.iter().map(|b| b.ways.len()).sum();
+        Solved { enters: none.clone(), blocks: none, ways: vec![Some(0); n_ways] }
+    }
+
     /// What follows from its counters. Sums wrap, so that what is known of a part of the flow does not spoil the rest.
     pub fn solve(&self, counters: &[u64]) -> Solved {
+        if self.is_whole && counters.iter().all(|n| *n == 0) {
+            return self.never_ran();
+        }
         let mut counters = counters.iter().copied();
         let mut next = |is_counted: bool| match is_counted {
             true => Some(counters.next().unwrap_or(0)),
@@ -229,7 +238,8 @@ impl Notes {
             }
             let entered = flow.blocks.iter().zip(&solved.enters).find(|(node, _)| node.start == flow.entry);
             profile.entries.extend(entered.and_then(|(_, n)| Some((flow.entry, (*n)?))));
-            if flow.is_whole {
+            // Of what never ran, blocks say all.
+            if flow.is_whole && solved.blocks.iter().any(|n| *n != Some(0)) {
                 let ways = flow.blocks.iter().flat_map(|b| b.ways.iter().map(move |w| (b, w)));
                 for ((from, way), n) in ways.zip(&solved.ways) {
                     let (Some(to), Some(n)) = (flow.blocks.get(way.to as usize), n) else { continue };
