@@ -38,16 +38,18 @@ impl Program {
             .flat_map_iter(|i| self.enters(BlockId::at(i)).into_iter().filter_map(find))
             .collect();
         // What code that is no function's does, nobody knows: it was decoded from where something leads to, not from its start.
-        let loose = self.gaps.iter().filter(|g| g.reason == GapReason::NoFunction);
-        for gap in loose {
-            let bytes = self.image.bytes_in(&gap.range).unwrap_or_default();
+        let gaps = self.gaps.iter().filter(|g| g.reason == GapReason::NoFunction).map(|g| &g.range);
+        // Nor what the linkage table holds beside its stubs, where it is damaged.
+        let stubs = self.image.plt.iter().map(|p| &p.range).filter(|r| self.function_from(r.start).is_none());
+        for range in gaps.chain(stubs) {
+            let bytes = self.image.bytes_in(range).unwrap_or_default();
             for (i, window) in bytes.windows(4).enumerate() {
-                let end = gap.range.start.plus(i as u64 + 4);
+                let end = range.start.plus(i as u64 + 4);
                 let word = window.try_into().map_or(0, i32::from_le_bytes);
                 reached.extend(find(Va(end.0.wrapping_add_signed(i64::from(word)))));
             }
             for (i, &byte) in bytes.iter().enumerate() {
-                let end = gap.range.start.plus(i as u64 + 1);
+                let end = range.start.plus(i as u64 + 1);
                 reached.extend(find(Va(end.0.wrapping_add_signed(i64::from(byte.cast_signed())))));
             }
         }
@@ -67,7 +69,7 @@ impl Program {
         for insn in self.insns(id) {
             match insn.flow() {
                 Flow::Call(to) => found.push(to),
-                Flow::Jump(to) | Flow::Branch(to) if !own(to) => found.push(to),
+                Flow::Jump(to) | Flow::Branch(to) if !own(self.led_to(to)) => found.push(self.led_to(to)),
                 Flow::Next | Flow::JumpIndirect if self.image.kind.is_relocated() => {
                     found.extend(insn.relative_place());
                 }
