@@ -5,8 +5,8 @@
 //! spanning tree determine the others. A tree that is as heavy as can be leaves the cheap ones to be counted.
 //!
 //! Who enters need not leave: calls may end in exceptions, `longjmp` or `exit`, or come back twice. A block with a call that is not sure to
-//! come back has therefore an edge of its own to the outside, which cannot be counted, and so is in the tree. Thus what a call does
-//! spoils no count, not even when the process dies in it.
+//! come back has therefore an edge of its own to the outside, which cannot be counted, and so is in the tree. Thus what such a call does
+//! spoils no count. A thread that is stopped for good elsewhere, in the middle of a block, leaves what follows from others off by one.
 //!
 //! Invariant: the tree holds all edges that cannot be counted. Where those of jump tables make a cycle, they count as ways outside.
 //!
@@ -57,7 +57,13 @@ impl Shape {
         (shape, tree)
     }
 
-    fn with(program: &Program, returns: &Returns<'_>, id: FuncId, tables_are_outside: bool) -> Shape {
+    /// The same without a tree, and with jump tables as they are asked for.
+    pub(crate) fn with(
+        program: &Program,
+        returns: &Returns<'_>,
+        id: FuncId,
+        tables_are_outside: bool,
+    ) -> Shape {
         let function = program.function(id);
         let first = function.blocks.start;
         let entered: Vec<bool> = program.blocks_of(id).iter().map(|b| b.landing_pad).collect();

@@ -42,7 +42,11 @@ pub fn notes(module: &Module<'_>) -> Notes {
     for id in program.func_ids().filter(is_moved).filter(|_| !module.counted.is_empty()) {
         let function = program.function(id);
         let is_whole = module.sparse.binary_search(&id).is_ok();
-        let (shape, _) = Shape::of(program, &returns, id);
+        // Where every block is counted, jump tables are ways inside: else what goes through one to the entry would have called it.
+        let shape = match is_whole {
+            true => Shape::of(program, &returns, id).0,
+            false => Shape::with(program, &returns, id, false),
+        };
         // Of a stub, the first block is moved.
         let mine: Vec<BlockId> = function.block_ids().filter(|b| is_whole || blocks[b.index()]).collect();
         for b in &mine {
