@@ -11,9 +11,10 @@ declare -A needs=(
   [python3]=python3 [perl]=perl [gawk]=gawk [bash]=bash [gdb]="gdb gcc libc6-dev" [cmake]="cmake make g++" [git]=git [rg]=ripgrep
   [redis]="redis-server redis-tools" [cc1plus]=g++ [ld]=binutils [clang]=clang-19 [throws]=g++ [openmp]="gcc libgomp1"
   [fortran]=gfortran [static]="gcc libc6-dev" [staticpie]="gcc libc6-dev" [cgoto]=gcc [povray]=povray [relr]="clang-19 lld-19"
+  [clangsql]=clang-19 [pytests]="python3 libpython3.11-testsuite" [mpi]="mpich libmpich-dev gcc"
 )
 all_programs=(gzip bzip2 xz lua sqlite3 python3 clangfmt zstd luajit perl gawk bash gdb cmake git rg redis cc1plus ld clang povray
-  throws panics openmp fortran static staticpie cgoto relr)
+  throws panics openmp fortran static staticpie cgoto relr clangsql pytests mpi)
 [ -z "$(command -v node)" ] || all_programs+=(node)
 
 rustc=$(cd "$(dirname "${BASH_SOURCE[0]}")" && rustc --print sysroot)/bin/rustc
@@ -115,6 +116,12 @@ sys.stdout.flush()
 raise SystemExit(len(words) % 256)
 P
 }
+# Python's own tests: those that always end the same way, in moderate time.
+pytests=(dict list set json re struct array zlib fractions math cmath collections deque heapq bisect functools operator enum dataclasses generators
+  coroutines exceptions exception_group sys_settrace descr class super scope grammar syntax compile dis copy marshal ctypes csv xml_etree pyexpat base64
+  binascii fork1 mmap string textwrap format float complex traceback thread bytes contextlib itertools opcodes raise setcomps slice sort unpack userdict with)
+run_pytests() { PYTHONHASHSEED=0 "$@" /usr/bin/python3 -m test -q "${pytests[@]/#/test_}"; echo "status $?"; }
+filter_pytests() { sed -E 's/[0-9.]+ (ms|sec|min)( [0-9]+ sec)?/TIME/g; /load avg/d'; }
 run_python3() { PYTHONHASHSEED=0 "$@" /usr/bin/python3 -s -B p.py; echo "status $?"; }
 
 setup_clangfmt() { awk 'BEGIN { for (i = 0; i < 150; i++) printf "int f%d(int a,char*b){if(a>%d){return b[0]+a;}else for(int i=0;i<a;++i){b[i]=(char)(i*%d);}\nswitch(a){case 1:return 2;default:break;}return f%d(a-1,b);}\n#define M%d(x) \\\n do{x;}while(0)\n", i, i, i, i, i }' >in.c; }
@@ -217,6 +224,12 @@ setup_ld() { setup_cc1plus; echo 'int g(void *); int main() { return 0; }' | g++
 run_ld() { "$@" ld -r -o r.o m.o p.o; cksum <r.o; "$@" ld -shared --gc-sections -o s.so p.o; cksum <s.so; "$@" objdump -d -C p.o | cksum; "$@" readelf -aW l.so | cksum; "$@" strip -o st l.so; cksum <st; "$@" ld -o x m.o; echo "status $?"; }
 setup_clang() { setup_cc1plus; }
 run_clang() { "$@" clang-19 -cc1 -triple x86_64-pc-linux-gnu -emit-obj -O2 -fcxx-exceptions -fexceptions -o p.o -x c++-cpp-output p.ii; echo "status $?"; cksum <p.o; }
+# sqlite's one file of 9 MB, as it comes to who builds it into a program.
+setup_clangsql() {
+  mkdir -p get/src; touch get/src/lib.rs; printf '[package]\nname = "get"\nversion = "0.0.0"\n[dependencies]\nlibsqlite3-sys = "=0.30.1"\n[workspace]\n' >get/Cargo.toml
+  (cd get && CARGO_HOME=${CARGO_HOME:-${real_home:-$HOME}/.cargo} RUSTUP_HOME=${RUSTUP_HOME:-${real_home:-$HOME}/.rustup} cargo vendor -q >/dev/null) && cp get/vendor/libsqlite3-sys/sqlite3/sqlite3.[ch] . && rm -r get
+}
+run_clangsql() { "$@" clang-19 -cc1 -triple x86_64-pc-linux-gnu -emit-obj -O1 -internal-isystem /usr/lib/llvm-19/lib/clang/19/include -internal-isystem /usr/include/x86_64-linux-gnu -internal-isystem /usr/include -o s.o -x c sqlite3.c; echo "status $?"; cksum <s.o; }
 setup_povray() { printf 'camera { location <0,2,-5> look_at 0 } light_source { <9,9,-9> 1 }\nsphere { 0, 1 pigment { marble turbulence 1 } finish { reflection 0.3 } }\nplane { y, -1 pigment { checker rgb 1, rgb 0 } }\n' >in.pov; }
 run_povray() { "$@" povray +Iin.pov +Oout.bmp +FB +W60 +H40 +WT2 -D -V -GA >/dev/null 2>&1; echo "status $?"; cksum <out.bmp; }
 setup_node() { cat >p.js <<'J'
@@ -315,6 +328,24 @@ C
   gcc -O2 -fopenmp -o p p.c
 }
 run_openmp() { OMP_NUM_THREADS=4 OMP_WAIT_POLICY=passive "$@" ./p; echo "status $?"; }
+# Three processes that compute together; each is counted.
+setup_mpi() {
+  cat >p.c <<'C'
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  int me, n; MPI_Init(&argc, &argv); MPI_Comm_rank(MPI_COMM_WORLD, &me); MPI_Comm_size(MPI_COMM_WORLD, &n);
+  double mine = 0, all; for (int i = me; i < 30000; i += n) mine += 4.0 / (1 + (i + .5) * (i + .5) / 9e8);
+  MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  int token = me; for (int turn = 0; turn < 20; turn++) MPI_Sendrecv_replace(&token, 1, MPI_INT, (me + 1) % n, 0, (me + n - 1) % n, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  int tokens[3]; MPI_Gather(&token, 1, MPI_INT, tokens, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  if (!me) printf("%.6f %d %d %d\n", all / 30000, tokens[0], tokens[1], tokens[2]);
+  MPI_Finalize(); return 0;
+}
+C
+  mpicc.mpich -O2 -o p p.c
+}
+run_mpi() { mpiexec.mpich -n 3 bash -c '"$@"' _ "$@" ./p; echo "status $?"; }
 setup_fortran() {
   cat >p.f90 <<'F'
 program p

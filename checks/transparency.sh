@@ -5,6 +5,7 @@
 #
 # Prints for each the share of its instructions, of those known to have run in its modules, that were counted, and what was not and why.
 # Exit 1 if a run differs, or less than 99.9 % was counted. A program whose plain runs differ is no proof: that is a failure, too.
+# MODULES: which are counted (all; '*' for libc and ld.so, too).
 # Needs Debian 12, and root or user namespaces: rewritten files are put over the plain ones in a private mount namespace.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
@@ -16,16 +17,18 @@ stripped=(throws panics openmp fortran static staticpie cgoto relr)
 [ $# -gt 0 ] || set -- "${all_programs[@]}" "${stripped[@]/%/-stripped}"
 # shellcheck disable=SC2086
 "$top/scripts/install.sh" $(for name; do echo "${needs[${name%-stripped}]:-}"; done)
-private=(unshare -m); [ "$(id -u)" = 0 ] || private=(unshare -rm)
+private='unshare -m'; [ "$(id -u)" = 0 ] || private='unshare -rm'
 work=$(mktemp -d); [ -n "${KEEP:-}" ] && echo "kept: $work" >&2 || trap 'rm -rf "$work"' EXIT
 mkdir "$work/poisoned"
 unset RUST_BACKTRACE
-export LC_ALL=C TZ=UTC HOME=$work XDG_CACHE_HOME=${XDG_CACHE_HOME:-$work/cache}
-export engraft recs=$work/recs list=$work/list
+export real_home=$HOME LC_ALL=C TZ=UTC HOME=$work XDG_CACHE_HOME=${XDG_CACHE_HOME:-$work/cache}
+export engraft recs=$work/recs list=$work/list private
 
-counted() { "$engraft" count -q -o "$(mktemp -u "$recs/XXXXXXXX.engraft")" -- "$@"; }
+counted() { "$engraft" count -q --modules "${MODULES:-all}" -o "$(mktemp -u "$recs/XXXXXXXX.engraft")" -- "$@"; }
 # Rewritten files over the plain ones, in a namespace of this command's own.
-poisoned() { "${private[@]}" bash -c 'while read -r new old; do mount --bind "$new" "$old" || exit 99; done <"$list"; exec "$@"' _ "$@"; }
+# shellcheck disable=SC2086
+poisoned() { $private bash -c 'while read -r new old; do mount --bind "$new" "$old" || exit 99; done <"$list"; exec "$@"' _ "$@"; }
+export -f counted poisoned
 
 # go NAME HOW OUT: runs NAME with the prefix HOW in a fresh copy of its folder, always at the same place.
 go() {

@@ -1,11 +1,13 @@
-//! `engraft convert`: profiles from one format to another; several of one build become their sum.
+//! `engraft convert`: profiles from one format to another; several of one build become their sum. Traces: `traces`.
+
+mod traces;
 
 use crate::carry::{WrittenView, written_view};
 use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Output, Table, View};
 use anyhow::Context as _;
-use profile::Profile;
+use profile::{Images, Profile};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,13 +16,14 @@ use std::path::{Path, PathBuf};
 const EXAMPLES: &str = "\
 Examples:
   $ engraft convert old.callgrind -o old.fdata --binary old
-  $ engraft convert old.callgrind old.callgrind -o twice.engraft --binary old";
+  $ engraft convert old.callgrind old.callgrind -o twice.engraft --binary old
+  $ engraft convert run.trc -o run.trace --meta run.meta";
 
-/// Convert profiles to another format; several inputs are added up
+/// Convert profiles to another format; several inputs are added up. Pack a plain trace, or unpack it again
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Profiles of one build, in any format that can be read
+    /// Profiles of one build, in any format that can be read; or a trace, plain (`.trc`, `-` for standard input) or ours
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
     /// Where to write; the extension says the format
@@ -38,6 +41,12 @@ pub struct Args {
     /// Of a recording that keeps threads apart (`count --per-thread`), take only this one, counted from 1
     #[arg(long, value_name = "N")]
     thread: Option<std::num::NonZeroUsize>,
+    /// Of a plain trace: names of its functions and blocks, lines `FUNCTION BLOCK 0xADDRESS NAME FILE:LINE`
+    #[arg(long, value_name = "FILE")]
+    meta: Option<PathBuf>,
+    /// How to keep a trace, in several ways if need be [default of a plain one: packed]
+    #[arg(long, value_enum, value_name = "STORE", value_delimiter = ',')]
+    store: Vec<traces::Store>,
     #[command(flatten)]
     output: Output,
 }
@@ -58,16 +67,19 @@ fn thread_of(path: &Path, n: usize) -> anyhow::Result<Vec<Profile>> {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    if let Some(what) = traces::wanted(args)? {
+        return traces::run(args, what);
+    }
     input::output_format(&args.o, args.to)?;
     let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
     out::spares(&args.o, &read.collect::<Vec<_>>())?;
-    if let ([recording], None, profile::Format::Csv) =
-        (args.inputs.as_slice(), &args.binary, input::output_format(&args.o, args.to)?)
+    if let ([recording], None, Some(images)) =
+        (args.inputs.as_slice(), &args.binary, Images::new(input::output_format(&args.o, args.to)?))
         && let Some(profiles) = input::recording(recording)?
     {
         return match args.thread {
-            Some(n) => whole_recording(args, &thread_of(recording, n.get())?),
-            None => whole_recording(args, &profiles),
+            Some(n) => whole_recording(args, images, &thread_of(recording, n.get())?),
+            None => whole_recording(args, images, &profiles),
         };
     }
     let program = args.binary.as_deref().map(input::program).transpose()?;
@@ -84,18 +96,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             let same = of_thread.into_iter().find(|p| p.image.id == read.profile.image.id);
             read.profile = same.with_context(|| format!("{} has no such image", path.display()))?;
         }
+        let n_functions = profile::n_functions(&read.profile, program.as_ref());
+        let lost =
+            read.lost.iter().map(|l| LostView { what: l.what.clone(), why: l.why.clone(), count: l.count });
         inputs.push(InputView {
-            file: path.display().to_string(),
-            format: read.format.name(),
-            n_functions: profile::n_functions(&read.profile, program.as_ref()),
-            n_blocks: read.profile.blocks.len(),
-            n_edges: read.profile.edges.len(),
-            n_calls: read.profile.calls.len(),
-            lost: read
-                .lost
-                .iter()
-                .map(|l| LostView { what: l.what.clone(), why: l.why.clone(), count: l.count })
-                .collect(),
+            lost: lost.collect(),
+            ..InputView::of(&path.display().to_string(), read.format, n_functions, &read.profile)
         });
         match &mut sum {
             None => sum = Some(read.profile),
@@ -111,28 +117,18 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// The blocks of all images of a recording, as far as they are still where they were.
-fn whole_recording(args: &Args, profiles: &[Profile]) -> anyhow::Result<Answer> {
-    let mut whole = profile::Written::default();
+/// All images of a recording, as far as they are still where they were.
+fn whole_recording(args: &Args, mut images: Images, profiles: &[Profile]) -> anyhow::Result<Answer> {
+    let mut inputs = Vec::new();
     for counted in profiles {
         let program = input::counted_program(counted)?;
-        let written = profile::csv::write_all(counted, &program);
-        // One heading for all.
-        let skipped = match whole.bytes.is_empty() {
-            true => 0,
-            false => written.bytes.iter().position(|&b| b == b'\n').map_or(0, |n| n + 1),
-        };
-        whole.bytes.extend(written.bytes.get(skipped..).unwrap_or_default());
-        whole.n_functions += written.n_functions;
-        whole.count = whole.count.saturating_add(written.count);
-        whole.lost.extend(written.lost);
+        images.add(counted, &program);
+        let n_functions = profile::n_functions(counted, Some(&program));
+        inputs.push(InputView::of(&counted.image.name, profile::Format::Engraft, n_functions, counted));
     }
+    let whole = images.finish()?;
     out::data(Some(&args.o), |w| w.write_all(&whole.bytes))?;
-    let view = ConvertView {
-        schema: "engraft.convert/1",
-        inputs: Vec::new(),
-        written: written_view(&args.o, &whole),
-    };
+    let view = ConvertView { schema: "engraft.convert/1", inputs, written: written_view(&args.o, &whole) };
     args.output.print_beside_file(&args.o, &view)?;
     Ok(Answer::Yes)
 }
@@ -176,6 +172,20 @@ struct InputView {
     n_edges: usize,
     n_calls: usize,
     lost: Vec<LostView>,
+}
+
+impl InputView {
+    fn of(file: &str, format: profile::Format, n_functions: Option<usize>, profile: &Profile) -> InputView {
+        InputView {
+            file: file.to_owned(),
+            format: format.name(),
+            n_functions,
+            n_blocks: profile.blocks.len(),
+            n_edges: profile.edges.len(),
+            n_calls: profile.calls.len(),
+            lost: Vec::new(),
+        }
+    }
 }
 
 #[derive(Serialize)]

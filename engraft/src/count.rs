@@ -1,21 +1,26 @@
 //! `engraft count`: how often each block ran, exactly.
 
+mod callees;
+mod follow;
 mod points;
 mod prepare;
+mod repeat;
 mod view;
 
 use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::view::Output;
 use anyhow::Context as _;
-use live::launch::Swap;
+use live::launch::{Ready, Swap};
 use live::{Arena, Target};
 use measure::Placement;
 use points::PointView;
-use prepare::{Counted, Store};
+use prepare::{Counted, How, Store, Wanted};
 use program::Program;
 use rayon::prelude::*;
+use repeat::Repeats;
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -40,13 +45,22 @@ pub struct Args {
     /// What to count in: `all` (without libc and ld.so), `exe`, or file names of modules, `*` standing for anything
     #[arg(long, value_name = "WHICH", num_args = 1.., default_value = "all")]
     modules: Vec<String>,
+    /// Count programs that it becomes or starts by `exec`, too
+    #[arg(long)]
+    follow: bool,
     /// Keep the counts of each thread apart, too; `convert --thread N` takes one
     #[arg(long)]
     per_thread: bool,
+    /// Run it N times, and say what was not the same in each; the recording has the last run
+    #[arg(long, value_name = "N", default_value = "1")]
+    repeat: std::num::NonZeroUsize,
     /// Count every block by itself, in place of as few blocks and edges as the rest follows from
     #[arg(long)]
     all_blocks: bool,
-    /// Do not keep rewritten libraries for the next time
+    /// Count where calls through pointers lead, too, for `show REC calls`
+    #[arg(long)]
+    callees: bool,
+    /// Do not keep rewritten modules, and how they ran, for the next time
     #[arg(long)]
     no_cache: bool,
     #[command(flatten)]
@@ -79,10 +93,24 @@ fn is_system(file: &str) -> bool {
     file == "libc.so" || SYSTEM.iter().any(|start| file.starts_with(start))
 }
 
+impl Wanted for Args {
+    fn library(&self, path: &Path) -> bool {
+        is_wanted(&self.modules, path)
+    }
+    fn executable(&self, path: &Path) -> bool {
+        // The dynamic linker, started as a program.
+        let is_system = self.is_system(path);
+        self.modules.iter().any(|m| (m == "all" || m == "exe") && !is_system || names(m, path))
+    }
+    fn is_system(&self, path: &Path) -> bool {
+        is_system(&path.file_name().unwrap_or_default().to_string_lossy())
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    let (name, rest) = args.command.split_first().expect("clap asks for one at least");
-    let search = std::env::var_os("PATH").unwrap_or_default();
+    let (name, _) = args.command.split_first().expect("clap asks for one at least");
+    let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let target =
         Target::find(name, &search).map_err(|e| Hinted::new(e.to_string(), e.hint().unwrap_or_default()))?;
     let rec = recording_path(args, &target.command)?;
@@ -96,24 +124,62 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         .into());
     }
 
-    live::fail_beyond_limits();
+    if let Some(n) = live::Limits::ours().addresses.filter(|n| *n < OWN_ADDRESSES) {
+        let what = format!(
+            "the limit of addresses (`ulimit -v`) is {} kB, of which count itself needs more",
+            n >> 10
+        );
+        let hint = "set it for the program alone: `engraft count --follow -- prlimit --as=BYTES PROGRAM`";
+        return Err(Hinted::new(what, hint).into());
+    }
+    live::keep_memory();
     let kept = Store::open(args.no_cache)?;
-    let is_exe_counted =
-        args.modules.iter().any(|m| m == "all" || m == "exe" || names(m, &target.executable));
+    let mut repeats = Repeats::default();
+    let mut failed = 0;
+    for left in (0..args.repeat.get()).rev() {
+        let of_several = (args.repeat.get() > 1).then_some(&mut repeats);
+        let (code, is_last) = once(args, &target, &kept, &rec, of_several, left == 0)?;
+        failed = if failed == 0 { code } else { failed };
+        if is_last {
+            break;
+        }
+    }
+    Ok(Answer::Status(failed))
+}
+
+/// Runs the program once, and gives its exit status, and whether this was the last run: also if somebody has ended it. The last one is
+/// recorded and reported.
+fn once(
+    args: &Args,
+    target: &Target,
+    kept: &Store,
+    rec: &Path,
+    mut repeats: Option<&mut Repeats>,
+    is_last: bool,
+) -> anyhow::Result<(u8, bool)> {
+    let (name, rest) = args.command.split_first().expect("clap asks for one at least");
     let placement = if args.all_blocks { Placement::Blocks } else { Placement::Edges };
-    let of_exe = if is_exe_counted { placement } else { Placement::Nowhere };
+    let how = How { placement, callees: args.callees, follows: args.follow };
+    let is_exe_counted = args.executable(&target.executable);
+    let of_exe = How { placement: if is_exe_counted { placement } else { Placement::Nowhere }, ..how };
     let (segments, exe, linker) =
-        info_span!("prepare").in_scope(|| prepare::executable(&kept, &target.executable, of_exe))?;
+        info_span!("prepare").in_scope(|| prepare::executable(kept, &target.executable, of_exe))?;
     let (paths, sites) = match &linker {
         Some(linker) => (
             target.libraries(linker).with_context(|| format!("cannot run {}", linker.display()))?,
-            prepare::open_sites(&kept, linker)?,
+            prepare::sites(kept, linker)?,
         ),
-        None => (Vec::new(), Vec::new()),
+        None => Default::default(),
     };
-    let paths: Vec<PathBuf> = paths.into_iter().filter(|path| is_wanted(&args.modules, path)).collect();
-    let (libraries, refused) =
-        info_span!("prepare").in_scope(|| prepare::libraries(&kept, paths, placement))?;
+    refuse_none(args, target, &paths)?;
+    let (paths, others): (Vec<PathBuf>, Vec<_>) = paths.into_iter().partition(|path| args.library(path));
+    // What is named by its place from here is given when it is asked for: the program may ask from elsewhere. But whether it can be counted
+    // is known now.
+    let (paths, from_here): (Vec<PathBuf>, Vec<_>) = paths.into_iter().partition(|path| path.is_absolute());
+    let (libraries, refused) = info_span!("prepare").in_scope(|| {
+        prepare::libraries(kept, from_here, how)?;
+        prepare::libraries(kept, paths, how)
+    })?;
 
     let mut counted: Vec<Counted> = if is_exe_counted { vec![exe] } else { Vec::new() };
     let mut swaps = Vec::new();
@@ -121,33 +187,62 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         swaps.push(Swap { asked: library.path.clone(), given });
         counted.push(library);
     }
-    let keys: Vec<(u128, usize)> = counted.iter().map(|c| (c.key, c.notes.n_counters())).collect();
-    let arena = Arena::create(&keys).context("cannot get memory for the counters")?;
+    for asked in others.into_iter().filter(|path| args.follow && args.is_system(path)) {
+        swaps.extend(prepare::asking(kept, &asked)?.map(|given| Swap { asked, given }));
+    }
+    let keys: Vec<(u128, usize)> = counted.iter().map(|c| (c.key, c.notes.n_words())).collect();
+    let arena = Arena::create(&keys, args.follow).map_err(|err| {
+        let hint = "they are in memory that is shared: raise the limits of the length of files and of addresses (`ulimit -f`, `ulimit -v`)";
+        Hinted::new(format!("cannot get memory for the counters: {err}"), hint)
+    })?;
     let mut command = Command::new(&target.start);
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
     command.args(&target.before).args(rest);
     live::pass_signals_on();
-    let asks = |path: &Path| is_wanted(&args.modules, path);
-    let loader = prepare::Loader::new(&kept, &arena, &asks, placement, counted, refused);
+    let loader = prepare::Loader::new(kept, &arena, args, how, counted, refused, swaps.clone());
     let is_over = AtomicBool::new(false);
     let (ready, is_ready) = std::sync::mpsc::channel();
-    let (status, became) = std::thread::scope(|scope| {
-        scope.spawn(|| loader.serve(ready, &is_over));
+    let (status, became, pid, maps) = std::thread::scope(|scope| {
+        let thread = || std::thread::Builder::new();
+        let spawned = thread().spawn_scoped(scope, || loader.serve(ready, &is_over));
+        spawned.context("cannot start a thread")?;
         // Before the program can ask; an error if it will be told that nobody answers.
         let _who_answers = is_ready.recv();
-        let status = live::launch::launch(command, &segments, &arena, &swaps, &sites)
-            .map_err(anyhow::Error::from)
-            .and_then(|mut child| {
-                let pid = child.id();
-                let started = &target.executable;
-                let watch = scope.spawn(move || what_it_becomes(pid, started));
-                let status =
-                    live::wait(&mut child).with_context(|| format!("cannot wait for {}", name.display()));
+        if args.follow {
+            let spawned = thread().spawn_scoped(scope, || follow::serve(scope, &loader, &arena, &is_over));
+            spawned
+                .context("cannot start a thread")
+                .inspect_err(|_| is_over.store(true, Ordering::Relaxed))?;
+        }
+        let execs = args.follow.then_some(&sites.1[..]);
+        let ready = Ready { segments: &segments, swaps: &swaps, opens: &sites.0, execs };
+        let started = live::launch::launch(command, &ready, &arena).map_err(|err| {
+            let err = anyhow::Error::from(err);
+            if is_traced() { Hinted::new(format!("{err:#}"), TRACED).into() } else { err }
+        });
+        let status = started.and_then(|mut child| {
+            let pid = child.id();
+            let started = &target.executable;
+            let watch = thread()
+                .spawn_scoped(scope, move || if args.follow { None } else { what_it_becomes(pid, started) });
+            // What is followed has other addresses.
+            let maps = (args.callees && !args.follow)
+                .then(|| thread().spawn_scoped(scope, move || callees::Maps::watch(pid)));
+            let status =
+                live::wait(&mut child).with_context(|| format!("cannot wait for {}", name.display()));
+            let became = watch.ok().and_then(|watch| {
                 watch.thread().unpark();
-                Ok((status?, watch.join().ok().flatten()))
+                watch.join().ok().flatten()
             });
+            let maps = maps.and_then(Result::ok).and_then(|maps| {
+                maps.thread().unpark();
+                maps.join().ok()
+            });
+            Ok((status?, became, pid, maps.unwrap_or_default()))
+        });
         is_over.store(true, Ordering::Relaxed);
         arena.wake();
+        arena.ring();
         status
     })?;
     let (counted, refused) = loader.finish();
@@ -159,39 +254,67 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             out::warn(&format!("no module is called {pattern}"), Some(hint));
         }
     }
-    kept.trim();
 
     let _span = info_span!("write").entered();
     let n_areas = arena.n_areas()?;
+    let stops = arena.stops()?;
+    let stopped = arena.stopped(pid, status)?;
     let mut profiles = Vec::new();
     let mut threads = vec![Vec::new(); if args.per_thread { usize::try_from(n_areas)? } else { 0 }];
     for module in &counted {
         let n = module.notes.n_counters();
-        let profile = |counts: &[u64]| {
-            let mut profile = module.notes.profile(counts);
+        let profile = |counts: &[u64], stops: &[(u64, i64)], n_stopped: u64| {
+            let mut profile = module.notes.profile(counts, stops, n_stopped);
             profile.image.name = module.path.display().to_string();
             profile
         };
         let mut all = vec![0; n];
+        let mut calls = callees::Calls::of(module, &counted, &arena, &maps);
         for k in 0..n_areas {
             // One area at a time: of large modules, many together do not fit into memory.
             let area = arena.area(module.key, n, k)?;
             all.iter_mut().zip(&area).for_each(|(sum, n): (&mut u64, _)| *sum = sum.wrapping_add(*n));
-            if let Some(thread) = threads.get_mut(usize::try_from(k)?) {
-                thread.push(profile(&area));
+            let mut thread = threads.get_mut(usize::try_from(k)?);
+            let n_stopped = stopped.in_areas.get(usize::try_from(k)?).map_or(0, |n| stopped.n.min(*n));
+            let mut own = thread.as_ref().map(|_| profile(&area, &[], n_stopped));
+            calls.add(k, own.as_mut())?;
+            if let (Some(thread), Some(own)) = (thread.as_mut(), own) {
+                thread.push(own);
             }
         }
-        profiles.push(profile(&all));
+        let mine = arena.rows(module.key).into_iter().flat_map(|row| profile::counters::stops(&stops, row));
+        let mut profile = profile(&all, &mine.collect::<Vec<_>>(), stopped.n);
+        calls.tell(&mut profile);
+        if placement == Placement::Edges {
+            kept.keep_run(module, &all, &profile);
+        }
+        profiles.push(profile);
+    }
+    kept.trim();
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    let code = u8::try_from(code & 0xff).expect("eight bits");
+    if let Some(repeats) = repeats.as_mut() {
+        repeats.add(&profiles);
+    }
+    // SIGHUP, SIGINT, SIGQUIT, SIGTERM.
+    let is_last = is_last || matches!(status.signal(), Some(1 | 2 | 3 | 15));
+    if !is_last {
+        return Ok((code, false));
     }
     let bytes = profile::recording::write_with_threads(&profiles, &threads);
-    out::data(Some(&rec), |w| w.write_all(&bytes))?;
+    keep(rec, &bytes)?;
     if arena.n_shared()? > 0 {
-        out::warn("more threads than there is room for counted together: some counts may be lost", None);
+        out::warn(input::SHARED, None);
+    }
+    if arena.n_unknown()? > 0 {
+        out::warn(input::UNKNOWN, None);
     }
     let n_left = arena.running()?;
     if n_left > 0 {
-        let what =
-            format!("{n_left} processes that it started still run: what they do from now on is not counted");
+        let what = match n_left {
+            1 => "1 process that it started still runs: what it does from now on is not counted".to_owned(),
+            n => format!("{n} processes that it started still run: what they do from now on is not counted"),
+        };
         out::warn(&what, None);
     }
     if let Some(program) = became {
@@ -201,13 +324,66 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     for (path, why) in &refused {
         out::warn(&format!("{} was not counted: {why}", path.display()), None);
     }
-    if !out::manner().quiet {
+    for module in counted.iter().filter(|module| module.notes.n_counters() == 0) {
+        let hint = "`engraft instrument --null` lists why each function stays";
+        let what =
+            format!("nothing of {} was counted: no function of it can be moved", module.path.display());
+        out::warn(&what, Some(hint));
+    }
+    if out::manner().quiet {
+        // All memory goes with the process, at once.
+        std::mem::forget((counted, profiles, threads));
+    } else {
         let programs: Vec<Program> = counted.into_par_iter().filter_map(Counted::into_program).collect();
-        let view = view::view(&rec, &profiles, &threads, &programs, Some(n_areas));
+        let mut view = view::view(rec, &profiles, &threads, &programs, Some(n_areas));
+        view.repeated = repeats.map(|repeats| repeats.view(&programs));
         out::report(|w| args.output.write(&view, w));
     }
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    Ok(Answer::Status(u8::try_from(code & 0xff).expect("eight bits")))
+    Ok((code, true))
+}
+
+/// Writes the recording; elsewhere, if it cannot be written where it was to be: the run cannot be had again.
+///
+/// # Errors
+/// If it is not where it was to be. That says where it is.
+fn keep(rec: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let Err(err) = out::data(Some(rec), |w| w.write_all(bytes)) else { return Ok(()) };
+    if rec == Path::new("-") {
+        return Err(err);
+    }
+    let made = tempfile::Builder::new().prefix("run-").suffix(".engraft").tempfile();
+    let saved = made.ok().and_then(|mut file| {
+        file.write_all(bytes).and_then(|()| file.as_file().sync_data()).ok()?;
+        file.into_temp_path().keep().ok()
+    });
+    let Some(saved) = saved else { return Err(err) };
+    let hint = "move it to where there is room; $TMPDIR says where such files go";
+    Err(Hinted::new(format!("{err:#}; the recording is {}", saved.display()), hint).into())
+}
+
+/// Refuses to run a program of which nothing would be counted, where that can be known: of its modules at the start, `libraries` among
+/// them, none is wanted, and it cannot load others.
+fn refuse_none(args: &Args, target: &Target, libraries: &[PathBuf]) -> anyhow::Result<()> {
+    let executable = &target.executable;
+    let modules = || std::iter::once(executable).chain(libraries);
+    let all_is_wanted = args.modules.iter().any(|m| m == "all");
+    if all_is_wanted || args.follow || args.is_system(executable) || args.executable(executable) {
+        return Ok(());
+    }
+    let loads = |path: &PathBuf| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        [&b"dlopen\0"[..], b"dlmopen\0"].iter().any(|name| memchr::memmem::find(&bytes, name).is_some())
+    };
+    if libraries.iter().any(|path| args.library(path))
+        || modules().any(|path| !args.is_system(path) && loads(path))
+    {
+        return Ok(());
+    }
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let hint =
+        format!("there are {}; * stands for anything", modules().map(name).collect::<Vec<_>>().join(", "));
+    let what = format!("nothing would be counted: no module is called {}", args.modules.join(" or "));
+    Err(Hinted::new(what, hint).into())
 }
 
 /// Counts `true`, which every system has: whether counting works on this one. Says what was counted.
@@ -218,9 +394,11 @@ pub fn try_out() -> anyhow::Result<String> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let target = Target::find("true".as_ref(), &search)?;
     let kept = Store::open(true)?;
-    let (segments, exe, _) = prepare::executable(&kept, &target.executable, Placement::Edges)?;
-    let arena = Arena::create(&[(exe.key, exe.notes.n_counters())])?;
-    let mut child = live::launch::launch(Command::new(&target.command), &segments, &arena, &[], &[])?;
+    let how = How { placement: Placement::Edges, callees: false, follows: false };
+    let (segments, exe, _) = prepare::executable(&kept, &target.executable, how)?;
+    let arena = Arena::create(&[(exe.key, exe.notes.n_counters())], false)?;
+    let ready = Ready { segments: &segments, swaps: &[], opens: &[], execs: None };
+    let mut child = live::launch::launch(Command::new(&target.command), &ready, &arena)?;
     let status = child.wait()?;
     let area = arena.area(exe.key, exe.notes.n_counters(), 0)?;
     let n_run = area.iter().filter(|n| **n > 0).count();
@@ -256,6 +434,21 @@ pub fn recorded(rec: &Path) -> anyhow::Result<view::CountView> {
     let mut view = view::view(rec, &profiles, &threads, &programs, None);
     view.points = input::seen(rec)?.into_iter().map(PointView::of).collect();
     Ok(view)
+}
+
+/// Where programs are looked for where the environment does not say: as the C library does it.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// What can be done where somebody traces us, and all that we start.
+const TRACED: &str = "another process traces all that we start, such as `strace -f`: start that one by `count`, `engraft count -- strace …`";
+
+/// Addresses that we need ourselves, for a small program.
+const OWN_ADDRESSES: u64 = 96 << 20;
+
+/// Whether somebody traces us.
+fn is_traced() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|n| n.trim() != "0"))
 }
 
 /// The file that process `pid` runs in place of `started` after an exec, if it is seen with one before it ends: looking does not hold
@@ -301,7 +494,11 @@ fn is_wanted(modules: &[String], path: &Path) -> bool {
 /// Whether `pattern`, in which `*` stands for anything, is the file name of `path`, or the path itself.
 fn names(pattern: &str, path: &Path) -> bool {
     let file = path.file_name().unwrap_or_default();
-    fits(pattern.as_bytes(), file.as_bytes()) || fits(pattern.as_bytes(), path.as_os_str().as_bytes())
+    let is_it =
+        || pattern.contains('/') && Path::new(pattern).canonicalize().is_ok_and(|named| named == path);
+    fits(pattern.as_bytes(), file.as_bytes())
+        || fits(pattern.as_bytes(), path.as_os_str().as_bytes())
+        || is_it()
 }
 
 fn fits(pattern: &[u8], text: &[u8]) -> bool {

@@ -5,7 +5,7 @@ use crate::view::share;
 use anyhow::Context as _;
 use matching::Map;
 use measure::points::Points;
-use profile::{Format, Imported, Lost, Profile, Written};
+use profile::{Format, Imported, Lost, Profile, ReadError, Written};
 use program::{FuncId, Image, Program, Va};
 use std::borrow::Cow;
 use std::io::Read as _;
@@ -69,8 +69,17 @@ pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Importe
         let message = format!("{} is a program, not a profile", path.display());
         return Err(Hinted::new(message, hint).into());
     }
+    say_faults(&bytes);
     let context = profile::Context { program };
-    let read = profile::read(&bytes, &context).with_context(|| format!("cannot use {}", path.display()))?;
+    let read = profile::read(&bytes, &context);
+    let read = match read {
+        Err(err @ ReadError::Damaged { .. }) => match whole(path, &bytes) {
+            Some(whole) => profile::read(&profile::recording::write(&whole), &context),
+            None => Err(err),
+        },
+        read => read,
+    };
+    let read = read.with_context(|| format!("cannot use {}", path.display()))?;
     if let Some(program) = program {
         fits(path, &read, program)?;
     }
@@ -112,9 +121,41 @@ pub fn recording(path: &Path) -> anyhow::Result<Option<Vec<Profile>>> {
     if !profile::recording::is_one(&bytes) {
         return Ok(None);
     }
-    let profiles =
-        profile::recording::parse(&bytes).with_context(|| format!("cannot use {}", path.display()))?;
-    Ok(Some(profiles))
+    say_faults(&bytes);
+    let profiles = profile::recording::parse(&bytes);
+    let profiles = profiles.or_else(|err| whole(path, &bytes).ok_or(err));
+    profiles.map(Some).with_context(|| format!("cannot use {}", path.display()))
+}
+
+/// What is said where threads had to count together.
+pub const SHARED: &str = "more threads than there is room for counted together: some counts may be lost";
+/// What is said where not all was written down of what handlers of signals left.
+pub const UNKNOWN: &str =
+    "handlers of signals did not return to more places than there is room for: counts around them may be off";
+
+/// Says what a counted program that made its recording by itself could not count.
+fn say_faults(bytes: &[u8]) {
+    let faults = profile::counters::faults(bytes);
+    if faults.n_shared > 0 {
+        out::warn(SHARED, None);
+    }
+    if faults.n_unknown > 0 {
+        out::warn(UNKNOWN, None);
+    }
+}
+
+fn is_partly_whole(bytes: &[u8]) -> bool {
+    profile::recording::whole_of(bytes).is_some_and(|whole| !whole.profiles.is_empty())
+}
+
+/// The profiles that are whole in the recording at `path`, which is not, if there are any; says so.
+fn whole(path: &Path, bytes: &[u8]) -> Option<Vec<Profile>> {
+    let whole = profile::recording::whole_of(bytes).filter(|whole| !whole.profiles.is_empty())?;
+    let (n, all) = (whole.profiles.len(), whole.n_images);
+    let what =
+        format!("{} was cut off or changed: {n} of its {all} modules are whole, and used", path.display());
+    out::warn(&what, None);
+    Some(whole.profiles)
 }
 
 /// All profiles of the recording at `path`, which must be one.
@@ -153,12 +194,26 @@ pub fn refuse_known_by_address(image: &Image) -> Result<(), Hinted> {
     Err(Hinted::new(message, language.hindrance()))
 }
 
+/// Says of a program whose code may be written while it runs that this is not seen where the code was moved to.
+pub fn warn_of_changing_code(image: &Image) {
+    if image.segments.iter().any(|s| s.executable && s.writable) {
+        let what = format!(
+            "{} may change its own code while it runs: moved code does not change with it",
+            image.name
+        );
+        out::warn(&what, Some("if it behaves otherwise than alone, leave it out with --modules"));
+    }
+}
+
 /// What was seen at the points of a plan, in the recording at `path`.
 ///
 /// # Errors
 /// If it cannot be read, or is damaged.
 pub fn seen(path: &Path) -> anyhow::Result<Vec<profile::counters::Seen>> {
-    profile::counters::seen(&bytes(path)?).with_context(|| format!("cannot use {}", path.display()))
+    let bytes = bytes(path)?;
+    let seen = profile::counters::seen(&bytes)
+        .or_else(|err| if is_partly_whole(&bytes) { Ok(Vec::new()) } else { Err(err) });
+    seen.with_context(|| format!("cannot use {}", path.display()))
 }
 
 /// The profiles of each thread in the recording at `path`, if they were kept apart.
@@ -167,7 +222,9 @@ pub fn seen(path: &Path) -> anyhow::Result<Vec<profile::counters::Seen>> {
 /// If it cannot be read, or is damaged.
 pub fn threads(path: &Path) -> anyhow::Result<Vec<Vec<Profile>>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    profile::recording::threads(&bytes).with_context(|| format!("cannot use {}", path.display()))
+    let threads = profile::recording::threads(&bytes);
+    let threads = threads.or_else(|err| if is_partly_whole(&bytes) { Ok(Vec::new()) } else { Err(err) });
+    threads.with_context(|| format!("cannot use {}", path.display()))
 }
 
 /// The program that `profile`, of a recording, is of: the file that was counted, if it is still that.

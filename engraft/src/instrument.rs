@@ -29,7 +29,7 @@ Examples:
 pub struct Args {
     /// The executable or shared object
     binary: PathBuf,
-    /// Where to write it
+    /// Where to write it; `-` is standard output
     #[arg(short, value_name = "OUT")]
     o: PathBuf,
     /// Move the code and add nothing
@@ -41,6 +41,9 @@ pub struct Args {
     /// Count every block by itself, in place of as few blocks and edges as the rest follows from
     #[arg(long, conflicts_with_all = ["null", "plan"])]
     all_blocks: bool,
+    /// Count where calls through pointers lead, too
+    #[arg(long, conflicts_with = "null")]
+    callees: bool,
     /// Put in what FILE says in place of counters: a line a probe, such as `entry main count`; see `engraft help instrument`
     #[arg(long, value_name = "FILE", conflicts_with = "null")]
     plan: Option<PathBuf>,
@@ -54,7 +57,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     out::spares_inputs(&args.o, &read)?;
     let program = input::program(&args.binary)?;
     input::refuse_known_by_address(&program.image)?;
-    let points = match &args.plan {
+    input::warn_of_changing_code(&program.image);
+    let mut points = match &args.plan {
         Some(path) => input::points(path, &program)?,
         None if args.null => Points::default(),
         None => {
@@ -62,6 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             Points { plan: placement.plan(&program), lines: Vec::new() }
         }
     };
+    points.plan.callees = args.callees;
     let built = info_span!("rewrite").in_scope(|| Module::build(&program, &points.plan, Room::Behind));
     let mut module = built.map_err(|err| match (err, &args.plan) {
         (RewriteError::Probes { why, .. }, Some(path)) => {
@@ -94,9 +99,17 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         module.set_notes(&format!("{name}.engraft"), &notes.write());
     }
     let bytes = module.to_file(if args.poison { Old::Poisoned } else { Old::Kept })?;
+    if args.o == Path::new("-") {
+        out::data(None, |w| w.write_all(&bytes))?;
+        args.output.print_beside_file(&args.o, &view(&args.o, &module, bytes.len()))?;
+        return Ok(Answer::Yes);
+    }
     out::file(&args.o, |w| w.write_all(&bytes))?;
     let mode = std::fs::metadata(&args.binary)?.permissions().mode();
-    std::fs::set_permissions(&args.o, std::fs::Permissions::from_mode(mode & 0o777))?;
+    // Devices are everybody's.
+    if args.o.is_file() {
+        std::fs::set_permissions(&args.o, std::fs::Permissions::from_mode(mode & 0o777))?;
+    }
     args.output.print_beside_file(&args.o, &view(&args.o, &module, bytes.len()))?;
     Ok(Answer::Yes)
 }

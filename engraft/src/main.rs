@@ -4,12 +4,14 @@
 mod carry;
 mod convert;
 mod count;
+mod diff;
 mod doctor;
 mod help;
 mod input;
 mod instrument;
 mod matches;
 mod out;
+mod query;
 mod score;
 mod show;
 mod timing;
@@ -44,12 +46,29 @@ enum Verb {
     Score(score::Args),
     Convert(convert::Args),
     Count(count::Args),
+    Diff(diff::Args),
     Instrument(instrument::Args),
+    Query(query::Args),
     Doctor(doctor::Args),
     Help(help::Args),
 }
 
+/// Bytes of stack that we need, however few the user's limit gives the first thread (`ulimit -s`).
+const STACK: usize = 8 << 20;
+
 fn main() -> ExitCode {
+    if live::Limits::ours().stack.is_none_or(|n| n >= STACK as u64) {
+        return work();
+    }
+    let work = std::thread::Builder::new().name("main".to_owned()).stack_size(STACK).spawn(work);
+    match work {
+        Ok(work) => work.join().unwrap_or(ExitCode::from(101)),
+        // Where there may be one thread alone.
+        Err(_) => self::work(),
+    }
+}
+
+fn work() -> ExitCode {
     out::talk(manner());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -114,7 +133,11 @@ fn threads(wanted: usize) -> anyhow::Result<()> {
 }
 
 fn run(cli: Cli) -> anyhow::Result<Answer> {
-    if let Some(n) = cli.threads {
+    live::fail_beyond_limits();
+    // A program that is counted must not start where we cannot go on.
+    let is_count = matches!(cli.verb, Verb::Count(_));
+    let cores = || std::thread::available_parallelism().ok().filter(|_| is_count);
+    if let Some(n) = cli.threads.or_else(cores) {
         threads(n.get())?;
     }
     let watch = timing::watch(cli.time, cli.quiet);
@@ -125,7 +148,9 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Score(args) => score::run(&args),
         Verb::Convert(args) => convert::run(&args),
         Verb::Count(args) => count::run(&args),
+        Verb::Diff(args) => diff::run(&args),
         Verb::Instrument(args) => instrument::run(&args),
+        Verb::Query(args) => query::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Help(args) => help::run(&args),
     };

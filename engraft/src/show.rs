@@ -1,6 +1,7 @@
 //! `engraft show`: what a binary is, as far as it was understood.
 
 mod cfg;
+mod counts;
 mod function;
 mod lists;
 mod loops;
@@ -29,7 +30,8 @@ pub struct Args {
     /// x86-64 executable or shared object; with --counts, left out, it is the counted one that has the function
     #[arg(required_unless_present("counts"))]
     binary: Option<PathBuf>,
-    /// What to show of it: functions, loops, tables, gaps, data, function, cfg [default: a summary]
+    /// What to show of it: functions, loops, tables, gaps, data, function, cfg; with counts: loops, edges, never, calls, paths, function
+    /// [default: a summary]
     #[arg(hide_possible_values = true)]
     what: Option<String>,
     /// For `function`: its name, an address in it, or its number (fn3)
@@ -46,10 +48,10 @@ pub struct Args {
     /// For `function`: draw it, as a graph for Graphviz
     #[arg(long, conflicts_with_all = ["verify", "json", "format"])]
     dot: bool,
-    /// For `function`: with the counts of a profile of this binary
+    /// With the counts of a profile of this binary: of a function, or loops, edges, never, calls, paths
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     profile: Option<PathBuf>,
-    /// For `function`: with the counts of a recording of `engraft count`; alone: what the recording holds
+    /// The same with those of a recording of `engraft count`; alone: what the recording holds
     #[arg(long, value_name = "REC", conflicts_with_all = ["verify", "profile"])]
     counts: Option<PathBuf>,
     /// For `cfg`: list the instructions too
@@ -79,6 +81,21 @@ enum What {
     Function,
     /// Starts of functions and blocks, and tables, for other tools
     Cfg,
+    /// Edges of blocks that ran, with counts
+    Edges,
+    /// Edges of blocks that ran which were never taken
+    Never,
+    /// Who called whom, and how often
+    Calls,
+    /// The hottest path of each loop and function
+    Paths,
+}
+
+impl What {
+    /// Whether it is of counts: of all modules of a recording, unless a binary is named.
+    fn is_of_counts(self) -> bool {
+        matches!(self, What::Edges | What::Never | What::Calls | What::Paths)
+    }
 }
 
 /// What is asked for: of which binary, what, which function.
@@ -94,7 +111,7 @@ impl Args {
     fn wanted(&self) -> anyhow::Result<Wanted<'_>> {
         let what = |word: &str| {
             <What as clap::ValueEnum>::from_str(word, false).map_err(|_| {
-                let hint = "there are functions, loops, tables, gaps, data, function NAME, cfg";
+                let hint = "there are functions, loops, tables, gaps, data, function NAME, cfg\nwith counts: loops, edges, never, calls, paths, function NAME";
                 Hinted::new(format!("there is no {word:?} to show"), hint)
             })
         };
@@ -107,8 +124,13 @@ impl Args {
             }
             let (word, name) = (self.what.as_deref(), self.name.as_deref());
             let what = word.map(what).transpose()?;
-            if what.is_some() && (what != Some(What::Function) || name.is_none()) {
-                let hint = "say `show REC` or `show REC function NAME`";
+            let is_asked_for = match what {
+                None => true,
+                Some(What::Function) => name.is_some(),
+                Some(what) => name.is_none() && (what.is_of_counts() || what == What::Loops),
+            };
+            if !is_asked_for {
+                let hint = "say `show REC`, `show REC function NAME`, or `show REC` with loops, edges, never, calls, paths";
                 return Err(Hinted::new("a recording shows what it holds, or one function", hint).into());
             }
             return Ok(Wanted { binary: None, what, name, counts: Some(rec) });
@@ -150,14 +172,35 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         out::spares(to, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
     }
     let profile = args.profile.as_deref().or(wanted.counts);
+    let is_of_counts =
+        wanted.what.is_some_and(|what| what.is_of_counts() || what == What::Loops && profile.is_some());
+    if is_of_counts && profile.is_none() {
+        let hint = "say `show REC` with it, or add `--counts REC` or `--profile FILE`";
+        return Err(Hinted::new("edges, never, calls and paths are what counts tell", hint).into());
+    }
     if wanted.what != Some(What::Function)
-        && (args.svg || args.dot || args.liveness || profile.is_some() && wanted.what.is_some())
+        && (args.svg
+            || args.dot
+            || args.liveness
+            || profile.is_some() && wanted.what.is_some() && !is_of_counts)
     {
         let hint = "say `show BINARY function NAME` with it";
-        let what = "--svg, --dot, --liveness, --profile and --counts show one function";
+        let what = "--svg, --dot and --liveness show one function; --profile and --counts that, loops, edges, never, calls or paths";
         return Err(Hinted::new(what, hint).into());
     }
     let to = args.o.as_ref();
+    if let (Some(what), true) = (wanted.what, is_of_counts) {
+        let images = images(&wanted, profile)?;
+        match what {
+            What::Edges | What::Never => {
+                args.output.print_to(to, &counts::edges(&images, what == What::Never))?
+            }
+            What::Calls => args.output.print_to(to, &counts::call_graph(&images))?,
+            What::Paths => args.output.print_to(to, &counts::hot_paths(&images))?,
+            _ => args.output.print_to(to, &counts::loop_runs(&images))?,
+        }
+        return Ok(Answer::Yes);
+    }
     let (program, counts) = match (wanted.binary, wanted.counts) {
         (None, Some(rec)) if wanted.what.is_none() => {
             args.output.print_to(to, &count::recorded(rec)?)?;
@@ -193,6 +236,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         Some(What::Tables) => args.output.print_to(to, &lists::tables(&program))?,
         Some(What::Gaps) => args.output.print_to(to, &lists::gaps(&program))?,
         Some(What::Data) => args.output.print_to(to, &lists::data(&program))?,
+        // With counts they were shown above; without, refused.
+        Some(What::Edges | What::Never | What::Calls | What::Paths) => {}
         Some(What::Cfg) => args.output.print_to(to, &cfg::view(&program, args.instructions))?,
         Some(What::Function) => {
             let id = input::function(&program, wanted.name.unwrap_or_default())?;
@@ -206,6 +251,24 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         }
     }
     Ok(Answer::Yes)
+}
+
+/// What is counted: the binary that is named, or all that the recording holds.
+fn images(wanted: &Wanted<'_>, profile: Option<&Path>) -> anyhow::Result<Vec<counts::Image>> {
+    let mut images = match (wanted.binary, wanted.counts, profile) {
+        (None, Some(rec), _) => {
+            let with_program = |profile: Profile| Ok((input::counted_program(&profile)?, profile));
+            input::needed_recording(rec)?.into_iter().map(with_program).collect::<anyhow::Result<Vec<_>>>()?
+        }
+        (Some(binary), _, Some(profile)) => {
+            let program = input::program(binary)?;
+            let read = input::profile(profile, Some(&program))?;
+            vec![(program, read.profile)]
+        }
+        _ => Vec::new(),
+    };
+    images.iter_mut().for_each(|(program, profile)| profile::flow::complete(program, profile));
+    Ok(images)
 }
 
 /// Says so if no block of a function was counted, and why.

@@ -151,6 +151,43 @@ pub fn percent(part: usize, whole: usize) -> String {
     share(of)
 }
 
+/// `a` of `b`, or for each of them.
+#[expect(clippy::cast_precision_loss, reason = "shares and means are shown with a few digits")]
+pub fn ratio(a: u64, b: u64) -> f64 {
+    a as f64 / b.max(1) as f64
+}
+
+/// The least and the most that a count may be, where it may be off.
+#[derive(Clone, Copy, Default, Serialize)]
+pub struct Between {
+    /// The least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<u64>,
+    /// The most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<u64>,
+}
+
+impl Between {
+    /// Of this interval.
+    pub fn of(interval: Option<&(u64, u64)>) -> Between {
+        Between { at_least: interval.map(|n| n.0), at_most: interval.map(|n| n.1) }
+    }
+
+    /// The count `n`, for people: `5`, or `5..6`.
+    pub fn count(self, n: u64) -> String {
+        match self.at_least.zip(self.at_most) {
+            Some((least, most)) => format!("{least}..{most}"),
+            None => n.to_string(),
+        }
+    }
+}
+
+/// A count, or `-` if it is not known.
+pub fn known(n: Option<u64>) -> String {
+    n.map_or_else(|| "-".to_owned(), |n| n.to_string())
+}
+
 /// `1 function`, `2 functions`.
 pub fn many(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }

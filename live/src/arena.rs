@@ -4,16 +4,21 @@
 //!
 //! Source: memfd_create(2), futex(2).
 
-use crate::sys::SharedWord;
+use crate::sys::{self, SharedWord};
+use crate::target::Limits;
 use probe::arch::{self as runtime, Capacity};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PAGE: u64 = 0x1000;
 /// What the kernel sets in the lock of a thread that died while it held it.
@@ -26,7 +31,9 @@ const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 pub struct Arena {
     file: File,
     state: Mutex<State>,
+    head: SharedWord,
     word: SharedWord,
+    bells: SharedWord,
     mailbox: u64,
     room: Capacity,
     knows_namespace: bool,
@@ -36,16 +43,35 @@ pub struct Arena {
 struct State {
     rows: Vec<Row>,
     len: u64,
-    /// How much of it processes map.
+    /// How long it may become.
+    max_len: u64,
+    /// How much of it processes map at first; they map more when they need it.
     mapped: u64,
 }
 
-/// A module's place: where the first area's counters are, and their length; the next areas follow.
+/// A module's place: where the first area's counters are, how far apart areas are, and the length of one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     key: u128,
-    pub(crate) at: u64,
+    at: u64,
+    apart: u64,
     pub(crate) len: u64,
+}
+
+impl Row {
+    /// Where its counters in area `k` are.
+    pub(crate) fn of(self, k: u64) -> u64 {
+        self.at + k * self.apart
+    }
+}
+
+/// Threads that may have been stopped in the middle of a block.
+#[derive(Clone, Debug)]
+pub struct StoppedThreads {
+    /// How many.
+    pub n: u64,
+    /// How many of them may have counted in each area.
+    pub in_areas: Vec<u64>,
 }
 
 /// A library that a counted program is about to load, and waits for our answer.
@@ -67,22 +93,40 @@ impl Request {
     }
 }
 
-/// Addresses that are kept free for modules that come later. Nothing is there until they do.
-const LATER: u64 = 1 << 36;
-
-/// How many areas there are, and how many addresses are kept free, for counters of `len` bytes a thread: where a process may have few
-/// addresses (`ulimit -v`), a quarter of them.
-fn room(len: u64, limit: Option<u64>) -> (Capacity, u64) {
-    let Some(limit) = limit else { return (Capacity::LAUNCH, LATER) };
-    let n_areas = (limit / 16 / len.max(1 << 20)).clamp(1, Capacity::LAUNCH.n_areas);
-    (Capacity { n_areas, ..Capacity::LAUNCH }, (limit / 8).next_multiple_of(PAGE).min(LATER))
+/// A thread that is about to `exec`, and waits for our answer.
+#[derive(Debug)]
+pub struct Asking {
+    /// The thread.
+    pub thread: u32,
+    /// The number of the system call.
+    pub number: u64,
+    /// Its first, second and fifth argument.
+    pub args: [u64; 3],
+    slot: u64,
+    /// It may ask again as soon as it is.
+    is_answered: AtomicBool,
 }
 
-/// How many addresses a process may have, if that is limited.
-fn address_limit() -> Option<u64> {
-    match procfs::process::Process::myself().and_then(|us| us.limits()).ok()?.max_address_space.soft_limit {
-        procfs::process::LimitValue::Value(n) => Some(n),
-        procfs::process::LimitValue::Unlimited => None,
+/// Addresses that are kept free for modules that come later. Nothing is there until they do.
+const LATER: u64 = 1 << 36;
+/// The same for those of other programs, too.
+const LATER_OF_MANY: u64 = 1 << 43;
+
+/// How many areas processes map at first.
+const FIRST_AREAS: u64 = 4;
+
+impl Limits {
+    /// How many areas there are, and how long their file may become beyond them (`later`), for counters of `len` bytes a thread. Where a
+    /// process may have few addresses, a quarter of them.
+    fn room(self, len: u64, later: u64) -> (Capacity, u64) {
+        // Of each area: its places in the table, and what it has at home, too, with the page before.
+        let table = 8 * Capacity::LAUNCH.n_rows + PAGE;
+        let most = Capacity::LAUNCH.n_areas;
+        let by_addresses = self.addresses.map_or(most, |n| n / 8 / (table + 2 * len + PAGE));
+        let by_file = self.file_len.map_or(most, |n| n / 2 / (table + len));
+        let n_areas = by_addresses.min(by_file).clamp(1, most);
+        let later = later.min(self.addresses.map_or(later, |n| (n / 8).next_multiple_of(PAGE)));
+        (Capacity { n_areas, ..Capacity::LAUNCH }, later)
     }
 }
 
@@ -96,16 +140,20 @@ impl Arena {
         self.knows_namespace
     }
 
-    /// Makes room for `modules`: their keys, and how many counters each has.
+    /// Makes room for `modules`: their keys, and how many counters each has; and for those of programs that it becomes or starts, if these
+    /// are followed.
     ///
     /// # Errors
     /// The kernel's, if it has no memory for us.
-    pub fn create(modules: &[(u128, usize)]) -> io::Result<Arena> {
+    pub fn create(modules: &[(u128, usize)], are_followed: bool) -> io::Result<Arena> {
         let fd = nix::sys::memfd::memfd_create("engraft", nix::sys::memfd::MFdFlags::empty())?;
         let file = File::from(fd);
-        let (room, later) = room(modules.iter().map(|m| row_len(m.1)).sum(), address_limit());
+        let later = if are_followed { LATER_OF_MANY } else { LATER };
+        let area: u64 = modules.iter().map(|m| row_len(m.1)).sum();
+        let (room, later) = Limits::ours().room(area, later);
         let mailbox = room.head_len();
-        let len = mailbox + runtime::MAILBOX_LEN;
+        let bells = mailbox + runtime::MAILBOX_LEN;
+        let len = bells + runtime::BELL_LEN;
         file.set_len(len)?;
         file.write_all_at(&room.header(), 0)?;
         file.write_all_at(&mailbox.to_le_bytes(), runtime::MAILBOX_AT)?;
@@ -113,13 +161,21 @@ impl Arena {
         let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino());
         file.write_all_at(&namespace.to_le_bytes(), runtime::NAMESPACE)?;
         file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), mailbox + runtime::MAILBOX_OWNER)?;
-        let word = SharedWord::map(&file, mailbox)?;
-        let state = State { rows: Vec::new(), len, mapped: u64::MAX };
-        let arena =
-            Arena { file, state: Mutex::new(state), word, mailbox, room, knows_namespace: namespace != 0 };
-        modules.iter().try_for_each(|&(key, n)| arena.add(key, n))?;
+        let (head, word, bells) =
+            (SharedWord::map(&file, 0)?, SharedWord::map(&file, mailbox)?, SharedWord::map(&file, bells)?);
+        let state = Mutex::new(State { rows: Vec::new(), len, max_len: u64::MAX, mapped: len });
+        let knows_namespace = namespace != 0;
+        let arena = Arena { file, state, head, word, bells, mailbox, room, knows_namespace };
+        // All of an area together: a process that has few maps little.
+        let mut at = len;
+        for &(key, n) in modules {
+            let row = Row { key, at, apart: area, len: row_len(n) };
+            arena.add_row(&mut arena.state(), row, len + area * room.n_areas)?;
+            at += row.len;
+        }
         let mut state = arena.state();
-        state.mapped = state.len + later;
+        state.max_len = state.len + later;
+        state.mapped = len + area * room.n_areas.min(FIRST_AREAS);
         drop(state);
         Ok(arena)
     }
@@ -130,21 +186,24 @@ impl Arena {
     /// The kernel's; or if there are too many.
     pub fn add(&self, key: u128, n_counters: usize) -> io::Result<()> {
         let mut state = self.state();
+        let row = Row { key, at: state.len, apart: row_len(n_counters), len: row_len(n_counters) };
+        let end = state.len + row.len * self.room.n_areas;
+        self.add_row(&mut state, row, end)
+    }
+
+    fn add_row(&self, state: &mut State, row: Row, end: u64) -> io::Result<()> {
         let n = state.rows.len() as u64;
         if n >= self.room.n_rows {
             return Err(io::Error::other("there are too many modules"));
         }
-        let row = Row { key, at: state.len, len: row_len(n_counters) };
-        let end = state.len + row.len * self.room.n_areas;
-        if end > state.mapped {
+        if end > state.max_len {
             return Err(io::Error::other("there are no addresses left for its counters (see `ulimit -v`)"));
         }
+        self.file.set_len(end)?;
         state.len = end;
-        self.file.set_len(state.len)?;
-        let extents: Vec<u8> =
-            (0..self.room.n_areas).flat_map(|area| (row.at + area * row.len).to_le_bytes()).collect();
+        let extents: Vec<u8> = (0..self.room.n_areas).flat_map(|area| row.of(area).to_le_bytes()).collect();
         self.file.write_all_at(&extents, self.room.extents_at() + 8 * n * self.room.n_areas)?;
-        let mut bytes = key.to_le_bytes().to_vec();
+        let mut bytes = row.key.to_le_bytes().to_vec();
         bytes.extend(row.len.to_le_bytes());
         self.file.write_all_at(&bytes, runtime::ROWS_AT + runtime::ROW_LEN * n)?;
         self.file.write_all_at(&state.len.to_le_bytes(), runtime::END)?;
@@ -166,7 +225,7 @@ impl Arena {
         self.state().rows.iter().copied().enumerate().find(|(_, r)| r.key == key)
     }
 
-    /// How many bytes a process maps.
+    /// How many bytes a process maps at first.
     pub(crate) fn mapped_len(&self) -> u64 {
         self.state().mapped
     }
@@ -176,14 +235,55 @@ impl Arena {
         runtime::ARENA + self.room.owners_at()
     }
 
+    /// How many threads may have been stopped in the middle of a block, in whatever process, each in one. `main` is the process that was
+    /// started, and `status` how it ended: who ends it by `exit`, or aborts, is at a call.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn stopped(&self, main: u32, status: ExitStatus) -> io::Result<StoppedThreads> {
+        let areas = self.areas()?;
+        let is_main = |area: &&(i32, u8)| u32::try_from(area.0) == Ok(main);
+        let n = |is: u8, of_main: bool| {
+            areas.iter().filter(|a| a.1 == is && is_main(a) == of_main).count() as u64
+        };
+        let [runs, ended, aborts] =
+            [runtime::MAY_RUN, runtime::HAS_ENDED, runtime::ABORTS].map(|state| n(state, true));
+        let others = n(runtime::MAY_RUN, false) + n(runtime::ABORTS, false);
+        let of_main = match status.signal() {
+            None if ended > 0 => runs + aborts,
+            None => (runs + aborts).saturating_sub(1),
+            Some(nix::libc::SIGABRT) if aborts > 0 => runs + ended + aborts - 1,
+            // It may have said that it would end, but was ended.
+            Some(_) => (runs + ended + aborts).max(1),
+        };
+        let lost = self.word(runtime::N_STOPPED)?.saturating_add(self.n_shared()?);
+        Ok(StoppedThreads {
+            n: lost.saturating_add(others).saturating_add(of_main),
+            in_areas: areas.iter().map(|a| lost.saturating_add(u64::from(may_run(a.1)))).collect(),
+        })
+    }
+
+    /// Of each area that was ever in use: whose it is or was, and what is known of its thread.
+    fn areas(&self) -> io::Result<Vec<(i32, u8)>> {
+        let n = usize::try_from(self.n_areas()?).map_err(io::Error::other)?;
+        let (mut owners, mut states) = (vec![0; 4 * n], vec![0; n]);
+        self.file.read_exact_at(&mut owners, self.room.owners_at())?;
+        self.file.read_exact_at(&mut states, self.room.states_at())?;
+        let owners = owners.chunks_exact(4).map(|w| i32::from_le_bytes(w.try_into().expect("four bytes")));
+        Ok(owners.zip(states).collect())
+    }
+
+    /// Where what is known of the thread of area `k` is in a process.
+    pub(crate) fn state_at(&self, k: u64) -> u64 {
+        runtime::ARENA + self.room.states_at() + k
+    }
+
     /// How many processes count still.
     ///
     /// # Errors
     /// The kernel's.
     pub fn running(&self) -> io::Result<usize> {
-        let mut bytes = vec![0; 4 * usize::try_from(self.n_areas()?).map_err(io::Error::other)?];
-        self.file.read_exact_at(&mut bytes, self.room.owners_at())?;
-        let pids = bytes.chunks_exact(4).map(|w| i32::from_le_bytes(w.try_into().expect("four bytes")));
+        let pids = self.areas()?.into_iter().map(|area| area.0);
         let pids: std::collections::BTreeSet<i32> = pids.filter(|pid| *pid > 0).collect();
         let runs = |pid: i32| {
             let stat = procfs::process::Process::new(pid).and_then(|process| process.stat());
@@ -195,6 +295,168 @@ impl Arena {
     /// Where the mailbox is in a process.
     pub(crate) fn mailbox_at(&self) -> u64 {
         runtime::ARENA + self.mailbox
+    }
+
+    /// Where threads that are about to `exec` say so, in a process; and where they see that nobody answers.
+    pub(crate) fn bells_at(&self) -> (u64, u64) {
+        (self.mailbox_at() + runtime::MAILBOX_LEN, self.mailbox_at() + runtime::MAILBOX_OWNER)
+    }
+
+    /// Threads that are about to `exec`, those that are known to be asking left out; waits `at_most` for one. Slots of threads that are gone
+    /// are cleared.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn asking(&self, is_known: impl Fn(u32) -> bool, at_most: Duration) -> io::Result<Vec<Asking>> {
+        for is_last in [false, true] {
+            let rung = self.bells.word(0).load(Ordering::SeqCst);
+            let mut found = Vec::new();
+            for slot in 1..runtime::BELL_LEN / runtime::BELL_SLOT_LEN {
+                let thread = self.slot(slot, 0).load(Ordering::SeqCst);
+                if thread == 0 {
+                    continue;
+                }
+                // In this order, here and below: who asked may have gone on, and the slot be another's meanwhile.
+                if is_last && is_dead(thread) {
+                    if self.slot(slot, 0).load(Ordering::SeqCst) == thread {
+                        self.slot(slot, 4).store(0, Ordering::SeqCst);
+                        self.slot(slot, 0).store(0, Ordering::SeqCst);
+                    }
+                    continue;
+                }
+                if is_known(thread) || self.slot(slot, 4).load(Ordering::SeqCst) != 1 {
+                    continue;
+                }
+                let at = self.mailbox + runtime::MAILBOX_LEN + slot * runtime::BELL_SLOT_LEN;
+                let asking = Asking {
+                    thread,
+                    number: self.word(at + 16)?,
+                    args: [self.word(at + 24)?, self.word(at + 32)?, self.word(at + 40)?],
+                    slot,
+                    is_answered: AtomicBool::new(false),
+                };
+                if self.is_asking(&asking) {
+                    found.push(asking);
+                }
+            }
+            if !found.is_empty() {
+                return Ok(found);
+            }
+            if !is_last {
+                self.bells.sleep(rung, at_most);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn slot(&self, slot: u64, at: usize) -> &AtomicU32 {
+        self.bells.word(usize::try_from(slot).expect("small") * SLOT + at)
+    }
+
+    /// Whether the thread that is called so here is the one that waits, in processes that have the recording mapped.
+    pub fn is_here(&self, asking: &Asking) -> bool {
+        let at = self.bells_at().0 + asking.slot * runtime::BELL_SLOT_LEN + 4;
+        // The number of the call that it sleeps in, and its arguments; or `running`.
+        let wanted = format!("{} {at:#x} ", nix::libc::SYS_futex);
+        let path = format!("/proc/{}/syscall", asking.thread);
+        // It may have to wait for a processor before it sleeps; one of another namespace does not sleep there.
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut others = 0;
+        while let Ok(text) = std::fs::read_to_string(&path) {
+            if text.starts_with(&wanted) {
+                return true;
+            }
+            let is_running = text.starts_with("running");
+            others += u32::from(!is_running);
+            if others > 100 || !self.is_asking(asking) || Instant::now() > until {
+                return false;
+            }
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        false
+    }
+
+    /// Whether it waits still.
+    pub fn is_asking(&self, asking: &Asking) -> bool {
+        self.slot(asking.slot, 0).load(Ordering::SeqCst) == asking.thread
+            && self.slot(asking.slot, 4).load(Ordering::SeqCst) == 1
+    }
+
+    /// Has it go on, once.
+    pub fn let_go(&self, asking: &Asking) {
+        if !asking.is_answered.swap(true, Ordering::SeqCst) && self.is_asking(asking) {
+            self.slot(asking.slot, 4).store(2, Ordering::SeqCst);
+            self.bells.wake_at(usize::try_from(asking.slot).expect("small") * SLOT + 4);
+        }
+    }
+
+    /// Has who sleeps in [`Arena::asking`] look again.
+    pub fn ring(&self) {
+        self.bells.word(0).fetch_add(1, Ordering::SeqCst);
+        self.bells.wake();
+    }
+
+    /// The number of an area for process `pid`, which has just become another program: what it had before is free.
+    ///
+    /// # Errors
+    /// The kernel's; or if there is none.
+    pub(crate) fn take_area(&self, pid: i32) -> io::Result<u64> {
+        let _held = self.lock()?;
+        let n = self.n_areas()?;
+        let mut areas = self.areas()?;
+        // Of its threads, the one that became another program was at a call; the others were stopped wherever they were.
+        let mine = |is: u8| areas.iter().filter(|area| **area == (pid, is)).count() as u64;
+        let at_call = if mine(runtime::HAS_ENDED) > 0 { 0 } else { 1 };
+        let mut n_stopped = (mine(runtime::MAY_RUN) + mine(runtime::ABORTS)).saturating_sub(at_call);
+        for (k, area) in (0..).zip(&mut areas).filter(|(_, area)| area.0 == pid) {
+            *area = (0, 0);
+            self.set_owner(k, 0)?;
+            self.file.write_all_at(&[0], self.room.states_at() + k)?;
+        }
+        let is_apart = i32::try_from(runtime::IS_APART).expect("a bit of 31");
+        let free = areas.iter().position(|area| area.0 == 0);
+        let free =
+            free.or_else(|| areas.iter().position(|&(own, _)| own & is_apart == 0 && sys::is_gone(own)));
+        // Nobody knows how who had it ended.
+        let was_running = free.and_then(|k| areas.get(k)).is_some_and(|area| may_run(area.1));
+        n_stopped += u64::from(was_running);
+        if n_stopped > 0 {
+            let sum = self.word(runtime::N_STOPPED)?.saturating_add(n_stopped);
+            self.file.write_all_at(&sum.to_le_bytes(), runtime::N_STOPPED)?;
+        }
+        let k = match free {
+            Some(k) => k as u64,
+            None if n < self.room.n_areas => {
+                self.file.write_all_at(&(n + 1).to_le_bytes(), runtime::N_AREAS)?;
+                n
+            }
+            None => return Err(io::Error::other("there is no room for more threads")),
+        };
+        self.set_owner(k, pid)?;
+        Ok(k)
+    }
+
+    /// Says who counts in area `k`; 0: nobody.
+    pub(crate) fn set_owner(&self, k: u64, pid: i32) -> io::Result<()> {
+        self.file.write_all_at(&pid.to_le_bytes(), self.room.owners_at() + 4 * k)
+    }
+
+    /// Takes the lock of the recording, which processes take to share out areas, as they do.
+    fn lock(&self) -> io::Result<Held<'_>> {
+        let word = self.head.word(usize::try_from(runtime::LOCK).expect("small"));
+        let us = std::process::id();
+        for n in 0..10_000 {
+            match word.compare_exchange(0, us, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return Ok(Held(word)),
+                Err(holder) if n % 100 == 99 && holder & runtime::IS_APART == 0 && is_dead(holder) => {
+                    if word.compare_exchange(holder, us, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+                        return Ok(Held(word));
+                    }
+                }
+                Err(_) => std::thread::park_timeout(Duration::from_micros(50)),
+            }
+        }
+        Err(io::Error::other("a process holds the lock of the counters, and does not go on"))
     }
 
     /// The next library that a program asks for; `None` if it asks for none for so long.
@@ -279,6 +541,29 @@ impl Arena {
         self.word(runtime::N_SHARED)
     }
 
+    /// Where code was interrupted for good, as it is in recordings.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn stops(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(16 * runtime::N_INTERRUPTED).expect("small")];
+        self.file.read_exact_at(&mut bytes, self.room.interrupted_at())?;
+        Ok(bytes)
+    }
+
+    /// How often code was interrupted and there was no room to write down where.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn n_unknown(&self) -> io::Result<u64> {
+        self.word(runtime::N_UNKNOWN)
+    }
+
+    /// The rows of the module with this key.
+    pub fn rows(&self, key: u128) -> Vec<u64> {
+        (0..).zip(&self.state().rows).filter(|(_, r)| r.key == key).map(|(n, _)| n).collect()
+    }
+
     /// The counters of the module with this key in area `k`, as they are now, all loaded copies together.
     ///
     /// # Errors
@@ -288,12 +573,57 @@ impl Arena {
         let mut sum = vec![0u64; n];
         let mut bytes = vec![0; 8 * n];
         for row in rows {
-            self.file.read_exact_at(&mut bytes, row.at + k * row.len)?;
+            self.file.read_exact_at(&mut bytes, row.of(k))?;
             let words = bytes.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
             sum.iter_mut().zip(words).for_each(|(sum, n)| *sum = sum.wrapping_add(n));
         }
         Ok(sum)
     }
+
+    /// The words `words` of the module with this key in area `k`, as they are now, of each loaded copy.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn words(&self, key: u128, words: &Range<u64>, k: u64) -> io::Result<Vec<Vec<u64>>> {
+        let rows: Vec<Row> = self.state().rows.iter().copied().filter(|r| r.key == key).collect();
+        let len = usize::try_from(8 * (words.end - words.start)).map_err(io::Error::other)?;
+        let read = |row: Row| {
+            let mut bytes = vec![0; len];
+            self.file.read_exact_at(&mut bytes, row.of(k) + 8 * words.start)?;
+            let words = bytes.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
+            Ok(words.collect())
+        };
+        rows.into_iter().map(read).collect()
+    }
+
+    /// The key of the module that has this row.
+    pub fn key(&self, row: u32) -> Option<u128> {
+        self.state().rows.get(row as usize).map(|row| row.key)
+    }
+}
+
+/// The lock, until it goes.
+struct Held<'a>(&'a AtomicU32);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "it is 64")]
+const SLOT: usize = runtime::BELL_SLOT_LEN as usize;
+
+/// Whether a thread of which this is known may have been stopped in the middle of a block.
+fn may_run(state: u8) -> bool {
+    matches!(state, runtime::MAY_RUN | runtime::ABORTS)
+}
+
+/// Whether the thread or process of this number runs no more, buried or not.
+fn is_dead(number: u32) -> bool {
+    let Ok(number) = i32::try_from(number) else { return true };
+    let stat = procfs::process::Process::new(number).and_then(|process| process.stat());
+    sys::is_gone(number) || stat.is_ok_and(|stat| matches!(stat.state, 'Z' | 'X'))
 }
 
 #[cfg(test)]
@@ -302,19 +632,30 @@ mod tests {
 
     #[test]
     fn few_addresses_are_shared_out() {
-        let rows = [(None, 1 << 20, 2048), (Some(8 << 30), 1 << 20, 512), (Some(8 << 30), 1 << 40, 1)];
-        for (limit, len, want) in rows {
-            let (room, later) = room(len, limit);
-            assert_eq!(room.n_areas, want, "{limit:?} {len}");
-            let taken = later + len * if want > 1 { room.n_areas } else { 0 };
-            assert!(limit.is_none_or(|limit| taken <= limit / 4), "{limit:?} {len}");
+        let addresses = |n| Limits { addresses: Some(n), ..Limits::default() };
+        let file_len = |n| Limits { file_len: Some(n), ..Limits::default() };
+        for (limits, len, want) in [
+            (Limits::default(), 1 << 20, 2048),
+            (addresses(8 << 30), 1 << 20, 508),
+            (addresses(60 << 20), 1 << 12, 320),
+            (addresses(8 << 30), 1 << 40, 1),
+            (file_len(100 << 20), 1 << 12, 2048),
+            (file_len(10 << 20), 1 << 12, 320),
+        ] {
+            let (room, later) = limits.room(len, LATER);
+            assert_eq!(room.n_areas, want, "{limits:?} {len}");
+            let first = room.head_len() + FIRST_AREAS * len;
+            // What the first area has at home is in the process, too.
+            let taken = first + later + (len + PAGE) * room.n_areas;
+            assert!(limits.addresses.is_none_or(|n| want == 1 || taken <= n / 4), "{limits:?} {len}");
+            let file = room.head_len() + room.n_areas * len;
+            assert!(limits.file_len.is_none_or(|n| file <= n), "{limits:?} {len}");
         }
     }
 
-    /// What is not mapped in the program must not be told to it.
     #[test]
-    fn nothing_is_added_beyond_what_is_mapped() {
-        let arena = Arena::create(&[(1, 10)]).expect("memory");
+    fn nothing_is_added_beyond_what_may_be_mapped() {
+        let arena = Arena::create(&[(1, 10)], false).expect("memory");
         let too_many = usize::try_from(LATER / Capacity::LAUNCH.n_areas / 8 + 1).expect("fits");
         assert!(arena.add(2, too_many).is_err());
         assert!(arena.add(2, 10).is_ok());

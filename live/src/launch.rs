@@ -15,7 +15,7 @@ use crate::sys;
 use nix::libc;
 use nix::unistd::Pid;
 use probe::Segments;
-use probe::arch::{self as runtime, OpenSite};
+use probe::arch::{self as runtime, ExecSite, OpenSite};
 use program::{Bias, LiveVa, Va};
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -56,23 +56,30 @@ pub struct Swap {
     pub given: PathBuf,
 }
 
-/// Starts `command` with the executable that `segments` are of, counting into `arena`.
+/// A program with what it is to be started with.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready<'a> {
+    /// Its executable, rewritten.
+    pub segments: &'a Segments,
+    /// The libraries that it gets in place of others.
+    pub swaps: &'a [Swap],
+    /// Where its ld.so opens files.
+    pub opens: &'a [OpenSite],
+    /// If programs that it becomes, or starts, are followed: where its ld.so does that.
+    pub execs: Option<&'a [ExecSite]>,
+}
+
+/// Starts `command` with `ready`, counting into `arena`.
 ///
 /// # Errors
 /// If it cannot be started or prepared. In both cases no instruction of it has run.
-pub fn launch(
-    mut command: Command,
-    segments: &Segments,
-    arena: &Arena,
-    swaps: &[Swap],
-    sites: &[OpenSite],
-) -> Result<Child, LaunchError> {
+pub fn launch(mut command: Command, ready: &Ready<'_>, arena: &Arena) -> Result<Child, LaunchError> {
     let path = PathBuf::from(command.get_program());
     sys::stop_at_exec(&mut command);
     let mut child = command.spawn().map_err(|source| LaunchError::Start { path: path.clone(), source })?;
     let pid = Pid::from_raw(i32::try_from(child.id()).expect("process numbers fit"));
     let prepared = Stopped::at_exec(pid).and_then(|stopped| {
-        prepare(&stopped, segments, arena, swaps, sites)?;
+        prepare(&stopped, ready, arena, Recording::Inherited)?;
         stopped.detach()
     });
     let Err(source) = prepared else { return Ok(child) };
@@ -82,21 +89,95 @@ pub fn launch(
     Err(LaunchError::Prepare { path, source })
 }
 
-fn prepare(
+/// How a process comes by the recording.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Recording {
+    /// It has the file open, since we started it, under the number that it has here; its first area is the first of all.
+    Inherited,
+    /// It opens our file, and gets an area that nobody has.
+    Opened,
+}
+
+/// Maps what `ready` is made of, and has control lead there. What fails, fails before any code has changed.
+pub(crate) fn prepare(
     stopped: &Stopped,
-    segments: &Segments,
+    ready: &Ready<'_>,
     arena: &Arena,
-    swaps: &[Swap],
-    sites: &[OpenSite],
+    recording: Recording,
 ) -> Result<(), ProcessError> {
+    let Ready { segments, .. } = *ready;
     let vector = Auxiliary::read(stopped)?;
     let entry = segments.entry.ok_or_else(|| stopped.space("it has no entry point"))?;
     let bias = Bias::between(Va(entry), vector.value(AT_ENTRY, stopped)?);
     let live = |at: u64| bias.to_live(Va(at));
+    for (at, old, _) in &segments.patches {
+        let at = live(*at);
+        let mut there = vec![0; old.len()];
+        stopped.read(at, &mut there)?;
+        if there != *old {
+            return Err(stopped.space(format!(
+                "{at} does not hold what the file holds: it was changed while it was started"
+            )));
+        }
+    }
 
-    // The program has the file open, as it was inherited; it is closed before the first instruction.
-    let fd = u64::try_from(arena.file().as_raw_fd()).expect("an open file has a number");
     let shared = libc::PROT_READ | libc::PROT_WRITE;
+    let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    stopped.map(LiveVa(runtime::OWN), runtime::OWN_LEN, shared, private, u64::MAX, 0)?;
+    wipe_on_fork(stopped, LiveVa(runtime::OWN))?;
+    // Closed before the first instruction.
+    let ours = u64::try_from(arena.file().as_raw_fd()).expect("an open file has a number");
+    let (fd, area) = match recording {
+        Recording::Inherited => (ours, 0),
+        Recording::Opened => {
+            let mut path = format!("/proc/{}/fd/{ours}", std::process::id()).into_bytes();
+            path.push(0);
+            stopped.write(LiveVa(runtime::OWN), &path)?;
+            let flags = u64::from((libc::O_RDWR | libc::O_CLOEXEC).cast_unsigned());
+            let here = i64::from(libc::AT_FDCWD).cast_unsigned();
+            let args = [here, runtime::OWN, flags, 0, 0, 0];
+            let fd = stopped.call(&Syscall { name: "openat", number: libc::SYS_openat, args })?;
+            (fd, arena.take_area(stopped.pid()).map_err(|e| stopped.space(e.to_string()))?)
+        }
+    };
+    let mapped = map_all(stopped, ready, arena, fd, area, bias);
+    close(stopped, fd)?;
+    let (jumps, own) = match mapped {
+        Ok(mapped) => mapped,
+        Err(err) => {
+            let _kept = arena.set_owner(area, 0);
+            return Err(err);
+        }
+    };
+    stopped.write(LiveVa(runtime::OWN), &own)?;
+    let owner = u32::try_from(stopped.pid()).expect("process numbers are positive");
+    stopped.write(LiveVa(arena.owners_at() + 4 * area), &owner.to_le_bytes())?;
+    stopped.write(LiveVa(arena.state_at(area)), &[runtime::MAY_RUN])?;
+    if recording == Recording::Inherited {
+        stopped.write(LiveVa(runtime::ARENA + runtime::N_AREAS), &1u64.to_le_bytes())?;
+    }
+    segments.patches.iter().try_for_each(|(at, _, new)| stopped.write(live(*at), new))?;
+    vector.set(AT_PHDR, live(segments.tables_at).0, stopped)?;
+    vector.set(AT_PHNUM, u64::from(segments.n_headers), stopped)?;
+    jumps.into_iter().try_for_each(|(site, jump)| stopped.write(site, &jump))
+}
+
+/// Changes of code: where, and what is there then.
+type Changes = Vec<(LiveVa, Vec<u8>)>;
+
+/// Maps all that `ready` needs; gives back what changes in ld.so, and what the process knows of itself.
+fn map_all(
+    stopped: &Stopped,
+    ready: &Ready<'_>,
+    arena: &Arena,
+    fd: u64,
+    area: u64,
+    bias: Bias,
+) -> Result<(Changes, Vec<u8>), ProcessError> {
+    let Ready { segments, .. } = *ready;
+    let live = |at: u64| bias.to_live(Va(at));
+    let shared = libc::PROT_READ | libc::PROT_WRITE;
+    let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     stopped.map(
         LiveVa(runtime::ARENA),
         arena.mapped_len(),
@@ -120,48 +201,44 @@ fn prepare(
     if arena.knows_namespace() {
         // It need not ask what it is called, which filters of its own might forbid.
         word(runtime::OWN_NAME, pid);
+        word(runtime::KIN, 1);
     }
+    word(runtime::MAPPED, arena.mapped_len());
     word(runtime::N_THREADS, 1);
+    word(runtime::THREADS + 16, area);
     if let Some(code) = segments.runtime_at
         && let Some((n, row)) = arena.row(segments.key)
     {
         let home = live(segments.counters_at);
-        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         stopped.map(home, runtime::HOME_HEAD, shared, private, u64::MAX, 0)?;
         wipe_on_fork(stopped, home)?;
-        stopped.map(LiveVa(home.0 + runtime::HOME_HEAD), row.len, shared, libc::MAP_SHARED, fd, row.at)?;
-        word(runtime::HOMES + runtime::HOME_LEN * n as u64, home.0);
-        word(runtime::HOMES + runtime::HOME_LEN * n as u64 + 8, live(code).0);
+        let counters = LiveVa(home.0 + runtime::HOME_HEAD);
+        stopped.map(counters, row.len, shared, libc::MAP_SHARED, fd, row.of(area))?;
+        let at = runtime::HOMES + runtime::HOME_LEN * n as u64;
+        word(at, home.0);
+        let (old, end) = (live(segments.old.start), live(segments.old.end));
+        for (k, place) in (1..).zip([live(code), live(segments.text_at), live(code), old, end]) {
+            word(at + 8 * k, place.0);
+        }
     }
-    let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    stopped.map(LiveVa(runtime::OWN), runtime::OWN_LEN, shared, private, u64::MAX, 0)?;
-    wipe_on_fork(stopped, LiveVa(runtime::OWN))?;
-    stopped.write(LiveVa(runtime::OWN), &own)?;
-    let owner = u32::try_from(stopped.pid()).expect("process numbers are positive");
-    stopped.write(LiveVa(arena.owners_at()), &owner.to_le_bytes())?;
-    stopped.write(LiveVa(runtime::ARENA + runtime::N_AREAS), &1u64.to_le_bytes())?;
-    close(stopped, fd)?;
     fill(stopped, live(segments.text_at), &segments.text, libc::PROT_READ | libc::PROT_EXEC)?;
     fill(stopped, live(segments.tables_at), &segments.tables, libc::PROT_READ)?;
-    for (at, old, new) in &segments.patches {
-        let at = live(*at);
-        let mut there = vec![0; old.len()];
-        stopped.read(at, &mut there)?;
-        if there != *old {
-            return Err(stopped.space(format!(
-                "{at} does not hold what the file holds: it was changed while it was started"
-            )));
-        }
-        stopped.write(at, new)?;
+    if ready.execs.is_some() {
+        let (bells, owner) = arena.bells_at();
+        let page = runtime::exec_page(bells, owner);
+        fill(stopped, LiveVa(runtime::EXEC), &page, libc::PROT_READ | libc::PROT_EXEC)?;
     }
-    vector.set(AT_PHDR, live(segments.tables_at).0, stopped)?;
-    vector.set(AT_PHNUM, u64::from(segments.n_headers), stopped)?;
-    if let Ok(base) = vector.value(AT_BASE, stopped)
-        && base.0 != 0
-    {
-        redirect(stopped, Bias::between(Va(0), base), swaps, sites, arena.mailbox_at())?;
-    }
-    Ok(())
+    let jumps = match vector_base(stopped)? {
+        Some(base) => redirect(stopped, Bias::between(Va(0), base), ready, arena.mailbox_at())?,
+        None => Vec::new(),
+    };
+    Ok((jumps, own))
+}
+
+/// Where ld.so is, if there is one.
+fn vector_base(stopped: &Stopped) -> Result<Option<LiveVa>, ProcessError> {
+    let vector = Auxiliary::read(stopped)?;
+    Ok(vector.value(AT_BASE, stopped).ok().filter(|base| base.0 != 0))
 }
 
 /// Has a child find the page at `at` zero: that is how it knows that it is one.
@@ -181,16 +258,26 @@ fn fill(stopped: &Stopped, at: LiveVa, bytes: &[u8], protection: i32) -> Result<
     stopped.write(at, bytes)
 }
 
-/// Has ld.so's `openat` calls go through a look-up of paths.
-fn redirect(
-    stopped: &Stopped,
-    bias: Bias,
-    swaps: &[Swap],
-    sites: &[OpenSite],
-    mailbox: u64,
-) -> Result<(), ProcessError> {
+/// What has ld.so's `openat` calls go through a look-up of paths, and ask before another program takes its place.
+fn redirect(stopped: &Stopped, bias: Bias, ready: &Ready<'_>, mailbox: u64) -> Result<Changes, ProcessError> {
+    let mut jumps = Vec::new();
+    let expect = |from: LiveVa, bytes: &[u8]| {
+        let mut there = vec![0; bytes.len()];
+        stopped.read(from, &mut there)?;
+        match there == bytes {
+            true => Ok(()),
+            false => {
+                Err(stopped.space(format!("{from} of ld.so is not the system call that its file has there")))
+            }
+        }
+    };
+    for site in ready.execs.unwrap_or_default() {
+        let from = bias.to_live(Va(site.at));
+        expect(from, &site.old)?;
+        jumps.push((from, site.new.clone()));
+    }
     let mut paths = Vec::new();
-    for swap in swaps {
+    for swap in ready.swaps {
         let (asked, given) = (swap.asked.as_os_str().as_bytes(), swap.given.as_os_str().as_bytes());
         let second = 8 + asked.len() + 1;
         let len = (second + given.len() + 1).next_multiple_of(8);
@@ -204,26 +291,20 @@ fn redirect(
         paths.resize(from + len, 0);
     }
     paths.extend([0; 8]);
-    let Some(first) = sites.first() else { return Ok(()) };
+    let sites = ready.opens;
+    let Some(first) = sites.first() else { return Ok(jumps) };
     let stub_len = runtime::open_library(first, 0, 0, 0).len().next_multiple_of(64) as u64;
     let code_len = (stub_len * sites.len() as u64).next_multiple_of(PAGE);
     let len = code_len + (paths.len() as u64).next_multiple_of(PAGE);
     let at = room_near(stopped, bias.to_live(first.at), len)?;
     let paths_at = at.0 + code_len;
     let mut code = Vec::new();
-    let mut jumps = Vec::new();
     for (n, site) in sites.iter().enumerate() {
         let from = bias.to_live(site.at);
         let stub = at.0 + n as u64 * stub_len;
         code.resize(usize::try_from(stub - at.0).expect("small"), 0xcc);
         code.extend(runtime::open_library(site, from.0, paths_at, mailbox));
-        let mut there = vec![0; site.bytes.len()];
-        stopped.read(from, &mut there)?;
-        if there != site.bytes {
-            return Err(
-                stopped.space(format!("{from} of ld.so is not the system call that its file has there"))
-            );
-        }
+        expect(from, &site.bytes)?;
         let mut jump = vec![0xe9];
         let distance = (stub + runtime::OPEN_LIBRARY_ENTRY).wrapping_sub(from.0 + 5);
         jump.extend(&distance.to_le_bytes()[..4]);
@@ -232,7 +313,7 @@ fn redirect(
     code.resize(usize::try_from(code_len).expect("small"), 0xcc);
     code.extend(paths);
     fill(stopped, at, &code, libc::PROT_READ | libc::PROT_EXEC)?;
-    jumps.into_iter().try_for_each(|(site, jump)| stopped.write(site, &jump))
+    Ok(jumps)
 }
 
 /// Unused addresses within 1 GiB below `near`.

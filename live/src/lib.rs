@@ -5,14 +5,16 @@
 mod arch;
 mod arena;
 mod cache;
+mod follow;
 pub mod launch;
 mod process;
 #[expect(unsafe_code, reason = "pre_exec has no safe form")]
 mod sys;
 mod target;
 
-pub use arena::{Arena, Request};
+pub use arena::{Arena, Asking, Request, StoppedThreads};
 pub use cache::Cache;
+pub use follow::Caught;
 pub use process::{Mapping, ProcessError, Stopped, Syscall};
-pub use sys::{fail_beyond_limits, is_output_closed, pass_signals_on, wait};
-pub use target::{Target, TargetError, can_set_bases};
+pub use sys::{fail_beyond_limits, has_capabilities, is_output_closed, keep_memory, pass_signals_on, wait};
+pub use target::{Limits, Target, TargetError, can_set_bases};

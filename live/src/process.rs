@@ -5,13 +5,14 @@
 //!
 //! Source: ptrace(2), proc(5).
 
-use crate::arch;
+use crate::{arch, sys};
 use nix::libc;
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use program::LiveVa;
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -77,6 +78,8 @@ pub struct Mapping {
 pub struct Stopped {
     pid: Pid,
     memory: File,
+    /// Signals that came for it meanwhile.
+    came: RefCell<Vec<libc::c_int>>,
 }
 
 /// Arguments of a system call, with its name for messages.
@@ -105,12 +108,16 @@ impl Stopped {
                 return Err(ProcessError::Ended { pid: pid.as_raw(), how: format!("stopped ({other:?})") });
             }
         }
-        let memory = File::options()
-            .read(true)
-            .write(true)
-            .open(format!("/proc/{pid}/mem"))
-            .map_err(|e| refused("opening its memory", e))?;
-        Ok(Stopped { pid, memory })
+        Stopped::traced(pid)
+    }
+
+    /// Takes over a process that this thread traces, and that stands still.
+    pub fn traced(pid: Pid) -> Result<Stopped, ProcessError> {
+        let memory =
+            File::options().read(true).write(true).open(format!("/proc/{pid}/mem")).map_err(|source| {
+                ProcessError::Refused { pid: pid.as_raw(), call: "opening its memory", source }
+            })?;
+        Ok(Stopped { pid, memory, came: RefCell::new(Vec::new()) })
     }
 
     /// Its number.
@@ -201,14 +208,22 @@ impl Stopped {
 
     fn step(&self, regs: libc::user_regs_struct) -> Result<u64, ProcessError> {
         ptrace::setregs(self.pid, regs).map_err(self.refused("setting its registers"))?;
-        ptrace::step(self.pid, None).map_err(self.refused("stepping it"))?;
-        match waitpid(self.pid, None).map_err(self.refused("waitpid"))? {
-            WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
-            other => {
-                return Err(ProcessError::Ended {
-                    pid: self.pid.as_raw(),
-                    how: format!("stopped ({other:?})"),
-                });
+        loop {
+            ptrace::step(self.pid, None).map_err(self.refused("stepping it"))?;
+            let stop = sys::next_stop(None).map_err(|source| ProcessError::Refused {
+                pid: self.pid.as_raw(),
+                call: "waiting for it",
+                source,
+            })?;
+            match stop {
+                Some((_, sys::Stop::Signal(libc::SIGTRAP))) => break,
+                Some((_, sys::Stop::Signal(signal))) => self.came.borrow_mut().push(signal),
+                other => {
+                    return Err(ProcessError::Ended {
+                        pid: self.pid.as_raw(),
+                        how: format!("stopped ({other:?})"),
+                    });
+                }
             }
         }
         ptrace::getregs(self.pid).map_err(self.refused("reading its registers")).map(|r| arch::result(&r))
@@ -237,6 +252,7 @@ impl Stopped {
 
     /// Lets it go on by itself.
     pub fn detach(self) -> Result<(), ProcessError> {
+        self.came.take().into_iter().for_each(|signal| sys::send(self.pid, signal));
         ptrace::detach(self.pid, None).map_err(self.refused("letting it go"))
     }
 }

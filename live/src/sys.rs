@@ -1,20 +1,25 @@
 //! The calls that have no safe form: a child that asks to be traced before it becomes another program; what we were started with, before
-//! anything of ours has changed it; signals passed on to it; sleeping on a word that other processes change.
+//! anything of ours has changed it; signals passed on to it; sleeping on a word that other processes change;
+//! stops of a process that is traced, for which another thread of ours must not wait.
 
 use nix::libc::{self, c_void};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::ptrace;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction, signal};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Files that were closed when we were started, a bit each of the first three; Rust's start-up code opens something in their place.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
@@ -29,17 +34,9 @@ static BLOCKED: AtomicU64 = AtomicU64::new(0);
 static LOOK_AROUND: extern "C" fn() = look_around;
 
 /// The signals whose handling we, or Rust's start-up code, change.
-const CHANGED: [libc::c_int; 9] = [
-    libc::SIGPIPE,
-    libc::SIGXFSZ,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGCONT,
-];
+fn changed() -> impl Iterator<Item = libc::c_int> {
+    [libc::SIGXFSZ].into_iter().chain(passed_on())
+}
 
 fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
@@ -52,7 +49,7 @@ extern "C" fn look_around() {
             CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
         }
     }
-    for which in CHANGED {
+    for which in changed() {
         let mut old = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: asks; the kernel fills `old`.
         let _asked = unsafe { libc::sigaction(which, std::ptr::null(), old.as_mut_ptr()) };
@@ -82,7 +79,7 @@ fn as_we_were_started() {
         // SAFETY: nobody uses what start-up code opened there in the child.
         let _closed = unsafe { libc::close(fd) };
     }
-    for which in CHANGED {
+    for which in changed() {
         let how =
             if IGNORED.load(Ordering::Relaxed) & bit(which) != 0 { libc::SIG_IGN } else { libc::SIG_DFL };
         // SAFETY: neither runs code of ours.
@@ -113,16 +110,41 @@ pub fn fail_beyond_limits() {
     let _unknown = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
 }
 
-/// What users send to a program, and so send to us in its place.
-const PASSED_ON: [Signal; 7] = [
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTERM,
-    Signal::SIGHUP,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGCONT,
-];
+/// Has memory that is given back kept for what comes next, but large pieces: the work before a program starts is short, and every page
+/// that is had anew costs as much as a thousand instructions.
+pub fn keep_memory() {
+    #[cfg(target_env = "gnu")]
+    for (what, n) in [(libc::M_TRIM_THRESHOLD, 1 << 30), (libc::M_MMAP_THRESHOLD, 4 << 20)] {
+        // SAFETY: sets a number that the allocator reads under its own lock.
+        let _unknown = unsafe { libc::mallopt(what, n) };
+    }
+}
+
+/// What users and timers send to a program, and so send to us in its place (`alarm(5); exec engraft count …`): all that would end us or
+/// have a meaning of the program's own, but faults; those of real-time, but for the two that are the C library's.
+fn passed_on() -> impl Iterator<Item = libc::c_int> {
+    const NAMED: [libc::c_int; 18] = [
+        libc::SIGPIPE,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGCONT,
+        libc::SIGALRM,
+        libc::SIGVTALRM,
+        libc::SIGPROF,
+        libc::SIGWINCH,
+        libc::SIGTSTP,
+        libc::SIGXCPU,
+        libc::SIGPOLL,
+        libc::SIGPWR,
+        libc::SIGSTKFLT,
+        libc::SIGURG,
+    ];
+    NAMED.into_iter().chain(34..=64)
+}
 
 /// Whom signals are passed on to; 0: nobody yet, or nobody any more.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
@@ -135,36 +157,59 @@ fn pass_on_what_came() {
         return;
     }
     let came = CAME.swap(0, Ordering::SeqCst);
-    for which in (1..64).filter(|&which| came & bit(which) != 0) {
+    for which in (1..=64).filter(|&which| came & bit(which) != 0) {
         // SAFETY: asks the kernel, and touches no memory.
         let _sent = unsafe { libc::kill(program, which) };
     }
 }
 
 extern "C" fn pass_on(which: libc::c_int, about: *mut libc::siginfo_t, _: *mut c_void) {
-    // SAFETY: the kernel's, for as long as the handler runs.
-    let is_the_terminals = unsafe { (*about).si_code } == libc::SI_KERNEL;
-    // What keys send goes to the whole group, the program included.
-    if is_the_terminals && (which == libc::SIGINT || which == libc::SIGQUIT) {
-        return;
-    }
     let error = nix::errno::Errno::last_raw();
-    CAME.fetch_or(bit(which), Ordering::SeqCst);
-    pass_on_what_came();
+    // SAFETY: the kernel's, for as long as the handler runs.
+    let about = unsafe { &*about };
+    let code = about.si_code;
+    let is_the_programs = match which {
+        // What keys and windows send goes to the whole group, the program included; the limit of time is ours, and the program has its own.
+        libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP | libc::SIGWINCH | libc::SIGXCPU => {
+            code != libc::SI_KERNEL
+        }
+        // Nobody reads what we write.
+        libc::SIGPIPE => {
+            // SAFETY: a signal of a process says which.
+            let from = unsafe { about.si_pid() };
+            // SAFETY: asks the kernel, and touches no memory.
+            from != unsafe { libc::getpid() }
+        }
+        _ => true,
+    };
+    if is_the_programs {
+        CAME.fetch_or(bit(which), Ordering::SeqCst);
+        pass_on_what_came();
+    }
+    if which == libc::SIGTSTP {
+        // SAFETY: asks the kernel, and touches no memory: who waits for us sees that the work has stopped.
+        let _stopped = unsafe { libc::raise(libc::SIGSTOP) };
+    }
     nix::errno::Errno::set_raw(error);
 }
 
 /// Has signals that are sent to us go to the program, as soon as there is one ([`wait`]): it decides what they mean, and we write down
 /// what was counted.
 pub fn pass_signals_on() {
-    let action = SigAction::new(
-        SigHandler::SigAction(pass_on),
-        SaFlags::SA_RESTART | SaFlags::SA_SIGINFO,
-        SigSet::empty(),
-    );
-    for which in PASSED_ON {
-        // SAFETY: the handler uses atomics and kill(2) only, and leaves errno as it was.
-        let _unknown = unsafe { sigaction(which, &action) };
+    let ignored = IGNORED.load(Ordering::Relaxed);
+    for which in passed_on() {
+        // Who ignores stops is not to be stopped.
+        if which == libc::SIGTSTP && ignored & bit(which) != 0 {
+            continue;
+        }
+        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) = pass_on;
+        let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: zeros are a value of it: no signal is blocked, no flag set.
+        let action = unsafe { action.assume_init_mut() };
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
+        // SAFETY: the handler uses atomics and system calls only, and leaves errno as it was.
+        let _unknown = unsafe { libc::sigaction(which, action, std::ptr::null_mut()) };
     }
 }
 
@@ -176,12 +221,140 @@ pub fn wait(program: &mut Child) -> io::Result<ExitStatus> {
     let pid = i32::try_from(program.id()).expect("process numbers fit");
     PROGRAM.store(pid, Ordering::SeqCst);
     pass_on_what_came();
-    // Its number is its own until we have asked for its status: nobody else gets a signal.
-    while waitid(Id::Pid(Pid::from_raw(pid)), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
-        == Err(nix::errno::Errno::EINTR)
-    {}
+    // Its number is its own until we have asked for its status: nobody else gets a signal. Where another thread of ours traces it for a
+    // moment, waiting for it would take away that thread's stops: so we wait for something else that tells its end.
+    let end = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    match end_of(pid) {
+        Some(end_of_it) => loop {
+            sleep_until_readable(&end_of_it);
+            match waitid(Id::Pid(Pid::from_raw(pid)), end | WaitPidFlag::WNOHANG) {
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => break,
+                Err(err) if err != nix::errno::Errno::EINTR => break,
+                // Its first thread is gone, while another one becomes a new program.
+                _ => std::thread::park_timeout(Duration::from_millis(1)),
+            }
+        },
+        None => while waitid(Id::Pid(Pid::from_raw(pid)), end) == Err(nix::errno::Errno::EINTR) {},
+    }
     PROGRAM.store(0, Ordering::SeqCst);
     program.wait()
+}
+
+/// What can be read from once process `pid` has ended (Linux 5.3).
+fn end_of(pid: i32) -> Option<OwnedFd> {
+    // SAFETY: asks for a new file, or an error.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: it is new, and nobody else's.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn sleep_until_readable(fd: &OwnedFd) {
+    let mut asked = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the kernel writes into `asked` while the call lasts.
+    while unsafe { libc::poll(&raw mut asked, 1, -1) } < 0
+        && nix::errno::Errno::last() == nix::errno::Errno::EINTR
+    {}
+}
+
+/// Why a process that this thread traces stands still, or that it has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// At a system call, before or after it.
+    Call,
+    /// It has become another program.
+    Exec,
+    /// As we asked for.
+    Interrupt,
+    /// All of its threads were stopped by a signal.
+    Group,
+    /// A signal is about to be handled.
+    Signal(libc::c_int),
+    /// It is no more. Its status is left to its parent.
+    Ended,
+}
+
+/// Waits until a process that this thread traces stops; `None` if none does before the time given.
+///
+/// # Errors
+/// The kernel's.
+pub fn next_stop(until: Option<Instant>) -> io::Result<Option<(Pid, Stop)>> {
+    let mut flags = WaitPidFlag::WEXITED
+        | WaitPidFlag::WSTOPPED
+        | WaitPidFlag::WNOWAIT
+        | WaitPidFlag::__WALL
+        | WaitPidFlag::__WNOTHREAD;
+    flags.set(WaitPidFlag::WNOHANG, until.is_some());
+    let mut pause = Duration::from_micros(20);
+    let pid = loop {
+        // SAFETY: zeros are a value of it.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel fills `info`.
+        let code = unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, flags.bits()) };
+        // SAFETY: of a child's signal, or zeros.
+        let pid = unsafe { info.si_pid() };
+        match nix::errno::Errno::result(code) {
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(err) => return Err(err.into()),
+            Ok(_) if pid == 0 => {}
+            Ok(_) if matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) => {
+                return Ok(Some((Pid::from_raw(pid), Stop::Ended)));
+            }
+            Ok(_) => break pid,
+        }
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return Ok(None);
+        }
+        std::thread::park_timeout(pause);
+        pause = (2 * pause).min(Duration::from_millis(2));
+    };
+    let mut status = 0;
+    let flags = (WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD).bits();
+    // SAFETY: the kernel fills `status`.
+    nix::errno::Errno::result(unsafe { libc::waitpid(pid, &raw mut status, flags) })?;
+    if !libc::WIFSTOPPED(status) {
+        return Ok(Some((Pid::from_raw(pid), Stop::Ended)));
+    }
+    let signal = libc::WSTOPSIG(status);
+    let stop = match status >> 16 {
+        libc::PTRACE_EVENT_EXEC => Stop::Exec,
+        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Interrupt,
+        libc::PTRACE_EVENT_STOP => Stop::Group,
+        _ if signal == libc::SIGTRAP | 0x80 => Stop::Call,
+        _ => Stop::Signal(signal),
+    };
+    Ok(Some((Pid::from_raw(pid), stop)))
+}
+
+/// Lets `pid`, which this thread traces, go on to its next system call, with `signal`.
+///
+/// # Errors
+/// The kernel's.
+pub fn to_next_call(pid: Pid, signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: touches no memory of ours.
+    let code = unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid.as_raw(), 0, libc::c_long::from(signal)) };
+    nix::errno::Errno::result(code).map(drop).map_err(io::Error::from)
+}
+
+/// Whether the file at `path` gives who runs it capabilities (capabilities(7)).
+pub fn has_capabilities(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    let name = c"security.capability";
+    // SAFETY: both are ended by a zero; nothing is written where there is room for nothing.
+    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
+/// Sends `signal` to process `pid`.
+pub fn send(pid: Pid, signal: libc::c_int) {
+    // SAFETY: asks the kernel, and touches no memory.
+    let _sent = unsafe { libc::kill(pid.as_raw(), signal) };
+}
+
+/// Whether there is no process or thread of this number.
+pub fn is_gone(number: i32) -> bool {
+    // SAFETY: no signal is sent; the kernel looks whether one could be.
+    let found = unsafe { libc::kill(number, 0) };
+    found != 0 && nix::errno::Errno::last() == nix::errno::Errno::ESRCH
 }
 
 /// A word of a file's memory that others share, to sleep on until it changes.
@@ -205,7 +378,7 @@ impl SharedWord {
     pub fn map(file: &File, offset: u64) -> io::Result<SharedWord> {
         let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
-        // SAFETY: a new mapping where nothing is; it is never read or written through this address by us.
+        // SAFETY: a new mapping where nothing is; it is read and written through this address by atomic instructions alone.
         let page = unsafe { mmap(None, PAGE, both, MapFlags::MAP_SHARED, file, offset) }?;
         Ok(SharedWord { page })
     }
@@ -246,9 +419,22 @@ impl SharedWord {
 
     /// Wakes all who sleep on it.
     pub fn wake(&self) {
+        self.wake_at(0);
+    }
+
+    /// Wakes all who sleep on the word at `offset`.
+    pub fn wake_at(&self, offset: usize) {
+        let word = self.word(offset).as_ptr();
         // SAFETY: the word is mapped as long as we live.
-        let _woken =
-            unsafe { libc::syscall(libc::SYS_futex, self.page.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+        let _woken = unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX) };
+    }
+
+    /// The word at `offset` of the page.
+    pub fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset < PAGE.get());
+        let word = self.page.as_ptr().wrapping_byte_add(offset).cast::<u32>();
+        // SAFETY: it lies in the page, aligned, and is mapped as long as we live; other processes change it by atomic instructions.
+        unsafe { AtomicU32::from_ptr(word) }
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Target {
 #[non_exhaustive]
 pub enum TargetError {
     /// No such program.
-    #[error("no program {name} was found")]
+    #[error("no program {} was found", said(Path::new(name)))]
     NotFound {
         /// As it was named.
         name: String,
@@ -40,6 +40,16 @@ pub enum TargetError {
     Unreadable {
         /// The file.
         path: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// What a script names to be run by cannot be read.
+    #[error("{} is to be run by {}, as its first line says, which cannot be read", script.display(), said(interpreter))]
+    Interpreter {
+        /// The script.
+        script: PathBuf,
+        /// What it names.
+        interpreter: PathBuf,
         /// The kernel's reason.
         source: io::Error,
     },
@@ -70,6 +80,11 @@ impl TargetError {
     }
 }
 
+/// A name as it is said, also if it is none.
+fn said(name: &Path) -> String {
+    if name.as_os_str().is_empty() { "''".to_owned() } else { name.display().to_string() }
+}
+
 impl Target {
     /// The program `name`, searched in the folders of `search` as `execvp` does if it has no slash.
     ///
@@ -85,10 +100,18 @@ impl Target {
             before: Vec::new(),
             command,
         };
+        let mut script = None;
         // The kernel follows four.
         for _ in 0..5 {
             let at = &target.executable;
-            let unreadable = |source| TargetError::Unreadable { path: at.clone(), source };
+            let unreadable = |source| match &script {
+                Some(script) => TargetError::Interpreter {
+                    script: PathBuf::clone(script),
+                    interpreter: at.clone(),
+                    source,
+                },
+                None => TargetError::Unreadable { path: at.clone(), source },
+            };
             let real = at.canonicalize().map_err(unreadable)?;
             let mut head = [0; 256];
             let len = std::fs::File::open(&real).and_then(|mut f| f.read(&mut head)).map_err(unreadable)?;
@@ -112,6 +135,7 @@ impl Target {
                 continue;
             }
             let interpreter = words(line).next().unwrap_or_default();
+            script = Some(target.executable.clone());
             target.executable = PathBuf::from(OsStr::from_bytes(interpreter));
         }
         Err(TargetError::Scripts { path: target.command })
@@ -130,11 +154,42 @@ impl Target {
             .output()?;
         let text = String::from_utf8_lossy(&out.stdout);
         let path = |line: &str| {
-            let (_, found) = line.split_once(" => ")?;
-            let (path, _) = found.rsplit_once(" (")?;
-            path.starts_with('/').then(|| PathBuf::from(path))
+            // What is needed by a path has no arrow; nor has the linker itself.
+            let found = line.split_once(" => ").map_or(line.trim(), |(_, found)| found);
+            let path = Path::new(found.rsplit_once(" (")?.0);
+            (path.components().nth(1).is_some() && path.file_name() != linker.file_name())
+                .then(|| path.to_owned())
         };
         Ok(text.lines().filter_map(path).collect())
+    }
+}
+
+/// What the user's limits leave a process, in bytes; `None`: no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Addresses.
+    pub addresses: Option<u64>,
+    /// Length of a file, of which memory that is shared is one.
+    pub file_len: Option<u64>,
+    /// Stack of the first thread.
+    pub stack: Option<u64>,
+}
+
+impl Limits {
+    /// Our own, which what we start inherits.
+    pub fn ours() -> Limits {
+        let Ok(limits) = procfs::process::Process::myself().and_then(|us| us.limits()) else {
+            return Limits::default();
+        };
+        let value = |limit: procfs::process::Limit| match limit.soft_limit {
+            procfs::process::LimitValue::Value(n) => Some(n),
+            procfs::process::LimitValue::Unlimited => None,
+        };
+        Limits {
+            addresses: value(limits.max_address_space),
+            file_len: value(limits.max_file_size),
+            stack: value(limits.max_stack_size),
+        }
     }
 }
 

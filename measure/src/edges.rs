@@ -6,31 +6,42 @@
 //!
 //! Who enters need not leave: calls may end in exceptions, `longjmp` or `exit`, or come back twice. A block with a call that is not sure to
 //! come back has therefore an edge of its own to the outside, which cannot be counted, and so is in the tree. Thus what such a call does
-//! spoils no count. A thread that is stopped for good elsewhere, in the middle of a block, leaves what follows from others off by one.
+//! spoils no count. Where a signal's handler leaves a block for good is written down at run time (`profile::counters::places`). Where
+//! threads may have been stopped in the middle of a block, what follows from others is an interval (`profile::counters::Flow::solve`).
 //!
 //! Invariant: the tree holds all edges that cannot be counted. Where those of jump tables make a cycle, they count as ways outside.
 //!
 //! Source: Knuth and Stevenson, "Optimal Measurement Points for Program Frequency Counts", BIT 13, 1973; Ball and Larus, "Optimally
 //! Profiling and Tracing Programs", TOPLAS 1994, sections 3 and 4 (the heuristic for weights).
 
-use crate::returns::{Returns, calls_system};
+use crate::nesting::Nesting;
+use crate::returns::Returns;
 use probe::{Counting, Plan, Sparse};
-use program::{BlockEnd, BlockId, CallKind, EdgeId, EdgeKind, FuncId, Loops, Program, Sure};
+use profile::Profile;
+use program::{Block, BlockEnd, BlockId, Edge, EdgeId, EdgeKind, FuncId, Program, Sure};
 use rayon::prelude::*;
 
-/// What is to be put into the code of `program`.
-pub(crate) fn plan(program: &Program) -> Plan {
+/// What is to be put into the code of `program`, if it runs again as it ran `earlier`.
+pub(crate) fn plan(program: &Program, earlier: Option<&Profile>) -> Plan {
     let returns = Returns::of(program);
     let ids: Vec<FuncId> = program.func_ids().collect();
-    let all = ids.par_iter().map(|&id| choose(program, &returns, id)).collect();
-    Plan { counting: Counting::Sparse(all), probes: Vec::new() }
+    let all = ids
+        .par_iter()
+        .map_init(Room::default, |room, &id| choose(program, &returns, id, earlier, room))
+        .collect();
+    Plan { counting: Counting::Sparse(all), ..Plan::NULL }
 }
 
 /// Whether all of the function's flow is known, as far as there is flow.
 fn is_known(program: &Program, id: FuncId) -> bool {
     let function = program.function(id);
-    let ends_well = |b: &program::Block| !matches!(b.end, BlockEnd::Broken | BlockEnd::Unresolved);
+    let ends_well = |b: &Block| !matches!(b.end, BlockEnd::Broken | BlockEnd::Unresolved);
     function.complete && function.sure != Sure::Guessed && program.blocks_of(id).iter().all(ends_well)
+}
+
+/// Whether control goes on in the function behind a block that ends so.
+pub(crate) fn goes_on(end: BlockEnd) -> bool {
+    matches!(end, BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch)
 }
 
 /// The flow of a function as it is counted: what belongs to it, and what comes from outside or goes there.
@@ -66,38 +77,40 @@ impl Shape {
     ) -> Shape {
         let function = program.function(id);
         let first = function.blocks.start;
-        let entered: Vec<bool> = program.blocks_of(id).iter().map(|b| b.landing_pad).collect();
-        let mut shape = Shape { tables_are_outside, entered, left: Vec::new(), first };
+        let mut shape = Shape { tables_are_outside, entered: Vec::new(), left: Vec::new(), first };
+        // Whether anything of the function leads to a block, and whether it leads anywhere.
         let mut is_led_to = vec![false; function.n_blocks()];
-        for e in function.block_ids().flat_map(|b| shape.ways(program, b)) {
-            is_led_to[shape.place(program.edge(e).to)] = true;
+        let mut leads = vec![false; function.n_blocks()];
+        // Whether more entries of its jump table may be used than those that were found.
+        let mut leads_on = vec![false; function.n_blocks()];
+        let blocks = program.blocks_of(id);
+        shape.entered = blocks.iter().map(|b| b.landing_pad).collect();
+        for edge in program.edges_of(id) {
+            leads_on[shape.place(edge.from)] |= edge.kind == EdgeKind::Table && edge.sure != Sure::Proved;
+            if shape.is_way(edge) {
+                is_led_to[shape.place(edge.to)] = true;
+                leads[shape.place(edge.from)] = true;
+            } else if edge.kind == EdgeKind::Table {
+                let place = shape.place(edge.to);
+                shape.entered[place] = true;
+            }
+        }
+        for (entered, is_led_to) in shape.entered.iter_mut().zip(is_led_to) {
+            *entered |= !is_led_to;
         }
         for b in program.entry_block(id).iter().chain(&function.entries) {
             let place = shape.place(*b);
             shape.entered[place] = true;
         }
-        for e in
-            function.block_ids().flat_map(|b| program.successors(b)).filter(|e| e.kind == EdgeKind::Table)
-        {
-            let place = shape.place(e.to);
-            shape.entered[place] |= tables_are_outside;
-        }
-        for (entered, is_led_to) in shape.entered.iter_mut().zip(is_led_to) {
-            *entered |= !is_led_to;
-        }
-        let calls = function.ranges.iter().any(|range| calls_system(program, range));
-        let is_left = |b: BlockId| {
-            let block = program.block(b);
-            let goes_on = matches!(
-                block.end,
-                BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch
-            );
-            !goes_on
-                || shape.ways(program, b).next().is_none()
-                || program.calls_in(b).iter().any(|c| c.kind != CallKind::Call || !returns.are_sure(c))
-                || calls && calls_system(program, &block.range())
+        let calls = returns.calls_system(id);
+        let is_left = |(b, (leads, leads_on)): (BlockId, (bool, bool))| {
+            !leads
+                || leads_on
+                || !goes_on(program.block(b).end)
+                || !returns.are_all_sure(b)
+                || calls && returns.block_calls_system(b)
         };
-        shape.left = function.block_ids().map(is_left).collect();
+        shape.left = function.block_ids().zip(leads.into_iter().zip(leads_on)).map(is_left).collect();
         shape
     }
 
@@ -115,40 +128,32 @@ impl Shape {
         self.left[self.place(block)]
     }
 
-    /// The edges out of `block` but those to landing pads: there control comes from outside.
-    pub(crate) fn ways<'p>(
-        &self,
-        program: &'p Program,
-        block: BlockId,
-    ) -> impl Iterator<Item = EdgeId> + use<'p> {
-        let outside = self.tables_are_outside;
-        program.edge_ids(block).filter(move |&e| match program.edge(e).kind {
+    /// Whether `edge` is a way inside: at landing pads, control comes from outside.
+    pub(crate) fn is_way(&self, edge: &Edge) -> bool {
+        match edge.kind {
             EdgeKind::LandingPad => false,
-            EdgeKind::Table => !outside,
-            _ => true,
-        })
+            EdgeKind::Table => !self.tables_are_outside,
+            EdgeKind::FallThrough | EdgeKind::Taken | EdgeKind::Jump => true,
+        }
     }
 
     /// A tree of all that cannot be counted; `None` if there is a cycle in it.
     fn tree(&self, program: &Program, id: FuncId) -> Option<Tree> {
-        let blocks = || program.function(id).block_ids();
-        let mut tree = Tree::new(2 * blocks().len() + 1);
-        let outside = 2 * blocks().len();
-        for b in blocks() {
-            if self.enters(b) {
-                tree.join(outside, self.head(b));
+        let outside = 2 * self.entered.len();
+        let mut tree = Tree::new(outside + 1);
+        for (n, (&enters, &leaves)) in self.entered.iter().zip(&self.left).enumerate() {
+            if enters {
+                tree.join(outside, 2 * n);
             }
-            if self.leaves(b) {
-                tree.join(outside, self.end(b));
-            }
-        }
-        for e in blocks().flat_map(|b| self.ways(program, b)) {
-            let edge = program.edge(e);
-            if edge.kind == EdgeKind::Table && !tree.join(self.end(edge.from), self.head(edge.to)) {
-                return None;
+            if leaves {
+                tree.join(outside, 2 * n + 1);
             }
         }
-        Some(tree)
+        if self.tables_are_outside {
+            return Some(tree);
+        }
+        let mut tables = program.edges_of(id).iter().filter(|e| e.kind == EdgeKind::Table);
+        tables.all(|e| tree.join(self.end(e.from), self.head(e.to))).then_some(tree)
     }
 
     fn head(&self, block: BlockId) -> usize {
@@ -161,62 +166,81 @@ impl Shape {
 }
 
 /// What counting an edge that is taken costs beyond what a block costs: a jump. And what those pay that run past it.
-const TAKEN: f64 = 0.7;
-const PAST: f64 = 0.5;
+const TAKEN: f32 = 0.7;
+const PAST: f32 = 0.5;
+
+/// Room for the work on one function.
+#[derive(Default)]
+struct Room {
+    /// What may be counted: what is not worth it in the upper half, which one in the lower.
+    rest: Vec<u64>,
+    /// Per edge, then per block of the function: whether it is counted.
+    is_counted: Vec<bool>,
+    often: Often,
+}
 
 /// What is counted of the function.
-fn choose(program: &Program, returns: &Returns<'_>, id: FuncId) -> Option<Sparse> {
+fn choose(
+    program: &Program,
+    returns: &Returns<'_>,
+    id: FuncId,
+    earlier: Option<&Profile>,
+    room: &mut Room,
+) -> Option<Sparse> {
     // Of a stub, part is moved.
     if !is_known(program, id) || program.function(id).import.is_some() {
         return None;
     }
     let (shape, mut tree) = Shape::of(program, returns, id);
     let entry = program.entry_block(id);
-    let is_table = |e: &program::Edge| e.kind == EdgeKind::Table && Some(e.to) == entry;
-    if shape.tables_are_outside
-        && program.function(id).block_ids().any(|b| program.successors(b).iter().any(is_table))
-    {
+    let edges = program.edges_of(id);
+    let is_table = |e: &Edge| e.kind == EdgeKind::Table && Some(e.to) == entry;
+    if shape.tables_are_outside && edges.iter().any(is_table) {
         // Nobody could tell how often it was called.
         return None;
     }
-    let often = Often::of(program, id, &shape);
-    let mut rest: Vec<(f64, usize, usize, Which)> = Vec::new();
-    for b in program.function(id).block_ids() {
-        rest.push((often.blocks[shape.place(b)], shape.head(b), shape.end(b), Which::Block(b)));
-        let all: Vec<EdgeId> = shape.ways(program, b).collect();
-        for &e in all.iter().filter(|e| program.edge(**e).kind != EdgeKind::Table) {
-            let edge = program.edge(e);
-            let mine = often.edge(program, e);
-            let cost = match edge.kind {
-                EdgeKind::Taken => {
-                    let past: f64 = all.iter().filter(|o| **o != e).map(|o| often.edge(program, *o)).sum();
-                    mine * (1.0 + TAKEN) + past * PAST
-                }
-                _ => mine,
-            };
-            rest.push((cost, shape.end(b), shape.head(edge.to), Which::Edge(e)));
-        }
+    let Room { rest, is_counted, often } = room;
+    often.estimate(program, returns, id, &shape);
+    if let Some(earlier) = earlier {
+        often.take(program, id, earlier);
     }
     // Heaviest first; of equals, edges into the tree: a block is counted where it stands.
-    rest.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| b.3.cmp(&a.3)));
-    let mut sparse = Sparse::default();
-    for (_, from, to, which) in rest {
-        if !tree.join(from, to) {
-            match which {
-                Which::Block(b) => sparse.blocks.push(b),
-                Which::Edge(e) => sparse.edges.push(e),
+    let key = |cost: f32, which: usize| u64::from(!cost.to_bits()) << 32 | which as u64;
+    let (n_edges, n_blocks) = (edges.len(), shape.entered.len());
+    rest.clear();
+    for (n, edge) in edges.iter().enumerate() {
+        if edge.kind == EdgeKind::Table || !shape.is_way(edge) {
+            continue;
+        }
+        let mine = often.edges[n];
+        let cost = match edge.kind {
+            EdgeKind::Taken => mine * (1.0 + TAKEN) + (often.blocks[shape.place(edge.from)] - mine) * PAST,
+            _ => mine,
+        };
+        rest.push(key(cost, n_edges - 1 - n));
+    }
+    rest.extend((0..n_blocks).map(|n| key(often.blocks[n], n_edges + n_blocks - 1 - n)));
+    rest.sort_unstable();
+    is_counted.clear();
+    is_counted.resize(n_edges + n_blocks, false);
+    for which in rest.iter().map(|key| usize::try_from(key & u64::from(u32::MAX)).expect("32 bits")) {
+        match which.checked_sub(n_edges) {
+            None => {
+                let n = n_edges - 1 - which;
+                let edge = &edges[n];
+                is_counted[n] = !tree.join(shape.end(edge.from), shape.head(edge.to));
+            }
+            Some(which) => {
+                let n = n_blocks - 1 - which;
+                is_counted[n_edges + n] = !tree.join(2 * n, 2 * n + 1);
             }
         }
     }
-    sparse.blocks.sort_unstable();
-    sparse.edges.sort_unstable();
-    Some(sparse)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Which {
-    Block(BlockId),
-    Edge(EdgeId),
+    let first_edge = program.blocks_of(id).first().map_or(0, |b| b.first_edge.0);
+    let (of_edges, of_blocks) = is_counted.split_at(n_edges);
+    let blocks = (shape.first..).zip(of_blocks).filter(|b| *b.1).map(|b| BlockId(b.0));
+    let edges = (first_edge..).zip(of_edges).filter(|e| *e.1).map(|e| EdgeId(e.0));
+    Some(Sparse { blocks: blocks.collect(), edges: edges.collect() })
 }
 
 /// Components of a graph that grows.
@@ -245,95 +269,111 @@ impl Tree {
     }
 }
 
-/// How often blocks run, estimated: eight times for each loop around them, less where flow parts.
+/// How often a loop goes round.
+const ROUNDS: f32 = 8.0;
+/// How likely ways are where flow parts, the others being 1: that out of a loop; a branch ahead, also over more than `FAR` blocks (compilers
+/// put first what they think likely); one to a block that returns, or calls something (Ball and Larus).
+const LEAVES: f32 = 0.15;
+const AHEAD: f32 = 0.6;
+const AHEAD_FAR: f32 = 0.4;
+const FAR: usize = 20;
+const RETURNS: f32 = 0.5;
+const CALLS: f32 = 0.4;
+
+/// How often blocks and edges run: as they ran, or estimated: eight times for each loop around them, and shared out where flow parts.
+#[derive(Default)]
 struct Often {
-    first: u32,
-    blocks: Vec<f64>,
+    /// By block of the function, from its first.
+    blocks: Vec<f32>,
     /// By edge of the function, from its first.
-    shares: Vec<f64>,
-    first_edge: u32,
+    edges: Vec<f32>,
+    nesting: Nesting,
+    /// Per block: how many edges lead to it but those back, less those from blocks that are done.
+    n_open: Vec<u32>,
+    ready: Vec<usize>,
 }
 
 impl Often {
-    fn of(program: &Program, id: FuncId, shape: &Shape) -> Often {
+    fn estimate(&mut self, program: &Program, returns: &Returns<'_>, id: FuncId, shape: &Shape) {
         let function = program.function(id);
         let first = function.blocks.start;
-        let goes_back = |e: &program::Edge| e.to <= e.from;
-        let has_loops = function.block_ids().any(|b| program.successors(b).iter().any(goes_back));
-        let loops = has_loops.then(|| Loops::compute(program, id));
-        let depth =
-            |b: BlockId| i32::try_from(loops.as_ref().map_or(0, |l| l.block_depth(b)).min(8)).unwrap_or(8);
-        let is_back = |e: EdgeId| loops.as_ref().is_some_and(|l| l.back_edge_of(program, e).is_some());
-        let is_cold = |b: BlockId| {
-            let block = program.block(b);
-            block.landing_pad || matches!(block.end, BlockEnd::NoReturn | BlockEnd::Stop)
-        };
-        let first_edge = program.blocks_of(id).first().map_or(0, |b| b.first_edge.0);
-        let n_edges: usize = function.block_ids().map(|b| program.edge_ids(b).len()).sum();
-        let mut shares = vec![0.0; n_edges];
-        for b in function.block_ids() {
-            let weight = |e: EdgeId| {
-                let to = program.edge(e).to;
-                match () {
-                    () if program.edge(e).kind == EdgeKind::LandingPad => 0.0,
-                    () if is_cold(to) => 0.02,
-                    () if depth(to) < depth(b) => 0.15,
+        let (own, edges) = (program.blocks_of(id), program.edges_of(id));
+        let first_edge = own.first().map_or(0, |b| b.first_edge.0);
+        let place = |b: BlockId| (b.0 - first) as usize;
+        self.nesting.find(program, id, &shape.entered);
+        let (depths, is_back) = (&self.nesting.depths, &self.nesting.is_back);
+        let is_cold = |b: &Block| b.landing_pad || matches!(b.end, BlockEnd::NoReturn | BlockEnd::Stop);
+        self.blocks.clear();
+        self.blocks.extend(own.iter().zip(&shape.entered).map(|(b, entered)| match (entered, is_cold(b)) {
+            (false, _) => 0.0,
+            (true, true) => 0.001,
+            (true, false) => 1.0,
+        }));
+        self.n_open.clear();
+        self.n_open.resize(own.len(), 0);
+        for (edge, _) in edges.iter().zip(is_back).filter(|(_, is_back)| !**is_back) {
+            self.n_open[place(edge.to)] += 1;
+        }
+        self.ready.clear();
+        self.ready.extend((0..).zip(&self.n_open).filter(|(_, n)| **n == 0).map(|(b, _)| b));
+        self.edges.clear();
+        self.edges.resize(edges.len(), 0.0);
+        // Forward, each block once: when all before it are done, back edges left out.
+        while let Some(b) = self.ready.pop() {
+            let from = (own[b].first_edge.0 - first_edge) as usize;
+            let to = own.get(b + 1).map_or(edges.len(), |b| (b.first_edge.0 - first_edge) as usize);
+            let depth = depths[b];
+            let parts = own[b].end == BlockEnd::Branch;
+            let mut sum = 0.0;
+            for (n, edge) in (from..).zip(&edges[from..to]) {
+                let to = place(edge.to);
+                let mut weight: f32 = match () {
+                    () if edge.kind == EdgeKind::LandingPad => 0.0,
+                    () if is_cold(&own[to]) => 0.02,
+                    () if depths[to] < depth => LEAVES,
                     () => 1.0,
+                };
+                if parts {
+                    let is_ahead = edge.kind == EdgeKind::Taken && to > b && !is_back[n];
+                    weight *= if is_ahead { AHEAD } else { 1.0 };
+                    weight *= if is_ahead && to > b + FAR { AHEAD_FAR } else { 1.0 };
+                    weight *= if own[to].end == BlockEnd::Return { RETURNS } else { 1.0 };
+                    weight *= if returns.calls(edge.to) { CALLS } else { 1.0 };
                 }
-            };
-            let sum: f64 = program.edge_ids(b).map(weight).sum();
-            for e in program.edge_ids(b).filter(|_| sum > 0.0) {
-                shares[(e.0 - first_edge) as usize] = weight(e) / sum;
+                self.edges[n] = weight;
+                sum += weight;
             }
-        }
-        // Forward, each block once: in the order of a walk that comes to a block when all before it are done, back edges left out.
-        let mut blocks = vec![0.0; function.n_blocks()];
-        for b in function.block_ids().filter(|b| shape.enters(*b)) {
-            blocks[(b.0 - first) as usize] = if is_cold(b) { 0.001 } else { 1.0 };
-        }
-        for b in forward(program, id, shape) {
-            let mine: f64 = blocks[(b.0 - first) as usize];
-            for e in program.edge_ids(b).filter(|&e| !is_back(e)) {
-                let to = (program.edge(e).to.0 - first) as usize;
-                blocks[to] += mine * shares[(e.0 - first_edge) as usize];
-            }
-        }
-        for b in function.block_ids() {
-            blocks[(b.0 - first) as usize] *= 8f64.powi(depth(b));
-        }
-        Often { first, blocks, shares, first_edge }
-    }
-
-    fn edge(&self, program: &Program, e: EdgeId) -> f64 {
-        let from = (program.edge(e).from.0 - self.first) as usize;
-        self.blocks[from] * self.shares[(e.0 - self.first_edge) as usize]
-    }
-}
-
-/// The blocks of the function in reverse postorder, from where it is entered.
-fn forward(program: &Program, id: FuncId, shape: &Shape) -> Vec<BlockId> {
-    let function = program.function(id);
-    let first = function.blocks.start;
-    let mut seen = vec![false; function.n_blocks()];
-    let mut order = Vec::with_capacity(function.n_blocks());
-    let roots = function.block_ids().filter(|b| shape.enters(*b)).chain(function.block_ids());
-    for root in roots {
-        let mut stack = vec![(root, 0)];
-        if std::mem::replace(&mut seen[(root.0 - first) as usize], true) {
-            continue;
-        }
-        while let Some((b, n)) = stack.pop() {
-            match program.successors(b).get(n) {
-                Some(edge) => {
-                    stack.push((b, n + 1));
-                    if !std::mem::replace(&mut seen[(edge.to.0 - first) as usize], true) {
-                        stack.push((edge.to, 0));
+            let mine = self.blocks[b];
+            let often = mine * ROUNDS.powi(i32::try_from(depth.min(8)).unwrap_or(8));
+            for (n, edge) in (from..).zip(&edges[from..to]) {
+                let share = if sum > 0.0 { self.edges[n] / sum } else { 0.0 };
+                self.edges[n] = often * share;
+                if !is_back[n] {
+                    let to = place(edge.to);
+                    self.blocks[to] += mine * share;
+                    self.n_open[to] -= 1;
+                    if self.n_open[to] == 0 {
+                        self.ready.push(to);
                     }
                 }
-                None => order.push(b),
             }
+            self.blocks[b] = often;
         }
     }
-    order.reverse();
-    order
+
+    /// Takes what ran from `earlier`; what is estimated says only which is more likely of what did not.
+    fn take(&mut self, program: &Program, id: FuncId, earlier: &Profile) {
+        let below_one = |n: f32| n / (1.0 + n);
+        let start = |b: BlockId| program.block(b).start;
+        for (often, b) in self.blocks.iter_mut().zip(program.function(id).block_ids()) {
+            *often = below_one(*often) + earlier.blocks.get(&start(b)).map_or(0.0, |n| *n as f32);
+        }
+        for (often, e) in self.edges.iter_mut().zip(program.edges_of(id)) {
+            let edge = profile::Edge { from: start(e.from), to: start(e.to) };
+            *often = below_one(*often) + earlier.edges.get(&edge).map_or(0.0, |n| *n as f32);
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,13 +4,16 @@
 
 mod edges;
 pub mod loops;
+mod nesting;
 mod notes;
+pub mod paths;
 pub mod points;
 mod returns;
 
 pub use notes::notes;
 
 use probe::Plan;
+use profile::Profile;
 use program::Program;
 
 /// Where counters stand.
@@ -28,9 +31,14 @@ impl Placement {
     /// What is to be put into the code of `program`.
     pub fn plan(self, program: &Program) -> Plan {
         match self {
-            Placement::Edges => edges::plan(program),
+            Placement::Edges => edges::plan(program, None),
             Placement::Blocks => Plan::BLOCKS,
             Placement::Nowhere => Plan::NULL,
         }
     }
+}
+
+/// Counters for [`Placement::Edges`] where they are incremented least often if `program` runs again as it ran `earlier`.
+pub fn plan_like(program: &Program, earlier: &Profile) -> Plan {
+    edges::plan(program, Some(earlier))
 }

@@ -1,10 +1,12 @@
-//! How often loops were entered, and how many times they went round, from the counts of blocks alone.
+//! How often loops were entered, went round, and were left, from the counts of edges; where they are not known, from those of blocks.
 //!
 //! Source: VPROF, section 3.4 for what is asked of loops.
 
-use profile::Profile;
-use program::{BlockId, FuncId, LoopId, Loops, Program};
+use profile::{Edge, Profile};
+use program::{BlockId, EdgeId, FuncId, LoopId, Loops, Program};
 use rayon::prelude::*;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A loop that ran.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub struct LoopRun {
     pub iterations: u64,
     /// How often it was entered from outside, where that follows from the counts.
     pub entries: Option<u64>,
+    /// How often an edge led out of it, where that is known: who returns in it, or is thrown out, takes none.
+    pub exits: Option<u64>,
     /// Instructions that ran in its blocks and in the padding that these run through, those of inner loops too.
     pub instructions: u64,
 }
@@ -36,10 +40,26 @@ pub fn runs(program: &Program, profile: &Profile) -> Vec<LoopRun> {
         if loops.is_empty() {
             return Vec::new();
         }
-        let edges = profile::flow::edges(program, func, profile);
+        let derived: OnceCell<BTreeMap<EdgeId, u64>> = OnceCell::new();
+        let edge = |e: EdgeId| {
+            let (from, to) = (program.edge(e).from, program.edge(e).to);
+            let ends = Edge { from: program.block(from).start, to: program.block(to).start };
+            let known = profile.edges.get(&ends).copied().or_else(|| count(from).filter(|n| *n == 0));
+            let follows =
+                || derived.get_or_init(|| profile::flow::edges(program, func, profile)).get(&e).copied();
+            known.or_else(follows)
+        };
+        // Two edges between the same blocks are one in a profile.
+        let sum = |edges: &mut dyn Iterator<Item = EdgeId>| {
+            let mut seen = BTreeSet::new();
+            edges
+                .filter(|&e| seen.insert((program.edge(e).from, program.edge(e).to)))
+                .map(edge)
+                .sum::<Option<u64>>()
+        };
         let run = |id: LoopId| {
             let iterations: u64 = loops.entries(id).filter_map(count).sum();
-            let again: Option<u64> = loops.back_edges(id).iter().map(|e| edges.get(e).copied()).sum();
+            let again = sum(&mut loops.back_edges(id).iter().copied());
             let n = |b: BlockId| count(b).unwrap_or(0).saturating_mul(program.n_insns_run(b));
             LoopRun {
                 func,
@@ -47,6 +67,7 @@ pub fn runs(program: &Program, profile: &Profile) -> Vec<LoopRun> {
                 depth: loops.depth(id),
                 iterations,
                 entries: again.map(|again| iterations.saturating_sub(again)),
+                exits: sum(&mut loops.exits(program, id).into_iter()),
                 instructions: loops.blocks(id).map(n).fold(0, u64::saturating_add),
             }
         };

@@ -1,12 +1,12 @@
 //! What the counters of a module mean: the flow of its functions, and which of it is counted.
 
-use crate::edges::Shape;
+use crate::edges::{Shape, goes_on};
 use crate::returns::Returns;
-use probe::{Counted, Module, Stay};
+use probe::{Counted, Module, Place, Stay};
 use profile::ImageRef;
-use profile::counters::{self, Flow, Node, Notes, Way};
-use program::{BlockEnd, BlockId, CallKind, Callee, FuncId, Program};
-use std::collections::{BTreeMap, HashSet};
+use profile::counters::{self, Flow, Node, Notes, Way, places};
+use program::{BlockId, CallKind, Callee, FuncId};
+use std::collections::BTreeMap;
 
 // The runtime writes what `profile` reads.
 const _: () = assert!(
@@ -17,6 +17,16 @@ const _: () = assert!(
         && probe::arch::EXTENTS_AT == counters::EXTENTS_AT
         && probe::arch::ROWS_AT == counters::ROWS_AT
         && probe::arch::ROW_LEN == counters::ROW_LEN
+        && probe::arch::INTERRUPTED_AT == counters::STOPS_AT
+        && probe::arch::N_INTERRUPTED == counters::N_STOPS
+        && probe::arch::N_SHARED == counters::N_SHARED
+        && probe::arch::N_UNKNOWN == counters::N_UNKNOWN
+        && probe::arch::STATES_AT == counters::STATES_AT
+        && probe::arch::N_STOPPED == counters::N_STOPPED
+        && probe::arch::MAY_RUN == counters::MAY_RUN
+        && probe::arch::ABORTS == counters::ABORTS
+        && probe::arch::SITE_WORDS as u64 == counters::callees::SITE_WORDS
+        && probe::arch::SLOT_WORDS as u64 == counters::callees::SLOT_WORDS
 );
 
 /// What the counters of `module` mean.
@@ -26,13 +36,11 @@ const _: () = assert!(
 pub fn notes(module: &Module<'_>) -> Notes {
     let program = module.program;
     let returns = Returns::of(program);
-    let (mut blocks, mut edges) = (vec![false; program.blocks.len()], HashSet::new());
+    let (mut blocks, mut edges) = (vec![false; program.blocks.len()], vec![false; program.edges.len()]);
     for one in &module.counted {
         match one {
             Counted::Block(b) => blocks[b.index()] = true,
-            Counted::Edge(e) => {
-                edges.insert(*e);
-            }
+            Counted::Edge(e) => edges[e.index()] = true,
         }
     }
     let mut functions = Vec::new();
@@ -47,42 +55,88 @@ pub fn notes(module: &Module<'_>) -> Notes {
             true => Shape::of(program, &returns, id).0,
             false => Shape::with(program, &returns, id, false),
         };
-        // Of a stub, the first block is moved.
-        let mine: Vec<BlockId> = function.block_ids().filter(|b| is_whole || blocks[b.index()]).collect();
-        for b in &mine {
-            position[b.index()] = Some(n);
-            n += 1;
-        }
         let first = function.blocks.start;
-        let node = |b: BlockId| {
-            let ways = shape
-                .ways(program, b)
-                .map(|e| Way { to: program.edge(e).to.0 - first, is_counted: edges.contains(&e) });
-            Node {
-                start: program.block(b).start,
-                is_counted: blocks[b.index()],
-                enters: shape.enters(b),
-                leaves: if is_whole { shape.leaves(b) } else { ends(program, &shape, b) },
+        let mut nodes = Vec::with_capacity(if is_whole { function.n_blocks() } else { 0 });
+        // Of a stub, the first block is moved.
+        for id in function.block_ids().filter(|b| is_whole || blocks[b.index()]) {
+            let block = program.block(id);
+            let out = program.successors(id);
+            let ways = out.iter().zip(&edges[block.first_edge.index()..]).filter(|(e, _)| shape.is_way(e));
+            let ways = ways.map(|(e, &is_counted)| Way { to: e.to.0 - first, is_counted });
+            let node = Node {
+                start: block.start,
+                is_counted: blocks[id.index()],
+                enters: shape.enters(id),
+                leaves: false,
                 ways: ways.collect(),
-            }
-        };
-        let nodes = mine.into_iter().map(node).collect();
+            };
+            let leaves = match is_whole {
+                true => shape.leaves(id),
+                false => node.ways.is_empty() || !goes_on(block.end) || !returns.may_all_be(id),
+            };
+            position[id.index()] = Some(n);
+            n += 1;
+            nodes.push(Node { leaves, ..node });
+        }
         functions.push(Flow { entry: function.entry, is_whole, blocks: nodes });
     }
+    let callees = module.callees.as_ref().map(|c| counters::callees::Callees {
+        base: module.counters.start.plus(probe::arch::OWNER),
+        old: module.old_segments(),
+        first: c.first,
+        n_slots: c.n_slots,
+        sites: c.sites.clone(),
+    });
     Notes {
+        callees,
         watches: Vec::new(),
+        places: places::write(&places(module, &functions)),
         sums: sums(module, &position),
         image: ImageRef::of(&program.image),
         functions,
     }
 }
 
-/// Whether control may leave the function in `block`, if all calls come back that may.
-fn ends(program: &Program, shape: &Shape, block: BlockId) -> bool {
-    let b = program.block(block);
-    !matches!(b.end, BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch)
-        || shape.ways(program, block).next().is_none()
-        || program.calls_in(block).iter().any(|c| c.kind != CallKind::Call || !c.returns)
+/// Where the moved code belongs to in the flow of `functions`.
+fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
+    let program = module.program;
+    let mut position: Vec<Option<u32>> = vec![None; program.functions.len()];
+    for (n, flow) in (0..).zip(functions).filter(|(_, flow)| flow.is_whole) {
+        if let Some(place) = program.function_from(flow.entry).and_then(|f| position.get_mut(f.index())) {
+            *place = Some(n);
+        }
+    }
+    let mut is_counted = vec![false; program.blocks.len()];
+    for one in &module.counted {
+        if let Counted::Block(b) = one {
+            is_counted[b.index()] = true;
+        }
+    }
+    let node = |block: BlockId, is_end: bool| {
+        let func = program.block(block).func;
+        let n = block.0 - program.function(func).blocks.start;
+        Some((position[func.index()]?, 2 * n + u32::from(is_end)))
+    };
+    let mut out: Vec<places::Place> = Vec::new();
+    for &(at, place) in &module.places {
+        let is_start = matches!(place, Place::Block(b) if !is_counted[b.index()]);
+        let node = match place {
+            Place::Block(b) => node(b, !is_counted[b.index()]),
+            Place::Behind(b) => node(b, true),
+            Place::Counted(n) => match module.counted.get(n as usize) {
+                Some(&Counted::Block(b)) => node(b, true),
+                Some(&Counted::Edge(e)) => node(program.edge(e).to, false),
+                None => None,
+            },
+            Place::Nothing => None,
+        };
+        match out.last_mut() {
+            Some(last) if last.at == at => (last.node, last.is_start) = (node, is_start),
+            Some(last) if last.node == node && !is_start => {}
+            _ => out.push(places::Place { at, node, is_start }),
+        }
+    }
+    out
 }
 
 /// Stubs of the linkage table that stay where they are: who calls them is counted. `position` is that of blocks in the notes.

@@ -1,11 +1,9 @@
-//! Calls that are sure to come back: once, to the instruction behind them, unless the process dies or a signal's handler leaves.
-//!
-//! A function comes back if all that it calls does, and if it does not call itself, over whatever way: then at most one of its frames
-//! a thread is in the middle of something when the process dies.
+//! Calls that are sure to come back: once, to the instruction behind them, unless the process dies in them or a signal's handler leaves them.
 //!
 //! Source: C11 7.24, 7.22.3, 7.12 for functions of the C library that call nothing back.
 
-use program::{BlockEnd, Call, CallKind, Callee, FuncId, Program, Va};
+use memchr::memmem::Finder;
+use program::{BlockId, Call, CallKind, Callee, FuncId, Program, Va};
 use std::ops::Range;
 
 /// Functions of the C library that come back: they call nothing of the program's, and throw nothing.
@@ -130,63 +128,89 @@ const IMPORTS: [&str; 118] = [
     "trunc",
 ];
 
-/// Which calls are sure to come back.
+/// Which calls are sure to come back, and what that means for the blocks that call.
 pub struct Returns<'a> {
     program: &'a Program,
-    functions: Vec<bool>,
+    imports: Vec<bool>,
+    /// Per block: what its calls may do.
+    calls: Vec<u8>,
+    /// Per function: whether it stands for an import that comes back.
+    stubs: Vec<bool>,
+    /// Where there may be system calls, by address.
+    systems: Vec<Va>,
 }
+
+/// A call of the block leaves the function as far as is known: a tail call, or one that never comes back.
+const ENDS: u8 = 1;
+/// A call of the block is not sure to come back.
+const UNSURE: u8 = 2;
+/// The block calls something.
+const CALLS: u8 = 4;
 
 impl<'a> Returns<'a> {
     /// Of `program`.
     pub fn of(program: &'a Program) -> Returns<'a> {
-        // Whom each waits for, and who waits for each.
-        let mut n_open = vec![Some(0u32); program.functions.len()];
-        let mut waiting: Vec<Vec<FuncId>> = vec![Vec::new(); program.functions.len()];
-        for id in program.func_ids() {
-            let function = program.function(id);
-            let mut open = is_plain(program, id).then_some(0u32);
-            if let Some(name) = function.import.as_deref() {
-                open = comes_back(name).then_some(0);
-            } else {
-                let calls = function.block_ids().flat_map(|b| program.calls_in(b));
-                for call in calls {
-                    match (call.callee, &mut open) {
-                        (Callee::Function(callee), Some(n)) => {
-                            *n += 1;
-                            waiting[callee.index()].push(id);
-                        }
-                        (Callee::Import(i), Some(_)) if comes_back(&program.imports[i as usize]) => {}
-                        _ => open = None,
-                    }
-                }
-            }
-            n_open[id.index()] = open;
+        let imports: Vec<bool> = program.imports.iter().map(|name| comes_back(name)).collect();
+        let stubs = program.functions.iter().map(|f| f.import.as_deref().is_some_and(comes_back)).collect();
+        let find = Finder::new(&SYSTEM_CALL);
+        let in_segment = |start: Va| {
+            let bytes = program.image.bytes_from(start).unwrap_or_default();
+            find.find_iter(bytes).map(move |n| start.plus(n as u64))
+        };
+        let segments = program.image.segments.iter().filter(|s| s.executable);
+        let mut systems: Vec<Va> = segments.flat_map(|s| in_segment(s.range.start)).collect();
+        systems.sort_unstable();
+        let mut returns = Returns { program, imports, calls: Vec::new(), stubs, systems };
+        let mut calls = vec![0; program.blocks.len()];
+        for call in &program.calls {
+            let ends = call.kind != CallKind::Call || !call.returns;
+            let unsure = !returns.are_sure(call);
+            calls[call.block.index()] |=
+                CALLS | if ends { ENDS } else { 0 } | if unsure { UNSURE } else { 0 };
         }
-        let mut functions = vec![false; program.functions.len()];
-        let mut ready: Vec<FuncId> = program.func_ids().filter(|f| n_open[f.index()] == Some(0)).collect();
-        while let Some(id) = ready.pop() {
-            functions[id.index()] = true;
-            for &caller in &waiting[id.index()] {
-                if let Some(n) = &mut n_open[caller.index()] {
-                    *n -= 1;
-                    if *n == 0 {
-                        ready.push(caller);
-                    }
-                }
-            }
-        }
-        Returns { program, functions }
+        returns.calls = calls;
+        returns
     }
 
-    /// Whether `call` comes back.
-    pub fn are_sure(&self, call: &Call) -> bool {
+    /// Whether `call` comes back. Of a function of the program nobody knows: a signal's handler may leave it, or the process may die in it.
+    fn are_sure(&self, call: &Call) -> bool {
         call.kind == CallKind::Call
             && call.returns
             && match call.callee {
-                Callee::Function(f) => self.functions[f.index()],
-                Callee::Import(i) => comes_back(&self.program.imports[i as usize]),
+                Callee::Function(f) => self.stubs[f.index()],
+                Callee::Import(i) => self.imports[i as usize],
                 Callee::Unknown(_) | Callee::Indirect => false,
             }
+    }
+
+    /// Whether `block` calls anything.
+    pub fn calls(&self, block: BlockId) -> bool {
+        self.calls[block.index()] & CALLS != 0
+    }
+
+    /// Whether all calls of `block` come back, once.
+    pub fn are_all_sure(&self, block: BlockId) -> bool {
+        self.calls[block.index()] & UNSURE == 0
+    }
+
+    /// Whether no call of `block` leaves its function as far as is known.
+    pub fn may_all_be(&self, block: BlockId) -> bool {
+        self.calls[block.index()] & ENDS == 0
+    }
+
+    /// Whether there may be a system call in `id`, which may end the process, or make another program of it.
+    pub fn calls_system(&self, id: FuncId) -> bool {
+        self.program.function(id).ranges.iter().any(|range| self.is_system_called_in(range))
+    }
+
+    /// The same of a block.
+    pub fn block_calls_system(&self, block: BlockId) -> bool {
+        self.is_system_called_in(&self.program.block(block).range())
+    }
+
+    fn is_system_called_in(&self, range: &Range<Va>) -> bool {
+        let first = self.systems.partition_point(|&at| at < range.start);
+        self.systems.get(first).is_some_and(|at| at.plus(SYSTEM_CALL.len() as u64) <= range.end)
     }
 }
 
@@ -194,30 +218,8 @@ fn comes_back(import: &str) -> bool {
     IMPORTS.binary_search(&import).is_ok()
 }
 
-/// Whether nothing but calls keeps the function from coming back.
-fn is_plain(program: &Program, id: FuncId) -> bool {
-    let function = program.function(id);
-    let ends_well = |b: &program::Block| {
-        !matches!(
-            b.end,
-            BlockEnd::NoReturn
-                | BlockEnd::Stop
-                | BlockEnd::Broken
-                | BlockEnd::Unresolved
-                | BlockEnd::IndirectTailCall
-        )
-    };
-    function.complete
-        && function.returns
-        && program.blocks_of(id).iter().all(ends_well)
-        && !function.ranges.iter().any(|range| calls_system(program, range))
-}
-
-/// Whether there may be a system call in `range`, which may end the process, or make another program of it.
-pub fn calls_system(program: &Program, range: &Range<Va>) -> bool {
-    let code = program.image.bytes_in(range).unwrap_or_default();
-    memchr::memmem::find(code, &[0x0f, 0x05]).is_some()
-}
+/// `syscall`.
+const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@
 //! Source: Knuth, TAOCP vol. 1, 1.3.3 for counting at all; the placement by liveness is that of every binary instrumenter.
 
 use crate::movable::Stay;
-use crate::plan::{Code, Counting, Inserts, Spot};
+use crate::plan::{Code, Counting, Spot, Written};
 use crate::springboard::Springboard;
 use crate::stubs;
 use program::arch::Flow;
@@ -80,7 +80,7 @@ fn spot(program: &Program, edge: EdgeId) -> Option<(BlockId, Spot)> {
 }
 
 /// Puts the increments of the edges among `counted` where they go.
-pub fn count_edges(program: &Program, flags: &FlagLiveness, counted: &[Counted], inserts: &mut Inserts) {
+pub fn count_edges(program: &Program, flags: &FlagLiveness, counted: &[Counted], inserts: &mut Vec<Written>) {
     for (n, one) in (0..).zip(counted) {
         let Counted::Edge(edge) = *one else { continue };
         let Some(place) = spot(program, edge) else { continue };
@@ -90,7 +90,7 @@ pub fn count_edges(program: &Program, flags: &FlagLiveness, counted: &[Counted],
             let live = flags.before(program, to).first().map(|l| l.1);
             how = live.map_or(Increment::Spilled, Increment::at);
         }
-        inserts.entry(place).or_default().append(Code::increment(how, n));
+        inserts.push((place, Code::increment(how, n)));
     }
 }
 

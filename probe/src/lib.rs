@@ -11,13 +11,17 @@
 
 pub mod arch;
 mod bytes;
+mod callees;
+mod checks;
 mod counters;
 mod dynamic;
+mod ends;
 mod lsda;
 mod module;
 mod movable;
 mod names;
 mod piece;
+mod places;
 mod plan;
 pub mod runtimes;
 mod segments;
@@ -26,9 +30,11 @@ mod stubs;
 mod switches;
 mod unwind;
 
+pub use callees::Callees;
 pub use counters::Counted;
 pub use module::{Module, Old, Patch, RewriteError, Room};
 pub use movable::Stay;
+pub use places::Place;
 pub use plan::{Action, Counting, Plan, PlanError, Point, Probe, Routine, Sparse};
-pub use segments::{Segments, file_key};
+pub use segments::{Segments, asking, file_key};
 pub use springboard::Tactic;

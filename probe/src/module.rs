@@ -12,18 +12,22 @@
 //! Source: System V ABI, chapter 5 (program headers); W. Wang, X. Meng, ASPLOS 2021, for moving whole functions.
 #![warn(clippy::indexing_slicing)]
 
-use crate::arch::{self as runtime, Runtime};
+use crate::arch::{self as runtime, ExecSite, Runtime};
 use crate::bytes::set_distance;
+use crate::callees::{self, Callees};
+use crate::checks::{append_begin, append_check, append_restore, append_signal_check, called_by_what_stays};
 use crate::counters::{self, Counted};
 use crate::dynamic;
+use crate::ends;
 use crate::movable::{self, Movable, Stay};
 use crate::names::{self, Moves, Part, Parts, Span};
-use crate::piece::{self, Piece, Side, Target};
-use crate::plan::{self, Action, Inserts, Plan, PlanError};
-use crate::segments::{Segments, file_key, joined};
+use crate::piece::{self, Layout, Piece, Side, Target};
+use crate::places::{Place, places};
+use crate::plan::{self, Action, Inserts, Plan, PlanError, Written};
+use crate::segments::{self, Segments, file_key, joined};
 use crate::springboard::{self, Springboard, Tactic};
 use crate::stubs;
-use crate::switches::{Form, Switch};
+use crate::switches;
 use crate::unwind::{self, Placed, Unwind};
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64, ProgramHeader64};
@@ -122,10 +126,14 @@ pub struct Module<'a> {
     pub sparse: Vec<FuncId>,
     /// The first word of each of the plan's probes.
     pub words: Vec<u32>,
+    /// The calls through pointers whose targets are counted.
+    pub callees: Option<Callees>,
     /// How many words a thread has.
     pub n_words: u32,
     /// Old starts of moved blocks, and where they are now. By old address.
     pub moved: Vec<(Va, Va)>,
+    /// What moved code is, by offset in it.
+    pub places: Vec<(u32, Place)>,
     /// Where the counters are.
     pub counters: Range<Va>,
     /// What gives threads their counters, if anything is counted.
@@ -201,15 +209,21 @@ impl<'a> Module<'a> {
             // There was no room for one of their callers.
             springboards = springboard::plan(program, &addresses, &mut movable);
         }
-        let Movable { stays, mut switches, .. } = movable;
+        let Movable { stays, mut switches } = movable;
         switches.retain(|s| stays.get(s.func.index()).is_some_and(Option::is_none));
 
         let (counted, sparse) = counters::choose(program, &plan.counting, &stays, &springboards);
         let n_counters = u32::try_from(counted.len()).expect("ids are 32 bits");
         let lowered = plan::lower(program, plan, n_counters, &stays, &switches)
             .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why })?;
-        let pieces = pieces(program, &stays, &counted, lowered.inserts);
-        let n_words = lowered.n_words as usize;
+        let mut inserts = lowered.inserts;
+        let flags = (!counted.is_empty() || plan.callees).then(|| FlagLiveness::compute(program));
+        let callees = flags
+            .as_ref()
+            .filter(|_| plan.callees)
+            .map(|flags| callees::choose(program, &stays, flags, lowered.n_words, &mut inserts));
+        let pieces = pieces(program, &stays, &counted, flags.as_ref(), inserts);
+        let n_words = callees.as_ref().map_or(lowered.n_words, Callees::end) as usize;
         let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
         let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
         // Of a program at fixed addresses: high, so that the counters of further threads find room below.
@@ -251,7 +265,7 @@ impl<'a> Module<'a> {
             }
         }
         // Behind the code: what gives a thread its area, and a check for every entry from outside.
-        let checks_len = (springboards.len() as u64 + 1) * 48;
+        let checks_len = (springboards.len() as u64 + 1) * 80;
         let tables_at =
             page_up(at.plus(if n_words == 0 { 0 } else { 16 + Runtime::len_bytes() + checks_len }));
         let span = if room == Room::Apart && program.image.kind.is_relocated() {
@@ -270,9 +284,11 @@ impl<'a> Module<'a> {
         let lookup =
             |old: Va| moved.binary_search_by_key(&old, |m| m.0).ok().and_then(|i| moved.get(i)).map(|m| m.1);
 
+        let places = places(program, &placed, text_at);
         let sides = sides(&placed);
         let outside = |old: Va| sides.get(&(old, Side::Outside)).copied().or_else(|| lookup(old));
-        let runtime = (n_words > 0).then(|| runtime_at(program, key, &counters, line_up(at)));
+        let runtime = (n_words > 0)
+            .then(|| runtime_at(program, key, &counters, text_at, line_up(at), callees.as_ref()));
         let mut text = vec![emit::TRAP; usize::try_from(at.since(text_at)).expect("checked above")];
         for p in &placed {
             let from = usize::try_from(p.at.since(text_at)).expect("within the text");
@@ -287,7 +303,15 @@ impl<'a> Module<'a> {
                     Target::Place(to) => to,
                     Target::Owner => counters.start.plus(runtime::OWNER),
                     Target::Slow => runtime.as_ref().map_or(end, |r| r.slow),
-                    Target::Counter(n) => counters.start.plus(runtime::HOME_HEAD + 8 * u64::from(n)),
+                    Target::Leave => runtime.as_ref().map_or(end, |r| r.leave),
+                    Target::Vforked => runtime.as_ref().map_or(end, |r| r.vforked),
+                    Target::Abort => runtime.as_ref().map_or(end, |r| r.abort),
+                    Target::Cancel => runtime.as_ref().map_or(end, |r| r.cancel),
+                    Target::Back => runtime.as_ref().map_or(end, |r| r.back),
+                    Target::Callee => runtime.as_ref().map_or(end, |r| r.callee),
+                    Target::Counter(n) | Target::Word(n) => {
+                        counters.start.plus(runtime::HOME_HEAD + 8 * u64::from(n))
+                    }
                 };
                 set_distance(room, fixup.at as usize, to.since(end));
             }
@@ -306,6 +330,7 @@ impl<'a> Module<'a> {
             append_runtime(program, runtime, text_at, &mut text, &mut patches);
         }
         let unchecked = without_thread_pointer(program);
+        let keeping = called_by_what_stays(program, &stays);
         for board in &springboards {
             let mut to = outside(board.at).expect("a springboard is at a moved block");
             let is_entry = program.function_from(board.at).is_some()
@@ -322,12 +347,28 @@ impl<'a> Module<'a> {
                 to = at;
             }
             if let Some(runtime) = &runtime
+                && Some(board.at) == program.image.entry
+                && program.image.kind != Kind::SharedObject
+            {
+                to = append_begin(text_at, &mut text, to, runtime.begin);
+            }
+            if let Some(runtime) = &runtime
                 && is_entry
                 && !is_unchecked
             {
                 let owner = counters.start.plus(runtime::OWNER);
                 let started = has_started_page.then(|| page_up(counters.end));
-                to = append_check(program, text_at, &mut text, owner, to, runtime.slow, started);
+                let keeps = keeping.binary_search(&board.at).is_ok();
+                if keeps {
+                    to = append_restore(text_at, &mut text, to);
+                } else if program.named.binary_search(&board.at).is_ok() {
+                    // Code takes its address: it may be a handler of signals.
+                    to = append_signal_check(text_at, &mut text, to, runtime.signal);
+                }
+                let at = text_at.plus(text.len() as u64);
+                text.extend_from_slice(if keeps { &emit::SAVE } else { &[] });
+                append_check(program, text_at, &mut text, owner, to, runtime.slow, started);
+                to = at;
             }
             match board.tactic {
                 Tactic::Long | Tactic::Over => patches.push(long_jump(program, board.at, to)),
@@ -344,7 +385,7 @@ impl<'a> Module<'a> {
         }
         let mut relocations = Vec::new();
         for switch in &switches {
-            change(program, switch, &sides, &lookup, &mut patches, &mut relocations);
+            switches::change(program, switch, &sides, &lookup, &mut patches, &mut relocations);
         }
         relocations.sort_unstable();
         relocations.dedup();
@@ -355,7 +396,8 @@ impl<'a> Module<'a> {
             }
         })?;
         let unwind_at = tables_at.plus(PAGE);
-        let mut unwind = unwind::build(&program.image, &placed, unwind_at);
+        let counts_callees = callees.as_ref().is_some_and(|c| !c.sites.is_empty());
+        let mut unwind = unwind::build(&program.image, &placed, runtime.as_ref(), counts_callees, unwind_at);
         let span = |p: &Placed<'_>| Span {
             old: p.piece.range.clone(),
             new: p.at..p.at.plus(p.piece.bytes.len() as u64),
@@ -378,8 +420,10 @@ impl<'a> Module<'a> {
             counted,
             sparse,
             words: lowered.words,
-            n_words: lowered.n_words,
+            n_words: u32::try_from(n_words).expect("it was one"),
+            callees,
             moved,
+            places,
             counters,
             runtime,
             text: (text_at, text),
@@ -388,6 +432,11 @@ impl<'a> Module<'a> {
             notes: None,
             key,
         })
+    }
+
+    /// From the first of its old segments to the end of the last.
+    pub fn old_segments(&self) -> Range<Va> {
+        old_segments(self.program)
     }
 
     /// Whether its counters can be mapped when it starts: a library needs room for DT_INIT.
@@ -416,6 +465,11 @@ impl<'a> Module<'a> {
         if let Some(place) = self.text.1.get_mut(from..from + runtime.bytes.len()) {
             place.copy_from_slice(&runtime.bytes);
         }
+    }
+
+    /// Has it ask at `sites` before it becomes another program.
+    pub fn ask_at(&mut self, sites: &[ExecSite]) {
+        segments::ask_at(sites, &self.moved, &mut self.patches, self.text.0, &mut self.text.1);
     }
 
     /// The module as a file.
@@ -496,6 +550,7 @@ impl<'a> Module<'a> {
             entry: self.program.image.entry.map(|e| e.0),
             n_counters: self.n_words as usize,
             counters_at: self.counters.start.0,
+            old: old_segments(self.program).start.0..old_segments(self.program).end.0,
             runtime_at: self.runtime.as_ref().map(|r| r.at.0),
             text_at: self.text.0.0,
             text: self.text.1.clone(),
@@ -613,7 +668,14 @@ struct Tables {
 }
 
 /// The runtime, to stand at `at`.
-fn runtime_at(program: &Program, key: u128, counters: &Range<Va>, at: Va) -> Runtime {
+fn runtime_at(
+    program: &Program,
+    key: u128,
+    counters: &Range<Va>,
+    text: Va,
+    at: Va,
+    callees: Option<&Callees>,
+) -> Runtime {
     let image = &program.image;
     let init = match image.kind {
         Kind::SharedObject => dynamic::init_slot(program).and_then(|slot| slot.1),
@@ -621,7 +683,18 @@ fn runtime_at(program: &Program, key: u128, counters: &Range<Va>, at: Va) -> Run
     };
     let len = page_up(counters.end).since(counters.start) - runtime::HOME_HEAD;
     let started = (image.kind == Kind::SharedObject).then(|| page_up(counters.end));
-    Runtime::at(at, counters.start, len, init, key, started)
+    let mut runtime = Runtime::at(at, text, counters.start, len, init, key, started);
+    let callees = callees.filter(|c| !c.sites.is_empty());
+    let callees = callees.map(|c| (c.first, c.sites.len(), c.table(), c.n_slots));
+    runtime.set_callees(&old_segments(program), counters.start, callees);
+    runtime
+}
+
+/// From the first of the old segments to the end of the last.
+pub(crate) fn old_segments(program: &Program) -> Range<Va> {
+    let segments = &program.image.segments;
+    let end = segments.iter().map(|s| s.range.end).max();
+    segments.first().map_or(Va(0), |s| s.range.start)..end.unwrap_or(Va(0))
 }
 
 /// Puts the runtime behind the code, and has a library's DT_INIT lead there.
@@ -655,39 +728,6 @@ fn without_thread_pointer(program: &Program) -> Vec<Va> {
     all
 }
 
-/// Appends a check of the owner before `entry`, and whether the library has `started`; returns its address.
-fn append_check(
-    program: &Program,
-    text_at: Va,
-    text: &mut Vec<u8>,
-    owner: Va,
-    entry: Va,
-    slow: Va,
-    started: Option<Va>,
-) -> Va {
-    let at = text_at.plus(text.len() as u64);
-    let distance = |to: Va, place: usize| to.since(at.plus(place as u64 + 4));
-    let owner_places = |bytes: &mut [u8], places: [usize; 4]| {
-        for (place, to) in places.into_iter().zip([owner, entry, entry, slow]) {
-            set_distance(bytes, place, distance(to, place));
-        }
-    };
-    match started {
-        Some(started) => {
-            let (mut bytes, [a, b, c, d, place]) = emit::check_started_owner();
-            owner_places(&mut bytes, [a, b, c, d]);
-            set_distance(&mut bytes, place, distance(started, place + 1));
-            text.extend(bytes);
-        }
-        None => {
-            let (mut bytes, places) = emit::check_owner(program.image.kind.is_static());
-            owner_places(&mut bytes, places);
-            text.extend(bytes);
-        }
-    }
-    at
-}
-
 /// The next address that code is well aligned at.
 fn line_up(at: Va) -> Va {
     Va(at.0.next_multiple_of(16))
@@ -711,7 +751,8 @@ fn pieces(
     program: &Program,
     stays: &[Option<Stay>],
     counted: &[Counted],
-    mut inserts: Inserts,
+    flags: Option<&FlagLiveness>,
+    mut inserts: Vec<Written>,
 ) -> Vec<Piece> {
     let mut counter_of = vec![u32::MAX; if counted.is_empty() { 0 } else { program.blocks.len() }];
     for (n, one) in (0..).zip(counted) {
@@ -721,10 +762,11 @@ fn pieces(
             *place = n;
         }
     }
-    let flags = (!counted.is_empty()).then(|| FlagLiveness::compute(program));
-    if let Some(flags) = &flags {
+    if let Some(flags) = flags {
         counters::count_edges(program, flags, counted, &mut inserts);
+        ends::note(program, stays, &mut inserts);
     }
+    let inserts = Inserts::of(program.blocks.len(), inserts);
     let is_null = counted.is_empty() && inserts.is_empty();
     let forks = if is_null { Vec::new() } else { piece::forks(program) };
     let mut ranges: Vec<(FuncId, Range<Va>)> = program
@@ -733,13 +775,13 @@ fn pieces(
         .flat_map(|id| stubs::ranges(program, id).into_iter().map(move |r| (id, r)))
         .collect();
     ranges.sort_by_key(|r| r.1.start);
-    let lay_out = |(_, range): &(FuncId, Range<Va>)| {
-        piece::lay_out(program, range, &forks, &inserts, |b| {
+    let lay_out = |room: &mut Layout, (_, range): &(FuncId, Range<Va>)| {
+        piece::lay_out(program, range, &forks, &inserts, room, |b| {
             let counter = *counter_of.get(b.index()).filter(|n| **n != u32::MAX)?;
-            Some(counters::probe(program, flags.as_ref()?, b, counter))
+            Some(counters::probe(program, flags?, b, counter))
         })
     };
-    ranges.par_iter().map(lay_out).collect()
+    ranges.par_iter().map_init(Layout::default, lay_out).collect()
 }
 
 /// The change of what is at `at` to `new`.
@@ -752,32 +794,4 @@ fn long_jump(program: &Program, at: Va, to: Va) -> Patch {
     let mut bytes = emit::JUMP.to_vec();
     set_distance(&mut bytes, 1, to.since(at.plus(5)));
     patch(program, at, bytes)
-}
-
-/// Makes a table lead to moved blocks.
-fn change(
-    program: &Program,
-    switch: &Switch,
-    sides: &BTreeMap<(Va, Side), Va>,
-    lookup: &impl Fn(Va) -> Option<Va>,
-    patches: &mut Vec<Patch>,
-    relocations: &mut Vec<(Va, Va)>,
-) {
-    for (n, &old) in switch.targets.iter().enumerate() {
-        let side = switch.jumps.iter().find_map(|&jump| sides.get(&(old, Side::Table(jump))).copied());
-        let Some(new) = side.or_else(|| lookup(old)) else { continue };
-        let at = switch.entry(n);
-        let mut bytes = vec![0; 4];
-        match switch.form {
-            Form::Relative => set_distance(&mut bytes, 0, new.since(switch.at)),
-            Form::Absolute4 => set_distance(&mut bytes, 0, new.0),
-            Form::Absolute8 => {
-                bytes = new.0.to_le_bytes().to_vec();
-                if program.image.kind.is_relocated() {
-                    relocations.push((at, new));
-                }
-            }
-        }
-        patches.push(patch(program, at, bytes));
-    }
 }

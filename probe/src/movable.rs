@@ -7,12 +7,12 @@
 
 use crate::runtimes;
 use crate::switches::{self, Switch};
-use program::arch::emit::Position;
+use memchr::{memchr_iter, memmem::Finder};
 use program::arch::{Decoder, Flow};
 use program::image::Symbol;
-use program::{BlockEnd, BlockId, FuncId, Function, Program, Sure, Va};
+use program::{BlockEnd, BlockId, Call, CallKind, Callee, FuncId, Function, Program, Sure, Va};
 use rayon::prelude::*;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::ops::Range;
 
@@ -67,8 +67,6 @@ pub struct Movable {
     pub stays: Vec<Option<Stay>>,
     /// Tables of functions that are moved.
     pub switches: Vec<Switch>,
-    /// Starts of blocks whose addresses code takes, in any order.
-    pub named: Vec<Va>,
 }
 
 /// Looks at each function by itself, then at what they share; those in `staying` have unwind tables that could not be taken over.
@@ -84,26 +82,28 @@ pub fn find(program: &Program, staying: &BTreeSet<FuncId>) -> Movable {
         let i = stubs.partition_point(|r| r.start <= at);
         i.checked_sub(1).and_then(|i| stubs.get(i)).is_some_and(|r| r.contains(&at))
     };
-    let (mut stays, named): (Vec<Option<Stay>>, Vec<Vec<Va>>) = (0..program.functions.len())
+    let by_code = by_code(program);
+    let mut stays: Vec<Option<Stay>> = (0..program.functions.len())
         .into_par_iter()
         .map(|i| {
             let id = FuncId::at(i);
-            let mut named = Vec::new();
-            let by_code = code(program, id, &mut named);
             let entry = program.function(id).entry;
             let is_checked = by_address || v8.iter().any(|range| range.contains(&entry));
             let strange = is_strange.then_some(Stay::Strange);
             let stay = match is_checked {
                 true => Some(Stay::ChecksAddresses),
-                false => alone(program, id, &signal, &is_stub).or(by_code).or(strange),
+                false => {
+                    let code = by_code.get(&id).map(|found| found.1);
+                    alone(program, id, &signal, &is_stub).or(code).or(strange)
+                }
             };
             let hidden = || has_hidden_ways(program, id).then_some(Stay::Incomplete);
             let unwind = || staying.contains(&id).then_some(Stay::Unwind);
-            (stay.or_else(hidden).or_else(unwind), named)
+            stay.or_else(hidden).or_else(unwind)
         })
-        .unzip();
+        .collect();
     let switches = switches::find(program, &mut stays);
-    Movable { stays, switches, named: named.into_iter().flatten().collect() }
+    Movable { stays, switches }
 }
 
 /// Whether more code than not is found by its looks alone: then no compiler that we know made it, and what the rest leads to, and who
@@ -117,16 +117,19 @@ fn is_strange(program: &Program) -> bool {
 
 /// The first instruction that uses `gs`. Threads find their counters by it, so no other can be meant by it in the same process.
 pub fn uses_gs(program: &Program) -> Option<Va> {
-    let in_block = |b: BlockId| {
-        let block = program.block(b);
-        let bytes = program.image.bytes_in(&block.range())?;
-        // The prefix of such an operand, or the start of an opcode of such an instruction.
-        let is_worth_it = bytes.contains(&0x65) || bytes.windows(2).any(|w| w == [0x0f, 0xae]);
-        is_worth_it.then(|| program.insns(b).find(|insn| insn.uses_gs()).map(|insn| insn.at())).flatten()
+    let store = Finder::new(&[0x0f, 0xae]);
+    let in_block = |b| program.insns(b).find(|insn| insn.uses_gs()).map(|insn| insn.at());
+    // The prefix of such an operand, or the start of an opcode of such an instruction: few blocks hold one.
+    let in_range = |range: &Range<Va>| {
+        let bytes = program.image.bytes_in(range).unwrap_or_default();
+        let all = memchr_iter(0x65, bytes).chain(store.find_iter(bytes));
+        let blocks = all.filter_map(|n| program.block_at(range.start.plus(n as u64)));
+        blocks.filter_map(in_block).min()
     };
+    let in_function = |f: &Function| f.ranges.iter().filter_map(in_range).min();
     let is_sure = |f: &&Function| f.sure != Sure::Guessed && f.complete;
     let functions = program.functions.par_iter().filter(is_sure);
-    functions.filter_map(|f| f.block_ids().find_map(in_block)).min()
+    functions.filter_map(in_function).min()
 }
 
 /// Where V8 keeps the code that it was built with. It tells its own frames by whether their addresses lie there.
@@ -163,56 +166,50 @@ fn alone(program: &Program, id: FuncId, signal: &[Range<Va>], is_stub: &impl Fn(
     None
 }
 
-/// Whether an instruction of a function keeps it where it is. Adds the starts of blocks whose addresses its code takes to `named`.
-fn code(program: &Program, id: FuncId, named: &mut Vec<Va>) -> Option<Stay> {
-    let function = program.function(id);
-    let fixed = !program.image.kind.is_relocated();
-    let mut stay = None;
-    for block in program.blocks_of(id) {
-        if matches!(block.end, BlockEnd::Unresolved | BlockEnd::Broken) {
-            stay = stay.or(Some(Stay::Incomplete));
-        }
-        let bytes = program.image.bytes_from(block.start).unwrap_or_default();
-        if (bytes.len() as u64) < u64::from(block.len_bytes) {
-            stay = stay.or(Some(Stay::Incomplete));
-            continue;
-        }
-        let mut name = |at: Va| named.extend(program.block_from(at).map(|_| at));
-        let mut decoder = Decoder::new(bytes, block.start);
-        while decoder.at() < block.end_va() {
-            let at = decoder.at();
-            let flow = match decoder.quick().filter(|quick| !fixed || !quick.is_wide) {
-                Some(quick) => {
-                    decoder.pass(&quick);
-                    if quick.size == 0 {
-                        quick.place(at).into_iter().for_each(&mut name);
-                    }
-                    quick.flow
-                }
-                None => {
-                    let Some(insn) = decoder.next() else { break };
-                    let from = usize::try_from(at.since(block.start)).unwrap_or(usize::MAX);
-                    let own = bytes.get(from..from + insn.len_bytes()).unwrap_or_default();
-                    if decoder.position_of(&insn, own) == Position::Fixed {
-                        stay = stay.or(Some(Stay::FixedInstruction));
-                    }
-                    let places = insn.refers_to(fixed).into_iter().flatten();
-                    places.filter(|(_, size)| *size == 0).for_each(|(at, _)| name(at));
-                    insn.flow()
-                }
-            };
-            let Flow::Call(to) = flow else { continue };
-            let is_within = function.ranges.iter().any(|r| r.contains(&to)) && to != function.entry;
-            if to == decoder.at()
-                || is_within
-                    && program.function_at(to) == Some(id)
-                    && !program.block_from(to).is_some_and(|t| function.entries.contains(&t))
-            {
-                stay = stay.or(Some(Stay::ReadsItsAddress));
-            }
-        }
+/// The functions that an instruction of theirs keeps where they are: the first such, and why.
+fn by_code(program: &Program) -> BTreeMap<FuncId, (Va, Stay)> {
+    let fixed =
+        program.fixed.iter().filter_map(|&at| Some((program.function_at(at)?, at, Stay::FixedInstruction)));
+    let reads = program.calls.iter().filter_map(|call| {
+        let own = program.block(call.block).func;
+        let reads = reads_its_address(program, call, own);
+        reads.then_some((own, call.at, Stay::ReadsItsAddress))
+    });
+    let mut all = BTreeMap::new();
+    for (id, at, why) in fixed.chain(reads) {
+        let first = all.entry(id).or_insert((at, why));
+        *first = if at < first.0 { (at, why) } else { *first };
     }
-    stay
+    all
+}
+
+/// Whether `call` of the function `id` leads to what follows it, or into the middle of the function.
+fn reads_its_address(program: &Program, call: &Call, id: FuncId) -> bool {
+    // Behind such a call a block starts, if anything is known of what is there.
+    let may = match call.callee {
+        Callee::Unknown(_) => true,
+        Callee::Function(callee) => callee == id || call.at == program.block(call.block).last_insn(),
+        Callee::Import(_) | Callee::Indirect => false,
+    };
+    if call.kind != CallKind::Call || !may {
+        return false;
+    }
+    let bytes = program.image.bytes_from(call.at).unwrap_or_default();
+    let mut decoder = Decoder::new(bytes.get(..16).unwrap_or(bytes), call.at);
+    let flow = match decoder.quick() {
+        Some(quick) => {
+            decoder.pass(&quick);
+            Some(quick.flow)
+        }
+        None => decoder.next().map(|insn| insn.flow()),
+    };
+    let Some(Flow::Call(to)) = flow else { return false };
+    let function = program.function(id);
+    let is_within = to != function.entry && function.ranges.iter().any(|r| r.contains(&to));
+    to == decoder.at()
+        || is_within
+            && program.function_at(to) == Some(id)
+            && !program.block_from(to).is_some_and(|t| function.entries.contains(&t))
 }
 
 /// Whether a jump that seems to leave the function may lead into it: code of its own is reached by nothing that is known.

@@ -12,7 +12,7 @@
 
 use crate::counters::Probe;
 use crate::plan::{Code, Inserts, Spot};
-use program::arch::emit::{self, Branch, Position, Stack};
+use program::arch::emit::{self, Branch, Increment, Position, Stack};
 use program::arch::{Decoder, Flow, LOCK};
 use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, Program, Va};
 use std::ops::Range;
@@ -39,12 +39,26 @@ pub enum Target {
     Place(Va),
     /// This counter, a word of the thread's own memory.
     Counter(u32),
+    /// This word of the thread's own memory, behind the counters.
+    Word(u32),
+    /// The routine for calls through pointers.
+    Callee,
     /// The routine of this probe.
     Routine(u32),
     /// The word that names the owner of the counters.
     Owner,
     /// Where a thread goes that is not their owner.
     Slow,
+    /// Where a thread goes before a call that ends the process, or makes another program of it.
+    Leave,
+    /// The same behind a call of `vfork`.
+    Vforked,
+    /// The same before a call that ends the process by SIGABRT.
+    Abort,
+    /// The same behind such a call that came back.
+    Back,
+    /// The same before a call that says whether the thread may be cancelled anywhere.
+    Cancel,
 }
 
 /// A range of a function, laid out.
@@ -59,6 +73,8 @@ pub struct Piece {
     pub runs: Vec<(u32, u32)>,
     /// New offset of each block, in order, with its old start.
     pub blocks: Vec<(Va, u32)>,
+    /// New offset of what stands behind the code of an edge that is taken, with the old start of its block. Ascending.
+    pub behind_taken: Vec<(Va, u32)>,
     /// Code in front of blocks, for some who go there: old start, whom it is for, new offset.
     pub sides: Vec<(Va, Side, u32)>,
     /// Where code of ours moves the stack pointer: new offset of the next instruction, and where the stack is from there on.
@@ -133,9 +149,11 @@ enum Step {
     Branch(Branch, Aim),
 }
 
-/// All that is to be laid out, in order.
+/// All that is to be laid out of a range, in order; its room is used again for the next.
 #[derive(Default)]
-struct Layout {
+pub struct Layout {
+    /// Where the blocks start.
+    starts: Vec<Va>,
     items: Vec<Item>,
     /// Blocks and branches, each with the bytes before it, from the one before.
     steps: Vec<(u32, Step)>,
@@ -148,9 +166,23 @@ struct Layout {
     in_made: Vec<(usize, usize, Target)>,
     /// Where in `made` the stack pointer moves.
     stack: Vec<(usize, Stack)>,
+    /// Old starts of blocks, and the label behind the code of their edge that is taken.
+    behind_taken: Vec<(Va, usize)>,
 }
 
 impl Layout {
+    fn clear(&mut self) {
+        self.starts.clear();
+        self.items.clear();
+        self.steps.clear();
+        self.n_bytes = 0;
+        self.made.clear();
+        self.in_old.clear();
+        self.in_made.clear();
+        self.stack.clear();
+        self.behind_taken.clear();
+    }
+
     fn old(&mut self, range: Range<usize>) {
         if range.is_empty() {
             return;
@@ -171,10 +203,24 @@ impl Layout {
     /// Code of a probe.
     fn insert(&mut self, code: &Code) {
         let base = self.made.len();
-        self.made.extend(&code.bytes);
-        self.in_made.extend(code.places.iter().map(|&(at, end, to)| (base + at, base + end, to)));
-        self.stack.extend(code.stack.iter().map(|&(at, stack)| (base + at, stack)));
+        if let Some(text) = &code.text {
+            self.made.extend(&text.bytes);
+            self.in_made.extend(text.places.iter().map(|&(at, end, to)| (base + at, base + end, to)));
+            self.stack.extend(text.stack.iter().map(|&(at, stack)| (base + at, stack)));
+        }
+        if let Some((how, counter)) = code.increment {
+            self.increment(how, counter);
+        }
         self.made(base);
+    }
+
+    /// Appends to what was made.
+    fn increment(&mut self, how: Increment, counter: u32) {
+        let base = self.made.len();
+        for (at, end) in how.emit(&mut self.made) {
+            self.in_made.push((at, end, Target::Counter(counter)));
+        }
+        self.stack.extend(how.stack().iter().map(|&(at, stack)| (base + at, stack)));
     }
 
     fn step(&mut self, step: Step) {
@@ -192,19 +238,20 @@ fn len32(n: usize) -> u32 {
 }
 
 /// Lays out `range` of a function; `probe` says what stands before a block, `inserts` what else is put in; `forks` are the calls after which counters may
-/// be another's.
+/// be another's; `all` is room.
 pub fn lay_out(
     program: &Program,
     range: &Range<Va>,
     forks: &[Va],
     inserts: &Inserts,
+    all: &mut Layout,
     mut probe: impl FnMut(BlockId) -> Option<Probe>,
 ) -> Piece {
     let blocks = program.blocks_in(range);
-    let position = |at: Va| blocks.binary_search_by_key(&at, |&b| program.block(b).start).ok();
-    let mut all = Layout::default();
-    all.items.reserve(blocks.len() * 4);
-    all.steps.reserve(blocks.len() * 2);
+    all.clear();
+    let mut starts = std::mem::take(&mut all.starts);
+    starts.extend(blocks.iter().map(|&b| program.block(b).start));
+    let position = |at: Va| starts.binary_search(&at).ok();
     let mut piece_align = 16;
     let mut last_end = range.start;
     let code = program.image.bytes_from(range.start).unwrap_or_default();
@@ -213,13 +260,8 @@ pub fn lay_out(
     // Where control runs on to from the block before.
     let mut runs_on_to = None;
     for (i, &id) in blocks.iter().enumerate() {
-        let mine: Vec<(Spot, &Code)> = match inserts.is_empty() {
-            true => Vec::new(),
-            false => {
-                inserts.range((id, Spot::Outside)..=(id, Spot::Through)).map(|(k, c)| (k.1, c)).collect()
-            }
-        };
-        let code_at = |spot| mine.iter().find(|m| m.0 == spot).map(|m| m.1);
+        let mine = inserts.in_block(id);
+        let code_at = |spot| mine.iter().find(|m| m.0 == spot).map(|m| &m.1);
         let block = program.block(id);
         let natural = 1u32 << block.start.0.trailing_zeros().min(6);
         let padded = block.start != last_end || i == 0;
@@ -228,8 +270,8 @@ pub fn lay_out(
         let into = |at: Va| usize::try_from(at.since(range.start)).expect("ranges are below 2 GiB");
         let old = |at: Va| len32(into(at));
         let fronts = mine.iter().filter_map(|(spot, code)| match spot {
-            Spot::Outside => Some((Side::Outside, *code)),
-            Spot::Pad(from) => Some((Side::Pad(*from), *code)),
+            Spot::Outside => Some((Side::Outside, code)),
+            Spot::Pad(from) => Some((Side::Pad(*from), code)),
             _ => None,
         });
         for (n, (side, code)) in fronts.enumerate() {
@@ -246,11 +288,25 @@ pub fn lay_out(
         }
         all.items.push(Item::Run(old(block.start), 0));
         let probe = probe(id);
+        let probe_at = probe.as_ref().map(|p| p.at);
         decoder.seek(block.start).expect("a block of the range");
+        // Old code from here on is not laid out yet.
+        let mut plain = into(block.start);
         while decoder.at() < block.end_va() {
             let at = decoder.at();
+            let quick = decoder.quick();
+            if let Some(quick) = &quick
+                && quick.flow == Flow::Next
+                && !quick.is_relative
+                && mine.is_empty()
+                && probe_at != Some(at)
+            {
+                decoder.pass(quick);
+                continue;
+            }
             let from = into(at);
-            let (what, is_call) = match decoder.quick() {
+            all.old(plain..from);
+            let (what, is_call) = match quick {
                 Some(quick) => {
                     decoder.pass(&quick);
                     let own = code.get(from..into(decoder.at())).unwrap_or_default();
@@ -274,14 +330,12 @@ pub fn lay_out(
                 other => other,
             };
             let to = into(decoder.at());
+            plain = to;
             if let Some(probe) = &probe
                 && probe.at == at
             {
                 let base = all.made.len();
-                for (at, end) in probe.how.emit(&mut all.made) {
-                    all.in_made.push((at, end, Target::Counter(probe.counter)));
-                }
-                all.stack.extend(probe.how.stack().iter().map(|&(at, stack)| (base + at, stack)));
+                all.increment(probe.how, probe.counter);
                 all.made(base);
                 // The instruction's own address stays in front of its probe, for unwinding and for who jumps there.
                 all.items.push(Item::Run(old(at) + 1, 1));
@@ -310,6 +364,7 @@ pub fn lay_out(
                     all.insert(code);
                     all.branch(Branch::Jump, position(to).map_or(Aim::There(to), Aim::Here));
                     all.step(Step::Block(on, 1));
+                    all.behind_taken.push((block.start, on));
                 }
                 Position::Branch(branch, to) => {
                     let aim = match branch {
@@ -346,6 +401,7 @@ pub fn lay_out(
                 all.items.push(Item::Run(old(decoder.at()) + 1, 1));
             }
         }
+        all.old(plain..into(decoder.at()));
         last_end = block.end_va();
         if let Some(code) = code_at(Spot::Through) {
             all.items.push(Item::Run(old(block.end_va()), 0));
@@ -358,7 +414,7 @@ pub fn lay_out(
             all.branch(Branch::Jump, position(to).map_or(Aim::There(to), Aim::Here));
         }
         runs_on_to = falls_to.and_then(position).filter(|&to| to == i + 1);
-        for (spot, code) in &mine {
+        for (spot, code) in mine {
             if let Spot::Table(to) = *spot {
                 all.items.push(Item::Side(to, Side::Table(block.last_insn())));
                 all.insert(code);
@@ -366,7 +422,9 @@ pub fn lay_out(
             }
         }
     }
-    place(range, program, blocks, &all, n_labels, code, piece_align)
+    let piece = place(range, program, blocks, all, n_labels, code, piece_align);
+    all.starts = starts;
+    piece
 }
 
 /// Functions of the C library that return in a new process, too.
@@ -548,17 +606,30 @@ fn place(
                 }
             }
             Item::Side(to, side) => sides.push((*to, *side, len32(out.len()))),
-            // Of two for one address, the first is in front of what was put between them; of two behind something, the last counts.
+            // Of two for one address, the first is in front of what was put between them, and what follows the address is behind it; of two
+            // behind something, the last counts.
             Item::Run(old, further) => match runs.last_mut() {
-                Some(last) if last.0 == *old => {
-                    if *further > 0 {
-                        last.1 = len32(out.len()) + further;
-                    }
+                Some(last) if last.0 == *old && *further > 0 => last.1 = len32(out.len()) + further,
+                Some(last) if last.0 == *old && last.1 < len32(out.len()) => {
+                    runs.push((old + 1, len32(out.len()) + 1));
                 }
+                Some(last) if last.0 == *old => {}
+                Some(last) if last.0 == old + 1 => last.1 = len32(out.len()) + 1,
                 _ => runs.push((*old, len32(out.len()) + further)),
             },
         }
     }
     let starts = blocks.iter().zip(&at_block).map(|(&b, &at)| (program.block(b).start, at)).collect();
-    Piece { range: range.clone(), bytes: out, fixups, runs, blocks: starts, sides, stack, align }
+    let behind_taken = all.behind_taken.iter().filter_map(|&(b, on)| Some((b, *at_block.get(on)?))).collect();
+    Piece {
+        range: range.clone(),
+        bytes: out,
+        fixups,
+        runs,
+        blocks: starts,
+        behind_taken,
+        sides,
+        stack,
+        align,
+    }
 }

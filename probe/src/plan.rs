@@ -19,7 +19,6 @@ use program::{
     BlockEnd, BlockId, CallKind, Conventions, EdgeId, EdgeKind, FuncId, Liveness, LoopId, Loops, Program, Va,
 };
 use rayon::prelude::*;
-use std::collections::BTreeMap;
 
 /// A place in a program, or several that belong together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,17 +102,19 @@ pub struct Plan {
     pub counting: Counting,
     /// What else.
     pub probes: Vec<Probe>,
+    /// Whether it is counted where calls through pointers lead.
+    pub callees: bool,
 }
 
 impl Plan {
     /// Nothing: code is moved, no more.
-    pub const NULL: Plan = Plan { counting: Counting::Nothing, probes: Vec::new() };
+    pub const NULL: Plan = Plan { counting: Counting::Nothing, probes: Vec::new(), callees: false };
     /// A counter a block.
-    pub const BLOCKS: Plan = Plan { counting: Counting::Blocks, probes: Vec::new() };
+    pub const BLOCKS: Plan = Plan { counting: Counting::Blocks, probes: Vec::new(), callees: false };
 
     /// Whether code is moved, no more.
     pub fn is_null(&self) -> bool {
-        self.counting == Counting::Nothing && self.probes.is_empty()
+        self.counting == Counting::Nothing && self.probes.is_empty() && !self.callees
     }
 }
 
@@ -174,9 +175,18 @@ pub enum PlanError {
     Ring(u32),
 }
 
-/// Code to be put in, with what its places lead to.
+/// Code to be put in.
 #[derive(Clone, Default, Debug)]
 pub struct Code {
+    /// What comes first; nearly all code is an increment alone.
+    pub text: Option<Box<Text>>,
+    /// The increment of this counter behind all that.
+    pub increment: Option<(Increment, u32)>,
+}
+
+/// Code with what its places lead to.
+#[derive(Clone, Default, Debug)]
+pub struct Text {
     /// The code.
     pub bytes: Vec<u8>,
     /// Offset of a distance, end of its instruction, and where it leads.
@@ -188,16 +198,29 @@ pub struct Code {
 impl Code {
     /// The increment of a counter.
     pub(crate) fn increment(how: Increment, counter: u32) -> Code {
-        let mut bytes = Vec::new();
-        let places = how.emit(&mut bytes).map(|(at, end)| (at, end, Target::Counter(counter))).collect();
-        Code { bytes, places, stack: how.stack().to_vec() }
+        Code { increment: Some((how, counter)), text: None }
     }
 
     pub(crate) fn append(&mut self, other: Code) {
+        let text = self.text.get_or_insert_default();
+        if let Some((how, counter)) = self.increment.take() {
+            text.increment(how, counter);
+        }
+        self.increment = other.increment;
+        let Some(other) = other.text else { return };
+        let base = text.bytes.len();
+        text.stack.extend(other.stack.into_iter().map(|(at, stack)| (base + at, stack)));
+        text.bytes.extend(other.bytes);
+        text.places.extend(other.places.into_iter().map(|(at, end, to)| (base + at, base + end, to)));
+    }
+}
+
+impl Text {
+    /// Writes an increment.
+    fn increment(&mut self, how: Increment, counter: u32) {
         let base = self.bytes.len();
-        self.stack.extend(other.stack.into_iter().map(|(at, stack)| (base + at, stack)));
-        self.bytes.extend(other.bytes);
-        self.places.extend(other.places.into_iter().map(|(at, end, to)| (base + at, base + end, to)));
+        self.stack.extend(how.stack().iter().map(|&(at, stack)| (base + at, stack)));
+        self.places.extend(how.emit(&mut self.bytes).map(|(at, end)| (at, end, Target::Counter(counter))));
     }
 }
 
@@ -220,16 +243,62 @@ pub enum Spot {
     Through,
 }
 
-/// The code of each block, by spot.
-pub type Inserts = BTreeMap<(BlockId, Spot), Code>;
+/// Code, and where it goes.
+pub type Written = ((BlockId, Spot), Code);
 
-/// Code of a probe, and where it goes.
-type Written = ((BlockId, Spot), Code);
+/// The code of each block, by spot.
+#[derive(Default, Debug)]
+pub struct Inserts {
+    all: Vec<(Spot, Code)>,
+    /// Where those of each block start, and where the last ones end; nothing if there are none.
+    first: Vec<u32>,
+}
+
+impl Inserts {
+    /// For a program of `n_blocks`. What goes to the same spot stands there in this order.
+    pub fn of(n_blocks: usize, mut written: Vec<Written>) -> Inserts {
+        if written.is_empty() {
+            return Inserts::default();
+        }
+        if written.is_sorted_by_key(|w| w.0.0) {
+            written.chunk_by_mut(|a, b| a.0.0 == b.0.0).for_each(|block| block.sort_by_key(|w| w.0));
+        } else {
+            written.sort_by_key(|w| w.0);
+        }
+        let mut all: Vec<(Spot, Code)> = Vec::with_capacity(written.len());
+        let mut first = Vec::with_capacity(n_blocks + 1);
+        let mut before = None;
+        for (key, code) in written {
+            match all.last_mut() {
+                Some(last) if before == Some(key) => last.1.append(code),
+                _ => {
+                    let n = u32::try_from(all.len()).expect("no more than edges and blocks");
+                    first.resize((key.0.index() + 1).max(first.len()), n);
+                    all.push((key.1, code));
+                }
+            }
+            before = Some(key);
+        }
+        first.resize(n_blocks + 1, u32::try_from(all.len()).expect("no more than edges and blocks"));
+        Inserts { all, first }
+    }
+
+    /// Those of `block`.
+    pub fn in_block(&self, block: BlockId) -> &[(Spot, Code)] {
+        let at = |n: usize| self.first.get(n).map_or(0, |n| *n as usize);
+        self.all.get(at(block.index())..at(block.index() + 1)).unwrap_or_default()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+}
 
 /// What a plan comes to.
 pub struct Lowered {
     /// What is put where.
-    pub inserts: Inserts,
+    pub inserts: Vec<Written>,
     /// Per probe: its first word.
     pub words: Vec<u32>,
     /// How many words there are, those of the blocks included.
@@ -278,12 +347,10 @@ pub fn lower(
         })
         .collect();
     let mut refused = Vec::new();
-    let mut inserts = Inserts::new();
+    let mut inserts = Vec::new();
     for (n, sites) in sites.into_iter().enumerate() {
         match sites {
-            Ok(sites) => {
-                sites.into_iter().for_each(|(key, code)| inserts.entry(key).or_default().append(code));
-            }
+            Ok(sites) => inserts.extend(sites),
             Err(why) => refused.push((n, why)),
         }
     }
@@ -487,8 +554,9 @@ impl At<'_> {
             Place::Word(n) => Target::Counter(word + n),
             Place::At(to) => Target::Place(to),
             Place::Routine => Target::Routine(routine),
+            Place::Owner => Target::Owner,
         };
         let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
-        Ok(Code { bytes, places, stack })
+        Ok(Code { text: Some(Box::new(Text { bytes, places, stack })), increment: None })
     }
 }

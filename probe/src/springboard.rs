@@ -18,8 +18,9 @@ use crate::movable::{Movable, Stay};
 use crate::stubs;
 use program::arch::Decoder;
 use program::image::RelocationTo;
-use program::{BlockEnd, BlockId, Callee, FuncId, Program, Sure, Va};
+use program::{BlockEnd, BlockId, Call, Callee, FuncId, Program, Sure, Va};
 use rayon::prelude::*;
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -55,16 +56,8 @@ pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<S
     let mut boards: Vec<Springboard> = Vec::new();
     let outside = outside(program, &exposed);
     let mut without: Vec<FuncId> = Vec::new();
-    let mut callers: Vec<(FuncId, FuncId)> = program
-        .calls
-        .iter()
-        .filter_map(|c| match c.callee {
-            Callee::Function(callee) => Some((callee, program.block(c.block).func)),
-            _ => None,
-        })
-        .collect();
-    callers.sort_unstable();
-    callers.dedup();
+    // Few functions ask who calls them.
+    let callers = LazyCell::new(|| callers(program));
     for id in program.func_ids().filter(|id| movable.stays[id.index()].is_none()).collect::<Vec<_>>() {
         // Nobody but callers that are moved with it: they call the new code.
         let is_called_only = |at: Va| {
@@ -105,6 +98,18 @@ pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<S
     });
     over_dead_code(program, &exposed, movable, &mut boards);
     boards
+}
+
+/// Who calls or jumps to whom: callee and caller, sorted.
+fn callers(program: &Program) -> Vec<(FuncId, FuncId)> {
+    let pair = |c: &Call| match c.callee {
+        Callee::Function(callee) => Some((callee, program.block(c.block).func)),
+        _ => None,
+    };
+    let mut all: Vec<(FuncId, FuncId)> = program.calls.iter().filter_map(pair).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// Springboards of all places of `id` that can be reached from outside, but for those that may lack one; `None` if there is no room for
@@ -261,11 +266,22 @@ fn padding(program: &Program, at: Va) -> u64 {
     }
     let Some(bytes) = program.image.bytes_from(at) else { return 0 };
     let mut len = 0;
-    for insn in Decoder::new(bytes.get(..64).unwrap_or(bytes), at) {
-        if !insn.is_padding() || !program.image.is_code(insn.at()) || program.block_at(insn.at()).is_some() {
+    let mut decoder = Decoder::new(bytes.get(..64).unwrap_or(bytes), at);
+    loop {
+        let here = decoder.at();
+        let n = match decoder.pass_nop() {
+            Some(n) => u64::from(n),
+            // No instruction of a common form is padding.
+            None if decoder.quick().is_some() => break,
+            None => match decoder.next() {
+                Some(insn) if insn.is_padding() => insn.len_bytes() as u64,
+                _ => break,
+            },
+        };
+        if !program.image.is_code(here) || program.block_at(here).is_some() {
             break;
         }
-        len += insn.len_bytes() as u64;
+        len += n;
     }
     len
 }
@@ -274,15 +290,17 @@ fn padding(program: &Program, at: Va) -> u64 {
 ///
 /// The first bytes of it are left to the block before, which may be too short for its own jump.
 fn holes(program: &Program) -> BTreeMap<Va, u64> {
-    program
-        .blocks
+    let blocks = &program.blocks;
+    blocks
         .par_iter()
-        .filter(|block| {
+        .enumerate()
+        .filter(|(n, block)| {
             // What control might run through, or return to, is no hole.
             use program::BlockEnd::{IndirectTailCall, Jump, Return, Stop, Switch};
             matches!(block.end, IndirectTailCall | Jump | Return | Stop | Switch)
+                && blocks.get(n + 1).is_none_or(|next| next.start != block.end_va())
         })
-        .filter_map(|block| {
+        .filter_map(|(_, block)| {
             let len = padding(program, block.end_va());
             let own = LONG.saturating_sub(u64::from(block.len_bytes));
             (len >= LONG + own).then(|| (block.end_va().plus(own), len - own))
@@ -319,7 +337,7 @@ pub fn addresses(program: &Program, movable: &mut Movable) -> Vec<Va> {
             _ => None,
         })
         .collect();
-    found.extend(&movable.named);
+    found.extend(&program.named);
     if fixed {
         for segment in image.segments.iter().filter(|s| !s.executable || image.sections.is_empty()) {
             let mut at = Va(segment.range.start.0.next_multiple_of(8));

@@ -6,9 +6,13 @@
 //! Invariant: a table is changed only if every function that reads it is moved, and no byte of it belongs to another table, unless
 //! what they have in common are addresses that both read.
 
+use crate::bytes::set_distance;
+use crate::module::{Patch, patch};
 use crate::movable::Stay;
+use crate::piece::Side;
 use program::image::RelocationTo;
 use program::{FuncId, Program, Va};
+use std::collections::BTreeMap;
 
 /// How an entry of a table gives its target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,4 +135,32 @@ fn form(program: &Program, table: &program::JumpTable) -> Option<Form> {
         .iter()
         .copied()
         .find(|&form| table.targets.iter().enumerate().all(|(n, &want)| reads(form, n) == Some(want)))
+}
+
+/// Makes a table lead to moved blocks.
+pub fn change(
+    program: &Program,
+    switch: &Switch,
+    sides: &BTreeMap<(Va, Side), Va>,
+    lookup: &impl Fn(Va) -> Option<Va>,
+    patches: &mut Vec<Patch>,
+    relocations: &mut Vec<(Va, Va)>,
+) {
+    for (n, &old) in switch.targets.iter().enumerate() {
+        let side = switch.jumps.iter().find_map(|&jump| sides.get(&(old, Side::Table(jump))).copied());
+        let Some(new) = side.or_else(|| lookup(old)) else { continue };
+        let at = switch.entry(n);
+        let mut bytes = vec![0; 4];
+        match switch.form {
+            Form::Relative => set_distance(&mut bytes, 0, new.since(switch.at)),
+            Form::Absolute4 => set_distance(&mut bytes, 0, new.0),
+            Form::Absolute8 => {
+                bytes = new.0.to_le_bytes().to_vec();
+                if program.image.kind.is_relocated() {
+                    relocations.push((at, new));
+                }
+            }
+        }
+        patches.push(patch(program, at, bytes));
+    }
 }

@@ -7,6 +7,7 @@
 //! Source: LSB 5.0, 10.6 (`.eh_frame`, `.eh_frame_hdr`); DWARF 5, 6.4.2 and 7.24 for the instructions.
 #![warn(clippy::indexing_slicing)]
 
+use crate::arch::{LAST_FRAME, Runtime, SIGNAL_FRAME};
 use crate::bytes::{Reader, put_distance, put_uleb, set_distance};
 use crate::lsda::{self, Lsda};
 use crate::piece::Piece;
@@ -67,8 +68,15 @@ struct Common {
     known: bool,
 }
 
-/// Builds the tables that stand at `at`; `pieces` are sorted by old address.
-pub fn build(image: &Image, pieces: &[Placed<'_>], at: Va) -> Unwind {
+/// Builds the tables that stand at `at`; `pieces` are sorted by old address; `runtime` has what handlers of
+/// signals return to, what calls something when the program ends, and, if these are counted, what calls through pointers go through.
+pub fn build(
+    image: &Image,
+    pieces: &[Placed<'_>],
+    runtime: Option<&Runtime>,
+    counts_callees: bool,
+    at: Va,
+) -> Unwind {
     let mut rows: Vec<(Va, Va)> = Vec::new();
     let mut left_out = Vec::new();
     let tables = image.unwind_tables();
@@ -136,6 +144,16 @@ pub fn build(image: &Image, pieces: &[Placed<'_>], at: Va) -> Unwind {
                 write_kept(&mut out, common, cie, &row, &mut relocated);
             }
         }
+    }
+    if let Some(runtime) = runtime.filter(|_| !tables.is_empty()) {
+        let start = Va(runtime.signalled.0.wrapping_sub(1));
+        new_rows.push((start, write_signal_frame(&mut out, start, &mut relocated)));
+        new_rows.push((runtime.last.start, write_last_frame(&mut out, &runtime.last, &mut relocated)));
+    }
+    if let Some(runtime) = runtime.filter(|_| counts_callees && !tables.is_empty()) {
+        let (len, own) = Runtime::callee_frame();
+        let code = runtime.callee..runtime.callee.plus(len);
+        new_rows.push((code.start, write_called(&mut out, &code, &own, &mut relocated)));
     }
     out.extend([0; 4]);
     let n_rows = rows.len() + new_rows.len();
@@ -300,6 +318,70 @@ fn write_common(out: &mut Vec<u8>, common: &Common, relocated: &mut Vec<(usize, 
     out.extend(&common.instructions);
     finish(out, at);
     at
+}
+
+/// Writes the row of what handlers of signals return to, with a common entry of its own; returns where.
+fn write_signal_frame(out: &mut Vec<u8>, start: Va, relocated: &mut Vec<(usize, Va)>) -> usize {
+    let frame = &SIGNAL_FRAME;
+    let cie = out.len();
+    out.extend([0; 8]);
+    out.extend(b"\x01zRS\0\x01");
+    out.extend(frame.columns);
+    out.extend([1, PCREL_SDATA4]);
+    finish(out, cie);
+    let at = out.len();
+    out.extend([0; 4]);
+    put_distance(out, (at + 4 - cie) as u64);
+    relocated.push((out.len(), start));
+    out.extend([0; 4]);
+    put_distance(out, u64::from(frame.len));
+    out.push(0);
+    out.extend(frame.stack);
+    for (column, offset) in frame.registers {
+        let mut place = vec![frame.base];
+        put_sleb_positive(&mut place, offset);
+        out.extend([DW_CFA_EXPRESSION, column, u8::try_from(place.len()).unwrap_or(0)]);
+        out.extend(place);
+    }
+    finish(out, at);
+    at
+}
+
+/// Writes the row of what is called when the program ends; returns where.
+fn write_last_frame(out: &mut Vec<u8>, last: &Range<Va>, relocated: &mut Vec<(usize, Va)>) -> usize {
+    let (.., own) = LAST_FRAME;
+    write_called(out, last, &own, relocated)
+}
+
+/// Writes the row of code of ours that is called, with a common entry of its own.
+fn write_called(out: &mut Vec<u8>, code: &Range<Va>, own: &[u8], relocated: &mut Vec<(usize, Va)>) -> usize {
+    let (columns, common, _) = LAST_FRAME;
+    let cie = out.len();
+    out.extend([0; 8]);
+    out.extend(b"\x01zR\0\x01");
+    out.extend(columns);
+    out.extend([1, PCREL_SDATA4]);
+    out.extend(common);
+    finish(out, cie);
+    let at = out.len();
+    out.extend([0; 4]);
+    put_distance(out, (at + 4 - cie) as u64);
+    relocated.push((out.len(), code.start));
+    out.extend([0; 4]);
+    put_distance(out, code.end.since(code.start));
+    out.push(0);
+    out.extend(own);
+    finish(out, at);
+    at
+}
+
+const DW_CFA_EXPRESSION: u8 = 0x10;
+
+fn put_sleb_positive(out: &mut Vec<u8>, n: u8) {
+    match n {
+        0..64 => out.push(n),
+        _ => out.extend([n & 0x7f | 0x80, n >> 7]),
+    }
 }
 
 /// Pads the entry at `at` and writes its length.

@@ -3,7 +3,7 @@
 //! Invariant: unknown is not zero, and what ran a little still ran. What only some of the profiles know is the sum of what
 //! those say.
 
-use crate::counts::{Exactness, Profile};
+use crate::counts::{Exactness, Intervals, Profile};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -20,12 +20,20 @@ impl Profile {
             (Exactness::Sampled, _) | (_, Exactness::Sampled) => Exactness::Sampled,
             (Exactness::Exact, Exactness::Exact) => Exactness::Exact,
         };
+        let (mine, theirs) = (&self.intervals, &other.intervals);
+        self.intervals = Intervals {
+            n_stopped: mine.n_stopped.saturating_add(theirs.n_stopped),
+            entries: sums((&self.entries, &mine.entries), (&other.entries, &theirs.entries)),
+            blocks: sums((&self.blocks, &mine.blocks), (&other.blocks, &theirs.blocks)),
+            edges: sums((&self.edges, &mine.edges), (&other.edges, &theirs.edges)),
+        };
         add_all(&mut self.entries, &other.entries);
         add_all(&mut self.blocks, &other.blocks);
         add_all(&mut self.edges, &other.edges);
         add_all(&mut self.mispredicts, &other.mispredicts);
         add_all(&mut self.calls, &other.calls);
         add_all(&mut self.calls_out, &other.calls_out);
+        add_all(&mut self.calls_beyond, &other.calls_beyond);
     }
 
     /// Multiplies every count by `factor`, which is not negative: see [`scaled`]. Counts are no executions any more.
@@ -39,7 +47,11 @@ impl Profile {
         let places = [&mut self.entries, &mut self.blocks, &mut self.calls_out].into_iter();
         let edges = [&mut self.edges, &mut self.mispredicts].into_iter();
         let counts = places.flat_map(BTreeMap::values_mut).chain(edges.flat_map(BTreeMap::values_mut));
-        counts.chain(self.calls.values_mut()).for_each(|n| *n = scaled(*n, factor));
+        let calls = self.calls.values_mut().chain(self.calls_beyond.values_mut());
+        counts.chain(calls).for_each(|n| *n = scaled(*n, factor));
+        let places = [&mut self.intervals.entries, &mut self.intervals.blocks].into_iter();
+        let all = places.flat_map(BTreeMap::values_mut).chain(self.intervals.edges.values_mut());
+        all.for_each(|n| *n = (scaled(n.0, factor), scaled(n.1, factor)));
     }
 
     /// The same, scaled down if the sum of all counts is above `most`: then sums of any of them fit.
@@ -97,11 +109,27 @@ pub fn overlap(counts: impl Iterator<Item = (u64, u64)> + Clone) -> f64 {
     counts.map(|(a, b)| (a as f64 / mine.max(1.0)).min(b as f64 / theirs.max(1.0))).sum()
 }
 
-fn add_all<K: Ord + Copy>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
-    for (&key, &n) in from {
-        let sum = to.entry(key).or_insert(0);
+fn add_all<K: Ord + Clone>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
+    for (key, &n) in from {
+        let sum = to.entry(key.clone()).or_insert(0);
         *sum = sum.saturating_add(n);
     }
+}
+
+/// Counts, and the intervals of those that are not exact.
+type Counts<'a, K> = (&'a BTreeMap<K, u64>, &'a BTreeMap<K, (u64, u64)>);
+
+/// The intervals of sums.
+fn sums<K: Ord + Copy>(a: Counts<'_, K>, b: Counts<'_, K>) -> BTreeMap<K, (u64, u64)> {
+    let of = |side: Counts<'_, K>, key: &K| {
+        let exact = side.0.get(key).copied().unwrap_or(0);
+        side.1.get(key).copied().unwrap_or((exact, exact))
+    };
+    let sum = |key: &K| {
+        let (a, b) = (of(a, key), of(b, key));
+        (*key, (a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
+    };
+    a.1.keys().chain(b.1.keys()).map(sum).collect()
 }
 
 #[cfg(test)]

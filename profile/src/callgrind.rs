@@ -30,7 +30,7 @@ use program::arch::Flow;
 use program::{BlockEnd, BlockId, Callee, EdgeKind, Program, Va};
 use std::collections::{BTreeMap, HashMap};
 
-mod export;
+pub(crate) mod export;
 
 pub use export::write;
 

@@ -1,10 +1,14 @@
 //! Counters as a program leaves them: memory of a run that was counted, and notes that say what each counter means.
 //!
 //! ```text
-//! recording = header rows owners extents (notes | counters)*
-//! header    = 128 bytes; words at: 0 magic, 8 number of rows (4 bytes), 16 number of areas, 32 room for areas, 48 offset of the extents
+//! recording = header rows owners extents stops states (notes | counters)*
+//! header    = 128 bytes; words at: 0 magic, 8 number of rows (4 bytes), 16 number of areas, 32 room for areas, 48 offset of the extents,
+//!             64 how often threads counted together, 88 offset of the stops, of which there are 1024; 0: none, 96 how often there was
+//!             no room for one, 104 offset of the states; 0: none, 112 how many others may have
 //! row       = 64 bytes at 128 + 64 m: key (16 bytes), length of the counters, offset of the notes, their length
 //! extent    = offset of the counters of row m in area k, at 8 (m · room + k) of the extents; 0: none
+//! stop      = 16 bytes: 2⁴⁰ (m + 1) + offset in the moved code of row m; how often it was left there otherwise than the flow says
+//! state     = a byte an area, what is known of its thread: 1 or 3 it may have been stopped in the middle of a block
 //! ```
 //! An area is a thread's; the counts of a run are their sum. What counters mean stands in the notes (`notes`).
 //! A running program may be read too.
@@ -12,9 +16,11 @@
 //! Invariant: a block has a count only if it was counted; a counted block that never ran has the count zero.
 #![warn(clippy::indexing_slicing)]
 
+pub mod callees;
 mod notes;
+pub mod places;
 
-pub use notes::{Flow, Keeps, Node, Notes, Solved, Watch, Way};
+pub use notes::{Between, Flow, Keeps, Node, Notes, Solved, Watch, Way};
 
 use crate::counts::{ImageRef, Profile};
 use crate::format::{Format, ReadError};
@@ -33,6 +39,22 @@ pub const N_AREAS: u64 = 16;
 pub const MAX_AREAS: u64 = 32;
 /// Offset of the offset of the extents.
 pub const EXTENTS_AT: u64 = 48;
+/// Offset of the offset of the stops.
+pub const STOPS_AT: u64 = 88;
+/// How many stops there are.
+pub const N_STOPS: u64 = 1024;
+/// Offset of how often threads had to count together.
+pub const N_SHARED: u64 = 64;
+/// Offset of how often there was no room for a stop.
+pub const N_UNKNOWN: u64 = 96;
+/// Offset of the offset of the states of areas.
+pub const STATES_AT: u64 = 104;
+/// Offset of how many threads had [`MAY_RUN`] when their areas went to others.
+pub const N_STOPPED: u64 = 112;
+/// The state of a thread that may have been stopped in the middle of a block.
+pub const MAY_RUN: u8 = 1;
+/// That of one that was about to end its process by SIGABRT, which it may have gone on after.
+pub const ABORTS: u8 = 3;
 /// Offset of the first row.
 pub const ROWS_AT: u64 = 128;
 /// Bytes a row.
@@ -74,19 +96,46 @@ pub fn is_one(bytes: &[u8]) -> bool {
 /// [`ReadError::Damaged`] if it is cut off or its tables lead outside of it.
 pub fn parse(file: &[u8]) -> Result<Vec<Profile>, ReadError> {
     let tables = Tables::of(file)?;
-    let groups = tables.groups()?;
-    groups.iter().map(|group| tables.profile(group, 0..tables.n_areas)).collect()
+    let groups = tables.groups(false)?;
+    groups.iter().map(|group| tables.profile(group, &groups, 0..tables.n_areas)).collect()
 }
 
-/// The same, area by area.
+/// What a counted program could not count, or not write down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Faults {
+    /// How often threads had to count together, so that counts may be lost.
+    pub n_shared: u64,
+    /// How often there was no room to write down where code was interrupted for good, or gone on with.
+    pub n_unknown: u64,
+}
+
+/// The same of the recording `file`; nothing of one of another kind, or whose head is cut off.
+pub fn faults(file: &[u8]) -> Faults {
+    let Some(tables) = is_one(file).then(|| Tables::of(file).ok()).flatten() else {
+        return Faults::default();
+    };
+    let word = |at| tables.word(at).unwrap_or(0);
+    Faults { n_shared: word(N_SHARED), n_unknown: word(N_UNKNOWN) }
+}
+
+/// What is whole of a recording that [`parse`] refuses, and how many images there were.
+pub(crate) fn whole_of(file: &[u8]) -> Option<(Vec<Profile>, u64)> {
+    let tables = Tables::of(file).ok()?;
+    let groups = tables.groups(true).ok()?;
+    let whole =
+        groups.iter().filter_map(|group| tables.profile(group, &groups, 0..tables.n_areas).ok()).collect();
+    Some((whole, tables.n_rows))
+}
+
+/// The same as [`parse`], area by area.
 ///
 /// # Errors
 /// As [`parse`].
 pub fn parse_areas(file: &[u8]) -> Result<Vec<Vec<Profile>>, ReadError> {
     let tables = Tables::of(file)?;
-    let groups = tables.groups()?;
+    let groups = tables.groups(false)?;
     (0..tables.n_areas)
-        .map(|k| groups.iter().map(|group| tables.profile(group, k..k + 1)).collect())
+        .map(|k| groups.iter().map(|group| tables.profile(group, &groups, k..k + 1)).collect())
         .collect()
 }
 
@@ -139,29 +188,35 @@ impl<'a> Tables<'a> {
     }
 
     /// The images, in the order of their first rows. The same notes are read once.
-    fn groups(&self) -> Result<Vec<Group>, ReadError> {
+    /// The images that were counted; with `skips`, without those whose notes are not whole.
+    fn groups(&self, skips: bool) -> Result<Vec<Group>, ReadError> {
         let mut places: HashMap<(u64, u64), usize> = HashMap::new();
         let mut known: HashMap<&[u8], usize> = HashMap::new();
         let mut groups: Vec<Group> = Vec::new();
         for m in 0..self.n_rows {
-            let row = ROWS_AT + ROW_LEN * m;
-            let (at, len) = (self.word(row + 24)?, self.word(row + 32)?);
-            let n = match places.entry((at, len)) {
-                Slot::Occupied(there) => *there.get(),
-                Slot::Vacant(place) => {
-                    let bytes = self.bytes(at, len)?;
-                    self.take(at, len.div_ceil(8))?;
-                    let n = match known.entry(bytes) {
-                        Slot::Occupied(there) => *there.get(),
-                        Slot::Vacant(none) => {
-                            groups.push(Group { notes: Notes::parse(bytes)?, rows: Vec::new() });
-                            *none.insert(groups.len() - 1)
-                        }
-                    };
-                    *place.insert(n)
-                }
+            let mut add = || -> Result<usize, ReadError> {
+                let row = ROWS_AT + ROW_LEN * m;
+                let (at, len) = (self.word(row + 24)?, self.word(row + 32)?);
+                let place = match places.entry((at, len)) {
+                    Slot::Occupied(there) => return Ok(*there.get()),
+                    Slot::Vacant(place) => place,
+                };
+                let bytes = self.bytes(at, len)?;
+                self.take(at, len.div_ceil(8))?;
+                let n = match known.entry(bytes) {
+                    Slot::Occupied(there) => *there.get(),
+                    Slot::Vacant(none) => {
+                        groups.push(Group { notes: Notes::parse(bytes)?, rows: Vec::new() });
+                        *none.insert(groups.len() - 1)
+                    }
+                };
+                Ok(*place.insert(n))
             };
-            groups.get_mut(n).expect("it was pushed").rows.push(m);
+            match add() {
+                Ok(n) => groups.get_mut(n).expect("it was pushed").rows.push(m),
+                Err(_) if skips => {}
+                Err(err) => return Err(err),
+            }
         }
         Ok(groups)
     }
@@ -186,17 +241,64 @@ impl<'a> Tables<'a> {
         Ok(area.chunks_exact(8).map(|n| n.first_chunk().map_or(0, |n| u64::from_le_bytes(*n))))
     }
 
+    /// Where the moved code of `group` was left otherwise than its flow says, and how often.
+    fn stops(&self, group: &Group) -> Result<Vec<(u64, i64)>, ReadError> {
+        let at = self.word(STOPS_AT)?;
+        if at == 0 {
+            return Ok(Vec::new());
+        }
+        let bytes = self.bytes(at, 16 * N_STOPS)?;
+        Ok(group.rows.iter().flat_map(|&row| stops(bytes, row)).collect())
+    }
+
+    /// How many threads that counted in `areas` may have been stopped in the middle of a block.
+    fn n_stopped(&self, areas: Range<u64>) -> Result<u64, ReadError> {
+        let at = self.word(STATES_AT)?;
+        if at == 0 {
+            return Ok(0);
+        }
+        let states = self.bytes(at, self.n_areas)?;
+        let may_run = |state| matches!(state, MAY_RUN | ABORTS);
+        let own = (0..).zip(states).filter(|(k, state)| areas.contains(k) && may_run(**state)).count();
+        let lost = self.word(N_STOPPED)?.saturating_add(self.word(N_SHARED)?);
+        Ok(lost.saturating_add(own as u64))
+    }
+
     /// What `group` counted in `areas`, together.
-    fn profile(&self, group: &Group, areas: Range<u64>) -> Result<Profile, ReadError> {
+    fn profile(&self, group: &Group, groups: &[Group], areas: Range<u64>) -> Result<Profile, ReadError> {
+        // They are of all areas.
+        let stops = if areas == (0..self.n_areas) { self.stops(group)? } else { Vec::new() };
+        let n_stopped = self.n_stopped(areas.clone())?;
         let n = group.notes.n_counters();
         self.take(0, n as u64)?;
         let mut counts = vec![0u64; n];
-        for extent in self.extents(group, areas)? {
+        for extent in self.extents(group, areas.clone())? {
             let area = self.words(extent, 0, n as u64)?;
             counts.iter_mut().zip(area).for_each(|(sum, n)| *sum = sum.saturating_add(n));
         }
-        Ok(group.notes.profile(&counts))
+        let mut profile = group.notes.profile(&counts, &stops, n_stopped);
+        if let Some(callees) = &group.notes.callees {
+            let mut found = callees::Found::new();
+            for extent in self.extents(group, areas)? {
+                let words = self.words(extent, u64::from(callees.first), callees.n_words())?;
+                callees.add(&words.collect::<Vec<_>>(), &mut found);
+            }
+            callees.tell(&found, &mut profile, |row| {
+                let of = groups.iter().find(|g| g.rows.contains(&u64::from(row)))?;
+                Some((of.notes.image.name.clone(), of.notes.callees.as_ref()?.old.start))
+            });
+        }
+        Ok(profile)
     }
+}
+
+/// Those of `stops` that are of `row`: offset in its moved code, how often it was left there.
+pub fn stops(stops: &[u8], row: u64) -> impl Iterator<Item = (u64, i64)> {
+    let word = |bytes: &[u8], n: usize| {
+        bytes.get(8 * n..).and_then(|b| b.first_chunk()).map_or(0, |w| u64::from_le_bytes(*w))
+    };
+    let all = stops.chunks_exact(16).map(move |stop| (word(stop, 0), word(stop, 1).cast_signed()));
+    all.filter(move |(key, n)| *n != 0 && key >> 40 == row + 1).map(|(key, n)| (key & ((1 << 40) - 1), n))
 }
 
 fn damaged(at: u64, what: &str) -> ReadError {
@@ -214,7 +316,7 @@ pub fn seen(file: &[u8]) -> Result<Vec<Seen>, ReadError> {
     }
     let tables = Tables::of(file)?;
     let mut all = Vec::new();
-    for group in tables.groups()? {
+    for group in tables.groups(false)? {
         let extents = tables.extents(&group, 0..tables.n_areas)?;
         for watch in group.notes.watches {
             let words = |&extent: &u64| -> Result<Vec<u64>, ReadError> {
@@ -260,9 +362,10 @@ mod tests {
     use super::*;
     use crate::testing::sample;
     use program::Va;
+    use smallvec::{SmallVec, smallvec};
 
-    fn way(to: u32) -> Vec<Way> {
-        vec![Way { to, is_counted: false }]
+    fn way(to: u32) -> SmallVec<[Way; 2]> {
+        smallvec![Way { to, is_counted: false }]
     }
 
     fn notes() -> Notes {
@@ -282,6 +385,8 @@ mod tests {
                 Watch { what: "entry f ring".to_owned(), word: 3, keeps: Keeps::Ring(2) },
                 Watch { what: "exit f".to_owned(), word: 6, keeps: Keeps::Count },
             ],
+            places: vec![5, 1, 0],
+            callees: None,
         }
     }
 
@@ -308,6 +413,12 @@ mod tests {
     #[test]
     fn notes_are_read_as_they_were_written() {
         assert_eq!(Notes::parse(&notes().write()).unwrap(), notes());
+        let (base, old) = (Va(0x9000), Va(0x1000)..Va(0x8000));
+        let callees =
+            callees::Callees { base, old, first: 3, n_slots: 64, sites: vec![Va(0x1003), Va(0x1041)] };
+        let more = Notes { callees: Some(callees), ..notes() };
+        assert_eq!(Notes::parse(&more.write()).unwrap(), more);
+        assert_eq!((notes().n_words(), more.n_words()), (3, 3 + 2 * 3 + 4 * 64));
     }
 
     #[test]
@@ -317,6 +428,26 @@ mod tests {
         assert_eq!(profile.entries[&Va(0x900)], 18);
         assert_eq!(profile.entries[&Va(0x1000)], 15 - 3 - 3);
         assert_eq!(profile.image, sample().image);
+    }
+
+    /// One of the threads may have been stopped, and another one whose area went to somebody else.
+    #[test]
+    fn states_say_who_may_have_been_stopped() {
+        let mut file = raw([[10, 2, 3], [5, 1, 0]]);
+        assert_eq!(parse(&file).unwrap()[0].intervals, crate::Intervals::default());
+        file[104..112].copy_from_slice(&400u64.to_le_bytes());
+        file[112] = 1;
+        file[400..402].copy_from_slice(&[2, 1]);
+        let n_stopped = |profiles: &[Profile]| profiles[0].intervals.n_stopped;
+        assert_eq!(n_stopped(&parse(&file).unwrap()), 2);
+        let areas = parse_areas(&file).unwrap();
+        assert_eq!((n_stopped(&areas[0]), n_stopped(&areas[1])), (1, 2));
+        // Every block is counted: only how often it was called may be off, and the stub.
+        let intervals = &parse(&file).unwrap()[0].intervals;
+        assert_eq!(intervals.blocks.keys().copied().collect::<Vec<_>>(), [Va(0x900)]);
+        file[96] = 7;
+        assert_eq!(faults(&file), Faults { n_shared: 0, n_unknown: 7 });
+        assert_eq!(faults(b"ENGRAFT"), Faults::default());
     }
 
     #[test]
@@ -346,7 +477,7 @@ mod tests {
             is_counted: true,
             enters: false,
             leaves: true,
-            ways: Vec::new(),
+            ways: SmallVec::new(),
         });
         long.functions[0].blocks = blocks.collect();
         let long = long.write();

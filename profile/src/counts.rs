@@ -46,6 +46,17 @@ pub struct Edge {
     pub to: Va,
 }
 
+/// Where a call led that left the image.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Beyond {
+    /// To this address of the image of this name.
+    Image(String, Va),
+    /// To this address of the process, of no image that is known.
+    Process(u64),
+    /// That is not known.
+    Unknown,
+}
+
 /// What could not be taken over from a source, in its own words; with the count that it stood for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lost {
@@ -55,6 +66,27 @@ pub struct Lost {
     pub why: String,
     /// Its executions or samples.
     pub count: u64,
+}
+
+/// Counts that may be off, since threads may have been stopped in the middle of a block: the least and the most of each. What is not
+/// in here is exact.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Intervals {
+    /// How many threads that may be, in all images together.
+    pub n_stopped: u64,
+    /// Of entries.
+    pub entries: BTreeMap<Va, (u64, u64)>,
+    /// Of blocks.
+    pub blocks: BTreeMap<Va, (u64, u64)>,
+    /// Of edges.
+    pub edges: BTreeMap<Edge, (u64, u64)>,
+}
+
+impl Intervals {
+    /// Whether all counts are exact.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.blocks.is_empty() && self.edges.is_empty()
+    }
 }
 
 /// Counts of one image.
@@ -76,6 +108,10 @@ pub struct Profile {
     pub calls: BTreeMap<(Va, Va), u64>,
     /// Executions of calls whose target is unknown or in another image, by calling instruction.
     pub calls_out: BTreeMap<Va, u64>,
+    /// Of those, executions of calls of which it is known where they led: by calling instruction and place.
+    pub calls_beyond: BTreeMap<(Va, Beyond), u64>,
+    /// Those of these counts that may be off.
+    pub intervals: Intervals,
 }
 
 impl Profile {

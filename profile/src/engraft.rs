@@ -24,23 +24,23 @@
 //! | `m` | mispredictions of edges | from, to, count |
 //! | `c` | calls | calling instruction, callee, count |
 //! | `o` | calls that leave the image | calling instruction, count |
+//! | `x` | where those led | names: number, bytes each; then rows: calling instruction, 0 + address in the process, 1 nowhere known, or
+//!   2 + name, address; count |
+//! | `s` | one, if threads may have been stopped in the middle of a block | 0, how many |
+//! | `E`, `B`, `G` | entries, blocks, edges whose counts may be off | as `e`, `b`, `g`: the least that it may be |
+//! | `F`, `C`, `H` | the same ones | the most |
 //!
 //! A reader skips tables whose tag it does not know. A change that old readers would misread raises the version.
 #![warn(clippy::indexing_slicing)]
 
-use crate::counts::{Edge, Exactness, ImageRef, Profile};
+use crate::counts::{Beyond, Edge, Exactness, ImageRef, Profile};
 use crate::format::{Format, ReadError, Written};
 use program::{ImageId, Va};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) const MAGIC: &[u8; 8] = b"ENGRAFT\0";
 pub(crate) const VERSION: u8 = 1;
-
-/// Whether `bytes` start as such a file.
-pub(crate) fn is_one(bytes: &[u8]) -> bool {
-    bytes.starts_with(MAGIC)
-}
 
 /// Writes all of `profile`.
 pub fn write(profile: &Profile) -> Written {
@@ -64,6 +64,18 @@ pub fn write(profile: &Profile) -> Written {
     let calls: Vec<_> = profile.calls.iter().map(|((at, callee), n)| (*at, Some(*callee), *n)).collect();
     table(&mut out, b'c', &calls);
     table(&mut out, b'o', &place(&profile.calls_out));
+    beyond(&mut out, &profile.calls_beyond);
+    let intervals = &profile.intervals;
+    if intervals.n_stopped > 0 {
+        table(&mut out, b's', &[(Va(0), None, intervals.n_stopped)]);
+    }
+    for (tags, all) in [(*b"EF", &intervals.entries), (*b"BC", &intervals.blocks)] {
+        table(&mut out, tags[0], &all.iter().map(|(at, n)| (*at, None, n.0)).collect::<Vec<_>>());
+        table(&mut out, tags[1], &all.iter().map(|(at, n)| (*at, None, n.1)).collect::<Vec<_>>());
+    }
+    let all = &intervals.edges;
+    table(&mut out, b'G', &all.iter().map(|(e, n)| (e.from, Some(e.to), n.0)).collect::<Vec<_>>());
+    table(&mut out, b'H', &all.iter().map(|(e, n)| (e.from, Some(e.to), n.1)).collect::<Vec<_>>());
     out.push(0);
     let sum = xxh3_64(&out);
     out.extend(sum.to_le_bytes());
@@ -110,6 +122,63 @@ fn table(out: &mut Vec<u8>, tag: u8, rows: &[(Va, Option<Va>, u64)]) {
     put_bytes(out, &body);
 }
 
+/// Where calls that leave the image led.
+fn beyond(out: &mut Vec<u8>, calls: &BTreeMap<(Va, Beyond), u64>) {
+    if calls.is_empty() {
+        return;
+    }
+    let name = |to: &Beyond| match to {
+        Beyond::Image(name, _) => Some(name.clone()),
+        Beyond::Process(_) | Beyond::Unknown => None,
+    };
+    let names: BTreeSet<String> = calls.keys().filter_map(|(_, to)| name(to)).collect();
+    let names: Vec<String> = names.into_iter().collect();
+    let mut body = Vec::new();
+    varint(&mut body, names.len() as u64);
+    names.iter().for_each(|name| put_bytes(&mut body, name.as_bytes()));
+    varint(&mut body, calls.len() as u64);
+    for ((at, to), n) in calls {
+        varint(&mut body, at.0);
+        match to {
+            Beyond::Process(to) => {
+                varint(&mut body, 0);
+                varint(&mut body, *to);
+            }
+            Beyond::Unknown => varint(&mut body, 1),
+            Beyond::Image(name, to) => {
+                let n = names.binary_search(name).expect("all are among them");
+                varint(&mut body, n as u64 + 2);
+                varint(&mut body, to.0);
+            }
+        }
+        varint(&mut body, *n);
+    }
+    out.push(b'x');
+    put_bytes(out, &body);
+}
+
+fn read_beyond(c: &mut Cursor<'_>) -> Result<BTreeMap<(Va, Beyond), u64>, ReadError> {
+    let mut names = Vec::new();
+    for _ in 0..c.varint()? {
+        names.push(String::from_utf8_lossy(c.bytes()?).into_owned());
+    }
+    let mut calls = BTreeMap::new();
+    for _ in 0..c.varint()? {
+        let at = Va(c.varint()?);
+        let to = match c.varint()? {
+            0 => Beyond::Process(c.varint()?),
+            1 => Beyond::Unknown,
+            n => {
+                let name = usize::try_from(n - 2).ok().and_then(|n| names.get(n));
+                let name = name.ok_or_else(|| c.damaged("an image has no name"))?.clone();
+                Beyond::Image(name, Va(c.varint()?))
+            }
+        };
+        calls.insert((at, to), c.varint()?);
+    }
+    Ok(calls)
+}
+
 /// A position in a file of ours.
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -120,7 +189,12 @@ impl<'a> Cursor<'a> {
     /// Behind the head of a file of this kind, whose checksum is right.
     pub(crate) fn open(file: &'a [u8], kind: u8, other: &str) -> Result<Cursor<'a>, ReadError> {
         let mut c = Cursor { bytes: file, at: 0 };
-        if c.take(MAGIC.len())? != MAGIC {
+        let magic = c.take(MAGIC.len())?;
+        let version = magic.strip_prefix(b"ENGRAFT").and_then(<[u8]>::first);
+        if let Some(version @ 1..) = version {
+            return Err(c.damaged(&format!("another version of engraft wrote it, in format {version}")));
+        }
+        if magic != MAGIC {
             return Err(c.damaged("it does not start with ENGRAFT"));
         }
         let version = c.byte()?;
@@ -137,6 +211,15 @@ impl<'a> Cursor<'a> {
             return Err(c.damaged(other));
         }
         Ok(c)
+    }
+    /// The same, whatever its checksum.
+    pub(crate) fn open_damaged(file: &'a [u8], kind: u8) -> Option<Cursor<'a>> {
+        let head = [MAGIC, &[VERSION, kind][..]].concat();
+        file.starts_with(&head).then_some(Cursor { bytes: file, at: head.len() })
+    }
+    /// Over `bytes` of a file that has been checked.
+    pub(crate) fn within(bytes: &'a [u8]) -> Cursor<'a> {
+        Cursor { bytes, at: 0 }
     }
     fn damaged(&self, what: &str) -> ReadError {
         ReadError::Damaged { format: Format::Engraft, at: self.at, what: what.to_owned() }
@@ -217,8 +300,13 @@ pub fn parse(file: &[u8]) -> Result<Profile, ReadError> {
         }
         let len = c.len()?;
         let end = c.at.saturating_add(len);
-        if matches!(tag, b'e' | b'b' | b'g' | b'm' | b'c' | b'o') {
+        if TAGS.contains(&tag) {
             read_table(&mut c, tag, &mut profile)?;
+            if c.at != end {
+                return Err(c.damaged("a table is not as long as it says"));
+            }
+        } else if tag == b'x' {
+            profile.calls_beyond = read_beyond(&mut c)?;
             if c.at != end {
                 return Err(c.damaged("a table is not as long as it says"));
             }
@@ -228,16 +316,33 @@ pub fn parse(file: &[u8]) -> Result<Profile, ReadError> {
     }
 }
 
+/// All tables.
+const TAGS: &[u8] = b"ebgmcosEFBCGH";
+
 fn read_table(c: &mut Cursor, tag: u8, profile: &mut Profile) -> Result<(), ReadError> {
     let n = c.len()?;
     let first = c.column(n)?;
-    let second = if matches!(tag, b'g' | b'm' | b'c') { c.column(n)? } else { Vec::new() };
+    let second = if matches!(tag, b'g' | b'm' | b'c' | b'G' | b'H') { c.column(n)? } else { Vec::new() };
     let counts = c.column(n)?;
     let mut at = Va(0);
     for (i, (difference, count)) in first.into_iter().zip(counts).enumerate() {
         at = at.plus(difference);
         let to = second.get(i).map(|&z| at.plus((z >> 1) ^ (z & 1).wrapping_neg()));
+        let intervals = &mut profile.intervals;
+        let least = |interval: &mut (u64, u64)| interval.0 = count;
+        let most = |interval: &mut (u64, u64)| interval.1 = count;
         match (tag, to) {
+            (b's', _) => intervals.n_stopped = count,
+            (b'E', _) => least(intervals.entries.entry(at).or_default()),
+            (b'F', _) => most(intervals.entries.entry(at).or_default()),
+            (b'B', _) => least(intervals.blocks.entry(at).or_default()),
+            (b'C', _) => most(intervals.blocks.entry(at).or_default()),
+            (b'G', Some(to)) => least(intervals.edges.entry(Edge { from: at, to }).or_default()),
+            (b'H', Some(to)) => most(intervals.edges.entry(Edge { from: at, to }).or_default()),
+            _ => {}
+        }
+        match (tag, to) {
+            (b's' | b'E' | b'F' | b'B' | b'C' | b'G' | b'H', _) => None,
             (b'e', _) => profile.entries.insert(at, count),
             (b'b', _) => profile.blocks.insert(at, count),
             (b'o', _) => profile.calls_out.insert(at, count),
@@ -254,6 +359,7 @@ fn read_table(c: &mut Cursor, tag: u8, profile: &mut Profile) -> Result<(), Read
 #[expect(clippy::indexing_slicing, reason = "a test may fail")]
 mod tests {
     use super::*;
+    use crate::counts::Intervals;
     use crate::testing::sample;
     use proptest::prelude::*;
 
@@ -262,6 +368,26 @@ mod tests {
         let golden = include_bytes!("engraft/profile-v1.engraft");
         assert_eq!(parse(golden).unwrap(), sample());
         assert_eq!(write(&sample()).bytes, golden, "the format changed: raise VERSION, keep the old file");
+    }
+
+    #[test]
+    fn where_calls_led_is_read_as_it_was_written() {
+        let mut profile = sample();
+        let image = |name: &str, at| Beyond::Image(name.to_owned(), Va(at));
+        for (at, to, n) in [
+            (0x1140, image("/lib/b.so", 0x77), 3),
+            (0x1140, image("/lib/a.so", 0x70), 4),
+            (0x1140, Beyond::Unknown, 5),
+            (0x1180, Beyond::Process(u64::MAX), u64::MAX),
+            (0x1180, image("/lib/a.so", 0x70), 0),
+        ] {
+            profile.calls_beyond.insert((Va(at), to), n);
+        }
+        let file = write(&profile).bytes;
+        assert_eq!(parse(&file).unwrap(), profile);
+        for len in 0..file.len() {
+            assert!(parse(&file[..len]).is_err(), "{len}");
+        }
     }
 
     #[test]
@@ -307,7 +433,16 @@ mod tests {
                 calls: c.into_iter().map(|((a, z), n)| ((Va(a), Va(z)), n)).collect(),
                 ..Profile::default()
             };
-            prop_assert_eq!(parse(&write(&profile).bytes).unwrap(), profile);
+            let mut profile = profile;
+            let interval = |n: &u64| (n / 2, *n);
+            profile.intervals = Intervals {
+                n_stopped: profile.blocks.len() as u64,
+                entries: profile.entries.iter().map(|(at, n)| (*at, interval(n))).collect(),
+                blocks: profile.blocks.iter().map(|(at, n)| (*at, interval(n))).collect(),
+                edges: profile.edges.iter().map(|(e, n)| (*e, interval(n))).collect(),
+            };
+            prop_assert_eq!(&parse(&write(&profile).bytes).unwrap(), &profile);
+            prop_assert_eq!(crate::json::parse(&crate::json::write(&profile).bytes).unwrap().intervals, profile.intervals);
         }
 
         #[test]

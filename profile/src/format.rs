@@ -5,8 +5,8 @@
 use crate::counts::{Lost, Profile};
 use crate::derive::n_functions;
 use crate::{
-    bolt_yaml, callgrind, counters, csv, engraft, fdata, folded, json, lcov, llvm_sample, perf_data,
-    perf_script, pprof, preagg, recording,
+    bolt_yaml, callgrind, csv, engraft, fdata, folded, json, lcov, llvm_sample, perf_data, perf_script,
+    pprof, preagg, recording,
 };
 use program::image::Image;
 use program::{ImageId, Program};
@@ -122,7 +122,8 @@ impl Format {
 
     /// The format of a file by its content.
     pub fn recognise(bytes: &[u8]) -> Option<Format> {
-        if engraft::is_one(bytes) || counters::is_one(bytes) {
+        // Of other versions, too: reading says so.
+        if bytes.starts_with(b"ENGRAFT") && bytes.get(7).is_some_and(|version| *version < 0x20) {
             return Some(Format::Engraft);
         }
         if perf_data::is_one(bytes) {

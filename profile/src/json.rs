@@ -6,10 +6,12 @@
 //!  "edges": [{"from": "0x1136", "to": "0x1150", "count": 2, "mispredicts": 1}],
 //!  "calls": [{"at": "0x1140", "callee": "0x1200", "count": 3}], "calls_out": [{"at": "0x1145", "count": 1}]}
 //! ```
+//! Where calls out led may follow: `"calls_beyond": [{"at": "0x1145", "image": "libc.so.6", "callee": "0x1200", "count": 1}]`.
 //! Addresses are strings in hexadecimal, as in the ELF file: JSON's numbers end at 2⁵³. `id`, `build_id` and
-//! `mispredicts` may be missing. `exactness` is `exact`, `sampled` or `inferred`. Counts are numbers of up to 64 bits.
+//! `mispredicts` may be missing. Of entries, blocks and edges whose counts may be off, since threads may have been stopped in the middle of
+//! a block, `at_least` and `at_most` are there, too; `n_stopped` is how many threads may have been. `exactness` is `exact`, `sampled` or `inferred`. Counts are numbers of up to 64 bits.
 
-use crate::counts::{Edge, Exactness, ImageRef, Profile};
+use crate::counts::{Beyond, Edge, Exactness, ImageRef, Intervals, Profile};
 use crate::format::{Format, ReadError, Written};
 use program::{ImageId, Va};
 use serde::{Deserialize, Serialize};
@@ -22,11 +24,27 @@ struct File {
     schema: String,
     image: ImageView,
     exactness: String,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    n_stopped: u64,
     entries: Vec<Count>,
     blocks: Vec<Count>,
     edges: Vec<EdgeView>,
     calls: Vec<CallView>,
     calls_out: Vec<Count>,
+    /// Missing if it is not known of any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    calls_beyond: Vec<BeyondView>,
+}
+
+/// Where a call that left the image led: with an image, an address in it; without, in the process; without either, that is not known.
+#[derive(Serialize, Deserialize)]
+struct BeyondView {
+    at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callee: Option<String>,
+    count: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -42,6 +60,14 @@ struct ImageView {
 struct Count {
     at: String,
     count: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at_least: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at_most: Option<u64>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -53,6 +79,10 @@ struct EdgeView {
     count: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mispredicts: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at_least: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at_most: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -69,9 +99,14 @@ pub(crate) fn is_one(text: &str) -> bool {
 
 /// Writes all of `profile`.
 pub fn write(profile: &Profile) -> Written {
-    let counts = |map: &BTreeMap<Va, u64>| {
-        map.iter().map(|(at, &count)| Count { at: at.to_string(), count }).collect()
+    let counts = |map: &BTreeMap<Va, u64>, intervals: &BTreeMap<Va, (u64, u64)>| {
+        let row = |(at, &count): (&Va, &u64)| {
+            let (at_least, at_most) = intervals.get(at).copied().unzip();
+            Count { at: at.to_string(), count, at_least, at_most }
+        };
+        map.iter().map(row).collect()
     };
+    let intervals = &profile.intervals;
     let mut edges: Vec<Edge> = profile.edges.keys().chain(profile.mispredicts.keys()).copied().collect();
     edges.sort_unstable();
     edges.dedup();
@@ -88,8 +123,9 @@ pub fn write(profile: &Profile) -> Written {
             Exactness::Inferred => "inferred",
         }
         .to_owned(),
-        entries: counts(&profile.entries),
-        blocks: counts(&profile.blocks),
+        n_stopped: intervals.n_stopped,
+        entries: counts(&profile.entries, &intervals.entries),
+        blocks: counts(&profile.blocks, &intervals.blocks),
         edges: edges
             .into_iter()
             .map(|e| EdgeView {
@@ -97,6 +133,8 @@ pub fn write(profile: &Profile) -> Written {
                 to: e.to.to_string(),
                 count: profile.edges.get(&e).copied(),
                 mispredicts: profile.mispredicts.get(&e).copied(),
+                at_least: intervals.edges.get(&e).map(|n| n.0),
+                at_most: intervals.edges.get(&e).map(|n| n.1),
             })
             .collect(),
         calls: profile
@@ -104,7 +142,19 @@ pub fn write(profile: &Profile) -> Written {
             .iter()
             .map(|((at, callee), &count)| CallView { at: at.to_string(), callee: callee.to_string(), count })
             .collect(),
-        calls_out: counts(&profile.calls_out),
+        calls_out: counts(&profile.calls_out, &BTreeMap::new()),
+        calls_beyond: profile
+            .calls_beyond
+            .iter()
+            .map(|((at, to), &count)| {
+                let (image, callee) = match to {
+                    Beyond::Image(name, to) => (Some(name.clone()), Some(to.to_string())),
+                    Beyond::Process(to) => (None, Some(Va(*to).to_string())),
+                    Beyond::Unknown => (None, None),
+                };
+                BeyondView { at: at.to_string(), image, callee, count }
+            })
+            .collect(),
     };
     let mut bytes = serde_json::to_vec(&file).expect("strings and numbers can always be written");
     bytes.push(b'\n');
@@ -138,6 +188,16 @@ pub fn parse(bytes: &[u8]) -> Result<Profile, ReadError> {
         let digits = text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
         digits.map(Va).ok_or_else(|| bad(1, format!("{text:?} is no address: 0x and hexadecimal digits")))
     };
+    let intervals = |rows: &[Count]| {
+        let all = rows.iter().filter_map(|c| Some((&c.at, c.at_least.zip(c.at_most)?)));
+        all.map(|(at, interval)| Ok((va(at)?, interval))).collect::<Result<BTreeMap<_, _>, _>>()
+    };
+    let intervals = Intervals {
+        n_stopped: file.n_stopped,
+        entries: intervals(&file.entries)?,
+        blocks: intervals(&file.blocks)?,
+        edges: BTreeMap::new(),
+    };
     let counts = |rows: Vec<Count>| {
         rows.iter().map(|c| Ok((va(&c.at)?, c.count))).collect::<Result<BTreeMap<_, _>, _>>()
     };
@@ -160,12 +220,22 @@ pub fn parse(bytes: &[u8]) -> Result<Profile, ReadError> {
         entries: counts(file.entries)?,
         blocks: counts(file.blocks)?,
         calls_out: counts(file.calls_out)?,
+        intervals,
         ..Profile::default()
     };
     for e in file.edges {
         let edge = Edge { from: va(&e.from)?, to: va(&e.to)? };
         profile.edges.extend(e.count.map(|n| (edge, n)));
+        profile.intervals.edges.extend(e.at_least.zip(e.at_most).map(|n| (edge, n)));
         profile.mispredicts.extend(e.mispredicts.map(|n| (edge, n)));
+    }
+    for c in file.calls_beyond {
+        let to = match (c.image, c.callee) {
+            (Some(image), Some(to)) => Beyond::Image(image, va(&to)?),
+            (None, Some(to)) => Beyond::Process(va(&to)?.0),
+            (_, None) => Beyond::Unknown,
+        };
+        profile.calls_beyond.insert((va(&c.at)?, to), c.count);
     }
     for c in file.calls {
         profile.calls.insert((va(&c.at)?, va(&c.callee)?), c.count);

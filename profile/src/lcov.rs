@@ -6,32 +6,29 @@
 //! FN:12,main                a function and its first line
 //! FNDA:1,main               its executions
 //! FNF:2  FNH:1              functions found and hit
+//! BRDA:13,0,1,7             of branch 0 of a line, how often it went way 1; `-` if it never ran
+//! BRF:2  BRH:2              ways found and taken
 //! DA:13,1                   a line and its executions
 //! LF:9   LH:7               lines found and hit
 //! end_of_record
 //! ```
-//! Lines of code that has no count have no record: unknown is not zero.
+//! Lines of code that has no count have no record: unknown is not zero. What a line's count is: `line_counts`.
 //!
 //! Source: geninfo(1), "FILES", of lcov 1.16.
 
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
-use crate::format::{Format, NO_LINE, ReadError, Written, is_one_line, one_line};
+use crate::format::{Format, ReadError, Written};
+use crate::line_counts::LineCounts;
 use crate::losses::Losses;
-use crate::source::{BlockSource, counted_blocks};
+use crate::source::BlockSource;
 use program::{Frame, Lines, Program};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 /// Whether a text starts as such a file.
 pub(crate) fn is_one(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
     lines.next().is_some_and(|l| l.starts_with("TN:") || l.starts_with("SF:"))
-}
-
-#[derive(Default)]
-struct FileRecords {
-    functions: BTreeMap<String, (u32, u64)>,
-    lines: BTreeMap<u32, u64>,
 }
 
 fn innermost(frames: &[Frame]) -> Option<(&str, u32)> {
@@ -45,51 +42,13 @@ fn first_line(entry: &BlockSource) -> Option<(&str, u32)> {
     Some((frame.file.as_deref()?, frame.line?))
 }
 
-/// Writes executions of lines and functions. `None` without line information.
+/// Writes executions of lines, functions and branches. `None` without line information.
 pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
     let lines = Lines::load(&program.image)?;
     let mut lost = Losses::default();
-    let mut files: BTreeMap<String, FileRecords> = BTreeMap::new();
-    let mut functions = BTreeSet::new();
-    let mut count = 0u64;
-    for (id, n) in counted_blocks(profile, program, &mut lost) {
-        let block = program.block(id);
-        let function = program.function(block.func);
-        if !is_one_line(&function.name()) {
-            lost.add(&one_line(&function.name()), NO_LINE, n);
-            continue;
-        }
-        let source = BlockSource::of(program, Some(&lines), id);
-        let mut placed = false;
-        for (file, line) in
-            source.insns.iter().filter_map(|frames| innermost(frames)).filter(|(file, _)| is_one_line(file))
-        {
-            let records = files.entry(file.to_owned()).or_default();
-            let most = records.lines.entry(line).or_insert(0);
-            *most = (*most).max(n);
-            placed = true;
-        }
-        if !placed {
-            lost.add(&function.name(), "no source line is known of its code", n);
-            continue;
-        }
-        functions.insert(block.func);
-        count = count.saturating_add(n);
-        if block.start == function.entry
-            && let Some((file, line)) = first_line(&source).filter(|(file, _)| is_one_line(file))
-        {
-            let executed = profile.entries.get(&function.entry).copied().unwrap_or(n);
-            let record = files
-                .entry(file.to_owned())
-                .or_default()
-                .functions
-                .entry(function.name())
-                .or_insert((line, 0));
-            record.1 = record.1.saturating_add(executed);
-        }
-    }
+    let counts = LineCounts::of(profile, program, &lines, &mut lost);
     let mut text = String::from("TN:\n");
-    for (file, records) in &files {
+    for (file, records) in &counts.files {
         let _ = writeln!(text, "SF:{file}");
         for (name, (line, _)) in &records.functions {
             let _ = writeln!(text, "FN:{line},{name}");
@@ -99,13 +58,32 @@ pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
         }
         let hit = records.functions.values().filter(|(_, n)| *n > 0).count();
         let _ = writeln!(text, "FNF:{}\nFNH:{hit}", records.functions.len());
+        let (mut found, mut hit) = (0, 0);
+        for (line, branches) in &records.branches {
+            for (branch, ways) in branches.iter().enumerate() {
+                for (way, n) in ways.iter().enumerate() {
+                    let n = n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+                    let _ = writeln!(text, "BRDA:{line},{branch},{way},{n}");
+                }
+                found += ways.len();
+                hit += ways.iter().filter(|n| n.is_some_and(|n| n > 0)).count();
+            }
+        }
+        if found > 0 {
+            let _ = writeln!(text, "BRF:{found}\nBRH:{hit}");
+        }
         for (line, n) in &records.lines {
             let _ = writeln!(text, "DA:{line},{n}");
         }
         let hit = records.lines.values().filter(|n| **n > 0).count();
         let _ = writeln!(text, "LF:{}\nLH:{hit}\nend_of_record", records.lines.len());
     }
-    Some(Written { bytes: text.into_bytes(), n_functions: functions.len(), count, lost: lost.into_list() })
+    Some(Written {
+        bytes: text.into_bytes(),
+        n_functions: counts.n_functions,
+        count: counts.count,
+        lost: lost.into_list(),
+    })
 }
 
 /// Reads executions of lines back onto blocks: a block ran as often as the line of it that ran least.
@@ -150,10 +128,12 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
             {
                 profile.entries.insert(function.entry, n);
             }
-            // A line that the file does not have did not run as code with counts: nor did the block.
+            // A line that the file does not have did not run as code with counts: nor did the block. That of a brace at the end, where
+            // the frame is taken down, nobody lists.
             let of_line = |(file, line): (&str, u32)| counts.get(file)?.get(&line).copied();
+            let insns = program.insns(id).zip(&source.insns).filter(|(insn, _)| !insn.takes_frame_down());
             let known: Option<Vec<u64>> =
-                source.insns.iter().filter_map(|frames| innermost(frames)).map(of_line).collect();
+                insns.filter_map(|(_, frames)| innermost(frames)).map(of_line).collect();
             if let Some(n) = known.and_then(|counts| counts.into_iter().min()) {
                 profile.blocks.insert(program.block(id).start, n);
             }

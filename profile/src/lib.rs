@@ -8,6 +8,7 @@ mod format;
 pub mod bat;
 pub mod bolt_yaml;
 pub mod callgrind;
+pub mod calls;
 pub mod counters;
 pub mod csv;
 pub mod engraft;
@@ -26,6 +27,9 @@ mod arithmetic;
 mod bolt;
 mod derive;
 pub mod flow;
+mod images;
+mod labels;
+mod line_counts;
 mod losses;
 mod samples;
 mod source;
@@ -33,9 +37,10 @@ mod source;
 mod transfers;
 
 pub use arithmetic::{overlap, scaled};
-pub use counts::{Edge, Exactness, ImageRef, Lost, Profile};
+pub use counts::{Beyond, Edge, Exactness, ImageRef, Intervals, Lost, Profile};
 pub use derive::n_functions;
 pub use format::{Context, Format, Imported, ReadError, WriteError, Written, read, write};
+pub use images::Images;
 
 #[cfg(test)]
 mod testing;

@@ -18,9 +18,10 @@ use crate::engraft::{self, Cursor, MAGIC, VERSION, put_bytes, varint};
 use crate::format::ReadError;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Whether `bytes` start as a recording, of ours or of a counted program.
+/// Whether `bytes` start as a recording, of ours or of a counted program, perhaps of another version.
 pub fn is_one(bytes: &[u8]) -> bool {
-    counters::is_one(bytes) || bytes.starts_with(MAGIC) && bytes.get(MAGIC.len() + 1) == Some(&b'R')
+    let is_written = bytes.starts_with(MAGIC) && bytes.get(MAGIC.len() + 1) == Some(&b'R');
+    is_written || bytes.starts_with(b"ENGRAFT") && matches!(bytes.get(7), Some(1..0x20))
 }
 
 /// Writes `profiles`, the executable's first.
@@ -77,6 +78,31 @@ pub fn threads(file: &[u8]) -> Result<Vec<Vec<Profile>>, ReadError> {
     (0..n).map(|_| list(&mut c)).collect()
 }
 
+/// What is whole of a recording that is not: the profiles of some of its images.
+#[derive(Debug)]
+pub struct Whole {
+    /// Those that are.
+    pub profiles: Vec<Profile>,
+    /// How many there were.
+    pub n_images: u64,
+}
+
+/// What is whole of a recording that [`parse`] refuses.
+pub fn whole_of(file: &[u8]) -> Option<Whole> {
+    if counters::is_one(file) {
+        let (profiles, n_images) = counters::whole_of(file)?;
+        return Some(Whole { profiles, n_images });
+    }
+    let mut c = Cursor::open_damaged(file, b'R')?;
+    let n_images = c.varint().ok()?;
+    let mut profiles = Vec::new();
+    for _ in 0..n_images {
+        let Ok(bytes) = c.bytes() else { break };
+        profiles.extend(engraft::parse(bytes).ok());
+    }
+    Some(Whole { profiles, n_images })
+}
+
 fn list(c: &mut Cursor<'_>) -> Result<Vec<Profile>, ReadError> {
     let n = c.varint()?;
     (0..n).map(|_| engraft::parse(c.bytes()?)).collect()
@@ -103,9 +129,13 @@ mod tests {
 
     #[test]
     fn every_cut_off_or_changed_file_is_refused() {
-        let whole = write(&[sample()]);
+        let whole = write(&[sample(), sample()]);
+        // Where the first one ends.
+        let one = write(&[sample()]).len() - 8;
         for len in 0..whole.len() {
             assert!(parse(&whole[..len]).is_err(), "{len}");
+            let left = whole_of(&whole[..len]).map_or(0, |w| w.profiles.len());
+            assert_eq!(left, usize::from(len >= one) + usize::from(len >= whole.len() - 8), "{len} {one}");
         }
         for i in 0..whole.len() {
             let mut changed = whole.clone();

@@ -1,6 +1,6 @@
 //! For tests: programs made by the system's gcc.
 
-use crate::counts::{Edge, Exactness, ImageRef, Profile};
+use crate::counts::{Edge, Exactness, ImageRef, Intervals, Profile};
 use program::{FuncId, Image, ImageId, Program, Va};
 use std::process::Command;
 
@@ -51,6 +51,8 @@ pub fn sample() -> Profile {
         mispredicts: [(edge(0x1010, 0x1000), 5)].into(),
         calls: [((Va(0x1004), Va(0x1_0000_2000)), 1), ((Va(0x1014), Va(0x1000)), 6)].into(),
         calls_out: [(Va(0x1018), 128)].into(),
+        intervals: Intervals::default(),
+        calls_beyond: [].into(),
     }
 }
 

@@ -6,6 +6,7 @@ mod assemble;
 #[cfg(test)]
 mod tests;
 
+use crate::addr::Va;
 use crate::code::{Code, NO_FUNC};
 use crate::discover;
 use crate::gaps;
@@ -21,8 +22,20 @@ use std::ops::Range;
 const CHUNK: u32 = 32 << 10;
 
 impl Program {
-    /// Finds functions, blocks and edges. Never fails: what is not understood becomes a gap.
+    /// Finds functions, blocks, edges and data. Never fails: what is not understood becomes a gap.
     pub fn analyze(image: Image) -> Program {
+        let (mut program, refs) = Program::code_of(image);
+        program.data = crate::data::find(&program, refs);
+        program
+    }
+
+    /// The same without data objects, for who asks for none.
+    pub fn analyze_code(image: Image) -> Program {
+        Program::code_of(image).0
+    }
+
+    /// The code, and what it refers to.
+    fn code_of(image: Image) -> (Program, Vec<Vec<DataRef>>) {
         let space = Space::of(&image);
         let runs = discover::code(&image, space);
         let regions = discover::regions(&image, space, &runs);
@@ -38,6 +51,7 @@ impl Program {
         let cx = Context { image: &image, space, code: &runs, pads: &pads, parts: &parts, data_refs: &[] };
         let mut swept = sweep_all(&cx, &regions);
         let refs: Vec<Vec<DataRef>> = swept.iter_mut().map(|s| std::mem::take(&mut s.marks)).collect();
+        let fixed: Vec<Va> = swept.iter().flat_map(|s| &s.fixed).map(|&at| space.va(at)).collect();
         let mut code = Code::new(cx, regions, swept, &sites);
         let is_code = |at: Rel| code.cx.is_code(at);
         let mut evidence = Evidence {
@@ -76,8 +90,14 @@ impl Program {
         let tables = assemble::Assembly::new(&code).tables();
         drop(code);
         let mut program = tables.into_program(image);
-        program.data = crate::data::find(&program, refs);
-        program
+        program.fixed = fixed.into_iter().filter(|&at| program.block_at(at).is_some()).collect();
+        let made = refs.iter().flatten().filter(|r| r.size == 0).map(|r| (space.va(r.from), space.va(r.to)));
+        let is_named =
+            |(from, to): &(Va, Va)| program.block_from(*to).is_some() && program.block_at(*from).is_some();
+        program.named = made.filter(is_named).map(|m| m.1).collect();
+        program.named.sort_unstable();
+        program.named.dedup();
+        (program, refs)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::image::RelocationTo;
 use crate::model::Origin;
 use crate::sweep::{Context, NOWHERE, RawBlock, RawCall, RawEnd, RawTable, Reference, Region, Rel, Swept};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// The owner of a block that belongs to no function.
 pub const NO_FUNC: u32 = u32::MAX;
@@ -51,9 +52,14 @@ pub struct Code<'a> {
     stub_slots: Vec<Rel>,
     index: Vec<u32>,
     index_from: Rel,
+    /// The block that each block's jump or branch leads to, made when it is first asked for; [`NO_RANK`] for none.
+    targets: OnceLock<Vec<u32>>,
     /// The first call at or after the start of each block, by rank.
     first_call: Vec<u32>,
 }
+
+/// No block.
+const NO_RANK: u32 = u32::MAX;
 
 /// Addresses per entry of the index.
 const LINE: u32 = 64;
@@ -88,6 +94,7 @@ impl<'a> Code<'a> {
             stub_slots,
             index: Vec::new(),
             index_from: 0,
+            targets: OnceLock::new(),
             first_call: Vec::new(),
         };
         for mut s in swept {
@@ -107,6 +114,7 @@ impl<'a> Code<'a> {
     }
 
     fn make_index(&mut self) {
+        self.targets = OnceLock::new();
         self.first_call.clear();
         self.first_call.reserve_exact(self.blocks.len());
         let mut next = 0;
@@ -152,6 +160,22 @@ impl<'a> Code<'a> {
         let i = self.first_from(at);
         self.blocks.get(i).filter(|b| b.start == at)?;
         u32::try_from(i).ok()
+    }
+
+    /// The block that the direct jump or branch at the end of a block leads to.
+    pub fn target_of(&self, rank: u32) -> Option<u32> {
+        let target = self.blocks.get(rank as usize)?.target;
+        if target == NOWHERE {
+            return None;
+        }
+        let all = self.targets.get_or_init(|| {
+            let to = |b: &RawBlock| match b.target {
+                NOWHERE => NO_RANK,
+                target => self.block_from(target).unwrap_or(NO_RANK),
+            };
+            self.blocks.iter().map(to).collect()
+        });
+        all.get(rank as usize).copied().filter(|&to| to != NO_RANK)
     }
 
     /// The block that holds `at`.
@@ -504,8 +528,7 @@ impl Code<'_> {
         for (rank, block) in (0..).zip(&self.blocks) {
             match block.end {
                 RawEnd::Jump | RawEnd::Branch => entered.extend(
-                    self.block_from(block.target)
-                        .filter(|&t| self.owner[t as usize] == self.owner[rank as usize]),
+                    self.target_of(rank).filter(|&t| self.owner[t as usize] == self.owner[rank as usize]),
                 ),
                 RawEnd::Switch => self.table_targets(rank, |t| entered.push(t)),
                 _ => {}

@@ -35,26 +35,37 @@ pub struct Frame {
     entry: Option<usize>,
 }
 
-/// The lines at which functions are declared.
+/// The lines at which functions are declared, and whether they return a value.
 ///
 /// Looked up by what debug information says of a frame, not by name: two files may have a function of one name each, and say where a third
 /// one has it.
 #[derive(Debug)]
-pub struct Declarations(HashMap<usize, (Option<u32>, Option<usize>)>);
+pub struct Declarations(HashMap<usize, Declaration>);
+
+/// What one entry of the debug information says; the rest, that which it is a copy of.
+#[derive(Debug)]
+struct Declaration {
+    line: Option<u32>,
+    has_type: bool,
+    of: Option<usize>,
+}
 
 impl Declarations {
+    /// The entries that speak of the frame's function: its own, and those that it is a copy of.
+    fn chain(&self, frame: &Frame) -> impl Iterator<Item = &Declaration> {
+        let first = frame.entry.and_then(|at| self.0.get(&at));
+        // A copy of an abstract instance of a member: no chain of compilers' is longer.
+        std::iter::successors(first, |this| self.0.get(&this.of?)).take(4)
+    }
+
     /// The line at which the frame's function is defined; of a copy, that of the original.
     pub fn line(&self, frame: &Frame) -> Option<u32> {
-        let mut at = frame.entry?;
-        // A copy of an abstract instance of a member: no chain of compilers' is longer.
-        for _ in 0..4 {
-            let (line, of) = self.0.get(&at)?;
-            if line.is_some() {
-                return *line;
-            }
-            at = (*of)?;
-        }
-        None
+        self.chain(frame).find_map(|d| d.line)
+    }
+
+    /// Whether the frame's function returns a value.
+    pub fn returns_value(&self, frame: &Frame) -> bool {
+        self.chain(frame).any(|d| d.has_type)
     }
 }
 
@@ -114,7 +125,9 @@ impl Lines {
                         _ => None,
                     });
                 if let Some(at) = entry.offset().to_debug_info_offset(&unit.header) {
-                    found.insert(at.0, (line.and_then(|l| u32::try_from(l).ok()), of));
+                    let line = line.and_then(|l| u32::try_from(l).ok());
+                    let has_type = entry.attr_value(gimli::DW_AT_type).is_some();
+                    found.insert(at.0, Declaration { line, has_type, of });
                 }
             }
         }

@@ -317,6 +317,10 @@ pub struct Program {
     pub gaps: Vec<Gap>,
     /// Data, by address.
     pub data: Vec<DataObject>,
+    /// Starts of blocks whose addresses the code of functions takes, by address.
+    pub named: Vec<Va>,
+    /// Instructions of functions that cannot be moved, by address.
+    pub fixed: Vec<Va>,
     /// Blocks by address: ids sorted by start, for look-ups.
     pub(crate) by_address: Vec<BlockId>,
     /// Where in that list each stretch of addresses starts, made when it is first asked for.
@@ -392,6 +396,13 @@ impl Program {
         let from = self.blocks[block.index()].first_edge.index();
         let to = self.blocks.get(block.index() + 1).map_or(self.edges.len(), |next| next.first_edge.index());
         &self.edges[from..to]
+    }
+    /// All edges from blocks of `func`, block by block.
+    pub fn edges_of(&self, func: FuncId) -> &[Edge] {
+        let range = &self.function(func).blocks;
+        let first =
+            |block: u32| self.blocks.get(block as usize).map_or(self.edges.len(), |b| b.first_edge.index());
+        &self.edges[first(range.start)..first(range.end)]
     }
     /// The calls made in `block`, by address.
     pub fn calls_in(&self, block: BlockId) -> &[Call] {

@@ -236,7 +236,7 @@ impl Walk<'_, '_> {
             RawEnd::Return | RawEnd::Unresolved | RawEnd::Broken => back = true,
             RawEnd::IndirectTailCall => back = last.is_none_or(|i| self.comes_back(self.callees[i], b)),
             RawEnd::Switch => code.table_targets(b, |t| self.stack.push(t)),
-            RawEnd::Jump | RawEnd::Branch => back = self.follow(code.block_from(block.target), b, true),
+            RawEnd::Jump | RawEnd::Branch => back = self.follow(code.target_of(b), b, true),
             RawEnd::FallThrough | RawEnd::Stop | RawEnd::NoReturn => {}
         }
         if !back && block.end.falls_through() {

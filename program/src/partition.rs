@@ -91,15 +91,14 @@ pub fn partition(code: &mut Code<'_>, evidence: &Evidence, known: &Known) {
     assign(code, &starts, &evidence.never);
     let mut entries: Vec<Rel> = entries;
     // Whatever one function jumps to in the middle of another is an entry of that one.
-    for (rank, block) in code.blocks.iter().enumerate() {
+    for (rank, block) in (0u32..).zip(&code.blocks) {
         if matches!(block.end, RawEnd::Jump | RawEnd::Branch)
-            && let Some(to) = code.block_from(block.target)
-            && code.owner[to as usize] != code.owner[rank]
+            && let Some(to) = code.target_of(rank)
+            && code.owner[to as usize] != code.owner[rank as usize]
         {
             entries.push(block.target);
         }
         // So is where one function runs on into the middle of another.
-        let rank = u32::try_from(rank).unwrap_or(NO_FUNC);
         if block.end.falls_through()
             && let Some(to) = code.next(rank)
             && code.owner[to as usize] != code.owner[rank as usize]

@@ -7,6 +7,7 @@
 //! Not here: who owns the blocks (`discover`, `gaps`), what crosses regions (`cfg`).
 
 use crate::addr::Va;
+use crate::arch::emit::Position;
 use crate::arch::{Decoder, Flow, Insn, LOCK, Operand};
 use crate::image::Image;
 use crate::model::Sure;
@@ -250,6 +251,8 @@ pub struct Swept {
     pub broken: Vec<Range<Rel>>,
     /// Targets of jumps in the middle of instructions.
     pub overlaps: Vec<Rel>,
+    /// Instructions that cannot be moved.
+    pub fixed: Vec<Rel>,
 }
 
 /// Bits for the bytes of a region.
@@ -366,7 +369,7 @@ impl Sweeper {
         let Some(bytes) = cx.image.bytes_in(&va) else { return };
         let (code_refs, data_refs) = (out.code_refs.len(), out.data_refs.len());
         let (calls, broken, overlaps) = (out.calls.len(), out.broken.len(), out.overlaps.len());
-        let marks = out.marks.len();
+        let (marks, rooted) = (out.marks.len(), out.fixed.len());
         self.sync.clear();
         loop {
             self.decode(cx, region, bytes, out);
@@ -382,6 +385,7 @@ impl Sweeper {
             out.code_refs.truncate(code_refs);
             out.data_refs.truncate(data_refs);
             out.marks.truncate(marks);
+            out.fixed.truncate(rooted);
             out.calls.truncate(calls);
             out.broken.truncate(broken);
         }
@@ -508,6 +512,11 @@ impl Sweeper {
                 _ => {}
             }
             if !matches!(kind, Kind::Nop | Kind::Invalid) {
+                let from = (at - range.start) as usize;
+                let own = bytes.get(from..from + usize::from(len)).unwrap_or_default();
+                if decoder.position_of(&insn, own) == Position::Fixed {
+                    out.fixed.push(at);
+                }
                 for (to, size) in insn.refers_to(fixed).into_iter().flatten() {
                     self.mark(cx, to, at, size, out);
                 }

@@ -31,6 +31,8 @@ pub enum Resolved {
 
 /// Instructions looked at for one question.
 const BUDGET: u32 = 3000;
+/// More places that lead to one jump than there are: gcc gives all computed gotos of a function one jump.
+const MAX_DEFS: usize = 1 << 10;
 /// More entries than any compiler writes.
 const MAX_ENTRIES: u64 = 1 << 16;
 
@@ -141,7 +143,8 @@ fn read(
             if !(inside || part || to == range.end || out) {
                 break;
             }
-            own += u32::from(inside);
+            // Who leads to the function's start, and else only to others, calls: a table of functions, this one among them.
+            own += u32::from(inside && to != range.start);
             targets.push(to);
         }
         (targets, own)
@@ -303,7 +306,11 @@ impl Slice<'_, '_> {
         match insn.operands().next() {
             Some(Operand::Reg(reg, _)) => {
                 let mut suspicious = false;
-                for def in self.defs(jump, Loc::Reg(reg)).into_iter().take(16) {
+                let defs = self.defs(jump, Loc::Reg(reg));
+                if defs.len() > MAX_DEFS {
+                    return true;
+                }
+                for def in defs {
                     suspicious |= self.shapes_of_def(def, into);
                 }
                 suspicious

@@ -10,6 +10,7 @@
 mod entries;
 
 use crate::addr::Va;
+use crate::arch::emit::Position;
 use crate::arch::{Decoder, Flow, Insn};
 use crate::ids::{BlockId, FuncId};
 use crate::model::{
@@ -70,6 +71,9 @@ pub enum Rule {
     /// A `complete` function has blocks, none of which ends `Unresolved`, `Broken`, as an open branch, or with a jump into the
     /// middle of an instruction of the function; any other function has such a block, or none at all.
     Complete,
+    /// `fixed` holds the instructions of blocks that cannot be moved and no other of theirs, `named` every start of a block whose
+    /// address one of them takes.
+    Moving,
 }
 
 /// A broken promise. Prints as one line.
@@ -339,7 +343,12 @@ impl Program {
             return;
         };
         let (mut n, mut last, mut only_nops, mut next_call) = (0u32, None::<Insn>, true, 0);
-        for insn in Decoder::new(bytes, block.start) {
+        let mut decoder = Decoder::new(bytes, block.start);
+        while let Some(insn) = decoder.next() {
+            let own = usize::try_from(insn.at().since(block.start)).ok().and_then(|from| bytes.get(from..));
+            let position =
+                decoder.position_of(&insn, own.and_then(|b| b.get(..insn.len_bytes())).unwrap_or_default());
+            self.check_moving(&insn, position, report);
             if let Some(before) = &last {
                 report.check(!before.flow().ends_block(), before.at(), Rule::Decode, || {
                     format!("{before} does not end {id}")
@@ -395,6 +404,22 @@ impl Program {
             let from = jumps.partition_point(|j| j.0 < last.at());
             let to = jumps.partition_point(|j| j.0 <= last.at());
             self.check_switch(id, &last, &jumps[from..to], report);
+        }
+    }
+
+    /// Whether what the lists for moving code say of `insn` is so.
+    fn check_moving(&self, insn: &Insn, position: Position, report: &mut Report) {
+        let is_listed = self.fixed.binary_search(&insn.at()).is_ok();
+        report.check(is_listed == (position == Position::Fixed), insn.at(), Rule::Moving, || {
+            format!("{insn} is {position:?}; listed: {is_listed}")
+        });
+        let places = insn.refers_to(!self.image.kind.is_relocated()).into_iter().flatten();
+        for (to, _) in
+            places.filter(|(to, size)| *size == 0 && !insn.is_nop() && self.block_from(*to).is_some())
+        {
+            report.check(self.named.binary_search(&to).is_ok(), insn.at(), Rule::Moving, || {
+                format!("{insn} takes the address {to}, which is not listed")
+            });
         }
     }
 

@@ -1,23 +1,27 @@
 //! Modules made ready to be counted, before the program starts and while it runs; kept for the next time.
 //!
 //! Invariant: what a module's counters mean is kept beside its rewritten code, by the identity of the whole file and of ourselves: the
-//! second time, nothing is analysed before the program runs. What cannot be kept is made each time.
+//! second time, nothing is analysed before the program runs. What cannot be kept is made each time. Of a module that ran long, how it ran
+//! is kept, too: then it is made once more, with its counters where it seldom went.
 
-use crate::input::refuse_known_by_address;
+use crate::input::{refuse_known_by_address, warn_of_changing_code};
 use anyhow::Context as _;
+use live::launch::Swap;
 use live::{Arena, Cache, Request};
 use measure::Placement;
-use probe::arch::{self, OpenSite};
+use probe::arch::{self, ExecSite, OpenSite};
 use probe::{Module, Old, RewriteError, Room, Segments, file_key};
+use profile::Profile;
 use profile::counters::Notes;
 use program::{Image, Program, Va};
 use rayon::prelude::*;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 /// What is kept, in bytes.
@@ -32,6 +36,24 @@ pub struct Store {
     temporary: Option<tempfile::TempDir>,
     /// For what cannot be written into the cache.
     spare: Mutex<Option<tempfile::TempDir>>,
+    /// How modules ran earlier, as it was when this run first asked: so that it has each in one form only.
+    ran: Mutex<HashMap<u128, Option<Arc<Earlier>>>>,
+}
+
+/// How a module ran earlier: its profile, written.
+struct Earlier(Vec<u8>);
+
+impl Earlier {
+    /// What tells files apart that are made for other runs.
+    fn suffix(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.0);
+        format!("-like-{:016x}", hasher.finish())
+    }
+
+    fn profile(&self) -> Option<Profile> {
+        profile::recording::parse(&self.0).ok()?.pop()
+    }
 }
 
 impl Store {
@@ -56,7 +78,7 @@ impl Store {
         let us = std::fs::metadata("/proc/self/exe").context("cannot look at our own file")?;
         let made = us.modified()?.duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
         let maker = format!("{:x}-{made:x}", us.len());
-        Ok(Store { cache, maker, temporary, spare: Mutex::new(None) })
+        Ok(Store { cache, maker, temporary, spare: Mutex::new(None), ran: Mutex::default() })
     }
 }
 
@@ -104,10 +126,34 @@ impl Store {
             none => none.insert(tempfile::tempdir().context("cannot make a temporary folder")?),
         };
         let path = folder.path().join(name);
-        if !path.exists() {
-            std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        if !path.exists()
+            && let Err(err) = std::fs::write(&path, bytes)
+        {
+            // Not a part of it.
+            let _not_there = std::fs::remove_file(&path);
+            return Err(err).with_context(|| format!("cannot write {}", path.display()));
         }
         Ok(path)
+    }
+
+    /// How the module with this `key` ran earlier.
+    fn earlier(&self, key: u128) -> Option<Arc<Earlier>> {
+        let mut ran = self.ran.lock().expect("nobody panics while holding it");
+        let found = ran.entry(key).or_insert_with(|| {
+            let bytes = std::fs::read(self.cache.find(&self.name(key, RAN))?).ok()?;
+            Some(Arc::new(Earlier(bytes)))
+        });
+        found.clone()
+    }
+
+    /// Keeps how `module` ran, for the places of its counters when it is counted again; if it ran so long that it is worth it to rewrite it
+    /// once more. `counts` are those of its counters.
+    pub fn keep_run(&self, module: &Counted, counts: &[u64], profile: &Profile) {
+        let n_increments = counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+        let is_worth_it = n_increments / LONG_RUN >= counts.len() as u64 && n_increments > 0;
+        if is_worth_it && !self.is_temporary() && self.earlier(module.key).is_none() {
+            self.keep(&self.name(module.key, RAN), &profile::recording::write(std::slice::from_ref(profile)));
+        }
     }
 
     /// Removes from the cache what was not used longest. Nothing that this run uses may be needed any more.
@@ -117,6 +163,12 @@ impl Store {
         }
     }
 }
+
+/// What the file with the profile of an earlier run is called.
+const RAN: &str = "-ran";
+/// How often the counters of a module are incremented on average in a run that is long: rewriting it takes about as long as
+/// a thousand increments a counter.
+const LONG_RUN: u64 = 1000;
 
 /// A module that is counted.
 pub struct Counted {
@@ -143,7 +195,7 @@ impl Counted {
     pub fn into_program(self) -> Option<Program> {
         self.program.into_inner().or_else(|| {
             let image = Image::load(&self.path).ok()?;
-            (file_key(&image) == self.key).then(|| Program::analyze(image))
+            (file_key(&image) == self.key).then(|| Program::analyze_code(image))
         })
     }
 }
@@ -157,6 +209,55 @@ fn suffix(placement: Placement) -> &'static str {
     }
 }
 
+/// How modules are rewritten.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Where counters stand.
+    pub placement: Placement,
+    /// Whether it is counted where calls through pointers lead.
+    pub callees: bool,
+    /// Whether programs that are started by `exec` are counted, too: then the code that starts them asks first.
+    pub follows: bool,
+}
+
+impl How {
+    /// What tells files apart that are made otherwise of the module of `image`.
+    fn suffix(self, image: &Image, earlier: Option<&Earlier>) -> String {
+        let asks = self.follows && arch::may_exec(image.file_bytes());
+        let like = earlier.map(Earlier::suffix).unwrap_or_default();
+        let callees = if self.counts_callees() { "-callees" } else { "" };
+        format!("{}{callees}{}{like}", suffix(self.placement), if asks { "-asks" } else { "" })
+    }
+
+    fn counts_callees(self) -> bool {
+        self.callees && self.placement != Placement::Nowhere
+    }
+
+    /// How the module with this `key` ran earlier, if that matters.
+    fn earlier(self, kept: &Store, key: u128) -> Option<Arc<Earlier>> {
+        kept.earlier(key).filter(|_| self.placement == Placement::Edges)
+    }
+
+    /// Moves the code of `program`, with what is put into it.
+    fn build<'p>(
+        self,
+        program: &'p Program,
+        earlier: Option<&Earlier>,
+        room: Room,
+    ) -> Result<Module<'p>, RewriteError> {
+        let mut plan = match earlier.and_then(Earlier::profile) {
+            Some(profile) => measure::plan_like(program, &profile),
+            None => self.placement.plan(program),
+        };
+        plan.callees = self.counts_callees();
+        let mut module = Module::build(program, &plan, room)?;
+        if self.follows && arch::may_exec(program.image.file_bytes()) {
+            module.ask_at(&arch::exec_sites(program));
+        }
+        Ok(module)
+    }
+}
+
 /// The executable, for its process; with the dynamic linker that it names.
 ///
 /// # Errors
@@ -164,63 +265,85 @@ fn suffix(placement: Placement) -> &'static str {
 pub fn executable(
     kept: &Store,
     path: &Path,
-    placement: Placement,
+    how: How,
 ) -> anyhow::Result<(Segments, Counted, Option<PathBuf>)> {
     let image = Image::load(path)?;
     refuse_known_by_address(&image)?;
+    warn_of_changing_code(&image);
     let linker = image.interpreter.clone();
     let key = file_key(&image);
-    let name = kept.name(key, &format!("-exe{}", suffix(placement)));
+    let earlier = how.earlier(kept, key);
+    let name = kept.name(key, &format!("-exe{}", how.suffix(&image, earlier.as_deref())));
     if let Some((segments, notes)) = kept.read::<(Segments, Vec<u8>)>(&name)
         && let Ok(notes) = Notes::parse(&notes)
     {
         return Ok((segments, Counted::known(path, key, notes), linker));
     }
-    let program = Program::analyze(image);
-    let module = Module::build(&program, &placement.plan(&program), Room::Apart)?;
+    let program = Program::analyze_code(image);
+    let module = how.build(&program, earlier.as_deref(), Room::Apart)?;
     let segments = module.to_segments()?;
     let notes = measure::notes(&module);
     kept.write(&name, &(&segments, notes.write()))?;
     Ok((segments, Counted::new(path, program, notes), linker))
 }
 
-/// Where `linker`, which is ld.so, opens files.
+/// Where ld.so opens files, and where it becomes another program (musl's is libc, too).
+pub type Sites = (Vec<OpenSite>, Vec<ExecSite>);
+
+/// Those of `linker`.
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn open_sites(kept: &Store, linker: &Path) -> anyhow::Result<Vec<OpenSite>> {
+pub fn sites(kept: &Store, linker: &Path) -> anyhow::Result<Sites> {
     let image = Image::load(linker)?;
-    let name = kept.name(file_key(&image), "-opens");
+    let name = kept.name(file_key(&image), "-sites");
     let site = |(at, bytes): (u64, Vec<u8>)| OpenSite { at: Va(at), bytes };
-    if let Some(rows) = kept.read::<Vec<(u64, Vec<u8>)>>(&name) {
-        return Ok(rows.into_iter().map(site).collect());
+    if let Some((opens, execs)) = kept.read::<(Vec<(u64, Vec<u8>)>, Vec<ExecSite>)>(&name) {
+        return Ok((opens.into_iter().map(site).collect(), execs));
     }
-    let sites = arch::open_sites(&Program::analyze(image));
-    kept.write(&name, &sites.iter().map(|s| (s.at.0, &s.bytes)).collect::<Vec<_>>())?;
-    Ok(sites)
+    let program = Program::analyze_code(image);
+    let (opens, execs) = (arch::open_sites(&program), arch::exec_sites(&program));
+    kept.write(&name, &(opens.iter().map(|s| (s.at.0, &s.bytes)).collect::<Vec<_>>(), &execs))?;
+    Ok((opens, execs))
+}
+
+/// A library that is not counted, but asks before it becomes another program; `None` if it does not do that.
+///
+/// # Errors
+/// If it cannot be read or written.
+pub fn asking(kept: &Store, file: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let image = Image::load(file)?;
+    if !arch::may_exec(image.file_bytes()) {
+        return Ok(None);
+    }
+    let name = kept.name(file_key(&image), "-asks");
+    if let Some(path) = kept.cache.find(&name) {
+        return Ok(Some(path));
+    }
+    let program = Program::analyze_code(image);
+    let sites = arch::exec_sites(&program);
+    kept.file(&name, &probe::asking(&program.image, &sites)).map(Some)
 }
 
 /// A library that counts, with the file that is given to ld.so in its place.
 ///
 /// # Errors
 /// If it cannot be read or rewritten.
-fn library(
-    kept: &Store,
-    file: &Path,
-    path: &Path,
-    placement: Placement,
-) -> anyhow::Result<(Counted, PathBuf)> {
+fn library(kept: &Store, file: &Path, path: &Path, how: How) -> anyhow::Result<(Counted, PathBuf)> {
     let image = Image::load(file)?;
     refuse_known_by_address(&image)?;
+    let is_instrumented = memchr::memmem::find(image.file_bytes(), arch::SAYS).is_some();
+    anyhow::ensure!(!is_instrumented, "it is instrumented already, and counts by itself");
     let key = file_key(&image);
-    let how = suffix(placement);
-    let (code, notes) = (kept.name(key, how), kept.name(key, &format!("{how}-notes")));
+    let earlier = how.earlier(kept, key);
+    let suffix = how.suffix(&image, earlier.as_deref());
+    let (code, notes) = (kept.name(key, &suffix), kept.name(key, &format!("{suffix}-notes")));
     let known = kept.cache.find(&notes).and_then(|path| Notes::parse(&std::fs::read(path).ok()?).ok());
     if let (Some(given), Some(notes)) = (kept.cache.find(&code), known) {
         return Ok((Counted::known(path, key, notes), given));
     }
-    let program = Program::analyze(image);
-    let module = Module::build(&program, &placement.plan(&program), Room::Behind)?;
+    let program = Program::analyze_code(image);
+    let module = how.build(&program, earlier.as_deref(), Room::Behind)?;
     anyhow::ensure!(module.can_start(), "it has no room for DT_INIT, where counting would start");
     let meaning = measure::notes(&module);
     kept.keep(&notes, &meaning.write());
@@ -238,10 +361,9 @@ pub type Refused = Vec<(PathBuf, String)>;
 pub fn libraries(
     kept: &Store,
     paths: Vec<PathBuf>,
-    placement: Placement,
+    how: How,
 ) -> anyhow::Result<(Vec<(Counted, PathBuf)>, Refused)> {
-    let made: Vec<_> =
-        paths.into_par_iter().map(|path| (library(kept, &path, &path, placement), path)).collect();
+    let made: Vec<_> = paths.into_par_iter().map(|path| (library(kept, &path, &path, how), path)).collect();
     let (mut counted, mut refused) = (Vec::new(), Vec::new());
     for (result, path) in made {
         match result {
@@ -257,12 +379,36 @@ pub fn libraries(
 pub struct Loader<'a> {
     kept: &'a Store,
     arena: &'a Arena,
-    is_wanted: &'a (dyn Fn(&Path) -> bool + Sync),
-    placement: Placement,
+    wanted: &'a (dyn Wanted + Sync),
+    how: How,
     state: Mutex<Loaded>,
 }
 
+/// What is to be counted.
+pub trait Wanted {
+    /// A library.
+    fn library(&self, path: &Path) -> bool;
+    /// An executable.
+    fn executable(&self, path: &Path) -> bool;
+    /// Whether a library is libc, or goes with it.
+    fn is_system(&self, path: &Path) -> bool;
+}
+
+/// A program made ready.
+pub struct Made {
+    /// Its executable.
+    pub segments: Segments,
+    /// What is done to its ld.so.
+    pub sites: Sites,
+}
+
+/// A file as it is now: device, inode, length, and when it was changed.
+type Version = (u64, u64, u64, i64, i64);
+
 struct Loaded {
+    /// Programs that were made ready, or why they cannot be.
+    programs: HashMap<Version, Result<Arc<Made>, String>>,
+    swaps: Vec<Swap>,
     counted: Vec<Counted>,
     refused: Refused,
     /// How many copies of a module there is room for.
@@ -296,18 +442,65 @@ fn n_loaded(pid: u32, given: &Path) -> usize {
 const NAP: Duration = Duration::from_millis(200);
 
 impl<'a> Loader<'a> {
-    /// Beside what is `counted` already.
+    /// Beside what is `counted` already, and was swapped.
     pub fn new(
         kept: &'a Store,
         arena: &'a Arena,
-        is_wanted: &'a (dyn Fn(&Path) -> bool + Sync),
-        placement: Placement,
+        wanted: &'a (dyn Wanted + Sync),
+        how: How,
         counted: Vec<Counted>,
         refused: Refused,
+        swaps: Vec<Swap>,
     ) -> Loader<'a> {
         let copies = counted.iter().map(|c| (c.key, 1)).collect();
-        let state = Loaded { counted, refused, copies };
-        Loader { kept, arena, is_wanted, placement, state: Mutex::new(state) }
+        let state = Loaded { programs: HashMap::new(), swaps, counted, refused, copies };
+        Loader { kept, arena, wanted, how, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, Loaded> {
+        self.state.lock().expect("nobody panics while holding it")
+    }
+
+    /// What was given in place of libraries so far.
+    pub fn swaps(&self) -> Vec<Swap> {
+        self.state().swaps.clone()
+    }
+
+    /// Says that `path` was not counted.
+    pub fn refuse(&self, path: PathBuf, why: String) {
+        self.state().refuse(path, why);
+    }
+
+    /// Another program made ready: `file`, seen from here, which is `path`.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub fn program(&self, file: &Path, path: &Path) -> Result<Arc<Made>, String> {
+        let about = std::fs::metadata(file).map_err(|e| e.to_string())?;
+        // By its name, where that is what it is called here.
+        let is_it = std::fs::metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == (about.dev(), about.ino()));
+        let file = if is_it { path } else { file };
+        let version = (about.dev(), about.ino(), about.len(), about.mtime(), about.mtime_nsec());
+        if let Some(known) = self.state().programs.get(&version) {
+            return known.clone();
+        }
+        let made = self.made(file, path).map(Arc::new).map_err(|e| format!("{e:#}"));
+        self.state().programs.entry(version).or_insert(made).clone()
+    }
+
+    fn made(&self, file: &Path, path: &Path) -> anyhow::Result<Made> {
+        let is_counted = self.wanted.executable(path);
+        let placement = if is_counted { self.how.placement } else { Placement::Nowhere };
+        let (segments, mut counted, linker) = executable(self.kept, file, How { placement, ..self.how })?;
+        path.clone_into(&mut counted.path);
+        let sites = linker.map(|linker| sites(self.kept, &linker)).transpose()?.unwrap_or_default();
+        let mut state = self.state();
+        if is_counted && !state.copies.contains_key(&counted.key) {
+            self.arena.add(counted.key, counted.notes.n_words())?;
+            state.copies.insert(counted.key, 1);
+            state.counted.push(counted);
+        }
+        Ok(Made { segments, sites })
     }
 
     /// Answers until `is_over`, from when it says that it is ready. However it ends, nobody waits for an answer any more.
@@ -332,11 +525,15 @@ impl<'a> Loader<'a> {
     fn given(&self, request: &Request) -> Option<PathBuf> {
         let file = request.file();
         let real = file.canonicalize().ok()?;
-        if !(self.is_wanted)(&request.path) || !is_elf(&file) {
+        if !self.wanted.library(&request.path) {
+            let asks = self.how.follows && self.wanted.is_system(&request.path) && is_elf(&file);
+            return if asks { asking(self.kept, &file).ok().flatten() } else { None };
+        }
+        if !is_elf(&file) {
             return None;
         }
-        let mut state = self.state.lock().expect("nobody panics while holding it");
-        let (counted, given) = match library(self.kept, &file, &real, self.placement) {
+        let mut state = self.state();
+        let (counted, given) = match library(self.kept, &file, &real, self.how) {
             Ok(made) => made,
             Err(err) => {
                 state.refuse(real, format!("{err:#}"));
@@ -348,7 +545,7 @@ impl<'a> Loader<'a> {
         let n = n_loaded(request.pid, &given) + 1;
         let copies = state.copies.get(&key).copied().unwrap_or(0);
         if n > copies {
-            if let Err(err) = self.arena.add(key, counted.notes.n_counters()) {
+            if let Err(err) = self.arena.add(key, counted.notes.n_words()) {
                 state.refuse(real, err.to_string());
                 return None;
             }
@@ -356,6 +553,9 @@ impl<'a> Loader<'a> {
         }
         if copies == 0 {
             state.counted.push(counted);
+            if request.path.is_absolute() {
+                state.swaps.push(Swap { asked: request.path.clone(), given: given.clone() });
+            }
         }
         Some(given)
     }

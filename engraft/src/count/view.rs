@@ -1,8 +1,9 @@
 //! Where a run's executions went: functions, loops, and what was not counted.
 
 use super::points::{self, PointView};
+use super::repeat::RepeatView;
 use crate::input;
-use crate::view::{Table, View};
+use crate::view::{Between, Table, View, known, ratio};
 use measure::loops;
 use probe::Stay;
 use profile::Profile;
@@ -23,6 +24,8 @@ pub struct CountView {
     pub points: Vec<PointView>,
     recording: String,
     threads: Option<u64>,
+    /// How many threads may have been stopped in the middle of a block.
+    stopped: u64,
     instructions: u64,
     /// Of all instructions that are known to have run in the counted modules: more may have run uncounted, so this is an upper bound.
     counted_share: f64,
@@ -34,6 +37,9 @@ pub struct CountView {
     unknown: Vec<UnknownView>,
     /// Of each thread, where they were kept apart.
     per_thread: Vec<ThreadView>,
+    /// What was not the same in each of several runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<RepeatView>,
 }
 
 #[derive(Serialize)]
@@ -57,6 +63,8 @@ struct FunctionView {
     name: String,
     at: u64,
     entries: Option<u64>,
+    #[serde(flatten)]
+    between: Between,
     instructions: u64,
     share: f64,
 }
@@ -70,6 +78,7 @@ struct LoopView {
     iterations: u64,
     entries: Option<u64>,
     trips: Option<f64>,
+    exits: Option<u64>,
     instructions: u64,
     share: f64,
 }
@@ -96,9 +105,10 @@ struct UncountedView {
     instructions: u64,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shares and means are shown with a few digits")]
-fn ratio(a: u64, b: u64) -> f64 {
-    a as f64 / b.max(1) as f64
+impl FunctionView {
+    fn entries(&self) -> String {
+        self.entries.map_or_else(|| known(None), |n| self.between.count(n))
+    }
 }
 
 /// Of `profiles`, those whose image is among `programs`.
@@ -113,6 +123,7 @@ pub fn view(
         schema: "engraft.count/1",
         recording: rec.display().to_string(),
         threads,
+        stopped: profiles.iter().map(|p| p.intervals.n_stopped).max().unwrap_or(0),
         instructions: 0,
         counted_share: 1.0,
         modules: Vec::new(),
@@ -121,6 +132,7 @@ pub fn view(
         uncounted: Vec::new(),
         unknown: Vec::new(),
         per_thread: Vec::new(),
+        repeated: None,
         points: Vec::new(),
     };
     for profile in profiles {
@@ -213,6 +225,7 @@ impl CountView {
                     name: name(program, id),
                     at: function.entry.0,
                     entries: profile.entries.get(&function.entry).copied(),
+                    between: Between::of(profile.intervals.entries.get(&function.entry)),
                     instructions,
                     share: 0.0,
                 });
@@ -227,6 +240,7 @@ impl CountView {
                 iterations: run.iterations,
                 entries: run.entries,
                 trips: run.entries.filter(|n| *n > 0).map(|n| ratio(run.iterations, n)),
+                exits: run.exits,
                 instructions: run.instructions,
                 share: 0.0,
             });
@@ -301,16 +315,12 @@ fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
-fn known(n: Option<u64>) -> String {
-    n.map_or_else(|| "-".to_owned(), |n| n.to_string())
-}
-
 impl View for CountView {
     /// A row a function.
     fn table(&self) -> Table {
         let mut t = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
         for f in &self.functions {
-            let (share, entries) = (percent(f.share), known(f.entries));
+            let (share, entries) = (percent(f.share), f.entries());
             t.row([share, f.instructions.to_string(), entries, f.name.clone(), f.module.clone()]);
         }
         t
@@ -325,7 +335,7 @@ impl View for CountView {
         }
         let mut top = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
         for f in self.functions.iter().take(TOP) {
-            let (share, entries) = (percent(f.share), known(f.entries));
+            let (share, entries) = (percent(f.share), f.entries());
             top.row([share, f.instructions.to_string(), entries, short(&f.name), f.module.clone()]);
         }
         writeln!(w)?;
@@ -336,6 +346,7 @@ impl View for CountView {
                 "iterations>",
                 "entries>",
                 "trips>",
+                "exits>",
                 "depth>",
                 "loop",
                 "function",
@@ -347,6 +358,7 @@ impl View for CountView {
                     l.iterations.to_string(),
                     known(l.entries),
                     l.trips.map_or_else(|| "-".to_owned(), |n| format!("{n:.1}")),
+                    known(l.exits),
                     l.depth.to_string(),
                     Va(l.at).to_string(),
                     short(&l.function),
@@ -398,6 +410,17 @@ impl View for CountView {
                 "not counted, should they have run: {n} function{s} that no counted code calls: {}{more}",
                 short(&first.name)
             )?;
+        }
+        if self.stopped > 0 {
+            let were =
+                if self.stopped == 1 { "1 thread".to_owned() } else { format!("{} threads", self.stopped) };
+            writeln!(
+                w,
+                "{were} may have been stopped in the middle of a block: counts that follow from others are between n and m where it says n..m, and exact elsewhere"
+            )?;
+        }
+        if let Some(repeated) = &self.repeated {
+            repeated.text(w)?;
         }
         let run: usize = self.modules.iter().map(|m| m.blocks_run).sum();
         writeln!(

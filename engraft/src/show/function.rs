@@ -1,7 +1,7 @@
 //! `show BINARY function NAME`: the blocks of one function with instructions and edges.
 
 use super::lists;
-use crate::view::{Table, View, many};
+use crate::view::{Between, Table, View, many, ratio, share};
 use profile::Profile;
 use program::layout::{self, Counts};
 use program::{
@@ -45,6 +45,8 @@ struct BlockView {
     /// Executions, with a profile that knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
+    #[serde(flatten)]
+    between: Between,
     /// Registers and flags alive before its first instruction, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     live: Option<Vec<String>>,
@@ -72,6 +74,8 @@ struct EdgeView {
     sure: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
+    #[serde(flatten)]
+    between: Between,
 }
 
 fn end(end: BlockEnd) -> &'static str {
@@ -89,7 +93,7 @@ fn end(end: BlockEnd) -> &'static str {
     }
 }
 
-fn edge(kind: EdgeKind) -> &'static str {
+pub(super) fn edge(kind: EdgeKind) -> &'static str {
     match kind {
         EdgeKind::FallThrough => "fall-through",
         EdgeKind::Jump => "jump",
@@ -162,6 +166,7 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
             loop_depth: loops.block_depth(b),
             loop_header: loops.is_header(b),
             count: profile.and_then(|p| block_count(program, p, b)),
+            between: Between::of(profile.and_then(|p| p.intervals.blocks.get(&block.start))),
             live: live.as_ref().map(|l| l.live_in(b).iter().map(|r| r.to_string()).collect()),
             instructions: program
                 .insns(b)
@@ -186,6 +191,10 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
                         kind: edge(this.kind),
                         sure: lists::sure(this.sure),
                         count: profile.and_then(|p| edge_count(program, p, this)),
+                        between: Between::of(profile.and_then(|p| {
+                            let (from, to) = (block.start, program.block(this.to).start);
+                            p.intervals.edges.get(&profile::Edge { from, to })
+                        })),
                     }
                 })
                 .collect(),
@@ -210,11 +219,24 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
 impl View for FunctionView {
     /// A row an instruction.
     fn table(&self) -> Table {
-        let mut t = Table::new(&["block", "at>", "instruction", "calls"]);
-        for b in &self.blocks {
-            for i in &b.instructions {
+        if self.blocks.iter().all(|b| b.count.is_none()) {
+            let mut t = Table::new(&["block", "at>", "instruction", "calls"]);
+            for (b, i) in self.blocks.iter().flat_map(|b| b.instructions.iter().map(move |i| (b, i))) {
                 let calls = i.calls.clone().unwrap_or_default();
                 t.row([b.id.clone(), Va(i.at).to_string(), i.text.clone(), calls]);
+            }
+            return t;
+        }
+        let mut t = Table::new(&["block", "at>", "count>", "instruction", "calls", "next"]);
+        for b in &self.blocks {
+            for (k, i) in (1..).zip(&b.instructions) {
+                let calls = i.calls.clone().unwrap_or_default();
+                let next = |e: &EdgeView| {
+                    format!("{} {}", Va(e.to), e.count.map_or_else(|| "?".to_owned(), |n| e.between.count(n)))
+                };
+                let next = b.edges.iter().filter(|_| k == b.instructions.len()).map(next).collect::<Vec<_>>();
+                let count = b.count.map_or_else(String::new, |n| b.between.count(n));
+                t.row([b.id.clone(), Va(i.at).to_string(), count, i.text.clone(), calls, next.join("; ")]);
             }
         }
         t
@@ -250,7 +272,7 @@ impl View for FunctionView {
                 marks.push_str(&format!("  depth {}", b.loop_depth));
             }
             if let Some(count) = b.count {
-                marks.push_str(&format!("  {count} ×"));
+                marks.push_str(&format!("  {} ×", b.between.count(count)));
             }
             writeln!(w, "\n{} {}{marks}", b.id, Va(b.at))?;
             if let Some(live) = &b.live {
@@ -272,7 +294,13 @@ impl View for FunctionView {
             }
             for e in &b.edges {
                 let sure = if e.sure == "proved" { String::new() } else { format!(", {}", e.sure) };
-                let count = e.count.map(|n| format!(", {n} ×")).unwrap_or_default();
+                let of = b.count.filter(|of| *of > 0 && b.edges.len() > 1);
+                let count = match (e.count, of) {
+                    (Some(0), Some(_)) if e.between.at_most.is_none() => ", never".to_owned(),
+                    (Some(n), Some(of)) => format!(", {} ×, {}", e.between.count(n), share(ratio(n, of))),
+                    (Some(n), None) => format!(", {} ×", e.between.count(n)),
+                    (None, _) => String::new(),
+                };
                 writeln!(w, "  → {} {} ({}{sure}{count})", e.to_block, Va(e.to), e.kind)?;
             }
         }

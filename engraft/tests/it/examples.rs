@@ -5,7 +5,7 @@ use crate::run::{callgrind, compile, engraft, folder, looks_like};
 use std::path::Path;
 
 const VERBS: &[&str] =
-    &["show", "match", "carry", "score", "convert", "count", "instrument", "doctor", "help"];
+    &["show", "match", "carry", "score", "convert", "count", "diff", "instrument", "query", "doctor", "help"];
 
 /// A folder with the files that examples speak of.
 fn workplace() -> tempfile::TempDir {
@@ -17,8 +17,25 @@ fn workplace() -> tempfile::TempDir {
     let carried = engraft(to.path(), "carry old new --profile old.callgrind -o carried.fdata");
     assert_eq!(carried.code, Some(0), "{}", carried.stderr);
     run(to.path(), "count -q -o old.engraft -- ./old");
+    words_trace(to.path());
     std::fs::write(to.path().join("points.plan"), "entry main count\nexit main last rax\n").expect("written");
     to
+}
+
+/// A small run as a plain trace: `main` calls `hash` in its loop, four times.
+fn words_trace(to: &Path) {
+    let call = [0x4000_0001_u32, 0, 1, 1, 2, 0x8000_0000];
+    let turn = [&[1][..], &call, &[2]].concat();
+    let run = [&[0x4000_0000, 0][..], &turn, &turn, &turn, &turn, &[3, 0x8000_0000]].concat();
+    let bytes: Vec<u8> = run.iter().flat_map(|code| code.to_le_bytes()).collect();
+    std::fs::write(to.join("run.trc"), bytes).expect("written");
+    let blocks = |f: usize, n: usize, name: &str| {
+        (0..n)
+            .map(|b| format!("{f} {b} {:#x} {name} words.c:{}\n", 0x1000 + 0x100 * f + 8 * b, 10 * f + b))
+            .collect::<String>()
+    };
+    std::fs::write(to.join("run.meta"), blocks(0, 4, "main") + &blocks(1, 3, "hash")).expect("written");
+    self::run(to, "convert run.trc --meta run.meta -o run.trace");
 }
 
 /// Commands and what is shown under each, from the indented or fenced lines of a text.

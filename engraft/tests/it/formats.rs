@@ -219,6 +219,160 @@ fn genhtml_shows_the_lines_that_ran() {
     assert!(ran > 20 && said.contains(&format!("({ran} of {} lines)", lines.len())), "{said}");
 }
 
+/// A program of many sorts of lines, `one`, counted by us and written as `one.info` and `one.callgrind`.
+fn lines() -> tempfile::TempDir {
+    let to = folder();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures/lines-gcov.c");
+    std::fs::copy(source, to.path().join("lines.c")).expect("it is ours");
+    must(Command::new("gcc").args(["-O0", "-g", "lines.c", "-o", "one"]).current_dir(to.path()));
+    engraft(to.path(), "count -q --no-cache --modules exe -o one.engraft -- ./one").ok();
+    for extension in ["info", "callgrind"] {
+        engraft(to.path(), &format!("convert -q one.engraft -o one.{extension} --binary one")).ok();
+    }
+    to
+}
+
+/// Records of a tracefile by what stands before the number of executions: of branches, the line alone, and all their counts.
+fn traced(text: &str, kind: &str) -> BTreeMap<String, Vec<u64>> {
+    let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for rest in text.lines().filter_map(|line| line.strip_prefix(kind)?.strip_prefix(':')) {
+        let fields: Vec<&str> = rest.split(',').collect();
+        let (key, n) =
+            if kind == "FNDA" { (fields[1], fields[0]) } else { (fields[0], fields[fields.len() - 1]) };
+        found.entry(key.to_owned()).or_default().push(if n == "-" { 0 } else { n.parse().expect("a count") });
+    }
+    found.values_mut().for_each(|counts| counts.sort_unstable());
+    found
+}
+
+#[test]
+fn lines_branches_and_functions_ran_as_often_as_gcov_says() {
+    needs!("gcc", "gcov", "geninfo", "genhtml");
+    let to = lines();
+    must(
+        Command::new("gcc").args(["-O0", "-g", "--coverage", "lines.c", "-o", "two"]).current_dir(to.path()),
+    );
+    must(Command::new("./two").current_dir(to.path()));
+    must(
+        Command::new("geninfo")
+            .args(["--rc", "lcov_branch_coverage=1", "-q", "-o", "two.info", "."])
+            .current_dir(to.path()),
+    );
+    let (ours, theirs) = (read(to.path(), "one.info"), read(to.path(), "two.info"));
+    for kind in ["DA", "FNDA"] {
+        assert!(traced(&theirs, kind).len() > 8);
+        assert_eq!(traced(&ours, kind), traced(&theirs, kind), "{kind}");
+    }
+    // A `switch` is one branch with three ways to gcov, and several comparisons to the processor.
+    let branches = |text: &str| {
+        let mut found = traced(text, "BRDA");
+        found.remove("36").expect("the line of the switch");
+        found
+    };
+    assert!(branches(&theirs).len() > 10);
+    assert_eq!(branches(&ours), branches(&theirs));
+    let said = must(
+        Command::new("genhtml").args(["--branch-coverage", "-o", "html", "one.info"]).current_dir(to.path()),
+    );
+    let n = |key: &str| ours.lines().find_map(|l| l.strip_prefix(key)).expect("it is summed up").to_owned();
+    assert!(said.contains(&format!("({} of {} branches)", n("BRH:"), n("BRF:"))), "{said}");
+}
+
+/// What a file of callgrind without compression says of functions of `lines.c`: calls with their number and cost, jumps with theirs.
+#[derive(Default)]
+struct Graph {
+    calls: BTreeMap<(String, String), (u64, u64)>,
+    /// Taken, and of conditional ones, how often they were come to.
+    jumps: BTreeMap<(String, String), (u64, u64)>,
+}
+
+fn graph(text: &str) -> Graph {
+    const OURS: [&str; 9] = ["odd", "twice", "nothing", "falls", "kind", "loops", "fib", "ends", "main"];
+    let mut graph = Graph::default();
+    let (mut function, mut callee) = (String::new(), String::new());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let Some((key, value)) = line.split_once('=') else { continue };
+        let words: Vec<&str> = value.split_whitespace().collect();
+        let mut next =
+            || -> Vec<&str> { lines.next().expect("a line of costs").split_whitespace().collect() };
+        match key {
+            // callgrind keeps what calls itself apart by depth: `fib'2`.
+            "fn" => function = value.split('\'').next().unwrap_or_default().to_owned(),
+            "cfn" => callee = value.split('\'').next().unwrap_or_default().to_owned(),
+            "calls" => {
+                let costs = next();
+                if OURS.contains(&function.as_str()) && OURS.contains(&callee.as_str()) {
+                    let sum = graph.calls.entry((function.clone(), callee.clone())).or_default();
+                    sum.0 += words[0].parse::<u64>().expect("a number");
+                    sum.1 += costs[2].parse::<u64>().expect("a cost");
+                }
+            }
+            "jump" | "jcnd" => {
+                let at = next();
+                if OURS.contains(&function.as_str()) {
+                    let number = |text: &str| text.parse::<u64>().expect("a number");
+                    let (taken, of) = words[0].split_once('/').unwrap_or((words[0], "0"));
+                    let sum = graph.jumps.entry((at[0].to_owned(), words[1].to_owned())).or_default();
+                    *sum = (sum.0 + number(taken), sum.1 + number(of));
+                }
+            }
+            _ => {}
+        }
+    }
+    graph.jumps.retain(|_, (taken, _)| *taken > 0);
+    graph
+}
+
+#[test]
+fn calls_and_jumps_are_those_of_callgrind() {
+    needs!("gcc", "valgrind", "callgrind_annotate");
+    let to = lines();
+    must(
+        Command::new("valgrind")
+            .args(["-q", "--tool=callgrind", "--dump-instr=yes", "--collect-jumps=yes"])
+            .args([
+                "--compress-strings=no",
+                "--compress-pos=no",
+                "--callgrind-out-file=two.callgrind",
+                "./one",
+            ])
+            .current_dir(to.path()),
+    );
+    let (ours, theirs) = (graph(&read(to.path(), "one.callgrind")), graph(&read(to.path(), "two.callgrind")));
+    assert!(theirs.jumps.len() > 20, "{:?}", theirs.jumps);
+    assert_eq!(ours.jumps, theirs.jumps);
+    let n =
+        |graph: &Graph| graph.calls.iter().map(|(who, (n, _))| (who.clone(), *n)).collect::<BTreeMap<_, _>>();
+    assert!(theirs.calls.len() > 8, "{:?}", n(&theirs));
+    assert_eq!(n(&ours), n(&theirs));
+    for (who, (_, cost)) in &ours.calls {
+        let want = theirs.calls[who].1;
+        match (who.0.as_str(), who.1.as_str()) {
+            // Of what calls itself, callgrind has a cost a depth; of `exit`, all that libc does then.
+            ("fib", _) | (_, "ends") => {}
+            // Padding that is run through is not in blocks.
+            _ => assert!(*cost <= want && cost * 20 >= want * 19, "{who:?}: {cost}, callgrind {want}"),
+        }
+    }
+    let said = must(
+        Command::new("callgrind_annotate").args(["--inclusive=yes", "one.callgrind"]).current_dir(to.path()),
+    );
+    let all =
+        read(to.path(), "one.callgrind").lines().find_map(|l| Some(l.strip_prefix("totals: ")?.to_owned()));
+    let of_total = |name: &str| {
+        let line = said
+            .lines()
+            .find(|l| l.contains(&format!(":{name} ")))
+            .unwrap_or_else(|| panic!("{name} in {said}"));
+        line.split('(').next().unwrap_or_default().chars().filter(char::is_ascii_digit).collect::<String>()
+    };
+    // `main` has all but what starts the program.
+    let (all, main): (u64, u64) =
+        (all.expect("a total").parse().expect("a number"), of_total("main").parse().expect("a number"));
+    assert!(main <= all && main * 100 >= all * 97, "{main} of {all}");
+}
+
 #[test]
 fn clang_applies_the_counts_of_several_files_to_their_lines() {
     needs!("valgrind", "/usr/lib/llvm-19/bin/clang");
@@ -259,9 +413,26 @@ fn clang_applies_the_counts_of_several_files_to_their_lines() {
         }
     }
     assert_eq!(n_expected, 5);
-    // Functions of one name keep their own counts where lines have files.
+    // Functions of one name keep their own counts where lines have files; read back, no line has more.
     engraft(to.path(), "convert lines.callgrind -o lines.info --binary lines").ok();
-    engraft(to.path(), "convert lines.info -o again.info --binary lines").ok();
-    assert_eq!(read(to.path(), "again.info"), read(to.path(), "lines.info"));
-    assert_eq!(read(to.path(), "lines.info").matches(",init\n").count(), 4);
+    engraft(to.path(), "convert lines.info -q -o again.info --binary lines").ok();
+    let (once, again) = (read(to.path(), "lines.info"), read(to.path(), "again.info"));
+    assert_eq!(traced(&again, "FNDA"), traced(&once, "FNDA"));
+    assert_eq!(once.matches(",init\n").count(), 4);
+    let lines = |text: &str| -> BTreeMap<(String, String), u64> {
+        let mut file = "";
+        let mut found = BTreeMap::new();
+        for line in text.lines() {
+            file = line.strip_prefix("SF:").unwrap_or(file);
+            if let Some((number, n)) = line.strip_prefix("DA:").and_then(|rest| rest.split_once(',')) {
+                found.insert((file.to_owned(), number.to_owned()), n.parse().expect("a count"));
+            }
+        }
+        found
+    };
+    let (once, again) = (lines(&once), lines(&again));
+    assert!(
+        again.len() > 8 && again.iter().all(|(at, n)| once.get(at).is_some_and(|most| n <= most)),
+        "{again:?} {once:?}"
+    );
 }

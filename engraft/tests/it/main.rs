@@ -3,16 +3,25 @@
 //! A test that needs a tool says so with `needs!`: without the tool it is skipped, and `skips` counts it in one closing line.
 //! With `ENGRAFT_TEST_NEEDS=all`, as in `.ci/run`, a missing tool is a failure.
 
+mod again;
 mod bad_input;
+mod callees;
 mod count;
+mod counts;
 mod examples;
+mod follow;
 mod formats;
+mod intervals;
+mod kinds;
 mod matches;
 mod messages;
 mod names;
 mod points;
+mod random;
+mod recordings;
 mod rows;
 mod run;
+mod said;
 mod show;
 mod stubs;
 mod tidy;

@@ -3,7 +3,7 @@
 use crate::needs;
 use crate::run::{compile, engraft, folder};
 use measure::Placement;
-use probe::{Action, Counting, Module, Old, Plan, Point, Probe, Room, Routine};
+use probe::{Action, Module, Old, Plan, Point, Probe, Room, Routine};
 use profile::Edge;
 use profile::counters::{self, Keeps, Kept, Watch};
 use program::arch::snippet::{Sink, Value, general_register};
@@ -69,7 +69,7 @@ fn check_flow(folder: &Path, binary: &Path, args: &[&str], least: usize) {
     let blocks = || moved.iter().flat_map(|f| program.function(*f).block_ids());
     let edges = blocks().flat_map(|b| program.edge_ids(b)).map(|e| count(Point::Edge(e)));
     let entries = moved.iter().map(|f| count(Point::Entry(*f)));
-    let plan = Plan { counting: Counting::Blocks, probes: edges.chain(entries).collect() };
+    let plan = Plan { probes: edges.chain(entries).collect(), ..Plan::BLOCKS };
     let (probes, left_out) = write(&program, &plan, &folder.join("edges"));
     let (want, got) =
         (Command::new(binary).args(args).output().expect("it runs"), run(folder, "edges", args));
@@ -233,7 +233,7 @@ fn edges_to_cases_and_pads_are_told_apart() {
         };
         let (cases, pads) = (edges("pick", EdgeKind::Table), edges("lands", EdgeKind::LandingPad));
         let points = [Point::Entry(named("fib")), Point::Exit(named("fib"))].map(count);
-        let plan = Plan { counting: Counting::Nothing, probes: [&cases[..], &pads[..], &points].concat() };
+        let plan = Plan { probes: [&cases[..], &pads[..], &points].concat(), ..Plan::NULL };
         let (_, left_out) = write(&program, &plan, &place.path().join("edges"));
         assert_eq!(left_out, []);
         let ran = run(place.path(), "edges", &[]);
@@ -365,7 +365,7 @@ fn behind_fork_a_child_keeps_its_own() {
     let call = calls.next().expect("there is one");
     let rax = Value::Register(general_register("rax").expect("it is one"));
     let probe = Probe { point: Point::After(call.at), action: Action::Keep(rax, Sink::Ring(64)) };
-    let plan = Plan { counting: Counting::Nothing, probes: vec![probe] };
+    let plan = Plan { probes: vec![probe], ..Plan::NULL };
     let (_, left_out) = write(&program, &plan, &place.path().join("new"));
     assert_eq!(left_out, []);
     run(place.path(), "new", &[]);
@@ -418,8 +418,7 @@ fn no_probe_can_be_noticed() {
             let before = insns.iter().map(|at| Point::Before(*at));
             let points = before.chain(insns.iter().map(|at| Point::After(*at)));
             let probes = points.map(|point| Probe { point, action: action.clone() }).collect();
-            let (put, _) =
-                write(&program, &Plan { counting: Counting::Nothing, probes }, &place.path().join("new"));
+            let (put, _) = write(&program, &Plan { probes, ..Plan::NULL }, &place.path().join("new"));
             assert!(put.len() * 20 > insns.len(), "{action:?}: {} of {}", put.len(), insns.len());
             let got = run(place.path(), "new", &[]);
             assert_eq!((&got.stdout, got.status), (&want.stdout, want.status), "{source} {flags} {action:?}");
@@ -458,7 +457,7 @@ fn stacks_are_seen_whole_from_within_probes() {
         let before = insns.iter().map(|at| Point::Before(*at));
         let points = before.chain(insns.iter().map(|at| Point::After(*at)));
         let probes = points.map(|point| Probe { point, action: action.clone() }).collect();
-        write(&program, &Plan { counting: Counting::Nothing, probes }, &place.path().join("new"));
+        write(&program, &Plan { probes, ..Plan::NULL }, &place.path().join("new"));
         let got = run(place.path(), "new", &[]);
         assert_eq!((&got.stdout, got.status), (&want.stdout, want.status), "{action:?}");
     }

@@ -38,9 +38,11 @@ impl Ran {
     }
 }
 
-/// `engraft` in `folder` with arguments separated by spaces.
+/// `engraft` in `folder` with arguments separated by spaces; what stands in single quotes is one.
 pub fn engraft(folder: &Path, args: &str) -> Ran {
-    let args = args.split_whitespace();
+    let parts = args.split('\'').enumerate();
+    let args =
+        parts.flat_map(|(i, part)| if i % 2 == 1 { vec![part] } else { part.split_whitespace().collect() });
     let command = Command::new(env!("CARGO_BIN_EXE_engraft"))
         .args(args)
         .current_dir(folder)

@@ -143,3 +143,78 @@ fn strict_filters_of_system_calls_let_counted_programs_live() {
         assert!(got.values().any(|n| *n == 8000), "{flags}: {got:?}");
     }
 }
+
+/// Code that stays keeps a value in r11 while functions of its own run that do not touch it, as gcc's `-fipa-ra` does; code takes the
+/// address of one of them.
+const KEEPER: &str = r#"
+#include <stdio.h>
+__attribute__((noinline)) long one(long x) { return x * 3; }
+__attribute__((noinline)) long two(long x) { return x * 5; }
+__attribute__((naked, noinline)) long keeper(long x) {
+  __asm__("call 2f; 2: pop %rax; mov $1000,%r11d; call one; add %r11,%rax; mov %rax,%rdi; mov $7,%r11d; call two; add %r11,%rax; ret"); }
+int main(void) {
+  long sum = 0; long (*volatile p)(long) = two;
+  for (int i = 0; i < 300; i++) sum += keeper(i) + p(i);
+  printf("%ld\n", sum); return 0;
+}
+"#;
+
+#[test]
+fn registers_that_callers_keep_across_known_functions_are_left_alone() {
+    needs!("gcc");
+    for flags in ["-O1 -fPIE -pie", "-O1 -no-pie", "-O1 -static"] {
+        let place = folder();
+        build(place.path(), KEEPER, flags);
+        let counts = counted(place.path(), &["./old"], "exe");
+        let times = |n: u64| counts.values().filter(|c| **c == n).count();
+        assert!(times(300) >= 2 && times(600) >= 1, "{flags}: {counts:?}");
+        check_poisoned(place.path(), flags);
+    }
+}
+
+/// A library that is named by its place from here is known before the program starts, as others are; one that uses gs is refused.
+#[test]
+fn libraries_beside_the_program_are_looked_at_before_it_starts() {
+    needs!("gcc");
+    let place = folder();
+    let library =
+        "long area[64]; long get(void) { long x; __asm__(\"movq %%gs:8,%0\" : \"=r\"(x)); return x; }";
+    std::fs::write(place.path().join("get.c"), library).expect("written");
+    compile_with(place.path(), "-shared -fPIC -O1 -o libget.so get.c");
+    std::fs::write(
+        place.path().join("use.c"),
+        "long get(void); int main(int n, char **v) { return n > 1 && get(); }",
+    )
+    .expect("written");
+    compile_with(place.path(), "-O1 -o use use.c ./libget.so");
+    let ran = engraft(place.path(), "count -q --no-cache -o a.engraft -- ./use");
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("libget.so uses gs itself"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_dynamic_linker_may_be_the_program() {
+    needs!("gcc");
+    let place = folder();
+    build(place.path(), STUBS, "-O1 -fPIE -pie");
+    let linker = "/lib64/ld-linux-x86-64.so.2";
+    for args in [&["./old"][..], &["--list", "./old"], &["--version"], &["./nowhere"]] {
+        let words: Vec<&str> = [linker].into_iter().chain(args.iter().copied()).collect();
+        let ran = engraft(place.path(), &format!("count -q --no-cache -o a.engraft -- {}", words.join(" ")));
+        let want = plain(place.path(), &words);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        // Addresses are others each time.
+        if args[0] != "--list" {
+            assert_eq!(ran.stdout, text(&want.stdout), "{args:?}");
+        }
+        assert_eq!(ran.code, want.status.code(), "{args:?}: {}", ran.stderr);
+        let _ = std::fs::remove_file(place.path().join("a.engraft"));
+    }
+}
+
+#[track_caller]
+fn compile_with(folder: &Path, flags: &str) {
+    let done =
+        Command::new("gcc").args(flags.split_whitespace()).current_dir(folder).output().expect("gcc runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}

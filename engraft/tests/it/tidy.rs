@@ -7,11 +7,12 @@ use std::process::Command;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("program", &[]),
     ("profile", &["program"]),
+    ("trace", &[]),
     ("matching", &["program", "profile"]),
     ("probe", &["program"]),
     ("live", &["program", "probe"]),
     ("measure", &["program", "profile", "probe"]),
-    ("engraft", &["program", "profile", "matching", "probe", "live", "measure"]),
+    ("engraft", &["program", "profile", "matching", "probe", "live", "measure", "trace"]),
 ];
 
 /// Words that only the folders `arch` may know. Registers by name are found as whole words of code.

@@ -2,7 +2,7 @@
 //!
 //! Source: syscall(2).
 
-use nix::libc::{c_long, user_regs_struct};
+use nix::libc::{SYS_execve, SYS_execveat, c_long, user_regs_struct};
 
 /// The instruction that enters the kernel.
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
@@ -30,4 +30,9 @@ pub fn instruction_pointer(regs: &user_regs_struct) -> u64 {
 /// Address of the top of the stack.
 pub fn stack_pointer(regs: &user_regs_struct) -> u64 {
     regs.rsp
+}
+
+/// Whether the system call that is about to be made is an `execve` or `execveat`.
+pub fn is_exec(regs: &user_regs_struct) -> bool {
+    [SYS_execve, SYS_execveat].iter().any(|number| regs.orig_rax == number.cast_unsigned())
 }

@@ -1,7 +1,8 @@
 //! What the counters of one image mean, and what follows from them.
 //!
 //! ```text
-//! notes    = magic version kind profile n: varint, function*, n: varint, sum*, n: varint, watch*, checksum
+//! notes    = magic version kind profile n: varint, function*, n: varint, sum*, n: varint, watch*, places: bytes (`places`),
+//!            callees (`callees`; of kind 'H' only), checksum
 //! profile  = bytes: a `.engraft` file of kind 'P' without counts, for the image
 //! function = entry: signed varint from the one before, is_whole, n: varint, block*
 //! block    = start: signed varint from the one before, marks: varint (1 counted, 2 enters, 4 leaves, 8 · n ways), way*
@@ -13,13 +14,22 @@
 //! a block, from other blocks or from outside, is its count; what leaves it, to other blocks or to outside, too. Calls that may not
 //! come back, or come back twice, leave to outside: so the rest holds whatever they do.
 //!
+//! A thread that is stopped for good in the middle of a block came there, and did not leave. A count without a counter follows from the
+//! balance of all nodes that are cut off from outside if its edge is taken out of the tree: if k threads may have been stopped there, then
+//! what leads in ran up to k times more often than follows, and what leads out up to k times less often. Nobody is stopped where
+//! nobody can have come. A block with a counter counts as run from where that is incremented.
+//!
 //! Source: Knuth, TAOCP vol. 1, 2.3.4.1; Ball and Larus, "Optimally Profiling and Tracing Programs", TOPLAS 1994, section 3.
 #![warn(clippy::indexing_slicing)]
 
-use crate::counts::{Edge, Exactness, ImageRef, Profile};
+use super::callees::Callees;
+use super::places;
+use crate::counts::{Edge, Exactness, ImageRef, Intervals, Profile};
 use crate::engraft::{self, Cursor, MAGIC, VERSION, put_bytes, varint};
 use crate::format::ReadError;
 use program::Va;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What the counters of one image mean.
@@ -33,6 +43,10 @@ pub struct Notes {
     pub sums: Vec<(Va, Vec<u32>)>,
     /// Words behind the counters, which keep other things.
     pub watches: Vec<Watch>,
+    /// Where moved code belongs to in the flow (`places`).
+    pub places: Vec<u8>,
+    /// Calls through pointers whose targets are counted.
+    pub callees: Option<Callees>,
 }
 
 /// The flow of a function: which of its counts are counted.
@@ -58,7 +72,7 @@ pub struct Node {
     /// Whether control may leave the function in it: returns, jumps out of it, calls that do not come back.
     pub leaves: bool,
     /// Where control goes from it.
-    pub ways: Vec<Way>,
+    pub ways: SmallVec<[Way; 2]>,
 }
 
 /// An edge.
@@ -114,6 +128,19 @@ pub struct Solved {
     pub enters: Vec<Option<u64>>,
     /// Per way, block by block.
     pub ways: Vec<Option<u64>>,
+    /// The least and the most that each of these may be; all empty if all are exact.
+    pub between: Between,
+}
+
+/// The least and the most of counts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Between {
+    /// Of blocks.
+    pub blocks: Vec<(u64, u64)>,
+    /// Of entries from outside.
+    pub enters: Vec<(u64, u64)>,
+    /// Of ways.
+    pub ways: Vec<(u64, u64)>,
 }
 
 impl Flow {
@@ -126,12 +153,56 @@ impl Flow {
     fn never_ran(&self) -> Solved {
         let none = vec![Some(0); self.blocks.len()];
         let n_ways = self.blocks.iter().map(|b| b.ways.len()).sum();
-        Solved { enters: none.clone(), blocks: none, ways: vec![Some(0); n_ways] }
+        let between = Between::default();
+        Solved { enters: none.clone(), blocks: none, ways: vec![Some(0); n_ways], between }
+    }
+
+    /// Per node: whether a thread may have been stopped there. `known` are the counters of blocks and ways, as far as they have one.
+    fn may_stop(&self, known: &[Option<u64>]) -> Vec<bool> {
+        let may_run = |n: Option<&Option<u64>>| n.is_some_and(|n| *n != Some(0));
+        let mut first_way = self.blocks.len();
+        let mut first_ways = Vec::with_capacity(self.blocks.len());
+        let mut is_counted_in = vec![false; self.blocks.len()];
+        for block in &self.blocks {
+            first_ways.push(first_way);
+            first_way += block.ways.len();
+            for way in block.ways.iter().filter(|w| w.is_counted) {
+                if let Some(place) = is_counted_in.get_mut(way.to as usize) {
+                    *place = true;
+                }
+            }
+        }
+        let mut came = vec![false; self.blocks.len()];
+        let mut waiting: Vec<usize> =
+            (0..).zip(&self.blocks).filter(|(_, b)| b.enters).map(|b| b.0).collect();
+        let mut stops = vec![false; 2 * self.blocks.len()];
+        while let Some(i) = waiting.pop() {
+            let (Some(came), Some(block)) = (came.get_mut(i), self.blocks.get(i)) else { continue };
+            if std::mem::replace(came, true) {
+                continue;
+            }
+            if let Some(head) = stops.get_mut(2 * i) {
+                *head = block.is_counted && is_counted_in.get(i) == Some(&true);
+            }
+            if !may_run(known.get(i)) {
+                continue;
+            }
+            if let Some(end) = stops.get_mut(2 * i + 1) {
+                *end = true;
+            }
+            let first = first_ways.get(i).copied().unwrap_or(usize::MAX);
+            let goes = |(n, _): &(usize, &Way)| may_run(known.get(*n));
+            waiting.extend((first..).zip(&block.ways).filter(goes).map(|(_, w)| w.to as usize));
+        }
+        stops
     }
 
     /// What follows from its counters. Sums wrap, so that what is known of a part of the flow does not spoil the rest.
-    pub fn solve(&self, counters: &[u64]) -> Solved {
-        if self.is_whole && counters.iter().all(|n| *n == 0) {
+    ///
+    /// `left` are nodes, and how often control left the flow there otherwise than along a way, or came from outside, if less than never:
+    /// 2 i is where block i starts, 2 i + 1 where it ends. `n_stopped` threads may have been stopped in it besides.
+    pub fn solve(&self, counters: &[u64], left: &[(u32, i64)], n_stopped: u64) -> Solved {
+        if self.is_whole && left.is_empty() && n_stopped == 0 && counters.iter().all(|n| *n == 0) {
             return self.never_ran();
         }
         let mut counters = counters.iter().copied();
@@ -153,6 +224,11 @@ impl Flow {
             }
         }
         let n_ways = flows.len() - self.blocks.len();
+        let mut stops = match (n_stopped, left) {
+            (0, _) => Vec::new(),
+            (_, []) => self.may_stop(&known),
+            _ => vec![true; 2 * self.blocks.len()],
+        };
         for (i, block) in self.blocks.iter().enumerate() {
             flows.push((None, Some(2 * i)));
             known.push((!block.enters).then_some(0));
@@ -161,6 +237,9 @@ impl Flow {
         }
         let is_given: Vec<bool> = known.iter().map(Option::is_some).collect();
         let mut balance = vec![0u64; 2 * self.blocks.len()];
+        for &(node, n) in left {
+            add(&mut balance, node as usize, n.cast_unsigned(), false);
+        }
         let mut unknown: Vec<Vec<usize>> = vec![Vec::new(); 2 * self.blocks.len()];
         let mut left = vec![0usize; 2 * self.blocks.len()];
         for (f, (&(from, to), n)) in flows.iter().zip(&known).enumerate() {
@@ -177,6 +256,8 @@ impl Flow {
                 }
             }
         }
+        // Flows that may be off: whether they lead to where threads may have been stopped, or from there.
+        let mut off: Vec<Option<bool>> = vec![None; if n_stopped > 0 { flows.len() } else { 0 }];
         let mut ready: Vec<usize> = (0..left.len()).filter(|&n| left.get(n) == Some(&1)).collect();
         while let Some(node) = ready.pop() {
             if left.get(node) != Some(&1) {
@@ -190,9 +271,16 @@ impl Flow {
             if let Some(place) = known.get_mut(f) {
                 *place = Some(n);
             }
+            let is_off = stops.get(node) == Some(&true);
+            if let Some(place) = off.get_mut(f).filter(|_| is_off) {
+                *place = Some(is_in);
+            }
             for (end, is_in) in [(from, false), (to, true)] {
                 let Some(end) = end else { continue };
                 add(&mut balance, end, n, is_in);
+                if let Some(place) = stops.get_mut(end) {
+                    *place |= is_off;
+                }
                 if let Some(left) = left.get_mut(end) {
                     *left -= 1;
                     if *left == 1 {
@@ -201,12 +289,30 @@ impl Flow {
                 }
             }
         }
+        let more = i64::try_from(n_stopped).unwrap_or(i64::MAX);
+        let interval = |(n, is_in): (Option<u64>, Option<bool>)| {
+            let n = n.unwrap_or(0).cast_signed();
+            let (least, most) = match is_in {
+                None => (n, n),
+                Some(true) => (n, n.saturating_add(more)),
+                Some(false) => (n.saturating_sub(more), n),
+            };
+            // Counters end at 2⁶³, long after everything else.
+            (least.max(0).cast_unsigned(), most.max(0).cast_unsigned())
+        };
+        let between: Vec<(u64, u64)> = known.iter().copied().zip(off).map(interval).collect();
         // A running program may be read: then a count may be one behind what follows from others.
         let least = |(n, given): (Option<u64>, bool)| n.map(|n| if given || n < 1 << 63 { n } else { 0 });
         let mut known = known.into_iter().zip(is_given).map(least);
         let blocks = known.by_ref().take(self.blocks.len()).collect();
         let ways = known.by_ref().take(n_ways).collect();
-        Solved { blocks, ways, enters: known.step_by(2).collect() }
+        let mut between = between.into_iter();
+        let between = Between {
+            blocks: between.by_ref().take(self.blocks.len()).collect(),
+            ways: between.by_ref().take(n_ways).collect(),
+            enters: between.step_by(2).collect(),
+        };
+        Solved { blocks, ways, enters: known.step_by(2).collect(), between }
     }
 }
 
@@ -222,46 +328,104 @@ impl Notes {
         self.functions.iter().map(Flow::n_counters).sum()
     }
 
-    /// The profile that `counts`, one a counter, stand for.
-    pub fn profile(&self, counts: &[u64]) -> Profile {
+    /// How many words an area has of what is counted: all counters, and those of calls through pointers.
+    pub fn n_words(&self) -> usize {
+        let end = |c: &Callees| {
+            usize::try_from(u64::from(c.first).saturating_add(c.n_words())).unwrap_or(usize::MAX)
+        };
+        self.callees.as_ref().map_or(0, end).max(self.n_counters())
+    }
+
+    /// The profile that `counts`, one a counter, stand for. `left` says where moved code was left otherwise than its flow says, as offsets
+    /// in it, and how often. `n_stopped` threads may have been stopped in the middle of a block.
+    pub fn profile(&self, counts: &[u64], left: &[(u64, i64)], n_stopped: u64) -> Profile {
+        let offsets: Vec<u64> = left.iter().map(|l| l.0).collect();
+        let nodes = if left.is_empty() {
+            Vec::new()
+        } else {
+            places::find(&self.places, &offsets).unwrap_or_default()
+        };
+        let mut by_function: BTreeMap<u32, Vec<(u32, i64)>> = BTreeMap::new();
+        for (node, (_, n)) in nodes.iter().zip(left) {
+            if let Some((function, node)) = *node {
+                by_function.entry(function).or_default().push((node, *n));
+            }
+        }
         let mut profile =
             Profile { image: self.image.clone(), exactness: Exactness::Exact, ..Profile::default() };
-        let mut all = Vec::new();
+        let n_blocks = self.functions.iter().map(|f| f.blocks.len()).sum();
+        let (mut all, mut blocks) = (Vec::with_capacity(n_blocks), Vec::with_capacity(n_blocks));
+        let mut edges: Vec<(Edge, u64, (u64, u64))> = Vec::new();
+        let mut intervals = Intervals { n_stopped, ..Intervals::default() };
+        let is_off = |(least, most): &(u64, u64)| least != most;
         let mut first = 0;
-        for flow in &self.functions {
+        for (function, flow) in (0..).zip(&self.functions) {
             let end = first + flow.n_counters();
-            let solved = flow.solve(counts.get(first..end).unwrap_or_default());
+            let left = by_function.get(&function).map_or(&[][..], Vec::as_slice);
+            let solved = flow.solve(counts.get(first..end).unwrap_or_default(), left, n_stopped);
             first = end;
-            for (node, n) in flow.blocks.iter().zip(&solved.blocks) {
-                all.push(n.unwrap_or(0));
-                profile.blocks.extend(n.map(|n| (node.start, n)));
+            for (i, (node, n)) in flow.blocks.iter().zip(&solved.blocks).enumerate() {
+                let count = n.unwrap_or(0);
+                let between = solved.between.blocks.get(i).copied().unwrap_or((count, count));
+                all.push((count, between));
+                blocks.extend(n.map(|n| (node.start, n)));
+                intervals.blocks.extend(n.map(|_| (node.start, between)).filter(|(_, b)| is_off(b)));
             }
-            let entered = flow.blocks.iter().zip(&solved.enters).find(|(node, _)| node.start == flow.entry);
-            profile.entries.extend(entered.and_then(|(_, n)| Some((flow.entry, (*n)?))));
+            if let Some(i) = flow.blocks.iter().position(|node| node.start == flow.entry)
+                && let Some(&Some(n)) = solved.enters.get(i)
+            {
+                profile.entries.insert(flow.entry, n);
+                let between = solved.between.enters.get(i).copied().filter(is_off);
+                intervals.entries.extend(between.map(|b| (flow.entry, b)));
+            }
             // Of what never ran, blocks say all.
-            if flow.is_whole && solved.blocks.iter().any(|n| *n != Some(0)) {
+            let may_have_run = solved.between.blocks.iter().any(is_off);
+            if flow.is_whole && (may_have_run || solved.blocks.iter().any(|n| *n != Some(0))) {
                 let ways = flow.blocks.iter().flat_map(|b| b.ways.iter().map(move |w| (b, w)));
-                for ((from, way), n) in ways.zip(&solved.ways) {
+                for (i, ((from, way), n)) in ways.zip(&solved.ways).enumerate() {
                     let (Some(to), Some(n)) = (flow.blocks.get(way.to as usize), n) else { continue };
-                    // Two edges between the same blocks are one here.
-                    let sum = profile.edges.entry(Edge { from: from.start, to: to.start }).or_insert(0);
-                    *sum = sum.saturating_add(*n);
+                    let between = solved.between.ways.get(i).copied().unwrap_or((*n, *n));
+                    edges.push((Edge { from: from.start, to: to.start }, *n, between));
                 }
             }
         }
-        for (at, blocks) in &self.sums {
-            let count = |n: &u32| all.get(*n as usize).copied().unwrap_or(0);
-            let sum = blocks.iter().fold(0u64, |sum, n| sum.saturating_add(count(n)));
-            profile.blocks.insert(*at, sum);
-            profile.entries.insert(*at, sum);
+        // All at once: in the order of addresses, which they mostly have.
+        profile.blocks = blocks.into_iter().collect();
+        edges.sort_by_key(|e| e.0);
+        // Two edges between the same blocks are one here.
+        edges.dedup_by(|next, one| {
+            let same = next.0 == one.0;
+            if same {
+                one.1 = one.1.saturating_add(next.1);
+                one.2 = (one.2.0.saturating_add(next.2.0), one.2.1.saturating_add(next.2.1));
+            }
+            same
+        });
+        intervals.edges = edges.iter().filter(|e| is_off(&e.2)).map(|e| (e.0, e.2)).collect();
+        profile.edges = edges.into_iter().map(|e| (e.0, e.1)).collect();
+        for (at, callers) in &self.sums {
+            let of = callers.iter().filter_map(|n| all.get(*n as usize));
+            let sums = of.fold((0u64, (0u64, 0u64)), |sum, (n, (least, most))| {
+                let (least, most) = (sum.1.0.saturating_add(*least), sum.1.1.saturating_add(*most));
+                (sum.0.saturating_add(*n), (least, most))
+            });
+            profile.blocks.insert(*at, sums.0);
+            profile.entries.insert(*at, sums.0);
+            // A thread may have been stopped before it came to the call.
+            let between = (sums.1.0.saturating_sub(n_stopped), sums.1.1);
+            if is_off(&between) {
+                intervals.blocks.insert(*at, between);
+                intervals.entries.insert(*at, between);
+            }
         }
+        profile.intervals = intervals;
         profile
     }
 
     /// Writes them.
     pub fn write(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        out.extend([VERSION, KIND]);
+        out.extend([VERSION, if self.callees.is_some() { KIND_WITH_CALLEES } else { KIND }]);
         let empty = Profile { image: self.image.clone(), ..Profile::default() };
         put_bytes(&mut out, &engraft::write(&empty).bytes);
         let mut before = Va(0);
@@ -302,6 +466,10 @@ impl Notes {
             };
             varint(&mut out, keeps);
         }
+        put_bytes(&mut out, &self.places);
+        if let Some(callees) = &self.callees {
+            callees.write(&mut out);
+        }
         let sum = xxh3_64(&out);
         out.extend(sum.to_le_bytes());
         out
@@ -312,7 +480,9 @@ impl Notes {
     /// # Errors
     /// [`ReadError::Damaged`] if they are cut off, changed, or of a version that we do not know.
     pub fn parse(file: &[u8]) -> Result<Notes, ReadError> {
-        let mut c = Cursor::open(file, KIND, "these are no notes that we know")?;
+        let has_callees = file.get(MAGIC.len() + 1) == Some(&KIND_WITH_CALLEES);
+        let kind = if has_callees { KIND_WITH_CALLEES } else { KIND };
+        let mut c = Cursor::open(file, kind, "these are no notes that we know")?;
         let image = engraft::parse(c.bytes()?)?.image;
         let mut before = Va(0);
         let mut address = |c: &mut Cursor<'_>| -> Result<Va, ReadError> {
@@ -328,7 +498,7 @@ impl Notes {
             for i in 0..c.varint()?.cast_signed() {
                 let start = address(&mut c)?;
                 let marks = c.varint()?;
-                let mut ways = Vec::new();
+                let mut ways = SmallVec::new();
                 for _ in 0..marks >> 3 {
                     let way = c.varint()?;
                     let to = u32::try_from(i.wrapping_add(unzigzag(way >> 1))).unwrap_or(u32::MAX);
@@ -362,18 +532,22 @@ impl Notes {
             };
             watches.push(Watch { what, word: first, keeps });
         }
-        Ok(Notes { image, functions, sums, watches })
+        let places = c.bytes()?.to_vec();
+        let callees = has_callees.then(|| Callees::parse(&mut c)).transpose()?;
+        Ok(Notes { image, functions, sums, watches, places, callees })
     }
 }
 
-/// What kind of `.engraft` file notes are; those of 'N' came before.
-const KIND: u8 = b'F';
+/// What kind of `.engraft` file notes are; those of 'N' and 'F' came before.
+const KIND: u8 = b'G';
+/// The kind of those that speak of calls through pointers, too.
+const KIND_WITH_CALLEES: u8 = b'H';
 
-fn zigzag(n: i64) -> u64 {
+pub(super) fn zigzag(n: i64) -> u64 {
     ((n << 1) ^ (n >> 63)).cast_unsigned()
 }
 
-fn unzigzag(n: u64) -> i64 {
+pub(super) fn unzigzag(n: u64) -> i64 {
     ((n >> 1) ^ (n & 1).wrapping_neg()).cast_signed()
 }
 
@@ -389,7 +563,7 @@ mod tests {
 
     fn check(blocks: Vec<Node>, counters: &[u64], want: &[u64]) {
         let flow = Flow { entry: Va(0), is_whole: true, blocks };
-        let solved = flow.solve(counters);
+        let solved = flow.solve(counters, &[], 0);
         let got: Vec<Option<u64>> = solved.blocks.into_iter().chain(solved.ways).collect();
         assert_eq!(got, want.iter().map(|&n| Some(n)).collect::<Vec<_>>());
     }
@@ -407,7 +581,7 @@ mod tests {
             ]
         };
         // Entered twice, the loop ran once: which edge into the last block was taken how often is left open.
-        let solved = Flow { entry: Va(0), is_whole: true, blocks: blocks() }.solve(&[3, 2, 2]);
+        let solved = Flow { entry: Va(0), is_whole: true, blocks: blocks() }.solve(&[3, 2, 2], &[], 0);
         assert_eq!(solved.blocks, [None, Some(3), Some(2), Some(3), Some(2)]);
         let mut counted = blocks();
         if let Some(way) = counted.get_mut(0).and_then(|b| b.ways.get_mut(1)) {
@@ -424,10 +598,51 @@ mod tests {
         check(vec![node(0, "cel", &[1]), node(1, "cl", &[])], &[1, 2], &[1, 2, 2]);
     }
 
+    /// What is interrupted for good in a block runs, and does not go on; what is gone on with runs on, and did not come in.
+    #[test]
+    fn interrupted_blocks_leave() {
+        let blocks = || vec![node(0, "e", &[1, 2]), node(1, "", &[2]), node(2, "cl", &[])];
+        let mut counted = blocks();
+        if let Some(way) = counted.get_mut(0).and_then(|b| b.ways.get_mut(1)) {
+            way.is_counted = true;
+        }
+        let flow = Flow { entry: Va(0), is_whole: true, blocks: counted };
+        // Ten ended, four of them straight on; in the second block, one more was stopped.
+        assert_eq!(flow.solve(&[10, 4], &[(3, 1)], 0).blocks, [Some(11), Some(7), Some(10)]);
+        assert_eq!(flow.solve(&[10, 4], &[(3, 1), (3, -1)], 0).blocks, [Some(10), Some(6), Some(10)]);
+        assert_eq!(flow.solve(&[10, 4], &[(1, 2), (3, -1)], 0).blocks, [Some(11), Some(5), Some(10)]);
+        assert_eq!(flow.solve(&[0, 0], &[(9, 1), (1, 1)], 0).blocks, [Some(1), Some(0), Some(0)]);
+    }
+
+    /// Two threads may have been stopped in it: who came in but did not come to the end is in the first or the second block.
+    #[test]
+    fn stopped_threads_make_intervals() {
+        let mut blocks = vec![node(0, "e", &[1, 2]), node(1, "", &[2]), node(2, "cl", &[])];
+        if let Some(way) = blocks.get_mut(0).and_then(|b| b.ways.get_mut(1)) {
+            way.is_counted = true;
+        }
+        let mut flow = Flow { entry: Va(0), is_whole: true, blocks };
+        let between = flow.solve(&[10, 4], &[], 2).between;
+        assert_eq!(between.blocks, [(10, 12), (6, 8), (10, 10)]);
+        assert_eq!(between.ways, [(6, 8), (4, 4), (6, 8)]);
+        assert_eq!(between.enters.first(), Some(&(10, 12)));
+        assert_eq!(flow.solve(&[10, 4], &[], 0).between, Between::default());
+        // Nobody has come to it, and the way that leads to its end is counted: in the first block alone somebody may be.
+        assert_eq!(flow.solve(&[0, 0], &[], 1).between.blocks, [(0, 1), (0, 1), (0, 0)]);
+        if let Some(first) = flow.blocks.first_mut() {
+            first.is_counted = true;
+        }
+        // Counted, and never run: nobody is in there, nor behind.
+        assert_eq!(flow.solve(&[0, 0, 0], &[], 1).between.blocks, [(0, 0); 3]);
+    }
+
     #[test]
     fn hostile_flows_do_no_harm() {
         let far = node(0, "ce", &[7, u32::MAX]);
-        let solved = Flow { entry: Va(0), is_whole: true, blocks: vec![far] }.solve(&[]);
+        let solved = Flow { entry: Va(0), is_whole: true, blocks: vec![far] }.solve(&[], &[], 0);
         assert_eq!(solved.blocks, [Some(0)]);
+        let far = node(0, "ce", &[7, u32::MAX]);
+        let flow = Flow { entry: Va(0), is_whole: true, blocks: vec![far] };
+        assert_eq!(flow.solve(&[u64::MAX], &[], u64::MAX).between.blocks.len(), 1);
     }
 }

@@ -525,6 +525,47 @@ impl Insn {
                 || (i.mnemonic() == Mnemonic::Mov && i.op1_kind() == OpKind::Memory)
                 || i.mnemonic() == Mnemonic::Xchg)
     }
+    /// Whether it does nothing but take down the frame of a function that returns, or return.
+    pub fn takes_frame_down(&self) -> bool {
+        let i = &self.0;
+        let sets_stack_pointer = i.op0_kind() == OpKind::Register && i.op0_register() == Register::RSP;
+        match i.mnemonic() {
+            Mnemonic::Ret | Mnemonic::Leave => true,
+            Mnemonic::Pop => i.op0_kind() == OpKind::Register,
+            Mnemonic::Add | Mnemonic::Lea => sets_stack_pointer,
+            _ => false,
+        }
+    }
+    /// Whether it is one of those that set up the frame of a function that was called.
+    pub fn sets_frame_up(&self) -> bool {
+        let i = &self.0;
+        let sets_stack_pointer = i.op0_kind() == OpKind::Register && i.op0_register() == Register::RSP;
+        match i.mnemonic() {
+            Mnemonic::Push | Mnemonic::Endbr64 => true,
+            Mnemonic::Sub | Mnemonic::Lea => sets_stack_pointer,
+            _ => false,
+        }
+    }
+    /// Whether it puts what a call has returned into a register or the frame, as it is.
+    pub fn moves_result(&self) -> bool {
+        let i = &self.0;
+        let is_result = matches!(
+            i.op1_register(),
+            Register::RAX | Register::EAX | Register::AX | Register::AL | Register::XMM0
+        );
+        let is_kept = match i.op0_kind() {
+            OpKind::Register => true,
+            OpKind::Memory => {
+                matches!(i.memory_base(), Register::RBP | Register::RSP) && i.memory_index() == Register::None
+            }
+            _ => false,
+        };
+        let is_move = matches!(
+            i.mnemonic(),
+            Mnemonic::Mov | Mnemonic::Movss | Mnemonic::Movsd | Mnemonic::Movaps | Mnemonic::Movq
+        );
+        is_move && i.op1_kind() == OpKind::Register && is_result && is_kept
+    }
     /// Whether a return right after it goes where it says: `push`, or a store to the top of the stack.
     pub fn makes_return_address(&self) -> bool {
         let i = &self.0;

@@ -40,6 +40,8 @@ impl Tables {
             tables: self.tables,
             gaps: self.gaps,
             data: Vec::new(),
+            named: Vec::new(),
+            fixed: Vec::new(),
             by_address: self.by_address,
             stretches: std::sync::OnceLock::new(),
         }
@@ -277,7 +279,7 @@ impl<'c, 'a> Assembly<'c, 'a> {
 
     /// Whether the jump or branch at the end of the block leads out of its function.
     fn leaves(&self, rank: u32) -> bool {
-        self.own(rank, self.code.blocks[rank as usize].target).is_none() && !self.misses(rank)
+        self.own_target(rank).is_none() && !self.misses(rank)
     }
 
     /// Whether the jump or branch at the end of the block leads into the middle of an instruction of its function.
@@ -292,7 +294,15 @@ impl<'c, 'a> Assembly<'c, 'a> {
 
     /// A block of the same function that starts at `to`.
     fn own(&self, rank: u32, to: Rel) -> Option<BlockId> {
-        let t = self.code.block_from(to)?;
+        self.if_own(rank, self.code.block_from(to)?)
+    }
+
+    /// The block of the same function that the jump or branch at the end of the block leads to.
+    fn own_target(&self, rank: u32) -> Option<BlockId> {
+        self.if_own(rank, self.code.target_of(rank)?)
+    }
+
+    fn if_own(&self, rank: u32, t: u32) -> Option<BlockId> {
         (self.code.owner[t as usize] == self.code.owner[rank as usize]).then(|| BlockId(self.ids[t as usize]))
     }
 
@@ -314,11 +324,11 @@ impl<'c, 'a> Assembly<'c, 'a> {
                 RawEnd::FallThrough if self.is_open(rank) => BlockEnd::Broken,
                 RawEnd::FallThrough => BlockEnd::FallThrough,
                 RawEnd::Jump => {
-                    out.extend(self.own(rank, raw.target).map(|t| (t, EdgeKind::Jump, Sure::Proved)));
+                    out.extend(self.own_target(rank).map(|t| (t, EdgeKind::Jump, Sure::Proved)));
                     BlockEnd::Jump
                 }
                 RawEnd::Branch => {
-                    out.extend(self.own(rank, raw.target).map(|t| (t, EdgeKind::Taken, Sure::Proved)));
+                    out.extend(self.own_target(rank).map(|t| (t, EdgeKind::Taken, Sure::Proved)));
                     BlockEnd::Branch
                 }
                 RawEnd::Switch => {

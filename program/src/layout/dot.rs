@@ -1,6 +1,6 @@
 //! A function as text for Graphviz, with the same words and colours as the picture.
 
-use super::svg::Counts;
+use super::svg::{Counts, Shape, shapes, thickness};
 use crate::ids::FuncId;
 use crate::loops::Loops;
 use crate::model::{EdgeKind, Program};
@@ -14,7 +14,7 @@ pub fn dot(program: &Program, func: FuncId, counts: Option<&Counts<'_>>) -> Stri
     // Writing to a String cannot fail.
     let _ =
         writeln!(out, "digraph {} {{\n  node [shape=box fontname=monospace fontsize=10];", quoted(&f.name()));
-    for b in f.block_ids() {
+    for (b, shape) in f.block_ids().zip(shapes(program, func)) {
         let block = program.block(b);
         let mut label = format!("{b} {}\n{} insns", block.start, block.n_insns);
         if let Some(l) = loops.innermost(b).filter(|_| loops.is_header(b)) {
@@ -26,7 +26,14 @@ pub fn dot(program: &Program, func: FuncId, counts: Option<&Counts<'_>>) -> Stri
         }
         let style = if count == Some(0) { " style=dashed color=gray" } else { "" };
         let width = if loops.is_header(b) { " penwidth=2 color=blue" } else { "" };
-        let _ = writeln!(out, "  {b} [label={}{width}{style}];", quoted(&label));
+        let shape = match shape {
+            Shape::Plain => "",
+            Shape::Terminal => " shape=ellipse",
+            Shape::Fork => " shape=trapezium",
+            Shape::Join => " shape=invtrapezium",
+            Shape::Both => " shape=hexagon",
+        };
+        let _ = writeln!(out, "  {b} [label={}{shape}{width}{style}];", quoted(&label));
     }
     for e in f.block_ids().flat_map(|b| program.edge_ids(b)) {
         let edge = program.edge(e);
@@ -39,8 +46,17 @@ pub fn dot(program: &Program, func: FuncId, counts: Option<&Counts<'_>>) -> Stri
         };
         let count = counts.and_then(|c| (c.edge)(e));
         let label = count.map_or_else(String::new, |n| format!(" label={}", quoted(&n.to_string())));
-        let style = if count == Some(0) { " style=dashed" } else { "" };
-        let width = if loops.back_edge_of(program, e).is_some() { " penwidth=2" } else { "" };
+        let style = match edge.kind {
+            _ if count == Some(0) => " style=dotted",
+            EdgeKind::Taken => " style=dashed",
+            _ => "",
+        };
+        let back = if loops.back_edge_of(program, e).is_some() { 2.0 } else { 1.0 };
+        let width = match count {
+            None if back > 1.0 => " penwidth=2".to_owned(),
+            None => String::new(),
+            Some(n) => format!(" penwidth={:.1}", back + thickness(n)),
+        };
         let _ = writeln!(out, "  {} -> {} [color={colour}{width}{style}{label}];", edge.from, edge.to);
     }
     out.push_str("}\n");

@@ -3,9 +3,12 @@
 //! Invariant: well-formed XML, whatever the names hold; the same bytes for the same program and counts; needs no script and no font
 //! but the viewer's monospace one.
 //!
-//! Legend: a branch's taken edge is green, its fall-through red, jumps grey, table edges violet, landing pads orange; back edges are
-//! blue, thick, with the loop's number. A darker box is deeper in loops; a header has a thick blue border. With counts,
-//! a line is as thick as its count has digits; never executed is dashed and pale.
+//! Legend: a branch's taken edge is green and dashed, its fall-through red, jumps grey, table edges violet, landing pads orange; back edges
+//! are blue, thick, with the loop's number. A darker box is deeper in loops; a header has a thick blue border. Boxes by how many
+//! edges they have: where flow parts they are wider below, where it comes together above, where both in the middle; round where it
+//! starts or ends. With counts, a line is thicker the more often it ran; never executed is dotted and pale.
+//!
+//! Source: S. Henry and others, "MAQAO VPROF", figure 2: shapes by predecessors and successors, dashes for conditional jumps, counts at edges.
 
 use super::{Layout, Point, Size, compute};
 use crate::ids::{BlockId, EdgeId, FuncId};
@@ -79,9 +82,10 @@ pub fn svg(program: &Program, func: FuncId, style: Style, counts: Option<&Counts
     for (&e, line) in edge_ids.iter().zip(&layout.edges) {
         edge(&mut out, program, e, line, &loops, counts);
     }
+    let shapes = shapes(program, func);
     for (i, b) in f.block_ids().enumerate() {
         let at = layout.nodes[place(crate::graph::count(i)) as usize];
-        node(&mut out, program, b, at, sizes[i], &texts[i], &loops, counts);
+        node(&mut out, program, b, at, sizes[i], &texts[i], shapes[i], &loops, counts);
     }
     out.push_str("</g>\n</svg>\n");
     out
@@ -150,9 +154,12 @@ fn edge(
         (_, EdgeKind::LandingPad, _) => "pad",
     };
     let colour = COLOURS.iter().find(|c| c.0 == name).map_or("#000000", |c| c.1);
-    let digits = f64::from(count.unwrap_or(0).checked_ilog10().map_or(0, |d| d + 1));
-    let width = if back.is_some() { 2.2 } else { 1.2 } + digits * 0.35;
-    let dashes = if name == "never" { r#" stroke-dasharray="4 3""# } else { "" };
+    let width = if back.is_some() { 2.2 } else { 1.2 } + thickness(count.unwrap_or(0));
+    let dashes = match e.kind {
+        _ if name == "never" => r#" stroke-dasharray="2 3""#,
+        EdgeKind::Taken => r#" stroke-dasharray="8 3""#,
+        _ => "",
+    };
     let mut path = String::new();
     for (i, p) in line.iter().enumerate() {
         let _ = write!(path, "{}{:.1} {:.1}", if i == 0 { "M" } else { "L" }, p.x, p.y);
@@ -180,6 +187,72 @@ fn edge(
     }
 }
 
+/// What a line that ran `n` times is thicker than one that did not: as its logarithm grows.
+pub(super) fn thickness(n: u64) -> f64 {
+    f64::from((n.max(1)).ilog2()) * 0.12 + if n > 0 { 0.3 } else { 0.0 }
+}
+
+/// The outline of a block, by how many edges come to it and leave it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Shape {
+    /// It has no edge on one side: control comes from outside, or goes there.
+    Terminal,
+    /// One edge in, one out.
+    Plain,
+    /// One edge in, several out.
+    Fork,
+    /// Several edges in, one out.
+    Join,
+    /// Several edges in, several out.
+    Both,
+}
+
+impl Shape {
+    pub(super) fn of(n_in: usize, n_out: usize) -> Shape {
+        match (n_in, n_out) {
+            (0, _) | (_, 0) => Shape::Terminal,
+            (1, 1) => Shape::Plain,
+            (1, _) => Shape::Fork,
+            (_, 1) => Shape::Join,
+            _ => Shape::Both,
+        }
+    }
+
+    /// As an element of SVG, up to its attributes of style. Slants lie outside of the box, in the space between boxes.
+    fn outline(self, at: Point, size: Size) -> String {
+        const SLANT: f64 = 7.0;
+        let (left, right, top, bottom) = (at.x, at.x + size.width, at.y, at.y + size.height);
+        let (above, below, between) = match self {
+            Shape::Plain | Shape::Terminal => {
+                let round = if self == Shape::Plain { 0.0 } else { (size.height / 2.0).min(10.0) };
+                return format!(
+                    r#"<rect x="{left:.1}" y="{top:.1}" width="{:.1}" height="{:.1}" rx="{round:.0}""#,
+                    size.width, size.height
+                );
+            }
+            Shape::Fork => (0.0, SLANT, None),
+            Shape::Join => (SLANT, 0.0, None),
+            Shape::Both => (0.0, 0.0, Some(SLANT)),
+        };
+        let mut corners = vec![(left - above, top), (right + above, top)];
+        corners.extend(between.map(|out| (right + out, (top + bottom) / 2.0)));
+        corners.extend([(right + below, bottom), (left - below, bottom)]);
+        corners.extend(between.map(|out| (left - out, (top + bottom) / 2.0)));
+        let corners: Vec<String> = corners.into_iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        format!(r#"<polygon points="{}""#, corners.join(" "))
+    }
+}
+
+/// The shape of each block of `func`, by how many edges come to it and leave it.
+pub(super) fn shapes(program: &Program, func: FuncId) -> Vec<Shape> {
+    let f = program.function(func);
+    let mut into = vec![0; f.n_blocks()];
+    for e in f.block_ids().flat_map(|b| program.successors(b)) {
+        into[(e.to.0 - f.blocks.start) as usize] += 1;
+    }
+    f.block_ids().zip(into).map(|(b, n)| Shape::of(n, program.successors(b).len())).collect()
+}
+
 #[expect(clippy::too_many_arguments, reason = "one box and all that colours it")]
 fn node(
     out: &mut String,
@@ -188,6 +261,7 @@ fn node(
     at: Point,
     size: Size,
     lines: &[String],
+    shape: Shape,
     loops: &Loops,
     counts: Option<&Counts<'_>>,
 ) {
@@ -219,8 +293,8 @@ fn node(
     let title = escaped(&title);
     let _ = write!(
         out,
-        r#"<g><title>{title}</title><rect x="{:.1}" y="{:.1}" width="{:.1}" height="{:.1}" rx="3" fill="{fill}" stroke="{stroke}" stroke-width="{width}"{dashes}/>"#,
-        at.x, at.y, size.width, size.height
+        r#"<g><title>{title}</title>{} fill="{fill}" stroke="{stroke}" stroke-width="{width}"{dashes}/>"#,
+        shape.outline(at, size)
     );
     for (i, line) in lines.iter().enumerate() {
         let weight = if i == 0 { r#" font-weight="bold""# } else { "" };

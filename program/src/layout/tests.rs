@@ -115,6 +115,21 @@ fn check_xml(text: &str) {
 }
 
 #[test]
+fn shapes_say_how_many_edges_come_and_go() {
+    use svg::Shape;
+    for (n_in, n_out, want) in [
+        (0, 1, Shape::Terminal),
+        (2, 0, Shape::Terminal),
+        (1, 1, Shape::Plain),
+        (1, 9, Shape::Fork),
+        (3, 1, Shape::Join),
+        (2, 2, Shape::Both),
+    ] {
+        assert_eq!(Shape::of(n_in, n_out), want, "{n_in} in, {n_out} out");
+    }
+}
+
+#[test]
 fn pictures_are_well_formed_with_and_without_counts() {
     let mut program =
         Program::analyze(Image::load("/proc/self/exe".as_ref()).expect("we can read ourselves"));
@@ -128,8 +143,10 @@ fn pictures_are_well_formed_with_and_without_counts() {
         for counts in [None, Some(&counts)] {
             let text = svg(&program, func, Style { instructions }, counts);
             check_xml(&text);
-            assert_eq!(text.matches("<rect ").count(), program.function(func).n_blocks() + 1);
-            assert_eq!(text.contains("stroke-dasharray"), counts.is_some());
+            let outlines = text.matches("<rect ").count() + text.matches("<polygon ").count();
+            assert_eq!(outlines, program.function(func).n_blocks() + 1);
+            // What never ran is dotted.
+            assert_eq!(text.contains(r#"stroke-dasharray="2 3""#), counts.is_some());
         }
     }
     let text = dot(&program, func, Some(&counts));

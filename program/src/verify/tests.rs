@@ -120,6 +120,12 @@ fn blocks_that_do_not_decode_to_their_end_are_found() {
 }
 
 #[test]
+fn wrong_and_missing_notes_of_what_moving_needs_are_found() {
+    check(Rule::Moving, |p| p.fixed = vec![p.blocks[0].start]);
+    check(Rule::Moving, |p| p.named.clear());
+}
+
+#[test]
 fn ends_that_contradict_the_last_instruction_are_found() {
     check(Rule::End, |p| {
         let i = block_with(p, BlockEnd::Return);

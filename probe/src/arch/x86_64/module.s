@@ -4,6 +4,9 @@
 .pushsection .rodata
 .balign 16
 .globl engraft_module, engraft_module_slow, engraft_module_start, engraft_module_entry, engraft_module_end
+.globl engraft_module_signal, engraft_module_signalled
+.globl engraft_module_async, engraft_module_vforked, engraft_module_abort, engraft_module_leave, engraft_module_back, engraft_module_begin, engraft_module_last, engraft_module_last_end
+.globl engraft_module_callee, engraft_module_callee_return, engraft_module_callee_saved, engraft_module_callee_end
 engraft_module:
     .quad 0             # 0: the home, from here
     .quad 0             # 8: the old DT_INIT, or the old entry point, from here; 0 if there is none
@@ -14,6 +17,14 @@ engraft_module:
     .quad 0             # 56: their length; 0: this module makes no recording by itself
     .quad 0             # 64: the first bytes of a recording, from here; behind them its name, if nobody gives another
     .quad 0             # 72: the byte that says whether this library has started, from here; 0: it is none
+    .quad 0             # 80: the moved code, from here; it ends here
+    .quad 0             # 88: the old segments, from here
+    .quad 0             # 96: their end, from here
+    .quad 0             # 104: length of the words that add up, in bytes; behind them those of sites of calls through pointers
+    .quad 0             # 112: how many sites
+    .quad 0             # 120: the table of where these lead, from here
+    .quad 0             # 128: how many slots it has, less one
+    .quad 0             # 136: added to the distance of such a target, it is below the length of the old segments if it is in them
 
 # An entry whose area is another thread's, or another process's, or one of a library that has not started. r11: where to go on.
 engraft_module_slow:
@@ -67,8 +78,12 @@ engraft_module_slow:
     jne 4f
     mov [rax], rbp
     jmp 7f
-4:  # a new one
-    cmp qword ptr [r12 + {is_full}], 0
+4:  # one of a thread that is no more
+    mov r14d, 8
+    call .Lengraft_reap
+    test rax, rax
+    jnz 44f
+    cmp qword ptr [r12 + {is_full}], 0 # a new one
     jne 6f
     mov eax, {max_threads}
     cmp [r12 + {n_threads}], rax
@@ -110,16 +125,33 @@ engraft_module_slow:
     mov rax, [rbx + {owners_at}]
     add rax, rbx
     mov dword ptr [rax + 4 * r13], 0
-6:  # no room: with the first thread
-    mov r15, [r12 + {threads} + 8]
+    mov r14, r13
+    call .Lengraft_state
+    jz 6f
+    mov byte ptr [rax], 0
+6:  # no room but that of a thread that is no more
+    rdfsbase rbp
+    mov r14, [r12 + {n_threads}]
+    call .Lengraft_reap
+    test rax, rax
+    jnz 44f
+    mov r15, [r12 + {threads} + 8] # with the first thread
     lock inc qword ptr [rbx + {n_shared}]
-    jmp 8f
+    jmp 81f
+44:
+    mov r15, [rax + 8]
+    mov [rax], rbp
 7:
+    push rax
     call .Lengraft_name_owner
+    pop rax
 8:
+    call .Lengraft_begins
+81:
     wrgsbase r15
     call .Lengraft_unlock
 9:
+.Lengraft_slow_done:
     add rsp, 16
     pop r15
     pop r14
@@ -137,6 +169,713 @@ engraft_module_slow:
     pop rcx
     pop rax
     jmp r11
+
+# Before a call that lets this thread be cancelled anywhere (edi: 1, or 0 if not): so it may be stopped in the middle of a block, and nobody will
+# see it.
+engraft_module_async:
+    cmp edi, 1          # PTHREAD_CANCEL_ASYNCHRONOUS
+    je 1f
+    jmp r11
+1:
+    push rax
+    xor eax, eax
+    jmp 2f
+
+# Behind a call of vfork: whether this is the child (rax: 0), which has its parent's memory.
+engraft_module_vforked:
+    push rax
+    mov al, 255
+    jmp 2f
+
+# Before a call that ends the process, or makes another program of it: says so of this thread, and of those that are no more. r11: where to
+# go on. And behind such a call that came back: this thread goes on.
+engraft_module_leave:
+    push rax
+    mov al, {has_ended}
+    jmp 2f
+engraft_module_back:
+    push rax
+    mov al, {may_run}
+    jmp 2f
+engraft_module_abort:   # what ends the process by SIGABRT, unless a handler of that goes elsewhere
+    push rax
+    mov al, {aborts}
+2:
+    push rcx
+    movzx ecx, al
+    lea rax, [rip + engraft_module]
+    add rax, [rax]
+    cmp qword ptr [rax + 4080], 0
+    je 3f
+    pop rcx             # nothing is recorded in this process
+    pop rax
+    jmp r11
+3:
+    push rdx
+    push rsi
+    push rdi
+    push r8
+    push r9
+    push r10
+    push r11
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    push rcx
+    sub rsp, 16
+    call .Lengraft_find
+    jnz 9f
+    mov rcx, [rsp + 16]
+    test ecx, ecx
+    jnz 4f
+    lock inc qword ptr [rbx + {n_stopped}]
+    jmp 9f
+4:
+    cmp ecx, 255
+    jne 5f
+    cmp dword ptr [rsp + 136], 0 # what vfork returned
+    sete [r12 + {in_vfork}]
+    jmp 9f
+5:
+    cmp byte ptr [r12 + {in_vfork}], 0
+    jne 9f
+    call .Lengraft_lock
+    call .Lengraft_refresh
+    mov rcx, [rsp + 16]
+    call .Lengraft_take_stock
+    call .Lengraft_unlock
+9:
+    add rsp, 8
+    jmp .Lengraft_slow_done
+
+# In front of the entry point. rdx: what is to be called when the program ends, or 0; it is called by us then. r11: where to go on.
+engraft_module_begin:
+    push rax
+    push rcx
+    push rdx
+    push rsi
+    push rdi
+    push r8
+    push r9
+    push r10
+    push r11
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    sub rsp, 16
+    call .Lengraft_find
+    jnz 9f
+    mov rax, [rsp + 112]
+    mov [r12 + {at_end}], rax
+    lea rax, [rip + engraft_module_last]
+    mov [rsp + 112], rax
+9:
+    jmp .Lengraft_slow_done
+
+# What the C library calls last, when the program ends by `exit` or returns from `main`.
+engraft_module_last:
+    sub rsp, 8
+    movabs rax, {own} + {at_end}
+    mov rax, [rax]
+    test rax, rax
+    jz 2f
+    call rax
+2:
+    lea r11, [rip + 3f]
+    jmp engraft_module_leave
+3:
+    add rsp, 8
+    ret
+engraft_module_last_end:
+
+# Writes down what is known of the threads of this process: of this one, cl; of those that are no more, that they have ended. Locked.
+.Lengraft_take_stock:
+    push rcx
+    rdfsbase rbp
+    mov r13, [r12 + {n_threads}]
+    lea r15, [r12 + {threads}]
+2:
+    sub r13, 1
+    jb 9f
+    mov r14, [r15 + 16]
+    mov rdi, [r15]
+    test rdi, rdi       # nobody has come here yet but the first thread
+    jz 5f
+    cmp rdi, rbp
+    je 5f
+    mov eax, [r15 + 28]
+    test eax, eax       # where its number is, is not known: it may be there
+    jz 6f
+    add rdi, rax
+    mov r9d, [r15 + 24]
+    call .Lengraft_holds
+    cmp rax, -11        # EAGAIN: something else is there
+    je 4f
+    cmp rax, -14        # EFAULT: nothing is
+    jne 6f
+4:
+    call .Lengraft_state
+    jz 6f
+    mov byte ptr [rax], 0
+    jmp 6f
+5:
+    call .Lengraft_state
+    jz 6f
+    mov rcx, [rsp]
+    mov [rax], cl
+6:
+    add r15, {thread_len}
+    jmp 2b
+9:
+    pop rcx
+    ret
+
+# Writes down that this thread runs, of which rax is what is kept: its number, and where its C library keeps that as long as it is there. The
+# kernel, or that library, overwrites it when the thread ends, before anybody can have waited for it. Which library it is, is known by
+# what stands beside it; nothing is asked that filters may forbid. rbp: its thread pointer.
+.Lengraft_begins:
+    push r13
+    push r14
+    mov r13, rax
+    mov r14, [rax + 16]
+    call .Lengraft_state
+    jz 2f
+    mov byte ptr [rax], {may_run}
+2:
+    mov dword ptr [r13 + 28], 0
+    lea rdi, [rbp + {robust_glibc}]
+    mov r9d, {robust_offset}
+    mov r14d, {tid_glibc}
+    call .Lengraft_holds
+    test rax, rax
+    jns 3f
+    lea rdi, [rbp + {detach_musl}]
+    mov r9d, {joinable_musl}
+    mov r14d, {tid_musl}
+    call .Lengraft_holds
+    test rax, rax
+    jns 3f
+    lea rdi, [rbp + {detach_musl}]
+    mov r9d, {joinable_musl} + 1
+    call .Lengraft_holds
+    test rax, rax
+    js 9f
+3:
+    mov eax, [rbp + r14]
+    test eax, eax
+    jle 9f
+    mov [r13 + 24], eax
+    mov [r13 + 28], r14d
+9:
+    pop r14
+    pop r13
+    ret
+
+# rax: not negative if r9d stands at rdi, where there may be nothing.
+.Lengraft_holds:
+    mov esi, 132        # FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG, of nobody
+    xor edx, edx
+    xor r10d, r10d
+    mov r8, r12
+    mov eax, 202        # futex
+    syscall
+    ret
+
+# rax: where it is written down what is known of the thread of area r14; flags: zero if that is nowhere.
+.Lengraft_state:
+    mov rax, [rbx + {states_at}]
+    test rax, rax
+    jz 9f
+    cmp r14, [rbx + {max_areas}]
+    jae 8f
+    add rax, rbx
+    add rax, r14
+    ret
+8:
+    xor eax, eax
+9:
+    ret
+
+# An entry whose third argument stands right behind its return address: as that of a signal's handler does. r11: where to go on.
+# Where the signal came in moved code, that is written down, and taken back when the handler returns: so what is left is where handlers left
+# code that they interrupted, by longjmp, by ending their thread, or by changing its context.
+#
+# The next signal may come in here. So: r13 is its siginfo_t (304 bytes behind its ucontext_t), rsi that of the signal that is being
+# written down, r8 by how much; the other registers are free, since a handler expects nothing in them. Whoever interrupts this, does it all for
+# it, and has it go on with its handler: else it would never be done, should that handler leave.
+engraft_module_signal:
+    push rax
+    lea rax, [rdx + 304]
+    cmp rsi, rax
+    jne 8f
+    movabs rax, 0x002b000000000033
+    cmp [rdx + 184], rax # segments, as in all 64-bit programs; si_signo is only there for some
+    jne 8f
+    pop rax
+    mov r13, rsi
+    mov r8d, 1
+    jmp .Lengraft_signal_known
+8:
+    pop rax
+    jmp r11
+
+# What such a handler returns to. An unwinder that looks up a return address takes one byte off.
+    nop
+engraft_module_signalled:
+    lea r13, [rsp + 304]
+    mov r8, -1
+    jmp .Lengraft_signalled_known
+
+.Lengraft_signal_known:
+    mov rsi, r13
+    lea rax, [rip + engraft_module]
+    add rax, [rax]
+    rdgsbase rcx
+    cmp byte ptr [rax + rcx + 4072], 0
+    je 7f               # nothing is recorded in this process
+    call .Lengraft_log
+2:
+    lea r12, [rsi - 304]
+    call .Lengraft_inside
+    jnz 4f
+    cmp qword ptr [r12 + 40], 1 # r8
+    jne 5f
+    call .Lengraft_is_done
+    jnz 3f
+    mov rax, [r12 + 112] # rsi
+    lea rcx, [rip + engraft_module_signalled]
+    mov [rax - 312], rcx
+3:
+    mov rsi, [r12 + 80] # r13
+    mov rax, [r12 + 64] # r11
+    mov [r12 + 168], rax # rip
+    mov [r12 + 112], rsi
+    lea rax, [rsi - 304]
+    mov [r12 + 136], rax # rdx
+    sub rax, 8
+    mov [r12 + 160], rax # rsp
+    call .Lengraft_log
+    jmp 2b
+4:  # on its way to here, for another signal?
+    mov rax, [r12 + 136]
+    mov rcx, [r12 + 112]
+    lea rdx, [rax + 304]
+    cmp rcx, rdx
+    jne 7f
+    mov rdx, rax
+    sub rdx, [r12 + 160]
+    cmp rdx, 4096
+    jae 7f
+    movabs rdx, 0x002b000000000033
+    cmp [rax + 184], rdx
+    jne 7f
+    mov rsi, rcx
+    call .Lengraft_log
+    jmp 2b
+5:  # behind a handler that has returned: it is taken back once more, should this one return
+    cmp qword ptr [r12 + 40], -1
+    jne 7f
+    call .Lengraft_is_done
+    jnz 7f
+    mov rsi, [r12 + 80]
+    call .Lengraft_interrupted
+    lea rax, [rip + engraft_module_signalled]
+    mov [r12 + 168], rax
+    lea rax, [rsi - 304]
+    mov [r12 + 160], rax
+7:
+    mov rsi, r13
+    lea rdx, [r13 - 304]
+    xor eax, eax
+    jmp r11
+
+.Lengraft_signalled_known:
+    mov rsi, r13
+    call .Lengraft_interrupted
+.Lengraft_signalled_done:
+    mov eax, 15         # rt_sigreturn
+    syscall
+.Lengraft_signalled_end:
+
+# Writes down the signal rsi, unless that was done, and has its handler return to where it is taken back.
+.Lengraft_log:
+    mov rax, [rsi - 312]
+    movabs rcx, 0x0f0000000fc0c748 # mov $15,%rax; syscall: rt_sigreturn, as each C library has it
+    cmp [rax], rcx
+    jne 9f
+    cmp byte ptr [rax + 8], 0x05
+    jne 9f
+    call .Lengraft_interrupted
+.Lengraft_logged:
+    jnz 9f
+.Lengraft_swap:
+    lea rax, [rip + engraft_module_signalled]
+    mov [rsi - 312], rax
+.Lengraft_swapped:
+9:
+    ret
+
+# Adds r8 to how often moved code was interrupted where the signal rsi came. Zero if it was moved code, and could be.
+.Lengraft_interrupted:
+    movabs rbx, {arena}
+    movabs r9, {own} + {homes}
+    mov rax, [rsi - 136] # rip
+    xor r10d, r10d
+2:
+    cmp r10d, [rbx + {n_rows}]
+    jae 8f
+    cmp qword ptr [r9], 0
+    je 3f
+    cmp rax, [r9 + 16]
+    jb 3f
+    cmp rax, [r9 + 24]
+    jb 4f
+    lea rdx, [rip + engraft_module]
+    add rdx, rax
+    sub rdx, [r9 + 24]
+    lea rcx, [rip + engraft_module_callee]
+    cmp rdx, rcx
+    jb 3f
+    lea rcx, [rip + engraft_module_callee_end]
+    cmp rdx, rcx
+    jb 33f
+3:
+    add r9, 64
+    inc r10d
+    jmp 2b
+33: # in its routine for calls through pointers, which returns to moved code
+    mov rbx, [rsi - 144] # rsp
+    lea rcx, [rip + engraft_module_callee]
+    cmp rdx, rcx
+    je 34f
+    lea rcx, [rip + engraft_module_callee_return]
+    cmp rdx, rcx
+    je 34f
+    add rbx, {callee_frame}
+34:
+    mov rax, [rbx]
+    movabs rbx, {arena}
+    cmp rax, [r9 + 16]
+    jb 8f
+    cmp rax, [r9 + 24]
+    jae 8f
+4:  # the key: number of the row, from 1; where in its moved code
+    sub rax, [r9 + 16]
+    lea r9, [r10 + 1]
+    shl r9, 40
+    or r9, rax
+    mov r14, [rbx + {interrupted_at}]
+    add r14, rbx
+    movabs r15, 0x9e3779b97f4a7c15
+    imul r15, r9
+    shr r15, 48
+5:  # its own word, or one that means nothing (any more), of 16
+    mov ecx, 16
+    mov r10d, r15d
+51:
+    and r10d, {n_interrupted} - 1
+    mov edx, r10d
+    shl edx, 4
+    cmp [r14 + rdx], r9
+    je 6f
+    inc r10d
+    dec ecx
+    jnz 51b
+    mov ecx, 16
+    mov r10d, r15d
+52:
+    and r10d, {n_interrupted} - 1
+    mov edx, r10d
+    shl edx, 4
+    cmp qword ptr [r14 + rdx + 8], 0
+    je 6f
+    inc r10d
+    dec ecx
+    jnz 52b
+    movabs rbx, {arena}
+    lock inc qword ptr [rbx + {n_unknown}]
+8:
+    or eax, 1
+    ret
+6:
+    lea r10, [r14 + rdx]
+    mov rax, [r10]
+    mov rdx, [r10 + 8]
+    cmp rax, r9
+    je 7f
+    test rdx, rdx
+    jnz 5b
+7:
+    mov rbx, r9
+    lea rcx, [rdx + r8]
+    lock cmpxchg16b [r10]
+.Lengraft_commit:
+    jnz 5b
+.Lengraft_committed:
+    xor eax, eax
+    ret
+.Lengraft_committed_end:
+
+# Zero if ucontext_t r12 is in these routines, of whichever module; r9 is where it would be in ours.
+.Lengraft_inside:
+    movabs rbx, {arena}
+    movabs rdx, {own} + {homes}
+    mov rax, [r12 + 168]
+    xor r10d, r10d
+2:
+    cmp r10d, [rbx + {n_rows}]
+    jae 8f
+    cmp qword ptr [rdx], 0
+    je 3f
+    mov r9, rax
+    sub r9, [rdx + 8]
+    lea rcx, [rip + engraft_module]
+    add r9, rcx
+    lea rcx, [rip + .Lengraft_signal_known]
+    cmp r9, rcx
+    jb 3f
+    lea rcx, [rip + .Lengraft_signals_end]
+    cmp r9, rcx
+    jb 4f
+3:
+    add rdx, 64
+    inc r10d
+    jmp 2b
+4:
+    xor eax, eax
+    ret
+8:
+    or eax, 1
+    ret
+
+# Zero if what ucontext_t r12, at r9, was writing down is written down, but its handler may not know.
+.Lengraft_is_done:
+    lea rax, [rip + .Lengraft_commit]
+    cmp r9, rax
+    je 2f
+    lea rax, [rip + .Lengraft_logged]
+    cmp r9, rax
+    je 2f
+    lea rax, [rip + .Lengraft_committed]
+    lea rcx, [rip + .Lengraft_committed_end]
+    call 3f
+    jz 9f
+    lea rax, [rip + .Lengraft_swap]
+    lea rcx, [rip + .Lengraft_swapped]
+    call 3f
+    jz 9f
+    lea rax, [rip + .Lengraft_signalled_done]
+    lea rcx, [rip + .Lengraft_signalled_end]
+    call 3f
+    ret
+2:
+    mov rax, [r12 + 176] # flags
+    not rax
+    test eax, 0x40      # zero
+9:
+    ret
+3:  # zero if r9 is from rax up to rcx
+    cmp r9, rax
+    jb 4f
+    cmp r9, rcx
+    jae 4f
+    cmp eax, eax
+    ret
+4:
+    test rsp, rsp
+    ret
+.Lengraft_signals_end:
+
+# A call through a pointer that does not lead where its site led first. r11: the distance from where it leads to the owner's word; in front of the
+# return address, the number of the site's first word, which is taken off. All registers but the flags are kept. No system calls.
+#
+# A site has three words: where it led first, if that is in this module; how often; how often to where the table had no room for.
+# A slot of the table has four: the site; r11; how often; and 1, or, of a target in another module, which it is: 2^48 times the number of its row,
+# from 1, and where it is from the start of its old segments; or the target itself, if it is in none that is known. A slot is taken word by
+# word, each by one instruction: whoever comes in between, by a signal, finds it free or as good as taken.
+#
+# The return address is {callee_frame} bytes above the stack pointer, but before the first and the last instruction.
+engraft_module_callee:
+    lea rsp, [rsp - {callee_frame}]
+    mov [rsp + 88], rax
+    mov [rsp + 80], rcx
+    mov [rsp + 72], rdx
+    mov ecx, [rsp + {callee_frame} + 8]
+    imul rax, rcx, 0x1e35a7bd
+    add rax, r11
+    movabs rdx, 0x9e3779b97f4a7c15
+    imul rax, rdx
+    lea rdx, [rip + engraft_module]
+    shr rax, 32
+    and rax, [rdx + 128]
+    shl rax, 5
+    add rax, rdx
+    add rax, [rdx + 120]
+    cmp gs:[rax], rcx
+    jne .Lengraft_callee_look
+    cmp gs:[rax + 8], r11
+    jne .Lengraft_callee_look
+    cmp qword ptr gs:[rax + 24], 1
+    jne 4f
+2:
+    inc qword ptr gs:[rax + 16]
+3:
+    mov rdx, [rsp + 72]
+    mov rcx, [rsp + 80]
+    mov rax, [rsp + 88]
+    lea rsp, [rsp + {callee_frame}]
+engraft_module_callee_return:
+    ret 8
+4:  # in another module: is it still the one?
+    mov [rsp + 64], rdi
+    mov [rsp + 56], rsi
+    add rdx, [rdx]
+    lea rdx, [rdx + 4088]
+    sub rdx, r11
+    mov rdi, gs:[rax + 24]
+    cmp rdi, rdx
+    je 5f
+    mov rsi, rdi
+    shr rsi, 48
+    jz 6f
+    shl rsi, 6
+    movabs rcx, {own} + {homes} - 64
+    add rsi, rcx
+    cmp qword ptr [rsi], 0
+    je 6f
+    shl rdi, 16
+    shr rdi, 16
+    add rdi, [rsi + 32]
+    cmp rdi, rdx
+    jne 6f
+5:
+    mov rsi, [rsp + 56]
+    mov rdi, [rsp + 64]
+    jmp 2b
+6:
+    mov rsi, [rsp + 56]
+    mov rdi, [rsp + 64]
+    mov ecx, [rsp + {callee_frame} + 8]
+.Lengraft_callee_look:
+    mov [rsp + 64], rdi
+    mov [rsp + 56], rsi
+    mov [rsp + 48], rbx
+engraft_module_callee_saved:
+    mov [rsp + 40], r8
+    mov [rsp + 32], r9
+    mov [rsp + 24], r10
+    lea rbx, [rip + engraft_module]
+    mov r8, [rbx]
+    lea r8, [rbx + r8 + 4088] # the owner's word
+    mov rdx, r8
+    sub rdx, r11        # the target
+    lea rsi, [r8 + 8 * rcx + 8] # the site
+    mov rax, r11
+    add rax, [rbx + 136]
+    mov rdi, [rbx + 96]
+    sub rdi, [rbx + 88]
+    cmp rax, rdi
+    jae 22f
+    xor eax, eax
+    cmpxchg gs:[rsi], r11
+    jz 21f
+    mov edi, 1
+    cmp rax, r11
+    jne 25f
+21:
+    inc qword ptr gs:[rsi + 8]
+    jmp 29f
+22: # not in this module: in which?
+    mov rax, rdx
+    shr rax, 47
+    jnz 28f
+    mov rdi, rdx
+    cmp byte ptr gs:[r8 - 16], 0
+    je 25f              # nothing is recorded in this process
+    movabs r10, {arena}
+    mov r10d, [r10 + {n_rows}]
+    movabs r9, {own} + {homes}
+    xor eax, eax
+23:
+    cmp eax, r10d
+    jae 24f
+    inc eax
+    lea r9, [r9 + 64]
+    cmp qword ptr [r9 - 64], 0
+    je 23b
+    cmp rdx, [r9 - 64 + 40]
+    jae 23b
+    mov rbx, rdx
+    sub rbx, [r9 - 64 + 32]
+    jb 23b
+    mov rdi, rax
+    shl rdi, 48
+    or rdi, rbx
+24:
+    lea rbx, [rip + engraft_module]
+25: # its slot
+    imul r9, rcx, 0x1e35a7bd
+    add r9, r11
+    movabs rax, 0x9e3779b97f4a7c15
+    imul r9, rax
+    shr r9, 32
+    mov r10d, {callee_tries}
+26:
+    and r9, [rbx + 128]
+    mov rdx, r9
+    shl rdx, 5
+    add rdx, rbx
+    add rdx, [rbx + 120]
+    mov rax, gs:[rdx]
+    test rax, rax
+    jnz 261f
+    cmpxchg gs:[rdx], rcx
+    jz 262f
+261:
+    cmp rax, rcx
+    jne 27f
+262:
+    mov rax, gs:[rdx + 8]
+    test rax, rax
+    jnz 263f
+    cmpxchg gs:[rdx + 8], r11
+    jz 264f
+263:
+    cmp rax, r11
+    jne 27f
+264:
+    mov rax, gs:[rdx + 24]
+    test rax, rax
+    jnz 265f
+    cmpxchg gs:[rdx + 24], rdi
+    jz 266f
+265:
+    cmp rax, rdi
+    jne 27f
+266:
+    inc qword ptr gs:[rdx + 16]
+    jmp 29f
+27:
+    inc r9
+    dec r10d
+    jnz 26b
+28:
+    inc qword ptr gs:[rsi + 16]
+29:
+    mov r10, [rsp + 24]
+    mov r9, [rsp + 32]
+    mov r8, [rsp + 40]
+    mov rbx, [rsp + 48]
+    mov rsi, [rsp + 56]
+    mov rdi, [rsp + 64]
+    jmp 3b
+engraft_module_callee_end:
 
 # In place of DT_INIT. rdi, rsi, rdx: arguments, as for any such function.
 engraft_module_start:
@@ -229,6 +968,40 @@ engraft_module_entry:
     test rsp, rsp
     ret
 
+# rax: what is kept of a thread that is no more, among the next r14 threads; 0 if there is none. A thread is there as long as the first word
+# at its thread pointer is that pointer, of which the kernel is asked for the lower half: it may be unmapped at any moment.
+.Lengraft_reap:
+    push r13
+2:
+    sub r14, 1
+    jb 8f
+    mov r13, [r12 + {next_thread}]
+    inc r13
+    cmp r13, [r12 + {n_threads}]
+    jb 3f
+    xor r13d, r13d
+3:
+    mov [r12 + {next_thread}], r13
+    imul r13, r13, {thread_len}
+    lea r13, [r12 + r13 + {threads}]
+    mov rdi, [r13]
+    test rdi, rdi
+    jz 2b
+    mov r9d, edi
+    call .Lengraft_holds
+    cmp rax, -11        # EAGAIN: something else is there
+    je 7f
+    cmp rax, -14        # EFAULT: nothing is
+    jne 2b
+7:
+    mov rax, r13
+    pop r13
+    ret
+8:
+    xor eax, eax
+    pop r13
+    ret
+
 # Zero if there is a recording in this process; rbx, r12.
 .Lengraft_find:
     mov rbx, {arena}
@@ -261,17 +1034,26 @@ engraft_module_entry:
     xor eax, eax
     lock cmpxchg [rbx + {lock}], r9d
     jz 4f
-    mov r10d, eax
-    mov eax, 24         # sched_yield
+    push rax
+    push 50000          # ns
+    push 0
+    lea rdi, [rbx + {lock}]
+    xor esi, esi        # FUTEX_WAIT, which filters allow where there are threads; nobody wakes us
+    mov edx, eax
+    mov r10, rsp
+    mov eax, 202        # futex
     syscall
+    pop r10
+    pop r10
+    pop r10             # who holds it
     inc r8d
-    test r8d, 1023
+    test r8d, 255
     jnz 2b
     mov eax, r10d
     or eax, r9d
     test eax, {is_apart}
     jz 3f
-    cmp r8d, 0x400000   # nobody holds it for seconds
+    cmp r8d, 0x8000     # nobody holds it for seconds
     jb 2b
     jmp 35f
 3:
@@ -294,6 +1076,17 @@ engraft_module_entry:
     mov r9d, [r12 + 8]
     test r9d, r9d
     jnz 9f
+    mov r9d, [r12 + {kin}]
+    test r9d, r9d
+    jz 1f
+    and r9d, {is_apart} # of the process that forked us
+    mov eax, 110        # getppid: none that we can see, if we are in another one than it is
+    syscall
+    test rax, rax
+    jnz 3f
+    mov r9d, {is_apart}
+    jmp 3f
+1:
     sub rsp, 144        # as long as what stat writes
     lea rdi, [rip + .Lengraft_namespace]
     mov rsi, rsp
@@ -315,6 +1108,10 @@ engraft_module_entry:
     syscall
     or r9d, eax
     mov [r12 + 8], r9d
+    mov eax, r9d
+    and eax, {is_apart}
+    or eax, 1
+    mov [r12 + {kin}], eax
 9:
     ret
 
@@ -367,6 +1164,8 @@ engraft_module_entry:
     lock inc qword ptr [rbx + {n_shared}]
 7:
     call .Lengraft_name_owner
+    lea rax, [r12 + {threads}]
+    call .Lengraft_begins
     pop r15
     pop r14
     pop r13
@@ -377,7 +1176,7 @@ engraft_module_entry:
 # rax: the home of row r14, 0 if it is not loaded (any more). Flags for that.
 .Lengraft_home:
     mov eax, r14d
-    shl eax, 4
+    shl eax, 6
     lea r8, [r12 + rax + {homes}]
     cmp qword ptr [r8], 0
     je 8f
@@ -417,6 +1216,7 @@ engraft_module_entry:
     call .Lengraft_home
     jz 3f
     mov [rax + r15 + 4088], rbp
+    mov byte ptr [rax + r15 + 4072], 1
 3:
     inc r14d
     jmp 2b
@@ -424,7 +1224,7 @@ engraft_module_entry:
     pop r14
     ret
 
-# rax: the number of an area that nobody has, for us; negative if there is none.
+# rax: the number of an area that nobody has, for us; negative if there is none. While there are few, nobody is asked whether he is there.
 .Lengraft_new_area:
     push r13
     push r14
@@ -433,30 +1233,53 @@ engraft_module_entry:
     xor r14d, r14d
 2:
     cmp r14, [rbx + {n_areas}]
+    jae 3f
+    cmp dword ptr [r13 + 4 * r14], 0
+    je 5f
+    inc r14
+    jmp 2b
+3:
+    cmp r14, [rbx + {max_areas}]
+    jae 31f
+    cmp r14d, {few_areas}
+    jb 4f
+31: # of processes that are gone
+    xor r14d, r14d
+32:
+    cmp r14, [rbx + {n_areas}]
     jae 4f
     mov edi, [r13 + 4 * r14]
-    test edi, edi
-    jz 5f
     mov eax, [r12 + 8]
     cmp edi, eax
-    je 3f
+    je 33f
     or eax, edi
     test eax, {is_apart}
-    jnz 3f
+    jnz 33f
     xor esi, esi
     mov eax, 62         # kill, with no signal: is it there?
     syscall
     cmp rax, -3         # ESRCH
     je 5f
-3:
+33:
     inc r14
-    jmp 2b
+    jmp 32b
 4:
     mov rax, -1
     cmp r14, [rbx + {max_areas}]
     jae 6f
     inc qword ptr [rbx + {n_areas}]
 5:
+    call .Lengraft_state
+    jz 52f
+    cmp byte ptr [rax], {may_run}
+    je 51f
+    cmp byte ptr [rax], {aborts}
+    jne 53f
+51:
+    lock inc qword ptr [rbx + {n_stopped}] # nobody knows how it ended
+53:
+    mov byte ptr [rax], {may_run}
+52:
     mov eax, [r12 + 8]
     mov [r13 + 4 * r14], eax
     mov rax, r14
@@ -559,7 +1382,21 @@ engraft_module_entry:
     call .Lengraft_row_len
     cmp qword ptr [r12 + {path_len}], 0
     jne 3f
-    mov rdx, rax        # the recording is mapped as a whole: its pages are mapped a second time
+    lea rdx, [rax + r15] # all that is needed of the recording is mapped: its pages are mapped a second time
+    mov rsi, [r12 + {mapped}]
+    cmp rdx, rsi
+    jbe 1f
+    mov [rsp - 8], rax
+    mov rdi, rbx
+    xor r10d, r10d
+    mov eax, 25         # mremap, to make it longer
+    syscall
+    test rax, rax
+    js 8f
+    mov [r12 + {mapped}], rdx
+    mov rax, [rsp - 8]
+1:
+    mov rdx, rax
     lea rdi, [rbx + r15]
     xor esi, esi
     mov r10d, 1         # MREMAP_MAYMOVE
@@ -749,10 +1586,37 @@ engraft_module_entry:
     mov rbp, rcx
     add rbp, [rcx]      # the home
     mov eax, r14d
-    shl eax, 4
+    shl eax, 6
     lea rax, [r12 + rax + {homes}]
     mov [rax], rbp
     mov [rax + 8], rcx
+    mov [rax + 24], rcx
+    mov rdx, rcx
+    add rdx, [rcx + 80]
+    mov [rax + 16], rdx
+    mov rdx, rcx
+    mov rdi, rcx
+    add rdx, [rcx + 88]
+    mov [rax + 32], rdx
+    add rdi, [rcx + 96]
+    mov [rax + 40], rdi
+    xor ecx, ecx        # what was there before is there no more
+63:
+    cmp ecx, [rbx + {n_rows}]
+    jae 65f
+    mov esi, ecx
+    shl esi, 6
+    lea rsi, [r12 + rsi + {homes}]
+    inc ecx
+    cmp rsi, rax
+    je 63b
+    cmp rdx, [rsi + 40]
+    jae 63b
+    cmp rdi, [rsi + 32]
+    jbe 63b
+    mov qword ptr [rsi], 0
+    jmp 63b
+65:
     push 0              # threads done
 7:
     mov rax, [rsp]
@@ -771,13 +1635,15 @@ engraft_module_entry:
     js 74f
     mov rdi, rax
     call .Lengraft_row_len
-    mov rcx, rax
+    mov rcx, [rip + engraft_module + 104]
 71:
     sub rcx, 8
-    jb 72f
+    jb 715f
     mov rdx, [rbp + rcx + 4096]
     add [rdi + rcx], rdx
     jmp 71b
+715:
+    call .Lengraft_join_callees
 72:
     mov rsi, rax
     mov rdx, rax
@@ -801,6 +1667,7 @@ engraft_module_entry:
 75:
     pop rax
     mov [rbp + r15 + 4088], rax
+    mov byte ptr [rbp + r15 + 4072], 1
 76:
     inc qword ptr [rsp]
     jmp 7b
@@ -846,6 +1713,53 @@ engraft_module_entry:
 4:
     inc r13
     jmp 2b
+
+# What calls through pointers led to so far, at home rbp, goes to the area at rdi: keeps rdi, rax. What another process has led elsewhere
+# before is not looked for: that goes to where the table had no room for.
+.Lengraft_join_callees:
+    push rax
+    lea r8, [rip + engraft_module]
+    mov r9, [r8 + 104]
+    mov ecx, [r8 + 112]
+2:
+    sub ecx, 1
+    jb 5f
+    lea rsi, [rbp + r9 + 4096]
+    mov rdx, [rsi + 8]
+    cmp qword ptr [rdi + r9], 0
+    jne 3f
+    mov rax, [rsi]
+    mov [rdi + r9], rax
+3:
+    mov rax, [rsi]
+    cmp rax, [rdi + r9]
+    jne 4f
+    add [rdi + r9 + 8], rdx
+    xor edx, edx
+4:
+    add rdx, [rsi + 16]
+    add [rdi + r9 + 16], rdx
+    add r9, 24
+    jmp 2b
+5:
+    cmp dword ptr [r8 + 112], 0
+    je 7f
+    mov rsi, r8
+    add rsi, [r8 + 120]
+    mov rcx, [r8 + 128]
+6:
+    mov rax, [rsi]
+    mov rdx, [rsi + 16]
+    test rax, rax
+    jz 65f
+    add [rdi + 8 * rax + 16], rdx
+65:
+    add rsi, 32
+    sub rcx, 1
+    jnb 6b
+7:
+    pop rax
+    ret
 
 # A row for this module, r14; zero if there is one now.
 .Lengraft_add_row:
@@ -1144,6 +2058,11 @@ engraft_module_entry:
     push rax
     lea rsi, [rip + .Lengraft_said]
     lea rdx, [rip + .Lengraft_said_end]
+    cmp rax, 17         # EEXIST
+    jne 90f
+    lea rsi, [rip + .Lengraft_other]
+    lea rdx, [rip + .Lengraft_other_end]
+90:
     sub rdx, rsi
     call .Lengraft_say
     lea rsi, [r12 + {path}]
@@ -1160,6 +2079,13 @@ engraft_module_entry:
 93:
     call .Lengraft_say
     pop rax
+    cmp rax, 17
+    jne 95f
+    lea rsi, [rip + .Lengraft_line]
+    mov edx, 1
+    call .Lengraft_say
+    jmp 99f
+95:
     sub rsp, 16
     lea rsi, [rsp + 16]
     dec rsi
@@ -1197,6 +2123,11 @@ engraft_module_entry:
 .Lengraft_said:
     .ascii "engraft: nothing is recorded, for there is no room for it or no right to write it (set ENGRAFT_OUT to another file): "
 .Lengraft_said_end:
+.Lengraft_other:
+    .ascii "engraft: nothing is recorded, for the file there is something else, or a recording of `count` (set ENGRAFT_OUT to another file): "
+.Lengraft_other_end:
+.Lengraft_line:
+    .ascii "\n"
 .Lengraft_no_bases:
     .ascii "engraft: nothing is recorded, for this kernel does not let programs set the base of gs\n"
 .Lengraft_no_bases_end:

@@ -204,6 +204,33 @@ pub fn check_owner_here(is_early: bool) -> ([u8; 35], [usize; 2]) {
     (bytes, [owner, slow])
 }
 
+/// Before an entry that may be a handler's of signals: whether the kernel came, which passes the address right above the return address
+/// as the third argument. The flags and r11 are dead there.
+///
+/// ```text
+/// lea 8(%rsp),%r11; cmp %r11,%rdx; jne ENTRY; lea ENTRY(%rip),%r11; jmp SIGNAL
+/// ```
+/// Returns the bytes and, in this order, the offsets of the distances to ENTRY, ENTRY, SIGNAL; each counts from four bytes further.
+pub const CHECK_SIGNAL: ([u8; 26], [usize; 3]) = (
+    [
+        0x4c, 0x8d, 0x5c, 0x24, 0x08, // lea 8(%rsp),%r11
+        0x4c, 0x39, 0xda, // cmp %r11,%rdx
+        0x0f, 0x85, 0, 0, 0, 0, // jne
+        0x4c, 0x8d, 0x1d, 0, 0, 0, 0, // lea 0(%rip),%r11
+        0xe9, 0, 0, 0, 0, // jmp
+    ],
+    [10, 17, 22],
+);
+
+/// `lea NEXT(%rip),%r11; jmp OTHER`: goes on at NEXT by way of OTHER. Returns the bytes and the offsets of the distances to NEXT and OTHER.
+pub const BY_WAY_OF: ([u8; 12], [usize; 2]) = ([0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0], [3, 8]);
+
+/// `push %r11`: before a check of an entry whose callers may keep a value there.
+pub const SAVE: [u8; 2] = [0x41, 0x53];
+
+/// `pop %r11; jmp ENTRY`: behind such a check. Returns the bytes and the offset of the distance to ENTRY.
+pub const RESTORE: ([u8; 7], usize) = ([0x41, 0x5b, 0xe9, 0, 0, 0, 0], 3);
+
 /// In place of an entry that may be called while the counters of the calling thread are not there yet: calls it with the first
 /// thread's.
 ///

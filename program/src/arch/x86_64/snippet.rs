@@ -15,6 +15,10 @@
 //!
 //! Source: Intel SDM vol. 2A, LAHF and SETcc; vol. 2B, SAHF: OF comes back through the overflow of `add`.
 
+mod callee;
+
+pub use callee::callee;
+
 use super::emit::Stack;
 use super::{Insn, Reg, RegSet, abi};
 use crate::addr::Va;
@@ -63,6 +67,8 @@ pub enum Place {
     At(Va),
     /// The routine.
     Routine,
+    /// The word that names the owner of the counters.
+    Owner,
 }
 
 /// Code with places to be filled in.
@@ -210,6 +216,9 @@ struct Writer {
 }
 
 impl Writer {
+    fn new() -> Writer {
+        Writer { encoder: Encoder::new(64), out: Vec::new(), places: Vec::new(), stack: Vec::new(), depth: 0 }
+    }
     fn put(&mut self, insn: Instruction, place: Option<Place>) -> Result<(), NoValue> {
         let from = self.out.len();
         let len = self.encoder.encode(&insn, SOMEWHERE + from as u64)?;
@@ -281,13 +290,7 @@ fn word(base: Register, index: Register) -> MemoryOperand {
 /// # Errors
 /// If there is no such value at this place.
 pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> Result<Snippet, NoValue> {
-    let mut w = Writer {
-        encoder: Encoder::new(64),
-        out: Vec::new(),
-        places: Vec::new(),
-        stack: Vec::new(),
-        depth: 0,
-    };
+    let mut w = Writer::new();
     let memory = match value {
         Value::Memory => Some(operand(insn, true)?),
         Value::Address => Some(operand(insn, false)?),

@@ -1,0 +1,227 @@
+//! `engraft convert` for traces: from a plain one to a file of ours, and back.
+
+use super::Args;
+use crate::out::{self, Answer, Hinted};
+use crate::query;
+use crate::view::{Table, View};
+use anyhow::Context as _;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+use trace::chunks::Codec;
+use trace::import::RepackError;
+use trace::{ImportError, Imported, Names, Stores, Trace, file, import, plain};
+use tracing::info_span;
+
+/// How a trace is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Store {
+    /// A grammar, made by SEQUITUR: small, and searched as it is.
+    Packed,
+    /// Chunks of 4 MB under zlib, as the paper has them.
+    Zlib,
+    /// Chunks of 4 MB under zstd, as they are recorded.
+    Zstd,
+}
+
+/// What is to be converted.
+pub enum What {
+    /// A plain trace, from a file or a pipe.
+    Plain,
+    /// A trace of ours.
+    Ours(Box<Trace>),
+}
+
+/// Whether traces are meant, and which way.
+pub fn wanted(args: &Args) -> anyhow::Result<Option<What>> {
+    let asked = args.meta.is_some() || !args.store.is_empty();
+    let [input] = args.inputs.as_slice() else {
+        anyhow::ensure!(
+            !asked,
+            "--meta and --store are for one plain trace, {} files are given",
+            args.inputs.len()
+        );
+        return Ok(None);
+    };
+    // What a pipe holds cannot be seen without taking it out: the output tells.
+    let is_stdin = input == Path::new("-");
+    let is_file = input.metadata().is_ok_and(|m| m.is_file());
+    if is_stdin || !is_file {
+        let is_pipe = is_stdin || input.exists() && !input.is_dir();
+        let is_profile = profile::Format::from_extension(&args.o).is_some() || args.to.is_some();
+        return Ok((is_pipe && (asked || !is_profile)).then_some(What::Plain));
+    }
+    let mut start = Vec::new();
+    let file = File::open(input).with_context(|| format!("cannot read {}", input.display()))?;
+    file.take(16).read_to_end(&mut start).with_context(|| format!("cannot read {}", input.display()))?;
+    if file::is_one(&start) {
+        return Ok(Some(What::Ours(Box::new(query::open(input)?))));
+    }
+    let is_named = input.extension().is_some_and(|e| e == "trc");
+    Ok((asked || is_named || plain::is_one(&start)).then_some(What::Plain))
+}
+
+/// Converts a trace.
+pub fn run(args: &Args, what: What) -> anyhow::Result<Answer> {
+    let read = args.inputs.iter().chain(&args.meta).map(std::path::PathBuf::as_path);
+    out::spares(&args.o, &read.collect::<Vec<_>>())?;
+    let from = args.inputs.first().context("clap asks for one")?;
+    let wrote = match what {
+        What::Plain => info_span!("import").in_scope(|| pack(args, from))?,
+        What::Ours(trace) if !args.store.is_empty() => {
+            info_span!("pack").in_scope(|| repack(args, from, &trace))?
+        }
+        What::Ours(trace) => info_span!("export").in_scope(|| unpack(args, from, &trace))?,
+    };
+    args.output.print_beside_file(&args.o, &wrote)?;
+    Ok(Answer::Yes)
+}
+
+fn stores(asked: &[Store]) -> Stores {
+    let has = |store| asked.contains(&store);
+    let chunks = match (has(Store::Zlib), has(Store::Zstd)) {
+        (true, _) => Some(Codec::Zlib),
+        (_, true) => Some(Codec::Zstd),
+        _ => None,
+    };
+    Stores { grammar: has(Store::Packed) || chunks.is_none(), chunks }
+}
+
+fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
+    let names = match &args.meta {
+        None => Names::default(),
+        Some(meta) => {
+            let text =
+                std::fs::read_to_string(meta).with_context(|| format!("cannot read {}", meta.display()))?;
+            Names::parse(&text).with_context(|| format!("{} is no table of names", meta.display()))?
+        }
+    };
+    let is_stdin = from == Path::new("-");
+    let input: Box<dyn Read> = match is_stdin {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(File::open(from).with_context(|| format!("cannot read {}", from.display()))?),
+    };
+    let mut result = None;
+    out::data(Some(&args.o), |w| {
+        match import::import(input, w, &names, stores(&args.store)) {
+            Err(ImportError::Write(err)) => Err(err),
+            imported => {
+                // What is no trace leaves no file.
+                let failed = imported.is_err();
+                result = Some(imported);
+                if failed { Err(io::Error::other("the input is no trace")) } else { Ok(()) }
+            }
+        }
+    })
+    .or_else(|err| if matches!(result, Some(Err(_))) { Ok(()) } else { Err(err) })?;
+    let Imported { n_symbols, n_bytes } = result.context("it was written")?.map_err(|err| {
+        let cause = std::error::Error::source(&err).map_or_else(String::new, |cause| format!(": {cause}"));
+        let what = format!(
+            "{} is no plain trace: {err}{cause}",
+            if is_stdin { "standard input".into() } else { from.display().to_string() }
+        );
+        Hinted::new(what, "a plain trace has four bytes a symbol; `engraft help convert` has the codes")
+    })?;
+    Ok(TraceView {
+        schema: "engraft.convert-trace/1",
+        file: args.o.display().to_string(),
+        n_symbols,
+        n_bytes,
+    })
+}
+
+fn repack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> {
+    let mut result = None;
+    let wrote = out::data(Some(&args.o), |w| match import::repack(trace, w, stores(&args.store)) {
+        Err(RepackError::Write(err)) => Err(err),
+        Err(err) => {
+            result = Some(Err(err));
+            Err(io::Error::other("the trace cannot be read"))
+        }
+        Ok(imported) => {
+            result = Some(Ok(imported));
+            Ok(())
+        }
+    });
+    let Imported { n_symbols, n_bytes } = match result {
+        Some(Err(RepackError::Read(err))) => return Err(query::unreadable(from, err)),
+        Some(Err(err)) => return Err(err).with_context(|| format!("cannot pack {}", from.display())),
+        Some(Ok(imported)) => {
+            wrote?;
+            imported
+        }
+        None => return wrote.and_then(|()| anyhow::bail!("nothing was written")),
+    };
+    Ok(TraceView {
+        schema: "engraft.convert-trace/1",
+        file: args.o.display().to_string(),
+        n_symbols,
+        n_bytes,
+    })
+}
+
+fn unpack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> {
+    let n_threads = trace.threads().map_err(|err| query::unreadable(from, err))?.len();
+    if n_threads > 1 && args.thread.is_none() {
+        let what = format!("{} has {n_threads} threads; a plain trace holds one", from.display());
+        return Err(Hinted::new(what, "say which with --thread N, counted from 1").into());
+    }
+    let threads = trace.threads().map_err(|err| query::unreadable(from, err))?;
+    let wanted = args.thread.map_or(0, |n| n.get() - 1);
+    if args.thread.is_some() && threads.get(wanted).is_none() {
+        return Err(Hinted::new(
+            format!("{} has {n_threads} threads", from.display()),
+            "they are counted from 1",
+        )
+        .into());
+    }
+    let wanted = threads.get(wanted).map(|t| t.thread);
+    let (mut n_symbols, mut failed) = (0, None);
+    out::data(Some(&args.o), |w| {
+        let read = trace.read(|thread, symbols| {
+            if Some(thread) != wanted {
+                return ControlFlow::Continue(());
+            }
+            n_symbols += symbols.len() as u64;
+            plain::write(w, symbols).map_or_else(ControlFlow::Break, ControlFlow::Continue)
+        });
+        match read {
+            Ok(None) => Ok(()),
+            Ok(Some(err)) => Err(err),
+            Err(err) => {
+                failed = Some(err);
+                Err(io::Error::other("the trace cannot be read"))
+            }
+        }
+    })
+    .map_err(|err| failed.map_or(err, |err| query::unreadable(from, err)))?;
+    Ok(TraceView {
+        schema: "engraft.convert-trace/1",
+        file: args.o.display().to_string(),
+        n_symbols,
+        n_bytes: 4 * n_symbols,
+    })
+}
+
+/// What was written.
+#[derive(Serialize)]
+struct TraceView {
+    schema: &'static str,
+    file: String,
+    n_symbols: u64,
+    n_bytes: u64,
+}
+
+impl View for TraceView {
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["file", "symbols>", "bytes>"]);
+        t.row([self.file.clone(), self.n_symbols.to_string(), self.n_bytes.to_string()]);
+        t
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        writeln!(w, "wrote {}: {} symbols in {} bytes", self.file, self.n_symbols, self.n_bytes)
+    }
+}

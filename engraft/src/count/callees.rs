@@ -1,0 +1,179 @@
+//! Where calls through pointers led, of a run: out of the memory shared with it.
+
+use super::prepare::Counted;
+use anyhow::Context as _;
+use live::Arena;
+use profile::counters::callees::{Callees, Found};
+use profile::{Beyond, Profile};
+use program::{Image, Va};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+/// What is known of the calls of one module.
+pub struct Calls<'a> {
+    module: &'a Counted,
+    all: &'a [Counted],
+    arena: &'a Arena,
+    /// Its calls and their words, if they are counted.
+    callees: Option<(&'a Callees, Range<u64>)>,
+    found: Found,
+    maps: &'a Maps,
+}
+
+impl<'a> Calls<'a> {
+    /// Of `module`, one of `all` in `arena`: nothing yet.
+    pub fn of(module: &'a Counted, all: &'a [Counted], arena: &'a Arena, maps: &'a Maps) -> Calls<'a> {
+        let callees = module.notes.callees.as_ref().filter(|c| !c.sites.is_empty());
+        let words = |c: &Callees| u64::from(c.first)..u64::from(c.first) + c.n_words();
+        let callees = callees.map(|c| (c, words(c)));
+        Calls { module, all, arena, callees, found: Found::new(), maps }
+    }
+
+    /// Adds those of area `k`; to `profile`, too, if there is one for it.
+    pub fn add(&mut self, k: u64, profile: Option<&mut Profile>) -> anyhow::Result<()> {
+        let Some((callees, words)) = &self.callees else { return Ok(()) };
+        let copies = self.arena.words(self.module.key, words, k).context("cannot read the counters")?;
+        match profile {
+            None => copies.iter().for_each(|words| callees.add(words, &mut self.found)),
+            Some(profile) => {
+                let mut own = Found::new();
+                copies.iter().for_each(|words| callees.add(words, &mut own));
+                self.tell_of(&own, profile);
+                for (call, n) in own {
+                    let sum = self.found.entry(call).or_insert(0);
+                    *sum = sum.saturating_add(n);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds all of them to `profile`.
+    pub fn tell(&self, profile: &mut Profile) {
+        self.tell_of(&self.found, profile);
+    }
+
+    fn tell_of(&self, found: &Found, profile: &mut Profile) {
+        let Some((callees, _)) = &self.callees else { return };
+        callees.tell(found, profile, |row| {
+            let key = self.arena.key(row)?;
+            let of = self.all.iter().find(|c| c.key == key)?;
+            Some((of.path.display().to_string(), of.notes.callees.as_ref()?.old.start))
+        });
+        self.maps.name(profile);
+    }
+}
+
+/// What was mapped in the process that was started, as far as it was seen: code of files, by its end.
+#[derive(Default)]
+pub struct Maps(BTreeMap<u64, Mapped>);
+
+/// Code that is mapped.
+#[derive(Clone, PartialEq, Eq)]
+struct Mapped {
+    start: u64,
+    path: String,
+    /// Where the file's first byte is.
+    base: u64,
+}
+
+impl Maps {
+    /// Looks at process `pid` now and then, which does not hold it up, until it is gone.
+    pub fn watch(pid: u32) -> Maps {
+        let mut maps = Maps::default();
+        // Libraries are there soon, and short programs gone.
+        let mut pause = Duration::from_micros(50);
+        while let Some(text) =
+            std::fs::read_to_string(format!("/proc/{pid}/maps")).ok().filter(|t| !t.is_empty())
+        {
+            maps.add(&text);
+            std::thread::park_timeout(pause);
+            pause = (pause * 5 / 4).min(Duration::from_millis(100));
+        }
+        maps
+    }
+
+    fn add(&mut self, text: &str) {
+        let mut files: HashMap<&str, u64> = HashMap::new();
+        for line in text.lines() {
+            // Addresses, rights, offset, device, inode, path.
+            let mut words = line.splitn(6, ' ');
+            let (Some(range), Some(rights), Some(offset)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
+            let path = words.nth(2).unwrap_or_default().trim();
+            let hex = |text| u64::from_str_radix(text, 16).ok();
+            let Some((Some(start), Some(end))) = range.split_once('-').map(|(a, b)| (hex(a), hex(b))) else {
+                continue;
+            };
+            if path.is_empty() {
+                continue;
+            }
+            if hex(offset) == Some(0) {
+                files.insert(path, start);
+            }
+            if rights.contains('x') {
+                let base = files.get(path).copied().unwrap_or(start);
+                self.0.insert(end, Mapped { start, path: path.to_owned(), base });
+            }
+        }
+    }
+
+    /// The file whose code is at `at`, and where in it.
+    fn find(&self, at: u64, firsts: &mut HashMap<String, u64>) -> Option<(String, Va)> {
+        let mapped = self.0.range(at + 1..).next().map(|m| m.1).filter(|m| m.start <= at)?;
+        let first = firsts.entry(mapped.path.clone()).or_insert_with(|| {
+            let image = Image::load(Path::new(&mapped.path)).ok();
+            image.and_then(|image| image.segments.first().map(|s| s.range.start.0 & !0xfff)).unwrap_or(0)
+        });
+        Some((mapped.path.clone(), Va((at - mapped.base).wrapping_add(*first))))
+    }
+
+    /// Says of the calls in `profile` that led somewhere in the process in which file that was.
+    fn name(&self, profile: &mut Profile) {
+        let mut firsts = HashMap::new();
+        let calls = std::mem::take(&mut profile.calls_beyond);
+        for ((at, to), n) in calls {
+            let to = match to {
+                Beyond::Process(to) => match self.find(to, &mut firsts) {
+                    Some((path, to)) => Beyond::Image(path, to),
+                    None => Beyond::Process(to),
+                },
+                other => other,
+            };
+            let sum = profile.calls_beyond.entry((at, to)).or_insert(0);
+            *sum = sum.saturating_add(n);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_those_of_the_file_that_is_mapped_there() {
+        let text = "\
+7f0000000000-7f0000001000 r--p 00000000 fe:00 12   /no/such/lib a.so
+7f0000001000-7f0000003000 r-xp 00001000 fe:00 12   /no/such/lib a.so
+7f0000003000-7f0000004000 rwxp 00000000 00:00 0 
+7ffff7fc9000-7ffff7fcb000 r-xp 00000000 00:00 0                          [vdso]
+";
+        let mut maps = Maps::default();
+        maps.add(text);
+        maps.add("garbage\n\n1-2\n");
+        let mut firsts = HashMap::new();
+        let mut check = |at: u64, want: Option<(&str, u64)>| {
+            let want = want.map(|(path, at)| (path.to_owned(), Va(at)));
+            assert_eq!(maps.find(at, &mut firsts), want, "{at:#x}");
+        };
+        check(0x7f00_0000_1000, Some(("/no/such/lib a.so", 0x1000)));
+        check(0x7f00_0000_2fff, Some(("/no/such/lib a.so", 0x2fff)));
+        check(0x7f00_0000_0fff, None);
+        check(0x7f00_0000_3000, None);
+        check(0x7fff_f7fc_9a00, Some(("[vdso]", 0xa00)));
+        check(u64::MAX - 1, None);
+    }
+}

@@ -1,0 +1,158 @@
+//! What `count` and `instrument` refuse, warn of, and where what they write goes when it cannot go where it was to.
+
+use crate::count::{built, plain};
+use crate::needs;
+use crate::run::{engraft, folder, must};
+use std::path::Path;
+use std::process::Command;
+
+/// A program that sets the environment of others knows these names, too.
+#[test]
+fn names_of_other_languages_variables_are_no_reason_to_refuse() {
+    needs!("gcc");
+    let place = folder();
+    let text = "const char *volatile s[] = {\"GHCRTS\", \"OCAMLRUNPARAM\"}; int main(void) { return !s[1]; }";
+    built(place.path(), "old", text, "-O1 -s");
+    let ran = engraft(place.path(), "count -q --no-cache -o new -- ./old");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+}
+
+/// Real ones are refused, without any symbol.
+#[test]
+fn programs_of_ocaml_are_known_by_what_they_hold() {
+    needs!("ocamlopt", "strip");
+    let place = folder();
+    std::fs::write(place.path().join("text.ml"), "let () = print_endline \"hello\"").expect("written");
+    must(Command::new("ocamlopt").args(["-o", "old", "text.ml"]).current_dir(place.path()));
+    must(Command::new("strip").arg("old").current_dir(place.path()));
+    let ran = engraft(place.path(), "count -q --no-cache -o new -- ./old");
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("a native OCaml program"), "{}", ran.stderr);
+}
+
+#[test]
+fn where_no_module_is_wanted_nothing_is_run() {
+    needs!("gcc");
+    let place = folder();
+    built(place.path(), "old", "#include <stdio.h>\nint main(void) { puts(\"ran\"); return 3; }", "-O1");
+    built(place.path(), "loads", "#include <dlfcn.h>\nint main(void) { return !dlopen(0, 1); }", "-O1");
+    for (which, program, want) in [
+        ("nosuch*", "./old", 2),
+        ("[", "./old", 2),
+        ("./old", "./old", 3),
+        ("ol?", "./old", 2),
+        ("ol*", "./old", 3),
+        ("libc.so*", "./old", 3),
+        // It may load it yet.
+        ("nosuch*", "./loads", 0),
+    ] {
+        let ran =
+            engraft(place.path(), &format!("count -q --no-cache -o new --modules {which} -- {program}"));
+        assert_eq!((ran.code, ran.stdout.is_empty()), (Some(want), want != 3), "{which} {}", ran.stderr);
+        let is_named =
+            ran.stderr.contains("nothing would be counted") && ran.stderr.contains("there are old, libc.so");
+        assert_eq!(is_named, want == 2, "{which} {}", ran.stderr);
+        let _was_there = std::fs::remove_file(place.path().join("new"));
+    }
+}
+
+#[test]
+fn a_recording_that_finds_no_room_is_kept_elsewhere() {
+    needs!("sh", "true");
+    let place = folder();
+    std::fs::create_dir(place.path().join("spare")).expect("made");
+    let us = env!("CARGO_BIN_EXE_engraft");
+    let line =
+        format!("mkdir gone; TMPDIR=$PWD/spare {us} count -q --no-cache -o gone/new -- sh -c 'rm -r gone'");
+    let ran = plain(place.path(), &["sh", "-c", &line]);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    let (_, path) = said.split_once("; the recording is ").unwrap_or_else(|| panic!("{said}"));
+    let path = path.lines().next().unwrap_or_default();
+    assert_eq!(ran.status.code(), Some(2), "{said}");
+    assert!(Path::new(path).starts_with(place.path().canonicalize().expect("there").join("spare")), "{path}");
+    assert!(engraft(place.path(), &format!("show {path}")).ok().contains("instructions"), "{path}");
+}
+
+#[test]
+fn what_is_in_the_way_of_an_instrumented_programs_recording_is_said() {
+    needs!("true");
+    let place = folder();
+    std::fs::copy("/bin/true", place.path().join("old")).expect("copied");
+    engraft(place.path(), "count -q --no-cache -- ./old").ok();
+    engraft(place.path(), "instrument -q old -o new").ok();
+    let ran = plain(place.path(), &["./new"]);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(0), "{said}");
+    let want = "engraft: nothing is recorded, for the file there is something else, or a recording of `count` \
+                (set ENGRAFT_OUT to another file): /";
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(matches!(lines[..], [one] if one.starts_with(want) && one.ends_with("/old.engraft")), "{said}");
+}
+
+#[test]
+fn what_is_written_to_standard_output_is_the_program() {
+    needs!("sh", "true");
+    let place = folder();
+    let us = env!("CARGO_BIN_EXE_engraft");
+    let ran = plain(place.path(), &["sh", "-c", &format!("{us} instrument /bin/true -o - > new")]);
+    assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("springboards"), "{ran:?}");
+    assert!(!place.path().join("-").exists());
+    engraft(place.path(), "instrument -q /bin/true -o two").ok();
+    let read = |name| std::fs::read(place.path().join(name)).expect("written");
+    assert_eq!(read("new"), read("two"));
+    // Beyond the limit of the length of files: an error, no death.
+    let ran = plain(place.path(), &["sh", "-c", &format!("ulimit -f 1; {us} instrument /bin/true -o three")]);
+    assert_eq!(ran.status.code(), Some(2), "{ran:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&ran.stderr).matches("engraft: cannot write three").count(),
+        1,
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn what_runs_a_script_is_named_if_it_is_missing() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = folder();
+    for (line, want) in [
+        ("#!/no/such\n", "./s is to be run by /no/such, as its first line says, which cannot be read"),
+        ("#!\n", "./s is to be run by '', as its first line says, which cannot be read"),
+    ] {
+        std::fs::write(place.path().join("s"), line).expect("written");
+        std::fs::set_permissions(place.path().join("s"), std::fs::Permissions::from_mode(0o755))
+            .expect("set");
+        let ran = engraft(place.path(), "count -o new -- ./s");
+        assert!(ran.code == Some(2) && ran.stderr.contains(want), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn code_that_may_be_written_is_spoken_of() {
+    needs!("gcc");
+    let place = folder();
+    let text = r#"__asm__(".section .both,\"awx\",@progbits; .quad 1; .text"); int main(void) { return 0; }"#;
+    built(place.path(), "old", text, "-O1");
+    for line in ["count --no-cache -o run -- ./old", "instrument -o new ./old"] {
+        let ran = engraft(place.path(), line);
+        assert!(ran.stderr.contains("may change its own code while it runs"), "{line}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_library_that_counts_by_itself_is_not_counted_again() {
+    needs!("gcc");
+    let place = folder();
+    built(place.path(), "libone.so", "int one(void) { return 1; }", "-O1 -shared -fPIC");
+    engraft(place.path(), "instrument -q libone.so -o libtwo.so").ok();
+    std::fs::rename(place.path().join("libtwo.so"), place.path().join("libone.so")).expect("renamed");
+    built(
+        place.path(),
+        "old",
+        "int one(void); int main(void) { return one(); }",
+        "-O1 -Wl,-rpath,$ORIGIN -Wl,--no-as-needed libone.so",
+    );
+    let ran = engraft(place.path(), "count --no-cache -o run -- ./old");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("was not counted: it is instrumented already"), "{}", ran.stderr);
+}

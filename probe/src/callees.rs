@@ -1,0 +1,112 @@
+//! Which calls through pointers it is counted for where they lead, and how.
+//!
+//! ```text
+//! words of a thread = … sites tables
+//! site  = where it led first (distance to the owner's word; 0: nowhere yet), how often, how often to where the table had no room for
+//! table = slots: number of the site's first word, where it led, how often, which module that is in (the runtime, `module.s`, says how)
+//! ```
+//! A call that leads where it led first costs a comparison and an increment; another one a look into the table, by hash.
+//!
+//! Invariant: a call is counted right before it is made, and once. Not counted are calls through slots that the dynamic linker
+//! fills, whose targets have names, and those that find something in the flags.
+
+use crate::arch::{SITE_WORDS, SLOT_WORDS};
+use crate::movable::Stay;
+use crate::piece::Target;
+use crate::plan::{Code, Spot, Text, Written};
+use program::arch::snippet::{self, Place, Snippet};
+use program::arch::{Flow, abi};
+use program::{BlockId, CallKind, Callee, FlagLiveness, Program, Va};
+use rayon::prelude::*;
+
+/// The calls, and where their words are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Callees {
+    /// The calling instructions, by address.
+    pub sites: Vec<Va>,
+    /// The first word of the first site.
+    pub first: u32,
+    /// How many slots the table behind the sites has, a power of two; none if there are no sites.
+    pub n_slots: u32,
+}
+
+impl Callees {
+    /// The table's first word.
+    pub fn table(&self) -> u32 {
+        self.first + SITE_WORDS * n32(self.sites.len())
+    }
+
+    /// Where the table ends.
+    pub fn end(&self) -> u32 {
+        self.table() + SLOT_WORDS * self.n_slots
+    }
+}
+
+fn n32(n: usize) -> u32 {
+    u32::try_from(n).expect("no more than blocks")
+}
+
+/// Fewest and most slots of a table: 128 kB and 32 MB. Under `count`, only what is used is there; a file that records by itself takes the
+/// room of each area whole.
+const SLOTS: [usize; 2] = [1 << 12, 1 << 20];
+
+/// Finds the calls of moved code, and writes what stands before them; the first `n_words` are in use already.
+pub fn choose(
+    program: &Program,
+    stays: &[Option<Stay>],
+    flags: &FlagLiveness,
+    n_words: u32,
+    inserts: &mut Vec<Written>,
+) -> Callees {
+    let is_one = |call: &&program::Call| {
+        let func = program.block(call.block).func;
+        call.callee == Callee::Indirect
+            && matches!(call.kind, CallKind::Call | CallKind::TailCall)
+            && stays.get(func.index()).is_some_and(Option::is_none)
+            && program.function(func).import.is_none()
+    };
+    let mut blocks: Vec<BlockId> = program.calls.iter().filter(is_one).map(|call| call.block).collect();
+    blocks.dedup();
+    // By block: each call, what it finds live, and whether what it leads to may find something in r11.
+    let found: Vec<Vec<(Va, BlockId, program::arch::Insn, bool)>> = blocks
+        .par_iter()
+        .map(|&block| {
+            let live = flags.before(program, block);
+            let calls = program.calls_in(block);
+            let mut has_descriptor = false;
+            let mut found = Vec::new();
+            for (insn, (at, live)) in program.insns(block).zip(live) {
+                let is_call = calls.iter().filter(is_one).any(|call| call.at == at)
+                    && matches!(insn.flow(), Flow::CallIndirect | Flow::JumpIndirect);
+                if is_call && live.both(abi::FLAGS).is_empty() {
+                    found.push((at, block, insn, has_descriptor && insn.calls_descriptor()));
+                }
+                has_descriptor |= insn.takes_descriptor();
+            }
+            found
+        })
+        .collect();
+    // A site is known by its first word: 0 is none.
+    let first = n_words.max(1);
+    let mut sites = Vec::new();
+    for (at, block, insn, keeps_r11) in found.into_iter().flatten() {
+        let word = first + SITE_WORDS * n32(sites.len());
+        let Ok(Snippet { bytes, places, stack }) = snippet::callee(&insn, keeps_r11, word) else { continue };
+        let target = |place| match place {
+            Place::Word(n) => Target::Word(word + n),
+            Place::At(to) => Target::Place(to),
+            Place::Routine => Target::Callee,
+            Place::Owner => Target::Owner,
+        };
+        let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
+        let text = Some(Box::new(Text { bytes, places, stack }));
+        inserts.push(((block, Spot::Before(at)), Code { text, increment: None }));
+        sites.push(at);
+    }
+    if sites.is_empty() {
+        return Callees { sites, first: n_words, n_slots: 0 };
+    }
+    let likely = 4 * sites.len() + 2 * program.functions.len();
+    let n_slots = n32(likely.clamp(SLOTS[0], SLOTS[1]).next_power_of_two());
+    Callees { sites, first, n_slots }
+}

@@ -1,0 +1,88 @@
+//! What stands before entries from outside: whose counters these are, and whether it was a signal that came.
+//!
+//! Not here: what happens then (`arch`).
+
+use crate::bytes::set_distance;
+use crate::movable::Stay;
+use program::arch::emit;
+use program::{CallKind, Callee, Program, Va};
+
+/// Appends a check of the owner before `entry`, and whether the library has `started`; returns its address.
+pub fn append_check(
+    program: &Program,
+    text_at: Va,
+    text: &mut Vec<u8>,
+    owner: Va,
+    entry: Va,
+    slow: Va,
+    started: Option<Va>,
+) -> Va {
+    let at = text_at.plus(text.len() as u64);
+    let distance = |to: Va, place: usize| to.since(at.plus(place as u64 + 4));
+    let owner_places = |bytes: &mut [u8], places: [usize; 4]| {
+        for (place, to) in places.into_iter().zip([owner, entry, entry, slow]) {
+            set_distance(bytes, place, distance(to, place));
+        }
+    };
+    match started {
+        Some(started) => {
+            let (mut bytes, [a, b, c, d, place]) = emit::check_started_owner();
+            owner_places(&mut bytes, [a, b, c, d]);
+            set_distance(&mut bytes, place, distance(started, place + 1));
+            text.extend(bytes);
+        }
+        None => {
+            let (mut bytes, places) = emit::check_owner(program.image.kind.is_static());
+            owner_places(&mut bytes, places);
+            text.extend(bytes);
+        }
+    }
+    at
+}
+
+/// Appends a check before `entry` of whether it is called for a signal; returns its address.
+pub fn append_signal_check(text_at: Va, text: &mut Vec<u8>, entry: Va, signal: Va) -> Va {
+    let at = text_at.plus(text.len() as u64);
+    let (mut bytes, places) = emit::CHECK_SIGNAL;
+    for (place, to) in places.into_iter().zip([entry, entry, signal]) {
+        set_distance(&mut bytes, place, to.since(at.plus(place as u64 + 4)));
+    }
+    text.extend(bytes);
+    at
+}
+
+/// Appends what goes to `begin` before the entry point `entry`; returns its address.
+pub fn append_begin(text_at: Va, text: &mut Vec<u8>, entry: Va, begin: Va) -> Va {
+    let at = text_at.plus(text.len() as u64);
+    let (mut bytes, places) = emit::BY_WAY_OF;
+    for (place, to) in places.into_iter().zip([entry, begin]) {
+        set_distance(&mut bytes, place, to.since(at.plus(place as u64 + 4)));
+    }
+    text.extend(bytes);
+    at
+}
+
+/// Appends what gives r11 back that [`emit::SAVE`] has put away, and goes on at `entry`; returns its address.
+pub fn append_restore(text_at: Va, text: &mut Vec<u8>, entry: Va) -> Va {
+    let at = text_at.plus(text.len() as u64);
+    let (mut bytes, place) = emit::RESTORE;
+    set_distance(&mut bytes, place, entry.since(at.plus(place as u64 + 4)));
+    text.extend(bytes);
+    at
+}
+
+/// The entries, sorted, that code which stays calls directly. It may know that the function leaves r11 alone, and keep a value there
+/// (`-fipa-ra` of gcc); moved code does not come through checks.
+pub fn called_by_what_stays(program: &Program, stays: &[Option<Stay>]) -> Vec<Va> {
+    let mut found: Vec<Va> = Vec::new();
+    for call in program.calls.iter().filter(|c| c.kind != CallKind::FallThrough) {
+        let stays = stays.get(program.block(call.block).func.index()).is_some_and(Option::is_some);
+        if let (true, Callee::Function(callee)) = (stays, call.callee) {
+            found.extend(program.function(callee).entries.iter().map(|b| program.block(*b).start));
+            found.extend(program.entry_block(callee).map(|b| program.block(b).start));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}

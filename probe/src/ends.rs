@@ -1,0 +1,96 @@
+//! Calls that end the process, or make another program of it: it is written down before them that the thread is at a call, not in the middle
+//! of a block, and which threads are no more. And calls that let a thread be cancelled anywhere.
+//!
+//! Not here: what is done then, and when the program ends by `exit` (`arch`).
+
+use crate::movable::Stay;
+use crate::piece::Target;
+use crate::plan::{Code, Spot, Text, Written};
+use program::arch::emit;
+use program::{CallKind, Callee, Function, Program};
+
+/// What a function of the C library does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    /// It ends the process without what `exit` does last.
+    End,
+    /// It ends the process by SIGABRT.
+    Abort,
+    /// It makes another program of it, or comes back.
+    Exec,
+    /// It returns in a child that has its parent's memory, and then in the parent.
+    Vfork,
+    /// It says whether the thread may be cancelled anywhere.
+    Cancel,
+}
+
+const ENDS: [&str; 3] = ["_exit", "_Exit", "quick_exit"];
+const ABORTS: [&str; 7] = [
+    "__assert",
+    "__assert_fail",
+    "__assert_perror_fail",
+    "__chk_fail",
+    "__fortify_fail",
+    "__stack_chk_fail",
+    "abort",
+];
+const EXECS: [&str; 9] =
+    ["execl", "execle", "execlp", "execv", "execve", "execveat", "execvp", "execvpe", "fexecve"];
+
+fn what(name: &str) -> Option<Does> {
+    match name {
+        "vfork" | "__vfork" => Some(Does::Vfork),
+        "pthread_setcanceltype" => Some(Does::Cancel),
+        _ if ENDS.contains(&name) => Some(Does::End),
+        _ if ABORTS.contains(&name) => Some(Does::Abort),
+        _ if EXECS.contains(&name) => Some(Does::Exec),
+        _ => None,
+    }
+}
+
+/// Has it written down, at all such calls of functions that are moved.
+pub fn note(program: &Program, stays: &[Option<Stay>], inserts: &mut Vec<Written>) {
+    let is_static = program.image.kind.is_static();
+    let imports: Vec<Option<Does>> = program.imports.iter().map(|name| what(name)).collect();
+    let of_function = |function: &Function| {
+        let names = function.names.iter().filter(|_| is_static).map(AsRef::as_ref);
+        function.import.as_deref().into_iter().chain(names).find_map(what)
+    };
+    let functions: Vec<Option<Does>> = program.functions.iter().map(of_function).collect();
+    let of = |callee| match callee {
+        Callee::Import(n) => imports.get(n as usize).copied().flatten(),
+        Callee::Function(id) => functions.get(id.index()).copied().flatten(),
+        Callee::Unknown(_) | Callee::Indirect => None,
+    };
+    for call in &program.calls {
+        let Some(does) = of(call.callee) else { continue };
+        if stays.get(program.block(call.block).func.index()).is_none_or(Option::is_some) {
+            continue;
+        }
+        // Who may come back must come back to us. Before a branch, flags are alive.
+        let comes_back = matches!(does, Does::Exec | Does::Vfork);
+        if call.kind != CallKind::Call && (call.kind != CallKind::TailCall || comes_back) {
+            continue;
+        }
+        let (before, after) = match does {
+            Does::End => (Some(Target::Leave), None),
+            Does::Abort => (Some(Target::Abort), None),
+            Does::Exec => (Some(Target::Leave), Some(Target::Back)),
+            Does::Cancel => (Some(Target::Cancel), None),
+            Does::Vfork => (None, Some(Target::Vforked)),
+        };
+        let before = before.map(|to| (Spot::Before(call.at), to));
+        let after = after.map(|to| (Spot::After(call.at), to));
+        for (spot, to) in before.into_iter().chain(after) {
+            inserts.push(((call.block, spot), by_way_of(to)));
+        }
+    }
+}
+
+/// Code that goes to `other`, which goes on behind it.
+fn by_way_of(other: Target) -> Code {
+    let (mut bytes, [next, to]) = emit::BY_WAY_OF;
+    bytes[next] = u8::try_from(bytes.len() - (next + 4)).expect("a few bytes");
+    let text = Text { bytes: bytes.to_vec(), places: vec![(to, to + 4, other)], ..Text::default() };
+    Code { text: Some(Box::new(text)), ..Code::default() }
+}

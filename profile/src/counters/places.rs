@@ -1,0 +1,113 @@
+//! Where moved code belongs to in the flow of its functions: whoever leaves it there for good, leaves the flow at that node.
+//!
+//! ```text
+//! places = place*
+//! place  = bytes from the one before: varint, 0 (no node) or 1 + functions from the one before, signed: varint, then
+//!          2 · node + is_start from the one before, signed: varint
+//! ```
+//! A place holds up to the next one. Nodes are those of `Flow`: 2 i is the head of its block i, where its counter has not been
+//! incremented yet, 2 i + 1 its end.
+//!
+//! Invariant: places come in the order of the moved code.
+#![warn(clippy::indexing_slicing)]
+
+use super::notes::{unzigzag, zigzag};
+use crate::engraft::{Cursor, varint};
+use crate::format::ReadError;
+
+/// From where on moved code belongs to a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Offset in the moved code.
+    pub at: u32,
+    /// The function, by position in the notes, and its node; nothing for what belongs to none.
+    pub node: Option<(u32, u32)>,
+    /// Whether a block without a counter starts here: who is at its first byte has not run it, and is at its head.
+    pub is_start: bool,
+}
+
+/// Writes them.
+pub fn write(places: &[Place]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(places.len() * 4);
+    let (mut at, mut function, mut node) = (0, 0, 0);
+    for place in places {
+        varint(&mut out, u64::from(place.at - at));
+        at = place.at;
+        match place.node {
+            None => out.push(0),
+            Some((f, n)) => {
+                varint(&mut out, zigzag(i64::from(f) - function) + 1);
+                let coded = 2 * i64::from(n) + i64::from(place.is_start);
+                varint(&mut out, zigzag(coded - node));
+                (function, node) = (i64::from(f), coded);
+            }
+        }
+    }
+    out
+}
+
+/// The nodes at these offsets in the moved code.
+///
+/// # Errors
+/// [`ReadError::Damaged`] if they are cut off.
+pub fn find(bytes: &[u8], offsets: &[u64]) -> Result<Vec<Option<(u32, u32)>>, ReadError> {
+    let mut order: Vec<usize> = (0..offsets.len()).collect();
+    order.sort_by_key(|&i| offsets.get(i));
+    let mut found = vec![None; offsets.len()];
+    let mut waiting = order.into_iter().peekable();
+    let mut c = Cursor::within(bytes);
+    let (mut at, mut function, mut node) = (0u64, 0i64, 0i64);
+    let mut here = None;
+    loop {
+        let next = match c.is_at_end() {
+            true => u64::MAX,
+            false => at.saturating_add(c.varint()?),
+        };
+        while let Some(i) = waiting.next_if(|&i| offsets.get(i).is_some_and(|o| *o < next)) {
+            if let Some(place) = found.get_mut(i) {
+                let is_first = offsets.get(i) == Some(&at);
+                *place = here.map(|(f, n, is_start): (u32, u32, bool)| {
+                    (f, if is_start && is_first { n & !1 } else { n })
+                });
+            }
+        }
+        if next == u64::MAX || waiting.peek().is_none() {
+            return Ok(found);
+        }
+        at = next;
+        here = match c.varint()? {
+            0 => None,
+            n => {
+                function = function.wrapping_add(unzigzag(n - 1));
+                node = node.wrapping_add(unzigzag(c.varint()?));
+                let n = u32::try_from(node >> 1).ok();
+                u32::try_from(function).ok().zip(n).map(|(f, n)| (f, n, node & 1 == 1))
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_found() {
+        let places: Vec<Place> =
+            [(0, None), (16, Some((3, 7))), (17, Some((3, 0))), (1000, None), (1004, Some((0, 901)))]
+                .map(|(at, node)| Place { at, node, is_start: at == 1004 })
+                .into();
+        let bytes = write(&places);
+        let want = |at: u64| match at {
+            1004 => Some((0, 900)),
+            _ => places.iter().rfind(|p| u64::from(p.at) <= at).and_then(|p| p.node),
+        };
+        let offsets: Vec<u64> = (0..1100).rev().collect();
+        let found = find(&bytes, &offsets).expect("it was written");
+        for (at, got) in offsets.iter().zip(found) {
+            assert_eq!(got, want(*at), "{at}");
+        }
+        assert!(find(bytes.get(..bytes.len() - 1).expect("longer"), &[2000]).is_err());
+        assert_eq!(find(&[], &[5]).ok(), Some(vec![None]));
+    }
+}

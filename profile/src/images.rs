@@ -1,0 +1,69 @@
+//! What a recording says of several images, in one file: in those formats that have room for them.
+//!
+//! Not here: one image of a recording, in any format ([`crate::write`]).
+
+use crate::callgrind::export;
+use crate::counts::{Lost, Profile};
+use crate::format::{Format, WriteError, Written};
+use crate::{csv, lcov};
+use program::Program;
+
+/// A file that is written image by image.
+#[derive(Debug)]
+pub struct Images {
+    format: Format,
+    whole: Written,
+    /// Executions of instructions.
+    total: u64,
+}
+
+impl Images {
+    /// Nothing so far; `None` for a format that holds one image only.
+    pub fn new(format: Format) -> Option<Images> {
+        let is_for_many = matches!(format, Format::Csv | Format::Callgrind | Format::Lcov);
+        is_for_many.then(|| Images { format, whole: Written::default(), total: 0 })
+    }
+
+    /// Adds one.
+    pub fn add(&mut self, profile: &Profile, program: &Program) {
+        let written = match self.format {
+            Format::Csv => csv::write_all(profile, program),
+            Format::Callgrind => {
+                let (body, total) = export::image(profile, program);
+                self.total = self.total.saturating_add(total);
+                body
+            }
+            _ => lcov::write(profile, program).unwrap_or_else(|| {
+                let count = profile.blocks.values().fold(0u64, |sum, n| sum.saturating_add(*n));
+                let why = "it has no debug information".to_owned();
+                let lost = vec![Lost { what: profile.image.name.clone(), why, count }];
+                Written { lost, ..Written::default() }
+            }),
+        };
+        // A table has one heading, lcov one test.
+        let skipped = match self.whole.bytes.is_empty() || self.format == Format::Callgrind {
+            true => 0,
+            false => written.bytes.iter().position(|&b| b == b'\n').map_or(0, |n| n + 1),
+        };
+        self.whole.bytes.extend(written.bytes.get(skipped..).unwrap_or_default());
+        self.whole.n_functions += written.n_functions;
+        self.whole.count = self.whole.count.saturating_add(written.count);
+        self.whole.lost.extend(written.lost);
+    }
+
+    /// The file.
+    ///
+    /// # Errors
+    /// [`WriteError::NoLines`] if the format speaks of lines, and no image says what came from which.
+    pub fn finish(mut self) -> Result<Written, WriteError> {
+        self.whole.lost.sort_by_key(|lost| std::cmp::Reverse(lost.count));
+        match self.format {
+            Format::Callgrind => self.whole.bytes = export::file(&self.whole.bytes, self.total),
+            Format::Lcov if self.whole.bytes.is_empty() => {
+                return Err(WriteError::NoLines { format: Format::Lcov });
+            }
+            _ => {}
+        }
+        Ok(self.whole)
+    }
+}

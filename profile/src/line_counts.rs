@@ -1,0 +1,531 @@
+//! How often each source line ran, and where its branches went, as gcov has it: from counts of blocks and edges.
+//!
+//! A line runs as often as control comes to it from elsewhere, and once more for each round of a loop that lies in it entirely. Code is
+//! cut behind calls for that, which may not come back; a piece belongs to its highest line. A line that no piece belongs to runs as often as the pieces that it stands in.
+//!
+//! The line of a function's opening is the one that it is declared in; its last line, if nothing stands there but the frame being taken
+//! down, is none that runs. Copies of a line in several functions, inlined ones too, add up.
+//!
+//! A label has no code. Where the source is at hand, its line runs as often as what it leads to.
+//!
+//! Where edges are not known, a line runs as often as the piece of it that ran most.
+//!
+//! Source: GCC 12, gcov.cc, `accumulate_line_info` (what a line's count is), profile.cc, `branch_prob`, and tree-cfg.cc,
+//! `gimple_flow_call_edges_add` (which lines a block has, and where blocks end).
+
+use crate::counts::{Edge, Exactness, Profile};
+use crate::format::{NO_LINE, is_one_line, one_line};
+use crate::labels::{self, Label};
+use crate::losses::Losses;
+use program::arch::{Decoder, Insn};
+use program::{BlockEnd, BlockId, CallKind, Declarations, EdgeKind, Frame, FuncId, Lines, Program};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
+
+/// What is known of a program's source lines.
+#[derive(Default)]
+pub(crate) struct LineCounts {
+    /// By path.
+    pub files: BTreeMap<String, FileCounts>,
+    /// How many functions have lines.
+    pub n_functions: usize,
+    /// Executions of the blocks that have lines.
+    pub count: u64,
+}
+
+/// The same of a file.
+#[derive(Default)]
+pub(crate) struct FileCounts {
+    /// By name: the line that the function is declared in, and how often it was called.
+    pub functions: BTreeMap<String, (u32, u64)>,
+    /// Executions.
+    pub lines: BTreeMap<u32, u64>,
+    /// For each branch of a line, how often it went each way; nothing if it never ran. The way on comes first.
+    pub branches: BTreeMap<u32, Vec<Vec<Option<u64>>>>,
+}
+
+/// A line of a file, by number.
+type Place = (u32, u32);
+
+/// A stretch of code without a call but at its end.
+struct Piece {
+    count: Option<u64>,
+    /// The lines of its instructions, each once, where it comes first.
+    places: Vec<Place>,
+    /// Where control goes from it, and how often.
+    next: Vec<(usize, Option<u64>)>,
+}
+
+impl Piece {
+    fn new(count: Option<u64>) -> Piece {
+        Piece { count, places: Vec::new(), next: Vec::new() }
+    }
+
+    fn add(&mut self, place: Option<Place>) {
+        if let Some(place) = place.filter(|place| !self.places.contains(place)) {
+            self.places.push(place);
+        }
+    }
+}
+
+impl Piece {
+    /// The line that it belongs to: of the file that its code is of last, the highest.
+    fn owner(&self) -> Option<Place> {
+        let (file, _) = self.places.last()?;
+        self.places.iter().rev().take_while(|place| place.0 == *file).max().copied()
+    }
+}
+
+/// The lines of a block's instructions, and of those that fill space behind it.
+struct Places {
+    /// The line of the function's opening, where control enters it.
+    before: Option<Place>,
+    own: Vec<Option<Place>>,
+    behind: Vec<Option<Place>>,
+}
+
+/// Files by number, and what belongs to them.
+#[derive(Default)]
+struct Files {
+    numbers: HashMap<String, u32>,
+    all: Vec<(String, FileCounts)>,
+    labels: HashMap<u32, Rc<[Label]>>,
+}
+
+impl Files {
+    fn number(&mut self, path: &str) -> u32 {
+        if let Some(n) = self.numbers.get(path) {
+            return *n;
+        }
+        let n = u32::try_from(self.all.len()).expect("no more files than bytes of debug information");
+        self.numbers.insert(path.to_owned(), n);
+        self.all.push((path.to_owned(), FileCounts::default()));
+        n
+    }
+
+    fn get(&mut self, n: u32) -> &mut FileCounts {
+        &mut self.all[n as usize].1
+    }
+
+    /// The labels in file `n`.
+    fn labels(&mut self, n: u32) -> Rc<[Label]> {
+        let of_file = || labels::of_file(&self.all[n as usize].0).into();
+        Rc::clone(self.labels.entry(n).or_insert_with(of_file))
+    }
+}
+
+impl LineCounts {
+    /// Of all functions that `profile` has counts of.
+    pub fn of(profile: &Profile, program: &Program, lines: &Lines, lost: &mut Losses) -> LineCounts {
+        let mut counts = LineCounts::default();
+        let mut files = Files::default();
+        for (at, n) in profile.blocks.iter().filter(|(at, _)| program.block_from(**at).is_none()) {
+            lost.add(&at.to_string(), "the program has no such block", *n);
+        }
+        let declared = lines.declarations();
+        let has_flow = !profile.edges.is_empty() && profile.exactness != Exactness::Sampled;
+        for func in program.func_ids() {
+            let function = program.function(func);
+            let name = function.name();
+            let ran = |b: BlockId| profile.blocks.get(&program.block(b).start).copied();
+            let executions = function.block_ids().filter_map(ran).reduce(u64::saturating_add);
+            let Some(executions) = executions else { continue };
+            if !is_one_line(&name) {
+                lost.add(&one_line(&name), NO_LINE, executions);
+                continue;
+            }
+            let one = OneFunction { profile, program, lines, func };
+            let frame = one.frame();
+            let opening = frame.as_ref().and_then(|frame| one.opening(frame, &declared, &mut files));
+            let returns_value = frame.is_some_and(|frame| declared.returns_value(&frame));
+            let places = one.places(opening, returns_value, &mut files);
+            let mut has_lines = false;
+            for b in function.block_ids() {
+                let Some(n) = ran(b) else { continue };
+                if places[one.place(b)].own.iter().any(Option::is_some) {
+                    has_lines = true;
+                    counts.count = counts.count.saturating_add(n);
+                } else {
+                    lost.add(&name, "no source line is known of its code", n);
+                }
+            }
+            if !has_lines {
+                continue;
+            }
+            counts.n_functions += 1;
+            let pieces = one.pieces(&places);
+            let mut run = if has_flow { lines_run(&pieces) } else { most_run(&pieces) };
+            one.add_labels(&mut run, &pieces, opening, &mut files);
+            for ((file, line), n) in run {
+                let sum = files.get(file).lines.entry(line).or_insert(0);
+                *sum = sum.saturating_add(n);
+            }
+            for ((file, line), ways) in one.branches(&places) {
+                files.get(file).branches.entry(line).or_default().push(ways);
+            }
+            let entered = program.entry_block(func).and_then(ran);
+            if let (Some((file, line)), Some(entered)) = (opening, entered) {
+                let called = profile.entries.get(&function.entry).copied().unwrap_or(entered);
+                let record = files.get(file).functions.entry(name).or_insert((line, 0));
+                record.1 = record.1.saturating_add(called);
+            }
+        }
+        counts.files = files.all.into_iter().filter(|(_, f)| !f.lines.is_empty()).collect();
+        counts
+    }
+}
+
+/// A function whose lines are looked at.
+struct OneFunction<'a> {
+    profile: &'a Profile,
+    program: &'a Program,
+    lines: &'a Lines,
+    func: FuncId,
+}
+
+impl OneFunction<'_> {
+    fn place(&self, block: BlockId) -> usize {
+        (block.0 - self.program.function(self.func).blocks.start) as usize
+    }
+
+    fn frame(&self) -> Option<Frame> {
+        self.lines.frames(self.program.function(self.func).entry).pop()
+    }
+
+    /// Where the function is declared.
+    fn opening(&self, frame: &Frame, declared: &Declarations, files: &mut Files) -> Option<Place> {
+        let line = declared.line(frame).or(frame.line).filter(|line| *line > 0)?;
+        let file = frame.file.as_ref().filter(|file| is_one_line(file))?;
+        Some((files.number(file), line))
+    }
+
+    fn place_of(&self, insn: &Insn, files: &mut Files) -> Option<Place> {
+        let at = self.lines.at(insn.at()).filter(|(file, line)| *line > 0 && is_one_line(file));
+        at.map(|(file, line)| (files.number(file), line))
+    }
+
+    /// Per block, the lines of its code.
+    fn places(&self, opening: Option<Place>, returns_value: bool, files: &mut Files) -> Vec<Places> {
+        let (program, function) = (self.program, self.program.function(self.func));
+        let mut last = 0;
+        // Of those lines, that have code for more than taking the frame down: a jump to the end, at the least, if nothing else.
+        let mut stands = HashSet::new();
+        let mut all: Vec<Places> = Vec::with_capacity(function.n_blocks());
+        for b in function.block_ids() {
+            let padding = program.padding_behind(b);
+            let bytes = program.image.bytes_in(&padding).unwrap_or_default();
+            let mut places = Places { before: None, own: Vec::new(), behind: Vec::new() };
+            for insn in program.insns(b).chain(Decoder::new(bytes, padding.start)) {
+                let place = self.place_of(&insn, files);
+                if let Some(place) = place.filter(|place| opening.is_some_and(|o| o.0 == place.0)) {
+                    last = last.max(place.1);
+                    if !insn.takes_frame_down() {
+                        stands.insert(place);
+                    }
+                }
+                if insn.at() < padding.start { &mut places.own } else { &mut places.behind }.push(place);
+            }
+            all.push(places);
+        }
+        self.drop_ways_back(&mut all);
+        let Some(opening) = opening else { return all };
+        let closing = (opening.0, last);
+        let every = all.iter_mut().flat_map(|places| places.own.iter_mut().chain(&mut places.behind));
+        if closing != opening && (returns_value || !stands.contains(&closing)) {
+            every.filter(|place| **place == Some(closing)).for_each(|place| *place = None);
+        }
+        if let Some(entry) = program.entry_block(self.func).filter(|b| function.blocks.contains(&b.0)) {
+            let there = &mut all[self.place(entry)];
+            there.before = Some(opening);
+            // Where the frame is set up, the first instructions are the opening's; else they are of the first statement.
+            if program.insns(entry).next().is_some_and(|insn| insn.sets_frame_up()) {
+                let first = there.own.first().copied().flatten().filter(|first| first.0 == opening.0);
+                let run = there.own.iter().take_while(|place| first.is_some() && **place == first).count();
+                there.own.iter_mut().take(run).for_each(|place| *place = Some(opening));
+            }
+        }
+        all
+    }
+
+    /// Takes the line from jumps back to where it starts: they close a loop without a condition, and are nothing that it says.
+    fn drop_ways_back(&self, all: &mut [Places]) {
+        let (program, function) = (self.program, self.program.function(self.func));
+        for b in function.block_ids().filter(|b| program.block(*b).end == BlockEnd::Jump) {
+            let Some(to) = program.successors(b).first().map(|e| e.to).filter(|to| *to <= b) else {
+                continue;
+            };
+            let head = all[self.place(to)].own.first().copied().flatten();
+            let own = &mut all[self.place(b)].own;
+            let n = own.len();
+            if head.is_some()
+                && own.last() == Some(&head)
+                && n.checked_sub(2).and_then(|n| own.get(n)) != Some(&head)
+            {
+                own[n - 1] = None;
+            }
+        }
+    }
+
+    /// The pieces of all blocks, with the ways between them.
+    fn pieces(&self, places: &[Places]) -> Vec<Piece> {
+        let (program, profile) = (self.program, self.profile);
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut first = Vec::with_capacity(places.len());
+        let mut ways = Vec::new();
+        for (b, places) in program.function(self.func).block_ids().zip(places) {
+            first.push(pieces.len());
+            let block = program.block(b);
+            let count = profile.blocks.get(&block.start).copied();
+            let mut out: Vec<(BlockId, EdgeKind, Option<u64>)> = Vec::new();
+            for e in program.successors(b).iter().filter(|e| e.kind != EdgeKind::LandingPad) {
+                let edge = Edge { from: block.start, to: program.block(e.to).start };
+                let n = profile.edges.get(&edge).copied().or(count.filter(|n| *n == 0));
+                // Two edges between the same blocks are one in a profile.
+                if out.iter().all(|(to, ..)| *to != e.to) {
+                    out.push((e.to, e.kind, n));
+                }
+            }
+            let calls = program.calls_in(b);
+            let goes_on = matches!(
+                block.end,
+                BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch
+            ) && calls.iter().all(|c| c.kind == CallKind::Call);
+            // What comes back from calls is what goes on.
+            let left: Option<u64> = out.iter().map(|(.., n)| *n).sum();
+            let behind = if goes_on { left.or(count) } else { count };
+            let mut calls = calls.iter().filter(|c| c.kind == CallKind::Call).map(|c| c.at).peekable();
+            let mut piece = Piece::new(count);
+            piece.add(places.before);
+            let mut insns = program.insns(b).zip(&places.own).peekable();
+            while let Some((insn, place)) = insns.next() {
+                piece.add(*place);
+                if calls.next_if_eq(&insn.at()).is_none() {
+                    continue;
+                }
+                // A variable that takes what is returned is part of the call.
+                let is_its_own = |(insn, at): &(Insn, &Option<Place>)| *at == place && insn.moves_result();
+                insns.next_if(is_its_own);
+                if insns.peek().is_some() {
+                    piece.next.push((pieces.len() + 1, behind));
+                    pieces.push(std::mem::replace(&mut piece, Piece::new(behind)));
+                }
+            }
+            pieces.push(piece);
+            let from = pieces.len() - 1;
+            // What fills space behind it runs, too, where control falls through.
+            let fall = out.iter().find(|(_, kind, _)| *kind == EdgeKind::FallThrough).map(|(.., n)| *n);
+            if let Some(n) = fall.filter(|_| places.behind.iter().any(Option::is_some)) {
+                let mut filled = Piece::new(n);
+                places.behind.iter().for_each(|place| filled.add(*place));
+                pieces[from].next.push((from + 1, n));
+                pieces.push(filled);
+            }
+            let last = pieces.len() - 1;
+            ways.extend(out.into_iter().map(|(to, kind, n)| {
+                (if kind == EdgeKind::FallThrough { last } else { from }, self.place(to), n)
+            }));
+        }
+        for (from, to, n) in ways {
+            pieces[from].next.push((first[to], n));
+        }
+        pieces
+    }
+
+    /// Adds the lines of labels to those that `run`, if the source is there: each ran as often as the first code behind it.
+    fn add_labels(
+        &self,
+        run: &mut BTreeMap<Place, u64>,
+        pieces: &[Piece],
+        opening: Option<Place>,
+        files: &mut Files,
+    ) {
+        let Some((file, first)) = opening else { return };
+        let Some((&(_, last), _)) = run.range((file, first)..(file + 1, 0)).next_back() else { return };
+        let all = files.labels(file);
+        let from = all.partition_point(|label| label.line < first);
+        let started = started(pieces);
+        for label in all[from..].iter().take_while(|label| label.line < last) {
+            let Some((&place, _)) = run.range((file, label.behind.start)..(file, label.behind.end)).next()
+            else {
+                continue;
+            };
+            // The end of what stands before it may be part of the same piece.
+            let there =
+                || pieces.iter().find(|piece| piece.places.contains(&place)).and_then(|piece| piece.count);
+            let n = started.get(&place).copied().filter(|n| *n > 0).or_else(there);
+            if let (Some(n), None) = (n, run.get(&(file, label.line))) {
+                run.insert((file, label.line), n);
+            }
+        }
+    }
+
+    /// Of each branch that has a count: its line, and how often it went each way.
+    fn branches(&self, places: &[Places]) -> Vec<(Place, Vec<Option<u64>>)> {
+        let (program, profile) = (self.program, self.profile);
+        let mut found = Vec::new();
+        for b in program.function(self.func).block_ids() {
+            let block = program.block(b);
+            let is_branch = matches!(block.end, BlockEnd::Branch | BlockEnd::Switch);
+            let Some(place) = places[self.place(b)].own.last().copied().flatten().filter(|_| is_branch)
+            else {
+                continue;
+            };
+            let Some(&n) = profile.blocks.get(&block.start) else { continue };
+            let mut ways: Vec<(EdgeKind, BlockId)> = program
+                .successors(b)
+                .iter()
+                .filter(|e| e.kind != EdgeKind::LandingPad)
+                .map(|e| (e.kind, e.to))
+                .collect();
+            ways.sort_unstable();
+            ways.dedup_by_key(|way| way.1);
+            let count = |way: &(EdgeKind, BlockId)| {
+                let edge = Edge { from: block.start, to: program.block(way.1).start };
+                profile.edges.get(&edge).copied().or(Some(0).filter(|_| n == 0))
+            };
+            let Some(mut counts) = ways.iter().map(count).collect::<Option<Vec<u64>>>() else { continue };
+            let leaves = program.calls_in(b).iter().any(|c| c.kind == CallKind::BranchTailCall);
+            if leaves {
+                let on = counts.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
+                counts.push(n.saturating_sub(on));
+            }
+            if counts.len() > 1 {
+                found.push((place, counts.into_iter().map(|way| Some(way).filter(|_| n > 0)).collect()));
+            }
+        }
+        found
+    }
+}
+
+/// How often each line ran.
+fn lines_run(pieces: &[Piece]) -> BTreeMap<Place, u64> {
+    let mut found: BTreeMap<Place, u64> = BTreeMap::new();
+    let mut owners: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
+    for (i, piece) in pieces.iter().enumerate() {
+        let Some(n) = piece.count else { continue };
+        for place in &piece.places {
+            let sum = found.entry(*place).or_insert(0);
+            *sum = sum.saturating_add(n);
+        }
+        if let Some(owner) = piece.owner() {
+            owners.entry(owner).or_default().push(i);
+        }
+    }
+    for (place, mine) in owners {
+        found.insert(place, owned(pieces, &mine));
+    }
+    found
+}
+
+/// How often control comes to where the code of a line starts, from code of others.
+fn started(pieces: &[Piece]) -> BTreeMap<Place, u64> {
+    let mut found: BTreeMap<Place, u64> = BTreeMap::new();
+    for piece in pieces {
+        if let (Some(first), Some(n)) = (piece.places.first(), piece.count) {
+            let sum = found.entry(*first).or_insert(0);
+            *sum = sum.saturating_add(n);
+        }
+    }
+    for piece in pieces {
+        for (to, n) in &piece.next {
+            if let Some(first) = pieces[*to].places.first().filter(|first| piece.places.contains(first))
+                && let Some(sum) = found.get_mut(first)
+            {
+                *sum = sum.saturating_sub(n.unwrap_or(0));
+            }
+        }
+    }
+    found
+}
+
+/// The largest count of a piece of each line.
+fn most_run(pieces: &[Piece]) -> BTreeMap<Place, u64> {
+    let mut found: BTreeMap<Place, u64> = BTreeMap::new();
+    for (piece, n) in pieces.iter().filter_map(|piece| Some((piece, piece.count?))) {
+        for place in &piece.places {
+            let most = found.entry(*place).or_insert(0);
+            *most = (*most).max(n);
+        }
+    }
+    found
+}
+
+/// How often control comes to the pieces `mine`, in ascending order, from others, and goes round among them.
+fn owned(pieces: &[Piece], mine: &[usize]) -> u64 {
+    let count = |i: usize| pieces[i].count.unwrap_or(0);
+    let most = mine.iter().map(|&i| count(i)).max().unwrap_or(0);
+    let place = |i: usize| mine.binary_search(&i).ok();
+    let mut inside: Vec<Vec<(usize, u64)>> = vec![Vec::new(); mine.len()];
+    let (mut all, mut from_inside) = (0u64, 0u64);
+    for (at, &i) in mine.iter().enumerate() {
+        all = all.saturating_add(count(i));
+        for (to, n) in &pieces[i].next {
+            if let Some(to) = place(*to) {
+                let Some(n) = n else { return most };
+                from_inside = from_inside.saturating_add(*n);
+                inside[at].push((to, *n));
+            }
+        }
+    }
+    all.saturating_sub(from_inside).saturating_add(rounds(inside))
+}
+
+/// How many steps are made in search of rounds, at most: real lines need a few hundred.
+const MOST_STEPS: usize = 1 << 22;
+
+/// How many times flow goes round in a graph, given by the flow of each edge: elementary cycles, taken out one by one.
+fn rounds(mut flows: Vec<Vec<(usize, u64)>>) -> u64 {
+    let mut sum = 0u64;
+    let mut steps = 0;
+    for start in 0..flows.len() {
+        // A node that led back nowhere will not when less flows.
+        let mut is_dead = vec![false; flows.len()];
+        while let Some(cycle) = cycle(&flows, start, &mut is_dead, &mut steps) {
+            let least = cycle.iter().map(|&(node, k)| flows[node][k].1).min().unwrap_or(0);
+            cycle.iter().for_each(|&(node, k)| flows[node][k].1 -= least);
+            sum = sum.saturating_add(least);
+            is_dead.fill(false);
+        }
+        if steps > MOST_STEPS {
+            break;
+        }
+    }
+    sum
+}
+
+/// A way from `start` back to it along which flow goes, over nodes that are not before it: each node with the number of its edge.
+fn cycle(
+    flows: &[Vec<(usize, u64)>],
+    start: usize,
+    is_dead: &mut [bool],
+    steps: &mut usize,
+) -> Option<Vec<(usize, usize)>> {
+    let mut way: Vec<(usize, usize)> = vec![(start, 0)];
+    let mut is_on_way = vec![false; flows.len()];
+    is_on_way[start] = true;
+    while let Some((node, k)) = way.last_mut() {
+        *steps += 1;
+        if *steps > MOST_STEPS {
+            return None;
+        }
+        let Some(&(to, n)) = flows[*node].get(*k) else {
+            is_on_way[*node] = false;
+            is_dead[*node] = true;
+            way.pop();
+            if let Some((_, k)) = way.last_mut() {
+                *k += 1;
+            }
+            continue;
+        };
+        if n > 0 && to == start {
+            return Some(way);
+        }
+        if n == 0 || to < start || is_dead[to] || is_on_way[to] {
+            *k += 1;
+            continue;
+        }
+        is_on_way[to] = true;
+        way.push((to, 0));
+    }
+    None
+}

@@ -1,0 +1,110 @@
+//! What packing and searching cost, in CPU time of this process: `rows TRACE.trc TRACE.paths FOLDER`.
+#![expect(clippy::print_stdout, reason = "it is run by hand and by checks/query.sh")]
+
+use std::fs::File;
+use std::io::BufWriter;
+use trace::chunks::Codec;
+use trace::{Automaton, Names, Path, Scheme, Stores, Trace, Want, import};
+
+/// Seconds of CPU time of this thread so far: `schedstat` is brought up to date when the thread gives way.
+fn cpu() -> f64 {
+    std::thread::yield_now();
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let ns: f64 = text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0);
+    ns / 1e9
+}
+
+fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let start = cpu();
+    let done = work();
+    (done, cpu() - start)
+}
+
+/// The largest resident set so far, in MB.
+fn peak_mb() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or("0");
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, trc, paths, folder] = args.as_slice() else {
+        return Err("rows TRACE.trc TRACE.paths FOLDER".into());
+    };
+    let stem = std::path::Path::new(trc).file_stem().ok_or("a file")?.to_string_lossy().into_owned();
+    let mb = std::fs::metadata(trc)?.len() as f64 / 1e6;
+    let stores = [("packed", Stores::PACKED), ("zlib", Stores { grammar: false, chunks: Some(Codec::Zlib) })];
+    for (name, stores) in stores {
+        let file = format!("{folder}/{stem}.{name}");
+        if std::path::Path::new(&file).exists() {
+            println!("{stem} {name}: {} bytes, as it was", std::fs::metadata(&file)?.len());
+            continue;
+        }
+        let to = BufWriter::new(File::create(&file)?);
+        let from = File::open(trc)?;
+        let (imported, s) = timed(|| import::import(from, to, &Names::default(), stores));
+        let imported = imported?;
+        println!(
+            "{stem} {name}: {} bytes, {s:.2} s, {:.1} MB/s, peak {:.0} MB",
+            imported.n_bytes,
+            mb / s,
+            peak_mb()
+        );
+    }
+    let open = |name: &str| {
+        Ok::<_, Box<dyn std::error::Error>>(Trace::open(File::open(format!("{folder}/{stem}.{name}"))?)?)
+    };
+    for line in std::fs::read_to_string(paths)?.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let numbers: Vec<u64> = words.iter().filter_map(|w| w.parse().ok()).collect();
+        let [_, func, a, b, c, count, first] = numbers[..] else { continue };
+        let blocks: Vec<u32> = [a, b, c].into_iter().map(|b| u32::try_from(b).unwrap_or(0)).collect();
+        let automaton = Automaton::new(&Path::of(u32::try_from(func)?, &blocks))?;
+        let zlib = open("zlib")?;
+        let mut row = Vec::new();
+        for scheme in [Scheme::Unpacked, Scheme::Chunks] {
+            let (found, s) = timed(|| zlib.search(&automaton, Want::Count, Some(scheme)));
+            assert_eq!(found?.0.count, count, "{line}");
+            row.push(s);
+        }
+        let packed = open("packed")?;
+        let ((), load) = {
+            let (r, s) = timed(|| packed.load_grammar());
+            r?;
+            ((), s)
+        };
+        for scheme in [Scheme::Unpacked, Scheme::Chunks, Scheme::Grammar, Scheme::Segments] {
+            let (found, s) = timed(|| packed.search(&automaton, Want::Count, Some(scheme)));
+            assert_eq!(found?.0.count, count, "{line}");
+            row.push(s);
+        }
+        let (found, s) = timed(|| packed.search(&automaton, Want::First, None));
+        assert_eq!(found?.0.first.map(|p| p.index), Some(first), "{line}");
+        row.push(s);
+        let cold = open("packed")?;
+        let (found, c) = timed(|| cold.search(&automaton, Want::Count, Some(Scheme::Columns)));
+        assert_eq!(found?.0.count, count, "{line}");
+        let (found, w) =
+            timed(|| (0..100).map(|_| cold.search(&automaton, Want::Count, Some(Scheme::Columns))).last());
+        assert_eq!(found.ok_or("100 times")??.0.count, count, "{line}");
+        println!("columns: cold {:.3} ms, warm {:.2} µs", c * 1e3, w * 1e4);
+        let [s1, s3, g1, g3, s2, s4, f] = row[..] else { continue };
+        println!(
+            "{line}: ms: zlib s1 {:.0} s3 {:.1}; load {:.1}; s2 {:.2} (of s1 {:.3}, with load {:.3}) s4 {:.2}; 3/1 {:.3} 4/2 {:.3}; expanded s1 {:.0} s3 {:.0}; first {:.3}",
+            s1 * 1e3,
+            s3 * 1e3,
+            load * 1e3,
+            s2 * 1e3,
+            s2 / s1,
+            (s2 + load) / s1,
+            s4 * 1e3,
+            s3 / s1,
+            s4 / s2,
+            g1 * 1e3,
+            g3 * 1e3,
+            f * 1e3
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Control-flow traces: stored, compressed, indexed, and searched without unpacking. Knows numbers of functions and blocks, not ELF.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod symbol;
+
+pub mod balance;
+pub mod chunks;
+pub mod file;
+pub mod import;
+pub mod names;
+pub mod pack;
+pub mod plain;
+
+pub mod grammar;
+pub mod sequitur;
+
+pub mod automaton;
+pub mod path;
+pub mod search;
+pub mod trace;
+
+mod coder;
+mod columns;
+mod compressed;
+mod effects;
+mod range;
+mod scan;
+mod segments;
+mod varint;
+
+#[cfg(test)]
+mod tests;
+
+pub use automaton::Automaton;
+pub use balance::{Balance, Unbalanced};
+pub use file::ReadError;
+pub use import::{ImportError, Imported, Stores};
+pub use names::Names;
+pub use path::{NotAPath, Path};
+pub use search::{Found, Position, Scheme, Want};
+pub use symbol::{Cause, Step, Symbol};
+pub use trace::{SearchError, Stats, Thread, Trace};

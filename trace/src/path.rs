@@ -1,0 +1,275 @@
+//! What is searched: a path of blocks within one function, calls left out.
+//!
+//! ```text
+//! path = FUNCTION ":" item+
+//! item = block ("|" block)* "+"?     one of these blocks; with + once or more
+//!      | ".."                        any blocks of the activation, or none
+//! ```
+//! FUNCTION is a name, `#ID` as the trace numbers it, or an address; a block is its number, or an address. An occurrence is
+//! named by its last block, so a path that ends in `..` says no more than one that does not, and is refused.
+
+use crate::names::{Function, Names};
+use crate::symbol::Symbol;
+
+/// A path to search.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Path {
+    /// The function, as the trace numbers it.
+    pub func: u32,
+    /// Its steps, at least one.
+    pub steps: Vec<PathStep>,
+}
+
+/// One step of a path.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct PathStep {
+    /// Any of these blocks.
+    pub blocks: Vec<u32>,
+    /// Once or more.
+    pub repeats: bool,
+    /// Other blocks may come before it.
+    pub after_gap: bool,
+}
+
+/// Why something is no path of this trace.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct NotAPath {
+    /// What is wrong.
+    pub what: String,
+    /// What would be right.
+    pub hint: String,
+}
+
+/// Steps that a path can have.
+pub const MOST_STEPS: usize = 120;
+
+fn wrong<T>(what: String, hint: impl Into<String>) -> Result<T, NotAPath> {
+    Err(NotAPath { what, hint: hint.into() })
+}
+
+impl Path {
+    /// A plain path: these blocks, one after the other.
+    pub fn of(func: u32, blocks: &[u32]) -> Self {
+        let step = |&block: &u32| PathStep { blocks: vec![block], repeats: false, after_gap: false };
+        Self { func, steps: blocks.iter().map(step).collect() }
+    }
+
+    /// The blocks of a path that has no alternatives, gaps, or repetitions.
+    pub fn plain(&self) -> Option<Vec<u32>> {
+        let one = |step: &PathStep| match step.blocks.as_slice() {
+            [block] if !step.repeats && !step.after_gap => Some(*block),
+            _ => None,
+        };
+        self.steps.iter().map(one).collect()
+    }
+
+    /// Reads a path. `names` may be empty: then there are numbers alone.
+    ///
+    /// # Errors
+    /// [`NotAPath`] says what is wrong, and names the nearest valid thing.
+    pub fn parse(text: &str, names: &Names) -> Result<Self, NotAPath> {
+        const FORM: &str = "a path is 'FUNCTION: BLOCK BLOCK …', as in 'main: 0 1 2' or '#5: 3 .. 7|8'";
+        let Some((function, blocks)) = split(text) else {
+            return wrong(format!("'{text}' has no ':' behind the function"), FORM);
+        };
+        let func = find_function(function.trim(), names)?;
+        let mut steps: Vec<PathStep> = Vec::new();
+        let mut after_gap = false;
+        for item in blocks.split_whitespace() {
+            if item == ".." || item == "*" {
+                after_gap = !steps.is_empty();
+                continue;
+            }
+            let (item, repeats) = item.strip_suffix('+').map_or((item, false), |item| (item, true));
+            let blocks =
+                item.split('|').map(|block| find_block(block, func, names)).collect::<Result<_, _>>()?;
+            steps.push(PathStep { blocks, repeats, after_gap: std::mem::take(&mut after_gap) });
+        }
+        if steps.is_empty() {
+            return wrong(format!("'{text}' has no block behind the ':'"), FORM);
+        }
+        if after_gap {
+            return wrong(
+                format!("'{text}' ends in '..'"),
+                "an occurrence ends with a block: leave the '..' out",
+            );
+        }
+        if steps.len() > MOST_STEPS {
+            return wrong(
+                format!("the path has {} steps", steps.len()),
+                format!("at most {MOST_STEPS} are searched"),
+            );
+        }
+        Ok(Self { func, steps })
+    }
+}
+
+/// At the last colon that does not belong to a `::`.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let bytes = text.as_bytes();
+    let is_colon = |i: usize| bytes.get(i) == Some(&b':');
+    let at =
+        (0..bytes.len()).rev().find(|&i| is_colon(i) && !is_colon(i + 1) && (i == 0 || !is_colon(i - 1)))?;
+    Some((text.get(..at)?, text.get(at + 1..)?))
+}
+
+fn address(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+fn find_function(text: &str, names: &Names) -> Result<u32, NotAPath> {
+    if let Some(id) = text.strip_prefix('#') {
+        return match id.parse().ok().filter(|&id: &u32| id < Symbol::LIMIT) {
+            Some(id) if names.functions.is_empty() || names.functions.contains_key(&id) => Ok(id),
+            Some(id) => {
+                let last = names.functions.keys().next_back().copied().unwrap_or(0);
+                wrong(format!("there is no function #{id}"), format!("they are numbered from 0 to {last}"))
+            }
+            None => wrong(format!("{text} is no number of a function"), "functions are numbered #0, #1, …"),
+        };
+    }
+    if names.functions.is_empty() {
+        return wrong(
+            format!("the trace has no names, so '{text}' cannot be found"),
+            "say '#ID' as the trace numbers it, or give the names when it is converted: `convert --meta NAME.meta`",
+        );
+    }
+    if let Some(at) = address(text) {
+        let has = |f: &&Function| f.blocks.values().any(|b| b.at == at);
+        return match names.functions.iter().find(|(_, f)| has(f)) {
+            Some((&id, _)) => Ok(id),
+            None => {
+                let before = names
+                    .functions
+                    .values()
+                    .filter_map(|f| Some((f.blocks.values().map(|b| b.at).min()?, f)));
+                let nearest = before.min_by_key(|(start, _)| start.abs_diff(at));
+                let hint = nearest.map_or_else(String::new, |(start, f)| {
+                    format!("the nearest function is {} at {start:#x}", f.name)
+                });
+                wrong(format!("no function has a block at {at:#x}"), hint)
+            }
+        };
+    }
+    let called: Vec<u32> =
+        names.functions.iter().filter(|(_, f)| f.name == text).map(|(&id, _)| id).collect();
+    match called.as_slice() {
+        [one] => Ok(*one),
+        [] => {
+            let nearest =
+                names.functions.values().map(|f| f.name.as_str()).min_by_key(|name| distance(name, text));
+            wrong(
+                format!("there is no function '{text}'"),
+                format!("the nearest name is '{}'", nearest.unwrap_or("")),
+            )
+        }
+        several => {
+            let ids: Vec<_> = several.iter().take(8).map(|id| format!("#{id}")).collect();
+            wrong(
+                format!("{} functions are called '{text}'", several.len()),
+                format!("say which: {}", ids.join(", ")),
+            )
+        }
+    }
+}
+
+fn find_block(text: &str, func: u32, names: &Names) -> Result<u32, NotAPath> {
+    let known = names.functions.get(&func).map(|f| (names.function(func), &f.blocks));
+    if let Some(at) = address(text) {
+        let Some((name, blocks)) = known else {
+            return wrong(
+                format!("the trace has no addresses, so {text} cannot be found"),
+                "say the block's number",
+            );
+        };
+        return match blocks.iter().find(|(_, b)| b.at == at) {
+            Some((&number, _)) => Ok(number),
+            None => {
+                let nearest = blocks.iter().min_by_key(|(_, b)| b.at.abs_diff(at));
+                let hint = nearest
+                    .map_or_else(String::new, |(n, b)| format!("the nearest is block {n} at {:#x}", b.at));
+                wrong(format!("no block of {name} starts at {at:#x}"), hint)
+            }
+        };
+    }
+    let Some(number) = text.parse().ok().filter(|&n: &u32| n < Symbol::LIMIT) else {
+        return wrong(
+            format!("'{text}' is no block"),
+            "a block is its number in the function, or its address (0x…)",
+        );
+    };
+    match known {
+        Some((name, blocks)) if !blocks.contains_key(&number) => {
+            let nearest = blocks.keys().min_by_key(|n| n.abs_diff(number)).copied().unwrap_or(0);
+            wrong(format!("{name} has no block {number}"), format!("the nearest is block {nearest}"))
+        }
+        _ => Ok(number),
+    }
+}
+
+/// Levenshtein's distance, of the first 64 characters.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().take(64).enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let changed = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = changed.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        let text = "3 0 0x10 std::sort a.c:1\n3 4 0x18 std::sort a.c:2\n5 0 0x20 main a.c:3\n6 0 0x30 twin a.c:3\n7 0 0x40 twin a.c:3\n";
+        Names::parse(text).expect("it is right")
+    }
+
+    #[track_caller]
+    fn check(text: &str, expect: Result<(u32, &[u32]), &str>) {
+        let got = Path::parse(text, &names());
+        let got = got.as_ref().map(|path| (path.func, path.plain().expect("it is plain")));
+        match (got, expect) {
+            (Ok((func, blocks)), Ok(want)) => assert_eq!((func, blocks.as_slice()), want, "{text}"),
+            (Err(err), Err(want)) => assert_eq!(format!("{}; {}", err.what, err.hint), want, "{text}"),
+            (got, want) => panic!("{text}: {got:?}, not {want:?}"),
+        }
+    }
+
+    #[test]
+    fn functions_and_blocks_go_by_name_number_and_address() {
+        check("std::sort: 0 4", Ok((3, &[0, 4])));
+        check("#3:4", Ok((3, &[4])));
+        check("0x18: 0x18 0", Ok((3, &[4, 0])));
+    }
+
+    #[test]
+    fn errors_name_the_nearest_thing() {
+        check("maim: 0", Err("there is no function 'maim'; the nearest name is 'main'"));
+        check("std::sort: 0 9", Err("std::sort has no block 9; the nearest is block 4"));
+        check("main: 0x24", Err("no block of main starts at 0x24; the nearest is block 0 at 0x20"));
+        check("0x3f: 0", Err("no function has a block at 0x3f; the nearest function is twin at 0x40"));
+        check("twin: 0", Err("2 functions are called 'twin'; say which: #6, #7"));
+        check(
+            "main: 0 ..",
+            Err("'main: 0 ..' ends in '..'; an occurrence ends with a block: leave the '..' out"),
+        );
+        check("#9: 0", Err("there is no function #9; they are numbered from 0 to 7"));
+    }
+
+    #[test]
+    fn steps_have_alternatives_gaps_and_repetitions() {
+        let path = Path::parse("std::sort: .. 0|4+ .. 4", &names()).expect("it is right");
+        let first = PathStep { blocks: vec![0, 4], repeats: true, after_gap: false };
+        assert_eq!(path.steps, [first, PathStep { blocks: vec![4], repeats: false, after_gap: true }]);
+        assert_eq!(path.plain(), None);
+    }
+}

@@ -1,0 +1,482 @@
+//! SEQUITUR: a grammar of a sequence, made on-line in linear time: no pair of neighbours stands in it twice, and each rule is used twice.
+//!
+//! Nodes live in one arena and are linked by index; the pairs that are in the grammar are found in a table with open addressing,
+//! whose entries hold 32 bits of the pair's hash beside the node, so that nodes are looked at only where they are likely to match, and
+//! entries can be moved without looking at them.
+//!
+//! Source: Nevill-Manning and Witten, Identifying Hierarchical Structure in Sequences, JAIR 7, 1997, section 2 and 3 (with overlapping
+//! pairs as in their program: of `aaa`, the second pair is entered again when the first one goes).
+
+/// No node.
+const NIL: u32 = u32::MAX;
+/// In a symbol: it is a rule, not a terminal.
+const RULE: u32 = 1 << 31;
+/// In a symbol: it is the node between the end of a rule and its start.
+const GUARD: u32 = 1 << 30;
+/// In a symbol: it ends a sequence, and is the only one of its kind.
+const END: u32 = 1 << 29;
+
+#[derive(Clone, Copy)]
+struct Node {
+    symbol: u32,
+    prev: u32,
+    next: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Rule {
+    guard: u32,
+    n_uses: u32,
+}
+
+/// A grammar that is being made.
+pub struct Sequitur {
+    nodes: Vec<Node>,
+    free_node: u32,
+    rules: Vec<Rule>,
+    free_rules: Vec<u32>,
+    pairs: Pairs,
+    n_ends: u32,
+}
+
+/// The pairs of neighbours: `hash << 32 | node + 1`, or 0.
+struct Pairs {
+    slots: Vec<u64>,
+    shift: u32,
+    n: usize,
+}
+
+#[inline]
+fn hash(a: u32, b: u32) -> u32 {
+    let key = (u64::from(a) << 32 | u64::from(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((key ^ key >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
+}
+
+impl Pairs {
+    fn new() -> Self {
+        Self { slots: vec![0; 1 << 12], shift: 32 - 12, n: 0 }
+    }
+
+    /// The slot of the pair at `node`, or the empty one where it belongs.
+    #[inline]
+    fn find(&self, nodes: &[Node], a: u32, b: u32, hash: u32) -> (usize, u32) {
+        let mask = self.slots.len() - 1;
+        let mut at = (hash >> self.shift) as usize;
+        loop {
+            let slot = self.slots[at];
+            if slot == 0 {
+                return (at, NIL);
+            }
+            if slot >> 32 == u64::from(hash) {
+                let node = (slot & 0xffff_ffff) as u32 - 1;
+                let found = nodes[node as usize];
+                if found.symbol == a && nodes[found.next as usize].symbol == b {
+                    return (at, node);
+                }
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    #[inline]
+    fn fill(&mut self, at: usize, hash: u32, node: u32) {
+        let was = std::mem::replace(&mut self.slots[at], u64::from(hash) << 32 | u64::from(node + 1));
+        if was == 0 {
+            self.n += 1;
+            if self.n * 4 > self.slots.len() * 3 {
+                self.grow();
+            }
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let old = std::mem::take(&mut self.slots);
+        self.slots = vec![0; old.len() * 2];
+        self.shift -= 1;
+        let mask = self.slots.len() - 1;
+        for slot in old.into_iter().filter(|&slot| slot != 0) {
+            let mut at = ((slot >> 32) as u32 >> self.shift) as usize;
+            while self.slots[at] != 0 {
+                at = (at + 1) & mask;
+            }
+            self.slots[at] = slot;
+        }
+    }
+
+    /// Empties the slot `hole`, and moves what stood behind it because of it.
+    #[inline]
+    fn clear(&mut self, mut hole: usize) {
+        self.n -= 1;
+        let mask = self.slots.len() - 1;
+        let mut at = hole;
+        loop {
+            at = (at + 1) & mask;
+            let slot = self.slots[at];
+            if slot == 0 {
+                break;
+            }
+            let home = ((slot >> 32) as u32 >> self.shift) as usize;
+            // It may move if its home is not between the hole and where it stands.
+            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
+                self.slots[hole] = slot;
+                hole = at;
+            }
+        }
+        self.slots[hole] = 0;
+    }
+}
+
+impl Default for Sequitur {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sequitur {
+    /// An empty grammar.
+    pub fn new() -> Self {
+        let mut this = Self {
+            nodes: Vec::new(),
+            free_node: NIL,
+            rules: Vec::new(),
+            free_rules: Vec::new(),
+            pairs: Pairs::new(),
+            n_ends: 0,
+        };
+        this.new_rule();
+        this
+    }
+
+    /// Appends a terminal, which is below 2^29.
+    #[inline]
+    pub fn push(&mut self, terminal: u32) {
+        let guard = self.rules[0].guard;
+        let last = self.nodes[guard as usize].prev;
+        let node = self.new_node(terminal, last, guard);
+        self.nodes[last as usize].next = node;
+        self.nodes[guard as usize].prev = node;
+        self.check(last);
+    }
+
+    /// Ends a sequence: nothing that follows makes a rule with what went before.
+    pub fn end(&mut self) {
+        self.push(END | self.n_ends);
+        self.n_ends += 1;
+    }
+
+    /// How many nodes are in use, about: what it takes of memory.
+    pub fn n_nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The rules, and the sequences that [`Sequitur::end`] ended.
+    pub fn finish(self) -> Rules {
+        let (nodes, rules) = (&self.nodes, &self.rules);
+        let body = |rule: u32| {
+            let guard = rules[rule as usize].guard;
+            let mut at = nodes[guard as usize].next;
+            std::iter::from_fn(move || {
+                let node = nodes[at as usize];
+                at = node.next;
+                (node.symbol & GUARD == 0 || node.symbol & RULE != 0).then_some(node.symbol)
+            })
+        };
+        let mut out = Rules { bodies: Vec::new(), ends: Vec::new(), sequences: Vec::new() };
+        let mut number = vec![NIL; rules.len()];
+        let mut open: Vec<(u32, Vec<u32>, usize)> = Vec::new();
+        let mut sequence = Vec::new();
+        // A rule gets its number when its body is done: what it is made of comes before it.
+        for symbol in body(0) {
+            if symbol & RULE == 0 {
+                if symbol & END != 0 {
+                    out.sequences.push(std::mem::take(&mut sequence));
+                } else {
+                    sequence.push(symbol);
+                }
+                continue;
+            }
+            let rule = symbol & !RULE;
+            if number[rule as usize] == NIL {
+                open.push((rule, body(rule).collect(), 0));
+            }
+            while let Some((rule, symbols, at)) = open.last_mut() {
+                match symbols.get_mut(*at) {
+                    Some(symbol) if *symbol & RULE != 0 => {
+                        let child = *symbol & !RULE;
+                        if number[child as usize] == NIL {
+                            open.push((child, body(child).collect(), 0));
+                            continue;
+                        }
+                        *symbol = RULE | number[child as usize];
+                        *at += 1;
+                    }
+                    Some(_) => *at += 1,
+                    None => {
+                        number[*rule as usize] = u32::try_from(out.ends.len()).expect("fewer than nodes");
+                        out.bodies.extend(symbols.iter());
+                        out.ends.push(out.bodies.len());
+                        open.pop();
+                    }
+                }
+            }
+            sequence.push(RULE | number[rule as usize]);
+        }
+        if !sequence.is_empty() {
+            out.sequences.push(sequence);
+        }
+        out
+    }
+
+    fn new_node(&mut self, symbol: u32, prev: u32, next: u32) -> u32 {
+        let node = Node { symbol, prev, next };
+        if self.free_node == NIL {
+            self.nodes.push(node);
+            return u32::try_from(self.nodes.len() - 1).expect("fewer nodes than 2^32");
+        }
+        let at = self.free_node;
+        self.free_node = self.nodes[at as usize].next;
+        self.nodes[at as usize] = node;
+        at
+    }
+
+    fn free(&mut self, node: u32) {
+        self.nodes[node as usize] = Node { symbol: GUARD, prev: NIL, next: self.free_node };
+        self.free_node = node;
+    }
+
+    fn new_rule(&mut self) -> u32 {
+        let number = self.free_rules.pop().unwrap_or_else(|| {
+            self.rules.push(Rule { guard: NIL, n_uses: 0 });
+            u32::try_from(self.rules.len() - 1).expect("fewer rules than nodes")
+        });
+        let guard = self.new_node(GUARD | number, NIL, NIL);
+        self.nodes[guard as usize].prev = guard;
+        self.nodes[guard as usize].next = guard;
+        self.rules[number as usize] = Rule { guard, n_uses: 0 };
+        number
+    }
+
+    #[inline]
+    fn symbol(&self, node: u32) -> u32 {
+        self.nodes[node as usize].symbol
+    }
+
+    #[inline]
+    fn next(&self, node: u32) -> u32 {
+        self.nodes[node as usize].next
+    }
+
+    #[inline]
+    fn prev(&self, node: u32) -> u32 {
+        self.nodes[node as usize].prev
+    }
+
+    /// The pair at `node`, if neither half is a guard.
+    #[inline]
+    fn pair(&self, node: u32) -> Option<(u32, u32)> {
+        let a = self.symbol(node);
+        let b = self.symbol(self.next(node));
+        (!is_guard(a) && !is_guard(b)).then_some((a, b))
+    }
+
+    /// Takes the pair at `node` out of the table, if it is this one that stands there.
+    #[inline]
+    fn forget(&mut self, node: u32) {
+        if let Some((a, b)) = self.pair(node) {
+            let (at, found) = self.pairs.find(&self.nodes, a, b, hash(a, b));
+            if found == node {
+                self.pairs.clear(at);
+            }
+        }
+    }
+
+    /// Enters the pair at `node`, unless there is an equal one.
+    #[inline]
+    fn enter(&mut self, node: u32) {
+        if let Some((a, b)) = self.pair(node) {
+            let hash = hash(a, b);
+            let (at, found) = self.pairs.find(&self.nodes, a, b, hash);
+            if found == NIL {
+                self.pairs.fill(at, hash, node);
+            }
+        }
+    }
+
+    /// Looks the pair at `node` up: a new one is entered, of an old one both become a rule. Returns whether it was there.
+    #[inline]
+    fn check(&mut self, node: u32) -> bool {
+        let Some((a, b)) = self.pair(node) else { return false };
+        let hash = hash(a, b);
+        let (at, found) = self.pairs.find(&self.nodes, a, b, hash);
+        if found == NIL {
+            self.pairs.fill(at, hash, node);
+            return false;
+        }
+        if found != node && self.next(found) != node && self.next(node) != found {
+            self.replace_both(node, found, at);
+        }
+        true
+    }
+
+    /// `new` and `old` are equal pairs that do not overlap; `old` is in the table, in slot `at`.
+    fn replace_both(&mut self, new: u32, old: u32, at: usize) {
+        let before = self.symbol(self.prev(old));
+        let behind = self.symbol(self.next(self.next(old)));
+        let rule = if is_guard(before) && is_guard(behind) {
+            let rule = before & !GUARD;
+            self.replace(new, rule);
+            rule
+        } else {
+            let rule = self.new_rule();
+            let guard = self.rules[rule as usize].guard;
+            let (a, b) = (self.symbol(new), self.symbol(self.next(new)));
+            let first = self.new_node(a, guard, NIL);
+            let second = self.new_node(b, first, guard);
+            self.nodes[first as usize].next = second;
+            self.nodes[guard as usize].next = first;
+            self.nodes[guard as usize].prev = second;
+            self.used(a);
+            self.used(b);
+            self.pairs.fill(at, hash(a, b), first);
+            self.replace(old, rule);
+            self.replace(new, rule);
+            rule
+        };
+        let first = self.next(self.rules[rule as usize].guard);
+        let symbol = self.symbol(first);
+        if symbol & RULE != 0 && self.rules[(symbol & !RULE) as usize].n_uses == 1 {
+            self.inline(first);
+        }
+    }
+
+    fn used(&mut self, symbol: u32) {
+        if symbol & RULE != 0 {
+            self.rules[(symbol & !RULE) as usize].n_uses += 1;
+        }
+    }
+
+    fn unused(&mut self, symbol: u32) {
+        if symbol & RULE != 0 {
+            self.rules[(symbol & !RULE) as usize].n_uses -= 1;
+        }
+    }
+
+    /// Puts `rule` in place of the pair at `node`, which is not in the table: the rule's own is.
+    fn replace(&mut self, node: u32, rule: u32) {
+        let Node { symbol: a, prev: before, .. } = self.nodes[node as usize];
+        let second = self.next(node);
+        let Node { symbol: b, next: behind, .. } = self.nodes[second as usize];
+        self.forget(before);
+        self.forget(second);
+        // Of three equal symbols only one pair is in the table; if that one goes, the other one must come in.
+        let outer = self.prev(before);
+        if outer != NIL && self.symbol(before) == a && self.symbol(outer) == a {
+            self.enter(outer);
+        }
+        let Node { symbol, next: outer, .. } = self.nodes[behind as usize];
+        if outer != NIL && symbol == b && self.symbol(outer) == b {
+            self.enter(behind);
+        }
+        self.unused(a);
+        self.unused(b);
+        self.free(second);
+        self.rules[rule as usize].n_uses += 1;
+        self.nodes[node as usize] = Node { symbol: RULE | rule, prev: before, next: behind };
+        self.nodes[behind as usize].prev = node;
+        if !self.check(before) {
+            self.check(self.next(before));
+        }
+    }
+
+    /// Puts the body of a rule that is used once in place of that use.
+    fn inline(&mut self, node: u32) {
+        let rule = self.symbol(node) & !RULE;
+        let guard = self.rules[rule as usize].guard;
+        let (left, right) = (self.prev(node), self.next(node));
+        let (first, last) = (self.next(guard), self.prev(guard));
+        self.forget(node);
+        self.forget(left);
+        self.free(guard);
+        self.free(node);
+        self.free_rules.push(rule);
+        self.nodes[left as usize].next = first;
+        self.nodes[first as usize].prev = left;
+        self.nodes[last as usize].next = right;
+        self.nodes[right as usize].prev = last;
+        self.enter(last);
+    }
+}
+
+#[inline]
+fn is_guard(symbol: u32) -> bool {
+    symbol & (RULE | GUARD) == GUARD
+}
+
+/// A grammar as it comes out: what a rule is made of comes before it.
+pub struct Rules {
+    /// The bodies, one behind the other; a symbol with [`Rules::RULE`] is a rule, others are terminals.
+    pub bodies: Vec<u32>,
+    /// Where each body ends.
+    pub ends: Vec<usize>,
+    /// The sequences.
+    pub sequences: Vec<Vec<u32>>,
+}
+
+impl Rules {
+    /// In a symbol: it is a rule.
+    pub const RULE: u32 = RULE;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn expand(rules: &Rules, symbol: u32, out: &mut Vec<u32>) {
+        if symbol & RULE == 0 {
+            return out.push(symbol);
+        }
+        let rule = (symbol & !RULE) as usize;
+        let start = if rule == 0 { 0 } else { rules.ends[rule - 1] };
+        rules.bodies[start..rules.ends[rule]].iter().for_each(|&s| expand(rules, s, out));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_grammar_makes_the_sequences_and_keeps_both_promises(
+            sequences in prop::collection::vec(prop::collection::vec(0..4_u32, 0..300), 1..4),
+        ) {
+            let mut sequitur = Sequitur::new();
+            for sequence in &sequences {
+                sequence.iter().for_each(|&s| sequitur.push(s));
+                sequitur.end();
+            }
+            let rules = sequitur.finish();
+            let mut got = Vec::new();
+            for sequence in &rules.sequences {
+                let mut out = Vec::new();
+                sequence.iter().for_each(|&s| expand(&rules, s, &mut out));
+                got.push(out);
+            }
+            prop_assert_eq!(&got, &sequences);
+            // Pairs stand once, but for overlaps; rules are used twice.
+            let mut uses = HashMap::new();
+            let mut pairs: HashMap<(u32, u32), Vec<(usize, usize)>> = HashMap::new();
+            let mut start = 0;
+            let bodies = rules.ends.iter().map(|&end| &rules.bodies[std::mem::replace(&mut start, end)..end]);
+            for (n, body) in bodies.chain(rules.sequences.iter().map(Vec::as_slice)).enumerate() {
+                body.iter().filter(|&&s| s & RULE != 0).for_each(|&s| *uses.entry(s).or_insert(0) += 1);
+                body.windows(2).enumerate().for_each(|(i, two)| pairs.entry((two[0], two[1])).or_default().push((n, i)));
+            }
+            prop_assert!(uses.values().all(|&n| n >= 2), "{:?}", uses);
+            for (pair, places) in pairs {
+                let overlap = pair.0 == pair.1 && places.windows(2).all(|two| two[0].0 == two[1].0 && two[1].1 - two[0].1 <= 1);
+                prop_assert!(places.len() == 1 || overlap, "{:?} stands at {:?}", pair, places);
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a trace is made of: functions entered, blocks executed, functions left.
+//!
+//! ```text
+//! 0x4000_0000 | i   F_i: function i is entered
+//! j < 0x4000_0000   B_j: block j of the function on top of the stack of open functions
+//! 0x8000_0000       E: the function on top is left
+//! ```
+//! Two marks that a recorder sets and a plain file does not have: `0x2000_0000` on an entry says that it came from outside
+//! (a callback, a handler, the middle of a run), the low bits of an exit say its [`Cause`]. No search looks at them.
+
+/// One step of a run. Ordered and compared as its code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Symbol(pub u32);
+
+/// What a [`Symbol`] says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// This function is entered.
+    Enter(u32),
+    /// This block of the function on top of the stack is executed.
+    Block(u32),
+    /// The function on top of the stack is left.
+    Exit,
+}
+
+/// Why a function was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// It returned.
+    Return = 0,
+    /// It jumped to another function, which takes its place.
+    Tail = 1,
+    /// An exception passed through it.
+    Exception = 2,
+    /// `longjmp` passed over it.
+    Longjmp = 3,
+    /// The process ended in it.
+    ProcessEnd = 4,
+    /// Its thread was cancelled or ended in it.
+    ThreadEnd = 5,
+    /// The recording ended in it.
+    RecordingEnd = 6,
+    /// `exec` replaced the program.
+    Exec = 7,
+}
+
+const ENTER: u32 = 0x4000_0000;
+const EXIT: u32 = 0x8000_0000;
+const FROM_OUTSIDE: u32 = 0x2000_0000;
+
+impl Symbol {
+    /// E, with no cause but that it returned.
+    pub const EXIT: Self = Self(EXIT);
+    /// How many functions and blocks there may be.
+    pub const LIMIT: u32 = FROM_OUTSIDE;
+
+    /// F of function `func`, which is below [`Symbol::LIMIT`].
+    pub fn enter(func: u32) -> Self {
+        Self(ENTER | func & (FROM_OUTSIDE - 1))
+    }
+
+    /// B of block `block`, which is below [`Symbol::LIMIT`].
+    pub fn block(block: u32) -> Self {
+        Self(block & (FROM_OUTSIDE - 1))
+    }
+
+    /// E for a reason.
+    pub fn exit(cause: Cause) -> Self {
+        Self(EXIT | cause as u32)
+    }
+
+    /// The same entry, marked as one that none of the functions on the stack made.
+    #[must_use]
+    pub fn from_outside(self) -> Self {
+        Self(self.0 | FROM_OUTSIDE)
+    }
+
+    /// What it says. A code that is none, which [`Symbol::is_valid`] tells, comes out as one of its neighbours.
+    #[inline]
+    pub fn step(self) -> Step {
+        if self.0 & EXIT != 0 {
+            Step::Exit
+        } else if self.0 & ENTER != 0 {
+            Step::Enter(self.0 & (FROM_OUTSIDE - 1))
+        } else {
+            Step::Block(self.0)
+        }
+    }
+
+    /// Whether it is a block: the question that a scan asks most.
+    #[inline]
+    pub fn is_block(self) -> bool {
+        self.0 < ENTER
+    }
+
+    /// Whether this is the code of a symbol.
+    pub fn is_valid(self) -> bool {
+        if self.0 & EXIT != 0 {
+            self.0 <= EXIT | Cause::Exec as u32
+        } else {
+            self.0 & ENTER != 0 || self.0 < Self::LIMIT
+        }
+    }
+
+    /// The same without marks, as plain files have it.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        match self.step() {
+            Step::Enter(func) => Self::enter(func),
+            Step::Block(_) => self,
+            Step::Exit => Self::EXIT,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_of_plain_files() {
+        assert_eq!(Symbol::enter(5).0, 0x4000_0005);
+        assert_eq!(Symbol::block(7).0, 7);
+        assert_eq!(Symbol::EXIT.0, 0x8000_0000);
+        assert_eq!(Symbol::enter(5).from_outside().step(), Step::Enter(5));
+        assert_eq!(Symbol::exit(Cause::Longjmp).plain(), Symbol::EXIT);
+        assert_eq!(Symbol::enter(5).from_outside().plain(), Symbol::enter(5));
+    }
+
+    #[test]
+    fn what_is_no_symbol_is_known() {
+        for code in [0x2000_0000, 0x3fff_ffff, 0x8000_0008, 0xffff_ffff, 0xc000_0000] {
+            assert!(!Symbol(code).is_valid(), "{code:#x}");
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! A trace file, opened: what is in it, its streams, and searches by every scheme that its contents allow.
+
+use crate::automaton::Automaton;
+use crate::balance::Balance;
+use crate::chunks::{self, Head, Unpacker};
+use crate::coder;
+use crate::columns::{self, Column};
+use crate::compressed::{self, Loaded};
+use crate::file::{ReadError, Section, Source};
+use crate::grammar::Expansion;
+use crate::names::Names;
+use crate::pack;
+use crate::scan::Scan;
+use crate::search::{Found, Scheme, Want};
+use crate::symbol::{Step, Symbol};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// What the section of names is called.
+pub(crate) const NAMES: [u8; 4] = *b"NAME";
+
+/// A trace file.
+pub struct Trace {
+    source: Source,
+    chunks: Vec<(Section, Head)>,
+    has_grammar: bool,
+    loaded: OnceLock<Loaded>,
+    columns: OnceLock<Vec<u8>>,
+    decoded: Mutex<BTreeMap<u32, Arc<Column>>>,
+}
+
+/// A stream of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Thread {
+    /// Its number.
+    pub thread: u32,
+    /// How many symbols it has.
+    pub n_symbols: u64,
+}
+
+/// Why a search gives no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The file does not hold what the scheme works on.
+    #[error("scheme {} works on {needs}, which the file does not have", *scheme as u8)]
+    Missing {
+        /// Which scheme.
+        scheme: Scheme,
+        /// What it works on.
+        needs: &'static str,
+    },
+}
+
+impl Trace {
+    /// Opens a file. Reads no more than where things are.
+    ///
+    /// # Errors
+    /// If it is no trace, or its chunks do not follow each other. A cut file is no error: [`Trace::cut`] tells.
+    pub fn open(file: File) -> Result<Self, ReadError> {
+        let source = Source::open(file)?;
+        let mut chunks = chunks::heads(&source)?;
+        chunks.sort_by_key(|(_, head)| (head.thread, head.first));
+        let mut last: Option<&Head> = None;
+        for (_, head) in &chunks {
+            let before = last.filter(|last| last.thread == head.thread);
+            let (first, entry) = before.map_or((0, 0), |b| {
+                (b.first + b.n_symbols as u64, b.entry - b.levels.pops + b.levels.pushes)
+            });
+            if (head.first, head.entry) != (first, entry) {
+                return Err(source.senseless(chunks::TAG, "the order of chunks"));
+            }
+            last = Some(head);
+        }
+        let has_grammar = source.sections.iter().any(|s| s.tag == pack::GRAMMAR);
+        Ok(Self {
+            source,
+            chunks,
+            has_grammar,
+            loaded: OnceLock::new(),
+            columns: OnceLock::new(),
+            decoded: Mutex::default(),
+        })
+    }
+
+    /// Where the file is cut off, if it is.
+    pub fn cut(&self) -> Option<u64> {
+        self.source.cut
+    }
+
+    /// The names that came with it; empty if none did.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn names(&self) -> Result<Names, ReadError> {
+        let Some(packed) = self.source.read_tagged(NAMES)? else { return Ok(Names::default()) };
+        let bytes = zstd::stream::decode_all(packed.as_slice()).ok();
+        bytes.and_then(|bytes| Names::decode(&bytes)).ok_or_else(|| self.source.senseless(NAMES, "the names"))
+    }
+
+    /// Its streams, by number.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn threads(&self) -> Result<Vec<Thread>, ReadError> {
+        if let (true, Some(loaded)) = (self.chunks.is_empty(), self.load()?) {
+            let thread =
+                |s: &crate::grammar::Sequence| Thread { thread: s.thread, n_symbols: loaded.n_symbols(s) };
+            return Ok(loaded.grammar.sequences.iter().map(thread).collect());
+        }
+        let mut threads: Vec<Thread> = Vec::new();
+        for (_, head) in &self.chunks {
+            let n_symbols = head.n_symbols as u64;
+            match threads.last_mut().filter(|last| last.thread == head.thread) {
+                Some(last) => last.n_symbols += n_symbols,
+                None => threads.push(Thread { thread: head.thread, n_symbols }),
+            }
+        }
+        Ok(threads)
+    }
+
+    /// Reads all streams, one after the other, piece by piece, until `take(thread, symbols)` has enough.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn read<B>(
+        &self,
+        mut take: impl FnMut(u32, &[u32]) -> ControlFlow<B>,
+    ) -> Result<Option<B>, ReadError> {
+        if let (true, Some(loaded)) = (self.chunks.is_empty(), self.load()?) {
+            for sequence in &loaded.grammar.sequences {
+                let mut expansion = Expansion::new(&loaded.grammar, &loaded.lengths);
+                expansion.start(&sequence.body);
+                loop {
+                    let symbols = expansion.next(PIECE);
+                    if symbols.is_empty() {
+                        break;
+                    }
+                    if let ControlFlow::Break(enough) = take(sequence.thread, symbols) {
+                        return Ok(Some(enough));
+                    }
+                }
+            }
+            return Ok(None);
+        }
+        let mut unpacker = Unpacker::default();
+        for (section, head) in &self.chunks {
+            if let ControlFlow::Break(enough) = take(head.thread, unpacker.unpack(&self.source, section)?) {
+                return Ok(Some(enough));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Searches, by the fastest scheme if none is named; says which it was.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or does not hold what the scheme works on.
+    pub fn search(
+        &self,
+        path: &Automaton,
+        want: Want,
+        scheme: Option<Scheme>,
+    ) -> Result<(Found, Scheme), SearchError> {
+        let fastest = match (self.has_grammar, want) {
+            (true, Want::Count) => Scheme::Columns,
+            (true, _) => Scheme::Segments,
+            (false, _) => Scheme::Chunks,
+        };
+        let scheme = scheme.unwrap_or(fastest);
+        let found = self.search_by(path, want, scheme)?;
+        Ok((found, scheme))
+    }
+
+    fn search_by(&self, path: &Automaton, want: Want, scheme: Scheme) -> Result<Found, SearchError> {
+        match scheme {
+            Scheme::Unpacked | Scheme::Chunks => {
+                let skips = scheme == Scheme::Chunks;
+                match self.load_unless_chunks()? {
+                    Some(loaded) => Ok(search_expanded(loaded, path, want, skips)),
+                    None => Ok(self.search_chunks(path, want, skips)?),
+                }
+            }
+            Scheme::Grammar | Scheme::Segments => {
+                let loaded = self.load()?.ok_or(SearchError::Missing { scheme, needs: "a grammar" })?;
+                Ok(compressed::search(loaded, path, want, scheme == Scheme::Segments))
+            }
+            Scheme::Columns => {
+                let column =
+                    self.column(path.func)?.ok_or(SearchError::Missing { scheme, needs: "columns" })?;
+                let count = column.count(path);
+                // Columns know how often, not where: that is looked up where it is known.
+                match want {
+                    Want::Count => Ok(Found { count, ..Found::default() }),
+                    _ if count == 0 => Ok(Found::default()),
+                    _ => self.search_by(path, want, Scheme::Segments),
+                }
+            }
+        }
+    }
+
+    /// Decodes the grammar, if there is one and it has not been done; searches by schemes 2 and 4 do it themselves.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn load_grammar(&self) -> Result<(), ReadError> {
+        self.load().map(drop)
+    }
+
+    fn load(&self) -> Result<Option<&Loaded>, ReadError> {
+        if self.loaded.get().is_none()
+            && let Some(bytes) = self.source.read_tagged(pack::GRAMMAR)?
+        {
+            let grammar = coder::read_grammar(&bytes);
+            let grammar = grammar.ok_or_else(|| self.source.senseless(pack::GRAMMAR, "the grammar"))?;
+            let segments = self.source.read_tagged(pack::SEGMENTS)?;
+            let loaded = segments.and_then(|bytes| Loaded::with_segments(grammar, &bytes));
+            let loaded = loaded.ok_or_else(|| self.missing(pack::SEGMENTS, "the segments"))?;
+            let _set_meanwhile = self.loaded.set(loaded);
+        }
+        Ok(self.loaded.get())
+    }
+
+    /// The column of a function; `None` if the file has none at all.
+    fn column(&self, func: u32) -> Result<Option<Arc<Column>>, ReadError> {
+        let decoded = || self.decoded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(column) = decoded().get(&func) {
+            return Ok(Some(Arc::clone(column)));
+        }
+        if self.columns.get().is_none() {
+            let Some(bytes) = self.source.read_tagged(pack::COLUMNS)? else { return Ok(None) };
+            let _set_meanwhile = self.columns.set(bytes);
+        }
+        let column = self.columns.get().and_then(|bytes| columns::read(bytes, func));
+        let column = Arc::new(column.ok_or_else(|| self.missing(pack::COLUMNS, "the columns"))?);
+        decoded().insert(func, Arc::clone(&column));
+        Ok(Some(column))
+    }
+
+    /// Why a section is not there, or makes no sense.
+    fn missing(&self, tag: [u8; 4], what: &'static str) -> ReadError {
+        match self.source.cut {
+            Some(at) if self.source.sections.iter().all(|s| s.tag != tag) => ReadError::Cut { what, at },
+            _ => self.source.senseless(tag, what),
+        }
+    }
+
+    fn load_unless_chunks(&self) -> Result<Option<&Loaded>, ReadError> {
+        if self.chunks.is_empty() { self.load() } else { Ok(None) }
+    }
+
+    /// Schemes 1 and 3.
+    fn search_chunks(&self, path: &Automaton, want: Want, skips: bool) -> Result<Found, ReadError> {
+        let mut found = Found::default();
+        let mut unpacker = Unpacker::default();
+        let (mut scan, mut thread) = (Scan::new(path), None);
+        for (section, head) in &self.chunks {
+            if thread.replace(head.thread) != Some(head.thread) {
+                scan = Scan::new(path);
+            }
+            if skips && head.functions.binary_search(&path.func).is_err() {
+                scan.skip(head.n_symbols as u64, head.levels);
+            } else if !scan
+                .feed(unpacker.unpack(&self.source, section)?, |at| found.note(want, head.thread, at))
+            {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Numbers of the whole trace, in one pass.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn stats(&self) -> Result<Stats, ReadError> {
+        let mut stats = Stats::default();
+        let mut functions = std::collections::BTreeSet::new();
+        let (mut balance, mut of) = (Balance::default(), None);
+        self.read(|thread, symbols| {
+            if of.replace(thread) != Some(thread) {
+                stats.n_threads += 1;
+                stats.n_open += balance.open().len() as u64;
+                balance = Balance::default();
+            }
+            for &code in symbols {
+                let symbol = Symbol(code);
+                if balance.push(symbol).is_err() {
+                    stats.n_unbalanced += 1;
+                }
+                match symbol.step() {
+                    Step::Enter(func) => {
+                        stats.n_entries += 1;
+                        functions.insert(func);
+                        stats.deepest = stats.deepest.max(balance.open().len() as u64);
+                    }
+                    Step::Block(_) => stats.n_blocks += 1,
+                    Step::Exit => stats.n_exits += 1,
+                }
+            }
+            ControlFlow::<()>::Continue(())
+        })?;
+        stats.n_open += balance.open().len() as u64;
+        stats.n_functions = functions.len() as u64;
+        stats.n_symbols = stats.n_entries + stats.n_blocks + stats.n_exits;
+        Ok(stats)
+    }
+}
+
+/// Symbols that are expanded at once: they stay in the cache.
+const PIECE: usize = 1 << 16;
+
+/// Schemes 1 and 3 where the symbols come from a grammar; its segments are the chunks.
+fn search_expanded(loaded: &Loaded, path: &Automaton, want: Want, skips: bool) -> Found {
+    let mut found = Found::default();
+    let terminals = &loaded.grammar.terminals;
+    let wanted = loaded.segments.wanted(terminals, path);
+    for (sequence, segments) in loaded.grammar.sequences.iter().zip(&loaded.segments.of) {
+        let mut scan = Scan::new(path);
+        let mut expansion = Expansion::new(&loaded.grammar, &loaded.lengths);
+        let mut start = 0;
+        for segment in segments {
+            let body = &sequence.body[start..segment.end];
+            start = segment.end;
+            if skips && segment.is_passed(&wanted, path.func) {
+                scan.pass(segment.n_symbols, |other, states| segment.pass(terminals, path, other, states));
+                continue;
+            }
+            expansion.start(body);
+            loop {
+                let symbols = expansion.next(PIECE);
+                if symbols.is_empty() {
+                    break;
+                }
+                if !scan.feed(symbols, |at| found.note(want, sequence.thread, at)) {
+                    return found;
+                }
+            }
+        }
+    }
+    found
+}
+
+/// What [`Trace::stats`] counts.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Stats {
+    /// Streams.
+    pub n_threads: u64,
+    /// Symbols of all kinds.
+    pub n_symbols: u64,
+    /// Functions entered, each time.
+    pub n_entries: u64,
+    /// Blocks executed, each time.
+    pub n_blocks: u64,
+    /// Functions left, each time.
+    pub n_exits: u64,
+    /// Functions that ran.
+    pub n_functions: u64,
+    /// The most functions open at once.
+    pub deepest: u64,
+    /// Functions that a stream ends in, because it was cut.
+    pub n_open: u64,
+    /// Symbols that cannot stand where they are: always 0 in what we wrote.
+    pub n_unbalanced: u64,
+}
