@@ -191,7 +191,7 @@ fn once(
         swaps.extend(prepare::asking(kept, &asked)?.map(|given| Swap { asked, given }));
     }
     let keys: Vec<(u128, usize)> = counted.iter().map(|c| (c.key, c.notes.n_words())).collect();
-    let arena = Arena::create(&keys, args.follow).map_err(|err| {
+    let arena = Arena::create(&keys, args.follow || args.callees).map_err(|err| {
         let hint = "they are in memory that is shared: raise the limits of the length of files and of addresses (`ulimit -f`, `ulimit -v`)";
         Hinted::new(format!("cannot get memory for the counters: {err}"), hint)
     })?;
@@ -200,7 +200,7 @@ fn once(
     command.args(&target.before).args(rest);
     live::pass_signals_on();
     let loader = prepare::Loader::new(kept, &arena, args, how, counted, refused, swaps.clone());
-    let is_over = AtomicBool::new(false);
+    let (is_over, is_gone) = (AtomicBool::new(false), AtomicBool::new(false));
     let (ready, is_ready) = std::sync::mpsc::channel();
     let (status, became, pid, maps) = std::thread::scope(|scope| {
         let thread = || std::thread::Builder::new();
@@ -215,22 +215,23 @@ fn once(
                 .inspect_err(|_| is_over.store(true, Ordering::Relaxed))?;
         }
         let execs = args.follow.then_some(&sites.1[..]);
-        let ready = Ready { segments: &segments, swaps: &swaps, opens: &sites.0, execs };
+        let ready = Ready { segments: &segments, file: None, swaps: &swaps, opens: &sites.0, execs };
         let started = live::launch::launch(command, &ready, &arena).map_err(|err| {
             let err = anyhow::Error::from(err);
             if is_traced() { Hinted::new(format!("{err:#}"), TRACED).into() } else { err }
         });
         let status = started.and_then(|mut child| {
             let pid = child.id();
-            let started = &target.executable;
-            let watch = thread()
-                .spawn_scoped(scope, move || if args.follow { None } else { what_it_becomes(pid, started) });
+            let (started, is_gone) = (&target.executable, &is_gone);
+            let watch = (!args.follow)
+                .then(|| thread().spawn_scoped(scope, move || what_it_becomes(pid, started, is_gone)));
             // What is followed has other addresses.
             let maps = (args.callees && !args.follow)
-                .then(|| thread().spawn_scoped(scope, move || callees::Maps::watch(pid)));
+                .then(|| thread().spawn_scoped(scope, move || callees::Maps::watch(pid, is_gone)));
             let status =
                 live::wait(&mut child).with_context(|| format!("cannot wait for {}", name.display()));
-            let became = watch.ok().and_then(|watch| {
+            is_gone.store(true, Ordering::Relaxed);
+            let became = watch.and_then(Result::ok).and_then(|watch| {
                 watch.thread().unpark();
                 watch.join().ok().flatten()
             });
@@ -397,7 +398,7 @@ pub fn try_out() -> anyhow::Result<String> {
     let how = How { placement: Placement::Edges, callees: false, follows: false };
     let (segments, exe, _) = prepare::executable(&kept, &target.executable, how)?;
     let arena = Arena::create(&[(exe.key, exe.notes.n_counters())], false)?;
-    let ready = Ready { segments: &segments, swaps: &[], opens: &[], execs: None };
+    let ready = Ready { segments: &segments, file: None, swaps: &[], opens: &[], execs: None };
     let mut child = live::launch::launch(Command::new(&target.command), &ready, &arena)?;
     let status = child.wait()?;
     let area = arena.area(exe.key, exe.notes.n_counters(), 0)?;
@@ -451,9 +452,9 @@ fn is_traced() -> bool {
     status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|n| n.trim() != "0"))
 }
 
-/// The file that process `pid` runs in place of `started` after an exec, if it is seen with one before it ends: looking does not hold
-/// it up.
-fn what_it_becomes(pid: u32, started: &Path) -> Option<PathBuf> {
+/// The file that process `pid` runs in place of `started` after an exec, if it is seen with one before it ends, as `is_gone` says: looking
+/// does not hold it up.
+fn what_it_becomes(pid: u32, started: &Path, is_gone: &AtomicBool) -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt as _;
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let link = PathBuf::from(format!("/proc/{pid}/exe"));
@@ -461,7 +462,12 @@ fn what_it_becomes(pid: u32, started: &Path) -> Option<PathBuf> {
     let mut pause = Duration::from_millis(1);
     loop {
         // A process that has ended has no such link.
-        if identity(&link)? != first {
+        let now = identity(&link)?;
+        // Its number may be another's then.
+        if is_gone.load(Ordering::Relaxed) {
+            return None;
+        }
+        if now != first {
             return std::fs::read_link(&link).ok();
         }
         std::thread::park_timeout(pause);

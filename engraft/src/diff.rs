@@ -62,26 +62,32 @@ fn pairs(first: &Path, second: &Path) -> anyhow::Result<Vec<(Program, Profile, P
     };
     let (a, mut b) = (read(first)?, read(second)?);
     let file = |p: &Profile| Path::new(&p.image.name).file_name().unwrap_or_default().to_owned();
+    let two_builds = |of: String, new: &str| {
+        let what = format!("{} and {} are of two builds{of}", first.display(), second.display());
+        let hint = format!(
+            "carry the first one's counts to the build of the second, then hold them against each other:\n\
+             `engraft carry OLD {new} --profile {0} -o carried.engraft`\n\
+             `engraft diff carried.engraft {1} --binary {new}`",
+            first.display(),
+            second.display()
+        );
+        anyhow::Error::from(Hinted::new(what, hint))
+    };
+    let has = |all: &[Profile], one: &Profile| all.iter().any(|other| other.image.id == one.image.id);
+    // The program comes first.
+    if let (Some(one), Some(other)) = (a.first(), b.first())
+        && !has(&b, one)
+        && !has(&a, other)
+        && file(one) != file(other)
+    {
+        return Err(two_builds(format!(", {} and {}", one.image.name, other.image.name), &other.image.name));
+    }
     let mut found = Vec::new();
     for one in a {
         if let Some(at) = b.iter().position(|other| other.image.id == one.image.id) {
             found.push((one, b.swap_remove(at)));
         } else if let Some(other) = b.iter().find(|other| file(other) == file(&one)) {
-            let what = format!(
-                "{} and {} are of two builds of {}",
-                first.display(),
-                second.display(),
-                file(&one).to_string_lossy()
-            );
-            let hint = format!(
-                "carry the first one's counts to the build of the second, then hold them against each other:\n\
-                 `engraft carry OLD {1} --profile {0} -o carried.engraft`\n\
-                 `engraft diff carried.engraft {2} --binary {1}`",
-                first.display(),
-                other.image.name,
-                second.display()
-            );
-            return Err(Hinted::new(what, hint).into());
+            return Err(two_builds(format!(" of {}", file(&one).to_string_lossy()), &other.image.name));
         } else {
             // It ran in the first alone.
             let none = Profile { image: one.image.clone(), ..Profile::default() };

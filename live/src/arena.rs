@@ -109,7 +109,7 @@ pub struct Asking {
 
 /// Addresses that are kept free for modules that come later. Nothing is there until they do.
 const LATER: u64 = 1 << 36;
-/// The same for those of other programs, too.
+/// The same where they need more: those of other programs, too, or with tables of where calls lead.
 const LATER_OF_MANY: u64 = 1 << 43;
 
 /// How many areas processes map at first.
@@ -140,15 +140,14 @@ impl Arena {
         self.knows_namespace
     }
 
-    /// Makes room for `modules`: their keys, and how many counters each has; and for those of programs that it becomes or starts, if these
-    /// are followed.
+    /// Makes room for `modules`: their keys, and how many counters each has; and for those that come later, which may need much.
     ///
     /// # Errors
     /// The kernel's, if it has no memory for us.
-    pub fn create(modules: &[(u128, usize)], are_followed: bool) -> io::Result<Arena> {
+    pub fn create(modules: &[(u128, usize)], needs_much: bool) -> io::Result<Arena> {
         let fd = nix::sys::memfd::memfd_create("engraft", nix::sys::memfd::MFdFlags::empty())?;
         let file = File::from(fd);
-        let later = if are_followed { LATER_OF_MANY } else { LATER };
+        let later = if needs_much { LATER_OF_MANY } else { LATER };
         let area: u64 = modules.iter().map(|m| row_len(m.1)).sum();
         let (room, later) = Limits::ours().room(area, later);
         let mailbox = room.head_len();
@@ -197,7 +196,9 @@ impl Arena {
             return Err(io::Error::other("there are too many modules"));
         }
         if end > state.max_len {
-            return Err(io::Error::other("there are no addresses left for its counters (see `ulimit -v`)"));
+            return Err(io::Error::other(
+                "there are no addresses left for its counters: a limit (`ulimit -v`), or large modules loaded often",
+            ));
         }
         self.file.set_len(end)?;
         state.len = end;
@@ -421,8 +422,10 @@ impl Arena {
         let was_running = free.and_then(|k| areas.get(k)).is_some_and(|area| may_run(area.1));
         n_stopped += u64::from(was_running);
         if n_stopped > 0 {
-            let sum = self.word(runtime::N_STOPPED)?.saturating_add(n_stopped);
-            self.file.write_all_at(&sum.to_le_bytes(), runtime::N_STOPPED)?;
+            // Programs add to it without the lock.
+            let at = usize::try_from(runtime::N_STOPPED).expect("small");
+            let more = u32::try_from(n_stopped).unwrap_or(u32::MAX);
+            self.head.word(at).fetch_add(more, Ordering::SeqCst);
         }
         let k = match free {
             Some(k) => k as u64,

@@ -13,13 +13,16 @@ use crate::arena::Arena;
 use crate::process::{ProcessError, Stopped, Syscall};
 use crate::sys;
 use nix::libc;
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 use probe::Segments;
 use probe::arch::{self as runtime, ExecSite, OpenSite};
 use program::{Bias, LiveVa, Va};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
@@ -61,12 +64,36 @@ pub struct Swap {
 pub struct Ready<'a> {
     /// Its executable, rewritten.
     pub segments: &'a Segments,
+    /// A file that holds the text and the tables of these, for programs that are started often.
+    pub file: Option<&'a SegmentsFile>,
     /// The libraries that it gets in place of others.
     pub swaps: &'a [Swap],
     /// Where its ld.so opens files.
     pub opens: &'a [OpenSite],
     /// If programs that it becomes, or starts, are followed: where its ld.so does that.
     pub execs: Option<&'a [ExecSite]>,
+}
+
+/// The text and the tables of segments in a file of no name, from which processes map them.
+#[derive(Debug)]
+pub struct SegmentsFile(File);
+
+impl SegmentsFile {
+    /// Of `segments`.
+    ///
+    /// # Errors
+    /// The kernel's, if it has no memory for it.
+    pub fn new(segments: &Segments) -> io::Result<SegmentsFile> {
+        let file = File::from(memfd_create("engraft-code", MFdFlags::MFD_CLOEXEC)?);
+        file.write_all_at(&segments.text, 0)?;
+        file.write_all_at(&segments.tables, tables_offset(segments))?;
+        Ok(SegmentsFile(file))
+    }
+}
+
+/// Where the tables of `segments` are in their file: on a page of their own.
+fn tables_offset(segments: &Segments) -> u64 {
+    (segments.text.len() as u64).next_multiple_of(PAGE)
 }
 
 /// Starts `command` with `ready`, counting into `arena`.
@@ -130,13 +157,7 @@ pub(crate) fn prepare(
     let (fd, area) = match recording {
         Recording::Inherited => (ours, 0),
         Recording::Opened => {
-            let mut path = format!("/proc/{}/fd/{ours}", std::process::id()).into_bytes();
-            path.push(0);
-            stopped.write(LiveVa(runtime::OWN), &path)?;
-            let flags = u64::from((libc::O_RDWR | libc::O_CLOEXEC).cast_unsigned());
-            let here = i64::from(libc::AT_FDCWD).cast_unsigned();
-            let args = [here, runtime::OWN, flags, 0, 0, 0];
-            let fd = stopped.call(&Syscall { name: "openat", number: libc::SYS_openat, args })?;
+            let fd = open(stopped, arena.file(), libc::O_RDWR)?;
             (fd, arena.take_area(stopped.pid()).map_err(|e| stopped.space(e.to_string()))?)
         }
     };
@@ -221,8 +242,24 @@ fn map_all(
             word(at + 8 * k, place.0);
         }
     }
-    fill(stopped, live(segments.text_at), &segments.text, libc::PROT_READ | libc::PROT_EXEC)?;
-    fill(stopped, live(segments.tables_at), &segments.tables, libc::PROT_READ)?;
+    let (text, tables) = (live(segments.text_at), live(segments.tables_at));
+    match ready.file {
+        Some(SegmentsFile(file)) => {
+            let fd = open(stopped, file, libc::O_RDONLY)?;
+            let map = |at, bytes: &[u8], protection, offset| match bytes.len() as u64 {
+                0 => Ok(()),
+                len => stopped.map(at, len.next_multiple_of(PAGE), protection, libc::MAP_PRIVATE, fd, offset),
+            };
+            let mapped = map(text, &segments.text, libc::PROT_READ | libc::PROT_EXEC, 0)
+                .and_then(|()| map(tables, &segments.tables, libc::PROT_READ, tables_offset(segments)));
+            close(stopped, fd)?;
+            mapped?;
+        }
+        None => {
+            fill(stopped, text, &segments.text, libc::PROT_READ | libc::PROT_EXEC)?;
+            fill(stopped, tables, &segments.tables, libc::PROT_READ)?;
+        }
+    }
     if ready.execs.is_some() {
         let (bells, owner) = arena.bells_at();
         let page = runtime::exec_page(bells, owner);
@@ -334,6 +371,17 @@ fn room_near(stopped: &Stopped, near: LiveVa, len: u64) -> Result<LiveVa, Proces
         return Err(stopped.space("there is no room near its dynamic linker"));
     }
     Ok(LiveVa(at))
+}
+
+/// Opens a file of ours in the process, by the page that is to hold what it knows of itself: its number there.
+fn open(stopped: &Stopped, file: &File, how: i32) -> Result<u64, ProcessError> {
+    let mut path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into_bytes();
+    path.push(0);
+    stopped.write(LiveVa(runtime::OWN), &path)?;
+    let flags = u64::from((how | libc::O_CLOEXEC).cast_unsigned());
+    let here = i64::from(libc::AT_FDCWD).cast_unsigned();
+    let args = [here, runtime::OWN, flags, 0, 0, 0];
+    stopped.call(&Syscall { name: "openat", number: libc::SYS_openat, args })
 }
 
 fn close(stopped: &Stopped, fd: u64) -> Result<(), ProcessError> {

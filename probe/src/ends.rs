@@ -14,6 +14,8 @@ use program::{CallKind, Callee, Function, Program};
 enum Does {
     /// It ends the process without what `exit` does last.
     End,
+    /// The same, but functions of the program run first.
+    EndSoon,
     /// It ends the process by SIGABRT.
     Abort,
     /// It makes another program of it, or comes back.
@@ -24,7 +26,9 @@ enum Does {
     Cancel,
 }
 
-const ENDS: [&str; 3] = ["_exit", "_Exit", "quick_exit"];
+const ENDS: [&str; 2] = ["_exit", "_Exit"];
+/// What runs in the child of `posix_spawn`, which has its parent's memory and thread pointer: in glibc and in musl.
+const SPAWNED: [&str; 2] = ["__spawni_child", "child"];
 const ABORTS: [&str; 7] = [
     "__assert",
     "__assert_fail",
@@ -41,6 +45,7 @@ fn what(name: &str) -> Option<Does> {
     match name {
         "vfork" | "__vfork" => Some(Does::Vfork),
         "pthread_setcanceltype" => Some(Does::Cancel),
+        "quick_exit" => Some(Does::EndSoon),
         _ if ENDS.contains(&name) => Some(Does::End),
         _ if ABORTS.contains(&name) => Some(Does::Abort),
         _ if EXECS.contains(&name) => Some(Does::Exec),
@@ -64,7 +69,13 @@ pub fn note(program: &Program, stays: &[Option<Stay>], inserts: &mut Vec<Written
     };
     for call in &program.calls {
         let Some(does) = of(call.callee) else { continue };
-        if stays.get(program.block(call.block).func.index()).is_none_or(Option::is_some) {
+        let func = program.block(call.block).func;
+        if stays.get(func.index()).is_none_or(Option::is_some) {
+            continue;
+        }
+        // It is not the thread whose pointer it has that ends.
+        let names = || program.function(func).names.iter().map(AsRef::as_ref);
+        if is_static && names().any(|name| SPAWNED.contains(&name)) {
             continue;
         }
         // Who may come back must come back to us. Before a branch, flags are alive.
@@ -74,6 +85,7 @@ pub fn note(program: &Program, stays: &[Option<Stay>], inserts: &mut Vec<Written
         }
         let (before, after) = match does {
             Does::End => (Some(Target::Leave), None),
+            Does::EndSoon => (Some(Target::Back), None),
             Does::Abort => (Some(Target::Abort), None),
             Does::Exec => (Some(Target::Leave), Some(Target::Back)),
             Does::Cancel => (Some(Target::Cancel), None),

@@ -9,6 +9,7 @@ use program::{Image, Va};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What is known of the calls of one module.
@@ -80,14 +81,18 @@ struct Mapped {
 }
 
 impl Maps {
-    /// Looks at process `pid` now and then, which does not hold it up, until it is gone.
-    pub fn watch(pid: u32) -> Maps {
+    /// Looks at process `pid` now and then, which does not hold it up, until it is gone, as `is_gone` may say.
+    pub fn watch(pid: u32, is_gone: &AtomicBool) -> Maps {
         let mut maps = Maps::default();
         // Libraries are there soon, and short programs gone.
         let mut pause = Duration::from_micros(50);
         while let Some(text) =
             std::fs::read_to_string(format!("/proc/{pid}/maps")).ok().filter(|t| !t.is_empty())
         {
+            // Its number may be another's then.
+            if is_gone.load(Ordering::Relaxed) {
+                break;
+            }
             maps.add(&text);
             std::thread::park_timeout(pause);
             pause = (pause * 5 / 4).min(Duration::from_millis(100));

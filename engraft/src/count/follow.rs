@@ -107,9 +107,10 @@ fn answer(loader: &Loader<'_>, arena: &Arena, asking: &Asking, is_over: &AtomicB
         true => loader.program(&file, &file.canonicalize().unwrap_or_else(|_| file.clone())).map_err(left)?,
         false => made,
     };
-    let Made { segments, sites } = &*made;
+    let Made { segments, file, sites } = &*made;
     let swaps = loader.swaps();
-    let ready = Ready { segments, swaps: &swaps, opens: &sites.0, execs: Some(&sites.1) };
+    let ready =
+        Ready { segments, file: file.as_ref(), swaps: &swaps, opens: &sites.0, execs: Some(&sites.1) };
     caught.start(arena, &ready).map_err(failed)
 }
 

@@ -6,7 +6,7 @@
 
 use crate::input::{refuse_known_by_address, warn_of_changing_code};
 use anyhow::Context as _;
-use live::launch::Swap;
+use live::launch::{SegmentsFile, Swap};
 use live::{Arena, Cache, Request};
 use measure::Placement;
 use probe::arch::{self, ExecSite, OpenSite};
@@ -398,6 +398,8 @@ pub trait Wanted {
 pub struct Made {
     /// Its executable.
     pub segments: Segments,
+    /// What of it is mapped; nothing, if there is no room for that.
+    pub file: Option<SegmentsFile>,
     /// What is done to its ld.so.
     pub sites: Sites,
 }
@@ -407,7 +409,7 @@ type Version = (u64, u64, u64, i64, i64);
 
 struct Loaded {
     /// Programs that were made ready, or why they cannot be.
-    programs: HashMap<Version, Result<Arc<Made>, String>>,
+    programs: HashMap<Version, Arc<OnceLock<Result<Arc<Made>, String>>>>,
     swaps: Vec<Swap>,
     counted: Vec<Counted>,
     refused: Refused,
@@ -481,11 +483,9 @@ impl<'a> Loader<'a> {
         let is_it = std::fs::metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == (about.dev(), about.ino()));
         let file = if is_it { path } else { file };
         let version = (about.dev(), about.ino(), about.len(), about.mtime(), about.mtime_nsec());
-        if let Some(known) = self.state().programs.get(&version) {
-            return known.clone();
-        }
-        let made = self.made(file, path).map(Arc::new).map_err(|e| format!("{e:#}"));
-        self.state().programs.entry(version).or_insert(made).clone()
+        let known = Arc::clone(self.state().programs.entry(version).or_default());
+        // Who asks for it meanwhile, waits.
+        known.get_or_init(|| self.made(file, path).map(Arc::new).map_err(|e| format!("{e:#}"))).clone()
     }
 
     fn made(&self, file: &Path, path: &Path) -> anyhow::Result<Made> {
@@ -500,7 +500,8 @@ impl<'a> Loader<'a> {
             state.copies.insert(counted.key, 1);
             state.counted.push(counted);
         }
-        Ok(Made { segments, sites })
+        let file = SegmentsFile::new(&segments).ok();
+        Ok(Made { segments, file, sites })
     }
 
     /// Answers until `is_over`, from when it says that it is ready. However it ends, nobody waits for an answer any more.

@@ -160,10 +160,17 @@ fn two_runs_differ_where_their_input_does() {
     let ran = engraft(to.path(), "diff 10.engraft other.engraft");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
     assert!(
-        ran.stderr.contains("of two builds of a") && ran.stderr.contains("hint: `engraft carry OLD"),
+        ran.stderr.contains("of two builds of a")
+            && ran.stderr.contains("hint: carry the first one's counts"),
         "{}",
         ran.stderr
     );
+    // Also if it is called otherwise.
+    build(to.path(), "a.c", "-O1 -g", "b");
+    engraft(to.path(), "count -q --no-cache -o b.engraft -- ./b 10").ok();
+    let ran = engraft(to.path(), "diff 10.engraft b.engraft");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.contains("of two builds, "), "{}", ran.stderr);
 }
 
 #[test]

@@ -35,6 +35,8 @@ fn only_threads_that_may_be_in_a_block_are_said_to_be() {
             // The exec came back; the child of vfork ended, not this one.
             ("0 n", 128 + 9, 1..=1),
             ("0 v", 128 + 9, 1..=1),
+            ("0 p", 128 + 9, 1..=1),
+            ("0 Q", 128 + 9, 1..=1),
             // They have ended, but nobody looked.
             ("4 k", 128 + 9, 1..=5),
             ("0 s", 3, 1..=1),
@@ -45,6 +47,8 @@ fn only_threads_that_may_be_in_a_block_are_said_to_be() {
             ("0 k children", 3, 5..=5),
             ("0 n children", 3, 5..=5),
             ("0 v children", 3, 5..=5),
+            ("0 p children", 3, 5..=5),
+            ("0 Q children", 3, 5..=5),
             ("0 s children", 3, 5..=5),
         ] {
             // In a static program, the call that ends it is the C library's own, where the system is called at once.

@@ -236,8 +236,14 @@ engraft_module_abort:   # what ends the process by SIGABRT, unless a handler of 
 4:
     cmp ecx, 255
     jne 5f
-    cmp dword ptr [rsp + 136], 0 # what vfork returned
-    sete [r12 + {in_vfork}]
+    mov eax, [rsp + 136] # what vfork returned: as many threads may be in one as there are
+    test eax, eax
+    jz 51f
+    js 9f               # it made no child
+    lock dec byte ptr [r12 + {in_vfork}]
+    jmp 9f
+51:
+    lock inc byte ptr [r12 + {in_vfork}]
     jmp 9f
 5:
     cmp byte ptr [r12 + {in_vfork}], 0
@@ -1588,7 +1594,6 @@ engraft_module_entry:
     mov eax, r14d
     shl eax, 6
     lea rax, [r12 + rax + {homes}]
-    mov [rax], rbp
     mov [rax + 8], rcx
     mov [rax + 24], rcx
     mov rdx, rcx
@@ -1600,6 +1605,7 @@ engraft_module_entry:
     mov [rax + 32], rdx
     add rdi, [rcx + 96]
     mov [rax + 40], rdi
+    mov [rax], rbp      # last: who reads these without the lock, sees it empty or whole
     xor ecx, ecx        # what was there before is there no more
 63:
     cmp ecx, [rbx + {n_rows}]
