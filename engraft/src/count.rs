@@ -3,7 +3,7 @@
 mod callees;
 mod follow;
 mod points;
-mod prepare;
+pub mod prepare;
 mod repeat;
 mod view;
 
@@ -15,7 +15,8 @@ use live::launch::{Ready, Swap};
 use live::{Arena, Target};
 use measure::Placement;
 use points::PointView;
-use prepare::{Counted, How, Store, Wanted};
+use prepare::Counted;
+pub use prepare::{How, Loader, Store, Wanted};
 use program::Program;
 use rayon::prelude::*;
 use repeat::Repeats;
@@ -98,32 +99,47 @@ impl Wanted for Args {
         is_wanted(&self.modules, path)
     }
     fn executable(&self, path: &Path) -> bool {
-        // The dynamic linker, started as a program.
-        let is_system = self.is_system(path);
-        self.modules.iter().any(|m| (m == "all" || m == "exe") && !is_system || names(m, path))
+        is_wanted_executable(&self.modules, path)
     }
     fn is_system(&self, path: &Path) -> bool {
-        is_system(&path.file_name().unwrap_or_default().to_string_lossy())
+        is_system_file(path)
     }
+}
+
+/// Whether `modules` name the executable at `path`.
+pub fn is_wanted_executable(modules: &[String], path: &Path) -> bool {
+    // The dynamic linker, started as a program.
+    let is_system = is_system_file(path);
+    modules.iter().any(|m| (m == "all" || m == "exe") && !is_system || names(m, path))
+}
+
+/// Whether the file at `path` is libc, or goes with it.
+pub fn is_system_file(path: &Path) -> bool {
+    is_system(&path.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// The program that is called `name`, which can be counted on this machine.
+///
+/// # Errors
+/// If it is not there, or nothing can be counted here.
+pub fn find(name: &OsString) -> anyhow::Result<Target> {
+    let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    let target =
+        Target::find(name, &search).map_err(|e| Hinted::new(e.to_string(), e.hint().unwrap_or_default()))?;
+    if !live::can_set_bases() {
+        let hint = "it needs a processor with FSGSBASE (2012 or later) and Linux 5.9 or later, started without `nofsgsbase`";
+        let what = "programs cannot be counted on this machine: they may not set the base of gs";
+        return Err(Hinted::new(what, hint).into());
+    }
+    Ok(target)
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let (name, _) = args.command.split_first().expect("clap asks for one at least");
-    let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    let target =
-        Target::find(name, &search).map_err(|e| Hinted::new(e.to_string(), e.hint().unwrap_or_default()))?;
+    let target = find(name)?;
     let rec = recording_path(args, &target.command)?;
     out::can_be_written(&rec)?;
-    if !live::can_set_bases() {
-        let hint = "it needs a processor with FSGSBASE (2012 or later) and Linux 5.9 or later, started without `nofsgsbase`";
-        return Err(Hinted::new(
-            "programs cannot be counted on this machine: they may not set the base of gs",
-            hint,
-        )
-        .into());
-    }
-
     if let Some(n) = live::Limits::ours().addresses.filter(|n| *n < OWN_ADDRESSES) {
         let what = format!(
             "the limit of addresses (`ulimit -v`) is {} kB, of which count itself needs more",
@@ -199,7 +215,7 @@ fn once(
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
     command.args(&target.before).args(rest);
     live::pass_signals_on();
-    let loader = prepare::Loader::new(kept, &arena, args, how, counted, refused, swaps.clone());
+    let loader = Loader::new(kept, &arena, args, how, counted, refused, swaps.clone());
     let (is_over, is_gone) = (AtomicBool::new(false), AtomicBool::new(false));
     let (ready, is_ready) = std::sync::mpsc::channel();
     let (status, became, pid, maps) = std::thread::scope(|scope| {
@@ -492,7 +508,7 @@ fn recording_path(args: &Args, command: &Path) -> anyhow::Result<PathBuf> {
     Ok(candidates.find(|path| !path.exists()).expect("numbers do not end"))
 }
 
-fn is_wanted(modules: &[String], path: &Path) -> bool {
+pub fn is_wanted(modules: &[String], path: &Path) -> bool {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     modules.iter().any(|m| m == "all" && !is_system(&file) || m != "exe" && names(m, path))
 }

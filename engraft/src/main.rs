@@ -15,6 +15,7 @@ mod query;
 mod score;
 mod show;
 mod timing;
+mod trace;
 mod view;
 
 use clap::{Parser, Subcommand};
@@ -46,6 +47,7 @@ enum Verb {
     Score(score::Args),
     Convert(convert::Args),
     Count(count::Args),
+    Trace(trace::Args),
     Diff(diff::Args),
     Instrument(instrument::Args),
     Query(query::Args),
@@ -135,7 +137,7 @@ fn threads(wanted: usize) -> anyhow::Result<()> {
 fn run(cli: Cli) -> anyhow::Result<Answer> {
     live::fail_beyond_limits();
     // A program that is counted must not start where we cannot go on.
-    let is_count = matches!(cli.verb, Verb::Count(_));
+    let is_count = matches!(cli.verb, Verb::Count(_) | Verb::Trace(_));
     let cores = || std::thread::available_parallelism().ok().filter(|_| is_count);
     if let Some(n) = cli.threads.or_else(cores) {
         threads(n.get())?;
@@ -148,6 +150,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Score(args) => score::run(&args),
         Verb::Convert(args) => convert::run(&args),
         Verb::Count(args) => count::run(&args),
+        Verb::Trace(args) => trace::run(&args),
         Verb::Diff(args) => diff::run(&args),
         Verb::Instrument(args) => instrument::run(&args),
         Verb::Query(args) => query::run(&args),

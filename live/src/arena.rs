@@ -37,6 +37,15 @@ pub struct Arena {
     mailbox: u64,
     room: Capacity,
     knows_namespace: bool,
+    /// Where the pages of streams are, and their chunks, if events are recorded.
+    streams: Option<StreamsAt>,
+}
+
+/// Where the streams of events are: a page each, and behind all of these the chunks of each.
+#[derive(Clone, Copy, Debug)]
+struct StreamsAt {
+    pages: u64,
+    chunks: u64,
 }
 
 #[derive(Debug)]
@@ -112,6 +121,9 @@ const LATER: u64 = 1 << 36;
 /// The same where they need more: those of other programs, too, or with tables of where calls lead.
 const LATER_OF_MANY: u64 = 1 << 43;
 
+/// How many streams of events there may be at once.
+const MOST_STREAMS: u64 = 1024;
+
 /// How many areas processes map at first.
 const FIRST_AREAS: u64 = 4;
 
@@ -145,11 +157,16 @@ impl Arena {
     /// # Errors
     /// The kernel's, if it has no memory for us.
     pub fn create(modules: &[(u128, usize)], needs_much: bool) -> io::Result<Arena> {
-        let fd = nix::sys::memfd::memfd_create("engraft", nix::sys::memfd::MFdFlags::empty())?;
-        let file = File::from(fd);
         let later = if needs_much { LATER_OF_MANY } else { LATER };
         let area: u64 = modules.iter().map(|m| row_len(m.1)).sum();
         let (room, later) = Limits::ours().room(area, later);
+        Arena::with(modules, room, later)
+    }
+
+    fn with(modules: &[(u128, usize)], room: Capacity, later: u64) -> io::Result<Arena> {
+        let fd = nix::sys::memfd::memfd_create("engraft", nix::sys::memfd::MFdFlags::empty())?;
+        let file = File::from(fd);
+        let area: u64 = modules.iter().map(|m| row_len(m.1)).sum();
         let mailbox = room.head_len();
         let bells = mailbox + runtime::MAILBOX_LEN;
         let len = bells + runtime::BELL_LEN;
@@ -164,7 +181,8 @@ impl Arena {
             (SharedWord::map(&file, 0)?, SharedWord::map(&file, mailbox)?, SharedWord::map(&file, bells)?);
         let state = Mutex::new(State { rows: Vec::new(), len, max_len: u64::MAX, mapped: len });
         let knows_namespace = namespace != 0;
-        let arena = Arena { file, state, head, word, bells, mailbox, room, knows_namespace };
+        let streams = None;
+        let arena = Arena { file, state, head, word, bells, mailbox, room, knows_namespace, streams };
         // All of an area together: a process that has few maps little.
         let mut at = len;
         for &(key, n) in modules {
@@ -179,12 +197,62 @@ impl Arena {
         Ok(arena)
     }
 
+    /// Makes room for streams of events, one a thread, of modules with these keys: all modules of a thread append to one.
+    ///
+    /// # Errors
+    /// As [`Arena::create`].
+    pub fn for_events(keys: &[u128]) -> io::Result<Arena> {
+        let stream = PAGE + runtime::CHUNK_LEN * runtime::N_CHUNKS;
+        let (room, later) = Limits::ours().room(stream, 0);
+        let n_areas = room.n_areas.min(MOST_STREAMS);
+        let mut arena = Arena::with(&[], Capacity { n_areas, ..room }, later)?;
+        let mut state = arena.state();
+        let pages = state.len.next_multiple_of(PAGE);
+        let chunks = pages + PAGE * n_areas;
+        let len = chunks + runtime::CHUNK_LEN * runtime::N_CHUNKS * n_areas;
+        arena.file.set_len(len)?;
+        arena.file.write_all_at(&len.to_le_bytes(), runtime::END)?;
+        for k in 0..n_areas {
+            let control = pages + PAGE * k;
+            let base = runtime::ARENA + chunks + runtime::CHUNK_LEN * runtime::N_CHUNKS * k;
+            for (at, word) in [
+                (0, base),
+                (runtime::EVENTS_LIMIT, base + runtime::CHUNK_LEN - runtime::CHUNK_ROOM),
+                (runtime::EVENTS_BASE, base),
+                (runtime::EVENTS_CONTROL, runtime::ARENA + control),
+                (runtime::EVENTS_TAKER, runtime::ARENA + arena.mailbox + runtime::MAILBOX_OWNER),
+            ] {
+                arena.file.write_all_at(&word.to_le_bytes(), control + at)?;
+            }
+        }
+        (state.len, state.mapped, state.max_len) = (len, len, len);
+        drop(state);
+        arena.streams = Some(StreamsAt { pages, chunks });
+        keys.iter().try_for_each(|key| arena.add(*key, 0))?;
+        Ok(arena)
+    }
+
+    /// The stream of area `k`, from its first event on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn stream(&self, k: u64) -> io::Result<Stream<'_>> {
+        let at = self.streams.ok_or_else(|| io::Error::other("no events are recorded"))?;
+        let page = at.pages + PAGE * k;
+        let chunks = at.chunks + runtime::CHUNK_LEN * runtime::N_CHUNKS * k;
+        Ok(Stream { arena: self, word: SharedWord::map(&self.file, page)?, page, chunks, next: 0 })
+    }
+
     /// Makes room for one more module; also for a second copy of one that is there.
     ///
     /// # Errors
     /// The kernel's; or if there are too many.
     pub fn add(&self, key: u128, n_counters: usize) -> io::Result<()> {
         let mut state = self.state();
+        if let Some(at) = self.streams {
+            let end = state.len;
+            return self.add_row(&mut state, Row { key, at: at.pages, apart: PAGE, len: PAGE }, end);
+        }
         let row = Row { key, at: state.len, apart: row_len(n_counters), len: row_len(n_counters) };
         let end = state.len + row.len * self.room.n_areas;
         self.add_row(&mut state, row, end)
@@ -602,6 +670,69 @@ impl Arena {
     /// The key of the module that has this row.
     pub fn key(&self, row: u32) -> Option<u128> {
         self.state().rows.get(row as usize).map(|row| row.key)
+    }
+}
+
+/// The events of one thread, as they come.
+pub struct Stream<'a> {
+    arena: &'a Arena,
+    word: SharedWord,
+    page: u64,
+    chunks: u64,
+    /// The chunk that is full next.
+    next: u64,
+}
+
+impl Stream<'_> {
+    /// The next chunk, if it is full; whoever waits for its room, gets it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn take(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let full = usize::try_from(runtime::EVENTS_FULL + 4 * self.next).expect("small");
+        if self.word.word(full).load(Ordering::SeqCst) == 0 {
+            return Ok(None);
+        }
+        let bytes = self.read(self.next, runtime::CHUNK_LEN)?;
+        // Room that is taken and not used must say so.
+        let none = vec![0; bytes.len()];
+        self.arena.file.write_all_at(&none, self.chunks + runtime::CHUNK_LEN * self.next)?;
+        self.word.word(full).store(0, Ordering::SeqCst);
+        self.word.wake_at(full);
+        self.next = (self.next + 1) % runtime::N_CHUNKS;
+        Ok(Some(bytes))
+    }
+
+    /// What is in the chunk that is not full, when nobody appends any more.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn rest(&self) -> io::Result<Vec<u8>> {
+        let first = runtime::ARENA + self.chunks + runtime::CHUNK_LEN * self.next;
+        let used = self.arena.word(self.page)?.saturating_sub(first).min(runtime::CHUNK_LEN);
+        self.read(self.next, used & !3)
+    }
+
+    /// How often the thread had to wait until a chunk was taken.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn n_stalls(&self) -> io::Result<u64> {
+        self.arena.word(self.page + runtime::EVENTS_STALLS)
+    }
+
+    /// Whether events were lost, since nobody took them.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn has_lost(&self) -> io::Result<bool> {
+        Ok(self.arena.word(self.page + runtime::EVENTS_LIMIT)? == 0)
+    }
+
+    fn read(&self, chunk: u64, len: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+        self.arena.file.read_exact_at(&mut bytes, self.chunks + runtime::CHUNK_LEN * chunk)?;
+        Ok(bytes)
     }
 }
 

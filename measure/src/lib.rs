@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 mod edges;
+pub mod events;
 pub mod loops;
 mod nesting;
 mod notes;
@@ -25,6 +26,8 @@ pub enum Placement {
     Blocks,
     /// Nowhere: code is moved, no more.
     Nowhere,
+    /// Nowhere, but events are recorded ([`events::plan`]).
+    Events,
 }
 
 impl Placement {
@@ -33,7 +36,7 @@ impl Placement {
         match self {
             Placement::Edges => edges::plan(program, None),
             Placement::Blocks => Plan::BLOCKS,
-            Placement::Nowhere => Plan::NULL,
+            Placement::Nowhere | Placement::Events => Plan::NULL,
         }
     }
 }

@@ -16,6 +16,7 @@ mod checks;
 mod counters;
 mod dynamic;
 mod ends;
+mod events;
 mod lsda;
 mod module;
 mod movable;
@@ -32,6 +33,7 @@ mod unwind;
 
 pub use callees::Callees;
 pub use counters::Counted;
+pub use events::{Event, EventAt, WORDS as EVENT_WORDS};
 pub use module::{Module, Old, Patch, RewriteError, Room};
 pub use movable::Stay;
 pub use places::Place;

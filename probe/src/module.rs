@@ -19,6 +19,7 @@ use crate::checks::{append_begin, append_check, append_restore, append_signal_ch
 use crate::counters::{self, Counted};
 use crate::dynamic;
 use crate::ends;
+use crate::events;
 use crate::movable::{self, Movable, Stay};
 use crate::names::{self, Moves, Part, Parts, Span};
 use crate::piece::{self, Layout, Piece, Side, Target};
@@ -222,8 +223,19 @@ impl<'a> Module<'a> {
             .as_ref()
             .filter(|_| plan.callees)
             .map(|flags| callees::choose(program, &stays, flags, lowered.n_words, &mut inserts));
+        events::write(program, &plan.events, &stays, &mut inserts).map_err(|why| {
+            let at = program.image.entry.unwrap_or(Va(0));
+            RewriteError::Probes {
+                name: program.image.name.clone(),
+                why: vec![(0, PlanError::Value { at, why })],
+            }
+        })?;
+        let has_events = !plan.events.is_empty();
         let pieces = pieces(program, &stays, &counted, flags.as_ref(), inserts);
-        let n_words = callees.as_ref().map_or(lowered.n_words, Callees::end) as usize;
+        let n_words = match has_events {
+            true => events::WORDS as usize,
+            false => callees.as_ref().map_or(lowered.n_words, Callees::end) as usize,
+        };
         let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
         let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
         // Of a program at fixed addresses: high, so that the counters of further threads find room below.
@@ -288,7 +300,8 @@ impl<'a> Module<'a> {
         let sides = sides(&placed);
         let outside = |old: Va| sides.get(&(old, Side::Outside)).copied().or_else(|| lookup(old));
         let runtime = (n_words > 0)
-            .then(|| runtime_at(program, key, &counters, text_at, line_up(at), callees.as_ref()));
+            .then(|| runtime_at(program, key, &counters, text_at, line_up(at), callees.as_ref()))
+            .map(|runtime| if has_events { runtime.with_events() } else { runtime });
         let mut text = vec![emit::TRAP; usize::try_from(at.since(text_at)).expect("checked above")];
         for p in &placed {
             let from = usize::try_from(p.at.since(text_at)).expect("within the text");
@@ -308,6 +321,7 @@ impl<'a> Module<'a> {
                     Target::Abort => runtime.as_ref().map_or(end, |r| r.abort),
                     Target::Cancel => runtime.as_ref().map_or(end, |r| r.cancel),
                     Target::Back => runtime.as_ref().map_or(end, |r| r.back),
+                    Target::Chunk => runtime.as_ref().map_or(end, |r| r.chunk),
                     Target::Callee => runtime.as_ref().map_or(end, |r| r.callee),
                     Target::Counter(n) | Target::Word(n) => {
                         counters.start.plus(runtime::HOME_HEAD + 8 * u64::from(n))

@@ -43,6 +43,8 @@ pub enum Target {
     Word(u32),
     /// The routine for calls through pointers.
     Callee,
+    /// The routine that takes another chunk for events.
+    Chunk,
     /// The routine of this probe.
     Routine(u32),
     /// The word that names the owner of the counters.

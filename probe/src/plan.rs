@@ -9,6 +9,7 @@
 //! ISSTA 2016, section 5.
 #![warn(clippy::indexing_slicing)]
 
+use crate::events::Event;
 use crate::movable::Stay;
 use crate::piece::Target;
 use crate::switches::Switch;
@@ -104,17 +105,24 @@ pub struct Plan {
     pub probes: Vec<Probe>,
     /// Whether it is counted where calls through pointers lead.
     pub callees: bool,
+    /// What is appended to the thread's stream of events; nothing else keeps anything then.
+    pub events: Vec<Event>,
 }
 
 impl Plan {
     /// Nothing: code is moved, no more.
-    pub const NULL: Plan = Plan { counting: Counting::Nothing, probes: Vec::new(), callees: false };
+    pub const NULL: Plan =
+        Plan { counting: Counting::Nothing, probes: Vec::new(), callees: false, events: Vec::new() };
     /// A counter a block.
-    pub const BLOCKS: Plan = Plan { counting: Counting::Blocks, probes: Vec::new(), callees: false };
+    pub const BLOCKS: Plan =
+        Plan { counting: Counting::Blocks, probes: Vec::new(), callees: false, events: Vec::new() };
 
     /// Whether code is moved, no more.
     pub fn is_null(&self) -> bool {
-        self.counting == Counting::Nothing && self.probes.is_empty() && !self.callees
+        self.counting == Counting::Nothing
+            && self.probes.is_empty()
+            && !self.callees
+            && self.events.is_empty()
     }
 }
 

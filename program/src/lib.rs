@@ -46,4 +46,5 @@ pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,
     Instructions, JumpTable, Origin, Program, Sure,
 };
+pub use noreturn::returns_twice;
 pub use verify::{Rule, Violation};

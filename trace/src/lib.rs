@@ -6,6 +6,8 @@ pub mod symbol;
 
 pub mod balance;
 pub mod chunks;
+pub mod decode;
+pub mod events;
 pub mod file;
 pub mod import;
 pub mod names;

@@ -12,6 +12,7 @@
 //! the whole under zstd.
 #![warn(clippy::indexing_slicing)]
 
+use crate::decode::Codes;
 use crate::varint::{self, Cursor};
 use std::collections::BTreeMap;
 
@@ -53,6 +54,19 @@ pub struct NotNames {
 }
 
 impl Names {
+    /// Of the modules of a recording.
+    pub fn of(codes: &Codes) -> Self {
+        let mut names = Self::default();
+        for (first, code) in codes.modules() {
+            for (n, function) in (first..).zip(&code.functions) {
+                let block = |b: &crate::events::Block| Block { at: b.at, ..Block::default() };
+                let blocks = (0..).zip(function.blocks.iter().map(block)).collect();
+                names.functions.insert(n, Function { name: function.name.clone(), blocks });
+            }
+        }
+        names
+    }
+
     /// Reads the text form.
     ///
     /// # Errors

@@ -44,6 +44,15 @@ pub enum Cause {
     Exec = 7,
 }
 
+impl Cause {
+    /// The one with this number.
+    pub fn numbered(n: u64) -> Option<Cause> {
+        use Cause::{Exception, Exec, Longjmp, ProcessEnd, RecordingEnd, Return, Tail, ThreadEnd};
+        let all = [Return, Tail, Exception, Longjmp, ProcessEnd, ThreadEnd, RecordingEnd, Exec];
+        all.into_iter().find(|cause| *cause as u64 == n)
+    }
+}
+
 const ENTER: u32 = 0x4000_0000;
 const EXIT: u32 = 0x8000_0000;
 const FROM_OUTSIDE: u32 = 0x2000_0000;

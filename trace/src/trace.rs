@@ -6,13 +6,15 @@ use crate::chunks::{self, Head, Unpacker};
 use crate::coder;
 use crate::columns::{self, Column};
 use crate::compressed::{self, Loaded};
+use crate::decode::{Codes, Decoder};
+use crate::events;
 use crate::file::{ReadError, Section, Source};
 use crate::grammar::Expansion;
 use crate::names::Names;
 use crate::pack;
 use crate::scan::Scan;
 use crate::search::{Found, Scheme, Want};
-use crate::symbol::{Step, Symbol};
+use crate::symbol::{Cause, Step, Symbol};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -25,6 +27,8 @@ pub(crate) const NAMES: [u8; 4] = *b"NAME";
 pub struct Trace {
     source: Source,
     chunks: Vec<(Section, Head)>,
+    events: Vec<(u32, Section)>,
+    codes: OnceLock<Codes>,
     has_grammar: bool,
     loaded: OnceLock<Loaded>,
     columns: OnceLock<Vec<u8>>,
@@ -78,9 +82,12 @@ impl Trace {
             last = Some(head);
         }
         let has_grammar = source.sections.iter().any(|s| s.tag == pack::GRAMMAR);
+        let events = events::heads(&source)?;
         Ok(Self {
             source,
             chunks,
+            events,
+            codes: OnceLock::new(),
             has_grammar,
             loaded: OnceLock::new(),
             columns: OnceLock::new(),
@@ -98,7 +105,9 @@ impl Trace {
     /// # Errors
     /// If they cannot be read.
     pub fn names(&self) -> Result<Names, ReadError> {
-        let Some(packed) = self.source.read_tagged(NAMES)? else { return Ok(Names::default()) };
+        let Some(packed) = self.source.read_tagged(NAMES)? else {
+            return if self.events.is_empty() { Ok(Names::default()) } else { Ok(Names::of(self.codes()?)) };
+        };
         let bytes = zstd::stream::decode_all(packed.as_slice()).ok();
         bytes.and_then(|bytes| Names::decode(&bytes)).ok_or_else(|| self.source.senseless(NAMES, "the names"))
     }
@@ -114,6 +123,14 @@ impl Trace {
             return Ok(loaded.grammar.sequences.iter().map(thread).collect());
         }
         let mut threads: Vec<Thread> = Vec::new();
+        self.read_events(|thread, symbols| {
+            let n_symbols = symbols.len() as u64;
+            match threads.last_mut().filter(|last| last.thread == thread) {
+                Some(last) => last.n_symbols += n_symbols,
+                None => threads.push(Thread { thread, n_symbols }),
+            }
+            ControlFlow::<()>::Continue(())
+        })?;
         for (_, head) in &self.chunks {
             let n_symbols = head.n_symbols as u64;
             match threads.last_mut().filter(|last| last.thread == head.thread) {
@@ -147,6 +164,9 @@ impl Trace {
                 }
             }
             return Ok(None);
+        }
+        if let Some(enough) = self.read_events(&mut take)? {
+            return Ok(Some(enough));
         }
         let mut unpacker = Unpacker::default();
         for (section, head) in &self.chunks {
@@ -257,6 +277,16 @@ impl Trace {
     /// Schemes 1 and 3.
     fn search_chunks(&self, path: &Automaton, want: Want, skips: bool) -> Result<Found, ReadError> {
         let mut found = Found::default();
+        let (mut scan, mut thread) = (Scan::new(path), None);
+        self.read_events(|of, symbols| {
+            if thread.replace(of) != Some(of) {
+                scan = Scan::new(path);
+            }
+            match scan.feed(symbols, |at| found.note(want, of, at)) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
         let mut unpacker = Unpacker::default();
         let (mut scan, mut thread) = (Scan::new(path), None);
         for (section, head) in &self.chunks {
@@ -272,6 +302,51 @@ impl Trace {
             }
         }
         Ok(found)
+    }
+
+    /// The modules of a recording; none, if it is another trace.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn codes(&self) -> Result<&Codes, ReadError> {
+        if self.codes.get().is_none() {
+            let _set_meanwhile = self.codes.set(Codes::new(events::codes(&self.source)?));
+        }
+        Ok(self.codes.get_or_init(Codes::default))
+    }
+
+    /// What its events tell, stream by stream.
+    fn read_events<B>(
+        &self,
+        mut take: impl FnMut(u32, &[u32]) -> ControlFlow<B>,
+    ) -> Result<Option<B>, ReadError> {
+        if self.events.is_empty() {
+            return Ok(None);
+        }
+        let (codes, ends) = (self.codes()?, events::ends(&self.source)?);
+        let mut symbols = Vec::new();
+        for stream in self.events.chunk_by(|a, b| a.0 == b.0) {
+            let mut decoder = Decoder::new(codes);
+            let thread = stream.first().map_or(0, |s| s.0);
+            for (_, section) in stream {
+                let words = events::words(&self.source, section)?;
+                // A word of events may be many symbols.
+                for piece in words.chunks(PIECE) {
+                    symbols.clear();
+                    decoder.push(piece, &mut symbols);
+                    if let ControlFlow::Break(enough) = take(thread, &symbols) {
+                        return Ok(Some(enough));
+                    }
+                }
+            }
+            symbols.clear();
+            let cause = ends.iter().find(|end| end.0 == thread).map_or(Cause::RecordingEnd, |end| end.1);
+            decoder.finish(cause, &mut symbols);
+            if let ControlFlow::Break(enough) = take(thread, &symbols) {
+                return Ok(Some(enough));
+            }
+        }
+        Ok(None)
     }
 
     /// Numbers of the whole trace, in one pass.

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
+use trace::events::Code;
 
 /// What is kept, in bytes.
 pub const CACHE_LIMIT: u64 = 2 << 30;
@@ -178,17 +179,19 @@ pub struct Counted {
     pub key: u128,
     /// What its counters mean.
     pub notes: Notes,
+    /// What its events mean, if they are recorded.
+    pub code: Option<Code>,
     program: OnceLock<Program>,
 }
 
 impl Counted {
-    fn new(path: &Path, program: Program, notes: Notes) -> Counted {
+    fn new(path: &Path, program: Program, notes: Notes, code: Option<Code>) -> Counted {
         let key = file_key(&program.image);
-        Counted { path: path.to_owned(), key, notes, program: OnceLock::from(program) }
+        Counted { path: path.to_owned(), key, notes, code, program: OnceLock::from(program) }
     }
 
-    fn known(path: &Path, key: u128, notes: Notes) -> Counted {
-        Counted { path: path.to_owned(), key, notes, program: OnceLock::new() }
+    fn known(path: &Path, key: u128, notes: Notes, code: Option<Code>) -> Counted {
+        Counted { path: path.to_owned(), key, notes, code, program: OnceLock::new() }
     }
 
     /// The program, if its file is still what was counted.
@@ -206,6 +209,7 @@ fn suffix(placement: Placement) -> &'static str {
         Placement::Edges => "",
         Placement::Blocks => "-blocks",
         Placement::Nowhere => "-null",
+        Placement::Events => "-events",
     }
 }
 
@@ -230,7 +234,7 @@ impl How {
     }
 
     fn counts_callees(self) -> bool {
-        self.callees && self.placement != Placement::Nowhere
+        self.callees && matches!(self.placement, Placement::Edges | Placement::Blocks)
     }
 
     /// How the module with this `key` ran earlier, if that matters.
@@ -244,8 +248,14 @@ impl How {
         program: &'p Program,
         earlier: Option<&Earlier>,
         room: Room,
-    ) -> Result<Module<'p>, RewriteError> {
+    ) -> anyhow::Result<(Module<'p>, Option<Code>)> {
+        let mut code = None;
         let mut plan = match earlier.and_then(Earlier::profile) {
+            _ if self.placement == Placement::Events => {
+                let (plan, made) = measure::events::plan(program, events_key(file_key(&program.image)))?;
+                code = Some(made);
+                plan
+            }
             Some(profile) => measure::plan_like(program, &profile),
             None => self.placement.plan(program),
         };
@@ -254,8 +264,14 @@ impl How {
         if self.follows && arch::may_exec(program.image.file_bytes()) {
             module.ask_at(&arch::exec_sites(program));
         }
-        Ok(module)
+        Ok((module, code))
     }
+}
+
+/// What events call a module by.
+fn events_key(key: u128) -> u32 {
+    let [a, b, c, d, ..] = key.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 /// The executable, for its process; with the dynamic linker that it names.
@@ -274,17 +290,17 @@ pub fn executable(
     let key = file_key(&image);
     let earlier = how.earlier(kept, key);
     let name = kept.name(key, &format!("-exe{}", how.suffix(&image, earlier.as_deref())));
-    if let Some((segments, notes)) = kept.read::<(Segments, Vec<u8>)>(&name)
+    if let Some((segments, notes, code)) = kept.read::<(Segments, Vec<u8>, Option<Code>)>(&name)
         && let Ok(notes) = Notes::parse(&notes)
     {
-        return Ok((segments, Counted::known(path, key, notes), linker));
+        return Ok((segments, Counted::known(path, key, notes, code), linker));
     }
     let program = Program::analyze_code(image);
-    let module = how.build(&program, earlier.as_deref(), Room::Apart)?;
+    let (module, code) = how.build(&program, earlier.as_deref(), Room::Apart)?;
     let segments = module.to_segments()?;
     let notes = measure::notes(&module);
-    kept.write(&name, &(&segments, notes.write()))?;
-    Ok((segments, Counted::new(path, program, notes), linker))
+    kept.write(&name, &(&segments, notes.write(), &code))?;
+    Ok((segments, Counted::new(path, program, notes, code), linker))
 }
 
 /// Where ld.so opens files, and where it becomes another program (musl's is libc, too).
@@ -338,17 +354,18 @@ fn library(kept: &Store, file: &Path, path: &Path, how: How) -> anyhow::Result<(
     let earlier = how.earlier(kept, key);
     let suffix = how.suffix(&image, earlier.as_deref());
     let (code, notes) = (kept.name(key, &suffix), kept.name(key, &format!("{suffix}-notes")));
-    let known = kept.cache.find(&notes).and_then(|path| Notes::parse(&std::fs::read(path).ok()?).ok());
-    if let (Some(given), Some(notes)) = (kept.cache.find(&code), known) {
-        return Ok((Counted::known(path, key, notes), given));
+    let known = kept.read::<(Vec<u8>, Option<Code>)>(&notes);
+    let known = known.and_then(|(notes, means)| Some((Notes::parse(&notes).ok()?, means)));
+    if let (Some(given), Some((notes, means))) = (kept.cache.find(&code), known) {
+        return Ok((Counted::known(path, key, notes, means), given));
     }
     let program = Program::analyze_code(image);
-    let module = how.build(&program, earlier.as_deref(), Room::Behind)?;
+    let (module, means) = how.build(&program, earlier.as_deref(), Room::Behind)?;
     anyhow::ensure!(module.can_start(), "it has no room for DT_INIT, where counting would start");
     let meaning = measure::notes(&module);
-    kept.keep(&notes, &meaning.write());
+    kept.write(&notes, &(meaning.write(), &means))?;
     let given = kept.file(&code, &module.to_file(Old::Kept)?)?;
-    Ok((Counted::new(path, program, meaning), given))
+    Ok((Counted::new(path, program, meaning, means), given))
 }
 
 /// Why modules are not counted.

@@ -38,6 +38,27 @@ pub const ARENA: u64 = 0x1f00_0000_0000;
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"ENGRAFT\x02");
 /// Offset of the number of modules, 4 bytes.
 pub const N_ROWS: u64 = 8;
+/// Events: the first page of a thread's memory, all modules together. Offset 0: where the next event goes, an address in the mapping of
+/// the recording. Offset of where there is no room for one any more; 0: nothing is recorded.
+pub const EVENTS_LIMIT: u64 = 8;
+/// Offset of the number of the chunk that is filled.
+pub const EVENTS_CHUNK: u64 = 16;
+/// Offset of where the first chunk is.
+pub const EVENTS_BASE: u64 = 24;
+/// Offset of where this page is in the mapping of the recording.
+pub const EVENTS_CONTROL: u64 = 32;
+/// Offset of where it is said that nobody takes chunks any more: as the kernel says that who held a futex died.
+pub const EVENTS_TAKER: u64 = 40;
+/// Offset of how often a thread had to wait for a chunk.
+pub const EVENTS_STALLS: u64 = 48;
+/// Offset of 4 bytes a chunk: 1 while it waits to be taken.
+pub const EVENTS_FULL: u64 = 64;
+/// Length of a chunk of events, and how many a thread has, powers of two.
+pub const CHUNK_LEN: u64 = 1 << 19;
+/// See there.
+pub const N_CHUNKS: u64 = 8;
+/// What is left free at the end of a chunk, the longest event.
+pub const CHUNK_ROOM: u64 = 16;
 /// Offset of the lock, 4 bytes: the number of the process that holds it, or 0.
 pub const LOCK: u64 = 12;
 /// Offset of the number of areas that were ever in use.
@@ -320,6 +341,17 @@ std::arch::global_asm!(
     max_threads = const (OWN_LEN - THREADS) / THREAD_LEN,
     callee_frame = const CALLEE_FRAME,
     callee_tries = const CALLEE_TRIES,
+    home_head = const HOME_HEAD,
+    chunk_len = const CHUNK_LEN,
+    n_chunks = const N_CHUNKS,
+    chunk_room = const CHUNK_ROOM,
+    events_limit = const EVENTS_LIMIT,
+    events_chunk = const EVENTS_CHUNK,
+    events_base = const EVENTS_BASE,
+    events_control = const EVENTS_CONTROL,
+    events_taker = const EVENTS_TAKER,
+    events_full = const EVENTS_FULL,
+    events_stalls = const EVENTS_STALLS,
     file_head_len = const Capacity::FILE.head_len(),
     variable_1 = const u64::from_le_bytes(*b"ENGRAFT_"),
     variable_2 = const u32::from_le_bytes(*b"OUT="),
@@ -344,6 +376,7 @@ unsafe extern "C" {
     static engraft_module_callee_return: u8;
     static engraft_module_callee_saved: u8;
     static engraft_module_callee_end: u8;
+    static engraft_module_chunk: u8;
     static engraft_module_start: u8;
     static engraft_module_entry: u8;
     static engraft_module_end: u8;
@@ -396,6 +429,8 @@ pub struct Runtime {
     /// What counts calls through pointers that do not lead where they led first: the distance from where they lead to the owner's word
     /// in r11, the number of the site's first word on the stack.
     pub callee: Va,
+    /// What takes another chunk for events, where the one is full: flags then say zero if there is none.
+    pub chunk: Va,
     /// What a library runs in place of DT_INIT.
     pub start: Va,
     /// What an executable that makes a recording by itself runs in place of its entry point.
@@ -442,6 +477,7 @@ impl Runtime {
             begin: place(&raw const engraft_module_begin),
             last: place(&raw const engraft_module_last)..place(&raw const engraft_module_last_end),
             callee: place(&raw const engraft_module_callee),
+            chunk: place(&raw const engraft_module_chunk),
             start: place(&raw const engraft_module_start),
             entry: place(&raw const engraft_module_entry),
         };
@@ -472,6 +508,13 @@ impl Runtime {
         out.extend(advance(saved - ret - 3));
         out.extend([0x83, (frame - 48) / 8]); // DW_CFA_offset of rbx, at 48(%rsp)
         (at(&raw const engraft_module_callee_end), out)
+    }
+
+    /// Says that the module's words are not counters, but those of events: nothing of them adds up.
+    #[must_use]
+    pub fn with_events(mut self) -> Runtime {
+        set(&mut self.bytes, 104, 0);
+        self
     }
 
     /// Has the module count in the row of this key.

@@ -16,8 +16,10 @@
 //! Source: Intel SDM vol. 2A, LAHF and SETcc; vol. 2B, SAHF: OF comes back through the overflow of `add`.
 
 mod callee;
+mod event;
 
 pub use callee::callee;
+pub use event::event;
 
 use super::emit::Stack;
 use super::{Insn, Reg, RegSet, abi};
@@ -132,6 +134,9 @@ const WIDE: [Register; 16] = [
     Register::R14,
     Register::R15,
 ];
+/// `jne` and `jmp` over 8 bits, their offset zero.
+const JUMP_IF_NOT: [u8; 2] = [0x75, 0];
+const JUMP: [u8; 2] = [0xeb, 0];
 /// Where snippets are written, so that distances can be encoded before they are known.
 const SOMEWHERE: u64 = 0x1000_0000;
 
@@ -268,6 +273,19 @@ impl Writer {
     fn with_word(&mut self, code: Code, reg: Reg) -> Result<(), NoValue> {
         let memory = word(Register::RIP, Register::None);
         self.put(Instruction::with2(code, memory, wide(reg))?, Some(Place::Word(0)))
+    }
+    /// A jump ahead; where its offset ends.
+    fn jump(&mut self, bytes: [u8; 2]) -> usize {
+        self.out.extend(bytes);
+        self.out.len()
+    }
+
+    /// Has the jump whose offset ends at `from` lead here.
+    fn land(&mut self, from: usize) -> Result<(), NoValue> {
+        let distance = i8::try_from(self.out.len() - from).map_err(|_| NoValue::Unwritable)?;
+        let offset = self.out.get_mut(from - 1).ok_or(NoValue::Unwritable)?;
+        *offset = distance.cast_unsigned();
+        Ok(())
     }
 }
 

@@ -14,14 +14,11 @@
 //! Source: System V ABI, AMD64 supplement, 3.2.1 (r11), 3.2.2 (the red zone); the cache beside the call is that of L. P. Deutsch and
 //! A. Schiffman, "Efficient Implementation of the Smalltalk-80 System", POPL 1984.
 
-use super::{NoValue, Place, RSP, SOMEWHERE, Snippet, Writer, operand, word};
+use super::{JUMP, JUMP_IF_NOT, NoValue, Place, RSP, SOMEWHERE, Snippet, Writer, operand, word};
 use crate::arch::x86_64::{Insn, Reg};
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 
 const R11: Reg = Reg(11);
-/// `jne` and `jmp` over 8 bits, their offset zero.
-const JUMP_IF_NOT: [u8; 2] = [0x75, 0];
-const JUMP: [u8; 2] = [0xeb, 0];
 
 /// The code that counts where `insn` leads, which calls or jumps through a register or memory, in the words of the thread's own memory
 /// from `site` on. `keeps_r11`: what it leads to may expect something there.
@@ -126,22 +123,6 @@ impl Insn {
             && i.memory_base() == Register::RAX
             && i.memory_index() == Register::None
             && i.memory_displacement64() == 0
-    }
-}
-
-impl Writer {
-    /// A jump ahead; where its offset ends.
-    fn jump(&mut self, bytes: [u8; 2]) -> usize {
-        self.out.extend(bytes);
-        self.out.len()
-    }
-
-    /// Has the jump whose offset ends at `from` lead here.
-    fn land(&mut self, from: usize) -> Result<(), NoValue> {
-        let distance = i8::try_from(self.out.len() - from).map_err(|_| NoValue::Unwritable)?;
-        let offset = self.out.get_mut(from - 1).ok_or(NoValue::Unwritable)?;
-        *offset = distance.cast_unsigned();
-        Ok(())
     }
 }
 

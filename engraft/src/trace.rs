@@ -1,0 +1,233 @@
+//! `engraft trace`: the whole control flow of a run, recorded.
+
+use crate::count::{How, Loader, Store, Wanted, prepare};
+use crate::out::{self, Answer, Hinted};
+use anyhow::Context as _;
+use live::launch::{Ready, Swap};
+use live::{Arena, Target};
+use measure::Placement;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use trace::Cause;
+use trace::events;
+use trace::file::Sections;
+
+/// Run as tests.
+const EXAMPLES: &str = "\
+Examples:
+  $ engraft trace -q -o old.trace -- ./old
+  $ engraft query old.trace --stats";
+
+/// Run a program and record every function that it enters, every block that it executes, every exit, in order
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Where to write the trace
+    #[arg(short, value_name = "T")]
+    o: PathBuf,
+    /// What to record: `all` (without libc and ld.so), `exe`, or file names of modules, `*` standing for anything
+    #[arg(long, value_name = "WHICH", num_args = 1.., default_value = "all")]
+    modules: Vec<String>,
+    /// Do not keep rewritten modules for the next time
+    #[arg(long)]
+    no_cache: bool,
+    /// The program and its arguments
+    #[arg(required = true, last = true, value_name = "PROGRAM ARGS")]
+    command: Vec<OsString>,
+}
+
+impl Wanted for Args {
+    fn library(&self, path: &Path) -> bool {
+        crate::count::is_wanted(&self.modules, path)
+    }
+    fn executable(&self, path: &Path) -> bool {
+        crate::count::is_wanted_executable(&self.modules, path)
+    }
+    fn is_system(&self, path: &Path) -> bool {
+        crate::count::is_system_file(path)
+    }
+}
+
+/// How long the streams are left alone where there was nothing to take.
+const NAP: Duration = Duration::from_micros(300);
+
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    let (name, rest) = args.command.split_first().expect("clap asks for one at least");
+    let target = crate::count::find(name)?;
+    out::spares(&args.o, &[&target.command])?;
+    out::can_be_written(&args.o)?;
+    live::keep_memory();
+    let kept = Store::open(args.no_cache)?;
+    let how = How { placement: Placement::Events, callees: false, follows: false };
+    let is_exe_wanted = args.executable(&target.executable);
+    let of_exe = How { placement: if is_exe_wanted { how.placement } else { Placement::Nowhere }, ..how };
+    let (segments, exe, linker) = prepare::executable(&kept, &target.executable, of_exe)?;
+    let (paths, sites) = match &linker {
+        Some(linker) => (
+            target.libraries(linker).with_context(|| format!("cannot run {}", linker.display()))?,
+            prepare::sites(&kept, linker)?,
+        ),
+        None => Default::default(),
+    };
+    let paths: Vec<PathBuf> =
+        paths.into_iter().filter(|path| args.library(path) && path.is_absolute()).collect();
+    let (libraries, refused) = prepare::libraries(&kept, paths, how)?;
+    let mut recorded = if is_exe_wanted { vec![exe] } else { Vec::new() };
+    let mut swaps = Vec::new();
+    for (library, given) in libraries {
+        swaps.push(Swap { asked: library.path.clone(), given });
+        recorded.push(library);
+    }
+    let keys: Vec<u128> = recorded.iter().map(|c| c.key).collect();
+    let arena = Arena::for_events(&keys).map_err(|err| {
+        let hint = "they are in memory that is shared: raise the limits of the length of files and of addresses (`ulimit -f`, `ulimit -v`)";
+        Hinted::new(format!("cannot get memory for the events: {err}"), hint)
+    })?;
+    let file = File::create(&args.o).with_context(|| format!("cannot write {}", args.o.display()))?;
+    let mut writer = Writer::new(BufWriter::with_capacity(1 << 20, file))?;
+    let mut command = Command::new(&target.start);
+    std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
+    command.args(&target.before).args(rest);
+    live::pass_signals_on();
+    let loader = Loader::new(&kept, &arena, args, how, recorded, refused, swaps.clone());
+    let (is_over, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let (status, taken) = std::thread::scope(|scope| {
+        let thread = || std::thread::Builder::new();
+        thread().spawn_scoped(scope, || loader.serve(ready, &is_over)).context("cannot start a thread")?;
+        // Before the program can ask; an error if it will be told that nobody answers.
+        let _who_answers = is_ready.recv();
+        let taker = thread().spawn_scoped(scope, || writer.take(&arena, &is_done));
+        let taker =
+            taker.context("cannot start a thread").inspect_err(|_| is_over.store(true, Ordering::Relaxed))?;
+        let ready = Ready { segments: &segments, file: None, swaps: &swaps, opens: &sites.0, execs: None };
+        let started = live::launch::launch(command, &ready, &arena).map_err(anyhow::Error::from);
+        let status = started.and_then(|mut child| {
+            live::wait(&mut child).with_context(|| format!("cannot wait for {}", name.display()))
+        });
+        is_done.store(true, Ordering::SeqCst);
+        let taken = taker.join();
+        is_over.store(true, Ordering::Relaxed);
+        arena.wake();
+        anyhow::Ok((status?, taken))
+    })?;
+    let taken = taken.map_err(|_| anyhow::anyhow!("the thread that takes events has panicked"))?;
+    let (recorded, refused) = loader.finish();
+    kept.trim();
+    for (path, why) in &refused {
+        out::warn(&format!("{} was not recorded: {why}", path.display()), None);
+    }
+    let codes: Vec<&events::Code> = recorded.iter().filter_map(|c| c.code.as_ref()).collect();
+    let written = taken.and_then(|taken| Ok((writer.finish(&codes)?, taken)));
+    let (n_bytes, taken) = written.with_context(|| format!("cannot write {}", args.o.display()))?;
+    if taken.n_lost > 0 {
+        out::warn("not all was recorded: events were not taken", None);
+    }
+    if !out::manner().quiet {
+        out::report(|w| {
+            writeln!(
+                w,
+                "recorded {} MB of events of {} threads in {} modules; trace: {}: {} bytes",
+                taken.n_bytes >> 20,
+                taken.n_streams,
+                codes.len(),
+                args.o.display(),
+                n_bytes
+            )?;
+            if taken.n_stalls > 0 {
+                writeln!(w, "the program waited {} times for room", taken.n_stalls)?;
+            }
+            Ok(())
+        });
+    }
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    Ok(Answer::Status(u8::try_from(code & 0xff).expect("eight bits")))
+}
+
+/// What came of a run.
+#[derive(Default)]
+struct Taken {
+    n_bytes: u64,
+    n_streams: u64,
+    n_stalls: u64,
+    n_lost: u64,
+}
+
+/// Writes the trace while the program runs.
+struct Writer {
+    sections: Option<Sections<BufWriter<File>>>,
+    since: Instant,
+}
+
+impl Writer {
+    fn new(file: BufWriter<File>) -> std::io::Result<Writer> {
+        Ok(Writer { sections: Some(Sections::create(file)?), since: Instant::now() })
+    }
+
+    /// Takes all events until `is_done`. What cannot be written any more is still taken: the program must not wait.
+    fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> std::io::Result<Taken> {
+        let mut streams = Vec::new();
+        let mut taken = Taken::default();
+        let mut failed = None;
+        loop {
+            let was_done = is_done.load(Ordering::SeqCst);
+            for k in streams.len() as u64..arena.n_areas()? {
+                streams.push(arena.stream(k)?);
+            }
+            let mut found = false;
+            for (k, stream) in (0..).zip(&mut streams) {
+                while let Some(bytes) = stream.take()? {
+                    found = true;
+                    let kept = self.keep(k, &bytes, &mut taken);
+                    failed = failed.or(kept.err());
+                }
+            }
+            if was_done && !found {
+                break;
+            }
+            if !found {
+                std::thread::sleep(NAP);
+            }
+        }
+        for (k, stream) in (0..).zip(&streams) {
+            let rest = stream.rest()?;
+            let kept = if rest.is_empty() { Ok(()) } else { self.keep(k, &rest, &mut taken) };
+            failed = failed.or(kept.err());
+            taken.n_stalls += stream.n_stalls()?;
+            taken.n_lost += u64::from(stream.has_lost()?);
+            taken.n_streams += 1;
+        }
+        failed.map_or(Ok(taken), Err)
+    }
+
+    fn keep(&mut self, thread: u32, bytes: &[u8], taken: &mut Taken) -> std::io::Result<()> {
+        taken.n_bytes += bytes.len() as u64;
+        let since = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let section = events::events_section(thread, since, bytes)?;
+        let Some(sections) = &mut self.sections else { return Ok(()) };
+        let written = sections.write(&section);
+        if written.is_err() {
+            self.sections = None;
+        }
+        written
+    }
+
+    /// Writes what the events mean, and the end.
+    fn finish(mut self, codes: &[&events::Code]) -> std::io::Result<u64> {
+        let Some(mut sections) = self.sections.take() else {
+            return Err(std::io::Error::other("what was recorded before is there"));
+        };
+        for code in codes {
+            sections.write(&events::code_section(code)?)?;
+        }
+        sections.write(&events::ends_section(&[(0, Cause::ProcessEnd)]))?;
+        sections.finish()
+    }
+}

@@ -1,0 +1,98 @@
+//! Events: words that moved code appends to its thread's stream where a plan says so.
+//!
+//! Not here: what they mean (crate `measure`), who takes them (crate `live`).
+#![warn(clippy::indexing_slicing)]
+
+use crate::movable::Stay;
+use crate::piece::Target;
+use crate::plan::{Code, Spot, Text, Written};
+use program::arch::snippet::{self, NoValue, Place, Snippet};
+use program::arch::{RegSet, abi};
+use program::{BlockId, Conventions, Program, Va};
+use rayon::prelude::*;
+
+/// Words of a thread's memory that events need: one page.
+pub const WORDS: u32 = 512;
+
+/// Where an event is appended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventAt {
+    /// In front of the block, for who comes from outside of the function.
+    Entry,
+    /// At its start.
+    Start,
+    /// Behind this call of it.
+    Behind(Va),
+    /// Where its last instruction branches to, if it does.
+    Taken,
+}
+
+/// What is appended, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// The block, of a function that is moved.
+    pub block: BlockId,
+    /// Where there.
+    pub at: EventAt,
+    /// What.
+    pub words: Vec<u32>,
+    /// Whether the low half of the stack pointer comes behind them.
+    pub has_frame: bool,
+}
+
+/// Writes the code of `events`; those of functions that stay are left out.
+///
+/// # Errors
+/// If one cannot be written.
+pub fn write(
+    program: &Program,
+    events: &[Event],
+    stays: &[Option<Stay>],
+    inserts: &mut Vec<Written>,
+) -> Result<(), NoValue> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let (conventions, liveness) = Conventions::compute(program);
+    let live_at = |event: &Event| -> (Spot, RegSet) {
+        let block = event.block;
+        let liveness = liveness.get(program.block(block).func.index());
+        let live_in = || liveness.map_or(abi::ALL, |l| l.live_in(block));
+        let behind = |at: Va| {
+            let mut all =
+                liveness.map(|l| l.before(program, &conventions, block)).unwrap_or_default().into_iter();
+            let found = all.by_ref().any(|(insn, _)| insn == at);
+            let next = all.next().map(|(_, live)| live);
+            match (found, next, liveness) {
+                (true, Some(live), _) => live,
+                (true, None, Some(liveness)) => liveness.live_out(program, block),
+                _ => abi::ALL,
+            }
+        };
+        match event.at {
+            EventAt::Entry => (Spot::Outside, live_in()),
+            EventAt::Start => (Spot::Before(program.block(block).start), live_in()),
+            EventAt::Behind(at) => (Spot::After(at), behind(at)),
+            EventAt::Taken => (Spot::Taken, abi::ALL),
+        }
+    };
+    let is_moved =
+        |event: &&Event| stays.get(program.block(event.block).func.index()).is_some_and(Option::is_none);
+    let write = |event: &Event| {
+        let (spot, live) = live_at(event);
+        let Snippet { bytes, places, stack } = snippet::event(&event.words, event.has_frame, live)?;
+        let target = |place| match place {
+            Place::Word(n) => Target::Word(n),
+            Place::At(to) => Target::Place(to),
+            Place::Routine => Target::Chunk,
+            Place::Owner => Target::Owner,
+        };
+        let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
+        let text = Some(Box::new(Text { bytes, places, stack }));
+        Ok(((event.block, spot), Code { text, increment: None }))
+    };
+    let all: Vec<&Event> = events.iter().filter(is_moved).collect();
+    let written: Result<Vec<Written>, NoValue> = all.into_par_iter().map(write).collect();
+    inserts.extend(written?);
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Code that appends words to the thread's stream of events.
+//!
+//! ```text
+//! 1: mov $LEN,%t; xadd %t,%gs:NEXT(%rip)    takes room: where, an address that all modules of the process share
+//!    cmp %t,%gs:LIMIT(%rip); ja 2f
+//!    lea -128(%rsp),%rsp; call ROUTINE; lea 128(%rsp),%rsp     no room: hands the chunk over, and waits for another
+//!    jnz 1b; jmp 3f                                             flags: zero if nothing is recorded
+//! 2: movl $WORD,(%t); …
+//! 3:
+//! ```
+//! One instruction takes the room, so that a handler of signals takes room behind it.
+//!
+//! Invariant: as of all snippets.
+
+use super::{JUMP, JUMP_IF_NOT, NoValue, Place, RAX, RSP, SOMEWHERE, Snippet, Writer, narrow, wide};
+use crate::arch::x86_64::{Reg, RegSet, abi};
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
+
+/// `jb` over 8 bits, its offset zero.
+const JUMP_IF_BELOW: [u8; 2] = [0x72, 0];
+
+/// Appends `words`, and behind them the low half of the stack pointer if `has_frame`, where `live` must not change. Word 0 of the
+/// thread's memory is where the next event goes, word 1 where there is no room any more.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn event(words: &[u32], has_frame: bool, live: RegSet) -> Result<Snippet, NoValue> {
+    let mut w = Writer::new();
+    let saves_flags = !live.both(abi::FLAGS).is_empty();
+    let mut taken = RegSet::EMPTY;
+    if saves_flags {
+        taken.insert(RAX);
+    }
+    let free = |reg: &Reg| !taken.contains(*reg) && *reg != RSP;
+    let dead = (0..16).map(Reg).filter(free).find(|reg| !live.contains(*reg));
+    let t = dead.or_else(|| (0..16).map(Reg).find(free)).ok_or(NoValue::Unwritable)?;
+    taken.insert(t);
+    let kept: Vec<Reg> = taken.iter().filter(|reg| live.contains(*reg)).collect();
+    let steps = !kept.is_empty() || saves_flags;
+    if steps {
+        w.lea(RSP, RSP, -128)?;
+        w.at_depth(128);
+    }
+    for &reg in &kept {
+        w.push(reg)?;
+    }
+    if saves_flags {
+        w.put(Instruction::with(Code::Lahf), None)?;
+        w.put(Instruction::with1(Code::Seto_rm8, Register::AL)?, None)?;
+        w.push(RAX)?;
+    }
+    let moved_by = i64::from(w.depth);
+    let len = u32::try_from(4 * (words.len() + usize::from(has_frame))).map_err(|_| NoValue::Unwritable)?;
+    let again = w.out.len();
+    w.put(Instruction::with2(Code::Mov_r32_imm32, narrow(t), len)?, None)?;
+    w.with_word(Code::Xadd_rm64_r64, t)?;
+    let limit = super::word(Register::RIP, Register::None);
+    w.put(Instruction::with2(Code::Cmp_r64_rm64, wide(t), limit)?, Some(Place::Word(1)))?;
+    let stores = w.jump(JUMP_IF_BELOW);
+    let depth = w.depth;
+    if !steps {
+        w.lea(RSP, RSP, -128)?;
+        w.at_depth(depth + 128);
+    }
+    w.put(Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?, Some(Place::Routine))?;
+    if !steps {
+        w.lea(RSP, RSP, 128)?;
+        w.at_depth(depth);
+    }
+    let back = w.jump(JUMP_IF_NOT);
+    let distance = i8::try_from(again as i64 - back as i64).map_err(|_| NoValue::Unwritable)?;
+    *w.out.get_mut(back - 1).ok_or(NoValue::Unwritable)? = distance.cast_unsigned();
+    let done = w.jump(JUMP);
+    w.land(stores)?;
+    let place = |n: usize| MemoryOperand::with_base_displ(wide(t), 4 * n as i64);
+    for (n, word) in words.iter().enumerate() {
+        w.put(Instruction::with2(Code::Mov_rm32_imm32, place(n), *word)?, None)?;
+    }
+    if has_frame {
+        if moved_by == 0 {
+            w.put(Instruction::with2(Code::Mov_rm32_r32, place(words.len()), narrow(RSP))?, None)?;
+        } else {
+            let r = (0..16).map(Reg).find(|r| *r != t && *r != RSP).ok_or(NoValue::Unwritable)?;
+            w.push(r)?;
+            w.lea(r, RSP, moved_by + 8)?;
+            w.put(Instruction::with2(Code::Mov_rm32_r32, place(words.len()), narrow(r))?, None)?;
+            w.pop(r)?;
+        }
+    }
+    w.land(done)?;
+    if saves_flags {
+        w.pop(RAX)?;
+        w.put(Instruction::with2(Code::Add_AL_imm8, Register::AL, 127u32)?, None)?;
+        w.put(Instruction::with(Code::Sahf), None)?;
+    }
+    for &reg in kept.iter().rev() {
+        w.pop(reg)?;
+    }
+    if steps {
+        w.lea(RSP, RSP, 128)?;
+        w.at_depth(0);
+    }
+    Ok(Snippet { bytes: w.out, places: w.places, stack: w.stack })
+}

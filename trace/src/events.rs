@@ -1,0 +1,212 @@
+//! Events: what moved code appends while a program runs, and what is needed to tell from them what it did.
+//!
+//! ```text
+//! word  = 0                               nothing: room that was taken and not used
+//!       | 1 i key frame?                  entry i of module `key`, the stack pointer's low half behind it if the second bit is set
+//!       | 001 i key frame                 point i of module `key`, which control may have come to from any depth
+//!       | 000 i                           point i (from 1) of the module of the function on top
+//! EVNT  = thread: varint, start in ns, n words, data: u32, little-endian, under zstd
+//! CODE  = a `Code`, as postcard under zstd; in the order of their functions' numbers
+//! ENDS  = (thread: varint, cause)*
+//! ```
+//! The bits are the highest of the word. Between two events control goes where it can only go.
+#![warn(clippy::indexing_slicing)]
+
+use crate::file::{ReadError, Section, Source, section};
+use crate::symbol::Cause;
+use crate::varint::{self, Cursor};
+use serde::{Deserialize, Serialize};
+
+/// What the sections are called.
+pub const EVENTS: [u8; 4] = *b"EVNT";
+/// See there.
+pub const CODE: [u8; 4] = *b"CODE";
+/// See there.
+pub const ENDS: [u8; 4] = *b"ENDS";
+
+/// Bits of an entry's word.
+pub const ENTRY: u32 = 1 << 31;
+/// Of an entry with a frame.
+pub const HAS_FRAME: u32 = 1 << 30;
+/// Of a point that control may come to from any depth.
+pub const FROM_ANYWHERE: u32 = 1 << 29;
+/// Numbers are below this.
+pub const LIMIT: u32 = 1 << 29;
+
+/// A module, as far as its events need it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Code {
+    /// What its events call it.
+    pub key: u32,
+    /// Its file.
+    pub path: String,
+    /// Its functions; what is called elsewhere by number is one of these.
+    pub functions: Vec<Function>,
+    /// Functions of other modules that it calls by name.
+    pub imports: Vec<String>,
+    /// Its entries: function and block.
+    pub entries: Vec<(u32, u32)>,
+    /// Its points, from 1.
+    pub points: Vec<Point>,
+}
+
+/// A function.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// Its blocks; none if it is not moved.
+    pub blocks: Vec<Block>,
+}
+
+/// A block.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Block {
+    /// Where it starts.
+    pub at: u64,
+    /// The point at its start; 0: none.
+    pub point: u32,
+    /// The point where its branch leaves the function, if it may, and the entry that it comes to, as of [`End::Tail`].
+    pub leaves: Option<(u32, Option<u32>)>,
+    /// Whether exceptions come here.
+    pub lands: bool,
+    /// Its calls, in order.
+    pub calls: Vec<Site>,
+    /// How it ends.
+    pub end: End,
+}
+
+/// A call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Site {
+    /// The entry that it comes to, if it is sure that it comes to one that is recorded.
+    pub entry: Option<u32>,
+    /// The import that it calls, from 1; 0: none.
+    pub import: u32,
+    /// The point behind it; 0: none.
+    pub point: u32,
+}
+
+/// How a block ends.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum End {
+    /// In one of these blocks of the function.
+    To(Vec<u32>),
+    /// By a return.
+    Return,
+    /// By a jump out of the function: to this entry, if it is sure that it comes to one that is recorded.
+    Tail(Option<u32>),
+    /// Not at all.
+    #[default]
+    Stop,
+}
+
+/// A place of which an event tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Point {
+    /// The start of this block of this function.
+    Start(u32, u32),
+    /// Behind this call of this block of this function.
+    Behind(u32, u32, u32),
+    /// This block of this function leaves it by its branch.
+    Leaves(u32, u32),
+}
+
+impl Point {
+    /// The function.
+    pub fn function(self) -> u32 {
+        match self {
+            Point::Start(f, _) | Point::Behind(f, ..) | Point::Leaves(f, _) => f,
+        }
+    }
+}
+
+/// How hard events are compressed: it must keep up.
+const LEVEL: i32 = 1;
+
+/// The section of a module.
+///
+/// # Errors
+/// If there is no memory.
+pub fn code_section(code: &Code) -> std::io::Result<Vec<u8>> {
+    let bytes = postcard::to_stdvec(code).map_err(std::io::Error::other)?;
+    Ok(section(CODE, &zstd::bulk::compress(&bytes, LEVEL)?))
+}
+
+/// The section of `words` of a stream.
+///
+/// # Errors
+/// If there is no memory.
+pub fn events_section(thread: u32, start_ns: u64, words: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    varint::put(&mut out, u64::from(thread));
+    varint::put(&mut out, start_ns);
+    varint::put(&mut out, words.len() as u64 / 4);
+    out.extend(zstd::bulk::compress(words, LEVEL)?);
+    Ok(section(EVENTS, &out))
+}
+
+/// The section of how streams ended.
+pub fn ends_section(ends: &[(u32, Cause)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (thread, cause) in ends {
+        varint::put(&mut out, u64::from(*thread));
+        varint::put(&mut out, *cause as u64);
+    }
+    section(ENDS, &out)
+}
+
+/// The longest head of a section of events.
+const HEAD: usize = 30;
+/// The most words of one.
+const MOST: u64 = 1 << 24;
+
+/// The sections of events with their streams, in the order of the streams.
+pub(crate) fn heads(source: &Source) -> Result<Vec<(u32, Section)>, ReadError> {
+    let mut all = Vec::new();
+    for section in source.sections.iter().filter(|s| s.tag == EVENTS) {
+        let head = source.peek(section, HEAD)?;
+        let thread = Cursor::new(&head).get_u32();
+        all.push((thread.ok_or_else(|| source.senseless(EVENTS, "the stream"))?, *section));
+    }
+    all.sort_by_key(|(thread, _)| *thread);
+    Ok(all)
+}
+
+/// The words of a section.
+pub(crate) fn words(source: &Source, section: &Section) -> Result<Vec<u32>, ReadError> {
+    let bytes = source.read(section)?;
+    let mut cursor = Cursor::new(&bytes);
+    let mut read = || {
+        let (_thread, _start) = (cursor.get()?, cursor.get()?);
+        let n = cursor.get().filter(|n| *n <= MOST)?;
+        let data = zstd::bulk::decompress(cursor.rest(), usize::try_from(4 * n).ok()?).ok()?;
+        (data.len() as u64 == 4 * n).then(|| {
+            data.chunks_exact(4).map(|w| w.first_chunk().map_or(0, |w| u32::from_le_bytes(*w))).collect()
+        })
+    };
+    read().ok_or_else(|| source.senseless(EVENTS, "the events"))
+}
+
+/// The modules.
+pub(crate) fn codes(source: &Source) -> Result<Vec<Code>, ReadError> {
+    let read = |section: &Section| {
+        let bytes = source.read(section)?;
+        let code = zstd::stream::decode_all(bytes.as_slice()).ok();
+        let code = code.and_then(|bytes| postcard::from_bytes(&bytes).ok());
+        code.ok_or_else(|| source.senseless(CODE, "the code of a module"))
+    };
+    source.sections.iter().filter(|s| s.tag == CODE).map(read).collect()
+}
+
+/// How streams ended, where it is known.
+pub(crate) fn ends(source: &Source) -> Result<Vec<(u32, Cause)>, ReadError> {
+    let Some(bytes) = source.read_tagged(ENDS)? else { return Ok(Vec::new()) };
+    let mut cursor = Cursor::new(&bytes);
+    let mut all = Vec::new();
+    while let Some(thread) = cursor.get_u32() {
+        let cause = cursor.get().and_then(Cause::numbered);
+        all.push((thread, cause.ok_or_else(|| source.senseless(ENDS, "the ends"))?));
+    }
+    Ok(all)
+}
