@@ -117,6 +117,9 @@ pub fn is_recording(path: &Path) -> bool {
 /// # Errors
 /// If it cannot be read, or is damaged.
 pub fn recording(path: &Path) -> anyhow::Result<Option<Vec<Profile>>> {
+    if is_trace(path) {
+        return trace_counts(path).map(Some);
+    }
     let bytes = bytes(path)?;
     if !profile::recording::is_one(&bytes) {
         return Ok(None);
@@ -125,6 +128,42 @@ pub fn recording(path: &Path) -> anyhow::Result<Option<Vec<Profile>>> {
     let profiles = profile::recording::parse(&bytes);
     let profiles = profiles.or_else(|err| whole(path, &bytes).ok_or(err));
     profiles.map(Some).with_context(|| format!("cannot use {}", path.display()))
+}
+
+/// Whether the file at `path` is a trace; not if it cannot be read.
+pub fn is_trace(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(16).read_to_end(&mut start));
+    path.is_file() && read.is_ok() && trace::file::is_one(&start)
+}
+
+/// How often each block of each module ran, by the trace at `path`.
+fn trace_counts(path: &Path) -> anyhow::Result<Vec<Profile>> {
+    let trace = crate::query::open(path)?;
+    let failed = |err| crate::query::unreadable(path, err);
+    let counts = trace.block_counts().map_err(failed)?;
+    let mut profiles = Vec::new();
+    for (first, code) in trace.codes().map_err(failed)?.modules() {
+        let image = Image::load(Path::new(&code.path))?;
+        let same = crate::count::prepare::events_key(probe::file_key(&image)) == code.key;
+        if !same {
+            let what = format!("{} is not the file any more that was recorded", code.path);
+            return Err(Hinted::new(what, "put the file that was recorded where it was").into());
+        }
+        let mut profile = Profile { image: profile::ImageRef::of(&image), ..Profile::default() };
+        profile.image.name.clone_from(&code.path);
+        for (n, function) in (first..).zip(&code.functions) {
+            for (block, at) in (0..).zip(&function.blocks) {
+                profile.blocks.insert(Va(at.at), counts.get(&(n, block)).copied().unwrap_or(0));
+            }
+        }
+        profiles.push(profile);
+    }
+    if profiles.is_empty() {
+        let hint = "traces of plain files say nothing of a program; those of `engraft trace` do";
+        return Err(Hinted::new(format!("{} knows no program", path.display()), hint).into());
+    }
+    Ok(profiles)
 }
 
 /// What is said where threads had to count together.

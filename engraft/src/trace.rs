@@ -3,12 +3,12 @@
 use crate::count::{How, Loader, Store, Wanted, prepare};
 use crate::out::{self, Answer, Hinted};
 use anyhow::Context as _;
+use live::Arena;
 use live::launch::{Ready, Swap};
-use live::{Arena, Target};
 use measure::Placement;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::BufWriter;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;

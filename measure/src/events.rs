@@ -11,7 +11,7 @@
 //! Source: J. R. Larus, "Abstract Execution", Software: Practice and Experience 20, 1990 (what need not be recorded).
 #![warn(clippy::indexing_slicing)]
 
-use probe::{Event, EventAt, Module, Plan};
+use probe::{Event, EventAt, Module, Plan, Stay};
 use program::arch::Flow;
 use program::{BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Program, returns_twice};
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
     // A stub is no function of the program's.
     let is_moved =
         |f: FuncId| stays.get(f.index()).is_some_and(Option::is_none) && program.function(f).import.is_none();
-    let program_ = Around { program, is_moved: &is_moved };
+    let program_ = Around { program, stays: &stays, is_moved: &is_moved };
     if program.blocks.len() >= LIMIT as usize / 4 {
         return Err(TooLarge);
     }
@@ -49,7 +49,10 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
         let mut made = Function { name: function.name(), blocks: Vec::new() };
         if is_moved(func) {
             let of = Of { around: &program_, func, entries: &entries, leaves: &leaves_somewhere };
-            made.blocks = of.blocks(&mut code, &mut imports, &mut events, key);
+            made.blocks = of.blocks(&mut code, &imports, &mut events, key);
+        } else if program_.stub(func) > 0 {
+            let block = |b: BlockId| Block { at: program.block(b).start.0, ..Block::default() };
+            made.blocks = function.block_ids().map(block).collect();
         }
         code.functions.push(made);
     }
@@ -68,6 +71,7 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
 
 struct Around<'p> {
     program: &'p Program,
+    stays: &'p [Option<Stay>],
     is_moved: &'p dyn Fn(FuncId) -> bool,
 }
 
@@ -130,6 +134,13 @@ impl Around<'_> {
         }
     }
 
+    /// The number of a function, from 1, if it is a stub that is counted; else 0.
+    fn stub(&self, func: FuncId) -> u32 {
+        let is_one = self.program.function(func).import.is_some()
+            && self.stays.get(func.index()).is_some_and(Option::is_none);
+        if is_one { func.0 + 1 } else { 0 }
+    }
+
     fn is_twice(&self, call: &Call) -> bool {
         let program = self.program;
         match call.callee {
@@ -182,7 +193,7 @@ impl Of<'_> {
     fn blocks(
         &self,
         code: &mut Code,
-        imports: &mut HashMap<String, u32>,
+        imports: &HashMap<String, u32>,
         events: &mut Vec<Event>,
         key: u32,
     ) -> Vec<Block> {
@@ -239,10 +250,11 @@ impl Of<'_> {
                             (Callee::Function(f), Some(_)) => !self.leaves.get(f.index()).is_some_and(|l| *l),
                             _ => false,
                         };
-                        let twice = self.around.is_twice(call);
+                        let twice = self.around.is_twice(call) && call.at == program.block(id).last_insn();
                         let site = Site {
                             entry,
                             import: self.import(call, imports),
+                            stub: self.stub(call),
                             point: match is_sure || !call.returns || twice {
                                 true => 0,
                                 false => {
@@ -251,14 +263,19 @@ impl Of<'_> {
                             },
                         };
                         // One that returns twice comes to nothing that is recorded, and what is behind it says so.
-                        if !twice {
-                            block.calls.push(site);
+                        match twice {
+                            true => block.stub = self.stub(call),
+                            false => block.calls.push(site),
                         }
                     }
                     CallKind::BranchTailCall => {
+                        block.stub = self.stub(call);
                         block.leaves = Some((point(Point::Leaves(func, n), EventAt::Taken, false), entry));
                     }
-                    CallKind::TailCall | CallKind::FallThrough => tail = Some(entry),
+                    CallKind::TailCall | CallKind::FallThrough => {
+                        block.stub = self.stub(call);
+                        tail = Some(entry);
+                    }
                 }
             }
             block.end = match program.block(id).end {
@@ -271,6 +288,14 @@ impl Of<'_> {
             made.push(block);
         }
         made
+    }
+
+    /// The stub that a call goes through, as of [`Around::stub`].
+    fn stub(&self, call: &Call) -> u32 {
+        match call.callee {
+            Callee::Function(f) => self.around.stub(f),
+            _ => 0,
+        }
     }
 
     /// The import that a call names, from 1.

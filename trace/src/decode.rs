@@ -74,6 +74,8 @@ struct Activation {
     follows: Option<bool>,
     /// Whether the call that is under way has come to something.
     has_come: bool,
+    /// Whether it has gone through its stub, if it has one.
+    has_gone: bool,
     /// Whether the call below it ends when this returns.
     is_awaited: bool,
     frame: Option<u32>,
@@ -222,7 +224,8 @@ impl<'c> Decoder<'c> {
     fn go(&mut self, block: u32, out: &mut Vec<u32>) {
         if let Some(top) = self.open.last_mut() {
             out.push(Symbol::block(block).0);
-            (top.block, top.call, top.follows, top.has_come) = (block, 0, None, false);
+            (top.block, top.call) = (block, 0);
+            (top.follows, top.has_come, top.has_gone) = (None, false, false);
         }
     }
 
@@ -259,7 +262,8 @@ impl<'c> Decoder<'c> {
                 Point::Start(_, block) => self.go(block, out),
                 Point::Behind(_, block, call) => {
                     if let Some(top) = self.open.last_mut() {
-                        (top.block, top.call, top.follows, top.has_come) = (block, call + 1, None, false);
+                        (top.block, top.call) = (block, call + 1);
+                        (top.follows, top.has_come, top.has_gone) = (None, false, false);
                     }
                 }
                 Point::Leaves(_, block) => {
@@ -274,10 +278,20 @@ impl<'c> Decoder<'c> {
         self.faults.n_lost += 1;
     }
 
+    /// Control goes through a stub.
+    fn through(&self, module: usize, stub: u32, out: &mut Vec<u32>) {
+        if let (Some(n), Some(first)) = (stub.checked_sub(1), self.codes.first.get(module)) {
+            let tail = Symbol::exit(Cause::Tail);
+            out.extend([Symbol::enter(first.saturating_add(n)).0, Symbol::block(0).0, tail.0]);
+        }
+    }
+
     /// The function on top is left by a jump, to an entry that is recorded or to something else.
     fn jump_out(&mut self, to: Option<u32>, out: &mut Vec<u32>) {
         let Some(left) = self.open.pop() else { return };
         out.push(Symbol::exit(Cause::Tail).0);
+        let stub = self.codes.block(left.of, left.block).map_or(0, |b| b.stub);
+        self.through(left.of.module, stub, out);
         if let Some(below) = self.open.last_mut() {
             below.follows = to.map(|_| left.is_awaited);
             below.has_come = to.is_some();
@@ -292,7 +306,11 @@ impl<'c> Decoder<'c> {
             && let Some(top) = self.open.last()
             && let Some(block) = self.codes.block(top.of, top.block)
         {
-            if (top.call as usize) < block.calls.len() {
+            if let Some(site) = block.calls.get(top.call as usize) {
+                if !top.has_gone {
+                    self.through(top.of.module, site.stub, out);
+                }
+                self.open.last_mut().into_iter().for_each(|top| top.has_gone = true);
                 return;
             }
             match &block.end {
@@ -307,14 +325,20 @@ impl<'c> Decoder<'c> {
                         let block = self.codes.block(below.of, below.block);
                         let site = block.and_then(|b| b.calls.get(below.call as usize));
                         if site.is_some_and(|site| site.point == 0) {
-                            (below.call, below.follows, below.has_come) = (below.call + 1, None, false);
+                            below.call += 1;
+                            (below.follows, below.has_come, below.has_gone) = (None, false, false);
                         }
                     }
                 }
                 End::Tail(to) => self.jump_out(*to, out),
                 End::To(all) => {
+                    if !top.has_gone && block.leaves.is_none() {
+                        self.through(top.of.module, block.stub, out);
+                        self.open.last_mut().into_iter().for_each(|top| top.has_gone = true);
+                    }
                     let &[next] = all.as_slice() else { return };
-                    let has_point = self.codes.block(top.of, next).is_none_or(|b| b.point != 0);
+                    let of = self.open.last().map(|top| top.of);
+                    let has_point = of.and_then(|of| self.codes.block(of, next)).is_none_or(|b| b.point != 0);
                     if has_point || block.leaves.is_some() {
                         return;
                     }
@@ -329,7 +353,16 @@ impl<'c> Decoder<'c> {
 
 impl Activation {
     fn at(of: Of, block: u32, frame: Option<u32>) -> Activation {
-        Activation { of, block, call: 0, follows: None, has_come: false, is_awaited: false, frame }
+        Activation {
+            of,
+            block,
+            call: 0,
+            follows: None,
+            has_come: false,
+            has_gone: false,
+            is_awaited: false,
+            frame,
+        }
     }
 }
 

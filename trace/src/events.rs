@@ -70,6 +70,8 @@ pub struct Block {
     pub leaves: Option<(u32, Option<u32>)>,
     /// Whether exceptions come here.
     pub lands: bool,
+    /// The stub that it leaves the function for, as of [`Site`].
+    pub stub: u32,
     /// Its calls, in order.
     pub calls: Vec<Site>,
     /// How it ends.
@@ -83,6 +85,8 @@ pub struct Site {
     pub entry: Option<u32>,
     /// The import that it calls, from 1; 0: none.
     pub import: u32,
+    /// The stub that it calls that by, a function from 1, of one block; 0: none. Stubs have no events.
+    pub stub: u32,
     /// The point behind it; 0: none.
     pub point: u32,
 }

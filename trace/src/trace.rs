@@ -315,6 +315,43 @@ impl Trace {
         Ok(self.codes.get_or_init(Codes::default))
     }
 
+    /// How often each block was executed, by the numbers of its function and of itself.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn block_counts(&self) -> Result<BTreeMap<(u32, u32), u64>, ReadError> {
+        // By function; a stream of functions' numbers beside.
+        let mut counts: Vec<Vec<u64>> = Vec::new();
+        let (mut open, mut of): (Vec<u32>, _) = (Vec::new(), None);
+        self.read(|thread, symbols| {
+            if of.replace(thread) != Some(thread) {
+                open.clear();
+            }
+            for &code in symbols {
+                match Symbol(code).step() {
+                    Step::Enter(func) => open.push(func),
+                    Step::Exit => drop(open.pop()),
+                    Step::Block(block) => {
+                        let (func, block) = (open.last().map_or(0, |f| *f as usize), block as usize);
+                        if counts.len() <= func {
+                            counts.resize(func + 1, Vec::new());
+                        }
+                        let Some(blocks) = counts.get_mut(func) else { continue };
+                        if blocks.len() <= block {
+                            blocks.resize(block + 1, 0);
+                        }
+                        blocks.get_mut(block).into_iter().for_each(|n| *n += 1);
+                    }
+                }
+            }
+            ControlFlow::<()>::Continue(())
+        })?;
+        let each = |(func, blocks): (u32, Vec<u64>)| {
+            (0..).zip(blocks).filter(|b| b.1 > 0).map(move |(block, n)| ((func, block), n))
+        };
+        Ok((0..).zip(counts).flat_map(each).collect())
+    }
+
     /// What its events tell, stream by stream.
     fn read_events<B>(
         &self,

@@ -57,6 +57,10 @@ pub fn wanted(args: &Args) -> anyhow::Result<Option<What>> {
     let file = File::open(input).with_context(|| format!("cannot read {}", input.display()))?;
     file.take(16).read_to_end(&mut start).with_context(|| format!("cannot read {}", input.display()))?;
     if file::is_one(&start) {
+        // Its counts are wanted.
+        if profile::Format::from_extension(&args.o).is_some() || args.to.is_some() {
+            return Ok(None);
+        }
         return Ok(Some(What::Ours(Box::new(query::open(input)?))));
     }
     let is_named = input.extension().is_some_and(|e| e == "trc");

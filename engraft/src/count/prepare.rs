@@ -269,7 +269,7 @@ impl How {
 }
 
 /// What events call a module by.
-fn events_key(key: u128) -> u32 {
+pub fn events_key(key: u128) -> u32 {
     let [a, b, c, d, ..] = key.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
