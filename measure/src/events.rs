@@ -11,7 +11,7 @@
 //! Source: J. R. Larus, "Abstract Execution", Software: Practice and Experience 20, 1990 (what need not be recorded).
 #![warn(clippy::indexing_slicing)]
 
-use probe::{Event, EventAt, Module, Plan, Stay};
+use probe::{Event, EventAt, Module, Plan};
 use program::arch::Flow;
 use program::{BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Program, returns_twice};
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
     // A stub is no function of the program's.
     let is_moved =
         |f: FuncId| stays.get(f.index()).is_some_and(Option::is_none) && program.function(f).import.is_none();
-    let program_ = Around { program, stays: &stays, is_moved: &is_moved };
+    let program_ = Around { program, is_moved: &is_moved };
     if program.blocks.len() >= LIMIT as usize / 4 {
         return Err(TooLarge);
     }
@@ -71,7 +71,6 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
 
 struct Around<'p> {
     program: &'p Program,
-    stays: &'p [Option<Stay>],
     is_moved: &'p dyn Fn(FuncId) -> bool,
 }
 
@@ -134,11 +133,9 @@ impl Around<'_> {
         }
     }
 
-    /// The number of a function, from 1, if it is a stub that is counted; else 0.
+    /// The number of a function, from 1, if it is a stub; else 0.
     fn stub(&self, func: FuncId) -> u32 {
-        let is_one = self.program.function(func).import.is_some()
-            && self.stays.get(func.index()).is_some_and(Option::is_none);
-        if is_one { func.0 + 1 } else { 0 }
+        if self.program.function(func).import.is_some() { func.0 + 1 } else { 0 }
     }
 
     fn is_twice(&self, call: &Call) -> bool {

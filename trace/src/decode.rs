@@ -76,6 +76,8 @@ struct Activation {
     has_come: bool,
     /// Whether it has gone through its stub, if it has one.
     has_gone: bool,
+    /// Whether the event at the start of its block is still to come.
+    is_before: bool,
     /// Whether the call below it ends when this returns.
     is_awaited: bool,
     frame: Option<u32>,
@@ -188,7 +190,7 @@ impl<'c> Decoder<'c> {
     fn entered(&mut self, n: u32, of: Of, block: u32, frame: Option<u32>, out: &mut Vec<u32>) {
         let mut new = Activation::at(of, block, frame);
         let mut is_from_outside = true;
-        if let Some(top) = self.open.last_mut()
+        if let Some(top) = self.open.last_mut().filter(|top| !top.is_before)
             && let Some(site) =
                 self.codes.block(top.of, top.block).and_then(|b| b.calls.get(top.call as usize))
         {
@@ -208,9 +210,13 @@ impl<'c> Decoder<'c> {
             }
             top.has_come |= !is_from_outside;
         }
+        new.is_before = self.codes.block(of, block).is_some_and(|b| b.point != 0);
+        let is_before = new.is_before;
         self.enter(new, is_from_outside, out);
-        self.go(block, out);
-        self.run(out);
+        if !is_before {
+            self.go(block, out);
+            self.run(out);
+        }
     }
 
     fn enter(&mut self, new: Activation, is_from_outside: bool, out: &mut Vec<u32>) {
@@ -225,7 +231,7 @@ impl<'c> Decoder<'c> {
         if let Some(top) = self.open.last_mut() {
             out.push(Symbol::block(block).0);
             (top.block, top.call) = (block, 0);
-            (top.follows, top.has_come, top.has_gone) = (None, false, false);
+            (top.follows, top.has_come, top.has_gone, top.is_before) = (None, false, false, false);
         }
     }
 
@@ -240,6 +246,7 @@ impl<'c> Decoder<'c> {
                 let fits = point.function() == a.of.func
                     && (!is_first
                         || match point {
+                            Point::Start(_, to) if a.is_before => to == a.block,
                             Point::Start(_, to) => {
                                 at_end && matches!(&block.end, End::To(all) if all.contains(&to))
                             }
@@ -262,7 +269,7 @@ impl<'c> Decoder<'c> {
                 Point::Start(_, block) => self.go(block, out),
                 Point::Behind(_, block, call) => {
                     if let Some(top) = self.open.last_mut() {
-                        (top.block, top.call) = (block, call + 1);
+                        (top.block, top.call, top.is_before) = (block, call + 1, false);
                         (top.follows, top.has_come, top.has_gone) = (None, false, false);
                     }
                 }
@@ -305,6 +312,7 @@ impl<'c> Decoder<'c> {
         while n_left > 0
             && let Some(top) = self.open.last()
             && let Some(block) = self.codes.block(top.of, top.block)
+            && !top.is_before
         {
             if let Some(site) = block.calls.get(top.call as usize) {
                 if !top.has_gone {
@@ -360,6 +368,7 @@ impl Activation {
             follows: None,
             has_come: false,
             has_gone: false,
+            is_before: false,
             is_awaited: false,
             frame,
         }
