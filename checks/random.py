@@ -563,6 +563,10 @@ class Failed(Exception):
     pass
 
 
+# What is run: `trace`, whose blocks are counted, in place of `count`.
+VERB = os.environ.get("VERB", "count")
+
+
 class Bench:
     def __init__(self, engraft, folder):
         self.engraft, self.folder = engraft, folder
@@ -614,10 +618,10 @@ class Bench:
         plain = self.run(folder, ["./p", str(k)], "plain")
         if plain[0] == "too long":
             return None
-        for options in [[]] + [["--all-blocks"]] * unit.all_blocks:
+        for options in [[]] + [["--all-blocks"]] * (unit.all_blocks and VERB == "count"):
             if os.path.exists(f"{folder}/r.engraft"):
                 os.remove(f"{folder}/r.engraft")
-            counted = self.run(folder, [self.engraft, "count", "-q", *options, "--modules", unit.modules, "-o", "r.engraft", "--", "./p", str(k)], "own")
+            counted = self.run(folder, [self.engraft, VERB, "-q", *options, "--modules", unit.modules, "-o", "r.engraft", "--", "./p", str(k)], "own")
             if plain[0] != counted[0] or program.repeats and plain[1] != counted[1]:
                 said.append(f"ended otherwise: plain {plain}, counted {counted}")
                 continue
@@ -643,6 +647,8 @@ class Bench:
 
     def intervals(self, folder, path):
         """How many threads may have been stopped in the middle of a block, and per block the least and the most of its count."""
+        if VERB == "trace":
+            return 0, {}
         made = [self.engraft, "convert", "-q", "r.engraft", "-o", "r.json", "--binary", path]
         if subprocess.run(made, cwd=folder, capture_output=True).returncode:
             return 0, {} # nothing of it ran
@@ -667,6 +673,8 @@ class Bench:
             inside.sort()
             first = inside[0][1]
             least, most = between.get(start, (ours, ours)) if stopped else (ours, ours)
+            if VERB == "trace" and stopped:
+                least -= stopped # a block that has begun is in a trace
             unmarked += max(0, least - first) if stopped else 0
             if not least <= first <= most and (not stopped or first > most or unmarked > stopped):
                 said.append(f"{how} {function} {start:#x}: {ours}, its own {first} (line {inside[0][2]} at {inside[0][0]:#x})")

@@ -6,7 +6,7 @@
 #
 # PER_UNIT: programs a translation unit (8). FIRST: the first unit. SHRINK=0: leave them as they are. STOP_AFTER: so many that differ (10).
 # Where threads are stopped in the middle of a block, by another one's exit or since they are cancelled there, counts must lie within what is said.
-# KEEP: a folder for all of it. Exit 1 if one differs, if more than one in a hundred takes too long, less than 98 % of markers were
+# VERB=trace: runs of `trace` in place of `count`. KEEP: a folder for all of it. Exit 1 if one differs, if more than one in a hundred takes too long, less than 98 % of markers were
 # counted, or more than one in ten has intervals without need.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")

@@ -1,5 +1,6 @@
 //! `engraft trace`: the whole control flow of a run, recorded.
 
+use crate::count::prepare::Counted;
 use crate::count::{How, Loader, Store, Wanted, prepare};
 use crate::out::{self, Answer, Hinted};
 use anyhow::Context as _;
@@ -8,7 +9,6 @@ use live::launch::{Ready, Swap};
 use measure::Placement;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::BufWriter;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -91,7 +91,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         Hinted::new(format!("cannot get memory for the events: {err}"), hint)
     })?;
     let file = File::create(&args.o).with_context(|| format!("cannot write {}", args.o.display()))?;
-    let mut writer = Writer::new(BufWriter::with_capacity(1 << 20, file))?;
+    let first = recorded.iter().filter_map(code).collect::<Vec<_>>();
+    let mut writer =
+        Writer::new(file, &first).with_context(|| format!("cannot write {}", args.o.display()))?;
     let mut command = Command::new(&target.start);
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
     command.args(&target.before).args(rest);
@@ -124,12 +126,21 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     for (path, why) in &refused {
         out::warn(&format!("{} was not recorded: {why}", path.display()), None);
     }
-    let codes: Vec<&events::Code> = recorded.iter().filter_map(|c| c.code.as_ref()).collect();
-    let written = taken.and_then(|taken| Ok((writer.finish(&codes)?, taken)));
-    let (n_bytes, taken) = written.with_context(|| format!("cannot write {}", args.o.display()))?;
+    let codes: Vec<events::Code> = recorded.iter().filter_map(code).collect();
+    let later = codes.get(first.len()..).unwrap_or_default();
+    let taken = taken.with_context(|| format!("cannot take the events of {}", name.display()))?;
+    let written = writer.finish(later);
     if taken.n_lost > 0 {
         out::warn("not all was recorded: events were not taken", None);
     }
+    let n_bytes = match written {
+        Ok(n_bytes) => n_bytes,
+        Err(err) => {
+            let what = format!("cannot write {}: {err}", args.o.display());
+            out::warn(&what, Some("what was recorded before can be read; make room for the rest"));
+            0
+        }
+    };
     if !out::manner().quiet {
         out::report(|w| {
             writeln!(
@@ -151,6 +162,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     Ok(Answer::Status(u8::try_from(code & 0xff).expect("eight bits")))
 }
 
+/// What the events of a module mean, if they are recorded.
+fn code(module: &Counted) -> Option<events::Code> {
+    let path = module.path.display().to_string();
+    module.code.clone().map(|code| events::Code { path, ..code })
+}
+
 /// What came of a run.
 #[derive(Default)]
 struct Taken {
@@ -162,20 +179,26 @@ struct Taken {
 
 /// Writes the trace while the program runs.
 struct Writer {
-    sections: Option<Sections<BufWriter<File>>>,
+    sections: Sections<File>,
+    /// Why nothing can be written any more.
+    failed: Option<std::io::Error>,
     since: Instant,
 }
 
 impl Writer {
-    fn new(file: BufWriter<File>) -> std::io::Result<Writer> {
-        Ok(Writer { sections: Some(Sections::create(file)?), since: Instant::now() })
+    /// What the events of `codes` mean is written first, so that a trace that is cut can be read.
+    fn new(file: File, codes: &[events::Code]) -> std::io::Result<Writer> {
+        let mut sections = Sections::create(file)?;
+        for code in codes {
+            sections.write(&events::code_section(code)?)?;
+        }
+        Ok(Writer { sections, failed: None, since: Instant::now() })
     }
 
     /// Takes all events until `is_done`. What cannot be written any more is still taken: the program must not wait.
     fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> std::io::Result<Taken> {
         let mut streams = Vec::new();
         let mut taken = Taken::default();
-        let mut failed = None;
         loop {
             let was_done = is_done.load(Ordering::SeqCst);
             for k in streams.len() as u64..arena.n_areas()? {
@@ -185,8 +208,7 @@ impl Writer {
             for (k, stream) in (0..).zip(&mut streams) {
                 while let Some(bytes) = stream.take()? {
                     found = true;
-                    let kept = self.keep(k, &bytes, &mut taken);
-                    failed = failed.or(kept.err());
+                    self.keep(k, &bytes, &mut taken);
                 }
             }
             if was_done && !found {
@@ -198,36 +220,34 @@ impl Writer {
         }
         for (k, stream) in (0..).zip(&streams) {
             let rest = stream.rest()?;
-            let kept = if rest.is_empty() { Ok(()) } else { self.keep(k, &rest, &mut taken) };
-            failed = failed.or(kept.err());
+            if !rest.is_empty() {
+                self.keep(k, &rest, &mut taken);
+            }
             taken.n_stalls += stream.n_stalls()?;
             taken.n_lost += u64::from(stream.has_lost()?);
             taken.n_streams += 1;
         }
-        failed.map_or(Ok(taken), Err)
+        Ok(taken)
     }
 
-    fn keep(&mut self, thread: u32, bytes: &[u8], taken: &mut Taken) -> std::io::Result<()> {
+    fn keep(&mut self, thread: u32, bytes: &[u8], taken: &mut Taken) {
         taken.n_bytes += bytes.len() as u64;
         let since = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let section = events::events_section(thread, since, bytes)?;
-        let Some(sections) = &mut self.sections else { return Ok(()) };
-        let written = sections.write(&section);
-        if written.is_err() {
-            self.sections = None;
+        if self.failed.is_none() {
+            let section = events::events_section(thread, since, bytes);
+            self.failed = section.and_then(|section| self.sections.write(&section)).err();
         }
-        written
     }
 
     /// Writes what the events mean, and the end.
-    fn finish(mut self, codes: &[&events::Code]) -> std::io::Result<u64> {
-        let Some(mut sections) = self.sections.take() else {
-            return Err(std::io::Error::other("what was recorded before is there"));
-        };
-        for code in codes {
-            sections.write(&events::code_section(code)?)?;
+    fn finish(mut self, codes: &[events::Code]) -> std::io::Result<u64> {
+        if let Some(err) = self.failed {
+            return Err(err);
         }
-        sections.write(&events::ends_section(&[(0, Cause::ProcessEnd)]))?;
-        sections.finish()
+        for code in codes {
+            self.sections.write(&events::code_section(code)?)?;
+        }
+        self.sections.write(&events::ends_section(&[(0, Cause::ProcessEnd)]))?;
+        self.sections.finish()
     }
 }

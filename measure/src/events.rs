@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! entry              each that is reached from outside: of its module, with the stack pointer where frames must be told apart
-//! start of a block   one of several that its predecessors lead to, a landing pad, behind a call that returns twice, and one on each
+//! start of a block   one of several that its predecessors lead to, or that nothing leads to, a landing pad, behind a call that returns twice, and one on each
 //!                    circle of blocks that would have none
 //! behind a call      of something that need not be recorded when it is entered, or left
 //! a branch taken     out of the function
@@ -13,7 +13,7 @@
 
 use probe::{Event, EventAt, Module, Plan};
 use program::arch::Flow;
-use program::{BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Program, returns_twice};
+use program::{BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Program, Va, returns_twice};
 use std::collections::HashMap;
 use trace::events::{Block, Code, ENTRY, End, FROM_ANYWHERE, Function, HAS_FRAME, LIMIT, Point, Site};
 
@@ -31,7 +31,9 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
     // A stub is no function of the program's.
     let is_moved =
         |f: FuncId| stays.get(f.index()).is_some_and(Option::is_none) && program.function(f).import.is_none();
-    let program_ = Around { program, is_moved: &is_moved };
+    let mut forks = probe::forks(program);
+    forks.sort_unstable();
+    let program_ = Around { program, forks, is_moved: &is_moved };
     if program.blocks.len() >= LIMIT as usize / 4 {
         return Err(TooLarge);
     }
@@ -71,6 +73,8 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
 
 struct Around<'p> {
     program: &'p Program,
+    /// The calls that may return in another process, too.
+    forks: Vec<Va>,
     is_moved: &'p dyn Fn(FuncId) -> bool,
 }
 
@@ -150,6 +154,11 @@ impl Around<'_> {
         }
     }
 
+    /// Whether it may return in another process, too.
+    fn is_fork(&self, call: &Call) -> bool {
+        self.forks.binary_search(&call.at).is_ok()
+    }
+
     /// Whether control may come into the middle of the function's activations from other ones.
     fn has_frames(&self, func: FuncId) -> bool {
         let program = self.program;
@@ -158,7 +167,7 @@ impl Around<'_> {
                 .function(func)
                 .block_ids()
                 .flat_map(|b| program.calls_in(b))
-                .any(|call| self.is_twice(call))
+                .any(|call| self.is_twice(call) || self.is_fork(call))
     }
 }
 
@@ -221,6 +230,12 @@ impl Of<'_> {
             }
         }
         needs.iter_mut().zip(&is_far).for_each(|(needs, far)| *needs |= far);
+        // What nothing leads to is come to by handlers of signals, which change where control goes on.
+        let mut is_led_to = vec![false; ids.len()];
+        ways.iter().flat_map(|way| &way.0).for_each(|n| set(&mut is_led_to, *n));
+        for (&id, (needs, is_led_to)) in ids.iter().zip(needs.iter_mut().zip(is_led_to)) {
+            *needs |= !is_led_to && !self.entries.contains_key(&id);
+        }
         break_circles(&ways, &mut needs);
         let mut made = Vec::with_capacity(ids.len());
         for ((n, &id), (to, _)) in (0..).zip(&ids).zip(ways) {
@@ -252,10 +267,11 @@ impl Of<'_> {
                             entry,
                             import: self.import(call, imports),
                             stub: self.stub(call),
-                            point: match is_sure || !call.returns || twice {
+                            point: match is_sure && !self.around.is_fork(call) || !call.returns || twice {
                                 true => 0,
                                 false => {
-                                    point(Point::Behind(func, n, place), EventAt::Behind(call.at), false)
+                                    let is_far = self.around.is_fork(call);
+                                    point(Point::Behind(func, n, place), EventAt::Behind(call.at), is_far)
                                 }
                             },
                         };

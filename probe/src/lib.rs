@@ -36,6 +36,7 @@ pub use counters::Counted;
 pub use events::{Event, EventAt, WORDS as EVENT_WORDS};
 pub use module::{Module, Old, Patch, RewriteError, Room};
 pub use movable::Stay;
+pub use piece::forks;
 pub use places::Place;
 pub use plan::{Action, Counting, Plan, PlanError, Point, Probe, Routine, Sparse};
 pub use segments::{Segments, asking, file_key};

@@ -99,14 +99,33 @@ pub struct Decoder<'c> {
     open: Vec<Activation>,
     /// Words of an event whose others have not come yet.
     rest: Vec<u32>,
+    /// What was open where streams may have gone on in another process: by module, point and frame.
+    forked: Forked,
     /// What was wrong.
     pub faults: Faults,
 }
 
+/// What was open where streams may have gone on in another process: by module, point and stack pointer.
+#[derive(Debug, Default)]
+pub struct Forked(HashMap<(usize, u32, u32), Vec<Activation>>);
+
 impl<'c> Decoder<'c> {
     /// Of a stream that has not begun.
     pub fn new(codes: &'c Codes) -> Decoder<'c> {
-        Decoder { codes, open: Vec::new(), rest: Vec::new(), faults: Faults::default() }
+        Decoder {
+            codes,
+            open: Vec::new(),
+            rest: Vec::new(),
+            forked: Forked::default(),
+            faults: Faults::default(),
+        }
+    }
+
+    /// The same, for a stream that may begin where one went on in another process that was decoded before.
+    #[must_use]
+    pub fn behind(mut self, forked: Forked) -> Decoder<'c> {
+        self.forked = forked;
+        self
     }
 
     /// Appends to `out` what `words` tell.
@@ -134,10 +153,11 @@ impl<'c> Decoder<'c> {
     }
 
     /// Leaves all that is open.
-    pub fn finish(&mut self, cause: Cause, out: &mut Vec<u32>) {
+    pub fn finish(mut self, cause: Cause, out: &mut Vec<u32>) -> Forked {
         while self.open.pop().is_some() {
             out.push(Symbol::exit(cause).0);
         }
+        self.forked
     }
 
     /// An event of more than one word.
@@ -154,9 +174,13 @@ impl<'c> Decoder<'c> {
             }
             return;
         }
-        let Some(Point::Start(func, block)) = self.codes.point(module, n) else {
-            self.faults.n_lost += 1;
-            return;
+        let (func, block, call) = match self.codes.point(module, n) {
+            Some(Point::Start(func, block)) => (func, block, None),
+            Some(Point::Behind(func, block, call)) => (func, block, Some(call)),
+            _ => {
+                self.faults.n_lost += 1;
+                return;
+            }
         };
         let of = Of { module, func };
         let lands = self.codes.block(of, block).is_some_and(|b| b.lands);
@@ -171,11 +195,22 @@ impl<'c> Decoder<'c> {
         match found {
             Some((_, n)) => self.leave_above(n, cause, out),
             None => {
-                self.faults.n_astray += 1;
-                self.enter(Activation::at(of, block, frame), true, out);
+                let open = frame.and_then(|frame| self.forked.0.get(&(module, n, frame)).cloned());
+                self.faults.n_astray += u64::from(open.is_none());
+                for one in open.unwrap_or_else(|| vec![Activation::at(of, block, frame)]) {
+                    self.enter(one, true, out);
+                }
             }
         }
-        self.go(block, out);
+        match call {
+            None => self.go(block, out),
+            Some(call) => {
+                self.returned(block, call);
+                if let Some(frame) = frame {
+                    self.forked.0.insert((module, n, frame), self.open.clone());
+                }
+            }
+        }
         self.run(out);
     }
 
@@ -235,6 +270,14 @@ impl<'c> Decoder<'c> {
         }
     }
 
+    /// A call of the function on top has returned.
+    fn returned(&mut self, block: u32, call: u32) {
+        if let Some(top) = self.open.last_mut() {
+            (top.block, top.call, top.is_before) = (block, call.saturating_add(1), false);
+            (top.follows, top.has_come, top.has_gone) = (None, false, false);
+        }
+    }
+
     /// Point `n` of the function on top, or of one below it.
     fn near(&mut self, n: u32, out: &mut Vec<u32>) {
         for is_first in [true, false] {
@@ -267,12 +310,7 @@ impl<'c> Decoder<'c> {
             }
             match point {
                 Point::Start(_, block) => self.go(block, out),
-                Point::Behind(_, block, call) => {
-                    if let Some(top) = self.open.last_mut() {
-                        (top.block, top.call, top.is_before) = (block, call + 1, false);
-                        (top.follows, top.has_come, top.has_gone) = (None, false, false);
-                    }
-                }
+                Point::Behind(_, block, call) => self.returned(block, call),
                 Point::Leaves(_, block) => {
                     let of = self.open.last().map(|a| a.of);
                     let to = of.and_then(|of| self.codes.block(of, block)?.leaves).and_then(|l| l.1);

@@ -6,7 +6,7 @@ use crate::chunks::{self, Head, Unpacker};
 use crate::coder;
 use crate::columns::{self, Column};
 use crate::compressed::{self, Loaded};
-use crate::decode::{Codes, Decoder};
+use crate::decode::{Codes, Decoder, Forked};
 use crate::events;
 use crate::file::{ReadError, Section, Source};
 use crate::grammar::Expansion;
@@ -362,8 +362,9 @@ impl Trace {
         }
         let (codes, ends) = (self.codes()?, events::ends(&self.source)?);
         let mut symbols = Vec::new();
+        let mut forked = Forked::default();
         for stream in self.events.chunk_by(|a, b| a.0 == b.0) {
-            let mut decoder = Decoder::new(codes);
+            let mut decoder = Decoder::new(codes).behind(std::mem::take(&mut forked));
             let thread = stream.first().map_or(0, |s| s.0);
             for (_, section) in stream {
                 let words = events::words(&self.source, section)?;
@@ -378,7 +379,7 @@ impl Trace {
             }
             symbols.clear();
             let cause = ends.iter().find(|end| end.0 == thread).map_or(Cause::RecordingEnd, |end| end.1);
-            decoder.finish(cause, &mut symbols);
+            forked = decoder.finish(cause, &mut symbols);
             if let ControlFlow::Break(enough) = take(thread, &symbols) {
                 return Ok(Some(enough));
             }
