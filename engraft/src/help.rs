@@ -32,6 +32,7 @@ const TOPICS: &[(&str, &str)] = &[
     ("score", include_str!("../../docs/score.md")),
     ("convert", include_str!("../../docs/convert.md")),
     ("count", include_str!("../../docs/count.md")),
+    ("trace", include_str!("../../docs/trace.md")),
     ("diff", include_str!("../../docs/diff.md")),
     ("instrument", include_str!("../../docs/instrument.md")),
     ("query", include_str!("../../docs/query.md")),

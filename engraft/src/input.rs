@@ -38,9 +38,12 @@ pub fn map(path: &Path, old: &Program, new: &Program) -> anyhow::Result<Map> {
     Map::parse(&text, old, new).with_context(|| format!("cannot use {}", path.display()))
 }
 
-/// All of the file at `path`; `-` is standard input, which can be asked for again.
+/// All of the file at `path`, of a trace what it comes to as a recording; `-` is standard input, which can be asked for again.
 fn bytes(path: &Path) -> anyhow::Result<Cow<'static, [u8]>> {
     static STDIN: OnceLock<Vec<u8>> = OnceLock::new();
+    if is_trace(path) {
+        return Ok(Cow::Owned(profile::recording::write(&trace_counts(path)?)));
+    }
     if path != Path::new("-") {
         let read = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         return Ok(Cow::Owned(read));
@@ -117,9 +120,6 @@ pub fn is_recording(path: &Path) -> bool {
 /// # Errors
 /// If it cannot be read, or is damaged.
 pub fn recording(path: &Path) -> anyhow::Result<Option<Vec<Profile>>> {
-    if is_trace(path) {
-        return trace_counts(path).map(Some);
-    }
     let bytes = bytes(path)?;
     if !profile::recording::is_one(&bytes) {
         return Ok(None);
@@ -141,6 +141,10 @@ pub fn is_trace(path: &Path) -> bool {
 fn trace_counts(path: &Path) -> anyhow::Result<Vec<Profile>> {
     let trace = crate::query::open(path)?;
     let failed = |err| crate::query::unreadable(path, err);
+    if trace.codes().map_err(failed)?.modules().next().is_none() {
+        let hint = "traces of plain files say nothing of a program; those of `engraft trace` do";
+        return Err(Hinted::new(format!("{} knows no program", path.display()), hint).into());
+    }
     let counts = trace.block_counts().map_err(failed)?;
     let mut profiles = Vec::new();
     for (first, code) in trace.codes().map_err(failed)?.modules() {
@@ -158,10 +162,6 @@ fn trace_counts(path: &Path) -> anyhow::Result<Vec<Profile>> {
             }
         }
         profiles.push(profile);
-    }
-    if profiles.is_empty() {
-        let hint = "traces of plain files say nothing of a program; those of `engraft trace` do";
-        return Err(Hinted::new(format!("{} knows no program", path.display()), hint).into());
     }
     Ok(profiles)
 }

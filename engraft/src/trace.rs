@@ -22,7 +22,7 @@ use trace::file::Sections;
 const EXAMPLES: &str = "\
 Examples:
   $ engraft trace -q -o old.trace -- ./old
-  $ engraft query old.trace --stats";
+  $ engraft trace --modules exe -o exe.trace -- ./old";
 
 /// Run a program and record every function that it enters, every block that it executes, every exit, in order
 #[derive(clap::Args, Debug)]
@@ -215,7 +215,7 @@ impl Writer {
                 break;
             }
             if !found {
-                std::thread::sleep(NAP);
+                std::thread::park_timeout(NAP);
             }
         }
         for (k, stream) in (0..).zip(&streams) {

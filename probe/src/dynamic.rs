@@ -1,8 +1,9 @@
 //! What a module's dynamic section says that moved code needs: where it starts, what it is called, which words are relocated.
 #![warn(clippy::indexing_slicing)]
 
-use crate::module::{Patch, patch};
+use crate::module::Patch;
 use crate::names::{self, Dynamic, Moves};
+use crate::segments::patch;
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};

@@ -25,7 +25,7 @@ use crate::names::{self, Moves, Part, Parts, Span};
 use crate::piece::{self, Layout, Piece, Side, Target};
 use crate::places::{Place, places};
 use crate::plan::{self, Action, Inserts, Plan, PlanError, Written};
-use crate::segments::{self, Segments, file_key, joined};
+use crate::segments::{self, Segments, file_key, joined, long_jump, patch};
 use crate::springboard::{self, Springboard, Tactic};
 use crate::stubs;
 use crate::switches;
@@ -796,16 +796,4 @@ fn pieces(
         })
     };
     ranges.par_iter().map_init(Layout::default, lay_out).collect()
-}
-
-/// The change of what is at `at` to `new`.
-pub(crate) fn patch(program: &Program, at: Va, new: Vec<u8>) -> Patch {
-    let old = program.image.bytes_in(&(at..at.plus(new.len() as u64))).unwrap_or_default().to_vec();
-    Patch { at, old, new }
-}
-
-fn long_jump(program: &Program, at: Va, to: Va) -> Patch {
-    let mut bytes = emit::JUMP.to_vec();
-    set_distance(&mut bytes, 1, to.since(at.plus(5)));
-    patch(program, at, bytes)
 }

@@ -6,8 +6,10 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::arch::ExecSite;
+use crate::bytes::set_distance;
 use crate::module::Patch;
-use program::{Image, Va};
+use program::arch::emit;
+use program::{Image, Program, Va};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_128;
@@ -104,4 +106,17 @@ pub(crate) fn joined(patches: &[Patch]) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
         }
     }
     out
+}
+
+/// The change of what is at `at` to `new`.
+pub(crate) fn patch(program: &Program, at: Va, new: Vec<u8>) -> Patch {
+    let old = program.image.bytes_in(&(at..at.plus(new.len() as u64))).unwrap_or_default().to_vec();
+    Patch { at, old, new }
+}
+
+/// A jump to `to` at `at`.
+pub(crate) fn long_jump(program: &Program, at: Va, to: Va) -> Patch {
+    let mut bytes = emit::JUMP.to_vec();
+    set_distance(&mut bytes, 1, to.since(at.plus(5)));
+    patch(program, at, bytes)
 }

@@ -7,9 +7,10 @@
 //! what they have in common are addresses that both read.
 
 use crate::bytes::set_distance;
-use crate::module::{Patch, patch};
+use crate::module::Patch;
 use crate::movable::Stay;
 use crate::piece::Side;
+use crate::segments::patch;
 use program::image::RelocationTo;
 use program::{FuncId, Program, Va};
 use std::collections::BTreeMap;

@@ -4,8 +4,20 @@ use crate::needs;
 use crate::run::{callgrind, compile, engraft, folder, looks_like};
 use std::path::Path;
 
-const VERBS: &[&str] =
-    &["show", "match", "carry", "score", "convert", "count", "diff", "instrument", "query", "doctor", "help"];
+const VERBS: &[&str] = &[
+    "show",
+    "match",
+    "carry",
+    "score",
+    "convert",
+    "count",
+    "diff",
+    "instrument",
+    "trace",
+    "query",
+    "doctor",
+    "help",
+];
 
 /// A folder with the files that examples speak of.
 fn workplace() -> tempfile::TempDir {

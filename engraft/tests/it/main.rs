@@ -25,6 +25,7 @@ mod said;
 mod show;
 mod stubs;
 mod tidy;
+mod trace;
 mod whole;
 
 /// Returns from the test, counted as skipped, unless the tools named are installed.

@@ -11,7 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("matching", &["program", "profile"]),
     ("probe", &["program"]),
     ("live", &["program", "probe"]),
-    ("measure", &["program", "profile", "probe"]),
+    ("measure", &["program", "profile", "probe", "trace"]),
     ("engraft", &["program", "profile", "matching", "probe", "live", "measure", "trace"]),
 ];
 

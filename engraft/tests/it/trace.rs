@@ -1,0 +1,164 @@
+//! `engraft trace`: runs recorded whole, held against `count`, against what programs say themselves, and against their source.
+
+use crate::count::{blocks, plain};
+use crate::needs;
+use crate::run::{compile, engraft, folder, must};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const US: &str = env!("CARGO_BIN_EXE_engraft");
+
+/// Runs `command` under `trace -q`; fails unless it prints and ends as it does by itself.
+#[track_caller]
+fn traced(folder: &Path, command: &[&str], modules: &str) {
+    let want = plain(folder, command);
+    let mut words = vec![US, "trace", "-q", "--no-cache", "-o", "run.trace", "--modules", modules, "--"];
+    words.extend(command);
+    let got = plain(folder, &words);
+    let said = |out: &std::process::Output| {
+        use std::os::unix::process::ExitStatusExt as _;
+        let status =
+            out.status.code().unwrap_or_else(|| 128 + out.status.signal().expect("one or the other"));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (text(&out.stdout), text(&out.stderr), status)
+    };
+    assert_eq!(said(&got), said(&want), "{command:?}");
+}
+
+/// The symbols of the trace, as text: entries with `!` if from outside, exits with their cause if it is not a return.
+#[track_caller]
+fn symbols(folder: &Path) -> String {
+    engraft(folder, "convert run.trace -q -o run.trc").ok();
+    let bytes = std::fs::read(folder.join("run.trc")).expect("it was written");
+    let symbol = |word: &[u8]| {
+        let code = u32::from_le_bytes(word.try_into().expect("four bytes"));
+        match (code >> 30, code & 0x3fff_ffff) {
+            (0, block) => block.to_string(),
+            (1, func) => format!("F{func}"),
+            _ => "E".to_owned(),
+        }
+    };
+    bytes.chunks_exact(4).map(symbol).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_trace_comes_to_what_is_counted() {
+    needs!("gcc", "g++");
+    for (source, flags, args) in [
+        ("words-1.c", "-O2", &[][..]),
+        ("branches.c", "-O1 -fno-inline", &[]),
+        ("callbacks.c", "-O1", &[]),
+        ("computed.c", "-O2", &[]),
+        ("leaves.c", "-O1", &[]),
+        ("short.c", "-O2 -no-pie -fno-pie", &[]),
+        ("throws.cc", "-O2 -x c++ -lstdc++", &[]),
+        ("forks.c", "-O2 -pthread -DN=200", &[]),
+        ("threads.c", "-O1 -pthread", &["1"]),
+    ] {
+        let place = folder();
+        compile(&place.path().join("old"), source, &format!("-w {flags}"));
+        let mut command = vec!["./old"];
+        command.extend(args);
+        traced(place.path(), &command, "exe");
+        let traced = blocks(place.path(), "run.trace", "old");
+        let counted = crate::count::counted(place.path(), &command, "exe");
+        let differ: Vec<_> = counted.iter().filter(|(at, n)| traced.get(at).unwrap_or(&0) != *n).collect();
+        assert!(counted.values().sum::<u64>() > 5 && differ.is_empty(), "{source}: {differ:x?}");
+    }
+}
+
+/// The whole stream of a small program, as its source says.
+#[test]
+fn a_trace_is_what_ran_in_order() {
+    needs!("gcc", "nm");
+    let place = folder();
+    let text = "static int half(int n) { return n & 1 ? n * 3 : n / 2; }
+        int last(int n) { return n + 1; }
+        int twice(int n) { return half(n) + half(n + 1); }
+        int go(int n) { int s = 0; for (int i = 0; i < n; i++) s += twice(i); return last(s); }
+        volatile int out;
+        int main(int n, char **v) { out = go(n); return 0; }";
+    std::fs::write(place.path().join("a.c"), text).expect("written");
+    let flags = ["-O2", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-icf", "-w", "-o", "a", "a.c"];
+    must(Command::new("gcc").args(flags).current_dir(place.path()));
+    traced(place.path(), &["./a", "x"], "exe");
+    let number = |name: &str| {
+        let found = engraft(place.path(), &format!("query run.trace '{name}: 0' --json")).json();
+        found["function_id"].as_u64().unwrap_or_else(|| panic!("{name}: {found}"))
+    };
+    let [half, last, twice, go, main] = ["half", "last", "twice", "go", "main"].map(number);
+    // `last` is jumped to: `go` is left before it is entered.
+    let all = symbols(place.path());
+    let entered = |f: u64| all.matches(&format!("F{f} ")).count();
+    assert_eq!([half, twice, go, last, main].map(entered), [4, 2, 1, 1, 1], "{all}");
+    let from = all.find(&format!("F{main} 0")).expect("main ran");
+    assert!(all[from..].contains(&format!("F{go} 0 ")), "{all}");
+    assert!(all.contains(&format!(" E F{last} 0 E")), "{all}");
+    // Between the two halves of a turn, `twice` executes no other block.
+    let turn = format!("F{twice} 0 F{half} ");
+    assert_eq!(all.matches(&turn).count(), 2, "{all}");
+    for path in [format!("#{twice}: 0"), "twice: 0".to_owned()] {
+        let said = engraft(place.path(), &format!("query run.trace '{path}' --count")).ok();
+        assert_eq!(said, "2\n");
+    }
+    // Packed, it answers the same.
+    engraft(place.path(), "convert run.trace -q --store packed -o packed.trace").ok();
+    for query in ["'twice: 0' --all", "'go: 0' --first", "--stats"] {
+        let [a, b] =
+            ["run", "packed"].map(|t| engraft(place.path(), &format!("query {t}.trace {query}")).ok());
+        let without_size =
+            |text: &str| text.lines().filter(|l| !l.contains("of the file")).collect::<String>();
+        assert_eq!(without_size(&a), without_size(&b), "{query}");
+    }
+}
+
+/// What is recorded is there when the program is killed, and when its disk is full; and the program when `trace` is killed.
+#[test]
+fn sudden_ends_lose_nothing() {
+    needs!("gcc");
+    let place = folder();
+    let text = "#include <stdio.h>\n#include <stdlib.h>\n#include <signal.h>\n#include <unistd.h>
+        __attribute__((noinline)) void step(volatile long *n) { ++*n; }
+        int main(int argc, char **v) { volatile long n = 0; long i, m = atol(v[1]);
+          for (i = 0; i < m; i++) step(&n);
+          if (argc > 2) { puts(\"there\"); fflush(stdout); sleep(1); for (i = 0; i < m; i++) step(&n); puts(\"done\"); return 7; }
+          raise(SIGKILL); return 0; }";
+    std::fs::write(place.path().join("a.c"), text).expect("written");
+    must(Command::new("gcc").args(["-O1", "-w", "-o", "a", "a.c"]).current_dir(place.path()));
+    // More than all chunks hold.
+    traced(place.path(), &["./a", "3000000"], "exe");
+    let said = engraft(place.path(), "query run.trace 'step: 0' --count").ok();
+    assert_eq!(said, "3000000\n");
+
+    let full = engraft(place.path(), "trace -o /dev/full -- ./a 1000 stay");
+    assert!(full.stdout == "" || full.code == Some(2), "{}", full.stdout);
+    assert!(full.stderr.contains("/dev/full"), "{}", full.stderr);
+
+    let mut trace = Command::new(US);
+    trace.args(["trace", "-q", "--no-cache", "-o", "cut.trace", "--", "./a", "3000000", "stay"]);
+    let mut trace = trace.current_dir(place.path()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(trace.stdout.take().expect("a pipe")));
+    assert_eq!(lines.next().and_then(Result::ok).as_deref(), Some("there"));
+    trace.kill().expect("it is ours");
+    trace.wait().expect("it was there");
+    // The program goes on to its end.
+    assert_eq!(lines.next().and_then(Result::ok).as_deref(), Some("done"));
+    let cut = engraft(place.path(), "query cut.trace 'step: 0' --count");
+    let n: u64 = cut.stdout.trim().parse().unwrap_or_else(|_| panic!("{}", cut.stderr));
+    assert!((2_000_000..6_000_000).contains(&n), "{n}");
+    assert!(cut.stderr.contains("cut off"), "{}", cut.stderr);
+}
+
+/// A part of what `checks/random.sh` does.
+#[test]
+fn random_programs_are_recorded_as_they_say() {
+    needs!("gcc", "g++", "python3");
+    let place = folder();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../checks/random.py");
+    let folder = place.path().join("random").display().to_string();
+    let mut command = Command::new("python3");
+    command.args([script, US, &folder, "16", "9"]).env("SHRINK", "0").env("VERB", "trace");
+    let ran = command.env("XDG_CACHE_HOME", place.path()).output().expect("it runs");
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && said.contains("16 programs of seed 9, 0 differ"), "{said}");
+}
