@@ -3,6 +3,8 @@
 # and with a counter a block (`--all-blocks`), twice each, without address randomization: every block must have the same count; where there is doubt,
 # eight times each. What two runs of one kind count otherwise is not repeatable, and left out. The recordings of all processes of a run are added up.
 #
+# VERB=trace: recorded whole by `trace` in place of the tree; functions that choose functions (IFUNCs), which run before that, are left out.
+#
 # Prints for each how many blocks were held against each other, of how many executions. Exit 1 if one differs, or if those that are not
 # repeatable are more than a quarter of the blocks that ran. Needs Debian 12.
 set -euo pipefail
@@ -21,19 +23,28 @@ work=$(mktemp -d); [ -n "${KEEP:-}" ] && echo "kept: $work" >&2 || trap 'rm -rf 
 unset RUST_BACKTRACE
 export engraft work real_home=$HOME LC_ALL=C TZ=UTC HOME=$work XDG_CACHE_HOME=${XDG_CACHE_HOME:-$work/cache}
 # A program that ran long is rewritten for the next time: here all runs of one kind have the same.
-counted() { setarch -R "$engraft" count -q $how -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@"; }
+verb=${VERB:-count}
+# shellcheck disable=SC2086
+counted() {
+  case $how in
+    '') setarch -R "$engraft" "$verb" -q -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@" ;;
+    *) setarch -R "$engraft" count -q $how -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@" ;;
+  esac
+}
 
 # judge [last]: holds the runs so far against each other. Exit 3 if there is doubt, and these are not the last.
 judge() {
-  python3 - "$work" "$name" "$n" "${1:-}" <<'P'
+  python3 - "$work" "$name" "$n" "$verb" "${1:-}" <<'P'
 import collections, csv, glob, sys
-work, name, n, last = sys.argv[1:]
+work, name, n, verb, last = sys.argv[1:]
 def counts(n):
     sums = collections.Counter()
     for path in glob.glob(f"{work}/{n}/*.csv"):
         with open(path) as rows:
             next(rows)
-            for image, _, start, end, n_runs in csv.reader(rows):
+            for image, function, start, end, n_runs in csv.reader(rows):
+                if verb == "trace" and "_ifunc" in function:
+                    continue
                 sums[image, int(start, 16), int(end, 16)] += int(n_runs)
     return sums
 tree, plain = counts(1), counts(2)

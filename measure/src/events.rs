@@ -143,20 +143,25 @@ impl Around<'_> {
     }
 
     fn is_twice(&self, call: &Call) -> bool {
+        self.is_named(call, returns_twice)
+    }
+
+    /// Whether it is of a function of such a name.
+    fn is_named(&self, call: &Call, is_one: impl Fn(&str) -> bool) -> bool {
         let program = self.program;
         match call.callee {
-            Callee::Import(n) => program.imports.get(n as usize).is_some_and(|name| returns_twice(name)),
+            Callee::Import(n) => program.imports.get(n as usize).is_some_and(|name| is_one(name)),
             Callee::Function(f) => {
                 let f = program.function(f);
-                f.import.as_deref().is_some_and(returns_twice) || f.names.iter().any(|n| returns_twice(n))
+                f.import.as_deref().is_some_and(&is_one) || f.names.iter().any(|n| is_one(n))
             }
             _ => false,
         }
     }
 
-    /// Whether it may return in another process, too.
-    fn is_fork(&self, call: &Call) -> bool {
-        self.forks.binary_search(&call.at).is_ok()
+    /// Whether it may return in another process, too, or when another stack has run.
+    fn is_far(&self, call: &Call) -> bool {
+        self.forks.binary_search(&call.at).is_ok() || self.is_named(call, |name| name == "swapcontext")
     }
 
     /// Whether control may come into the middle of the function's activations from other ones.
@@ -167,7 +172,7 @@ impl Around<'_> {
                 .function(func)
                 .block_ids()
                 .flat_map(|b| program.calls_in(b))
-                .any(|call| self.is_twice(call) || self.is_fork(call))
+                .any(|call| self.is_twice(call) || self.is_far(call))
     }
 }
 
@@ -267,10 +272,10 @@ impl Of<'_> {
                             entry,
                             import: self.import(call, imports),
                             stub: self.stub(call),
-                            point: match is_sure && !self.around.is_fork(call) || !call.returns || twice {
+                            point: match is_sure && !self.around.is_far(call) || !call.returns || twice {
                                 true => 0,
                                 false => {
-                                    let is_far = self.around.is_fork(call);
+                                    let is_far = self.around.is_far(call);
                                     point(Point::Behind(func, n, place), EventAt::Behind(call.at), is_far)
                                 }
                             },

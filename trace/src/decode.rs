@@ -99,6 +99,8 @@ pub struct Decoder<'c> {
     open: Vec<Activation>,
     /// Words of an event whose others have not come yet.
     rest: Vec<u32>,
+    /// What was open on other stacks, when control went to one that was left before.
+    parked: Vec<Vec<Activation>>,
     /// What was open where streams may have gone on in another process: by module, point and frame.
     forked: Forked,
     /// What was wrong.
@@ -116,6 +118,7 @@ impl<'c> Decoder<'c> {
             codes,
             open: Vec::new(),
             rest: Vec::new(),
+            parked: Vec::new(),
             forked: Forked::default(),
             faults: Faults::default(),
         }
@@ -193,9 +196,20 @@ impl<'c> Decoder<'c> {
         let open = self.open.iter().enumerate().rev().filter(|(_, a)| a.of == of);
         let found = open.map(|(n, a)| (above(a), n)).filter(|a| a.0 < 1 << 31).min_by_key(|a| a.0);
         match found {
-            Some((_, n)) => self.leave_above(n, cause, out),
+            Some((_, n)) => {
+                if call.is_some() && n + 1 < self.open.len() {
+                    // Control may go back there.
+                    self.parked.truncate(MOST_STACKS);
+                    self.parked.insert(0, self.open.get(n + 1..).unwrap_or_default().to_vec());
+                }
+                self.leave_above(n, cause, out);
+            }
             None => {
-                let open = frame.and_then(|frame| self.forked.0.get(&(module, n, frame)).cloned());
+                let is_it = |a: &Activation| a.of == of && above(a) < 1 << 31;
+                let parked = self.parked.iter().position(|open| open.last().is_some_and(is_it));
+                let open = parked
+                    .map(|n| self.parked.remove(n))
+                    .or_else(|| frame.and_then(|frame| self.forked.0.get(&(module, n, frame)).cloned()));
                 self.faults.n_astray += u64::from(open.is_none());
                 for one in open.unwrap_or_else(|| vec![Activation::at(of, block, frame)]) {
                     self.enter(one, true, out);
@@ -412,6 +426,9 @@ impl Activation {
         }
     }
 }
+
+/// How many stacks are kept in mind that control has left.
+const MOST_STACKS: usize = 1 << 12;
 
 /// How many words an event has that starts with `head`, one of several.
 fn event_len(head: u32) -> usize {
