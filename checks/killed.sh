@@ -3,6 +3,8 @@
 # moment; a fifth as many end by exit, _exit, exit_group, return, abort or a fault while other threads run. Holds what is said of each block
 # against the block's own counter, in memory that outlives the program (`killed.py` says how): it must be within the interval that is
 # said, or equal; and no more threads may be said to have been stopped in the middle of a block than there were.
+#
+# VERB=trace: recorded by `trace`, whose blocks are counted.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=${ENGRAFT:-$top/target/release/engraft}
