@@ -187,7 +187,7 @@ fn once(
         ),
         None => Default::default(),
     };
-    refuse_none(args, target, &paths)?;
+    refuse_none(args, &args.modules, args.follow, target, &paths)?;
     let (paths, others): (Vec<PathBuf>, Vec<_>) = paths.into_iter().partition(|path| args.library(path));
     // What is named by its place from here is given when it is asked for: the program may ask from elsewhere. But whether it can be counted
     // is known now.
@@ -380,11 +380,17 @@ fn keep(rec: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Refuses to run a program of which nothing would be counted, where that can be known: of its modules at the start, `libraries` among
 /// them, none is wanted, and it cannot load others.
-fn refuse_none(args: &Args, target: &Target, libraries: &[PathBuf]) -> anyhow::Result<()> {
+pub fn refuse_none(
+    args: &impl Wanted,
+    modules_named: &[String],
+    follows: bool,
+    target: &Target,
+    libraries: &[PathBuf],
+) -> anyhow::Result<()> {
     let executable = &target.executable;
     let modules = || std::iter::once(executable).chain(libraries);
-    let all_is_wanted = args.modules.iter().any(|m| m == "all");
-    if all_is_wanted || args.follow || args.is_system(executable) || args.executable(executable) {
+    let all_is_wanted = modules_named.iter().any(|m| m == "all");
+    if all_is_wanted || follows || args.is_system(executable) || args.executable(executable) {
         return Ok(());
     }
     let loads = |path: &PathBuf| {
@@ -399,7 +405,7 @@ fn refuse_none(args: &Args, target: &Target, libraries: &[PathBuf]) -> anyhow::R
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let hint =
         format!("there are {}; * stands for anything", modules().map(name).collect::<Vec<_>>().join(", "));
-    let what = format!("nothing would be counted: no module is called {}", args.modules.join(" or "));
+    let what = format!("nothing would be counted: no module is called {}", modules_named.join(" or "));
     Err(Hinted::new(what, hint).into())
 }
 

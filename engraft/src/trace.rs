@@ -3,6 +3,7 @@
 use crate::count::prepare::Counted;
 use crate::count::{How, Loader, Store, Wanted, prepare};
 use crate::out::{self, Answer, Hinted};
+use crate::view::many;
 use anyhow::Context as _;
 use live::Arena;
 use live::launch::{Ready, Swap};
@@ -76,6 +77,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         ),
         None => Default::default(),
     };
+    crate::count::refuse_none(args, &args.modules, false, &target, &paths)?;
     let paths: Vec<PathBuf> =
         paths.into_iter().filter(|path| args.library(path) && path.is_absolute()).collect();
     let (libraries, refused) = prepare::libraries(&kept, paths, how)?;
@@ -133,27 +135,29 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if taken.n_lost > 0 {
         out::warn("not all was recorded: events were not taken", None);
     }
-    let n_bytes = match written {
-        Ok(n_bytes) => n_bytes,
+    let said = match written {
+        Ok(n_bytes) => format!(
+            "trace: {}: {}",
+            args.o.display(),
+            many(usize::try_from(n_bytes).unwrap_or(usize::MAX), "byte")
+        ),
         Err(err) => {
             let what = format!("cannot write {}: {err}", args.o.display());
             out::warn(&what, Some("what was recorded before can be read; make room for the rest"));
-            0
+            format!("a part of it is in {}", args.o.display())
         }
     };
     if !out::manner().quiet {
         out::report(|w| {
+            let threads = many(taken.n_streams, "thread");
+            let modules = many(codes.len(), "module");
             writeln!(
                 w,
-                "recorded {} MB of events of {} threads in {} modules; trace: {}: {} bytes",
-                taken.n_bytes >> 20,
-                taken.n_streams,
-                codes.len(),
-                args.o.display(),
-                n_bytes
+                "recorded {} of events of {threads} in {modules}; {said}",
+                many(taken.n_bytes, "byte")
             )?;
             if taken.n_stalls > 0 {
-                writeln!(w, "the program waited {} times for room", taken.n_stalls)?;
+                writeln!(w, "the program waited {} for room", many(taken.n_stalls, "time"))?;
             }
             Ok(())
         });
@@ -171,9 +175,9 @@ fn code(module: &Counted) -> Option<events::Code> {
 /// What came of a run.
 #[derive(Default)]
 struct Taken {
-    n_bytes: u64,
-    n_streams: u64,
-    n_stalls: u64,
+    n_bytes: usize,
+    n_streams: usize,
+    n_stalls: usize,
     n_lost: u64,
 }
 
@@ -223,7 +227,7 @@ impl Writer {
             if !rest.is_empty() {
                 self.keep(k, &rest, &mut taken);
             }
-            taken.n_stalls += stream.n_stalls()?;
+            taken.n_stalls += usize::try_from(stream.n_stalls()?).unwrap_or(usize::MAX);
             taken.n_lost += u64::from(stream.has_lost()?);
             taken.n_streams += 1;
         }
@@ -231,7 +235,7 @@ impl Writer {
     }
 
     fn keep(&mut self, thread: u32, bytes: &[u8], taken: &mut Taken) {
-        taken.n_bytes += bytes.len() as u64;
+        taken.n_bytes += bytes.len();
         let since = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if self.failed.is_none() {
             let section = events::events_section(thread, since, bytes);
