@@ -33,12 +33,12 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
         |f: FuncId| stays.get(f.index()).is_some_and(Option::is_none) && program.function(f).import.is_none();
     let mut forks = probe::forks(program);
     forks.sort_unstable();
-    let program_ = Around { program, forks, is_moved: &is_moved };
+    let around = Around { program, forks, is_moved: &is_moved };
     if program.blocks.len() >= LIMIT as usize / 4 {
         return Err(TooLarge);
     }
-    let entries = program_.entries();
-    let leaves_somewhere = program_.leave_somewhere(&entries);
+    let entries = around.entries();
+    let leaves_somewhere = around.leave_somewhere(&entries);
     let mut code = Code { key, path: program.image.name.clone(), ..Code::default() };
     code.imports = program.imports.iter().map(ToString::to_string).collect();
     let mut events = Vec::new();
@@ -50,9 +50,9 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
         let function = program.function(func);
         let mut made = Function { name: function.name(), blocks: Vec::new() };
         if is_moved(func) {
-            let of = Of { around: &program_, func, entries: &entries, leaves: &leaves_somewhere };
+            let of = Of { around: &around, func, entries: &entries, leaves: &leaves_somewhere };
             made.blocks = of.blocks(&mut code, &imports, &mut events, key);
-        } else if program_.stub(func) > 0 {
+        } else if around.stub(func) > 0 {
             let block = |b: BlockId| Block { at: program.block(b).start.0, ..Block::default() };
             made.blocks = function.block_ids().map(block).collect();
         }
@@ -64,7 +64,7 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
         let func = program.block(block).func;
         let at = block.0 - program.function(func).blocks.start;
         code.entries.push((func.0, at));
-        let has_frame = program_.has_frames(func);
+        let has_frame = around.has_frames(func);
         let word = ENTRY | n | if has_frame { HAS_FRAME } else { 0 };
         events.push(Event { block, at: EventAt::Entry, words: vec![word, key], has_frame });
     }

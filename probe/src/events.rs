@@ -5,8 +5,8 @@
 
 use crate::movable::Stay;
 use crate::piece::Target;
-use crate::plan::{Code, Spot, Text, Written};
-use program::arch::snippet::{self, NoValue, Place, Snippet};
+use crate::plan::{Code, PlanError, Spot, Text, Written};
+use program::arch::snippet::{self, Place, Snippet};
 use program::arch::{RegSet, abi};
 use program::{BlockId, Conventions, Program, Va};
 use rayon::prelude::*;
@@ -40,16 +40,16 @@ pub struct Event {
     pub has_frame: bool,
 }
 
-/// Writes the code of `events`; those of functions that stay are left out.
+/// Writes the code of `events`.
 ///
 /// # Errors
-/// If one cannot be written.
+/// If the function of one stays, or one cannot be written.
 pub fn write(
     program: &Program,
     events: &[Event],
     stays: &[Option<Stay>],
     inserts: &mut Vec<Written>,
-) -> Result<(), NoValue> {
+) -> Result<(), PlanError> {
     if events.is_empty() {
         return Ok(());
     }
@@ -76,11 +76,15 @@ pub fn write(
             EventAt::Taken => (Spot::Taken, abi::ALL),
         }
     };
-    let is_moved =
-        |event: &&Event| stays.get(program.block(event.block).func.index()).is_some_and(Option::is_none);
     let write = |event: &Event| {
         let (spot, live) = live_at(event);
-        let Snippet { bytes, places, stack } = snippet::event(&event.words, event.has_frame, live)?;
+        let block = program.block(event.block);
+        if let Some(why) = stays.get(block.func.index()).copied().unwrap_or(Some(Stay::Incomplete)) {
+            return Err(PlanError::Stays { function: program.function(block.func).name(), why });
+        }
+        let written = snippet::event(&event.words, event.has_frame, live);
+        let Snippet { bytes, places, stack } =
+            written.map_err(|why| PlanError::Value { at: block.start, why })?;
         let target = |place| match place {
             Place::Word(n) => Target::Word(n),
             Place::At(to) => Target::Place(to),
@@ -91,8 +95,7 @@ pub fn write(
         let text = Some(Box::new(Text { bytes, places, stack }));
         Ok(((event.block, spot), Code { text, increment: None }))
     };
-    let all: Vec<&Event> = events.iter().filter(is_moved).collect();
-    let written: Result<Vec<Written>, NoValue> = all.into_par_iter().map(write).collect();
+    let written: Result<Vec<Written>, PlanError> = events.par_iter().map(write).collect();
     inserts.extend(written?);
     Ok(())
 }

@@ -223,13 +223,8 @@ impl<'a> Module<'a> {
             .as_ref()
             .filter(|_| plan.callees)
             .map(|flags| callees::choose(program, &stays, flags, lowered.n_words, &mut inserts));
-        events::write(program, &plan.events, &stays, &mut inserts).map_err(|why| {
-            let at = program.image.entry.unwrap_or(Va(0));
-            RewriteError::Probes {
-                name: program.image.name.clone(),
-                why: vec![(0, PlanError::Value { at, why })],
-            }
-        })?;
+        events::write(program, &plan.events, &stays, &mut inserts)
+            .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why: vec![(0, why)] })?;
         let has_events = !plan.events.is_empty();
         let pieces = pieces(program, &stays, &counted, flags.as_ref(), inserts);
         let n_words = match has_events {

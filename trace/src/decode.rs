@@ -360,7 +360,7 @@ impl<'c> Decoder<'c> {
     /// Goes on as far as there is one way only.
     fn run(&mut self, out: &mut Vec<u32>) {
         // A circle without events is none of a program's.
-        let mut n_left = self.open.last().map_or(0, |a| self.codes.n_blocks(a.of)) + self.open.len() + 1;
+        let mut n_left = self.open.last().map_or(0, |a| self.codes.n_blocks(a.of)).min(LONGEST_WAY) + 1;
         while n_left > 0
             && let Some(top) = self.open.last()
             && let Some(block) = self.codes.block(top.of, top.block)
@@ -377,7 +377,7 @@ impl<'c> Decoder<'c> {
                 End::Return => {
                     let is_awaited = top.is_awaited;
                     self.open.pop();
-                    n_left = self.open.last().map_or(0, |a| self.codes.n_blocks(a.of)) + self.open.len() + 1;
+                    n_left = self.open.last().map_or(0, |a| self.codes.n_blocks(a.of)).min(LONGEST_WAY) + 1;
                     out.push(Symbol::EXIT.0);
                     if let Some(below) = self.open.last_mut()
                         && is_awaited
@@ -427,6 +427,9 @@ impl Activation {
     }
 }
 
+/// How many blocks control goes through at most without an event.
+const LONGEST_WAY: usize = 1 << 16;
+
 /// How many stacks are kept in mind that control has left.
 const MOST_STACKS: usize = 1 << 12;
 
@@ -434,3 +437,6 @@ const MOST_STACKS: usize = 1 << 12;
 fn event_len(head: u32) -> usize {
     if head & ENTRY != 0 && head & HAS_FRAME == 0 { 2 } else { 3 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -369,7 +369,7 @@ impl Trace {
             for (_, section) in stream {
                 let words = events::words(&self.source, section)?;
                 // A word of events may be many symbols.
-                for piece in words.chunks(PIECE) {
+                for piece in words.chunks(PIECE / 64) {
                     symbols.clear();
                     decoder.push(piece, &mut symbols);
                     if let ControlFlow::Break(enough) = take(thread, &symbols) {

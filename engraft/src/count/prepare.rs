@@ -424,9 +424,12 @@ pub struct Made {
 /// A file as it is now: device, inode, length, and when it was changed.
 type Version = (u64, u64, u64, i64, i64);
 
+/// A program made ready, or why it cannot be.
+type Ready = Result<Arc<Made>, String>;
+
 struct Loaded {
     /// Programs that were made ready, or why they cannot be.
-    programs: HashMap<Version, Arc<OnceLock<Result<Arc<Made>, String>>>>,
+    programs: HashMap<Version, Arc<OnceLock<Ready>>>,
     swaps: Vec<Swap>,
     counted: Vec<Counted>,
     refused: Refused,
