@@ -1,13 +1,18 @@
 //! `engraft query`: paths of blocks found in a recorded run, without unpacking it.
 
+mod answer;
+mod at;
+mod stats;
+
 use crate::out::{self, Answer, Hinted};
-use crate::view::{Format, Output, Table, View};
+use crate::view::{Format, Output, many};
+use answer::{CallersView, QueryView, ThreadsView};
 use anyhow::Context as _;
-use serde::Serialize;
+use at::At;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use trace::{Automaton, Found, Names, Position, Scheme, SearchError, Trace, Want};
+use trace::{Automaton, Position, Scheme, SearchError, Trace, Want};
 use tracing::info_span;
 
 /// Run as tests.
@@ -35,6 +40,21 @@ pub struct Args {
     /// Print where it occurs, each time
     #[arg(long, group = "what")]
     all: bool,
+    /// Print where it occurs for the K-th time, from 1, and nothing else
+    #[arg(long, group = "what", value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    nth: Option<u64>,
+    /// Print where it occurs first behind POS, and nothing else; POS is an index, or THREAD:INDEX if there are several threads
+    #[arg(long, group = "what", value_name = "POS")]
+    next: Option<At>,
+    /// Print where it occurs last before POS, and nothing else
+    #[arg(long, group = "what", value_name = "POS")]
+    previous: Option<At>,
+    /// Print how often it occurs in each thread
+    #[arg(long, group = "what")]
+    per_thread: bool,
+    /// Print how often it occurs by which function called this one
+    #[arg(long, group = "what", conflicts_with = "scheme")]
+    per_caller: bool,
     /// Print what the trace holds
     #[arg(long, group = "what", conflicts_with = "path")]
     stats: bool,
@@ -84,160 +104,62 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let trace = info_span!("open").in_scope(|| open(&args.trace))?;
     let names = info_span!("names").in_scope(|| trace.names()).map_err(|err| unreadable(&args.trace, err))?;
     if args.stats {
-        return print_stats(args, &trace);
+        return stats::print(args, &trace);
     }
     let path =
         trace::Path::parse(&args.path.join(" "), &names).map_err(|err| Hinted::new(err.what, err.hint))?;
     let automaton = Automaton::new(&path)?;
-    let want = match (args.first, args.count) {
-        (true, _) => Want::First,
-        _ if args.all => Want::All,
-        (_, true) => Want::Count,
-        _ => Want::CountAndFirst,
-    };
+    if args.per_caller {
+        let counts = info_span!("search").in_scope(|| trace.count_by_caller(&automaton));
+        let counts = counts.map_err(|err| unreadable(&args.trace, err))?;
+        args.output.print(&CallersView::new(&path, &names, &counts))?;
+        return Ok(if counts.is_empty() { Answer::No } else { Answer::Yes });
+    }
+    let want = want(args, &trace)?;
     let scheme = args.scheme.and_then(Scheme::numbered);
     let searched = info_span!("search").in_scope(|| trace.search(&automaton, want, scheme));
     let (found, scheme) = searched.map_err(|err| failed(&args.trace, err))?;
+    // Counts alone do not need the grammar, which this reads.
+    let threads = || trace.threads().map_err(|err| unreadable(&args.trace, err));
+    if want == Want::PerThread {
+        args.output.print(&ThreadsView::new(&path, &names, &threads()?, &found))?;
+        return Ok(if found.count > 0 { Answer::Yes } else { Answer::No });
+    }
     let is_bare = args.output.format() == Format::Table;
-    if is_bare && args.count {
+    if is_bare && want == Want::Count {
         out::data(None, |w| writeln!(w, "{}", found.count))?;
         return Ok(Answer::Yes);
     }
-    if is_bare && (args.first || args.all) {
-        // Counts alone do not need the grammar, which this reads.
-        let n_threads = trace.threads().map_err(|err| unreadable(&args.trace, err))?.len();
-        let positions = if args.first { found.first.as_slice() } else { found.all.as_slice() };
+    if is_bare && want != Want::CountAndFirst {
+        let n_threads = threads()?.len();
+        let positions = if args.all { found.all.as_slice() } else { found.first.as_slice() };
         out::data(None, |w| positions.iter().try_for_each(|p| position(w, n_threads, *p)))?;
     } else {
         args.output.print(&QueryView::new(&path, &names, scheme, want, &found))?;
     }
-    Ok(if found.count > 0 { Answer::Yes } else { Answer::No })
+    let is_found = found.first.is_some() || found.count > 0 && matches!(want, Want::Count | Want::All);
+    if let (Some(n), false) = (args.nth, is_found) {
+        let has = many(usize::try_from(found.count).unwrap_or(usize::MAX), "occurrence");
+        out::warn(&format!("there is no occurrence {n}: the trace has {has}"), None);
+    }
+    Ok(if is_found { Answer::Yes } else { Answer::No })
+}
+
+/// What is asked of the search.
+fn want(args: &Args, trace: &Trace) -> anyhow::Result<Want> {
+    Ok(match (args.nth, args.next, args.previous) {
+        (Some(n), ..) => Want::Nth(n),
+        (_, Some(at), _) => Want::Next(at.of(&args.trace, trace)?),
+        (.., Some(at)) => Want::Previous(at.of(&args.trace, trace)?),
+        _ if args.first => Want::First,
+        _ if args.all => Want::All,
+        _ if args.count => Want::Count,
+        _ if args.per_thread => Want::PerThread,
+        _ => Want::CountAndFirst,
+    })
 }
 
 /// The index, behind the thread if there are several.
 fn position(w: &mut dyn Write, n_threads: usize, p: Position) -> io::Result<()> {
     if n_threads > 1 { writeln!(w, "{} {}", p.thread, p.index) } else { writeln!(w, "{}", p.index) }
-}
-
-fn print_stats(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
-    let stats = info_span!("stats").in_scope(|| trace.stats()).map_err(|err| unreadable(&args.trace, err))?;
-    let file_bytes = std::fs::metadata(&args.trace).map_or(0, |m| m.len());
-    args.output.print(&StatsView {
-        schema: "engraft.query/1",
-        file_bytes,
-        trace_bytes: 4 * stats.n_symbols,
-        n_threads: stats.n_threads,
-        n_symbols: stats.n_symbols,
-        n_entries: stats.n_entries,
-        n_blocks: stats.n_blocks,
-        n_exits: stats.n_exits,
-        n_functions: stats.n_functions,
-        deepest: stats.deepest,
-        n_open: stats.n_open,
-    })?;
-    Ok(Answer::Yes)
-}
-
-/// What was asked, and what was found.
-#[derive(Serialize)]
-pub struct QueryView {
-    schema: &'static str,
-    function: String,
-    function_id: u32,
-    steps: Vec<StepView>,
-    scheme: u8,
-    /// Not counted where the first alone is asked for.
-    count: Option<u64>,
-    first: Option<PositionView>,
-    positions: Option<Vec<PositionView>>,
-}
-
-#[derive(Serialize)]
-struct StepView {
-    blocks: Vec<u32>,
-    repeats: bool,
-    after_gap: bool,
-}
-
-#[derive(Serialize)]
-struct PositionView {
-    thread: u32,
-    index: u64,
-}
-
-impl QueryView {
-    fn new(path: &trace::Path, names: &Names, scheme: Scheme, want: Want, found: &Found) -> QueryView {
-        let view = |p: &Position| PositionView { thread: p.thread, index: p.index };
-        let step = |s: &trace::path::PathStep| StepView {
-            blocks: s.blocks.clone(),
-            repeats: s.repeats,
-            after_gap: s.after_gap,
-        };
-        QueryView {
-            schema: "engraft.query/1",
-            function: names.function(path.func),
-            function_id: path.func,
-            steps: path.steps.iter().map(step).collect(),
-            scheme: scheme as u8,
-            count: (want != Want::First).then_some(found.count),
-            first: found.first.as_ref().map(view),
-            positions: (want == Want::All).then(|| found.all.iter().map(view).collect()),
-        }
-    }
-}
-
-impl View for QueryView {
-    /// A row a position that is asked for.
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["function", "thread>", "index>"]);
-        let all = self.positions.as_deref().unwrap_or(self.first.as_slice());
-        for p in all {
-            t.row([self.function.clone(), p.thread.to_string(), p.index.to_string()]);
-        }
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        match (&self.first, self.count) {
-            (Some(p), Some(1)) => writeln!(w, "once, at symbol {} of thread {}", p.index, p.thread),
-            (Some(p), Some(n)) => {
-                writeln!(w, "{n} times, first at symbol {} of thread {}", p.index, p.thread)
-            }
-            _ => writeln!(w, "it does not occur"),
-        }
-    }
-}
-
-/// What a trace holds.
-#[derive(Serialize)]
-struct StatsView {
-    schema: &'static str,
-    file_bytes: u64,
-    trace_bytes: u64,
-    n_threads: u64,
-    n_symbols: u64,
-    n_entries: u64,
-    n_blocks: u64,
-    n_exits: u64,
-    n_functions: u64,
-    deepest: u64,
-    n_open: u64,
-}
-
-impl View for StatsView {
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["what", "number>"]);
-        let mut row = |what: &str, n: u64| t.row([what.to_owned(), n.to_string()]);
-        row("bytes of the file", self.file_bytes);
-        row("bytes of the trace, four a symbol", self.trace_bytes);
-        row("threads", self.n_threads);
-        row("symbols", self.n_symbols);
-        row("functions entered", self.n_entries);
-        row("blocks executed", self.n_blocks);
-        row("functions left", self.n_exits);
-        row("functions that ran", self.n_functions);
-        row("functions open at once, at most", self.deepest);
-        row("functions not left, because the recording ends", self.n_open);
-        t
-    }
 }

@@ -179,7 +179,7 @@ pub fn of_grammar(grammar: &Grammar) -> BTreeMap<u32, Column> {
 }
 
 /// How often each rule is expanded in the trace.
-fn runs(grammar: &Grammar) -> Vec<u64> {
+pub(crate) fn runs(grammar: &Grammar) -> Vec<u64> {
     let n_terminals = grammar.terminals.len();
     let mut runs = vec![0_u64; grammar.n_rules()];
     let add = |runs: &mut Vec<u64>, body: &[u32], n: u64| {

@@ -20,6 +20,7 @@ pub mod path;
 pub mod search;
 pub mod trace;
 
+mod callers;
 mod coder;
 mod columns;
 mod compressed;

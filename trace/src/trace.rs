@@ -2,6 +2,7 @@
 
 use crate::automaton::Automaton;
 use crate::balance::Balance;
+use crate::callers;
 use crate::chunks::{self, Head, Unpacker};
 use crate::coder;
 use crate::columns::{self, Column};
@@ -204,6 +205,25 @@ impl Trace {
         }
     }
 
+    /// How often a path occurs by who called the function: `None` stands for no caller, where a stream starts in it.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn count_by_caller(&self, path: &Automaton) -> Result<BTreeMap<Option<u32>, u64>, ReadError> {
+        if let Some(loaded) = self.load()? {
+            return Ok(callers::of_grammar(loaded, path));
+        }
+        let (mut scan, mut of) = (callers::Scan::new(path), None);
+        self.read(|thread, symbols| {
+            if of.replace(thread) != Some(thread) {
+                scan.start();
+            }
+            scan.feed(symbols);
+            ControlFlow::<()>::Continue(())
+        })?;
+        Ok(scan.counts)
+    }
+
     /// Decodes the grammar, if there is one and it has not been done; searches by schemes 2 and 4 do it themselves.
     ///
     /// # Errors
@@ -259,7 +279,8 @@ impl Trace {
         let mut found = Found::default();
         let mut unpacker = Unpacker::default();
         let (mut scan, mut thread) = (Scan::new(path), None);
-        for (section, head) in &self.chunks {
+        let is_asked = |thread: u32| want.thread().is_none_or(|asked| asked == thread);
+        for (section, head) in self.chunks.iter().filter(|(_, head)| is_asked(head.thread)) {
             if thread.replace(head.thread) != Some(head.thread) {
                 scan = Scan::new(path);
             }
@@ -320,7 +341,9 @@ fn search_expanded(loaded: &Loaded, path: &Automaton, want: Want, skips: bool) -
     let mut found = Found::default();
     let terminals = &loaded.grammar.terminals;
     let wanted = loaded.segments.wanted(terminals, path);
-    for (sequence, segments) in loaded.grammar.sequences.iter().zip(&loaded.segments.of) {
+    let is_asked = |thread: u32| want.thread().is_none_or(|asked| asked == thread);
+    let sequences = loaded.grammar.sequences.iter().zip(&loaded.segments.of);
+    for (sequence, segments) in sequences.filter(|(s, _)| is_asked(s.thread)) {
         let mut scan = Scan::new(path);
         let mut expansion = Expansion::new(&loaded.grammar, &loaded.lengths);
         let mut start = 0;

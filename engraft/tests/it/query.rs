@@ -1,0 +1,132 @@
+//! `query` on small traces that are made here, held against what a slow search of the plain trace says.
+
+use crate::run::{engraft, folder};
+use std::fmt::Write as _;
+use std::path::Path;
+
+const ENTER: u32 = 0x4000_0000;
+const EXIT: u32 = 0x8000_0000;
+
+/// Names of the functions, each with four blocks.
+const FUNCTIONS: [&str; 3] = ["main", "parse", "hash"];
+
+/// A run: `main` calls the two others, they each other and themselves; the same for the same seed.
+fn random_run(seed: u64, n: usize) -> Vec<u32> {
+    let mut state = seed;
+    let mut below = |n: u32| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        u32::try_from(state >> 40).expect("24 bits") % n
+    };
+    let (mut run, mut depth) = (vec![ENTER, 0], 1);
+    while run.len() < n {
+        match below(8) {
+            0 if depth < 9 => {
+                run.extend([ENTER | 1 + below(2), 0]);
+                depth += 1;
+            }
+            1 if depth > 1 => {
+                run.push(EXIT);
+                depth -= 1;
+            }
+            _ => run.push(below(4)),
+        }
+    }
+    run.extend(std::iter::repeat_n(EXIT, depth));
+    run
+}
+
+/// Writes a run as `NAME.trc`, with names, and converts it to `NAME.trace`.
+fn written(to: &Path, name: &str, run: &[u32], store: &str) {
+    let bytes: Vec<u8> = run.iter().flat_map(|code| code.to_le_bytes()).collect();
+    std::fs::write(to.join(format!("{name}.trc")), bytes).expect("written");
+    let mut meta = String::new();
+    for (f, function) in FUNCTIONS.iter().enumerate() {
+        for b in 0..4 {
+            let at = 0x1000 + 0x100 * f + 8 * b;
+            writeln!(meta, "{f} {b} {at:#x} {function} words.c:{}", 10 * f + b + 1)
+                .expect("a string takes all");
+        }
+    }
+    std::fs::write(to.join("names.meta"), meta).expect("written");
+    engraft(to, &format!("convert -q {name}.trc --meta names.meta -o {name}.trace --store {store}")).ok();
+}
+
+/// Where a path ends, and in an activation that who called.
+fn occurrences(run: &[u32], func: u32, blocks: &[u32]) -> Vec<(usize, Option<u32>)> {
+    let mut open: Vec<(u32, Vec<u32>)> = Vec::new();
+    let mut found = Vec::new();
+    for (index, &code) in run.iter().enumerate() {
+        match code {
+            EXIT => drop(open.pop()),
+            ENTER.. => open.push((code - ENTER, Vec::new())),
+            _ => {
+                let caller = open.iter().rev().nth(1).map(|(func, _)| *func);
+                let (of, own) = open.last_mut().expect("the run is balanced");
+                own.push(code);
+                if *of == func && own.ends_with(blocks) {
+                    found.push((index, caller));
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn single_occurrences_and_callers_are_those_of_the_plain_trace() {
+    let place = folder();
+    let run = random_run(7, 3000);
+    written(place.path(), "packed", &run, "packed");
+    written(place.path(), "chunks", &run, "zstd");
+    let want = occurrences(&run, 2, &[1, 2]);
+    assert!(want.len() > 20, "{}", want.len());
+    for file in ["packed", "chunks"] {
+        let ask = |how: &str| engraft(place.path(), &format!("query {file}.trace 'hash: 1 2' {how}"));
+        for n in [1, 2, want.len() / 2, want.len()] {
+            let (at, _) = want[n - 1];
+            assert_eq!(ask(&format!("--nth {n}")).ok(), format!("{at}\n"));
+            if n > 1 {
+                assert_eq!(ask(&format!("--previous {at}")).ok(), format!("{}\n", want[n - 2].0));
+                assert_eq!(ask(&format!("--next {}", at - 1)).ok(), format!("{at}\n"));
+                assert_eq!(ask(&format!("--next 0:{}", want[n - 2].0)).ok(), format!("{at}\n"));
+            }
+        }
+        let none = ask(&format!("--nth {}", want.len() + 1));
+        assert_eq!((none.code, none.stdout.as_str()), (Some(1), ""));
+        assert!(
+            none.stderr.contains(&format!("the trace has {} occurrences", want.len())),
+            "{}",
+            none.stderr
+        );
+        assert_eq!(ask(&format!("--previous {}", want[0].0)).code, Some(1));
+        let callers = ask("--per-caller --json").json();
+        for (id, function) in (0..).zip(FUNCTIONS) {
+            let n = want.iter().filter(|(_, caller)| *caller == Some(id)).count();
+            let rows = callers["callers"].as_array().expect("a list");
+            let got = rows
+                .iter()
+                .find(|row| row["function"] == function)
+                .map_or(0, |row| row["count"].as_u64().expect("a count"));
+            assert_eq!(got, n as u64, "{function} in {callers}");
+        }
+        assert_eq!(ask("--per-thread --format csv").ok(), format!("thread,count\n0,{}\n", want.len()));
+    }
+}
+
+/// Each says what is wrong, and what is nearest to it.
+#[test]
+fn bad_positions_of_query_are_named() {
+    let place = folder();
+    written(place.path(), "run", &random_run(1, 100), "packed");
+    for (args, says) in [
+        ("'main: 0' --nth 0", "--nth"),
+        ("'main: 0' --next x", "a position is INDEX or THREAD:INDEX"),
+        ("'main: 0' --next 100000", "its symbols are numbered from 0 to "),
+        ("'main: 0' --previous 3:1", "the threads are 0; the nearest is 0"),
+        ("'main: 0' --count --per-thread", "cannot be used with"),
+    ] {
+        let ran = engraft(place.path(), &format!("query run.trace {args}"));
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args}");
+        assert!(ran.stderr.contains(says), "{args}: {}", ran.stderr);
+    }
+}
