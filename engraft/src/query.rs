@@ -3,12 +3,13 @@
 mod answer;
 mod at;
 mod stats;
+mod symbols;
 
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Format, Output, many};
 use answer::{CallersView, QueryView, ThreadsView};
 use anyhow::Context as _;
-use at::At;
+use at::{At, Span};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ pub struct Args {
     trace: PathBuf,
     /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name, #ID or an address, BLOCK a number or an address; `1|2`: one of
     /// them, `3+`: once or more, `..`: anything between
-    #[arg(required_unless_present = "stats")]
+    #[arg(required_unless_present_any = ["stats", "at"])]
     path: Vec<String>,
     /// Print how often it occurs, and nothing else
     #[arg(long, group = "what")]
@@ -55,6 +56,16 @@ pub struct Args {
     /// Print how often it occurs by which function called this one
     #[arg(long, group = "what", conflicts_with = "scheme")]
     per_caller: bool,
+    /// Print the symbols from I on, before J: functions entered (F) and left (E), blocks executed (B)
+    #[arg(long, group = "what", value_name = "I..J", conflicts_with_all = ["path", "scheme"])]
+    at: Option<Span>,
+    /// Of which thread --at speaks
+    #[arg(long, value_name = "N", requires = "at")]
+    thread: Option<u32>,
+    /// Print the N symbols before and behind the occurrence, too: the first, or the one that is asked for
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
+        conflicts_with_all = ["count", "all", "per_thread", "per_caller", "at", "stats"])]
+    context: Option<u64>,
     /// Print what the trace holds
     #[arg(long, group = "what", conflicts_with = "path")]
     stats: bool,
@@ -106,6 +117,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if args.stats {
         return stats::print(args, &trace);
     }
+    if let Some(span) = args.at {
+        return symbols::print(args, &trace, &names, span);
+    }
     let path =
         trace::Path::parse(&args.path.join(" "), &names).map_err(|err| Hinted::new(err.what, err.hint))?;
     let automaton = Automaton::new(&path)?;
@@ -125,17 +139,24 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         args.output.print(&ThreadsView::new(&path, &names, &threads()?, &found))?;
         return Ok(if found.count > 0 { Answer::Yes } else { Answer::No });
     }
+    let context = match (args.context, found.first) {
+        (Some(n), Some(at)) => Some(symbols::around(args, &trace, &names, at, n)?),
+        _ => None,
+    };
     let is_bare = args.output.format() == Format::Table;
     if is_bare && want == Want::Count {
         out::data(None, |w| writeln!(w, "{}", found.count))?;
         return Ok(Answer::Yes);
     }
-    if is_bare && want != Want::CountAndFirst {
+    let is_alone = is_bare && want != Want::CountAndFirst;
+    if let (true, Some(context), Some(at)) = (is_alone, &context, found.first) {
+        out::data(None, |w| symbols::marked(w, context, at.index))?;
+    } else if is_alone {
         let n_threads = threads()?.len();
         let positions = if args.all { found.all.as_slice() } else { found.first.as_slice() };
         out::data(None, |w| positions.iter().try_for_each(|p| position(w, n_threads, *p)))?;
     } else {
-        args.output.print(&QueryView::new(&path, &names, scheme, want, &found))?;
+        args.output.print(&QueryView::new(&path, &names, scheme, want, &found).with(context))?;
     }
     let is_found = found.first.is_some() || found.count > 0 && matches!(want, Want::Count | Want::All);
     if let (Some(n), false) = (args.nth, is_found) {

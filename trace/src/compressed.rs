@@ -20,6 +20,8 @@ use crate::grammar::{Grammar, Sequence};
 use crate::search::{Found, Want};
 use crate::segments::{Segment, Segments, Wanted};
 use crate::symbol::Step;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// A grammar with what searches need of it, whatever the path.
 pub struct Loaded {
@@ -31,6 +33,8 @@ pub struct Loaded {
     pub levels: Vec<Levels>,
     /// Segments of the sequences.
     pub segments: Segments,
+    /// By thread, where in its stream each symbol of the sequence ends; made when it is asked for.
+    ends: OnceLock<BTreeMap<u32, Vec<u64>>>,
 }
 
 impl Loaded {
@@ -38,7 +42,7 @@ impl Loaded {
     pub fn new(grammar: Grammar) -> Self {
         let (lengths, levels) = (grammar.lengths(), grammar.levels());
         let segments = Segments::of_grammar(&grammar, &lengths, &levels);
-        Self { grammar, lengths, levels, segments }
+        Self { grammar, lengths, levels, segments, ends: OnceLock::new() }
     }
 
     /// The same, with the section of the segments.
@@ -46,7 +50,20 @@ impl Loaded {
         let lengths: Vec<usize> = grammar.sequences.iter().map(|s| s.body.len()).collect();
         let segments = Segments::decode(bytes, grammar.terminals.len(), &lengths)?;
         let (lengths, levels) = (grammar.lengths(), grammar.levels());
-        Some(Self { grammar, lengths, levels, segments })
+        Some(Self { grammar, lengths, levels, segments, ends: OnceLock::new() })
+    }
+
+    /// Where in the stream of `thread` each symbol of its sequence ends.
+    pub fn ends(&self, thread: u32) -> &[u64] {
+        let of = |s: &Sequence| {
+            let sums = s.body.iter().scan(0_u64, |sum, &symbol| {
+                *sum = sum.saturating_add(self.lengths[symbol as usize]);
+                Some(*sum)
+            });
+            (s.thread, sums.collect())
+        };
+        let ends = self.ends.get_or_init(|| self.grammar.sequences.iter().map(of).collect());
+        ends.get(&thread).map_or(&[], Vec::as_slice)
     }
 
     /// How many symbols a sequence makes.

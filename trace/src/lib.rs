@@ -16,6 +16,7 @@ pub mod grammar;
 pub mod sequitur;
 
 pub mod automaton;
+pub mod expand;
 pub mod path;
 pub mod search;
 pub mod trace;
@@ -35,6 +36,7 @@ mod tests;
 
 pub use automaton::Automaton;
 pub use balance::{Balance, Unbalanced};
+pub use expand::Line;
 pub use file::ReadError;
 pub use import::{ImportError, Imported, Stores};
 pub use names::Names;

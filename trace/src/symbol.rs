@@ -44,6 +44,20 @@ pub enum Cause {
     Exec = 7,
 }
 
+impl Cause {
+    /// All, in order.
+    pub const ALL: [Self; 8] = [
+        Self::Return,
+        Self::Tail,
+        Self::Exception,
+        Self::Longjmp,
+        Self::ProcessEnd,
+        Self::ThreadEnd,
+        Self::RecordingEnd,
+        Self::Exec,
+    ];
+}
+
 const ENTER: u32 = 0x4000_0000;
 const EXIT: u32 = 0x8000_0000;
 const FROM_OUTSIDE: u32 = 0x2000_0000;
@@ -73,6 +87,17 @@ impl Symbol {
     #[must_use]
     pub fn from_outside(self) -> Self {
         Self(self.0 | FROM_OUTSIDE)
+    }
+
+    /// Whether it is an entry with that mark.
+    pub fn is_from_outside(self) -> bool {
+        self.0 & (EXIT | ENTER | FROM_OUTSIDE) == ENTER | FROM_OUTSIDE
+    }
+
+    /// Why a function is left; `None` of what is no exit.
+    pub fn cause(self) -> Option<Cause> {
+        let has = |cause: &Cause| Self::exit(*cause) == self;
+        Cause::ALL.into_iter().find(has)
     }
 
     /// What it says. A code that is none, which [`Symbol::is_valid`] tells, comes out as one of its neighbours.

@@ -270,8 +270,13 @@ impl Trace {
         }
     }
 
-    fn load_unless_chunks(&self) -> Result<Option<&Loaded>, ReadError> {
+    pub(crate) fn load_unless_chunks(&self) -> Result<Option<&Loaded>, ReadError> {
         if self.chunks.is_empty() { self.load() } else { Ok(None) }
+    }
+
+    /// Its chunks, by thread and place, and what to read them from.
+    pub(crate) fn chunks(&self) -> (&Source, &[(Section, Head)]) {
+        (&self.source, &self.chunks)
     }
 
     /// Schemes 1 and 3.

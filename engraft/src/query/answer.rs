@@ -1,5 +1,6 @@
 //! What `engraft query` answers: how often, where, in which thread, under which caller.
 
+use super::symbols::{self, SymbolView};
 use crate::view::{Table, View};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -49,6 +50,9 @@ pub struct QueryView {
     count: Option<u64>,
     first: Option<PositionView>,
     positions: Option<Vec<PositionView>>,
+    /// What is around the occurrence, if that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Vec<SymbolView>>,
 }
 
 #[derive(Serialize)]
@@ -75,13 +79,22 @@ impl QueryView {
             count: is_counted.then_some(found.count),
             first,
             positions,
+            context: None,
         }
+    }
+
+    /// The same, with what is around the occurrence.
+    pub fn with(self, context: Option<Vec<SymbolView>>) -> QueryView {
+        QueryView { context, ..self }
     }
 }
 
 impl View for QueryView {
-    /// A row a position that is asked for.
+    /// A row a position that is asked for; or a symbol around it.
     fn table(&self) -> Table {
+        if let Some(context) = &self.context {
+            return SymbolView::table(context.iter());
+        }
         let mut t = Table::new(&["function", "thread>", "index>"]);
         let all = self.positions.as_deref().unwrap_or(self.first.as_slice());
         for p in all {
@@ -97,6 +110,10 @@ impl View for QueryView {
                 writeln!(w, "{n} times, first at symbol {} of thread {}", p.index, p.thread)
             }
             _ => writeln!(w, "it does not occur"),
+        }?;
+        match (&self.first, &self.context) {
+            (Some(p), Some(context)) => symbols::marked(w, context, p.index),
+            _ => Ok(()),
         }
     }
 }

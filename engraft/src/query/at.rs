@@ -2,6 +2,7 @@
 
 use super::unreadable;
 use crate::out::Hinted;
+use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 use trace::{Position, Thread, Trace};
@@ -41,6 +42,37 @@ impl At {
     }
 }
 
+/// `I..J`: symbols from I on, before J.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    start: u64,
+    end: u64,
+}
+
+impl FromStr for Span {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Span, Self::Err> {
+        let ends = text.split_once("..").and_then(|(start, end)| start.parse().ok().zip(end.parse().ok()));
+        let span = ends.map(|(start, end)| Span { start, end }).filter(|span| span.start < span.end);
+        span.ok_or("a range is I..J: the symbols from I on, before J, as in 0..20")
+    }
+}
+
+impl Span {
+    /// The range, which must be in the stream of the thread.
+    pub fn of(self, path: &Path, trace: &Trace, asked: Option<u32>) -> anyhow::Result<(Thread, Range<u64>)> {
+        let of = thread(path, trace, asked)?;
+        if self.end <= of.n_symbols {
+            return Ok((of, self.start..self.end));
+        }
+        let what = format!("{}..{} ends behind thread {}", self.start, self.end, of.thread);
+        let nearest = self.start.min(of.n_symbols.saturating_sub(1));
+        Err(Hinted::new(what, format!("it has {} symbols: say {nearest}..{}", of.n_symbols, of.n_symbols))
+            .into())
+    }
+}
+
 /// The thread of this number; the only one if none is named.
 pub fn thread(path: &Path, trace: &Trace, asked: Option<u32>) -> anyhow::Result<Thread> {
     let threads = trace.threads().map_err(|err| unreadable(path, err))?;
@@ -49,8 +81,12 @@ pub fn thread(path: &Path, trace: &Trace, asked: Option<u32>) -> anyhow::Result<
     match (asked, threads.as_slice()) {
         (None, [only]) => Ok(*only),
         (None, _) => {
-            let what = format!("{} has {} threads: a position needs one", path.display(), threads.len());
-            Err(Hinted::new(what, format!("say THREAD:INDEX; the threads are {numbers}")).into())
+            let what = format!("{} has {} threads: which is meant", path.display(), threads.len());
+            Err(Hinted::new(
+                what,
+                format!("say THREAD:INDEX, or --thread with --at; the threads are {numbers}"),
+            )
+            .into())
         }
         (Some(asked), _) => match threads.iter().find(|t| t.thread == asked) {
             Some(found) => Ok(*found),

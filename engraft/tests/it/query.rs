@@ -113,6 +113,53 @@ fn single_occurrences_and_callers_are_those_of_the_plain_trace() {
     }
 }
 
+/// The run as `--at` prints it, with names and lines.
+fn lines(run: &[u32]) -> Vec<String> {
+    let mut open: Vec<usize> = Vec::new();
+    let line = |(index, &code): (usize, &u32)| match code {
+        EXIT => format!("{index} E {}", FUNCTIONS[open.pop().expect("the run is balanced")]),
+        ENTER.. => {
+            open.push((code - ENTER) as usize);
+            format!("{index} F {}", FUNCTIONS[(code - ENTER) as usize])
+        }
+        b => {
+            let f = *open.last().expect("the run is balanced");
+            let at = 0x1000 + 0x100 * f + 8 * b as usize;
+            format!("{index} B {} {b} {at:#x} words.c:{}", FUNCTIONS[f], 10 * f + b as usize + 1)
+        }
+    };
+    run.iter().enumerate().map(line).collect()
+}
+
+#[test]
+fn ranges_and_contexts_of_query_are_the_plain_trace() {
+    let place = folder();
+    let run = random_run(11, 900);
+    written(place.path(), "packed", &run, "packed");
+    written(place.path(), "chunks", &run, "zlib");
+    let want = lines(&run);
+    let n = run.len();
+    for file in ["packed", "chunks"] {
+        for (i, j) in [(0, n), (0, 1), (n - 1, n), (400, 460), (n / 2, n)] {
+            let got = engraft(place.path(), &format!("query {file}.trace --at {i}..{j}")).ok();
+            assert_eq!(got.lines().collect::<Vec<_>>(), want[i..j], "{i}..{j}");
+        }
+        let json = engraft(place.path(), &format!("query {file}.trace --at 400..460 --json")).json();
+        for (symbol, want) in json["symbols"].as_array().expect("a list").iter().zip(&want[400..460]) {
+            let text = |key: &str| symbol[key].as_str().unwrap_or_default().to_owned();
+            assert!(want.starts_with(&format!("{} {} {}", symbol["index"], text("step"), text("function"))));
+        }
+        let at = occurrences(&run, 1, &[3, 1])[2].0;
+        let got = engraft(place.path(), &format!("query {file}.trace 'parse: 3 1' --nth 3 --context=2")).ok();
+        let marked = (at - 2..=at + 2).map(|i| format!("{} {}\n", if i == at { '>' } else { ' ' }, want[i]));
+        assert_eq!(got, marked.collect::<String>());
+        let first = engraft(place.path(), &format!("query {file}.trace 'main: 0' --context")).ok();
+        let shown = first.split_once('\n').expect("it has lines").1;
+        assert!(shown.starts_with("  0 F main\n> 1 B main 0 0x1000 words.c:1\n"), "{first}");
+        assert_eq!(shown.lines().count(), 7, "{first}");
+    }
+}
+
 /// Each says what is wrong, and what is nearest to it.
 #[test]
 fn bad_positions_of_query_are_named() {
@@ -123,6 +170,9 @@ fn bad_positions_of_query_are_named() {
         ("'main: 0' --next x", "a position is INDEX or THREAD:INDEX"),
         ("'main: 0' --next 100000", "its symbols are numbered from 0 to "),
         ("'main: 0' --previous 3:1", "the threads are 0; the nearest is 0"),
+        ("--at 5..5", "a range is I..J"),
+        ("--at 90..5000", "symbols: say 90.."),
+        ("--at 0..5 --thread 1", "the threads are 0; the nearest is 0"),
         ("'main: 0' --count --per-thread", "cannot be used with"),
     ] {
         let ran = engraft(place.path(), &format!("query run.trace {args}"));
