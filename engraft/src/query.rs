@@ -2,6 +2,7 @@
 
 mod answer;
 mod at;
+mod hottest;
 mod stats;
 mod symbols;
 
@@ -13,7 +14,7 @@ use at::{At, Span};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use trace::{Automaton, Position, Scheme, SearchError, Trace, Want};
+use trace::{Automaton, Position, Scheme, SearchError, Trace, Want, windows};
 use tracing::info_span;
 
 /// Run as tests.
@@ -30,7 +31,7 @@ pub struct Args {
     trace: PathBuf,
     /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name, #ID or an address, BLOCK a number or an address; `1|2`: one of
     /// them, `3+`: once or more, `..`: anything between
-    #[arg(required_unless_present_any = ["stats", "at"])]
+    #[arg(required_unless_present_any = ["stats", "at", "hottest"])]
     path: Vec<String>,
     /// Print how often it occurs, and nothing else
     #[arg(long, group = "what")]
@@ -64,8 +65,14 @@ pub struct Args {
     thread: Option<u32>,
     /// Print the N symbols before and behind the occurrence, too: the first, or the one that is asked for
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
-        conflicts_with_all = ["count", "all", "per_thread", "per_caller", "at", "stats"])]
+        conflicts_with_all = ["count", "all", "per_thread", "per_caller", "at", "hottest", "stats"])]
     context: Option<u64>,
+    /// Print the N paths of blocks that the function executed most often, calls left out; without a function, those of the run
+    #[arg(long, group = "what", value_name = "N", value_parser = most, conflicts_with = "scheme")]
+    hottest: Option<usize>,
+    /// Blocks that paths of --hottest have [default: 2]
+    #[arg(long, value_name = "L", requires = "hottest", value_parser = length)]
+    length: Option<usize>,
     /// Print what the trace holds
     #[arg(long, group = "what", conflicts_with = "path")]
     stats: bool,
@@ -75,6 +82,15 @@ pub struct Args {
     scheme: Option<u8>,
     #[command(flatten)]
     output: Output,
+}
+
+fn most(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|&n| n > 0).ok_or("it is a number from 1 on")
+}
+
+fn length(text: &str) -> Result<usize, String> {
+    let n = text.parse().ok().filter(|n| (1..=windows::LONGEST).contains(n));
+    n.ok_or_else(|| format!("paths have 1 to {} blocks", windows::LONGEST))
 }
 
 /// Opens a trace.
@@ -119,6 +135,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     if let Some(span) = args.at {
         return symbols::print(args, &trace, &names, span);
+    }
+    if let Some(n) = args.hottest {
+        return hottest::print(args, &trace, &names, n);
     }
     let path =
         trace::Path::parse(&args.path.join(" "), &names).map_err(|err| Hinted::new(err.what, err.hint))?;

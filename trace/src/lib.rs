@@ -20,6 +20,7 @@ pub mod expand;
 pub mod path;
 pub mod search;
 pub mod trace;
+pub mod windows;
 
 mod callers;
 mod coder;

@@ -118,7 +118,11 @@ fn address(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-fn find_function(text: &str, names: &Names) -> Result<u32, NotAPath> {
+/// The function that a text names: a name, `#ID`, or an address.
+///
+/// # Errors
+/// [`NotAPath`] says what is wrong, and names the nearest valid thing.
+pub fn find_function(text: &str, names: &Names) -> Result<u32, NotAPath> {
     if let Some(id) = text.strip_prefix('#') {
         return match id.parse().ok().filter(|&id: &u32| id < Symbol::LIMIT) {
             Some(id) if names.functions.is_empty() || names.functions.contains_key(&id) => Ok(id),

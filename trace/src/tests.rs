@@ -280,6 +280,7 @@ fn use_up(file: &[u8]) {
     let automaton = Automaton::new(&Path::of(0, &[0, 1])).expect("it is plain");
     let _damaged = (trace.names(), trace.threads(), trace.stats(), trace.count_by_caller(&automaton));
     let _damaged = trace.expand(0, 20..60, |_| ControlFlow::<()>::Continue(()));
+    let _damaged = trace.paths(3, None);
     for scheme in Scheme::ALL {
         let at = Position { thread: 0, index: 30 };
         for want in [Want::Count, Want::First, Want::All, Want::Nth(3), Want::Next(at), Want::Previous(at)] {

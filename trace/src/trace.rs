@@ -247,19 +247,30 @@ impl Trace {
     }
 
     /// The column of a function; `None` if the file has none at all.
-    fn column(&self, func: u32) -> Result<Option<Arc<Column>>, ReadError> {
+    pub(crate) fn column(&self, func: u32) -> Result<Option<Arc<Column>>, ReadError> {
         let decoded = || self.decoded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(column) = decoded().get(&func) {
             return Ok(Some(Arc::clone(column)));
         }
+        let Some(bytes) = self.column_bytes()? else { return Ok(None) };
+        let column = columns::read(bytes, func);
+        let column = Arc::new(column.ok_or_else(|| self.missing(pack::COLUMNS, "the columns"))?);
+        decoded().insert(func, Arc::clone(&column));
+        Ok(Some(column))
+    }
+
+    /// The functions that have columns; `None` if the file has none at all.
+    pub(crate) fn column_functions(&self) -> Result<Option<Vec<u32>>, ReadError> {
+        let Some(bytes) = self.column_bytes()? else { return Ok(None) };
+        columns::functions(bytes).map(Some).ok_or_else(|| self.missing(pack::COLUMNS, "the columns"))
+    }
+
+    fn column_bytes(&self) -> Result<Option<&Vec<u8>>, ReadError> {
         if self.columns.get().is_none() {
             let Some(bytes) = self.source.read_tagged(pack::COLUMNS)? else { return Ok(None) };
             let _set_meanwhile = self.columns.set(bytes);
         }
-        let column = self.columns.get().and_then(|bytes| columns::read(bytes, func));
-        let column = Arc::new(column.ok_or_else(|| self.missing(pack::COLUMNS, "the columns"))?);
-        decoded().insert(func, Arc::clone(&column));
-        Ok(Some(column))
+        Ok(self.columns.get())
     }
 
     /// Why a section is not there, or makes no sense.

@@ -160,6 +160,45 @@ fn ranges_and_contexts_of_query_are_the_plain_trace() {
     }
 }
 
+#[test]
+fn the_hottest_paths_of_query_are_those_counted_one_by_one() {
+    let place = folder();
+    let run = random_run(5, 2000);
+    written(place.path(), "packed", &run, "packed");
+    written(place.path(), "chunks", &run, "zstd");
+    // All paths of two blocks there can be.
+    let mut want: Vec<_> = (0..3_u32)
+        .flat_map(|f| (0..16).map(move |i| (f, i / 4, i % 4)))
+        .map(|(f, a, b)| (occurrences(&run, f, &[a, b]).len(), f, a, b))
+        .filter(|(n, ..)| *n > 0)
+        .collect();
+    want.sort_by_key(|&(n, f, a, b)| (std::cmp::Reverse(n), f, a, b));
+    let row = |(n, f, a, b): &(usize, u32, u32, u32)| format!("{n},{},{a} {b}\n", FUNCTIONS[*f as usize]);
+    for file in ["packed", "chunks"] {
+        let ask = |how: &str| {
+            engraft(place.path(), &format!("query {file}.trace {how} --format csv")).ok().replacen(
+                "count,function,path\n",
+                "",
+                1,
+            )
+        };
+        assert_eq!(ask("--hottest 1000"), want.iter().map(row).collect::<String>());
+        assert_eq!(ask("--hottest 5"), want[..5].iter().map(row).collect::<String>());
+        let of = want.iter().filter(|(_, f, ..)| *f == 1);
+        assert_eq!(ask("parse --hottest 3"), of.take(3).map(row).collect::<String>());
+        let longer = ask("hash --hottest 1 --length 3");
+        let blocks: Vec<u32> = longer
+            .trim()
+            .rsplit(',')
+            .next()
+            .into_iter()
+            .flat_map(str::split_whitespace)
+            .map(|b| b.parse().expect("a block"))
+            .collect();
+        assert!(longer.starts_with(&format!("{},hash,", occurrences(&run, 2, &blocks).len())), "{longer}");
+    }
+}
+
 /// Each says what is wrong, and what is nearest to it.
 #[test]
 fn bad_positions_of_query_are_named() {
@@ -170,6 +209,9 @@ fn bad_positions_of_query_are_named() {
         ("'main: 0' --next x", "a position is INDEX or THREAD:INDEX"),
         ("'main: 0' --next 100000", "its symbols are numbered from 0 to "),
         ("'main: 0' --previous 3:1", "the threads are 0; the nearest is 0"),
+        ("--hottest 0", "it is a number from 1 on"),
+        ("mian --hottest 3", "the nearest name is 'main'"),
+        ("main --hottest 3 --length 65", "paths have 1 to 64 blocks"),
         ("--at 5..5", "a range is I..J"),
         ("--at 90..5000", "symbols: say 90.."),
         ("--at 0..5 --thread 1", "the threads are 0; the nearest is 0"),
