@@ -14,7 +14,7 @@ use at::{At, Span};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use trace::{Automaton, Position, Scheme, SearchError, Trace, Want, windows};
+use trace::{Position, Scheme, SearchError, Trace, Want, windows};
 use tracing::info_span;
 
 /// Run as tests.
@@ -30,7 +30,7 @@ pub struct Args {
     /// A trace: what `engraft convert` wrote
     trace: PathBuf,
     /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name, #ID or an address, BLOCK a number or an address; `1|2`: one of
-    /// them, `3+`: once or more, `..`: anything between
+    /// them, `3+`: once or more, `..`: anything between, `{FUNCTION: BLOCK …}`: a call with that path in it
     #[arg(required_unless_present_any = ["stats", "at", "hottest"])]
     path: Vec<String>,
     /// Print how often it occurs, and nothing else
@@ -118,6 +118,8 @@ pub fn unreadable(path: &Path, err: trace::ReadError) -> anyhow::Error {
 fn failed(path: &Path, err: SearchError) -> anyhow::Error {
     match err {
         SearchError::Read(err) => unreadable(path, err),
+        SearchError::Calls { .. } => Hinted::new(err.to_string(), "leave --scheme out, or say 1 or 3").into(),
+        SearchError::Wide(_) => Hinted::new(err.to_string(), "ask for parts of it").into(),
         err => {
             let hint =
                 "leave --scheme out, or convert the trace to a file that has it (`engraft help convert`)";
@@ -141,16 +143,15 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let path =
         trace::Path::parse(&args.path.join(" "), &names).map_err(|err| Hinted::new(err.what, err.hint))?;
-    let automaton = Automaton::new(&path)?;
     if args.per_caller {
-        let counts = info_span!("search").in_scope(|| trace.count_by_caller(&automaton));
-        let counts = counts.map_err(|err| unreadable(&args.trace, err))?;
+        let counts = info_span!("search").in_scope(|| trace.count_by_caller(&path));
+        let counts = counts.map_err(|err| failed(&args.trace, err))?;
         args.output.print(&CallersView::new(&path, &names, &counts))?;
         return Ok(if counts.is_empty() { Answer::No } else { Answer::Yes });
     }
     let want = want(args, &trace)?;
     let scheme = args.scheme.and_then(Scheme::numbered);
-    let searched = info_span!("search").in_scope(|| trace.search(&automaton, want, scheme));
+    let searched = info_span!("search").in_scope(|| trace.search_path(&path, want, scheme));
     let (found, scheme) = searched.map_err(|err| failed(&args.trace, err))?;
     // Counts alone do not need the grammar, which this reads.
     let threads = || trace.threads().map_err(|err| unreadable(&args.trace, err));

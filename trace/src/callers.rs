@@ -1,10 +1,10 @@
-//! How often a path occurs by who called its function: on the grammar, in one pass; on symbols where there is none.
+//! How often a path occurs by who called its function, on the grammar, in one pass. Where there is none, `calls` does it.
 //!
 //! Who called an activation is the function below it on the stack. A rule is summed up level by level, as in `compressed`; each level
 //! also has the occurrences in the activation itself, and those in activations that it called. When a function is left that the
 //! rule entered, it is known who it is: what it called is counted for it, as often as the rule runs.
 
-use crate::automaton::{Automaton, State};
+use crate::automaton::Automaton;
 use crate::columns::runs;
 use crate::compressed::Loaded;
 use crate::effects::{EffectId, Effects, NOTHING};
@@ -135,45 +135,4 @@ pub fn of_grammar(loaded: &Loaded, automaton: &Automaton) -> BTreeMap<Option<u32
         counts.count(None, roots);
     }
     counts.counts
-}
-
-/// Counts on symbols as they were executed.
-pub struct Scan<'a> {
-    automaton: &'a Automaton,
-    open: Vec<(u32, State)>,
-    /// What it has counted.
-    pub counts: BTreeMap<Option<u32>, u64>,
-}
-
-impl<'a> Scan<'a> {
-    /// At the beginning of a stream.
-    pub fn new(automaton: &'a Automaton) -> Self {
-        Self { automaton, open: Vec::new(), counts: BTreeMap::new() }
-    }
-
-    /// Starts the next stream.
-    pub fn start(&mut self) {
-        self.open.clear();
-    }
-
-    /// Takes the next symbols.
-    pub fn feed(&mut self, symbols: &[u32]) {
-        for &code in symbols {
-            match Symbol(code).step() {
-                Step::Enter(func) => self.open.push((func, 0)),
-                Step::Exit => drop(self.open.pop()),
-                Step::Block(block) => {
-                    let Some((func, state)) = self.open.last_mut() else { continue };
-                    if *func != self.automaton.func {
-                        continue;
-                    }
-                    *state = self.automaton.next(*state, self.automaton.class(block));
-                    if self.automaton.accepts(*state) {
-                        let caller = self.open.iter().rev().nth(1).map(|(func, _)| *func);
-                        *self.counts.entry(caller).or_insert(0) += 1;
-                    }
-                }
-            }
-        }
-    }
 }

@@ -23,6 +23,7 @@ pub mod trace;
 pub mod windows;
 
 mod callers;
+mod calls;
 mod coder;
 mod columns;
 mod compressed;

@@ -278,9 +278,12 @@ proptest! {
 fn use_up(file: &[u8]) {
     let Ok(trace) = opened(file) else { return };
     let automaton = Automaton::new(&Path::of(0, &[0, 1])).expect("it is plain");
-    let _damaged = (trace.names(), trace.threads(), trace.stats(), trace.count_by_caller(&automaton));
+    let _damaged =
+        (trace.names(), trace.threads(), trace.stats(), trace.count_by_caller(&Path::of(0, &[0, 1])));
     let _damaged = trace.expand(0, 20..60, |_| ControlFlow::<()>::Continue(()));
     let _damaged = trace.paths(3, None);
+    let through = Path::parse("#0: 0 {#1: 0} 1", &Names::default()).expect("it is a path");
+    let _damaged = (trace.search_path(&through, Want::All, None), trace.count_by_caller(&through));
     for scheme in Scheme::ALL {
         let at = Position { thread: 0, index: 30 };
         for want in [Want::Count, Want::First, Want::All, Want::Nth(3), Want::Next(at), Want::Previous(at)] {

@@ -1,8 +1,9 @@
 //! A trace file, opened: what is in it, its streams, and searches by every scheme that its contents allow.
 
-use crate::automaton::Automaton;
+use crate::automaton::{Automaton, TooWide};
 use crate::balance::Balance;
 use crate::callers;
+use crate::calls;
 use crate::chunks::{self, Head, Unpacker};
 use crate::coder;
 use crate::columns::{self, Column};
@@ -11,8 +12,10 @@ use crate::file::{ReadError, Section, Source};
 use crate::grammar::Expansion;
 use crate::names::Names;
 use crate::pack;
+use crate::path::Path;
 use crate::scan::Scan;
 use crate::search::{Found, Scheme, Want};
+use crate::segments::Wanted;
 use crate::symbol::{Step, Symbol};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -56,6 +59,15 @@ pub enum SearchError {
         /// What it works on.
         needs: &'static str,
     },
+    /// The path goes through calls, which the scheme does not follow.
+    #[error("scheme {} does not follow a path through calls", *scheme as u8)]
+    Calls {
+        /// Which scheme.
+        scheme: Scheme,
+    },
+    /// The path needs too many states.
+    #[error(transparent)]
+    Wide(#[from] TooWide),
 }
 
 impl Trace {
@@ -205,23 +217,98 @@ impl Trace {
         }
     }
 
+    /// Searches a path, which may go through calls; else as [`Trace::search`].
+    ///
+    /// # Errors
+    /// If the file cannot be read, does not hold what the scheme works on, or the scheme does not follow calls.
+    pub fn search_path(
+        &self,
+        path: &Path,
+        want: Want,
+        scheme: Option<Scheme>,
+    ) -> Result<(Found, Scheme), SearchError> {
+        if !path.has_calls() {
+            return self.search(&Automaton::new(path)?, want, scheme);
+        }
+        let scheme = scheme.unwrap_or(Scheme::Chunks);
+        if !matches!(scheme, Scheme::Unpacked | Scheme::Chunks) {
+            return Err(SearchError::Calls { scheme });
+        }
+        let mut found = Found::default();
+        let skips = scheme == Scheme::Chunks;
+        self.follow(path, want.thread(), skips, |thread, index, _| found.note(want, thread, index))?;
+        Ok((found, scheme))
+    }
+
     /// How often a path occurs by who called the function: `None` stands for no caller, where a stream starts in it.
     ///
     /// # Errors
-    /// If the file cannot be read.
-    pub fn count_by_caller(&self, path: &Automaton) -> Result<BTreeMap<Option<u32>, u64>, ReadError> {
-        if let Some(loaded) = self.load()? {
-            return Ok(callers::of_grammar(loaded, path));
+    /// If the file cannot be read, or the path is too wide.
+    pub fn count_by_caller(&self, path: &Path) -> Result<BTreeMap<Option<u32>, u64>, SearchError> {
+        if let (false, Some(loaded)) = (path.has_calls(), self.load()?) {
+            return Ok(callers::of_grammar(loaded, &Automaton::new(path)?));
         }
-        let (mut scan, mut of) = (callers::Scan::new(path), None);
-        self.read(|thread, symbols| {
-            if of.replace(thread) != Some(thread) {
+        let mut counts = BTreeMap::new();
+        // What is passed over has callers, too.
+        self.follow(path, None, false, |_, _, caller| {
+            *counts.entry(caller).or_insert(0) += 1;
+            true
+        })?;
+        Ok(counts)
+    }
+
+    /// Follows a path through calls; `found` is told the thread, the index, and the caller of each occurrence.
+    fn follow(
+        &self,
+        path: &Path,
+        thread: Option<u32>,
+        skips: bool,
+        mut found: impl FnMut(u32, u64, Option<u32>) -> bool,
+    ) -> Result<(), ReadError> {
+        let mut scan = calls::Scan::new(path);
+        let functions = scan.functions();
+        let is_asked = |of: u32| thread.is_none_or(|asked| asked == of);
+        if let Some(loaded) = self.load_unless_chunks()? {
+            let sequences = loaded.grammar.sequences.iter().zip(&loaded.segments.of);
+            for (sequence, segments) in sequences.filter(|(s, _)| is_asked(s.thread)) {
+                scan.start();
+                let mut expansion = Expansion::new(&loaded.grammar, &loaded.lengths);
+                let mut start = 0;
+                for segment in segments {
+                    expansion.start(&sequence.body[start..segment.end]);
+                    start = segment.end;
+                    if skips && functions.iter().all(|&func| segment.is_passed(&Wanted::Function, func)) {
+                        scan.pass(segment.n_symbols, segment.levels);
+                        continue;
+                    }
+                    loop {
+                        let symbols = expansion.next(PIECE);
+                        if symbols.is_empty() {
+                            break;
+                        }
+                        if !scan.feed(symbols, |index, caller| found(sequence.thread, index, caller)) {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let (mut unpacker, mut of) = (Unpacker::default(), None);
+        for (section, head) in self.chunks.iter().filter(|(_, head)| is_asked(head.thread)) {
+            if of.replace(head.thread) != Some(head.thread) {
                 scan.start();
             }
-            scan.feed(symbols);
-            ControlFlow::<()>::Continue(())
-        })?;
-        Ok(scan.counts)
+            if skips && functions.iter().all(|func| head.functions.binary_search(func).is_err()) {
+                scan.pass(head.n_symbols as u64, head.levels);
+                continue;
+            }
+            let symbols = unpacker.unpack(&self.source, section)?;
+            if !scan.feed(symbols, |index, caller| found(head.thread, index, caller)) {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// Decodes the grammar, if there is one and it has not been done; searches by schemes 2 and 4 do it themselves.

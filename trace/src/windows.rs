@@ -4,8 +4,8 @@
 //! that end in a part and begin before it are new. Only the first and the last blocks of each symbol are kept for this. Where there is
 //! no column, activations are followed, each with its last blocks.
 //!
-//! Source: the counting is that of Goto, Bannai, Inenaga and Takeda, Fast q-gram mining on SLP compressed strings, Journal of Discrete Algorithms, 2013 (theirs
-//! has rules of two symbols).
+//! Source: the counting is that of Goto, Bannai, Inenaga and Takeda, Fast q-gram mining on SLP compressed strings, Journal of Discrete
+//! Algorithms, 2013; there, rules have two symbols.
 
 use crate::columns::Column;
 use crate::file::ReadError;

@@ -22,6 +22,9 @@ struct StepView {
     blocks: Vec<u32>,
     repeats: bool,
     after_gap: bool,
+    /// Paths of calls that are made before it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<PathView>,
 }
 
 impl PathView {
@@ -30,6 +33,7 @@ impl PathView {
             blocks: s.blocks.clone(),
             repeats: s.repeats,
             after_gap: s.after_gap,
+            calls: s.calls.iter().map(|call| PathView::new(call, names)).collect(),
         };
         PathView {
             function: names.function(path.func),

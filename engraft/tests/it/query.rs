@@ -199,6 +199,59 @@ fn the_hottest_paths_of_query_are_those_counted_one_by_one() {
     }
 }
 
+/// Where `parse: 1 {hash: 2 2} 3` ends: for each open activation its last block, and since then, whether it called `hash` with 2 2 in it.
+fn through_calls(run: &[u32]) -> Vec<usize> {
+    let mut open: Vec<(u32, Vec<u32>, bool)> = Vec::new();
+    let mut found = Vec::new();
+    for (index, &code) in run.iter().enumerate() {
+        match code {
+            EXIT => {
+                let (func, own, _) = open.pop().expect("the run is balanced");
+                if let Some(caller) = open.last_mut() {
+                    caller.2 |= func == 2 && own.windows(2).any(|two| two == [2, 2]);
+                }
+            }
+            ENTER.. => open.push((code - ENTER, Vec::new(), false)),
+            _ => {
+                let (func, own, called) = open.last_mut().expect("the run is balanced");
+                if *func == 1 && own.last() == Some(&1) && code == 3 && *called {
+                    found.push(index);
+                }
+                own.push(code);
+                *called = false;
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn paths_of_query_go_through_calls() {
+    let place = folder();
+    let run = random_run(3, 60_000);
+    written(place.path(), "packed", &run, "packed");
+    written(place.path(), "chunks", &run, "zstd");
+    let want = through_calls(&run);
+    assert!(want.len() > 10, "{}", want.len());
+    for file in ["packed", "chunks"] {
+        let ask = |how: &str| {
+            engraft(place.path(), &format!("query {file}.trace 'parse: 1 {{hash: 2 2}} 3' {how}"))
+        };
+        let all: String = want.iter().map(|at| format!("{at}\n")).collect();
+        for how in ["--all", "--all --scheme 1", "--all --scheme 3"] {
+            assert_eq!(ask(how).ok(), all, "{how}");
+        }
+        assert_eq!(ask("--count").ok(), format!("{}\n", want.len()));
+        assert_eq!(ask("--nth 4").ok(), format!("{}\n", want[3]));
+        assert_eq!(ask("--per-caller --json").json()["count"], want.len());
+        let view = ask("--json").json();
+        assert_eq!(view["steps"][1]["calls"][0]["function"], "hash");
+        let ran = ask("--scheme 2");
+        assert_eq!(ran.code, Some(2));
+        assert!(ran.stderr.contains("hint: leave --scheme out, or say 1 or 3"), "{}", ran.stderr);
+    }
+}
+
 /// Each says what is wrong, and what is nearest to it.
 #[test]
 fn bad_positions_of_query_are_named() {
@@ -209,6 +262,9 @@ fn bad_positions_of_query_are_named() {
         ("'main: 0' --next x", "a position is INDEX or THREAD:INDEX"),
         ("'main: 0' --next 100000", "its symbols are numbered from 0 to "),
         ("'main: 0' --previous 3:1", "the threads are 0; the nearest is 0"),
+        ("'main: 0 {hsh: 1} 1'", "the nearest name is 'hash'"),
+        ("'main: 0 {hash: 9} 1'", "the nearest is block 3"),
+        ("'main: 0 {hash: 1}'", "say which is executed behind the call"),
         ("--hottest 0", "it is a number from 1 on"),
         ("mian --hottest 3", "the nearest name is 'main'"),
         ("main --hottest 3 --length 65", "paths have 1 to 64 blocks"),
