@@ -1,7 +1,8 @@
-//! `engraft query`: paths of blocks found in a recorded run, without unpacking it.
+//! `engraft query`: paths of blocks found in a recorded run, without unpacking it; two runs compared.
 
 mod answer;
 mod at;
+mod compare;
 mod hottest;
 mod stats;
 mod symbols;
@@ -21,6 +22,8 @@ use tracing::info_span;
 const EXAMPLES: &str = "\
 Examples:
   $ engraft query run.trace 'main: 1 2' --count
+  $ engraft query run.trace 'main: 1 {hash: 1 1} 2' --nth 2 --context
+  $ engraft query run.trace main --hottest 3 --length 4
   $ engraft query run.trace --stats";
 
 /// Find a path of blocks of one function in a trace, however many calls interrupt it
@@ -31,7 +34,7 @@ pub struct Args {
     trace: PathBuf,
     /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name, #ID or an address, BLOCK a number or an address; `1|2`: one of
     /// them, `3+`: once or more, `..`: anything between, `{FUNCTION: BLOCK …}`: a call with that path in it
-    #[arg(required_unless_present_any = ["stats", "at", "hottest"])]
+    #[arg(required_unless_present_any = ["stats", "at", "hottest", "diff"])]
     path: Vec<String>,
     /// Print how often it occurs, and nothing else
     #[arg(long, group = "what")]
@@ -63,15 +66,19 @@ pub struct Args {
     /// Of which thread --at speaks
     #[arg(long, value_name = "N", requires = "at")]
     thread: Option<u32>,
-    /// Print the N symbols before and behind the occurrence, too: the first, or the one that is asked for
+    /// Print the N symbols before and behind the occurrence, too: the first, or the one that is asked for; with --diff, the first
+    /// difference
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
         conflicts_with_all = ["count", "all", "per_thread", "per_caller", "at", "hottest", "stats"])]
     context: Option<u64>,
     /// Print the N paths of blocks that the function executed most often, calls left out; without a function, those of the run
-    #[arg(long, group = "what", value_name = "N", value_parser = most, conflicts_with = "scheme")]
+    #[arg(long, groups = ["what", "of_paths"], value_name = "N", value_parser = most, conflicts_with = "scheme")]
     hottest: Option<usize>,
-    /// Blocks that paths of --hottest have [default: 2]
-    #[arg(long, value_name = "L", requires = "hottest", value_parser = length)]
+    /// Compare two runs, `--diff A B [FUNCTION]`: where they first differ, and the paths of blocks that one takes alone
+    #[arg(long, groups = ["what", "of_paths"], conflicts_with = "scheme")]
+    diff: bool,
+    /// Blocks that paths of --hottest and --diff have [default: 2]
+    #[arg(long, value_name = "L", requires = "of_paths", value_parser = length)]
     length: Option<usize>,
     /// Print what the trace holds
     #[arg(long, group = "what", conflicts_with = "path")]
@@ -130,6 +137,9 @@ fn failed(path: &Path, err: SearchError) -> anyhow::Error {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    if args.diff {
+        return compare::run(args);
+    }
     let trace = info_span!("open").in_scope(|| open(&args.trace))?;
     let names = info_span!("names").in_scope(|| trace.names()).map_err(|err| unreadable(&args.trace, err))?;
     if args.stats {
@@ -170,7 +180,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let is_alone = is_bare && want != Want::CountAndFirst;
     if let (true, Some(context), Some(at)) = (is_alone, &context, found.first) {
-        out::data(None, |w| symbols::marked(w, context, at.index))?;
+        out::data(None, |w| symbols::marked(w, context, Some(at.index)))?;
     } else if is_alone {
         let n_threads = threads()?.len();
         let positions = if args.all { found.all.as_slice() } else { found.first.as_slice() };

@@ -81,7 +81,9 @@ impl Scan {
 
     /// Goes to the beginning of a stream.
     pub fn start(&mut self) {
-        (self.open.clear(), self.sets.clear(), self.made.clear());
+        self.open.clear();
+        self.sets.clear();
+        self.made.clear();
         self.index = 0;
     }
 

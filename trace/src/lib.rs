@@ -16,6 +16,7 @@ pub mod grammar;
 pub mod sequitur;
 
 pub mod automaton;
+pub mod divergence;
 pub mod expand;
 pub mod path;
 pub mod search;

@@ -210,7 +210,7 @@ fn check_search(trace: &Trace, schemes: &[Scheme], streams: &[Vec<u32>], func: u
                 let what = format!("{at:?}, {what}");
                 assert_eq!(search(Want::Next(at)).first, here().find(|p| p.index > index), "next {what}");
                 let before = here().filter(|p| p.index < index);
-                assert_eq!(search(Want::Previous(at)).first, before.clone().last(), "previous {what}");
+                assert_eq!(search(Want::Previous(at)).first, before.clone().next_back(), "previous {what}");
                 assert_eq!(search(Want::CountBefore(at)).count, before.count() as u64, "before {what}");
             }
         }
@@ -280,6 +280,8 @@ fn use_up(file: &[u8]) {
     let automaton = Automaton::new(&Path::of(0, &[0, 1])).expect("it is plain");
     let _damaged =
         (trace.names(), trace.threads(), trace.stats(), trace.count_by_caller(&Path::of(0, &[0, 1])));
+    let same = divergence::Pairing::new(&Names::default(), &Names::default());
+    let _damaged = divergence::first(&trace, &trace, 0, &same);
     let _damaged = trace.expand(0, 20..60, |_| ControlFlow::<()>::Continue(()));
     let _damaged = trace.paths(3, None);
     let through = Path::parse("#0: 0 {#1: 0} 1", &Names::default()).expect("it is a path");

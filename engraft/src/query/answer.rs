@@ -116,7 +116,7 @@ impl View for QueryView {
             _ => writeln!(w, "it does not occur"),
         }?;
         match (&self.first, &self.context) {
-            (Some(p), Some(context)) => symbols::marked(w, context, p.index),
+            (Some(p), Some(context)) => symbols::marked(w, context, Some(p.index)),
             _ => Ok(()),
         }
     }

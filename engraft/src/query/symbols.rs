@@ -7,6 +7,7 @@ use crate::view::{Format, Table, View};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
+use std::path::Path;
 use trace::{Cause, Line, Names, Position, Step, Symbol, Trace};
 use tracing::info_span;
 
@@ -116,7 +117,7 @@ pub fn print(args: &Args, trace: &Trace, names: &Names, span: Span) -> anyhow::R
     let (of, range) = span.of(&args.trace, trace, args.thread)?;
     let _span = info_span!("expand").entered();
     if args.output.format() != Format::Table {
-        let symbols = expanded(args, trace, names, of.thread, range)?;
+        let symbols = expanded(&args.trace, trace, names, of.thread, range)?;
         args.output.print(&RangeView { schema: "engraft.query/1", thread: of.thread, symbols })?;
         return Ok(Answer::Yes);
     }
@@ -142,8 +143,9 @@ pub fn print(args: &Args, trace: &Trace, names: &Names, span: Span) -> anyhow::R
     }
 }
 
-fn expanded(
-    args: &Args,
+/// The symbols of a range.
+pub fn expanded(
+    path: &Path,
     trace: &Trace,
     names: &Names,
     thread: u32,
@@ -154,7 +156,7 @@ fn expanded(
         symbols.push(SymbolView::new(&line, names));
         ControlFlow::<()>::Continue(())
     });
-    done.map_err(|err| unreadable(&args.trace, err))?;
+    done.map_err(|err| unreadable(path, err))?;
     Ok(symbols)
 }
 
@@ -168,13 +170,13 @@ pub fn around(
 ) -> anyhow::Result<Vec<SymbolView>> {
     let end = thread(&args.trace, trace, Some(at.thread))?.n_symbols;
     let range = at.index.saturating_sub(n)..at.index.saturating_add(n).saturating_add(1).min(end);
-    expanded(args, trace, names, at.thread, range)
+    expanded(&args.trace, trace, names, at.thread, range)
 }
 
 /// Lines of text, that at `index` marked.
-pub fn marked(w: &mut dyn Write, symbols: &[SymbolView], index: u64) -> io::Result<()> {
+pub fn marked(w: &mut dyn Write, symbols: &[SymbolView], index: Option<u64>) -> io::Result<()> {
     symbols.iter().try_for_each(|s| {
-        write!(w, "{} ", if s.index == index { '>' } else { ' ' })?;
+        write!(w, "{} ", if Some(s.index) == index { '>' } else { ' ' })?;
         s.text(w)
     })
 }

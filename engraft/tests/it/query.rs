@@ -21,7 +21,7 @@ fn random_run(seed: u64, n: usize) -> Vec<u32> {
     while run.len() < n {
         match below(8) {
             0 if depth < 9 => {
-                run.extend([ENTER | 1 + below(2), 0]);
+                run.extend([ENTER + 1 + below(2), 0]);
                 depth += 1;
             }
             1 if depth > 1 => {
@@ -252,6 +252,71 @@ fn paths_of_query_go_through_calls() {
     }
 }
 
+/// The paths of two blocks of each function.
+fn pairs(run: &[u32]) -> std::collections::BTreeMap<(u32, u32, u32), usize> {
+    let mut all = std::collections::BTreeMap::new();
+    for (f, a, b) in (0..48).map(|i| (i / 16, i / 4 % 4, i % 4)) {
+        let n = occurrences(run, f, &[a, b]).len();
+        if n > 0 {
+            all.insert((f, a, b), n);
+        }
+    }
+    all
+}
+
+#[test]
+fn runs_that_query_compares_differ_where_they_were_made_to() {
+    let place = folder();
+    // Few enough symbols that not all paths are taken.
+    let (one, mut other) = (random_run(9, 120), random_run(9, 70));
+    let at = (50..).find(|&i| one[i] < 3).expect("there is a block");
+    other[at] += 1;
+    written(place.path(), "a", &one, "packed");
+    written(place.path(), "b", &other, "zstd");
+    let ran = engraft(place.path(), "query --diff a.trace b.trace --json");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), ""));
+    let view: serde_json::Value = serde_json::from_str(&ran.stdout).expect("it is JSON");
+    let divergence = &view["divergences"][0];
+    assert_eq!((&divergence["index"], &divergence["thread"]), (&at.into(), &0.into()));
+    assert_eq!(
+        (&divergence["first"][0]["block"], &divergence["second"][0]["block"]),
+        (&one[at].into(), &other[at].into())
+    );
+    assert_eq!(divergence["before"][0]["index"], at - 5);
+    let (in_one, in_other) = (pairs(&one), pairs(&other));
+    let mut want: Vec<String> = Vec::new();
+    for (name, these, those) in [("a.trace", &in_one, &in_other), ("b.trace", &in_other, &in_one)] {
+        let alone = these.iter().filter(|(path, _)| !those.contains_key(path));
+        want.extend(alone.map(|((f, a, b), n)| format!("{name},{n},{},{a} {b}", FUNCTIONS[*f as usize])));
+    }
+    want.sort();
+    assert!(!want.is_empty());
+    let rows = |args: &str| {
+        let ran = engraft(place.path(), &format!("query --diff a.trace b.trace {args} --format csv"));
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), ""));
+        let mut rows: Vec<String> = ran.stdout.lines().skip(1).map(str::to_owned).collect();
+        rows.sort();
+        rows
+    };
+    assert_eq!(rows(""), want);
+    for function in FUNCTIONS {
+        let of: Vec<_> = want.iter().filter(|row| row.contains(&format!(",{function},"))).cloned().collect();
+        assert_eq!(rows(function), of);
+    }
+    let text = engraft(place.path(), "query --diff a.trace b.trace --context=1").stdout;
+    let (a, b) = (lines(&one), lines(&other));
+    let shown = format!(
+        "thread 0 differs from symbol {at} on\n  {}\na.trace:\n> {}\n  {}\nb.trace:\n> {}\n  {}\n",
+        a[at - 1],
+        a[at],
+        a[at + 1],
+        b[at],
+        b[at + 1]
+    );
+    assert!(text.starts_with(&shown), "{text}\nis not\n{shown}");
+    assert_eq!(engraft(place.path(), "query --diff a.trace a.trace").ok(), "the runs are the same\n");
+}
+
 /// Each says what is wrong, and what is nearest to it.
 #[test]
 fn bad_positions_of_query_are_named() {
@@ -265,6 +330,10 @@ fn bad_positions_of_query_are_named() {
         ("'main: 0 {hsh: 1} 1'", "the nearest name is 'hash'"),
         ("'main: 0 {hash: 9} 1'", "the nearest is block 3"),
         ("'main: 0 {hash: 1}'", "say which is executed behind the call"),
+        ("--diff", "say `query --diff A B [FUNCTION]`"),
+        ("run.trace mian --diff", "the nearest name is 'main'"),
+        ("--diff nothing.trace", "cannot read nothing.trace"),
+        ("'main: 0' --length 3", "required"),
         ("--hottest 0", "it is a number from 1 on"),
         ("mian --hottest 3", "the nearest name is 'main'"),
         ("main --hottest 3 --length 65", "paths have 1 to 64 blocks"),
