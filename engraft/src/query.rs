@@ -1,19 +1,29 @@
-//! `engraft query`: paths of blocks found in a recorded run, without unpacking it.
+//! `engraft query`: paths of blocks found in a recorded run, without unpacking it; two runs compared.
+
+mod answer;
+mod at;
+mod compare;
+mod hottest;
+mod stats;
+mod symbols;
 
 use crate::out::{self, Answer, Hinted};
-use crate::view::{Format, Output, Table, View};
+use crate::view::{Format, Output, many};
+use answer::{CallersView, QueryView, ThreadsView};
 use anyhow::Context as _;
-use serde::Serialize;
+use at::{At, Span};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use trace::{Automaton, Found, Names, Position, Scheme, SearchError, Trace, Want};
+use trace::{Position, Scheme, SearchError, Trace, Want, windows};
 use tracing::info_span;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
   $ engraft query run.trace 'main: 1 2' --count
+  $ engraft query run.trace 'main: 1 {hash: 1 1} 2' --nth 2 --context
+  $ engraft query run.trace main --hottest 3 --length 4
   $ engraft query run.trace --stats";
 
 /// Find a path of blocks of one function in a trace, however many calls interrupt it
@@ -23,8 +33,8 @@ pub struct Args {
     /// A trace: what `engraft convert` wrote
     trace: PathBuf,
     /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name, #ID or an address, BLOCK a number or an address; `1|2`: one of
-    /// them, `3+`: once or more, `..`: anything between
-    #[arg(required_unless_present = "stats")]
+    /// them, `3+`: once or more, `..`: anything between, `{FUNCTION: BLOCK …}`: a call with that path in it
+    #[arg(required_unless_present_any = ["stats", "at", "hottest", "diff"])]
     path: Vec<String>,
     /// Print how often it occurs, and nothing else
     #[arg(long, group = "what")]
@@ -35,6 +45,41 @@ pub struct Args {
     /// Print where it occurs, each time
     #[arg(long, group = "what")]
     all: bool,
+    /// Print where it occurs for the K-th time, from 1, and nothing else
+    #[arg(long, group = "what", value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    nth: Option<u64>,
+    /// Print where it occurs first behind POS, and nothing else; POS is an index, or THREAD:INDEX if there are several threads
+    #[arg(long, group = "what", value_name = "POS")]
+    next: Option<At>,
+    /// Print where it occurs last before POS, and nothing else
+    #[arg(long, group = "what", value_name = "POS")]
+    previous: Option<At>,
+    /// Print how often it occurs in each thread
+    #[arg(long, group = "what")]
+    per_thread: bool,
+    /// Print how often it occurs by which function called this one
+    #[arg(long, group = "what", conflicts_with = "scheme")]
+    per_caller: bool,
+    /// Print the symbols from I on, before J: functions entered (F) and left (E), blocks executed (B)
+    #[arg(long, group = "what", value_name = "I..J", conflicts_with_all = ["path", "scheme"])]
+    at: Option<Span>,
+    /// Of which thread --at speaks
+    #[arg(long, value_name = "N", requires = "at")]
+    thread: Option<u32>,
+    /// Print the N symbols before and behind the occurrence, too: the first, or the one that is asked for; with --diff, the first
+    /// difference
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
+        conflicts_with_all = ["count", "all", "per_thread", "per_caller", "at", "hottest", "stats"])]
+    context: Option<u64>,
+    /// Print the N paths of blocks that the function executed most often, calls left out; without a function, those of the run
+    #[arg(long, groups = ["what", "of_paths"], value_name = "N", value_parser = most, conflicts_with = "scheme")]
+    hottest: Option<usize>,
+    /// Compare two runs, `--diff A B [FUNCTION]`: where they first differ, and the paths of blocks that one takes alone
+    #[arg(long, groups = ["what", "of_paths"], conflicts_with = "scheme")]
+    diff: bool,
+    /// Blocks that paths of --hottest and --diff have [default: 2]
+    #[arg(long, value_name = "L", requires = "of_paths", value_parser = length)]
+    length: Option<usize>,
     /// Print what the trace holds
     #[arg(long, group = "what", conflicts_with = "path")]
     stats: bool,
@@ -44,6 +89,15 @@ pub struct Args {
     scheme: Option<u8>,
     #[command(flatten)]
     output: Output,
+}
+
+fn most(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|&n| n > 0).ok_or("it is a number from 1 on")
+}
+
+fn length(text: &str) -> Result<usize, String> {
+    let n = text.parse().ok().filter(|n| (1..=windows::LONGEST).contains(n));
+    n.ok_or_else(|| format!("paths have 1 to {} blocks", windows::LONGEST))
 }
 
 /// Opens a trace.
@@ -71,6 +125,8 @@ pub fn unreadable(path: &Path, err: trace::ReadError) -> anyhow::Error {
 fn failed(path: &Path, err: SearchError) -> anyhow::Error {
     match err {
         SearchError::Read(err) => unreadable(path, err),
+        SearchError::Calls { .. } => Hinted::new(err.to_string(), "leave --scheme out, or say 1 or 3").into(),
+        SearchError::Wide(_) => Hinted::new(err.to_string(), "ask for parts of it").into(),
         err => {
             let hint =
                 "leave --scheme out, or convert the trace to a file that has it (`engraft help convert`)";
@@ -79,165 +135,95 @@ fn failed(path: &Path, err: SearchError) -> anyhow::Error {
     }
 }
 
+/// Refuses a recording as it was taken, which can be read from its start only.
+fn needs_order(path: &Path, trace: &Trace) -> anyhow::Result<()> {
+    if !trace.is_recording() {
+        return Ok(());
+    }
+    let what = format!("{} is as it was recorded: it can only be read from its start", path.display());
+    let hint = format!("pack it first: `engraft convert {} --store packed -o packed.trace`", path.display());
+    Err(Hinted::new(what, hint).into())
+}
+
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    if args.diff {
+        return compare::run(args);
+    }
     let trace = info_span!("open").in_scope(|| open(&args.trace))?;
     let names = info_span!("names").in_scope(|| trace.names()).map_err(|err| unreadable(&args.trace, err))?;
     if args.stats {
-        return print_stats(args, &trace);
+        return stats::print(args, &trace);
+    }
+    if args.at.is_some() || args.context.is_some() {
+        needs_order(&args.trace, &trace)?;
+    }
+    if let Some(span) = args.at {
+        return symbols::print(args, &trace, &names, span);
+    }
+    if let Some(n) = args.hottest {
+        return hottest::print(args, &trace, &names, n);
     }
     let path =
         trace::Path::parse(&args.path.join(" "), &names).map_err(|err| Hinted::new(err.what, err.hint))?;
-    let automaton = Automaton::new(&path)?;
-    let want = match (args.first, args.count) {
-        (true, _) => Want::First,
-        _ if args.all => Want::All,
-        (_, true) => Want::Count,
-        _ => Want::CountAndFirst,
-    };
+    if args.per_caller {
+        let counts = info_span!("search").in_scope(|| trace.count_by_caller(&path));
+        let counts = counts.map_err(|err| failed(&args.trace, err))?;
+        args.output.print(&CallersView::new(&path, &names, &counts))?;
+        return Ok(if counts.is_empty() { Answer::No } else { Answer::Yes });
+    }
+    let want = want(args, &trace)?;
     let scheme = args.scheme.and_then(Scheme::numbered);
-    let searched = info_span!("search").in_scope(|| trace.search(&automaton, want, scheme));
+    let searched = info_span!("search").in_scope(|| trace.search_path(&path, want, scheme));
     let (found, scheme) = searched.map_err(|err| failed(&args.trace, err))?;
+    // Counts alone do not need the grammar, which this reads.
+    let threads = || trace.threads().map_err(|err| unreadable(&args.trace, err));
+    if want == Want::PerThread {
+        args.output.print(&ThreadsView::new(&path, &names, &threads()?, &found))?;
+        return Ok(if found.count > 0 { Answer::Yes } else { Answer::No });
+    }
+    let context = match (args.context, found.first) {
+        (Some(n), Some(at)) => Some(symbols::around(args, &trace, &names, at, n)?),
+        _ => None,
+    };
     let is_bare = args.output.format() == Format::Table;
-    if is_bare && args.count {
+    if is_bare && want == Want::Count {
         out::data(None, |w| writeln!(w, "{}", found.count))?;
         return Ok(Answer::Yes);
     }
-    if is_bare && (args.first || args.all) {
-        // Counts alone do not need the grammar, which this reads.
-        let n_threads = trace.threads().map_err(|err| unreadable(&args.trace, err))?.len();
-        let positions = if args.first { found.first.as_slice() } else { found.all.as_slice() };
+    let is_alone = is_bare && want != Want::CountAndFirst;
+    if let (true, Some(context), Some(at)) = (is_alone, &context, found.first) {
+        out::data(None, |w| symbols::marked(w, context, Some(at.index)))?;
+    } else if is_alone {
+        let n_threads = threads()?.len();
+        let positions = if args.all { found.all.as_slice() } else { found.first.as_slice() };
         out::data(None, |w| positions.iter().try_for_each(|p| position(w, n_threads, *p)))?;
     } else {
-        args.output.print(&QueryView::new(&path, &names, scheme, want, &found))?;
+        args.output.print(&QueryView::new(&path, &names, scheme, want, &found).with(context))?;
     }
-    Ok(if found.count > 0 { Answer::Yes } else { Answer::No })
+    let is_found = found.first.is_some() || found.count > 0 && matches!(want, Want::Count | Want::All);
+    if let (Some(n), false) = (args.nth, is_found) {
+        let has = many(usize::try_from(found.count).unwrap_or(usize::MAX), "occurrence");
+        out::warn(&format!("there is no occurrence {n}: the trace has {has}"), None);
+    }
+    Ok(if is_found { Answer::Yes } else { Answer::No })
+}
+
+/// What is asked of the search.
+fn want(args: &Args, trace: &Trace) -> anyhow::Result<Want> {
+    Ok(match (args.nth, args.next, args.previous) {
+        (Some(n), ..) => Want::Nth(n),
+        (_, Some(at), _) => Want::Next(at.of(&args.trace, trace)?),
+        (.., Some(at)) => Want::Previous(at.of(&args.trace, trace)?),
+        _ if args.first => Want::First,
+        _ if args.all => Want::All,
+        _ if args.count => Want::Count,
+        _ if args.per_thread => Want::PerThread,
+        _ => Want::CountAndFirst,
+    })
 }
 
 /// The index, behind the thread if there are several.
 fn position(w: &mut dyn Write, n_threads: usize, p: Position) -> io::Result<()> {
     if n_threads > 1 { writeln!(w, "{} {}", p.thread, p.index) } else { writeln!(w, "{}", p.index) }
-}
-
-fn print_stats(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
-    let stats = info_span!("stats").in_scope(|| trace.stats()).map_err(|err| unreadable(&args.trace, err))?;
-    let file_bytes = std::fs::metadata(&args.trace).map_or(0, |m| m.len());
-    args.output.print(&StatsView {
-        schema: "engraft.query/1",
-        file_bytes,
-        trace_bytes: 4 * stats.n_symbols,
-        n_threads: stats.n_threads,
-        n_symbols: stats.n_symbols,
-        n_entries: stats.n_entries,
-        n_blocks: stats.n_blocks,
-        n_exits: stats.n_exits,
-        n_functions: stats.n_functions,
-        deepest: stats.deepest,
-        n_open: stats.n_open,
-    })?;
-    Ok(Answer::Yes)
-}
-
-/// What was asked, and what was found.
-#[derive(Serialize)]
-pub struct QueryView {
-    schema: &'static str,
-    function: String,
-    function_id: u32,
-    steps: Vec<StepView>,
-    scheme: u8,
-    /// Not counted where the first alone is asked for.
-    count: Option<u64>,
-    first: Option<PositionView>,
-    positions: Option<Vec<PositionView>>,
-}
-
-#[derive(Serialize)]
-struct StepView {
-    blocks: Vec<u32>,
-    repeats: bool,
-    after_gap: bool,
-}
-
-#[derive(Serialize)]
-struct PositionView {
-    thread: u32,
-    index: u64,
-}
-
-impl QueryView {
-    fn new(path: &trace::Path, names: &Names, scheme: Scheme, want: Want, found: &Found) -> QueryView {
-        let view = |p: &Position| PositionView { thread: p.thread, index: p.index };
-        let step = |s: &trace::path::PathStep| StepView {
-            blocks: s.blocks.clone(),
-            repeats: s.repeats,
-            after_gap: s.after_gap,
-        };
-        QueryView {
-            schema: "engraft.query/1",
-            function: names.function(path.func),
-            function_id: path.func,
-            steps: path.steps.iter().map(step).collect(),
-            scheme: scheme as u8,
-            count: (want != Want::First).then_some(found.count),
-            first: found.first.as_ref().map(view),
-            positions: (want == Want::All).then(|| found.all.iter().map(view).collect()),
-        }
-    }
-}
-
-impl View for QueryView {
-    /// A row a position that is asked for.
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["function", "thread>", "index>"]);
-        let all = self.positions.as_deref().unwrap_or(self.first.as_slice());
-        for p in all {
-            t.row([self.function.clone(), p.thread.to_string(), p.index.to_string()]);
-        }
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        match (&self.first, self.count) {
-            (Some(p), Some(1)) => writeln!(w, "once, at symbol {} of thread {}", p.index, p.thread),
-            (Some(p), Some(n)) => {
-                writeln!(w, "{n} times, first at symbol {} of thread {}", p.index, p.thread)
-            }
-            _ => writeln!(w, "it does not occur"),
-        }
-    }
-}
-
-/// What a trace holds.
-#[derive(Serialize)]
-struct StatsView {
-    schema: &'static str,
-    file_bytes: u64,
-    trace_bytes: u64,
-    n_threads: u64,
-    n_symbols: u64,
-    n_entries: u64,
-    n_blocks: u64,
-    n_exits: u64,
-    n_functions: u64,
-    deepest: u64,
-    n_open: u64,
-}
-
-impl View for StatsView {
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["what", "number>"]);
-        let mut row = |what: &str, n: u64| t.row([what.to_owned(), n.to_string()]);
-        row("bytes of the file", self.file_bytes);
-        row("bytes of the trace, four a symbol", self.trace_bytes);
-        row("threads", self.n_threads);
-        row("symbols", self.n_symbols);
-        row("functions entered", self.n_entries);
-        row("blocks executed", self.n_blocks);
-        row("functions left", self.n_exits);
-        row("functions that ran", self.n_functions);
-        row("functions open at once, at most", self.deepest);
-        row("functions not left, because the recording ends", self.n_open);
-        t
-    }
 }

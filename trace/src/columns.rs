@@ -179,7 +179,7 @@ pub fn of_grammar(grammar: &Grammar) -> BTreeMap<u32, Column> {
 }
 
 /// How often each rule is expanded in the trace.
-fn runs(grammar: &Grammar) -> Vec<u64> {
+pub(crate) fn runs(grammar: &Grammar) -> Vec<u64> {
     let n_terminals = grammar.terminals.len();
     let mut runs = vec![0_u64; grammar.n_rules()];
     let add = |runs: &mut Vec<u64>, body: &[u32], n: u64| {
@@ -267,7 +267,23 @@ fn by_function(grammar: &Grammar, strings: &Strings, counts: HashMap<u32, u64>) 
 }
 
 impl Column {
-    fn body(&self, rule: usize) -> &[u32] {
+    /// How many blocks of it were executed.
+    pub fn n_terminals(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The number in its function of the block that a terminal stands for.
+    pub fn block(&self, terminal: u32) -> u32 {
+        self.blocks[terminal as usize]
+    }
+
+    /// How many rules it has.
+    pub fn n_rules(&self) -> usize {
+        self.slp.ends.len()
+    }
+
+    /// What a rule is made of: terminals, and rules before it, numbered behind the terminals.
+    pub fn body(&self, rule: usize) -> &[u32] {
         let start = if rule == 0 { 0 } else { self.slp.ends[rule - 1] as usize };
         &self.slp.bodies[start..self.slp.ends[rule] as usize]
     }
@@ -277,7 +293,7 @@ impl Column {
     }
 
     /// How often each symbol occurs in the activations.
-    fn weights(&self) -> Vec<u64> {
+    pub fn weights(&self) -> Vec<u64> {
         let n_terminals = self.slp.n_terminals as usize;
         let mut weights = vec![0_u64; n_terminals + self.slp.ends.len()];
         for (&root, &count) in self.roots().iter().zip(&self.counts) {
@@ -419,6 +435,18 @@ pub fn write(columns: &BTreeMap<u32, Column>) -> Vec<u8> {
     }
     coded.iter().for_each(|coded| out.extend(coded));
     out
+}
+
+/// The functions that have columns in a section. `None` if the section makes no sense.
+pub fn functions(bytes: &[u8]) -> Option<Vec<u32>> {
+    let mut cursor = Cursor::new(bytes);
+    let (mut number, mut all) = (0_u32, Vec::new());
+    for _ in 0..cursor.get_len()? {
+        number = number.checked_add(cursor.get_u32()?)?;
+        cursor.get()?;
+        all.push(number);
+    }
+    Some(all)
 }
 
 /// The column of `func` in a section; an empty one if it has none. `None` if the section makes no sense.

@@ -18,8 +18,10 @@ use crate::balance::Levels;
 use crate::effects::{EffectId, Effects, NOTHING};
 use crate::grammar::{Grammar, Sequence};
 use crate::search::{Found, Want};
-use crate::segments::{Segment, Segments};
+use crate::segments::{Segment, Segments, Wanted};
 use crate::symbol::Step;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// A grammar with what searches need of it, whatever the path.
 pub struct Loaded {
@@ -31,6 +33,8 @@ pub struct Loaded {
     pub levels: Vec<Levels>,
     /// Segments of the sequences.
     pub segments: Segments,
+    /// By thread, where in its stream each symbol of the sequence ends; made when it is asked for.
+    ends: OnceLock<BTreeMap<u32, Vec<u64>>>,
 }
 
 impl Loaded {
@@ -38,7 +42,7 @@ impl Loaded {
     pub fn new(grammar: Grammar) -> Self {
         let (lengths, levels) = (grammar.lengths(), grammar.levels());
         let segments = Segments::of_grammar(&grammar, &lengths, &levels);
-        Self { grammar, lengths, levels, segments }
+        Self { grammar, lengths, levels, segments, ends: OnceLock::new() }
     }
 
     /// The same, with the section of the segments.
@@ -46,7 +50,20 @@ impl Loaded {
         let lengths: Vec<usize> = grammar.sequences.iter().map(|s| s.body.len()).collect();
         let segments = Segments::decode(bytes, grammar.terminals.len(), &lengths)?;
         let (lengths, levels) = (grammar.lengths(), grammar.levels());
-        Some(Self { grammar, lengths, levels, segments })
+        Some(Self { grammar, lengths, levels, segments, ends: OnceLock::new() })
+    }
+
+    /// Where in the stream of `thread` each symbol of its sequence ends.
+    pub fn ends(&self, thread: u32) -> &[u64] {
+        let of = |s: &Sequence| {
+            let sums = s.body.iter().scan(0_u64, |sum, &symbol| {
+                *sum = sum.saturating_add(self.lengths[symbol as usize]);
+                Some(*sum)
+            });
+            (s.thread, sums.collect())
+        };
+        let ends = self.ends.get_or_init(|| self.grammar.sequences.iter().map(of).collect());
+        ends.get(&thread).map_or(&[], Vec::as_slice)
     }
 
     /// How many symbols a sequence makes.
@@ -229,14 +246,12 @@ fn skip(states: &mut Vec<State>, levels: Levels) {
 
 /// Schemes 2 and, with `skips`, 4.
 pub fn search(loaded: &Loaded, automaton: &Automaton, want: Want, skips: bool) -> Found {
-    let mut found = Found::default();
     let mut rules = Rules::new(loaded, automaton);
-    let terminals = &loaded.grammar.terminals;
-    let wanted = loaded.segments.wanted(terminals, automaton);
-    let passes = |segment: &Segment| skips && segment.is_passed(&wanted, automaton.func);
-    // The first occurrence may come early: then rules are summed up when they are needed.
-    let is_lazy = want == Want::First;
-    if skips && !is_lazy {
+    let wanted = skips.then(|| loaded.segments.wanted(&loaded.grammar.terminals, automaton));
+    // One that is asked for may come early: then rules are summed up when they are needed.
+    if !want.ends_early() && !skips {
+        (0..loaded.grammar.n_rules()).for_each(|rule| rules.sum_up(rule));
+    } else if !want.ends_early() {
         let mut is_needed = vec![false; loaded.lengths.len()];
         let mut n_needed = 0;
         for (sequence, segments) in loaded.grammar.sequences.iter().zip(&loaded.segments.of) {
@@ -244,37 +259,62 @@ pub fn search(loaded: &Loaded, automaton: &Automaton, want: Want, skips: bool) -
             for segment in segments {
                 let piece = &sequence.body[start..segment.end];
                 start = segment.end;
-                if !passes(segment) {
+                if !passes(segment, wanted.as_ref(), automaton.func) {
                     piece.iter().for_each(|&s| is_needed[s as usize] = true);
                     n_needed += 1;
                 }
             }
         }
         if n_needed == 0 {
-            return found;
+            return Found::default();
         }
         rules.sum_up_needed(is_needed);
-    } else if !is_lazy {
-        (0..loaded.grammar.n_rules()).for_each(|rule| rules.sum_up(rule));
     }
-    for (sequence, segments) in loaded.grammar.sequences.iter().zip(&loaded.segments.of) {
+    if let Want::Previous(at) = want {
+        // How many there are before it says which one it is.
+        let Found { count, .. } =
+            walk(&mut rules, automaton, wanted.as_ref(), Want::CountBefore(at), Some(at.thread));
+        return match count {
+            0 => Found::default(),
+            n => walk(&mut rules, automaton, wanted.as_ref(), Want::Nth(n), Some(at.thread)),
+        };
+    }
+    walk(&mut rules, automaton, wanted.as_ref(), want, want.thread())
+}
+
+fn passes(segment: &Segment, wanted: Option<&Wanted>, func: u32) -> bool {
+    wanted.is_some_and(|wanted| segment.is_passed(wanted, func))
+}
+
+/// Runs through the sequences, or that of one thread.
+fn walk(
+    rules: &mut Rules,
+    automaton: &Automaton,
+    wanted: Option<&Wanted>,
+    want: Want,
+    thread: Option<u32>,
+) -> Found {
+    let loaded = rules.loaded;
+    let mut found = Found::default();
+    let sequences = loaded.grammar.sequences.iter().zip(&loaded.segments.of);
+    for (sequence, segments) in sequences.filter(|(s, _)| thread.is_none_or(|t| t == s.thread)) {
         let mut states: Vec<State> = vec![0];
         let (mut index, mut start) = (0, 0);
         for segment in segments {
             let piece = &sequence.body[start..segment.end];
             start = segment.end;
-            if passes(segment) {
-                segment.pass(terminals, automaton, 0, &mut states);
+            if passes(segment, wanted, automaton.func) {
+                segment.pass(&loaded.grammar.terminals, automaton, 0, &mut states);
                 index += segment.n_symbols;
                 continue;
             }
             for &symbol in piece {
                 rules.need(symbol);
                 let n = rules.ending_in(symbol, &states);
-                if n == 0 || want == Want::Count || want == Want::CountAndFirst && found.first.is_some() {
-                    found.count += n;
+                if !found.asks_where(want, n, index, loaded.lengths[symbol as usize]) {
+                    found.add(want, sequence.thread, n);
                     rules.advance(symbol, &mut states);
-                } else if !descend(&rules, symbol, index, sequence.thread, want, &mut states, &mut found) {
+                } else if !descend(rules, symbol, index, sequence.thread, want, &mut states, &mut found) {
                     return found;
                 }
                 index += loaded.lengths[symbol as usize];
@@ -304,22 +344,18 @@ fn descend(
         };
         *body = rest;
         let n = rules.ending_in(symbol, states);
-        let is_known = want == Want::CountAndFirst && found.first.is_some();
+        let len = rules.loaded.lengths[symbol as usize];
         match (symbol as usize).checked_sub(grammar.terminals.len()) {
-            Some(rule) if n > 0 && !is_known => open.push(grammar.body(rule)),
-            Some(_) => {
-                found.count += n;
-                rules.advance(symbol, states);
-                index += rules.loaded.lengths[symbol as usize];
+            Some(rule) if found.asks_where(want, n, index, len) => {
+                open.push(grammar.body(rule));
+                continue;
             }
-            None => {
-                if n > 0 && !found.note(want, thread, index) {
-                    return false;
-                }
-                rules.advance(symbol, states);
-                index += 1;
-            }
+            Some(_) => found.add(want, thread, n),
+            None if n > 0 && !found.note(want, thread, index) => return false,
+            None => {}
         }
+        rules.advance(symbol, states);
+        index += len;
     }
     true
 }

@@ -176,6 +176,12 @@ impl<'a> Expansion<'a> {
         self.open.push(body);
     }
 
+    /// Expands what is left of bodies next, the innermost last.
+    pub fn resume(&mut self, bodies: impl Iterator<Item = &'a [u32]>) {
+        self.open.clear();
+        self.open.extend(bodies);
+    }
+
     /// The next symbols of the trace, `at_least` of them unless it ends; none when it has ended.
     pub fn next(&mut self, at_least: usize) -> &[u32] {
         self.buffer.clear();

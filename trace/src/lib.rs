@@ -18,10 +18,15 @@ pub mod grammar;
 pub mod sequitur;
 
 pub mod automaton;
+pub mod divergence;
+pub mod expand;
 pub mod path;
 pub mod search;
 pub mod trace;
+pub mod windows;
 
+mod callers;
+mod calls;
 mod coder;
 mod columns;
 mod compressed;
@@ -36,6 +41,7 @@ mod tests;
 
 pub use automaton::Automaton;
 pub use balance::{Balance, Unbalanced};
+pub use expand::Line;
 pub use file::ReadError;
 pub use import::{ImportError, Imported, Stores};
 pub use names::Names;

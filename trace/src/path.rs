@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! path = FUNCTION ":" item+
-//! item = block ("|" block)* "+"?     one of these blocks; with + once or more
-//!      | ".."                        any blocks of the activation, or none
+//! item = call* block ("|" block)* "+"?     one of these blocks; with + once or more
+//!      | ".."                              any blocks of the activation, or none
+//! call = "{" path "}"                      between the block before and this one, a call in which the path occurs
 //! ```
 //! FUNCTION is a name, `#ID` as the trace numbers it, or an address; a block is its number, or an address. An occurrence is
 //! named by its last block, so a path that ends in `..` says no more than one that does not, and is refused.
@@ -29,6 +30,9 @@ pub struct PathStep {
     pub repeats: bool,
     /// Other blocks may come before it.
     pub after_gap: bool,
+    /// Calls that are made, in this order, between the block before it (or the entry) and its own; paths that occur in them. Where
+    /// it repeats, before the first time.
+    pub calls: Vec<Path>,
 }
 
 /// Why something is no path of this trace.
@@ -44,6 +48,9 @@ pub struct NotAPath {
 /// Steps that a path can have.
 pub const MOST_STEPS: usize = 120;
 
+/// Calls that may stand in calls.
+const DEEPEST: usize = 16;
+
 fn wrong<T>(what: String, hint: impl Into<String>) -> Result<T, NotAPath> {
     Err(NotAPath { what, hint: hint.into() })
 }
@@ -51,17 +58,22 @@ fn wrong<T>(what: String, hint: impl Into<String>) -> Result<T, NotAPath> {
 impl Path {
     /// A plain path: these blocks, one after the other.
     pub fn of(func: u32, blocks: &[u32]) -> Self {
-        let step = |&block: &u32| PathStep { blocks: vec![block], repeats: false, after_gap: false };
+        let step = |&block: &u32| PathStep { blocks: vec![block], ..PathStep::default() };
         Self { func, steps: blocks.iter().map(step).collect() }
     }
 
     /// The blocks of a path that has no alternatives, gaps, or repetitions.
     pub fn plain(&self) -> Option<Vec<u32>> {
         let one = |step: &PathStep| match step.blocks.as_slice() {
-            [block] if !step.repeats && !step.after_gap => Some(*block),
+            [block] if !step.repeats && !step.after_gap && step.calls.is_empty() => Some(*block),
             _ => None,
         };
         self.steps.iter().map(one).collect()
+    }
+
+    /// Whether it goes through calls.
+    pub fn has_calls(&self) -> bool {
+        self.steps.iter().any(|step| !step.calls.is_empty())
     }
 
     /// Reads a path. `names` may be empty: then there are numbers alone.
@@ -69,48 +81,103 @@ impl Path {
     /// # Errors
     /// [`NotAPath`] says what is wrong, and names the nearest valid thing.
     pub fn parse(text: &str, names: &Names) -> Result<Self, NotAPath> {
-        const FORM: &str = "a path is 'FUNCTION: BLOCK BLOCK …', as in 'main: 0 1 2' or '#5: 3 .. 7|8'";
-        let Some((function, blocks)) = split(text) else {
-            return wrong(format!("'{text}' has no ':' behind the function"), FORM);
-        };
-        let func = find_function(function.trim(), names)?;
-        let mut steps: Vec<PathStep> = Vec::new();
-        let mut after_gap = false;
-        for item in blocks.split_whitespace() {
-            if item == ".." || item == "*" {
-                after_gap = !steps.is_empty();
-                continue;
-            }
-            let (item, repeats) = item.strip_suffix('+').map_or((item, false), |item| (item, true));
-            let blocks =
-                item.split('|').map(|block| find_block(block, func, names)).collect::<Result<_, _>>()?;
-            steps.push(PathStep { blocks, repeats, after_gap: std::mem::take(&mut after_gap) });
-        }
-        if steps.is_empty() {
-            return wrong(format!("'{text}' has no block behind the ':'"), FORM);
-        }
-        if after_gap {
-            return wrong(
-                format!("'{text}' ends in '..'"),
-                "an occurrence ends with a block: leave the '..' out",
-            );
-        }
-        if steps.len() > MOST_STEPS {
-            return wrong(
-                format!("the path has {} steps", steps.len()),
-                format!("at most {MOST_STEPS} are searched"),
-            );
-        }
-        Ok(Self { func, steps })
+        parse(text, names, 0)
     }
 }
 
-/// At the last colon that does not belong to a `::`.
+fn parse(text: &str, names: &Names, depth: usize) -> Result<Path, NotAPath> {
+    const FORM: &str = "a path is 'FUNCTION: BLOCK BLOCK …', as in 'main: 0 1 2' or '#5: 3 .. 7|8'";
+    if depth > DEEPEST {
+        return wrong("calls stand in calls too often".to_owned(), format!("at most {DEEPEST} deep"));
+    }
+    let Some((function, blocks)) = split(text) else {
+        return wrong(format!("'{text}' has no ':' behind the function"), FORM);
+    };
+    let func = find_function(function.trim(), names)?;
+    let (mut steps, mut calls): (Vec<PathStep>, Vec<Path>) = (Vec::new(), Vec::new());
+    let mut after_gap = false;
+    for item in items(blocks)? {
+        if let Some(call) = item.strip_prefix('{').and_then(|item| item.strip_suffix('}')) {
+            calls.push(parse(call, names, depth + 1)?);
+            continue;
+        }
+        if item == ".." || item == "*" {
+            if !calls.is_empty() {
+                return wrong(
+                    format!("'{text}' has '..' behind a call"),
+                    "a call stands right before a block: '1 .. {g: 0} 2'",
+                );
+            }
+            after_gap = !steps.is_empty();
+            continue;
+        }
+        let (item, repeats) = item.strip_suffix('+').map_or((item, false), |item| (item, true));
+        let blocks = item.split('|').map(|block| find_block(block, func, names)).collect::<Result<_, _>>()?;
+        let (after_gap, calls) = (std::mem::take(&mut after_gap), std::mem::take(&mut calls));
+        steps.push(PathStep { blocks, repeats, after_gap, calls });
+    }
+    if !calls.is_empty() {
+        return wrong(
+            format!("'{text}' ends in a call"),
+            "an occurrence ends with a block: say which is executed behind the call",
+        );
+    }
+    if steps.is_empty() {
+        return wrong(format!("'{text}' has no block behind the ':'"), FORM);
+    }
+    if after_gap {
+        return wrong(
+            format!("'{text}' ends in '..'"),
+            "an occurrence ends with a block: leave the '..' out",
+        );
+    }
+    let n = steps.iter().map(|step| step.calls.len() + 1).sum::<usize>();
+    if n > MOST_STEPS {
+        return wrong(format!("the path has {n} steps"), format!("at most {MOST_STEPS} are searched"));
+    }
+    Ok(Path { func, steps })
+}
+
+/// How deep braces stand in braces behind each character; a `}` alone counts for nothing.
+fn depths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
+    text.char_indices().scan(0_usize, |depth, (at, c)| {
+        match c {
+            '{' => *depth += 1,
+            '}' => *depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        Some((at, c, *depth))
+    })
+}
+
+/// Words, and what stands in braces.
+fn items(text: &str) -> Result<Vec<&str>, NotAPath> {
+    let (mut items, mut start, mut last) = (Vec::new(), 0, 0);
+    for (at, c, depth) in depths(text) {
+        let (opens, closes) = (c == '{' && depth == 1, c == '}' && depth == 0);
+        if opens || closes || c.is_whitespace() && depth == 0 {
+            let end = if closes { at + 1 } else { at };
+            items.extend(text.get(start..end).filter(|item| !item.trim().is_empty()).map(str::trim));
+            start = end;
+        }
+        last = depth;
+    }
+    items.extend(text.get(start..).filter(|item| !item.trim().is_empty()).map(str::trim));
+    if last > 0 {
+        return wrong(
+            format!("'{}' has a '{{' without its '}}'", text.trim()),
+            "a call is '{FUNCTION: BLOCK …}'",
+        );
+    }
+    Ok(items)
+}
+
+/// At the last colon that neither belongs to a `::` nor stands in braces.
 fn split(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let is_colon = |i: usize| bytes.get(i) == Some(&b':');
-    let at =
-        (0..bytes.len()).rev().find(|&i| is_colon(i) && !is_colon(i + 1) && (i == 0 || !is_colon(i - 1)))?;
+    let is_alone = |i: usize| is_colon(i) && !is_colon(i + 1) && (i == 0 || !is_colon(i - 1));
+    let (at, ..) = depths(text).filter(|&(at, _, depth)| depth == 0 && is_alone(at)).last()?;
     Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
@@ -118,7 +185,11 @@ fn address(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-fn find_function(text: &str, names: &Names) -> Result<u32, NotAPath> {
+/// The function that a text names: a name, `#ID`, or an address.
+///
+/// # Errors
+/// [`NotAPath`] says what is wrong, and names the nearest valid thing.
+pub fn find_function(text: &str, names: &Names) -> Result<u32, NotAPath> {
     if let Some(id) = text.strip_prefix('#') {
         return match id.parse().ok().filter(|&id: &u32| id < Symbol::LIMIT) {
             Some(id) if names.functions.is_empty() || names.functions.contains_key(&id) => Ok(id),
@@ -268,8 +339,40 @@ mod tests {
     #[test]
     fn steps_have_alternatives_gaps_and_repetitions() {
         let path = Path::parse("std::sort: .. 0|4+ .. 4", &names()).expect("it is right");
-        let first = PathStep { blocks: vec![0, 4], repeats: true, after_gap: false };
-        assert_eq!(path.steps, [first, PathStep { blocks: vec![4], repeats: false, after_gap: true }]);
+        let first = PathStep { blocks: vec![0, 4], repeats: true, ..PathStep::default() };
+        assert_eq!(path.steps, [first, PathStep { blocks: vec![4], after_gap: true, ..PathStep::default() }]);
         assert_eq!(path.plain(), None);
+    }
+
+    #[test]
+    fn calls_stand_before_blocks_and_in_each_other() {
+        let path = Path::parse("std::sort: 0{main: 0 {#3:4 0} 0}{#7: 0} 4", &names()).expect("it is right");
+        let mut outer = Path::of(5, &[0, 0]);
+        outer.steps[1].calls = vec![Path::of(3, &[4, 0])];
+        let mut want = Path::of(3, &[0, 4]);
+        want.steps[1].calls = vec![outer, Path::of(7, &[0])];
+        assert_eq!((path.has_calls(), path.plain()), (true, None));
+        assert_eq!(path, want);
+        let says = |text: &str| Path::parse(text, &names()).expect_err("it is wrong");
+        assert_eq!(says("main: 0 {maim: 0} 0").hint, "the nearest name is 'main'");
+        assert_eq!(says("main: 0 {std::sort: 7} 0").hint, "the nearest is block 4");
+        assert_eq!(says("main: 0 {main: 0}").what, "'main: 0 {main: 0}' ends in a call");
+        assert_eq!(says("main: 0 {main: 0 0").what, "'0 {main: 0 0' has a '{' without its '}'");
+        assert_eq!(
+            says("main: 0 {main: 0} .. 0").hint,
+            "a call stands right before a block: '1 .. {g: 0} 2'"
+        );
+        assert_eq!(says("main: 0 } 0").what, "'}' is no block");
+        let deep = "main: {".repeat(20) + "main: 0" + &"} 0".repeat(20);
+        assert_eq!(says(&deep).what, "calls stand in calls too often");
+    }
+
+    #[test]
+    fn braces_in_names_are_no_calls() {
+        let names = Names::parse("0 1 0x10 f::{closure#0} a.rs:1\n").expect("it is right");
+        assert_eq!(
+            Path::parse("f::{closure#0}: 1 {f::{closure#0}: 1} 1", &names).map(|p| p.steps.len()),
+            Ok(2)
+        );
     }
 }

@@ -11,6 +11,31 @@ pub enum Want {
     CountAndFirst,
     /// Where it occurs, each time.
     All,
+    /// Where it occurs for the n-th time, from 1; streams one after the other.
+    Nth(u64),
+    /// Where it occurs first behind this position, in the same stream.
+    Next(Position),
+    /// Where it occurs last before this position, in the same stream.
+    Previous(Position),
+    /// How often before this position, in the same stream.
+    CountBefore(Position),
+    /// How often in each stream.
+    PerThread,
+}
+
+impl Want {
+    /// The only stream that is looked at, if the others are of no account.
+    pub(crate) fn thread(self) -> Option<u32> {
+        match self {
+            Self::Next(at) | Self::Previous(at) | Self::CountBefore(at) => Some(at.thread),
+            _ => None,
+        }
+    }
+
+    /// Whether the search may end before the streams do.
+    pub(crate) fn ends_early(self) -> bool {
+        !matches!(self, Self::Count | Self::CountAndFirst | Self::All | Self::PerThread)
+    }
 }
 
 /// How to search.
@@ -50,24 +75,64 @@ pub struct Position {
 /// What was found; as much of it as was wanted.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Found {
-    /// How many occurrences. With [`Want::First`], 1 stands for some.
+    /// How many occurrences. Where one alone is asked for, how many there are up to it, itself included; all, if it is not there.
     pub count: u64,
-    /// The first one's last block; with [`Want::Count`], not all schemes know it.
+    /// The last block of the first occurrence, or of the one that is asked for; with [`Want::Count`] and its like, not all
+    /// schemes know it.
     pub first: Option<Position>,
     /// Each one's last block, in order; with [`Want::All`] alone.
     pub all: Vec<Position>,
+    /// Streams in which it occurs, and how often; with [`Want::PerThread`] alone.
+    pub threads: Vec<(u32, u64)>,
 }
 
 impl Found {
     /// Notes an occurrence. Returns whether more are wanted.
     #[inline]
     pub(crate) fn note(&mut self, want: Want, thread: u32, index: u64) -> bool {
-        self.count += 1;
         let position = Position { thread, index };
-        self.first.get_or_insert(position);
+        let (is_it, goes_on) = match want {
+            Want::First => (true, false),
+            Want::Nth(n) => (self.count + 1 == n, self.count + 1 < n),
+            Want::Next(at) => (index > at.index, index <= at.index),
+            Want::Previous(at) | Want::CountBefore(at) if index >= at.index => return false,
+            Want::Previous(_) => (true, true),
+            _ => (self.first.is_none(), true),
+        };
+        self.add(want, thread, 1);
+        if is_it {
+            self.first = Some(position);
+        }
         if want == Want::All {
             self.all.push(position);
         }
-        want != Want::First
+        goes_on
+    }
+
+    /// Notes `n` occurrences somewhere in the stream, where it does not matter where.
+    #[inline]
+    pub(crate) fn add(&mut self, want: Want, thread: u32, n: u64) {
+        self.count = self.count.saturating_add(n);
+        if want == Want::PerThread && n > 0 {
+            match self.threads.last_mut().filter(|(last, _)| *last == thread) {
+                Some((_, count)) => *count = count.saturating_add(n),
+                None => self.threads.push((thread, n)),
+            }
+        }
+    }
+
+    /// Whether it matters where the `n` occurrences are that end in the `len` symbols from `index`.
+    #[inline]
+    pub(crate) fn asks_where(&self, want: Want, n: u64, index: u64, len: u64) -> bool {
+        let end = index.saturating_add(len);
+        n > 0
+            && match want {
+                Want::Count | Want::PerThread => false,
+                Want::CountAndFirst => self.first.is_none(),
+                Want::Nth(nth) => self.count.saturating_add(n) >= nth,
+                Want::Next(at) => end > at.index.saturating_add(1),
+                Want::Previous(at) | Want::CountBefore(at) => end > at.index,
+                Want::First | Want::All => true,
+            }
     }
 }

@@ -45,11 +45,21 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All, in order.
+    pub const ALL: [Self; 8] = [
+        Self::Return,
+        Self::Tail,
+        Self::Exception,
+        Self::Longjmp,
+        Self::ProcessEnd,
+        Self::ThreadEnd,
+        Self::RecordingEnd,
+        Self::Exec,
+    ];
+
     /// The one with this number.
-    pub fn numbered(n: u64) -> Option<Cause> {
-        use Cause::{Exception, Exec, Longjmp, ProcessEnd, RecordingEnd, Return, Tail, ThreadEnd};
-        let all = [Return, Tail, Exception, Longjmp, ProcessEnd, ThreadEnd, RecordingEnd, Exec];
-        all.into_iter().find(|cause| *cause as u64 == n)
+    pub fn numbered(n: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| *cause as u64 == n)
     }
 }
 
@@ -82,6 +92,17 @@ impl Symbol {
     #[must_use]
     pub fn from_outside(self) -> Self {
         Self(self.0 | FROM_OUTSIDE)
+    }
+
+    /// Whether it is an entry with that mark.
+    pub fn is_from_outside(self) -> bool {
+        self.0 & (EXIT | ENTER | FROM_OUTSIDE) == ENTER | FROM_OUTSIDE
+    }
+
+    /// Why a function is left; `None` of what is no exit.
+    pub fn cause(self) -> Option<Cause> {
+        let has = |cause: &Cause| Self::exit(*cause) == self;
+        Cause::ALL.into_iter().find(has)
     }
 
     /// What it says. A code that is none, which [`Symbol::is_valid`] tells, comes out as one of its neighbours.

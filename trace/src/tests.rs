@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 
 /// A balanced stream: recursion, repeated bodies, several exits at once (as `longjmp` makes them), entries in the middle.
-fn random_stream(seed: u64, n: usize) -> Vec<u32> {
+pub(crate) fn random_stream(seed: u64, n: usize) -> Vec<u32> {
     let mut rng = Rng(seed | 1);
     let n_funcs = 1 + rng.below(5);
     let n_blocks = 1 + rng.below(6);
@@ -57,10 +57,10 @@ fn random_stream(seed: u64, n: usize) -> Vec<u32> {
     out
 }
 
-struct Rng(u64);
+pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
-    fn below(&mut self, n: u32) -> u32 {
+    pub(crate) fn below(&mut self, n: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -100,7 +100,7 @@ fn oracle_of(stream: &[u32], func: u32, blocks: &[u32]) -> Vec<u64> {
 }
 
 /// A path of length `len` that runs somewhere in the stream, or almost.
-fn random_path(rng: &mut Rng, stream: &[u32], len: usize) -> (u32, Vec<u32>) {
+pub(crate) fn random_path(rng: &mut Rng, stream: &[u32], len: usize) -> (u32, Vec<u32>) {
     let mut open: Vec<(u32, Vec<u32>)> = Vec::new();
     let stop = rng.below(u32::try_from(stream.len()).expect("short")) as usize;
     let mut best = (0, vec![0]);
@@ -123,14 +123,14 @@ fn random_path(rng: &mut Rng, stream: &[u32], len: usize) -> (u32, Vec<u32>) {
     (func, blocks)
 }
 
-fn opened(bytes: &[u8]) -> Result<Trace, ReadError> {
+pub(crate) fn opened(bytes: &[u8]) -> Result<Trace, ReadError> {
     let mut file = tempfile::tempfile().expect("there is room");
     file.write_all(bytes).expect("there is room");
     Trace::open(file)
 }
 
 /// A file of several streams in chunks of `len` symbols, as a recorder writes it: the chunks of the streams mixed.
-fn chunked(streams: &[Vec<u32>], codec: Codec, len: usize) -> Vec<u8> {
+pub(crate) fn chunked(streams: &[Vec<u32>], codec: Codec, len: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
     let number = |i: usize| u32::try_from(i).expect("few");
@@ -153,7 +153,7 @@ fn chunked(streams: &[Vec<u32>], codec: Codec, len: usize) -> Vec<u8> {
 }
 
 /// The same streams as a packed file.
-fn packed(streams: &[Vec<u32>]) -> Vec<u8> {
+pub(crate) fn packed(streams: &[Vec<u32>]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
     let mut builder = pack::Builder::default();
@@ -170,7 +170,7 @@ fn packed(streams: &[Vec<u32>]) -> Vec<u8> {
     out
 }
 
-fn symbols_of(trace: &Trace) -> Vec<(u32, Vec<u32>)> {
+pub(crate) fn symbols_of(trace: &Trace) -> Vec<(u32, Vec<u32>)> {
     let mut all: Vec<(u32, Vec<u32>)> = Vec::new();
     let end = trace.read(|thread, symbols| {
         match all.last_mut().filter(|(last, _)| *last == thread) {
@@ -195,6 +195,25 @@ fn check_search(trace: &Trace, schemes: &[Scheme], streams: &[Vec<u32>], func: u
         assert_eq!(search(Want::Count).count, want.len() as u64, "{what}");
         assert_eq!(search(Want::First).first, want.first().copied(), "{what}");
         assert_eq!(search(Want::All).all, want, "{what}");
+        for n in [1, 2, want.len() / 2, want.len(), want.len() + 1] {
+            let nth = n.checked_sub(1).and_then(|i| want.get(i)).copied();
+            assert_eq!(search(Want::Nth(n as u64)).first, nth, "{n}th, {what}");
+        }
+        for (thread, stream) in (0..).zip(streams) {
+            let here = || want.iter().filter(|p| p.thread == thread).copied();
+            let found = search(Want::PerThread).threads;
+            let n = found.iter().find(|(t, _)| *t == thread).map_or(0, |(_, n)| *n);
+            assert_eq!(n, here().count() as u64, "in thread {thread}, {what}");
+            let near = here().nth(here().count() / 2).map_or(0, |p| p.index);
+            for index in [0, near, near + 1, stream.len() as u64 / 2, stream.len() as u64 - 1] {
+                let at = Position { thread, index };
+                let what = format!("{at:?}, {what}");
+                assert_eq!(search(Want::Next(at)).first, here().find(|p| p.index > index), "next {what}");
+                let before = here().filter(|p| p.index < index);
+                assert_eq!(search(Want::Previous(at)).first, before.clone().next_back(), "previous {what}");
+                assert_eq!(search(Want::CountBefore(at)).count, before.count() as u64, "before {what}");
+            }
+        }
     }
 }
 
@@ -259,9 +278,17 @@ proptest! {
 fn use_up(file: &[u8]) {
     let Ok(trace) = opened(file) else { return };
     let automaton = Automaton::new(&Path::of(0, &[0, 1])).expect("it is plain");
-    let _damaged = (trace.names(), trace.threads(), trace.stats());
+    let _damaged =
+        (trace.names(), trace.threads(), trace.stats(), trace.count_by_caller(&Path::of(0, &[0, 1])));
+    let same = divergence::Pairing::new(&Names::default(), &Names::default());
+    let _damaged = divergence::first(&trace, &trace, 0, &same);
+    let _damaged = trace.expand(0, 20..60, |_| ControlFlow::<()>::Continue(()));
+    let _damaged = trace.paths(3, None);
+    let through = Path::parse("#0: 0 {#1: 0} 1", &Names::default()).expect("it is a path");
+    let _damaged = (trace.search_path(&through, Want::All, None), trace.count_by_caller(&through));
     for scheme in Scheme::ALL {
-        for want in [Want::Count, Want::First, Want::All] {
+        let at = Position { thread: 0, index: 30 };
+        for want in [Want::Count, Want::First, Want::All, Want::Nth(3), Want::Next(at), Want::Previous(at)] {
             let _damaged = trace.search(&automaton, want, Some(scheme));
         }
     }

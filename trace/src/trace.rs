@@ -1,7 +1,9 @@
 //! A trace file, opened: what is in it, its streams, and searches by every scheme that its contents allow.
 
-use crate::automaton::Automaton;
+use crate::automaton::{Automaton, TooWide};
 use crate::balance::Balance;
+use crate::callers;
+use crate::calls;
 use crate::chunks::{self, Head, Unpacker};
 use crate::coder;
 use crate::columns::{self, Column};
@@ -12,8 +14,10 @@ use crate::file::{ReadError, Section, Source};
 use crate::grammar::Expansion;
 use crate::names::Names;
 use crate::pack;
+use crate::path::Path;
 use crate::scan::Scan;
 use crate::search::{Found, Scheme, Want};
+use crate::segments::Wanted;
 use crate::symbol::{Cause, Step, Symbol};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -59,6 +63,15 @@ pub enum SearchError {
         /// What it works on.
         needs: &'static str,
     },
+    /// The path goes through calls, which the scheme does not follow.
+    #[error("scheme {} does not follow a path through calls", *scheme as u8)]
+    Calls {
+        /// Which scheme.
+        scheme: Scheme,
+    },
+    /// The path needs too many states.
+    #[error(transparent)]
+    Wide(#[from] TooWide),
 }
 
 impl Trace {
@@ -224,6 +237,113 @@ impl Trace {
         }
     }
 
+    /// Searches a path, which may go through calls; else as [`Trace::search`].
+    ///
+    /// # Errors
+    /// If the file cannot be read, does not hold what the scheme works on, or the scheme does not follow calls.
+    pub fn search_path(
+        &self,
+        path: &Path,
+        want: Want,
+        scheme: Option<Scheme>,
+    ) -> Result<(Found, Scheme), SearchError> {
+        if !path.has_calls() {
+            return self.search(&Automaton::new(path)?, want, scheme);
+        }
+        let scheme = scheme.unwrap_or(Scheme::Chunks);
+        if !matches!(scheme, Scheme::Unpacked | Scheme::Chunks) {
+            return Err(SearchError::Calls { scheme });
+        }
+        let mut found = Found::default();
+        let skips = scheme == Scheme::Chunks;
+        self.follow(path, want.thread(), skips, |thread, index, _| found.note(want, thread, index))?;
+        Ok((found, scheme))
+    }
+
+    /// How often a path occurs by who called the function: `None` stands for no caller, where a stream starts in it.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or the path is too wide.
+    pub fn count_by_caller(&self, path: &Path) -> Result<BTreeMap<Option<u32>, u64>, SearchError> {
+        if let (false, Some(loaded)) = (path.has_calls(), self.load()?) {
+            return Ok(callers::of_grammar(loaded, &Automaton::new(path)?));
+        }
+        let mut counts = BTreeMap::new();
+        // What is passed over has callers, too.
+        self.follow(path, None, false, |_, _, caller| {
+            *counts.entry(caller).or_insert(0) += 1;
+            true
+        })?;
+        Ok(counts)
+    }
+
+    /// Follows a path through calls; `found` is told the thread, the index, and the caller of each occurrence.
+    fn follow(
+        &self,
+        path: &Path,
+        thread: Option<u32>,
+        skips: bool,
+        mut found: impl FnMut(u32, u64, Option<u32>) -> bool,
+    ) -> Result<(), ReadError> {
+        let mut scan = calls::Scan::new(path);
+        let functions = scan.functions();
+        let is_asked = |of: u32| thread.is_none_or(|asked| asked == of);
+        if let Some(loaded) = self.load_unless_chunks()? {
+            let sequences = loaded.grammar.sequences.iter().zip(&loaded.segments.of);
+            for (sequence, segments) in sequences.filter(|(s, _)| is_asked(s.thread)) {
+                scan.start();
+                let mut expansion = Expansion::new(&loaded.grammar, &loaded.lengths);
+                let mut start = 0;
+                for segment in segments {
+                    expansion.start(&sequence.body[start..segment.end]);
+                    start = segment.end;
+                    if skips && functions.iter().all(|&func| segment.is_passed(&Wanted::Function, func)) {
+                        scan.pass(segment.n_symbols, segment.levels);
+                        continue;
+                    }
+                    loop {
+                        let symbols = expansion.next(PIECE);
+                        if symbols.is_empty() {
+                            break;
+                        }
+                        if !scan.feed(symbols, |index, caller| found(sequence.thread, index, caller)) {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let mut of = None;
+        self.read_events(|thread, symbols| {
+            if !is_asked(thread) {
+                return ControlFlow::Continue(());
+            }
+            if of.replace(thread) != Some(thread) {
+                scan.start();
+            }
+            match scan.feed(symbols, |index, caller| found(thread, index, caller)) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        let (mut unpacker, mut of) = (Unpacker::default(), None);
+        for (section, head) in self.chunks.iter().filter(|(_, head)| is_asked(head.thread)) {
+            if of.replace(head.thread) != Some(head.thread) {
+                scan.start();
+            }
+            if skips && functions.iter().all(|func| head.functions.binary_search(func).is_err()) {
+                scan.pass(head.n_symbols as u64, head.levels);
+                continue;
+            }
+            let symbols = unpacker.unpack(&self.source, section)?;
+            if !scan.feed(symbols, |index, caller| found(head.thread, index, caller)) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
     /// Decodes the grammar, if there is one and it has not been done; searches by schemes 2 and 4 do it themselves.
     ///
     /// # Errors
@@ -247,19 +367,30 @@ impl Trace {
     }
 
     /// The column of a function; `None` if the file has none at all.
-    fn column(&self, func: u32) -> Result<Option<Arc<Column>>, ReadError> {
+    pub(crate) fn column(&self, func: u32) -> Result<Option<Arc<Column>>, ReadError> {
         let decoded = || self.decoded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(column) = decoded().get(&func) {
             return Ok(Some(Arc::clone(column)));
         }
+        let Some(bytes) = self.column_bytes()? else { return Ok(None) };
+        let column = columns::read(bytes, func);
+        let column = Arc::new(column.ok_or_else(|| self.missing(pack::COLUMNS, "the columns"))?);
+        decoded().insert(func, Arc::clone(&column));
+        Ok(Some(column))
+    }
+
+    /// The functions that have columns; `None` if the file has none at all.
+    pub(crate) fn column_functions(&self) -> Result<Option<Vec<u32>>, ReadError> {
+        let Some(bytes) = self.column_bytes()? else { return Ok(None) };
+        columns::functions(bytes).map(Some).ok_or_else(|| self.missing(pack::COLUMNS, "the columns"))
+    }
+
+    fn column_bytes(&self) -> Result<Option<&Vec<u8>>, ReadError> {
         if self.columns.get().is_none() {
             let Some(bytes) = self.source.read_tagged(pack::COLUMNS)? else { return Ok(None) };
             let _set_meanwhile = self.columns.set(bytes);
         }
-        let column = self.columns.get().and_then(|bytes| columns::read(bytes, func));
-        let column = Arc::new(column.ok_or_else(|| self.missing(pack::COLUMNS, "the columns"))?);
-        decoded().insert(func, Arc::clone(&column));
-        Ok(Some(column))
+        Ok(self.columns.get())
     }
 
     /// Why a section is not there, or makes no sense.
@@ -270,15 +401,24 @@ impl Trace {
         }
     }
 
-    fn load_unless_chunks(&self) -> Result<Option<&Loaded>, ReadError> {
+    pub(crate) fn load_unless_chunks(&self) -> Result<Option<&Loaded>, ReadError> {
         if self.chunks.is_empty() { self.load() } else { Ok(None) }
+    }
+
+    /// Its chunks, by thread and place, and what to read them from.
+    pub(crate) fn chunks(&self) -> (&Source, &[(Section, Head)]) {
+        (&self.source, &self.chunks)
     }
 
     /// Schemes 1 and 3.
     fn search_chunks(&self, path: &Automaton, want: Want, skips: bool) -> Result<Found, ReadError> {
         let mut found = Found::default();
+        let is_asked = |thread: u32| want.thread().is_none_or(|asked| asked == thread);
         let (mut scan, mut thread) = (Scan::new(path), None);
         self.read_events(|of, symbols| {
+            if !is_asked(of) {
+                return ControlFlow::Continue(());
+            }
             if thread.replace(of) != Some(of) {
                 scan = Scan::new(path);
             }
@@ -289,7 +429,7 @@ impl Trace {
         })?;
         let mut unpacker = Unpacker::default();
         let (mut scan, mut thread) = (Scan::new(path), None);
-        for (section, head) in &self.chunks {
+        for (section, head) in self.chunks.iter().filter(|(_, head)| is_asked(head.thread)) {
             if thread.replace(head.thread) != Some(head.thread) {
                 scan = Scan::new(path);
             }
@@ -302,6 +442,11 @@ impl Trace {
             }
         }
         Ok(found)
+    }
+
+    /// Whether it is as it was recorded: events, from which symbols are told one after the other.
+    pub fn is_recording(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// The modules of a recording; none, if it is another trace.
@@ -433,7 +578,9 @@ fn search_expanded(loaded: &Loaded, path: &Automaton, want: Want, skips: bool) -
     let mut found = Found::default();
     let terminals = &loaded.grammar.terminals;
     let wanted = loaded.segments.wanted(terminals, path);
-    for (sequence, segments) in loaded.grammar.sequences.iter().zip(&loaded.segments.of) {
+    let is_asked = |thread: u32| want.thread().is_none_or(|asked| asked == thread);
+    let sequences = loaded.grammar.sequences.iter().zip(&loaded.segments.of);
+    for (sequence, segments) in sequences.filter(|(s, _)| is_asked(s.thread)) {
         let mut scan = Scan::new(path);
         let mut expansion = Expansion::new(&loaded.grammar, &loaded.lengths);
         let mut start = 0;

@@ -17,6 +17,7 @@ mod matches;
 mod messages;
 mod names;
 mod points;
+mod query;
 mod random;
 mod recordings;
 mod rows;

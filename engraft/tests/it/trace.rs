@@ -49,7 +49,6 @@ fn a_trace_comes_to_what_is_counted() {
         ("branches.c", "-O1 -fno-inline", &[]),
         ("callbacks.c", "-O1", &[]),
         ("computed.c", "-O2", &[]),
-        ("leaves.c", "-O1", &[]),
         ("short.c", "-O2 -no-pie -fno-pie", &[]),
         ("throws.cc", "-O2 -x c++ -lstdc++", &[]),
         ("forks.c", "-O2 -pthread -DN=200", &[]),
@@ -103,13 +102,23 @@ fn a_trace_is_what_ran_in_order() {
     }
     // Packed, it answers the same.
     engraft(place.path(), "convert run.trace -q --store packed -o packed.trace").ok();
-    for query in ["'twice: 0' --all", "'go: 0' --first", "--stats"] {
+    for query in [
+        "'twice: 0' --all",
+        "'go: 0' --first",
+        "--stats",
+        "'half: 0' --nth 3",
+        "'half: 0' --per-caller",
+        "'go: 1 {twice: 0} 1' --count",
+        "--hottest 2",
+    ] {
         let [a, b] =
             ["run", "packed"].map(|t| engraft(place.path(), &format!("query {t}.trace {query}")).ok());
         let without_size =
             |text: &str| text.lines().filter(|l| !l.contains("of the file")).collect::<String>();
         assert_eq!(without_size(&a), without_size(&b), "{query}");
     }
+    let said = engraft(place.path(), "query run.trace --at 0..2");
+    assert!(said.code == Some(2) && said.stderr.contains("--store packed"), "{}", said.stderr);
 }
 
 /// What is recorded is there when the program is killed, and when its disk is full; and the program when `trace` is killed.

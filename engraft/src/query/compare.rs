@@ -1,0 +1,195 @@
+//! `engraft query --diff`: where two runs first differ, and the paths that one takes alone.
+
+use super::hottest::{LENGTH, blocks, function};
+use super::symbols::{self, SymbolView};
+use super::{Args, needs_order, open, unreadable};
+use crate::out::{self, Answer, Hinted};
+use crate::view::{Table, View};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::path::Path;
+use trace::divergence::{self, Alone, Pairing};
+use trace::{Names, Trace};
+use tracing::info_span;
+
+/// Symbols that are shown before and behind a difference, if nothing else is said.
+const CONTEXT: u64 = 5;
+
+/// One of the two traces.
+struct Side<'a> {
+    path: &'a Path,
+    trace: Trace,
+    names: Names,
+}
+
+impl Side<'_> {
+    fn open(path: &Path) -> anyhow::Result<Side<'_>> {
+        let trace = open(path)?;
+        needs_order(path, &trace)?;
+        let names = trace.names().map_err(|err| unreadable(path, err))?;
+        Ok(Side { path, trace, names })
+    }
+
+    fn label(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Symbols from `start` on, before `end` or the end of the stream.
+    fn symbols(&self, thread: u32, start: u64, end: u64) -> anyhow::Result<Vec<SymbolView>> {
+        symbols::expanded(self.path, &self.trace, &self.names, thread, start..end)
+    }
+}
+
+/// What `--diff` prints.
+#[derive(Serialize)]
+struct DiffView {
+    schema: &'static str,
+    first: String,
+    second: String,
+    length: usize,
+    divergences: Vec<DivergenceView>,
+    paths: Vec<PathView>,
+}
+
+/// Where a thread first differs.
+#[derive(Serialize)]
+struct DivergenceView {
+    thread: u32,
+    index: u64,
+    /// What both did before.
+    before: Vec<SymbolView>,
+    /// What each did then; nothing, if its stream ends there.
+    first: Vec<SymbolView>,
+    second: Vec<SymbolView>,
+}
+
+/// A path that one run takes alone.
+#[derive(Serialize)]
+struct PathView {
+    /// The trace of that run.
+    only_in: String,
+    function: String,
+    /// As that trace numbers it.
+    function_id: u32,
+    blocks: Vec<u32>,
+    count: u64,
+}
+
+/// Compares the two traces that the arguments name.
+pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    let Some((second, named)) = args.path.split_first() else {
+        return Err(Hinted::new("--diff compares two traces", "say `query --diff A B [FUNCTION]`").into());
+    };
+    let (a, b) = (Side::open(&args.trace)?, Side::open(Path::new(second))?);
+    let pairing = Pairing::new(&a.names, &b.names);
+    if !pairing.is_by_number() {
+        let what = "the traces are not of the same build: functions are paired by name, blocks by number";
+        out::warn(what, Some("where code was changed, the same block may have another number"));
+    }
+    let length = args.length.unwrap_or(LENGTH);
+    let paths = info_span!("paths").in_scope(|| paths(&a, &b, &pairing, &named.join(" "), length))?;
+    let context = args.context.unwrap_or(CONTEXT);
+    let divergences = info_span!("compare").in_scope(|| divergences(&a, &b, &pairing, context))?;
+    let (first, second) = (a.label(), b.label());
+    let view = DiffView { schema: "engraft.query/1", first, second, length, divergences, paths };
+    args.output.print(&view)?;
+    Ok(if view.divergences.is_empty() && view.paths.is_empty() { Answer::Yes } else { Answer::No })
+}
+
+fn divergences(a: &Side, b: &Side, pairing: &Pairing, context: u64) -> anyhow::Result<Vec<DivergenceView>> {
+    let mut threads = BTreeSet::new();
+    for side in [a, b] {
+        let of = side.trace.threads().map_err(|err| unreadable(side.path, err))?;
+        threads.extend(of.iter().map(|t| t.thread));
+    }
+    let mut found = Vec::new();
+    for thread in threads {
+        let index = divergence::first(&a.trace, &b.trace, thread, pairing);
+        let index =
+            index.map_err(|failed| unreadable(if failed.is_second { b.path } else { a.path }, failed.err))?;
+        let Some(index) = index else { continue };
+        let end = index.saturating_add(context).saturating_add(1);
+        found.push(DivergenceView {
+            thread,
+            index,
+            before: a.symbols(thread, index.saturating_sub(context), index)?,
+            first: a.symbols(thread, index, end)?,
+            second: b.symbols(thread, index, end)?,
+        });
+    }
+    Ok(found)
+}
+
+/// Paths that one of the two takes alone, the most frequent first; of the function that is named, if one is.
+fn paths(a: &Side, b: &Side, pairing: &Pairing, named: &str, length: usize) -> anyhow::Result<Vec<PathView>> {
+    let (in_a, in_b) = functions(a, b, pairing, named)?;
+    let all = |side: &Side, func: Option<Option<u32>>| match func {
+        Some(func) => side.trace.paths(length, func).map_err(|err| unreadable(side.path, err)),
+        None => Ok(BTreeMap::new()),
+    };
+    let view = |alone: Alone| {
+        let side = if alone.is_second { b } else { a };
+        PathView {
+            only_in: side.label(),
+            function: side.names.function(alone.func),
+            function_id: alone.func,
+            blocks: alone.blocks,
+            count: alone.count,
+        }
+    };
+    let alone = divergence::alone(&all(a, in_a)?, &all(b, in_b)?, pairing);
+    Ok(alone.into_iter().map(view).collect())
+}
+
+/// The function whose paths are compared in each of the two: `Some(None)` stands for all of them, `None` for none.
+type InBoth = (Option<Option<u32>>, Option<Option<u32>>);
+
+fn functions(a: &Side, b: &Side, pairing: &Pairing, named: &str) -> anyhow::Result<InBoth> {
+    Ok(match (function(named, &a.names), function(named, &b.names)) {
+        (Ok(None), _) => (Some(None), Some(None)),
+        (Ok(func), _) | (Err(_), Ok(func)) if pairing.is_by_number() => (Some(func), Some(func)),
+        (Ok(Some(func)), _) => {
+            let same = |of: &u32| pairing.of_second(*of) == Some(func);
+            (Some(Some(func)), b.names.functions.keys().copied().find(same).map(Some))
+        }
+        // One that the first does not have.
+        (Err(_), Ok(Some(func))) if pairing.of_second(func).is_none() => (None, Some(Some(func))),
+        (Err(err), _) => return Err(err),
+    })
+}
+
+impl View for DiffView {
+    /// A row a path that one run takes alone.
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["only in", "count>", "function", "path"]);
+        for p in &self.paths {
+            t.row([p.only_in.clone(), p.count.to_string(), p.function.clone(), blocks(&p.blocks)]);
+        }
+        t
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        if self.divergences.is_empty() && self.paths.is_empty() {
+            return writeln!(w, "the runs are the same");
+        }
+        for d in &self.divergences {
+            writeln!(w, "thread {} differs from symbol {} on", d.thread, d.index)?;
+            symbols::marked(w, &d.before, None)?;
+            for (of, symbols) in [(&self.first, &d.first), (&self.second, &d.second)] {
+                writeln!(w, "{of}:")?;
+                match symbols.is_empty() {
+                    true => writeln!(w, "> the end")?,
+                    false => symbols::marked(w, symbols, Some(d.index))?,
+                }
+            }
+        }
+        if self.divergences.is_empty() {
+            writeln!(w, "the threads are the same")?;
+        }
+        match self.paths.is_empty() {
+            true => writeln!(w, "no path of {} blocks is taken by one alone", self.length),
+            false => self.table().text(w),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `engraft query --hottest`: the paths that were executed most often, of a function or of the run.
+
+use super::{Args, unreadable};
+use crate::out::{Answer, Hinted};
+use crate::view::{Table, View};
+use serde::Serialize;
+use std::cmp::Reverse;
+use trace::{Names, Trace};
+use tracing::info_span;
+
+/// Blocks of a path, if nothing else is said.
+pub const LENGTH: usize = 2;
+
+/// What `--hottest` prints.
+#[derive(Serialize)]
+struct HottestView {
+    schema: &'static str,
+    length: usize,
+    paths: Vec<PathView>,
+}
+
+/// A path that was executed.
+#[derive(Serialize)]
+struct PathView {
+    function: String,
+    function_id: u32,
+    blocks: Vec<u32>,
+    count: u64,
+}
+
+/// Prints the `n` hottest.
+pub fn print(args: &Args, trace: &Trace, names: &Names, n: usize) -> anyhow::Result<Answer> {
+    let func = function(&args.path.join(" "), names)?;
+    let length = args.length.unwrap_or(LENGTH);
+    let all = info_span!("count").in_scope(|| trace.paths(length, func));
+    let all = all.map_err(|err| unreadable(&args.trace, err))?;
+    let mut paths: Vec<(u32, &Vec<u32>, u64)> = Vec::new();
+    for (&func, of) in &all {
+        paths.extend(of.iter().map(|(blocks, &count)| (func, blocks, count)));
+        // Those that are not hot in their function are not hot in the run.
+        paths.sort_by_key(|&(func, blocks, count)| (Reverse(count), func, blocks));
+        paths.truncate(n);
+    }
+    let view = |(id, blocks, count): (u32, &Vec<u32>, u64)| PathView {
+        function: names.function(id),
+        function_id: id,
+        blocks: blocks.clone(),
+        count,
+    };
+    let paths: Vec<_> = paths.into_iter().map(view).collect();
+    let is_any = !paths.is_empty();
+    args.output.print(&HottestView { schema: "engraft.query/1", length, paths })?;
+    Ok(if is_any { Answer::Yes } else { Answer::No })
+}
+
+/// The function that is named, if one is.
+pub fn function(text: &str, names: &Names) -> anyhow::Result<Option<u32>> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let found = trace::path::find_function(text, names);
+    Ok(Some(found.map_err(|err| Hinted::new(err.what, err.hint))?))
+}
+
+/// Blocks as a path has them.
+pub fn blocks(blocks: &[u32]) -> String {
+    blocks.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+}
+
+impl View for HottestView {
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["count>", "function", "path"]);
+        for p in &self.paths {
+            t.row([p.count.to_string(), p.function.clone(), blocks(&p.blocks)]);
+        }
+        t
+    }
+}

@@ -1,0 +1,182 @@
+//! Symbols as people read them: `engraft query --at`, and what is around an occurrence.
+
+use super::at::{Span, thread};
+use super::{Args, unreadable};
+use crate::out::{self, Answer};
+use crate::view::{Format, Table, View};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use trace::{Cause, Line, Names, Position, Step, Symbol, Trace};
+use tracing::info_span;
+
+/// A symbol, with the names of what it speaks of.
+#[derive(Serialize)]
+pub struct SymbolView {
+    index: u64,
+    /// F entered, B block executed, E left.
+    step: char,
+    /// Why it was left, or that it was entered from outside.
+    mark: Option<&'static str>,
+    function: Option<String>,
+    function_id: Option<u32>,
+    block: Option<u32>,
+    at: Option<String>,
+    file: Option<String>,
+    line: Option<u32>,
+}
+
+fn mark(symbol: Symbol) -> Option<&'static str> {
+    match symbol.cause() {
+        None => symbol.is_from_outside().then_some("outside"),
+        Some(Cause::Return) => None,
+        Some(Cause::Tail) => Some("tail"),
+        Some(Cause::Exception) => Some("exception"),
+        Some(Cause::Longjmp) => Some("longjmp"),
+        Some(Cause::ProcessEnd) => Some("process end"),
+        Some(Cause::ThreadEnd) => Some("thread end"),
+        Some(Cause::RecordingEnd) => Some("recording end"),
+        Some(Cause::Exec) => Some("exec"),
+    }
+}
+
+impl SymbolView {
+    /// Of a symbol.
+    pub fn new(line: &Line, names: &Names) -> SymbolView {
+        let (step, block) = match line.symbol.step() {
+            Step::Enter(_) => ('F', None),
+            Step::Block(block) => ('B', Some(block)),
+            Step::Exit => ('E', None),
+        };
+        let known = || names.functions.get(&line.func?)?.blocks.get(&block?);
+        SymbolView {
+            index: line.index,
+            step,
+            mark: mark(line.symbol),
+            function: line.func.map(|id| names.function(id)),
+            function_id: line.func,
+            block,
+            at: known().map(|b| format!("{:#x}", b.at)),
+            file: known().filter(|b| !b.file.is_empty()).map(|b| b.file.clone()),
+            line: known().map(|b| b.line).filter(|&n| n > 0),
+        }
+    }
+
+    fn step(&self) -> String {
+        self.mark.map_or_else(|| self.step.to_string(), |mark| format!("{}({mark})", self.step))
+    }
+
+    fn source(&self) -> String {
+        let file = self.file.clone().unwrap_or_default();
+        self.line.map_or(file.clone(), |line| format!("{file}:{line}"))
+    }
+
+    /// A line of text: `17 B main 2 0x1010 words.c:3`.
+    pub fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        write!(w, "{} {} {}", self.index, self.step(), self.function.as_deref().unwrap_or("?"))?;
+        if let Some(block) = self.block {
+            write!(w, " {block}")?;
+        }
+        self.at.iter().try_for_each(|at| write!(w, " {at}"))?;
+        match self.source() {
+            source if source.is_empty() => writeln!(w),
+            source => writeln!(w, " {source}"),
+        }
+    }
+
+    /// Rows of symbols.
+    pub fn table<'a>(symbols: impl Iterator<Item = &'a SymbolView>) -> Table {
+        let mut t = Table::new(&["index>", "step", "function", "block>", "at", "source"]);
+        for s in symbols {
+            let block = s.block.map_or_else(String::new, |b| b.to_string());
+            let function = s.function.clone().unwrap_or_default();
+            let at = s.at.clone().unwrap_or_default();
+            t.row([s.index.to_string(), s.step(), function, block, at, s.source()]);
+        }
+        t
+    }
+}
+
+/// What `--at` prints.
+#[derive(Serialize)]
+struct RangeView {
+    schema: &'static str,
+    thread: u32,
+    symbols: Vec<SymbolView>,
+}
+
+impl View for RangeView {
+    fn table(&self) -> Table {
+        SymbolView::table(self.symbols.iter())
+    }
+}
+
+/// Prints the symbols of a range.
+pub fn print(args: &Args, trace: &Trace, names: &Names, span: Span) -> anyhow::Result<Answer> {
+    let (of, range) = span.of(&args.trace, trace, args.thread)?;
+    let _span = info_span!("expand").entered();
+    if args.output.format() != Format::Table {
+        let symbols = expanded(&args.trace, trace, names, of.thread, range)?;
+        args.output.print(&RangeView { schema: "engraft.query/1", thread: of.thread, symbols })?;
+        return Ok(Answer::Yes);
+    }
+    // A range may be the whole run: it is not kept.
+    let mut failed = None;
+    let printed = out::data(None, |w| {
+        let expanded = trace.expand(of.thread, range, |line| match SymbolView::new(&line, names).text(w) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(err) => ControlFlow::Break(err),
+        });
+        match expanded {
+            Ok(None) => Ok(()),
+            Ok(Some(err)) => Err(err),
+            Err(err) => {
+                failed = Some(err);
+                Err(io::Error::other("the trace cannot be read"))
+            }
+        }
+    });
+    match failed {
+        Some(err) => Err(unreadable(&args.trace, err)),
+        None => printed.map(|()| Answer::Yes),
+    }
+}
+
+/// The symbols of a range.
+pub fn expanded(
+    path: &Path,
+    trace: &Trace,
+    names: &Names,
+    thread: u32,
+    range: Range<u64>,
+) -> anyhow::Result<Vec<SymbolView>> {
+    let mut symbols = Vec::new();
+    let done = trace.expand(thread, range, |line| {
+        symbols.push(SymbolView::new(&line, names));
+        ControlFlow::<()>::Continue(())
+    });
+    done.map_err(|err| unreadable(path, err))?;
+    Ok(symbols)
+}
+
+/// The `n` symbols before a position, that at it, and the `n` behind it.
+pub fn around(
+    args: &Args,
+    trace: &Trace,
+    names: &Names,
+    at: Position,
+    n: u64,
+) -> anyhow::Result<Vec<SymbolView>> {
+    let end = thread(&args.trace, trace, Some(at.thread))?.n_symbols;
+    let range = at.index.saturating_sub(n)..at.index.saturating_add(n).saturating_add(1).min(end);
+    expanded(&args.trace, trace, names, at.thread, range)
+}
+
+/// Lines of text, that at `index` marked.
+pub fn marked(w: &mut dyn Write, symbols: &[SymbolView], index: Option<u64>) -> io::Result<()> {
+    symbols.iter().try_for_each(|s| {
+        write!(w, "{} ", if Some(s.index) == index { '>' } else { ' ' })?;
+        s.text(w)
+    })
+}
