@@ -140,7 +140,7 @@ fn sudden_ends_lose_nothing() {
     assert_eq!(said, "3000000\n");
 
     let full = engraft(place.path(), "trace -o /dev/full -- ./a 1000 stay");
-    assert!(full.stdout == "" || full.code == Some(2), "{}", full.stdout);
+    assert!(full.stdout.is_empty() || full.code == Some(2), "{}", full.stdout);
     assert!(full.stderr.contains("/dev/full"), "{}", full.stderr);
 
     let mut trace = Command::new(US);
