@@ -439,4 +439,5 @@ fn event_len(head: u32) -> usize {
 }
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test may panic")]
 mod tests;

@@ -206,7 +206,7 @@ proptest! {
         let mut got = Vec::new();
         // Most are to mean something.
         let kinds = [0, 0, ENTRY, ENTRY | HAS_FRAME, FROM_ANYWHERE];
-        let small = |w: u32| if w % 3 == 0 { KEY } else { kinds[(w >> 8) as usize % 5] | (w & 15) };
+        let small = |w: u32| if w.is_multiple_of(3) { KEY } else { kinds[(w >> 8) as usize % 5] | (w & 15) };
         let words: Vec<u32> = words.into_iter().map(small).collect();
         decoder.push(&words, &mut got);
         decoder.finish(Cause::RecordingEnd, &mut got);
