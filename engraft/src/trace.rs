@@ -3,13 +3,15 @@
 use crate::count::prepare::Counted;
 use crate::count::{How, Loader, Store, Wanted, prepare};
 use crate::out::{self, Answer, Hinted};
-use crate::view::many;
+use crate::view::{Output, Table, View, many};
 use anyhow::Context as _;
 use live::Arena;
 use live::launch::{Ready, Swap};
 use measure::Placement;
+use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,6 +40,8 @@ pub struct Args {
     /// Do not keep rewritten modules for the next time
     #[arg(long)]
     no_cache: bool,
+    #[command(flatten)]
+    output: Output,
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM ARGS")]
     command: Vec<OsString>,
@@ -135,32 +139,21 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if taken.n_lost > 0 {
         out::warn("not all was recorded: events were not taken", None);
     }
-    let said = match written {
-        Ok(n_bytes) => format!(
-            "trace: {}: {}",
-            args.o.display(),
-            many(usize::try_from(n_bytes).unwrap_or(usize::MAX), "byte")
-        ),
-        Err(err) => {
-            let what = format!("cannot write {}: {err}", args.o.display());
-            out::warn(&what, Some("what was recorded before can be read; make room for the rest"));
-            format!("a part of it is in {}", args.o.display())
-        }
-    };
+    let n_bytes = written.map_err(|err| {
+        let what = format!("cannot write {}: {err}", args.o.display());
+        out::warn(&what, Some("what was recorded before can be read; make room for the rest"));
+    });
     if !out::manner().quiet {
-        out::report(|w| {
-            let threads = many(taken.n_streams, "thread");
-            let modules = many(codes.len(), "module");
-            writeln!(
-                w,
-                "recorded {} of events of {threads} in {modules}; {said}",
-                many(taken.n_bytes, "byte")
-            )?;
-            if taken.n_stalls > 0 {
-                writeln!(w, "the program waited {} for room", many(taken.n_stalls, "time"))?;
-            }
-            Ok(())
-        });
+        let view = TraceView {
+            schema: "engraft.trace/1",
+            file: args.o.display().to_string(),
+            n_bytes: n_bytes.ok(),
+            n_bytes_of_events: taken.n_bytes,
+            n_streams: taken.n_streams,
+            n_stalls: taken.n_stalls,
+            modules: codes.iter().map(|code| code.path.clone()).collect(),
+        };
+        out::report(|w| args.output.write(&view, w));
     }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(Answer::Status(u8::try_from(code & 0xff).expect("eight bits")))
@@ -170,6 +163,47 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 fn code(module: &Counted) -> Option<events::Code> {
     let path = module.path.display().to_string();
     module.code.clone().map(|code| events::Code { path, ..code })
+}
+
+/// What was recorded.
+#[derive(Serialize)]
+struct TraceView {
+    schema: &'static str,
+    file: String,
+    /// Of the whole file; `None` if not all could be written.
+    n_bytes: Option<u64>,
+    n_bytes_of_events: usize,
+    n_streams: usize,
+    /// How often a thread waited until there was room for its events.
+    n_stalls: usize,
+    modules: Vec<String>,
+}
+
+impl View for TraceView {
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["file", "bytes>", "events, bytes>", "threads>", "stalls>", "module"]);
+        for module in &self.modules {
+            let n_bytes = self.n_bytes.map_or_else(String::new, |n| n.to_string());
+            let [events, threads, stalls] =
+                [self.n_bytes_of_events, self.n_streams, self.n_stalls].map(|n| n.to_string());
+            t.row([self.file.clone(), n_bytes, events, threads, stalls, module.clone()]);
+        }
+        t
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        let events = many(self.n_bytes_of_events, "byte");
+        let (threads, modules) = (many(self.n_streams, "thread"), many(self.modules.len(), "module"));
+        let trace = match self.n_bytes {
+            Some(n) => format!("trace: {}: {n} bytes", self.file),
+            None => format!("a part of it is in {}", self.file),
+        };
+        writeln!(w, "recorded {events} of events of {threads} in {modules}; {trace}")?;
+        if self.n_stalls > 0 {
+            writeln!(w, "the program waited {} for room", many(self.n_stalls, "time"))?;
+        }
+        Ok(())
+    }
 }
 
 /// What came of a run.
@@ -185,13 +219,13 @@ struct Taken {
 struct Writer {
     sections: Sections<File>,
     /// Why nothing can be written any more.
-    failed: Option<std::io::Error>,
+    failed: Option<io::Error>,
     since: Instant,
 }
 
 impl Writer {
     /// What the events of `codes` mean is written first, so that a trace that is cut can be read.
-    fn new(file: File, codes: &[events::Code]) -> std::io::Result<Writer> {
+    fn new(file: File, codes: &[events::Code]) -> io::Result<Writer> {
         let mut sections = Sections::create(file)?;
         for code in codes {
             sections.write(&events::code_section(code)?)?;
@@ -200,7 +234,7 @@ impl Writer {
     }
 
     /// Takes all events until `is_done`. What cannot be written any more is still taken: the program must not wait.
-    fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> std::io::Result<Taken> {
+    fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> io::Result<Taken> {
         let mut streams = Vec::new();
         let mut taken = Taken::default();
         loop {
@@ -244,7 +278,7 @@ impl Writer {
     }
 
     /// Writes what the events mean, and the end.
-    fn finish(mut self, codes: &[events::Code]) -> std::io::Result<u64> {
+    fn finish(mut self, codes: &[events::Code]) -> io::Result<u64> {
         if let Some(err) = self.failed {
             return Err(err);
         }
