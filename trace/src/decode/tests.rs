@@ -87,7 +87,7 @@ impl Walk<'_> {
     }
 
     fn frame(depth: usize) -> u32 {
-        5000u32.wrapping_sub(100 * u32::try_from(depth).expect("few"))
+        0x7000_0000_u32.wrapping_sub(100 * u32::try_from(depth).expect("few"))
     }
 
     /// Where something far may lead to in it.
@@ -120,7 +120,9 @@ impl Walk<'_> {
             let b = self.block(func, block).clone();
             match b.point {
                 0 => {}
-                n if b.lands => self.append(&[FROM_ANYWHERE | n, KEY, Self::frame(depth) - 50])?,
+                n if b.lands => {
+                    self.append(&[FROM_ANYWHERE | n, KEY, Self::frame(depth).wrapping_sub(50)])?
+                }
                 n => self.append(&[n])?,
             }
             self.symbols.push(Symbol::block(block).0);
