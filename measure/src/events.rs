@@ -220,7 +220,9 @@ impl Of<'_> {
             }
         };
         for (&id, (to, leaves)) in ids.iter().zip(&ways) {
-            if to.len() + usize::from(*leaves) > 1 {
+            // Of where a jump through a table or a pointer leads, not all may be known.
+            let is_open = matches!(program.block(id).end, BlockEnd::Switch | BlockEnd::Unresolved);
+            if to.len() + usize::from(*leaves) > 1 || is_open {
                 to.iter().for_each(|n| set(&mut needs, *n));
             }
             for edge in program.successors(id).iter().filter(|e| e.kind == EdgeKind::LandingPad) {
