@@ -112,7 +112,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         thread().spawn_scoped(scope, || loader.serve(ready, &is_over)).context("cannot start a thread")?;
         // Before the program can ask; an error if it will be told that nobody answers.
         let _who_answers = is_ready.recv();
-        let taker = thread().spawn_scoped(scope, || writer.take(&arena, &is_done));
+        let taker = thread().spawn_scoped(scope, || {
+            // However taking ends, nobody waits for room any more.
+            let _closes = prepare::Closes(&arena);
+            writer.take(&arena, &is_done)
+        });
         let taker =
             taker.context("cannot start a thread").inspect_err(|_| is_over.store(true, Ordering::Relaxed))?;
         let ready = Ready { segments: &segments, file: None, swaps: &swaps, opens: &sites.0, execs: None };

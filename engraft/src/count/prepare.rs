@@ -589,7 +589,7 @@ impl<'a> Loader<'a> {
 }
 
 /// Closes the mailbox when it goes, also if that is because we panic.
-struct Closes<'a>(&'a Arena);
+pub struct Closes<'a>(pub &'a Arena);
 
 impl Drop for Closes<'_> {
     fn drop(&mut self) {

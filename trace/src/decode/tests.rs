@@ -37,7 +37,6 @@ fn program(rng: &mut Rng) -> Code {
             }
             let end = match rng.below(6) {
                 0 => End::Return,
-                // What it leads to is recorded, or not; who calls it does not know.
                 _ => {
                     let to: std::collections::BTreeSet<u32> =
                         (0..=rng.below(3)).map(|_| rng.below(n)).collect();
