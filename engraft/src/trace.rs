@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     out::can_be_written(&args.o)?;
     live::keep_memory();
     let kept = Store::open(args.no_cache)?;
-    let how = How { placement: Placement::Events, callees: false, follows: false };
+    let how = How { placement: Placement::Events, callees: false, follows: false, turn: 0 };
     let is_exe_wanted = args.executable(&target.executable);
     let of_exe = How { placement: if is_exe_wanted { how.placement } else { Placement::Nowhere }, ..how };
     let (segments, exe, linker) = prepare::executable(&kept, &target.executable, of_exe)?;
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     crate::count::refuse_none(args, &args.modules, false, &target, &paths)?;
     let paths: Vec<PathBuf> =
         paths.into_iter().filter(|path| args.library(path) && path.is_absolute()).collect();
-    let (libraries, refused) = prepare::libraries(&kept, paths, how)?;
+    let (libraries, refused) = prepare::libraries(&kept, is_exe_wanted.then_some(&exe), paths, how)?;
     let mut recorded = if is_exe_wanted { vec![exe] } else { Vec::new() };
     let mut swaps = Vec::new();
     for (library, given) in libraries {
@@ -222,6 +222,7 @@ struct Taken {
 /// Writes the trace while the program runs.
 struct Writer {
     sections: Sections<File>,
+    packer: events::Packer,
     /// Why nothing can be written any more.
     failed: Option<io::Error>,
     since: Instant,
@@ -234,12 +235,12 @@ impl Writer {
         for code in codes {
             sections.write(&events::code_section(code)?)?;
         }
-        Ok(Writer { sections, failed: None, since: Instant::now() })
+        Ok(Writer { sections, packer: events::Packer::new()?, failed: None, since: Instant::now() })
     }
 
     /// Takes all events until `is_done`. What cannot be written any more is still taken: the program must not wait.
     fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> io::Result<Taken> {
-        let mut streams = Vec::new();
+        let (mut streams, mut events) = (Vec::new(), Vec::new());
         let mut taken = Taken::default();
         loop {
             let was_done = is_done.load(Ordering::SeqCst);
@@ -248,9 +249,9 @@ impl Writer {
             }
             let mut found = false;
             for (k, stream) in (0..).zip(&mut streams) {
-                while let Some(bytes) = stream.take()? {
+                while stream.take(&mut events) {
                     found = true;
-                    self.keep(k, &bytes, &mut taken);
+                    self.keep(k, &events, &mut taken);
                 }
             }
             if was_done && !found {
@@ -276,7 +277,7 @@ impl Writer {
         taken.n_bytes += bytes.len();
         let since = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if self.failed.is_none() {
-            let section = events::events_section(thread, since, bytes);
+            let section = self.packer.section(thread, since, bytes);
             self.failed = section.and_then(|section| self.sections.write(&section)).err();
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! Source: memfd_create(2), futex(2).
 
-use crate::sys::{self, SharedWord};
+use crate::sys::{self, SharedBytes, SharedWord};
 use crate::target::Limits;
 use probe::arch::{self as runtime, Capacity};
 use std::ffi::OsStr;
@@ -239,8 +239,11 @@ impl Arena {
     pub fn stream(&self, k: u64) -> io::Result<Stream<'_>> {
         let at = self.streams.ok_or_else(|| io::Error::other("no events are recorded"))?;
         let page = at.pages + PAGE * k;
-        let chunks = at.chunks + runtime::CHUNK_LEN * runtime::N_CHUNKS * k;
-        Ok(Stream { arena: self, word: SharedWord::map(&self.file, page)?, page, chunks, next: 0 })
+        let len = runtime::CHUNK_LEN * runtime::N_CHUNKS;
+        let chunks = at.chunks + len * k;
+        let word = SharedWord::map(&self.file, page)?;
+        let events = SharedBytes::map(&self.file, chunks, len)?;
+        Ok(Stream { arena: self, word, page, events, chunks, next: 0 })
     }
 
     /// Makes room for one more module; also for a second copy of one that is there.
@@ -678,29 +681,27 @@ pub struct Stream<'a> {
     arena: &'a Arena,
     word: SharedWord,
     page: u64,
+    events: SharedBytes,
     chunks: u64,
     /// The chunk that is full next.
     next: u64,
 }
 
 impl Stream<'_> {
-    /// The next chunk, if it is full; whoever waits for its room, gets it.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn take(&mut self) -> io::Result<Option<Vec<u8>>> {
+    /// Moves the next chunk to `events`, if it is full; whoever waits for its room, gets it.
+    pub fn take(&mut self, events: &mut Vec<u8>) -> bool {
         let full = usize::try_from(runtime::EVENTS_FULL + 4 * self.next).expect("small");
         if self.word.word(full).load(Ordering::SeqCst) == 0 {
-            return Ok(None);
+            return false;
         }
-        let bytes = self.read(self.next, runtime::CHUNK_LEN)?;
-        // Room that is taken and not used must say so.
-        let none = vec![0; bytes.len()];
-        self.arena.file.write_all_at(&none, self.chunks + runtime::CHUNK_LEN * self.next)?;
+        // Room that is taken and not used must say so: zeros are left.
+        let at = |n: u64| usize::try_from(runtime::CHUNK_LEN * n).expect("mapped");
+        events.resize(at(1), 0);
+        self.events.take(at(self.next), events);
         self.word.word(full).store(0, Ordering::SeqCst);
         self.word.wake_at(full);
         self.next = (self.next + 1) % runtime::N_CHUNKS;
-        Ok(Some(bytes))
+        true
     }
 
     /// What is in the chunk that is not full, when nobody appends any more.

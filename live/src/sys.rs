@@ -444,3 +444,50 @@ impl Drop for SharedWord {
         let _unmapped = unsafe { munmap(self.page, PAGE.get()) };
     }
 }
+
+/// Memory of a file that others share, which is taken out of it.
+#[derive(Debug)]
+pub struct SharedBytes {
+    start: NonNull<c_void>,
+    len: NonZeroUsize,
+}
+
+// SAFETY: it is read and written by atomic instructions alone.
+unsafe impl Send for SharedBytes {}
+// SAFETY: as above.
+unsafe impl Sync for SharedBytes {}
+
+impl SharedBytes {
+    /// So many bytes, whole pages, at `offset` of `file`.
+    ///
+    /// # Errors
+    /// The kernel's, if it cannot be mapped.
+    pub fn map(file: &File, offset: u64, len: u64) -> io::Result<SharedBytes> {
+        let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+        let len = usize::try_from(len).map_err(io::Error::other)?;
+        let len = NonZeroUsize::new(len).ok_or_else(|| io::Error::other("nothing to map"))?;
+        // SAFETY: a new mapping where nothing is; it is read and written through this address by atomic instructions alone.
+        let start = unsafe { mmap(None, len, both, MapFlags::MAP_SHARED, file, offset) }?;
+        Ok(SharedBytes { start, len })
+    }
+
+    /// Moves the bytes from `at` on, a multiple of 8, to `to`, and leaves zeros; `to` is of whole words of 8 bytes.
+    pub fn take(&self, at: usize, to: &mut [u8]) {
+        assert!(at.is_multiple_of(8) && at.checked_add(to.len()).is_some_and(|end| end <= self.len.get()));
+        for (n, to) in to.chunks_exact_mut(8).enumerate() {
+            let word = self.start.as_ptr().wrapping_byte_add(at + 8 * n).cast::<u64>();
+            // SAFETY: it lies in the mapping, aligned, and is mapped as long as we live.
+            let word = unsafe { AtomicU64::from_ptr(word) };
+            to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for SharedBytes {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped by `map`, and nobody has the address but us.
+        let _unmapped = unsafe { munmap(self.start, self.len.get()) };
+    }
+}

@@ -282,11 +282,11 @@ const CALLS: f32 = 0.4;
 
 /// How often blocks and edges run: as they ran, or estimated: eight times for each loop around them, and shared out where flow parts.
 #[derive(Default)]
-struct Often {
+pub(crate) struct Often {
     /// By block of the function, from its first.
-    blocks: Vec<f32>,
+    pub(crate) blocks: Vec<f32>,
     /// By edge of the function, from its first.
-    edges: Vec<f32>,
+    pub(crate) edges: Vec<f32>,
     nesting: Nesting,
     /// Per block: how many edges lead to it but those back, less those from blocks that are done.
     n_open: Vec<u32>,
@@ -294,7 +294,8 @@ struct Often {
 }
 
 impl Often {
-    fn estimate(&mut self, program: &Program, returns: &Returns<'_>, id: FuncId, shape: &Shape) {
+    /// Estimates those of a function.
+    pub(crate) fn estimate(&mut self, program: &Program, returns: &Returns<'_>, id: FuncId, shape: &Shape) {
         let function = program.function(id);
         let first = function.blocks.start;
         let (own, edges) = (program.blocks_of(id), program.edges_of(id));
@@ -362,7 +363,7 @@ impl Often {
     }
 
     /// Takes what ran from `earlier`; what is estimated says only which is more likely of what did not.
-    fn take(&mut self, program: &Program, id: FuncId, earlier: &Profile) {
+    pub(crate) fn take(&mut self, program: &Program, id: FuncId, earlier: &Profile) {
         let below_one = |n: f32| n / (1.0 + n);
         let start = |b: BlockId| program.block(b).start;
         for (often, b) in self.blocks.iter_mut().zip(program.function(id).block_ids()) {

@@ -1,32 +1,52 @@
-//! What is recorded of a run: events where control could have gone another way, and the code that tells the rest from them.
+//! What is recorded of a run: events where control could have gone another way and the next event would not tell, and the code that tells the
+//! rest from them.
 //!
 //! ```text
-//! entry              each that is reached from outside: of its module, with the stack pointer where frames must be told apart
-//! start of a block   one of several that its predecessors lead to, or that nothing leads to, a landing pad, behind a call that returns twice, and one on each
-//!                    circle of blocks that would have none
-//! behind a call      of something that need not be recorded when it is entered, or left
+//! entry              each that is reached from outside, with the stack pointer where frames must be told apart
+//! start of a block   that nothing leads to, a landing pad, behind a call that returns twice, and one on each circle of blocks that would have none
+//! one of several     at its start, or on the way there: as few as the rest follows from, where they run seldom (`trace::region`)
+//! behind a call      of something that need not be recorded when it is entered, or left, or that may call its caller
 //! a branch taken     out of the function
 //! ```
 //!
 //! Source: J. R. Larus, "Abstract Execution", Software: Practice and Experience 20, 1990 (what need not be recorded).
 #![warn(clippy::indexing_slicing)]
 
+use crate::edges::{Often, Shape};
+use crate::returns::Returns;
+use petgraph::algo::kosaraju_scc;
+use petgraph::graph::DiGraph;
 use probe::{Event, EventAt, Module, Plan};
+use profile::Profile;
 use program::arch::Flow;
-use program::{BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Program, Va, returns_twice};
+use program::{
+    BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Program, Sure, Va, returns_twice,
+};
 use std::collections::HashMap;
 use trace::events::{Block, Code, ENTRY, End, FROM_ANYWHERE, Function, HAS_FRAME, LIMIT, Point, Site};
+use trace::region::{Costs, thin};
 
 /// Why a module cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 #[error("it has more blocks than events can tell apart")]
 pub struct TooLarge;
 
-/// What is to be put into the code of `program`, whose events say `key`, and what they mean.
+/// The most points of a module.
+const MOST_POINTS: u32 = 1 << 24;
+/// Where the numbers of a module's points start is a multiple of this.
+const BASES: u32 = 1 << 12;
+
+/// What is to be put into the code of `program`, and what its events mean. Their numbers go by `key` and `turn`; those of two modules may overlap
+/// ([`Code::numbers`]), then one needs another turn. `earlier` is how it ran before.
 ///
 /// # Errors
 /// If it is too large.
-pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
+pub fn plan(
+    program: &Program,
+    key: u32,
+    turn: u32,
+    earlier: Option<&Profile>,
+) -> Result<(Plan, Code), TooLarge> {
     let stays = Module::stays(program);
     // A stub is no function of the program's.
     let is_moved =
@@ -34,13 +54,14 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
     let mut forks = probe::forks(program);
     forks.sort_unstable();
     let around = Around { program, forks, is_moved: &is_moved };
-    if program.blocks.len() >= LIMIT as usize / 4 {
-        return Err(TooLarge);
-    }
     let entries = around.entries();
     let leaves_somewhere = around.leave_somewhere(&entries);
-    let mut code = Code { key, path: program.image.name.clone(), ..Code::default() };
+    let base = key.wrapping_add(turn.wrapping_mul(0x9e37_79b9)) % ((LIMIT - 2 * MOST_POINTS) / BASES) * BASES;
+    let mut code = Code { key, base, path: program.image.name.clone(), ..Code::default() };
     code.imports = program.imports.iter().map(ToString::to_string).collect();
+    let returns = Returns::of(program);
+    let recurses = around.recurse(&entries, &leaves_somewhere);
+    let mut often = Often::default();
     let mut events = Vec::new();
     let mut imports: HashMap<String, u32> = HashMap::new();
     for (name, n) in code.imports.iter().zip(1..) {
@@ -50,8 +71,19 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
         let function = program.function(func);
         let mut made = Function { name: function.name(), blocks: Vec::new() };
         if is_moved(func) {
-            let of = Of { around: &around, func, entries: &entries, leaves: &leaves_somewhere };
-            made.blocks = of.blocks(&mut code, &imports, &mut events, key);
+            let of = Of {
+                around: &around,
+                func,
+                entries: &entries,
+                leaves: &leaves_somewhere,
+                recurses: &recurses,
+            };
+            often.estimate(program, &returns, func, &Shape::with(program, &returns, func, true));
+            if let Some(earlier) = earlier {
+                often.take(program, func, earlier);
+            }
+            made.blocks = of.blocks(&imports, &often);
+            of.number(&mut made.blocks, &mut code, &mut events);
         } else if around.stub(func) > 0 {
             let block = |b: BlockId| Block { at: program.block(b).start.0, ..Block::default() };
             made.blocks = function.block_ids().map(block).collect();
@@ -65,8 +97,11 @@ pub fn plan(program: &Program, key: u32) -> Result<(Plan, Code), TooLarge> {
         let at = block.0 - program.function(func).blocks.start;
         code.entries.push((func.0, at));
         let has_frame = around.has_frames(func);
-        let word = ENTRY | n | if has_frame { HAS_FRAME } else { 0 };
-        events.push(Event { block, at: EventAt::Entry, words: vec![word, key], has_frame });
+        let word = ENTRY | base + n | if has_frame { HAS_FRAME } else { 0 };
+        events.push(Event { block, at: EventAt::Entry, word, has_frame });
+    }
+    if code.points.len() > MOST_POINTS as usize || code.entries.len() > MOST_POINTS as usize {
+        return Err(TooLarge);
     }
     Ok((Plan { events, ..Plan::NULL }, code))
 }
@@ -137,6 +172,29 @@ impl Around<'_> {
         }
     }
 
+    /// Per function: in which circle of calls it is, which come back for sure.
+    fn recurse(&self, entries: &HashMap<BlockId, u32>, leaves: &[bool]) -> Vec<usize> {
+        let program = self.program;
+        let mut graph = DiGraph::<(), (), u32>::new();
+        let nodes: Vec<_> = program.func_ids().map(|_| graph.add_node(())).collect();
+        for call in &program.calls {
+            let from = program.block(call.block).func;
+            if let (Callee::Function(to), Some(_)) = (call.callee, self.entry_of(entries, call))
+                && !leaves.get(to.index()).is_some_and(|l| *l)
+                && let (Some(from), Some(to)) = (nodes.get(from.index()), nodes.get(to.index()))
+            {
+                graph.add_edge(*from, *to, ());
+            }
+        }
+        let mut circle = vec![0; nodes.len()];
+        for (n, all) in kosaraju_scc(&graph).into_iter().enumerate() {
+            for node in all {
+                circle.get_mut(node.index()).into_iter().for_each(|place| *place = n);
+            }
+        }
+        circle
+    }
+
     /// The number of a function, from 1, if it is a stub; else 0.
     fn stub(&self, func: FuncId) -> u32 {
         if self.program.function(func).import.is_some() { func.0 + 1 } else { 0 }
@@ -182,10 +240,11 @@ struct Of<'a> {
     func: FuncId,
     entries: &'a HashMap<BlockId, u32>,
     leaves: &'a [bool],
+    recurses: &'a [usize],
 }
 
 impl Of<'_> {
-    fn number(&self, block: BlockId) -> u32 {
+    fn nth(&self, block: BlockId) -> u32 {
         block.0 - self.around.program.function(self.func).blocks.start
     }
 
@@ -193,121 +252,187 @@ impl Of<'_> {
     fn ways(&self, block: BlockId) -> (Vec<u32>, bool) {
         let program = self.around.program;
         let edges = program.successors(block).iter().filter(|e| e.kind != EdgeKind::LandingPad);
-        let mut to: Vec<u32> = edges.map(|e| self.number(e.to)).collect();
+        let mut to: Vec<u32> = edges.map(|e| self.nth(e.to)).collect();
         to.sort_unstable();
         to.dedup();
         let leaves = program.calls_in(block).iter().any(|c| c.kind == CallKind::BranchTailCall);
         (to, leaves)
     }
 
-    /// Its blocks as events need them, with their events.
-    fn blocks(
-        &self,
-        code: &mut Code,
-        imports: &HashMap<String, u32>,
-        events: &mut Vec<Event>,
-        key: u32,
-    ) -> Vec<Block> {
+    /// Its blocks, with a number other than zero where there is to be a point.
+    fn blocks(&self, imports: &HashMap<String, u32>, often: &Often) -> Vec<Block> {
         let program = self.around.program;
         let ids: Vec<BlockId> = program.function(self.func).block_ids().collect();
         let ways: Vec<(Vec<u32>, bool)> = ids.iter().map(|b| self.ways(*b)).collect();
-        let mut needs = vec![false; ids.len()];
+        let is_branch = |id: BlockId| program.block(id).end == BlockEnd::Branch;
+        // Which must have a point, since control may come from elsewhere; of those, which control may come to from any depth.
+        let mut must = vec![false; ids.len()];
         let mut is_far = vec![false; ids.len()];
         let mut lands = vec![false; ids.len()];
-        let set = |all: &mut [bool], n: u32| {
-            if let Some(place) = all.get_mut(n as usize) {
-                *place = true;
-            }
-        };
+        // Which have one unless others tell; how many ways lead there.
+        let mut may = vec![false; ids.len()];
+        let mut n_ways = vec![0u32; ids.len()];
+        let set =
+            |all: &mut [bool], n: u32| all.get_mut(n as usize).into_iter().for_each(|place| *place = true);
         for (&id, (to, leaves)) in ids.iter().zip(&ways) {
             // Of where a jump through a table or a pointer leads, not all may be known.
             let is_open = matches!(program.block(id).end, BlockEnd::Switch | BlockEnd::Unresolved);
-            if to.len() + usize::from(*leaves) > 1 || is_open {
-                to.iter().for_each(|n| set(&mut needs, *n));
+            let all_are_known = program.successors(id).iter().all(|e| e.sure == Sure::Proved);
+            if is_open && (!all_are_known || program.block(id).end == BlockEnd::Unresolved) {
+                to.iter().for_each(|n| set(&mut must, *n));
+            } else if is_open || to.len() + usize::from(*leaves) > 1 && !is_branch(id) {
+                to.iter().for_each(|n| set(&mut may, *n));
             }
+            to.iter().for_each(|n| n_ways.get_mut(*n as usize).into_iter().for_each(|n| *n += 1));
             for edge in program.successors(id).iter().filter(|e| e.kind == EdgeKind::LandingPad) {
-                set(&mut is_far, self.number(edge.to));
-                set(&mut lands, self.number(edge.to));
+                set(&mut is_far, self.nth(edge.to));
+                set(&mut lands, self.nth(edge.to));
             }
-            let last = program.block(id).last_insn();
-            let is_twice =
-                program.calls_in(id).iter().any(|call| call.at == last && self.around.is_twice(call));
-            if is_twice {
+            if self.returns_twice(id) {
                 to.iter().for_each(|n| set(&mut is_far, *n));
             }
         }
-        needs.iter_mut().zip(&is_far).for_each(|(needs, far)| *needs |= far);
         // What nothing leads to is come to by handlers of signals, which change where control goes on.
-        let mut is_led_to = vec![false; ids.len()];
-        ways.iter().flat_map(|way| &way.0).for_each(|n| set(&mut is_led_to, *n));
-        for (&id, (needs, is_led_to)) in ids.iter().zip(needs.iter_mut().zip(is_led_to)) {
-            *needs |= !is_led_to && !self.entries.contains_key(&id);
+        let n_known = ids.iter().zip(&n_ways).map(|(id, n)| n + u32::from(self.entries.contains_key(id)));
+        let n_known: Vec<u32> = n_known.collect();
+        for ((must, n), is_far) in must.iter_mut().zip(&n_known).zip(&is_far) {
+            *must |= *n == 0 || *is_far;
         }
-        break_circles(&ways, &mut needs);
-        let mut made = Vec::with_capacity(ids.len());
-        for ((n, &id), (to, _)) in (0..).zip(&ids).zip(ways) {
-            let mut point = |of: Point, at: EventAt, is_far: bool| {
-                code.points.push(of);
-                let n = u32::try_from(code.points.len()).unwrap_or(u32::MAX);
-                let words = if is_far { vec![FROM_ANYWHERE | n, key] } else { vec![n] };
-                events.push(Event { block: id, at, words, has_frame: is_far });
-                n
-            };
-            let at = |all: &[bool]| all.get(n as usize).copied().unwrap_or_default();
-            let (far, func) = (at(&is_far), self.func.0);
-            let mut block = Block { at: program.block(id).start.0, lands: at(&lands), ..Block::default() };
-            if at(&needs) {
-                block.point = point(Point::Start(func, n), EventAt::Start, far);
+        for (&id, (to, leaves)) in ids.iter().zip(&ways) {
+            if is_branch(id) && to.len() + usize::from(*leaves) > 1 {
+                let only = |n: &&u32| n_known.get(**n as usize).is_some_and(|n| *n == 1);
+                to.iter().filter(only).for_each(|n| set(&mut may, *n));
             }
+        }
+        let mut starts: Vec<bool> = must.iter().zip(&may).map(|(must, may)| *must || *may).collect();
+        let fixed: Vec<bool> = must;
+        // On the others of several ways, on the way.
+        let is_on_way = |starts: &[bool], (to, leaves): &(Vec<u32>, bool), n: u32| {
+            to.len() + usize::from(*leaves) > 1 && !starts.get(n as usize).is_some_and(|has| *has)
+        };
+        let singles: Vec<Vec<u32>> = ways
+            .iter()
+            .map(|(to, leaves)| if to.len() + usize::from(*leaves) > 1 { Vec::new() } else { to.clone() })
+            .collect();
+        break_circles(&singles, &mut starts);
+        let mut made = Vec::with_capacity(ids.len());
+        let mut costs = Costs::default();
+        let mut entered = Vec::with_capacity(ids.len());
+        let first_edge = ids.first().map_or(0, |id| program.block(*id).first_edge.0);
+        for ((n, &id), way) in (0..).zip(&ids).zip(ways) {
+            let at = |all: &[bool]| all.get(n as usize).copied().unwrap_or_default();
+            let mut block = Block {
+                at: program.block(id).start.0,
+                lands: at(&lands),
+                is_far: at(&is_far),
+                point: u32::from(at(&starts)),
+                ..Block::default()
+            };
+            let mine = often.blocks.get(n as usize).copied().unwrap_or_default();
+            entered.push(self.entries.contains_key(&id) || at(&is_far));
+            costs.starts.push((!at(&fixed)).then_some(mine));
+            let edges = (program.block(id).first_edge.0 - first_edge..).zip(program.successors(id));
+            costs.ways.push(
+                way.0
+                    .iter()
+                    .map(|to| {
+                        let edge = edges.clone().find(|(_, edge)| self.nth(edge.to) == *to);
+                        edge.map_or(0.0, |(n, edge)| {
+                            let of_edge = often.edges.get(n as usize).copied().unwrap_or_default();
+                            match edge.kind {
+                                EdgeKind::Taken => of_edge * (1.0 + TAKEN) + (mine - of_edge) * PAST,
+                                _ => of_edge,
+                            }
+                        })
+                    })
+                    .collect(),
+            );
             let mut tail = None;
             for call in program.calls_in(id) {
                 let entry = self.around.entry_of(self.entries, call);
+                block.stub = if call.kind == CallKind::Call { block.stub } else { self.stub(call) };
                 match call.kind {
-                    CallKind::Call => {
-                        let place = u32::try_from(block.calls.len()).unwrap_or(u32::MAX);
-                        let is_sure = match (call.callee, entry) {
-                            (Callee::Function(f), Some(_)) => !self.leaves.get(f.index()).is_some_and(|l| *l),
-                            _ => false,
-                        };
-                        let twice = self.around.is_twice(call) && call.at == program.block(id).last_insn();
-                        let site = Site {
-                            entry,
-                            import: self.import(call, imports),
-                            stub: self.stub(call),
-                            point: match is_sure && !self.around.is_far(call) || !call.returns || twice {
-                                true => 0,
-                                false => {
-                                    let is_far = self.around.is_far(call);
-                                    point(Point::Behind(func, n, place), EventAt::Behind(call.at), is_far)
-                                }
-                            },
-                        };
-                        // One that returns twice comes to nothing that is recorded, and what is behind it says so.
-                        match twice {
-                            true => block.stub = self.stub(call),
-                            false => block.calls.push(site),
-                        }
-                    }
-                    CallKind::BranchTailCall => {
-                        block.stub = self.stub(call);
-                        block.leaves = Some((point(Point::Leaves(func, n), EventAt::Taken, false), entry));
-                    }
-                    CallKind::TailCall | CallKind::FallThrough => {
-                        block.stub = self.stub(call);
-                        tail = Some(entry);
-                    }
+                    // One that returns twice comes to nothing that is recorded, and what is behind it says so.
+                    CallKind::Call if self.is_last_and_twice(id, call) => block.stub = self.stub(call),
+                    CallKind::Call => block.calls.push(Site {
+                        entry,
+                        import: self.import(call, imports),
+                        stub: self.stub(call),
+                        point: u32::from(call.returns && self.needs_point(call, entry)),
+                    }),
+                    CallKind::BranchTailCall => block.leaves = Some((1, entry)),
+                    CallKind::TailCall | CallKind::FallThrough => tail = Some(entry),
                 }
             }
             block.end = match program.block(id).end {
                 BlockEnd::Return => End::Return,
                 BlockEnd::NoReturn | BlockEnd::Stop | BlockEnd::Broken => End::Stop,
-                _ if !to.is_empty() => End::To(to),
+                _ if !way.0.is_empty() => {
+                    End::To(way.0.iter().map(|to| (*to, u32::from(is_on_way(&starts, &way, *to)))).collect())
+                }
                 _ => tail.map_or(End::Stop, End::Tail),
             };
-            // A branch that leaves, or else runs into the next function.
             made.push(block);
         }
+        thin(&mut made, &entered, &costs);
         made
+    }
+
+    /// Whether what follows a call tells itself that it returned.
+    fn needs_point(&self, call: &Call, entry: Option<u32>) -> bool {
+        let is_sure = match (call.callee, entry) {
+            // Behind one of the same circle, the same function may be open twice.
+            (Callee::Function(f), Some(_)) => {
+                !self.leaves.get(f.index()).is_some_and(|l| *l)
+                    && self.recurses.get(f.index()) != self.recurses.get(self.func.index())
+            }
+            _ => false,
+        };
+        !is_sure || self.around.is_far(call)
+    }
+
+    fn is_last_and_twice(&self, block: BlockId, call: &Call) -> bool {
+        call.at == self.around.program.block(block).last_insn() && self.around.is_twice(call)
+    }
+
+    fn returns_twice(&self, block: BlockId) -> bool {
+        self.around.program.calls_in(block).iter().any(|call| self.is_last_and_twice(block, call))
+    }
+
+    /// Numbers the points of its blocks, and says what is appended there.
+    fn number(&self, blocks: &mut [Block], code: &mut Code, events: &mut Vec<Event>) {
+        let program = self.around.program;
+        let func = self.func.0;
+        for ((n, id), block) in (0..).zip(program.function(self.func).block_ids()).zip(blocks) {
+            let mut number = |slot: &mut u32, of: Point, at: EventAt, is_far: bool| {
+                if *slot != 0 {
+                    code.points.push(of);
+                    *slot = u32::try_from(code.points.len()).unwrap_or(u32::MAX);
+                    let word = code.base.saturating_add(*slot);
+                    let word = word | if is_far { FROM_ANYWHERE } else { 0 };
+                    events.push(Event { block: id, at, word, has_frame: is_far });
+                }
+            };
+            number(&mut block.point, Point::Start(func, n), EventAt::Start, block.is_far);
+            let calls = program.calls_in(id).iter().filter(|call| call.kind == CallKind::Call);
+            for ((k, call), site) in (0..).zip(calls).zip(&mut block.calls) {
+                let point = Point::Behind(func, n, k);
+                number(&mut site.point, point, EventAt::Behind(call.at), self.around.is_far(call));
+            }
+            if let Some((slot, _)) = &mut block.leaves {
+                number(slot, Point::Leaves(func, n), EventAt::Taken, false);
+            }
+            if let End::To(ways) = &mut block.end {
+                for (to, slot) in ways {
+                    let taken = program
+                        .successors(id)
+                        .iter()
+                        .any(|e| e.kind == EdgeKind::Taken && self.nth(e.to) == *to);
+                    let at = if taken { EventAt::Taken } else { EventAt::Through };
+                    number(slot, Point::Way(func, n, *to), at, false);
+                }
+            }
+        }
     }
 
     /// The stub that a call goes through, as of [`Around::stub`].
@@ -330,8 +455,12 @@ impl Of<'_> {
     }
 }
 
+/// What an event on a branch that is taken costs beyond what it costs elsewhere: a jump. And what those pay that run past it.
+const TAKEN: f32 = 0.2;
+const PAST: f32 = 0.1;
+
 /// Has every circle of blocks have one that needs an event.
-fn break_circles(ways: &[(Vec<u32>, bool)], needs: &mut [bool]) {
+fn break_circles(ways: &[Vec<u32>], needs: &mut [bool]) {
     // 0: not seen, 1: on the way here, 2: done.
     let mut state = vec![0u8; ways.len()];
     for root in 0..ways.len() {
@@ -348,7 +477,7 @@ fn break_circles(ways: &[(Vec<u32>, bool)], needs: &mut [bool]) {
                 }
             }
             *next += 1;
-            match ways.get(n).and_then(|w| w.0.get(k)) {
+            match ways.get(n).and_then(|w| w.get(k)) {
                 Some(&to) => {
                     let to = to as usize;
                     match (state.get(to), needs.get_mut(to)) {

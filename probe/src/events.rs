@@ -8,7 +8,7 @@ use crate::piece::Target;
 use crate::plan::{Code, PlanError, Spot, Text, Written};
 use program::arch::snippet::{self, Place, Snippet};
 use program::arch::{RegSet, abi};
-use program::{BlockId, Conventions, Program, Va};
+use program::{BlockId, Conventions, EdgeKind, Program, Va};
 use rayon::prelude::*;
 
 /// Words of a thread's memory that events need: one page.
@@ -25,6 +25,8 @@ pub enum EventAt {
     Behind(Va),
     /// Where its last instruction branches to, if it does.
     Taken,
+    /// At its end, if control runs on.
+    Through,
 }
 
 /// What is appended, and where.
@@ -35,8 +37,8 @@ pub struct Event {
     /// Where there.
     pub at: EventAt,
     /// What.
-    pub words: Vec<u32>,
-    /// Whether the low half of the stack pointer comes behind them.
+    pub word: u32,
+    /// Whether the low half of the stack pointer comes behind it.
     pub has_frame: bool,
 }
 
@@ -69,11 +71,16 @@ pub fn write(
                 _ => abi::ALL,
             }
         };
+        let over = |kind: EdgeKind| {
+            let to = program.successors(block).iter().find(|edge| edge.kind == kind);
+            to.zip(liveness).map_or(abi::ALL, |(edge, liveness)| liveness.live_in(edge.to))
+        };
         match event.at {
             EventAt::Entry => (Spot::Outside, live_in()),
             EventAt::Start => (Spot::Before(program.block(block).start), live_in()),
             EventAt::Behind(at) => (Spot::After(at), behind(at)),
-            EventAt::Taken => (Spot::Taken, abi::ALL),
+            EventAt::Taken => (Spot::Taken, over(EdgeKind::Taken)),
+            EventAt::Through => (Spot::Through, over(EdgeKind::FallThrough)),
         }
     };
     let write = |event: &Event| {
@@ -82,7 +89,7 @@ pub fn write(
         if let Some(why) = stays.get(block.func.index()).copied().unwrap_or(Some(Stay::Incomplete)) {
             return Err(PlanError::Stays { function: program.function(block.func).name(), why });
         }
-        let written = snippet::event(&event.words, event.has_frame, live);
+        let written = snippet::event(event.word, event.has_frame, live);
         let Snippet { bytes, places, stack } =
             written.map_err(|why| PlanError::Value { at: block.start, why })?;
         let target = |place| match place {

@@ -1,15 +1,18 @@
 //! From events to symbols: which functions were entered, which blocks executed, which functions left.
 //!
 //! The decoder walks through the code as the program did. Where control can go one way only, it goes there; where it can go several ways, or
-//! something else may come first, it waits for an event. What comes unexpected is a handler of a signal, a callback, or what a
-//! `longjmp` or an exception led to: for the last two, the activation is found by the stack pointer, and those above it are left.
+//! something else may come first, it waits for an event, to which one way leads (`region`). That may lead out of the function, and out of
+//! the one below. What comes unexpected is a handler of a signal, a callback, or what a `longjmp` or an exception led to: for the last
+//! two, the activation is found by the stack pointer, and those above it are left.
 //!
 //! Invariant: whatever the events, what comes out is balanced but for what is open at the end.
 #![warn(clippy::indexing_slicing)]
 
-use crate::events::{Block, Code, ENTRY, End, FROM_ANYWHERE, HAS_FRAME, LIMIT, Point};
+use crate::events::{Block, Code, ENTRY, End, FROM_ANYWHERE, HANDLER, HAS_FRAME, LIMIT, Point};
+use crate::region::{Border, Position, Region};
 use crate::symbol::{Cause, Symbol};
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// The modules of a recording.
 #[derive(Debug, Default)]
@@ -17,7 +20,14 @@ pub struct Codes {
     all: Vec<Code>,
     /// The number of the first function of each.
     first: Vec<u32>,
-    by_key: HashMap<u32, usize>,
+    /// The base of each, in order, with its module.
+    bases: Vec<(u32, usize)>,
+    /// Per module and function: the number of the first block.
+    blocks: Vec<Vec<usize>>,
+    /// Per module and block: the number of the first position: its start, then behind each of its calls.
+    positions: Vec<Vec<u32>>,
+    /// Per module and position: where control may go from there; made when it is asked for.
+    regions: Vec<Vec<OnceLock<Region>>>,
 }
 
 impl Codes {
@@ -29,8 +39,26 @@ impl Codes {
             first.push(n);
             n = n.saturating_add(u32::try_from(code.functions.len()).unwrap_or(u32::MAX));
         }
-        let by_key = all.iter().enumerate().map(|(m, code)| (code.key, m)).collect();
-        Codes { all, first, by_key }
+        let mut bases: Vec<(u32, usize)> = all.iter().map(|code| code.base).zip(0..).collect();
+        bases.sort_unstable();
+        let (mut blocks, mut positions, mut regions) = (Vec::new(), Vec::new(), Vec::new());
+        for code in &all {
+            let (mut n_blocks, mut n_positions) = (0, 0u32);
+            let (mut of_functions, mut of_blocks) = (Vec::new(), Vec::new());
+            for function in &code.functions {
+                of_functions.push(n_blocks);
+                n_blocks += function.blocks.len();
+                for block in &function.blocks {
+                    of_blocks.push(n_positions);
+                    let n_calls = u32::try_from(block.calls.len()).unwrap_or(u32::MAX);
+                    n_positions = n_positions.saturating_add(n_calls).saturating_add(1);
+                }
+            }
+            blocks.push(of_functions);
+            positions.push(of_blocks);
+            regions.push((0..n_positions).map(|_| OnceLock::new()).collect());
+        }
+        Codes { all, first, bases, blocks, positions, regions }
     }
 
     /// All modules, each with the number of its first function.
@@ -42,13 +70,36 @@ impl Codes {
         self.all.get(of.module)?.functions.get(of.func as usize)?.blocks.get(block as usize)
     }
 
+    /// Where control may go without an event from a position of a function.
+    fn region(&self, of: Of, from: Position) -> Option<&Region> {
+        let block = self.blocks.get(of.module)?.get(of.func as usize)? + from.block as usize;
+        let n = self.positions.get(of.module)?.get(block)?.checked_add(from.call)?;
+        let room = self.regions.get(of.module)?.get(n as usize)?;
+        let blocks = &self.all.get(of.module)?.functions.get(of.func as usize)?.blocks;
+        Some(room.get_or_init(|| Region::of(blocks, from)))
+    }
+
     fn n_blocks(&self, of: Of) -> usize {
         let function = self.all.get(of.module).and_then(|code| code.functions.get(of.func as usize));
         function.map_or(0, |f| f.blocks.len())
     }
 
-    fn point(&self, module: usize, n: u32) -> Option<Point> {
-        self.all.get(module)?.points.get((n as usize).checked_sub(1)?).copied()
+    /// What an event with `word` tells, if it is of this module.
+    fn point(&self, module: usize, word: u32) -> Option<Point> {
+        let code = self.all.get(module)?;
+        code.points.get((word.checked_sub(code.base)? as usize).checked_sub(1)?).copied()
+    }
+
+    /// Whether an event with `word` tells that control came to point `n` of a module.
+    fn is_point(&self, module: usize, n: u32, word: u32) -> bool {
+        n != 0 && self.all.get(module).is_some_and(|code| code.base.checked_add(n) == Some(word))
+    }
+
+    /// The module of a number, and the number there.
+    fn module(&self, word: u32) -> Option<(usize, u32)> {
+        let n = self.bases.partition_point(|(base, _)| *base <= word).checked_sub(1)?;
+        let (base, module) = *self.bases.get(n)?;
+        Some((module, word - base))
     }
 
     fn entry(&self, module: usize, n: u32) -> Option<(u32, u32)> {
@@ -83,6 +134,15 @@ struct Activation {
     frame: Option<u32>,
 }
 
+/// What an event tells.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    /// That control came to the point of this word.
+    Point(u32),
+    /// That entry `n` of a module was entered.
+    Entry { module: usize, n: u32 },
+}
+
 /// What was wrong with a stream's events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Faults {
@@ -97,12 +157,14 @@ pub struct Faults {
 pub struct Decoder<'c> {
     codes: &'c Codes,
     open: Vec<Activation>,
-    /// Words of an event whose others have not come yet.
-    rest: Vec<u32>,
+    /// The first word of an event whose other has not come yet.
+    rest: Option<u32>,
     /// What was open on other stacks, when control went to one that was left before.
     parked: Vec<Vec<Activation>>,
     /// What was open where streams may have gone on in another process: by module, point and frame.
     forked: Forked,
+    /// Whether what is entered next is a handler of signals.
+    is_handler: bool,
     /// What was wrong.
     pub faults: Faults,
 }
@@ -117,9 +179,10 @@ impl<'c> Decoder<'c> {
         Decoder {
             codes,
             open: Vec::new(),
-            rest: Vec::new(),
+            rest: None,
             parked: Vec::new(),
             forked: Forked::default(),
+            is_handler: false,
             faults: Faults::default(),
         }
     }
@@ -135,38 +198,37 @@ impl<'c> Decoder<'c> {
     pub fn push(&mut self, words: &[u32], out: &mut Vec<u32>) {
         let mut words = words.iter().copied();
         loop {
-            while let Some(len) = self.rest.first().map(|head| event_len(*head))
-                && self.rest.len() < len
-            {
-                let Some(word) = words.next() else { return };
-                self.rest.push(word);
-            }
-            if let &[head, key, ..] = self.rest.as_slice() {
-                let frame = self.rest.get(2).copied();
-                self.rest.clear();
-                self.far(head, key, frame, out);
+            if let Some(head) = self.rest {
+                let Some(frame) = words.next() else { return };
+                self.rest = None;
+                self.far(head, Some(frame), out);
             }
             let Some(word) = words.next() else { return };
             match word {
                 0 => {}
-                _ if word & (ENTRY | FROM_ANYWHERE) != 0 => self.rest.push(word),
+                HANDLER => self.is_handler = true,
+                _ if word & (ENTRY | HAS_FRAME) == ENTRY => self.far(word, None, out),
+                _ if word & (ENTRY | FROM_ANYWHERE) != 0 => self.rest = Some(word),
                 _ => self.near(word, out),
             }
         }
     }
 
-    /// Leaves all that is open.
+    /// Leaves all that is open. Where the recording ended first, what ran behind the last event is not known.
     pub fn finish(mut self, cause: Cause, out: &mut Vec<u32>) -> Forked {
+        if cause != Cause::RecordingEnd {
+            self.settle(0, out);
+        }
         while self.open.pop().is_some() {
             out.push(Symbol::exit(cause).0);
         }
         self.forked
     }
 
-    /// An event of more than one word.
-    fn far(&mut self, head: u32, key: u32, frame: Option<u32>, out: &mut Vec<u32>) {
-        let n = head & (LIMIT - 1);
-        let Some(&module) = self.codes.by_key.get(&key) else {
+    /// An entry, or a point that control may come to from any depth.
+    fn far(&mut self, head: u32, frame: Option<u32>, out: &mut Vec<u32>) {
+        let word = head & (LIMIT - 1);
+        let Some((module, n)) = self.codes.module(word) else {
             self.faults.n_lost += 1;
             return;
         };
@@ -177,7 +239,7 @@ impl<'c> Decoder<'c> {
             }
             return;
         }
-        let (func, block, call) = match self.codes.point(module, n) {
+        let (func, block, call) = match self.codes.point(module, word) {
             Some(Point::Start(func, block)) => (func, block, None),
             Some(Point::Behind(func, block, call)) => (func, block, Some(call)),
             _ => {
@@ -196,7 +258,13 @@ impl<'c> Decoder<'c> {
         let open = self.open.iter().enumerate().rev().filter(|(_, a)| a.of == of);
         let found = open.map(|(n, a)| (above(a), n)).filter(|a| a.0 < 1 << 31).min_by_key(|a| a.0);
         match found {
-            Some((_, n)) => {
+            Some((_, at)) => {
+                // It may have come there by itself, or from a call that did not come back.
+                match self.find(Told::Point(word)) {
+                    Some(n_open) if n_open == at + 1 => self.approach(n_open, Told::Point(word), out),
+                    _ => self.settle(at + 1, out),
+                }
+                let n = at;
                 if call.is_some() && n + 1 < self.open.len() {
                     // Control may go back there.
                     self.parked.truncate(MOST_STACKS);
@@ -239,7 +307,13 @@ impl<'c> Decoder<'c> {
     fn entered(&mut self, n: u32, of: Of, block: u32, frame: Option<u32>, out: &mut Vec<u32>) {
         let mut new = Activation::at(of, block, frame);
         let mut is_from_outside = true;
-        if let Some(top) = self.open.last_mut().filter(|top| !top.is_before)
+        let is_handler = std::mem::take(&mut self.is_handler);
+        let told = Told::Entry { module: of.module, n };
+        if !is_handler && let Some(n_open) = self.find(told) {
+            self.approach(n_open, told, out);
+        }
+        if !is_handler
+            && let Some(top) = self.open.last_mut().filter(|top| !top.is_before)
             && let Some(site) =
                 self.codes.block(top.of, top.block).and_then(|b| b.calls.get(top.call as usize))
         {
@@ -292,49 +366,144 @@ impl<'c> Decoder<'c> {
         }
     }
 
-    /// Point `n` of the function on top, or of one below it.
-    fn near(&mut self, n: u32, out: &mut Vec<u32>) {
-        for is_first in [true, false] {
-            // Where it fits where control is, else where the function fits.
-            let fits = |a: &Activation| {
-                let point = self.codes.point(a.of.module, n)?;
-                let block = self.codes.block(a.of, a.block)?;
-                let at_end = a.call as usize >= block.calls.len();
-                let fits = point.function() == a.of.func
-                    && (!is_first
-                        || match point {
-                            Point::Start(_, to) if a.is_before => to == a.block,
-                            Point::Start(_, to) => {
-                                at_end && matches!(&block.end, End::To(all) if all.contains(&to))
-                            }
-                            Point::Behind(_, b, call) => b == a.block && call == a.call,
-                            Point::Leaves(_, b) => b == a.block && at_end,
-                        });
-                fits.then_some(point)
-            };
-            let mut all = self.open.iter().enumerate().rev();
-            let found = match is_first {
-                true => all.next().and_then(|(n, a)| Some((n, fits(a)?))),
-                false => all.find_map(|(n, a)| Some((n, fits(a)?))),
-            };
-            let Some((at, point)) = found else { continue };
-            if !is_first {
-                self.faults.n_astray += 1;
-                self.leave_above(at, Cause::Longjmp, out);
+    /// The point of this word: of the function on top, or of one below it.
+    fn near(&mut self, word: u32, out: &mut Vec<u32>) {
+        let told = Told::Point(word);
+        let point = match self.find(told) {
+            Some(n_open) => {
+                self.approach(n_open, told, out);
+                self.open.last().and_then(|a| self.codes.point(a.of.module, word))
             }
-            match point {
-                Point::Start(_, block) => self.go(block, out),
-                Point::Behind(_, block, call) => self.returned(block, call),
-                Point::Leaves(_, block) => {
-                    let of = self.open.last().map(|a| a.of);
-                    let to = of.and_then(|of| self.codes.block(of, block)?.leaves).and_then(|l| l.1);
-                    self.jump_out(to, out);
+            None => {
+                // Something was left that nobody told of.
+                let point = |a: &Activation| {
+                    self.codes.point(a.of.module, word).filter(|point| point.function() == a.of.func)
+                };
+                let mut open = self.open.iter().enumerate().rev();
+                let found = open.find_map(|(n, a)| Some((n, point(a)?)));
+                if let Some((at, _)) = found {
+                    self.faults.n_astray += 1;
+                    self.leave_above(at, Cause::Longjmp, out);
+                }
+                found.map(|(_, point)| point)
+            }
+        };
+        match point {
+            Some(Point::Start(_, block) | Point::Way(_, _, block)) => self.go(block, out),
+            Some(Point::Behind(_, block, call)) => self.returned(block, call),
+            Some(Point::Leaves(_, block)) => {
+                let of = self.open.last().map(|a| a.of);
+                let to = of.and_then(|of| self.codes.block(of, block)?.leaves).and_then(|l| l.1);
+                self.jump_out(to, out);
+            }
+            None => self.faults.n_lost += 1,
+        }
+        self.run(out);
+    }
+
+    /// Whether control is at `border` of the function of `a`, or was before, if that is told.
+    fn fits(&self, a: &Activation, border: Border, told: Told) -> bool {
+        let module = a.of.module;
+        match (border, told) {
+            (Border::Point(n), Told::Point(word)) => self.codes.is_point(module, n, word),
+            (Border::Point(_), Told::Entry { .. }) | (Border::End { .. }, Told::Point(_)) => false,
+            (Border::Call { block, call }, told) => {
+                let of_block = self.codes.block(a.of, block);
+                let Some(site) = of_block.and_then(|b| b.calls.get(call as usize)) else { return false };
+                match (told, site.entry) {
+                    // Of one that tells itself by its entry, it is told when it was entered.
+                    (Told::Point(word), entry) => {
+                        self.codes.is_point(module, site.point, word)
+                            && (entry.is_none() || (a.block, a.call) == (block, call))
+                    }
+                    (Told::Entry { module: of, n }, Some(entry)) => (of, n) == (module, entry),
+                    (Told::Entry { .. }, None) => true,
                 }
             }
-            self.run(out);
-            return;
+            (Border::End { block }, Told::Entry { module: of, n }) => {
+                matches!(self.codes.block(a.of, block), Some(Block { end: End::Tail(Some(to)), .. }) if (of, n) == (module, *to))
+            }
         }
-        self.faults.n_lost += 1;
+    }
+
+    /// How many functions are open where control came to what is told: those above return, or are left by a jump, without an event. None are
+    /// if all are left.
+    fn find(&self, told: Told) -> Option<usize> {
+        let mut n_open = self.open.len();
+        let mut call = self.open.last()?.call;
+        loop {
+            let a = self.open.get(n_open - 1)?;
+            let of_start = self.codes.block(a.of, a.block).map_or(0, |b| b.point);
+            if a.is_before {
+                return self.fits(a, Border::Point(of_start), told).then_some(n_open);
+            }
+            let region = self.codes.region(a.of, Position { block: a.block, call })?;
+            if region.find(|border| self.fits(a, border, told)).is_some() {
+                return Some(n_open);
+            }
+            let (_, Border::End { block }) = region.silent()? else { return None };
+            let returns = match self.codes.block(a.of, block)?.end {
+                End::Return => true,
+                End::Tail(None) => false,
+                _ => return None,
+            };
+            n_open -= 1;
+            let Some(below) = n_open.checked_sub(1).and_then(|n| self.open.get(n)) else {
+                return matches!(told, Told::Entry { .. }).then_some(0);
+            };
+            let block = self.codes.block(below.of, below.block)?;
+            let is_silent = block.calls.get(below.call as usize).is_some_and(|site| site.point == 0);
+            call = below.call + u32::from(returns && a.is_awaited && is_silent);
+        }
+    }
+
+    /// Goes where what is told fits, as [`Decoder::find`] says.
+    fn approach(&mut self, n_open: usize, told: Told, out: &mut Vec<u32>) {
+        while self.open.len() > n_open {
+            if !self.step(|_, region| region.silent().map(|s| s.0), out) {
+                return;
+            }
+        }
+        while self.open.len() == n_open
+            && self.step(|of, region| region.find(|border| of.0.fits(of.1, border, told)), out)
+        {}
+    }
+
+    /// Goes where nothing else is left to it without an event, before the functions above the first `least` are left.
+    fn settle(&mut self, least: usize, out: &mut Vec<u32>) {
+        let n_blocks = |a: &Activation| self.codes.n_blocks(a.of);
+        let mut n_left = self.open.iter().map(n_blocks).fold(1usize, usize::saturating_add);
+        while n_left > 0 && self.open.len() >= least.max(1) {
+            let is_last = self.open.len() == least;
+            let silent = |of: (&Self, &Activation), region: &Region| match region.silent()? {
+                (_, Border::End { block })
+                    if is_last && of.0.codes.block(of.1.of, block).is_none_or(|b| b.end != End::Stop) =>
+                {
+                    None
+                }
+                (n, _) => Some(n),
+            };
+            if !self.step(silent, out) {
+                return;
+            }
+            n_left -= 1;
+        }
+    }
+
+    /// Goes one step towards a border of where control may be; `false` if it is there, or there is none.
+    fn step(
+        &mut self,
+        border: impl FnOnce((&Self, &Activation), &Region) -> Option<usize>,
+        out: &mut Vec<u32>,
+    ) -> bool {
+        let Some(top) = self.open.last().filter(|top| !top.is_before) else { return false };
+        let Some(region) = self.codes.region(top.of, Position { block: top.block, call: top.call }) else {
+            return false;
+        };
+        let Some(to) = border((self, top), region).and_then(|n| region.first_step(n)) else { return false };
+        self.go(to, out);
+        self.run(out);
+        true
     }
 
     /// Control goes through a stub.
@@ -396,7 +565,7 @@ impl<'c> Decoder<'c> {
                         self.through(top.of.module, block.stub, out);
                         self.open.last_mut().into_iter().for_each(|top| top.has_gone = true);
                     }
-                    let &[next] = all.as_slice() else { return };
+                    let &[(next, 0)] = all.as_slice() else { return };
                     let of = self.open.last().map(|top| top.of);
                     let has_point = of.and_then(|of| self.codes.block(of, next)).is_none_or(|b| b.point != 0);
                     if has_point || block.leaves.is_some() {
@@ -432,11 +601,6 @@ const LONGEST_WAY: usize = 1 << 16;
 
 /// How many stacks are kept in mind that control has left.
 const MOST_STACKS: usize = 1 << 12;
-
-/// How many words an event has that starts with `head`, one of several.
-fn event_len(head: u32) -> usize {
-    if head & ENTRY != 0 && head & HAS_FRAME == 0 { 2 } else { 3 }
-}
 
 #[cfg(test)]
 #[expect(clippy::indexing_slicing, reason = "a test may panic")]

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! word  = 0                               nothing: room that was taken and not used
-//!       | 1 i key frame?                  entry i of module `key`, the stack pointer's low half behind it if the second bit is set
-//!       | 001 i key frame                 point i of module `key`, which control may have come to from any depth
-//!       | 000 i                           point i (from 1) of the module of the function on top
+//!       | 1 i frame?                      entry i, the stack pointer's low half behind it if the second bit is set
+//!       | 001 i frame                     point i, which control may have come to from any depth
+//!       | 000 i                           another point i
+//!       | 000 and 29 bits set             what is entered next is a handler of signals
 //! EVNT  = thread: varint, start in ns, n words, data: u32, little-endian, under zstd
 //! CODE  = a `Code`, as postcard under zstd; in the order of their functions' numbers
 //! ENDS  = (thread: varint, cause)*
 //! ```
-//! The bits are the highest of the word. Between two events control goes where it can only go.
+//! The bits are the highest of the word. Each module has numbers of its own (`Code::base`). Between two events control goes where only one way leads to what the second tells.
 #![warn(clippy::indexing_slicing)]
 
 use crate::file::{ReadError, Section, Source, section};
@@ -30,13 +31,15 @@ pub const ENTRY: u32 = 1 << 31;
 pub const HAS_FRAME: u32 = 1 << 30;
 /// Of a point that control may come to from any depth.
 pub const FROM_ANYWHERE: u32 = 1 << 29;
-/// Numbers are below this.
+/// Numbers are below this, less one.
 pub const LIMIT: u32 = 1 << 29;
+/// What is entered next is a handler of signals.
+pub const HANDLER: u32 = LIMIT - 1;
 
 /// A module, as far as its events need it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Code {
-    /// What its events call it.
+    /// What its file is known by.
     pub key: u32,
     /// Its file.
     pub path: String,
@@ -46,6 +49,8 @@ pub struct Code {
     pub imports: Vec<String>,
     /// Its entries: function and block.
     pub entries: Vec<(u32, u32)>,
+    /// What is added to the numbers of its entries and points, so that those of modules do not overlap.
+    pub base: u32,
     /// Its points, from 1.
     pub points: Vec<Point>,
 }
@@ -70,12 +75,30 @@ pub struct Block {
     pub leaves: Option<(u32, Option<u32>)>,
     /// Whether exceptions come here.
     pub lands: bool,
+    /// Whether control may come here from any depth.
+    pub is_far: bool,
     /// The stub that it leaves the function for, as of [`Site`].
     pub stub: u32,
     /// Its calls, in order.
     pub calls: Vec<Site>,
     /// How it ends.
     pub end: End,
+}
+
+impl Code {
+    /// The numbers of its entries and points.
+    pub fn numbers(&self) -> std::ops::Range<u32> {
+        let n = u32::try_from(self.entries.len().max(self.points.len() + 1)).unwrap_or(u32::MAX);
+        self.base..self.base.saturating_add(n)
+    }
+}
+
+impl Block {
+    /// Where it may go in its function, each with the point on the way.
+    pub fn ways(&self) -> impl Iterator<Item = (u32, u32)> {
+        let ways = if let End::To(ways) = &self.end { ways.as_slice() } else { &[] };
+        ways.iter().copied()
+    }
 }
 
 /// A call.
@@ -94,8 +117,8 @@ pub struct Site {
 /// How a block ends.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum End {
-    /// In one of these blocks of the function.
-    To(Vec<u32>),
+    /// In one of these blocks of the function, each with the point on the way there; 0: none.
+    To(Vec<(u32, u32)>),
     /// By a return.
     Return,
     /// By a jump out of the function: to this entry, if it is sure that it comes to one that is recorded.
@@ -114,13 +137,15 @@ pub enum Point {
     Behind(u32, u32, u32),
     /// This block of this function leaves it by its branch.
     Leaves(u32, u32),
+    /// On the way from this block of this function to that.
+    Way(u32, u32, u32),
 }
 
 impl Point {
     /// The function.
     pub fn function(self) -> u32 {
         match self {
-            Point::Start(f, _) | Point::Behind(f, ..) | Point::Leaves(f, _) => f,
+            Point::Start(f, _) | Point::Behind(f, ..) | Point::Leaves(f, _) | Point::Way(f, ..) => f,
         }
     }
 }
@@ -137,17 +162,30 @@ pub fn code_section(code: &Code) -> std::io::Result<Vec<u8>> {
     Ok(section(CODE, &zstd::bulk::compress(&bytes, LEVEL)?))
 }
 
-/// The section of `words` of a stream.
-///
-/// # Errors
-/// If there is no memory.
-pub fn events_section(thread: u32, start_ns: u64, words: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    varint::put(&mut out, u64::from(thread));
-    varint::put(&mut out, start_ns);
-    varint::put(&mut out, words.len() as u64 / 4);
-    out.extend(zstd::bulk::compress(words, LEVEL)?);
-    Ok(section(EVENTS, &out))
+/// Makes sections of events.
+pub struct Packer(zstd::bulk::Compressor<'static>);
+
+impl Packer {
+    /// With nothing in it.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn new() -> std::io::Result<Packer> {
+        Ok(Packer(zstd::bulk::Compressor::new(LEVEL)?))
+    }
+
+    /// The section of `words` of a stream.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn section(&mut self, thread: u32, start_ns: u64, words: &[u8]) -> std::io::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        varint::put(&mut out, u64::from(thread));
+        varint::put(&mut out, start_ns);
+        varint::put(&mut out, words.len() as u64 / 4);
+        out.extend(self.0.compress(words)?);
+        Ok(section(EVENTS, &out))
+    }
 }
 
 /// The section of how streams ended.

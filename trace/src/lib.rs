@@ -32,6 +32,7 @@ mod columns;
 mod compressed;
 mod effects;
 mod range;
+pub mod region;
 mod scan;
 mod segments;
 mod varint;

@@ -222,6 +222,8 @@ pub struct How {
     pub callees: bool,
     /// Whether programs that are started by `exec` are counted, too: then the code that starts them asks first.
     pub follows: bool,
+    /// Which numbers events have: others than those of the turn before.
+    pub turn: u32,
 }
 
 impl How {
@@ -230,7 +232,8 @@ impl How {
         let asks = self.follows && arch::may_exec(image.file_bytes());
         let like = earlier.map(Earlier::suffix).unwrap_or_default();
         let callees = if self.counts_callees() { "-callees" } else { "" };
-        format!("{}{callees}{}{like}", suffix(self.placement), if asks { "-asks" } else { "" })
+        let turn = if self.turn == 0 { String::new() } else { format!("-{}", self.turn) };
+        format!("{}{turn}{callees}{}{like}", suffix(self.placement), if asks { "-asks" } else { "" })
     }
 
     fn counts_callees(self) -> bool {
@@ -239,7 +242,7 @@ impl How {
 
     /// How the module with this `key` ran earlier, if that matters.
     fn earlier(self, kept: &Store, key: u128) -> Option<Arc<Earlier>> {
-        kept.earlier(key).filter(|_| self.placement == Placement::Edges)
+        kept.earlier(key).filter(|_| matches!(self.placement, Placement::Edges | Placement::Events))
     }
 
     /// Moves the code of `program`, with what is put into it.
@@ -250,9 +253,15 @@ impl How {
         room: Room,
     ) -> anyhow::Result<(Module<'p>, Option<Code>)> {
         let mut code = None;
-        let mut plan = match earlier.and_then(Earlier::profile) {
+        let profile = earlier.and_then(Earlier::profile);
+        let mut plan = match profile {
             _ if self.placement == Placement::Events => {
-                let (plan, made) = measure::events::plan(program, events_key(file_key(&program.image)))?;
+                let (plan, made) = measure::events::plan(
+                    program,
+                    events_key(file_key(&program.image)),
+                    self.turn,
+                    profile.as_ref(),
+                )?;
                 code = Some(made);
                 plan
             }
@@ -268,10 +277,21 @@ impl How {
     }
 }
 
-/// What events call a module by.
+/// What the events of a file go by, and it is known by in traces.
 pub fn events_key(key: u128) -> u32 {
     let [a, b, c, d, ..] = key.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
+}
+
+/// How often other numbers are tried for a module's events.
+const TURNS: u32 = 16;
+
+/// Whether the events of `one` are told from those of all `others`.
+fn is_told_apart<'a>(one: &Counted, others: impl IntoIterator<Item = &'a Counted>) -> bool {
+    let numbers = |c: &Counted| c.code.as_ref().map(Code::numbers);
+    let Some(mine) = numbers(one) else { return true };
+    let others = others.into_iter().filter(|other| other.key != one.key);
+    others.filter_map(numbers).all(|other| other.end <= mine.start || mine.end <= other.start)
 }
 
 /// The executable, for its process; with the dynamic linker that it names.
@@ -368,22 +388,41 @@ fn library(kept: &Store, file: &Path, path: &Path, how: How) -> anyhow::Result<(
     Ok((Counted::new(path, program, meaning, means), given))
 }
 
+/// A module whose events are told apart from those of others: the one that was `made`, or one that is made again.
+fn told_apart<T>(
+    mut made: (Counted, T),
+    is_well: impl Fn(&Counted) -> bool,
+    make: impl Fn(u32) -> anyhow::Result<(Counted, T)>,
+) -> anyhow::Result<(Counted, T)> {
+    for turn in 1..=TURNS {
+        if is_well(&made.0) {
+            return Ok(made);
+        }
+        made = make(turn)?;
+    }
+    anyhow::bail!("there are too many modules to tell their events apart")
+}
+
 /// Why modules are not counted.
 pub type Refused = Vec<(PathBuf, String)>;
 
-/// All of `paths` that can be counted, and the others.
+/// All of `paths` that can be counted beside `exe`, and the others.
 ///
 /// # Errors
 /// If one of them would be disturbed by what is counted in others.
 pub fn libraries(
     kept: &Store,
+    exe: Option<&Counted>,
     paths: Vec<PathBuf>,
     how: How,
 ) -> anyhow::Result<(Vec<(Counted, PathBuf)>, Refused)> {
     let made: Vec<_> = paths.into_par_iter().map(|path| (library(kept, &path, &path, how), path)).collect();
-    let (mut counted, mut refused) = (Vec::new(), Vec::new());
+    let (mut counted, mut refused): (Vec<(Counted, PathBuf)>, _) = (Vec::new(), Vec::new());
     for (result, path) in made {
-        match result {
+        let beside = |one: &Counted| is_told_apart(one, exe.into_iter().chain(counted.iter().map(|c| &c.0)));
+        match result.and_then(|made| {
+            told_apart(made, beside, |turn| library(kept, &path, &path, How { turn, ..how }))
+        }) {
             Ok(made) => counted.push(made),
             Err(err) if matches!(err.downcast_ref(), Some(RewriteError::UsesGs { .. })) => return Err(err),
             Err(err) => refused.push((path, format!("{err:#}"))),
@@ -554,7 +593,9 @@ impl<'a> Loader<'a> {
             return None;
         }
         let mut state = self.state();
-        let (counted, given) = match library(self.kept, &file, &real, self.how) {
+        let made = |turn| library(self.kept, &file, &real, How { turn, ..self.how });
+        let is_well = |one: &Counted| is_told_apart(one, &state.counted);
+        let (counted, given) = match made(0).and_then(|first| told_apart(first, is_well, made)) {
             Ok(made) => made,
             Err(err) => {
                 state.refuse(real, format!("{err:#}"));

@@ -53,6 +53,8 @@ pub const EVENTS_TAKER: u64 = 40;
 pub const EVENTS_STALLS: u64 = 48;
 /// Offset of 4 bytes a chunk: 1 while it waits to be taken.
 pub const EVENTS_FULL: u64 = 64;
+/// The event that says that what is entered next is a handler of signals.
+pub const EVENTS_HANDLER: u32 = (1 << 29) - 1;
 /// Length of a chunk of events, and how many a thread has, powers of two.
 pub const CHUNK_LEN: u64 = 1 << 19;
 /// See there.
@@ -352,6 +354,7 @@ std::arch::global_asm!(
     events_taker = const EVENTS_TAKER,
     events_full = const EVENTS_FULL,
     events_stalls = const EVENTS_STALLS,
+    handler = const EVENTS_HANDLER,
     file_head_len = const Capacity::FILE.head_len(),
     variable_1 = const u64::from_le_bytes(*b"ENGRAFT_"),
     variable_2 = const u32::from_le_bytes(*b"OUT="),
@@ -514,6 +517,7 @@ impl Runtime {
     #[must_use]
     pub fn with_events(mut self) -> Runtime {
         set(&mut self.bytes, 104, 0);
+        set(&mut self.bytes, 144, 1);
         self
     }
 

@@ -25,6 +25,7 @@ engraft_module:
     .quad 0             # 120: the table of where these lead, from here
     .quad 0             # 128: how many slots it has, less one
     .quad 0             # 136: added to the distance of such a target, it is below the length of the old segments if it is in them
+    .quad 0             # 144: whether its words are those of events
 
 # An entry whose area is another thread's, or another process's, or one of a library that has not started. r11: where to go on.
 engraft_module_slow:
@@ -496,6 +497,7 @@ engraft_module_signalled:
     lea rax, [rsi - 304]
     mov [r12 + 160], rax
 7:
+    call .Lengraft_mark
     mov rsi, r13
     lea rdx, [r13 - 304]
     xor eax, eax
@@ -508,6 +510,28 @@ engraft_module_signalled:
     mov eax, 15         # rt_sigreturn
     syscall
 .Lengraft_signalled_end:
+
+# Where events are recorded, appends one that says that what is entered next is a handler.
+.Lengraft_mark:
+    lea rbx, [rip + engraft_module]
+    cmp qword ptr [rbx + 144], 0
+    je 9f
+    add rbx, [rbx]
+    add rbx, {home_head}
+2:
+    cmp qword ptr gs:[rbx + {events_base}], 0
+    je 9f
+    mov eax, 4
+    xadd gs:[rbx], rax
+    cmp gs:[rbx + {events_limit}], rax
+    ja 3f
+    call engraft_module_chunk
+    jnz 2b
+    ret
+3:
+    mov dword ptr [rax], {handler}
+9:
+    ret
 
 # Writes down the signal rsi, unless that was done, and has its handler return to where it is taken back.
 .Lengraft_log:

@@ -5,7 +5,7 @@
 //!    cmp %t,%gs:LIMIT(%rip); ja 2f
 //!    lea -128(%rsp),%rsp; call ROUTINE; lea 128(%rsp),%rsp     no room: hands the chunk over, and waits for another
 //!    jnz 1b; jmp 3f                                             flags: zero if nothing is recorded
-//! 2: movl $WORD,(%t); …
+//! 2: movl $WORD,(%t)
 //! 3:
 //! ```
 //! One instruction takes the room, so that a handler of signals takes room behind it.
@@ -19,12 +19,12 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 /// `jb` over 8 bits, its offset zero.
 const JUMP_IF_BELOW: [u8; 2] = [0x72, 0];
 
-/// Appends `words`, and behind them the low half of the stack pointer if `has_frame`, where `live` must not change. Word 0 of the
+/// Appends `word`, and behind it the low half of the stack pointer if `has_frame`, where `live` must not change. Word 0 of the
 /// thread's memory is where the next event goes, word 1 where there is no room any more.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn event(words: &[u32], has_frame: bool, live: RegSet) -> Result<Snippet, NoValue> {
+pub fn event(word: u32, has_frame: bool, live: RegSet) -> Result<Snippet, NoValue> {
     let mut w = Writer::new();
     let saves_flags = !live.both(abi::FLAGS).is_empty();
     let mut taken = RegSet::EMPTY;
@@ -50,7 +50,7 @@ pub fn event(words: &[u32], has_frame: bool, live: RegSet) -> Result<Snippet, No
         w.push(RAX)?;
     }
     let moved_by = i64::from(w.depth);
-    let len = u32::try_from(4 * (words.len() + usize::from(has_frame))).map_err(|_| NoValue::Unwritable)?;
+    let len = if has_frame { 8u32 } else { 4 };
     let again = w.out.len();
     w.put(Instruction::with2(Code::Mov_r32_imm32, narrow(t), len)?, None)?;
     w.with_word(Code::Xadd_rm64_r64, t)?;
@@ -72,18 +72,16 @@ pub fn event(words: &[u32], has_frame: bool, live: RegSet) -> Result<Snippet, No
     *w.out.get_mut(back - 1).ok_or(NoValue::Unwritable)? = distance.cast_unsigned();
     let done = w.jump(JUMP);
     w.land(stores)?;
-    let place = |n: usize| MemoryOperand::with_base_displ(wide(t), 4 * n as i64);
-    for (n, word) in words.iter().enumerate() {
-        w.put(Instruction::with2(Code::Mov_rm32_imm32, place(n), *word)?, None)?;
-    }
+    let place = |at: i64| MemoryOperand::with_base_displ(wide(t), at);
+    w.put(Instruction::with2(Code::Mov_rm32_imm32, place(0), word)?, None)?;
     if has_frame {
         if moved_by == 0 {
-            w.put(Instruction::with2(Code::Mov_rm32_r32, place(words.len()), narrow(RSP))?, None)?;
+            w.put(Instruction::with2(Code::Mov_rm32_r32, place(4), narrow(RSP))?, None)?;
         } else {
             let r = (0..16).map(Reg).find(|r| *r != t && *r != RSP).ok_or(NoValue::Unwritable)?;
             w.push(r)?;
             w.lea(r, RSP, moved_by + 8)?;
-            w.put(Instruction::with2(Code::Mov_rm32_r32, place(words.len()), narrow(r))?, None)?;
+            w.put(Instruction::with2(Code::Mov_rm32_r32, place(4), narrow(r))?, None)?;
             w.pop(r)?;
         }
     }
