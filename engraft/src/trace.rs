@@ -59,6 +59,8 @@ impl Wanted for Args {
     }
 }
 
+/// What `abort` ends a process by.
+const SIGABRT: i32 = 6;
 /// How long the streams are left alone where there was nothing to take.
 const NAP: Duration = Duration::from_micros(300);
 
@@ -139,7 +141,16 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let codes: Vec<events::Code> = recorded.iter().filter_map(code).collect();
     let later = codes.get(first.len()..).unwrap_or_default();
     let taken = taken.with_context(|| format!("cannot take the events of {}", name.display()))?;
-    let written = writer.finish(later);
+    // Others than the first end when their thread does, or in a call.
+    let is_killed = status.signal().is_some_and(|signal| signal != SIGABRT);
+    let end = |k: u32| match k {
+        0 if is_killed => Cause::RecordingEnd,
+        0 => Cause::ProcessEnd,
+        _ => Cause::ThreadEnd,
+    };
+    let n_streams = u32::try_from(taken.n_streams).expect("few");
+    let ends: Vec<(u32, Cause)> = (0..n_streams).map(|k| (k, end(k))).collect();
+    let written = writer.finish(later, &ends);
     if taken.n_lost > 0 {
         out::warn("not all was recorded: events were not taken", None);
     }
@@ -283,14 +294,14 @@ impl Writer {
     }
 
     /// Writes what the events mean, and the end.
-    fn finish(mut self, codes: &[events::Code]) -> io::Result<u64> {
+    fn finish(mut self, codes: &[events::Code], ends: &[(u32, Cause)]) -> io::Result<u64> {
         if let Some(err) = self.failed {
             return Err(err);
         }
         for code in codes {
             self.sections.write(&events::code_section(code)?)?;
         }
-        self.sections.write(&events::ends_section(&[(0, Cause::ProcessEnd)]))?;
+        self.sections.write(&events::ends_section(ends))?;
         self.sections.finish()
     }
 }

@@ -19,9 +19,11 @@ use petgraph::graph::DiGraph;
 use probe::{Event, EventAt, Module, Plan};
 use profile::Profile;
 use program::arch::Flow;
+use program::image::RelocationTo;
 use program::{
     BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Program, Sure, Va, returns_twice,
 };
+use rayon::prelude::*;
 use std::collections::HashMap;
 use trace::events::{Block, Code, ENTRY, End, FROM_ANYWHERE, Function, HAS_FRAME, LIMIT, Point, Site};
 use trace::region::{Costs, thin};
@@ -53,14 +55,19 @@ pub fn plan(
         |f: FuncId| stays.get(f.index()).is_some_and(Option::is_none) && program.function(f).import.is_none();
     let mut forks = probe::forks(program);
     forks.sort_unstable();
-    let around = Around { program, forks, is_moved: &is_moved };
+    let mut around = Around { program, forks, is_moved: &is_moved, targets: HashMap::new() };
     let entries = around.entries();
-    let leaves_somewhere = around.leave_somewhere(&entries);
+    around.find_targets(&entries);
+    let around = around;
+    let leaves_somewhere = around.leave_somewhere();
     let base = key.wrapping_add(turn.wrapping_mul(0x9e37_79b9)) % ((LIMIT - 2 * MOST_POINTS) / BASES) * BASES;
     let mut code = Code { key, base, path: program.image.name.clone(), ..Code::default() };
-    code.imports = program.imports.iter().map(ToString::to_string).collect();
+    let stubs = program.func_ids().filter_map(|f| program.function(f).import.as_deref());
+    code.imports = program.imports.iter().map(AsRef::as_ref).chain(stubs).map(str::to_owned).collect();
+    code.imports.sort_unstable();
+    code.imports.dedup();
     let returns = Returns::of(program);
-    let recurses = around.recurse(&entries, &leaves_somewhere);
+    let recurses = around.recurse(&leaves_somewhere);
     let mut often = Often::default();
     let mut events = Vec::new();
     let mut imports: HashMap<String, u32> = HashMap::new();
@@ -82,7 +89,7 @@ pub fn plan(
             if let Some(earlier) = earlier {
                 often.take(program, func, earlier);
             }
-            made.blocks = of.blocks(&imports, &often);
+            made.blocks = of.blocks(&imports, &returns, &often);
             of.number(&mut made.blocks, &mut code, &mut events);
         } else if around.stub(func) > 0 {
             let block = |b: BlockId| Block { at: program.block(b).start.0, ..Block::default() };
@@ -110,7 +117,9 @@ struct Around<'p> {
     program: &'p Program,
     /// The calls that may return in another process, too.
     forks: Vec<Va>,
-    is_moved: &'p dyn Fn(FuncId) -> bool,
+    is_moved: &'p (dyn Fn(FuncId) -> bool + Sync),
+    /// By call: the entry that it comes to, and its function.
+    targets: HashMap<Va, (u32, FuncId)>,
 }
 
 impl Around<'_> {
@@ -128,39 +137,49 @@ impl Around<'_> {
         entries
     }
 
-    /// The entry that a call or jump surely comes to.
-    fn entry_of(&self, entries: &HashMap<BlockId, u32>, call: &Call) -> Option<u32> {
-        let Callee::Function(callee) = call.callee else { return None };
+    /// Finds the entry that each call or jump comes to, if that is one that is recorded: another module may take its place only if it
+    /// defines the same name.
+    fn find_targets(&mut self, entries: &HashMap<BlockId, u32>) {
         let program = self.program;
-        if program.function(callee).import.is_some() || !(self.is_moved)(callee) {
-            return None;
-        }
-        // It may come to another entry of it than the first.
-        let insn = program.insns(call.block).find(|insn| insn.at() == call.at);
-        let to = insn.and_then(|insn| match insn.flow() {
-            Flow::Call(to) | Flow::Jump(to) | Flow::Branch(to) => Some(to),
-            _ => None,
-        });
-        let block = match to {
-            Some(to) => program.block_from(to).filter(|b| program.block(*b).func == callee)?,
-            None if call.kind == CallKind::FallThrough => program.entry_block(callee)?,
-            None => return None,
+        let own = own_stubs(program);
+        let target = |call: &Call| {
+            let Callee::Function(callee) = call.callee else { return None };
+            let block = if let Some(stub) = own.get(&callee) {
+                *stub
+            } else {
+                // It may come to another entry of it than the first.
+                let insn = program.insns(call.block).find(|insn| insn.at() == call.at);
+                let to = insn.and_then(|insn| match insn.flow() {
+                    Flow::Call(to) | Flow::Jump(to) | Flow::Branch(to) => Some(to),
+                    _ => None,
+                });
+                match to {
+                    Some(to) => program.block_from(to).filter(|b| program.block(*b).func == callee)?,
+                    None if call.kind == CallKind::FallThrough => program.entry_block(callee)?,
+                    None => return None,
+                }
+            };
+            let entry = entries.get(&block).copied()?;
+            Some((call.at, (entry, program.block(block).func)))
         };
-        entries.get(&block).copied()
+        self.targets = program.calls.par_iter().filter_map(target).collect();
+    }
+
+    /// The entry that a call or jump comes to, and its function.
+    fn target(&self, call: &Call) -> Option<(u32, FuncId)> {
+        self.targets.get(&call.at).copied()
     }
 
     /// Functions that may be left by a jump to something that need not be recorded.
-    fn leave_somewhere(&self, entries: &HashMap<BlockId, u32>) -> Vec<bool> {
+    fn leave_somewhere(&self) -> Vec<bool> {
         let program = self.program;
         let mut found = vec![false; program.functions.len()];
         loop {
             let mut changed = false;
             for call in program.calls.iter().filter(|c| c.kind != CallKind::Call) {
                 let from = program.block(call.block).func;
-                let leads = match (call.callee, self.entry_of(entries, call)) {
-                    (Callee::Function(to), Some(_)) => found.get(to.index()).copied().unwrap_or(true),
-                    _ => true,
-                };
+                let to = self.target(call);
+                let leads = to.is_none_or(|(_, to)| found.get(to.index()).copied().unwrap_or(true));
                 if leads && let Some(place @ false) = found.get_mut(from.index()) {
                     *place = true;
                     changed = true;
@@ -173,13 +192,13 @@ impl Around<'_> {
     }
 
     /// Per function: in which circle of calls it is, which come back for sure.
-    fn recurse(&self, entries: &HashMap<BlockId, u32>, leaves: &[bool]) -> Vec<usize> {
+    fn recurse(&self, leaves: &[bool]) -> Vec<usize> {
         let program = self.program;
         let mut graph = DiGraph::<(), (), u32>::new();
         let nodes: Vec<_> = program.func_ids().map(|_| graph.add_node(())).collect();
         for call in &program.calls {
             let from = program.block(call.block).func;
-            if let (Callee::Function(to), Some(_)) = (call.callee, self.entry_of(entries, call))
+            if let Some((_, to)) = self.target(call)
                 && !leaves.get(to.index()).is_some_and(|l| *l)
                 && let (Some(from), Some(to)) = (nodes.get(from.index()), nodes.get(to.index()))
             {
@@ -260,7 +279,7 @@ impl Of<'_> {
     }
 
     /// Its blocks, with a number other than zero where there is to be a point.
-    fn blocks(&self, imports: &HashMap<String, u32>, often: &Often) -> Vec<Block> {
+    fn blocks(&self, imports: &HashMap<String, u32>, returns: &Returns<'_>, often: &Often) -> Vec<Block> {
         let program = self.around.program;
         let ids: Vec<BlockId> = program.function(self.func).block_ids().collect();
         let ways: Vec<(Vec<u32>, bool)> = ids.iter().map(|b| self.ways(*b)).collect();
@@ -275,12 +294,10 @@ impl Of<'_> {
         let set =
             |all: &mut [bool], n: u32| all.get_mut(n as usize).into_iter().for_each(|place| *place = true);
         for (&id, (to, leaves)) in ids.iter().zip(&ways) {
-            // Of where a jump through a table or a pointer leads, not all may be known.
-            let is_open = matches!(program.block(id).end, BlockEnd::Switch | BlockEnd::Unresolved);
-            let all_are_known = program.successors(id).iter().all(|e| e.sure == Sure::Proved);
-            if is_open && (!all_are_known || program.block(id).end == BlockEnd::Unresolved) {
+            let is_switch = program.block(id).end == BlockEnd::Switch;
+            if self.is_open(id) {
                 to.iter().for_each(|n| set(&mut must, *n));
-            } else if is_open || to.len() + usize::from(*leaves) > 1 && !is_branch(id) {
+            } else if is_switch || to.len() + usize::from(*leaves) > 1 && !is_branch(id) {
                 to.iter().for_each(|n| set(&mut may, *n));
             }
             to.iter().for_each(|n| n_ways.get_mut(*n as usize).into_iter().for_each(|n| *n += 1));
@@ -325,6 +342,9 @@ impl Of<'_> {
                 at: program.block(id).start.0,
                 lands: at(&lands),
                 is_far: at(&is_far),
+                may_end: returns.block_calls_system(id),
+                // It can only come there by an entry.
+                is_open: self.is_open(id) && !program.function(self.func).entries.is_empty(),
                 point: u32::from(at(&starts)),
                 ..Block::default()
             };
@@ -349,21 +369,23 @@ impl Of<'_> {
             );
             let mut tail = None;
             for call in program.calls_in(id) {
-                let entry = self.around.entry_of(self.entries, call);
+                let entry = self.around.target(call).map(|(entry, _)| entry);
                 block.stub = if call.kind == CallKind::Call { block.stub } else { self.stub(call) };
                 match call.kind {
                     // One that returns twice comes to nothing that is recorded, and what is behind it says so.
                     CallKind::Call if self.is_last_and_twice(id, call) => block.stub = self.stub(call),
-                    CallKind::Call => block.calls.push(Site {
-                        entry,
-                        import: self.import(call, imports),
-                        stub: self.stub(call),
-                        point: u32::from(call.returns && self.needs_point(call, entry)),
-                    }),
+                    CallKind::Call => {}
                     CallKind::BranchTailCall => block.leaves = Some((1, entry)),
                     CallKind::TailCall | CallKind::FallThrough => tail = Some(entry),
                 }
             }
+            let site = |call: &Call| Site {
+                entry: self.around.target(call).map(|(entry, _)| entry),
+                import: self.import(call, imports),
+                stub: self.stub(call),
+                point: u32::from(call.returns && self.needs_point(call)),
+            };
+            block.calls = self.sites(id).map(site).collect();
             block.end = match program.block(id).end {
                 BlockEnd::Return => End::Return,
                 BlockEnd::NoReturn | BlockEnd::Stop | BlockEnd::Broken => End::Stop,
@@ -379,16 +401,28 @@ impl Of<'_> {
     }
 
     /// Whether what follows a call tells itself that it returned.
-    fn needs_point(&self, call: &Call, entry: Option<u32>) -> bool {
-        let is_sure = match (call.callee, entry) {
-            // Behind one of the same circle, the same function may be open twice.
-            (Callee::Function(f), Some(_)) => {
-                !self.leaves.get(f.index()).is_some_and(|l| *l)
-                    && self.recurses.get(f.index()) != self.recurses.get(self.func.index())
-            }
-            _ => false,
+    fn needs_point(&self, call: &Call) -> bool {
+        // Behind one of the same circle, the same function may be open twice.
+        let is_sure = |(_, f): (u32, FuncId)| {
+            !self.leaves.get(f.index()).is_some_and(|l| *l)
+                && self.recurses.get(f.index()) != self.recurses.get(self.func.index())
         };
-        !is_sure || self.around.is_far(call)
+        !self.around.target(call).is_some_and(is_sure) || self.around.is_far(call)
+    }
+
+    /// Whether not all may be known of where a block's jump through a table or a pointer leads.
+    fn is_open(&self, block: BlockId) -> bool {
+        let program = self.around.program;
+        match program.block(block).end {
+            BlockEnd::Switch => program.successors(block).iter().any(|e| e.sure != Sure::Proved),
+            end => end == BlockEnd::Unresolved,
+        }
+    }
+
+    /// The calls of a block that it comes back from, if at all, in the block.
+    fn sites(&self, block: BlockId) -> impl Iterator<Item = &Call> {
+        let calls = self.around.program.calls_in(block).iter();
+        calls.filter(move |c| c.kind == CallKind::Call && !self.is_last_and_twice(block, c))
     }
 
     fn is_last_and_twice(&self, block: BlockId, call: &Call) -> bool {
@@ -414,8 +448,7 @@ impl Of<'_> {
                 }
             };
             number(&mut block.point, Point::Start(func, n), EventAt::Start, block.is_far);
-            let calls = program.calls_in(id).iter().filter(|call| call.kind == CallKind::Call);
-            for ((k, call), site) in (0..).zip(calls).zip(&mut block.calls) {
+            for ((k, call), site) in (0..).zip(self.sites(id)).zip(&mut block.calls) {
                 let point = Point::Behind(func, n, k);
                 number(&mut site.point, point, EventAt::Behind(call.at), self.around.is_far(call));
             }
@@ -453,6 +486,27 @@ impl Of<'_> {
         };
         name.and_then(|name| imports.get(name)).copied().unwrap_or_default()
     }
+}
+
+/// Stubs of what the module defines itself, with where that starts.
+fn own_stubs(program: &Program) -> HashMap<FuncId, BlockId> {
+    let image = &program.image;
+    let mut own = HashMap::new();
+    for stub in &image.plt {
+        let at = stub.slot.and_then(|slot| {
+            let n = image.relocations.binary_search_by_key(&slot, |r| r.at).ok()?;
+            match image.relocations.get(n)?.to {
+                RelocationTo::Symbol(_, at) => at,
+                _ => None,
+            }
+        });
+        let block = at.and_then(|at| program.block_from(at));
+        let stub = program.block_from(stub.range.start).map(|b| program.block(b).func);
+        if let (Some(block), Some(stub)) = (block, stub) {
+            own.insert(stub, block);
+        }
+    }
+    own
 }
 
 /// What an event on a branch that is taken costs beyond what it costs elsewhere: a jump. And what those pay that run past it.

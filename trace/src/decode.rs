@@ -8,7 +8,7 @@
 //! Invariant: whatever the events, what comes out is balanced but for what is open at the end.
 #![warn(clippy::indexing_slicing)]
 
-use crate::events::{Block, Code, ENTRY, End, FROM_ANYWHERE, HANDLER, HAS_FRAME, LIMIT, Point};
+use crate::events::{Block, Code, ENTRY, End, FROM_ANYWHERE, HANDLER, HAS_FRAME, LIMIT, Point, Site};
 use crate::region::{Border, Position, Region};
 use crate::symbol::{Cause, Symbol};
 use std::collections::HashMap;
@@ -93,6 +93,16 @@ impl Codes {
     /// Whether an event with `word` tells that control came to point `n` of a module.
     fn is_point(&self, module: usize, n: u32, word: u32) -> bool {
         n != 0 && self.all.get(module).is_some_and(|code| code.base.checked_add(n) == Some(word))
+    }
+
+    /// Whether a call in a module comes to entry `n` of module `of`, as far as is known: another module may define what it calls by name.
+    fn comes_to(&self, module: usize, site: &Site, of: usize, n: u32) -> bool {
+        if of == module && site.entry.is_some() {
+            return site.entry == Some(n);
+        }
+        let import = || self.all.get(module)?.imports.get((site.import as usize).checked_sub(1)?);
+        let name = || Some(&self.all.get(of)?.functions.get(self.entry(of, n)?.0 as usize)?.name);
+        import().is_some_and(|import| name() == Some(import))
     }
 
     /// The module of a number, and the number there.
@@ -312,34 +322,42 @@ impl<'c> Decoder<'c> {
         if !is_handler && let Some(n_open) = self.find(told) {
             self.approach(n_open, told, out);
         }
+        let is_before = self.codes.block(of, block).is_some_and(|b| b.point != 0);
+        if !is_handler && self.open.last().is_some_and(|top| top.of == of && self.is_at_open_jump(top)) {
+            // It jumped there itself.
+            match self.open.last_mut() {
+                Some(top) if is_before => (top.block, top.call, top.is_before) = (block, 0, true),
+                _ => self.go(block, out),
+            }
+            self.run(out);
+            return;
+        }
         if !is_handler
             && let Some(top) = self.open.last_mut().filter(|top| !top.is_before)
             && let Some(site) =
                 self.codes.block(top.of, top.block).and_then(|b| b.calls.get(top.call as usize))
         {
-            let is_own = top.of.module == of.module && site.entry == Some(n);
+            let comes_there = self.codes.comes_to(top.of.module, site, of.module, n);
             if let Some(awaited) = top.follows.take() {
                 (new.is_awaited, is_from_outside) = (awaited, false);
             } else if !top.has_come {
-                new.is_awaited = is_own;
-                let code = self.codes.all.get(top.of.module);
-                let import = code.and_then(|c| c.imports.get((site.import as usize).checked_sub(1)?));
-                let name = self.codes.all.get(of.module).and_then(|c| c.functions.get(of.func as usize));
-                is_from_outside = match (site.entry, import) {
-                    (Some(_), _) => !is_own,
-                    (None, Some(import)) => name.is_none_or(|f| f.name != *import),
-                    (None, None) => false,
-                };
+                new.is_awaited = site.entry.is_some() && comes_there;
+                is_from_outside = !comes_there && (site.entry.is_some() || site.import != 0);
             }
             top.has_come |= !is_from_outside;
         }
-        new.is_before = self.codes.block(of, block).is_some_and(|b| b.point != 0);
-        let is_before = new.is_before;
+        new.is_before = is_before;
         self.enter(new, is_from_outside, out);
         if !is_before {
             self.go(block, out);
             self.run(out);
         }
+    }
+
+    /// Whether it is at a jump that may lead to places of its function that are not known.
+    fn is_at_open_jump(&self, a: &Activation) -> bool {
+        let block = self.codes.block(a.of, a.block);
+        !a.is_before && block.is_some_and(|b| b.is_open && a.call as usize >= b.calls.len())
     }
 
     fn enter(&mut self, new: Activation, is_from_outside: bool, out: &mut Vec<u32>) {
@@ -416,13 +434,17 @@ impl<'c> Decoder<'c> {
                         self.codes.is_point(module, site.point, word)
                             && (entry.is_none() || (a.block, a.call) == (block, call))
                     }
-                    (Told::Entry { module: of, n }, Some(entry)) => (of, n) == (module, entry),
+                    (Told::Entry { module: of, n }, Some(_)) => self.codes.comes_to(module, site, of, n),
                     (Told::Entry { .. }, None) => true,
                 }
             }
-            (Border::End { block }, Told::Entry { module: of, n }) => {
-                matches!(self.codes.block(a.of, block), Some(Block { end: End::Tail(Some(to)), .. }) if (of, n) == (module, *to))
-            }
+            (Border::End { block }, Told::Entry { module: of, n }) => match self.codes.block(a.of, block) {
+                Some(Block { is_open: true, .. }) => {
+                    of == module && self.codes.entry(module, n).is_some_and(|(func, _)| func == a.of.func)
+                }
+                Some(Block { end: End::Tail(Some(to)), .. }) => (of, n) == (module, *to),
+                _ => false,
+            },
         }
     }
 
@@ -475,6 +497,9 @@ impl<'c> Decoder<'c> {
         let mut n_left = self.open.iter().map(n_blocks).fold(1usize, usize::saturating_add);
         while n_left > 0 && self.open.len() >= least.max(1) {
             let is_last = self.open.len() == least;
+            if self.open.last().is_some_and(|a| self.codes.block(a.of, a.block).is_some_and(|b| b.may_end)) {
+                return;
+            }
             let silent = |of: (&Self, &Activation), region: &Region| match region.silent()? {
                 (_, Border::End { block })
                     if is_last && of.0.codes.block(of.1.of, block).is_none_or(|b| b.end != End::Stop) =>
@@ -560,6 +585,8 @@ impl<'c> Decoder<'c> {
                     }
                 }
                 End::Tail(to) => self.jump_out(*to, out),
+                // Only what comes next tells that it came back.
+                End::To(_) if block.may_end => return,
                 End::To(all) => {
                     if !top.has_gone && block.leaves.is_none() {
                         self.through(top.of.module, block.stub, out);

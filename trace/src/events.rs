@@ -77,6 +77,10 @@ pub struct Block {
     pub lands: bool,
     /// Whether control may come here from any depth.
     pub is_far: bool,
+    /// Whether the process may end in it, by a system call.
+    pub may_end: bool,
+    /// Whether its jump may lead to other places of the function than those that are known.
+    pub is_open: bool,
     /// The stub that it leaves the function for, as of [`Site`].
     pub stub: u32,
     /// Its calls, in order.

@@ -80,10 +80,10 @@ impl Region {
             if let Some((point, _)) = block.leaves {
                 region.borders.push((Border::Point(point), step));
             }
-            let End::To(ways) = &block.end else {
+            if block.is_open || !matches!(block.end, End::To(_)) {
                 region.borders.push((Border::End { block: at.block }, step));
-                continue;
-            };
+            }
+            let End::To(ways) = &block.end else { continue };
             for &(to, point) in ways {
                 let Some(start) = blocks.get(to as usize) else { continue };
                 if point != 0 {

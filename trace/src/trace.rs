@@ -8,7 +8,7 @@ use crate::chunks::{self, Head, Unpacker};
 use crate::coder;
 use crate::columns::{self, Column};
 use crate::compressed::{self, Loaded};
-use crate::decode::{Codes, Decoder, Forked};
+use crate::decode::{Codes, Decoder, Faults, Forked};
 use crate::events;
 use crate::file::{ReadError, Section, Source};
 use crate::grammar::Expansion;
@@ -37,6 +37,8 @@ pub struct Trace {
     loaded: OnceLock<Loaded>,
     columns: OnceLock<Vec<u8>>,
     decoded: Mutex<BTreeMap<u32, Arc<Column>>>,
+    /// What was wrong with events, when they were read last.
+    faults: Mutex<Faults>,
 }
 
 /// A stream of a trace.
@@ -105,6 +107,7 @@ impl Trace {
             loaded: OnceLock::new(),
             columns: OnceLock::new(),
             decoded: Mutex::default(),
+            faults: Mutex::default(),
         })
     }
 
@@ -505,6 +508,7 @@ impl Trace {
         if self.events.is_empty() {
             return Ok(None);
         }
+        let mut faults = Faults::default();
         let (codes, ends) = (self.codes()?, events::ends(&self.source)?);
         let mut symbols = Vec::new();
         let mut forked = Forked::default();
@@ -524,6 +528,9 @@ impl Trace {
             }
             symbols.clear();
             let cause = ends.iter().find(|end| end.0 == thread).map_or(Cause::RecordingEnd, |end| end.1);
+            faults.n_astray += decoder.faults.n_astray;
+            faults.n_lost += decoder.faults.n_lost;
+            *self.faults.lock().expect("nobody panics while holding it") = faults;
             forked = decoder.finish(cause, &mut symbols);
             if let ControlFlow::Break(enough) = take(thread, &symbols) {
                 return Ok(Some(enough));
@@ -565,6 +572,7 @@ impl Trace {
         })?;
         stats.n_open += balance.open().len() as u64;
         stats.n_functions = functions.len() as u64;
+        stats.faults = *self.faults.lock().expect("nobody panics while holding it");
         stats.n_symbols = stats.n_entries + stats.n_blocks + stats.n_exits;
         Ok(stats)
     }
@@ -627,4 +635,6 @@ pub struct Stats {
     pub n_open: u64,
     /// Symbols that cannot stand where they are: always 0 in what we wrote.
     pub n_unbalanced: u64,
+    /// Of a recording: what was wrong with its events.
+    pub faults: Faults,
 }
