@@ -610,6 +610,14 @@ impl Arena {
         Ok(self.word(runtime::N_AREAS)?.min(self.room.n_areas))
     }
 
+    /// Whether what some threads count in is so near to that of others that a library which is loaded now may find no room beside it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn has_near(&self) -> io::Result<bool> {
+        Ok(self.word(runtime::N_NEAR)? > 0)
+    }
+
     /// How often a thread had to count together with another, so that counts may be lost.
     pub fn n_shared(&self) -> io::Result<u64> {
         self.word(runtime::N_SHARED)

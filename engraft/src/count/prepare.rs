@@ -593,6 +593,11 @@ impl<'a> Loader<'a> {
             return None;
         }
         let mut state = self.state();
+        if self.arena.has_near().unwrap_or(true) {
+            let why = "beside what the program's threads count in, which has few addresses, there may be no room for its counters";
+            state.refuse(real, why.to_owned());
+            return None;
+        }
         let made = |turn| library(self.kept, &file, &real, How { turn, ..self.how });
         let is_well = |one: &Counted| is_told_apart(one, &state.counted);
         let (counted, given) = match made(0).and_then(|first| told_apart(first, is_well, made)) {

@@ -61,6 +61,8 @@ pub const CHUNK_LEN: u64 = 1 << 19;
 pub const N_CHUNKS: u64 = 8;
 /// What is left free at the end of a chunk, the longest event.
 pub const CHUNK_ROOM: u64 = 16;
+/// Offset of the number of areas that are so near to others that a library which comes later may find no room beside them.
+pub const N_NEAR: u64 = 120;
 /// Offset of the lock, 4 bytes: the number of the process that holds it, or 0.
 pub const LOCK: u64 = 12;
 /// Offset of the number of areas that were ever in use.
@@ -305,6 +307,7 @@ std::arch::global_asm!(
     extents_at = const EXTENTS_AT,
     end = const END,
     n_shared = const N_SHARED,
+    n_near = const N_NEAR,
     namespace = const NAMESPACE,
     interrupted_at = const INTERRUPTED_AT,
     n_interrupted = const N_INTERRUPTED,

@@ -103,14 +103,21 @@ engraft_module_slow:
     neg r15
     call .Lengraft_map_area
     jz 54f
-    neg r15             # above: for programs at low addresses that have no libraries
+    neg r15             # above: for programs at low addresses, if their libraries, those that come later too, have addresses there
+    rdfsbase rax
+    add rax, r15
+    shr rax, 34
+    cmp rax, 0x1fff
+    jae 53f
     call .Lengraft_map_area
     jz 54f
+53:
     mov r15, [r12 + {n_tried}]
-    shl r15, 22         # 4 MiB apart: for those that have
+    shl r15, 22         # 4 MiB apart
     neg r15
     call .Lengraft_map_area
     jnz 5b
+    lock inc qword ptr [rbx + {n_near}]
 54:
     rdfsbase rbp
     mov rax, [r12 + {n_threads}]
