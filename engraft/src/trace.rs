@@ -59,8 +59,8 @@ impl Wanted for Args {
     }
 }
 
-/// What `abort` ends a process by.
-const SIGABRT: i32 = 6;
+/// What ends a process anywhere; others end it where it faults, or calls something.
+const SIGKILL: i32 = 9;
 /// How long the streams are left alone where there was nothing to take.
 const NAP: Duration = Duration::from_micros(300);
 
@@ -142,10 +142,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let later = codes.get(first.len()..).unwrap_or_default();
     let taken = taken.with_context(|| format!("cannot take the events of {}", name.display()))?;
     // Others than the first end when their thread does, or in a call.
-    let is_killed = status.signal().is_some_and(|signal| signal != SIGABRT);
+    let is_killed = status.signal() == Some(SIGKILL);
     let end = |k: u32| match k {
         0 if is_killed => Cause::RecordingEnd,
         0 => Cause::ProcessEnd,
+        _ if is_killed => Cause::RecordingEnd,
         _ => Cause::ThreadEnd,
     };
     let n_streams = u32::try_from(taken.n_streams).expect("few");

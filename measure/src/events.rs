@@ -16,7 +16,7 @@ use crate::edges::{Often, Shape};
 use crate::returns::Returns;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::DiGraph;
-use probe::{Event, EventAt, Module, Plan};
+use probe::{Event, EventAt, Module, Place, Plan};
 use profile::Profile;
 use program::arch::Flow;
 use program::image::RelocationTo;
@@ -111,6 +111,20 @@ pub fn plan(
         return Err(TooLarge);
     }
     Ok((Plan { events, ..Plan::NULL }, code))
+}
+
+/// Which block of which function the moved code of `module` is of.
+pub fn places(module: &Module<'_>) -> Vec<(u32, Option<(u32, u32)>)> {
+    let program = module.program;
+    let block = |id: BlockId| {
+        let func = program.block(id).func;
+        (func.0, id.0 - program.function(func).blocks.start)
+    };
+    let of = |place: Place| match place {
+        Place::Block(id) | Place::Behind(id) => Some(block(id)),
+        Place::Counted(_) | Place::Nothing => None,
+    };
+    module.places.iter().map(|(at, place)| (*at, of(*place))).collect()
 }
 
 struct Around<'p> {

@@ -1,8 +1,7 @@
 //! From events to symbols: which functions were entered, which blocks executed, which functions left.
 //!
-//! The decoder walks through the code as the program did. Where control can go one way only, it goes there; where it can go several ways, or
-//! something else may come first, it waits for an event, to which one way leads (`region`). That may lead out of the function, and out of
-//! the one below. What comes unexpected is a handler of a signal, a callback, or what a `longjmp` or an exception led to: for the last
+//! The decoder walks through the code as the program did. It stays where it is until an event comes, to which one way leads (`region`). That
+//! may lead out of the function, and out of the one below. What comes unexpected is a handler of a signal, a callback, or what a `longjmp` or an exception led to: for the last
 //! two, the activation is found by the stack pointer, and those above it are left.
 //!
 //! Invariant: whatever the events, what comes out is balanced but for what is open at the end.
@@ -27,7 +26,7 @@ pub struct Codes {
     /// Per module and block: the number of the first position: its start, then behind each of its calls.
     positions: Vec<Vec<u32>>,
     /// Per module and position: where control may go from there; made when it is asked for.
-    regions: Vec<Vec<OnceLock<Region>>>,
+    regions: Vec<Vec<OnceLock<Box<Region>>>>,
 }
 
 impl Codes {
@@ -76,12 +75,7 @@ impl Codes {
         let n = self.positions.get(of.module)?.get(block)?.checked_add(from.call)?;
         let room = self.regions.get(of.module)?.get(n as usize)?;
         let blocks = &self.all.get(of.module)?.functions.get(of.func as usize)?.blocks;
-        Some(room.get_or_init(|| Region::of(blocks, from)))
-    }
-
-    fn n_blocks(&self, of: Of) -> usize {
-        let function = self.all.get(of.module).and_then(|code| code.functions.get(of.func as usize));
-        function.map_or(0, |f| f.blocks.len())
+        Some(room.get_or_init(|| Box::new(Region::of(blocks, from))))
     }
 
     /// What an event with `word` tells, if it is of this module.
@@ -103,6 +97,15 @@ impl Codes {
         let import = || self.all.get(module)?.imports.get((site.import as usize).checked_sub(1)?);
         let name = || Some(&self.all.get(of)?.functions.get(self.entry(of, n)?.0 as usize)?.name);
         import().is_some_and(|import| name() == Some(import))
+    }
+
+    /// Where a signal came: at a place of the moved code of a module.
+    fn placed(&self, key: u32, at: u32) -> Option<(Of, u32)> {
+        let module = self.all.iter().position(|code| code.key == key)?;
+        let places = &self.all.get(module)?.places;
+        let n = places.partition_point(|place| place.0 <= at).checked_sub(1)?;
+        let (func, block) = places.get(n)?.1?;
+        Some((Of { module, func }, block))
     }
 
     /// The module of a number, and the number there.
@@ -151,6 +154,8 @@ enum Told {
     Point(u32),
     /// That entry `n` of a module was entered.
     Entry { module: usize, n: u32 },
+    /// That a signal came in this block of a function.
+    In { of: Of, block: u32 },
 }
 
 /// What was wrong with a stream's events.
@@ -167,8 +172,8 @@ pub struct Faults {
 pub struct Decoder<'c> {
     codes: &'c Codes,
     open: Vec<Activation>,
-    /// The first word of an event whose other has not come yet.
-    rest: Option<u32>,
+    /// The first words of an event whose others have not come yet.
+    rest: Vec<u32>,
     /// What was open on other stacks, when control went to one that was left before.
     parked: Vec<Vec<Activation>>,
     /// What was open where streams may have gone on in another process: by module, point and frame.
@@ -189,7 +194,7 @@ impl<'c> Decoder<'c> {
         Decoder {
             codes,
             open: Vec::new(),
-            rest: None,
+            rest: Vec::new(),
             parked: Vec::new(),
             forked: Forked::default(),
             is_handler: false,
@@ -208,17 +213,23 @@ impl<'c> Decoder<'c> {
     pub fn push(&mut self, words: &[u32], out: &mut Vec<u32>) {
         let mut words = words.iter().copied();
         loop {
-            if let Some(head) = self.rest {
-                let Some(frame) = words.next() else { return };
-                self.rest = None;
-                self.far(head, Some(frame), out);
+            while let Some(head) = self.rest.first()
+                && self.rest.len() < if *head == HANDLER { 3 } else { 2 }
+            {
+                let Some(word) = words.next() else { return };
+                self.rest.push(word);
             }
+            match self.rest.as_slice() {
+                &[_, key, at] => self.interrupted(key, at, out),
+                &[head, frame] => self.far(head, Some(frame), out),
+                _ => {}
+            }
+            self.rest.clear();
             let Some(word) = words.next() else { return };
             match word {
                 0 => {}
-                HANDLER => self.is_handler = true,
                 _ if word & (ENTRY | HAS_FRAME) == ENTRY => self.far(word, None, out),
-                _ if word & (ENTRY | FROM_ANYWHERE) != 0 => self.rest = Some(word),
+                _ if word & (ENTRY | FROM_ANYWHERE) != 0 || word == HANDLER => self.rest.push(word),
                 _ => self.near(word, out),
             }
         }
@@ -233,6 +244,17 @@ impl<'c> Decoder<'c> {
             out.push(Symbol::exit(cause).0);
         }
         self.forked
+    }
+
+    /// A signal came at a place of the moved code, and its handler is entered next.
+    fn interrupted(&mut self, key: u32, at: u32, out: &mut Vec<u32>) {
+        self.is_handler = true;
+        if let Some((of, block)) = self.codes.placed(key, at) {
+            let told = Told::In { of, block };
+            if let Some(n_open) = self.find(told) {
+                self.approach(n_open, told, out);
+            }
+        }
     }
 
     /// An entry, or a point that control may come to from any depth.
@@ -303,7 +325,7 @@ impl<'c> Decoder<'c> {
                 }
             }
         }
-        self.run(out);
+        self.pass_stub(out);
     }
 
     fn leave_above(&mut self, n: usize, cause: Cause, out: &mut Vec<u32>) {
@@ -321,6 +343,9 @@ impl<'c> Decoder<'c> {
         let told = Told::Entry { module: of.module, n };
         if !is_handler && let Some(n_open) = self.find(told) {
             self.approach(n_open, told, out);
+            if self.open.last().is_some_and(|top| self.is_at_tail(top)) {
+                self.leave(out);
+            }
         }
         let is_before = self.codes.block(of, block).is_some_and(|b| b.point != 0);
         if !is_handler && self.open.last().is_some_and(|top| top.of == of && self.is_at_open_jump(top)) {
@@ -329,7 +354,7 @@ impl<'c> Decoder<'c> {
                 Some(top) if is_before => (top.block, top.call, top.is_before) = (block, 0, true),
                 _ => self.go(block, out),
             }
-            self.run(out);
+            self.pass_stub(out);
             return;
         }
         if !is_handler
@@ -350,8 +375,15 @@ impl<'c> Decoder<'c> {
         self.enter(new, is_from_outside, out);
         if !is_before {
             self.go(block, out);
-            self.run(out);
+            self.pass_stub(out);
         }
+    }
+
+    /// Whether it is where it jumps to another function.
+    fn is_at_tail(&self, a: &Activation) -> bool {
+        let block = self.codes.block(a.of, a.block);
+        let at_end = |b: &Block| a.call as usize >= b.calls.len() && matches!(b.end, End::Tail(_));
+        !a.is_before && block.is_some_and(at_end)
     }
 
     /// Whether it is at a jump that may lead to places of its function that are not known.
@@ -374,6 +406,7 @@ impl<'c> Decoder<'c> {
             (top.block, top.call) = (block, 0);
             (top.follows, top.has_come, top.has_gone, top.is_before) = (None, false, false, false);
         }
+        self.pass_stub(out);
     }
 
     /// A call of the function on top has returned.
@@ -401,6 +434,8 @@ impl<'c> Decoder<'c> {
                 let found = open.find_map(|(n, a)| Some((n, point(a)?)));
                 if let Some((at, _)) = found {
                     self.faults.n_astray += 1;
+                    // A handler that returns elsewhere returns.
+                    self.settle(at + 1, out);
                     self.leave_above(at, Cause::Longjmp, out);
                 }
                 found.map(|(_, point)| point)
@@ -416,7 +451,7 @@ impl<'c> Decoder<'c> {
             }
             None => self.faults.n_lost += 1,
         }
-        self.run(out);
+        self.pass_stub(out);
     }
 
     /// Whether control is at `border` of the function of `a`, or was before, if that is told.
@@ -424,7 +459,9 @@ impl<'c> Decoder<'c> {
         let module = a.of.module;
         match (border, told) {
             (Border::Point(n), Told::Point(word)) => self.codes.is_point(module, n, word),
-            (Border::Point(_), Told::Entry { .. }) | (Border::End { .. }, Told::Point(_)) => false,
+            (_, Told::In { .. })
+            | (Border::Point(_), Told::Entry { .. })
+            | (Border::End { .. }, Told::Point(_)) => false,
             (Border::Call { block, call }, told) => {
                 let of_block = self.codes.block(a.of, block);
                 let Some(site) = of_block.and_then(|b| b.calls.get(call as usize)) else { return false };
@@ -436,6 +473,7 @@ impl<'c> Decoder<'c> {
                     }
                     (Told::Entry { module: of, n }, Some(_)) => self.codes.comes_to(module, site, of, n),
                     (Told::Entry { .. }, None) => true,
+                    (Told::In { .. }, _) => false,
                 }
             }
             (Border::End { block }, Told::Entry { module: of, n }) => match self.codes.block(a.of, block) {
@@ -460,10 +498,10 @@ impl<'c> Decoder<'c> {
                 return self.fits(a, Border::Point(of_start), told).then_some(n_open);
             }
             let region = self.codes.region(a.of, Position { block: a.block, call })?;
-            if region.find(|border| self.fits(a, border, told)).is_some() {
+            if self.way(a, region, told).is_some() {
                 return Some(n_open);
             }
-            let (_, Border::End { block }) = region.silent()? else { return None };
+            let (Border::End { block }, _) = region.silent()? else { return None };
             let returns = match self.codes.block(a.of, block)?.end {
                 End::Return => true,
                 End::Tail(None) => false,
@@ -479,56 +517,90 @@ impl<'c> Decoder<'c> {
         }
     }
 
+    /// The step of a region that leads to what is told.
+    fn way(&self, a: &Activation, region: &Region, told: Told) -> Option<u32> {
+        match told {
+            Told::In { of, block } if of == a.of && block == a.block => Some(0),
+            Told::In { of, block } if of == a.of => region.to_block(block),
+            _ => region.to_border(|border| self.fits(a, border, told)),
+        }
+    }
+
     /// Goes where what is told fits, as [`Decoder::find`] says.
     fn approach(&mut self, n_open: usize, told: Told, out: &mut Vec<u32>) {
         while self.open.len() > n_open {
-            if !self.step(|_, region| region.silent().map(|s| s.0), out) {
+            let before = self.open.len();
+            self.walk(|_, _, region| Some(region.silent()?.1), out);
+            self.leave(out);
+            if self.open.len() >= before {
                 return;
             }
         }
-        while self.open.len() == n_open
-            && self.step(|of, region| region.find(|border| of.0.fits(of.1, border, told)), out)
-        {}
+        self.walk(|of, a, region| of.way(a, region, told), out);
     }
 
-    /// Goes where nothing else is left to it without an event, before the functions above the first `least` are left.
+    /// Goes where nothing else is left to it without an event; functions above the first `least` may be left.
     fn settle(&mut self, least: usize, out: &mut Vec<u32>) {
-        let n_blocks = |a: &Activation| self.codes.n_blocks(a.of);
-        let mut n_left = self.open.iter().map(n_blocks).fold(1usize, usize::saturating_add);
-        while n_left > 0 && self.open.len() >= least.max(1) {
-            let is_last = self.open.len() == least;
-            if self.open.last().is_some_and(|a| self.codes.block(a.of, a.block).is_some_and(|b| b.may_end)) {
+        while let Some(top) = self.open.last()
+            && let Some(region) = self.region_of(top)
+            && let Some((border, _)) = region.silent()
+        {
+            let n_open = self.open.len();
+            self.walk(|_, _, region| Some(region.silent()?.1), out);
+            // In a system call, it may have ended.
+            let is_over = |a: &Activation| self.codes.block(a.of, a.block).is_some_and(|b| b.may_end);
+            if matches!(border, Border::Call { .. })
+                || n_open <= least
+                || self.open.last().is_some_and(is_over)
+            {
                 return;
             }
-            let silent = |of: (&Self, &Activation), region: &Region| match region.silent()? {
-                (_, Border::End { block })
-                    if is_last && of.0.codes.block(of.1.of, block).is_none_or(|b| b.end != End::Stop) =>
-                {
-                    None
-                }
-                (n, _) => Some(n),
-            };
-            if !self.step(silent, out) {
+            self.leave(out);
+            if self.open.len() >= n_open {
                 return;
             }
-            n_left -= 1;
         }
     }
 
-    /// Goes one step towards a border of where control may be; `false` if it is there, or there is none.
-    fn step(
-        &mut self,
-        border: impl FnOnce((&Self, &Activation), &Region) -> Option<usize>,
-        out: &mut Vec<u32>,
-    ) -> bool {
-        let Some(top) = self.open.last().filter(|top| !top.is_before) else { return false };
-        let Some(region) = self.codes.region(top.of, Position { block: top.block, call: top.call }) else {
-            return false;
-        };
-        let Some(to) = border((self, top), region).and_then(|n| region.first_step(n)) else { return false };
-        self.go(to, out);
-        self.run(out);
-        true
+    /// Where control may be without an event, if the one of the function's start is not awaited.
+    fn region_of(&self, a: &Activation) -> Option<&'c Region> {
+        let position = Position { block: a.block, call: a.call };
+        (!a.is_before).then(|| self.codes.region(a.of, position)).flatten()
+    }
+
+    /// Goes up to a step of where control may be; not beyond a system call.
+    fn walk(&mut self, to: impl FnOnce(&Self, &Activation, &Region) -> Option<u32>, out: &mut Vec<u32>) {
+        let Some(top) = self.open.last() else { return };
+        let Some(region) = self.region_of(top) else { return };
+        let Some(step) = to(self, top, region) else { return };
+        for block in region.path(step) {
+            self.go(block, out);
+        }
+    }
+
+    /// Leaves the function on top, whose block ends so.
+    fn leave(&mut self, out: &mut Vec<u32>) {
+        let Some(top) = self.open.last() else { return };
+        match self.codes.block(top.of, top.block).map(|b| &b.end) {
+            Some(End::Return) => {
+                let is_awaited = top.is_awaited;
+                self.open.pop();
+                out.push(Symbol::EXIT.0);
+                if let Some(below) = self.open.last_mut()
+                    && is_awaited
+                {
+                    let block = self.codes.block(below.of, below.block);
+                    let site = block.and_then(|b| b.calls.get(below.call as usize));
+                    if site.is_some_and(|site| site.point == 0) {
+                        below.call += 1;
+                        (below.follows, below.has_come, below.has_gone) = (None, false, false);
+                        self.pass_stub(out);
+                    }
+                }
+            }
+            Some(End::Tail(to)) => self.jump_out(*to, out),
+            _ => {}
+        }
     }
 
     /// Control goes through a stub.
@@ -551,59 +623,17 @@ impl<'c> Decoder<'c> {
         }
     }
 
-    /// Goes on as far as there is one way only.
-    fn run(&mut self, out: &mut Vec<u32>) {
-        // A circle without events is none of a program's.
-        let mut n_left = self.open.last().map_or(0, |a| self.codes.n_blocks(a.of)).min(LONGEST_WAY) + 1;
-        while n_left > 0
-            && let Some(top) = self.open.last()
-            && let Some(block) = self.codes.block(top.of, top.block)
-            && !top.is_before
-        {
-            if let Some(site) = block.calls.get(top.call as usize) {
-                if !top.has_gone {
-                    self.through(top.of.module, site.stub, out);
-                }
-                self.open.last_mut().into_iter().for_each(|top| top.has_gone = true);
-                return;
-            }
-            match &block.end {
-                End::Return => {
-                    let is_awaited = top.is_awaited;
-                    self.open.pop();
-                    n_left = self.open.last().map_or(0, |a| self.codes.n_blocks(a.of)).min(LONGEST_WAY) + 1;
-                    out.push(Symbol::EXIT.0);
-                    if let Some(below) = self.open.last_mut()
-                        && is_awaited
-                    {
-                        let block = self.codes.block(below.of, below.block);
-                        let site = block.and_then(|b| b.calls.get(below.call as usize));
-                        if site.is_some_and(|site| site.point == 0) {
-                            below.call += 1;
-                            (below.follows, below.has_come, below.has_gone) = (None, false, false);
-                        }
-                    }
-                }
-                End::Tail(to) => self.jump_out(*to, out),
-                // Only what comes next tells that it came back.
-                End::To(_) if block.may_end => return,
-                End::To(all) => {
-                    if !top.has_gone && block.leaves.is_none() {
-                        self.through(top.of.module, block.stub, out);
-                        self.open.last_mut().into_iter().for_each(|top| top.has_gone = true);
-                    }
-                    let &[(next, 0)] = all.as_slice() else { return };
-                    let of = self.open.last().map(|top| top.of);
-                    let has_point = of.and_then(|of| self.codes.block(of, next)).is_none_or(|b| b.point != 0);
-                    if has_point || block.leaves.is_some() {
-                        return;
-                    }
-                    self.go(next, out);
-                    n_left -= 1;
-                }
-                End::Stop => return,
-            }
-        }
+    /// Control is where it goes through a stub: at a call, or at the end of a block that leaves by one.
+    fn pass_stub(&mut self, out: &mut Vec<u32>) {
+        let Some(top) = self.open.last().filter(|top| !top.has_gone && !top.is_before) else { return };
+        let Some(block) = self.codes.block(top.of, top.block) else { return };
+        let stub = match block.calls.get(top.call as usize) {
+            Some(site) => site.stub,
+            None if matches!(block.end, End::To(_)) && block.leaves.is_none() => block.stub,
+            None => 0,
+        };
+        self.through(top.of.module, stub, out);
+        self.open.last_mut().into_iter().for_each(|top| top.has_gone = true);
     }
 }
 
@@ -622,9 +652,6 @@ impl Activation {
         }
     }
 }
-
-/// How many blocks control goes through at most without an event.
-const LONGEST_WAY: usize = 1 << 16;
 
 /// How many stacks are kept in mind that control has left.
 const MOST_STACKS: usize = 1 << 12;

@@ -5,7 +5,7 @@
 //!       | 1 i frame?                      entry i, the stack pointer's low half behind it if the second bit is set
 //!       | 001 i frame                     point i, which control may have come to from any depth
 //!       | 000 i                           another point i
-//!       | 000 and 29 bits set             what is entered next is a handler of signals
+//!       | 000 and 29 bits set, key at     a signal came `at` bytes into the moved code of module `key` (0: elsewhere); its handler is entered next
 //! EVNT  = thread: varint, start in ns, n words, data: u32, little-endian, under zstd
 //! CODE  = a `Code`, as postcard under zstd; in the order of their functions' numbers
 //! ENDS  = (thread: varint, cause)*
@@ -33,7 +33,7 @@ pub const HAS_FRAME: u32 = 1 << 30;
 pub const FROM_ANYWHERE: u32 = 1 << 29;
 /// Numbers are below this, less one.
 pub const LIMIT: u32 = 1 << 29;
-/// What is entered next is a handler of signals.
+/// A signal came; its handler is entered next. Two words follow.
 pub const HANDLER: u32 = LIMIT - 1;
 
 /// A module, as far as its events need it.
@@ -53,6 +53,8 @@ pub struct Code {
     pub base: u32,
     /// Its points, from 1.
     pub points: Vec<Point>,
+    /// Which block of which function the moved code is of, from some distance from its start on, in order; `None`: none.
+    pub places: Vec<(u32, Option<(u32, u32)>)>,
 }
 
 /// A function.

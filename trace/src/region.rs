@@ -124,25 +124,31 @@ impl Region {
         region
     }
 
-    /// The first border that is one of those.
-    pub(crate) fn find(&self, is_one: impl Fn(Border) -> bool) -> Option<usize> {
-        self.borders.iter().position(|(border, _)| is_one(*border))
+    /// The step that leads to the first border that is one of those.
+    pub(crate) fn to_border(&self, is_one: impl Fn(Border) -> bool) -> Option<u32> {
+        self.borders.iter().find(|(border, _)| is_one(*border)).map(|(_, step)| *step)
     }
 
-    /// The border that whatever event may follow.
-    pub(crate) fn silent(&self) -> Option<(usize, Border)> {
-        self.silent.and_then(|n| Some((n, self.borders.get(n)?.0)))
+    /// The step that leads to a block; the one of the position is not among them.
+    pub(crate) fn to_block(&self, block: u32) -> Option<u32> {
+        let n = self.steps.iter().position(|(to, _)| *to == block)?;
+        u32::try_from(n + 1).ok()
     }
 
-    /// The block that control goes to first on its way to border `n`; `None` if it is there.
-    pub(crate) fn first_step(&self, n: usize) -> Option<u32> {
-        let &(_, mut step) = self.borders.get(n)?;
-        let mut first = None;
+    /// The border that whatever event may follow, with the step that leads there.
+    pub(crate) fn silent(&self) -> Option<(Border, u32)> {
+        self.silent.and_then(|n| self.borders.get(n)).copied()
+    }
+
+    /// The blocks that control goes through from the position up to a step.
+    pub(crate) fn path(&self, mut step: u32) -> Vec<u32> {
+        let mut path = Vec::new();
         while let Some(&(block, before)) = (step as usize).checked_sub(1).and_then(|n| self.steps.get(n)) {
-            first = Some(block);
+            path.push(block);
             step = before;
         }
-        first
+        path.reverse();
+        path
     }
 }
 

@@ -270,6 +270,9 @@ impl How {
         };
         plan.callees = self.counts_callees();
         let mut module = Module::build(program, &plan, room)?;
+        if let Some(code) = &mut code {
+            code.places = measure::events::places(&module);
+        }
         if self.follows && arch::may_exec(program.image.file_bytes()) {
             module.ask_at(&arch::exec_sites(program));
         }

@@ -53,7 +53,8 @@ pub const EVENTS_TAKER: u64 = 40;
 pub const EVENTS_STALLS: u64 = 48;
 /// Offset of 4 bytes a chunk: 1 while it waits to be taken.
 pub const EVENTS_FULL: u64 = 64;
-/// The event that says that what is entered next is a handler of signals.
+/// The event that says that what is entered next is a handler of signals; two words follow: the low half of the key of the module in whose
+/// moved code the signal came, and how far from its start.
 pub const EVENTS_HANDLER: u32 = (1 << 29) - 1;
 /// Length of a chunk of events, and how many a thread has, powers of two.
 pub const CHUNK_LEN: u64 = 1 << 19;

@@ -518,17 +518,38 @@ engraft_module_signalled:
     syscall
 .Lengraft_signalled_end:
 
-# Where events are recorded, appends one that says that what is entered next is a handler.
+# Where events are recorded, appends one that says where the signal r13 came, and that its handler is entered next.
 .Lengraft_mark:
     lea rbx, [rip + engraft_module]
     cmp qword ptr [rbx + 144], 0
     je 9f
     add rbx, [rbx]
     add rbx, {home_head}
+    movabs r9, {arena}
+    mov r10d, [r9 + {n_rows}]
+    movabs r9, {own} + {homes}
+    mov rdx, [r13 - 136] # rip
+    xor ecx, ecx        # the key
+1:
+    sub r10d, 1
+    jb 2f
+    cmp qword ptr [r9], 0
+    je 11f
+    cmp rdx, [r9 + 16]
+    jb 11f
+    cmp rdx, [r9 + 24]
+    jae 11f
+    sub rdx, [r9 + 16]
+    mov rcx, [r9 + 8]
+    mov ecx, [rcx + 16]
+    jmp 2f
+11:
+    add r9, 64
+    jmp 1b
 2:
     cmp qword ptr gs:[rbx + {events_base}], 0
     je 9f
-    mov eax, 4
+    mov eax, 12
     xadd gs:[rbx], rax
     cmp gs:[rbx + {events_limit}], rax
     ja 3f
@@ -537,6 +558,8 @@ engraft_module_signalled:
     ret
 3:
     mov dword ptr [rax], {handler}
+    mov [rax + 4], ecx
+    mov [rax + 8], edx
 9:
     ret
 
