@@ -9,7 +9,8 @@ spec = importlib.util.spec_from_file_location("programs", os.path.join(os.path.d
 programs = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(programs)
 
-# What is run, as in `random.py`. A trace has the blocks up to the next event: of each thread, as many that follow one another may not be marked yet.
+# What is run, as in `random.py`. In a trace, what a thread ran behind its last event is not known: of each, as many blocks that follow one another may
+# be missing, or not be marked yet.
 VERB = programs.VERB
 AHEAD = 1 if VERB == "count" else 16
 
@@ -72,7 +73,7 @@ def hold(seen, what, marks, own, blocks, n_stopped, n_alive):
         i = bisect.bisect_right(starts, at) - 1
         if i >= 0 and at < blocks[i][1]:
             first.setdefault(i, (struct.unpack_from("<Q", own, counter)[0], line))
-    entered = 0
+    entered = missing = 0
     for i, (m, line) in first.items():
         start, end, n, least, most, function = blocks[i]
         seen.n["blocks"] += 1
@@ -85,9 +86,11 @@ def hold(seen, what, marks, own, blocks, n_stopped, n_alive):
         if not least <= m <= most:
             # Entered, and not marked yet.
             entered += least - m if m < least else 0
-            if m > most or entered > AHEAD * n_alive:
+            missing += m - most if m > most and VERB == "trace" else 0
+            if m > most and VERB == "count" or entered > AHEAD * n_alive or missing > AHEAD * n_alive:
                 seen.failed.append(f"{what}: {function} {start:#x} (line {line}): {least}..{most} ({n}), its own {m}")
     seen.n["not marked yet"] += entered
+    seen.n["missing"] += missing
     seen.n["stopped"] += n_stopped
     seen.n["runs"] += 1
     return len(first)
@@ -126,7 +129,8 @@ def main():
         one(alone if n_threads == 0 else ended, path, marks, [str(n_threads), str(r.randrange(1, 3000)), how], None, status, n_threads)
     for name, seen in [("killed", killed), ("ended with threads alive", ended), ("ended alone", alone)]:
         print(f"{name}: {seen.n['runs']} runs; {seen.n['blocks']} blocks, of {seen.n['ran']} that ran (or may have) {seen.n['intervals']} intervals; "
-              f"{seen.n['stopped']} threads said to be stopped; {seen.n['off']} numbers not the block's own, {seen.n['not marked yet']} of them since it was not marked yet")
+              f"{seen.n['stopped']} threads said to be stopped; {seen.n['off']} numbers not the block's own, {seen.n['not marked yet']} of them since it was not marked yet"
+              + (f", {seen.n['missing']} behind the last event" if VERB == "trace" else ""))
         print("  widths, and how often:", dict(sorted(seen.widths.items())))
         for line in seen.failed[:10]:
             print("  FAILED " + line)

@@ -104,7 +104,7 @@ pub fn plan(
         let at = block.0 - program.function(func).blocks.start;
         code.entries.push((func.0, at));
         let has_frame = around.has_frames(func);
-        let word = ENTRY | base + n | if has_frame { HAS_FRAME } else { 0 };
+        let word = ENTRY | (base + n) | if has_frame { HAS_FRAME } else { 0 };
         events.push(Event { block, at: EventAt::Entry, word, has_frame });
     }
     if code.points.len() > MOST_POINTS as usize || code.entries.len() > MOST_POINTS as usize {

@@ -219,9 +219,9 @@ impl<'c> Decoder<'c> {
                 let Some(word) = words.next() else { return };
                 self.rest.push(word);
             }
-            match self.rest.as_slice() {
-                &[_, key, at] => self.interrupted(key, at, out),
-                &[head, frame] => self.far(head, Some(frame), out),
+            match *self.rest.as_slice() {
+                [_, key, at] => self.interrupted(key, at, out),
+                [head, frame] => self.far(head, Some(frame), out),
                 _ => {}
             }
             self.rest.clear();
@@ -307,9 +307,15 @@ impl<'c> Decoder<'c> {
             None => {
                 let is_it = |a: &Activation| a.of == of && above(a) < 1 << 31;
                 let parked = self.parked.iter().position(|open| open.last().is_some_and(is_it));
-                let open = parked
-                    .map(|n| self.parked.remove(n))
-                    .or_else(|| frame.and_then(|frame| self.forked.0.get(&(module, n, frame)).cloned()));
+                let parked = parked.map(|n| self.parked.remove(n));
+                let forked = || frame.and_then(|frame| self.forked.0.get(&(module, n, frame)).cloned());
+                let forked = if parked.is_none() { forked() } else { None };
+                if forked.is_some() && !self.open.is_empty() {
+                    // Another process goes on with the stream of a thread that is no more.
+                    self.settle(0, out);
+                    out.extend(self.open.drain(..).map(|_| Symbol::exit(Cause::ThreadEnd).0));
+                }
+                let open = parked.or(forked);
                 self.faults.n_astray += u64::from(open.is_none());
                 for one in open.unwrap_or_else(|| vec![Activation::at(of, block, frame)]) {
                     self.enter(one, true, out);

@@ -157,7 +157,7 @@ impl Point {
 }
 
 /// How hard events are compressed: it must keep up.
-const LEVEL: i32 = 1;
+const LEVEL: i32 = -1;
 
 /// The section of a module.
 ///

@@ -109,3 +109,57 @@ fn a_cache_that_cannot_be_written_is_done_without() {
     assert_eq!((&got.stdout, got.status), (&want.stdout, want.status));
     assert!(blocks(place.path(), "run.engraft", "plugin.so").values().any(|n| *n == 6000));
 }
+
+/// A program at low addresses has what its threads count in above it, where a library at high addresses would have none.
+#[test]
+fn a_library_that_many_threads_are_there_before_disturbs_none() {
+    needs!("gcc");
+    let place = folder();
+    compiled(
+        place.path(),
+        "late.so",
+        "int late(int n) { return n % 3 ? n : 2 * n; }\n",
+        &["-shared", "-fPIC"],
+    );
+    let host = r#"
+        #include <dlfcn.h>
+        #include <pthread.h>
+        #include <stdio.h>
+        static int (*late)(int);
+        static pthread_barrier_t begun, loaded;
+        __attribute__((noinline)) static long counts(long n) { return n & 1 ? n : n + 1; }
+        static void *works(void *n) {
+            long sum = counts((long)n);
+            pthread_barrier_wait(&begun);
+            pthread_barrier_wait(&loaded);
+            return (void *)(sum + late((long)n));
+        }
+        int main(void) {
+            enum { N = 150 };
+            pthread_t all[N];
+            long sum = 0;
+            pthread_barrier_init(&begun, 0, N + 1);
+            pthread_barrier_init(&loaded, 0, N + 1);
+            for (long n = 0; n < N; n++) pthread_create(&all[n], 0, works, (void *)n);
+            pthread_barrier_wait(&begun);
+            late = (int (*)(int))dlsym(dlopen("./late.so", RTLD_NOW), "late");
+            pthread_barrier_wait(&loaded);
+            for (int n = 0; n < N; n++) {
+                void *got;
+                pthread_join(all[n], &got);
+                sum += (long)got;
+            }
+            printf("%ld\n", sum);
+        }"#;
+    compiled(place.path(), "host", host, &["-no-pie", "-fno-pie", "-pthread", "-ldl"]);
+    let want = plain(place.path(), &["./host"]);
+    for verb in ["count", "trace"] {
+        let us = env!("CARGO_BIN_EXE_engraft");
+        let got = plain(place.path(), &[us, verb, "-q", "-o", "run.engraft", "--", "./host"]);
+        assert_eq!((got.status, &got.stdout), (want.status, &want.stdout), "{verb}");
+        engraft(place.path(), "convert run.engraft -q -o run.csv").ok();
+        let rows = std::fs::read_to_string(place.path().join("run.csv")).expect("written");
+        let n_runs = |row: &str| row.rsplit(',').next().and_then(|n| n.parse::<u64>().ok());
+        assert_eq!(rows.lines().filter(|row| row.contains(",counts,")).find_map(n_runs), Some(150), "{verb}");
+    }
+}

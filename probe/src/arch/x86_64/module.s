@@ -116,7 +116,12 @@ engraft_module_slow:
     shl r15, 22         # 4 MiB apart
     neg r15
     call .Lengraft_map_area
+    jz 531f
+    mov r15, [r12 + {n_tried}]
+    shl r15, 34         # above, whatever comes later
+    call .Lengraft_map_area
     jnz 5b
+531:
     lock inc qword ptr [rbx + {n_near}]
 54:
     rdfsbase rbp

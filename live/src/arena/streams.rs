@@ -1,0 +1,121 @@
+//! Streams of events: one a thread, a ring of chunks that its processes fill and we take.
+
+use super::{Arena, MOST_STREAMS, PAGE, StreamsAt};
+use crate::sys::{SharedBytes, SharedWord};
+use crate::target::Limits;
+use probe::arch::{self as runtime, Capacity};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::Ordering;
+
+/// The events of one thread, as they come.
+pub struct Stream<'a> {
+    arena: &'a Arena,
+    word: SharedWord,
+    page: u64,
+    events: SharedBytes,
+    chunks: u64,
+    /// The chunk that is full next.
+    next: u64,
+}
+
+impl Stream<'_> {
+    /// Moves the next chunk to `events`, if it is full; whoever waits for its room, gets it.
+    pub fn take(&mut self, events: &mut Vec<u8>) -> bool {
+        let full = usize::try_from(runtime::EVENTS_FULL + 4 * self.next).expect("small");
+        if self.word.word(full).load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        // Room that is taken and not used must say so: zeros are left.
+        let at = |n: u64| usize::try_from(runtime::CHUNK_LEN * n).expect("mapped");
+        events.resize(at(1), 0);
+        self.events.take(at(self.next), events);
+        self.word.word(full).store(0, Ordering::SeqCst);
+        self.word.wake_at(full);
+        self.next = (self.next + 1) % runtime::N_CHUNKS;
+        true
+    }
+
+    /// What is in the chunk that is not full, when nobody appends any more.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn rest(&self) -> io::Result<Vec<u8>> {
+        let first = runtime::ARENA + self.chunks + runtime::CHUNK_LEN * self.next;
+        let used = self.arena.word(self.page)?.saturating_sub(first).min(runtime::CHUNK_LEN);
+        self.read(self.next, used & !3)
+    }
+
+    /// How often the thread had to wait until a chunk was taken.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn n_stalls(&self) -> io::Result<u64> {
+        self.arena.word(self.page + runtime::EVENTS_STALLS)
+    }
+
+    /// Whether events were lost, since nobody took them.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn has_lost(&self) -> io::Result<bool> {
+        Ok(self.arena.word(self.page + runtime::EVENTS_LIMIT)? == 0)
+    }
+
+    fn read(&self, chunk: u64, len: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+        self.arena.file.read_exact_at(&mut bytes, self.chunks + runtime::CHUNK_LEN * chunk)?;
+        Ok(bytes)
+    }
+}
+
+impl Arena {
+    /// Makes room for streams of events, one a thread, of modules with these keys: all modules of a thread append to one.
+    ///
+    /// # Errors
+    /// As [`Arena::create`].
+    pub fn for_events(keys: &[u128]) -> io::Result<Arena> {
+        let stream = PAGE + runtime::CHUNK_LEN * runtime::N_CHUNKS;
+        let (room, later) = Limits::ours().room(stream, 0);
+        let n_areas = room.n_areas.min(MOST_STREAMS);
+        let mut arena = Arena::with(&[], Capacity { n_areas, ..room }, later)?;
+        let mut state = arena.state();
+        let pages = state.len.next_multiple_of(PAGE);
+        let chunks = pages + PAGE * n_areas;
+        let len = chunks + runtime::CHUNK_LEN * runtime::N_CHUNKS * n_areas;
+        arena.file.set_len(len)?;
+        arena.file.write_all_at(&len.to_le_bytes(), runtime::END)?;
+        for k in 0..n_areas {
+            let control = pages + PAGE * k;
+            let base = runtime::ARENA + chunks + runtime::CHUNK_LEN * runtime::N_CHUNKS * k;
+            for (at, word) in [
+                (0, base),
+                (runtime::EVENTS_LIMIT, base + runtime::CHUNK_LEN - runtime::CHUNK_ROOM),
+                (runtime::EVENTS_BASE, base),
+                (runtime::EVENTS_CONTROL, runtime::ARENA + control),
+                (runtime::EVENTS_TAKER, runtime::ARENA + arena.mailbox + runtime::MAILBOX_OWNER),
+            ] {
+                arena.file.write_all_at(&word.to_le_bytes(), control + at)?;
+            }
+        }
+        (state.len, state.mapped, state.max_len) = (len, len, len);
+        drop(state);
+        arena.streams = Some(StreamsAt { pages, chunks });
+        keys.iter().try_for_each(|key| arena.add(*key, 0))?;
+        Ok(arena)
+    }
+
+    /// The stream of area `k`, from its first event on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn stream(&self, k: u64) -> io::Result<Stream<'_>> {
+        let at = self.streams.ok_or_else(|| io::Error::other("no events are recorded"))?;
+        let page = at.pages + PAGE * k;
+        let len = runtime::CHUNK_LEN * runtime::N_CHUNKS;
+        let chunks = at.chunks + len * k;
+        let word = SharedWord::map(&self.file, page)?;
+        let events = SharedBytes::map(&self.file, chunks, len)?;
+        Ok(Stream { arena: self, word, page, events, chunks, next: 0 })
+    }
+}
