@@ -254,6 +254,9 @@ impl<'c> Decoder<'c> {
             if let Some(n_open) = self.find(told) {
                 self.approach(n_open, told, out);
             }
+        } else if key == 0 {
+            // In what is not recorded: it was called.
+            self.settle(0, out);
         }
     }
 
