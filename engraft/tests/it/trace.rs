@@ -130,7 +130,7 @@ fn sudden_ends_lose_nothing() {
         __attribute__((noinline)) void step(volatile long *n) { ++*n; }
         int main(int argc, char **v) { volatile long n = 0; long i, m = atol(v[1]);
           for (i = 0; i < m; i++) step(&n);
-          if (argc > 2) { puts(\"there\"); fflush(stdout); sleep(1); for (i = 0; i < m; i++) step(&n); puts(\"done\"); return 7; }
+          if (argc > 2) { puts(\"there\"); fflush(stdout); getchar(); for (i = 0; i < m; i++) step(&n); puts(\"done\"); return 7; }
           raise(SIGKILL); return 0; }";
     std::fs::write(place.path().join("a.c"), text).expect("written");
     must(Command::new("gcc").args(["-O1", "-w", "-o", "a", "a.c"]).current_dir(place.path()));
@@ -145,12 +145,23 @@ fn sudden_ends_lose_nothing() {
 
     let mut trace = Command::new(US);
     trace.args(["trace", "-q", "--no-cache", "-o", "cut.trace", "--", "./a", "3000000", "stay"]);
-    let mut trace = trace.current_dir(place.path()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let trace = trace.current_dir(place.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut trace = trace.spawn().expect("it starts");
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(trace.stdout.take().expect("a pipe")));
     assert_eq!(lines.next().and_then(Result::ok).as_deref(), Some("there"));
+    // Until all chunks that are full are written; one that is not full may be lost.
+    let len = || std::fs::metadata(place.path().join("cut.trace")).map_or(0, |file| file.len());
+    let mut before = 0;
+    while before != len() || before == 0 {
+        before = len();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    // Else waiting for it would close it.
+    let stdin = trace.stdin.take();
     trace.kill().expect("it is ours");
     trace.wait().expect("it was there");
     // The program goes on to its end.
+    drop(stdin);
     assert_eq!(lines.next().and_then(Result::ok).as_deref(), Some("done"));
     let cut = engraft(place.path(), "query cut.trace 'step: 0' --count");
     let n: u64 = cut.stdout.trim().parse().unwrap_or_else(|_| panic!("{}", cut.stderr));
