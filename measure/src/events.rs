@@ -5,6 +5,7 @@
 //! entry              each that is reached from outside, with the stack pointer where frames must be told apart
 //! start of a block   that nothing leads to, a landing pad, behind a call that returns twice, and one on each circle of blocks that would have none
 //! one of several     at its start, or on the way there: as few as the rest follows from, where they run seldom (`trace::region`)
+//! a sure call        none, where what is told next tells of it; the other calls of it come to its entry
 //! behind a call      of something that need not be recorded when it is entered, or left, or that may call its caller
 //! a branch taken     out of the function
 //! ```
@@ -13,6 +14,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::edges::{Often, Shape};
+use crate::quiet::is_quiet;
 use crate::returns::Returns;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::DiGraph;
@@ -25,8 +27,10 @@ use program::{
 };
 use rayon::prelude::*;
 use std::collections::HashMap;
-use trace::events::{Block, Code, ENTRY, End, FROM_ANYWHERE, Function, HAS_FRAME, LIMIT, Point, Site};
-use trace::region::{Costs, thin};
+use trace::events::{
+    Block, Code, ENTRY, End, FROM_ANYWHERE, Function, HAS_FRAME, LIMIT, Point, Site, SiteTold,
+};
+use trace::region::{Costs, Passages, thin};
 
 /// Why a module cannot be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -68,35 +72,50 @@ pub fn plan(
     code.imports.dedup();
     let returns = Returns::of(program);
     let recurses = around.recurse(&leaves_somewhere);
+    let mut passages = Passages::default();
     let mut often = Often::default();
     let mut events = Vec::new();
     let mut imports: HashMap<String, u32> = HashMap::new();
     for (name, n) in code.imports.iter().zip(1..) {
         imports.entry(name.clone()).or_insert(n);
     }
-    for func in program.func_ids() {
+    let called = around.called(&leaves_somewhere, &recurses);
+    let of = |func: FuncId| Of {
+        around: &around,
+        func,
+        entries: &entries,
+        leaves: &leaves_somewhere,
+        recurses: &recurses,
+        is_called: called.get(func.index()).is_some_and(|c| *c),
+    };
+    let name = |f: FuncId| Function { name: program.function(f).name(), blocks: Vec::new() };
+    code.functions = program.func_ids().map(name).collect();
+    // What is called comes before what calls it.
+    let mut order: Vec<FuncId> = program.func_ids().collect();
+    order.sort_by_key(|f| recurses.get(f.index()));
+    for func in order {
         let function = program.function(func);
-        let mut made = Function { name: function.name(), blocks: Vec::new() };
-        if is_moved(func) {
-            let of = Of {
-                around: &around,
-                func,
-                entries: &entries,
-                leaves: &leaves_somewhere,
-                recurses: &recurses,
-            };
+        let blocks = if is_moved(func) {
             often.estimate(program, &returns, func, &Shape::with(program, &returns, func, true));
             if let Some(earlier) = earlier {
                 often.take(program, func, earlier);
             }
-            made.blocks = of.blocks(&imports, &returns, &often);
-            of.number(&mut made.blocks, &mut code, &mut events);
+            of(func).blocks(&imports, &returns, &often, &mut passages)
         } else if around.stub(func) > 0 {
             let block = |b: BlockId| Block { at: program.block(b).start.0, ..Block::default() };
-            made.blocks = function.block_ids().map(block).collect();
-        }
-        code.functions.push(made);
+            function.block_ids().map(block).collect()
+        } else {
+            Vec::new()
+        };
+        code.functions.get_mut(func.index()).into_iter().for_each(|f| f.blocks.clone_from(&blocks));
     }
+    let mut from_inside = Vec::new();
+    let mut functions = std::mem::take(&mut code.functions);
+    for (func, made) in program.func_ids().zip(&mut functions).filter(|(func, _)| is_moved(*func)) {
+        of(func).number(&mut made.blocks, &mut code, &mut events);
+        from_inside.extend(of(func).quiet_calls(&made.blocks));
+    }
+    code.functions = functions;
     let mut sorted: Vec<(BlockId, u32)> = entries.iter().map(|(block, n)| (*block, *n)).collect();
     sorted.sort_by_key(|(_, n)| *n);
     for (block, n) in sorted {
@@ -110,7 +129,7 @@ pub fn plan(
     if code.points.len() > MOST_POINTS as usize || code.entries.len() > MOST_POINTS as usize {
         return Err(TooLarge);
     }
-    Ok((Plan { events, ..Plan::NULL }, code))
+    Ok((Plan { events, from_inside, ..Plan::NULL }, code))
 }
 
 /// Which block of which function the moved code of `module` is of.
@@ -127,13 +146,22 @@ pub fn places(module: &Module<'_>) -> Vec<(u32, Option<(u32, u32)>)> {
     module.places.iter().map(|(at, place)| (*at, of(*place))).collect()
 }
 
+/// Where a call comes to.
+#[derive(Clone, Copy)]
+struct Comes {
+    entry: u32,
+    func: FuncId,
+    /// Whether it goes there itself.
+    is_direct: bool,
+}
+
 struct Around<'p> {
     program: &'p Program,
     /// The calls that may return in another process, too.
     forks: Vec<Va>,
     is_moved: &'p (dyn Fn(FuncId) -> bool + Sync),
-    /// By call: the entry that it comes to, and its function.
-    targets: HashMap<Va, (u32, FuncId)>,
+    /// By call: the entry that it comes to.
+    targets: HashMap<Va, Comes>,
 }
 
 impl Around<'_> {
@@ -158,7 +186,8 @@ impl Around<'_> {
         let own = own_stubs(program);
         let target = |call: &Call| {
             let Callee::Function(callee) = call.callee else { return None };
-            let block = if let Some(stub) = own.get(&callee) {
+            let stub = own.get(&callee);
+            let block = if let Some(stub) = stub {
                 *stub
             } else {
                 // It may come to another entry of it than the first.
@@ -174,13 +203,13 @@ impl Around<'_> {
                 }
             };
             let entry = entries.get(&block).copied()?;
-            Some((call.at, (entry, program.block(block).func)))
+            Some((call.at, Comes { entry, func: program.block(block).func, is_direct: stub.is_none() }))
         };
         self.targets = program.calls.par_iter().filter_map(target).collect();
     }
 
-    /// The entry that a call or jump comes to, and its function.
-    fn target(&self, call: &Call) -> Option<(u32, FuncId)> {
+    /// The entry that a call or jump comes to.
+    fn target(&self, call: &Call) -> Option<Comes> {
         self.targets.get(&call.at).copied()
     }
 
@@ -193,7 +222,7 @@ impl Around<'_> {
             for call in program.calls.iter().filter(|c| c.kind != CallKind::Call) {
                 let from = program.block(call.block).func;
                 let to = self.target(call);
-                let leads = to.is_none_or(|(_, to)| found.get(to.index()).copied().unwrap_or(true));
+                let leads = to.is_none_or(|to| found.get(to.func.index()).copied().unwrap_or(true));
                 if leads && let Some(place @ false) = found.get_mut(from.index()) {
                     *place = true;
                     changed = true;
@@ -205,16 +234,16 @@ impl Around<'_> {
         }
     }
 
-    /// Per function: in which circle of calls it is, which come back for sure.
+    /// Per function: in which circle of calls it is, which come back for sure; what is called has a lower number than what calls it.
     fn recurse(&self, leaves: &[bool]) -> Vec<usize> {
         let program = self.program;
         let mut graph = DiGraph::<(), (), u32>::new();
         let nodes: Vec<_> = program.func_ids().map(|_| graph.add_node(())).collect();
         for call in &program.calls {
             let from = program.block(call.block).func;
-            if let Some((_, to)) = self.target(call)
-                && !leaves.get(to.index()).is_some_and(|l| *l)
-                && let (Some(from), Some(to)) = (nodes.get(from.index()), nodes.get(to.index()))
+            if let Some(to) = self.target(call)
+                && !leaves.get(to.func.index()).is_some_and(|l| *l)
+                && let (Some(from), Some(to)) = (nodes.get(from.index()), nodes.get(to.func.index()))
             {
                 graph.add_edge(*from, *to, ());
             }
@@ -226,6 +255,20 @@ impl Around<'_> {
             }
         }
         circle
+    }
+
+    /// Per function: whether a call comes to it directly that comes back for sure, from outside of its circle of calls.
+    fn called(&self, leaves: &[bool], recurses: &[usize]) -> Vec<bool> {
+        let program = self.program;
+        let mut called = vec![false; program.functions.len()];
+        for call in program.calls.iter().filter(|c| c.kind == CallKind::Call && c.returns) {
+            let Some(to) = self.target(call).filter(|to| to.is_direct) else { continue };
+            let from = program.block(call.block).func;
+            let is_sure = !leaves.get(to.func.index()).is_some_and(|l| *l)
+                && recurses.get(to.func.index()) != recurses.get(from.index());
+            called.get_mut(to.func.index()).into_iter().for_each(|place| *place |= is_sure);
+        }
+        called
     }
 
     /// The number of a function, from 1, if it is a stub; else 0.
@@ -274,6 +317,8 @@ struct Of<'a> {
     entries: &'a HashMap<BlockId, u32>,
     leaves: &'a [bool],
     recurses: &'a [usize],
+    /// Whether a call comes to it directly that need not tell.
+    is_called: bool,
 }
 
 impl Of<'_> {
@@ -293,7 +338,13 @@ impl Of<'_> {
     }
 
     /// Its blocks, with a number other than zero where there is to be a point.
-    fn blocks(&self, imports: &HashMap<String, u32>, returns: &Returns<'_>, often: &Often) -> Vec<Block> {
+    fn blocks(
+        &self,
+        imports: &HashMap<String, u32>,
+        returns: &Returns<'_>,
+        often: &Often,
+        passages: &mut Passages,
+    ) -> Vec<Block> {
         let program = self.around.program;
         let ids: Vec<BlockId> = program.function(self.func).block_ids().collect();
         let ways: Vec<(Vec<u32>, bool)> = ids.iter().map(|b| self.ways(*b)).collect();
@@ -347,7 +398,8 @@ impl Of<'_> {
             .collect();
         break_circles(&singles, &mut starts);
         let mut made = Vec::with_capacity(ids.len());
-        let mut costs = Costs::default();
+        let always = self.is_called && !self.around.has_frames(self.func);
+        let mut costs = Costs { always, ..Costs::default() };
         let mut entered = Vec::with_capacity(ids.len());
         let first_edge = ids.first().map_or(0, |id| program.block(*id).first_edge.0);
         for ((n, &id), way) in (0..).zip(&ids).zip(ways) {
@@ -383,7 +435,7 @@ impl Of<'_> {
             );
             let mut tail = None;
             for call in program.calls_in(id) {
-                let entry = self.around.target(call).map(|(entry, _)| entry);
+                let entry = self.around.target(call).map(|to| to.entry);
                 block.stub = if call.kind == CallKind::Call { block.stub } else { self.stub(call) };
                 match call.kind {
                     // One that returns twice comes to nothing that is recorded, and what is behind it says so.
@@ -393,13 +445,26 @@ impl Of<'_> {
                     CallKind::TailCall | CallKind::FallThrough => tail = Some(entry),
                 }
             }
-            let site = |call: &Call| Site {
-                entry: self.around.target(call).map(|(entry, _)| entry),
-                import: self.import(call, imports),
-                stub: self.stub(call),
-                point: u32::from(call.returns && self.needs_point(call)),
+            let site = |call: &Call| {
+                let to = self.around.target(call);
+                let needs_point = call.returns && self.needs_point(call);
+                let may_be_inside = call.returns && !needs_point && to.is_some_and(|to| to.is_direct);
+                let is_plain = match to {
+                    Some(to) => may_be_inside && passages.is_plain(to.entry),
+                    None => call.returns && self.around.is_named(call, is_quiet),
+                };
+                let site = Site {
+                    entry: to.map(|to| to.entry),
+                    import: self.import(call, imports),
+                    stub: self.stub(call),
+                    point: if is_plain { 0 } else { u32::from(needs_point) },
+                    told: if is_plain { SiteTold::Nothing } else { SiteTold::Event },
+                };
+                (site, (may_be_inside && !is_plain).then_some(mine))
             };
-            block.calls = self.sites(id).map(site).collect();
+            let (calls, of_calls) = self.sites(id).map(site).unzip();
+            block.calls = calls;
+            costs.calls.push(of_calls);
             block.end = match program.block(id).end {
                 BlockEnd::Return => End::Return,
                 BlockEnd::NoReturn | BlockEnd::Stop | BlockEnd::Broken => End::Stop,
@@ -410,16 +475,30 @@ impl Of<'_> {
             };
             made.push(block);
         }
-        thin(&mut made, &entered, &costs);
+        number_all(&mut made);
+        thin(&mut made, &entered, &costs, passages);
+        let mine = ids.iter().filter_map(|id| Some((*self.entries.get(id)?, self.nth(*id))));
+        let has_frame = self.around.has_frames(self.func);
+        passages.add(self.func.0, &made, &entered, has_frame, &mine.collect::<Vec<_>>());
         made
+    }
+
+    /// The calls that come past the event of the entry.
+    fn quiet_calls(&self, blocks: &[Block]) -> Vec<Va> {
+        let program = self.around.program;
+        let ids = program.function(self.func).block_ids();
+        let sites = ids.zip(blocks).flat_map(|(id, block)| self.sites(id).zip(&block.calls));
+        let quiet = sites.filter(|(_, site)| site.entry.is_some() && site.told != SiteTold::Event);
+        quiet.map(|(call, _)| call.at).collect()
     }
 
     /// Whether what follows a call tells itself that it returned.
     fn needs_point(&self, call: &Call) -> bool {
         // Behind one of the same circle, the same function may be open twice.
-        let is_sure = |(_, f): (u32, FuncId)| {
-            !self.leaves.get(f.index()).is_some_and(|l| *l)
-                && self.recurses.get(f.index()) != self.recurses.get(self.func.index())
+        let is_sure = |to: Comes| {
+            let f = to.func.index();
+            !self.leaves.get(f).is_some_and(|l| *l)
+                && self.recurses.get(f) != self.recurses.get(self.func.index())
         };
         !self.around.target(call).is_some_and(is_sure) || self.around.is_far(call)
     }
@@ -526,6 +605,22 @@ fn own_stubs(program: &Program) -> HashMap<FuncId, BlockId> {
 /// What an event on a branch that is taken costs beyond what it costs elsewhere: a jump. And what those pay that run past it.
 const TAKEN: f32 = 0.2;
 const PAST: f32 = 0.1;
+
+/// Gives each point a number of its own.
+fn number_all(blocks: &mut [Block]) {
+    let mut n_points = 0;
+    for block in blocks {
+        let Block { point, leaves, calls, end, .. } = block;
+        let ways = if let End::To(ways) = end { ways.as_mut_slice() } else { &mut [] };
+        let ways = ways.iter_mut().map(|way| &mut way.1);
+        let leaves = leaves.iter_mut().map(|leaves| &mut leaves.0);
+        let calls = calls.iter_mut().map(|site| &mut site.point);
+        for slot in calls.chain(ways).chain(leaves).chain([point]).filter(|slot| **slot != 0) {
+            n_points += 1;
+            *slot = n_points;
+        }
+    }
+}
 
 /// Has every circle of blocks have one that needs an event.
 fn break_circles(ways: &[Vec<u32>], needs: &mut [bool]) {

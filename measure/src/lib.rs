@@ -9,6 +9,7 @@ mod nesting;
 mod notes;
 pub mod paths;
 pub mod points;
+mod quiet;
 mod returns;
 
 pub use notes::notes;

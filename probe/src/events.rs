@@ -7,7 +7,7 @@ use crate::movable::Stay;
 use crate::piece::Target;
 use crate::plan::{Code, PlanError, Spot, Text, Written};
 use program::arch::snippet::{self, Place, Snippet};
-use program::arch::{RegSet, abi};
+use program::arch::{Flow, RegSet, abi};
 use program::{BlockId, Conventions, EdgeKind, Program, Va};
 use rayon::prelude::*;
 
@@ -42,16 +42,25 @@ pub struct Event {
     pub has_frame: bool,
 }
 
-/// Writes the code of `events`.
+/// Writes the code of `events`; the direct calls at `from_inside` come past those of entries.
 ///
 /// # Errors
-/// If the function of one stays, or one cannot be written.
+/// If the function of one stays, or one cannot be written; if no such call is there.
 pub fn write(
     program: &Program,
     events: &[Event],
+    from_inside: &[Va],
     stays: &[Option<Stay>],
     inserts: &mut Vec<Written>,
 ) -> Result<(), PlanError> {
+    for &at in from_inside {
+        let block = program.block_at(at).ok_or(PlanError::NoInstruction(at))?;
+        let is_call = |insn: &program::arch::Insn| insn.at() == at && matches!(insn.flow(), Flow::Call(_));
+        if !program.insns(block).any(|insn| is_call(&insn)) {
+            return Err(PlanError::NoInstruction(at));
+        }
+        inserts.push(((block, Spot::FromInside(at)), Code::default()));
+    }
     if events.is_empty() {
         return Ok(());
     }

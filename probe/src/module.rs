@@ -223,7 +223,7 @@ impl<'a> Module<'a> {
             .as_ref()
             .filter(|_| plan.callees)
             .map(|flags| callees::choose(program, &stays, flags, lowered.n_words, &mut inserts));
-        events::write(program, &plan.events, &stays, &mut inserts)
+        events::write(program, &plan.events, &plan.from_inside, &stays, &mut inserts)
             .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why: vec![(0, why)] })?;
         let has_events = !plan.events.is_empty();
         let pieces = pieces(program, &stays, &counted, flags.as_ref(), inserts);

@@ -141,6 +141,8 @@ enum Item {
 enum Aim {
     Here(usize),
     There(Va),
+    /// The same, as who is in the function already.
+    Inside(Va),
 }
 
 /// What decides how long branches are.
@@ -370,6 +372,7 @@ pub fn lay_out(
                 }
                 Position::Branch(branch, to) => {
                     let aim = match branch {
+                        Branch::Call if code_at(Spot::FromInside(at)).is_some() => Aim::Inside(to),
                         Branch::Call => Aim::There(to),
                         _ => position(to).map_or(Aim::There(to), Aim::Here),
                     };
@@ -489,7 +492,7 @@ fn relax(steps: &[(u32, Step)], n_labels: usize) -> (Vec<bool>, Vec<u32>) {
     let mut branches: Vec<(u32, bool)> = Vec::with_capacity(n_labels);
     for (_, step) in steps {
         if let Step::Branch(branch, aim) = step {
-            branches.push((0, matches!(aim, Aim::There(_)) || branch.short().is_none()));
+            branches.push((0, !matches!(aim, Aim::Here(_)) || branch.short().is_none()));
         }
     }
     // Branches only grow, so this ends; most functions need two or three rounds.
@@ -596,12 +599,12 @@ fn place(
                         let at = out.len() - 4;
                         out[at..].copy_from_slice(&distance.to_le_bytes());
                     }
-                    (_, Aim::There(to)) => {
+                    (_, Aim::There(to) | Aim::Inside(to)) => {
                         branch.emit_long(&mut out);
                         let end = len32(out.len());
-                        let is_inside = *branch != Branch::Call
-                            && func.is_some()
-                            && program.block_from(*to).map(|b| program.block(b).func) == func;
+                        let is_own = || program.block_from(*to).map(|b| program.block(b).func) == func;
+                        let is_inside = matches!(aim, Aim::Inside(_))
+                            || *branch != Branch::Call && func.is_some() && is_own();
                         let to = if is_inside { Target::Inside(*to) } else { Target::Code(*to) };
                         fixups.push(Fixup { at: end - 4, end, to });
                     }

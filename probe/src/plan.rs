@@ -107,15 +107,27 @@ pub struct Plan {
     pub callees: bool,
     /// What is appended to the thread's stream of events; nothing else keeps anything then.
     pub events: Vec<Event>,
+    /// Direct calls, by address, that come as from inside of the function that they call: past what is put there for who comes from outside.
+    pub from_inside: Vec<Va>,
 }
 
 impl Plan {
     /// Nothing: code is moved, no more.
-    pub const NULL: Plan =
-        Plan { counting: Counting::Nothing, probes: Vec::new(), callees: false, events: Vec::new() };
+    pub const NULL: Plan = Plan {
+        counting: Counting::Nothing,
+        probes: Vec::new(),
+        callees: false,
+        events: Vec::new(),
+        from_inside: Vec::new(),
+    };
     /// A counter a block.
-    pub const BLOCKS: Plan =
-        Plan { counting: Counting::Blocks, probes: Vec::new(), callees: false, events: Vec::new() };
+    pub const BLOCKS: Plan = Plan {
+        counting: Counting::Blocks,
+        probes: Vec::new(),
+        callees: false,
+        events: Vec::new(),
+        from_inside: Vec::new(),
+    };
 
     /// Whether code is moved, no more.
     pub fn is_null(&self) -> bool {
@@ -123,6 +135,7 @@ impl Plan {
             && self.probes.is_empty()
             && !self.callees
             && self.events.is_empty()
+            && self.from_inside.is_empty()
     }
 }
 
@@ -249,6 +262,8 @@ pub enum Spot {
     Table(Va),
     /// At its end, if control runs on.
     Through,
+    /// Nothing: its call at this address comes as from inside of what it calls.
+    FromInside(Va),
 }
 
 /// Code, and where it goes.

@@ -1,131 +1,20 @@
 //! From events to symbols: which functions were entered, which blocks executed, which functions left.
 //!
 //! The decoder walks through the code as the program did. It stays where it is until an event comes, to which one way leads (`region`). That
-//! may lead out of the function, and out of the one below. What comes unexpected is a handler of a signal, a callback, or what a `longjmp` or an exception led to: for the last
-//! two, the activation is found by the stack pointer, and those above it are left.
+//! may lead out of the function, and out of the one below, and into others. What comes unexpected is a handler of a signal, a callback, or
+//! what a `longjmp` or an exception led to: for the last two, the activation is found by the stack pointer, and those above it are left.
 //!
 //! Invariant: whatever the events, what comes out is balanced but for what is open at the end.
 #![warn(clippy::indexing_slicing)]
 
-use crate::events::{Block, Code, ENTRY, End, FROM_ANYWHERE, HANDLER, HAS_FRAME, LIMIT, Point, Site};
-use crate::region::{Border, Position, Region};
+mod codes;
+
+use crate::events::{Block, ENTRY, End, FROM_ANYWHERE, HANDLER, HAS_FRAME, LIMIT, Point, Site, SiteTold};
+use crate::region::{Border, MOST_PLAIN, Position, Region};
 use crate::symbol::{Cause, Symbol};
+pub use codes::Codes;
+use codes::Of;
 use std::collections::HashMap;
-use std::sync::OnceLock;
-
-/// The modules of a recording.
-#[derive(Debug, Default)]
-pub struct Codes {
-    all: Vec<Code>,
-    /// The number of the first function of each.
-    first: Vec<u32>,
-    /// The base of each, in order, with its module.
-    bases: Vec<(u32, usize)>,
-    /// Per module and function: the number of the first block.
-    blocks: Vec<Vec<usize>>,
-    /// Per module and block: the number of the first position: its start, then behind each of its calls.
-    positions: Vec<Vec<u32>>,
-    /// Per module and position: where control may go from there; made when it is asked for.
-    regions: Vec<Vec<OnceLock<Box<Region>>>>,
-}
-
-impl Codes {
-    /// Of `all`, whose functions are numbered in this order.
-    pub fn new(all: Vec<Code>) -> Codes {
-        let mut first = Vec::with_capacity(all.len());
-        let mut n = 0u32;
-        for code in &all {
-            first.push(n);
-            n = n.saturating_add(u32::try_from(code.functions.len()).unwrap_or(u32::MAX));
-        }
-        let mut bases: Vec<(u32, usize)> = all.iter().map(|code| code.base).zip(0..).collect();
-        bases.sort_unstable();
-        let (mut blocks, mut positions, mut regions) = (Vec::new(), Vec::new(), Vec::new());
-        for code in &all {
-            let (mut n_blocks, mut n_positions) = (0, 0u32);
-            let (mut of_functions, mut of_blocks) = (Vec::new(), Vec::new());
-            for function in &code.functions {
-                of_functions.push(n_blocks);
-                n_blocks += function.blocks.len();
-                for block in &function.blocks {
-                    of_blocks.push(n_positions);
-                    let n_calls = u32::try_from(block.calls.len()).unwrap_or(u32::MAX);
-                    n_positions = n_positions.saturating_add(n_calls).saturating_add(1);
-                }
-            }
-            blocks.push(of_functions);
-            positions.push(of_blocks);
-            regions.push((0..n_positions).map(|_| OnceLock::new()).collect());
-        }
-        Codes { all, first, bases, blocks, positions, regions }
-    }
-
-    /// All modules, each with the number of its first function.
-    pub fn modules(&self) -> impl Iterator<Item = (u32, &Code)> {
-        self.first.iter().copied().zip(&self.all)
-    }
-
-    fn block(&self, of: Of, block: u32) -> Option<&Block> {
-        self.all.get(of.module)?.functions.get(of.func as usize)?.blocks.get(block as usize)
-    }
-
-    /// Where control may go without an event from a position of a function.
-    fn region(&self, of: Of, from: Position) -> Option<&Region> {
-        let block = self.blocks.get(of.module)?.get(of.func as usize)? + from.block as usize;
-        let n = self.positions.get(of.module)?.get(block)?.checked_add(from.call)?;
-        let room = self.regions.get(of.module)?.get(n as usize)?;
-        let blocks = &self.all.get(of.module)?.functions.get(of.func as usize)?.blocks;
-        Some(room.get_or_init(|| Box::new(Region::of(blocks, from))))
-    }
-
-    /// What an event with `word` tells, if it is of this module.
-    fn point(&self, module: usize, word: u32) -> Option<Point> {
-        let code = self.all.get(module)?;
-        code.points.get((word.checked_sub(code.base)? as usize).checked_sub(1)?).copied()
-    }
-
-    /// Whether an event with `word` tells that control came to point `n` of a module.
-    fn is_point(&self, module: usize, n: u32, word: u32) -> bool {
-        n != 0 && self.all.get(module).is_some_and(|code| code.base.checked_add(n) == Some(word))
-    }
-
-    /// Whether a call in a module comes to entry `n` of module `of`, as far as is known: another module may define what it calls by name.
-    fn comes_to(&self, module: usize, site: &Site, of: usize, n: u32) -> bool {
-        if of == module && site.entry.is_some() {
-            return site.entry == Some(n);
-        }
-        let import = || self.all.get(module)?.imports.get((site.import as usize).checked_sub(1)?);
-        let name = || Some(&self.all.get(of)?.functions.get(self.entry(of, n)?.0 as usize)?.name);
-        import().is_some_and(|import| name() == Some(import))
-    }
-
-    /// Where a signal came: at a place of the moved code of a module.
-    fn placed(&self, key: u32, at: u32) -> Option<(Of, u32)> {
-        let module = self.all.iter().position(|code| code.key == key)?;
-        let places = &self.all.get(module)?.places;
-        let n = places.partition_point(|place| place.0 <= at).checked_sub(1)?;
-        let (func, block) = places.get(n)?.1?;
-        Some((Of { module, func }, block))
-    }
-
-    /// The module of a number, and the number there.
-    fn module(&self, word: u32) -> Option<(usize, u32)> {
-        let n = self.bases.partition_point(|(base, _)| *base <= word).checked_sub(1)?;
-        let (base, module) = *self.bases.get(n)?;
-        Some((module, word - base))
-    }
-
-    fn entry(&self, module: usize, n: u32) -> Option<(u32, u32)> {
-        self.all.get(module)?.entries.get(n as usize).copied()
-    }
-}
-
-/// A function of a module.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Of {
-    module: usize,
-    func: u32,
-}
 
 /// A function that is open.
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +46,21 @@ enum Told {
     /// That a signal came in this block of a function.
     In { of: Of, block: u32 },
 }
+
+/// How control came to what is told.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// Through how many silent ends of regions.
+    n_ends: usize,
+    /// How many functions are open there.
+    n_open: usize,
+    /// The step of the last region that leads there, and what is there, if that is one of its ends or a call that nothing tells of.
+    step: u32,
+    border: Option<Border>,
+}
+
+/// The most functions that control enters one in another before an event comes.
+const MOST_INSIDE: usize = 1 << 10;
 
 /// What was wrong with a stream's events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -251,8 +155,8 @@ impl<'c> Decoder<'c> {
         self.is_handler = true;
         if let Some((of, block)) = self.codes.placed(key, at) {
             let told = Told::In { of, block };
-            if let Some(n_open) = self.find(told) {
-                self.approach(n_open, told, out);
+            if let Some(found) = self.find(told) {
+                self.approach(found, told, out);
             }
         } else if key == 0 {
             // In what is not recorded: it was called.
@@ -296,7 +200,7 @@ impl<'c> Decoder<'c> {
             Some((_, at)) => {
                 // It may have come there by itself, or from a call that did not come back.
                 match self.find(Told::Point(word)) {
-                    Some(n_open) if n_open == at + 1 => self.approach(n_open, Told::Point(word), out),
+                    Some(found) if found.n_open == at + 1 => self.approach(found, Told::Point(word), out),
                     _ => self.settle(at + 1, out),
                 }
                 let n = at;
@@ -350,8 +254,8 @@ impl<'c> Decoder<'c> {
         let mut is_from_outside = true;
         let is_handler = std::mem::take(&mut self.is_handler);
         let told = Told::Entry { module: of.module, n };
-        if !is_handler && let Some(n_open) = self.find(told) {
-            self.approach(n_open, told, out);
+        if !is_handler && let Some(found) = self.find(told) {
+            self.approach(found, told, out);
             if self.open.last().is_some_and(|top| self.is_at_tail(top)) {
                 self.leave(out);
             }
@@ -430,8 +334,8 @@ impl<'c> Decoder<'c> {
     fn near(&mut self, word: u32, out: &mut Vec<u32>) {
         let told = Told::Point(word);
         let point = match self.find(told) {
-            Some(n_open) => {
-                self.approach(n_open, told, out);
+            Some(found) => {
+                self.approach(found, told, out);
                 self.open.last().and_then(|a| self.codes.point(a.of.module, word))
             }
             None => {
@@ -473,7 +377,8 @@ impl<'c> Decoder<'c> {
             | (Border::End { .. }, Told::Point(_)) => false,
             (Border::Call { block, call }, told) => {
                 let of_block = self.codes.block(a.of, block);
-                let Some(site) = of_block.and_then(|b| b.calls.get(call as usize)) else { return false };
+                let site = of_block.and_then(|b| b.calls.get(call as usize));
+                let Some(site) = site.filter(|site| site.told == SiteTold::Event) else { return false };
                 match (told, site.entry) {
                     // Of one that tells itself by its entry, it is told when it was entered.
                     (Told::Point(word), entry) => {
@@ -495,77 +400,151 @@ impl<'c> Decoder<'c> {
         }
     }
 
-    /// How many functions are open where control came to what is told: those above return, or are left by a jump, without an event. None are
-    /// if all are left.
-    fn find(&self, told: Told) -> Option<usize> {
-        let mut n_open = self.open.len();
-        let mut call = self.open.last()?.call;
+    /// How control came to what is told: functions above return, or are left by a jump, without an event, and others are entered so. Nothing
+    /// is open if all are left.
+    fn find(&self, told: Told) -> Option<Found> {
+        let mut found = Found { n_ends: 0, n_open: self.open.len(), step: 0, border: None };
+        let mut a = *self.open.last()?;
         loop {
-            let a = self.open.get(n_open - 1)?;
-            let of_start = self.codes.block(a.of, a.block).map_or(0, |b| b.point);
             if a.is_before {
-                return self.fits(a, Border::Point(of_start), told).then_some(n_open);
+                let of_start = self.codes.block(a.of, a.block).map_or(0, |b| b.point);
+                return self.fits(&a, Border::Point(of_start), told).then_some(found);
             }
-            let region = self.codes.region(a.of, Position { block: a.block, call })?;
-            if self.way(a, region, told).is_some() {
-                return Some(n_open);
+            let region = self.codes.region(a.of, Position { block: a.block, call: a.call })?;
+            if let Some((step, border)) = self.way(&a, region, told) {
+                return Some(Found { step, border, ..found });
             }
-            let (Border::End { block }, _) = region.silent()? else { return None };
-            let returns = match self.codes.block(a.of, block)?.end {
-                End::Return => true,
-                End::Tail(None) => false,
-                _ => return None,
-            };
-            n_open -= 1;
-            let Some(below) = n_open.checked_sub(1).and_then(|n| self.open.get(n)) else {
-                return matches!(told, Told::Entry { .. }).then_some(0);
-            };
-            let block = self.codes.block(below.of, below.block)?;
-            let is_silent = block.calls.get(below.call as usize).is_some_and(|site| site.point == 0);
-            call = below.call + u32::from(returns && a.is_awaited && is_silent);
+            found.n_ends += 1;
+            match region.silent()?.0 {
+                Border::Call { block, call } => {
+                    a = self.inside(a.of, block, call)?;
+                    found.n_open += 1;
+                    if found.n_open > self.open.len() + MOST_INSIDE {
+                        return None;
+                    }
+                }
+                Border::End { block } => {
+                    let returns = match self.codes.block(a.of, block)?.end {
+                        End::Return => true,
+                        End::Tail(None) => false,
+                        _ => return None,
+                    };
+                    if found.n_open > self.open.len() {
+                        return None;
+                    }
+                    found.n_open -= 1;
+                    let is_awaited = a.is_awaited;
+                    let Some(below) = found.n_open.checked_sub(1).and_then(|n| self.open.get(n)) else {
+                        return matches!(told, Told::Entry { .. }).then_some(found);
+                    };
+                    a = *below;
+                    let block = self.codes.block(a.of, a.block)?;
+                    let is_silent = block.calls.get(a.call as usize).is_some_and(|site| site.point == 0);
+                    a.call += u32::from(returns && is_awaited && is_silent);
+                }
+                Border::Point(_) => return None,
+            }
         }
     }
 
-    /// The step of a region that leads to what is told.
-    fn way(&self, a: &Activation, region: &Region, told: Told) -> Option<u32> {
-        match told {
-            Told::In { of, block } if of == a.of && block == a.block => Some(0),
-            Told::In { of, block } if of == a.of => region.to_block(block),
-            _ => region.to_border(|border| self.fits(a, border, told)),
+    /// What a call comes to that what is inside tells of.
+    fn inside(&self, of: Of, block: u32, call: u32) -> Option<Activation> {
+        let site = self.codes.block(of, block)?.calls.get(call as usize)?;
+        let (func, to) = self.codes.entry(of.module, site.entry?)?;
+        let of = Of { module: of.module, func };
+        let is_before = self.codes.block(of, to)?.point != 0;
+        let new = Activation { is_awaited: true, is_before, ..Activation::at(of, to, None) };
+        (site.told != SiteTold::Event).then_some(new)
+    }
+
+    /// The step of a region that leads to what is told, and what is there.
+    fn way(&self, a: &Activation, region: &Region, told: Told) -> Option<(u32, Option<Border>)> {
+        let Told::In { of, block } = told else {
+            let (border, step) = region.border(|border| self.fits(a, border, told))?;
+            return Some((step, Some(border)));
+        };
+        if of == a.of {
+            return if block == a.block { Some((0, None)) } else { Some((region.to_block(block)?, None)) };
         }
+        // In what a call goes to that nothing tells of; only if that is one.
+        let mut found = None;
+        for (n, step) in [(a.block, 0)].into_iter().chain(region.blocks()) {
+            let first = if step == 0 { a.call } else { 0 };
+            let block = self.codes.block(a.of, n)?;
+            for (call, site) in (0u32..).zip(&block.calls).skip(first as usize) {
+                if site.told != SiteTold::Nothing {
+                    break;
+                }
+                if self.codes.may_be_in(a.of.module, site, of, MOST_PLAIN) {
+                    if found.is_some() {
+                        return None;
+                    }
+                    found = Some((step, Some(Border::Call { block: n, call })));
+                }
+            }
+        }
+        found
     }
 
     /// Goes where what is told fits, as [`Decoder::find`] says.
-    fn approach(&mut self, n_open: usize, told: Told, out: &mut Vec<u32>) {
-        while self.open.len() > n_open {
-            let before = self.open.len();
-            self.walk(|_, _, region| Some(region.silent()?.1), out);
-            self.leave(out);
-            if self.open.len() >= before {
-                return;
+    fn approach(&mut self, found: Found, told: Told, out: &mut Vec<u32>) {
+        for _ in 0..found.n_ends {
+            self.pass_end(out);
+        }
+        self.walk(found.step, found.border, out);
+        if let (Told::In { of, .. }, Some(Border::Call { block, call })) = (told, found.border)
+            && let Some(new) = self.open.last().and_then(|top| self.inside(top.of, block, call))
+        {
+            self.enter(new, false, out);
+            self.go(new.block, out);
+            // It may be in what that calls.
+            if let Some(found) = self.find(told).filter(|_| new.of != of || found.n_open < self.open.len()) {
+                self.approach(found, told, out);
             }
         }
-        self.walk(|of, a, region| of.way(a, region, told), out);
+    }
+
+    /// Control goes where its region ends silently, and on from there: out of the function, or into another. Whether it does.
+    fn pass_end(&mut self, out: &mut Vec<u32>) -> bool {
+        let Some((border, step)) = self.open.last().and_then(|top| self.region_of(top)?.silent()) else {
+            return false;
+        };
+        self.walk(step, Some(border), out);
+        match (border, self.open.last()) {
+            (Border::End { .. }, Some(_)) => {
+                let n_open = self.open.len();
+                self.leave(out);
+                self.open.len() < n_open
+            }
+            (Border::Call { block, call }, Some(top)) => match self.inside(top.of, block, call) {
+                Some(new) => {
+                    self.open.last_mut().into_iter().for_each(|top| top.has_come = true);
+                    self.enter(new, false, out);
+                    if !new.is_before {
+                        self.go(new.block, out);
+                    }
+                    true
+                }
+                None => false,
+            },
+            _ => false,
+        }
     }
 
     /// Goes where nothing else is left to it without an event; functions above the first `least` may be left.
     fn settle(&mut self, least: usize, out: &mut Vec<u32>) {
+        let most = self.open.len() + MOST_INSIDE;
         while let Some(top) = self.open.last()
-            && let Some(region) = self.region_of(top)
-            && let Some((border, _)) = region.silent()
+            && self.open.len() < most
+            && let Some((border, step)) = self.region_of(top).and_then(Region::silent)
         {
-            let n_open = self.open.len();
-            self.walk(|_, _, region| Some(region.silent()?.1), out);
             // In a system call, it may have ended.
             let is_over = |a: &Activation| self.codes.block(a.of, a.block).is_some_and(|b| b.may_end);
-            if matches!(border, Border::Call { .. })
-                || n_open <= least
-                || self.open.last().is_some_and(is_over)
-            {
-                return;
-            }
-            self.leave(out);
-            if self.open.len() >= n_open {
+            let is_end = matches!(border, Border::End { .. });
+            let may_leave = self.open.len() > least;
+            self.walk(step, Some(border), out);
+            let stays = is_end && (!may_leave || self.open.last().is_some_and(is_over));
+            if stays || !self.pass_end(out) {
                 return;
             }
         }
@@ -577,14 +556,59 @@ impl<'c> Decoder<'c> {
         (!a.is_before).then(|| self.codes.region(a.of, position)).flatten()
     }
 
-    /// Goes up to a step of where control may be; not beyond a system call.
-    fn walk(&mut self, to: impl FnOnce(&Self, &Activation, &Region) -> Option<u32>, out: &mut Vec<u32>) {
-        let Some(top) = self.open.last() else { return };
-        let Some(region) = self.region_of(top) else { return };
-        let Some(step) = to(self, top, region) else { return };
+    /// Goes up to a step of where control may be, and on to what is there.
+    fn walk(&mut self, step: u32, border: Option<Border>, out: &mut Vec<u32>) {
+        let Some(region) = self.open.last().and_then(|top| self.region_of(top)) else { return };
         for block in region.path(step) {
+            self.pass_calls(u32::MAX, out);
             self.go(block, out);
         }
+        match border {
+            Some(Border::Call { call, .. }) => self.pass_calls(call, out),
+            Some(_) => self.pass_calls(u32::MAX, out),
+            None => {}
+        }
+    }
+
+    /// Control comes to call `to` of its block, or to its end, by calls that nothing tells of.
+    fn pass_calls(&mut self, to: u32, out: &mut Vec<u32>) {
+        let Some(top) = self.open.last() else { return };
+        let Some(block) = self.codes.block(top.of, top.block).filter(|_| !top.is_before) else { return };
+        let (module, from) = (top.of.module, top.call);
+        let calls = block.calls.iter().skip(from as usize).take(to.saturating_sub(from) as usize);
+        let mut n_passed = 0;
+        for site in calls.take_while(|site| site.told == SiteTold::Nothing) {
+            self.pass(module, site, MOST_PLAIN, out);
+            n_passed += 1;
+        }
+        if n_passed > 0 {
+            if let Some(top) = self.open.last_mut() {
+                top.call += n_passed;
+                (top.follows, top.has_come, top.has_gone) = (None, false, false);
+            }
+            self.pass_stub(out);
+        }
+    }
+
+    /// What a call does that nothing tells of; at most so many symbols, of a module that is not damaged.
+    fn pass(&self, module: usize, site: &Site, most: usize, out: &mut Vec<u32>) {
+        self.through(module, site.stub, out);
+        let to = site.entry.and_then(|entry| self.codes.entry(module, entry)).filter(|_| most > 0);
+        let Some((func, block)) = to else { return };
+        let of = Of { module, func };
+        let Some(region) = self.codes.region(of, Position { block, call: 0 }) else { return };
+        let first = self.codes.first.get(module).copied().unwrap_or_default();
+        out.push(Symbol::enter(first.saturating_add(func)).0);
+        let mut left = most.saturating_sub(2);
+        for n in [block].into_iter().chain(region.path(region.silent().map_or(0, |(_, step)| step))) {
+            out.push(Symbol::block(n).0);
+            for site in self.codes.block(of, n).into_iter().flat_map(|block| &block.calls) {
+                let before = out.len();
+                self.pass(module, site, left, out);
+                left = left.saturating_sub((out.len() - before).max(1));
+            }
+        }
+        out.push(Symbol::EXIT.0);
     }
 
     /// Leaves the function on top, whose block ends so.
@@ -637,6 +661,7 @@ impl<'c> Decoder<'c> {
         let Some(top) = self.open.last().filter(|top| !top.has_gone && !top.is_before) else { return };
         let Some(block) = self.codes.block(top.of, top.block) else { return };
         let stub = match block.calls.get(top.call as usize) {
+            Some(site) if site.told == SiteTold::Nothing => return,
             Some(site) => site.stub,
             None if matches!(block.end, End::To(_)) && block.leaves.is_none() => block.stub,
             None => 0,

@@ -105,6 +105,12 @@ impl Block {
         let ways = if let End::To(ways) = &self.end { ways.as_slice() } else { &[] };
         ways.iter().copied()
     }
+
+    /// The first call from the `from`th on that something tells of.
+    pub(crate) fn next_call(&self, from: u32) -> Option<u32> {
+        let mut calls = (0..).zip(&self.calls).skip(from as usize);
+        calls.find(|(_, site)| site.told != SiteTold::Nothing).map(|(n, _)| n)
+    }
 }
 
 /// A call.
@@ -118,6 +124,21 @@ pub struct Site {
     pub stub: u32,
     /// The point behind it; 0: none.
     pub point: u32,
+    /// What tells of it.
+    pub told: SiteTold,
+}
+
+/// What tells that control came to a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum SiteTold {
+    /// An event at the entry that it comes to, or behind it.
+    #[default]
+    Event,
+    /// The first event of what it comes to, or of what that calls: `entry` is sure, and says nothing.
+    Inside,
+    /// Nothing: it goes on behind it without an event, whatever it does. It calls nothing that is recorded, or, if `entry` is sure, a function of
+    /// one way without events.
+    Nothing,
 }
 
 /// How a block ends.

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::balance::Balance;
-use crate::events::{Function, Site};
-use crate::region::{Costs, thin};
+use crate::events::{Code, Function};
+use crate::region::{Costs, Passages, thin};
 use proptest::prelude::*;
 
 struct Rng(u64);
@@ -26,16 +26,19 @@ fn program(rng: &mut Rng) -> Code {
     let n_functions = 2 + rng.below(5);
     let mut code = Code { base: BASE, ..Code::default() };
     code.entries = (0..n_functions).map(|f| (f, 0)).collect();
-    for func in 0..n_functions {
+    let mut passages = Passages::default();
+    for func in (0..n_functions).rev() {
         let n = 1 + rng.below(6);
         let mut blocks = vec![Block::default(); n as usize];
         let mut starts = vec![false; n as usize];
         for b in 0..n {
             let mut calls = Vec::new();
             for _ in 0..rng.below(3) {
-                let is_sure = func + 1 < n_functions && rng.below(2) == 0;
+                let is_sure = func + 1 < n_functions && rng.below(3) > 0;
                 let entry = is_sure.then(|| func + 1 + rng.below(n_functions - func - 1));
-                calls.push(Site { entry, point: u32::from(!is_sure), ..Site::default() });
+                let is_plain = entry.map_or(rng.below(3) == 0, |entry| passages.is_plain(entry));
+                let told = if is_plain { SiteTold::Nothing } else { SiteTold::Event };
+                calls.push(Site { entry, point: u32::from(!is_sure && !is_plain), told, ..Site::default() });
             }
             let end = match rng.below(6) {
                 0 => End::Return,
@@ -68,13 +71,27 @@ fn program(rng: &mut Rng) -> Code {
         (entered[0], entered[n as usize - 1]) = (true, n == 1 || has_far);
         let mut cost = || rng.below(1000) as f32;
         let last = n as usize - 1;
-        let costs = Costs {
-            starts: (0..n as usize).map(|b| (!has_far || b != last).then(&mut cost)).collect(),
-            ways: blocks.iter().map(|b| b.ways().map(|_| 0.5).collect()).collect(),
+        let starts = (0..n as usize).map(|b| (!has_far || b != last).then(&mut cost)).collect();
+        let ways = blocks.iter().map(|b| b.ways().map(|_| 0.5).collect()).collect();
+        let mut of_call = |site: &Site| {
+            (site.told == SiteTold::Event && site.entry.is_some() && site.point == 0).then(&mut cost)
         };
-        if rng.below(8) > 0 {
-            thin(&mut blocks, &entered, &costs);
+        let calls = blocks.iter().map(|b| b.calls.iter().map(&mut of_call).collect()).collect();
+        let mut n_points = 0;
+        for block in &mut blocks {
+            let Block { point, calls, end, .. } = block;
+            let ways = if let End::To(ways) = end { ways.as_mut_slice() } else { &mut [] };
+            let slots =
+                calls.iter_mut().map(|site| &mut site.point).chain(ways.iter_mut().map(|way| &mut way.1));
+            for slot in slots.chain([point]).filter(|slot| **slot != 0) {
+                n_points += 1;
+                *slot = n_points;
+            }
         }
+        if rng.below(8) > 0 {
+            thin(&mut blocks, &entered, &Costs { starts, ways, calls, always: rng.below(2) == 0 }, &passages);
+        }
+        passages.add(func, &blocks, &entered, has_far, &[(func, 0)]);
         for (b, block) in (0..n).zip(&mut blocks) {
             let mut number =
                 |slot: &mut u32, of: Point| *slot = if *slot == 0 { 0 } else { point(&mut code, of) };
@@ -86,7 +103,7 @@ fn program(rng: &mut Rng) -> Code {
                 ways.iter_mut().for_each(|way| number(&mut way.1, Point::Way(func, b, way.0)));
             }
         }
-        code.functions.push(Function { blocks, ..Function::default() });
+        code.functions.insert(0, Function { blocks, ..Function::default() });
     }
     code
 }
@@ -140,9 +157,10 @@ impl Walk<'_> {
     }
 
     /// The activation that control goes to, if this is not left by a return: it, or one below.
-    fn call(&mut self, func: u32) -> Result<Option<usize>, Over> {
+    fn call(&mut self, func: u32, told: SiteTold) -> Result<Option<usize>, Over> {
         let depth = self.open.len();
         match self.far(func) {
+            None if told != SiteTold::Event => {}
             Some(_) => self.append(&[ENTRY | HAS_FRAME | (BASE + func), Self::frame(depth)])?,
             None => self.append(&[ENTRY | (BASE + func)])?,
         }
@@ -160,13 +178,16 @@ impl Walk<'_> {
             }
             self.symbols.push(Symbol::block(block).0);
             for site in &b.calls {
+                if site.told == SiteTold::Nothing && site.entry.is_none() {
+                    continue;
+                }
                 if site.entry.is_none() && self.n_left < 100 {
                     return Err(Over::InCall);
                 }
                 let times = if site.entry.is_some() { 1 } else { self.any(3) };
                 for _ in 0..times {
                     let any = u32::try_from(self.any(self.code.functions.len())).expect("few");
-                    if let Some(to) = self.call(site.entry.unwrap_or(any))? {
+                    if let Some(to) = self.call(site.entry.unwrap_or(any), site.told)? {
                         if to < depth {
                             return Ok(Some(self.leave(to)));
                         }
@@ -226,7 +247,7 @@ proptest! {
             Walk { code: &code, rng: &mut rng, symbols: Vec::new(), words: Vec::new(), open: Vec::new(), n_left: 300 };
         let mut is_in_call = true;
         while walk.n_left > 100 {
-            if let Err(over) = walk.call(0) {
+            if let Err(over) = walk.call(0, SiteTold::Event) {
                 is_in_call = matches!(over, Over::InCall);
                 break;
             }

@@ -1,0 +1,131 @@
+//! The modules of a recording, as the decoder asks for them.
+#![warn(clippy::indexing_slicing)]
+
+use crate::events::{Block, Code, Point, Site};
+use crate::region::{Position, Region};
+use std::sync::OnceLock;
+
+/// A function of a module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Of {
+    pub(super) module: usize,
+    pub(super) func: u32,
+}
+
+/// The modules of a recording.
+#[derive(Debug, Default)]
+pub struct Codes {
+    pub(super) all: Vec<Code>,
+    /// The number of the first function of each.
+    pub(super) first: Vec<u32>,
+    /// The base of each, in order, with its module.
+    bases: Vec<(u32, usize)>,
+    /// Per module and function: the number of the first block.
+    blocks: Vec<Vec<usize>>,
+    /// Per module and block: the number of the first position: its start, then behind each of its calls.
+    positions: Vec<Vec<u32>>,
+    /// Per module and position: where control may go from there; made when it is asked for.
+    regions: Vec<Vec<OnceLock<Box<Region>>>>,
+}
+
+impl Codes {
+    /// Of `all`, whose functions are numbered in this order.
+    pub fn new(all: Vec<Code>) -> Codes {
+        let mut first = Vec::with_capacity(all.len());
+        let mut n = 0u32;
+        for code in &all {
+            first.push(n);
+            n = n.saturating_add(u32::try_from(code.functions.len()).unwrap_or(u32::MAX));
+        }
+        let mut bases: Vec<(u32, usize)> = all.iter().map(|code| code.base).zip(0..).collect();
+        bases.sort_unstable();
+        let (mut blocks, mut positions, mut regions) = (Vec::new(), Vec::new(), Vec::new());
+        for code in &all {
+            let (mut n_blocks, mut n_positions) = (0, 0u32);
+            let (mut of_functions, mut of_blocks) = (Vec::new(), Vec::new());
+            for function in &code.functions {
+                of_functions.push(n_blocks);
+                n_blocks += function.blocks.len();
+                for block in &function.blocks {
+                    of_blocks.push(n_positions);
+                    let n_calls = u32::try_from(block.calls.len()).unwrap_or(u32::MAX);
+                    n_positions = n_positions.saturating_add(n_calls).saturating_add(1);
+                }
+            }
+            blocks.push(of_functions);
+            positions.push(of_blocks);
+            regions.push((0..n_positions).map(|_| OnceLock::new()).collect());
+        }
+        Codes { all, first, bases, blocks, positions, regions }
+    }
+
+    /// All modules, each with the number of its first function.
+    pub fn modules(&self) -> impl Iterator<Item = (u32, &Code)> {
+        self.first.iter().copied().zip(&self.all)
+    }
+
+    pub(super) fn block(&self, of: Of, block: u32) -> Option<&Block> {
+        self.all.get(of.module)?.functions.get(of.func as usize)?.blocks.get(block as usize)
+    }
+
+    /// Where control may go without an event from a position of a function.
+    pub(super) fn region(&self, of: Of, from: Position) -> Option<&Region> {
+        let block = self.blocks.get(of.module)?.get(of.func as usize)? + from.block as usize;
+        let n = self.positions.get(of.module)?.get(block)?.checked_add(from.call)?;
+        let room = self.regions.get(of.module)?.get(n as usize)?;
+        let blocks = &self.all.get(of.module)?.functions.get(of.func as usize)?.blocks;
+        Some(room.get_or_init(|| Box::new(Region::of(blocks, from))))
+    }
+
+    /// What an event with `word` tells, if it is of this module.
+    pub(super) fn point(&self, module: usize, word: u32) -> Option<Point> {
+        let code = self.all.get(module)?;
+        code.points.get((word.checked_sub(code.base)? as usize).checked_sub(1)?).copied()
+    }
+
+    /// Whether an event with `word` tells that control came to point `n` of a module.
+    pub(super) fn is_point(&self, module: usize, n: u32, word: u32) -> bool {
+        n != 0 && self.all.get(module).is_some_and(|code| code.base.checked_add(n) == Some(word))
+    }
+
+    /// Whether a call in a module comes to entry `n` of module `of`, as far as is known: another module may define what it calls by name.
+    pub(super) fn comes_to(&self, module: usize, site: &Site, of: usize, n: u32) -> bool {
+        if of == module && site.entry.is_some() {
+            return site.entry == Some(n);
+        }
+        let import = || self.all.get(module)?.imports.get((site.import as usize).checked_sub(1)?);
+        let name = || Some(&self.all.get(of)?.functions.get(self.entry(of, n)?.0 as usize)?.name);
+        import().is_some_and(|import| name() == Some(import))
+    }
+
+    /// Whether control may be in a function while a call goes on that nothing tells of.
+    pub(super) fn may_be_in(&self, module: usize, site: &Site, of: Of, most: usize) -> bool {
+        let Some((func, _)) = site.entry.and_then(|entry| self.entry(module, entry)) else { return false };
+        let to = Of { module, func };
+        let blocks = || self.all.get(module)?.functions.get(func as usize).map(|f| f.blocks.as_slice());
+        let calls = || blocks().into_iter().flatten().flat_map(|block| &block.calls);
+        of.module == module
+            && most > 0
+            && (of == to || calls().take(most).any(|site| self.may_be_in(module, site, of, most / 4)))
+    }
+
+    /// Where a signal came: at a place of the moved code of a module.
+    pub(super) fn placed(&self, key: u32, at: u32) -> Option<(Of, u32)> {
+        let module = self.all.iter().position(|code| code.key == key)?;
+        let places = &self.all.get(module)?.places;
+        let n = places.partition_point(|place| place.0 <= at).checked_sub(1)?;
+        let (func, block) = places.get(n)?.1?;
+        Some((Of { module, func }, block))
+    }
+
+    /// The module of a number, and the number there.
+    pub(super) fn module(&self, word: u32) -> Option<(usize, u32)> {
+        let n = self.bases.partition_point(|(base, _)| *base <= word).checked_sub(1)?;
+        let (base, module) = *self.bases.get(n)?;
+        Some((module, word - base))
+    }
+
+    pub(super) fn entry(&self, module: usize, n: u32) -> Option<(u32, u32)> {
+        self.all.get(module)?.entries.get(n as usize).copied()
+    }
+}
