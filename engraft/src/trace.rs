@@ -72,7 +72,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     out::can_be_written(&args.o)?;
     live::keep_memory();
     let kept = Store::open(args.no_cache)?;
-    let how = How { placement: Placement::Events, callees: false, follows: false, turn: 0 };
+    let libc = args.library(Path::new("libc.so.6"));
+    let how = How { placement: Placement::Events, callees: false, follows: false, turn: 0, libc };
     let is_exe_wanted = args.executable(&target.executable);
     let of_exe = How { placement: if is_exe_wanted { how.placement } else { Placement::Nowhere }, ..how };
     let (segments, exe, linker) = prepare::executable(&kept, &target.executable, of_exe)?;

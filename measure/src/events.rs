@@ -43,7 +43,7 @@ const MOST_POINTS: u32 = 1 << 24;
 const BASES: u32 = 1 << 12;
 
 /// What is to be put into the code of `program`, and what its events mean. Their numbers go by `key` and `turn`; those of two modules may overlap
-/// ([`Code::numbers`]), then one needs another turn. `earlier` is how it ran before.
+/// ([`Code::numbers`]), then one needs another turn. `is_libc_recorded`: the C library is, too. `earlier` is how it ran before.
 ///
 /// # Errors
 /// If it is too large.
@@ -51,6 +51,7 @@ pub fn plan(
     program: &Program,
     key: u32,
     turn: u32,
+    is_libc_recorded: bool,
     earlier: Option<&Profile>,
 ) -> Result<(Plan, Code), TooLarge> {
     let stays = Module::stays(program);
@@ -59,7 +60,10 @@ pub fn plan(
         |f: FuncId| stays.get(f.index()).is_some_and(Option::is_none) && program.function(f).import.is_none();
     let mut forks = probe::forks(program);
     forks.sort_unstable();
-    let mut around = Around { program, forks, is_moved: &is_moved, targets: HashMap::new() };
+    // Of a static program, it is in the same file.
+    let is_libc_recorded = is_libc_recorded || program.image.kind.is_static();
+    let mut around =
+        Around { program, forks, is_moved: &is_moved, is_libc_recorded, targets: HashMap::new() };
     let entries = around.entries();
     around.find_targets(&entries);
     let around = around;
@@ -160,6 +164,8 @@ struct Around<'p> {
     /// The calls that may return in another process, too.
     forks: Vec<Va>,
     is_moved: &'p (dyn Fn(FuncId) -> bool + Sync),
+    /// Whether the C library is recorded, too.
+    is_libc_recorded: bool,
     /// By call: the entry that it comes to.
     targets: HashMap<Va, Comes>,
 }
@@ -291,6 +297,17 @@ impl Around<'_> {
             }
             _ => false,
         }
+    }
+
+    /// Whether it is of a function of the C library that need not be recorded, which is in another module.
+    fn is_quiet_import(&self, call: &Call) -> bool {
+        let program = self.program;
+        let name = match call.callee {
+            Callee::Import(n) => program.imports.get(n as usize),
+            Callee::Function(f) => program.function(f).import.as_ref(),
+            _ => None,
+        };
+        !self.is_libc_recorded && name.is_some_and(|name| is_quiet(name))
     }
 
     /// Whether it may return in another process, too, or when another stack has run.
@@ -451,7 +468,7 @@ impl Of<'_> {
                 let may_be_inside = call.returns && !needs_point && to.is_some_and(|to| to.is_direct);
                 let is_plain = match to {
                     Some(to) => may_be_inside && passages.is_plain(to.entry),
-                    None => call.returns && self.around.is_named(call, is_quiet),
+                    None => call.returns && self.around.is_quiet_import(call),
                 };
                 let site = Site {
                     entry: to.map(|to| to.entry),

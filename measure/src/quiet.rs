@@ -1,22 +1,20 @@
 //! Functions of the C library of which nothing need be recorded: they come back to their caller, call nothing of the program's, and do not wait.
 //!
 //! Not here: what takes a function (`qsort`), may end the process (`exit`), may be told to call something (`printf` with types of the program's
-//! own), or is a point of cancellation (`read`).
+//! own), is a point of cancellation (`read`), or is another library's that is recorded (`sin`), or often is (`malloc`).
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
 const MEMORY: &str = "memcpy memmove memset memcmp memchr memrchr mempcpy rawmemchr memmem bcmp bcopy bzero __memcpy_chk __memmove_chk \
-    __memset_chk __mempcpy_chk malloc free calloc realloc wmemcpy wmemset wmemchr";
+    __memset_chk __mempcpy_chk wmemcpy wmemset wmemchr";
 const TEXT: &str = "strlen strnlen strcmp strncmp strcpy strncpy strcat strncat strchr strrchr strchrnul strstr strpbrk strspn strcspn strcasecmp \
-    strncasecmp strcasestr stpcpy stpncpy strdup __strdup strndup __strcpy_chk __strcat_chk __strncpy_chk __stpcpy_chk strtok strtok_r \
+    strncasecmp strcasestr stpcpy stpncpy __strcpy_chk __strcat_chk __strncpy_chk __stpcpy_chk strtok strtok_r \
     __strtok_r strsep strcoll strxfrm wcslen wcschr wcscmp";
 const CHARACTERS: &str = "__ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc tolower toupper isalpha isdigit isspace isalnum isupper islower \
     isprint ispunct isxdigit iscntrl towlower towupper iswalpha iswdigit iswspace iswalnum";
 const NUMBERS: &str = "strtol strtoll strtoul strtoull strtod strtof strtold __isoc23_strtol __isoc23_strtoul __isoc23_strtoll \
-    __isoc23_strtoull atoi atol atof abs labs sin cos tan asin acos atan atan2 sinh cosh tanh exp exp2 expm1 log log2 log10 log1p pow \
-    sqrt cbrt hypot floor ceil round trunc fmod fmin fmax fabs ldexp frexp modf rint nearbyint lround llround lrint copysign sinf cosf \
-    tanf expf logf powf sqrtf floorf ceilf roundf fmodf fabsf atan2f";
+    __isoc23_strtoull atoi atol atof abs labs";
 const OTHERS: &str = "__errno_location rand random time clock gettimeofday clock_gettime getpid";
 
 /// Whether it is the name of one.

@@ -142,7 +142,7 @@ impl<'c> Decoder<'c> {
     /// Leaves all that is open. Where the recording ended first, what ran behind the last event is not known.
     pub fn finish(mut self, cause: Cause, out: &mut Vec<u32>) -> Forked {
         if cause != Cause::RecordingEnd {
-            self.settle(0, out);
+            self.settle(0, true, out);
         }
         while self.open.pop().is_some() {
             out.push(Symbol::exit(cause).0);
@@ -160,7 +160,7 @@ impl<'c> Decoder<'c> {
             }
         } else if key == 0 {
             // In what is not recorded: it was called.
-            self.settle(0, out);
+            self.settle(0, false, out);
         }
     }
 
@@ -201,7 +201,7 @@ impl<'c> Decoder<'c> {
                 // It may have come there by itself, or from a call that did not come back.
                 match self.find(Told::Point(word)) {
                     Some(found) if found.n_open == at + 1 => self.approach(found, Told::Point(word), out),
-                    _ => self.settle(at + 1, out),
+                    _ => self.settle(at + 1, false, out),
                 }
                 let n = at;
                 if call.is_some() && n + 1 < self.open.len() {
@@ -219,7 +219,7 @@ impl<'c> Decoder<'c> {
                 let forked = if parked.is_none() { forked() } else { None };
                 if forked.is_some() && !self.open.is_empty() {
                     // Another process goes on with the stream of a thread that is no more.
-                    self.settle(0, out);
+                    self.settle(0, false, out);
                     out.extend(self.open.drain(..).map(|_| Symbol::exit(Cause::ThreadEnd).0));
                 }
                 let open = parked.or(forked);
@@ -348,7 +348,7 @@ impl<'c> Decoder<'c> {
                 if let Some((at, _)) = found {
                     self.faults.n_astray += 1;
                     // A handler that returns elsewhere returns.
-                    self.settle(at + 1, out);
+                    self.settle(at + 1, false, out);
                     self.leave_above(at, Cause::Longjmp, out);
                 }
                 found.map(|(_, point)| point)
@@ -531,8 +531,9 @@ impl<'c> Decoder<'c> {
         }
     }
 
-    /// Goes where nothing else is left to it without an event; functions above the first `least` may be left.
-    fn settle(&mut self, least: usize, out: &mut Vec<u32>) {
+    /// Goes where nothing else is left to it without an event; functions above the first `least` may be left. If it `is_last`, not
+    /// beyond a system call.
+    fn settle(&mut self, least: usize, is_last: bool, out: &mut Vec<u32>) {
         let most = self.open.len() + MOST_INSIDE;
         while let Some(top) = self.open.last()
             && self.open.len() < most
@@ -542,12 +543,27 @@ impl<'c> Decoder<'c> {
             let is_over = |a: &Activation| self.codes.block(a.of, a.block).is_some_and(|b| b.may_end);
             let is_end = matches!(border, Border::End { .. });
             let may_leave = self.open.len() > least;
+            if is_last && let Some(step) = self.to_over(step) {
+                self.walk(step, None, out);
+                return;
+            }
             self.walk(step, Some(border), out);
             let stays = is_end && (!may_leave || self.open.last().is_some_and(is_over));
             if stays || !self.pass_end(out) {
                 return;
             }
         }
+    }
+
+    /// The step to the first block on the way to another step, that of the position among them, where the process may have ended.
+    fn to_over(&self, step: u32) -> Option<u32> {
+        let top = self.open.last()?;
+        let is_over = |n: u32| self.codes.block(top.of, n).is_some_and(|b| b.may_end);
+        let region = self.region_of(top)?;
+        if is_over(top.block) {
+            return Some(0);
+        }
+        region.path(step).into_iter().find(|n| is_over(*n)).and_then(|n| region.to_block(n))
     }
 
     /// Where control may be without an event, if the one of the function's start is not awaited.

@@ -224,6 +224,8 @@ pub struct How {
     pub follows: bool,
     /// Which numbers events have: others than those of the turn before.
     pub turn: u32,
+    /// Whether events of the C library are recorded, too.
+    pub libc: bool,
 }
 
 impl How {
@@ -233,7 +235,8 @@ impl How {
         let like = earlier.map(Earlier::suffix).unwrap_or_default();
         let callees = if self.counts_callees() { "-callees" } else { "" };
         let turn = if self.turn == 0 { String::new() } else { format!("-{}", self.turn) };
-        format!("{}{turn}{callees}{}{like}", suffix(self.placement), if asks { "-asks" } else { "" })
+        let libc = if self.libc { "-libc" } else { "" };
+        format!("{}{turn}{libc}{callees}{}{like}", suffix(self.placement), if asks { "-asks" } else { "" })
     }
 
     fn counts_callees(self) -> bool {
@@ -260,6 +263,7 @@ impl How {
                     program,
                     events_key(file_key(&program.image)),
                     self.turn,
+                    self.libc,
                     profile.as_ref(),
                 )?;
                 code = Some(made);
