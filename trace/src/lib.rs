@@ -1,5 +1,5 @@
 //! Control-flow traces: stored, compressed, indexed, and searched without unpacking. Knows numbers of functions and blocks, not ELF.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod symbol;
@@ -21,6 +21,7 @@ pub mod automaton;
 pub mod divergence;
 pub mod expand;
 pub mod path;
+pub mod scan;
 pub mod search;
 pub mod trace;
 pub mod windows;
@@ -33,7 +34,6 @@ mod compressed;
 mod effects;
 mod range;
 pub mod region;
-mod scan;
 mod segments;
 mod varint;
 
