@@ -14,7 +14,9 @@ pub mod names;
 pub mod pack;
 pub mod plain;
 
+pub mod activations;
 pub mod grammar;
+pub mod rules;
 pub mod sequitur;
 
 pub mod automaton;

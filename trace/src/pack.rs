@@ -1,5 +1,6 @@
 //! From streams of symbols to the sections of a packed file.
 
+use crate::activations::Activations;
 use crate::coder;
 use crate::columns;
 use crate::compressed::Loaded;
@@ -22,6 +23,7 @@ pub(crate) const COLUMNS: [u8; 4] = *b"COLS";
 #[derive(Default)]
 pub struct Builder {
     alphabet: Alphabet,
+    activations: Activations,
     sequitur: Sequitur,
     threads: Vec<u32>,
 }
@@ -30,11 +32,13 @@ impl Builder {
     /// Takes the next symbol of the stream, which belongs to `func`.
     #[inline]
     pub fn push(&mut self, func: u32, symbol: Symbol) {
-        self.sequitur.push(self.alphabet.number(func, symbol));
+        let number = self.alphabet.number(func, symbol);
+        self.activations.push(symbol, number, &mut self.sequitur);
     }
 
     /// Ends the stream: it was that of `thread`.
     pub fn end(&mut self, thread: u32) {
+        self.activations.give(&mut self.sequitur);
         self.sequitur.end();
         self.threads.push(thread);
     }
@@ -44,7 +48,7 @@ impl Builder {
     /// # Errors
     /// If they cannot be written.
     pub fn finish<W: Write>(self, sections: &mut Sections<W>) -> io::Result<()> {
-        let grammar = Grammar::new(self.sequitur, &self.alphabet, &self.threads);
+        let grammar = Grammar::new(self.sequitur.finish().in_order(), &self.alphabet, &self.threads);
         sections.write(&section(GRAMMAR, &coder::write_grammar(&grammar)))?;
         sections.write(&section(COLUMNS, &columns::write(&columns::of_grammar(&grammar))))?;
         let loaded = Loaded::new(grammar);
