@@ -87,7 +87,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let stem = std::path::Path::new(trc).file_stem().ok_or("a file")?.to_string_lossy().into_owned();
     let mb = std::fs::metadata(trc)?.len() as f64 / 1e6;
-    let stores = [("packed", Stores::PACKED), ("zlib", Stores { grammar: false, chunks: Some(Codec::Zlib) })];
+    let chunks = Stores { grammar: None, chunks: Some(Codec::Zlib) };
+    let stores = [("packed", Stores::PACKED), ("archive", Stores::ARCHIVE), ("zlib", chunks)];
     for (name, stores) in stores {
         let file = format!("{folder}/{stem}.{name}");
         if std::path::Path::new(&file).exists() {

@@ -16,6 +16,7 @@ pub mod plain;
 
 pub mod activations;
 pub mod grammar;
+pub mod repair;
 pub mod rules;
 pub mod sequitur;
 
@@ -48,6 +49,7 @@ pub use expand::Line;
 pub use file::ReadError;
 pub use import::{ImportError, Imported, Stores};
 pub use names::Names;
+pub use pack::Maker;
 pub use path::{NotAPath, Path};
 pub use search::{Found, Position, Scheme, Want};
 pub use symbol::{Cause, Step, Symbol};
