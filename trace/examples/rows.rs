@@ -1,9 +1,12 @@
-//! What packing and searching cost, in CPU time of this process: `rows TRACE.trc TRACE.paths FOLDER`.
+//! What packing and searching cost, in CPU time of this process: `rows TRACE.trc TRACE.paths FOLDER`; without FOLDER, what
+//! it costs to search the trace in memory.
 #![expect(clippy::print_stdout, reason = "it is run by hand and by checks/query.sh")]
 
 use std::fs::File;
 use std::io::BufWriter;
 use trace::chunks::Codec;
+use trace::plain::{self, PlainError};
+use trace::scan::Scan;
 use trace::{Automaton, Names, Path, Scheme, Stores, Trace, Want, import};
 
 /// Seconds of CPU time of this thread so far: `schedstat` is brought up to date when the thread gives way.
@@ -27,14 +30,65 @@ fn peak_mb() -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1024.0
 }
 
+/// A path, how often it occurs, and where first.
+struct Asked {
+    automaton: Automaton,
+    count: u64,
+    first: u64,
+    line: String,
+}
+
+fn asked(paths: &str) -> Result<Vec<Asked>, Box<dyn std::error::Error>> {
+    let mut all = Vec::new();
+    for line in std::fs::read_to_string(paths)?.lines() {
+        let numbers: Vec<u64> = line.split(' ').filter_map(|w| w.parse().ok()).collect();
+        let [_, func, a, b, c, count, first] = numbers[..] else { continue };
+        let blocks: Vec<u32> = [a, b, c].into_iter().map(|b| u32::try_from(b).unwrap_or(0)).collect();
+        let automaton = Automaton::new(&Path::of(u32::try_from(func)?, &blocks))?;
+        all.push(Asked { automaton, count, first, line: line.to_owned() });
+    }
+    Ok(all)
+}
+
+/// Searches the symbols of a plain trace in memory, all occurrences, the median of five times.
+fn scan(trc: &str, paths: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let mut symbols = Vec::new();
+    plain::read(File::open(trc)?, |piece| {
+        symbols.extend_from_slice(piece);
+        Ok::<_, PlainError>(())
+    })?;
+    for Asked { automaton, count, first, line } in asked(paths)? {
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            let (mut n, mut at) = (0, None);
+            let (_, s) = timed(|| {
+                Scan::new(&automaton).feed(&symbols, |index| {
+                    n += 1;
+                    at = at.or(Some(index));
+                    true
+                })
+            });
+            assert_eq!((n, at), (count, Some(first)), "{line}");
+            times.push(s);
+        }
+        times.sort_by(f64::total_cmp);
+        let gb = symbols.len() as f64 * 4e-9;
+        println!("{line}: scan in memory {:.1} GB/s, {:.1} ms", gb / times[2], times[2] * 1e3);
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().collect();
-    let [_, trc, paths, folder] = args.as_slice() else {
-        return Err("rows TRACE.trc TRACE.paths FOLDER".into());
+    let (trc, paths, folder) = match args.as_slice() {
+        [_, trc, paths] => return scan(trc, paths),
+        [_, trc, paths, folder] => (trc, paths, folder),
+        _ => return Err("rows TRACE.trc TRACE.paths [FOLDER]".into()),
     };
     let stem = std::path::Path::new(trc).file_stem().ok_or("a file")?.to_string_lossy().into_owned();
     let mb = std::fs::metadata(trc)?.len() as f64 / 1e6;
-    let stores = [("packed", Stores::PACKED), ("zlib", Stores { grammar: false, chunks: Some(Codec::Zlib) })];
+    let chunks = Stores { grammar: None, chunks: Some(Codec::Zlib) };
+    let stores = [("packed", Stores::PACKED), ("archive", Stores::ARCHIVE), ("zlib", chunks)];
     for (name, stores) in stores {
         let file = format!("{folder}/{stem}.{name}");
         if std::path::Path::new(&file).exists() {
@@ -55,12 +109,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let open = |name: &str| {
         Ok::<_, Box<dyn std::error::Error>>(Trace::open(File::open(format!("{folder}/{stem}.{name}"))?)?)
     };
-    for line in std::fs::read_to_string(paths)?.lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        let numbers: Vec<u64> = words.iter().filter_map(|w| w.parse().ok()).collect();
-        let [_, func, a, b, c, count, first] = numbers[..] else { continue };
-        let blocks: Vec<u32> = [a, b, c].into_iter().map(|b| u32::try_from(b).unwrap_or(0)).collect();
-        let automaton = Automaton::new(&Path::of(u32::try_from(func)?, &blocks))?;
+    for Asked { automaton, count, first, line } in asked(paths)? {
         let zlib = open("zlib")?;
         let mut row = Vec::new();
         for scheme in [Scheme::Unpacked, Scheme::Chunks] {
@@ -106,5 +155,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             f * 1e3
         );
     }
-    Ok(())
+    scan(trc, paths)
 }

@@ -4,20 +4,29 @@
 //! section = thread: varint, first index, n symbols, start in ns, entry level, pops, pushes (see `balance::Levels`),
 //!           functions (rising: those that are entered or execute a block in it), codec: varint, data
 //! codec   = 1 zlib, 2 zstd; of the symbols as u32, little-endian
+//! behind  = its index, a section `PAIR`; a search does without it if it is not there. thread, first index, zstd of: n pairs, for each:
+//!           function − last function (rising), first block, second block; 1 + survivor's last block or 0; 1 + last block or 0 of
+//!           each function that is entered and stays open, their functions before them
 //! ```
+//! A pair is two blocks that one activation executed one after the other, the second of them in the chunk. The survivor is the topmost of
+//! the functions that were open before and stay open.
 //! Source: Zhang and Gupta, Path Matching in Compressed Control Flow Traces, section 4.3.
 #![warn(clippy::indexing_slicing)]
 
+use crate::automaton::{Automaton, State};
 use crate::balance::{Balance, Levels, Unbalanced};
 use crate::file::{ReadError, Section, Source, section};
 use crate::symbol::{Step, Symbol};
 use crate::varint::{self, Cursor};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 
 /// Symbols in a chunk, but the last of a stream: 4 MB.
 pub const CHUNK: usize = 1 << 20;
 /// What a chunk's section is called.
 pub const TAG: [u8; 4] = *b"CHNK";
+/// What the section of its index is called.
+const PAIRS: [u8; 4] = *b"PAIR";
 
 /// How chunks are compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +56,17 @@ pub struct Head {
     pub functions: Vec<u32>,
 }
 
+/// What happens in a chunk, as far as it says whether a search need look into it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Index {
+    /// Function, and two blocks that one activation executed one after the other; rising.
+    pairs: Vec<(u32, u32, u32)>,
+    /// The topmost of the functions that stay open, and the last block that it executed in it.
+    survivor: Option<(u32, u32)>,
+    /// The functions that are entered and stay open, each with its last block.
+    entered: Vec<(u32, Option<u32>)>,
+}
+
 /// Makes the chunks of one stream. Knows nothing of others, so each can be fed by its own thread.
 pub struct Stream {
     thread: u32,
@@ -59,14 +79,38 @@ pub struct Stream {
     entry: u32,
     start_ns: u64,
     len: usize,
+    /// Of each open function, its last block, and the first index of the chunk that executed it.
+    last: Vec<(Option<u32>, u64)>,
+    pairs: BTreeSet<(u32, u32, u32)>,
+    /// Pairs that came lately: most that come are among them.
+    lately: Vec<(u32, u32, u32)>,
 }
+
+/// Pairs that are remembered by their hash.
+const LATELY: usize = 1 << 10;
+/// No pair.
+const NO_PAIR: (u32, u32, u32) = (u32::MAX, 0, 0);
 
 impl Stream {
     /// The stream of `thread`, empty.
     pub fn new(thread: u32, codec: Codec) -> Self {
         let balance = Balance::default();
         let (buffer, functions, seen) = (Vec::new(), Vec::new(), Vec::new());
-        Self { thread, codec, balance, buffer, functions, seen, first: 0, entry: 0, start_ns: 0, len: CHUNK }
+        Self {
+            thread,
+            codec,
+            balance,
+            buffer,
+            functions,
+            seen,
+            first: 0,
+            entry: 0,
+            start_ns: 0,
+            len: CHUNK,
+            last: Vec::new(),
+            pairs: BTreeSet::new(),
+            lately: vec![NO_PAIR; LATELY],
+        }
     }
 
     /// The same, with chunks of `len` symbols, at most [`CHUNK`].
@@ -100,8 +144,29 @@ impl Stream {
                 self.functions.push(func);
             }
         }
+        match symbol.step() {
+            Step::Enter(_) => self.last.push((None, self.first)),
+            Step::Exit => drop(self.last.pop()),
+            Step::Block(block) => {
+                let last =
+                    self.last.last_mut().map(|last| std::mem::replace(last, (Some(block), self.first)));
+                if let Some((Some(before), _)) = last {
+                    self.pair((func, before, block));
+                }
+            }
+        }
         self.buffer.extend(symbol.0.to_le_bytes());
         Ok((self.buffer.len() >= 4 * self.len).then(|| self.cut()))
+    }
+
+    #[inline]
+    fn pair(&mut self, pair: (u32, u32, u32)) {
+        let mixed = pair.0.wrapping_mul(0x9e37_79b1) ^ pair.1.wrapping_mul(0x85eb_ca77) ^ pair.2;
+        let slot = mixed.wrapping_mul(0x9e37_79b1) as usize >> 7 & (LATELY - 1);
+        if let Some(lately) = self.lately.get_mut(slot).filter(|lately| **lately != pair) {
+            *lately = pair;
+            self.pairs.insert(pair);
+        }
     }
 
     /// Ends the current chunk before it is full: its section, if it has symbols.
@@ -134,13 +199,126 @@ impl Stream {
             },
         );
         pack(self.codec, &self.buffer, &mut out);
+        let mut index = Vec::new();
+        varint::put(&mut index, u64::from(self.thread));
+        varint::put(&mut index, self.first);
+        index.extend(self.index(levels).encode());
+        self.pairs.clear();
+        self.lately.fill(NO_PAIR);
         self.first = self.balance.n_symbols();
         self.entry = u32::try_from(self.balance.open().len()).unwrap_or(u32::MAX);
         self.buffer.clear();
         self.functions.clear();
         self.seen.clear();
-        section(TAG, &out)
+        let mut both = section(TAG, &out);
+        both.extend(section(PAIRS, &index));
+        both
     }
+
+    fn index(&mut self, levels: Levels) -> Index {
+        let n_kept = self.entry.saturating_sub(levels.pops) as usize;
+        let open = || self.balance.open().iter().zip(&self.last);
+        let survivor = n_kept.checked_sub(1).and_then(|top| open().nth(top));
+        let is_here = |(&func, &(block, chunk)): (&u32, &(Option<u32>, u64))| {
+            block.filter(|_| chunk == self.first).map(|block| (func, block))
+        };
+        Index {
+            pairs: std::mem::take(&mut self.pairs).into_iter().collect(),
+            survivor: survivor.and_then(is_here),
+            entered: open().skip(n_kept).map(|(&func, &(block, _))| (func, block)).collect(),
+        }
+    }
+}
+
+impl Index {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        varint::put(&mut out, self.pairs.len() as u64);
+        let mut last = 0;
+        for &(func, a, b) in &self.pairs {
+            varint::put(&mut out, u64::from(func - last));
+            last = func;
+            varint::put(&mut out, u64::from(a));
+            varint::put(&mut out, u64::from(b));
+        }
+        let known = |block: Option<u32>| block.map_or(0, |block| u64::from(block) + 1);
+        varint::put(&mut out, known(self.survivor.map(|(_, block)| block)));
+        varint::put(&mut out, self.survivor.map_or(0, |(func, _)| func.into()));
+        varint::put(&mut out, self.entered.len() as u64);
+        for &(func, block) in &self.entered {
+            varint::put(&mut out, u64::from(func));
+            varint::put(&mut out, known(block));
+        }
+        zstd::bulk::compress(&out, 3).expect("level 3 exists, and memory is not an error")
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = zstd::stream::decode_all(bytes).ok()?;
+        let mut cursor = Cursor::new(&bytes);
+        let (mut this, mut func) = (Self::default(), 0_u32);
+        for _ in 0..cursor.get_len()? {
+            func = func.checked_add(cursor.get_u32()?)?;
+            this.pairs.push((func, cursor.get_u32()?, cursor.get_u32()?));
+        }
+        let block = cursor.get_u32()?.checked_sub(1);
+        let func = cursor.get_u32()?;
+        this.survivor = block.map(|block| (func, block));
+        for _ in 0..cursor.get_len()? {
+            let func = cursor.get_u32()?;
+            this.entered.push((func, cursor.get_u32()?.checked_sub(1)));
+        }
+        Some(this)
+    }
+
+    /// Whether no occurrence of a plain path ends in the chunk, and the states behind it are known: the pair that it ends with is not
+    /// there, and no block that an activation executed last ends one of the others that are.
+    pub fn is_passed(&self, func: u32, path: &[u32]) -> bool {
+        let has = |two: &[u32]| match *two {
+            [a, b] => self.pairs.binary_search(&(func, a, b)).is_ok(),
+            _ => true,
+        };
+        let Some(end) = path.windows(2).next_back() else { return false };
+        if has(end) {
+            return false;
+        }
+        let mut last =
+            self.entered.iter().filter_map(|&(func, block)| Some((func, block?))).chain(self.survivor);
+        last.all(|(of, block)| {
+            of != func || path.windows(2).all(|two| two.last() != Some(&block) || !has(two))
+        })
+    }
+
+    /// Brings the states of open functions from before the chunk to behind it; `other` is the state of other functions.
+    pub fn pass(&self, levels: Levels, automaton: &Automaton, other: State, states: &mut Vec<State>) {
+        states.truncate(states.len().saturating_sub(levels.pops as usize).max(1));
+        let behind = |block: Option<u32>| block.map_or(0, |block| automaton.next(0, automaton.class(block)));
+        if let (Some((func, block)), Some(top)) = (self.survivor, states.last_mut())
+            && func == automaton.func
+        {
+            *top = behind(Some(block));
+        }
+        let entered = self.entered.iter().map(|&(func, block)| match func == automaton.func {
+            true => behind(block),
+            false => other,
+        });
+        states.extend(entered);
+    }
+}
+
+/// The indices of chunks, by thread and first index; those that are there.
+///
+/// # Errors
+/// If one cannot be read or makes no sense.
+pub fn indices(source: &Source) -> Result<BTreeMap<(u32, u64), Index>, ReadError> {
+    let mut indices = BTreeMap::new();
+    for section in source.sections.iter().filter(|s| s.tag == PAIRS) {
+        let bytes = source.read(section)?;
+        let mut cursor = Cursor::new(&bytes);
+        let mut index = || Some(((cursor.get_u32()?, cursor.get()?), Index::decode(cursor.rest())?));
+        let (place, index) = index().ok_or_else(|| source.senseless(PAIRS, "a chunk's index"))?;
+        indices.insert(place, index);
+    }
+    Ok(indices)
 }
 
 fn pack(codec: Codec, symbols: &[u8], out: &mut Vec<u8>) {

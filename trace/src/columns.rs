@@ -27,6 +27,9 @@ const EMPTY: u32 = 0;
 const PRIME: u64 = (1 << 61) - 1;
 const BASES: [u64; 2] = [0x1234_5678_9abc_def1, 0x0fed_cba9_8765_4321];
 
+/// Blocks of a function of which all pairs have a place in a table.
+const MOST_DENSE: usize = 512;
+
 /// A fingerprint of a string: its value, and the power of the base that it shifts what stands before it by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Print([(u64, u64); 2]);
@@ -312,16 +315,25 @@ impl Column {
         let weights = self.weights();
         let n_terminals = self.slp.n_terminals as usize;
         let mut ends: Vec<(u32, u32)> = (0..self.slp.n_terminals).map(|t| (t, t)).collect();
+        // Of few blocks, a table of all pairs: most of what it costs to open a column.
+        let n_dense = if n_terminals < MOST_DENSE { n_terminals } else { 0 };
+        let mut dense = vec![0_u64; n_dense * n_dense];
         let mut pairs = HashMap::new();
         for rule in 0..self.slp.ends.len() {
-            let body = self.body(rule);
+            let (body, weight) = (self.body(rule), weights[n_terminals + rule]);
             for two in body.windows(2) {
                 let pair = (ends[two[0] as usize].1, ends[two[1] as usize].0);
-                *pairs.entry(pair).or_insert(0) += weights[n_terminals + rule];
+                match dense.get_mut(pair.0 as usize * n_dense + pair.1 as usize) {
+                    Some(n) => *n += weight,
+                    None => *pairs.entry(pair).or_insert(0) += weight,
+                }
             }
             ends.push((ends[body[0] as usize].0, ends[body[body.len() - 1] as usize].1));
         }
         self.pairs = pairs.into_iter().collect();
+        for (a, row) in (0..).zip(dense.chunks(n_dense.max(1))) {
+            self.pairs.extend((0..).zip(row).filter(|(_, n)| **n > 0).map(|(b, &n)| ((a, b), n)));
+        }
         self.executed = weights.into_iter().take(n_terminals).collect();
     }
 

@@ -192,8 +192,10 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Sums up all rules that the symbols for which `is_needed` is set are made of.
-    fn sum_up_needed(&mut self, mut is_needed: Vec<bool>) {
+    /// Sums up all rules that these symbols are made of.
+    fn sum_up_needed<'b>(&mut self, pieces: impl Iterator<Item = &'b [u32]>) {
+        let mut is_needed = vec![false; self.loaded.lengths.len()];
+        pieces.flatten().for_each(|&symbol| is_needed[symbol as usize] = true);
         let grammar = &self.loaded.grammar;
         let n_terminals = grammar.terminals.len();
         // What a rule is made of comes before it: one way to mark, the other to sum up.
@@ -248,27 +250,29 @@ fn skip(states: &mut Vec<State>, levels: Levels) {
 pub fn search(loaded: &Loaded, automaton: &Automaton, want: Want, skips: bool) -> Found {
     let mut rules = Rules::new(loaded, automaton);
     let wanted = skips.then(|| loaded.segments.wanted(&loaded.grammar.terminals, automaton));
-    // One that is asked for may come early: then rules are summed up when they are needed.
-    if !want.ends_early() && !skips {
-        (0..loaded.grammar.n_rules()).for_each(|rule| rules.sum_up(rule));
-    } else if !want.ends_early() {
-        let mut is_needed = vec![false; loaded.lengths.len()];
-        let mut n_needed = 0;
+    // One that is asked for may come early: then rules are summed up when they are needed, too.
+    if !want.ends_early() {
+        let (mut needed, mut n_passed) = (Vec::new(), 0);
         for (sequence, segments) in loaded.grammar.sequences.iter().zip(&loaded.segments.of) {
             let mut start = 0;
             for segment in segments {
                 let piece = &sequence.body[start..segment.end];
                 start = segment.end;
-                if !passes(segment, wanted.as_ref(), automaton.func) {
-                    piece.iter().for_each(|&s| is_needed[s as usize] = true);
-                    n_needed += 1;
+                if passes(segment, wanted.as_ref(), automaton.func) {
+                    n_passed += 1;
+                    continue;
                 }
+                needed.push(piece);
             }
         }
-        if n_needed == 0 {
+        // Of few segments, rules are summed up as they come; of almost all, all rules.
+        if needed.is_empty() {
             return Found::default();
+        } else if n_passed < needed.len() / 4 {
+            (0..loaded.grammar.n_rules()).for_each(|rule| rules.sum_up(rule));
+        } else if needed.len() > n_passed / 4 {
+            rules.sum_up_needed(needed.into_iter());
         }
-        rules.sum_up_needed(is_needed);
     }
     if let Want::Previous(at) = want {
         // How many there are before it says which one it is.

@@ -6,7 +6,7 @@
 //! Source: Larus, Whole Program Paths, PLDI 1999 (the grammar); Zhang and Gupta, section 4.2.
 
 use crate::balance::Levels;
-use crate::sequitur::{Rules, Sequitur};
+use crate::rules::{RULE, Rules};
 use crate::symbol::{Step, Symbol};
 use std::collections::HashMap;
 
@@ -84,9 +84,9 @@ impl Alphabet {
 }
 
 impl Grammar {
-    /// What SEQUITUR made of streams, with terminals sorted.
-    pub fn new(sequitur: Sequitur, alphabet: &Alphabet, threads: &[u32]) -> Self {
-        let Rules { mut bodies, ends, sequences } = sequitur.finish();
+    /// What a compressor made of streams, with terminals sorted.
+    pub fn new(rules: Rules, alphabet: &Alphabet, threads: &[u32]) -> Self {
+        let Rules { mut bodies, ends, sequences } = rules;
         let mut order: Vec<u32> =
             (0..u32::try_from(alphabet.terminals.len()).expect("numbered by u32")).collect();
         order.sort_by_key(|&t| alphabet.terminals[t as usize]);
@@ -95,8 +95,7 @@ impl Grammar {
             number[old as usize] = new;
         }
         let n_terminals = u32::try_from(order.len()).expect("numbered by u32");
-        let renamed =
-            |s: u32| if s & Rules::RULE == 0 { number[s as usize] } else { n_terminals + (s & !Rules::RULE) };
+        let renamed = |s: u32| if s & RULE == 0 { number[s as usize] } else { n_terminals + (s & !RULE) };
         bodies.iter_mut().for_each(|s| *s = renamed(*s));
         let sequences = threads
             .iter()

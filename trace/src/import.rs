@@ -4,7 +4,7 @@ use crate::balance::{Balance, Unbalanced};
 use crate::chunks::{Codec, Stream};
 use crate::file::{ReadError, Sections, section};
 use crate::names::Names;
-use crate::pack::Builder;
+use crate::pack::{Builder, Maker};
 use crate::plain::{self, PlainError};
 use crate::symbol::Symbol;
 use crate::trace::{NAMES, Trace};
@@ -55,14 +55,16 @@ pub(crate) fn unmarked(code: u32, index: u64) -> Result<Symbol, Unbalanced> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stores {
     /// As a grammar, with what searches need of it.
-    pub grammar: bool,
+    pub grammar: Option<Maker>,
     /// As chunks of symbols.
     pub chunks: Option<Codec>,
 }
 
 impl Stores {
-    /// The smallest, which answers all questions.
-    pub const PACKED: Self = Self { grammar: true, chunks: None };
+    /// Small, and answers all questions.
+    pub const PACKED: Self = Self { grammar: Some(Maker::Sequitur), chunks: None };
+    /// The smallest, which answers them, too.
+    pub const ARCHIVE: Self = Self { grammar: Some(Maker::Repair), chunks: None };
 }
 
 /// Makes a file of a plain trace.
@@ -77,7 +79,7 @@ pub fn import(
 ) -> Result<Imported, ImportError> {
     let mut sections = start(to, names)?;
     let mut stream = stores.chunks.map(|codec| Stream::new(0, codec));
-    let mut builder = stores.grammar.then(Builder::default);
+    let mut builder = stores.grammar.map(Builder::new);
     let mut balance = Balance::default();
     let n_symbols = plain::read(from, |symbols| {
         for &code in symbols {
@@ -127,7 +129,7 @@ pub enum RepackError {
 /// If it cannot be read, or the file cannot be written.
 pub fn repack(trace: &Trace, to: impl Write, stores: Stores) -> Result<Imported, RepackError> {
     let mut sections = start(to, &trace.names()?)?;
-    let mut builder = stores.grammar.then(Builder::default);
+    let mut builder = stores.grammar.map(Builder::new);
     let mut open: Option<(u32, Balance, Option<Stream>)> = None;
     let mut n_symbols = 0;
     let end = |open: Option<(u32, Balance, Option<Stream>)>,

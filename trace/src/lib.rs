@@ -1,5 +1,5 @@
 //! Control-flow traces: stored, compressed, indexed, and searched without unpacking. Knows numbers of functions and blocks, not ELF.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod symbol;
@@ -14,13 +14,17 @@ pub mod names;
 pub mod pack;
 pub mod plain;
 
+pub mod activations;
 pub mod grammar;
+pub mod repair;
+pub mod rules;
 pub mod sequitur;
 
 pub mod automaton;
 pub mod divergence;
 pub mod expand;
 pub mod path;
+pub mod scan;
 pub mod search;
 pub mod trace;
 pub mod windows;
@@ -33,7 +37,6 @@ mod compressed;
 mod effects;
 mod range;
 pub mod region;
-mod scan;
 mod segments;
 mod varint;
 
@@ -46,6 +49,7 @@ pub use expand::Line;
 pub use file::ReadError;
 pub use import::{ImportError, Imported, Stores};
 pub use names::Names;
+pub use pack::Maker;
 pub use path::{NotAPath, Path};
 pub use search::{Found, Position, Scheme, Want};
 pub use symbol::{Cause, Step, Symbol};

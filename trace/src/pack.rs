@@ -1,10 +1,13 @@
 //! From streams of symbols to the sections of a packed file.
 
+use crate::activations::{Activations, Compressor};
 use crate::coder;
 use crate::columns;
 use crate::compressed::Loaded;
 use crate::file::{Sections, section};
 use crate::grammar::{Alphabet, Grammar};
+use crate::repair::Repair;
+use crate::rules::Rules;
 use crate::sequitur::Sequitur;
 use crate::symbol::Symbol;
 use std::io::{self, Write};
@@ -18,24 +21,74 @@ pub(crate) const SEGMENTS: [u8; 4] = *b"SEGM";
 /// What the section of the columns is called.
 pub(crate) const COLUMNS: [u8; 4] = *b"COLS";
 
+/// How a grammar is made.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Maker {
+    /// By SEQUITUR, while the stream is read.
+    #[default]
+    Sequitur,
+    /// By RePair, when all streams have been read: smaller, in more time and memory.
+    Repair,
+}
+
+enum Making {
+    Sequitur(Sequitur),
+    Repair(Repair),
+}
+
+impl Compressor for Making {
+    fn push(&mut self, symbols: &[u32]) {
+        match self {
+            Self::Sequitur(sequitur) => Compressor::push(sequitur, symbols),
+            Self::Repair(repair) => repair.push(symbols),
+        }
+    }
+
+    fn part(&mut self, symbols: &[u32]) -> u32 {
+        match self {
+            Self::Sequitur(sequitur) => sequitur.part(symbols),
+            Self::Repair(repair) => repair.part(symbols),
+        }
+    }
+}
+
 /// Takes streams one after the other, symbol by symbol.
-#[derive(Default)]
 pub struct Builder {
     alphabet: Alphabet,
-    sequitur: Sequitur,
+    activations: Activations,
+    making: Making,
     threads: Vec<u32>,
 }
 
 impl Builder {
+    /// No stream yet.
+    pub fn new(maker: Maker) -> Self {
+        let making = match maker {
+            Maker::Sequitur => Making::Sequitur(Sequitur::new()),
+            Maker::Repair => Making::Repair(Repair::default()),
+        };
+        Self {
+            alphabet: Alphabet::default(),
+            activations: Activations::default(),
+            making,
+            threads: Vec::new(),
+        }
+    }
+
     /// Takes the next symbol of the stream, which belongs to `func`.
     #[inline]
     pub fn push(&mut self, func: u32, symbol: Symbol) {
-        self.sequitur.push(self.alphabet.number(func, symbol));
+        let number = self.alphabet.number(func, symbol);
+        self.activations.push(symbol, number, &mut self.making);
     }
 
     /// Ends the stream: it was that of `thread`.
     pub fn end(&mut self, thread: u32) {
-        self.sequitur.end();
+        self.activations.give(&mut self.making);
+        match &mut self.making {
+            Making::Sequitur(sequitur) => sequitur.end(),
+            Making::Repair(repair) => repair.end(),
+        }
         self.threads.push(thread);
     }
 
@@ -44,7 +97,11 @@ impl Builder {
     /// # Errors
     /// If they cannot be written.
     pub fn finish<W: Write>(self, sections: &mut Sections<W>) -> io::Result<()> {
-        let grammar = Grammar::new(self.sequitur, &self.alphabet, &self.threads);
+        let rules: Rules = match self.making {
+            Making::Sequitur(sequitur) => sequitur.finish().in_order(),
+            Making::Repair(repair) => repair.finish().in_order(),
+        };
+        let grammar = Grammar::new(rules, &self.alphabet, &self.threads);
         sections.write(&section(GRAMMAR, &coder::write_grammar(&grammar)))?;
         sections.write(&section(COLUMNS, &columns::write(&columns::of_grammar(&grammar))))?;
         let loaded = Loaded::new(grammar);

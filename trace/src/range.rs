@@ -16,11 +16,8 @@ impl Default for Bit {
 impl Bit {
     #[inline]
     fn learn(&mut self, bit: bool) {
-        if bit {
-            self.0 -= self.0 >> 4;
-        } else {
-            self.0 += (4096 - self.0) >> 4;
-        }
+        let (fewer, more) = (self.0 - (self.0 >> 4), self.0 + ((4096 - self.0) >> 4));
+        self.0 = if bit { fewer } else { more };
         self.0 = self.0.clamp(31, 4096 - 31);
     }
 }
@@ -146,12 +143,10 @@ impl Coder for Decoder<'_> {
     fn bit(&mut self, probability: &mut Bit, _: bool) -> bool {
         let bound = (self.range >> 12) * u32::from(probability.0);
         let bit = self.code >= bound;
-        if bit {
-            self.code -= bound;
-            self.range -= bound;
-        } else {
-            self.range = bound;
-        }
+        // Without branches: what comes cannot be foretold.
+        let mask = u32::from(bit).wrapping_neg();
+        self.code -= bound & mask;
+        self.range = bound ^ (bound ^ (self.range - bound)) & mask;
         probability.learn(bit);
         self.fill();
         bit

@@ -1,8 +1,9 @@
 //! Segments of the sequences of a grammar, with the index that lets schemes 3 and 4 pass over them.
 //!
 //! A segment is passed over if the function neither is entered nor executes a block in it; and, of a plain path of two blocks or more,
-//! if none of the path's pairs of neighbours is completed in it. Then no occurrence ends in it, and the states behind it are
-//! known from the last block that each open activation executed in it: the first block of the path, or any other.
+//! if the last of the path's pairs of neighbours is not completed in it. Then no occurrence ends in it. The states behind it are
+//! known from the last block that each open activation executed in it, the first block of the path or any other; if it is the second of
+//! a pair of the path that is completed in the segment, they are not, and the segment is searched.
 //!
 //! ```text
 //! section  = zstd of: pairs: varint, for each: first terminal − last first (rising), second; for each sequence: segments: varint, for each:
@@ -55,8 +56,8 @@ pub enum Wanted {
     Nothing,
     /// The function.
     Function,
-    /// One of these pairs.
-    Pairs(Vec<usize>),
+    /// The last of these pairs, or another one that leaves the state open: each with its second block, a terminal.
+    Pairs(Vec<(usize, u32)>),
 }
 
 #[expect(
@@ -264,7 +265,10 @@ impl Segments {
             terminals.binary_search(&terminal).ok().and_then(|t| u32::try_from(t).ok())
         };
         let pair = |two: &[u32]| match two {
-            [a, b] => self.pairs.binary_search(&(number(a)?, number(b)?)).ok(),
+            [a, b] => {
+                let b = number(b)?;
+                Some((self.pairs.binary_search(&(number(a)?, b)).ok()?, b))
+            }
             _ => None,
         };
         blocks.windows(2).map(pair).collect::<Option<Vec<_>>>().map_or(Wanted::Nothing, Wanted::Pairs)
@@ -354,11 +358,18 @@ impl Segments {
 impl Segment {
     /// Whether a search that wants this need not look into the segment.
     pub fn is_passed(&self, wanted: &Wanted, func: u32) -> bool {
-        let has = |pair: &usize| self.pairs.get(pair / 64).is_some_and(|word| word >> (pair % 64) & 1 == 1);
+        let has = |pair: usize| self.pairs.get(pair / 64).is_some_and(|word| word >> (pair % 64) & 1 == 1);
+        let leaves_open = |block: &u32, pairs: &[(usize, u32)]| {
+            pairs.iter().any(|&(pair, second)| second == *block && has(pair))
+        };
         match wanted {
             Wanted::Nothing => true,
-            Wanted::Function => self.functions.binary_search(&func).is_err(),
-            Wanted::Pairs(pairs) => self.functions.binary_search(&func).is_err() || !pairs.iter().any(has),
+            _ if self.functions.binary_search(&func).is_err() => true,
+            Wanted::Function => false,
+            Wanted::Pairs(pairs) => {
+                !pairs.last().is_some_and(|&(pair, _)| has(pair))
+                    && !self.entered.iter().chain(&self.survivor).any(|block| leaves_open(block, pairs))
+            }
         }
     }
 

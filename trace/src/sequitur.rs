@@ -7,14 +7,17 @@
 //! Source: Nevill-Manning and Witten, Identifying Hierarchical Structure in Sequences, JAIR 7, 1997, section 2 and 3 (with overlapping
 //! pairs as in their program: of `aaa`, the second pair is entered again when the first one goes).
 
+use crate::activations::Compressor;
+use crate::rules::{END, GUARD, Loose, PART, RULE, is_barrier};
+
 /// No node.
 const NIL: u32 = u32::MAX;
-/// In a symbol: it is a rule, not a terminal.
-const RULE: u32 = 1 << 31;
-/// In a symbol: it is the node between the end of a rule and its start.
-const GUARD: u32 = 1 << 30;
-/// In a symbol: it ends a sequence, and is the only one of its kind.
-const END: u32 = 1 << 29;
+/// The rule that the streams are.
+const STREAMS: usize = 0;
+/// The rule that all parts are, one behind the other.
+const PARTS: usize = 1;
+/// How many such rules there are: no symbol stands for them.
+const N_STARTS: u32 = 2;
 
 #[derive(Clone, Copy)]
 struct Node {
@@ -37,6 +40,7 @@ pub struct Sequitur {
     free_rules: Vec<u32>,
     pairs: Pairs,
     n_ends: u32,
+    n_parts: u32,
 }
 
 /// The pairs of neighbours: `hash << 32 | node + 1`, or 0.
@@ -143,17 +147,25 @@ impl Sequitur {
             free_rules: Vec::new(),
             pairs: Pairs::new(),
             n_ends: 0,
+            n_parts: 0,
         };
-        this.new_rule();
+        for _ in 0..N_STARTS {
+            this.new_rule();
+        }
         this
     }
 
-    /// Appends a terminal, which is below 2^29.
+    /// Appends a terminal, which is below 2^28, or the symbol of a part.
     #[inline]
-    pub fn push(&mut self, terminal: u32) {
-        let guard = self.rules[0].guard;
+    pub fn push(&mut self, symbol: u32) {
+        self.append(STREAMS, symbol);
+    }
+
+    #[inline]
+    fn append(&mut self, rule: usize, symbol: u32) {
+        let guard = self.rules[rule].guard;
         let last = self.nodes[guard as usize].prev;
-        let node = self.new_node(terminal, last, guard);
+        let node = self.new_node(symbol, last, guard);
         self.nodes[last as usize].next = node;
         self.nodes[guard as usize].prev = node;
         self.check(last);
@@ -161,7 +173,7 @@ impl Sequitur {
 
     /// Ends a sequence: nothing that follows makes a rule with what went before.
     pub fn end(&mut self) {
-        self.push(END | self.n_ends);
+        self.append(STREAMS, END | self.n_ends);
         self.n_ends += 1;
     }
 
@@ -171,56 +183,38 @@ impl Sequitur {
     }
 
     /// The rules, and the sequences that [`Sequitur::end`] ended.
-    pub fn finish(self) -> Rules {
+    pub fn finish(self) -> Loose {
         let (nodes, rules) = (&self.nodes, &self.rules);
-        let body = |rule: u32| {
-            let guard = rules[rule as usize].guard;
-            let mut at = nodes[guard as usize].next;
+        let body = |rule: usize| {
+            let mut at = nodes[rules[rule].guard as usize].next;
             std::iter::from_fn(move || {
                 let node = nodes[at as usize];
                 at = node.next;
-                (node.symbol & GUARD == 0 || node.symbol & RULE != 0).then_some(node.symbol)
+                (!is_guard(node.symbol)).then_some(node.symbol)
             })
         };
-        let mut out = Rules { bodies: Vec::new(), ends: Vec::new(), sequences: Vec::new() };
-        let mut number = vec![NIL; rules.len()];
-        let mut open: Vec<(u32, Vec<u32>, usize)> = Vec::new();
+        let n_starts = N_STARTS as usize;
+        let mut out = Loose { n_rules: rules.len() - n_starts, ..Loose::default() };
+        let number = |symbol: u32| if symbol & RULE == 0 { symbol } else { symbol - N_STARTS };
+        let mut is_free = vec![false; rules.len()];
+        self.free_rules.iter().for_each(|&rule| is_free[rule as usize] = true);
+        for (rule, is_free) in is_free.into_iter().enumerate().skip(n_starts) {
+            out.push(body(rule).take_while(|_| !is_free).map(number));
+        }
         let mut sequence = Vec::new();
-        // A rule gets its number when its body is done: what it is made of comes before it.
-        for symbol in body(0) {
-            if symbol & RULE == 0 {
-                if symbol & END != 0 {
-                    out.sequences.push(std::mem::take(&mut sequence));
-                } else {
-                    sequence.push(symbol);
-                }
-                continue;
+        for symbol in body(PARTS) {
+            if is_barrier(symbol) {
+                out.push(sequence.drain(..));
+            } else {
+                sequence.push(number(symbol));
             }
-            let rule = symbol & !RULE;
-            if number[rule as usize] == NIL {
-                open.push((rule, body(rule).collect(), 0));
+        }
+        for symbol in body(STREAMS) {
+            if is_barrier(symbol) {
+                out.sequences.push(std::mem::take(&mut sequence));
+            } else {
+                sequence.push(number(symbol));
             }
-            while let Some((rule, symbols, at)) = open.last_mut() {
-                match symbols.get_mut(*at) {
-                    Some(symbol) if *symbol & RULE != 0 => {
-                        let child = *symbol & !RULE;
-                        if number[child as usize] == NIL {
-                            open.push((child, body(child).collect(), 0));
-                            continue;
-                        }
-                        *symbol = RULE | number[child as usize];
-                        *at += 1;
-                    }
-                    Some(_) => *at += 1,
-                    None => {
-                        number[*rule as usize] = u32::try_from(out.ends.len()).expect("fewer than nodes");
-                        out.bodies.extend(symbols.iter());
-                        out.ends.push(out.bodies.len());
-                        open.pop();
-                    }
-                }
-            }
-            sequence.push(RULE | number[rule as usize]);
         }
         if !sequence.is_empty() {
             out.sequences.push(sequence);
@@ -272,12 +266,12 @@ impl Sequitur {
         self.nodes[node as usize].prev
     }
 
-    /// The pair at `node`, if neither half is a guard.
+    /// The pair at `node`, if neither half is a guard, or an end.
     #[inline]
     fn pair(&self, node: u32) -> Option<(u32, u32)> {
         let a = self.symbol(node);
         let b = self.symbol(self.next(node));
-        (!is_guard(a) && !is_guard(b)).then_some((a, b))
+        (!is_barrier(a) && !is_barrier(b)).then_some((a, b))
     }
 
     /// Takes the pair at `node` out of the table, if it is this one that stands there.
@@ -323,7 +317,7 @@ impl Sequitur {
     fn replace_both(&mut self, new: u32, old: u32, at: usize) {
         let before = self.symbol(self.prev(old));
         let behind = self.symbol(self.next(self.next(old)));
-        let rule = if is_guard(before) && is_guard(behind) {
+        let rule = if is_guard(before) && is_guard(behind) && before & !GUARD >= N_STARTS {
             let rule = before & !GUARD;
             self.replace(new, rule);
             rule
@@ -413,24 +407,24 @@ fn is_guard(symbol: u32) -> bool {
     symbol & (RULE | GUARD) == GUARD
 }
 
-/// A grammar as it comes out: what a rule is made of comes before it.
-pub struct Rules {
-    /// The bodies, one behind the other; a symbol with [`Rules::RULE`] is a rule, others are terminals.
-    pub bodies: Vec<u32>,
-    /// Where each body ends.
-    pub ends: Vec<usize>,
-    /// The sequences.
-    pub sequences: Vec<Vec<u32>>,
-}
+impl Compressor for Sequitur {
+    fn push(&mut self, symbols: &[u32]) {
+        symbols.iter().for_each(|&symbol| self.append(STREAMS, symbol));
+    }
 
-impl Rules {
-    /// In a symbol: it is a rule.
-    pub const RULE: u32 = RULE;
+    fn part(&mut self, symbols: &[u32]) -> u32 {
+        symbols.iter().for_each(|&symbol| self.append(PARTS, symbol));
+        self.append(PARTS, END | self.n_ends);
+        self.n_ends += 1;
+        self.n_parts += 1;
+        PART | (self.n_parts - 1)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::Rules;
     use proptest::prelude::*;
     use std::collections::HashMap;
 
@@ -455,7 +449,7 @@ mod tests {
                 sequence.iter().for_each(|&s| sequitur.push(s));
                 sequitur.end();
             }
-            let rules = sequitur.finish();
+            let rules = sequitur.finish().in_order();
             let mut got = Vec::new();
             for sequence in &rules.sequences {
                 let mut out = Vec::new();

@@ -74,6 +74,7 @@ impl Symbol {
     pub const LIMIT: u32 = FROM_OUTSIDE;
 
     /// F of function `func`, which is below [`Symbol::LIMIT`].
+    #[inline]
     pub fn enter(func: u32) -> Self {
         Self(ENTER | func & (FROM_OUTSIDE - 1))
     }
@@ -89,6 +90,7 @@ impl Symbol {
     }
 
     /// The same entry, marked as one that none of the functions on the stack made.
+    #[inline]
     #[must_use]
     pub fn from_outside(self) -> Self {
         Self(self.0 | FROM_OUTSIDE)
@@ -121,6 +123,24 @@ impl Symbol {
     #[inline]
     pub fn is_block(self) -> bool {
         self.0 < ENTER
+    }
+
+    /// Whether it is an entry, of whatever function.
+    #[inline]
+    pub fn is_entry(self) -> bool {
+        self.0 >> 30 == ENTER >> 30
+    }
+
+    /// Whether it is an entry of this function, which is below [`Symbol::LIMIT`].
+    #[inline]
+    pub fn is_entry_of(self, func: u32) -> bool {
+        self.0 & !FROM_OUTSIDE == ENTER | func
+    }
+
+    /// Whether it is an exit.
+    #[inline]
+    pub fn is_exit(self) -> bool {
+        self.0 & EXIT != 0
     }
 
     /// Whether this is the code of a symbol.

@@ -154,9 +154,13 @@ pub(crate) fn chunked(streams: &[Vec<u32>], codec: Codec, len: usize) -> Vec<u8>
 
 /// The same streams as a packed file.
 pub(crate) fn packed(streams: &[Vec<u32>]) -> Vec<u8> {
+    packed_by(Maker::Sequitur, streams)
+}
+
+fn packed_by(maker: Maker, streams: &[Vec<u32>]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
-    let mut builder = pack::Builder::default();
+    let mut builder = pack::Builder::new(maker);
     for (thread, stream) in (0..).zip(streams) {
         let mut balance = Balance::default();
         for &code in stream {
@@ -223,7 +227,8 @@ proptest! {
     #[test]
     fn every_store_gives_back_every_symbol(seed: u64, n in 1..400_usize) {
         let streams = [random_stream(seed, n), random_stream(seed ^ 0x77, n / 2 + 1)];
-        let files = [chunked(&streams, Codec::Zlib, 50), chunked(&streams, Codec::Zstd, 50), packed(&streams)];
+        let archived = packed_by(Maker::Repair, &streams);
+        let files = [chunked(&streams, Codec::Zlib, 50), chunked(&streams, Codec::Zstd, 50), packed(&streams), archived];
         for file in files {
             let trace = opened(&file).expect("it is whole");
             prop_assert_eq!(symbols_of(&trace), vec![(0, streams[0].clone()), (1, streams[1].clone())]);
@@ -234,7 +239,8 @@ proptest! {
     fn all_schemes_find_what_a_naive_search_finds(seed: u64, n in 1..600_usize, len in 1..33_usize) {
         let streams: Vec<_> = (0..1 + seed % 3).map(|i| random_stream(seed ^ (i << 20), n)).collect();
         let chunks = opened(&chunked(&streams, Codec::Zstd, 1 + n / 7)).expect("it is whole");
-        let packed = opened(&packed(&streams)).expect("it is whole");
+        let maker = if seed % 4 == 0 { Maker::Repair } else { Maker::Sequitur };
+        let packed = opened(&packed_by(maker, &streams)).expect("it is whole");
         let mut rng = Rng(seed ^ 0x5555);
         for _ in 0..10 {
             let (func, blocks) = random_path(&mut rng, &streams[0], len);
@@ -251,7 +257,7 @@ proptest! {
         import::repack(&recorded, &mut packed_again, Stores::PACKED).expect("it is whole");
         prop_assert_eq!(&packed_again, &packed(&streams));
         let mut chunks = Vec::new();
-        let stores = Stores { grammar: false, chunks: Some(Codec::Zlib) };
+        let stores = Stores { grammar: None, chunks: Some(Codec::Zlib) };
         import::repack(&opened(&packed_again).expect("it is whole"), &mut chunks, stores).expect("it is whole");
         prop_assert_eq!(symbols_of(&opened(&chunks).expect("it is whole")), symbols_of(&recorded));
     }

@@ -431,13 +431,21 @@ impl Trace {
             }
         })?;
         let mut unpacker = Unpacker::default();
+        let indices = if skips { chunks::indices(&self.source)? } else { BTreeMap::new() };
         let (mut scan, mut thread) = (Scan::new(path), None);
         for (section, head) in self.chunks.iter().filter(|(_, head)| is_asked(head.thread)) {
             if thread.replace(head.thread) != Some(head.thread) {
                 scan = Scan::new(path);
             }
+            let index = indices.get(&(head.thread, head.first));
             if skips && head.functions.binary_search(&path.func).is_err() {
                 scan.skip(head.n_symbols as u64, head.levels);
+            } else if let (Some(index), Some(blocks)) = (index, path.plain())
+                && index.is_passed(path.func, blocks)
+            {
+                scan.pass(head.n_symbols as u64, |other, states| {
+                    index.pass(head.levels, path, other, states);
+                });
             } else if !scan
                 .feed(unpacker.unpack(&self.source, section)?, |at| found.note(want, head.thread, at))
             {

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use trace::chunks::Codec;
 use trace::import::RepackError;
-use trace::{ImportError, Imported, Names, Stores, Trace, file, import, plain};
+use trace::{ImportError, Imported, Maker, Names, Stores, Trace, file, import, plain};
 use tracing::info_span;
 
 /// How a trace is kept.
@@ -20,6 +20,8 @@ use tracing::info_span;
 pub enum Store {
     /// A grammar, made by SEQUITUR: small, and searched as it is.
     Packed,
+    /// The same, made by RePair: the smallest, but slow, and in memory.
+    Archive,
     /// Chunks of 4 MB under zlib, as the paper has them.
     Zlib,
     /// Chunks of 4 MB under zstd, as they are recorded.
@@ -90,7 +92,11 @@ fn stores(asked: &[Store]) -> Stores {
         (_, true) => Some(Codec::Zstd),
         _ => None,
     };
-    Stores { grammar: has(Store::Packed) || chunks.is_none(), chunks }
+    let grammar = match (has(Store::Archive), has(Store::Packed) || chunks.is_none()) {
+        (true, _) => Some(Maker::Repair),
+        (_, is_packed) => is_packed.then_some(Maker::Sequitur),
+    };
+    Stores { grammar, chunks }
 }
 
 fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
