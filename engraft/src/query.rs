@@ -1,7 +1,7 @@
 //! `engraft query`: paths of blocks found in a recorded run, without unpacking it; two runs compared.
 
 mod answer;
-mod at;
+pub mod at;
 mod compare;
 mod hottest;
 mod stats;

@@ -31,13 +31,7 @@ fn mark(symbol: Symbol) -> Option<&'static str> {
     match symbol.cause() {
         None => symbol.is_from_outside().then_some("outside"),
         Some(Cause::Return) => None,
-        Some(Cause::Tail) => Some("tail"),
-        Some(Cause::Exception) => Some("exception"),
-        Some(Cause::Longjmp) => Some("longjmp"),
-        Some(Cause::ProcessEnd) => Some("process end"),
-        Some(Cause::ThreadEnd) => Some("thread end"),
-        Some(Cause::RecordingEnd) => Some("recording end"),
-        Some(Cause::Exec) => Some("exec"),
+        Some(cause) => Some(cause.name()),
     }
 }
 

@@ -9,6 +9,7 @@ mod callees;
 mod count;
 mod counts;
 mod examples;
+mod exports;
 mod follow;
 mod formats;
 mod intervals;

@@ -4,14 +4,14 @@ use crate::run::{engraft, folder};
 use std::fmt::Write as _;
 use std::path::Path;
 
-const ENTER: u32 = 0x4000_0000;
-const EXIT: u32 = 0x8000_0000;
+pub const ENTER: u32 = 0x4000_0000;
+pub const EXIT: u32 = 0x8000_0000;
 
 /// Names of the functions, each with four blocks.
-const FUNCTIONS: [&str; 3] = ["main", "parse", "hash"];
+pub const FUNCTIONS: [&str; 3] = ["main", "parse", "hash"];
 
 /// A run: `main` calls the two others, they each other and themselves; the same for the same seed.
-fn random_run(seed: u64, n: usize) -> Vec<u32> {
+pub fn random_run(seed: u64, n: usize) -> Vec<u32> {
     let mut state = seed;
     let mut below = |n: u32| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -36,7 +36,7 @@ fn random_run(seed: u64, n: usize) -> Vec<u32> {
 }
 
 /// Writes a run as `NAME.trc`, with names, and converts it to `NAME.trace`.
-fn written(to: &Path, name: &str, run: &[u32], store: &str) {
+pub fn written(to: &Path, name: &str, run: &[u32], store: &str) {
     let bytes: Vec<u8> = run.iter().flat_map(|code| code.to_le_bytes()).collect();
     std::fs::write(to.join(format!("{name}.trc")), bytes).expect("written");
     let mut meta = String::new();
