@@ -1,5 +1,6 @@
 //! `engraft convert`: profiles from one format to another; several of one build become their sum. Traces: `traces`.
 
+mod branches;
 mod exports;
 mod traces;
 
@@ -28,7 +29,7 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Profiles of one build, in any format that can be read; or a trace, plain (`.trc`, `-` for standard input) or ours
+    /// Profiles of one build, in any format that can be read; or a trace: plain (`.trc`, `-` for standard input), ours, or branches that perf prints
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
     /// Where to write; the extension says the format
@@ -52,6 +53,10 @@ pub struct Args {
     /// How to keep a trace, in several ways if need be [default of a plain one: packed]
     #[arg(long, value_enum, value_name = "STORE", value_delimiter = ',')]
     store: Vec<traces::Store>,
+    /// Of what perf prints of branches: the files whose code is traced, `all` (without libc and ld.so) or file names, `*` standing for
+    /// anything [default: all, with --binary that alone]
+    #[arg(long, value_name = "WHICH", num_args = 1..)]
+    modules: Vec<String>,
     /// Of a trace, as folded stacks or slices: the symbols from I on, before J
     #[arg(long, value_name = "I..J")]
     at: Option<query::at::Span>,

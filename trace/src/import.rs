@@ -1,4 +1,4 @@
-//! From a plain trace, or one that is kept in another way, to a file of ours, in bounded memory.
+//! From a plain trace, one that is kept in another way, or streams, to a file of ours.
 
 use crate::balance::{Balance, Unbalanced};
 use crate::chunks::{Codec, Stream};
@@ -196,5 +196,62 @@ pub fn repack(trace: &Trace, to: impl Write, stores: Stores) -> Result<Imported,
         builder.finish(&mut sections)?;
     }
     write_around(&mut sections, &flow, &ran, &times)?;
+    Ok(Imported { n_symbols, n_bytes: sections.finish()? })
+}
+
+/// What is known of a program that is not recorded by us.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// What its functions and blocks are called.
+    pub names: &'a Names,
+    /// Its files, and what may follow what.
+    pub flow: &'a Flow,
+    /// When symbols were executed.
+    pub times: &'a Times,
+}
+
+/// Makes a file of streams: each with its number, in rising order.
+///
+/// # Errors
+/// If they are not balanced, or it cannot be written.
+pub fn import_streams<'a>(
+    streams: impl Iterator<Item = (u32, &'a [u32])>,
+    to: impl Write,
+    around: Around<'_>,
+    stores: Stores,
+) -> Result<Imported, ImportError> {
+    let mut sections = start(to, around.names)?;
+    let mut builder = stores.grammar.then(Builder::default);
+    let (mut n_symbols, mut ran) = (0, BTreeSet::new());
+    for (thread, symbols) in streams {
+        let mut balance = Balance::default();
+        let mut stream = stores.chunks.map(|codec| Stream::new(thread, codec));
+        for &code in symbols {
+            let func = balance.push(Symbol(code))?;
+            if matches!(Symbol(code).step(), Step::Enter(_)) {
+                ran.insert(func);
+            }
+            if let Some(builder) = &mut builder {
+                builder.push(func, Symbol(code));
+            }
+            if let Some(stream) = &mut stream
+                && let Some(chunk) = stream.push(Symbol(code))?
+            {
+                sections.write(&chunk)?;
+            }
+        }
+        balance.finish()?;
+        n_symbols += balance.n_symbols();
+        if let Some(builder) = &mut builder {
+            builder.end(thread);
+        }
+        if let Some(chunk) = stream.as_mut().and_then(Stream::flush) {
+            sections.write(&chunk)?;
+        }
+    }
+    if let Some(builder) = builder {
+        builder.finish(&mut sections)?;
+    }
+    write_around(&mut sections, around.flow, &ran, around.times)?;
     Ok(Imported { n_symbols, n_bytes: sections.finish()? })
 }

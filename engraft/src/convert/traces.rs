@@ -1,6 +1,6 @@
-//! `engraft convert` for traces: from a plain one to a file of ours, and back. What else they become: `exports`.
+//! `engraft convert` for traces: from a plain one to a file of ours, and back. What else they are made of and become: `branches`, `exports`.
 
-use super::{Args, exports};
+use super::{Args, branches, exports};
 use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::query;
@@ -78,6 +78,8 @@ pub enum What {
     Folded(Box<Trace>),
     /// One, to slices.
     Slices(Box<Trace>),
+    /// What perf prints of branches.
+    Branches,
 }
 
 /// Whether traces are meant, and which way.
@@ -123,6 +125,9 @@ fn what(args: &Args) -> anyhow::Result<Option<What>> {
             Some(Target::Trace) | None => Some(What::Ours(open()?)),
         });
     }
+    if target.is_none_or(|target| target == Target::Trace) && branches::is_one(&start) {
+        return Ok(Some(What::Branches));
+    }
     let is_named = input.extension().is_some_and(|e| e == "trc");
     Ok((asked || is_named || plain::is_one(&start)).then_some(What::Plain))
 }
@@ -138,6 +143,7 @@ pub fn run(args: &Args, what: What) -> anyhow::Result<Answer> {
             info_span!("pack").in_scope(|| repack(args, from, &trace))?
         }
         What::Ours(trace) => info_span!("export").in_scope(|| unpack(args, from, &trace))?,
+        What::Branches => return branches::import(args, from),
         What::Folded(trace) => return exports::folded(args, from, &trace),
         What::Slices(trace) => return exports::chrome(args, from, &trace),
     };
@@ -145,7 +151,7 @@ pub fn run(args: &Args, what: What) -> anyhow::Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn stores(asked: &[Store]) -> Stores {
+pub fn stores(asked: &[Store]) -> Stores {
     let has = |store| asked.contains(&store);
     let chunks = match (has(Store::Zlib), has(Store::Zstd)) {
         (true, _) => Some(Codec::Zlib),

@@ -5,6 +5,7 @@
 
 mod again;
 mod bad_input;
+mod branches;
 mod callees;
 mod count;
 mod counts;
