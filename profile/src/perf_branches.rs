@@ -162,7 +162,7 @@ fn place(text: &str) -> Option<Option<Place<'_>>> {
 fn who(text: &str) -> (Who, &str) {
     let offset = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
     let words: Vec<&str> = text.split_whitespace().collect();
-    let is_event = |word: &&str| word.starts_with("branches") && word.ends_with(':');
+    let is_event = |word: &str| word.starts_with("branches") && word.ends_with(':');
     let time_ns = |word: &str| {
         let (seconds, part) = word.strip_suffix(':')?.split_once('.')?;
         let nanos: u64 = format!("{part:0<9}").get(..9)?.parse().ok()?;
@@ -180,7 +180,7 @@ fn who(text: &str) -> (Who, &str) {
     };
     let (pid, tid) = of.and_then(|word| numbers(word)).map_or((None, None), |(pid, tid)| (pid, Some(tid)));
     let event =
-        words.iter().position(|word| is_event(&word)).filter(|event| time.is_none_or(|time| time < *event));
+        words.iter().position(|word| is_event(word)).filter(|event| time.is_none_or(|time| time < *event));
     let last = event.or(time).and_then(|n| words.get(n)).or(of.filter(|_| tid.is_some()));
     let rest = last.and_then(|word| text.get(offset(word) + word.len()..)).unwrap_or(text);
     let time_ns = time.and_then(|n| time_ns(words.get(n)?));

@@ -134,10 +134,13 @@ fn is_build(program: &Program, build_id: Option<&[u8]>) -> Option<bool> {
     Some(theirs.starts_with(ours) && theirs.iter().skip(ours.len()).all(|b| *b == 0))
 }
 
+/// Where a file lies; if it is one of the programs, which, and how far it was moved.
+type Map = (Range<u64>, Option<(usize, Bias)>);
+
 /// Where files lie in processes.
 struct Maps<'a> {
     programs: &'a Programs,
-    of: HashMap<i32, Vec<(Range<u64>, Option<(usize, Bias)>)>>,
+    of: HashMap<i32, Vec<Map>>,
     /// Where a file lies for which there is no mapping, by a symbol in it.
     by_symbol: HashMap<usize, Bias>,
     /// Addresses of symbols, by program.
@@ -181,7 +184,7 @@ impl<'a> Maps<'a> {
             let start = *symbols.get(name)?;
             let bias = Bias::between(program::Va(start), LiveVa(at.checked_sub(offset)?));
             // Else another symbol of this name is meant.
-            if bias.to_live(program::Va(0)).0 % PAGE != 0 {
+            if !bias.to_live(program::Va(0)).0.is_multiple_of(PAGE) {
                 return None;
             }
             self.by_symbol.insert(module, bias);
