@@ -1,29 +1,35 @@
 //! `engraft convert`: profiles from one format to another; several of one build become their sum. Traces: `traces`.
 
+mod branches;
+mod exports;
 mod traces;
 
 use crate::carry::{WrittenView, written_view};
 use crate::input;
 use crate::out::{self, Answer, Hinted};
+use crate::query;
 use crate::view::{Output, Table, View};
 use anyhow::Context as _;
 use profile::{Images, Profile};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use traces::Target;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
   $ engraft convert old.callgrind -o old.fdata --binary old
   $ engraft convert old.callgrind old.callgrind -o twice.engraft --binary old
-  $ engraft convert run.trc -o run.trace --meta run.meta";
+  $ engraft convert run.trc -o run.trace --meta run.meta
+  $ engraft convert run.trace -o run.folded
+  $ engraft convert run.trace -o run.trace.json --depth 20";
 
-/// Convert profiles to another format; several inputs are added up. Pack a plain trace, or unpack it again
+/// Convert profiles to another format; several inputs are added up. Pack a plain trace, or unpack it again; draw one with other tools
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Profiles of one build, in any format that can be read; or a trace, plain (`.trc`, `-` for standard input) or ours
+    /// Profiles of one build, in any format that can be read; or a trace: plain (`.trc`, `-` for standard input), ours, or branches that perf prints
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
     /// Where to write; the extension says the format
@@ -35,9 +41,9 @@ pub struct Args {
     /// The profiles are of this program, which llvm-bolt made of BIN with --enable-bat: translate them back
     #[arg(long, value_name = "BOLTED", requires = "binary")]
     bolted: Option<PathBuf>,
-    /// Write in this format, whatever the extension
-    #[arg(long, value_name = "FORMAT", value_parser = input::format_named)]
-    to: Option<profile::Format>,
+    /// Write in this format, whatever the extension; `trace` and `chrome` are for traces
+    #[arg(long, value_name = "FORMAT", value_parser = traces::target_named)]
+    to: Option<Target>,
     /// Of a recording that keeps threads apart (`count --per-thread`), take only this one, counted from 1
     #[arg(long, value_name = "N")]
     thread: Option<std::num::NonZeroUsize>,
@@ -47,6 +53,19 @@ pub struct Args {
     /// How to keep a trace, in several ways if need be [default of a plain one: packed]
     #[arg(long, value_enum, value_name = "STORE", value_delimiter = ',')]
     store: Vec<traces::Store>,
+    /// Of what perf prints of branches: the files whose code is traced, `all` (without libc and ld.so) or file names, `*` standing for
+    /// anything [default: all, with --binary that alone]
+    #[arg(long, value_name = "WHICH", num_args = 1..)]
+    modules: Vec<String>,
+    /// Of a trace, as folded stacks or slices: the symbols from I on, before J
+    #[arg(long, value_name = "I..J")]
+    at: Option<query::at::Span>,
+    /// Of a trace, as folded stacks or slices: so many calls deep; deeper ones count for the function at that depth, or are left out
+    #[arg(long, value_name = "N")]
+    depth: Option<std::num::NonZeroUsize>,
+    /// Of a trace, as folded stacks: what they count [default: blocks]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    weight: Option<exports::Weight>,
     #[command(flatten)]
     output: Output,
 }
@@ -70,11 +89,16 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if let Some(what) = traces::wanted(args)? {
         return traces::run(args, what);
     }
-    input::output_format(&args.o, args.to)?;
+    let to = match args.to {
+        Some(Target::Profile(format)) => Some(format),
+        Some(Target::Chrome | Target::Trace) => return Err(traces::is_none(args)),
+        None => None,
+    };
+    input::output_format(&args.o, to)?;
     let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
     out::spares(&args.o, &read.collect::<Vec<_>>())?;
     if let ([recording], None, Some(images)) =
-        (args.inputs.as_slice(), &args.binary, Images::new(input::output_format(&args.o, args.to)?))
+        (args.inputs.as_slice(), &args.binary, Images::new(input::output_format(&args.o, to)?))
         && let Some(profiles) = input::recording(recording)?
     {
         return match args.thread {
@@ -111,7 +135,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             }
         }
     }
-    let written = input::write_profile(&args.o, args.to, &sum.unwrap_or_default(), program.as_ref())?;
+    let written = input::write_profile(&args.o, to, &sum.unwrap_or_default(), program.as_ref())?;
     let view = ConvertView { schema: "engraft.convert/1", inputs, written: written_view(&args.o, &written) };
     args.output.print_beside_file(&args.o, &view)?;
     Ok(Answer::Yes)

@@ -149,11 +149,7 @@ fn trace_counts(path: &Path) -> anyhow::Result<Vec<Profile>> {
     let mut profiles = Vec::new();
     for (first, code) in trace.codes().map_err(failed)?.modules() {
         let image = Image::load(Path::new(&code.path))?;
-        let same = crate::count::prepare::events_key(probe::file_key(&image)) == code.key;
-        if !same {
-            let what = format!("{} is not the file any more that was recorded", code.path);
-            return Err(Hinted::new(what, "put the file that was recorded where it was").into());
-        }
+        same_as_recorded(&image, code.key, &code.path)?;
         let mut profile = Profile { image: profile::ImageRef::of(&image), ..Profile::default() };
         profile.image.name.clone_from(&code.path);
         for (n, function) in (first..).zip(&code.functions) {
@@ -164,6 +160,18 @@ fn trace_counts(path: &Path) -> anyhow::Result<Vec<Profile>> {
         profiles.push(profile);
     }
     Ok(profiles)
+}
+
+/// Refuses a file that is not the one that a trace is of, by the key that the trace has.
+///
+/// # Errors
+/// If it is another one by now.
+pub fn same_as_recorded(image: &Image, key: u32, path: &str) -> anyhow::Result<()> {
+    if crate::count::prepare::events_key(probe::file_key(image)) == key {
+        return Ok(());
+    }
+    let what = format!("{path} is not the file any more that was recorded");
+    Err(Hinted::new(what, "put the file that was recorded where it was").into())
 }
 
 /// What is said where threads had to count together.
@@ -420,10 +428,14 @@ pub fn output_format(path: &Path, to: Option<Format>) -> anyhow::Result<Format> 
 
 /// Reads a format's name from the command line.
 pub fn format_named(name: &str) -> Result<Format, String> {
-    Format::named(name).filter(|f| f.is_written()).ok_or_else(|| {
-        let known: Vec<_> = Format::all().filter(|f| f.is_written()).map(Format::name).collect();
-        format!("there are {}", known.join(", "))
-    })
+    Format::named(name)
+        .filter(|f| f.is_written())
+        .ok_or_else(|| format!("there are {}", written_formats().join(", ")))
+}
+
+/// The names of the formats that are written.
+pub fn written_formats() -> Vec<&'static str> {
+    Format::all().filter(|f| f.is_written()).map(Format::name).collect()
 }
 
 /// The function that `what` names: by symbol (of a part such as `main.cold` too), by the name in the source if only one

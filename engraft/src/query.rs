@@ -1,11 +1,14 @@
 //! `engraft query`: paths of blocks found in a recorded run, without unpacking it; two runs compared.
 
 mod answer;
-mod at;
+pub mod at;
 mod compare;
 mod hottest;
+mod several;
+mod source;
 mod stats;
 mod symbols;
+mod within;
 
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Format, Output, many};
@@ -15,7 +18,7 @@ use at::{At, Span};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use trace::{Position, Scheme, SearchError, Trace, Want, windows};
+use trace::{Names, Position, Scheme, SearchError, Trace, Want, windows};
 use tracing::info_span;
 
 /// Run as tests.
@@ -23,6 +26,7 @@ const EXAMPLES: &str = "\
 Examples:
   $ engraft query run.trace 'main: 1 2' --count
   $ engraft query run.trace 'main: 1 {hash: 1 1} 2' --nth 2 --context
+  $ engraft query run.trace 'main: words.c:1..2+ 3'
   $ engraft query run.trace main --hottest 3 --length 4
   $ engraft query run.trace --stats";
 
@@ -32,8 +36,9 @@ Examples:
 pub struct Args {
     /// A trace: what `engraft convert` wrote
     trace: PathBuf,
-    /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name, #ID or an address, BLOCK a number or an address; `1|2`: one of
-    /// them, `3+`: once or more, `..`: anything between, `{FUNCTION: BLOCK …}`: a call with that path in it
+    /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name, #ID or an address, BLOCK a number, an address, or FILE:LINE or
+    /// FILE:LINE..LINE for all blocks of these lines; `1|2`: one of them, `3+`: once or more, `..`: anything between,
+    /// `{FUNCTION: BLOCK …}`: a call with that path in it; `;` between several paths
     #[arg(required_unless_present_any = ["stats", "at", "hottest", "diff"])]
     path: Vec<String>,
     /// Print how often it occurs, and nothing else
@@ -71,6 +76,12 @@ pub struct Args {
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
         conflicts_with_all = ["count", "all", "per_thread", "per_caller", "at", "hottest", "stats"])]
     context: Option<u64>,
+    /// With --context or --at: print each block's code, too
+    #[arg(long, value_enum, value_name = "WHAT")]
+    code: Option<source::Code>,
+    /// Only what occurs in this window of time: seconds from the start of the recording, from A on, before B
+    #[arg(long, value_name = "A..B", conflicts_with_all = ["at", "next", "previous", "per_caller", "hottest", "diff", "stats"])]
+    between: Option<within::Window>,
     /// Print the N paths of blocks that the function executed most often, calls left out; without a function, those of the run
     #[arg(long, groups = ["what", "of_paths"], value_name = "N", value_parser = most, conflicts_with = "scheme")]
     hottest: Option<usize>,
@@ -155,17 +166,32 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if args.stats {
         return stats::print(args, &trace);
     }
+    if args.code.is_some() && args.at.is_none() && args.context.is_none() {
+        let hint = "say --context, or --at I..J, too";
+        return Err(Hinted::new("--code is for symbols that are printed", hint).into());
+    }
     if args.at.is_some() || args.context.is_some() {
         needs_order(&args.trace, &trace)?;
     }
     if let Some(span) = args.at {
-        return symbols::print(args, &trace, &names, span);
+        let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
+        return symbols::print(args, &trace, &names, &source::Binaries::new(&names, &flow), span);
     }
     if let Some(n) = args.hottest {
         return hottest::print(args, &trace, &names, n);
     }
-    let path =
-        trace::Path::parse(&args.path.join(" "), &names).map_err(|err| Hinted::new(err.what, err.hint))?;
+    let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
+    let binaries = source::Binaries::new(&names, &flow);
+    let text = args.path.join(" ");
+    let paths = several::parts(&text);
+    if let [_, _, ..] = paths.as_slice() {
+        let paths =
+            paths.into_iter().map(|text| parsed(text, &names, &binaries)).collect::<Result<Vec<_>, _>>()?;
+        binaries.check()?;
+        return several::run(args, &trace, &names, &flow, &paths);
+    }
+    let path = parsed(&text, &names, &binaries)?;
+    binaries.check()?;
     if args.per_caller {
         let counts = info_span!("search").in_scope(|| trace.count_by_caller(&path));
         let counts = counts.map_err(|err| failed(&args.trace, err))?;
@@ -174,8 +200,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let want = want(args, &trace)?;
     let scheme = args.scheme.and_then(Scheme::numbered);
-    let searched = info_span!("search").in_scope(|| trace.search_path(&path, want, scheme));
-    let (found, scheme) = searched.map_err(|err| failed(&args.trace, err))?;
+    let (found, scheme) = info_span!("search").in_scope(|| searched(args, &trace, &path, want, scheme))?;
+    if found.count == 0 {
+        may_follow(args, &trace, &names, &flow, &path)?;
+    }
     // Counts alone do not need the grammar, which this reads.
     let threads = || trace.threads().map_err(|err| unreadable(&args.trace, err));
     if want == Want::PerThread {
@@ -183,7 +211,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         return Ok(if found.count > 0 { Answer::Yes } else { Answer::No });
     }
     let context = match (args.context, found.first) {
-        (Some(n), Some(at)) => Some(symbols::around(args, &trace, &names, at, n)?),
+        (Some(n), Some(at)) => {
+            let binaries = source::Binaries::new(&names, &flow);
+            let around = symbols::around(args, &trace, &names, &binaries, at, n)?;
+            binaries.check()?;
+            Some(around)
+        }
         _ => None,
     };
     let is_bare = args.output.format() == Format::Table;
@@ -207,6 +240,45 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         out::warn(&format!("there is no occurrence {n}: the trace has {has}"), None);
     }
     Ok(if is_found { Answer::Yes } else { Answer::No })
+}
+
+/// Reads a path.
+fn parsed(text: &str, names: &Names, binaries: &source::Binaries<'_>) -> anyhow::Result<trace::Path> {
+    let lines = |func, block| binaries.lines(func, block);
+    trace::Path::parse_with(text, names, &lines).map_err(|err| Hinted::new(err.what, err.hint).into())
+}
+
+/// Searches all of the trace, or the window that is asked for.
+fn searched(
+    args: &Args,
+    trace: &Trace,
+    path: &trace::Path,
+    want: Want,
+    scheme: Option<Scheme>,
+) -> anyhow::Result<(trace::Found, Scheme)> {
+    match args.between {
+        Some(window) => within::search(args, trace, path, want, scheme, window),
+        None => trace.search_path(path, want, scheme).map_err(|err| failed(&args.trace, err)),
+    }
+}
+
+/// Refuses a path that does not occur, and cannot: two of its blocks cannot follow each other. Of a trace that knows no program, says so of
+/// this run.
+fn may_follow(
+    args: &Args,
+    trace: &Trace,
+    names: &Names,
+    flow: &trace::Flow,
+    path: &trace::Path,
+) -> anyhow::Result<()> {
+    if !flow.modules.is_empty() {
+        return flow.check(path, names).map_err(|err| Hinted::new(err.what, err.hint).into());
+    }
+    let observed = trace::Flow::observed(trace, path.func).map_err(|err| unreadable(&args.trace, err))?;
+    if let Err(err) = observed.check(path, names) {
+        out::warn(&format!("in this run, {}", err.what.replace("cannot", "does not")), Some(&err.hint));
+    }
+    Ok(())
 }
 
 /// What is asked of the search.

@@ -257,8 +257,10 @@ impl Writer {
         let mut taken = Taken::default();
         loop {
             let was_done = is_done.load(Ordering::SeqCst);
-            for k in streams.len() as u64..arena.n_areas()? {
+            for (n, k) in (0..).zip(0..arena.n_areas()?).skip(streams.len()) {
                 streams.push(arena.stream(k)?);
+                // When it began.
+                self.keep(n, &[], &mut taken);
             }
             let mut found = false;
             for (k, stream) in (0..).zip(&mut streams) {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod branches;
 mod edges;
 pub mod events;
 pub mod loops;

@@ -17,6 +17,7 @@ pub mod folded;
 pub mod json;
 pub mod lcov;
 pub mod llvm_sample;
+pub mod perf_branches;
 pub mod perf_data;
 pub mod perf_script;
 pub mod pprof;

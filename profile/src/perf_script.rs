@@ -70,16 +70,22 @@ fn pid(line: &str) -> Option<i32> {
 }
 
 /// A file mapped into a process, as a line says it.
-struct Mapped<'a> {
-    pid: i32,
-    live: std::ops::Range<u64>,
-    offset: u64,
-    build_id: Option<Vec<u8>>,
-    path: &'a str,
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mapped<'a> {
+    /// The process.
+    pub pid: i32,
+    /// Where, in the process.
+    pub live: std::ops::Range<u64>,
+    /// From where on in the file.
+    pub offset: u64,
+    /// The file's build-id, if it is said.
+    pub build_id: Option<Vec<u8>>,
+    /// The file.
+    pub path: &'a str,
 }
 
 /// `… PERF_RECORD_MMAP2 PID/TID: [0xSTART(0xLEN) @ OFFSET …]: r-xp PATH`.
-fn mapping(line: &str) -> Option<Mapped<'_>> {
+pub(crate) fn mapping(line: &str) -> Option<Mapped<'_>> {
     let (_, rest) = line.split_once("PERF_RECORD_MMAP")?;
     let (head, rest) = rest.split_once('[')?;
     let (inner, tail) = rest.split_once("]:")?;

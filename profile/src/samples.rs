@@ -145,7 +145,7 @@ impl<'p> Samples<'p> {
 }
 
 /// The address of the code that a mapping of `len` bytes of the file from `offset` on holds, and how far into the mapping it is.
-fn image_address(program: &Program, offset: FileOff, len: u64) -> Option<(Va, u64)> {
+pub(crate) fn image_address(program: &Program, offset: FileOff, len: u64) -> Option<(Va, u64)> {
     program.image.segments.iter().filter(|s| s.executable).find_map(|s| {
         let end = s.offset.0.checked_add(s.file_len)?;
         if offset.0 >= end || offset.0.checked_add(len)? <= s.offset.0 {

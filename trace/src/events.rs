@@ -6,7 +6,7 @@
 //!       | 001 i frame                     point i, which control may have come to from any depth
 //!       | 000 i                           another point i
 //!       | 000 and 29 bits set, key at     a signal came `at` bytes into the moved code of module `key` (0: elsewhere); its handler is entered next
-//! EVNT  = thread: varint, start in ns, n words, data: u32, little-endian, under zstd
+//! EVNT  = thread: varint, when it was taken in ns, n words, data: u32, little-endian, under zstd
 //! CODE  = a `Code`, as postcard under zstd; in the order of their functions' numbers
 //! ENDS  = (thread: varint, cause)*
 //! ```
@@ -201,14 +201,15 @@ impl Packer {
         Ok(Packer(zstd::bulk::Compressor::new(LEVEL)?))
     }
 
-    /// The section of `words` of a stream.
+    /// The section of `words` of a stream, taken `taken_ns` after the recording began: what they tell came before. One without words says
+    /// that the stream had begun by then.
     ///
     /// # Errors
     /// If there is no memory.
-    pub fn section(&mut self, thread: u32, start_ns: u64, words: &[u8]) -> std::io::Result<Vec<u8>> {
+    pub fn section(&mut self, thread: u32, taken_ns: u64, words: &[u8]) -> std::io::Result<Vec<u8>> {
         let mut out = Vec::new();
         varint::put(&mut out, u64::from(thread));
-        varint::put(&mut out, start_ns);
+        varint::put(&mut out, taken_ns);
         varint::put(&mut out, words.len() as u64 / 4);
         out.extend(self.0.compress(words)?);
         Ok(section(EVENTS, &out))
@@ -242,16 +243,17 @@ pub(crate) fn heads(source: &Source) -> Result<Vec<(u32, Section)>, ReadError> {
     Ok(all)
 }
 
-/// The words of a section.
-pub(crate) fn words(source: &Source, section: &Section) -> Result<Vec<u32>, ReadError> {
+/// The words of a section, and when they were taken.
+pub(crate) fn words(source: &Source, section: &Section) -> Result<(Vec<u32>, u64), ReadError> {
     let bytes = source.read(section)?;
     let mut cursor = Cursor::new(&bytes);
     let mut read = || {
-        let (_thread, _start) = (cursor.get()?, cursor.get()?);
+        let (_thread, taken_ns) = (cursor.get()?, cursor.get()?);
         let n = cursor.get().filter(|n| *n <= MOST)?;
         let data = zstd::bulk::decompress(cursor.rest(), usize::try_from(4 * n).ok()?).ok()?;
         (data.len() as u64 == 4 * n).then(|| {
-            data.chunks_exact(4).map(|w| w.first_chunk().map_or(0, |w| u32::from_le_bytes(*w))).collect()
+            let words = data.chunks_exact(4);
+            (words.map(|w| w.first_chunk().map_or(0, |w| u32::from_le_bytes(*w))).collect(), taken_ns)
         })
     };
     read().ok_or_else(|| source.senseless(EVENTS, "the events"))

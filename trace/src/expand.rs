@@ -159,6 +159,20 @@ impl Trace {
         Ok(Reader(Forwards::Chunks { source, rest, unpacker: Unpacker::default(), passed }))
     }
 
+    /// The functions that are open before the symbol `index` of a stream, the outermost first.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub(crate) fn open_at(&self, thread: u32, index: u64) -> Result<Vec<u32>, ReadError> {
+        let mut before = self.open_before(thread, index)?;
+        let mut open = Vec::new();
+        while let Some(func) = before.next()? {
+            open.push(func);
+        }
+        open.reverse();
+        Ok(open)
+    }
+
     fn open_before(&self, thread: u32, index: u64) -> Result<Open<'_>, ReadError> {
         if let Some(loaded) = self.load_unless_chunks()? {
             let sequence = loaded.grammar.sequences.iter().find(|s| s.thread == thread);

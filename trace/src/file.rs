@@ -8,7 +8,8 @@
 //! section = tag: 4 bytes · u32: low half of XXH3 of what follows in this head · length: u64 · XXH3 of the payload: u64 · payload
 //! ```
 //! All numbers are little-endian. Tags: `CHNK` a chunk of symbols (`chunks`), `NAME` names (`names`), `GRAM` the grammar
-//! (`coder`), `SEGM` its segments (`compressed`), `COLS` the columns (`columns`), `END ` nothing: the file is whole.
+//! (`coder`), `SEGM` its segments (`compressed`), `COLS` the columns (`columns`), `TIME` when symbols were executed (`times`), `FLOW`
+//! which blocks may follow each other (`flow`), `END ` nothing: the file is whole.
 //!
 //! Invariant: a section is whole or not there. A file that is cut, or was not finished, has all sections that were complete.
 #![warn(clippy::indexing_slicing)]

@@ -1,13 +1,16 @@
-//! From a plain trace, or one that is kept in another way, to a file of ours, in bounded memory.
+//! From a plain trace, one that is kept in another way, or streams, to a file of ours.
 
 use crate::balance::{Balance, Unbalanced};
 use crate::chunks::{Codec, Stream};
 use crate::file::{ReadError, Sections, section};
+use crate::flow::{self, Flow};
 use crate::names::Names;
 use crate::pack::{Builder, Maker};
 use crate::plain::{self, PlainError};
-use crate::symbol::Symbol;
+use crate::symbol::{Step, Symbol};
+use crate::times::{self, Times};
 use crate::trace::{NAMES, Trace};
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 
@@ -33,6 +36,23 @@ pub struct Imported {
     pub n_symbols: u64,
     /// Bytes written.
     pub n_bytes: u64,
+}
+
+/// Writes what is known of the program's control flow, as far as it ran, and of times.
+fn write_around<W: Write>(
+    sections: &mut Sections<W>,
+    flow: &Flow,
+    ran: &BTreeSet<u32>,
+    times: &Times,
+) -> io::Result<()> {
+    if !flow.modules.is_empty() {
+        let bytes = flow.encode(|func| ran.contains(&func));
+        sections.write(&section(flow::FLOW, &zstd::bulk::compress(&bytes, 19)?))?;
+    }
+    if times.is_empty() {
+        return Ok(());
+    }
+    sections.write(&section(times::TIMES, &times.encode()))
 }
 
 /// Starts a file with names, if there are any.
@@ -132,6 +152,8 @@ pub fn repack(trace: &Trace, to: impl Write, stores: Stores) -> Result<Imported,
     let mut builder = stores.grammar.map(Builder::new);
     let mut open: Option<(u32, Balance, Option<Stream>)> = None;
     let mut n_symbols = 0;
+    let (flow, mut ran) = (trace.flow()?, BTreeSet::new());
+    let mut times = if trace.is_recording() { Times::default() } else { trace.times()?.unwrap_or_default() };
     let end = |open: Option<(u32, Balance, Option<Stream>)>,
                builder: &mut Option<Builder>,
                sections: &mut Sections<_>| {
@@ -141,7 +163,7 @@ pub fn repack(trace: &Trace, to: impl Write, stores: Stores) -> Result<Imported,
         }
         stream.and_then(|mut stream| stream.flush()).map_or(Ok(()), |chunk| sections.write(&chunk))
     };
-    let failed = trace.read(|thread, symbols| {
+    let failed = trace.read_timed(&mut times, |thread, symbols| {
         let mut take = || {
             if open.as_ref().is_none_or(|(last, ..)| *last != thread) {
                 end(open.take(), &mut builder, &mut sections)?;
@@ -152,6 +174,9 @@ pub fn repack(trace: &Trace, to: impl Write, stores: Stores) -> Result<Imported,
             n_symbols += symbols.len() as u64;
             for &code in symbols {
                 let func = balance.push(Symbol(code))?;
+                if matches!(Symbol(code).step(), Step::Enter(_)) {
+                    ran.insert(func);
+                }
                 if let Some(builder) = &mut builder {
                     builder.push(func, Symbol(code));
                 }
@@ -172,5 +197,63 @@ pub fn repack(trace: &Trace, to: impl Write, stores: Stores) -> Result<Imported,
     if let Some(builder) = builder {
         builder.finish(&mut sections)?;
     }
+    write_around(&mut sections, &flow, &ran, &times)?;
+    Ok(Imported { n_symbols, n_bytes: sections.finish()? })
+}
+
+/// What is known of a program that is not recorded by us.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// What its functions and blocks are called.
+    pub names: &'a Names,
+    /// Its files, and what may follow what.
+    pub flow: &'a Flow,
+    /// When symbols were executed.
+    pub times: &'a Times,
+}
+
+/// Makes a file of streams: each with its number, in rising order.
+///
+/// # Errors
+/// If they are not balanced, or it cannot be written.
+pub fn import_streams<'a>(
+    streams: impl Iterator<Item = (u32, &'a [u32])>,
+    to: impl Write,
+    around: Around<'_>,
+    stores: Stores,
+) -> Result<Imported, ImportError> {
+    let mut sections = start(to, around.names)?;
+    let mut builder = stores.grammar.map(Builder::new);
+    let (mut n_symbols, mut ran) = (0, BTreeSet::new());
+    for (thread, symbols) in streams {
+        let mut balance = Balance::default();
+        let mut stream = stores.chunks.map(|codec| Stream::new(thread, codec));
+        for &code in symbols {
+            let func = balance.push(Symbol(code))?;
+            if matches!(Symbol(code).step(), Step::Enter(_)) {
+                ran.insert(func);
+            }
+            if let Some(builder) = &mut builder {
+                builder.push(func, Symbol(code));
+            }
+            if let Some(stream) = &mut stream
+                && let Some(chunk) = stream.push(Symbol(code))?
+            {
+                sections.write(&chunk)?;
+            }
+        }
+        balance.finish()?;
+        n_symbols += balance.n_symbols();
+        if let Some(builder) = &mut builder {
+            builder.end(thread);
+        }
+        if let Some(chunk) = stream.as_mut().and_then(Stream::flush) {
+            sections.write(&chunk)?;
+        }
+    }
+    if let Some(builder) = builder {
+        builder.finish(&mut sections)?;
+    }
+    write_around(&mut sections, around.flow, &ran, around.times)?;
     Ok(Imported { n_symbols, n_bytes: sections.finish()? })
 }

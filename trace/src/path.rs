@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! path = FUNCTION ":" item+
-//! item = call* block ("|" block)* "+"?     one of these blocks; with + once or more
+//! item = call* block ("|" block)* "+"?     one of these blocks; with + once or more; FILE:LINE or FILE:LINE..LINE stands for all of these lines
 //!      | ".."                              any blocks of the activation, or none
 //! call = "{" path "}"                      between the block before and this one, a call in which the path occurs
 //! ```
@@ -11,6 +11,7 @@
 
 use crate::names::{Function, Names};
 use crate::symbol::Symbol;
+use std::ops::RangeInclusive;
 
 /// A path to search.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,11 +82,26 @@ impl Path {
     /// # Errors
     /// [`NotAPath`] says what is wrong, and names the nearest valid thing.
     pub fn parse(text: &str, names: &Names) -> Result<Self, NotAPath> {
-        parse(text, names, 0)
+        let lines = |func: u32, block: u32| {
+            let block = names.functions.get(&func).and_then(|f| f.blocks.get(&block));
+            block.filter(|b| b.line > 0).map(|b| (b.file.clone(), b.line)).into_iter().collect()
+        };
+        parse(text, names, &lines, 0)
+    }
+
+    /// The same; `lines` says which lines the blocks of a function are of.
+    ///
+    /// # Errors
+    /// As [`Path::parse`].
+    pub fn parse_with(text: &str, names: &Names, lines: &LinesOf<'_>) -> Result<Self, NotAPath> {
+        parse(text, names, lines, 0)
     }
 }
 
-fn parse(text: &str, names: &Names, depth: usize) -> Result<Path, NotAPath> {
+/// The source lines of a block of a function.
+pub type LinesOf<'a> = dyn Fn(u32, u32) -> Vec<(String, u32)> + 'a;
+
+fn parse(text: &str, names: &Names, lines: &LinesOf<'_>, depth: usize) -> Result<Path, NotAPath> {
     const FORM: &str = "a path is 'FUNCTION: BLOCK BLOCK …', as in 'main: 0 1 2' or '#5: 3 .. 7|8'";
     if depth > DEEPEST {
         return wrong("calls stand in calls too often".to_owned(), format!("at most {DEEPEST} deep"));
@@ -98,7 +114,7 @@ fn parse(text: &str, names: &Names, depth: usize) -> Result<Path, NotAPath> {
     let mut after_gap = false;
     for item in items(blocks)? {
         if let Some(call) = item.strip_prefix('{').and_then(|item| item.strip_suffix('}')) {
-            calls.push(parse(call, names, depth + 1)?);
+            calls.push(parse(call, names, lines, depth + 1)?);
             continue;
         }
         if item == ".." || item == "*" {
@@ -112,7 +128,13 @@ fn parse(text: &str, names: &Names, depth: usize) -> Result<Path, NotAPath> {
             continue;
         }
         let (item, repeats) = item.strip_suffix('+').map_or((item, false), |item| (item, true));
-        let blocks = item.split('|').map(|block| find_block(block, func, names)).collect::<Result<_, _>>()?;
+        let mut blocks = Vec::new();
+        for word in item.split('|') {
+            match source_lines(word) {
+                Some((file, range)) => blocks.extend(find_lines(word, file, range, func, names, lines)?),
+                None => blocks.push(find_block(word, func, names)?),
+            }
+        }
         let (after_gap, calls) = (std::mem::take(&mut after_gap), std::mem::take(&mut calls));
         steps.push(PathStep { blocks, repeats, after_gap, calls });
     }
@@ -172,12 +194,65 @@ fn items(text: &str) -> Result<Vec<&str>, NotAPath> {
     Ok(items)
 }
 
-/// At the last colon that neither belongs to a `::` nor stands in braces.
+/// `FILE:LINE` or `FILE:LINE..LINE`: the file, and the lines.
+fn source_lines(word: &str) -> Option<(&str, RangeInclusive<u32>)> {
+    let (file, lines) = word.rsplit_once(':')?;
+    let (first, last) = lines.split_once("..").unwrap_or((lines, lines));
+    let is_file = file.contains(['.', '/']) && !file.ends_with(':');
+    (first.parse().ok().zip(last.parse().ok())).filter(|_| is_file).map(|(first, last)| (file, first..=last))
+}
+
+/// The blocks of a function that are of these lines.
+fn find_lines(
+    word: &str,
+    file: &str,
+    range: RangeInclusive<u32>,
+    func: u32,
+    names: &Names,
+    lines: &LinesOf<'_>,
+) -> Result<Vec<u32>, NotAPath> {
+    let of = names.functions.get(&func).map(|f| f.blocks.keys().copied().collect::<Vec<_>>());
+    let of_blocks: Vec<(u32, Vec<(String, u32)>)> =
+        of.unwrap_or_default().into_iter().map(|block| (block, lines(func, block))).collect();
+    let is_file = |known: &str| {
+        known.strip_suffix(file).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    };
+    let fits = |line: &(String, u32)| range.contains(&line.1) && is_file(&line.0);
+    let found: Vec<u32> =
+        of_blocks.iter().filter(|(_, lines)| lines.iter().any(fits)).map(|(block, _)| *block).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let name = names.function(func);
+    let all = || of_blocks.iter().flat_map(|(_, lines)| lines);
+    let far = |line: u32| line.abs_diff(*range.start()).min(line.abs_diff(*range.end()));
+    let nearest = all().filter(|line| is_file(&line.0)).min_by_key(|line| far(line.1));
+    let hint = match (nearest, all().next()) {
+        (Some((_, line)), _) => format!("the nearest line of it with code is {file}:{line}"),
+        (None, Some((other, line))) => {
+            format!("it is of {}:{line}", other.rsplit('/').next().unwrap_or(other))
+        }
+        (None, None) => "the lines of its code are not known: compile it with -g".to_owned(),
+    };
+    wrong(format!("no block of {name} is of {word}"), hint)
+}
+
+/// At the last colon that neither belongs to a `::` nor stands in braces, nor before a line of a source file.
 fn split(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let is_colon = |i: usize| bytes.get(i) == Some(&b':');
     let is_alone = |i: usize| is_colon(i) && !is_colon(i + 1) && (i == 0 || !is_colon(i - 1));
-    let (at, ..) = depths(text).filter(|&(at, _, depth)| depth == 0 && is_alone(at)).last()?;
+    let is_line = |at: usize| {
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '{' | '}' | '|');
+        let start = text.get(..at)?.rfind(is_end).map_or(0, |before| before + 1);
+        let rest = text.get(start..)?;
+        let word = rest.get(..rest.find(is_end).unwrap_or(rest.len()))?.trim_end_matches('+');
+        let (file, line) = word.rsplit_once(':')?;
+        let is_one = start > 0 && file.contains(['.', '/']) && line.starts_with(|c: char| c.is_ascii_digit());
+        is_one.then_some(())
+    };
+    let colons = depths(text).filter(|&(at, _, depth)| depth == 0 && is_alone(at));
+    let (at, ..) = colons.filter(|&(at, ..)| is_line(at).is_none()).last()?;
     Some((text.get(..at)?, text.get(at + 1..)?))
 }
 
@@ -267,7 +342,7 @@ fn find_block(text: &str, func: u32, names: &Names) -> Result<u32, NotAPath> {
     let Some(number) = text.parse().ok().filter(|&n: &u32| n < Symbol::LIMIT) else {
         return wrong(
             format!("'{text}' is no block"),
-            "a block is its number in the function, or its address (0x…)",
+            "a block is its number in the function, its address (0x…), or FILE:LINE or FILE:LINE..LINE",
         );
     };
     match known {
@@ -334,6 +409,28 @@ mod tests {
             Err("'main: 0 ..' ends in '..'; an occurrence ends with a block: leave the '..' out"),
         );
         check("#9: 0", Err("there is no function #9; they are numbered from 0 to 7"));
+    }
+
+    #[test]
+    fn source_lines_stand_for_their_blocks() {
+        check("std::sort: a.c:1 a.c:2", Ok((3, &[0, 4])));
+        check("std::sort: a.c:2", Ok((3, &[4])));
+        let path = Path::parse("std::sort: a.c:1..9+ 0|a.c:2", &names()).expect("it is right");
+        let first = PathStep { blocks: vec![0, 4], repeats: true, ..PathStep::default() };
+        assert_eq!(path.steps, [first, PathStep { blocks: vec![0, 4], ..PathStep::default() }]);
+        check("main: a.c:7", Err("no block of main is of a.c:7; the nearest line of it with code is a.c:3"));
+        check("main: b.c:3", Err("no block of main is of b.c:3; it is of a.c:3"));
+        check(
+            "main: c.c:3x",
+            Err(
+                "'c.c:3x' is no block; a block is its number in the function, its address (0x…), or FILE:LINE or FILE:LINE..LINE",
+            ),
+        );
+        let two = |_: u32, block: u32| vec![("/x/b.c".to_owned(), 5), ("/x/b.c".to_owned(), 6 + block)];
+        let of = |text: &str| Path::parse_with(text, &names(), &two).map(|p| p.steps[0].blocks.clone());
+        assert_eq!(of("std::sort: b.c:10"), Ok(vec![4]));
+        assert_eq!(of("std::sort: x/b.c:5"), Ok(vec![0, 4]));
+        assert!(of("std::sort: y/b.c:5").is_err());
     }
 
     #[test]

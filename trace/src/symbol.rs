@@ -61,6 +61,20 @@ impl Cause {
     pub fn numbered(n: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|cause| *cause as u64 == n)
     }
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Return => "return",
+            Self::Tail => "tail",
+            Self::Exception => "exception",
+            Self::Longjmp => "longjmp",
+            Self::ProcessEnd => "process end",
+            Self::ThreadEnd => "thread end",
+            Self::RecordingEnd => "recording end",
+            Self::Exec => "exec",
+        }
+    }
 }
 
 const ENTER: u32 = 0x4000_0000;

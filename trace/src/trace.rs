@@ -11,6 +11,7 @@ use crate::compressed::{self, Loaded};
 use crate::decode::{Codes, Decoder, Faults, Forked};
 use crate::events;
 use crate::file::{ReadError, Section, Source};
+use crate::flow::{self, Flow};
 use crate::grammar::Expansion;
 use crate::names::Names;
 use crate::pack;
@@ -19,6 +20,7 @@ use crate::scan::Scan;
 use crate::search::{Found, Scheme, Want};
 use crate::segments::Wanted;
 use crate::symbol::{Cause, Step, Symbol};
+use crate::times::{self, Times};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -471,6 +473,35 @@ impl Trace {
         Ok(self.codes.get_or_init(Codes::default))
     }
 
+    /// When its symbols were executed; `None` if that is not known.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn times(&self) -> Result<Option<Times>, ReadError> {
+        if !self.is_recording() {
+            let Some(bytes) = self.source.read_tagged(times::TIMES)? else { return Ok(None) };
+            let times = Times::decode(&bytes);
+            return times.map(Some).ok_or_else(|| self.source.senseless(times::TIMES, "the times"));
+        }
+        let mut times = Times::default();
+        self.read_timed(&mut times, |_, _| ControlFlow::<()>::Continue(()))?;
+        Ok(Some(times))
+    }
+
+    /// What it knows of the program's control flow; nothing, if it was made of a plain trace.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn flow(&self) -> Result<Flow, ReadError> {
+        if self.is_recording() {
+            return Ok(Flow::of(self.codes()?));
+        }
+        let Some(packed) = self.source.read_tagged(flow::FLOW)? else { return Ok(Flow::default()) };
+        let bytes = zstd::stream::decode_all(packed.as_slice()).ok();
+        let flow = bytes.and_then(|bytes| Flow::decode(&bytes));
+        flow.ok_or_else(|| self.source.senseless(flow::FLOW, "the control flow"))
+    }
+
     /// How often each block was executed, by the numbers of its function and of itself.
     ///
     /// # Errors
@@ -513,6 +544,17 @@ impl Trace {
         &self,
         mut take: impl FnMut(u32, &[u32]) -> ControlFlow<B>,
     ) -> Result<Option<B>, ReadError> {
+        self.read_stamped(|thread, symbols, _| match symbols.is_empty() {
+            true => ControlFlow::Continue(()),
+            false => take(thread, symbols),
+        })
+    }
+
+    /// The same; with the last symbols of a chunk of events, when it was taken, in ns.
+    pub(crate) fn read_stamped<B>(
+        &self,
+        mut take: impl FnMut(u32, &[u32], Option<u64>) -> ControlFlow<B>,
+    ) -> Result<Option<B>, ReadError> {
         if self.events.is_empty() {
             return Ok(None);
         }
@@ -524,14 +566,17 @@ impl Trace {
             let mut decoder = Decoder::new(codes).behind(std::mem::take(&mut forked));
             let thread = stream.first().map_or(0, |s| s.0);
             for (_, section) in stream {
-                let words = events::words(&self.source, section)?;
+                let (words, taken_ns) = events::words(&self.source, section)?;
                 // A word of events may be many symbols.
                 for piece in words.chunks(PIECE / 64) {
                     symbols.clear();
                     decoder.push(piece, &mut symbols);
-                    if let ControlFlow::Break(enough) = take(thread, &symbols) {
+                    if let ControlFlow::Break(enough) = take(thread, &symbols, None) {
                         return Ok(Some(enough));
                     }
+                }
+                if let ControlFlow::Break(enough) = take(thread, &[], Some(taken_ns)) {
+                    return Ok(Some(enough));
                 }
             }
             symbols.clear();
@@ -540,11 +585,31 @@ impl Trace {
             faults.n_lost += decoder.faults.n_lost;
             *self.faults.lock().expect("nobody panics while holding it") = faults;
             forked = decoder.finish(cause, &mut symbols);
-            if let ControlFlow::Break(enough) = take(thread, &symbols) {
+            if let ControlFlow::Break(enough) = take(thread, &symbols, None) {
                 return Ok(Some(enough));
             }
         }
         Ok(None)
+    }
+
+    /// Reads all streams, as [`Trace::read`]; of a recording, notes in `times` what it tells.
+    pub(crate) fn read_timed<B>(
+        &self,
+        times: &mut Times,
+        mut take: impl FnMut(u32, &[u32]) -> ControlFlow<B>,
+    ) -> Result<Option<B>, ReadError> {
+        if !self.is_recording() {
+            return self.read(take);
+        }
+        let (mut of, mut index) = (None, 0);
+        self.read_stamped(|thread, symbols, taken_ns| {
+            if of.replace(thread) != Some(thread) {
+                index = 0;
+            }
+            index += symbols.len() as u64;
+            taken_ns.into_iter().for_each(|ns| times.taken(thread, index, ns));
+            if symbols.is_empty() { ControlFlow::Continue(()) } else { take(thread, symbols) }
+        })
     }
 
     /// Numbers of the whole trace, in one pass.
@@ -587,7 +652,7 @@ impl Trace {
 }
 
 /// Symbols that are expanded at once: they stay in the cache.
-const PIECE: usize = 1 << 16;
+pub(crate) const PIECE: usize = 1 << 16;
 
 /// Schemes 1 and 3 where the symbols come from a grammar; its segments are the chunks.
 fn search_expanded(loaded: &Loaded, path: &Automaton, want: Want, skips: bool) -> Found {

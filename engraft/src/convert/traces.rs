@@ -1,6 +1,7 @@
-//! `engraft convert` for traces: from a plain one to a file of ours, and back.
+//! `engraft convert` for traces: from a plain one to a file of ours, and back. What else they are made of and become: `branches`, `exports`.
 
-use super::Args;
+use super::{Args, branches, exports};
+use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::query;
 use crate::view::{Table, View};
@@ -28,17 +29,76 @@ pub enum Store {
     Zstd,
 }
 
+/// What to write, if the extension does not say it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A profile.
+    Profile(profile::Format),
+    /// A trace of ours, or of one, a plain one.
+    Trace,
+    /// Slices, as Chrome and Perfetto show them.
+    Chrome,
+}
+
+/// Reads a target's name from the command line.
+pub fn target_named(name: &str) -> Result<Target, String> {
+    match name {
+        "trace" => Ok(Target::Trace),
+        "chrome" => Ok(Target::Chrome),
+        name => input::format_named(name)
+            .map(Target::Profile)
+            .map_err(|_| format!("there are {}, trace, chrome", input::written_formats().join(", "))),
+    }
+}
+
+/// What the output is to be: as asked for, else as its name says.
+fn target(args: &Args) -> Option<Target> {
+    let is_slices = || args.o.to_string_lossy().to_ascii_lowercase().ends_with(".trace.json");
+    args.to
+        .or_else(|| is_slices().then_some(Target::Chrome))
+        .or_else(|| profile::Format::from_extension(&args.o).map(Target::Profile))
+}
+
+/// The error for what is no trace and was to become something that only traces do.
+pub fn is_none(args: &Args) -> anyhow::Error {
+    let inputs: Vec<String> = args.inputs.iter().map(|path| path.display().to_string()).collect();
+    let what = format!("{} is no trace", inputs.join(", "));
+    Hinted::new(
+        what,
+        "`--to trace` and `--to chrome` are for one trace: what `engraft trace` or `engraft convert` wrote",
+    )
+    .into()
+}
+
 /// What is to be converted.
 pub enum What {
     /// A plain trace, from a file or a pipe.
     Plain,
     /// A trace of ours.
     Ours(Box<Trace>),
+    /// One, to folded stacks.
+    Folded(Box<Trace>),
+    /// One, to slices.
+    Slices(Box<Trace>),
+    /// What perf prints of branches.
+    Branches,
 }
 
 /// Whether traces are meant, and which way.
 pub fn wanted(args: &Args) -> anyhow::Result<Option<What>> {
+    let what = what(args)?;
+    let is_drawn = matches!(what, Some(What::Folded(_) | What::Slices(_)));
+    if !is_drawn && (args.at.is_some() || args.depth.is_some() || args.weight.is_some()) {
+        let what = "--at, --depth and --weight are for one trace that becomes folded stacks or slices";
+        return Err(Hinted::new(what, "name the output X.folded or X.trace.json").into());
+    }
+    Ok(what)
+}
+
+fn what(args: &Args) -> anyhow::Result<Option<What>> {
     let asked = args.meta.is_some() || !args.store.is_empty();
+    let target = target(args);
+    let is_profile = matches!(target, Some(Target::Profile(_)));
     let [input] = args.inputs.as_slice() else {
         anyhow::ensure!(
             !asked,
@@ -52,18 +112,23 @@ pub fn wanted(args: &Args) -> anyhow::Result<Option<What>> {
     let is_file = input.metadata().is_ok_and(|m| m.is_file());
     if is_stdin || !is_file {
         let is_pipe = is_stdin || input.exists() && !input.is_dir();
-        let is_profile = profile::Format::from_extension(&args.o).is_some() || args.to.is_some();
         return Ok((is_pipe && (asked || !is_profile)).then_some(What::Plain));
     }
     let mut start = Vec::new();
     let file = File::open(input).with_context(|| format!("cannot read {}", input.display()))?;
-    file.take(16).read_to_end(&mut start).with_context(|| format!("cannot read {}", input.display()))?;
+    file.take(1 << 16).read_to_end(&mut start).with_context(|| format!("cannot read {}", input.display()))?;
     if file::is_one(&start) {
-        // Its counts are wanted.
-        if profile::Format::from_extension(&args.o).is_some() || args.to.is_some() {
-            return Ok(None);
-        }
-        return Ok(Some(What::Ours(Box::new(query::open(input)?))));
+        let open = || Ok::<_, anyhow::Error>(Box::new(query::open(input)?));
+        return Ok(match target {
+            Some(Target::Profile(profile::Format::Folded)) => Some(What::Folded(open()?)),
+            Some(Target::Chrome) => Some(What::Slices(open()?)),
+            // Its counts are wanted.
+            Some(Target::Profile(_)) => None,
+            Some(Target::Trace) | None => Some(What::Ours(open()?)),
+        });
+    }
+    if target.is_none_or(|target| target == Target::Trace) && branches::is_one(&start) {
+        return Ok(Some(What::Branches));
     }
     let is_named = input.extension().is_some_and(|e| e == "trc");
     Ok((asked || is_named || plain::is_one(&start)).then_some(What::Plain))
@@ -80,12 +145,15 @@ pub fn run(args: &Args, what: What) -> anyhow::Result<Answer> {
             info_span!("pack").in_scope(|| repack(args, from, &trace))?
         }
         What::Ours(trace) => info_span!("export").in_scope(|| unpack(args, from, &trace))?,
+        What::Branches => return branches::import(args, from),
+        What::Folded(trace) => return exports::folded(args, from, &trace),
+        What::Slices(trace) => return exports::chrome(args, from, &trace),
     };
     args.output.print_beside_file(&args.o, &wrote)?;
     Ok(Answer::Yes)
 }
 
-fn stores(asked: &[Store]) -> Stores {
+pub fn stores(asked: &[Store]) -> Stores {
     let has = |store| asked.contains(&store);
     let chunks = match (has(Store::Zlib), has(Store::Zstd)) {
         (true, _) => Some(Codec::Zlib),

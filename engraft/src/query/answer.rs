@@ -93,6 +93,22 @@ impl QueryView {
     }
 }
 
+impl QueryView {
+    /// Function, count, thread and index: a row a position that is asked for, else one with the first.
+    pub fn rows(&self) -> Vec<[String; 4]> {
+        let count = self.count.map_or_else(String::new, |n| n.to_string());
+        let row = |p: Option<&PositionView>| {
+            let text = |n: Option<String>| n.unwrap_or_else(|| "-".to_owned());
+            let (thread, index) = (p.map(|p| p.thread.to_string()), p.map(|p| p.index.to_string()));
+            [self.path.function.clone(), count.clone(), text(thread), text(index)]
+        };
+        match self.positions.as_deref() {
+            Some(all @ [_, ..]) => all.iter().map(|p| row(Some(p))).collect(),
+            _ => vec![row(self.first.as_ref())],
+        }
+    }
+}
+
 impl View for QueryView {
     /// A row a position that is asked for; or a symbol around it.
     fn table(&self) -> Table {

@@ -1,6 +1,7 @@
 //! Symbols as people read them: `engraft query --at`, and what is around an occurrence.
 
 use super::at::{Span, thread};
+use super::source::{Binaries, Code};
 use super::{Args, unreadable};
 use crate::out::{self, Answer};
 use crate::view::{Format, Table, View};
@@ -25,19 +26,16 @@ pub struct SymbolView {
     at: Option<String>,
     file: Option<String>,
     line: Option<u32>,
+    /// Its instructions or source lines, if they are asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    code: Vec<String>,
 }
 
 fn mark(symbol: Symbol) -> Option<&'static str> {
     match symbol.cause() {
         None => symbol.is_from_outside().then_some("outside"),
         Some(Cause::Return) => None,
-        Some(Cause::Tail) => Some("tail"),
-        Some(Cause::Exception) => Some("exception"),
-        Some(Cause::Longjmp) => Some("longjmp"),
-        Some(Cause::ProcessEnd) => Some("process end"),
-        Some(Cause::ThreadEnd) => Some("thread end"),
-        Some(Cause::RecordingEnd) => Some("recording end"),
-        Some(Cause::Exec) => Some("exec"),
+        Some(cause) => Some(cause.name()),
     }
 }
 
@@ -60,7 +58,20 @@ impl SymbolView {
             at: known().map(|b| format!("{:#x}", b.at)),
             file: known().filter(|b| !b.file.is_empty()).map(|b| b.file.clone()),
             line: known().map(|b| b.line).filter(|&n| n > 0),
+            code: Vec::new(),
         }
+    }
+
+    /// The same with its code, and its line where the trace does not have it.
+    fn with(mut self, binaries: &Binaries<'_>, code: Option<Code>) -> SymbolView {
+        let (Some(code), Some(func), Some(block)) = (code, self.function_id, self.block) else { return self };
+        self.code = binaries.code(code, func, block);
+        if self.file.is_none()
+            && let Some((file, line)) = binaries.lines(func, block).into_iter().next()
+        {
+            (self.file, self.line) = (Some(file), Some(line));
+        }
+        self
     }
 
     fn step(&self) -> String {
@@ -82,7 +93,8 @@ impl SymbolView {
         match self.source() {
             source if source.is_empty() => writeln!(w),
             source => writeln!(w, " {source}"),
-        }
+        }?;
+        self.code.iter().try_for_each(|line| writeln!(w, "      {line}"))
     }
 
     /// Rows of symbols.
@@ -113,20 +125,28 @@ impl View for RangeView {
 }
 
 /// Prints the symbols of a range.
-pub fn print(args: &Args, trace: &Trace, names: &Names, span: Span) -> anyhow::Result<Answer> {
+pub fn print(
+    args: &Args,
+    trace: &Trace,
+    names: &Names,
+    binaries: &Binaries<'_>,
+    span: Span,
+) -> anyhow::Result<Answer> {
+    args.code.map_or(Ok(()), |code| binaries.has_code(code, &args.trace))?;
     let (of, range) = span.of(&args.trace, trace, args.thread)?;
     let _span = info_span!("expand").entered();
     if args.output.format() != Format::Table {
         let symbols = expanded(&args.trace, trace, names, of.thread, range)?;
+        let symbols = symbols.into_iter().map(|symbol| symbol.with(binaries, args.code)).collect();
         args.output.print(&RangeView { schema: "engraft.query/1", thread: of.thread, symbols })?;
         return Ok(Answer::Yes);
     }
     // A range may be the whole run: it is not kept.
     let mut failed = None;
     let printed = out::data(None, |w| {
-        let expanded = trace.expand(of.thread, range, |line| match SymbolView::new(&line, names).text(w) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(err) => ControlFlow::Break(err),
+        let expanded = trace.expand(of.thread, range, |line| {
+            let symbol = SymbolView::new(&line, names).with(binaries, args.code);
+            symbol.text(w).map_or_else(ControlFlow::Break, ControlFlow::Continue)
         });
         match expanded {
             Ok(None) => Ok(()),
@@ -165,12 +185,15 @@ pub fn around(
     args: &Args,
     trace: &Trace,
     names: &Names,
+    binaries: &Binaries<'_>,
     at: Position,
     n: u64,
 ) -> anyhow::Result<Vec<SymbolView>> {
+    args.code.map_or(Ok(()), |code| binaries.has_code(code, &args.trace))?;
     let end = thread(&args.trace, trace, Some(at.thread))?.n_symbols;
     let range = at.index.saturating_sub(n)..at.index.saturating_add(n).saturating_add(1).min(end);
-    expanded(&args.trace, trace, names, at.thread, range)
+    let symbols = expanded(&args.trace, trace, names, at.thread, range)?;
+    Ok(symbols.into_iter().map(|symbol| symbol.with(binaries, args.code)).collect())
 }
 
 /// Lines of text, that at `index` marked.

@@ -5,10 +5,12 @@
 
 mod again;
 mod bad_input;
+mod branches;
 mod callees;
 mod count;
 mod counts;
 mod examples;
+mod exports;
 mod follow;
 mod formats;
 mod intervals;

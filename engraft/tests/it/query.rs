@@ -4,14 +4,14 @@ use crate::run::{engraft, folder};
 use std::fmt::Write as _;
 use std::path::Path;
 
-const ENTER: u32 = 0x4000_0000;
-const EXIT: u32 = 0x8000_0000;
+pub const ENTER: u32 = 0x4000_0000;
+pub const EXIT: u32 = 0x8000_0000;
 
 /// Names of the functions, each with four blocks.
-const FUNCTIONS: [&str; 3] = ["main", "parse", "hash"];
+pub const FUNCTIONS: [&str; 3] = ["main", "parse", "hash"];
 
 /// A run: `main` calls the two others, they each other and themselves; the same for the same seed.
-fn random_run(seed: u64, n: usize) -> Vec<u32> {
+pub fn random_run(seed: u64, n: usize) -> Vec<u32> {
     let mut state = seed;
     let mut below = |n: u32| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -36,7 +36,7 @@ fn random_run(seed: u64, n: usize) -> Vec<u32> {
 }
 
 /// Writes a run as `NAME.trc`, with names, and converts it to `NAME.trace`.
-fn written(to: &Path, name: &str, run: &[u32], store: &str) {
+pub fn written(to: &Path, name: &str, run: &[u32], store: &str) {
     let bytes: Vec<u8> = run.iter().flat_map(|code| code.to_le_bytes()).collect();
     std::fs::write(to.join(format!("{name}.trc")), bytes).expect("written");
     let mut meta = String::new();
@@ -346,4 +346,71 @@ fn bad_positions_of_query_are_named() {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args}");
         assert!(ran.stderr.contains(says), "{args}: {}", ran.stderr);
     }
+}
+
+/// Lines `PATH COUNT FIRST` of a slow search.
+#[test]
+fn several_paths_are_answered_as_each_alone() {
+    let place = folder();
+    let run = random_run(13, 2000);
+    written(place.path(), "packed", &run, "packed");
+    written(place.path(), "chunks", &run, "zstd");
+    let paths = [(0, vec![1, 2]), (2, vec![0, 3, 3]), (1, vec![2]), (2, vec![3, 3, 3, 3, 3, 3, 3, 3, 3])];
+    let text: Vec<String> = paths
+        .iter()
+        .map(|(f, blocks)| {
+            let blocks: Vec<String> = blocks.iter().map(u32::to_string).collect();
+            format!("{}: {}", FUNCTIONS[*f as usize], blocks.join(" "))
+        })
+        .collect();
+    let want: Vec<_> = paths.iter().map(|(f, blocks)| occurrences(&run, *f, blocks)).collect();
+    assert!(want[3].is_empty() && want[..3].iter().all(|all| !all.is_empty()));
+    for file in ["packed", "chunks"] {
+        let ask =
+            |how: &str| engraft(place.path(), &format!("query {file}.trace '{}' {how} -q", text.join("; ")));
+        let counts: String = want.iter().map(|all| format!("{}\n", all.len())).collect();
+        assert_eq!(ask("--count").ok(), counts);
+        let first = want.iter().map(|all| all.first().map_or("-\n".to_owned(), |p| format!("{}\n", p.0)));
+        assert_eq!(ask("--first").ok(), first.collect::<String>());
+        let all = (1..).zip(&want).flat_map(|(n, all)| all.iter().map(move |p| format!("{n} {}\n", p.0)));
+        assert_eq!(ask("--all").ok(), all.collect::<String>());
+        let json = ask("--json").json();
+        for (n, all) in want.iter().enumerate() {
+            assert_eq!(json["paths"][n]["count"], all.len());
+        }
+        let ran = ask("--per-thread");
+        assert!(ran.code == Some(2) && ran.stderr.contains("one by one"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn lines_in_paths_stand_for_their_blocks() {
+    let place = folder();
+    let run = random_run(17, 2000);
+    written(place.path(), "run", &run, "packed");
+    let ask = |path: &str| engraft(place.path(), &format!("query run.trace '{path}' --count"));
+    // Block b of function f is of line 10 f + b + 1.
+    for (lines, blocks) in [
+        ("hash: words.c:22", "hash: 1"),
+        ("hash: words.c:22..23 words.c:24", "hash: 1|2 3"),
+        ("parse: 0 words.c:1..99+ 2", "parse: 0 0|1|2|3+ 2"),
+        ("parse: words.c:12|3 .. words.c:11", "parse: 1|3 .. 0"),
+    ] {
+        assert_eq!(ask(lines).ok(), ask(blocks).ok(), "{lines}");
+    }
+    for (path, says) in [
+        ("hash: words.c:7", "the nearest line of it with code is words.c:21"),
+        ("hash: other.c:22", "it is of words.c:21"),
+        ("hash: 1 words.c:22.. 3", "a block is its number in the function"),
+    ] {
+        let ran = ask(path);
+        assert!(ran.code == Some(2) && ran.stderr.contains(says), "{path}: {}", ran.stderr);
+    }
+    // What does not follow in this run is said, and is no error.
+    let small = [ENTER, 0, 1, 2, 1, 3, EXIT];
+    written(place.path(), "small", &small, "packed");
+    let ran = engraft(place.path(), "query small.trace 'main: 2 3' --count");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "0\n"));
+    let says = "in this run, block 3 of main does not follow block 2\nhint: block 2 leads to 1; the shortest way is '2 1 3'";
+    assert!(ran.stderr.contains(says), "{}", ran.stderr);
 }

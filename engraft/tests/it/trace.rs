@@ -108,7 +108,7 @@ fn a_trace_is_what_ran_in_order() {
         "--stats",
         "'half: 0' --nth 3",
         "'half: 0' --per-caller",
-        "'go: 1 {twice: 0} 1' --count",
+        "'go: 2 {twice: 0} 2' --count",
         "--hottest 2",
     ] {
         let [a, b] =
@@ -180,4 +180,96 @@ fn random_programs_are_recorded_as_they_say() {
     let ran = command.env("XDG_CACHE_HOME", place.path()).output().expect("it runs");
     let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success() && said.contains("16 programs of seed 9, 0 differ"), "{said}");
+}
+
+/// What only a recording knows: its program, its times.
+#[test]
+fn a_recording_is_asked_by_line_by_time_and_for_its_code() {
+    needs!("gcc", "objdump");
+    let place = folder();
+    let text = "#include <time.h>
+static volatile int out;
+__attribute__((noinline)) static int pick(int n) {
+  if (n & 1)
+    out = n;
+  else
+    out = n + 7;
+  return out;
+}
+__attribute__((noinline)) static void late(int n) { out = n; }
+int main(int n, char **v) {
+  for (int i = 0; i < 9; i++) pick(i);
+  struct timespec t = {0, 300000000};
+  nanosleep(&t, 0);
+  for (int i = 0; i < 5; i++) late(i);
+  return 0;
+}
+";
+    std::fs::write(place.path().join("a.c"), text).expect("written");
+    must(
+        Command::new("gcc")
+            .args(["-g", "-O1", "-fno-if-conversion", "-w", "-o", "a", "a.c"])
+            .current_dir(place.path()),
+    );
+    traced(place.path(), &["./a"], "exe");
+    engraft(place.path(), "convert run.trace -q --store packed -o packed.trace").ok();
+    for file in ["run", "packed"] {
+        let ask = |args: &str| engraft(place.path(), &format!("query {file}.trace {args}"));
+        assert_eq!(ask("'pick: a.c:5' --count").ok(), "4\n", "{file}");
+        assert_eq!(ask("'pick: a.c:7' --count").ok(), "5\n", "{file}");
+        assert_eq!(ask("'pick: a.c:4 a.c:5..7' --count").ok(), "9\n", "{file}");
+        // One way or the other, not both.
+        let ran = ask("'pick: a.c:5 a.c:7' --count");
+        assert!(ran.code == Some(2) && ran.stderr.contains("cannot follow"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("hint: block "), "{}", ran.stderr);
+        // All of it is in the window that is all of it, nothing behind it.
+        assert_eq!(ask("'pick: 0' --between 0..1000 --count").ok(), "9\n", "{file}");
+        let json = ask("'pick: 0; late: 0' --between 0..1000 --json").json();
+        assert_eq!((&json["paths"][0]["count"], &json["paths"][1]["count"]), (&9.into(), &5.into()));
+        let (whole, parts): (u64, u64) = (
+            14,
+            [(0.0, 0.05), (0.05, 0.2), (0.2, 0.25), (0.25, 1000.0)]
+                .iter()
+                .flat_map(|(from, to)| ["pick", "late"].map(|f| (from, to, f)))
+                .map(|(from, to, f)| {
+                    let got = ask(&format!("'{f}: 0' --between {from}..{to} --count")).ok();
+                    let all = ask(&format!("'{f}: 0' --between {from}..{to} --all")).stdout;
+                    assert_eq!(all.lines().count().to_string(), got.trim(), "{f} {from}..{to}");
+                    got.trim().parse::<u64>().expect("a number")
+                })
+                .sum(),
+        );
+        assert_eq!(parts, whole, "{file}");
+        let ran = ask("'pick: 0' --between 2000..2001");
+        assert!(ran.code == Some(2) && ran.stderr.contains("ends before that"), "{}", ran.stderr);
+    }
+    let at = engraft(place.path(), "query packed.trace 'late: 0' --first").ok();
+    let at = at.trim();
+    // Every instruction of the block, as objdump has them.
+    let shown =
+        engraft(place.path(), "query packed.trace 'late: 0' --first --context=0 --code disassembly").ok();
+    assert!(
+        shown.starts_with(&format!("> {at} B late 0 0x"))
+            && shown.contains(" a.c:10\n") | shown.contains("/a.c:10\n"),
+        "{shown}"
+    );
+    let listed = must(
+        Command::new("objdump")
+            .args(["-d", "--no-show-raw-insn", "--disassemble=late", "a"])
+            .current_dir(place.path()),
+    );
+    let addresses = |text: &str, end: char| -> Vec<String> {
+        let word = |line: &str| {
+            line.split_whitespace()
+                .next()
+                .map(|w| w.trim_start_matches("0x").trim_end_matches(end).to_owned())
+        };
+        text.lines().filter(|l| l.starts_with("      0x") || l.contains(":\t")).filter_map(word).collect()
+    };
+    assert_eq!(addresses(&shown, ' '), addresses(&listed, ':'), "{shown}\n{listed}");
+    let shown = engraft(place.path(), "query packed.trace 'late: 0' --first --context=0 --code source").ok();
+    assert!(
+        shown.contains("a.c:10  __attribute__((noinline)) static void late(int n) { out = n; }"),
+        "{shown}"
+    );
 }

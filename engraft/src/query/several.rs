@@ -1,0 +1,83 @@
+//! `engraft query T 'PATH; PATH'`: several paths at once.
+
+use super::answer::QueryView;
+use super::{Args, may_follow, searched, want};
+use crate::out::{self, Answer, Hinted};
+use crate::view::{Format, Table, View};
+use serde::Serialize;
+use std::io;
+use trace::{Flow, Names, Path, Scheme, Trace, Want};
+use tracing::info_span;
+
+/// The paths of a text, between which `;` stands.
+pub fn parts(text: &str) -> Vec<&str> {
+    text.split(';').filter(|part| !part.trim().is_empty()).collect::<Vec<_>>()
+}
+
+/// What is found of each path.
+#[derive(Serialize)]
+struct PathsView {
+    schema: &'static str,
+    paths: Vec<QueryView>,
+}
+
+impl View for PathsView {
+    /// A row a path; where all positions are asked for, a row each.
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["path>", "function", "count>", "thread>", "index>"]);
+        for (n, path) in (1..).zip(&self.paths) {
+            for row in path.rows() {
+                let [function, count, thread, index] = row;
+                let n: usize = n;
+                t.row([n.to_string(), function, count, thread, index]);
+            }
+        }
+        t
+    }
+}
+
+/// Searches each.
+pub fn run(args: &Args, trace: &Trace, names: &Names, flow: &Flow, paths: &[Path]) -> anyhow::Result<Answer> {
+    let single = [args.per_caller, args.per_thread, args.context.is_some(), args.next.is_some()];
+    if single.contains(&true) || args.previous.is_some() {
+        let what = format!("{} paths are given", paths.len());
+        let hint =
+            "of several paths, --count, --first, --all and --nth are asked: ask for the rest one by one";
+        return Err(Hinted::new(what, hint).into());
+    }
+    let want = want(args, trace)?;
+    let scheme = args.scheme.and_then(Scheme::numbered);
+    let (mut views, mut all) = (Vec::new(), Vec::new());
+    for path in paths {
+        let (found, used) = info_span!("search").in_scope(|| searched(args, trace, path, want, scheme))?;
+        if found.count == 0 {
+            may_follow(args, trace, names, flow, path)?;
+        }
+        views.push(QueryView::new(path, names, used, want, &found));
+        all.push(found);
+    }
+    let is_any = all.iter().any(|found| found.count > 0);
+    let is_bare = args.output.format() == Format::Table && want != Want::CountAndFirst;
+    if is_bare {
+        let n_threads = trace.threads().map_err(|err| super::unreadable(&args.trace, err))?.len();
+        out::data(None, |w| {
+            for (n, found) in (1..).zip(&all) {
+                match want {
+                    Want::Count => writeln!(w, "{}", found.count)?,
+                    Want::All => found.all.iter().try_for_each(|p| {
+                        let n: usize = n;
+                        write!(w, "{n} ").and_then(|()| super::position(w, n_threads, *p))
+                    })?,
+                    _ => match found.first {
+                        Some(p) => super::position(w, n_threads, p),
+                        None => writeln!(w, "-"),
+                    }?,
+                }
+            }
+            io::Result::Ok(())
+        })?;
+    } else {
+        args.output.print(&PathsView { schema: "engraft.query/1", paths: views })?;
+    }
+    Ok(if is_any || is_bare && want == Want::Count { Answer::Yes } else { Answer::No })
+}
