@@ -222,6 +222,10 @@ impl<'c> Decoder<'c> {
                     self.settle(0, false, out);
                     out.extend(self.open.drain(..).map(|_| Symbol::exit(Cause::ThreadEnd).0));
                 }
+                if parked.is_some() {
+                    // In the call that went to the other stack.
+                    self.settle(self.open.len(), false, out);
+                }
                 let open = parked.or(forked);
                 self.faults.n_astray += u64::from(open.is_none());
                 for one in open.unwrap_or_else(|| vec![Activation::at(of, block, frame)]) {

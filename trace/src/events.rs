@@ -5,7 +5,8 @@
 //!       | 1 i frame?                      entry i, the stack pointer's low half behind it if the second bit is set
 //!       | 001 i frame                     point i, which control may have come to from any depth
 //!       | 000 i                           another point i
-//!       | 000 and 29 bits set, key at     a signal came `at` bytes into the moved code of module `key` (0: elsewhere); its handler is entered next
+//!       | 000 and 29 bits set, key at     a signal came `at` bytes into the moved code of module `key` (0: elsewhere; `at` all ones: in our own
+//!                                         code); its handler is entered next
 //! EVNT  = thread: varint, when it was taken in ns, n words, data: u32, little-endian, under zstd
 //! CODE  = a `Code`, as postcard under zstd; in the order of their functions' numbers
 //! ENDS  = (thread: varint, cause)*
@@ -35,6 +36,8 @@ pub const FROM_ANYWHERE: u32 = 1 << 29;
 pub const LIMIT: u32 = 1 << 29;
 /// A signal came; its handler is entered next. Two words follow.
 pub const HANDLER: u32 = LIMIT - 1;
+/// In place of where it came: in our own code.
+pub const NO_PLACE: u32 = u32::MAX;
 
 /// A module, as far as its events need it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -168,6 +168,40 @@ fn sudden_ends_lose_nothing() {
     assert!(cut.stderr.contains("cut off"), "{}", cut.stderr);
 }
 
+/// Functions of one way, which no event tells of, run as often as the program counts: between two stacks, and while signals come.
+#[test]
+fn quiet_functions_run_as_often_as_they_do_on_stacks_and_among_signals() {
+    needs!("gcc");
+    let place = folder();
+    let stacks = "#include <ucontext.h>\n#include <stdio.h>\n
+        static ucontext_t m, a; static long na, nb; static char s[65536];
+        __attribute__((noinline)) void first(void) { na++; __asm__ volatile(\"\"); }
+        __attribute__((noinline)) void second(void) { nb++; __asm__ volatile(\"\"); }
+        void go(void) { for (;;) { first(); swapcontext(&a, &m); } }
+        int main(void) { getcontext(&a); a.uc_stack.ss_sp = s; a.uc_stack.ss_size = sizeof s; a.uc_link = &m; makecontext(&a, go, 0);
+          for (int i = 0; i < 50; i++) { second(); swapcontext(&m, &a); } printf(\"%ld %ld\\n\", na, nb); return 0; }";
+    let signals = "#include <signal.h>\n#include <stdio.h>\n#include <sys/time.h>\n
+        static volatile long na; static long nb;
+        __attribute__((noinline)) void first(int s) { na++; }
+        __attribute__((noinline)) void second(void) { nb++; __asm__ volatile(\"\"); }
+        int main(void) { struct itimerval it = {{0, 1000}, {0, 1000}}; signal(SIGALRM, first); setitimer(ITIMER_REAL, &it, 0);
+          volatile unsigned long x = 1; for (long i = 0; i < 50000000; i++) x = x * 3 + i;
+          it.it_value.tv_usec = it.it_interval.tv_usec = 0; setitimer(ITIMER_REAL, &it, 0);
+          second(); printf(\"%ld %ld\\n\", na, nb); return 0; }";
+    for (name, text) in [("stacks", stacks), ("signals", signals)] {
+        std::fs::write(place.path().join("a.c"), text).expect("written");
+        must(Command::new("gcc").args(["-O2", "-w", "-o", "a", "a.c"]).current_dir(place.path()));
+        let ran = Command::new(US)
+            .args(["trace", "-q", "-o", name, "--", "./a"])
+            .current_dir(place.path())
+            .output();
+        let said = String::from_utf8(ran.expect("it runs").stdout).expect("text");
+        let count =
+            |f: &str| engraft(place.path(), &format!("query {name} '{f}: 0' --count")).ok().trim().to_owned();
+        assert_eq!(format!("{} {}\n", count("first"), count("second")), said, "{name}");
+    }
+}
+
 /// A part of what `checks/random.sh` does.
 #[test]
 fn random_programs_are_recorded_as_they_say() {

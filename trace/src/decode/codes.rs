@@ -1,7 +1,7 @@
 //! The modules of a recording, as the decoder asks for them.
 #![warn(clippy::indexing_slicing)]
 
-use crate::events::{Block, Code, Point, Site};
+use crate::events::{Block, Code, NO_PLACE, Point, Site};
 use crate::region::{Position, Region};
 use std::sync::OnceLock;
 
@@ -111,7 +111,7 @@ impl Codes {
 
     /// Where a signal came: at a place of the moved code of a module.
     pub(super) fn placed(&self, key: u32, at: u32) -> Option<(Of, u32)> {
-        let module = self.all.iter().position(|code| code.key == key)?;
+        let module = self.all.iter().position(|code| code.key == key).filter(|_| at != NO_PLACE)?;
         let places = &self.all.get(module)?.places;
         let n = places.partition_point(|place| place.0 <= at).checked_sub(1)?;
         let (func, block) = places.get(n)?.1?;

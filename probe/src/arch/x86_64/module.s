@@ -534,12 +534,19 @@ engraft_module_signalled:
     mov r10d, [r9 + {n_rows}]
     movabs r9, {own} + {homes}
     mov rdx, [r13 - 136] # rip
-    xor ecx, ecx        # the key
+    lea rcx, [rip + engraft_module_end]
+    lea rax, [rip + engraft_module]
+    sub rcx, rax        # how long such code is, of each module
 1:
     sub r10d, 1
-    jb 2f
+    jb 12f
     cmp qword ptr [r9], 0
     je 11f
+    mov rax, [r9 + 8]
+    sub rdx, rax
+    cmp rdx, rcx
+    jb 13f
+    add rdx, rax
     cmp rdx, [r9 + 16]
     jb 11f
     cmp rdx, [r9 + 24]
@@ -551,6 +558,12 @@ engraft_module_signalled:
 11:
     add r9, 64
     jmp 1b
+12:
+    xor ecx, ecx        # no module's
+    jmp 2f
+13: # in what takes another chunk, or the like: at no place of the program's
+    mov ecx, [rax + 16]
+    mov edx, -1
 2:
     cmp qword ptr gs:[rbx + {events_base}], 0
     je 9f
