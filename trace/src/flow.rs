@@ -20,6 +20,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// What the section is called.
 pub(crate) const FLOW: [u8; 4] = *b"FLOW";
 
+/// A trace may say any number; no function has a block beyond this one.
+const MOST_BLOCKS: u32 = 1 << 22;
+
 /// What of a program's control flow is known.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Flow {
@@ -71,6 +74,9 @@ impl Flow {
         let (pairs, ran) = (trace.paths(2, Some(func))?, trace.paths(1, Some(func))?);
         let mut blocks: Vec<Follow> = Vec::new();
         for block in ran.values().flat_map(BTreeMap::keys).flatten() {
+            if *block > MOST_BLOCKS {
+                return Ok(Self::default());
+            }
             blocks.resize(blocks.len().max(*block as usize + 1), Follow::default());
         }
         for pair in pairs.values().flat_map(BTreeMap::keys) {

@@ -38,23 +38,6 @@ pub struct Imported {
     pub n_bytes: u64,
 }
 
-/// Writes what is known of the program's control flow, as far as it ran, and of times.
-fn write_around<W: Write>(
-    sections: &mut Sections<W>,
-    flow: &Flow,
-    ran: &BTreeSet<u32>,
-    times: &Times,
-) -> io::Result<()> {
-    if !flow.modules.is_empty() {
-        let bytes = flow.encode(|func| ran.contains(&func));
-        sections.write(&section(flow::FLOW, &zstd::bulk::compress(&bytes, 19)?))?;
-    }
-    if times.is_empty() {
-        return Ok(());
-    }
-    sections.write(&section(times::TIMES, &times.encode()))
-}
-
 /// Starts a file with names, if there are any.
 pub(crate) fn start<W: Write>(to: W, names: &Names) -> io::Result<Sections<W>> {
     let mut sections = Sections::create(to)?;
@@ -87,6 +70,96 @@ impl Stores {
     pub const ARCHIVE: Self = Self { grammar: Some(Maker::Repair), chunks: None };
 }
 
+/// Keeps streams, one behind the other, in all ways that are asked for.
+struct Keeper<W: Write> {
+    sections: Sections<W>,
+    stores: Stores,
+    builder: Option<Builder>,
+    /// The stream that is kept, its symbols so far, and its chunk.
+    open: Option<(u32, Balance, Option<Stream>)>,
+    n_symbols: u64,
+    /// Functions that were entered, if that is asked for.
+    ran: Option<BTreeSet<u32>>,
+}
+
+impl<W: Write> Keeper<W> {
+    fn new(to: W, names: &Names, stores: Stores, ran: Option<BTreeSet<u32>>) -> io::Result<Self> {
+        let sections = start(to, names)?;
+        Ok(Self {
+            sections,
+            stores,
+            builder: stores.grammar.map(Builder::new),
+            open: None,
+            n_symbols: 0,
+            ran,
+        })
+    }
+
+    /// The symbols that follow are of this stream.
+    fn begin(&mut self, thread: u32) -> io::Result<()> {
+        if self.open.as_ref().is_none_or(|(last, ..)| *last != thread) {
+            self.end()?;
+            let stream = self.stores.chunks.map(|codec| Stream::new(thread, codec));
+            self.open = Some((thread, Balance::default(), stream));
+        }
+        Ok(())
+    }
+
+    /// The index of the next symbol.
+    fn index(&self) -> u64 {
+        self.open.as_ref().map_or(0, |(_, balance, _)| balance.n_symbols())
+    }
+
+    #[inline]
+    fn push<E: From<Unbalanced> + From<io::Error>>(&mut self, symbol: Symbol) -> Result<(), E> {
+        let Some((_, balance, stream)) = &mut self.open else { return Ok(()) };
+        let func = balance.push(symbol)?;
+        if let Some(ran) = &mut self.ran
+            && matches!(symbol.step(), Step::Enter(_))
+        {
+            ran.insert(func);
+        }
+        if let Some(builder) = &mut self.builder {
+            builder.push(func, symbol);
+        }
+        if let Some(stream) = stream
+            && let Some(chunk) = stream.push(symbol)?
+        {
+            self.sections.write(&chunk)?;
+        }
+        Ok(())
+    }
+
+    /// The stream that is kept has ended: how it is balanced.
+    fn end(&mut self) -> io::Result<Balance> {
+        let Some((thread, balance, stream)) = self.open.take() else { return Ok(Balance::default()) };
+        self.n_symbols += balance.n_symbols();
+        if let Some(builder) = &mut self.builder {
+            builder.end(thread);
+        }
+        if let Some(chunk) = stream.and_then(|mut stream| stream.flush()) {
+            self.sections.write(&chunk)?;
+        }
+        Ok(balance)
+    }
+
+    /// Writes the rest: what is known of the program's control flow, as far as it ran, and of times.
+    fn finish(mut self, flow: &Flow, times: &Times) -> io::Result<Imported> {
+        self.end()?;
+        if let Some(builder) = self.builder {
+            builder.finish(&mut self.sections)?;
+        }
+        if !flow.modules.is_empty() {
+            let bytes = flow.encode(|func| self.ran.as_ref().is_none_or(|ran| ran.contains(&func)));
+            self.sections.write(&section(flow::FLOW, &zstd::bulk::compress(&bytes, 19)?))?;
+        }
+        if !times.is_empty() {
+            self.sections.write(&section(times::TIMES, &times.encode()))?;
+        }
+        Ok(Imported { n_symbols: self.n_symbols, n_bytes: self.sections.finish()? })
+    }
+}
+
 /// Makes a file of a plain trace.
 ///
 /// # Errors
@@ -97,34 +170,17 @@ pub fn import(
     names: &Names,
     stores: Stores,
 ) -> Result<Imported, ImportError> {
-    let mut sections = start(to, names)?;
-    let mut stream = stores.chunks.map(|codec| Stream::new(0, codec));
-    let mut builder = stores.grammar.map(Builder::new);
-    let mut balance = Balance::default();
-    let n_symbols = plain::read(from, |symbols| {
+    let mut keeper = Keeper::new(to, names, stores, None)?;
+    keeper.begin(0)?;
+    plain::read(from, |symbols| {
         for &code in symbols {
-            let symbol = unmarked(code, balance.n_symbols())?;
-            let func = balance.push(symbol)?;
-            if let Some(builder) = &mut builder {
-                builder.push(func, symbol);
-            }
-            if let Some(stream) = &mut stream
-                && let Some(chunk) = stream.push(symbol)?
-            {
-                sections.write(&chunk)?;
-            }
+            let symbol = unmarked(code, keeper.index())?;
+            keeper.push::<ImportError>(symbol)?;
         }
         Ok::<_, ImportError>(())
     })?;
-    balance.finish()?;
-    if let Some(chunk) = stream.as_mut().and_then(Stream::flush) {
-        sections.write(&chunk)?;
-    }
-    if let Some(mut builder) = builder {
-        builder.end(0);
-        builder.finish(&mut sections)?;
-    }
-    Ok(Imported { n_symbols, n_bytes: sections.finish()? })
+    keeper.end()?.finish()?;
+    Ok(keeper.finish(&Flow::default(), &Times::default())?)
 }
 
 /// Why a trace is not kept in another way.
@@ -148,57 +204,20 @@ pub enum RepackError {
 /// # Errors
 /// If it cannot be read, or the file cannot be written.
 pub fn repack(trace: &Trace, to: impl Write, stores: Stores) -> Result<Imported, RepackError> {
-    let mut sections = start(to, &trace.names()?)?;
-    let mut builder = stores.grammar.map(Builder::new);
-    let mut open: Option<(u32, Balance, Option<Stream>)> = None;
-    let mut n_symbols = 0;
-    let (flow, mut ran) = (trace.flow()?, BTreeSet::new());
+    let mut keeper = Keeper::new(to, &trace.names()?, stores, Some(BTreeSet::new()))?;
+    let flow = trace.flow()?;
     let mut times = if trace.is_recording() { Times::default() } else { trace.times()?.unwrap_or_default() };
-    let end = |open: Option<(u32, Balance, Option<Stream>)>,
-               builder: &mut Option<Builder>,
-               sections: &mut Sections<_>| {
-        let Some((thread, _, stream)) = open else { return Ok(()) };
-        if let Some(builder) = builder {
-            builder.end(thread);
-        }
-        stream.and_then(|mut stream| stream.flush()).map_or(Ok(()), |chunk| sections.write(&chunk))
-    };
     let failed = trace.read_timed(&mut times, |thread, symbols| {
         let mut take = || {
-            if open.as_ref().is_none_or(|(last, ..)| *last != thread) {
-                end(open.take(), &mut builder, &mut sections)?;
-                let stream = stores.chunks.map(|codec| Stream::new(thread, codec));
-                open = Some((thread, Balance::default(), stream));
-            }
-            let Some((_, balance, stream)) = &mut open else { return Ok(()) };
-            n_symbols += symbols.len() as u64;
-            for &code in symbols {
-                let func = balance.push(Symbol(code))?;
-                if matches!(Symbol(code).step(), Step::Enter(_)) {
-                    ran.insert(func);
-                }
-                if let Some(builder) = &mut builder {
-                    builder.push(func, Symbol(code));
-                }
-                if let Some(stream) = stream
-                    && let Some(chunk) = stream.push(Symbol(code))?
-                {
-                    sections.write(&chunk)?;
-                }
-            }
-            Ok::<_, RepackError>(())
+            keeper.begin(thread)?;
+            symbols.iter().try_for_each(|&code| keeper.push::<RepackError>(Symbol(code)))
         };
         take().map_or_else(ControlFlow::Break, ControlFlow::Continue)
     })?;
     if let Some(err) = failed {
         return Err(err);
     }
-    end(open.take(), &mut builder, &mut sections)?;
-    if let Some(builder) = builder {
-        builder.finish(&mut sections)?;
-    }
-    write_around(&mut sections, &flow, &ran, &times)?;
-    Ok(Imported { n_symbols, n_bytes: sections.finish()? })
+    Ok(keeper.finish(&flow, &times)?)
 }
 
 /// What is known of a program that is not recorded by us.
@@ -222,38 +241,11 @@ pub fn import_streams<'a>(
     around: Around<'_>,
     stores: Stores,
 ) -> Result<Imported, ImportError> {
-    let mut sections = start(to, around.names)?;
-    let mut builder = stores.grammar.map(Builder::new);
-    let (mut n_symbols, mut ran) = (0, BTreeSet::new());
+    let mut keeper = Keeper::new(to, around.names, stores, Some(BTreeSet::new()))?;
     for (thread, symbols) in streams {
-        let mut balance = Balance::default();
-        let mut stream = stores.chunks.map(|codec| Stream::new(thread, codec));
-        for &code in symbols {
-            let func = balance.push(Symbol(code))?;
-            if matches!(Symbol(code).step(), Step::Enter(_)) {
-                ran.insert(func);
-            }
-            if let Some(builder) = &mut builder {
-                builder.push(func, Symbol(code));
-            }
-            if let Some(stream) = &mut stream
-                && let Some(chunk) = stream.push(Symbol(code))?
-            {
-                sections.write(&chunk)?;
-            }
-        }
-        balance.finish()?;
-        n_symbols += balance.n_symbols();
-        if let Some(builder) = &mut builder {
-            builder.end(thread);
-        }
-        if let Some(chunk) = stream.as_mut().and_then(Stream::flush) {
-            sections.write(&chunk)?;
-        }
+        keeper.begin(thread)?;
+        symbols.iter().try_for_each(|&code| keeper.push::<ImportError>(Symbol(code)))?;
+        keeper.end()?.finish()?;
     }
-    if let Some(builder) = builder {
-        builder.finish(&mut sections)?;
-    }
-    write_around(&mut sections, around.flow, &ran, around.times)?;
-    Ok(Imported { n_symbols, n_bytes: sections.finish()? })
+    Ok(keeper.finish(around.flow, around.times)?)
 }
