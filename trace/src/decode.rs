@@ -468,7 +468,19 @@ impl<'c> Decoder<'c> {
             return Some((step, Some(border)));
         };
         if of == a.of {
-            return if block == a.block { Some((0, None)) } else { Some((region.to_block(block)?, None)) };
+            let step = if block == a.block { Some(0) } else { region.to_block(block) };
+            // The event of the block may be still to come.
+            let is_before =
+                |border| matches!(border, Border::Point(n) if self.codes.leads_to(of, n) == Some(block));
+            let before = || region.border(is_before).map(|(border, step)| (step, Some(border)));
+            // A trap says that it is behind its instruction.
+            let trap = || {
+                let n = block
+                    .checked_sub(1)
+                    .filter(|n| self.codes.block(of, *n).is_some_and(|b| b.end == End::Stop))?;
+                Some((if n == a.block { 0 } else { region.to_block(n)? }, None))
+            };
+            return step.map(|step| (step, None)).or_else(before).or_else(trap);
         }
         // In what a call goes to that nothing tells of; only if that is one.
         let mut found = None;

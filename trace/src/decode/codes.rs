@@ -83,6 +83,14 @@ impl Codes {
         code.points.get((word.checked_sub(code.base)? as usize).checked_sub(1)?).copied()
     }
 
+    /// The block of a function that control comes to by point `n` of its module.
+    pub(super) fn leads_to(&self, of: Of, n: u32) -> Option<u32> {
+        match self.all.get(of.module)?.points.get((n as usize).checked_sub(1)?)? {
+            Point::Start(_, block) | Point::Way(_, _, block) => Some(*block),
+            Point::Behind(..) | Point::Leaves(..) => None,
+        }
+    }
+
     /// Whether an event with `word` tells that control came to point `n` of a module.
     pub(super) fn is_point(&self, module: usize, n: u32, word: u32) -> bool {
         n != 0 && self.all.get(module).is_some_and(|code| code.base.checked_add(n) == Some(word))

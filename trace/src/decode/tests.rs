@@ -236,6 +236,48 @@ fn plain(symbols: &[u32]) -> Vec<u32> {
     symbols.iter().map(|code| Symbol(*code).plain().0).collect()
 }
 
+/// A signal's place may be a block whose event is still to come, or where a trap would go on; in a function that nothing told of.
+#[test]
+fn a_signal_comes_before_the_event_of_its_place() {
+    let block = |point, end| Block { point, end, ..Block::default() };
+    let site = Site { entry: Some(1), told: SiteTold::Inside, ..Site::default() };
+    let caller = vec![Block { calls: vec![site], end: End::Return, ..Block::default() }];
+    // 0 → 1 or 2; 2 traps, and 3 is behind it.
+    let to = |ways: &[(u32, u32)]| End::To(ways.to_vec());
+    let callee = vec![
+        block(0, to(&[(1, 0), (2, 0)])),
+        block(1, to(&[(4, 0)])),
+        block(0, End::Stop),
+        block(2, to(&[(4, 0)])),
+        block(0, End::Return),
+    ];
+    let handler = vec![block(0, End::Return)];
+    let functions = [caller, callee, handler].map(|blocks| Function { blocks, ..Function::default() });
+    let code = Code {
+        key: 7,
+        base: BASE,
+        functions: functions.into(),
+        entries: vec![(0, 0), (1, 0), (2, 0)],
+        points: vec![Point::Start(1, 1), Point::Start(1, 3)],
+        places: vec![(20, Some((1, 1))), (30, Some((1, 3)))],
+        ..Code::default()
+    };
+    let codes = Codes::new(vec![code]);
+    let decoded = |words: &[u32]| {
+        let (mut decoder, mut got) = (Decoder::new(&codes), Vec::new());
+        decoder.push(words, &mut got);
+        assert_eq!(decoder.faults.n_lost, 0);
+        plain(&got)
+    };
+    let [f, b] = [|n| Symbol::enter(n).0, |n| Symbol::block(n).0];
+    let (entry, handler) = ([ENTRY | BASE], ENTRY | (BASE + 2));
+    let way = [f(0), b(0), f(1), b(0)];
+    let runs = decoded(&[&entry[..], &[HANDLER, 7, 20, handler, BASE + 1]].concat());
+    assert_eq!(runs, [&way[..], &[f(2), b(0), Symbol::EXIT.0, b(1)]].concat());
+    let trap = decoded(&[&entry[..], &[HANDLER, 7, 30, handler, BASE + 2]].concat());
+    assert_eq!(trap, [&way[..], &[b(2), f(2), b(0), Symbol::EXIT.0, b(3)]].concat());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
