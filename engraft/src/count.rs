@@ -303,7 +303,9 @@ fn once(
         let mut profile = profile(&all, &mine.collect::<Vec<_>>(), stopped.n);
         calls.tell(&mut profile);
         if placement == Placement::Edges {
-            kept.keep_run(module, &all, &profile);
+            let n_increments = all.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+            let is_long = n_increments > 0 && n_increments / LONG_RUN >= all.len() as u64;
+            kept.keep_run(module, is_long, &profile);
         }
         profiles.push(profile);
     }
@@ -458,6 +460,10 @@ pub fn recorded(rec: &Path) -> anyhow::Result<view::CountView> {
     view.points = input::seen(rec)?.into_iter().map(PointView::of).collect();
     Ok(view)
 }
+
+/// How often the counters of a module are incremented on average in a run that is long: rewriting it takes about as long as
+/// a thousand increments a counter.
+const LONG_RUN: u64 = 1000;
 
 /// Where programs are looked for where the environment does not say: as the C library does it.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";

@@ -8,6 +8,8 @@ use anyhow::Context as _;
 use live::Arena;
 use live::launch::{Ready, Swap};
 use measure::Placement;
+use profile::Profile;
+use program::Va;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,6 +22,7 @@ use std::time::{Duration, Instant};
 use trace::Cause;
 use trace::events;
 use trace::file::Sections;
+use trace::sample::Sample;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -135,7 +138,6 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     })?;
     let taken = taken.map_err(|_| anyhow::anyhow!("the thread that takes events has panicked"))?;
     let (recorded, refused) = loader.finish();
-    kept.trim();
     for (path, why) in &refused {
         out::warn(&format!("{} was not recorded: {why}", path.display()), None);
     }
@@ -152,7 +154,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     };
     let n_streams = u32::try_from(taken.n_streams).expect("few");
     let ends: Vec<(u32, Cause)> = (0..n_streams).map(|k| (k, end(k))).collect();
+    let sample = std::mem::take(&mut writer.sample);
     let written = writer.finish(later, &ends);
+    tracing::info_span!("learn").in_scope(|| learn(&kept, &recorded, &sample));
+    kept.trim();
     if taken.n_lost > 0 {
         out::warn("not all was recorded: events were not taken", None);
     }
@@ -175,6 +180,29 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(Answer::Status(u8::try_from(code & 0xff).expect("eight bits")))
 }
+
+/// Keeps how modules ran, for the places of their events when they are recorded again.
+fn learn(kept: &Store, recorded: &[Counted], sample: &Sample) {
+    let modules: Vec<&Counted> = recorded.iter().filter(|module| module.code.is_some()).collect();
+    if modules.iter().all(|module| kept.knows_run(module)) {
+        return;
+    }
+    let codes = modules.iter().filter_map(|module| code(module)).collect();
+    for (module, weights) in modules.iter().zip(sample.weights(codes)) {
+        let n_points = module.code.as_ref().map_or(0, |code| code.points.len());
+        let mut profile = Profile::default();
+        profile.image.name = module.path.display().to_string();
+        profile.blocks = weights.blocks.into_iter().map(|(at, n)| (Va(at), n)).collect();
+        let edge = |(from, to)| profile::Edge { from: Va(from), to: Va(to) };
+        profile.edges = weights.edges.into_iter().map(|(ends, n)| (edge(ends), n)).collect();
+        let is_long = weights.n_events > 0 && weights.n_events / LONG_RUN >= n_points as u64;
+        kept.keep_run(module, is_long, &profile);
+    }
+}
+
+/// How many events a point has on average in a run that is long: to rewrite its code takes about as long as a few hundred
+/// events a point, each time, and saves a third of them.
+const LONG_RUN: u64 = 500;
 
 /// What the events of a module mean, if they are recorded.
 fn code(module: &Counted) -> Option<events::Code> {
@@ -236,6 +264,8 @@ struct Taken {
 struct Writer {
     sections: Sections<File>,
     packer: events::Packer,
+    /// Some of what was taken.
+    sample: Sample,
     /// Why nothing can be written any more.
     failed: Option<io::Error>,
     since: Instant,
@@ -248,7 +278,8 @@ impl Writer {
         for code in codes {
             sections.write(&events::code_section(code)?)?;
         }
-        Ok(Writer { sections, packer: events::Packer::new()?, failed: None, since: Instant::now() })
+        let packer = events::Packer::new()?;
+        Ok(Writer { sections, packer, sample: Sample::default(), failed: None, since: Instant::now() })
     }
 
     /// Takes all events until `is_done`. What cannot be written any more is still taken: the program must not wait.
@@ -290,6 +321,9 @@ impl Writer {
 
     fn keep(&mut self, thread: u32, bytes: &[u8], taken: &mut Taken) {
         taken.n_bytes += bytes.len();
+        if !bytes.is_empty() {
+            self.sample.offer(bytes);
+        }
         let since = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if self.failed.is_none() {
             let section = self.packer.section(thread, since, bytes);

@@ -349,13 +349,15 @@ impl<'c> Decoder<'c> {
                 };
                 let mut open = self.open.iter().enumerate().rev();
                 let found = open.find_map(|(n, a)| Some((n, point(a)?)));
+                self.faults.n_astray += 1;
                 if let Some((at, _)) = found {
-                    self.faults.n_astray += 1;
                     // A handler that returns elsewhere returns.
                     self.settle(at + 1, false, out);
                     self.leave_above(at, Cause::Longjmp, out);
+                    found.map(|(_, point)| point)
+                } else {
+                    self.taken_up(word, out)
                 }
-                found.map(|(_, point)| point)
             }
         };
         match point {
@@ -369,6 +371,22 @@ impl<'c> Decoder<'c> {
             None => self.faults.n_lost += 1,
         }
         self.pass_stub(out);
+    }
+
+    /// The point of this word, of a function that is open since before the events: what was above it has returned.
+    fn taken_up(&mut self, word: u32, out: &mut Vec<u32>) -> Option<Point> {
+        let (module, _) = self.codes.module(word)?;
+        let point = self.codes.point(module, word)?;
+        self.settle(0, false, out);
+        out.extend(self.open.drain(..).map(|_| Symbol::EXIT.0));
+        let block = match point {
+            Point::Start(_, block)
+            | Point::Behind(_, block, _)
+            | Point::Leaves(_, block)
+            | Point::Way(_, block, _) => block,
+        };
+        self.enter(Activation::at(Of { module, func: point.function() }, block, None), true, out);
+        Some(point)
     }
 
     /// Whether control is at `border` of the function of `a`, or was before, if that is told.

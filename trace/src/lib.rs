@@ -14,6 +14,7 @@ pub mod import;
 pub mod names;
 pub mod pack;
 pub mod plain;
+pub mod sample;
 pub mod times;
 
 pub mod activations;

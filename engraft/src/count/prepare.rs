@@ -147,12 +147,15 @@ impl Store {
         found.clone()
     }
 
-    /// Keeps how `module` ran, for the places of its counters when it is counted again; if it ran so long that it is worth it to rewrite it
-    /// once more. `counts` are those of its counters.
-    pub fn keep_run(&self, module: &Counted, counts: &[u64], profile: &Profile) {
-        let n_increments = counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-        let is_worth_it = n_increments / LONG_RUN >= counts.len() as u64 && n_increments > 0;
-        if is_worth_it && !self.is_temporary() && self.earlier(module.key).is_none() {
+    /// Whether it is known how `module` ran earlier.
+    pub fn knows_run(&self, module: &Counted) -> bool {
+        self.earlier(module.key).is_some()
+    }
+
+    /// Keeps how `module` ran, for the places of its counters or events the next time; if it ran so long that it is worth it to rewrite it
+    /// once more.
+    pub fn keep_run(&self, module: &Counted, is_long: bool, profile: &Profile) {
+        if is_long && !self.is_temporary() && !self.knows_run(module) {
             self.keep(&self.name(module.key, RAN), &profile::recording::write(std::slice::from_ref(profile)));
         }
     }
@@ -167,10 +170,6 @@ impl Store {
 
 /// What the file with the profile of an earlier run is called.
 const RAN: &str = "-ran";
-/// How often the counters of a module are incremented on average in a run that is long: rewriting it takes about as long as
-/// a thousand increments a counter.
-const LONG_RUN: u64 = 1000;
-
 /// A module that is counted.
 pub struct Counted {
     /// Where it was loaded from.

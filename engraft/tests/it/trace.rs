@@ -202,6 +202,39 @@ fn quiet_functions_run_as_often_as_they_do_on_stacks_and_among_signals() {
     }
 }
 
+/// The second time, events stand where the first run seldom came; both tell the same.
+#[test]
+fn a_recording_learns_from_the_one_before() {
+    needs!("gcc");
+    let place = folder();
+    // The way that looks unlikely is the one that is taken.
+    let text = "#include <stdio.h>
+        __attribute__((noinline)) int step(int n, int *p) { int s = 0;
+          if (!p) s += n * 3; if (n < 0) s -= n / 3; if (p == (int *)16) s ^= n; return s; }
+        int main(void) { volatile int s = 0; for (int i = 1; i < 100000; i++) s += step(-i, i & 31 ? 0 : (int *)&s); printf(\"%d\\n\", s); return 0; }";
+    std::fs::write(place.path().join("a.c"), text).expect("written");
+    must(
+        Command::new("gcc")
+            .args(["-O1", "-w", "-fno-if-conversion", "-o", "a", "a.c"])
+            .current_dir(place.path()),
+    );
+    let recorded = |name: &str| {
+        let mut trace = Command::new(US);
+        trace.args(["trace", "--json", "-o", name, "--", "./a"]).env("XDG_CACHE_HOME", place.path());
+        let ran = trace.current_dir(place.path()).output().expect("it runs");
+        let report: serde_json::Value = serde_json::from_slice(&ran.stderr).expect("what it says");
+        let said = String::from_utf8(ran.stdout).expect("text");
+        (said, report["n_bytes_of_events"].as_u64().expect("a number"))
+    };
+    let [first, second, third] = ["first.trace", "second.trace", "third.trace"].map(recorded);
+    assert!(
+        first.0 == second.0 && second.1 * 10 < first.1 * 9 && third == second,
+        "{first:?} {second:?} {third:?}"
+    );
+    let [first, second] = ["first.trace", "second.trace"].map(|name| blocks(place.path(), name, "a"));
+    assert!(first == second && first.len() > 8, "{first:?} {second:?}");
+}
+
 /// A part of what `checks/random.sh` does.
 #[test]
 fn random_programs_are_recorded_as_they_say() {

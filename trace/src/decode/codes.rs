@@ -1,7 +1,7 @@
 //! The modules of a recording, as the decoder asks for them.
 #![warn(clippy::indexing_slicing)]
 
-use crate::events::{Block, Code, NO_PLACE, Point, Site};
+use crate::events::{Block, Code, HANDLER, LIMIT, NO_PLACE, Point, Site};
 use crate::region::{Position, Region};
 use std::sync::OnceLock;
 
@@ -131,6 +131,13 @@ impl Codes {
         let n = self.bases.partition_point(|(base, _)| *base <= word).checked_sub(1)?;
         let (base, module) = *self.bases.get(n)?;
         Some((module, word - base))
+    }
+
+    /// The module that an event with `word` is of, if any.
+    pub(crate) fn module_of(&self, word: u32) -> Option<usize> {
+        let (module, n) = self.module(word & (LIMIT - 1))?;
+        let code = self.all.get(module).filter(|_| word != 0 && word != HANDLER)?;
+        ((n as usize) < code.numbers().len()).then_some(module)
     }
 
     pub(super) fn entry(&self, module: usize, n: u32) -> Option<(u32, u32)> {

@@ -4,6 +4,8 @@ use super::*;
 use crate::balance::Balance;
 use crate::events::{Code, Function};
 use crate::region::{Costs, Passages, thin};
+use crate::sample::{Sample, Weights};
+use crate::symbol::Step;
 use proptest::prelude::*;
 
 struct Rng(u64);
@@ -55,7 +57,8 @@ fn program(rng: &mut Rng) -> Code {
                     End::To(to.into_iter().map(&mut way).collect())
                 }
             };
-            blocks[b as usize] = Block { calls, end, ..Block::default() };
+            let at = u64::from(100 * func + b);
+            blocks[b as usize] = Block { at, calls, end, ..Block::default() };
         }
         let has_far = n > 1 && rng.below(2) == 0;
         starts[n as usize - 1] |= has_far;
@@ -309,6 +312,66 @@ proptest! {
             // What ran behind the last event is not told.
             prop_assert_eq!(&plain(&got), &symbols[..got.len().min(symbols.len())]);
         }
+    }
+
+    /// A sample that is the whole run says how often each block and edge ran.
+    #[test]
+    fn a_sample_of_all_is_what_ran(seed in any::<u64>()) {
+        let mut rng = Rng(seed | 1);
+        let code = program(&mut rng);
+        let mut walk =
+            Walk { code: &code, rng: &mut rng, symbols: Vec::new(), words: Vec::new(), open: Vec::new(), n_left: 300 };
+        let _how_it_ended = walk.call(0, SiteTold::Event);
+        let Walk { symbols, words, .. } = walk;
+        let codes = Codes::new(vec![code.clone()]);
+        let mut decoder = Decoder::new(&codes);
+        let mut told = Vec::new();
+        decoder.push(&words, &mut told);
+        // What ran behind the last event is not told.
+        let (mut want, mut open) = (Weights::default(), Vec::new());
+        for code in symbols.into_iter().take(told.len()) {
+            match Symbol(code).step() {
+                Step::Enter(func) => open.push((u64::from(100 * func), None)),
+                Step::Exit => drop(open.pop()),
+                Step::Block(block) => {
+                    let (func, last) = open.last_mut().expect("it is in a function");
+                    let at = *func + u64::from(block);
+                    *want.blocks.entry(at).or_default() += 1;
+                    last.replace(at).into_iter().for_each(|from| *want.edges.entry((from, at)).or_default() += 1);
+                }
+            }
+        }
+        let mut sample = Sample::default();
+        sample.offer(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+        let got = sample.weights(vec![code]);
+        prop_assert_eq!(&got[0].blocks, &want.blocks);
+        prop_assert_eq!(&got[0].edges, &want.edges);
+        // Stack pointers are words, too.
+        prop_assert!(got[0].n_events <= words.len() as u64);
+    }
+
+    /// What was open before the first event is taken up where it goes on: what is told of the rest is the same.
+    #[test]
+    fn a_stream_may_start_anywhere(seed in any::<u64>()) {
+        let mut rng = Rng(seed | 1);
+        let code = program(&mut rng);
+        let mut walk =
+            Walk { code: &code, rng: &mut rng, symbols: Vec::new(), words: Vec::new(), open: Vec::new(), n_left: 300 };
+        let _how_it_ended = walk.call(0, SiteTold::Event);
+        let words = walk.words;
+        let is_point = |word: &u32| *word & (ENTRY | HAS_FRAME | FROM_ANYWHERE) == 0;
+        let Some(from) = words.iter().skip(words.len() / 2).position(is_point) else { return Ok(()) };
+        let codes = Codes::new(vec![code]);
+        let mut decoder = Decoder::new(&codes);
+        let mut got = Vec::new();
+        decoder.push(&words[words.len() / 2 + from..], &mut got);
+        prop_assert_eq!(decoder.faults.n_lost, 0);
+        decoder.finish(Cause::RecordingEnd, &mut got);
+        let mut balance = Balance::default();
+        for code in got {
+            prop_assert!(balance.push(Symbol(code)).is_ok());
+        }
+        prop_assert!(balance.finish().is_ok());
     }
 
     /// Whatever the events, what comes out is balanced.
