@@ -175,7 +175,7 @@ fn once(
 ) -> anyhow::Result<(u8, bool)> {
     let (name, rest) = args.command.split_first().expect("clap asks for one at least");
     let placement = if args.all_blocks { Placement::Blocks } else { Placement::Edges };
-    let how = How { placement, callees: args.callees, follows: args.follow, turn: 0, libc: false };
+    let how = How { callees: args.callees, follows: args.follow, ..How::of(placement) };
     let is_exe_counted = args.executable(&target.executable);
     let of_exe = How { placement: if is_exe_counted { placement } else { Placement::Nowhere }, ..how };
     let (segments, exe, linker) =
@@ -419,7 +419,7 @@ pub fn try_out() -> anyhow::Result<String> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let target = Target::find("true".as_ref(), &search)?;
     let kept = Store::open(true)?;
-    let how = How { placement: Placement::Edges, callees: false, follows: false, turn: 0, libc: false };
+    let how = How::of(Placement::Edges);
     let (segments, exe, _) = prepare::executable(&kept, &target.executable, how)?;
     let arena = Arena::create(&[(exe.key, exe.notes.n_counters())], false)?;
     let ready = Ready { segments: &segments, file: None, swaps: &[], opens: &[], execs: None };

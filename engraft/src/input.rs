@@ -509,7 +509,7 @@ fn ends_in(name: &str, what: &str) -> bool {
 }
 
 /// A source name without its parameters and what stands behind them.
-fn without_parameters(name: &str) -> &str {
+pub fn without_parameters(name: &str) -> &str {
     let mut depth = 0_u32;
     for (at, c) in name.char_indices() {
         match c {

@@ -1,5 +1,6 @@
 //! `engraft trace`: the whole control flow of a run, recorded.
 
+mod window;
 mod writer;
 
 use crate::count::prepare::Counted;
@@ -13,6 +14,7 @@ use measure::Placement;
 use profile::Profile;
 use program::Va;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,9 +22,12 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use trace::Cause;
 use trace::events;
 use trace::sample::Sample;
+use trace::{Maker, Stores, import};
+use window::{Ring, When, Window};
 use writer::Writer;
 
 /// Run as tests.
@@ -41,6 +46,33 @@ pub struct Args {
     /// What to record: `all` (without libc and ld.so), `exe`, or file names of modules, `*` standing for anything
     #[arg(long, value_name = "WHICH", num_args = 1.., default_value = "all")]
     modules: Vec<String>,
+    /// Record only functions with these names, `*` standing for anything; others are as if they were not recorded
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    functions: Vec<String>,
+    /// Keep what comes from the first time on that one of these functions is entered (and, with --to, from each time behind it)
+    #[arg(long, value_name = "FUNCTION", num_args = 1..)]
+    from: Vec<String>,
+    /// Keep what comes until one of these functions is entered
+    #[arg(long, value_name = "FUNCTION", num_args = 1..)]
+    to: Vec<String>,
+    /// Keep what comes so many seconds after the start, and later
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    after: Option<Duration>,
+    /// Keep what comes in so many seconds, from the start or from --after on
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    lasts: Option<Duration>,
+    /// Keep the last of it, of so many bytes in the file (such as 64M): what led to a crash
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "pack")]
+    last: Option<usize>,
+    /// Stop, and start again, whenever this signal is sent to `engraft trace`, such as USR1: the program does not get it
+    #[arg(long, value_name = "SIGNAL", value_parser = signal)]
+    switch: Option<i32>,
+    /// Begin when the signal of --switch comes first
+    #[arg(long, requires = "switch")]
+    paused: bool,
+    /// Pack it when the program has ended, as `engraft convert --store packed` does
+    #[arg(long)]
+    pack: bool,
     /// Do not keep rewritten modules for the next time
     #[arg(long)]
     no_cache: bool,
@@ -49,6 +81,55 @@ pub struct Args {
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM ARGS")]
     command: Vec<OsString>,
+}
+
+/// Reads a time from the command line.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    seconds.ok_or_else(|| "say seconds, such as 1.5".into())
+}
+
+/// Reads a number of bytes from the command line.
+fn size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let unit = match unit.to_ascii_uppercase().as_str() {
+        "" => Some(1),
+        "K" | "KB" => Some(1 << 10),
+        "M" | "MB" => Some(1 << 20),
+        "G" | "GB" => Some(1 << 30),
+        _ => None,
+    };
+    let size = digits.parse::<usize>().ok().zip(unit).and_then(|(n, unit)| n.checked_mul(unit));
+    size.ok_or_else(|| "say bytes, such as 65536, 512K, 64M, 1G".into())
+}
+
+/// Reads a signal from the command line: a name, with or without `SIG`, or a number.
+fn signal(text: &str) -> Result<i32, String> {
+    live::signal_named(text).ok_or_else(|| "say one that programs use, such as USR1 or USR2".into())
+}
+
+/// What of the run is kept.
+fn window(args: &Args, codes: &[events::Code]) -> anyhow::Result<Window> {
+    let entries = |names: &[String]| {
+        let mut all = HashSet::new();
+        for name in names {
+            let found = window::entries(codes, |symbol| prepare::is_name(name, symbol));
+            if found.is_empty() {
+                let what = format!("no function that is recorded is called {name}");
+                let hint = "`engraft show BINARY functions` lists those of a file; --from and --to are for what is loaded when the program starts";
+                return Err(Hinted::new(what, hint).into());
+            }
+            all.extend(found);
+        }
+        anyhow::Ok(all)
+    };
+    let (from, to) = (entries(&args.from)?, entries(&args.to)?);
+    let (after, lasts) = (args.after.unwrap_or_default(), args.lasts);
+    Ok(Window::new(
+        When { after, lasts, is_switched: args.switch.is_some(), is_paused: args.paused },
+        from,
+        to,
+    ))
 }
 
 impl Wanted for Args {
@@ -74,7 +155,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     live::keep_memory();
     let kept = Store::open(args.no_cache)?;
     let libc = args.library(Path::new("libc.so.6"));
-    let how = How { placement: Placement::Events, callees: false, follows: false, turn: 0, libc };
+    let telling = [args.from.as_slice(), &args.to].concat();
+    let how = How { libc, functions: &args.functions, telling: &telling, ..How::of(Placement::Events) };
     let is_exe_wanted = args.executable(&target.executable);
     let of_exe = How { placement: if is_exe_wanted { how.placement } else { Placement::Nowhere }, ..how };
     let (segments, exe, linker) = prepare::executable(&kept, &target.executable, of_exe)?;
@@ -100,10 +182,18 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let hint = "they are in memory that is shared: raise the limits of the length of files and of addresses (`ulimit -f`, `ulimit -v`)";
         Hinted::new(format!("cannot get memory for the events: {err}"), hint)
     })?;
-    let file = File::create(&args.o).with_context(|| format!("cannot write {}", args.o.display()))?;
     let first = recorded.iter().filter_map(code).collect::<Vec<_>>();
-    let mut writer =
-        Writer::new(file, &first).with_context(|| format!("cannot write {}", args.o.display()))?;
+    if !args.functions.is_empty() && first.iter().all(|code| code.entries.is_empty()) {
+        let what = format!("no function that can be recorded is called {}", args.functions.join(" or "));
+        return Err(Hinted::new(what, "`engraft show BINARY functions` lists those of a file").into());
+    }
+    let window = window(args, &first)?;
+    if let Some(which) = args.switch {
+        live::keep_signal(which);
+    }
+    let file = File::create(&args.o).with_context(|| format!("cannot write {}", args.o.display()))?;
+    let mut writer = Writer::new(file, &first, window, args.last.map(Ring::new))
+        .with_context(|| format!("cannot write {}", args.o.display()))?;
     let mut command = Command::new(&target.start);
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
     command.args(&target.before).args(rest);
@@ -154,7 +244,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let ends: Vec<(u32, Cause)> = (0..n_streams).map(|k| (k, end(k))).collect();
     let sample = std::mem::take(&mut writer.sample);
     let written = writer.finish(later, &ends);
-    tracing::info_span!("learn").in_scope(|| learn(&kept, &recorded, &sample));
+    if !how.is_partial() {
+        tracing::info_span!("learn").in_scope(|| learn(&kept, &recorded, &sample));
+    }
     kept.trim();
     if taken.n_lost > 0 {
         out::warn("not all was recorded: events were not taken", None);
@@ -163,6 +255,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let what = format!("cannot write {}: {err}", args.o.display());
         out::warn(&what, Some("what was recorded before can be read; make room for the rest"));
     });
+    let n_bytes = match args.pack {
+        true => n_bytes.and_then(|n| {
+            pack(&args.o).map_err(|err| out::warn(&format!("{err:#}"), out::hint(&err).as_deref())).or(Ok(n))
+        }),
+        false => n_bytes,
+    };
     if !out::manner().quiet {
         let view = TraceView {
             schema: "engraft.trace/1",
@@ -201,6 +299,23 @@ fn learn(kept: &Store, recorded: &[Counted], sample: &Sample) {
 /// How many events a point has on average in a run that is long: to rewrite its code takes about as long as a few hundred
 /// events a point, each time, and saves a third of them.
 const LONG_RUN: u64 = 500;
+
+/// Packs the file at `path` in its place; its length then.
+fn pack(path: &Path) -> anyhow::Result<u64> {
+    let _span = tracing::info_span!("pack").entered();
+    let trace = crate::query::open(path)?;
+    let stores = Stores { grammar: Some(Maker::Sequitur), chunks: None };
+    let mut n_bytes = Err(anyhow::anyhow!("{} cannot be packed", path.display()));
+    out::file(path, |w| match import::repack(&trace, w, stores) {
+        Ok(imported) => {
+            n_bytes = Ok(imported.n_bytes);
+            Ok(())
+        }
+        Err(import::RepackError::Write(err)) => Err(err),
+        Err(err) => Err(io::Error::other(err)),
+    })?;
+    n_bytes
+}
 
 /// What the events of a module mean, if they are recorded.
 fn code(module: &Counted) -> Option<events::Code> {

@@ -223,6 +223,16 @@ pub fn cut(name: &str) -> String {
     name.chars().take(start).chain(['…']).chain(name.chars().skip(end)).collect()
 }
 
+/// A number of bytes, for people.
+pub fn size(n_bytes: u64) -> String {
+    let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1000)];
+    let unit = units.into_iter().find(|unit| n_bytes >= unit.1);
+    unit.map_or_else(
+        || format!("{n_bytes} bytes"),
+        |(name, unit)| format!("{}.{} {name}", n_bytes / unit, n_bytes % unit * 10 / unit),
+    )
+}
+
 /// A share in per cent, for people.
 pub fn share(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)

@@ -16,5 +16,8 @@ pub use arena::{Arena, Asking, Request, StoppedThreads, Stream};
 pub use cache::Cache;
 pub use follow::Caught;
 pub use process::{Mapping, ProcessError, Stopped, Syscall};
-pub use sys::{fail_beyond_limits, has_capabilities, is_output_closed, keep_memory, pass_signals_on, wait};
+pub use sys::{
+    fail_beyond_limits, has_capabilities, is_output_closed, keep_memory, keep_signal, n_kept_signals,
+    pass_signals_on, signal_named, wait,
+};
 pub use target::{Limits, Target, TargetError, can_set_bases};

@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Files that were closed when we were started, a bit each of the first three; Rust's start-up code opens something in their place.
@@ -163,7 +163,32 @@ fn pass_on_what_came() {
     }
 }
 
+/// The signal that is for us, not for the program; 0: none. How often it came.
+static SWITCH: AtomicI32 = AtomicI32::new(0);
+static N_SWITCHED: AtomicUsize = AtomicUsize::new(0);
+
+/// The signal of this name, with or without `SIG`, or number, if it is one that is passed on.
+pub fn signal_named(text: &str) -> Option<i32> {
+    let upper = text.to_ascii_uppercase();
+    let named = || Some(format!("SIG{}", upper.trim_start_matches("SIG")).parse::<Signal>().ok()? as i32);
+    text.parse().ok().or_else(named).filter(|which| passed_on().any(|passed| passed == *which))
+}
+
+/// Keeps this signal for us, from now on.
+pub fn keep_signal(which: i32) {
+    SWITCH.store(which, Ordering::SeqCst);
+}
+
+/// How often the signal came that is kept for us.
+pub fn n_kept_signals() -> usize {
+    N_SWITCHED.load(Ordering::SeqCst)
+}
+
 extern "C" fn pass_on(which: libc::c_int, about: *mut libc::siginfo_t, _: *mut c_void) {
+    if which == SWITCH.load(Ordering::SeqCst) {
+        N_SWITCHED.fetch_add(1, Ordering::SeqCst);
+        return;
+    }
     let error = nix::errno::Errno::last_raw();
     // SAFETY: the kernel's, for as long as the handler runs.
     let about = unsafe { &*about };

@@ -42,8 +42,19 @@ const MOST_POINTS: u32 = 1 << 24;
 /// Where the numbers of a module's points start is a multiple of this.
 const BASES: u32 = 1 << 12;
 
+/// What of a module is recorded.
+#[derive(Clone, Copy)]
+pub struct Which<'a> {
+    /// Whether the C library is recorded, too.
+    pub libc: bool,
+    /// Whether a function is, if it can be.
+    pub is_recorded: &'a (dyn Fn(FuncId) -> bool + Sync),
+    /// Whether a function has an event each time that it is entered.
+    pub tells: &'a (dyn Fn(FuncId) -> bool + Sync),
+}
+
 /// What is to be put into the code of `program`, and what its events mean. Their numbers go by `key` and `turn`; those of two modules may overlap
-/// ([`Code::numbers`]), then one needs another turn. `is_libc_recorded`: the C library is, too. `earlier` is how it ran before.
+/// ([`Code::numbers`]), then one needs another turn. `earlier` is how it ran before.
 ///
 /// # Errors
 /// If it is too large.
@@ -51,19 +62,22 @@ pub fn plan(
     program: &Program,
     key: u32,
     turn: u32,
-    is_libc_recorded: bool,
+    which: Which<'_>,
     earlier: Option<&Profile>,
 ) -> Result<(Plan, Code), TooLarge> {
     let stays = Module::stays(program);
     // A stub is no function of the program's.
-    let is_moved =
-        |f: FuncId| stays.get(f.index()).is_some_and(Option::is_none) && program.function(f).import.is_none();
+    let is_moved = |f: FuncId| {
+        stays.get(f.index()).is_some_and(Option::is_none)
+            && program.function(f).import.is_none()
+            && (which.is_recorded)(f)
+    };
     let mut forks = probe::forks(program);
     forks.sort_unstable();
     // Of a static program, it is in the same file.
-    let is_libc_recorded = is_libc_recorded || program.image.kind.is_static();
-    let mut around =
-        Around { program, forks, is_moved: &is_moved, is_libc_recorded, targets: HashMap::new() };
+    let is_libc_recorded = which.libc || program.image.kind.is_static();
+    let (is_moved, tells) = (&is_moved, which.tells);
+    let mut around = Around { program, forks, is_moved, tells, is_libc_recorded, targets: HashMap::new() };
     let entries = around.entries();
     around.find_targets(&entries);
     let around = around;
@@ -164,6 +178,8 @@ struct Around<'p> {
     /// The calls that may return in another process, too.
     forks: Vec<Va>,
     is_moved: &'p (dyn Fn(FuncId) -> bool + Sync),
+    /// Whether a function has an event each time that it is entered.
+    tells: &'p (dyn Fn(FuncId) -> bool + Sync),
     /// Whether the C library is recorded, too.
     is_libc_recorded: bool,
     /// By call: the entry that it comes to.
@@ -465,7 +481,8 @@ impl Of<'_> {
             let site = |call: &Call| {
                 let to = self.around.target(call);
                 let needs_point = call.returns && self.needs_point(call);
-                let may_be_inside = call.returns && !needs_point && to.is_some_and(|to| to.is_direct);
+                let is_quiet = |to: Comes| to.is_direct && !(self.around.tells)(to.func);
+                let may_be_inside = call.returns && !needs_point && to.is_some_and(is_quiet);
                 let is_plain = match to {
                     Some(to) => may_be_inside && passages.is_plain(to.entry),
                     None => call.returns && self.around.is_quiet_import(call),

@@ -9,7 +9,9 @@
 
 mod codes;
 
-use crate::events::{Block, ENTRY, End, FROM_ANYWHERE, HANDLER, HAS_FRAME, LIMIT, Point, Site, SiteTold};
+use crate::events::{
+    Block, ENTRY, End, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, Point, START, Site, SiteTold,
+};
 use crate::region::{Border, MOST_PLAIN, Position, Region};
 use crate::symbol::{Cause, Symbol};
 pub use codes::Codes;
@@ -84,6 +86,10 @@ pub struct Decoder<'c> {
     forked: Forked,
     /// Whether what is entered next is a handler of signals.
     is_handler: bool,
+    /// Whether functions may be open of which nothing told.
+    is_cut: bool,
+    /// Between a gap and where it is kept again: room for what is told there.
+    untold: Option<Vec<u32>>,
     /// What was wrong.
     pub faults: Faults,
 }
@@ -102,6 +108,8 @@ impl<'c> Decoder<'c> {
             parked: Vec::new(),
             forked: Forked::default(),
             is_handler: false,
+            is_cut: false,
+            untold: None,
             faults: Faults::default(),
         }
     }
@@ -115,28 +123,50 @@ impl<'c> Decoder<'c> {
 
     /// Appends to `out` what `words` tell.
     pub fn push(&mut self, words: &[u32], out: &mut Vec<u32>) {
-        let mut words = words.iter().copied();
-        loop {
-            while let Some(head) = self.rest.first()
-                && self.rest.len() < if *head == HANDLER { 3 } else { 2 }
-            {
-                let Some(word) = words.next() else { return };
-                self.rest.push(word);
+        for &word in words {
+            match (word, self.rest.is_empty()) {
+                (GAP, true) => {
+                    self.cut(out);
+                    self.untold = Some(Vec::new());
+                }
+                (START, true) => {
+                    self.untold = None;
+                    // What is open was entered before.
+                    for one in std::mem::take(&mut self.open) {
+                        self.enter(one, true, out);
+                    }
+                }
+                _ => match self.untold.take() {
+                    Some(mut untold) => {
+                        self.next(word, &mut untold);
+                        untold.clear();
+                        self.untold = Some(untold);
+                    }
+                    None => self.next(word, out),
+                },
             }
-            match *self.rest.as_slice() {
-                [_, key, at] => self.interrupted(key, at, out),
-                [head, frame] => self.far(head, Some(frame), out),
-                _ => {}
-            }
-            self.rest.clear();
-            let Some(word) = words.next() else { return };
+        }
+    }
+
+    /// The next word.
+    fn next(&mut self, word: u32, out: &mut Vec<u32>) {
+        if self.rest.is_empty() {
             match word {
                 0 => {}
                 _ if word & (ENTRY | HAS_FRAME) == ENTRY => self.far(word, None, out),
                 _ if word & (ENTRY | FROM_ANYWHERE) != 0 || word == HANDLER => self.rest.push(word),
                 _ => self.near(word, out),
             }
+            return;
         }
+        self.rest.push(word);
+        match *self.rest.as_slice() {
+            [HANDLER, _] => return,
+            [_, key, at] => self.interrupted(key, at, out),
+            [head, frame] => self.far(head, Some(frame), out),
+            _ => {}
+        }
+        self.rest.clear();
     }
 
     /// Leaves all that is open. Where the recording ended first, what ran behind the last event is not known.
@@ -148,6 +178,13 @@ impl<'c> Decoder<'c> {
             out.push(Symbol::exit(cause).0);
         }
         self.forked
+    }
+
+    /// What follows is not what came next.
+    fn cut(&mut self, out: &mut Vec<u32>) {
+        out.extend(self.open.drain(..).map(|_| Symbol::exit(Cause::RecordingEnd).0));
+        self.parked.clear();
+        (self.is_handler, self.is_cut) = (false, true);
     }
 
     /// A signal came at a place of the moved code, and its handler is entered next.
@@ -227,7 +264,7 @@ impl<'c> Decoder<'c> {
                     self.settle(self.open.len(), false, out);
                 }
                 let open = parked.or(forked);
-                self.faults.n_astray += u64::from(open.is_none());
+                self.faults.n_astray += u64::from(open.is_none() && !self.is_cut);
                 for one in open.unwrap_or_else(|| vec![Activation::at(of, block, frame)]) {
                     self.enter(one, true, out);
                 }
@@ -349,7 +386,7 @@ impl<'c> Decoder<'c> {
                 };
                 let mut open = self.open.iter().enumerate().rev();
                 let found = open.find_map(|(n, a)| Some((n, point(a)?)));
-                self.faults.n_astray += 1;
+                self.faults.n_astray += u64::from(found.is_some() || !self.is_cut);
                 if let Some((at, _)) = found {
                     // A handler that returns elsewhere returns.
                     self.settle(at + 1, false, out);

@@ -36,6 +36,10 @@ pub const FROM_ANYWHERE: u32 = 1 << 29;
 pub const LIMIT: u32 = 1 << 29;
 /// A signal came; its handler is entered next. Two words follow.
 pub const HANDLER: u32 = LIMIT - 1;
+/// What came before was not kept: functions may be open of which nothing tells.
+pub const GAP: u32 = LIMIT - 2;
+/// What stands between a gap and this was not kept either: it tells what is open.
+pub const START: u32 = LIMIT - 3;
 /// In place of where it came: in our own code.
 pub const NO_PLACE: u32 = u32::MAX;
 

@@ -4,19 +4,20 @@
 //! second time, nothing is analysed before the program runs. What cannot be kept is made each time. Of a module that ran long, how it ran
 //! is kept, too: then it is made once more, with its counters where it seldom went.
 
-use crate::input::{refuse_known_by_address, warn_of_changing_code};
+use crate::input::{self, refuse_known_by_address, warn_of_changing_code};
 use anyhow::Context as _;
 use live::launch::{SegmentsFile, Swap};
 use live::{Arena, Cache, Request};
 use measure::Placement;
+use measure::events::Which;
 use probe::arch::{self, ExecSite, OpenSite};
 use probe::{Module, Old, RewriteError, Room, Segments, file_key};
 use profile::Profile;
 use profile::counters::Notes;
-use program::{Image, Program, Va};
+use program::{FuncId, Image, Program, Va};
 use rayon::prelude::*;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hasher as _};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -214,7 +215,7 @@ fn suffix(placement: Placement) -> &'static str {
 
 /// How modules are rewritten.
 #[derive(Clone, Copy, Debug)]
-pub struct How {
+pub struct How<'a> {
     /// Where counters stand.
     pub placement: Placement,
     /// Whether it is counted where calls through pointers lead.
@@ -225,9 +226,18 @@ pub struct How {
     pub turn: u32,
     /// Whether events of the C library are recorded, too.
     pub libc: bool,
+    /// Names of the functions whose events are recorded, `*` standing for anything; all, if there are none.
+    pub functions: &'a [String],
+    /// Names of functions of which an event tells each time that they are entered.
+    pub telling: &'a [String],
 }
 
-impl How {
+impl How<'_> {
+    /// All of it, so, and nothing else.
+    pub fn of(placement: Placement) -> Self {
+        How { placement, callees: false, follows: false, turn: 0, libc: false, functions: &[], telling: &[] }
+    }
+
     /// What tells files apart that are made otherwise of the module of `image`.
     fn suffix(self, image: &Image, earlier: Option<&Earlier>) -> String {
         let asks = self.follows && arch::may_exec(image.file_bytes());
@@ -235,7 +245,20 @@ impl How {
         let callees = if self.counts_callees() { "-callees" } else { "" };
         let turn = if self.turn == 0 { String::new() } else { format!("-{}", self.turn) };
         let libc = if self.libc { "-libc" } else { "" };
-        format!("{}{turn}{libc}{callees}{}{like}", suffix(self.placement), if asks { "-asks" } else { "" })
+        let asks = if asks { "-asks" } else { "" };
+        let chosen = if self.is_partial() {
+            let mut hasher = DefaultHasher::new();
+            (self.functions, self.telling).hash(&mut hasher);
+            format!("-of-{:016x}", hasher.finish())
+        } else {
+            String::new()
+        };
+        format!("{}{turn}{libc}{callees}{chosen}{asks}{like}", suffix(self.placement))
+    }
+
+    /// Whether some functions are not like the others.
+    pub fn is_partial(self) -> bool {
+        !self.functions.is_empty() || !self.telling.is_empty()
     }
 
     fn counts_callees(self) -> bool {
@@ -258,13 +281,17 @@ impl How {
         let profile = earlier.and_then(Earlier::profile);
         let mut plan = match profile {
             _ if self.placement == Placement::Events => {
-                let (plan, made) = measure::events::plan(
-                    program,
-                    events_key(file_key(&program.image)),
-                    self.turn,
-                    self.libc,
-                    profile.as_ref(),
-                )?;
+                let is_called = |f: FuncId, names: &[String]| {
+                    let symbol = program.function(f).name();
+                    names.iter().any(|name| is_name(name, &symbol))
+                };
+                let which = Which {
+                    libc: self.libc,
+                    is_recorded: &|f| self.functions.is_empty() || is_called(f, self.functions),
+                    tells: &|f| is_called(f, self.telling),
+                };
+                let key = events_key(file_key(&program.image));
+                let (plan, made) = measure::events::plan(program, key, self.turn, which, profile.as_ref())?;
                 code = Some(made);
                 plan
             }
@@ -281,6 +308,14 @@ impl How {
         }
         Ok((module, code))
     }
+}
+
+/// Whether `name`, in which `*` stands for anything, is a function's: the symbol, or what the source calls it, with its parameters or without.
+pub fn is_name(name: &str, symbol: &str) -> bool {
+    let is_it = |text: &str| super::fits(name.as_bytes(), text.as_bytes());
+    let in_source = || matching::names::in_source(symbol);
+    is_it(symbol)
+        || in_source().is_some_and(|source| is_it(&source) || is_it(input::without_parameters(&source)))
 }
 
 /// What the events of a file go by, and it is known by in traces.
@@ -307,7 +342,7 @@ fn is_told_apart<'a>(one: &Counted, others: impl IntoIterator<Item = &'a Counted
 pub fn executable(
     kept: &Store,
     path: &Path,
-    how: How,
+    how: How<'_>,
 ) -> anyhow::Result<(Segments, Counted, Option<PathBuf>)> {
     let image = Image::load(path)?;
     refuse_known_by_address(&image)?;
@@ -371,7 +406,7 @@ pub fn asking(kept: &Store, file: &Path) -> anyhow::Result<Option<PathBuf>> {
 ///
 /// # Errors
 /// If it cannot be read or rewritten.
-fn library(kept: &Store, file: &Path, path: &Path, how: How) -> anyhow::Result<(Counted, PathBuf)> {
+fn library(kept: &Store, file: &Path, path: &Path, how: How<'_>) -> anyhow::Result<(Counted, PathBuf)> {
     let image = Image::load(file)?;
     refuse_known_by_address(&image)?;
     let is_instrumented = memchr::memmem::find(image.file_bytes(), arch::SAYS).is_some();
@@ -420,7 +455,7 @@ pub fn libraries(
     kept: &Store,
     exe: Option<&Counted>,
     paths: Vec<PathBuf>,
-    how: How,
+    how: How<'_>,
 ) -> anyhow::Result<(Vec<(Counted, PathBuf)>, Refused)> {
     let made: Vec<_> = paths.into_par_iter().map(|path| (library(kept, &path, &path, how), path)).collect();
     let (mut counted, mut refused): (Vec<(Counted, PathBuf)>, _) = (Vec::new(), Vec::new());
@@ -442,7 +477,7 @@ pub struct Loader<'a> {
     kept: &'a Store,
     arena: &'a Arena,
     wanted: &'a (dyn Wanted + Sync),
-    how: How,
+    how: How<'a>,
     state: Mutex<Loaded>,
 }
 
@@ -514,7 +549,7 @@ impl<'a> Loader<'a> {
         kept: &'a Store,
         arena: &'a Arena,
         wanted: &'a (dyn Wanted + Sync),
-        how: How,
+        how: How<'a>,
         counted: Vec<Counted>,
         refused: Refused,
         swaps: Vec<Swap>,

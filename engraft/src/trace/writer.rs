@@ -1,6 +1,10 @@
 //! Takes the events of a run while it goes on, and writes them.
 
+use super::window::{Ring, Window};
+use crate::out;
+use crate::view::size;
 use live::Arena;
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +16,9 @@ use trace::sample::Sample;
 
 /// How long the streams are left alone where there was nothing to take.
 const NAP: Duration = Duration::from_micros(300);
+
+/// After which time it is said how large the file will be.
+const FORECAST: Duration = Duration::from_secs(1);
 
 /// What came of a run.
 #[derive(Default)]
@@ -31,17 +38,34 @@ pub struct Writer {
     /// Why nothing can be written any more.
     failed: Option<io::Error>,
     since: Instant,
+    window: Window,
+    /// What is kept until the end, if only the last is.
+    ring: Option<Ring>,
+    /// How much of a file there is.
+    n_written: u64,
+    has_said: bool,
 }
 
 impl Writer {
     /// What the events of `codes` mean is written first, so that a trace that is cut can be read.
-    pub fn new(file: File, codes: &[events::Code]) -> io::Result<Writer> {
+    pub fn new(file: File, codes: &[events::Code], window: Window, ring: Option<Ring>) -> io::Result<Writer> {
         let mut sections = Sections::create(file)?;
         for code in codes {
             sections.write(&events::code_section(code)?)?;
         }
         let packer = events::Packer::new()?;
-        Ok(Writer { sections, packer, sample: Sample::default(), failed: None, since: Instant::now() })
+        let (sample, since) = (Sample::default(), Instant::now());
+        Ok(Writer {
+            sections,
+            packer,
+            sample,
+            failed: None,
+            since,
+            window,
+            ring,
+            n_written: 0,
+            has_said: false,
+        })
     }
 
     /// Takes all events until `is_done`. What cannot be written any more is still taken: the program must not wait.
@@ -55,9 +79,18 @@ impl Writer {
                 // When it began.
                 self.keep(n, &[], &mut taken);
             }
+            let since = self.since.elapsed();
+            let n_words = |k: u32| streams.get(k as usize).map_or(0, |stream| stream.n_words().unwrap_or(0));
+            self.window.tick(
+                since,
+                live::n_kept_signals(),
+                u32::try_from(streams.len()).expect("few"),
+                n_words,
+            );
+            self.forecast(since, &taken);
             let mut found = false;
             for (k, stream) in (0..).zip(&mut streams) {
-                while stream.take(&mut events) {
+                if stream.take(&mut events) {
                     found = true;
                     self.keep(k, &events, &mut taken);
                 }
@@ -87,10 +120,41 @@ impl Writer {
             self.sample.offer(bytes);
         }
         let since = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        if self.failed.is_none() {
-            let section = self.packer.section(thread, since, bytes);
-            self.failed = section.and_then(|section| self.sections.write(&section)).err();
+        let kept = match self.window.is_all() {
+            true => Cow::Borrowed(bytes),
+            false => Cow::Owned(self.window.keep(thread, bytes)),
+        };
+        if self.failed.is_some() || kept.is_empty() && !bytes.is_empty() {
+            return;
         }
+        let section = self.packer.section(thread, since, &kept);
+        let written = section.and_then(|section| {
+            if let Some(ring) = &mut self.ring {
+                ring.push(thread, section);
+                return Ok(());
+            }
+            self.n_written += section.len() as u64;
+            self.sections.write(&section)
+        });
+        self.failed = written.err();
+    }
+
+    /// Says after a second how large the file will be.
+    fn forecast(&mut self, since: Duration, taken: &Taken) {
+        if self.has_said || since < FORECAST {
+            return;
+        }
+        self.has_said = true;
+        let manner = out::manner();
+        if manner.quiet || manner.json || self.ring.is_some() || !self.window.is_all() {
+            return;
+        }
+        let since_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1);
+        let a_minute = |n: u64| size(n.saturating_mul(60_000) / since_ms);
+        let (events, file) = (a_minute(taken.n_bytes as u64), a_minute(self.n_written));
+        out::say(format_args!(
+            "recording: a minute like the first second has {events} of events, {file} in the file"
+        ));
     }
 
     /// Writes what the events mean, and the end.
@@ -100,6 +164,14 @@ impl Writer {
         }
         for code in codes {
             self.sections.write(&events::code_section(code)?)?;
+        }
+        for (thread, is_cut, section) in self.ring.iter_mut().flat_map(Ring::take) {
+            if is_cut {
+                let cut: Vec<u8> =
+                    [events::GAP, events::START].into_iter().flat_map(u32::to_le_bytes).collect();
+                self.sections.write(&self.packer.section(thread, 0, &cut)?)?;
+            }
+            self.sections.write(&section)?;
         }
         self.sections.write(&events::ends_section(ends))?;
         self.sections.finish()

@@ -202,6 +202,73 @@ fn quiet_functions_run_as_often_as_they_do_on_stacks_and_among_signals() {
     }
 }
 
+/// What is kept: between functions, of some functions, while it is switched on, the last of it; the program is the same.
+#[test]
+fn a_part_of_a_run_is_kept() {
+    needs!("gcc");
+    let place = folder();
+    // Between the signals there is more than all chunks hold, so that what was taken before is known to be taken.
+    let text = "#include <stdio.h>\n#include <stdlib.h>\n#include <signal.h>\n#include <unistd.h>
+        static volatile unsigned long x = 1, n;
+        #define PHASE(f) __attribute__((noinline)) int f(int n) { static volatile int s; return s += n & 3 ? n : 2; }
+        PHASE(early) PHASE(work) PHASE(late)
+        #define MARK(f) __attribute__((noinline)) void f(void) { static volatile int s; s++; }
+        MARK(begin) MARK(end)
+        __attribute__((noinline)) void space(void) { for (int i = 0; i < 1000000; i++) {
+          x = x * 6364136223846793005ul + 1442695040888963407ul; if (x >> 40 & 1) n++; if (x >> 50 & 1) n += 2; } }
+        __attribute__((noinline)) int phase(int (*f)(int)) { int s = 0; for (int i = 0; i < 1000; i++) s += f(i); return s; }
+        int main(int c, char **v) { int s = phase(early); if (c > 1) kill(getppid(), SIGUSR1); else begin(); space();
+          s += phase(work); if (c > 1) kill(getppid(), SIGUSR1); else end(); space(); s += phase(late);
+          printf(\"%d\\n\", s); fflush(stdout); abort(); }";
+    std::fs::write(place.path().join("a.c"), text).expect("written");
+    must(Command::new("gcc").args(["-O1", "-w", "-o", "a", "a.c"]).current_dir(place.path()));
+    let plain = plain(place.path(), &["./a"]);
+    let recorded = |options: &str, args: &[&str]| {
+        let mut trace = Command::new(US);
+        trace.args(["trace", "-q", "--no-cache", "-o", "part.trace"]).args(options.split_whitespace());
+        let ran = trace.args(["--", "./a"]).args(args).current_dir(place.path()).output().expect("it runs");
+        assert_eq!((ran.status.code(), &ran.stdout), (Some(134), &plain.stdout), "{options}");
+        let count = |f: &str| {
+            let all = engraft(place.path(), &format!("query part.trace '{f}: 0' --count"));
+            all.stdout.trim().parse().unwrap_or(0u64)
+        };
+        let stats = engraft(place.path(), "query part.trace --stats --json").json();
+        assert!(stats["n_astray"] == 0 && stats["n_lost"] == 0, "{options}: {stats}");
+        let len = std::fs::metadata(place.path().join("part.trace")).expect("it is there").len();
+        (["early", "begin", "work", "end", "late"].map(count), len)
+    };
+    let (all, len) = recorded("", &[]);
+    assert_eq!(all, [1000, 1, 1000, 1, 1000]);
+    for (options, args, want) in [
+        ("--from begin --to end", &[][..], [0, 1, 1000, 0, 0]),
+        ("--from begin", &[], [0, 1, 1000, 1, 1000]),
+        ("--to begin", &[], [1000, 0, 0, 0, 0]),
+        ("--functions main w*k late", &[], [0, 0, 1000, 0, 1000]),
+        ("--switch USR1 --paused", &["x"], [0, 0, 1000, 0, 0]),
+        ("--switch SIGUSR1", &["x"], [1000, 0, 0, 0, 1000]),
+        ("--after 3600", &[], [0; 5]),
+        ("--for 3600", &[], all),
+        ("--pack", &[], all),
+        ("--last 100K", &[], [0, 0, 0, 0, 1000]),
+    ] {
+        let (got, n_bytes) = recorded(options, args);
+        assert_eq!(got, want, "{options}");
+        assert!(!options.starts_with("--last") || n_bytes < 110_000 && len > 500_000, "{n_bytes} of {len}");
+    }
+    for (options, why) in [
+        ("--from nosuch", "called nosuch"),
+        ("--functions nosuch", "called nosuch"),
+        ("--last 3x", "64M"),
+        ("--switch KILL", "USR1"),
+        ("--paused", "--switch"),
+        ("--for x", "1.5"),
+    ] {
+        let refused = engraft(place.path(), &format!("trace {options} -o none.trace -- ./a"));
+        assert!(refused.code == Some(2) && refused.stderr.contains(why), "{options}: {}", refused.stderr);
+        assert!(refused.stdout.is_empty() && !place.path().join("none.trace").exists(), "{options}");
+    }
+}
+
 /// The second time, events stand where the first run seldom came; both tell the same.
 #[test]
 fn a_recording_learns_from_the_one_before() {

@@ -36,6 +36,22 @@ impl Stream<'_> {
         true
     }
 
+    /// How many words are there that were not taken, those of chunks that are not used among them.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn n_words(&self) -> io::Result<u64> {
+        let is_full = |n: &u64| {
+            let at = runtime::EVENTS_FULL + 4 * ((self.next + n) % runtime::N_CHUNKS);
+            self.word.word(usize::try_from(at).expect("small")).load(Ordering::SeqCst) != 0
+        };
+        let n_full = (0..runtime::N_CHUNKS).take_while(is_full).count() as u64;
+        let chunk = (self.next + n_full) % runtime::N_CHUNKS;
+        let first = runtime::ARENA + self.chunks + runtime::CHUNK_LEN * chunk;
+        let used = self.arena.word(self.page)?.saturating_sub(first).min(runtime::CHUNK_LEN);
+        Ok((n_full * runtime::CHUNK_LEN + used) / 4)
+    }
+
     /// What is in the chunk that is not full, when nobody appends any more.
     ///
     /// # Errors
