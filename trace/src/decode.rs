@@ -7,36 +7,18 @@
 //! Invariant: whatever the events, what comes out is balanced but for what is open at the end.
 #![warn(clippy::indexing_slicing)]
 
+mod activation;
 mod codes;
 
 use crate::events::{
-    Block, ENTRY, End, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, Point, START, Site, SiteTold,
+    Block, ENTRY, End, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, Point, START, SiteTold,
 };
 use crate::region::{Border, MOST_PLAIN, Position, Region};
 use crate::symbol::{Cause, Symbol};
+use activation::Activation;
 pub use codes::Codes;
 use codes::Of;
 use std::collections::HashMap;
-
-/// A function that is open.
-#[derive(Clone, Copy, Debug)]
-struct Activation {
-    of: Of,
-    block: u32,
-    /// The call of it that is next, or that control is in.
-    call: u32,
-    /// What the call has come to by a jump out of what it had come to: whether that was the call's own.
-    follows: Option<bool>,
-    /// Whether the call that is under way has come to something.
-    has_come: bool,
-    /// Whether it has gone through its stub, if it has one.
-    has_gone: bool,
-    /// Whether the event at the start of its block is still to come.
-    is_before: bool,
-    /// Whether the call below it ends when this returns.
-    is_awaited: bool,
-    frame: Option<u32>,
-}
 
 /// What an event tells.
 #[derive(Clone, Copy, Debug)]
@@ -355,20 +337,20 @@ impl<'c> Decoder<'c> {
 
     /// The function on top goes to `block`.
     fn go(&mut self, block: u32, out: &mut Vec<u32>) {
-        if let Some(top) = self.open.last_mut() {
-            out.push(Symbol::block(block).0);
-            (top.block, top.call) = (block, 0);
-            (top.follows, top.has_come, top.has_gone, top.is_before) = (None, false, false, false);
-        }
-        self.pass_stub(out);
+        self.open.last_mut().into_iter().for_each(|top| top.go(self.codes, block, out));
     }
 
     /// A call of the function on top has returned.
     fn returned(&mut self, block: u32, call: u32) {
-        if let Some(top) = self.open.last_mut() {
-            (top.block, top.call, top.is_before) = (block, call.saturating_add(1), false);
-            (top.follows, top.has_come, top.has_gone) = (None, false, false);
-        }
+        self.open.last_mut().into_iter().for_each(|top| top.returned(block, call));
+    }
+
+    fn walk(&mut self, step: u32, border: Option<Border>, out: &mut Vec<u32>) {
+        self.open.last_mut().into_iter().for_each(|top| top.walk(self.codes, step, border, out));
+    }
+
+    fn pass_stub(&mut self, out: &mut Vec<u32>) {
+        self.open.last_mut().into_iter().for_each(|top| top.pass_stub(self.codes, out));
     }
 
     /// The point of this word: of the function on top, or of one below it.
@@ -577,7 +559,7 @@ impl<'c> Decoder<'c> {
 
     /// Control goes where its region ends silently, and on from there: out of the function, or into another. Whether it does.
     fn pass_end(&mut self, out: &mut Vec<u32>) -> bool {
-        let Some((border, step)) = self.open.last().and_then(|top| self.region_of(top)?.silent()) else {
+        let Some((border, step)) = self.open.last().and_then(|top| top.region(self.codes)?.silent()) else {
             return false;
         };
         self.walk(step, Some(border), out);
@@ -608,7 +590,7 @@ impl<'c> Decoder<'c> {
         let most = self.open.len() + MOST_INSIDE;
         while let Some(top) = self.open.last()
             && self.open.len() < most
-            && let Some((border, step)) = self.region_of(top).and_then(Region::silent)
+            && let Some((border, step)) = top.region(self.codes).and_then(Region::silent)
         {
             // In a system call, it may have ended.
             let is_over = |a: &Activation| self.codes.block(a.of, a.block).is_some_and(|b| b.may_end);
@@ -630,72 +612,11 @@ impl<'c> Decoder<'c> {
     fn to_over(&self, step: u32) -> Option<u32> {
         let top = self.open.last()?;
         let is_over = |n: u32| self.codes.block(top.of, n).is_some_and(|b| b.may_end);
-        let region = self.region_of(top)?;
+        let region = top.region(self.codes)?;
         if is_over(top.block) {
             return Some(0);
         }
         region.path(step).into_iter().find(|n| is_over(*n)).and_then(|n| region.to_block(n))
-    }
-
-    /// Where control may be without an event, if the one of the function's start is not awaited.
-    fn region_of(&self, a: &Activation) -> Option<&'c Region> {
-        let position = Position { block: a.block, call: a.call };
-        (!a.is_before).then(|| self.codes.region(a.of, position)).flatten()
-    }
-
-    /// Goes up to a step of where control may be, and on to what is there.
-    fn walk(&mut self, step: u32, border: Option<Border>, out: &mut Vec<u32>) {
-        let Some(region) = self.open.last().and_then(|top| self.region_of(top)) else { return };
-        for block in region.path(step) {
-            self.pass_calls(u32::MAX, out);
-            self.go(block, out);
-        }
-        match border {
-            Some(Border::Call { call, .. }) => self.pass_calls(call, out),
-            Some(_) => self.pass_calls(u32::MAX, out),
-            None => {}
-        }
-    }
-
-    /// Control comes to call `to` of its block, or to its end, by calls that nothing tells of.
-    fn pass_calls(&mut self, to: u32, out: &mut Vec<u32>) {
-        let Some(top) = self.open.last() else { return };
-        let Some(block) = self.codes.block(top.of, top.block).filter(|_| !top.is_before) else { return };
-        let (module, from) = (top.of.module, top.call);
-        let calls = block.calls.iter().skip(from as usize).take(to.saturating_sub(from) as usize);
-        let mut n_passed = 0;
-        for site in calls.take_while(|site| site.told == SiteTold::Nothing) {
-            self.pass(module, site, MOST_PLAIN, out);
-            n_passed += 1;
-        }
-        if n_passed > 0 {
-            if let Some(top) = self.open.last_mut() {
-                top.call += n_passed;
-                (top.follows, top.has_come, top.has_gone) = (None, false, false);
-            }
-            self.pass_stub(out);
-        }
-    }
-
-    /// What a call does that nothing tells of; at most so many symbols, of a module that is not damaged.
-    fn pass(&self, module: usize, site: &Site, most: usize, out: &mut Vec<u32>) {
-        self.through(module, site.stub, out);
-        let to = site.entry.and_then(|entry| self.codes.entry(module, entry)).filter(|_| most > 0);
-        let Some((func, block)) = to else { return };
-        let of = Of { module, func };
-        let Some(region) = self.codes.region(of, Position { block, call: 0 }) else { return };
-        let first = self.codes.first.get(module).copied().unwrap_or_default();
-        out.push(Symbol::enter(first.saturating_add(func)).0);
-        let mut left = most.saturating_sub(2);
-        for n in [block].into_iter().chain(region.path(region.silent().map_or(0, |(_, step)| step))) {
-            out.push(Symbol::block(n).0);
-            for site in self.codes.block(of, n).into_iter().flat_map(|block| &block.calls) {
-                let before = out.len();
-                self.pass(module, site, left, out);
-                left = left.saturating_sub((out.len() - before).max(1));
-            }
-        }
-        out.push(Symbol::EXIT.0);
     }
 
     /// Leaves the function on top, whose block ends so.
@@ -712,9 +633,8 @@ impl<'c> Decoder<'c> {
                     let block = self.codes.block(below.of, below.block);
                     let site = block.and_then(|b| b.calls.get(below.call as usize));
                     if site.is_some_and(|site| site.point == 0) {
-                        below.call += 1;
-                        (below.follows, below.has_come, below.has_gone) = (None, false, false);
-                        self.pass_stub(out);
+                        below.returned(below.block, below.call);
+                        below.pass_stub(self.codes, out);
                     }
                 }
             }
@@ -723,53 +643,15 @@ impl<'c> Decoder<'c> {
         }
     }
 
-    /// Control goes through a stub.
-    fn through(&self, module: usize, stub: u32, out: &mut Vec<u32>) {
-        if let (Some(n), Some(first)) = (stub.checked_sub(1), self.codes.first.get(module)) {
-            let tail = Symbol::exit(Cause::Tail);
-            out.extend([Symbol::enter(first.saturating_add(n)).0, Symbol::block(0).0, tail.0]);
-        }
-    }
-
     /// The function on top is left by a jump, to an entry that is recorded or to something else.
     fn jump_out(&mut self, to: Option<u32>, out: &mut Vec<u32>) {
         let Some(left) = self.open.pop() else { return };
         out.push(Symbol::exit(Cause::Tail).0);
         let stub = self.codes.block(left.of, left.block).map_or(0, |b| b.stub);
-        self.through(left.of.module, stub, out);
+        self.codes.through(left.of.module, stub, out);
         if let Some(below) = self.open.last_mut() {
             below.follows = to.map(|_| left.is_awaited);
             below.has_come = to.is_some();
-        }
-    }
-
-    /// Control is where it goes through a stub: at a call, or at the end of a block that leaves by one.
-    fn pass_stub(&mut self, out: &mut Vec<u32>) {
-        let Some(top) = self.open.last().filter(|top| !top.has_gone && !top.is_before) else { return };
-        let Some(block) = self.codes.block(top.of, top.block) else { return };
-        let stub = match block.calls.get(top.call as usize) {
-            Some(site) if site.told == SiteTold::Nothing => return,
-            Some(site) => site.stub,
-            None if matches!(block.end, End::To(_)) && block.leaves.is_none() => block.stub,
-            None => 0,
-        };
-        self.through(top.of.module, stub, out);
-        self.open.last_mut().into_iter().for_each(|top| top.has_gone = true);
-    }
-}
-
-impl Activation {
-    fn at(of: Of, block: u32, frame: Option<u32>) -> Activation {
-        Activation {
-            of,
-            block,
-            call: 0,
-            follows: None,
-            has_come: false,
-            has_gone: false,
-            is_before: false,
-            is_awaited: false,
-            frame,
         }
     }
 }
