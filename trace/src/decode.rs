@@ -9,6 +9,7 @@
 
 mod activation;
 mod codes;
+mod memo;
 
 use crate::events::{
     Block, ENTRY, End, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, Point, START, SiteTold,
@@ -18,6 +19,7 @@ use crate::symbol::{Cause, Symbol};
 use activation::Activation;
 pub use codes::Codes;
 use codes::Of;
+use memo::{Memo, Memos};
 use std::collections::HashMap;
 
 /// What an event tells.
@@ -38,9 +40,6 @@ struct Found {
     n_ends: usize,
     /// How many functions are open there.
     n_open: usize,
-    /// The step of the last region that leads there, and what is there, if that is one of its ends or a call that nothing tells of.
-    step: u32,
-    border: Option<Border>,
 }
 
 /// The most functions that control enters one in another before an event comes.
@@ -72,6 +71,9 @@ pub struct Decoder<'c> {
     is_cut: bool,
     /// Between a gap and where it is kept again: room for what is told there.
     untold: Option<Vec<u32>>,
+    memos: Memos,
+    /// The steps that led to what was told last.
+    chain: Vec<Memo>,
     /// What was wrong.
     pub faults: Faults,
 }
@@ -92,6 +94,8 @@ impl<'c> Decoder<'c> {
             is_handler: false,
             is_cut: false,
             untold: None,
+            memos: Memos::default(),
+            chain: Vec::new(),
             faults: Faults::default(),
         }
     }
@@ -442,21 +446,24 @@ impl<'c> Decoder<'c> {
     }
 
     /// How control came to what is told: functions above return, or are left by a jump, without an event, and others are entered so. Nothing
-    /// is open if all are left.
-    fn find(&self, told: Told) -> Option<Found> {
-        let mut found = Found { n_ends: 0, n_open: self.open.len(), step: 0, border: None };
+    /// is open if all are left. Each step of it is in `chain`.
+    fn find(&mut self, told: Told) -> Option<Found> {
+        let mut found = Found { n_ends: 0, n_open: self.open.len() };
+        self.memos.tidy();
+        self.chain.clear();
         let mut a = *self.open.last()?;
         loop {
             if a.is_before {
                 let of_start = self.codes.block(a.of, a.block).map_or(0, |b| b.point);
                 return self.fits(&a, Border::Point(of_start), told).then_some(found);
             }
-            let region = self.codes.region(a.of, Position { block: a.block, call: a.call })?;
-            if let Some((step, border)) = self.way(&a, region, told) {
-                return Some(Found { step, border, ..found });
+            let memo = self.memo(&a, told)?;
+            self.chain.push(memo);
+            if memo.is_here {
+                return Some(found);
             }
             found.n_ends += 1;
-            match region.silent()?.0 {
+            match memo.border? {
                 Border::Call { block, call } => {
                     a = self.inside(a.of, block, call)?;
                     found.n_open += 1;
@@ -486,6 +493,27 @@ impl<'c> Decoder<'c> {
                 Border::Point(_) => return None,
             }
         }
+    }
+
+    /// Where a function goes to what is told, or to its silent end.
+    fn memo(&mut self, a: &Activation, told: Told) -> Option<Memo> {
+        let codes = self.codes;
+        let at = Position { block: a.block, call: a.call };
+        let position = codes.number(a.of, at)?;
+        let word = match told {
+            Told::Point(word) => Some(word),
+            Told::Entry { module, n } => Some(ENTRY | codes.all.get(module)?.base.checked_add(n)?),
+            Told::In { .. } => None,
+        };
+        if let Some(memo) = word.and_then(|word| self.memos.get(position, word)) {
+            return Some(memo);
+        }
+        let region = codes.region(a.of, at)?;
+        let way = self.way(a, region, told).map(|(step, border)| (true, step, border));
+        let silent = || region.silent().map(|(border, step)| (false, step, Some(border)));
+        let (is_here, step, border) = way.or_else(silent)?;
+        let walk = |a: &mut Activation, out: &mut Vec<u32>| a.walk(codes, step, border, out);
+        Some(self.memos.put(position, word, (is_here, border), *a, walk))
     }
 
     /// What a call comes to that what is inside tells of.
@@ -539,19 +567,28 @@ impl<'c> Decoder<'c> {
         found
     }
 
-    /// Goes where what is told fits, as [`Decoder::find`] says.
+    /// Goes where what is told fits, as [`Decoder::find`] has just said.
     fn approach(&mut self, found: Found, told: Told, out: &mut Vec<u32>) {
-        for _ in 0..found.n_ends {
-            self.pass_end(out);
+        let chain = std::mem::take(&mut self.chain);
+        let mut border = None;
+        for (n, memo) in chain.iter().enumerate() {
+            let Some(top) = self.open.last_mut() else { break };
+            self.memos.follow(memo, top, out);
+            if n < found.n_ends {
+                let _goes = memo.border.is_some_and(|border| self.pass_border(border, out));
+            } else {
+                border = memo.border;
+            }
         }
-        self.walk(found.step, found.border, out);
-        if let (Told::In { of, .. }, Some(Border::Call { block, call })) = (told, found.border)
+        self.chain = chain;
+        if let (Told::In { of, .. }, Some(Border::Call { block, call })) = (told, border)
             && let Some(new) = self.open.last().and_then(|top| self.inside(top.of, block, call))
         {
             self.enter(new, false, out);
             self.go(new.block, out);
             // It may be in what that calls.
-            if let Some(found) = self.find(told).filter(|_| new.of != of || found.n_open < self.open.len()) {
+            let n_open = self.open.len();
+            if let Some(found) = self.find(told).filter(|found| new.of != of || found.n_open < n_open) {
                 self.approach(found, told, out);
             }
         }
@@ -563,6 +600,11 @@ impl<'c> Decoder<'c> {
             return false;
         };
         self.walk(step, Some(border), out);
+        self.pass_border(border, out)
+    }
+
+    /// Control is at the silent end of its region, and goes on.
+    fn pass_border(&mut self, border: Border, out: &mut Vec<u32>) -> bool {
         match (border, self.open.last()) {
             (Border::End { .. }, Some(_)) => {
                 let n_open = self.open.len();

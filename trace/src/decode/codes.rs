@@ -24,6 +24,8 @@ pub struct Codes {
     blocks: Vec<Vec<usize>>,
     /// Per module and block: the number of the first position: its start, then behind each of its calls.
     positions: Vec<Vec<u32>>,
+    /// Per module: the number of its first position among those of all.
+    first_positions: Vec<u32>,
     /// Per module and position: where control may go from there; made when it is asked for.
     regions: Vec<Vec<OnceLock<Box<Region>>>>,
 }
@@ -56,7 +58,14 @@ impl Codes {
             positions.push(of_blocks);
             regions.push((0..n_positions).map(|_| OnceLock::new()).collect());
         }
-        Codes { all, first, bases, blocks, positions, regions }
+        let mut n = 0u32;
+        let of_module = |regions: &Vec<OnceLock<Box<Region>>>| {
+            let first = n;
+            n = n.saturating_add(u32::try_from(regions.len()).unwrap_or(u32::MAX));
+            first
+        };
+        let first_positions = regions.iter().map(of_module).collect();
+        Codes { all, first, bases, blocks, positions, first_positions, regions }
     }
 
     /// All modules, each with the number of its first function.
@@ -68,11 +77,20 @@ impl Codes {
         self.all.get(of.module)?.functions.get(of.func as usize)?.blocks.get(block as usize)
     }
 
+    /// The number of a position among those of its module.
+    fn position(&self, of: Of, at: Position) -> Option<usize> {
+        let block = self.blocks.get(of.module)?.get(of.func as usize)? + at.block as usize;
+        Some(self.positions.get(of.module)?.get(block)?.checked_add(at.call)? as usize)
+    }
+
+    /// The number of a position among those of all modules.
+    pub(super) fn number(&self, of: Of, at: Position) -> Option<u32> {
+        u32::try_from(self.position(of, at)?).ok()?.checked_add(*self.first_positions.get(of.module)?)
+    }
+
     /// Where control may go without an event from a position of a function.
     pub(super) fn region(&self, of: Of, from: Position) -> Option<&Region> {
-        let block = self.blocks.get(of.module)?.get(of.func as usize)? + from.block as usize;
-        let n = self.positions.get(of.module)?.get(block)?.checked_add(from.call)?;
-        let room = self.regions.get(of.module)?.get(n as usize)?;
+        let room = self.regions.get(of.module)?.get(self.position(of, from)?)?;
         let blocks = &self.all.get(of.module)?.functions.get(of.func as usize)?.blocks;
         Some(room.get_or_init(|| Box::new(Region::of(blocks, from))))
     }

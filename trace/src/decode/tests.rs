@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::balance::Balance;
-use crate::events::{Code, Function};
+use crate::events::{Code, Function, Site};
 use crate::region::{Costs, Passages, thin};
 use crate::sample::{Sample, Weights};
 use crate::symbol::Step;
