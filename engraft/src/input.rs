@@ -1,5 +1,7 @@
 //! What verbs are given: binaries, profiles, and the names of things in them.
 
+pub mod names;
+
 use crate::out::{self, Hinted};
 use crate::view::share;
 use anyhow::Context as _;
@@ -453,23 +455,20 @@ pub fn function(program: &Program, what: &str) -> anyhow::Result<FuncId> {
     {
         return Ok(id);
     }
-    // All of a source name first; then its end, so that `run` is `app::run` if nothing else ends so.
-    for named in [is_called, ends_in] {
-        let mut found: Vec<FuncId> =
-            program.func_ids().filter(|&f| source_names(program, f).any(|name| named(&name, what))).collect();
-        match found.as_slice() {
-            [] => {}
-            [only] => return Ok(*only),
-            several => {
-                let message =
-                    format!("{} functions of {} are called {what}", several.len(), program.image.name);
-                found.sort_by_cached_key(|&f| (spelt(program, f).len(), f));
-                let listed = found
-                    .iter()
-                    .take(8)
-                    .map(|&f| format!("{} is at {}", spelt(program, f), program.function(f).entry));
-                return Err(Hinted::new(message, listed.collect::<Vec<_>>().join("\n")).into());
-            }
+    let all: Vec<(FuncId, String)> =
+        program.func_ids().flat_map(|f| source_names(program, f).map(move |name| (f, name))).collect();
+    let mut found = names::called(&all, what);
+    match found.as_slice() {
+        [] => {}
+        [only] => return Ok(*only),
+        several => {
+            let message = format!("{} functions of {} are called {what}", several.len(), program.image.name);
+            found.sort_by_cached_key(|&f| (spelt(program, f).len(), f));
+            let listed = found
+                .iter()
+                .take(8)
+                .map(|&f| format!("{} is at {}", spelt(program, f), program.function(f).entry));
+            return Err(Hinted::new(message, listed.collect::<Vec<_>>().join("\n")).into());
         }
     }
     if let Some(at) = address(what) {
@@ -483,7 +482,8 @@ pub fn function(program: &Program, what: &str) -> anyhow::Result<FuncId> {
             Hinted::new(format!("no function of {} holds {at}", program.image.name), hint).into()
         });
     }
-    let near = near_names(program, what);
+    let symbols = program.functions.iter().flat_map(|f| f.names.iter().map(|name| &**name));
+    let near = names::near(symbols, what);
     let hint = match near.as_slice() {
         [] => "`engraft show BINARY functions` lists them\nan address such as 0x401136 does too".to_owned(),
         near => format!("did you mean {}?", near.join(", ")),
@@ -501,61 +501,10 @@ fn spelt(program: &Program, id: FuncId) -> String {
     source_names(program, id).next().unwrap_or_else(|| program.function(id).name())
 }
 
-/// Whether `what` is the end of this name's path, with or without the arguments of templates.
-fn ends_in(name: &str, what: &str) -> bool {
-    let squeeze = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
-    let (name, what) = (squeeze(without_parameters(name)), format!("::{}", squeeze(what)));
-    [matching::names::erased(&name), name].iter().any(|path| path.ends_with(&what))
-}
-
-/// A source name without its parameters and what stands behind them.
-pub fn without_parameters(name: &str) -> &str {
-    let mut depth = 0_u32;
-    for (at, c) in name.char_indices() {
-        match c {
-            '<' => depth += 1,
-            '>' => depth = depth.saturating_sub(1),
-            // `(anonymous namespace)` is a part of the path.
-            '(' if depth == 0 && at > 0 && !name[at..].starts_with("(anonymous") => return &name[..at],
-            _ => {}
-        }
-    }
-    name.split(" [").next().unwrap_or(name)
-}
-
-/// Whether `what` is this name of the source: all of it, or all but the parameters.
-fn is_called(name: &str, what: &str) -> bool {
-    let squeeze = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
-    let bare = name.rsplit_once('(').map_or(name, |(before, _)| before);
-    let what = squeeze(what);
-    [name, bare].into_iter().any(|n| squeeze(n) == what)
-}
-
 /// `0x401136`, or `fn_0x401136` as functions without a name are called.
 fn address(text: &str) -> Option<Va> {
     let hex = text.strip_prefix("fn_").unwrap_or(text).strip_prefix("0x")?;
     u64::from_str_radix(hex, 16).ok().map(Va)
-}
-
-/// At most three names that look like `wanted`, the most alike first.
-fn near_names(program: &Program, wanted: &str) -> Vec<String> {
-    // A name that holds the wanted one is near whatever its length.
-    let far = |name: &str| match name.contains(wanted) {
-        true => Some(1),
-        false => matching::names::distance(wanted, name, 1 + wanted.len() / 3),
-    };
-    let mut near: Vec<(usize, usize, String)> = Vec::new();
-    for name in program.functions.iter().flat_map(|f| f.names.iter()) {
-        let shown = matching::names::in_source(name).unwrap_or_else(|| name.to_string());
-        let path = matching::names::erased(without_parameters(&shown));
-        let last = path.rsplit("::").next().unwrap_or(&path);
-        if let Some(d) = [name, last, &*path].into_iter().filter_map(far).min() {
-            near.push((d, shown.len(), shown));
-        }
-    }
-    near.sort_unstable();
-    near.dedup();
-    near.into_iter().take(3).map(|(.., name)| name).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod answer;
 pub mod at;
 mod compare;
+pub mod functions;
 mod hottest;
 mod several;
 mod source;
@@ -15,10 +16,12 @@ use crate::view::{Format, Output, many};
 use answer::{CallersView, QueryView, ThreadsView};
 use anyhow::Context as _;
 use at::{At, Span};
+use functions::Functions;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use trace::{Names, Position, Scheme, SearchError, Trace, Want, windows};
+use trace::path::Words;
+use trace::{Position, Scheme, SearchError, Trace, Want, windows};
 use tracing::info_span;
 
 /// Run as tests.
@@ -36,7 +39,7 @@ Examples:
 pub struct Args {
     /// A trace: what `engraft convert` wrote
     trace: PathBuf,
-    /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name, #ID or an address, BLOCK a number, an address, or FILE:LINE or
+    /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name (a symbol, or as the source has it), #ID or an address, BLOCK a number, an address, or FILE:LINE or
     /// FILE:LINE..LINE for all blocks of these lines; `1|2`: one of them, `3+`: once or more, `..`: anything between,
     /// `{FUNCTION: BLOCK …}`: a call with that path in it; `;` between several paths
     #[arg(required_unless_present_any = ["stats", "at", "hottest", "diff"])]
@@ -163,6 +166,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let trace = info_span!("open").in_scope(|| open(&args.trace))?;
     let names = info_span!("names").in_scope(|| trace.names()).map_err(|err| unreadable(&args.trace, err))?;
+    let functions = Functions::new(&names);
     if args.stats {
         return stats::print(args, &trace);
     }
@@ -175,45 +179,47 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     if let Some(span) = args.at {
         let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
-        return symbols::print(args, &trace, &names, &source::Binaries::new(&names, &flow), span);
+        return symbols::print(args, &trace, &functions, &source::Binaries::new(&names, &flow), span);
     }
     if let Some(n) = args.hottest {
-        return hottest::print(args, &trace, &names, n);
+        return hottest::print(args, &trace, &functions, n);
     }
     let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
     let binaries = source::Binaries::new(&names, &flow);
     let text = args.path.join(" ");
     let paths = several::parts(&text);
     if let [_, _, ..] = paths.as_slice() {
-        let paths =
-            paths.into_iter().map(|text| parsed(text, &names, &binaries)).collect::<Result<Vec<_>, _>>()?;
+        let paths = paths
+            .into_iter()
+            .map(|text| parsed(text, &functions, &binaries))
+            .collect::<Result<Vec<_>, _>>()?;
         binaries.check()?;
-        return several::run(args, &trace, &names, &flow, &paths);
+        return several::run(args, &trace, &functions, &flow, &paths);
     }
-    let path = parsed(&text, &names, &binaries)?;
+    let path = parsed(&text, &functions, &binaries)?;
     binaries.check()?;
     if args.per_caller {
         let counts = info_span!("search").in_scope(|| trace.count_by_caller(&path));
         let counts = counts.map_err(|err| failed(&args.trace, err))?;
-        args.output.print(&CallersView::new(&path, &names, &counts))?;
+        args.output.print(&CallersView::new(&path, &functions, &counts))?;
         return Ok(if counts.is_empty() { Answer::No } else { Answer::Yes });
     }
     let want = want(args, &trace)?;
     let scheme = args.scheme.and_then(Scheme::numbered);
     let (found, scheme) = info_span!("search").in_scope(|| searched(args, &trace, &path, want, scheme))?;
     if found.count == 0 {
-        may_follow(args, &trace, &names, &flow, &path)?;
+        may_follow(args, &trace, &functions, &flow, &path)?;
     }
     // Counts alone do not need the grammar, which this reads.
     let threads = || trace.threads().map_err(|err| unreadable(&args.trace, err));
     if want == Want::PerThread {
-        args.output.print(&ThreadsView::new(&path, &names, &threads()?, &found))?;
+        args.output.print(&ThreadsView::new(&path, &functions, &threads()?, &found))?;
         return Ok(if found.count > 0 { Answer::Yes } else { Answer::No });
     }
     let context = match (args.context, found.first) {
         (Some(n), Some(at)) => {
             let binaries = source::Binaries::new(&names, &flow);
-            let around = symbols::around(args, &trace, &names, &binaries, at, n)?;
+            let around = symbols::around(args, &trace, &functions, &binaries, at, n)?;
             binaries.check()?;
             Some(around)
         }
@@ -232,7 +238,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let positions = if args.all { found.all.as_slice() } else { found.first.as_slice() };
         out::data(None, |w| positions.iter().try_for_each(|p| position(w, n_threads, *p)))?;
     } else {
-        args.output.print(&QueryView::new(&path, &names, scheme, want, &found).with(context))?;
+        args.output.print(&QueryView::new(&path, &functions, scheme, want, &found).with(context))?;
     }
     let is_found = found.first.is_some() || found.count > 0 && matches!(want, Want::Count | Want::All);
     if let (Some(n), false) = (args.nth, is_found) {
@@ -243,9 +249,15 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 }
 
 /// Reads a path.
-fn parsed(text: &str, names: &Names, binaries: &source::Binaries<'_>) -> anyhow::Result<trace::Path> {
+fn parsed(
+    text: &str,
+    functions: &Functions<'_>,
+    binaries: &source::Binaries<'_>,
+) -> anyhow::Result<trace::Path> {
+    let (find, called) = (|text: &str| functions.find(text), |func| functions.called(func));
     let lines = |func, block| binaries.lines(func, block);
-    trace::Path::parse_with(text, names, &lines).map_err(|err| Hinted::new(err.what, err.hint).into())
+    let words = Words { names: functions.names, find: &find, called: &called, lines: &lines };
+    trace::Path::parse_with(text, &words).map_err(|err| Hinted::new(err.what, err.hint).into())
 }
 
 /// Searches all of the trace, or the window that is asked for.
@@ -267,15 +279,16 @@ fn searched(
 fn may_follow(
     args: &Args,
     trace: &Trace,
-    names: &Names,
+    functions: &Functions<'_>,
     flow: &trace::Flow,
     path: &trace::Path,
 ) -> anyhow::Result<()> {
+    let called = |func| functions.called(func);
     if !flow.modules.is_empty() {
-        return flow.check(path, names).map_err(|err| Hinted::new(err.what, err.hint).into());
+        return flow.check(path, &called).map_err(|err| Hinted::new(err.what, err.hint).into());
     }
     let observed = trace::Flow::observed(trace, path.func).map_err(|err| unreadable(&args.trace, err))?;
-    if let Err(err) = observed.check(path, names) {
+    if let Err(err) = observed.check(path, &called) {
         out::warn(&format!("in this run, {}", err.what.replace("cannot", "does not")), Some(&err.hint));
     }
     Ok(())

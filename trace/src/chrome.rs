@@ -10,7 +10,6 @@
 //! Source: "Trace Event Format", Google, 2016 (duration events, metadata events); perfetto.dev, "Other trace formats".
 
 use crate::file::ReadError;
-use crate::names::Names;
 use crate::part::{Part, Piece};
 use crate::symbol::{Cause, Step, Symbol};
 use crate::times::{Clock, Times};
@@ -42,7 +41,7 @@ pub struct Slices {
     pub n_symbols: u64,
 }
 
-/// Writes the calls of a part, down to a depth.
+/// Writes the calls of a part, down to a depth; `called` says what functions are called.
 ///
 /// # Errors
 /// If the trace cannot be read, or the file cannot be written.
@@ -50,14 +49,14 @@ pub fn write(
     trace: &Trace,
     part: &Part,
     depth: usize,
-    names: &Names,
+    called: &dyn Fn(u32) -> String,
     times: Option<&Times>,
     to: &mut dyn Write,
 ) -> Result<Slices, ChromeError> {
     let unit = if times.is_some() { "times are of the run" } else { "ts is the index of a symbol" };
     write!(to, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"engraft\":\"{unit}\"}},\"traceEvents\":[")?;
     let mut writer =
-        Writer { to, depth, names, times, quoted: HashMap::new(), slices: Slices::default(), track: None };
+        Writer { to, depth, called, times, quoted: HashMap::new(), slices: Slices::default(), track: None };
     let failed = trace
         .read_part(part, |piece| writer.take(piece).map_or_else(ControlFlow::Break, ControlFlow::Continue))?;
     if let Some(err) = failed {
@@ -87,7 +86,7 @@ impl Track<'_> {
 struct Writer<'a> {
     to: &'a mut dyn Write,
     depth: usize,
-    names: &'a Names,
+    called: &'a dyn Fn(u32) -> String,
     times: Option<&'a Times>,
     /// Names of functions, as JSON has them.
     quoted: HashMap<u32, String>,
@@ -141,7 +140,7 @@ impl Writer<'_> {
         }
         self.slices.n_calls += 1;
         let quoted = self.quoted.entry(func).or_insert_with(|| {
-            serde_json::to_string(&self.names.function(func)).expect("a string can always be quoted")
+            serde_json::to_string(&(self.called)(func)).expect("a string can always be quoted")
         });
         let (thread, micros, nanos) = (track.thread, time / 1000, time % 1000);
         write!(

@@ -11,7 +11,6 @@
 use crate::decode::Codes;
 use crate::events::{Block, End};
 use crate::file::ReadError;
-use crate::names::Names;
 use crate::path::{NotAPath, Path, PathStep};
 use crate::trace::Trace;
 use crate::varint::{self, Cursor};
@@ -95,17 +94,17 @@ impl Flow {
         self.modules.get(n).map(|m| (m, func - m.first))
     }
 
-    /// Checks that each block of a path may follow the one before it.
+    /// Checks that each block of a path may follow the one before it; `called` says what functions are called.
     ///
     /// # Errors
     /// [`NotAPath`] names the two that cannot, and the nearest way from the one to the other.
-    pub fn check(&self, path: &Path, names: &Names) -> Result<(), NotAPath> {
+    pub fn check(&self, path: &Path, called: &dyn Fn(u32) -> String) -> Result<(), NotAPath> {
         for call in path.steps.iter().flat_map(|step| &step.calls) {
-            self.check(call, names)?;
+            self.check(call, called)?;
         }
         let Some(blocks) = self.functions.get(&path.func) else { return Ok(()) };
         let pairs = path.steps.iter().zip(path.steps.iter().skip(1));
-        pairs.into_iter().try_for_each(|(a, b)| check(blocks, a, b, &names.function(path.func)))
+        pairs.into_iter().try_for_each(|(a, b)| check(blocks, a, b, &called(path.func)))
     }
 
     /// The section's bytes; of functions for which `is_wanted` alone.
@@ -251,6 +250,7 @@ fn route(blocks: &[Follow], from: u32, to: &[u32]) -> Option<Vec<u32>> {
 #[expect(clippy::indexing_slicing, reason = "tests may panic")]
 mod tests {
     use super::*;
+    use crate::names::Names;
 
     /// Of function 0: `0>1 1>2`; a block alone has no way on, `?` stands for any.
     fn flow(edges: &str) -> Flow {
@@ -274,7 +274,7 @@ mod tests {
     #[track_caller]
     fn check(edges: &str, path: &str, expect: &str) {
         let path = Path::parse(path, &Names::default()).expect("it is a path");
-        let got = flow(edges).check(&path, &Names::default());
+        let got = flow(edges).check(&path, &|func| format!("#{func}"));
         assert_eq!(
             got.map_or_else(|err| format!("{}; {}", err.what, err.hint), |()| "it may".to_owned()),
             expect

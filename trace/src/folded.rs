@@ -9,7 +9,6 @@
 //! Source: Gregg, "The Flame Graph", CACM 59(6), 2016; the tree of calling contexts: Ammons, Ball and Larus, PLDI 1997.
 
 use crate::file::ReadError;
-use crate::names::Names;
 use crate::part::Part;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
@@ -115,12 +114,12 @@ impl Folded {
         self.stacks.iter().filter(|s| s.weight > 0).count()
     }
 
-    /// Checks that they can be written.
+    /// Checks that they can be written, functions by what they are `called`.
     ///
     /// # Errors
     /// [`FoldError::Long`]
-    pub fn fits(&self, names: &Names) -> Result<(), FoldError> {
-        let frames = self.frames(names);
+    pub fn fits(&self, called: &dyn Fn(u32) -> String) -> Result<(), FoldError> {
+        let frames = self.frames(called);
         let mut lengths: Vec<u64> = Vec::with_capacity(self.stacks.len());
         let mut n_bytes = 0_u64;
         for (i, stack) in self.stacks.iter().enumerate() {
@@ -134,12 +133,12 @@ impl Folded {
         if n_bytes > MOST_BYTES { Err(FoldError::Long { n_bytes }) } else { Ok(()) }
     }
 
-    /// Writes them, by name.
+    /// Writes them, functions by what they are `called`.
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn write(&self, w: &mut dyn Write, names: &Names) -> io::Result<()> {
-        let frames = self.frames(names);
+    pub fn write(&self, w: &mut dyn Write, called: &dyn Fn(u32) -> String) -> io::Result<()> {
+        let frames = self.frames(called);
         let frame = |stack: u32| {
             let stack = self.stacks.get(stack as usize);
             stack.and_then(|s| frames.get(&s.func)).map_or("", String::as_str)
@@ -171,12 +170,10 @@ impl Folded {
     }
 
     /// What functions are called, without what separates frames.
-    fn frames(&self, names: &Names) -> HashMap<u32, String> {
+    fn frames(&self, called: &dyn Fn(u32) -> String) -> HashMap<u32, String> {
         let mut frames: HashMap<u32, String> = HashMap::new();
         for stack in self.stacks.iter().skip(1) {
-            frames
-                .entry(stack.func)
-                .or_insert_with(|| names.function(stack.func).replace([';', '\n', '\r'], ":"));
+            frames.entry(stack.func).or_insert_with(|| called(stack.func).replace([';', '\n', '\r'], ":"));
         }
         frames
     }

@@ -86,22 +86,33 @@ impl Path {
             let block = names.functions.get(&func).and_then(|f| f.blocks.get(&block));
             block.filter(|b| b.line > 0).map(|b| (b.file.clone(), b.line)).into_iter().collect()
         };
-        parse(text, names, &lines, 0)
+        let (find, called) = (|text: &str| find_function(text, names), |func| names.function(func));
+        Self::parse_with(text, &Words { names, find: &find, called: &called, lines: &lines })
     }
 
-    /// The same; `lines` says which lines the blocks of a function are of.
+    /// The same, of words that somebody else understands.
     ///
     /// # Errors
     /// As [`Path::parse`].
-    pub fn parse_with(text: &str, names: &Names, lines: &LinesOf<'_>) -> Result<Self, NotAPath> {
-        parse(text, names, lines, 0)
+    pub fn parse_with(text: &str, words: &Words<'_>) -> Result<Self, NotAPath> {
+        parse(text, words, 0)
     }
 }
 
-/// The source lines of a block of a function.
-pub type LinesOf<'a> = dyn Fn(u32, u32) -> Vec<(String, u32)> + 'a;
+/// What the words of a path mean.
+#[derive(Clone, Copy)]
+pub struct Words<'a> {
+    /// The functions and blocks that there are.
+    pub names: &'a Names,
+    /// The function that a text names.
+    pub find: &'a dyn Fn(&str) -> Result<u32, NotAPath>,
+    /// What a function is called, in what is said of it.
+    pub called: &'a dyn Fn(u32) -> String,
+    /// The source lines of a block of a function.
+    pub lines: &'a dyn Fn(u32, u32) -> Vec<(String, u32)>,
+}
 
-fn parse(text: &str, names: &Names, lines: &LinesOf<'_>, depth: usize) -> Result<Path, NotAPath> {
+fn parse(text: &str, words: &Words<'_>, depth: usize) -> Result<Path, NotAPath> {
     const FORM: &str = "a path is 'FUNCTION: BLOCK BLOCK …', as in 'main: 0 1 2' or '#5: 3 .. 7|8'";
     if depth > DEEPEST {
         return wrong("calls stand in calls too often".to_owned(), format!("at most {DEEPEST} deep"));
@@ -109,12 +120,12 @@ fn parse(text: &str, names: &Names, lines: &LinesOf<'_>, depth: usize) -> Result
     let Some((function, blocks)) = split(text) else {
         return wrong(format!("'{text}' has no ':' behind the function"), FORM);
     };
-    let func = find_function(function.trim(), names)?;
+    let func = (words.find)(function.trim())?;
     let (mut steps, mut calls): (Vec<PathStep>, Vec<Path>) = (Vec::new(), Vec::new());
     let mut after_gap = false;
     for item in items(blocks)? {
         if let Some(call) = item.strip_prefix('{').and_then(|item| item.strip_suffix('}')) {
-            calls.push(parse(call, names, lines, depth + 1)?);
+            calls.push(parse(call, words, depth + 1)?);
             continue;
         }
         if item == ".." || item == "*" {
@@ -131,8 +142,8 @@ fn parse(text: &str, names: &Names, lines: &LinesOf<'_>, depth: usize) -> Result
         let mut blocks = Vec::new();
         for word in item.split('|') {
             match source_lines(word) {
-                Some((file, range)) => blocks.extend(find_lines(word, file, range, func, names, lines)?),
-                None => blocks.push(find_block(word, func, names)?),
+                Some((file, range)) => blocks.extend(find_lines(word, file, range, func, words)?),
+                None => blocks.push(find_block(word, func, words)?),
             }
         }
         let (after_gap, calls) = (std::mem::take(&mut after_gap), std::mem::take(&mut calls));
@@ -208,12 +219,11 @@ fn find_lines(
     file: &str,
     range: RangeInclusive<u32>,
     func: u32,
-    names: &Names,
-    lines: &LinesOf<'_>,
+    words: &Words<'_>,
 ) -> Result<Vec<u32>, NotAPath> {
-    let of = names.functions.get(&func).map(|f| f.blocks.keys().copied().collect::<Vec<_>>());
+    let of = words.names.functions.get(&func).map(|f| f.blocks.keys().copied().collect::<Vec<_>>());
     let of_blocks: Vec<(u32, Vec<(String, u32)>)> =
-        of.unwrap_or_default().into_iter().map(|block| (block, lines(func, block))).collect();
+        of.unwrap_or_default().into_iter().map(|block| (block, (words.lines)(func, block))).collect();
     let is_file = |known: &str| {
         known.strip_suffix(file).is_some_and(|before| before.is_empty() || before.ends_with('/'))
     };
@@ -223,7 +233,7 @@ fn find_lines(
     if !found.is_empty() {
         return Ok(found);
     }
-    let name = names.function(func);
+    let name = (words.called)(func);
     let all = || of_blocks.iter().flat_map(|(_, lines)| lines);
     let far = |line: u32| line.abs_diff(*range.start()).min(line.abs_diff(*range.end()));
     let nearest = all().filter(|line| is_file(&line.0)).min_by_key(|line| far(line.1));
@@ -320,8 +330,8 @@ pub fn find_function(text: &str, names: &Names) -> Result<u32, NotAPath> {
     }
 }
 
-fn find_block(text: &str, func: u32, names: &Names) -> Result<u32, NotAPath> {
-    let known = names.functions.get(&func).map(|f| (names.function(func), &f.blocks));
+fn find_block(text: &str, func: u32, words: &Words<'_>) -> Result<u32, NotAPath> {
+    let known = words.names.functions.get(&func).map(|f| ((words.called)(func), &f.blocks));
     if let Some(at) = address(text) {
         let Some((name, blocks)) = known else {
             return wrong(
@@ -427,7 +437,10 @@ mod tests {
             ),
         );
         let two = |_: u32, block: u32| vec![("/x/b.c".to_owned(), 5), ("/x/b.c".to_owned(), 6 + block)];
-        let of = |text: &str| Path::parse_with(text, &names(), &two).map(|p| p.steps[0].blocks.clone());
+        let names = names();
+        let (find, called) = (|text: &str| find_function(text, &names), |func| names.function(func));
+        let words = Words { names: &names, find: &find, called: &called, lines: &two };
+        let of = |text: &str| Path::parse_with(text, &words).map(|p| p.steps[0].blocks.clone());
         assert_eq!(of("std::sort: b.c:10"), Ok(vec![4]));
         assert_eq!(of("std::sort: x/b.c:5"), Ok(vec![0, 4]));
         assert!(of("std::sort: y/b.c:5").is_err());

@@ -4,6 +4,7 @@ use super::Args;
 use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::query;
+use crate::query::functions::Functions;
 use crate::view::{Table, View, many};
 use program::Va;
 use serde::Serialize;
@@ -81,8 +82,10 @@ pub fn folded(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer>
         }
         .map_err(refused)?
     };
-    folded.fits(&names).map_err(refused)?;
-    info_span!("write").in_scope(|| out::data(Some(&args.o), |w| folded.write(w, &names)))?;
+    let functions = Functions::new(&names);
+    let called = |func| functions.called(func);
+    folded.fits(&called).map_err(refused)?;
+    info_span!("write").in_scope(|| out::data(Some(&args.o), |w| folded.write(w, &called)))?;
     args.output.print_beside_file(
         &args.o,
         &StacksView {
@@ -113,20 +116,24 @@ pub fn chrome(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer>
         let what = format!("{} has no times: a symbol is shown as a microsecond", from.display());
         out::warn(&what, Some("recordings of `engraft trace` have times"));
     }
+    let functions = Functions::new(&names);
+    let called = |func| functions.called(func);
     let mut failed = None;
     let mut slices = Slices::default();
     let _span = info_span!("write").entered();
-    out::data(Some(&args.o), |w| match chrome::write(trace, &part, depth(args), &names, times.as_ref(), w) {
-        Ok(written) => {
-            slices = written;
-            Ok(())
+    out::data(Some(&args.o), |w| {
+        match chrome::write(trace, &part, depth(args), &called, times.as_ref(), w) {
+            Ok(written) => {
+                slices = written;
+                Ok(())
+            }
+            Err(ChromeError::Write(err)) => Err(err),
+            Err(ChromeError::Read(err)) => {
+                failed = Some(err);
+                Err(io::Error::other("the trace cannot be read"))
+            }
+            Err(err) => Err(io::Error::other(err)),
         }
-        Err(ChromeError::Write(err)) => Err(err),
-        Err(ChromeError::Read(err)) => {
-            failed = Some(err);
-            Err(io::Error::other("the trace cannot be read"))
-        }
-        Err(err) => Err(io::Error::other(err)),
     })
     .map_err(|err| failed.map_or(err, unreadable))?;
     if slices.n_calls > MANY_SLICES {
@@ -202,7 +209,8 @@ impl Instructions {
     /// Refuses a trace of other binaries.
     fn finish(self, names: &Names) -> anyhow::Result<()> {
         let Some((func, block)) = self.unknown.get() else { return Ok(()) };
-        let what = format!("block {block} of {} is in no binary that was given", names.function(func));
+        let what =
+            format!("block {block} of {} is in no binary that was given", Functions::new(names).called(func));
         Err(Hinted::new(
             what,
             "say --binary with the build that was traced, or count blocks: `--weight blocks`",

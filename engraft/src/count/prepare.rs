@@ -314,8 +314,7 @@ impl How<'_> {
 pub fn is_name(name: &str, symbol: &str) -> bool {
     let is_it = |text: &str| super::fits(name.as_bytes(), text.as_bytes());
     let in_source = || matching::names::in_source(symbol);
-    is_it(symbol)
-        || in_source().is_some_and(|source| is_it(&source) || is_it(input::without_parameters(&source)))
+    is_it(symbol) || in_source().is_some_and(|source| is_it(&source) || is_it(input::names::path(&source)))
 }
 
 /// What the events of a file go by, and it is known by in traces.

@@ -1,19 +1,20 @@
 //! What `engraft query` answers: how often, where, in which thread, under which caller.
 
+use super::functions::{FunctionView, Functions};
 use super::symbols::{self, SymbolView};
 use crate::view::{Table, View};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use trace::{Found, Names, Position, Scheme, Thread, Want};
+use trace::{Found, Position, Scheme, Thread, Want};
 
 const SCHEMA: &str = "engraft.query/1";
 
 /// What was asked.
 #[derive(Serialize)]
 struct PathView {
-    function: String,
-    function_id: u32,
+    #[serde(flatten)]
+    function: FunctionView,
     steps: Vec<StepView>,
 }
 
@@ -28,18 +29,14 @@ struct StepView {
 }
 
 impl PathView {
-    fn new(path: &trace::Path, names: &Names) -> PathView {
+    fn new(path: &trace::Path, functions: &Functions<'_>) -> PathView {
         let step = |s: &trace::path::PathStep| StepView {
             blocks: s.blocks.clone(),
             repeats: s.repeats,
             after_gap: s.after_gap,
-            calls: s.calls.iter().map(|call| PathView::new(call, names)).collect(),
+            calls: s.calls.iter().map(|call| PathView::new(call, functions)).collect(),
         };
-        PathView {
-            function: names.function(path.func),
-            function_id: path.func,
-            steps: path.steps.iter().map(step).collect(),
-        }
+        PathView { function: functions.view(Some(path.func)), steps: path.steps.iter().map(step).collect() }
     }
 }
 
@@ -67,7 +64,13 @@ struct PositionView {
 
 impl QueryView {
     /// Of an answer.
-    pub fn new(path: &trace::Path, names: &Names, scheme: Scheme, want: Want, found: &Found) -> QueryView {
+    pub fn new(
+        path: &trace::Path,
+        functions: &Functions<'_>,
+        scheme: Scheme,
+        want: Want,
+        found: &Found,
+    ) -> QueryView {
         let view = |p: &Position| PositionView { thread: p.thread, index: p.index };
         let first = found.first.as_ref().map(view);
         let is_counted = matches!(want, Want::Count | Want::CountAndFirst | Want::All);
@@ -78,7 +81,7 @@ impl QueryView {
         };
         QueryView {
             schema: SCHEMA,
-            path: PathView::new(path, names),
+            path: PathView::new(path, functions),
             scheme: scheme as u8,
             count: is_counted.then_some(found.count),
             first,
@@ -100,7 +103,7 @@ impl QueryView {
         let row = |p: Option<&PositionView>| {
             let text = |n: Option<String>| n.unwrap_or_else(|| "-".to_owned());
             let (thread, index) = (p.map(|p| p.thread.to_string()), p.map(|p| p.index.to_string()));
-            [self.path.function.clone(), count.clone(), text(thread), text(index)]
+            [self.path.function.cell(), count.clone(), text(thread), text(index)]
         };
         match self.positions.as_deref() {
             Some(all @ [_, ..]) => all.iter().map(|p| row(Some(p))).collect(),
@@ -118,7 +121,7 @@ impl View for QueryView {
         let mut t = Table::new(&["function", "thread>", "index>"]);
         let all = self.positions.as_deref().unwrap_or(self.first.as_slice());
         for p in all {
-            t.row([self.path.function.clone(), p.thread.to_string(), p.index.to_string()]);
+            t.row([self.path.function.cell(), p.thread.to_string(), p.index.to_string()]);
         }
         t
     }
@@ -156,10 +159,15 @@ struct ThreadView {
 
 impl ThreadsView {
     /// Of an answer.
-    pub fn new(path: &trace::Path, names: &Names, threads: &[Thread], found: &Found) -> ThreadsView {
+    pub fn new(
+        path: &trace::Path,
+        functions: &Functions<'_>,
+        threads: &[Thread],
+        found: &Found,
+    ) -> ThreadsView {
         let n = |thread: u32| found.threads.iter().find(|(t, _)| *t == thread).map_or(0, |(_, n)| *n);
         let threads = threads.iter().map(|t| ThreadView { thread: t.thread, count: n(t.thread) });
-        let path = PathView::new(path, names);
+        let path = PathView::new(path, functions);
         ThreadsView { schema: SCHEMA, path, count: found.count, threads: threads.collect() }
     }
 }
@@ -185,23 +193,24 @@ pub struct CallersView {
 /// A caller; none where a thread starts in the function.
 #[derive(Serialize)]
 struct CallerView {
-    function: Option<String>,
-    function_id: Option<u32>,
+    #[serde(flatten)]
+    function: FunctionView,
     count: u64,
 }
 
 impl CallersView {
     /// Of an answer.
-    pub fn new(path: &trace::Path, names: &Names, counts: &BTreeMap<Option<u32>, u64>) -> CallersView {
-        let view = |(id, count): (&Option<u32>, &u64)| CallerView {
-            function: id.map(|id| names.function(id)),
-            function_id: *id,
-            count: *count,
-        };
+    pub fn new(
+        path: &trace::Path,
+        functions: &Functions<'_>,
+        counts: &BTreeMap<Option<u32>, u64>,
+    ) -> CallersView {
+        let view =
+            |(id, count): (&Option<u32>, &u64)| CallerView { function: functions.view(*id), count: *count };
         let mut callers: Vec<_> = counts.iter().map(view).collect();
         callers.sort_by_key(|c| std::cmp::Reverse(c.count));
         let count = counts.values().fold(0_u64, |sum, n| sum.saturating_add(*n));
-        CallersView { schema: SCHEMA, path: PathView::new(path, names), count, callers }
+        CallersView { schema: SCHEMA, path: PathView::new(path, functions), count, callers }
     }
 }
 
@@ -209,7 +218,7 @@ impl View for CallersView {
     fn table(&self) -> Table {
         let mut t = Table::new(&["caller", "count>"]);
         for c in &self.callers {
-            t.row([c.function.clone().unwrap_or_else(|| "-".to_owned()), c.count.to_string()]);
+            t.row([c.function.cell(), c.count.to_string()]);
         }
         t
     }

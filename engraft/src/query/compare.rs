@@ -1,5 +1,6 @@
 //! `engraft query --diff`: where two runs first differ, and the paths that one takes alone.
 
+use super::functions::{FunctionView, Functions};
 use super::hottest::{LENGTH, blocks, function};
 use super::symbols::{self, SymbolView};
 use super::{Args, needs_order, open, unreadable};
@@ -31,13 +32,17 @@ impl Side<'_> {
         Ok(Side { path, trace, names })
     }
 
+    fn functions(&self) -> Functions<'_> {
+        Functions::new(&self.names)
+    }
+
     fn label(&self) -> String {
         self.path.display().to_string()
     }
 
     /// Symbols from `start` on, before `end` or the end of the stream.
     fn symbols(&self, thread: u32, start: u64, end: u64) -> anyhow::Result<Vec<SymbolView>> {
-        symbols::expanded(self.path, &self.trace, &self.names, thread, start..end)
+        symbols::expanded(self.path, &self.trace, &self.functions(), thread, start..end)
     }
 }
 
@@ -69,9 +74,9 @@ struct DivergenceView {
 struct PathView {
     /// The trace of that run.
     only_in: String,
-    function: String,
     /// As that trace numbers it.
-    function_id: u32,
+    #[serde(flatten)]
+    function: FunctionView,
     blocks: Vec<u32>,
     count: u64,
 }
@@ -132,8 +137,7 @@ fn paths(a: &Side, b: &Side, pairing: &Pairing, named: &str, length: usize) -> a
         let side = if alone.is_second { b } else { a };
         PathView {
             only_in: side.label(),
-            function: side.names.function(alone.func),
-            function_id: alone.func,
+            function: side.functions().view(Some(alone.func)),
             blocks: alone.blocks,
             count: alone.count,
         }
@@ -146,7 +150,7 @@ fn paths(a: &Side, b: &Side, pairing: &Pairing, named: &str, length: usize) -> a
 type InBoth = (Option<Option<u32>>, Option<Option<u32>>);
 
 fn functions(a: &Side, b: &Side, pairing: &Pairing, named: &str) -> anyhow::Result<InBoth> {
-    Ok(match (function(named, &a.names), function(named, &b.names)) {
+    Ok(match (function(named, &a.functions()), function(named, &b.functions())) {
         (Ok(None), _) => (Some(None), Some(None)),
         (Ok(func), _) | (Err(_), Ok(func)) if pairing.is_by_number() => (Some(func), Some(func)),
         (Ok(Some(func)), _) => {
@@ -164,7 +168,7 @@ impl View for DiffView {
     fn table(&self) -> Table {
         let mut t = Table::new(&["only in", "count>", "function", "path"]);
         for p in &self.paths {
-            t.row([p.only_in.clone(), p.count.to_string(), p.function.clone(), blocks(&p.blocks)]);
+            t.row([p.only_in.clone(), p.count.to_string(), p.function.cell(), blocks(&p.blocks)]);
         }
         t
     }

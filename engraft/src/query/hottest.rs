@@ -1,11 +1,12 @@
 //! `engraft query --hottest`: the paths that were executed most often, of a function or of the run.
 
+use super::functions::{FunctionView, Functions};
 use super::{Args, unreadable};
 use crate::out::{Answer, Hinted};
 use crate::view::{Table, View};
 use serde::Serialize;
 use std::cmp::Reverse;
-use trace::{Names, Trace};
+use trace::Trace;
 use tracing::info_span;
 
 /// Blocks of a path, if nothing else is said.
@@ -22,15 +23,15 @@ struct HottestView {
 /// A path that was executed.
 #[derive(Serialize)]
 struct PathView {
-    function: String,
-    function_id: u32,
+    #[serde(flatten)]
+    function: FunctionView,
     blocks: Vec<u32>,
     count: u64,
 }
 
 /// Prints the `n` hottest.
-pub fn print(args: &Args, trace: &Trace, names: &Names, n: usize) -> anyhow::Result<Answer> {
-    let func = function(&args.path.join(" "), names)?;
+pub fn print(args: &Args, trace: &Trace, functions: &Functions<'_>, n: usize) -> anyhow::Result<Answer> {
+    let func = function(&args.path.join(" "), functions)?;
     let length = args.length.unwrap_or(LENGTH);
     let all = info_span!("count").in_scope(|| trace.paths(length, func));
     let all = all.map_err(|err| unreadable(&args.trace, err))?;
@@ -42,8 +43,7 @@ pub fn print(args: &Args, trace: &Trace, names: &Names, n: usize) -> anyhow::Res
         paths.truncate(n);
     }
     let view = |(id, blocks, count): (u32, &Vec<u32>, u64)| PathView {
-        function: names.function(id),
-        function_id: id,
+        function: functions.view(Some(id)),
         blocks: blocks.clone(),
         count,
     };
@@ -54,13 +54,12 @@ pub fn print(args: &Args, trace: &Trace, names: &Names, n: usize) -> anyhow::Res
 }
 
 /// The function that is named, if one is.
-pub fn function(text: &str, names: &Names) -> anyhow::Result<Option<u32>> {
+pub fn function(text: &str, functions: &Functions<'_>) -> anyhow::Result<Option<u32>> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    let found = trace::path::find_function(text, names);
-    Ok(Some(found.map_err(|err| Hinted::new(err.what, err.hint))?))
+    Ok(Some(functions.find(text).map_err(|err| Hinted::new(err.what, err.hint))?))
 }
 
 /// Blocks as a path has them.
@@ -72,7 +71,7 @@ impl View for HottestView {
     fn table(&self) -> Table {
         let mut t = Table::new(&["count>", "function", "path"]);
         for p in &self.paths {
-            t.row([p.count.to_string(), p.function.clone(), blocks(&p.blocks)]);
+            t.row([p.count.to_string(), p.function.cell(), blocks(&p.blocks)]);
         }
         t
     }

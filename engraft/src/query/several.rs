@@ -1,17 +1,27 @@
 //! `engraft query T 'PATH; PATH'`: several paths at once.
 
 use super::answer::QueryView;
+use super::functions::Functions;
 use super::{Args, may_follow, searched, want};
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Format, Table, View};
 use serde::Serialize;
 use std::io;
-use trace::{Flow, Names, Path, Scheme, Trace, Want};
+use trace::{Flow, Path, Scheme, Trace, Want};
 use tracing::info_span;
 
-/// The paths of a text, between which `;` stands.
+/// The paths of a text, between which `;` stands; that of `[T; 4]` in a name is no such one.
 pub fn parts(text: &str) -> Vec<&str> {
-    text.split(';').filter(|part| !part.trim().is_empty()).collect::<Vec<_>>()
+    let mut depth = 0_u32;
+    let ends = |c: char| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ';' && depth == 0
+    };
+    text.split(ends).filter(|part| !part.trim().is_empty()).collect()
 }
 
 /// What is found of each path.
@@ -37,7 +47,13 @@ impl View for PathsView {
 }
 
 /// Searches each.
-pub fn run(args: &Args, trace: &Trace, names: &Names, flow: &Flow, paths: &[Path]) -> anyhow::Result<Answer> {
+pub fn run(
+    args: &Args,
+    trace: &Trace,
+    functions: &Functions<'_>,
+    flow: &Flow,
+    paths: &[Path],
+) -> anyhow::Result<Answer> {
     let single = [args.per_caller, args.per_thread, args.context.is_some(), args.next.is_some()];
     if single.contains(&true) || args.previous.is_some() {
         let what = format!("{} paths are given", paths.len());
@@ -51,9 +67,9 @@ pub fn run(args: &Args, trace: &Trace, names: &Names, flow: &Flow, paths: &[Path
     for path in paths {
         let (found, used) = info_span!("search").in_scope(|| searched(args, trace, path, want, scheme))?;
         if found.count == 0 {
-            may_follow(args, trace, names, flow, path)?;
+            may_follow(args, trace, functions, flow, path)?;
         }
-        views.push(QueryView::new(path, names, used, want, &found));
+        views.push(QueryView::new(path, functions, used, want, &found));
         all.push(found);
     }
     let is_any = all.iter().any(|found| found.count > 0);

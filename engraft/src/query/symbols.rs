@@ -1,6 +1,7 @@
 //! Symbols as people read them: `engraft query --at`, and what is around an occurrence.
 
 use super::at::{Span, thread};
+use super::functions::{FunctionView, Functions};
 use super::source::{Binaries, Code};
 use super::{Args, unreadable};
 use crate::out::{self, Answer};
@@ -9,7 +10,7 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use trace::{Cause, Line, Names, Position, Step, Symbol, Trace};
+use trace::{Cause, Line, Position, Step, Symbol, Trace};
 use tracing::info_span;
 
 /// A symbol, with the names of what it speaks of.
@@ -20,8 +21,8 @@ pub struct SymbolView {
     step: char,
     /// Why it was left, or that it was entered from outside.
     mark: Option<&'static str>,
-    function: Option<String>,
-    function_id: Option<u32>,
+    #[serde(flatten)]
+    function: FunctionView,
     block: Option<u32>,
     at: Option<String>,
     file: Option<String>,
@@ -41,19 +42,18 @@ fn mark(symbol: Symbol) -> Option<&'static str> {
 
 impl SymbolView {
     /// Of a symbol.
-    pub fn new(line: &Line, names: &Names) -> SymbolView {
+    pub fn new(line: &Line, functions: &Functions<'_>) -> SymbolView {
         let (step, block) = match line.symbol.step() {
             Step::Enter(_) => ('F', None),
             Step::Block(block) => ('B', Some(block)),
             Step::Exit => ('E', None),
         };
-        let known = || names.functions.get(&line.func?)?.blocks.get(&block?);
+        let known = || functions.names.functions.get(&line.func?)?.blocks.get(&block?);
         SymbolView {
             index: line.index,
             step,
             mark: mark(line.symbol),
-            function: line.func.map(|id| names.function(id)),
-            function_id: line.func,
+            function: functions.view(line.func),
             block,
             at: known().map(|b| format!("{:#x}", b.at)),
             file: known().filter(|b| !b.file.is_empty()).map(|b| b.file.clone()),
@@ -64,7 +64,9 @@ impl SymbolView {
 
     /// The same with its code, and its line where the trace does not have it.
     fn with(mut self, binaries: &Binaries<'_>, code: Option<Code>) -> SymbolView {
-        let (Some(code), Some(func), Some(block)) = (code, self.function_id, self.block) else { return self };
+        let (Some(code), Some(func), Some(block)) = (code, self.function.function_id, self.block) else {
+            return self;
+        };
         self.code = binaries.code(code, func, block);
         if self.file.is_none()
             && let Some((file, line)) = binaries.lines(func, block).into_iter().next()
@@ -85,7 +87,7 @@ impl SymbolView {
 
     /// A line of text: `17 B main 2 0x1010 words.c:3`.
     pub fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        write!(w, "{} {} {}", self.index, self.step(), self.function.as_deref().unwrap_or("?"))?;
+        write!(w, "{} {} {}", self.index, self.step(), self.function.called().unwrap_or("?"))?;
         if let Some(block) = self.block {
             write!(w, " {block}")?;
         }
@@ -102,7 +104,7 @@ impl SymbolView {
         let mut t = Table::new(&["index>", "step", "function", "block>", "at", "source"]);
         for s in symbols {
             let block = s.block.map_or_else(String::new, |b| b.to_string());
-            let function = s.function.clone().unwrap_or_default();
+            let function = s.function.called().unwrap_or_default().to_owned();
             let at = s.at.clone().unwrap_or_default();
             t.row([s.index.to_string(), s.step(), function, block, at, s.source()]);
         }
@@ -128,7 +130,7 @@ impl View for RangeView {
 pub fn print(
     args: &Args,
     trace: &Trace,
-    names: &Names,
+    functions: &Functions<'_>,
     binaries: &Binaries<'_>,
     span: Span,
 ) -> anyhow::Result<Answer> {
@@ -136,7 +138,7 @@ pub fn print(
     let (of, range) = span.of(&args.trace, trace, args.thread)?;
     let _span = info_span!("expand").entered();
     if args.output.format() != Format::Table {
-        let symbols = expanded(&args.trace, trace, names, of.thread, range)?;
+        let symbols = expanded(&args.trace, trace, functions, of.thread, range)?;
         let symbols = symbols.into_iter().map(|symbol| symbol.with(binaries, args.code)).collect();
         args.output.print(&RangeView { schema: "engraft.query/1", thread: of.thread, symbols })?;
         return Ok(Answer::Yes);
@@ -145,7 +147,7 @@ pub fn print(
     let mut failed = None;
     let printed = out::data(None, |w| {
         let expanded = trace.expand(of.thread, range, |line| {
-            let symbol = SymbolView::new(&line, names).with(binaries, args.code);
+            let symbol = SymbolView::new(&line, functions).with(binaries, args.code);
             symbol.text(w).map_or_else(ControlFlow::Break, ControlFlow::Continue)
         });
         match expanded {
@@ -167,13 +169,13 @@ pub fn print(
 pub fn expanded(
     path: &Path,
     trace: &Trace,
-    names: &Names,
+    functions: &Functions<'_>,
     thread: u32,
     range: Range<u64>,
 ) -> anyhow::Result<Vec<SymbolView>> {
     let mut symbols = Vec::new();
     let done = trace.expand(thread, range, |line| {
-        symbols.push(SymbolView::new(&line, names));
+        symbols.push(SymbolView::new(&line, functions));
         ControlFlow::<()>::Continue(())
     });
     done.map_err(|err| unreadable(path, err))?;
@@ -184,7 +186,7 @@ pub fn expanded(
 pub fn around(
     args: &Args,
     trace: &Trace,
-    names: &Names,
+    functions: &Functions<'_>,
     binaries: &Binaries<'_>,
     at: Position,
     n: u64,
@@ -192,7 +194,7 @@ pub fn around(
     args.code.map_or(Ok(()), |code| binaries.has_code(code, &args.trace))?;
     let end = thread(&args.trace, trace, Some(at.thread))?.n_symbols;
     let range = at.index.saturating_sub(n)..at.index.saturating_add(n).saturating_add(1).min(end);
-    let symbols = expanded(&args.trace, trace, names, at.thread, range)?;
+    let symbols = expanded(&args.trace, trace, functions, at.thread, range)?;
     Ok(symbols.into_iter().map(|symbol| symbol.with(binaries, args.code)).collect())
 }
 

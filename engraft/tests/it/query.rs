@@ -317,6 +317,62 @@ fn runs_that_query_compares_differ_where_they_were_made_to() {
     assert_eq!(engraft(place.path(), "query --diff a.trace a.trace").ok(), "the runs are the same\n");
 }
 
+/// Symbols of C++ and Rust, each with two blocks.
+const DECORATED: [(&str, &str); 6] = [
+    ("main", "main"),
+    ("_ZNK2ns3Box3getEi", "ns::Box::get(int) const"),
+    ("_ZN2ns3Row3putEv", "ns::Row::put()"),
+    ("_ZN5other3Row3putEv", "other::Row::put()"),
+    ("_RNvNtCs4lUfJ5g3poj_5tokio4task5spawn", "tokio::task::spawn"),
+    ("_ZNK2ns3Box3getEi@plt", "ns::Box::get(int) const@plt"),
+];
+
+#[test]
+fn functions_of_query_go_by_the_names_of_their_source() {
+    let place = folder();
+    let call = |f: u32| [ENTER + f, 0, 1, EXIT];
+    let run = [&[ENTER, 0][..], &call(1), &[1], &call(2), &call(3), &call(4), &call(5), &[EXIT]].concat();
+    let bytes: Vec<u8> = run.iter().flat_map(|code| code.to_le_bytes()).collect();
+    std::fs::write(place.path().join("run.trc"), bytes).expect("written");
+    let blocks = (0..).zip(DECORATED).flat_map(|(f, (symbol, _))| {
+        (0..2).map(move |b| format!("{f} {b} {:#x} {symbol} a.cc:?\n", 0x1000 + 0x10 * f + b))
+    });
+    std::fs::write(place.path().join("run.meta"), blocks.collect::<String>()).expect("written");
+    engraft(place.path(), "convert -q run.trc --meta run.meta -o run.trace").ok();
+    let ask = |args: &str| engraft(place.path(), &format!("query run.trace {args}"));
+    let number = |name: &str| ask(&format!("'{name}: 0' --json")).json()["function_id"].clone();
+    for (f, (symbol, name)) in (0..).zip(DECORATED) {
+        assert_eq!((number(symbol), number(name)), (f.into(), f.into()), "{name}");
+    }
+    for (name, f) in
+        [("ns::Box::get", 1), ("Box::get", 1), ("get(int)", 1), ("ns::Row::put", 2), ("spawn", 4)]
+    {
+        assert_eq!(number(name), f, "{name}");
+    }
+    assert_eq!(ask("'main: 0 {Box::get: 0 1} 1; task::spawn: 0' --count").ok(), "1\n1\n");
+    for (args, says) in [
+        ("'Row::put: 0'", "hint: #2 is ns::Row::put()\nhint: #3 is other::Row::put()\n"),
+        ("'main: 0 {put: 0} 1'", "2 functions are called 'put'"),
+        ("'ns::Box::gte: 0'", "the nearest name is 'ns::Box::get(int) const'"),
+        ("'Box::get: 7'", "ns::Box::get(int) const has no block 7"),
+        ("spwan --hottest 1", "the nearest name is 'tokio::task::spawn'"),
+    ] {
+        let ran = ask(args);
+        assert!(ran.code == Some(2) && ran.stderr.contains(says), "{args}: {}", ran.stderr);
+    }
+    // People read those names, programs have both.
+    assert_eq!(ask("get --hottest 1").ok().lines().last(), Some("    1  ns::Box::get(int) const  0 1"));
+    assert_eq!(ask("--at 2..3").ok(), "2 F ns::Box::get(int) const\n");
+    let json = ask("--at 0..3 --json").json();
+    assert_eq!(json["symbols"][2]["function"], DECORATED[1].0);
+    assert_eq!(json["symbols"][2]["source_name"], DECORATED[1].1);
+    assert_eq!(json["symbols"][0].get("source_name"), None);
+    let stacks = engraft(place.path(), "convert run.trace -q -o - --to folded").ok();
+    assert!(stacks.contains("main;tokio::task::spawn 2\n"), "{stacks}");
+    let slices = engraft(place.path(), "convert run.trace -q -o - --to chrome").ok();
+    assert!(slices.contains("\"name\":\"ns::Row::put()\""), "{slices}");
+}
+
 /// Each says what is wrong, and what is nearest to it.
 #[test]
 fn bad_positions_of_query_are_named() {

@@ -1,0 +1,170 @@
+//! Functions by the names that people type: the source's, its end, or one that looks like it. By symbol they are found before.
+
+use matching::names::{distance, erased, in_source};
+
+/// What the source calls a symbol, if it is decorated; a stub `import@plt` keeps its ending.
+pub fn source_name(symbol: &str) -> Option<String> {
+    match symbol.strip_suffix(STUB) {
+        Some(import) => in_source(import).map(|name| name + STUB),
+        None => in_source(symbol),
+    }
+}
+
+const STUB: &str = "@plt";
+
+fn spelt(symbol: &str) -> String {
+    in_source(symbol).unwrap_or_else(|| symbol.to_owned())
+}
+
+/// Those that `what` names, of `all` with their names in the source: by all of it; without parameters, or what stands behind them; else by
+/// its end, so that `run` is `app::run` if nothing else ends so.
+pub fn called<T: Copy + PartialEq>(all: &[(T, String)], what: &str) -> Vec<T> {
+    let what = squeezed(what);
+    for named in [is_all, is_called, ends_in] {
+        let found: Vec<&(T, String)> = all.iter().filter(|(_, name)| named(name, &what)).collect();
+        // What compilers cut out of a function does not count beside it.
+        let has_whole = found.iter().any(|(_, name)| is_whole(name));
+        let counts = found.into_iter().filter(|(_, name)| !has_whole || is_whole(name));
+        let mut found: Vec<T> = counts.map(|(one, _)| *one).collect();
+        // One may have several names.
+        found.dedup();
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    Vec::new()
+}
+
+/// At most three names that look like `wanted`, the most alike first; as the source has them.
+pub fn near<'a>(symbols: impl Iterator<Item = &'a str>, wanted: &str) -> Vec<String> {
+    // A name that holds the wanted one is near whatever its length.
+    let far = |name: &str| match name.contains(wanted) {
+        true => Some(1),
+        false => distance(wanted, name, 1 + wanted.len() / 3),
+    };
+    let mut near: Vec<(usize, usize, String)> = Vec::new();
+    for symbol in symbols {
+        let shown = spelt(symbol);
+        let path = erased(path(&shown));
+        let last = path.rsplit("::").next().unwrap_or(&path);
+        if let Some(d) = [symbol, last, &*path].into_iter().filter_map(far).min() {
+            near.push((d, shown.len(), shown));
+        }
+    }
+    near.sort_unstable();
+    near.dedup();
+    near.into_iter().take(3).map(|(.., name)| name).collect()
+}
+
+/// Neither a stub, nor with what compilers put behind a name.
+fn is_whole(name: &str) -> bool {
+    !name.contains(" [.") && !name.ends_with(STUB)
+}
+
+fn is_all(name: &str, what: &str) -> bool {
+    squeezed(name) == what
+}
+
+fn is_called(name: &str, what: &str) -> bool {
+    squeezed(path(name)) == what || squeezed(to_parameters(name)) == what
+}
+
+/// Whether `what` is the end of this name's path, with or without the arguments of templates; or that and the parameters.
+fn ends_in(name: &str, what: &str) -> bool {
+    let path = squeezed(path(name));
+    let is_end =
+        |path: String| path.strip_suffix(what).is_some_and(|rest| rest.is_empty() || rest.ends_with("::"));
+    [erased(&path), path, squeezed(to_parameters(name))].into_iter().any(is_end)
+}
+
+/// A source name to the end of its parameters.
+fn to_parameters(name: &str) -> &str {
+    name.rfind(')').and_then(|at| name.get(..=at)).unwrap_or_default()
+}
+
+fn squeezed(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+/// A source name without parameters and what stands behind them, and without the type of what comes back, which templates have before it.
+pub fn path(name: &str) -> &str {
+    if name.contains("thunk to ") {
+        return name;
+    }
+    let (mut depth, mut start) = (0_u32, 0);
+    for (at, c) in name.char_indices() {
+        let (before, rest) = (&name[start..at], &name[at..]);
+        let last = before.rsplit("::").next().unwrap_or(before);
+        match c {
+            // `operator<<`, `fn() -> T`.
+            '<' if matches!(last, "operator" | "operator<") => {}
+            '>' if last.starts_with("operator") && depth == 0 || before.ends_with('-') => {}
+            // `(anonymous namespace)` is a part of the path, as is `operator()`.
+            '(' if depth == 0 && !rest.starts_with("(anonymous") && last != "operator" => return before,
+            ' ' if depth == 0 && rest.starts_with(" [") => return before,
+            ' ' if depth == 0 && !last.starts_with("operator") => start = at + 1,
+            '<' | '{' | '(' => depth += 1,
+            '>' | '}' | ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    &name[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_names_without_types() {
+        for (name, want) in [
+            ("ns::Box::get(int) const", "ns::Box::get"),
+            ("(anonymous namespace)::f(std::less<int>)", "(anonymous namespace)::f"),
+            ("unsigned long ns::sum<int, (char)1>(int)", "ns::sum<int, (char)1>"),
+            ("ns::F::operator()(int) const", "ns::F::operator()"),
+            ("ns::operator<<(ns::Out&, int)", "ns::operator<<"),
+            ("ns::P::operator->() const", "ns::P::operator->"),
+            ("ns::T::operator unsigned long() const", "ns::T::operator unsigned long"),
+            ("main::{lambda(int)#1}::operator()(int) const", "main::{lambda(int)#1}::operator()"),
+            ("f(void (*)(int)) [.cold]", "f"),
+            ("app::run [.llvm.7]", "app::run"),
+            ("<rg::Sort as rg::Flag<fn(u8) -> u8>>::name", "<rg::Sort as rg::Flag<fn(u8) -> u8>>::name"),
+            ("non-virtual thunk to ns::X::f()", "non-virtual thunk to ns::X::f()"),
+        ] {
+            assert_eq!(path(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_typed_is_all_of_a_name_or_its_end() {
+        let all: Vec<(usize, String)> = [
+            "ns::Box::get(int) const",
+            "ns::Box::get(int) const [.cold]",
+            "ns::Row::get()",
+            "void ns::sort<int>(int*)",
+            "get()",
+            "non-virtual thunk to ns::Row::get()",
+        ]
+        .into_iter()
+        .map(str::to_owned)
+        .enumerate()
+        .collect();
+        for (what, want) in [
+            ("ns::Box::get", &[0][..]),
+            ("ns::Box::get(int)", &[0]),
+            ("ns :: Box::get( int )const", &[0]),
+            ("ns::Box::get(int) const [.cold]", &[1]),
+            ("Row::get", &[2]),
+            ("Box::get(int)", &[0]),
+            ("ns::sort<int>", &[3]),
+            ("ns::sort", &[3]),
+            ("sort", &[3]),
+            ("get", &[4]),
+            ("ox::get", &[]),
+        ] {
+            assert_eq!(called(&all, what), want, "{what}");
+        }
+        let rest: Vec<_> = all.into_iter().filter(|(n, _)| *n != 4).collect();
+        assert_eq!(called(&rest, "get"), [0, 2]);
+    }
+}
