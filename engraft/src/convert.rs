@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use profile::{Images, Profile};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use traces::Target;
 
@@ -44,9 +45,9 @@ pub struct Args {
     /// Write in this format, whatever the extension; `trace` and `chrome` are for traces
     #[arg(long, value_name = "FORMAT", value_parser = traces::target_named)]
     to: Option<Target>,
-    /// Of a recording that keeps threads apart (`count --per-thread`), take only this one, counted from 1
+    /// Of a trace, or a recording that keeps threads apart (`count --per-thread`), take only this thread, counted from 1
     #[arg(long, value_name = "N")]
-    thread: Option<std::num::NonZeroUsize>,
+    thread: Option<NonZeroUsize>,
     /// Of a plain trace: names of its functions and blocks, lines `FUNCTION BLOCK 0xADDRESS NAME FILE:LINE`
     #[arg(long, value_name = "FILE")]
     meta: Option<PathBuf>,
@@ -62,7 +63,7 @@ pub struct Args {
     at: Option<query::at::Span>,
     /// Of a trace, as folded stacks or slices: so many calls deep; deeper ones count for the function at that depth, or are left out
     #[arg(long, value_name = "N")]
-    depth: Option<std::num::NonZeroUsize>,
+    depth: Option<NonZeroUsize>,
     /// Of a trace, as folded stacks: what they count [default: blocks]
     #[arg(long, value_enum, value_name = "WHAT")]
     weight: Option<exports::Weight>,
@@ -71,17 +72,20 @@ pub struct Args {
 }
 
 /// The profiles of the thread that is asked for.
-fn thread_of(path: &Path, n: usize) -> anyhow::Result<Vec<Profile>> {
+fn thread_of(path: &Path, n: NonZeroUsize) -> anyhow::Result<Vec<Profile>> {
+    if input::is_trace(path) {
+        return input::trace_counts(path, Some(n));
+    }
     let mut threads = input::threads(path)?;
     if threads.is_empty() {
         let what = format!("{} does not keep the counts of threads apart", path.display());
         return Err(Hinted::new(what, "`engraft count --per-thread` does").into());
     }
-    if n > threads.len() {
+    if n.get() > threads.len() {
         let what = format!("{} has the counts of {} threads apart, no {n}", path.display(), threads.len());
-        return Err(Hinted::new(what, "`engraft count --per-thread` keeps them apart").into());
+        return Err(Hinted::new(what, "they are counted from 1").into());
     }
-    Ok(threads.swap_remove(n - 1))
+    Ok(threads.swap_remove(n.get() - 1))
 }
 
 /// Runs the verb.
@@ -102,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         && let Some(profiles) = input::recording(recording)?
     {
         return match args.thread {
-            Some(n) => whole_recording(args, images, &thread_of(recording, n.get())?),
+            Some(n) => whole_recording(args, images, &thread_of(recording, n)?),
             None => whole_recording(args, images, &profiles),
         };
     }
@@ -116,7 +120,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             _ => input::profile(path, program.as_ref())?,
         };
         if let Some(n) = args.thread {
-            let of_thread = thread_of(path, n.get())?;
+            let of_thread = thread_of(path, n)?;
             let same = of_thread.into_iter().find(|p| p.image.id == read.profile.image.id);
             read.profile = same.with_context(|| format!("{} has no such image", path.display()))?;
         }

@@ -11,6 +11,7 @@ use profile::{Format, Imported, Lost, Profile, ReadError, Written};
 use program::{FuncId, Image, Program, Va};
 use std::borrow::Cow;
 use std::io::Read as _;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::OnceLock;
 use tracing::info_span;
@@ -44,7 +45,7 @@ pub fn map(path: &Path, old: &Program, new: &Program) -> anyhow::Result<Map> {
 fn bytes(path: &Path) -> anyhow::Result<Cow<'static, [u8]>> {
     static STDIN: OnceLock<Vec<u8>> = OnceLock::new();
     if is_trace(path) {
-        return Ok(Cow::Owned(profile::recording::write(&trace_counts(path)?)));
+        return Ok(Cow::Owned(profile::recording::write(&trace_counts(path, None)?)));
     }
     if path != Path::new("-") {
         let read = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -139,24 +140,30 @@ pub fn is_trace(path: &Path) -> bool {
     path.is_file() && read.is_ok() && trace::file::is_one(&start)
 }
 
-/// How often each block of each module ran, by the trace at `path`.
-fn trace_counts(path: &Path) -> anyhow::Result<Vec<Profile>> {
+/// How often each block of each module ran, by the trace at `path`: in all threads, or in the n-th, from 1.
+///
+/// # Errors
+/// If it cannot be read, knows no program, or there are fewer threads; if a module is not the file any more that was recorded.
+pub fn trace_counts(path: &Path, thread: Option<NonZeroUsize>) -> anyhow::Result<Vec<Profile>> {
     let trace = crate::query::open(path)?;
     let failed = |err| crate::query::unreadable(path, err);
-    if trace.codes().map_err(failed)?.modules().next().is_none() {
+    let (names, modules) = (trace.names().map_err(failed)?, trace.flow().map_err(failed)?.modules);
+    if modules.is_empty() {
         let hint = "traces of plain files say nothing of a program; those of `engraft trace` do";
         return Err(Hinted::new(format!("{} knows no program", path.display()), hint).into());
     }
-    let counts = trace.block_counts().map_err(failed)?;
+    let thread = thread.map(|n| crate::query::at::nth(path, &trace, n)).transpose()?;
+    let counts = trace.block_counts(thread.map(|of| of.thread)).map_err(failed)?;
     let mut profiles = Vec::new();
-    for (first, code) in trace.codes().map_err(failed)?.modules() {
-        let image = Image::load(Path::new(&code.path))?;
-        same_as_recorded(&image, code.key, &code.path)?;
+    for (n, module) in modules.iter().enumerate() {
+        let image = Image::load(Path::new(&module.path))?;
+        same_as_recorded(&image, module.key, &module.path)?;
         let mut profile = Profile { image: profile::ImageRef::of(&image), ..Profile::default() };
-        profile.image.name.clone_from(&code.path);
-        for (n, function) in (first..).zip(&code.functions) {
-            for (block, at) in (0..).zip(&function.blocks) {
-                profile.blocks.insert(Va(at.at), counts.get(&(n, block)).copied().unwrap_or(0));
+        profile.image.name.clone_from(&module.path);
+        let end = modules.get(n + 1).map_or(u32::MAX, |next| next.first);
+        for (&func, function) in names.functions.range(module.first..end) {
+            for (&block, at) in &function.blocks {
+                profile.blocks.insert(Va(at.at), counts.get(&(func, block)).copied().unwrap_or(0));
             }
         }
         profiles.push(profile);

@@ -15,6 +15,7 @@ use crate::flow::{self, Flow};
 use crate::grammar::Expansion;
 use crate::names::Names;
 use crate::pack;
+use crate::part::Part;
 use crate::path::Path;
 use crate::scan::Scan;
 use crate::search::{Found, Scheme, Want};
@@ -502,19 +503,19 @@ impl Trace {
         flow.ok_or_else(|| self.source.senseless(flow::FLOW, "the control flow"))
     }
 
-    /// How often each block was executed, by the numbers of its function and of itself.
+    /// How often each block was executed, by the numbers of its function and of itself; in one stream, if one is named.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn block_counts(&self) -> Result<BTreeMap<(u32, u32), u64>, ReadError> {
+    pub fn block_counts(&self, thread: Option<u32>) -> Result<BTreeMap<(u32, u32), u64>, ReadError> {
         // By function; a stream of functions' numbers beside.
         let mut counts: Vec<Vec<u64>> = Vec::new();
         let (mut open, mut of): (Vec<u32>, _) = (Vec::new(), None);
-        self.read(|thread, symbols| {
-            if of.replace(thread) != Some(thread) {
+        self.read_part(&Part { thread, ..Part::ALL }, |piece| {
+            if of.replace(piece.thread) != Some(piece.thread) {
                 open.clear();
             }
-            for &code in symbols {
+            for &code in piece.symbols {
                 match Symbol(code).step() {
                     Step::Enter(func) => open.push(func),
                     Step::Exit => drop(open.pop()),

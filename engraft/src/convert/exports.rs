@@ -34,15 +34,9 @@ fn part(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Part> {
     if args.thread.is_none() && args.at.is_none() {
         return Ok(Part::ALL);
     }
-    let threads = trace.threads().map_err(|err| query::unreadable(from, err))?;
-    let asked = match args.thread {
-        None => None,
-        Some(n) => Some(threads.get(n.get() - 1).map(|t| t.thread).ok_or_else(|| {
-            let what = format!("{} has {}, no {n}", from.display(), many(threads.len(), "thread"));
-            Hinted::new(what, "they are counted from 1")
-        })?),
-    };
+    let asked = args.thread.map(|n| query::at::nth(from, trace, n)).transpose()?.map(|of| of.thread);
     let Some(span) = args.at else { return Ok(Part { thread: asked, ..Part::ALL }) };
+    let threads = trace.threads().map_err(|err| query::unreadable(from, err))?;
     if let (None, [_, _, ..]) = (asked, threads.as_slice()) {
         let what = format!("{} has {} threads: which is meant by --at", from.display(), threads.len());
         return Err(Hinted::new(what, "say --thread N, counted from 1").into());

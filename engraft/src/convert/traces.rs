@@ -241,21 +241,18 @@ fn repack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> 
 }
 
 fn unpack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> {
-    let n_threads = trace.threads().map_err(|err| query::unreadable(from, err))?.len();
-    if n_threads > 1 && args.thread.is_none() {
-        let what = format!("{} has {n_threads} threads; a plain trace holds one", from.display());
-        return Err(Hinted::new(what, "say which with --thread N, counted from 1").into());
-    }
-    let threads = trace.threads().map_err(|err| query::unreadable(from, err))?;
-    let wanted = args.thread.map_or(0, |n| n.get() - 1);
-    if args.thread.is_some() && threads.get(wanted).is_none() {
-        return Err(Hinted::new(
-            format!("{} has {n_threads} threads", from.display()),
-            "they are counted from 1",
-        )
-        .into());
-    }
-    let wanted = threads.get(wanted).map(|t| t.thread);
+    let wanted = match args.thread {
+        Some(n) => Some(query::at::nth(from, trace, n)?.thread),
+        None => {
+            let threads = trace.threads().map_err(|err| query::unreadable(from, err))?;
+            if threads.len() > 1 {
+                let what =
+                    format!("{} has {} threads; a plain trace holds one", from.display(), threads.len());
+                return Err(Hinted::new(what, "say which with --thread N, counted from 1").into());
+            }
+            threads.first().map(|of| of.thread)
+        }
+    };
     let (mut n_symbols, mut failed) = (0, None);
     out::data(Some(&args.o), |w| {
         let read = trace.read(|thread, symbols| {

@@ -63,7 +63,53 @@ fn a_trace_comes_to_what_is_counted() {
         let counted = crate::count::counted(place.path(), &command, "exe");
         let differ: Vec<_> = counted.iter().filter(|(at, n)| traced.get(at).unwrap_or(&0) != *n).collect();
         assert!(counted.values().sum::<u64>() > 5 && differ.is_empty(), "{source}: {differ:x?}");
+        // However it is kept.
+        for store in ["packed", "zstd"] {
+            engraft(place.path(), &format!("convert run.trace -q --store {store} -o {store}.trace")).ok();
+            assert_eq!(blocks(place.path(), &format!("{store}.trace"), "old"), traced, "{source}");
+        }
     }
+}
+
+/// The counts of each thread, which make those of the run.
+#[test]
+fn threads_of_a_trace_are_counted_apart() {
+    needs!("gcc");
+    let place = folder();
+    let text = "#include <pthread.h>
+        static volatile long out; static pthread_barrier_t all;
+        __attribute__((noinline)) static void step(long n) { out = n; }
+        static void *work(void *v) { pthread_barrier_wait(&all); for (long i = 0; i < (long)v; i++) step(i); return 0; }
+        int main(void) { pthread_t p[2]; pthread_barrier_init(&all, 0, 3);
+          for (long i = 0; i < 2; i++) pthread_create(&p[i], 0, work, (void *)(30 + i));
+          pthread_barrier_wait(&all); step(7); for (long i = 0; i < 2; i++) pthread_join(p[i], 0); return 0; }";
+    std::fs::write(place.path().join("a.c"), text).expect("written");
+    must(Command::new("gcc").args(["-O1", "-pthread", "-o", "a", "a.c"]).current_dir(place.path()));
+    traced(place.path(), &["./a"], "exe");
+    engraft(place.path(), "convert run.trace -q --store packed -o packed.trace").ok();
+    let at = engraft(place.path(), "query packed.trace 'step: 0' --first --context=0 --json");
+    let at = at.json()["context"][0]["at"].as_str().expect("it is known").to_owned();
+    let at = u64::from_str_radix(at.trim_start_matches("0x"), 16).expect("an address");
+    for file in ["run", "packed"] {
+        let of = |thread: &str| blocks(place.path(), &format!("{file}.trace {thread}"), "a");
+        let parts = [1, 2, 3].map(|n| of(&format!("--thread {n}")));
+        // Whichever of the two comes first.
+        let mut counts = parts.each_ref().map(|part| part[&at]);
+        counts.sort_unstable();
+        assert_eq!(counts, [1, 30, 31], "{file}");
+        for (at, n) in of("") {
+            assert_eq!(parts.iter().map(|part| part[&at]).sum::<u64>(), n, "{file} {at:x}");
+        }
+        // All modules of it, too.
+        let rows = engraft(place.path(), &format!("convert {file}.trace -q -o - --to csv --thread 2")).ok();
+        let of_step = rows.lines().find(|row| row.contains(",step,")).expect("it is there");
+        assert!(of_step.ends_with(&format!(",{}", parts[1][&at])), "{of_step}");
+        let ran = engraft(place.path(), &format!("convert {file}.trace -o x.csv --thread 4"));
+        let says = format!("{file}.trace has 3 threads, no 4\nhint: they are counted from 1 here");
+        assert!(ran.code == Some(2) && ran.stderr.contains(&says), "{}", ran.stderr);
+    }
+    let said = engraft(place.path(), "show --counts packed.trace loops").ok();
+    assert!(said.contains("work"), "{said}");
 }
 
 /// The whole stream of a small program, as its source says.
