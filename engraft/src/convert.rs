@@ -42,7 +42,7 @@ pub struct Args {
     /// The profiles are of this program, which llvm-bolt made of BIN with --enable-bat: translate them back
     #[arg(long, value_name = "BOLTED", requires = "binary")]
     bolted: Option<PathBuf>,
-    /// Write in this format, whatever the extension; `trace` and `chrome` are for traces
+    /// Write in this format, whatever the extension; `chrome` is for traces, and `trace`, which makes of one of ours a plain one
     #[arg(long, value_name = "FORMAT", value_parser = traces::target_named)]
     to: Option<Target>,
     /// Of a trace, or a recording that keeps threads apart (`count --per-thread`), take only this thread, counted from 1
@@ -51,7 +51,7 @@ pub struct Args {
     /// Of a plain trace: names of its functions and blocks, lines `FUNCTION BLOCK 0xADDRESS NAME FILE:LINE`
     #[arg(long, value_name = "FILE")]
     meta: Option<PathBuf>,
-    /// How to keep a trace, in several ways if need be [default of a plain one: packed]
+    /// How to keep a trace, in several ways if need be [default of X.trace: packed]
     #[arg(long, value_enum, value_name = "STORE", value_delimiter = ',')]
     store: Vec<traces::Store>,
     /// Of what perf prints of branches: the files whose code is traced, `all` (without libc and ld.so) or file names, `*` standing for
@@ -93,16 +93,14 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if let Some(what) = traces::wanted(args)? {
         return traces::run(args, what);
     }
-    let to = match args.to {
-        Some(Target::Profile(format)) => Some(format),
+    let format = match traces::target(args) {
+        Some(Target::Profile(format)) => format,
         Some(Target::Chrome | Target::Trace) => return Err(traces::is_none(args)),
-        None => None,
+        None => return Err(traces::is_unnamed(args)),
     };
-    input::output_format(&args.o, to)?;
     let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
     out::spares(&args.o, &read.collect::<Vec<_>>())?;
-    if let ([recording], None, Some(images)) =
-        (args.inputs.as_slice(), &args.binary, Images::new(input::output_format(&args.o, to)?))
+    if let ([recording], None, Some(images)) = (args.inputs.as_slice(), &args.binary, Images::new(format))
         && let Some(profiles) = input::recording(recording)?
     {
         return match args.thread {
@@ -139,7 +137,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             }
         }
     }
-    let written = input::write_profile(&args.o, to, &sum.unwrap_or_default(), program.as_ref())?;
+    let written = input::write_profile(&args.o, Some(format), &sum.unwrap_or_default(), program.as_ref())?;
     let view = ConvertView { schema: "engraft.convert/1", inputs, written: written_view(&args.o, &written) };
     args.output.print_beside_file(&args.o, &view)?;
     Ok(Answer::Yes)

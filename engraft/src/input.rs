@@ -425,14 +425,14 @@ fn has_symbols(program: &Program) -> bool {
 /// # Errors
 /// If `to` is none and the extension says nothing; so ask before the work is done.
 pub fn output_format(path: &Path, to: Option<Format>) -> anyhow::Result<Format> {
-    to.or_else(|| Format::from_extension(path)).ok_or_else(|| {
-        let known: Vec<_> = Format::all().filter(|f| f.is_written()).map(Format::name).collect();
-        Hinted::new(
-            format!("{} does not say in which format to write", path.display()),
-            format!("end its name in one of these, or say --to: {}", known.join(", ")),
-        )
-        .into()
-    })
+    to.or_else(|| Format::from_extension(path)).ok_or_else(|| unnamed(path, "").into())
+}
+
+/// The error for an output whose name says no format; `others` there are beside those of profiles.
+pub fn unnamed(path: &Path, others: &str) -> Hinted {
+    let known = written_formats().join(", ");
+    let hint = format!("end its name in one of these, or say --to: {known}{others}");
+    Hinted::new(format!("{} does not say in which format to write", path.display()), hint)
 }
 
 /// Reads a format's name from the command line.

@@ -34,7 +34,7 @@ pub enum Store {
 pub enum Target {
     /// A profile.
     Profile(profile::Format),
-    /// A trace of ours, or of one, a plain one.
+    /// A trace of ours; of one, a plain one, unless it is kept in another way.
     Trace,
     /// Slices, as Chrome and Perfetto show them.
     Chrome,
@@ -52,22 +52,39 @@ pub fn target_named(name: &str) -> Result<Target, String> {
 }
 
 /// What the output is to be: as asked for, else as its name says.
-fn target(args: &Args) -> Option<Target> {
+pub fn target(args: &Args) -> Option<Target> {
     let is_slices = || args.o.to_string_lossy().to_ascii_lowercase().ends_with(".trace.json");
     args.to
         .or_else(|| is_slices().then_some(Target::Chrome))
         .or_else(|| profile::Format::from_extension(&args.o).map(Target::Profile))
+        .or_else(|| (is_named(&args.o, OURS) || is_named(&args.o, PLAIN)).then_some(Target::Trace))
+}
+
+/// What traces of ours are called, and plain ones.
+const OURS: &str = "trace";
+const PLAIN: &str = "trc";
+
+fn is_named(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension))
+}
+
+/// The error for an output whose name says no format.
+pub fn is_unnamed(args: &Args) -> anyhow::Error {
+    input::unnamed(&args.o, ", trace, chrome; plain traces end in .trc").into()
 }
 
 /// The error for what is no trace and was to become something that only traces do.
 pub fn is_none(args: &Args) -> anyhow::Error {
+    if let Some((path, err)) = args.inputs.iter().find_map(|path| Some((path, path.metadata().err()?))) {
+        return anyhow::Error::from(err).context(format!("cannot read {}", path.display()));
+    }
     let inputs: Vec<String> = args.inputs.iter().map(|path| path.display().to_string()).collect();
-    let what = format!("{} is no trace", inputs.join(", "));
-    Hinted::new(
-        what,
-        "`--to trace` and `--to chrome` are for one trace: what `engraft trace` or `engraft convert` wrote",
-    )
-    .into()
+    let what = match inputs.len() {
+        1 => format!("{} is no trace", inputs.concat()),
+        n => format!("{} are {n} files: what is to be made is made of one trace", inputs.join(", ")),
+    };
+    let hint = "traces are what `engraft trace` or `engraft convert` wrote, plain ones (X.trc), and what `perf script` prints of branches";
+    Hinted::new(what, hint).into()
 }
 
 /// What is to be converted.
@@ -98,7 +115,6 @@ pub fn wanted(args: &Args) -> anyhow::Result<Option<What>> {
 fn what(args: &Args) -> anyhow::Result<Option<What>> {
     let asked = args.meta.is_some() || !args.store.is_empty();
     let target = target(args);
-    let is_profile = matches!(target, Some(Target::Profile(_)));
     let [input] = args.inputs.as_slice() else {
         anyhow::ensure!(
             !asked,
@@ -112,7 +128,12 @@ fn what(args: &Args) -> anyhow::Result<Option<What>> {
     let is_file = input.metadata().is_ok_and(|m| m.is_file());
     if is_stdin || !is_file {
         let is_pipe = is_stdin || input.exists() && !input.is_dir();
-        return Ok((is_pipe && (asked || !is_profile)).then_some(What::Plain));
+        let is_profile = matches!(target, Some(Target::Profile(_)));
+        return if is_pipe && (asked || !is_profile) {
+            becomes_ours(args, What::Plain).map(Some)
+        } else {
+            Ok(None)
+        };
     }
     let mut start = Vec::new();
     let file = File::open(input).with_context(|| format!("cannot read {}", input.display()))?;
@@ -124,14 +145,33 @@ fn what(args: &Args) -> anyhow::Result<Option<What>> {
             Some(Target::Chrome) => Some(What::Slices(open()?)),
             // Its counts are wanted.
             Some(Target::Profile(_)) => None,
+            None if args.store.is_empty() => return Err(is_unnamed(args)),
             Some(Target::Trace) | None => Some(What::Ours(open()?)),
         });
     }
-    if target.is_none_or(|target| target == Target::Trace) && branches::is_one(&start) {
-        return Ok(Some(What::Branches));
+    let is_of_traces = !matches!(target, Some(Target::Profile(_)));
+    if is_of_traces && branches::is_one(&start) {
+        return becomes_ours(args, What::Branches).map(Some);
     }
-    let is_named = input.extension().is_some_and(|e| e == "trc");
-    Ok((asked || is_named || plain::is_one(&start)).then_some(What::Plain))
+    if asked || is_named(input, PLAIN) || is_of_traces && plain::is_one(&start) {
+        return becomes_ours(args, What::Plain).map(Some);
+    }
+    Ok(None)
+}
+
+/// Refuses outputs that are no traces of ours, for what becomes one first.
+fn becomes_ours(args: &Args, what: What) -> anyhow::Result<What> {
+    let is_asked = !args.store.is_empty();
+    match target(args) {
+        None if !is_asked => return Err(is_unnamed(args)),
+        Some(Target::Profile(_) | Target::Chrome) => {}
+        Some(Target::Trace) if args.to.is_none() && !is_asked && is_named(&args.o, PLAIN) => {}
+        _ => return Ok(what),
+    }
+    let input = args.inputs.first().map_or_else(String::new, |path| path.display().to_string());
+    let what = format!("{input} does not become {} at once", args.o.display());
+    Err(Hinted::new(what, format!("make a trace of ours of it first: `engraft convert {input} -o X.trace`"))
+        .into())
 }
 
 /// Converts a trace.
@@ -141,7 +181,7 @@ pub fn run(args: &Args, what: What) -> anyhow::Result<Answer> {
     let from = args.inputs.first().context("clap asks for one")?;
     let wrote = match what {
         What::Plain => info_span!("import").in_scope(|| pack(args, from))?,
-        What::Ours(trace) if !args.store.is_empty() => {
+        What::Ours(trace) if !args.store.is_empty() || args.to.is_none() && is_named(&args.o, OURS) => {
             info_span!("pack").in_scope(|| repack(args, from, &trace))?
         }
         What::Ours(trace) => info_span!("export").in_scope(|| unpack(args, from, &trace))?,

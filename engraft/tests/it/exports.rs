@@ -223,11 +223,64 @@ fn bad_questions_of_exports_are_named() {
         ("run.trace -o x.folded --thread 2", "they are counted from 1"),
         ("run.trace -o x.folded --weight instructions", "say --binary BIN, or count blocks"),
         ("run.trace -o x.trace.json --weight blocks", "leave --weight out, or write folded stacks"),
-        ("names.meta -o x.json --to chrome", "`--to trace` and `--to chrome` are for one trace"),
+        ("names.meta -o x.json --to chrome", "names.meta is no trace\nhint: traces are what `engraft trace`"),
+        ("names.meta -o z.trace", "names.meta is no trace\nhint: "),
+        ("nothing -o z.trace", "cannot read nothing: No such file"),
+        ("run.trace run.trace -o z.trace", "run.trace, run.trace are 2 files"),
         ("run.trace -o x.json --to crome", "lcov, trace, chrome"),
+        (
+            "run.trace -o x.foo",
+            "x.foo does not say in which format to write\nhint: end its name in one of these, ",
+        ),
+        ("run.trc -o x", "or say --to: engraft, "),
+        ("run.trace -o -", "- does not say in which format"),
+        ("run.trc -o x.folded", "make a trace of ours of it first: `engraft convert run.trc -o X.trace`"),
+        ("run.trc -o x.trace.json", "run.trc does not become x.trace.json at once"),
+        ("run.trc -o x.csv", "run.trc does not become x.csv at once"),
+        ("run.trc -o y.trc", "run.trc does not become y.trc at once"),
+        ("names.meta -o x.foo", ", trace, chrome; plain traces end in .trc"),
     ] {
         let ran = engraft(place.path(), &format!("convert {args}"));
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args}: {}", ran.stderr);
         assert!(ran.stderr.contains(says), "{args}: {}", ran.stderr);
     }
+    let left = |name: &str| ["x", "y", "z"].iter().any(|stem| name.split('.').next() == Some(*stem));
+    let files = std::fs::read_dir(place.path()).expect("it is ours");
+    let files = files.map(|file| file.expect("it is there").file_name().to_string_lossy().into_owned());
+    assert_eq!(files.filter(|name| left(name)).collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+/// By its name, or as it is asked for; `-` is standard output.
+#[test]
+fn a_trace_becomes_what_its_new_name_says() {
+    let place = folder();
+    let run = random_run(2, 300);
+    written(place.path(), "run", &run, "zstd");
+    let read = |name: &str| std::fs::read(place.path().join(name)).expect("it was written");
+    let convert = |args: &str| engraft(place.path(), &format!("convert -q {args}")).ok();
+    for to in ["-o again.trc", "-o again.trc --to trace", "-o again.TRC"] {
+        convert(&format!("run.trace {to}"));
+        assert!(read(to.split_whitespace().nth(1).expect("a name")) == read("run.trc"), "{to}");
+    }
+    for to in ["-o small.trace", "-o small --store packed", "-o small.csv.trace"] {
+        convert(&format!("run.trace {to}"));
+        let name = to.split_whitespace().nth(1).expect("a name");
+        assert!(
+            read(name).starts_with(b"ENGRAFT\0") && !read(name).windows(4).any(|tag| tag == b"CHNK"),
+            "{to}"
+        );
+        convert(&format!("{name} -o again.trc"));
+        assert!(read("again.trc") == read("run.trc"), "{to}");
+    }
+    let to_pipe = |how: &str| {
+        let mut convert = Command::new(env!("CARGO_BIN_EXE_engraft"));
+        convert
+            .args(["convert", "-q", "run.trace", "-o", "-"])
+            .args(how.split(' '))
+            .current_dir(place.path());
+        convert.output().expect("it runs").stdout
+    };
+    assert!(to_pipe("--to trace") == read("run.trc"));
+    assert!(to_pipe("--store packed") == read("small"));
+    assert!(!place.path().join("-").exists());
 }
