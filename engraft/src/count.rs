@@ -247,14 +247,8 @@ fn once(
             let status =
                 live::wait(&mut child).with_context(|| format!("cannot wait for {}", name.display()));
             is_gone.store(true, Ordering::Relaxed);
-            let became = watch.and_then(Result::ok).and_then(|watch| {
-                watch.thread().unpark();
-                watch.join().ok().flatten()
-            });
-            let maps = maps.and_then(Result::ok).and_then(|maps| {
-                maps.thread().unpark();
-                maps.join().ok()
-            });
+            let became = watch.and_then(seen_by).flatten();
+            let maps = maps.and_then(seen_by);
             Ok((status?, became, pid, maps.unwrap_or_default()))
         });
         is_over.store(true, Ordering::Relaxed);
@@ -337,8 +331,7 @@ fn once(
         out::warn(&what, None);
     }
     if let Some(program) = became {
-        let what = format!("it became another program, {}, which was not counted", program.display());
-        out::warn(&what, Some("name that program after `--` if it can be started by itself"));
+        warn_of_another(&program, "counted");
     }
     for (path, why) in &refused {
         out::warn(&format!("{} was not counted: {why}", path.display()), None);
@@ -480,9 +473,22 @@ fn is_traced() -> bool {
     status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|n| n.trim() != "0"))
 }
 
+/// Says that the program became another one, of which nothing was counted, or whatever was to be `done`.
+pub fn warn_of_another(program: &Path, done: &str) {
+    let what = format!("it became another program, {}, which was not {done}", program.display());
+    out::warn(&what, Some("name that program after `--` if it can be started by itself"));
+}
+
+/// What a thread has seen that watches until something is over, which is over.
+pub fn seen_by<T>(watch: std::io::Result<std::thread::ScopedJoinHandle<'_, T>>) -> Option<T> {
+    let watch = watch.ok()?;
+    watch.thread().unpark();
+    watch.join().ok()
+}
+
 /// The file that process `pid` runs in place of `started` after an exec, if it is seen with one before it ends, as `is_gone` says: looking
 /// does not hold it up.
-fn what_it_becomes(pid: u32, started: &Path, is_gone: &AtomicBool) -> Option<PathBuf> {
+pub fn what_it_becomes(pid: u32, started: &Path, is_gone: &AtomicBool) -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt as _;
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let link = PathBuf::from(format!("/proc/{pid}/exe"));

@@ -155,6 +155,28 @@ pub fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     Ok(())
 }
 
+/// Starts the file `path`: what `begin` makes of it goes on, with the file under its name; where it fails, the file is what it was before.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn started<T>(path: &Path, begin: impl FnOnce(File) -> io::Result<T>) -> anyhow::Result<T> {
+    let failed = |err: io::Error| unwritable(path, &err);
+    let real = real(path)?;
+    if is_device(&real) {
+        return File::options().write(true).open(&real).and_then(begin).map_err(failed);
+    }
+    let temporary = beside(path, &real)?;
+    let begun = temporary.as_file().try_clone().and_then(begin).map_err(failed)?;
+    temporary.persist(&real).map_err(|err| failed(err.error))?;
+    Ok(begun)
+}
+
+/// Takes away what [`started`] made, where nothing comes of it.
+pub fn abandoned(path: &Path) {
+    let there = real(path).ok().filter(|real| real.is_file());
+    let _gone = there.map(std::fs::remove_file);
+}
+
 /// Refuses a place that data could not be written to, before a program is run for them.
 ///
 /// # Errors

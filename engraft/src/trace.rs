@@ -16,7 +16,6 @@ use program::Va;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -149,6 +148,12 @@ const SIGKILL: i32 = 9;
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let (name, rest) = args.command.split_first().expect("clap asks for one at least");
+    if args.o == Path::new("-") {
+        let hint = "name a file: `-o FILE`; one of that name is `./-`";
+        return Err(
+            Hinted::new("standard output is the program's: a trace is not written to it", hint).into()
+        );
+    }
     let target = crate::count::find(name)?;
     out::spares(&args.o, &[&target.command])?;
     out::can_be_written(&args.o)?;
@@ -191,17 +196,16 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if let Some(which) = args.switch {
         live::keep_signal(which);
     }
-    let file = File::create(&args.o).with_context(|| format!("cannot write {}", args.o.display()))?;
-    let mut writer = Writer::new(file, &first, window, args.last.map(Ring::new))
-        .with_context(|| format!("cannot write {}", args.o.display()))?;
+    let ring = args.last.map(Ring::new);
+    let mut writer = out::started(&args.o, |file| Writer::new(file, &first, window, ring))?;
     let mut command = Command::new(&target.start);
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
     command.args(&target.before).args(rest);
     live::pass_signals_on();
     let loader = Loader::new(&kept, &arena, args, how, recorded, refused, swaps.clone());
-    let (is_over, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let [is_over, is_gone, is_done] = [(); 3].map(|()| AtomicBool::new(false));
     let (ready, is_ready) = std::sync::mpsc::channel();
-    let (status, taken) = std::thread::scope(|scope| {
+    let (status, became, taken) = std::thread::scope(|scope| {
         let thread = || std::thread::Builder::new();
         thread().spawn_scoped(scope, || loader.serve(ready, &is_over)).context("cannot start a thread")?;
         // Before the program can ask; an error if it will be told that nobody answers.
@@ -215,17 +219,29 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             taker.context("cannot start a thread").inspect_err(|_| is_over.store(true, Ordering::Relaxed))?;
         let ready = Ready { segments: &segments, file: None, swaps: &swaps, opens: &sites.0, execs: None };
         let started = live::launch::launch(command, &ready, &arena).map_err(anyhow::Error::from);
+        let started = started.inspect_err(|_| out::abandoned(&args.o));
         let status = started.and_then(|mut child| {
-            live::wait(&mut child).with_context(|| format!("cannot wait for {}", name.display()))
+            let (pid, started, is_gone) = (child.id(), &target.executable, &is_gone);
+            let watch =
+                thread().spawn_scoped(scope, move || crate::count::what_it_becomes(pid, started, is_gone));
+            let status =
+                live::wait(&mut child).with_context(|| format!("cannot wait for {}", name.display()));
+            is_gone.store(true, Ordering::Relaxed);
+            let became = crate::count::seen_by(watch).flatten();
+            Ok((status?, became))
         });
         is_done.store(true, Ordering::SeqCst);
         let taken = taker.join();
         is_over.store(true, Ordering::Relaxed);
         arena.wake();
-        anyhow::Ok((status?, taken))
+        let (status, became) = status?;
+        anyhow::Ok((status, became, taken))
     })?;
     let taken = taken.map_err(|_| anyhow::anyhow!("the thread that takes events has panicked"))?;
     let (recorded, refused) = loader.finish();
+    if let Some(program) = became {
+        crate::count::warn_of_another(&program, "recorded");
+    }
     for (path, why) in &refused {
         out::warn(&format!("{} was not recorded: {why}", path.display()), None);
     }

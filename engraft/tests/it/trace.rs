@@ -186,8 +186,12 @@ fn sudden_ends_lose_nothing() {
     assert_eq!(said, "3000000\n");
 
     let full = engraft(place.path(), "trace -o /dev/full -- ./a 1000 stay");
-    assert!(full.stdout.is_empty() || full.code == Some(2), "{}", full.stdout);
-    assert!(full.stderr.contains("/dev/full"), "{}", full.stderr);
+    assert_eq!((full.code, full.stdout.as_str()), (Some(2), ""), "{}", full.stderr);
+    assert!(full.stderr.contains("cannot write /dev/full: No space left"), "{}", full.stderr);
+    let stdout = engraft(place.path(), "trace -o - -- ./a 1000 stay");
+    assert_eq!((stdout.code, stdout.stdout.as_str()), (Some(2), ""), "{}", stdout.stderr);
+    assert!(stdout.stderr.contains("standard output is the program's"), "{}", stdout.stderr);
+    assert!(!place.path().join("-").exists());
 
     let mut trace = Command::new(US);
     trace.args(["trace", "-q", "--no-cache", "-o", "cut.trace", "--", "./a", "3000000", "stay"]);
@@ -212,6 +216,43 @@ fn sudden_ends_lose_nothing() {
     let n: u64 = cut.stdout.trim().parse().unwrap_or_else(|_| panic!("{}", cut.stderr));
     assert!((2_000_000..6_000_000).contains(&n), "{n}");
     assert!(cut.stderr.contains("cut off"), "{}", cut.stderr);
+}
+
+/// Nothing is run, and nothing of what was there is lost.
+#[test]
+fn a_trace_that_finds_no_room_is_not_begun() {
+    needs!("gcc", "unshare", "mount");
+    let place = folder();
+    compile(&place.path().join("old"), "words-1.c", "-O1");
+    std::fs::create_dir(place.path().join("full")).expect("it is ours");
+    let script = "mount -t tmpfs -o size=8k none full || exit 99; echo before > full/old.trace
+        head -c 9000 /dev/zero > full/rest
+        for to in old new; do $US trace -q --no-cache -o full/$to.trace -- ./old; echo $?; done
+        ls full; cat full/old.trace";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-rm", "sh", "-c", script]).env("US", US).current_dir(place.path());
+    let ran = unshare.output().expect("it runs");
+    // Not everywhere may one mount.
+    if ran.status.code().is_some_and(|code| code != 99 && !ran.stdout.is_empty()) {
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "2\n2\nold.trace\nrest\nbefore\n", "{said}");
+        assert_eq!(said.matches("No space left").count(), 3, "{said}");
+    }
+}
+
+#[test]
+fn what_a_traced_program_becomes_is_said() {
+    let place = folder();
+    let ran = engraft(place.path(), "trace --no-cache -o run.trace -- sh -c 'exec sleep 0.5'");
+    assert!(
+        ran.code == Some(0)
+            && ran.stderr.contains("it became another program, /")
+            && ran.stderr.contains("which was not recorded"),
+        "{}",
+        ran.stderr
+    );
+    let ran = engraft(place.path(), "trace --no-cache -o run.trace -- sleep 0.1");
+    assert!(ran.code == Some(0) && !ran.stderr.contains("became"), "{}", ran.stderr);
 }
 
 /// Functions of one way, which no event tells of, run as often as the program counts: between two stacks, and while signals come.
