@@ -47,7 +47,7 @@ pub struct Args {
     /// Print how often it occurs, and nothing else
     #[arg(long, group = "what")]
     count: bool,
-    /// Print where it occurs first, and nothing else: the index of its last block, behind the thread if there are several
+    /// Print where it occurs first, and nothing else: the index of its last block, behind the thread, from 0, if there are several
     #[arg(long, group = "what")]
     first: bool,
     /// Print where it occurs, each time
@@ -56,7 +56,7 @@ pub struct Args {
     /// Print where it occurs for the K-th time, from 1, and nothing else
     #[arg(long, group = "what", value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     nth: Option<u64>,
-    /// Print where it occurs first behind POS, and nothing else; POS is an index, or THREAD:INDEX if there are several threads
+    /// Print where it occurs first behind POS, and nothing else; POS is an index, or THREAD:INDEX if there are several threads, numbered from 0
     #[arg(long, group = "what", value_name = "POS")]
     next: Option<At>,
     /// Print where it occurs last before POS, and nothing else
@@ -71,7 +71,7 @@ pub struct Args {
     /// Print the symbols from I on, before J: functions entered (F) and left (E), blocks executed (B)
     #[arg(long, group = "what", value_name = "I..J", conflicts_with_all = ["path", "scheme"])]
     at: Option<Span>,
-    /// Of which thread --at speaks
+    /// Of which thread --at speaks, numbered from 0 as answers have it
     #[arg(long, value_name = "N", requires = "at")]
     thread: Option<u32>,
     /// Print the N symbols before and behind the occurrence, too: the first, or the one that is asked for; with --diff, the first
@@ -88,7 +88,7 @@ pub struct Args {
     /// Print the N paths of blocks that the function executed most often, calls left out; without a function, those of the run
     #[arg(long, groups = ["what", "of_paths"], value_name = "N", value_parser = most, conflicts_with = "scheme")]
     hottest: Option<usize>,
-    /// Compare two runs, `--diff A B [FUNCTION]`: where they first differ, and the paths of blocks that one takes alone
+    /// Compare two runs, `--diff A B [FUNCTION]`, of packed traces: where they first differ, and the paths of blocks that one takes alone
     #[arg(long, groups = ["what", "of_paths"], conflicts_with = "scheme")]
     diff: bool,
     /// Blocks that paths of --hottest and --diff have [default: 2]
@@ -149,16 +149,6 @@ fn failed(path: &Path, err: SearchError) -> anyhow::Error {
     }
 }
 
-/// Refuses a recording as it was taken, which can be read from its start only.
-fn needs_order(path: &Path, trace: &Trace) -> anyhow::Result<()> {
-    if !trace.is_recording() {
-        return Ok(());
-    }
-    let what = format!("{} is as it was recorded: it can only be read from its start", path.display());
-    let hint = format!("pack it first: `engraft convert {} --store packed -o packed.trace`", path.display());
-    Err(Hinted::new(what, hint).into())
-}
-
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if args.diff {
@@ -174,12 +164,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let hint = "say --context, or --at I..J, too";
         return Err(Hinted::new("--code is for symbols that are printed", hint).into());
     }
-    if args.at.is_some() || args.context.is_some() {
-        needs_order(&args.trace, &trace)?;
-    }
     if let Some(span) = args.at {
         let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
-        return symbols::print(args, &trace, &functions, &source::Binaries::new(&names, &flow), span);
+        return symbols::print(args, &trace, &functions, source::Binaries::new(&names, &flow), span);
     }
     if let Some(n) = args.hottest {
         return hottest::print(args, &trace, &functions, n);
@@ -220,7 +207,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         (Some(n), Some(at)) => {
             let binaries = source::Binaries::new(&names, &flow);
             let around = symbols::around(args, &trace, &functions, &binaries, at, n)?;
-            binaries.check()?;
+            binaries.warn();
             Some(around)
         }
         _ => None,

@@ -2,12 +2,14 @@
 //!
 //! On the grammar, a search in the sums of lengths finds where in the sequence the index is, and the lengths of rules lead down to its
 //! symbol. From there the grammar is read forwards for the symbols, and backwards for the functions that were entered before and not
-//! left: a rule that leaves as many as it enters is one step, whatever its length. Chunks are read from the one that has the index.
+//! left: a rule that leaves as many as it enters is one step, whatever its length. Chunks are read from the one that has the index,
+//! recordings from their start.
 
 use crate::chunks::{Head, Unpacker};
 use crate::compressed::Loaded;
 use crate::file::{ReadError, Section, Source};
 use crate::grammar::{Expansion, Sequence};
+use crate::part::Part;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
 use std::ops::{ControlFlow, Range};
@@ -192,7 +194,8 @@ impl Trace {
         Ok(Open::Chunks { source, before, symbols, matched: 0 })
     }
 
-    /// The symbols `range` of the stream of `thread`, one after the other, until `take` has enough.
+    /// The symbols `range` of the stream of `thread`, one after the other, until `take` has enough; of a recording as it was taken, with
+    /// all before them.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -202,6 +205,9 @@ impl Trace {
         range: Range<u64>,
         mut take: impl FnMut(Line) -> ControlFlow<B>,
     ) -> Result<Option<B>, ReadError> {
+        if self.is_recording() {
+            return self.expand_through(&Part { thread: Some(thread), range }, take);
+        }
         let mut reader = self.read_from(thread, range.start)?;
         let mut outer = self.open_before(thread, range.start)?;
         // Functions that were entered in the range; and the one on top where there is none of them, once it was asked for.
@@ -234,5 +240,28 @@ impl Trace {
             }
         }
         Ok(None)
+    }
+
+    fn expand_through<B>(
+        &self,
+        part: &Part,
+        mut take: impl FnMut(Line) -> ControlFlow<B>,
+    ) -> Result<Option<B>, ReadError> {
+        let mut open: Vec<u32> = Vec::new();
+        self.read_part(part, |piece| {
+            open.extend(piece.open);
+            for (index, &code) in (piece.first..).zip(piece.symbols) {
+                let symbol = Symbol(code);
+                if let Step::Enter(func) = symbol.step() {
+                    open.push(func);
+                }
+                let func = open.last().copied();
+                if symbol.step() == Step::Exit {
+                    open.pop();
+                }
+                take(Line { index, func, symbol })?;
+            }
+            ControlFlow::Continue(())
+        })
     }
 }

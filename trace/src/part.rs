@@ -82,7 +82,7 @@ impl Trace {
         mut take: impl FnMut(Piece<'_>) -> ControlFlow<B>,
     ) -> Result<Option<B>, ReadError> {
         let (mut of, mut index, mut open) = (None, 0_u64, Vec::new());
-        self.read(|thread, symbols| {
+        let done = self.read(|thread, symbols| {
             if part.thread.is_some_and(|asked| asked != thread) {
                 return ControlFlow::Continue(());
             }
@@ -103,13 +103,14 @@ impl Trace {
             let first = index + start as u64;
             index += symbols.len() as u64;
             let wanted = wanted.get(..end.saturating_sub(start)).unwrap_or(wanted);
-            if wanted.is_empty() {
-                return ControlFlow::Continue(());
+            if !wanted.is_empty() {
+                take(Piece { thread, first, open: &open, symbols: wanted }).map_break(Some)?;
+                open.clear();
             }
-            let flow = take(Piece { thread, first, open: &open, symbols: wanted });
-            open.clear();
-            flow
-        })
+            let is_over = part.thread.is_some() && index >= part.range.end;
+            if is_over { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(done.flatten())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::functions::{FunctionView, Functions};
 use super::hottest::{LENGTH, blocks, function};
 use super::symbols::{self, SymbolView};
-use super::{Args, needs_order, open, unreadable};
+use super::{Args, open, unreadable};
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Table, View};
 use serde::Serialize;
@@ -79,6 +79,16 @@ struct PathView {
     function: FunctionView,
     blocks: Vec<u32>,
     count: u64,
+}
+
+/// Refuses a recording as it was taken, which can be read from its start only.
+fn needs_order(path: &Path, trace: &Trace) -> anyhow::Result<()> {
+    if !trace.is_recording() {
+        return Ok(());
+    }
+    let what = format!("{} is as it was recorded: it can only be read from its start", path.display());
+    let hint = format!("pack it first: `engraft convert {} --store packed -o packed.trace`", path.display());
+    Err(Hinted::new(what, hint).into())
 }
 
 /// Compares the two traces that the arguments name.

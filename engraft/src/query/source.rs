@@ -1,10 +1,10 @@
 //! Blocks of a trace in their binaries: which source lines they are of, and their instructions.
 
 use crate::input;
-use crate::out::Hinted;
+use crate::out::{self, Hinted};
 use program::arch::{Insn, decode};
 use program::{Image, Lines, Va};
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -23,12 +23,12 @@ pub enum Code {
 pub struct Binaries<'a> {
     names: &'a Names,
     flow: &'a Flow,
-    /// By the number of their first function.
-    loaded: RefCell<BTreeMap<u32, Rc<Binary>>>,
+    /// By the number of their first function; none that could not be read.
+    loaded: RefCell<BTreeMap<u32, Option<Rc<Binary>>>>,
     /// The lines of source files.
     sources: RefCell<BTreeMap<String, Rc<Vec<String>>>>,
-    /// Why one could not be read.
-    failed: OnceCell<anyhow::Error>,
+    /// Why some could not be read.
+    failed: RefCell<Vec<anyhow::Error>>,
 }
 
 struct Binary {
@@ -44,7 +44,7 @@ impl<'a> Binaries<'a> {
             flow,
             loaded: RefCell::default(),
             sources: RefCell::default(),
-            failed: OnceCell::new(),
+            failed: RefCell::default(),
         }
     }
 
@@ -53,13 +53,20 @@ impl<'a> Binaries<'a> {
     /// # Errors
     /// If a binary could not be read.
     pub fn check(self) -> anyhow::Result<()> {
-        self.failed.into_inner().map_or(Ok(()), Err)
+        self.failed.into_inner().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Says what went wrong, where code was to be shown beside the answer.
+    pub fn warn(self) {
+        for err in self.failed.into_inner() {
+            out::warn(&format!("code is left out: {err:#}"), out::hint(&err).as_deref());
+        }
     }
 
     fn binary(&self, func: u32) -> Option<Rc<Binary>> {
         let (module, _) = self.flow.module(func)?;
         if let Some(known) = self.loaded.borrow().get(&module.first) {
-            return Some(Rc::clone(known));
+            return known.clone();
         }
         let load = || {
             let image = Image::load(Path::new(&module.path))?;
@@ -67,16 +74,9 @@ impl<'a> Binaries<'a> {
             let lines = Lines::load(&image);
             anyhow::Ok(Rc::new(Binary { image, lines }))
         };
-        match load() {
-            Ok(binary) => {
-                self.loaded.borrow_mut().insert(module.first, Rc::clone(&binary));
-                Some(binary)
-            }
-            Err(err) => {
-                let _failed_before = self.failed.set(err);
-                None
-            }
-        }
+        let binary = load().map_err(|err| self.failed.borrow_mut().push(err)).ok();
+        self.loaded.borrow_mut().insert(module.first, binary.clone());
+        binary
     }
 
     /// The instructions of a block: up to where the next one of its function starts.

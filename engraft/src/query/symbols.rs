@@ -1,6 +1,6 @@
 //! Symbols as people read them: `engraft query --at`, and what is around an occurrence.
 
-use super::at::{Span, thread};
+use super::at::Span;
 use super::functions::{FunctionView, Functions};
 use super::source::{Binaries, Code};
 use super::{Args, unreadable};
@@ -131,7 +131,7 @@ pub fn print(
     args: &Args,
     trace: &Trace,
     functions: &Functions<'_>,
-    binaries: &Binaries<'_>,
+    binaries: Binaries<'_>,
     span: Span,
 ) -> anyhow::Result<Answer> {
     args.code.map_or(Ok(()), |code| binaries.has_code(code, &args.trace))?;
@@ -139,7 +139,8 @@ pub fn print(
     let _span = info_span!("expand").entered();
     if args.output.format() != Format::Table {
         let symbols = expanded(&args.trace, trace, functions, of.thread, range)?;
-        let symbols = symbols.into_iter().map(|symbol| symbol.with(binaries, args.code)).collect();
+        let symbols = symbols.into_iter().map(|symbol| symbol.with(&binaries, args.code)).collect();
+        binaries.warn();
         args.output.print(&RangeView { schema: "engraft.query/1", thread: of.thread, symbols })?;
         return Ok(Answer::Yes);
     }
@@ -147,7 +148,7 @@ pub fn print(
     let mut failed = None;
     let printed = out::data(None, |w| {
         let expanded = trace.expand(of.thread, range, |line| {
-            let symbol = SymbolView::new(&line, functions).with(binaries, args.code);
+            let symbol = SymbolView::new(&line, functions).with(&binaries, args.code);
             symbol.text(w).map_or_else(ControlFlow::Break, ControlFlow::Continue)
         });
         match expanded {
@@ -159,6 +160,7 @@ pub fn print(
             }
         }
     });
+    binaries.warn();
     match failed {
         Some(err) => Err(unreadable(&args.trace, err)),
         None => printed.map(|()| Answer::Yes),
@@ -192,8 +194,7 @@ pub fn around(
     n: u64,
 ) -> anyhow::Result<Vec<SymbolView>> {
     args.code.map_or(Ok(()), |code| binaries.has_code(code, &args.trace))?;
-    let end = thread(&args.trace, trace, Some(at.thread))?.n_symbols;
-    let range = at.index.saturating_sub(n)..at.index.saturating_add(n).saturating_add(1).min(end);
+    let range = at.index.saturating_sub(n)..at.index.saturating_add(n).saturating_add(1);
     let symbols = expanded(&args.trace, trace, functions, at.thread, range)?;
     Ok(symbols.into_iter().map(|symbol| symbol.with(binaries, args.code)).collect())
 }

@@ -100,6 +100,12 @@ fn threads_of_a_trace_are_counted_apart() {
         for (at, n) in of("") {
             assert_eq!(parts.iter().map(|part| part[&at]).sum::<u64>(), n, "{file} {at:x}");
         }
+        // Numbered from 0 there, in any order.
+        let names =
+            |n: u32| engraft(place.path(), &format!("query {file}.trace --at 3..50 --thread {n}")).ok();
+        let in_packed =
+            |n: u32| engraft(place.path(), &format!("query packed.trace --at 3..50 --thread {n}")).ok();
+        assert!([1, 2].into_iter().all(|n| names(n) == in_packed(n) && names(n).lines().count() == 47));
         // All modules of it, too.
         let rows = engraft(place.path(), &format!("convert {file}.trace -q -o - --to csv --thread 2")).ok();
         let of_step = rows.lines().find(|row| row.contains(",step,")).expect("it is there");
@@ -156,6 +162,12 @@ fn a_trace_is_what_ran_in_order() {
         "'half: 0' --per-caller",
         "'go: 2 {twice: 0} 2' --count",
         "--hottest 2",
+        "--at 0..9",
+        "--at 3..17",
+        "'_fini: 0' --context=4",
+        "'half: 0' --nth 3 --context=4",
+        "'twice: 0' --context=1000",
+        "'last: 0' --first --context",
     ] {
         let [a, b] =
             ["run", "packed"].map(|t| engraft(place.path(), &format!("query {t}.trace {query}")).ok());
@@ -163,7 +175,9 @@ fn a_trace_is_what_ran_in_order() {
             |text: &str| text.lines().filter(|l| !l.contains("of the file")).collect::<String>();
         assert_eq!(without_size(&a), without_size(&b), "{query}");
     }
-    let said = engraft(place.path(), "query run.trace --at 0..2");
+    let said = engraft(place.path(), "query run.trace --at 0..100000");
+    assert!(said.code == Some(2) && said.stderr.contains(" symbols: say 0.."), "{}", said.stderr);
+    let said = engraft(place.path(), "query --diff run.trace packed.trace");
     assert!(said.code == Some(2) && said.stderr.contains("--store packed"), "{}", said.stderr);
 }
 
@@ -493,4 +507,16 @@ int main(int n, char **v) {
         shown.contains("a.c:10  __attribute__((noinline)) static void late(int n) { out = n; }"),
         "{shown}"
     );
+    // Of another file, there is no code to show.
+    must(Command::new("gcc").args(["-g", "-O0", "-w", "-o", "a", "a.c"]).current_dir(place.path()));
+    for args in ["--at 0..4", "'late: 0' --context"] {
+        for (file, code) in [("run", "source"), ("run", "disassembly"), ("packed", "disassembly")] {
+            let ask = |how: &str| engraft(place.path(), &format!("query {file}.trace {args} {how}"));
+            let ran = ask(&format!("--code {code}"));
+            assert_eq!((ran.code, ran.stdout), (Some(0), ask("").ok()), "{file} {args}");
+            let says = "/a is not the file any more that was recorded\nhint: put the file";
+            assert!(ran.stderr.starts_with("engraft: warning: code is left out: /"), "{}", ran.stderr);
+            assert!(ran.stderr.contains(says) && ran.stderr.lines().count() == 2, "{}", ran.stderr);
+        }
+    }
 }
