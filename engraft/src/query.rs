@@ -243,7 +243,8 @@ fn parsed(
 ) -> anyhow::Result<trace::Path> {
     let (find, called) = (|text: &str| functions.find(text), |func| functions.called(func));
     let lines = |func, block| binaries.lines(func, block);
-    let words = Words { names: functions.names, find: &find, called: &called, lines: &lines };
+    let stays = |func| binaries.stays(func);
+    let words = Words { names: functions.names, find: &find, called: &called, stays: &stays, lines: &lines };
     trace::Path::parse_with(text, &words).map_err(|err| Hinted::new(err.what, err.hint).into())
 }
 

@@ -14,7 +14,7 @@ use crate::file::ReadError;
 use crate::path::{NotAPath, Path, PathStep};
 use crate::trace::Trace;
 use crate::varint::{self, Cursor};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What the section is called.
 pub(crate) const FLOW: [u8; 4] = *b"FLOW";
@@ -59,8 +59,11 @@ impl Flow {
         let mut flow = Self::default();
         for (first, code) in codes.modules() {
             flow.modules.push(Module { first, key: code.key, path: code.path.clone() });
-            let functions = (first..).zip(&code.functions).filter(|(_, f)| !f.blocks.is_empty());
-            flow.functions.extend(functions.map(|(n, f)| (n, follows(&f.blocks))));
+            let entries: BTreeSet<(u32, u32)> = code.entries.iter().copied().collect();
+            for (n, function) in (0..).zip(&code.functions).filter(|(_, f)| !f.blocks.is_empty()) {
+                let is_entry = |block| entries.contains(&(n, block));
+                flow.functions.insert(first + n, follows(&function.blocks, is_entry));
+            }
         }
         flow
     }
@@ -160,21 +163,21 @@ impl Flow {
     }
 }
 
-/// What may follow the blocks of a recorded function.
-fn follows(blocks: &[Block]) -> Vec<Follow> {
+/// What may follow the blocks of a recorded function; what nothing leads to may follow any, unless a call comes there.
+fn follows(blocks: &[Block], is_entry: impl Fn(u32) -> bool) -> Vec<Follow> {
     let mut is_led_to = vec![false; blocks.len()];
     for (to, _) in blocks.iter().flat_map(Block::ways) {
         is_led_to.get_mut(to as usize).into_iter().for_each(|is| *is = true);
     }
-    let follow = |(block, is_led_to): (&Block, bool)| Follow {
+    let follow = |((n, block), is_led_to): ((u32, &Block), bool)| Follow {
         by_any: block.is_open,
-        after_any: block.lands || block.is_far || !is_led_to,
+        after_any: block.lands || block.is_far || !is_led_to && !is_entry(n),
         to: match &block.end {
             End::To(ways) => ways.iter().map(|way| way.0).collect(),
             _ => Vec::new(),
         },
     };
-    blocks.iter().zip(is_led_to).map(follow).collect()
+    (0..).zip(blocks).zip(is_led_to).map(follow).collect()
 }
 
 fn check(blocks: &[Follow], a: &PathStep, b: &PathStep, function: &str) -> Result<(), NotAPath> {

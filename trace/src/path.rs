@@ -87,7 +87,10 @@ impl Path {
             block.filter(|b| b.line > 0).map(|b| (b.file.clone(), b.line)).into_iter().collect()
         };
         let (find, called) = (|text: &str| find_function(text, names), |func| names.function(func));
-        Self::parse_with(text, &Words { names, find: &find, called: &called, lines: &lines })
+        Self::parse_with(
+            text,
+            &Words { names, find: &find, called: &called, stays: &|_| None, lines: &lines },
+        )
     }
 
     /// The same, of words that somebody else understands.
@@ -108,6 +111,8 @@ pub struct Words<'a> {
     pub find: &'a dyn Fn(&str) -> Result<u32, NotAPath>,
     /// What a function is called, in what is said of it.
     pub called: &'a dyn Fn(u32) -> String,
+    /// Why a function was not recorded, so that its blocks are not known; `None`: that is not known, either.
+    pub stays: &'a dyn Fn(u32) -> Option<String>,
     /// The source lines of a block of a function.
     pub lines: &'a dyn Fn(u32, u32) -> Vec<(String, u32)>,
 }
@@ -121,6 +126,13 @@ fn parse(text: &str, words: &Words<'_>, depth: usize) -> Result<Path, NotAPath> 
         return wrong(format!("'{text}' has no ':' behind the function"), FORM);
     };
     let func = (words.find)(function.trim())?;
+    if words.names.functions.get(&func).is_some_and(|f| f.blocks.is_empty()) {
+        let why = (words.stays)(func).map_or_else(String::new, |why| format!(": {why}"));
+        return wrong(
+            format!("{} was not recorded{why}", (words.called)(func)),
+            "functions that cannot be moved are not (`engraft instrument BINARY --null -o COPY` lists them), nor those that `trace --functions` does not name",
+        );
+    }
     let (mut steps, mut calls): (Vec<PathStep>, Vec<Path>) = (Vec::new(), Vec::new());
     let mut after_gap = false;
     for item in items(blocks)? {
@@ -439,7 +451,7 @@ mod tests {
         let two = |_: u32, block: u32| vec![("/x/b.c".to_owned(), 5), ("/x/b.c".to_owned(), 6 + block)];
         let names = names();
         let (find, called) = (|text: &str| find_function(text, &names), |func| names.function(func));
-        let words = Words { names: &names, find: &find, called: &called, lines: &two };
+        let words = Words { names: &names, find: &find, called: &called, stays: &|_| None, lines: &two };
         let of = |text: &str| Path::parse_with(text, &words).map(|p| p.steps[0].blocks.clone());
         assert_eq!(of("std::sort: b.c:10"), Ok(vec![4]));
         assert_eq!(of("std::sort: x/b.c:5"), Ok(vec![0, 4]));

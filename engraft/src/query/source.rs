@@ -2,8 +2,9 @@
 
 use crate::input;
 use crate::out::{self, Hinted};
+use probe::Module;
 use program::arch::{Insn, decode};
-use program::{Image, Lines, Va};
+use program::{Image, Lines, Program, Va};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -77,6 +78,15 @@ impl<'a> Binaries<'a> {
         let binary = load().map_err(|err| self.failed.borrow_mut().push(err)).ok();
         self.loaded.borrow_mut().insert(module.first, binary.clone());
         binary
+    }
+
+    /// Why a function was not recorded: it stays where it is.
+    pub fn stays(&self, func: u32) -> Option<String> {
+        let (module, n) = self.flow.module(func)?;
+        let image = Image::load(Path::new(&module.path)).ok()?;
+        input::same_as_recorded(&image, module.key, &module.path).ok()?;
+        let why = Module::stays(&Program::analyze(image)).get(n as usize).copied().flatten();
+        why.map(|why| why.to_string())
     }
 
     /// The instructions of a block: up to where the next one of its function starts.

@@ -128,7 +128,9 @@ fn a_trace_is_what_ran_in_order() {
         int twice(int n) { return half(n) + half(n + 1); }
         int go(int n) { int s = 0; for (int i = 0; i < n; i++) s += twice(i); return last(s); }
         volatile int out;
-        int main(int n, char **v) { out = go(n); return 0; }";
+        __asm__(\".globl here\\n.type here, @function\\nhere: call 1f\\n1: pop %rax\\nret\\n.size here, . - here\\n\");
+        int here(void);
+        int main(int n, char **v) { out = go(n); if (n > 9) here(); return 0; }";
     std::fs::write(place.path().join("a.c"), text).expect("written");
     let flags = ["-O2", "-fno-inline", "-fno-ipa-cp", "-fno-ipa-icf", "-w", "-o", "a", "a.c"];
     must(Command::new("gcc").args(flags).current_dir(place.path()));
@@ -174,6 +176,20 @@ fn a_trace_is_what_ran_in_order() {
         let without_size =
             |text: &str| text.lines().filter(|l| !l.contains("of the file")).collect::<String>();
         assert_eq!(without_size(&a), without_size(&b), "{query}");
+    }
+    for file in ["run", "packed"] {
+        // Nothing leads to where it is entered.
+        let said = engraft(place.path(), &format!("query {file}.trace 'twice: 0 0'"));
+        assert!(said.code == Some(2), "{}", said.stdout);
+        assert!(
+            said.stderr.contains("block 0 of twice cannot follow block 0\nhint: block 0 leads "),
+            "{}",
+            said.stderr
+        );
+        let said = engraft(place.path(), &format!("query {file}.trace 'main: 0 {{here: 7}} 1'"));
+        let says =
+            "here was not recorded: reads its own address\nhint: functions that cannot be moved are not";
+        assert!(said.code == Some(2) && said.stderr.contains(says), "{}", said.stderr);
     }
     let said = engraft(place.path(), "query run.trace --at 0..100000");
     assert!(said.code == Some(2) && said.stderr.contains(" symbols: say 0.."), "{}", said.stderr);
