@@ -48,6 +48,11 @@ pub enum Line<'a> {
         /// Who ran.
         who: Who,
     },
+    /// It has the form of a branch or a stack, but a time that is none, or an address where no code can be.
+    Senseless {
+        /// Who ran, as far as that is said.
+        who: Who,
+    },
 }
 
 /// Who ran, and when.
@@ -94,7 +99,12 @@ pub fn line(text: &str) -> Option<Line<'_>> {
         let (flags, from) = rest.split_at_checked(at.as_ptr() as usize - rest.as_ptr() as usize)?;
         let interrupts =
             ["async", "int", "syscall"].iter().any(|flag| flags.split_whitespace().any(|w| w == *flag));
-        return Some(Line::Branch { who, from: place(from)?, to: place(to)?, interrupts });
+        let (from, to) = (place(from)?, place(to)?);
+        let is_code = [from, to].into_iter().flatten().all(|place| may_be_code(place.at));
+        if !is_code || who.time_ns.is_none() && has_bad_time(before) {
+            return Some(Line::Senseless { who });
+        }
+        return Some(Line::Branch { who, from, to, interrupts });
     }
     let mut branches: Vec<(u64, u64)> = text.split_whitespace().filter_map(branch).collect();
     if branches.is_empty() {
@@ -102,6 +112,10 @@ pub fn line(text: &str) -> Option<Line<'_>> {
     }
     branches.reverse();
     let (who, rest) = who(text);
+    let is_code = branches.iter().all(|(from, to)| may_be_code(*from) && may_be_code(*to));
+    if !is_code || who.time_ns.is_none() && has_bad_time(text) {
+        return Some(Line::Senseless { who });
+    }
     let ip = rest.split_whitespace().take_while(|word| branch(word).is_none()).find_map(|word| {
         (word.len() >= 4 && word.bytes().all(|b| b.is_ascii_hexdigit())).then(|| address(word)).flatten()
     });
@@ -113,6 +127,18 @@ pub fn bias(program: &Program, mapped: &Mapped<'_>) -> Option<Bias> {
     let live = &mapped.live;
     let (at, into) = image_address(program, FileOff(mapped.offset), live.end.wrapping_sub(live.start))?;
     Some(Bias::between(at, LiveVa(live.start.wrapping_add(into))))
+}
+
+/// Whether code may be at an address: of a program's half of the addresses or the kernel's, of 57 bits at most, and not where errors are
+/// numbers.
+fn may_be_code(at: u64) -> bool {
+    at < 1 << 56 || (0xff << 56..u64::MAX - 0xfff).contains(&at)
+}
+
+/// Whether a number stands where a time does, and is none.
+fn has_bad_time(text: &str) -> bool {
+    let number = |word: &str| word.strip_suffix(':').is_some_and(|n| n.parse::<f64>().is_ok());
+    text.split_whitespace().any(number)
 }
 
 /// `0xFROM/0xTO/P/-/-/3`; behind an address, its file may stand in brackets.
@@ -267,6 +293,31 @@ mod tests {
             line(&format!("{head} jmp   7f00 [unknown] ([unknown]) =>   0 [unknown] ([unknown])")),
             (shown(unknown), None)
         );
+    }
+
+    #[test]
+    fn what_cannot_be_is_no_branch() {
+        let stack =
+            |time: &str, to: &str| format!("  a 7/7 {time} 0x401013/{to}/P/-/-/1 0x401000/0x401010/M/-/-/4");
+        let branch = |time: &str, to: &str| {
+            let from = "a 7/7 [001]";
+            format!("{from} {time} 1 branches:uH: call 401013 f+0x3 (/x/a) => {to} g+0x0 (/x/a)")
+        };
+        for (time, to, is_one) in [
+            ("1.5:", "0x401136", true),
+            ("1.5:", "0xffffffff81000000", true),
+            ("", "0x401136", true),
+            ("1.5:", "0xffffffffffffffff", false),
+            ("1.5:", "0x8000000000401136", false),
+            ("-1e99:", "0x401136", false),
+            ("1e300:", "0x401136", false),
+        ] {
+            let lines = [stack(time, to), branch(time, to.trim_start_matches("0x"))];
+            for text in lines {
+                let is_senseless = matches!(line(&text), Some(Line::Senseless { who }) if who.tid == Some(7) || time != "1.5:");
+                assert_eq!(is_senseless, !is_one, "{text}: {:?}", line(&text));
+            }
+        }
     }
 
     #[test]

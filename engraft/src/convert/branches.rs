@@ -241,6 +241,14 @@ impl<'a> Threads<'a> {
     }
 }
 
+/// What is wrong with a line.
+const SENSELESS: &str = "with addresses where no code can be, or times that are none";
+
+fn said(n: u64, from: &Path) -> String {
+    let lines = many(usize::try_from(n).unwrap_or(usize::MAX), "line");
+    format!("{} has {lines} of branches", from.display())
+}
+
 /// Makes a trace of the text at `from`.
 pub fn import(args: &Args, from: &Path) -> anyhow::Result<Answer> {
     if args.meta.is_some() {
@@ -269,6 +277,7 @@ pub fn import(args: &Args, from: &Path) -> anyhow::Result<Answer> {
         start_ns: None,
         n_branches: 0,
     };
+    let mut n_senseless = 0;
     each_line(from, |line| match line {
         Line::Mapped(mapped) => maps.add(&mapped),
         Line::Stack { who, branches, ip } => {
@@ -292,6 +301,10 @@ pub fn import(args: &Args, from: &Path) -> anyhow::Result<Answer> {
             threads.of(who).1.walker.branch(from, to, interrupts);
         }
         Line::Lost { who } => threads.of(who).1.walker.lose(),
+        Line::Senseless { who } => {
+            n_senseless += 1;
+            threads.of(who).1.walker.lose();
+        }
     })?;
     let mut faults = Faults::default();
     for thread in &mut threads.all {
@@ -300,10 +313,20 @@ pub fn import(args: &Args, from: &Path) -> anyhow::Result<Answer> {
         faults.n_gaps += thread.walker.faults.n_gaps;
     }
     if threads.all.iter().all(|thread| thread.walker.symbols.is_empty()) {
+        if n_senseless > 0 {
+            let what = format!("{} {SENSELESS}, and no other is of a program", said(n_senseless, from));
+            return Err(Hinted::new(what, "print it again: `perf script` writes no such lines").into());
+        }
         let paths: Vec<String> = programs.paths.iter().map(|path| path.display().to_string()).collect();
         let what = format!("no branch in {} is of {}", from.display(), paths.join(", "));
         let hint = "print where the files lay, too: `perf script --show-mmap-events …`";
         return Err(Hinted::new(what, hint).into());
+    }
+    if n_senseless > 0 {
+        out::warn(
+            &format!("{} {SENSELESS}", said(n_senseless, from)),
+            Some("each is a gap: what ran there is not known"),
+        );
     }
     if faults.n_astray > 0 {
         let what = format!("{} of {} branches do not fit the code", faults.n_astray, threads.n_branches);
@@ -322,6 +345,7 @@ pub fn import(args: &Args, from: &Path) -> anyhow::Result<Answer> {
         n_threads: threads.all.len(),
         n_gaps: faults.n_gaps,
         n_astray: faults.n_astray,
+        n_senseless,
         modules: programs.paths.iter().map(|path| path.display().to_string()).collect(),
     };
     args.output.print_beside_file(&args.o, &view)?;
@@ -377,6 +401,8 @@ struct BranchesView {
     n_gaps: u64,
     /// How often a branch does not leave from where control was.
     n_astray: u64,
+    /// Lines that say what cannot be.
+    n_senseless: u64,
     modules: Vec<String>,
 }
 

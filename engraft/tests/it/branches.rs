@@ -304,6 +304,29 @@ fn what_was_lost_is_a_gap_and_bad_texts_are_named() {
     // Its times are those of the text.
     assert_eq!(engraft(place.path(), "convert cut.trace -q -o x.trace.json").stderr, "");
 
+    // What perf does not print is not understood, and a gap.
+    let n = text.lines().count() / 2;
+    let line = text.lines().nth(n).expect("it has as many");
+    let nowhere = line.rsplit_once(" => ").expect("it is a branch").0;
+    let nowhere = format!("{nowhere} => ffffffffffffffff [unknown] ([unknown])");
+    to("odd.txt", &text.replacen(line, &nowhere, 1));
+    let ran = engraft(place.path(), "convert odd.txt -o odd.trace --json");
+    let said: serde_json::Value = serde_json::from_str(&ran.stdout).expect("it is JSON");
+    assert_eq!((&said["n_gaps"], &said["n_senseless"]), (&1.into(), &1.into()), "{said}");
+    assert!(
+        ran.stderr.contains("odd.txt has 1 line of branches with addresses where no code"),
+        "{}",
+        ran.stderr
+    );
+    let mapped = text.lines().next().expect("where it lay");
+    to("none.txt", &format!("{mapped}\n{nowhere}\n{nowhere}\n"));
+    let ran = engraft(place.path(), "convert none.txt -o x.trace");
+    assert!(
+        ran.code == Some(2) && ran.stderr.contains("none.txt has 2 lines of branches with addresses"),
+        "{}",
+        ran.stderr
+    );
+
     let other = "/somewhere/else/prog";
     to("elsewhere.txt", &text.replace(&run.path, other));
     let ran = engraft(place.path(), "convert elsewhere.txt -o x.trace");
