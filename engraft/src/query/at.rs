@@ -95,7 +95,9 @@ pub fn thread(path: &Path, trace: &Trace, asked: Option<u32>) -> anyhow::Result<
             let what = format!("{} has {} threads: which is meant", path.display(), threads.len());
             Err(Hinted::new(
                 what,
-                format!("say THREAD:INDEX, or --thread with --at; the threads are {numbers}"),
+                format!(
+                    "say THREAD:INDEX, or --thread with --at; the threads are {numbers}, numbered from 0"
+                ),
             )
             .into())
         }
