@@ -7,8 +7,12 @@ pub mod seeds;
 use matching::{CarryOptions, Map, Matching, MergeOptions, Options, carry, merge, score};
 use profile::{Context, Format, Profile, recording};
 use program::{Image, Lines, Program, Va, arch::Decoder};
+use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::process::Command;
 use std::sync::LazyLock;
+use trace::decode::{Codes, Decoder as EventDecoder};
+use trace::{Automaton, Balance, Cause, Path, Scheme, Symbol, Trace, Want, file};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A target.
@@ -24,6 +28,8 @@ pub fn targets() -> Vec<(&'static str, Target, fn() -> Vec<Vec<u8>>)> {
         ("recording", recording, seeds::recordings),
         ("map", map, seeds::maps),
         ("carry", carry_on, seeds::profiles),
+        ("trace", trace_file, seeds::traces),
+        ("events", events, seeds::events),
     ]
 }
 
@@ -155,4 +161,59 @@ pub fn carry_on(bytes: &[u8]) {
         assert!((0.0..1.001).contains(&s.overlap_share), "{}", s.overlap_share);
         assert!((0.0..1.001).contains(&s.cc_share), "{}", s.cc_share);
     }
+}
+
+/// The sections of a trace, as far as they can be told apart, with checksums that fit.
+fn resealed(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (start, mut rest) = bytes.split_at_checked(16)?;
+    let mut out = start.to_vec();
+    while let Some((head, behind)) = rest.split_at_checked(24) {
+        let len = usize::try_from(u64::from_le_bytes(head[8..16].try_into().ok()?)).ok()?;
+        let (payload, behind) = behind.split_at_checked(len)?;
+        out.extend(file::section(head[..4].try_into().ok()?, payload));
+        rest = behind;
+    }
+    Some(out)
+}
+
+/// Any bytes as a trace, as they are and with checksums that fit: refused, or read, balanced, searched.
+pub fn trace_file(bytes: &[u8]) {
+    for bytes in [Some(bytes.to_vec()), resealed(bytes)].into_iter().flatten() {
+        let mut file = tempfile::tempfile().expect("a temporary file");
+        file.write_all(&bytes).expect("there is room");
+        let Ok(trace) = Trace::open(file) else { continue };
+        let mut n_read = 0;
+        let _damaged = trace.read(|_, symbols| {
+            n_read += symbols.len();
+            // A grammar of a few bytes may stand for any number of symbols.
+            if n_read > 1 << 16 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if n_read > 1 << 16 {
+            continue;
+        }
+        let _stats = (trace.stats(), trace.block_counts(None), trace.threads(), trace.codes().map(|codes| codes.modules().count()));
+        let automaton = Automaton::new(&Path::of(1, &[0, 1])).expect("it is plain");
+        for scheme in Scheme::ALL {
+            for want in [Want::Count, Want::First, Want::All] {
+                let _damaged = trace.search(&automaton, want, Some(scheme));
+            }
+        }
+    }
+}
+
+/// A module and words of events, whatever they say: what comes out is balanced.
+pub fn events(bytes: &[u8]) {
+    let Some((len, rest)) = bytes.split_first_chunk::<4>() else { return };
+    let Some((code, words)) = rest.split_at_checked(u32::from_le_bytes(*len) as usize) else { return };
+    let Ok(code) = postcard::from_bytes(code) else { return };
+    let codes = Codes::new(vec![code]);
+    let words: Vec<u32> = words.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four"))).collect();
+    let (mut decoder, mut out) = (EventDecoder::new(&codes), Vec::new());
+    decoder.push(&words, &mut out);
+    decoder.finish(Cause::ProcessEnd, &mut out);
+    let mut balance = Balance::default();
+    for code in out {
+        balance.push(Symbol(code)).expect("balanced");
+    }
+    balance.finish().expect("balanced");
 }

@@ -1,9 +1,14 @@
 //! Whole files to begin with: of every format that is read.
 
 use crate::{MATCHING, NEXT, PROGRAM, compile};
+use measure::events::{Which, plan};
 use matching::Map;
 use profile::{Edge, Format, ImageRef, Profile, recording, write};
 use program::{FuncId, Program};
+use trace::chunks::Codec;
+use trace::events::{Code, ENTRY, GAP, HANDLER, HAS_FRAME, Packer, START, code_section, ends_section};
+use trace::file::Sections;
+use trace::{Cause, Maker, Names, Stores, Symbol, import};
 
 // Written byte by byte there, for the tests of that format.
 #[path = "../../profile/src/testing/perf_file.rs"]
@@ -113,4 +118,62 @@ pub fn code() -> Vec<Vec<u8>> {
         p.image.bytes_from(f.entry).unwrap_or_default().iter().take(200).copied().collect()
     };
     vec![code(&PROGRAM), code(&NEXT)]
+}
+
+/// What is recorded of the program, and words of a stream, which mean something but come in any order.
+fn recorded() -> (Code, Vec<u32>) {
+    let which = Which { libc: false, is_recorded: &|_| true, tells: &|_| false };
+    let (_, code) = plan(&PROGRAM, 7, 0, which, None).expect("it is small");
+    let mut words = Vec::new();
+    for n in 0..200u32 {
+        let numbers = code.numbers();
+        let number = numbers.start + n * 7 % u32::try_from(numbers.len()).expect("few");
+        match n % 9 {
+            0 | 4 => words.push(ENTRY | (code.base + n % u32::try_from(code.entries.len()).expect("few"))),
+            1 => words.extend([ENTRY | HAS_FRAME | number, 0x7fff_0000 - 64 * n]),
+            2 if n > 150 => words.extend([HANDLER, code.key, n]),
+            3 if n > 180 => words.extend([GAP, number, START]),
+            _ => words.push(number),
+        }
+    }
+    (code, words)
+}
+
+/// A module's code and words of events, as [`crate::events`] reads them.
+pub fn events() -> Vec<Vec<u8>> {
+    let (code, words) = recorded();
+    let code = postcard::to_stdvec(&code).expect("there is memory");
+    let len = u32::try_from(code.len()).expect("it is small");
+    vec![[&len.to_le_bytes()[..], &code, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>()].concat()]
+}
+
+/// Traces: packed in each way, and a recording.
+pub fn traces() -> Vec<Vec<u8>> {
+    let mut symbols = Vec::new();
+    for n in 0..30 {
+        symbols.extend([Symbol::enter(0), Symbol::block(0), Symbol::enter(1), Symbol::block(0), Symbol::block(1 + n % 3)]);
+        symbols.extend([Symbol::EXIT, Symbol::block(2), Symbol::EXIT]);
+    }
+    let plain: Vec<u8> = symbols.iter().flat_map(|s| s.0.to_le_bytes()).collect();
+    let stored = |grammar, chunks| {
+        let mut file = Vec::new();
+        import::import(plain.as_slice(), &mut file, &Names::default(), Stores { grammar, chunks }).expect("it is a trace");
+        file
+    };
+    let (code, words) = recorded();
+    let mut file = Vec::new();
+    let mut sections = Sections::create(&mut file).expect("there is memory");
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let mut packer = Packer::new().expect("there is memory");
+    for section in [code_section(&code), packer.section(0, 5, &bytes), packer.section(1, 9, &bytes)] {
+        sections.write(&section.expect("there is memory")).expect("there is memory");
+    }
+    sections.write(&ends_section(&[(0, Cause::ProcessEnd)])).expect("there is memory");
+    sections.finish().expect("there is memory");
+    vec![
+        stored(Some(Maker::Sequitur), None),
+        stored(Some(Maker::Repair), Some(Codec::Zlib)),
+        stored(None, Some(Codec::Zstd)),
+        file,
+    ]
 }

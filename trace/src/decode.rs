@@ -116,9 +116,13 @@ impl<'c> Decoder<'c> {
                     self.untold = Some(Vec::new());
                 }
                 (START, true) => {
-                    self.untold = None;
                     // What is open was entered before.
-                    for one in std::mem::take(&mut self.open) {
+                    let open = if self.untold.take().is_some() {
+                        std::mem::take(&mut self.open)
+                    } else {
+                        Vec::new()
+                    };
+                    for one in open {
                         self.enter(one, true, out);
                     }
                 }
@@ -157,6 +161,9 @@ impl<'c> Decoder<'c> {
 
     /// Leaves all that is open. Where the recording ended first, what ran behind the last event is not known.
     pub fn finish(mut self, cause: Cause, out: &mut Vec<u32>) -> Forked {
+        if self.untold.is_some() {
+            return self.forked;
+        }
         if cause != Cause::RecordingEnd {
             self.settle(0, true, out);
         }
@@ -168,7 +175,11 @@ impl<'c> Decoder<'c> {
 
     /// What follows is not what came next.
     fn cut(&mut self, out: &mut Vec<u32>) {
-        out.extend(self.open.drain(..).map(|_| Symbol::exit(Cause::RecordingEnd).0));
+        let open = self.open.drain(..).map(|_| Symbol::exit(Cause::RecordingEnd).0);
+        match self.untold.is_some() {
+            true => drop(open),
+            false => out.extend(open),
+        }
         self.parked.clear();
         (self.is_handler, self.is_cut) = (false, true);
     }
@@ -452,6 +463,8 @@ impl<'c> Decoder<'c> {
         self.memos.tidy();
         self.chain.clear();
         let mut a = *self.open.last()?;
+        // Whether it was entered on the way.
+        let mut is_new = false;
         loop {
             if a.is_before {
                 let of_start = self.codes.block(a.of, a.block).map_or(0, |b| b.point);
@@ -466,6 +479,7 @@ impl<'c> Decoder<'c> {
             match memo.border? {
                 Border::Call { block, call } => {
                     a = self.inside(a.of, block, call)?;
+                    is_new = true;
                     found.n_open += 1;
                     if found.n_open > self.open.len() + MOST_INSIDE {
                         return None;
@@ -477,7 +491,8 @@ impl<'c> Decoder<'c> {
                         End::Tail(None) => false,
                         _ => return None,
                     };
-                    if found.n_open > self.open.len() {
+                    // What is told inside would have been told before.
+                    if is_new {
                         return None;
                     }
                     found.n_open -= 1;

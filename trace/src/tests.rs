@@ -345,3 +345,14 @@ fn foreign_files_and_other_versions_are_named() {
     file[8] = 2;
     assert_eq!(says(&file), Some("it is a trace of version 2; this engraft reads version 1".to_owned()));
 }
+
+/// Numbers that only a damaged file has take no room.
+#[test]
+fn huge_numbers_are_counted_too() {
+    let (func, block) = ((1 << 29) - 5, (1 << 28) - 5);
+    let one = [Symbol::enter(func), Symbol::block(0), Symbol::block(block), Symbol::EXIT];
+    let stream: Vec<u32> = one.iter().map(|symbol| symbol.0).collect();
+    let file = chunked(&[stream.repeat(2)], Codec::Zstd, 64);
+    let counts = opened(&file).expect("it is whole").block_counts(None).expect("it can be read");
+    assert_eq!(counts, [((func, 0), 2), ((func, block), 2)].into());
+}

@@ -79,6 +79,10 @@ pub enum SearchError {
     Wide(#[from] TooWide),
 }
 
+/// Numbers from these on are not counted in tables.
+const MOST_FUNCTIONS: u32 = 1 << 20;
+const MOST_BLOCKS: u32 = 1 << 14;
+
 impl Trace {
     /// Opens a file. Reads no more than where things are.
     ///
@@ -508,8 +512,8 @@ impl Trace {
     /// # Errors
     /// If it cannot be read.
     pub fn block_counts(&self, thread: Option<u32>) -> Result<BTreeMap<(u32, u32), u64>, ReadError> {
-        // By function; a stream of functions' numbers beside.
-        let mut counts: Vec<Vec<u64>> = Vec::new();
+        // By function; those of numbers that only a damaged file has.
+        let (mut counts, mut rare): (Vec<Vec<u64>>, BTreeMap<(u32, u32), u64>) = Default::default();
         let (mut open, mut of): (Vec<u32>, _) = (Vec::new(), None);
         self.read_part(&Part { thread, ..Part::ALL }, |piece| {
             if of.replace(piece.thread) != Some(piece.thread) {
@@ -520,7 +524,12 @@ impl Trace {
                     Step::Enter(func) => open.push(func),
                     Step::Exit => drop(open.pop()),
                     Step::Block(block) => {
-                        let (func, block) = (open.last().map_or(0, |f| *f as usize), block as usize);
+                        let func = open.last().copied().unwrap_or(0);
+                        if func >= MOST_FUNCTIONS || block >= MOST_BLOCKS {
+                            *rare.entry((func, block)).or_default() += 1;
+                            continue;
+                        }
+                        let (func, block) = (func as usize, block as usize);
                         if counts.len() <= func {
                             counts.resize(func + 1, Vec::new());
                         }
@@ -537,7 +546,7 @@ impl Trace {
         let each = |(func, blocks): (u32, Vec<u64>)| {
             (0..).zip(blocks).filter(|b| b.1 > 0).map(move |(block, n)| ((func, block), n))
         };
-        Ok((0..).zip(counts).flat_map(each).collect())
+        Ok((0..).zip(counts).flat_map(each).chain(rare).collect())
     }
 
     /// What its events tell, stream by stream.

@@ -383,7 +383,11 @@ proptest! {
         let mut got = Vec::new();
         // Most are to mean something.
         let kinds = [0, 0, ENTRY, ENTRY | HAS_FRAME, FROM_ANYWHERE];
-        let small = |w: u32| kinds[(w >> 8) as usize % 5] | (BASE + (w & 15));
+        let small = |w: u32| match w >> 12 & 15 {
+            0 => GAP,
+            1 => START,
+            _ => kinds[(w >> 8) as usize % 5] | (BASE + (w & 15)),
+        };
         let words: Vec<u32> = words.into_iter().map(small).collect();
         decoder.push(&words, &mut got);
         decoder.finish(Cause::RecordingEnd, &mut got);
