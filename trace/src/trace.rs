@@ -513,7 +513,8 @@ impl Trace {
     /// If it cannot be read.
     pub fn block_counts(&self, thread: Option<u32>) -> Result<BTreeMap<(u32, u32), u64>, ReadError> {
         // By function; those of numbers that only a damaged file has.
-        let (mut counts, mut rare): (Vec<Vec<u64>>, BTreeMap<(u32, u32), u64>) = Default::default();
+        let mut counts: Vec<Vec<u64>> = Vec::new();
+        let mut rare: BTreeMap<(u32, u32), u64> = BTreeMap::new();
         let (mut open, mut of): (Vec<u32>, _) = (Vec::new(), None);
         self.read_part(&Part { thread, ..Part::ALL }, |piece| {
             if of.replace(piece.thread) != Some(piece.thread) {
