@@ -159,11 +159,12 @@ fn what(args: &Args) -> anyhow::Result<Option<What>> {
     Ok(None)
 }
 
-/// Refuses outputs that are no traces of ours, for what becomes one first.
+/// Refuses outputs that are called something else than a trace of ours, for what becomes nothing but one.
 fn becomes_ours(args: &Args, what: What) -> anyhow::Result<What> {
     let is_asked = !args.store.is_empty();
     match target(args) {
-        None if !is_asked => return Err(is_unnamed(args)),
+        None if !is_asked && args.o == Path::new("-") => return Err(is_unnamed(args)),
+        Some(Target::Profile(profile::Format::Engraft)) if args.to.is_none() => return Ok(what),
         Some(Target::Profile(_) | Target::Chrome) => {}
         Some(Target::Trace) if args.to.is_none() && !is_asked && is_named(&args.o, PLAIN) => {}
         _ => return Ok(what),

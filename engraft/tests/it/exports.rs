@@ -232,7 +232,7 @@ fn bad_questions_of_exports_are_named() {
             "run.trace -o x.foo",
             "x.foo does not say in which format to write\nhint: end its name in one of these, ",
         ),
-        ("run.trc -o x", "or say --to: engraft, "),
+        ("run.trc -o -", "or say --to: engraft, "),
         ("run.trace -o -", "- does not say in which format"),
         ("run.trc -o x.folded", "make a trace of ours of it first: `engraft convert run.trc -o X.trace`"),
         ("run.trc -o x.trace.json", "run.trc does not become x.trace.json at once"),
@@ -271,6 +271,12 @@ fn a_trace_becomes_what_its_new_name_says() {
         );
         convert(&format!("{name} -o again.trc"));
         assert!(read("again.trc") == read("run.trc"), "{to}");
+    }
+    convert("run.trc -o plain.trace");
+    // There is one thing that a plain trace becomes, whatever it is called.
+    for name in ["any", "any.name", "any.engraft"] {
+        convert(&format!("run.trc -o {name}"));
+        assert!(read(name) == read("plain.trace"), "{name}");
     }
     let to_pipe = |how: &str| {
         let mut convert = Command::new(env!("CARGO_BIN_EXE_engraft"));
