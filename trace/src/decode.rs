@@ -644,11 +644,10 @@ impl<'c> Decoder<'c> {
     /// Goes where nothing else is left to it without an event; functions above the first `least` may be left. If it `is_last`, not
     /// beyond a system call.
     fn settle(&mut self, least: usize, is_last: bool, out: &mut Vec<u32>) {
-        let most = self.open.len() + MOST_INSIDE;
-        while let Some(top) = self.open.last()
-            && self.open.len() < most
-            && let Some((border, step)) = top.region(self.codes).and_then(Region::silent)
-        {
+        // Each step leaves one or enters one; the code of a damaged file may go round in a circle.
+        for _ in 0..self.open.len() + MOST_INSIDE {
+            let silent = self.open.last().and_then(|top| top.region(self.codes)?.silent());
+            let Some((border, step)) = silent else { return };
             // In a system call, it may have ended.
             let is_over = |a: &Activation| self.codes.block(a.of, a.block).is_some_and(|b| b.may_end);
             let is_end = matches!(border, Border::End { .. });
