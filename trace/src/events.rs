@@ -7,6 +7,8 @@
 //!       | 000 i                           another point i
 //!       | 000 and 29 bits set, key at     a signal came `at` bytes into the moved code of module `key` (0: elsewhere; `at` all ones: in our own
 //!                                         code); its handler is entered next
+//!       | 000 and 29 bits set, less 1   what came before is left out (GAP); up to the next START, words tell only what is open
+//!       | 000 and 29 bits set, less 2   what comes next is kept (START)
 //! EVNT  = thread: varint, when it was taken in ns, n words, data: u32, little-endian, under zstd
 //! CODE  = a `Code`, as postcard under zstd; in the order of their functions' numbers
 //! ENDS  = (thread: varint, cause)*

@@ -171,6 +171,7 @@ impl Store {
 
 /// What the file with the profile of an earlier run is called.
 const RAN: &str = "-ran";
+
 /// A module that is counted.
 pub struct Counted {
     /// Where it was loaded from.
