@@ -4,8 +4,43 @@
 
 use crate::bytes::set_distance;
 use crate::movable::Stay;
-use program::arch::emit;
+use crate::piece::Target;
+use crate::plan::{Code, Spot, Written};
+use crate::springboard::Springboard;
+use crate::stubs;
+use program::arch::emit::{self, EntryCheck};
+use program::image::{Kind, RelocationTo, SymbolKind};
 use program::{CallKind, Callee, Program, Va};
+
+/// Checks that stand right in front of entries: of the functions with `boards` whose code starts with their entry, but for those entries,
+/// sorted, that are `special`.
+pub fn in_front(program: &Program, boards: &[Springboard], special: &[&[Va]]) -> Vec<Written> {
+    let image = &program.image;
+    let asks_started = image.kind == Kind::SharedObject;
+    let [plain, handler] = [false, true].map(|asks_signal| {
+        let check = EntryCheck::new(image.kind.is_static(), asks_started, asks_signal);
+        let place = |at: usize, to| (at, at + 4, to);
+        let found = check.signal.map(|at| place(at, Target::Signal)).into_iter();
+        let found = found.chain([place(check.slow, Target::Slow)]).collect();
+        let started = check.started.map(|at| (at, at + 5, Target::Started)).into_iter();
+        let asked = started.chain([place(check.owner, Target::Owner)]).collect();
+        (Code::text(check.found, found), Code::text(check.check, asked))
+    });
+    let mut all = Vec::with_capacity(2 * boards.len());
+    for board in boards.iter().filter(|b| special.iter().all(|s| s.binary_search(&b.at).is_err())) {
+        let Some(block) = program.block_from(board.at) else { continue };
+        let func = program.block(block).func;
+        let is_first = || stubs::ranges(program, func).iter().any(|range| range.start == board.at);
+        if program.function(func).entry != board.at || !is_first() {
+            continue;
+        }
+        let may_be_handler = program.named.binary_search(&board.at).is_ok();
+        let (found, check) = if may_be_handler { &handler } else { &plain };
+        all.push(((block, Spot::Found), found.clone()));
+        all.push(((block, Spot::Checked), check.clone()));
+    }
+    all
+}
 
 /// Appends a check of the owner before `entry`, and whether the library has `started`; returns its address.
 pub fn append_check(
@@ -85,4 +120,17 @@ pub fn called_by_what_stays(program: &Program, stays: &[Option<Stay>]) -> Vec<Va
     found.sort_unstable();
     found.dedup();
     found
+}
+
+/// Entries that may run before there is a thread pointer: the entry point, and resolvers of indirect functions. Sorted.
+pub fn without_thread_pointer(program: &Program) -> Vec<Va> {
+    let resolvers = program.image.relocations.iter().filter_map(|r| match r.to {
+        RelocationTo::Resolver(at) => Some(at),
+        _ => None,
+    });
+    let symbols =
+        program.image.symbols.iter().filter(|s| s.kind == SymbolKind::IndirectFunction).map(|s| s.at);
+    let mut all: Vec<Va> = program.image.entry.into_iter().chain(resolvers).chain(symbols).collect();
+    all.sort_unstable();
+    all
 }

@@ -15,7 +15,7 @@
 use crate::arch::{self as runtime, ExecSite, Runtime};
 use crate::bytes::set_distance;
 use crate::callees::{self, Callees};
-use crate::checks::{append_begin, append_check, append_restore, append_signal_check, called_by_what_stays};
+use crate::checks::{self, append_begin, append_check, append_restore, append_signal_check};
 use crate::counters::{self, Counted};
 use crate::dynamic;
 use crate::ends;
@@ -35,7 +35,7 @@ use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{U16, U32, U64};
 use program::arch::emit;
-use program::image::{Kind, RelocationTo, SymbolKind};
+use program::image::Kind;
 use program::{FlagLiveness, FuncId, Program, Va};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,11 +226,16 @@ impl<'a> Module<'a> {
         events::write(program, &plan.events, &plan.from_inside, &stays, &mut inserts)
             .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why: vec![(0, why)] })?;
         let has_events = !plan.events.is_empty();
-        let pieces = pieces(program, &stays, &counted, flags.as_ref(), inserts);
         let n_words = match has_events {
             true => events::WORDS as usize,
             false => callees.as_ref().map_or(lowered.n_words, Callees::end) as usize,
         };
+        let unchecked = checks::without_thread_pointer(program);
+        let keeping = checks::called_by_what_stays(program, &stays);
+        if n_words > 0 {
+            inserts.extend(checks::in_front(program, &springboards, &[&unchecked, &keeping]));
+        }
+        let pieces = pieces(program, &stays, &counted, flags.as_ref(), inserts);
         let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
         let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
         // Of a program at fixed addresses: high, so that the counters of further threads find room below.
@@ -317,6 +322,8 @@ impl<'a> Module<'a> {
                     Target::Cancel => runtime.as_ref().map_or(end, |r| r.cancel),
                     Target::Back => runtime.as_ref().map_or(end, |r| r.back),
                     Target::Chunk => runtime.as_ref().map_or(end, |r| r.chunk),
+                    Target::Signal => runtime.as_ref().map_or(end, |r| r.signal),
+                    Target::Started => page_up(counters.end),
                     Target::Callee => runtime.as_ref().map_or(end, |r| r.callee),
                     Target::Counter(n) | Target::Word(n) => {
                         counters.start.plus(runtime::HOME_HEAD + 8 * u64::from(n))
@@ -338,10 +345,9 @@ impl<'a> Module<'a> {
         if let Some(runtime) = &runtime {
             append_runtime(program, runtime, text_at, &mut text, &mut patches);
         }
-        let unchecked = without_thread_pointer(program);
-        let keeping = called_by_what_stays(program, &stays);
         for board in &springboards {
-            let mut to = outside(board.at).expect("a springboard is at a moved block");
+            let checked = sides.get(&(board.at, Side::Checked)).copied();
+            let mut to = checked.or_else(|| outside(board.at)).expect("a springboard is at a moved block");
             let is_entry = program.function_from(board.at).is_some()
                 || program
                     .block_from(board.at)
@@ -364,6 +370,7 @@ impl<'a> Module<'a> {
             if let Some(runtime) = &runtime
                 && is_entry
                 && !is_unchecked
+                && checked.is_none()
             {
                 let owner = counters.start.plus(runtime::OWNER);
                 let started = has_started_page.then(|| page_up(counters.end));
@@ -722,19 +729,6 @@ fn append_runtime(
         let tag = elf::DT_INIT.0.to_le_bytes();
         patches.push(patch(program, row, [tag, runtime.start.0.to_le_bytes()].concat()));
     }
-}
-
-/// Entries that may run before there is a thread pointer: the entry point, and resolvers of indirect functions. Sorted.
-fn without_thread_pointer(program: &Program) -> Vec<Va> {
-    let resolvers = program.image.relocations.iter().filter_map(|r| match r.to {
-        RelocationTo::Resolver(at) => Some(at),
-        _ => None,
-    });
-    let symbols =
-        program.image.symbols.iter().filter(|s| s.kind == SymbolKind::IndirectFunction).map(|s| s.at);
-    let mut all: Vec<Va> = program.image.entry.into_iter().chain(resolvers).chain(symbols).collect();
-    all.sort_unstable();
-    all
 }
 
 /// The next address that code is well aligned at.

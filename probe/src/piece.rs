@@ -47,6 +47,10 @@ pub enum Target {
     Chunk,
     /// The routine of this probe.
     Routine(u32),
+    /// The byte that says whether the library has started.
+    Started,
+    /// Where a thread goes that comes to a handler of signals.
+    Signal,
     /// The word that names the owner of the counters.
     Owner,
     /// Where a thread goes that is not their owner.
@@ -115,6 +119,8 @@ impl Piece {
 pub enum Side {
     /// Who comes from outside of the function.
     Outside,
+    /// The same from old code: it is checked whose counters these are.
+    Checked,
     /// Exceptions that are raised in the block that starts here.
     Pad(Va),
     /// The jump at this address.
@@ -265,6 +271,7 @@ pub fn lay_out(
     let mut runs_on_to = None;
     for (i, &id) in blocks.iter().enumerate() {
         let mine = inserts.in_block(id);
+        let (fronts, mine) = mine.split_at(mine.partition_point(|m| m.0.is_in_front()));
         let code_at = |spot| mine.iter().find(|m| m.0 == spot).map(|m| &m.1);
         let block = program.block(id);
         let natural = 1u32 << block.start.0.trailing_zeros().min(6);
@@ -273,18 +280,29 @@ pub fn lay_out(
         piece_align = piece_align.max(align);
         let into = |at: Va| usize::try_from(at.since(range.start)).expect("ranges are below 2 GiB");
         let old = |at: Va| len32(into(at));
-        let fronts = mine.iter().filter_map(|(spot, code)| match spot {
-            Spot::Outside => Some((Side::Outside, code)),
-            Spot::Pad(from) => Some((Side::Pad(*from), code)),
-            _ => None,
-        });
-        for (n, (side, code)) in fronts.enumerate() {
-            if n > 0 || runs_on_to == Some(i) {
+        if i == 0 && fronts.iter().all(|(_, code)| code.increment.is_none()) {
+            // So that nobody runs through padding between them and the block.
+            let len: usize = fronts.iter().map(|(_, code)| code.text_len()).sum();
+            let base = all.made.len();
+            emit::pad(&mut all.made, len.next_multiple_of(align as usize) - len);
+            all.made(base);
+        }
+        let mut runs_on = runs_on_to == Some(i);
+        for (spot, code) in fronts {
+            if runs_on {
                 all.branch(Branch::Jump, Aim::Here(i));
             }
             all.items.push(Item::Run(old(block.start), 0));
-            all.items.push(Item::Side(block.start, side));
+            let side = match spot {
+                Spot::Pad(from) => Some(Side::Pad(*from)),
+                Spot::Checked => Some(Side::Checked),
+                Spot::Outside => Some(Side::Outside),
+                _ => None,
+            };
+            all.items.extend(side.map(|side| Item::Side(block.start, side)));
             all.insert(code);
+            // What was checked goes on into what is put there for all from outside.
+            runs_on = matches!(spot, Spot::Pad(_) | Spot::Outside);
         }
         all.step(Step::Block(i, align));
         if align > 1 {

@@ -217,6 +217,16 @@ pub struct Text {
 }
 
 impl Code {
+    /// Code of ours.
+    pub(crate) fn text(bytes: Vec<u8>, places: Vec<(usize, usize, Target)>) -> Code {
+        Code { increment: None, text: Some(Box::new(Text { bytes, places, stack: Vec::new() })) }
+    }
+
+    /// How many bytes its text has.
+    pub(crate) fn text_len(&self) -> usize {
+        self.text.as_ref().map_or(0, |text| text.bytes.len())
+    }
+
     /// The increment of a counter.
     pub(crate) fn increment(how: Increment, counter: u32) -> Code {
         Code { increment: Some((how, counter)), text: None }
@@ -248,10 +258,14 @@ impl Text {
 /// Where in a block code goes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Spot {
-    /// In front of the block, for who comes from outside of the function.
-    Outside,
     /// In front of the block, for exceptions that are raised in the block that starts here.
     Pad(Va),
+    /// In front of the block: where checks in front of it lead that find something.
+    Found,
+    /// Behind that, for who comes from old code.
+    Checked,
+    /// In front of the block, for who comes from outside of the function.
+    Outside,
     /// Before this instruction of it.
     Before(Va),
     /// Behind this instruction of it.
@@ -264,6 +278,13 @@ pub enum Spot {
     Through,
     /// Nothing: its call at this address comes as from inside of what it calls.
     FromInside(Va),
+}
+
+impl Spot {
+    /// Whether it is in front of the block.
+    pub fn is_in_front(self) -> bool {
+        matches!(self, Spot::Pad(_) | Spot::Found | Spot::Checked | Spot::Outside)
+    }
 }
 
 /// Code, and where it goes.

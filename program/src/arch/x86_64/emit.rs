@@ -192,6 +192,75 @@ pub fn check_started_owner() -> ([u8; 44], [usize; 5]) {
     (bytes, [22, 28, 35, 40, 11])
 }
 
+/// A check in front of an entry, which control runs through if all is well, and in front of that where it goes otherwise.
+///
+/// ```text
+///    4: lea 2f(%rip),%r11; jmp SIGNAL
+///    3: lea 1f(%rip),%r11; jmp SLOW
+///       mov %fs:0,%r11; cmpb $0,STARTED(%rip); je 3b; cmp %gs:OWNER(%rip),%r11; jne 3b
+///    1: lea 8(%rsp),%r11; cmp %r11,%rdx; je 4b
+///    2:
+/// ```
+/// The flags and r11 are dead there.
+#[derive(Clone, Debug, Default)]
+pub struct EntryCheck {
+    /// Where it goes otherwise.
+    pub found: Vec<u8>,
+    /// The check itself.
+    pub check: Vec<u8>,
+    /// Offsets in `found` of the distances to SIGNAL, if that is asked, and SLOW, which count from four bytes further.
+    pub signal: Option<usize>,
+    /// See `signal`.
+    pub slow: usize,
+    /// Offset in `check` of the distance to STARTED, if that is asked; it counts from five bytes further.
+    pub started: Option<usize>,
+    /// Offset in `check` of the distance to OWNER, which counts from four bytes further.
+    pub owner: usize,
+}
+
+impl EntryCheck {
+    /// Of a program that is loaded with its thread pointer in place or not (`is_early`); of a library that may not have started
+    /// (`asks_started`); before what may be a handler of signals (`asks_signal`).
+    pub fn new(is_early: bool, asks_started: bool, asks_signal: bool) -> EntryCheck {
+        const BY_WAY: usize = BY_WAY_OF.0.len();
+        let (owner_check, _) = check_owner(is_early);
+        let mut all = EntryCheck::default();
+        let n_found = if asks_signal { 2 * BY_WAY } else { BY_WAY };
+        let slow_at = n_found - BY_WAY;
+        // A short conditional jump back to `to` in `found`.
+        let back = |check: &mut Vec<u8>, op: u8, to: usize| {
+            let distance = i8::try_from(to.cast_signed() - (n_found + check.len() + 2).cast_signed());
+            check.extend([op, distance.expect("a few bytes").cast_unsigned()]);
+        };
+        all.check.extend_from_slice(&owner_check[..9]);
+        if asks_started {
+            all.started = Some(all.check.len() + 2);
+            all.check.extend([0x80, 0x3d, 0, 0, 0, 0, 0]);
+            back(&mut all.check, 0x74, slow_at);
+        }
+        all.owner = all.check.len() + 4;
+        all.check.extend_from_slice(&owner_check[9..17]);
+        back(&mut all.check, 0x75, slow_at);
+        let after_owner = all.check.len();
+        if asks_signal {
+            all.check.extend_from_slice(&CHECK_SIGNAL.0[..8]);
+            back(&mut all.check, 0x74, 0);
+        }
+        let (by_way, [next, other]) = BY_WAY_OF;
+        let ways = [asks_signal.then_some(all.check.len()), Some(after_owner)];
+        for on in ways.into_iter().flatten() {
+            let at = all.found.len();
+            let mut bytes = by_way;
+            let distance = u8::try_from(n_found + on - (at + next + 4)).expect("a few bytes");
+            bytes[next] = distance;
+            all.found.extend(bytes);
+            all.slow = at + other;
+        }
+        all.signal = asks_signal.then_some(other);
+        all
+    }
+}
+
 /// Behind a call that may return in a new process: whether the counters are still this one's. The flags and r11 are dead there.
 /// Like [`check_owner`], going on behind itself; the offsets are those of the distances to OWNER and SLOW.
 pub fn check_owner_here(is_early: bool) -> ([u8; 35], [usize; 2]) {
