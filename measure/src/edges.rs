@@ -16,7 +16,7 @@
 
 use crate::nesting::Nesting;
 use crate::returns::Returns;
-use probe::{Counting, Plan, Sparse};
+use probe::{CountedCall, Counting, Plan, Sparse};
 use profile::Profile;
 use program::{Block, BlockEnd, BlockId, Edge, EdgeId, EdgeKind, FuncId, Program, Sure};
 use rayon::prelude::*;
@@ -29,7 +29,17 @@ pub(crate) fn plan(program: &Program, earlier: Option<&Profile>) -> Plan {
         .par_iter()
         .map_init(Room::default, |room, &id| choose(program, &returns, id, earlier, room))
         .collect();
-    Plan { counting: Counting::Sparse(all), ..Plan::NULL }
+    Plan { counting: Counting::Sparse(all), calls: counted_calls(program, &returns), ..Plan::NULL }
+}
+
+/// The calls that are counted by themselves: how often control came past those before them is not said by their blocks, and if the blocks
+/// end in the function's end, not by the flow.
+pub(crate) fn counted_calls(program: &Program, returns: &Returns<'_>) -> Vec<CountedCall> {
+    let follows = |block: BlockId| {
+        let end = program.block(block).end;
+        goes_on(end) && end != BlockEnd::Switch && returns.may_all_be(block)
+    };
+    returns.doubtful().iter().map(|d| CountedCall { at: d.at, follows: follows(d.block) }).collect()
 }
 
 /// Whether all of the function's flow is known, as far as there is flow.

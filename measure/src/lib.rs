@@ -37,7 +37,10 @@ impl Placement {
     pub fn plan(self, program: &Program) -> Plan {
         match self {
             Placement::Edges => edges::plan(program, None),
-            Placement::Blocks => Plan::BLOCKS,
+            Placement::Blocks => {
+                let calls = edges::counted_calls(program, &returns::Returns::of(program));
+                Plan { calls, ..Plan::BLOCKS }
+            }
             Placement::Nowhere | Placement::Events => Plan::NULL,
         }
     }

@@ -4,7 +4,7 @@ use crate::edges::{Shape, goes_on};
 use crate::returns::Returns;
 use probe::{Counted, Module, Place, Stay};
 use profile::ImageRef;
-use profile::counters::{self, Flow, Node, Notes, Way, places};
+use profile::counters::{self, Flow, Node, Notes, Sum, Way, places};
 use program::{BlockId, CallKind, Callee, FuncId};
 use std::collections::BTreeMap;
 
@@ -91,7 +91,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
         callees,
         watches: Vec::new(),
         places: places::write(&places(module, &functions)),
-        sums: sums(module, &position),
+        sums: sums(module, &returns, &position),
         image: ImageRef::of(&program.image),
         functions,
     }
@@ -123,6 +123,8 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
         let node = match place {
             Place::Block(b) => node(b, !is_counted[b.index()]),
             Place::Behind(b) => node(b, true),
+            // Of what else is counted nothing follows.
+            Place::Counted(n) if n as usize >= module.counted.len() => continue,
             Place::Counted(n) => match module.counted.get(n as usize) {
                 Some(&Counted::Block(b)) => node(b, true),
                 Some(&Counted::Edge(e)) => node(program.edge(e).to, false),
@@ -140,23 +142,35 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
 }
 
 /// Stubs of the linkage table that stay where they are: who calls them is counted. `position` is that of blocks in the notes.
-fn sums(module: &Module<'_>, position: &[Option<u32>]) -> Vec<(program::Va, Vec<u32>)> {
+fn sums(module: &Module<'_>, returns: &Returns<'_>, position: &[Option<u32>]) -> Vec<Sum> {
     let program = module.program;
-    let mut callers: BTreeMap<FuncId, Option<Vec<u32>>> = BTreeMap::new();
+    let doubtful = returns.doubtful();
+    let first_call = u32::try_from(module.counted.len()).expect("ids are 32 bits");
+    let mut sums: BTreeMap<FuncId, Option<Sum>> = BTreeMap::new();
     for call in &program.calls {
         let Callee::Function(callee) = call.callee else { continue };
-        if module.stays.get(callee.index()) == Some(&Some(Stay::PltStub)) {
-            let all = callers.entry(callee).or_insert_with(|| Some(Vec::new()));
-            match (all.as_mut(), position[call.block.index()], call.kind) {
-                (Some(all), Some(n), CallKind::Call | CallKind::TailCall) => all.push(n),
-                _ => *all = None,
-            }
+        if module.stays.get(callee.index()) != Some(&Some(Stay::PltStub)) {
+            continue;
+        }
+        let place = sums.entry(callee).or_insert_with(|| {
+            let block = program.entry_block(callee)?;
+            let is_counted = position[block.index()].is_some();
+            (!is_counted).then(|| Sum { at: program.block(block).start, ..Sum::default() })
+        });
+        let (Some(sum), Some(n), CallKind::Call | CallKind::TailCall) =
+            (place.as_mut(), position[call.block.index()], call.kind)
+        else {
+            *place = None;
+            continue;
+        };
+        let own = module.calls.binary_search(&call.at).ok();
+        let is_doubtful = doubtful.binary_search_by_key(&call.at, |d| d.at);
+        match (own, is_doubtful.ok().and_then(|i| doubtful.get(i))) {
+            (Some(i), _) => sum.counters.push(first_call + u32::try_from(i).expect("ids are 32 bits")),
+            (None, None) => sum.blocks.push(n),
+            (None, Some(call)) if call.is_last => sum.left.push(n),
+            (None, Some(_)) => sum.between.push(n),
         }
     }
-    let first = |id| program.entry_block(id).map(|b| (b, program.block(b).start));
-    let sums = callers.into_iter().filter_map(|(id, all)| {
-        let (block, start) = first(id)?;
-        position[block.index()].is_none().then_some((start, all?))
-    });
-    sums.collect()
+    sums.into_values().flatten().collect()
 }

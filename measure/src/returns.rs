@@ -140,6 +140,17 @@ pub struct Returns<'a> {
     systems: Vec<Va>,
 }
 
+/// A call behind one that may not come back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Doubtful {
+    /// The call.
+    pub at: Va,
+    /// Its block.
+    pub block: BlockId,
+    /// Whether it comes back, and all behind it: who comes to it leaves the block at its end.
+    pub is_last: bool,
+}
+
 /// A call of the block leaves the function as far as is known: a tail call, or one that never comes back.
 const ENDS: u8 = 1;
 /// A call of the block is not sure to come back.
@@ -181,6 +192,26 @@ impl<'a> Returns<'a> {
                 Callee::Import(i) => self.imports[i as usize],
                 Callee::Unknown(_) | Callee::Indirect => false,
             }
+    }
+
+    /// The direct calls of `program` that control may not come to where it comes to their blocks: an earlier call of the block may not
+    /// come back.
+    pub fn doubtful(&self) -> Vec<Doubtful> {
+        let mut all = Vec::new();
+        let mut is_behind = (None, false);
+        for (i, call) in self.program.calls.iter().enumerate() {
+            if is_behind.0 != Some(call.block) {
+                is_behind = (Some(call.block), false);
+            }
+            if is_behind.1 {
+                let later = self.program.calls.iter().skip(i).take_while(|c| c.block == call.block);
+                let is_last = later.clone().all(|c| self.are_sure(c));
+                all.push(Doubtful { at: call.at, block: call.block, is_last });
+            }
+            is_behind.1 |= !self.are_sure(call);
+        }
+        all.sort_unstable_by_key(|d| d.at);
+        all
     }
 
     /// Whether `block` calls anything.

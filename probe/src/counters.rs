@@ -6,12 +6,12 @@
 //! Source: Knuth, TAOCP vol. 1, 1.3.3 for counting at all; the placement by liveness is that of every binary instrumenter.
 
 use crate::movable::Stay;
-use crate::plan::{Code, Counting, Spot, Written};
+use crate::plan::{Code, CountedCall, Counting, Spot, Written};
 use crate::springboard::Springboard;
 use crate::stubs;
 use program::arch::Flow;
 use program::arch::emit::Increment;
-use program::{BlockId, EdgeId, EdgeKind, FlagLiveness, FuncId, Program, Va};
+use program::{BlockId, Callee, EdgeId, EdgeKind, FlagLiveness, FuncId, Program, Va};
 
 /// What has a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +53,42 @@ pub fn choose(
         }
     }
     (all, sparsely)
+}
+
+/// Which of the `calls` are counted by themselves, ascending: those of what stays, where it does not follow how often control comes to them.
+pub fn choose_calls(
+    program: &Program,
+    calls: &[CountedCall],
+    stays: &[Option<Stay>],
+    sparse: &[FuncId],
+) -> Vec<Va> {
+    let stays = |id: FuncId| stays.get(id.index()).copied().flatten();
+    let is_one = |call: &&CountedCall| {
+        let Some(block) = program.block_at(call.at) else { return false };
+        let func = program.block(block).func;
+        let callee = program.calls_in(block).iter().find(|c| c.at == call.at).map(|c| c.callee);
+        let Some(Callee::Function(callee)) = callee else { return false };
+        stays(func).is_none()
+            && stays(callee) == Some(Stay::PltStub)
+            && !(call.follows && sparse.binary_search(&func).is_ok())
+    };
+    calls.iter().filter(is_one).map(|call| call.at).collect()
+}
+
+/// Puts the increments of `calls`, whose counters are `first` and those that follow, where they go.
+pub fn count_calls(
+    program: &Program,
+    flags: &FlagLiveness,
+    calls: &[Va],
+    first: u32,
+    inserts: &mut Vec<Written>,
+) {
+    for (n, &at) in (first..).zip(calls) {
+        let Some(block) = program.block_at(at) else { continue };
+        let live = flags.before(program, block).into_iter().find(|b| b.0 == at);
+        let how = live.map_or(Increment::Spilled, |l| Increment::at(l.1));
+        inserts.push(((block, Spot::Before(at)), Code::increment(how, n)));
+    }
 }
 
 /// Whether old code may lead into the function elsewhere than at its entries; `boards` are the places of springboards, sorted.

@@ -38,6 +38,6 @@ pub use module::{Module, Old, Patch, RewriteError, Room};
 pub use movable::Stay;
 pub use piece::forks;
 pub use places::Place;
-pub use plan::{Action, Counting, Plan, PlanError, Point, Probe, Routine, Sparse};
+pub use plan::{Action, CountedCall, Counting, Plan, PlanError, Point, Probe, Routine, Sparse};
 pub use segments::{Segments, asking, file_key};
 pub use springboard::Tactic;

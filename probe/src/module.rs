@@ -123,6 +123,8 @@ pub struct Module<'a> {
     pub patches: Vec<Patch>,
     /// What each counter counts: they are the first words of a thread's memory.
     pub counted: Vec<Counted>,
+    /// The direct calls that are counted by themselves, ascending; their counters are the next.
+    pub calls: Vec<Va>,
     /// The functions that are counted as sparsely as the plan asks for; of others every block is. Ascending.
     pub sparse: Vec<FuncId>,
     /// The first word of each of the plan's probes.
@@ -214,11 +216,19 @@ impl<'a> Module<'a> {
         switches.retain(|s| stays.get(s.func.index()).is_some_and(Option::is_none));
 
         let (counted, sparse) = counters::choose(program, &plan.counting, &stays, &springboards);
-        let n_counters = u32::try_from(counted.len()).expect("ids are 32 bits");
+        let calls = match counted[..] {
+            [] => Vec::new(),
+            _ => counters::choose_calls(program, &plan.calls, &stays, &sparse),
+        };
+        let first_call = u32::try_from(counted.len()).expect("ids are 32 bits");
+        let n_counters = first_call + u32::try_from(calls.len()).expect("no more than instructions");
         let lowered = plan::lower(program, plan, n_counters, &stays, &switches)
             .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why })?;
         let mut inserts = lowered.inserts;
         let flags = (!counted.is_empty() || plan.callees).then(|| FlagLiveness::compute(program));
+        if let Some(flags) = &flags {
+            counters::count_calls(program, flags, &calls, first_call, &mut inserts);
+        }
         let callees = flags
             .as_ref()
             .filter(|_| plan.callees)
@@ -434,6 +444,7 @@ impl<'a> Module<'a> {
             springboards,
             patches,
             counted,
+            calls,
             sparse,
             words: lowered.words,
             n_words: u32::try_from(n_words).expect("it was one"),

@@ -101,6 +101,9 @@ pub struct Sparse {
 pub struct Plan {
     /// What is counted.
     pub counting: Counting,
+    /// Direct calls that are counted by themselves, ascending, if what they call stays and control comes to them less often than to their
+    /// blocks.
+    pub calls: Vec<CountedCall>,
     /// What else.
     pub probes: Vec<Probe>,
     /// Whether it is counted where calls through pointers lead.
@@ -111,10 +114,20 @@ pub struct Plan {
     pub from_inside: Vec<Va>,
 }
 
+/// A direct call that is counted by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CountedCall {
+    /// The call.
+    pub at: Va,
+    /// Whether its count follows where all ways out of its block are counted.
+    pub follows: bool,
+}
+
 impl Plan {
     /// Nothing: code is moved, no more.
     pub const NULL: Plan = Plan {
         counting: Counting::Nothing,
+        calls: Vec::new(),
         probes: Vec::new(),
         callees: false,
         events: Vec::new(),
@@ -123,6 +136,7 @@ impl Plan {
     /// A counter a block.
     pub const BLOCKS: Plan = Plan {
         counting: Counting::Blocks,
+        calls: Vec::new(),
         probes: Vec::new(),
         callees: false,
         events: Vec::new(),

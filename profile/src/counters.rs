@@ -20,7 +20,7 @@ pub mod callees;
 mod notes;
 pub mod places;
 
-pub use notes::{Between, Flow, Keeps, Node, Notes, Solved, Watch, Way};
+pub use notes::{Between, Flow, Keeps, Node, Notes, Solved, Sum, Watch, Way};
 
 use crate::counts::{ImageRef, Profile};
 use crate::format::{Format, ReadError};
@@ -380,7 +380,7 @@ mod tests {
                     Node { start: Va(0x1010), is_counted: true, enters: false, leaves: false, ways: way(0) },
                 ],
             }],
-            sums: vec![(Va(0x900), vec![0, 2])],
+            sums: vec![Sum { at: Va(0x900), blocks: vec![0, 2], ..Sum::default() }],
             watches: vec![
                 Watch { what: "entry f ring".to_owned(), word: 3, keeps: Keeps::Ring(2) },
                 Watch { what: "exit f".to_owned(), word: 6, keeps: Keeps::Count },

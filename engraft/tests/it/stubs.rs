@@ -1,7 +1,7 @@
 //! Stubs of the linkage table are counted whoever calls them; static programs are counted whole; labels that data hold are led to;
 //! filters of system calls do not end a program for ours.
 
-use crate::count::{counted, plain};
+use crate::count::{blocks, counted, plain};
 use crate::needs;
 use crate::run::{compile, engraft, folder};
 use std::path::Path;
@@ -33,6 +33,14 @@ fn build(folder: &Path, text: &str, flags: &str) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// Where the function `name` of `old` is.
+#[track_caller]
+fn at(folder: &Path, name: &str) -> u64 {
+    let all = engraft(folder, "show old functions --json").json();
+    let found = all["functions"].as_array().expect("a list").iter().find(|f| f["name"] == name);
+    found.and_then(|f| f["at"].as_u64()).expect(name)
+}
+
 /// Poisoned, it prints and ends as before.
 #[track_caller]
 fn check_poisoned(folder: &Path, flags: &str) {
@@ -54,14 +62,50 @@ fn stubs_are_counted_whoever_calls_them() {
         let place = folder();
         build(place.path(), STUBS, flags);
         let got = counted(place.path(), &["./old"], "exe");
-        let all = engraft(place.path(), "show old functions --json").json();
-        let at = |name: &str| {
-            let found = all["functions"].as_array().expect("a list").iter().find(|f| f["name"] == name);
-            found.and_then(|f| f["at"].as_u64()).expect(name)
-        };
+        let at = |name: &str| at(place.path(), name);
         assert_eq!(got.get(&at("abs@plt")), Some(&(2000 + by_address)), "{flags}");
         assert_eq!(got.get(&at("labs@plt")), Some(&150), "{flags}");
         check_poisoned(place.path(), flags);
+    }
+}
+
+/// Of 100 rounds each, half do not come back from the first call of the block; then nobody comes to the second one, which is in a block
+/// that goes on, in one that ends the function, in one that branches to a tail call, and in one that ends the process.
+const BEHIND: &str = r#"
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+static jmp_buf back; static volatile int sum;
+__attribute__((noinline)) static void maybe(int i) { if (i & 1) longjmp(back, 1); sum += i; }
+__attribute__((noinline)) static void goes_on(int i) { maybe(i); sum += abs(i); sum++; if (sum & 1) sum += atoi("3"); sum++; }
+__attribute__((noinline)) static int ends(int i) { maybe(i); int n = labs(i); return n + 1; }
+__attribute__((noinline)) static int leaves(int i) { maybe(i); int n = llabs(i); if (n & 2) return atoi("5"); return n + 2; }
+__attribute__((noinline)) static void dies(int i) { maybe(2 * i + 1); exit(i); }
+int main(void) {
+  for (volatile int i = 0; i < 100; i++) if (!setjmp(back)) goes_on(i);
+  for (volatile int i = 0; i < 100; i++) if (!setjmp(back)) sum += ends(i);
+  for (volatile int i = 0; i < 100; i++) if (!setjmp(back)) sum += leaves(i);
+  for (volatile int i = 0; i < 100; i++) if (!setjmp(back)) dies(i);
+  printf("%d\n", sum); return 0;
+}
+"#;
+
+#[test]
+fn stubs_are_counted_behind_calls_that_do_not_come_back() {
+    needs!("gcc");
+    for flags in ["-O1 -fPIE -pie -Wl,-z,lazy", "-O2 -fPIE -pie -Wl,-z,now", "-O2 -fno-pie -no-pie -s"] {
+        let place = folder();
+        build(place.path(), BEHIND, flags);
+        counted(place.path(), &["./old"], "exe");
+        let ran =
+            engraft(place.path(), "count -q --no-cache --all-blocks -o all.engraft --modules exe -- ./old");
+        assert_eq!(ran.code, Some(0));
+        for recording in ["run.engraft", "all.engraft"] {
+            let counts = blocks(place.path(), recording, "old");
+            let got = ["abs@plt", "labs@plt", "llabs@plt", "exit@plt", "longjmp@plt"]
+                .map(|name| counts.get(&at(place.path(), name)).copied());
+            assert_eq!(got, [50, 50, 50, 0, 250].map(Some), "{flags} {recording}");
+        }
     }
 }
 

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! notes    = magic version kind profile n: varint, function*, n: varint, sum*, n: varint, watch*, places: bytes (`places`),
-//!            callees (`callees`; of kind 'H' only), checksum
+//!            callees (`callees`; of kind 'J' only), checksum
 //! profile  = bytes: a `.engraft` file of kind 'P' without counts, for the image
 //! function = entry: signed varint from the one before, is_whole, n: varint, block*
 //! block    = start: signed varint from the one before, marks: varint (1 counted, 2 enters, 4 leaves, 8 · n ways), way*
 //! way      = 2 · (blocks from this one on, signed) + counted: varint
-//! sum      = address: signed varint from the one before, n: varint, position of a block: varint*
+//! sum      = address: signed varint from the one before, four times n: varint, varint* (positions of blocks; of those whose ways out count;
+//!            of those where it is between both; counters)
 //! watch    = what: bytes, counter: varint, keeps: varint (0 count, 1 last, 2 histogram, 3 + n ring of n)
 //! ```
 //! Counters are numbered as they come: a function's blocks, then its ways. What has none follows by conservation of flow: what enters
@@ -39,14 +40,29 @@ pub struct Notes {
     pub image: ImageRef,
     /// The functions that are counted. Their counters come one after the other.
     pub functions: Vec<Flow>,
-    /// Functions of one block that have no counter, and run as often as these blocks, by position among all, together.
-    pub sums: Vec<(Va, Vec<u32>)>,
+    /// Functions of one block that have no counter, and what their calls are.
+    pub sums: Vec<Sum>,
     /// Words behind the counters, which keep other things.
     pub watches: Vec<Watch>,
     /// Where moved code belongs to in the flow (`places`).
     pub places: Vec<u8>,
     /// Calls through pointers whose targets are counted.
     pub callees: Option<Callees>,
+}
+
+/// A function of one block that has no counter: it ran as often as all of these together. Blocks go by their position among all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sum {
+    /// The function.
+    pub at: Va,
+    /// Blocks that call it: control comes to the call whenever it comes to the block.
+    pub blocks: Vec<u32>,
+    /// Blocks that call it behind a call that may not come back: whoever comes to it leaves the block along a way.
+    pub left: Vec<u32>,
+    /// The same, if who comes to it may not leave the block.
+    pub between: Vec<u32>,
+    /// Counters of calls.
+    pub counters: Vec<u32>,
 }
 
 /// The flow of a function: which of its counts are counted.
@@ -316,6 +332,14 @@ impl Flow {
     }
 }
 
+/// A count, and the least and the most that it may be.
+type Count = (u64, (u64, u64));
+
+fn plus(a: Count, b: Count) -> Count {
+    let between = (a.1.0.saturating_add(b.1.0), a.1.1.saturating_add(b.1.1));
+    (a.0.saturating_add(b.0), between)
+}
+
 fn add(balance: &mut [u64], node: usize, n: u64, is_in: bool) {
     if let Some(place) = balance.get_mut(node) {
         *place = place.wrapping_add(if is_in { n } else { n.wrapping_neg() });
@@ -325,7 +349,8 @@ fn add(balance: &mut [u64], node: usize, n: u64, is_in: bool) {
 impl Notes {
     /// How many counters there are.
     pub fn n_counters(&self) -> usize {
-        self.functions.iter().map(Flow::n_counters).sum()
+        let of_calls = self.sums.iter().map(|sum| sum.counters.len()).sum::<usize>();
+        self.functions.iter().map(Flow::n_counters).sum::<usize>() + of_calls
     }
 
     /// How many words an area has of what is counted: all counters, and those of calls through pointers.
@@ -355,6 +380,8 @@ impl Notes {
             Profile { image: self.image.clone(), exactness: Exactness::Exact, ..Profile::default() };
         let n_blocks = self.functions.iter().map(|f| f.blocks.len()).sum();
         let (mut all, mut blocks) = (Vec::with_capacity(n_blocks), Vec::with_capacity(n_blocks));
+        // Per block: how often it was left along its ways.
+        let mut left_along: Vec<(u64, (u64, u64))> = Vec::with_capacity(n_blocks);
         let mut edges: Vec<(Edge, u64, (u64, u64))> = Vec::new();
         let mut intervals = Intervals { n_stopped, ..Intervals::default() };
         let is_off = |(least, most): &(u64, u64)| least != most;
@@ -370,6 +397,14 @@ impl Notes {
                 all.push((count, between));
                 blocks.extend(n.map(|n| (node.start, n)));
                 intervals.blocks.extend(n.map(|_| (node.start, between)).filter(|(_, b)| is_off(b)));
+            }
+            let mut ways = solved.ways.iter().enumerate();
+            for node in &flow.blocks {
+                let own = ways.by_ref().take(node.ways.len());
+                left_along.push(own.fold((0, (0, 0)), |sum, (i, n)| {
+                    let n = n.unwrap_or(0);
+                    plus(sum, (n, solved.between.ways.get(i).copied().unwrap_or((n, n))))
+                }));
             }
             if let Some(i) = flow.blocks.iter().position(|node| node.start == flow.entry)
                 && let Some(&Some(n)) = solved.enters.get(i)
@@ -403,19 +438,34 @@ impl Notes {
         });
         intervals.edges = edges.iter().filter(|e| is_off(&e.2)).map(|e| (e.0, e.2)).collect();
         profile.edges = edges.into_iter().map(|e| (e.0, e.1)).collect();
-        for (at, callers) in &self.sums {
-            let of = callers.iter().filter_map(|n| all.get(*n as usize));
-            let sums = of.fold((0u64, (0u64, 0u64)), |sum, (n, (least, most))| {
-                let (least, most) = (sum.1.0.saturating_add(*least), sum.1.1.saturating_add(*most));
-                (sum.0.saturating_add(*n), (least, most))
-            });
-            profile.blocks.insert(*at, sums.0);
-            profile.entries.insert(*at, sums.0);
+        for sum in &self.sums {
+            let mut n: Count = (0, (0, 0));
+            for &block in &sum.blocks {
+                n = all.get(block as usize).map_or(n, |of| plus(n, *of));
+            }
+            for &block in &sum.left {
+                // A thread may have been stopped behind the call.
+                let along = left_along.get(block as usize).copied().unwrap_or_default();
+                n = plus(n, (along.0, (along.1.0, along.1.1.saturating_add(n_stopped))));
+            }
+            for &block in &sum.between {
+                let (most, least) = (all.get(block as usize), left_along.get(block as usize));
+                let ((most, (_, most_of_all)), (least, (least_of_all, _))) =
+                    (most.copied().unwrap_or_default(), least.copied().unwrap_or_default());
+                n = plus(n, (least.min(most), (least_of_all.min(most_of_all), most_of_all)));
+            }
+            for &counter in &sum.counters {
+                let count = counts.get(counter as usize).copied().unwrap_or(0);
+                n = plus(n, (count, (count, count)));
+            }
+            let (n, between) = n;
+            profile.blocks.insert(sum.at, n);
+            profile.entries.insert(sum.at, n);
             // A thread may have been stopped before it came to the call.
-            let between = (sums.1.0.saturating_sub(n_stopped), sums.1.1);
+            let between = (between.0.saturating_sub(n_stopped), between.1);
             if is_off(&between) {
-                intervals.blocks.insert(*at, between);
-                intervals.entries.insert(*at, between);
+                intervals.blocks.insert(sum.at, between);
+                intervals.entries.insert(sum.at, between);
             }
         }
         profile.intervals = intervals;
@@ -449,10 +499,12 @@ impl Notes {
             }
         }
         varint(&mut out, self.sums.len() as u64);
-        for (at, all) in &self.sums {
-            address(&mut out, *at);
-            varint(&mut out, all.len() as u64);
-            all.iter().for_each(|&n| varint(&mut out, u64::from(n)));
+        for sum in &self.sums {
+            address(&mut out, sum.at);
+            for all in [&sum.blocks, &sum.left, &sum.between, &sum.counters] {
+                varint(&mut out, all.len() as u64);
+                all.iter().for_each(|&n| varint(&mut out, u64::from(n)));
+            }
         }
         varint(&mut out, self.watches.len() as u64);
         for watch in &self.watches {
@@ -517,8 +569,12 @@ impl Notes {
         let mut sums = Vec::new();
         for _ in 0..c.varint()? {
             let at = address(&mut c)?;
-            let n = c.varint()?;
-            sums.push((at, (0..n).map(|_| word(&mut c)).collect::<Result<_, ReadError>>()?));
+            let mut numbers = || -> Result<Vec<u32>, ReadError> {
+                let n = c.varint()?;
+                (0..n).map(|_| word(&mut c)).collect()
+            };
+            let (blocks, left, between, counters) = (numbers()?, numbers()?, numbers()?, numbers()?);
+            sums.push(Sum { at, blocks, left, between, counters });
         }
         let mut watches = Vec::new();
         for _ in 0..c.varint()? {
@@ -538,10 +594,10 @@ impl Notes {
     }
 }
 
-/// What kind of `.engraft` file notes are; those of 'N' and 'F' came before.
-const KIND: u8 = b'G';
+/// What kind of `.engraft` file notes are; those of 'N', 'F', 'G' and 'H' came before.
+const KIND: u8 = b'I';
 /// The kind of those that speak of calls through pointers, too.
-const KIND_WITH_CALLEES: u8 = b'H';
+const KIND_WITH_CALLEES: u8 = b'J';
 
 pub(super) fn zigzag(n: i64) -> u64 {
     ((n << 1) ^ (n >> 63)).cast_unsigned()
