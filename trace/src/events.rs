@@ -9,6 +9,7 @@
 //!                                         code); its handler is entered next
 //!       | 000 and 29 bits set, less 1   what came before is left out (GAP); up to the next START, words tell only what is open
 //!       | 000 and 29 bits set, less 2   what comes next is kept (START)
+//!       | 000 and 29 bits set, less 3   what comes next is another thread's (ANOTHER): not in files, where it has a stream of its own
 //! EVNT  = thread: varint, when it was taken in ns, n words, data: u32, little-endian, under zstd
 //! CODE  = a `Code`, as postcard under zstd; in the order of their functions' numbers
 //! ENDS  = (thread: varint, cause)*
@@ -42,6 +43,8 @@ pub const HANDLER: u32 = LIMIT - 1;
 pub const GAP: u32 = LIMIT - 2;
 /// What stands between a gap and this was not kept either: it tells what is open.
 pub const START: u32 = LIMIT - 3;
+/// See the head of this file.
+pub const ANOTHER: u32 = LIMIT - 4;
 /// In place of where it came: in our own code.
 pub const NO_PLACE: u32 = u32::MAX;
 

@@ -75,7 +75,7 @@ impl Stream<'_> {
     /// # Errors
     /// The kernel's.
     pub fn has_lost(&self) -> io::Result<bool> {
-        Ok(self.arena.word(self.page + runtime::EVENTS_LIMIT)? == 0)
+        Ok(self.arena.word(self.page + runtime::EVENTS_LOST)? != 0)
     }
 
     fn read(&self, chunk: u64, len: u64) -> io::Result<Vec<u8>> {

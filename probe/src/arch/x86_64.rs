@@ -51,11 +51,17 @@ pub const EVENTS_CONTROL: u64 = 32;
 pub const EVENTS_TAKER: u64 = 40;
 /// Offset of how often a thread had to wait for a chunk.
 pub const EVENTS_STALLS: u64 = 48;
+/// Offset of whether events were lost, since nobody takes chunks any more: then they go round in what is left of the page.
+pub const EVENTS_LOST: u64 = 56;
 /// Offset of 4 bytes a chunk: 1 while it waits to be taken.
 pub const EVENTS_FULL: u64 = 64;
 /// The event that says that what is entered next is a handler of signals; two words follow: the low half of the key of the module in whose
 /// moved code the signal came, and how far from its start.
 pub const EVENTS_HANDLER: u32 = (1 << 29) - 1;
+/// The event that says that what follows is another thread's, which has the memory of one that is no more.
+pub const EVENTS_ANOTHER: u32 = EVENTS_HANDLER - 3;
+/// Offset of where events go that are lost.
+const EVENTS_NOTHING: u64 = 1024;
 /// Length of a chunk of events, and how many a thread has, powers of two.
 pub const CHUNK_LEN: u64 = 1 << 19;
 /// See there.
@@ -359,6 +365,10 @@ std::arch::global_asm!(
     events_full = const EVENTS_FULL,
     events_stalls = const EVENTS_STALLS,
     handler = const EVENTS_HANDLER,
+    another = const EVENTS_ANOTHER,
+    events_lost = const EVENTS_LOST,
+    events_nothing = const EVENTS_NOTHING,
+    events_nothing_len = const 4096 - EVENTS_NOTHING,
     file_head_len = const Capacity::FILE.head_len(),
     variable_1 = const u64::from_le_bytes(*b"ENGRAFT_"),
     variable_2 = const u32::from_le_bytes(*b"OUT="),

@@ -78,6 +78,7 @@ engraft_module_slow:
     cmp qword ptr [rax], 0
     jne 4f
     mov [rax], rbp
+    mov dword ptr [rax + 24], 0
     jmp 7f
 4:  # one of a thread that is no more
     mov r14d, 8
@@ -131,6 +132,7 @@ engraft_module_slow:
     mov [rax], rbp
     mov [rax + 8], r15
     mov [rax + 16], r13
+    mov dword ptr [rax + 24], 0
     inc qword ptr [r12 + {n_threads}]
     jmp 7f
 55:
@@ -150,6 +152,7 @@ engraft_module_slow:
     jnz 44f
     mov r15, [r12 + {threads} + 8] # with the first thread
     lock inc qword ptr [rbx + {n_shared}]
+    xor r14d, r14d
     jmp 81f
 44:
     mov r15, [rax + 8]
@@ -159,9 +162,19 @@ engraft_module_slow:
     call .Lengraft_name_owner
     pop rax
 8:
+    mov r13, rax
+    mov r14d, [rax + 24]
     call .Lengraft_begins
-81:
+    mov eax, [r13 + 24]
+    test r14d, r14d     # the number of the thread that had it, if one had
+    jz 81f
+    sub r14d, eax
+81: # r14d: whether it was another one's
     wrgsbase r15
+    test r14d, r14d
+    jz 82f
+    call .Lengraft_is_another
+82:
     call .Lengraft_unlock
 9:
 .Lengraft_slow_done:
@@ -182,6 +195,31 @@ engraft_module_slow:
     pop rcx
     pop rax
     jmp r11
+
+# Says among its events that from here on they are another thread's.
+.Lengraft_is_another:
+    cmp qword ptr [rip + engraft_module + 144], 0
+    je 9f
+    push rbx
+    lea rbx, [rip + engraft_module]
+    add rbx, [rbx]
+    add rbx, {home_head}
+2:
+    cmp qword ptr gs:[rbx + {events_base}], 0
+    je 8f
+    mov eax, 4
+    xadd gs:[rbx], rax
+    cmp gs:[rbx + {events_limit}], rax
+    ja 3f
+    call engraft_module_chunk
+    jnz 2b
+    jmp 8f
+3:
+    mov dword ptr [rax], {another}
+8:
+    pop rbx
+9:
+    ret
 
 # Before a call that lets this thread be cancelled anywhere (edi: 1, or 0 if not): so it may be stopped in the middle of a block, and nobody will
 # see it.
@@ -797,6 +835,12 @@ engraft_module_chunk:
     add rbx, {home_head}
     cmp qword ptr gs:[rbx + {events_base}], 0
     je 9f
+    cmp qword ptr gs:[rbx + {events_lost}], 0
+    je 1f
+    call .Lengraft_into_nothing
+    test rsp, rsp
+    jmp 9f
+1:
     sub rsp, 16
     mov eax, 14         # rt_sigprocmask
     mov edi, 2          # SIG_SETMASK
@@ -837,8 +881,9 @@ engraft_module_chunk:
     jne 2b
     jmp 5f
 4:  # nobody is there
-    mov qword ptr gs:[rbx + {events_limit}], 0
-    jmp 6f
+    mov qword ptr gs:[rbx + {events_lost}], 1
+    call .Lengraft_into_nothing
+    jmp 7f
 5:
     mov gs:[rbx + {events_chunk}], rcx
     imul rcx, rcx, {chunk_len}
@@ -873,6 +918,15 @@ engraft_module_chunk:
     pop rdx
     pop rcx
     pop rax
+    ret
+
+# From here on events go round where nobody reads them: that is as quick as before, and nothing else is to be asked at each.
+.Lengraft_into_nothing:
+    mov rcx, gs:[rbx + {events_control}]
+    add rcx, {events_nothing}
+    mov gs:[rbx], rcx
+    add rcx, {events_nothing_len} - {chunk_room}
+    mov gs:[rbx + {events_limit}], rcx
     ret
 
 engraft_module_callee:
