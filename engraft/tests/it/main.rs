@@ -42,3 +42,13 @@ macro_rules! needs {
         }
     };
 }
+
+/// The same, unless a file system can be mounted.
+#[macro_export]
+macro_rules! needs_mounts {
+    () => {
+        if !$crate::run::can_mount(module_path!(), line!()) {
+            return;
+        }
+    };
+}

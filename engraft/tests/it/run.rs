@@ -57,17 +57,27 @@ pub fn has(tool: &str, module: &str, line: u32) -> bool {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file()))
         || Path::new(tool).is_file();
-    if found {
-        return true;
-    }
+    found || is_missing(&format!("{tool} is not installed"), tool, module, line)
+}
+
+/// Whether a file system can be mounted, in a namespace of our own. If not, as for a tool that is missing.
+pub fn can_mount(module: &str, line: u32) -> bool {
+    let mut mount = Command::new("unshare");
+    let tried = mount.args(["-rm", "mount", "-t", "tmpfs", "none", "/tmp"]).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+        || is_missing("nothing can be mounted here", "rights to mount", module, line)
+}
+
+/// Writes down that the test at this place is skipped, or fails, as the environment asks. Never true.
+fn is_missing(why: &str, what: &str, module: &str, line: u32) -> bool {
     let all = std::env::var_os("ENGRAFT_TEST_NEEDS").is_some_and(|needs| needs == "all");
-    assert!(!all, "{tool} is not installed, and ENGRAFT_TEST_NEEDS=all: scripts/test.sh installs it");
+    assert!(!all, "{why}, and ENGRAFT_TEST_NEEDS=all: scripts/test.sh installs what can be installed");
     let mut list = std::fs::File::options()
         .create(true)
         .append(true)
         .open(Path::new(env!("CARGO_TARGET_TMPDIR")).join("skipped"))
         .expect("cargo made the folder for us");
-    writeln!(list, "{module}:{line} needs {tool}").expect("the folder can be written");
+    writeln!(list, "{module}:{line} needs {what}").expect("the folder can be written");
     false
 }
 
