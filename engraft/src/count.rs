@@ -322,14 +322,7 @@ fn once(
     if arena.n_unknown()? > 0 {
         out::warn(input::UNKNOWN, None);
     }
-    let n_left = arena.running()?;
-    if n_left > 0 {
-        let what = match n_left {
-            1 => "1 process that it started still runs: what it does from now on is not counted".to_owned(),
-            n => format!("{n} processes that it started still run: what they do from now on is not counted"),
-        };
-        out::warn(&what, None);
-    }
+    warn_of_left(arena.running()?, "counted");
     if let Some(program) = became {
         warn_of_another(&program, "counted");
     }
@@ -477,6 +470,16 @@ fn is_traced() -> bool {
 pub fn warn_of_another(program: &Path, done: &str) {
     let what = format!("it became another program, {}, which was not {done}", program.display());
     out::warn(&what, Some("name that program after `--` if it can be started by itself"));
+}
+
+/// Says that so many processes go on, of which nothing is `done` any more.
+pub fn warn_of_left(n_left: usize, done: &str) {
+    let what = match n_left {
+        0 => return,
+        1 => format!("1 process that it started still runs: what it does from now on is not {done}"),
+        n => format!("{n} processes that it started still run: what they do from now on is not {done}"),
+    };
+    out::warn(&what, None);
 }
 
 /// What a thread has seen that watches until something is over, which is over.

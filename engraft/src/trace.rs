@@ -267,6 +267,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if taken.n_lost > 0 {
         out::warn("not all was recorded: events were not taken", None);
     }
+    if taken.n_shared > 0 {
+        let what = "more threads than there is room for ran at once: some share a stream, in which what they did cannot be told apart";
+        out::warn(what, None);
+    }
+    crate::count::warn_of_left(taken.n_left, "recorded");
     let n_bytes = written.map_err(|err| {
         let what = format!("cannot write {}: {err}", args.o.display());
         out::warn(&what, Some("what was recorded before can be read; make room for the rest"));

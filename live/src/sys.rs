@@ -508,6 +508,19 @@ impl SharedBytes {
             word.store(0, Ordering::Relaxed);
         }
     }
+
+    /// Copies the bytes from `at` on, a multiple of 8, to `to`, of whole words of 8 bytes, the last first: of two that somebody writes in
+    /// order meanwhile, there is not the second alone.
+    pub fn look(&self, at: usize, to: &mut [u8]) {
+        assert!(at.is_multiple_of(8) && to.len().is_multiple_of(8));
+        assert!(at.checked_add(to.len()).is_some_and(|end| end <= self.len.get()));
+        for (n, to) in to.chunks_exact_mut(8).enumerate().rev() {
+            let word = self.start.as_ptr().wrapping_byte_add(at + 8 * n).cast::<u64>();
+            // SAFETY: it lies in the mapping, aligned, and is mapped as long as we live.
+            let word = unsafe { AtomicU64::from_ptr(word) };
+            to.copy_from_slice(&word.load(Ordering::Acquire).to_le_bytes());
+        }
+    }
 }
 
 impl Drop for SharedBytes {

@@ -3,7 +3,7 @@
 use super::window::{Ring, Window};
 use crate::out;
 use crate::view::size;
-use live::Arena;
+use live::{Arena, Stream};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
@@ -27,6 +27,10 @@ pub struct Taken {
     pub n_streams: usize,
     pub n_stalls: usize,
     pub n_lost: u64,
+    /// How many processes go on, of which no more is taken.
+    pub n_left: usize,
+    /// How often a thread had to append to the stream of another.
+    pub n_shared: u64,
 }
 
 /// Writes the trace while the program runs.
@@ -68,17 +72,15 @@ impl Writer {
         })
     }
 
-    /// Takes all events until `is_done`. What cannot be written any more is still taken: the program must not wait.
+    /// Takes all events until `is_done`, and what is there then: who goes on, is left alone. What cannot be written any more is still taken: the
+    /// program must not wait.
     pub fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> io::Result<Taken> {
         let (mut streams, mut events) = (Vec::new(), Vec::new());
         let mut taken = Taken::default();
+        let mut n_rounds_left = Stream::N_CHUNKS;
         loop {
             let was_done = is_done.load(Ordering::SeqCst);
-            for (n, k) in (0..).zip(0..arena.n_areas()?).skip(streams.len()) {
-                streams.push(arena.stream(k)?);
-                // When it began.
-                self.keep(n, &[], &mut taken);
-            }
+            self.meet(arena, &mut streams, &mut taken)?;
             let since = self.since.elapsed();
             let n_words = |k: u32| streams.get(k as usize).map_or(0, |stream| stream.n_words().unwrap_or(0));
             self.window.tick(
@@ -95,23 +97,45 @@ impl Writer {
                     self.keep(k, &events, &mut taken);
                 }
             }
-            if was_done && !found {
+            n_rounds_left -= usize::from(was_done);
+            if was_done && (!found || n_rounds_left == 0) {
                 break;
             }
             if !found {
                 std::thread::park_timeout(NAP);
             }
         }
+        // Before the rests are read: who is gone by then has nothing to add.
+        taken.n_left = arena.running()?;
+        self.meet(arena, &mut streams, &mut taken)?;
         for (k, stream) in (0..).zip(&streams) {
             let rest = stream.rest()?;
+            let n_words = rest.len() as u64 / 4;
             if !rest.is_empty() {
                 self.keep(k, &rest, &mut taken);
             }
             taken.n_stalls += usize::try_from(stream.n_stalls()?).unwrap_or(usize::MAX);
-            taken.n_lost += u64::from(stream.has_lost()?);
+            let is_behind = taken.n_left == 0 && stream.n_words()? > n_words;
+            taken.n_lost += u64::from(is_behind || stream.has_lost()?);
             taken.n_streams += 1;
         }
+        taken.n_shared = arena.n_shared()?;
         Ok(taken)
+    }
+
+    /// Adds to `streams` those that began meanwhile.
+    fn meet<'a>(
+        &mut self,
+        arena: &'a Arena,
+        streams: &mut Vec<Stream<'a>>,
+        taken: &mut Taken,
+    ) -> io::Result<()> {
+        for (n, k) in (0..).zip(0..arena.n_areas()?).skip(streams.len()) {
+            streams.push(arena.stream(k)?);
+            // When it began.
+            self.keep(n, &[], taken);
+        }
+        Ok(())
     }
 
     fn keep(&mut self, thread: u32, bytes: &[u8], taken: &mut Taken) {

@@ -20,6 +20,10 @@ pub struct Stream<'a> {
 }
 
 impl Stream<'_> {
+    /// How many chunks may be full at once.
+    #[expect(clippy::cast_possible_truncation, reason = "it is 8")]
+    pub const N_CHUNKS: usize = runtime::N_CHUNKS as usize;
+
     /// Moves the next chunk to `events`, if it is full; whoever waits for its room, gets it.
     pub fn take(&mut self, events: &mut Vec<u8>) -> bool {
         let full = usize::try_from(runtime::EVENTS_FULL + 4 * self.next).expect("small");
@@ -27,7 +31,6 @@ impl Stream<'_> {
             return false;
         }
         // Room that is taken and not used must say so: zeros are left.
-        let at = |n: u64| usize::try_from(runtime::CHUNK_LEN * n).expect("mapped");
         events.resize(at(1), 0);
         self.events.take(at(self.next), events);
         self.word.word(full).store(0, Ordering::SeqCst);
@@ -41,10 +44,7 @@ impl Stream<'_> {
     /// # Errors
     /// The kernel's.
     pub fn n_words(&self) -> io::Result<u64> {
-        let is_full = |n: &u64| {
-            let at = runtime::EVENTS_FULL + 4 * ((self.next + n) % runtime::N_CHUNKS);
-            self.word.word(usize::try_from(at).expect("small")).load(Ordering::SeqCst) != 0
-        };
+        let is_full = |n: &u64| self.is_full((self.next + n) % runtime::N_CHUNKS);
         let n_full = (0..runtime::N_CHUNKS).take_while(is_full).count() as u64;
         let chunk = (self.next + n_full) % runtime::N_CHUNKS;
         let first = runtime::ARENA + self.chunks + runtime::CHUNK_LEN * chunk;
@@ -52,14 +52,20 @@ impl Stream<'_> {
         Ok((n_full * runtime::CHUNK_LEN + used) / 4)
     }
 
-    /// What is in the chunk that is not full, when nobody appends any more.
+    /// What is in the next chunk, full or not: all that was not taken, when nobody appends any more. Where somebody does, what is not whole
+    /// yet is zeros, or left out at the end.
     ///
     /// # Errors
     /// The kernel's.
     pub fn rest(&self) -> io::Result<Vec<u8>> {
         let first = runtime::ARENA + self.chunks + runtime::CHUNK_LEN * self.next;
         let used = self.arena.word(self.page)?.saturating_sub(first).min(runtime::CHUNK_LEN);
-        self.read(self.next, used & !3)
+        // In this order: whoever goes on to another chunk meanwhile says first that this one is full.
+        let len = if self.is_full(self.next) { runtime::CHUNK_LEN } else { used & !3 };
+        let mut bytes = vec![0; usize::try_from(len.next_multiple_of(8)).map_err(io::Error::other)?];
+        self.events.look(at(self.next), &mut bytes);
+        bytes.truncate(usize::try_from(len).map_err(io::Error::other)?);
+        Ok(bytes)
     }
 
     /// How often the thread had to wait until a chunk was taken.
@@ -78,11 +84,15 @@ impl Stream<'_> {
         Ok(self.arena.word(self.page + runtime::EVENTS_LOST)? != 0)
     }
 
-    fn read(&self, chunk: u64, len: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
-        self.arena.file.read_exact_at(&mut bytes, self.chunks + runtime::CHUNK_LEN * chunk)?;
-        Ok(bytes)
+    fn is_full(&self, chunk: u64) -> bool {
+        let full = usize::try_from(runtime::EVENTS_FULL + 4 * chunk).expect("small");
+        self.word.word(full).load(Ordering::SeqCst) != 0
     }
+}
+
+/// Where a chunk is among those of its stream.
+fn at(chunk: u64) -> usize {
+    usize::try_from(runtime::CHUNK_LEN * chunk).expect("mapped")
 }
 
 impl Arena {

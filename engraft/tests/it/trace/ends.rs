@@ -1,0 +1,86 @@
+//! How recordings end: while processes go on, with a full disk, with one of the two killed.
+
+use super::US;
+use crate::count::plain;
+use crate::needs;
+use crate::run::{engraft, folder, must};
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Builds `name` from `text`, with `flags`.
+#[track_caller]
+fn built(folder: &Path, name: &str, text: &str, flags: &str) {
+    std::fs::write(folder.join("a.c"), text).expect("written");
+    let mut gcc = Command::new("gcc");
+    must(gcc.args(["-w", "-o", name, "a.c"]).args(flags.split_whitespace()).current_dir(folder));
+}
+
+/// How often `function` was entered in `trace`; `None` if that cannot be said.
+fn entered(folder: &Path, trace: &str, function: &str) -> Option<u64> {
+    engraft(folder, &format!("query {trace} '{function}: 0' --count")).stdout.trim().parse().ok()
+}
+
+/// A child that goes on, busy, until there is nothing more to read: `trace` does not wait for it, says so, and leaves it alone.
+#[test]
+fn what_outlives_a_program_is_said_and_goes_on() {
+    needs!("gcc");
+    let place = folder();
+    let text = "#include <stdio.h>\n#include <unistd.h>\n#include <fcntl.h>\n#include <errno.h>
+        __attribute__((noinline)) void step(volatile long *n) { ++*n; }
+        __attribute__((noinline)) void late(volatile long *n) { ++*n; }
+        int main(void) { volatile long n = 0; int p[2]; char c = 0; pipe(p);
+          if (!fork()) { alarm(300); fcntl(0, F_SETFL, O_NONBLOCK);
+            for (long i = 0; i < 500000; i++) step(&n);
+            write(p[1], \"x\", 1);
+            while (read(0, &c, 1)) for (long i = 0; i < 1000; i++) late(&n);
+            puts(\"child\"); return 0; }
+          read(p[0], &c, 1); puts(\"parent\"); return 5; }";
+    built(place.path(), "a", text, "-O1");
+    let mut trace = Command::new(US);
+    trace.args(["trace", "--no-cache", "-o", "run.trace", "--", "./a"]).current_dir(place.path());
+    let trace = trace.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut trace = trace.spawn().expect("it starts");
+    // Else waiting would close it.
+    let stdin = trace.stdin.take();
+    assert_eq!(trace.wait().expect("it ends").code(), Some(5));
+    drop(stdin);
+    let (mut stdout, mut stderr) = (String::new(), String::new());
+    trace.stdout.take().expect("a pipe").read_to_string(&mut stdout).expect("text");
+    trace.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("text");
+    assert_eq!(stdout, "parent\nchild\n", "{stderr}");
+    let left = "1 process that it started still runs: what it does from now on is not recorded";
+    assert!(stderr.contains(left) && stderr.matches("warning").count() == 1, "{stderr}");
+    // All that came before the program ended is there.
+    assert_eq!(entered(place.path(), "run.trace", "step"), Some(500_000));
+    let stats = engraft(place.path(), "query run.trace --stats --json").json();
+    assert!(stats["n_astray"] == 0 && stats["n_lost"] == 0, "{stats}");
+}
+
+/// What is in one stream then, means nothing: that is said. A few less have one each.
+#[test]
+fn too_many_threads_at_once_are_said() {
+    needs!("gcc");
+    let place = folder();
+    let text = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>
+        static pthread_barrier_t all; static long sum;
+        __attribute__((noinline)) void step(long n) { __atomic_add_fetch(&sum, n, 5); }
+        static void *work(void *v) { step(1); pthread_barrier_wait(&all); step(2); return 0; }
+        int main(int c, char **v) { long n = atol(v[1]); pthread_t *p = calloc(n, sizeof *p); pthread_attr_t a;
+          pthread_attr_init(&a); pthread_attr_setstacksize(&a, 65536); pthread_barrier_init(&all, 0, n);
+          for (long i = 0; i < n; i++) if (pthread_create(&p[i], &a, work, 0)) abort();
+          for (long i = 0; i < n; i++) pthread_join(p[i], 0); printf(\"%ld\\n\", sum); return 3; }";
+    built(place.path(), "a", text, "-O1 -pthread");
+    for (n, is_said) in [(1023, false), (1040, true)] {
+        let command = ["./a", &n.to_string()];
+        let want = plain(place.path(), &command);
+        let ours = [US, "trace", "--no-cache", "-o", "run.trace", "--modules", "exe", "--"];
+        let got = plain(place.path(), &[&ours[..], &command].concat());
+        assert_eq!((got.status, &got.stdout), (want.status, &want.stdout));
+        let said = String::from_utf8_lossy(&got.stderr).into_owned();
+        assert_eq!(said.contains("some share a stream"), is_said, "{n}: {said}");
+        assert!(is_said || !said.contains("warning"), "{said}");
+        let steps = entered(place.path(), "run.trace", "step");
+        assert!(is_said || steps == Some(2 * n), "{n}: {steps:?}");
+    }
+}
