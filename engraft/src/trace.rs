@@ -187,7 +187,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let hint = "they are in memory that is shared: raise the limits of the length of files and of addresses (`ulimit -f`, `ulimit -v`)";
         Hinted::new(format!("cannot get memory for the events: {err}"), hint)
     })?;
-    let first = recorded.iter().filter_map(code).collect::<Vec<_>>();
+    let first = recorded.iter().filter_map(Counted::means).collect::<Vec<_>>();
     if !args.functions.is_empty() && first.iter().all(|code| code.entries.is_empty()) {
         let what = format!("no function that can be recorded is called {}", args.functions.join(" or "));
         return Err(Hinted::new(what, "`engraft show BINARY functions` lists those of a file").into());
@@ -197,12 +197,13 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         live::keep_signal(which);
     }
     let ring = args.last.map(Ring::new);
-    let mut writer = out::started(&args.o, |file| Writer::new(file, &first, window, ring))?;
+    let (tells, later) = std::sync::mpsc::channel();
+    let mut writer = out::started(&args.o, |file| Writer::new(file, &first, later, window, ring))?;
     let mut command = Command::new(&target.start);
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
     command.args(&target.before).args(rest);
     live::pass_signals_on();
-    let loader = Loader::new(&kept, &arena, args, how, recorded, refused, swaps.clone());
+    let loader = Loader::new(&kept, &arena, args, how, recorded, refused, swaps.clone()).telling(tells);
     let [is_over, is_gone, is_done] = [(); 3].map(|()| AtomicBool::new(false));
     let (ready, is_ready) = std::sync::mpsc::channel();
     let (status, became, taken) = std::thread::scope(|scope| {
@@ -245,9 +246,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     for (path, why) in &refused {
         out::warn(&format!("{} was not recorded: {why}", path.display()), None);
     }
-    let codes: Vec<events::Code> = recorded.iter().filter_map(code).collect();
-    let later = codes.get(first.len()..).unwrap_or_default();
-    let taken = taken.with_context(|| format!("cannot take the events of {}", name.display()))?;
+    let codes: Vec<events::Code> = recorded.iter().filter_map(Counted::means).collect();
     // Others than the first end when their thread does, or in a call.
     let is_killed = status.signal() == Some(SIGKILL);
     let end = |k: u32| match k {
@@ -259,11 +258,14 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let n_streams = u32::try_from(taken.n_streams).expect("few");
     let ends: Vec<(u32, Cause)> = (0..n_streams).map(|k| (k, end(k))).collect();
     let sample = std::mem::take(&mut writer.sample);
-    let written = writer.finish(later, &ends);
+    let written = writer.finish(&ends);
     if !how.is_partial() {
         tracing::info_span!("learn").in_scope(|| learn(&kept, &recorded, &sample));
     }
     kept.trim();
+    if let Some(err) = &taken.failed {
+        out::warn(&format!("cannot take the events of {}: {err}", name.display()), None);
+    }
     if taken.n_lost > 0 {
         out::warn("not all was recorded: events were not taken", None);
     }
@@ -304,7 +306,7 @@ fn learn(kept: &Store, recorded: &[Counted], sample: &Sample) {
     if modules.iter().all(|module| kept.knows_run(module)) {
         return;
     }
-    let codes = modules.iter().filter_map(|module| code(module)).collect();
+    let codes = modules.iter().filter_map(|module| module.means()).collect();
     for (module, weights) in modules.iter().zip(sample.weights(codes)) {
         let n_points = module.code.as_ref().map_or(0, |code| code.points.len());
         let mut profile = Profile::default();
@@ -336,12 +338,6 @@ fn pack(path: &Path) -> anyhow::Result<u64> {
         Err(err) => Err(io::Error::other(err)),
     })?;
     n_bytes
-}
-
-/// What the events of a module mean, if they are recorded.
-fn code(module: &Counted) -> Option<events::Code> {
-    let path = module.path.display().to_string();
-    module.code.clone().map(|code| events::Code { path, ..code })
 }
 
 /// What was recorded.

@@ -195,6 +195,11 @@ impl Counted {
         Counted { path: path.to_owned(), key, notes, code, program: OnceLock::new() }
     }
 
+    /// What its events mean, under its name, if they are recorded.
+    pub fn means(&self) -> Option<Code> {
+        self.code.clone().map(|code| Code { path: self.path.display().to_string(), ..code })
+    }
+
     /// The program, if its file is still what was counted.
     pub fn into_program(self) -> Option<Program> {
         self.program.into_inner().or_else(|| {
@@ -479,6 +484,8 @@ pub struct Loader<'a> {
     wanted: &'a (dyn Wanted + Sync),
     how: How<'a>,
     state: Mutex<Loaded>,
+    /// Who is told of each module before the program gets it.
+    tells: Option<Sender<Code>>,
 }
 
 /// What is to be counted.
@@ -556,7 +563,20 @@ impl<'a> Loader<'a> {
     ) -> Loader<'a> {
         let copies = counted.iter().map(|c| (c.key, 1)).collect();
         let state = Loaded { programs: HashMap::new(), swaps, counted, refused, copies };
-        Loader { kept, arena, wanted, how, state: Mutex::new(state) }
+        Loader { kept, arena, wanted, how, state: Mutex::new(state), tells: None }
+    }
+
+    /// Sends what the events of each module mean that comes from now on, before there can be any.
+    pub fn telling(self, whom: Sender<Code>) -> Loader<'a> {
+        Loader { tells: Some(whom), ..self }
+    }
+
+    /// Another module is counted.
+    fn add(&self, state: &mut Loaded, counted: Counted) {
+        if let (Some(whom), Some(code)) = (&self.tells, counted.means()) {
+            let _waits = whom.send(code);
+        }
+        state.counted.push(counted);
     }
 
     fn state(&self) -> MutexGuard<'_, Loaded> {
@@ -598,7 +618,7 @@ impl<'a> Loader<'a> {
         if is_counted && !state.copies.contains_key(&counted.key) {
             self.arena.add(counted.key, counted.notes.n_words())?;
             state.copies.insert(counted.key, 1);
-            state.counted.push(counted);
+            self.add(&mut state, counted);
         }
         let file = SegmentsFile::new(&segments).ok();
         Ok(Made { segments, file, sites })
@@ -660,7 +680,7 @@ impl<'a> Loader<'a> {
             state.copies.insert(key, copies + 1);
         }
         if copies == 0 {
-            state.counted.push(counted);
+            self.add(&mut state, counted);
             if request.path.is_absolute() {
                 state.swaps.push(Swap { asked: request.path.clone(), given: given.clone() });
             }

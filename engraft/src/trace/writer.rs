@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use trace::Cause;
 use trace::events;
@@ -31,11 +32,15 @@ pub struct Taken {
     pub n_left: usize,
     /// How often a thread had to append to the stream of another.
     pub n_shared: u64,
+    /// Why no more was taken.
+    pub failed: Option<io::Error>,
 }
 
 /// Writes the trace while the program runs.
 pub struct Writer {
     sections: Sections<File>,
+    /// What the events of modules mean that were loaded meanwhile.
+    later: Receiver<events::Code>,
     packer: events::Packer,
     /// Some of what was taken.
     pub sample: Sample,
@@ -52,7 +57,13 @@ pub struct Writer {
 
 impl Writer {
     /// What the events of `codes` mean is written first, so that a trace that is cut can be read.
-    pub fn new(file: File, codes: &[events::Code], window: Window, ring: Option<Ring>) -> io::Result<Writer> {
+    pub fn new(
+        file: File,
+        codes: &[events::Code],
+        later: Receiver<events::Code>,
+        window: Window,
+        ring: Option<Ring>,
+    ) -> io::Result<Writer> {
         let mut sections = Sections::create(file)?;
         for code in codes {
             sections.write(&events::code_section(code)?)?;
@@ -61,6 +72,7 @@ impl Writer {
         let (sample, since) = (Sample::default(), Instant::now());
         Ok(Writer {
             sections,
+            later,
             packer,
             sample,
             failed: None,
@@ -74,13 +86,18 @@ impl Writer {
 
     /// Takes all events until `is_done`, and what is there then: who goes on, is left alone. What cannot be written any more is still taken: the
     /// program must not wait.
-    pub fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> io::Result<Taken> {
-        let (mut streams, mut events) = (Vec::new(), Vec::new());
+    pub fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> Taken {
         let mut taken = Taken::default();
+        taken.failed = self.take_to(&mut taken, arena, is_done).err();
+        taken
+    }
+
+    fn take_to(&mut self, taken: &mut Taken, arena: &Arena, is_done: &AtomicBool) -> io::Result<()> {
+        let (mut streams, mut events) = (Vec::new(), Vec::new());
         let mut n_rounds_left = Stream::N_CHUNKS;
         loop {
             let was_done = is_done.load(Ordering::SeqCst);
-            self.meet(arena, &mut streams, &mut taken)?;
+            self.meet(arena, &mut streams, taken)?;
             let since = self.since.elapsed();
             let n_words = |k: u32| streams.get(k as usize).map_or(0, |stream| stream.n_words().unwrap_or(0));
             self.window.tick(
@@ -89,12 +106,12 @@ impl Writer {
                 u32::try_from(streams.len()).expect("few"),
                 n_words,
             );
-            self.forecast(since, &taken);
+            self.forecast(since, taken);
             let mut found = false;
             for (k, stream) in (0..).zip(&mut streams) {
                 if stream.take(&mut events) {
                     found = true;
-                    self.keep(k, &events, &mut taken);
+                    self.keep(k, &events, taken);
                 }
             }
             n_rounds_left -= usize::from(was_done);
@@ -107,12 +124,12 @@ impl Writer {
         }
         // Before the rests are read: who is gone by then has nothing to add.
         taken.n_left = arena.running()?;
-        self.meet(arena, &mut streams, &mut taken)?;
+        self.meet(arena, &mut streams, taken)?;
         for (k, stream) in (0..).zip(&streams) {
             let rest = stream.rest()?;
             let n_words = rest.len() as u64 / 4;
             if !rest.is_empty() {
-                self.keep(k, &rest, &mut taken);
+                self.keep(k, &rest, taken);
             }
             taken.n_stalls += usize::try_from(stream.n_stalls()?).unwrap_or(usize::MAX);
             let is_behind = taken.n_left == 0 && stream.n_words()? > n_words;
@@ -120,7 +137,7 @@ impl Writer {
             taken.n_streams += 1;
         }
         taken.n_shared = arena.n_shared()?;
-        Ok(taken)
+        Ok(())
     }
 
     /// Adds to `streams` those that began meanwhile.
@@ -153,6 +170,8 @@ impl Writer {
         }
         let section = self.packer.section(thread, since, &kept);
         let written = section.and_then(|section| {
+            // Those of modules that these events may be of, too.
+            self.write_later()?;
             if let Some(ring) = &mut self.ring {
                 ring.push(thread, section);
                 return Ok(());
@@ -161,6 +180,15 @@ impl Writer {
             self.sections.write(&section)
         });
         self.failed = written.err();
+    }
+
+    /// Writes what the events of modules mean that were loaded meanwhile.
+    fn write_later(&mut self) -> io::Result<()> {
+        self.later.try_iter().try_for_each(|code| {
+            let section = events::code_section(&code)?;
+            self.n_written += section.len() as u64;
+            self.sections.write(&section)
+        })
     }
 
     /// Says after a second how large the file will be.
@@ -181,14 +209,12 @@ impl Writer {
         ));
     }
 
-    /// Writes what the events mean, and the end.
-    pub fn finish(mut self, codes: &[events::Code], ends: &[(u32, Cause)]) -> io::Result<u64> {
+    /// Writes what is left, and the end.
+    pub fn finish(mut self, ends: &[(u32, Cause)]) -> io::Result<u64> {
         if let Some(err) = self.failed {
             return Err(err);
         }
-        for code in codes {
-            self.sections.write(&events::code_section(code)?)?;
-        }
+        self.write_later()?;
         for (thread, is_cut, section) in self.ring.iter_mut().flat_map(Ring::take) {
             if is_cut {
                 let cut: Vec<u8> =

@@ -1,10 +1,10 @@
 //! How recordings end: while processes go on, with a full disk, with one of the two killed.
 
 use super::US;
-use crate::count::plain;
-use crate::needs;
+use crate::count::{blocks, plain};
 use crate::run::{engraft, folder, must};
-use std::io::Read as _;
+use crate::{needs, needs_mounts};
+use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -83,4 +83,71 @@ fn too_many_threads_at_once_are_said() {
         let steps = entered(place.path(), "run.trace", "step");
         assert!(is_said || steps == Some(2 * n), "{n}: {steps:?}");
     }
+}
+
+/// A module that is loaded late has its symbols in what was written when `trace` is killed; the program goes on to its end.
+#[test]
+fn late_modules_are_known_when_trace_is_killed() {
+    needs!("gcc");
+    let place = folder();
+    let plugin = "__attribute__((noinline)) static void step(volatile long *n) { ++*n; }
+        void work(long m) { volatile long n = 0; for (long i = 0; i < m; i++) step(&n); }";
+    built(place.path(), "plugin.so", plugin, "-O1 -shared -fPIC");
+    let text = "#include <dlfcn.h>\n#include <stdio.h>
+        int main(void) { void (*work)(long) = (void (*)(long))dlsym(dlopen(\"./plugin.so\", RTLD_NOW), \"work\");
+          work(1000000); puts(\"there\"); fflush(stdout); getchar(); work(1000000); puts(\"done\"); return 7; }";
+    built(place.path(), "a", text, "-O1");
+    let mut trace = Command::new(US);
+    trace.args(["trace", "-q", "--no-cache", "-o", "cut.trace", "--", "./a"]).current_dir(place.path());
+    let mut trace = trace.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = std::io::BufReader::new(trace.stdout.take().expect("a pipe")).lines();
+    assert_eq!(lines.next().and_then(Result::ok).as_deref(), Some("there"));
+    // Chunks that were full are being written.
+    let is_written = |_| entered(place.path(), "cut.trace", "step").is_some_and(|n| n >= 500_000);
+    assert!((0..1000).any(is_written));
+    let stdin = trace.stdin.take();
+    trace.kill().expect("it is ours");
+    trace.wait().expect("it was there");
+    drop(stdin);
+    assert_eq!(lines.next().and_then(Result::ok).as_deref(), Some("done"));
+    assert!(entered(place.path(), "cut.trace", "step").is_some_and(|n| n <= 2_000_000));
+    let stats = engraft(place.path(), "query cut.trace --stats --json");
+    assert!(stats.stdout.contains("\"n_astray\":0,\"n_lost\":0}"), "{}", stats.stdout);
+    assert!(stats.stderr.contains("cut off"), "{}", stats.stderr);
+}
+
+/// The program does not notice; what was written can be read, and is a part of what ran. It is said once.
+#[test]
+fn a_disk_that_fills_in_the_middle_costs_the_rest_alone() {
+    needs!("gcc", "unshare", "mount");
+    needs_mounts!();
+    let place = folder();
+    // What is taken at random cannot be compressed much.
+    let text = "#include <stdio.h>
+        static volatile unsigned long x = 1, n;
+        __attribute__((noinline)) void odd(void) { n++; }
+        __attribute__((noinline)) void even(void) { n += 2; }
+        int main(void) { for (int i = 0; i < 3000000; i++) {
+            x = x * 6364136223846793005ul + 1442695040888963407ul; if (x >> 40 & 1) odd(); else even(); }
+          printf(\"%lu\\n\", n); return 6; }";
+    built(place.path(), "a", text, "-O1");
+    let want = plain(place.path(), &["./a"]);
+    let script = "mount -t tmpfs -o size=512k none full || exit 99
+        $US trace --no-cache -o full/run.trace --modules exe -- ./a; echo $?; cp full/run.trace .";
+    std::fs::create_dir(place.path().join("full")).expect("it is ours");
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-rm", "sh", "-c", script]).env("US", US).current_dir(place.path());
+    let ran = unshare.output().expect("it runs");
+    let [stdout, stderr] = [&ran.stdout, &ran.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert_eq!(stdout, format!("{}6\n", String::from_utf8_lossy(&want.stdout)), "{stderr}");
+    assert_eq!(stderr.matches("cannot write full/run.trace: No space left").count(), 1, "{stderr}");
+    assert!(stderr.contains("what was recorded before can be read"), "{stderr}");
+    assert_eq!(["warning", "No space"].map(|word| stderr.matches(word).count()), [1, 1], "{stderr}");
+    let traced = blocks(place.path(), "run.trace", "a");
+    let counted = crate::count::counted(place.path(), &["./a"], "exe");
+    let is_part = traced.iter().all(|(at, n)| n <= counted.get(at).unwrap_or(&0));
+    let sum = |counts: &std::collections::BTreeMap<u64, u64>| counts.values().sum::<u64>();
+    assert!(is_part && sum(&traced) > 100_000 && sum(&traced) < sum(&counted), "{traced:x?} {counted:x?}");
+    let stats = engraft(place.path(), "query run.trace --stats --json");
+    assert!(stats.stderr.contains("cut off"), "{}", stats.stderr);
 }
