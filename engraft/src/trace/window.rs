@@ -2,6 +2,12 @@
 //!
 //! Events are taken in any case, so that the program runs on. Before what is kept behind something that is not, there is a mark ([`GAP`]), and the
 //! last of what is left out, which tells what is open ([`START`]).
+//!
+//! Functions open and close it for all threads, but nothing says what the others did at that moment. So streams are looked at often, before what
+//! they hold is taken: what came to another stream since the look before an entry may have come behind it, and what came until the look that
+//! shows it may have come before it. The first is kept from where it is opened, the second up to where it is closed.
+//!
+//! Invariant: what ran inside is kept; of a stream, only words are taken that the next look cannot open any more.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -30,18 +36,68 @@ pub struct Window {
     is_open: bool,
     /// Whether functions have.
     is_inside: bool,
+    /// Entries of `from` and `to` that the last look has shown, with their streams, and where they are there.
+    shown: Vec<(u32, u64, u32)>,
     streams: HashMap<u32, Stream>,
 }
 
-/// What is known of a stream.
-#[derive(Debug, Default)]
+/// What is known of a stream. All places are numbers of words, from its first.
+#[derive(Debug)]
 struct Stream {
     n_taken: u64,
-    /// From which words on it is kept, and not, in order.
-    turns: VecDeque<(u64, bool)>,
-    is_open: bool,
+    /// Up to where it was looked at.
+    n_seen: u64,
+    /// How long it was at the last look.
+    n_then: u64,
+    clock: Turns,
+    functions: Turns,
     /// The last of what was left out before the next word, and what came before that: it tells what is open.
     left_out: [Vec<u8>; 2],
+}
+
+/// From which words on a stream is kept, and not, in order.
+#[derive(Debug)]
+struct Turns {
+    is_open: bool,
+    next: VecDeque<(u64, bool)>,
+}
+
+impl Turns {
+    fn new(is_open: bool) -> Turns {
+        Turns { is_open, next: VecDeque::new() }
+    }
+
+    /// It is kept from `at` on, whatever was to be there; or not, from there on or what is known to be kept.
+    fn push(&mut self, at: u64, is_open: bool) {
+        while is_open && self.next.pop_back_if(|turn| turn.0 >= at).is_some() {}
+        let last = self.next.back().copied();
+        if last.map_or(self.is_open, |turn| turn.1) != is_open {
+            self.next.push_back((at.max(last.map_or(0, |turn| turn.0)), is_open));
+        }
+    }
+
+    /// Whether word `n` is kept, which comes next.
+    fn reach(&mut self, n: u64) -> bool {
+        while let Some((_, is_open)) = self.next.pop_front_if(|turn| turn.0 <= n) {
+            self.is_open = is_open;
+        }
+        self.is_open
+    }
+}
+
+/// The word at `n` of `words`.
+fn word(words: &[u8], n: usize) -> u32 {
+    words.get(4 * n..4 * n + 4).and_then(|w| w.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w))
+}
+
+/// How many words the event has that begins with this one.
+fn len(head: u32) -> usize {
+    match head {
+        HANDLER => 3,
+        _ if head & (ENTRY | HAS_FRAME) == ENTRY | HAS_FRAME => 2,
+        _ if head & (ENTRY | FROM_ANYWHERE) == FROM_ANYWHERE => 2,
+        _ => 1,
+    }
 }
 
 /// So many bytes of what is left out are kept in mind at least, and at most twice as many.
@@ -52,7 +108,7 @@ impl Window {
     pub fn new(when: When, from: HashSet<u32>, to: HashSet<u32>) -> Window {
         let is_inside = from.is_empty();
         let is_open = !when.is_paused && when.after.is_zero();
-        Window { when, from, to, is_open, is_inside, streams: HashMap::new() }
+        Window { when, from, to, is_open, is_inside, shown: Vec::new(), streams: HashMap::new() }
     }
 
     /// Whether all is kept, whatever happens.
@@ -61,54 +117,96 @@ impl Window {
         after.is_zero() && lasts.is_none() && !is_switched && self.from.is_empty() && self.to.is_empty()
     }
 
-    /// Whether what the streams hold from now on is kept, by the clock and the switch, which was turned `n_turns` times; how many words
-    /// each holds until now says `n_words`.
+    /// Whether streams must be looked at.
+    pub fn looks(&self) -> bool {
+        !self.from.is_empty() || !self.to.is_empty()
+    }
+
+    /// How many words of stream `k` were looked at that were not taken.
+    pub fn n_seen(&self, k: u32) -> u64 {
+        self.streams.get(&k).map_or(0, |stream| stream.n_seen - stream.n_taken)
+    }
+
+    /// Whether the next `n` words of stream `k` may be taken.
+    pub fn may_take(&self, k: u32, n: u64) -> bool {
+        !self.looks() || self.n_seen(k) >= n
+    }
+
+    /// Looks at `words`, which stream `k` has behind those that were looked at. All of the first `n_whole` are there; of the others, zeros at the
+    /// end may be written still.
+    pub fn look(&mut self, k: u32, words: &[u8], n_whole: usize) {
+        let (is_open, is_inside) = (self.is_open, self.is_inside);
+        let stream = self.streams.entry(k).or_insert_with(|| Stream::new(is_open, is_inside));
+        let n_words = words.len() / 4;
+        let is_there = |n: &usize| word(words, *n) != 0;
+        let end = (n_whole..n_words).rev().find(is_there).map_or(n_whole, |last| last + 1);
+        let mut n = 0;
+        while n < end {
+            let head = word(words, n);
+            let entry = head & (LIMIT - 1);
+            if head & ENTRY != 0 && (self.from.contains(&entry) || self.to.contains(&entry)) {
+                self.shown.push((k, stream.n_seen + n as u64, entry));
+            }
+            n += len(head);
+        }
+        stream.n_seen += n.min(n_words) as u64;
+    }
+
+    /// What the streams hold from now on is kept, or not, by the clock, by the switch, which was turned `n_turns` times, and by what the look
+    /// has shown that is just over; how many words each holds that were not taken says `n_words`.
     pub fn tick(&mut self, since: Duration, n_turns: usize, n_streams: u32, n_words: impl Fn(u32) -> u64) {
         let When { after, lasts, is_paused, .. } = self.when;
         let is_time = since >= after && lasts.is_none_or(|lasts| since.saturating_sub(after) < lasts);
         let is_open = is_time && is_paused == (n_turns % 2 == 1);
+        if is_open == self.is_open && !self.looks() {
+            return;
+        }
+        let mut ends = Vec::new();
+        for k in 0..n_streams {
+            let new = || Stream::new(self.is_open, self.is_inside);
+            let stream = self.streams.entry(k).or_insert_with(new);
+            ends.push(stream.n_then.max(stream.n_taken + n_words(k)));
+        }
         if is_open != self.is_open {
-            for k in 0..n_streams {
-                let stream = self.streams.entry(k).or_insert_with(|| Stream::new(self.is_open));
-                stream.turns.push_back((stream.n_taken + n_words(k), is_open));
+            for (k, end) in (0..).zip(&ends) {
+                self.streams.entry(k).and_modify(|stream| stream.clock.push(*end, is_open));
             }
             self.is_open = is_open;
+        }
+        // Which stream's were first, is not known: what may be open is.
+        let mut shown = std::mem::take(&mut self.shown);
+        let last: HashMap<u32, u32> = shown.iter().map(|&(k, _, entry)| (k, entry)).collect();
+        shown.sort_by_key(|(k, ..)| last.get(k).is_some_and(|entry| self.from.contains(entry)));
+        for (of, at, entry) in shown {
+            let closes = self.is_inside && self.to.contains(&entry);
+            if !closes && (self.is_inside || !self.from.contains(&entry)) {
+                continue;
+            }
+            self.is_inside = !closes;
+            for (k, end) in (0..).zip(&ends) {
+                self.streams.entry(k).and_modify(|stream| {
+                    let then = if closes { *end } else { stream.n_then };
+                    stream.functions.push(if k == of { at } else { then }, !closes);
+                });
+            }
+        }
+        for (k, end) in (0..).zip(ends) {
+            self.streams.entry(k).and_modify(|stream| stream.n_then = end);
         }
     }
 
     /// What is kept of the next `words` of stream `k`.
     pub fn keep(&mut self, k: u32, words: &[u8]) -> Vec<u8> {
-        let stream = self.streams.entry(k).or_insert_with(|| Stream::new(self.is_open));
-        let word = |n: usize| {
-            words.get(4 * n..4 * n + 4).and_then(|w| w.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w))
-        };
+        let (is_open, is_inside) = (self.is_open, self.is_inside);
+        let stream = self.streams.entry(k).or_insert_with(|| Stream::new(is_open, is_inside));
         let mut kept = Vec::new();
         let (mut n, n_words) = (0, words.len() / 4);
         while n < n_words {
-            let head = word(n);
-            let len = match head {
-                HANDLER => 3,
-                _ if head & (ENTRY | HAS_FRAME) == ENTRY | HAS_FRAME => 2,
-                _ if head & (ENTRY | FROM_ANYWHERE) == FROM_ANYWHERE => 2,
-                _ => 1,
-            };
-            while let Some((at, is_open)) =
-                stream.turns.front().copied().filter(|turn| turn.0 <= stream.n_taken + n as u64)
-            {
-                debug_assert!(at <= stream.n_taken + n as u64);
-                stream.is_open = is_open;
-                stream.turns.pop_front();
-            }
-            if head & ENTRY != 0 {
-                let entry = head & (LIMIT - 1);
-                if self.is_inside && self.to.contains(&entry) {
-                    self.is_inside = false;
-                } else if !self.is_inside && self.from.contains(&entry) {
-                    self.is_inside = true;
-                }
-            }
-            let end = (n + len).min(n_words);
-            if stream.is_open && self.is_inside {
+            let head = word(words, n);
+            let at = stream.n_taken + n as u64;
+            let is_kept = stream.clock.reach(at) & stream.functions.reach(at);
+            let end = (n + len(head)).min(n_words);
+            if is_kept {
                 let [last, before] = &mut stream.left_out;
                 if !last.is_empty() {
                     kept.extend(GAP.to_le_bytes());
@@ -127,14 +225,22 @@ impl Window {
             n = end;
         }
         stream.n_taken += n_words as u64;
+        stream.n_seen = stream.n_seen.max(stream.n_taken);
         kept
     }
 }
 
 impl Stream {
-    fn new(is_open: bool) -> Stream {
-        // What the stream had before it was seen is left out.
-        Stream { is_open, ..Stream::default() }
+    fn new(is_open: bool, is_inside: bool) -> Stream {
+        // What the stream had before it was seen is left out, or kept, as what comes now.
+        Stream {
+            n_taken: 0,
+            n_seen: 0,
+            n_then: 0,
+            clock: Turns::new(is_open),
+            functions: Turns::new(is_inside),
+            left_out: [Vec::new(), Vec::new()],
+        }
     }
 }
 
@@ -203,7 +309,12 @@ mod tests {
     #[test]
     fn functions_open_and_close_it() {
         let mut window = window(0, None, &[5], &[7]);
-        let run = bytes(&[1, ENTRY | 5, 2, FRAMED, ENTRY | 7, 3, ENTRY | 7, 4, ENTRY | 5, 6]);
+        let run = bytes(&[1, ENTRY | 5, 2, FRAMED, ENTRY | 7, 3, ENTRY | 7, 4, ENTRY | 5, 6, 0]);
+        assert!(window.looks() && !window.may_take(0, 11));
+        window.look(0, &run, 0);
+        // What is zero may be written still.
+        assert!(window.may_take(0, 10) && !window.may_take(0, 11));
+        window.tick(Duration::ZERO, 0, 1, |_| 11);
         // What stands behind an entry with a frame is no entry.
         let want = bytes(&[
             GAP,
@@ -220,9 +331,46 @@ mod tests {
             START,
             ENTRY | 5,
             6,
+            0,
         ]);
         assert_eq!(window.keep(0, &run), want);
         assert!(!window.is_all() && window.keep(1, &bytes(&[8])) == bytes(&[8]));
+    }
+
+    /// A look at each stream in order, then how long they are.
+    fn looked(window: &mut Window, words: [&[u32]; 2], lens: [u64; 2]) {
+        for (k, words) in (0..).zip(words) {
+            window.look(k, &bytes(words), words.len());
+        }
+        window.tick(Duration::ZERO, 0, 2, |k| lens[k as usize]);
+    }
+
+    #[test]
+    fn all_that_may_have_run_inside_is_kept_of_other_threads() {
+        let mut window = window(0, None, &[5], &[7]);
+        looked(&mut window, [&[1], &[11, 12]], [1, 2]);
+        looked(&mut window, [&[ENTRY | 5, 2], &[13]], [3, 4]);
+        looked(&mut window, [&[3, ENTRY | 7, 4], &[14, 15]], [6, 6]);
+        looked(&mut window, [&[5], &[16, 17]], [7, 7]);
+        let main = bytes(&[1, ENTRY | 5, 2, 3, ENTRY | 7, 4, 5]);
+        assert_eq!(window.keep(0, &main), bytes(&[GAP, 1, START, ENTRY | 5, 2, 3]));
+        let other = bytes(&[11, 12, 13, 14, 15, 16, 17]);
+        // 16 was there when the look was over.
+        assert_eq!(window.keep(1, &other), bytes(&[GAP, 11, 12, START, 13, 14, 15, 16]));
+    }
+
+    #[test]
+    fn what_opens_and_closes_at_once_in_several_threads_leaves_it_open() {
+        let mut window = window(0, None, &[5], &[7]);
+        looked(&mut window, [&[ENTRY | 5], &[11]], [1, 1]);
+        // Whichever was first.
+        looked(&mut window, [&[ENTRY | 5], &[ENTRY | 7]], [2, 2]);
+        looked(&mut window, [&[3], &[12]], [3, 3]);
+        assert_eq!(window.keep(0, &bytes(&[ENTRY | 5, ENTRY | 5, 3])), bytes(&[ENTRY | 5, ENTRY | 5, 3]));
+        assert_eq!(window.keep(1, &bytes(&[11, ENTRY | 7, 12])), bytes(&[11, ENTRY | 7, 12]));
+        // Shut and open between two looks: no other thread can be told to have been outside.
+        looked(&mut window, [&[ENTRY | 7, ENTRY | 5], &[13]], [2, 1]);
+        assert_eq!(window.keep(1, &bytes(&[13])), bytes(&[13]));
     }
 
     #[test]

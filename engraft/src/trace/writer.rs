@@ -97,7 +97,15 @@ impl Writer {
         let mut n_rounds_left = Stream::N_CHUNKS;
         loop {
             let was_done = is_done.load(Ordering::SeqCst);
-            self.meet(arena, &mut streams, taken)?;
+            let mut found = self.meet(arena, &mut streams, taken)?;
+            if self.window.looks() {
+                for (k, stream) in (0..).zip(&streams) {
+                    let n_whole = stream.look(self.window.n_seen(k), &mut events)?;
+                    self.window.look(k, &events, n_whole);
+                }
+                // Those that began meanwhile had what ran then.
+                found |= self.meet(arena, &mut streams, taken)?;
+            }
             let since = self.since.elapsed();
             let n_words = |k: u32| streams.get(k as usize).map_or(0, |stream| stream.n_words().unwrap_or(0));
             self.window.tick(
@@ -107,9 +115,8 @@ impl Writer {
                 n_words,
             );
             self.forecast(since, taken);
-            let mut found = false;
             for (k, stream) in (0..).zip(&mut streams) {
-                if stream.take(&mut events) {
+                if self.window.may_take(k, Stream::N_WORDS) && stream.take(&mut events) {
                     found = true;
                     self.keep(k, &events, taken);
                 }
@@ -132,7 +139,7 @@ impl Writer {
                 self.keep(k, &rest, taken);
             }
             taken.n_stalls += usize::try_from(stream.n_stalls()?).unwrap_or(usize::MAX);
-            let is_behind = taken.n_left == 0 && stream.n_words()? > n_words;
+            let is_behind = taken.n_left == 0 && stream.n_words()? > n_words + Stream::N_UNUSED;
             taken.n_lost += u64::from(is_behind || stream.has_lost()?);
             taken.n_streams += 1;
         }
@@ -140,19 +147,20 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds to `streams` those that began meanwhile.
+    /// Adds to `streams` those that began meanwhile; whether there are any.
     fn meet<'a>(
         &mut self,
         arena: &'a Arena,
         streams: &mut Vec<Stream<'a>>,
         taken: &mut Taken,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
+        let n_before = streams.len();
         for (n, k) in (0..).zip(0..arena.n_areas()?).skip(streams.len()) {
             streams.push(arena.stream(k)?);
             // When it began.
             self.keep(n, &[], taken);
         }
-        Ok(())
+        Ok(streams.len() > n_before)
     }
 
     fn keep(&mut self, thread: u32, bytes: &[u8], taken: &mut Taken) {

@@ -391,6 +391,44 @@ fn a_part_of_a_run_is_kept() {
     }
 }
 
+/// One thread opens and closes what is kept, another one runs meanwhile: all of that is kept, and nothing that ran long before or behind.
+#[test]
+fn what_another_thread_runs_inside_is_kept() {
+    needs!("gcc");
+    let place = folder();
+    // `space` is more than all chunks hold: when it is over, the streams were looked at.
+    let text = "#include <pthread.h>
+        static volatile unsigned long x = 1, n; static pthread_barrier_t all;
+        #define PHASE(f) __attribute__((noinline)) int f(int n) { static volatile int s; return s += n & 3 ? n : 2; }
+        PHASE(early) PHASE(work) PHASE(late)
+        #define MARK(f) __attribute__((noinline)) void f(void) { static volatile int s; s++; }
+        MARK(begin) MARK(end)
+        __attribute__((noinline)) void space(void) { for (int i = 0; i < 1000000; i++) {
+          x = x * 6364136223846793005ul + 1442695040888963407ul; if (x >> 40 & 1) n++; if (x >> 50 & 1) n += 2; } }
+        static void turn(void) { pthread_barrier_wait(&all); }
+        static void *other(void *v) { for (int i = 0; i < 1000; i++) early(i); turn(); turn();
+          for (int i = 0; i < 1000; i++) work(i); turn(); turn(); for (int i = 0; i < 1000; i++) late(i); return 0; }
+        int main(void) { pthread_t t; pthread_barrier_init(&all, 0, 2); pthread_create(&t, 0, other, 0);
+          turn(); space(); begin(); turn(); turn(); end(); space(); turn(); pthread_join(t, 0); return 0; }";
+    std::fs::write(place.path().join("a.c"), text).expect("written");
+    must(Command::new("gcc").args(["-O1", "-w", "-pthread", "-o", "a", "a.c"]).current_dir(place.path()));
+    for (options, want) in [
+        ("--from begin --to end", [0, 1000, 0]),
+        ("--from begin", [0, 1000, 1000]),
+        ("--to end", [1000, 1000, 0]),
+    ] {
+        let said = engraft(place.path(), &format!("trace -q --no-cache {options} -o part.trace -- ./a"));
+        assert_eq!(said.ok(), "", "{options}");
+        let count = |f: &str| {
+            let all = engraft(place.path(), &format!("query part.trace '{f}: 0' --count"));
+            all.stdout.trim().parse().unwrap_or(0u64)
+        };
+        assert_eq!(["early", "work", "late"].map(count), want, "{options}");
+        let stats = engraft(place.path(), "query part.trace --stats --json").json();
+        assert_eq!(stats["n_lost"], 0, "{options}: {stats}");
+    }
+}
+
 /// The second time, events stand where the first run seldom came; both tell the same.
 #[test]
 fn a_recording_learns_from_the_one_before() {

@@ -23,6 +23,10 @@ impl Stream<'_> {
     /// How many chunks may be full at once.
     #[expect(clippy::cast_possible_truncation, reason = "it is 8")]
     pub const N_CHUNKS: usize = runtime::N_CHUNKS as usize;
+    /// How many words each has.
+    pub const N_WORDS: u64 = runtime::CHUNK_LEN / 4;
+    /// How many words more than there are may be counted, of which room was taken that is not used.
+    pub const N_UNUSED: u64 = runtime::CHUNK_ROOM / 4;
 
     /// Moves the next chunk to `events`, if it is full; whoever waits for its room, gets it.
     pub fn take(&mut self, events: &mut Vec<u8>) -> bool {
@@ -31,12 +35,25 @@ impl Stream<'_> {
             return false;
         }
         // Room that is taken and not used must say so: zeros are left.
-        events.resize(at(1), 0);
-        self.events.take(at(self.next), events);
+        events.resize(place(1), 0);
+        self.events.take(place(self.next), events);
         self.word.word(full).store(0, Ordering::SeqCst);
         self.word.wake_at(full);
         self.next = (self.next + 1) % runtime::N_CHUNKS;
         true
+    }
+
+    /// How many chunks are full, and how many bytes of the next one are used.
+    fn extent(&self) -> io::Result<(u64, u64)> {
+        // In this order: whoever goes on to another chunk says first that the one before is full.
+        let next = self.arena.word(self.page)?;
+        let is_full = |n: &u64| self.is_full((self.next + n) % runtime::N_CHUNKS);
+        let n_full = (0..runtime::N_CHUNKS).take_while(is_full).count() as u64;
+        let chunk = (self.next + n_full) % runtime::N_CHUNKS;
+        let used = next.wrapping_sub(runtime::ARENA + self.chunks + runtime::CHUNK_LEN * chunk);
+        // Room may be taken beyond the end, and is not used then; what is farther away is in another chunk.
+        let is_here = used < runtime::CHUNK_LEN + PAGE;
+        Ok((n_full, if is_here { used.min(runtime::CHUNK_LEN) & !3 } else { 0 }))
     }
 
     /// How many words are there that were not taken, those of chunks that are not used among them.
@@ -44,12 +61,35 @@ impl Stream<'_> {
     /// # Errors
     /// The kernel's.
     pub fn n_words(&self) -> io::Result<u64> {
-        let is_full = |n: &u64| self.is_full((self.next + n) % runtime::N_CHUNKS);
-        let n_full = (0..runtime::N_CHUNKS).take_while(is_full).count() as u64;
-        let chunk = (self.next + n_full) % runtime::N_CHUNKS;
-        let first = runtime::ARENA + self.chunks + runtime::CHUNK_LEN * chunk;
-        let used = self.arena.word(self.page)?.saturating_sub(first).min(runtime::CHUNK_LEN);
+        let (n_full, used) = self.extent()?;
         Ok((n_full * runtime::CHUNK_LEN + used) / 4)
+    }
+
+    /// Moves what was not taken to `events`, from its word `from` on, and leaves it where it is; how many of these words are in chunks that are
+    /// full. The others may not be written yet, and are zeros then; of an event, no word is there without those before.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn look(&self, from: u64, events: &mut Vec<u8>) -> io::Result<usize> {
+        events.clear();
+        let (n_full, used) = self.extent()?;
+        let (mut at, end) = (4 * from, n_full * runtime::CHUNK_LEN + used);
+        let mut bytes = Vec::new();
+        while at < end {
+            let (chunk, within) = (at / runtime::CHUNK_LEN, at % runtime::CHUNK_LEN);
+            // Whole words of 8 bytes.
+            let start = within & !7;
+            let len = (end - chunk * runtime::CHUNK_LEN).min(runtime::CHUNK_LEN) - start;
+            bytes.resize(usize::try_from(len.next_multiple_of(8)).map_err(io::Error::other)?, 0);
+            let place = place((self.next + chunk) % runtime::N_CHUNKS);
+            self.events.look(place + usize::try_from(start).map_err(io::Error::other)?, &mut bytes);
+            let of_these = usize::try_from(within - start).map_err(io::Error::other)?;
+            let len = usize::try_from(len).map_err(io::Error::other)?;
+            events.extend(bytes.get(of_these..len).unwrap_or_default());
+            at = (chunk + 1) * runtime::CHUNK_LEN;
+        }
+        let n_whole = (n_full * runtime::CHUNK_LEN / 4).saturating_sub(from);
+        usize::try_from(n_whole).map(|n| n.min(events.len() / 4)).map_err(io::Error::other)
     }
 
     /// What is in the next chunk, full or not: all that was not taken, when nobody appends any more. Where somebody does, what is not whole
@@ -58,12 +98,10 @@ impl Stream<'_> {
     /// # Errors
     /// The kernel's.
     pub fn rest(&self) -> io::Result<Vec<u8>> {
-        let first = runtime::ARENA + self.chunks + runtime::CHUNK_LEN * self.next;
-        let used = self.arena.word(self.page)?.saturating_sub(first).min(runtime::CHUNK_LEN);
-        // In this order: whoever goes on to another chunk meanwhile says first that this one is full.
-        let len = if self.is_full(self.next) { runtime::CHUNK_LEN } else { used & !3 };
+        let (n_full, used) = self.extent()?;
+        let len = if n_full > 0 { runtime::CHUNK_LEN } else { used };
         let mut bytes = vec![0; usize::try_from(len.next_multiple_of(8)).map_err(io::Error::other)?];
-        self.events.look(at(self.next), &mut bytes);
+        self.events.look(place(self.next), &mut bytes);
         bytes.truncate(usize::try_from(len).map_err(io::Error::other)?);
         Ok(bytes)
     }
@@ -91,7 +129,7 @@ impl Stream<'_> {
 }
 
 /// Where a chunk is among those of its stream.
-fn at(chunk: u64) -> usize {
+fn place(chunk: u64) -> usize {
     usize::try_from(runtime::CHUNK_LEN * chunk).expect("mapped")
 }
 
