@@ -1,5 +1,6 @@
 //! `engraft trace`: the whole control flow of a run, recorded.
 
+mod ring;
 mod window;
 mod writer;
 
@@ -13,6 +14,7 @@ use live::launch::{Ready, Swap};
 use measure::Placement;
 use profile::Profile;
 use program::Va;
+use ring::Ring;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -26,7 +28,7 @@ use trace::Cause;
 use trace::events;
 use trace::sample::Sample;
 use trace::{Maker, Stores, import};
-use window::{Ring, When, Window};
+use window::{When, Window};
 use writer::Writer;
 
 /// Run as tests.

@@ -1,4 +1,4 @@
-//! What of a run is kept: from a moment to another, from a function to another, while it is switched on; the last of it.
+//! What of a run is kept: from a moment to another, from a function to another, while it is switched on.
 //!
 //! Events are taken in any case, so that the program runs on. Before what is kept behind something that is not, there is a mark ([`GAP`]), and the
 //! last of what is left out, which tells what is open ([`START`]).
@@ -86,12 +86,12 @@ impl Turns {
 }
 
 /// The word at `n` of `words`.
-fn word(words: &[u8], n: usize) -> u32 {
+pub fn word(words: &[u8], n: usize) -> u32 {
     words.get(4 * n..4 * n + 4).and_then(|w| w.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w))
 }
 
 /// How many words the event has that begins with this one.
-fn len(head: u32) -> usize {
+pub fn len(head: u32) -> usize {
     match head {
         HANDLER => 3,
         _ if head & (ENTRY | HAS_FRAME) == ENTRY | HAS_FRAME => 2,
@@ -254,42 +254,6 @@ pub fn entries(codes: &[Code], is_called: impl Fn(&str) -> bool) -> HashSet<u32>
     codes.iter().flat_map(of).collect()
 }
 
-/// The last sections of a recording, which have no more than so many bytes.
-#[derive(Debug)]
-pub struct Ring {
-    most: usize,
-    n_bytes: usize,
-    sections: VecDeque<(u32, Vec<u8>)>,
-    /// Streams of which some are left out.
-    cut: HashSet<u32>,
-}
-
-impl Ring {
-    /// Of at most so many bytes.
-    pub fn new(most: usize) -> Ring {
-        Ring { most, n_bytes: 0, sections: VecDeque::new(), cut: HashSet::new() }
-    }
-
-    /// Adds a section of a stream, and leaves out the oldest.
-    pub fn push(&mut self, k: u32, section: Vec<u8>) {
-        self.n_bytes += section.len();
-        self.sections.push_back((k, section));
-        while self.n_bytes > self.most
-            && let Some((k, oldest)) = self.sections.pop_front()
-        {
-            self.n_bytes -= oldest.len();
-            self.cut.insert(k);
-        }
-    }
-
-    /// All of them in order, each with its stream, and whether the stream's first ones were left out before it.
-    pub fn take(&mut self) -> impl Iterator<Item = (u32, bool, Vec<u8>)> {
-        self.n_bytes = 0;
-        let mut cut = std::mem::take(&mut self.cut);
-        std::mem::take(&mut self.sections).into_iter().map(move |(k, section)| (k, cut.remove(&k), section))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,15 +357,5 @@ mod tests {
                 && window.keep(1, &bytes(&[4, 5])) == bytes(&[4])
         );
         assert!(window.keep(2, &bytes(&[1])).is_empty());
-    }
-
-    #[test]
-    fn a_ring_has_the_last() {
-        let mut ring = Ring::new(10);
-        for n in 0..6 {
-            ring.push(u32::from(n % 2), vec![n; 3]);
-        }
-        let left: Vec<_> = ring.take().collect();
-        assert_eq!(left, [(1, true, vec![3; 3]), (0, true, vec![4; 3]), (1, false, vec![5; 3])]);
     }
 }

@@ -1,6 +1,7 @@
 //! Takes the events of a run while it goes on, and writes them.
 
-use super::window::{Ring, Window};
+use super::ring::Ring;
+use super::window::Window;
 use crate::out;
 use crate::view::size;
 use live::{Arena, Stream};
@@ -94,6 +95,8 @@ impl Writer {
 
     fn take_to(&mut self, taken: &mut Taken, arena: &Arena, is_done: &AtomicBool) -> io::Result<()> {
         let (mut streams, mut events) = (Vec::new(), Vec::new());
+        // Of each stream, how long it was, and when it was seen to have grown last.
+        let mut active: Vec<(u64, Duration)> = Vec::new();
         let mut n_rounds_left = Stream::N_CHUNKS;
         loop {
             let was_done = is_done.load(Ordering::SeqCst);
@@ -115,10 +118,19 @@ impl Writer {
                 n_words,
             );
             self.forecast(since, taken);
+            if self.ring.is_some() {
+                active.resize(streams.len(), (0, since));
+                for (stream, last) in streams.iter().zip(&mut active) {
+                    let n_words = stream.n_words()?;
+                    if n_words != last.0 {
+                        *last = (n_words, since);
+                    }
+                }
+            }
             for (k, stream) in (0..).zip(&mut streams) {
                 if self.window.may_take(k, Stream::N_WORDS) && stream.take(&mut events) {
                     found = true;
-                    self.keep(k, &events, taken);
+                    self.keep(k, &events, None, taken);
                 }
             }
             n_rounds_left -= usize::from(was_done);
@@ -136,7 +148,7 @@ impl Writer {
             let rest = stream.rest()?;
             let n_words = rest.len() as u64 / 4;
             if !rest.is_empty() {
-                self.keep(k, &rest, taken);
+                self.keep(k, &rest, active.get(k as usize).map(|last| last.1), taken);
             }
             taken.n_stalls += usize::try_from(stream.n_stalls()?).unwrap_or(usize::MAX);
             let is_behind = taken.n_left == 0 && stream.n_words()? > n_words + Stream::N_UNUSED;
@@ -158,17 +170,20 @@ impl Writer {
         for (n, k) in (0..).zip(0..arena.n_areas()?).skip(streams.len()) {
             streams.push(arena.stream(k)?);
             // When it began.
-            self.keep(n, &[], taken);
+            self.keep(n, &[], None, taken);
         }
         Ok(streams.len() > n_before)
     }
 
-    fn keep(&mut self, thread: u32, bytes: &[u8], taken: &mut Taken) {
+    /// Writes what is kept of `bytes`, the next of a stream, that were appended until `at`, or until now.
+    fn keep(&mut self, thread: u32, bytes: &[u8], at: Option<Duration>, taken: &mut Taken) {
         taken.n_bytes += bytes.len();
         if !bytes.is_empty() {
             self.sample.offer(bytes);
         }
-        let since = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let since = ns(self.since.elapsed());
+        let at_ns = at.map_or(since, ns);
         let kept = match self.window.is_all() {
             true => Cow::Borrowed(bytes),
             false => Cow::Owned(self.window.keep(thread, bytes)),
@@ -176,18 +191,22 @@ impl Writer {
         if self.failed.is_some() || kept.is_empty() && !bytes.is_empty() {
             return;
         }
-        let section = self.packer.section(thread, since, &kept);
-        let written = section.and_then(|section| {
-            // Those of modules that these events may be of, too.
-            self.write_later()?;
-            if let Some(ring) = &mut self.ring {
-                ring.push(thread, section);
-                return Ok(());
-            }
+        self.failed = self.write(thread, since, at_ns, &kept).err();
+    }
+
+    /// Writes the section of `words`, or keeps it until the end.
+    fn write(&mut self, thread: u32, taken_ns: u64, at_ns: u64, words: &[u8]) -> io::Result<()> {
+        // Those of modules that these events may be of, too.
+        self.write_later()?;
+        let Some(ring) = &mut self.ring else {
+            let section = self.packer.section(thread, taken_ns, words)?;
             self.n_written += section.len() as u64;
-            self.sections.write(&section)
-        });
-        self.failed = written.err();
+            return self.sections.write(&section);
+        };
+        for piece in Ring::pieces(words) {
+            ring.push(thread, at_ns, self.packer.section(thread, taken_ns, piece)?);
+        }
+        Ok(())
     }
 
     /// Writes what the events of modules mean that were loaded meanwhile.
@@ -223,6 +242,11 @@ impl Writer {
             return Err(err);
         }
         self.write_later()?;
+        if let Some(n_bytes) = self.ring.as_ref().and_then(Ring::excess) {
+            let what =
+                format!("what each thread did last takes {}: more than --last allows", size(n_bytes as u64));
+            out::warn(&what, None);
+        }
         for (thread, is_cut, section) in self.ring.iter_mut().flat_map(Ring::take) {
             if is_cut {
                 let cut: Vec<u8> =

@@ -151,3 +151,31 @@ fn a_disk_that_fills_in_the_middle_costs_the_rest_alone() {
     let stats = engraft(place.path(), "query run.trace --stats --json");
     assert!(stats.stderr.contains("cut off"), "{}", stats.stderr);
 }
+
+/// What idle threads did long ago does not take the room of what the one did that fails, however little room there is.
+#[test]
+fn the_last_of_a_run_is_what_led_to_its_end() {
+    needs!("gcc");
+    let place = folder();
+    // An idle thread has less than a chunk; what `space` does is more than all chunks hold.
+    let text = "#include <pthread.h>\n#include <stdlib.h>\n#include <stdio.h>
+        static pthread_barrier_t all; static volatile unsigned long n;
+        __attribute__((noinline)) void space(int m) { volatile unsigned long x = m; for (int i = 0; i < m; i++) {
+          x = x * 6364136223846793005ul + 1442695040888963407ul; if (x >> 40 & 1) n++; if (x >> 50 & 1) n += 2; } }
+        __attribute__((noinline)) void late(void) { n++; }
+        static void *idle(void *v) { space(80000); pthread_barrier_wait(&all); pthread_barrier_wait(&all); return 0; }
+        int main(void) { pthread_t t; pthread_barrier_init(&all, 0, 9);
+          for (int i = 0; i < 8; i++) pthread_create(&t, 0, idle, 0);
+          pthread_barrier_wait(&all); space(1000000); for (int i = 0; i < 9000; i++) late(); puts(\"fails\"); fflush(stdout); abort(); }";
+    built(place.path(), "a", text, "-O1 -pthread");
+    for (size, is_enough) in [("100K", true), ("1K", false)] {
+        let ran = engraft(place.path(), &format!("trace --no-cache --last {size} -o run.trace -- ./a"));
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(134), "fails\n"), "{}", ran.stderr);
+        assert_eq!(!ran.stderr.contains("more than --last allows"), is_enough, "{}", ran.stderr);
+        let n = entered(place.path(), "run.trace", "late").expect("it can be read");
+        // Who called the first, the next tells.
+        assert!(if is_enough { n >= 8999 } else { n > 1000 }, "{size}: {n}");
+        let len = std::fs::metadata(place.path().join("run.trace")).expect("it is there").len();
+        assert!(!is_enough || len < 120_000, "{len}");
+    }
+}

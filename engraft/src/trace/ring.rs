@@ -1,0 +1,141 @@
+//! The last of a recording: what led to a crash.
+//!
+//! Invariant: what each stream had last is kept, however little the others leave of the room.
+
+use super::window::{len, word};
+use std::collections::{BTreeMap, HashSet};
+
+/// The last sections of a recording, which have no more than so many bytes; but for those that are the last of their streams.
+#[derive(Debug)]
+pub struct Ring {
+    most: usize,
+    n_bytes: usize,
+    n_pushed: u64,
+    /// By when it was appended, and which was pushed first.
+    older: BTreeMap<(u64, u64), (u32, Vec<u8>)>,
+    /// The last of each stream.
+    newest: BTreeMap<u32, ((u64, u64), Vec<u8>)>,
+    /// Streams of which some are left out.
+    cut: HashSet<u32>,
+}
+
+/// How many bytes of events make a section at most: what each stream has last is small then.
+const PIECE: usize = 1 << 15;
+
+impl Ring {
+    /// Of at most so many bytes.
+    pub fn new(most: usize) -> Ring {
+        Ring {
+            most,
+            n_bytes: 0,
+            n_pushed: 0,
+            older: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            cut: HashSet::new(),
+        }
+    }
+
+    /// The pieces of the events `words` that are sections of their own: whole events, and each about as long.
+    pub fn pieces(words: &[u8]) -> Vec<&[u8]> {
+        // An event has up to 12 bytes.
+        let n = words.len().div_ceil(PIECE - 12).max(1);
+        let (mut pieces, mut from, mut at) = (Vec::new(), 0, 0);
+        while 4 * at < words.len() {
+            at += len(word(words, at));
+            if 4 * (at - from) >= words.len().div_ceil(n) || 4 * at >= words.len() {
+                pieces.push(words.get(4 * from..words.len().min(4 * at)).unwrap_or_default());
+                from = at;
+            }
+        }
+        if pieces.is_empty() { vec![words] } else { pieces }
+    }
+
+    /// Adds a section of stream `k`, appended until `at_ns`, and leaves out what was appended first.
+    pub fn push(&mut self, k: u32, at_ns: u64, section: Vec<u8>) {
+        self.n_bytes += section.len();
+        self.n_pushed += 1;
+        // Those of a stream stay in order.
+        let at_ns = self.newest.get(&k).map_or(at_ns, |newest| at_ns.max(newest.0.0));
+        if let Some((at, before)) = self.newest.insert(k, ((at_ns, self.n_pushed), section)) {
+            self.older.insert(at, (k, before));
+        }
+        while self.n_bytes > self.most
+            && let Some((_, (k, oldest))) = self.older.pop_first()
+        {
+            self.n_bytes -= oldest.len();
+            self.cut.insert(k);
+        }
+    }
+
+    /// How many bytes it has, if these are more than there should be: what each stream had last needs more.
+    pub fn excess(&self) -> Option<usize> {
+        (self.n_bytes > self.most).then_some(self.n_bytes)
+    }
+
+    /// All of them in order, each with its stream, and whether the stream's first ones were left out before it.
+    pub fn take(&mut self) -> impl Iterator<Item = (u32, bool, Vec<u8>)> {
+        self.n_bytes = 0;
+        let mut cut = std::mem::take(&mut self.cut);
+        let mut all = std::mem::take(&mut self.older);
+        let newest = std::mem::take(&mut self.newest);
+        all.extend(newest.into_iter().map(|(k, (at, section))| (at, (k, section))));
+        all.into_values().map(move |(k, section)| (k, cut.remove(&k), section))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::events::{ENTRY, HAS_FRAME};
+
+    #[test]
+    fn a_ring_has_the_last() {
+        let mut ring = Ring::new(10);
+        for n in 0..6 {
+            ring.push(u32::from(n % 2), n.into(), vec![n; 3]);
+        }
+        assert_eq!(ring.excess(), None);
+        let left: Vec<_> = ring.take().collect();
+        assert_eq!(left, [(1, true, vec![3; 3]), (0, true, vec![4; 3]), (1, false, vec![5; 3])]);
+    }
+
+    #[test]
+    fn what_idle_streams_had_last_is_old_and_stays() {
+        let mut ring = Ring::new(10);
+        for n in 0..4 {
+            ring.push(0, 90 + u64::from(n), vec![n; 3]);
+        }
+        // Of a thread, they stay in order.
+        ring.push(0, 1, vec![7; 1]);
+        // Pushed last, but from long ago: two of one thread, one of another.
+        for (k, n) in [(1, 4), (1, 5), (2, 6)] {
+            ring.push(k, 10, vec![n; 3]);
+        }
+        let left: Vec<_> = ring.take().collect();
+        assert_eq!(
+            left,
+            [(1, true, vec![5; 3]), (2, false, vec![6; 3]), (0, true, vec![3; 3]), (0, false, vec![7; 1])]
+        );
+    }
+
+    #[test]
+    fn the_last_section_is_kept_even_if_it_is_too_large() {
+        let mut ring = Ring::new(10);
+        ring.push(0, 1, vec![1; 3]);
+        ring.push(0, 2, vec![2; 30]);
+        assert_eq!(ring.excess(), Some(30));
+        assert_eq!(ring.take().collect::<Vec<_>>(), [(0, true, vec![2; 30])]);
+    }
+
+    #[test]
+    fn pieces_are_whole_events_and_make_all() {
+        let framed = [ENTRY | HAS_FRAME | 1, ENTRY | 3].map(u32::to_le_bytes).concat();
+        let words = [vec![1, 0, 0, 0], framed.repeat(3 * PIECE / 8)].concat();
+        let pieces = Ring::pieces(&words);
+        assert_eq!(pieces.concat(), words);
+        assert_eq!(pieces.len(), 4);
+        assert!(pieces.iter().all(|piece| piece.len() <= PIECE));
+        assert!(pieces[1..].iter().all(|piece| piece.starts_with(&framed) && piece.len() > PIECE / 2));
+        assert_eq!(Ring::pieces(&[]), [&[0u8; 0][..]]);
+    }
+}
