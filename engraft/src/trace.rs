@@ -1,6 +1,7 @@
 //! `engraft trace`: the whole control flow of a run, recorded.
 
 mod ring;
+mod threads;
 mod window;
 mod writer;
 

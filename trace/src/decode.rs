@@ -12,7 +12,7 @@ mod codes;
 mod memo;
 
 use crate::events::{
-    Block, ENTRY, End, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, Point, START, SiteTold,
+    ANOTHER, Block, ENTRY, End, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, Point, START, SiteTold,
 };
 use crate::region::{Border, MOST_PLAIN, Position, Region};
 use crate::symbol::{Cause, Symbol};
@@ -114,6 +114,11 @@ impl<'c> Decoder<'c> {
                 (GAP, true) => {
                     self.cut(out);
                     self.untold = Some(Vec::new());
+                }
+                (ANOTHER, true) => {
+                    while self.open.pop().is_some() {
+                        out.push(Symbol::exit(Cause::ThreadEnd).0);
+                    }
                 }
                 (START, true) => {
                     // What is open was entered before.

@@ -1,6 +1,7 @@
 //! Takes the events of a run while it goes on, and writes them.
 
 use super::ring::Ring;
+use super::threads::Threads;
 use super::window::Window;
 use crate::out;
 use crate::view::size;
@@ -49,6 +50,7 @@ pub struct Writer {
     failed: Option<io::Error>,
     since: Instant,
     window: Window,
+    threads: Threads,
     /// What is kept until the end, if only the last is.
     ring: Option<Ring>,
     /// How much of a file there is.
@@ -79,6 +81,7 @@ impl Writer {
             failed: None,
             since,
             window,
+            threads: Threads::default(),
             ring,
             n_written: 0,
             has_said: false,
@@ -153,8 +156,8 @@ impl Writer {
             taken.n_stalls += usize::try_from(stream.n_stalls()?).unwrap_or(usize::MAX);
             let is_behind = taken.n_left == 0 && stream.n_words()? > n_words + Stream::N_UNUSED;
             taken.n_lost += u64::from(is_behind || stream.has_lost()?);
-            taken.n_streams += 1;
         }
+        taken.n_streams = self.threads.count();
         taken.n_shared = arena.n_shared()?;
         Ok(())
     }
@@ -175,8 +178,8 @@ impl Writer {
         Ok(streams.len() > n_before)
     }
 
-    /// Writes what is kept of `bytes`, the next of a stream, that were appended until `at`, or until now.
-    fn keep(&mut self, thread: u32, bytes: &[u8], at: Option<Duration>, taken: &mut Taken) {
+    /// Writes what is kept of `bytes`, the next of an area's stream, that were appended until `at`, or until now.
+    fn keep(&mut self, area: u32, bytes: &[u8], at: Option<Duration>, taken: &mut Taken) {
         taken.n_bytes += bytes.len();
         if !bytes.is_empty() {
             self.sample.offer(bytes);
@@ -186,12 +189,15 @@ impl Writer {
         let at_ns = at.map_or(since, ns);
         let kept = match self.window.is_all() {
             true => Cow::Borrowed(bytes),
-            false => Cow::Owned(self.window.keep(thread, bytes)),
+            false => Cow::Owned(self.window.keep(area, bytes)),
         };
         if self.failed.is_some() || kept.is_empty() && !bytes.is_empty() {
             return;
         }
-        self.failed = self.write(thread, since, at_ns, &kept).err();
+        let mut threads = std::mem::take(&mut self.threads);
+        let done = threads.cut(area, &kept, |thread, words| self.write(thread, since, at_ns, words));
+        self.threads = threads;
+        self.failed = done.err();
     }
 
     /// Writes the section of `words`, or keeps it until the end.
@@ -236,7 +242,7 @@ impl Writer {
         ));
     }
 
-    /// Writes what is left, and the end.
+    /// Writes what is left, and how the stream of each area ends.
     pub fn finish(mut self, ends: &[(u32, Cause)]) -> io::Result<u64> {
         if let Some(err) = self.failed {
             return Err(err);
@@ -255,7 +261,11 @@ impl Writer {
             }
             self.sections.write(&section)?;
         }
-        self.sections.write(&events::ends_section(ends))?;
+        let mut all: Vec<(u32, Cause)> =
+            ends.iter().map(|&(area, cause)| (self.threads.number(area), cause)).collect();
+        all.extend(self.threads.ended().iter().map(|&thread| (thread, Cause::ThreadEnd)));
+        all.sort_unstable_by_key(|end| end.0);
+        self.sections.write(&events::ends_section(&all))?;
         self.sections.finish()
     }
 }
