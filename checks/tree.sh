@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tree.sh [NAME…]: real programs (those of `programs.sh`, but the longest, or those named; `NAME-stripped` too) counted by a spanning tree,
 # and with a counter a block (`--all-blocks`), twice each, without address randomization: every block must have the same count; where there is doubt,
-# eight times each. What two runs of one kind count otherwise is not repeatable, and left out. The recordings of all processes of a run are added up.
+# six times more each, with it: the two kinds differ in what is mapped where. What two runs of one kind count otherwise is not repeatable, and left out. The recordings of all processes of a run are added up.
 #
 # VERB=trace: recorded whole by `trace` in place of the tree; functions that choose functions (IFUNCs), which run before that, are left out.
 #
@@ -23,14 +23,17 @@ work=$(mktemp -d); [ -n "${KEEP:-}" ] && echo "kept: $work" >&2 || trap 'rm -rf 
 unset RUST_BACKTRACE
 export engraft work real_home=$HOME LC_ALL=C TZ=UTC HOME=$work XDG_CACHE_HOME=${XDG_CACHE_HOME:-$work/cache}
 # A program that ran long is rewritten for the next time: here all runs of one kind have the same.
-verb=${VERB:-count}
+export verb=${VERB:-count} how
 # shellcheck disable=SC2086
 counted() {
   case $how in
-    '') setarch -R "$engraft" "$verb" -q -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@" ;;
-    *) setarch -R "$engraft" count -q $how -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@" ;;
+    '') $layout "$engraft" "$verb" -q -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@" ;;
+    *) $layout "$engraft" count -q $how -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@" ;;
   esac
 }
+
+# Some programs are started by others.
+export -f counted
 
 # judge [last]: holds the runs so far against each other. Exit 3 if there is doubt, and these are not the last.
 judge() {
@@ -73,7 +76,7 @@ for name; do
   rm -rf "$work/new" "$work"/[0-9]*; mkdir "$work/new"
   if declare -F "setup_$base" >/dev/null; then (cd "$work/new" && "setup_$base") || { echo "FAILED  $name: could not be made"; failed=1; continue; }; fi
   [ "$base" = "$name" ] || (cd "$work/new" && for f in p *.so; do [ ! -e "$f" ] || strip "$f"; done)
-  n=0; status=0
+  n=0; status=0; export layout='setarch -R'
   # take: a run of each kind.
   take() {
     for how in '' --all-blocks; do
@@ -84,7 +87,7 @@ for name; do
     done
   }
   take; take; judge || status=$?
-  if [ "$status" = 3 ]; then for k in 1 2 3 4 5 6; do take; done; status=0; judge last || status=$?; fi
+  if [ "$status" = 3 ]; then layout=; for k in 1 2 3 4 5 6; do take; done; status=0; judge last || status=$?; fi
   [ "$status" = 0 ] || failed=1
 done
 exit $failed
