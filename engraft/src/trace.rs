@@ -10,8 +10,8 @@ use crate::count::{How, Loader, Store, Wanted, prepare};
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Output, Table, View, many};
 use anyhow::Context as _;
-use live::Arena;
 use live::launch::{Ready, Swap};
+use live::{Arena, Owner};
 use measure::Placement;
 use profile::Profile;
 use program::Va;
@@ -209,7 +209,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let loader = Loader::new(&kept, &arena, args, how, recorded, refused, swaps.clone()).telling(tells);
     let [is_over, is_gone, is_done] = [(); 3].map(|()| AtomicBool::new(false));
     let (ready, is_ready) = std::sync::mpsc::channel();
-    let (status, became, taken) = std::thread::scope(|scope| {
+    let (status, became, pid, taken) = std::thread::scope(|scope| {
         let thread = || std::thread::Builder::new();
         thread().spawn_scoped(scope, || loader.serve(ready, &is_over)).context("cannot start a thread")?;
         // Before the program can ask; an error if it will be told that nobody answers.
@@ -232,17 +232,18 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
                 live::wait(&mut child).with_context(|| format!("cannot wait for {}", name.display()));
             is_gone.store(true, Ordering::Relaxed);
             let became = crate::count::seen_by(watch).flatten();
-            Ok((status?, became))
+            Ok((status?, became, pid))
         });
         is_done.store(true, Ordering::SeqCst);
         let taken = taker.join();
         is_over.store(true, Ordering::Relaxed);
         arena.wake();
-        let (status, became) = status?;
-        anyhow::Ok((status, became, taken))
+        let (status, became, pid) = status?;
+        anyhow::Ok((status, became, pid, taken))
     })?;
     let taken = taken.map_err(|_| anyhow::anyhow!("the thread that takes events has panicked"))?;
     let (recorded, refused) = loader.finish();
+    let has_become = became.is_some();
     if let Some(program) = became {
         crate::count::warn_of_another(&program, "recorded");
     }
@@ -250,16 +251,17 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         out::warn(&format!("{} was not recorded: {why}", path.display()), None);
     }
     let codes: Vec<events::Code> = recorded.iter().filter_map(Counted::means).collect();
-    // Others than the first end when their thread does, or in a call.
     let is_killed = status.signal() == Some(SIGKILL);
-    let end = |k: u32| match k {
-        0 if is_killed => Cause::RecordingEnd,
-        0 => Cause::ProcessEnd,
-        _ if is_killed => Cause::RecordingEnd,
-        _ => Cause::ThreadEnd,
+    let end = |owner: &Owner| match owner {
+        Owner { is_another: true, .. } => Cause::Exec,
+        Owner { runs: true, .. } => Cause::RecordingEnd,
+        // Seen when its process ended, or by a thread that came later.
+        Owner { has_ended: true, .. } => Cause::ThreadEnd,
+        _ if has_become && owner.process == pid => Cause::Exec,
+        Owner { has_left: false, .. } if is_killed => Cause::RecordingEnd,
+        _ => Cause::ProcessEnd,
     };
-    let n_streams = u32::try_from(taken.n_streams).expect("few");
-    let ends: Vec<(u32, Cause)> = (0..n_streams).map(|k| (k, end(k))).collect();
+    let ends: Vec<(u32, Cause)> = (0..).zip(taken.owners.iter().map(end)).collect();
     let sample = std::mem::take(&mut writer.sample);
     let written = writer.finish(&ends);
     if !how.is_partial() {

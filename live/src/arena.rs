@@ -6,7 +6,7 @@
 
 mod streams;
 
-pub use streams::Stream;
+pub use streams::{Owner, Stream};
 
 use crate::sys::{self, SharedWord};
 use crate::target::Limits;
@@ -25,6 +25,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 0x1000;
+/// What a recording's file is called, among what processes have mapped.
+const NAME: &str = "engraft";
 /// What the kernel sets in the lock of a thread that died while it held it.
 const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 
@@ -168,7 +170,7 @@ impl Arena {
     }
 
     fn with(modules: &[(u128, usize)], room: Capacity, later: u64) -> io::Result<Arena> {
-        let fd = nix::sys::memfd::memfd_create("engraft", nix::sys::memfd::MFdFlags::empty())?;
+        let fd = nix::sys::memfd::memfd_create(NAME, nix::sys::memfd::MFdFlags::empty())?;
         let file = File::from(fd);
         let area: u64 = modules.iter().map(|m| row_len(m.1)).sum();
         let mailbox = room.head_len();
@@ -312,10 +314,6 @@ impl Arena {
     pub fn running(&self) -> io::Result<usize> {
         let pids = self.areas()?.into_iter().map(|area| area.0);
         let pids: std::collections::BTreeSet<i32> = pids.filter(|pid| *pid > 0).collect();
-        let runs = |pid: i32| {
-            let stat = procfs::process::Process::new(pid).and_then(|process| process.stat());
-            stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
-        };
         Ok(pids.into_iter().filter(|&pid| runs(pid)).count())
     }
 
@@ -654,6 +652,12 @@ const SLOT: usize = runtime::BELL_SLOT_LEN as usize;
 /// Whether a thread of which this is known may have been stopped in the middle of a block.
 fn may_run(state: u8) -> bool {
     matches!(state, runtime::MAY_RUN | runtime::ABORTS)
+}
+
+/// Whether the process of this number runs.
+fn runs(pid: i32) -> bool {
+    let stat = procfs::process::Process::new(pid).and_then(|process| process.stat());
+    stat.is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
 /// Whether the thread or process of this number runs no more, buried or not.

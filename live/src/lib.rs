@@ -12,7 +12,7 @@ mod process;
 mod sys;
 mod target;
 
-pub use arena::{Arena, Asking, Request, StoppedThreads, Stream};
+pub use arena::{Arena, Asking, Owner, Request, StoppedThreads, Stream};
 pub use cache::Cache;
 pub use follow::Caught;
 pub use process::{Mapping, ProcessError, Stopped, Syscall};

@@ -4,8 +4,8 @@
 //! last of what is left out, which tells what is open ([`START`]).
 //!
 //! Functions open and close it for all threads, but nothing says what the others did at that moment. So streams are looked at often, before what
-//! they hold is taken: what came to another stream since the look before an entry may have come behind it, and what came until the look that
-//! shows it may have come before it. The first is kept from where it is opened, the second up to where it is closed.
+//! they hold is taken: what came to another stream since the look before the one that shows an entry had begun may have come behind it, and
+//! what came until that is over may have come before it. The first is kept where it is opened, the second where it is closed.
 //!
 //! Invariant: what ran inside is kept; of a stream, only words are taken that the next look cannot open any more.
 
@@ -47,7 +47,9 @@ struct Stream {
     n_taken: u64,
     /// Up to where it was looked at.
     n_seen: u64,
-    /// How long it was at the last look.
+    /// How long it was when the last look began.
+    n_now: u64,
+    /// How long it was when the one before began.
     n_then: u64,
     clock: Turns,
     functions: Turns,
@@ -129,7 +131,18 @@ impl Window {
 
     /// Whether the next `n` words of stream `k` may be taken.
     pub fn may_take(&self, k: u32, n: u64) -> bool {
-        !self.looks() || self.n_seen(k) >= n
+        let reaches = |stream: &Stream| stream.n_seen.min(stream.n_now) >= stream.n_taken + n;
+        !self.looks() || self.streams.get(&k).is_some_and(reaches)
+    }
+
+    /// A look begins; how many words each stream holds that were not taken says `n_words`.
+    pub fn begin(&mut self, n_streams: u32, n_words: impl Fn(u32) -> u64) {
+        for k in 0..n_streams {
+            self.streams.entry(k).and_modify(|stream| {
+                stream.n_then = stream.n_now;
+                stream.n_now = stream.n_now.max(stream.n_taken + n_words(k));
+            });
+        }
     }
 
     /// Looks at `words`, which stream `k` has behind those that were looked at. All of the first `n_whole` are there; of the others, zeros at the
@@ -165,7 +178,7 @@ impl Window {
         for k in 0..n_streams {
             let new = || Stream::new(self.is_open, self.is_inside);
             let stream = self.streams.entry(k).or_insert_with(new);
-            ends.push(stream.n_then.max(stream.n_taken + n_words(k)));
+            ends.push(stream.n_now.max(stream.n_taken + n_words(k)));
         }
         if is_open != self.is_open {
             for (k, end) in (0..).zip(&ends) {
@@ -189,9 +202,6 @@ impl Window {
                     stream.functions.push(if k == of { at } else { then }, !closes);
                 });
             }
-        }
-        for (k, end) in (0..).zip(ends) {
-            self.streams.entry(k).and_modify(|stream| stream.n_then = end);
         }
     }
 
@@ -236,6 +246,7 @@ impl Stream {
         Stream {
             n_taken: 0,
             n_seen: 0,
+            n_now: 0,
             n_then: 0,
             clock: Turns::new(is_open),
             functions: Turns::new(is_inside),
@@ -274,7 +285,8 @@ mod tests {
     fn functions_open_and_close_it() {
         let mut window = window(0, None, &[5], &[7]);
         let run = bytes(&[1, ENTRY | 5, 2, FRAMED, ENTRY | 7, 3, ENTRY | 7, 4, ENTRY | 5, 6, 0]);
-        assert!(window.looks() && !window.may_take(0, 11));
+        assert!(window.looks() && !window.may_take(0, 11) && window.keep(0, &[]).is_empty());
+        window.begin(1, |_| 11);
         window.look(0, &run, 0);
         // What is zero may be written still.
         assert!(window.may_take(0, 10) && !window.may_take(0, 11));
@@ -301,39 +313,43 @@ mod tests {
         assert!(!window.is_all() && window.keep(1, &bytes(&[8])) == bytes(&[8]));
     }
 
-    /// A look at each stream in order, then how long they are.
-    fn looked(window: &mut Window, words: [&[u32]; 2], lens: [u64; 2]) {
+    /// How long two streams are; a look at each in order; how long they are then.
+    fn looked(window: &mut Window, before: [u64; 2], words: [&[u32]; 2], behind: [u64; 2]) {
+        (0..2).for_each(|k| drop(window.keep(k, &[])));
+        window.begin(2, |k| before[k as usize]);
         for (k, words) in (0..).zip(words) {
             window.look(k, &bytes(words), words.len());
         }
-        window.tick(Duration::ZERO, 0, 2, |k| lens[k as usize]);
+        window.tick(Duration::ZERO, 0, 2, |k| behind[k as usize]);
     }
 
     #[test]
     fn all_that_may_have_run_inside_is_kept_of_other_threads() {
         let mut window = window(0, None, &[5], &[7]);
-        looked(&mut window, [&[1], &[11, 12]], [1, 2]);
-        looked(&mut window, [&[ENTRY | 5, 2], &[13]], [3, 4]);
-        looked(&mut window, [&[3, ENTRY | 7, 4], &[14, 15]], [6, 6]);
-        looked(&mut window, [&[5], &[16, 17]], [7, 7]);
+        // 12 and 13 came while the first look went on: behind the entry of 5, perhaps.
+        looked(&mut window, [1, 1], [&[1], &[11, 12]], [1, 3]);
+        assert!(window.may_take(1, 1) && !window.may_take(1, 2));
+        looked(&mut window, [3, 3], [&[ENTRY | 5, 2], &[13]], [3, 4]);
+        looked(&mut window, [5, 4], [&[3, ENTRY | 7, 4], &[14, 15]], [6, 6]);
+        looked(&mut window, [7, 6], [&[5], &[16, 17]], [7, 7]);
         let main = bytes(&[1, ENTRY | 5, 2, 3, ENTRY | 7, 4, 5]);
         assert_eq!(window.keep(0, &main), bytes(&[GAP, 1, START, ENTRY | 5, 2, 3]));
         let other = bytes(&[11, 12, 13, 14, 15, 16, 17]);
         // 16 was there when the look was over.
-        assert_eq!(window.keep(1, &other), bytes(&[GAP, 11, 12, START, 13, 14, 15, 16]));
+        assert_eq!(window.keep(1, &other), bytes(&[GAP, 11, START, 12, 13, 14, 15, 16]));
     }
 
     #[test]
     fn what_opens_and_closes_at_once_in_several_threads_leaves_it_open() {
         let mut window = window(0, None, &[5], &[7]);
-        looked(&mut window, [&[ENTRY | 5], &[11]], [1, 1]);
+        looked(&mut window, [1, 1], [&[ENTRY | 5], &[11]], [1, 1]);
         // Whichever was first.
-        looked(&mut window, [&[ENTRY | 5], &[ENTRY | 7]], [2, 2]);
-        looked(&mut window, [&[3], &[12]], [3, 3]);
+        looked(&mut window, [2, 2], [&[ENTRY | 5], &[ENTRY | 7]], [2, 2]);
+        looked(&mut window, [3, 3], [&[3], &[12]], [3, 3]);
         assert_eq!(window.keep(0, &bytes(&[ENTRY | 5, ENTRY | 5, 3])), bytes(&[ENTRY | 5, ENTRY | 5, 3]));
         assert_eq!(window.keep(1, &bytes(&[11, ENTRY | 7, 12])), bytes(&[11, ENTRY | 7, 12]));
         // Shut and open between two looks: no other thread can be told to have been outside.
-        looked(&mut window, [&[ENTRY | 7, ENTRY | 5], &[13]], [2, 1]);
+        looked(&mut window, [2, 1], [&[ENTRY | 7, ENTRY | 5], &[13]], [2, 1]);
         assert_eq!(window.keep(1, &bytes(&[13])), bytes(&[13]));
     }
 

@@ -5,7 +5,7 @@ use super::threads::Threads;
 use super::window::Window;
 use crate::out;
 use crate::view::size;
-use live::{Arena, Stream};
+use live::{Arena, Owner, Stream};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
@@ -32,6 +32,8 @@ pub struct Taken {
     pub n_lost: u64,
     /// How many processes go on, of which no more is taken.
     pub n_left: usize,
+    /// Of each stream, who appended to it, when all was taken.
+    pub owners: Vec<Owner>,
     /// How often a thread had to append to the stream of another.
     pub n_shared: u64,
     /// Why no more was taken.
@@ -104,7 +106,12 @@ impl Writer {
         loop {
             let was_done = is_done.load(Ordering::SeqCst);
             let mut found = self.meet(arena, &mut streams, taken)?;
+            let n_streams = |streams: &[Stream<'_>]| u32::try_from(streams.len()).expect("few");
+            let n_words = |streams: &[Stream<'_>], k: u32| {
+                streams.get(k as usize).map_or(0, |stream| stream.n_words().unwrap_or(0))
+            };
             if self.window.looks() {
+                self.window.begin(n_streams(&streams), |k| n_words(&streams, k));
                 for (k, stream) in (0..).zip(&streams) {
                     let n_whole = stream.look(self.window.n_seen(k), &mut events)?;
                     self.window.look(k, &events, n_whole);
@@ -113,13 +120,8 @@ impl Writer {
                 found |= self.meet(arena, &mut streams, taken)?;
             }
             let since = self.since.elapsed();
-            let n_words = |k: u32| streams.get(k as usize).map_or(0, |stream| stream.n_words().unwrap_or(0));
-            self.window.tick(
-                since,
-                live::n_kept_signals(),
-                u32::try_from(streams.len()).expect("few"),
-                n_words,
-            );
+            let n_turns = live::n_kept_signals();
+            self.window.tick(since, n_turns, n_streams(&streams), |k| n_words(&streams, k));
             self.forecast(since, taken);
             if self.ring.is_some() {
                 active.resize(streams.len(), (0, since));
@@ -146,6 +148,7 @@ impl Writer {
         }
         // Before the rests are read: who is gone by then has nothing to add.
         taken.n_left = arena.running()?;
+        taken.owners = arena.owners()?;
         self.meet(arena, &mut streams, taken)?;
         for (k, stream) in (0..).zip(&streams) {
             let rest = stream.rest()?;

@@ -133,7 +133,46 @@ fn place(chunk: u64) -> usize {
     usize::try_from(runtime::CHUNK_LEN * chunk).expect("mapped")
 }
 
+/// Who appended to a stream last, and what is known of its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    /// The process.
+    pub process: u32,
+    /// Whether that runs still, as whatever program.
+    pub runs: bool,
+    /// Whether it is another program by now, which appends nothing.
+    pub is_another: bool,
+    /// Whether the thread was seen to have ended before its process.
+    pub has_ended: bool,
+    /// Whether it has ended the process by `exit`.
+    pub has_left: bool,
+}
+
 impl Arena {
+    /// Who appended to each stream last.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn owners(&self) -> io::Result<Vec<Owner>> {
+        let owner = |(pid, state): (i32, u8)| {
+            let runs = pid > 0 && super::runs(pid);
+            let maps = if runs {
+                std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default()
+            } else {
+                Vec::new()
+            };
+            let has_it = || String::from_utf8_lossy(&maps).contains(&format!("/memfd:{} ", super::NAME));
+            Owner {
+                process: u32::try_from(pid).unwrap_or(0),
+                runs,
+                is_another: !maps.is_empty() && !has_it(),
+                has_ended: state == 0,
+                has_left: state == runtime::HAS_ENDED,
+            }
+        };
+        Ok(self.areas()?.into_iter().map(owner).collect())
+    }
+
     /// Makes room for streams of events, one a thread, of modules with these keys: all modules of a thread append to one.
     ///
     /// # Errors
