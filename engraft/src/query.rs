@@ -37,7 +37,7 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A trace: what `engraft convert` wrote
+    /// A trace: what `engraft trace` or `engraft convert` wrote
     trace: PathBuf,
     /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name (a symbol, or as the source has it), #ID or an address, BLOCK a number, an address, or FILE:LINE or
     /// FILE:LINE..LINE for all blocks of these lines; `1|2`: one of them, `3+`: once or more, `..`: anything between,
@@ -131,7 +131,7 @@ pub fn unreadable(path: &Path, err: trace::ReadError) -> anyhow::Error {
     let hint = match err {
         trace::ReadError::Version { .. } => "use the engraft that wrote it, or record again",
         trace::ReadError::Damaged { .. } | trace::ReadError::Cut { .. } => "record it or convert it again",
-        _ => "a trace is what `engraft convert` wrote",
+        _ => "a trace is what `engraft trace` or `engraft convert` wrote",
     };
     Hinted::new(format!("{}: {err}{cause}", path.display()), hint).into()
 }
@@ -232,7 +232,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let has = many(usize::try_from(found.count).unwrap_or(usize::MAX), "occurrence");
         out::warn(&format!("there is no occurrence {n}: the trace has {has}"), None);
     }
-    Ok(if is_found { Answer::Yes } else { Answer::No })
+    // A count of nothing is an answer, too.
+    Ok(if is_found || want == Want::Count { Answer::Yes } else { Answer::No })
 }
 
 /// Reads a path.

@@ -45,7 +45,7 @@ impl Counts<'_> {
         match symbol.step() {
             Step::Block(block) if func == automaton.func => {
                 let (effect, own) = self.effects.of_class(automaton.class(block));
-                self.pieces.push(Level { effect, own: u64::from(own), ..EMPTY });
+                self.pieces.push(Level { effect, own, ..EMPTY });
             }
             Step::Block(_) => return self.at.push(0),
             Step::Enter(func) => self.pieces.extend([EMPTY, Level { func: Some(func), ..EMPTY }]),
@@ -67,7 +67,7 @@ impl Counts<'_> {
                 let top = self.open.last_mut().expect("a level is always open");
                 let (effect, gained) = self.effects.then(top.effect, piece.effect);
                 top.effect = effect;
-                top.own = top.own.saturating_add(piece.own).saturating_add(u64::from(gained));
+                top.own = top.own.saturating_add(piece.own).saturating_add(gained);
                 top.called = top.called.saturating_add(piece.called);
                 if i < pops {
                     self.leave(n_runs);

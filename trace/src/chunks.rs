@@ -15,7 +15,7 @@
 
 use crate::automaton::{Automaton, State};
 use crate::balance::{Balance, Levels, Unbalanced};
-use crate::file::{ReadError, Section, Source, section};
+use crate::file::{ReadError, Section, Source, section, unpacked};
 use crate::symbol::{Step, Symbol};
 use crate::varint::{self, Cursor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,9 @@ use std::io::{Read as _, Write as _};
 
 /// Symbols in a chunk, but the last of a stream: 4 MB.
 pub const CHUNK: usize = 1 << 20;
+/// Bytes of a chunk's index before it is packed, at most: of each symbol either a pair, of three numbers, or an entry, of two; and what
+/// is left.
+const MOST_INDEX: usize = 15 * CHUNK + 64;
 /// What a chunk's section is called.
 pub const TAG: [u8; 4] = *b"CHNK";
 /// What the section of its index is called.
@@ -253,7 +256,7 @@ impl Index {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes = zstd::stream::decode_all(bytes).ok()?;
+        let bytes = unpacked(bytes, MOST_INDEX)?;
         let mut cursor = Cursor::new(&bytes);
         let (mut this, mut func) = (Self::default(), 0_u32);
         for _ in 0..cursor.get_len()? {

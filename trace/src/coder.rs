@@ -10,6 +10,7 @@
 //! ```
 #![warn(clippy::indexing_slicing)]
 
+use crate::file::unpacked_words;
 use crate::grammar::{Grammar, Sequence, Terminal};
 use crate::range::{Bit, Coder, Decoder, Encoder, Number};
 use crate::symbol::{Step, Symbol};
@@ -358,7 +359,7 @@ pub fn read_grammar(bytes: &[u8]) -> Option<Grammar> {
         return None;
     }
     let n = cursor.get_len()?;
-    let packed = zstd::stream::decode_all(cursor.take(n)?).ok()?;
+    let packed = unpacked_words(cursor.take(n)?)?;
     let mut inner = Cursor::new(&packed);
     let (mut terminals, mut func): (Vec<Terminal>, u32) = (Vec::new(), 0);
     for _ in 0..inner.get_len()? {

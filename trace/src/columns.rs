@@ -324,8 +324,11 @@ impl Column {
             for two in body.windows(2) {
                 let pair = (ends[two[0] as usize].1, ends[two[1] as usize].0);
                 match dense.get_mut(pair.0 as usize * n_dense + pair.1 as usize) {
-                    Some(n) => *n += weight,
-                    None => *pairs.entry(pair).or_insert(0) += weight,
+                    Some(n) => *n = n.saturating_add(weight),
+                    None => {
+                        let n: &mut u64 = pairs.entry(pair).or_insert(0);
+                        *n = n.saturating_add(weight);
+                    }
                 }
             }
             ends.push((ends[body[0] as usize].0, ends[body[body.len() - 1] as usize].1));
@@ -413,18 +416,15 @@ impl Column {
     fn count_by(&self, automaton: &Automaton, classes: &[u16]) -> u64 {
         let mut effects = Effects::new(automaton);
         let mut summed: Vec<(EffectId, u64)> = Vec::with_capacity(classes.len() + self.slp.ends.len());
-        summed.extend(classes.iter().map(|&class| {
-            let (effect, count) = effects.of_class(class);
-            (effect, u64::from(count))
-        }));
+        summed.extend(classes.iter().map(|&class| effects.of_class(class)));
         let mut start = 0;
         for &end in &self.slp.ends {
-            let (mut effect, mut count) = (NOTHING, 0);
+            let (mut effect, mut count) = (NOTHING, 0_u64);
             for &part in &self.slp.bodies[start..end as usize] {
                 let (next, within) = summed[part as usize];
                 let (both, gained) = effects.then(effect, next);
                 effect = both;
-                count += within + u64::from(gained);
+                count = count.saturating_add(within).saturating_add(gained);
             }
             summed.push((effect, count));
             start = end as usize;

@@ -15,8 +15,11 @@
 
 use crate::automaton::{Automaton, State};
 use crate::balance::Levels;
+use crate::coder;
 use crate::effects::{EffectId, Effects, NOTHING};
+use crate::file::Tag;
 use crate::grammar::{Grammar, Sequence};
+use crate::pack;
 use crate::search::{Found, Want};
 use crate::segments::{Segment, Segments, Wanted};
 use crate::symbol::Step;
@@ -45,12 +48,21 @@ impl Loaded {
         Self { grammar, lengths, levels, segments, ends: OnceLock::new() }
     }
 
-    /// The same, with the section of the segments.
-    pub fn with_segments(grammar: Grammar, bytes: &[u8]) -> Option<Self> {
-        let lengths: Vec<usize> = grammar.sequences.iter().map(|s| s.body.len()).collect();
-        let segments = Segments::decode(bytes, grammar.terminals.len(), &lengths)?;
+    /// Reads the section of a grammar, and that of its segments; without the latter, they are computed. Otherwise, says which of the two
+    /// makes no sense.
+    pub fn read(bytes: &[u8], segments: Option<&[u8]>) -> Result<Self, (Tag, &'static str)> {
+        const GRAMMAR: (Tag, &str) = (pack::GRAMMAR, "the grammar");
+        let grammar = coder::read_grammar(bytes).ok_or(GRAMMAR)?;
         let (lengths, levels) = (grammar.lengths(), grammar.levels());
-        Some(Self { grammar, lengths, levels, segments, ends: OnceLock::new() })
+        if !grammar.is_sane(&lengths, &levels) {
+            return Err(GRAMMAR);
+        }
+        let segments = match segments {
+            Some(bytes) => Segments::decode(bytes, &grammar, &lengths, &levels)
+                .ok_or((pack::SEGMENTS, "the segments"))?,
+            None => Segments::of_grammar(&grammar, &lengths, &levels),
+        };
+        Ok(Self { grammar, lengths, levels, segments, ends: OnceLock::new() })
     }
 
     /// Where in the stream of `thread` each symbol of its sequence ends.
@@ -139,13 +151,13 @@ impl<'a> Rules<'a> {
                 self.open.extend((0..pushes).map(|_| NOTHING));
                 continue;
             }
-            count += self.counts[s as usize];
+            count = u64::saturating_add(count, self.counts[s as usize]);
             for i in 0..=pops {
                 let piece = self.pieces[(at + i) as usize];
                 let top = self.open.last_mut().expect("a level is always open");
                 let (effect, gained) = self.effects.then(*top, piece);
                 *top = effect;
-                count += u64::from(gained);
+                count = count.saturating_add(gained);
                 if i < pops {
                     self.leave();
                 }
@@ -217,9 +229,8 @@ impl<'a> Rules<'a> {
         }
         let pops = self.loaded.levels[symbol as usize].pops;
         let more = (0..=pops).zip(states.iter().rev());
-        let more =
-            more.map(|(i, &state)| u64::from(self.effects.from(state, self.pieces[(at + i) as usize]).1));
-        self.counts[symbol as usize] + more.sum::<u64>()
+        let more = more.map(|(i, &state)| self.effects.from(state, self.pieces[(at + i) as usize]).1);
+        more.fold(self.counts[symbol as usize], u64::saturating_add)
     }
 
     /// The states behind `symbol`.
@@ -309,7 +320,7 @@ fn walk(
             start = segment.end;
             if passes(segment, wanted, automaton.func) {
                 segment.pass(&loaded.grammar.terminals, automaton, 0, &mut states);
-                index += segment.n_symbols;
+                index = u64::saturating_add(index, segment.n_symbols);
                 continue;
             }
             for &symbol in piece {
@@ -321,7 +332,7 @@ fn walk(
                 } else if !descend(rules, symbol, index, sequence.thread, want, &mut states, &mut found) {
                     return found;
                 }
-                index += loaded.lengths[symbol as usize];
+                index = index.saturating_add(loaded.lengths[symbol as usize]);
             }
         }
     }
@@ -359,7 +370,7 @@ fn descend(
             None => {}
         }
         rules.advance(symbol, states);
-        index += len;
+        index = index.saturating_add(len);
     }
     true
 }

@@ -17,7 +17,7 @@
 //! The bits are the highest of the word. Each module has numbers of its own (`Code::base`). Between two events control goes where only one way leads to what the second tells.
 #![warn(clippy::indexing_slicing)]
 
-use crate::file::{ReadError, Section, Source, section};
+use crate::file::{ReadError, Section, Source, section, unpacked_words};
 use crate::symbol::Cause;
 use crate::varint::{self, Cursor};
 use serde::{Deserialize, Serialize};
@@ -275,7 +275,7 @@ pub(crate) fn words(source: &Source, section: &Section) -> Result<(Vec<u32>, u64
 pub(crate) fn codes(source: &Source) -> Result<Vec<Code>, ReadError> {
     let read = |section: &Section| {
         let bytes = source.read(section)?;
-        let code = zstd::stream::decode_all(bytes.as_slice()).ok();
+        let code = unpacked_words(&bytes);
         let code = code.and_then(|bytes| postcard::from_bytes(&bytes).ok());
         code.ok_or_else(|| source.senseless(CODE, "the code of a module"))
     };

@@ -7,15 +7,16 @@
 //! kind    = u8, 'T' for a trace
 //! section = tag: 4 bytes · u32: low half of XXH3 of what follows in this head · length: u64 · XXH3 of the payload: u64 · payload
 //! ```
-//! All numbers are little-endian. Tags: `CHNK` a chunk of symbols (`chunks`), `NAME` names (`names`), `GRAM` the grammar
-//! (`coder`), `SEGM` its segments (`compressed`), `COLS` the columns (`columns`), `TIME` when symbols were executed (`times`), `FLOW`
-//! which blocks may follow each other (`flow`), `END ` nothing: the file is whole.
+//! All numbers are little-endian. Tags: `CHNK` a chunk of symbols, and `PAIR` the index of the one before it (`chunks`); `EVNT` events as
+//! they were recorded, `CODE` what a module's events mean, `ENDS` how streams ended (`events`); `NAME` names (`names`); `GRAM` the grammar
+//! (`coder`), `SEGM` its segments (`segments`), `COLS` the columns (`columns`); `TIME` when symbols were executed (`times`); `FLOW`
+//! which blocks may follow each other (`flow`); `END ` nothing: the file is whole. What has another tag is passed over.
 //!
 //! Invariant: a section is whole or not there. A file that is cut, or was not finished, has all sections that were complete.
 #![warn(clippy::indexing_slicing)]
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::os::unix::fs::FileExt as _;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -107,6 +108,34 @@ pub fn section(tag: Tag, payload: &[u8]) -> Vec<u8> {
     out.extend(rest);
     out.extend(payload);
     out
+}
+
+/// A file with checksums that fit, as far as its sections can be told apart: for tests of what is behind the checksums.
+#[doc(hidden)]
+pub fn resealed(file: &[u8]) -> Option<Vec<u8>> {
+    let (start, mut rest) = file.split_at_checked(HEADER)?;
+    let mut out = start.to_vec();
+    while let Some((head, behind)) = rest.split_first_chunk::<HEAD>() {
+        let [t, a, g, s, _, _, _, _, len @ .., _, _, _, _, _, _, _, _] = *head;
+        let len = usize::try_from(u64::from_le_bytes(len)).ok()?;
+        let (payload, behind) = behind.split_at_checked(len)?;
+        out.extend(section([t, a, g, s], payload));
+        rest = behind;
+    }
+    Some(out)
+}
+
+/// What zstd packed, if it is no longer than `most`: a few bytes may stand for any number.
+pub(crate) fn unpacked(packed: &[u8], most: usize) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    // One more, so that what is too long is seen.
+    zstd::Decoder::new(packed).ok()?.take(most as u64 + 1).read_to_end(&mut out).ok()?;
+    (out.len() <= most).then_some(out)
+}
+
+/// What zstd packed of words and numbers that are not all the same: they do not become a 256th, unless they are few.
+pub(crate) fn unpacked_words(packed: &[u8]) -> Option<Vec<u8>> {
+    unpacked(packed, packed.len().saturating_mul(256).saturating_add(16 << 20))
 }
 
 /// The checksum of a head.

@@ -145,7 +145,34 @@ impl Grammar {
         }
         levels
     }
+
+    /// Whether what it makes is not too long to be counted, nor the functions that it leaves open too many to be kept: a few bytes may
+    /// stand for any number.
+    pub fn is_sane(&self, lengths: &[u64], levels: &[Levels]) -> bool {
+        let sum = |body: &[u32]| body.iter().fold(0, |sum: u64, &s| sum.saturating_add(lengths[s as usize]));
+        let n_symbols = self.sequences.iter().fold(0, |n: u64, s| n.saturating_add(sum(&s.body)));
+        let n_levels = |l: &Levels| u64::from(l.pops) + u64::from(l.pushes);
+        let n_kept = levels.iter().fold(0, |n: u64, l| n.saturating_add(n_levels(l)));
+        let symbols = || self.bodies.iter().chain(self.sequences.iter().flat_map(|s| &s.body));
+        let n_steps = symbols().fold(0, |n: u64, &s| n.saturating_add(n_levels(&levels[s as usize])));
+        let is_deep = |sequence: &Sequence| {
+            let mut symbols = sequence.body.iter().map(|&s| &levels[s as usize]);
+            let behind =
+                |open: u64, l: &Levels| Some(open.saturating_sub(l.pops.into()) + u64::from(l.pushes));
+            let open = symbols.try_fold(0, |open, l| behind(open, l).filter(|&open| open <= MOST_KEPT));
+            open.is_none()
+        };
+        let is_short = n_symbols <= MOST_SYMBOLS && n_steps <= MOST_STEPS;
+        is_short && n_kept <= MOST_KEPT && !self.sequences.iter().any(is_deep)
+    }
 }
+
+/// Symbols that all sequences make: to run through them takes days.
+const MOST_SYMBOLS: u64 = 1 << 48;
+/// Levels of all rules, which searches keep, and functions that are open at once.
+const MOST_KEPT: u64 = 1 << 26;
+/// Levels of all symbols of rules and sequences: steps that a search takes.
+const MOST_STEPS: u64 = 1 << 32;
 
 /// Expands a sequence from its start, a buffer at a time.
 pub struct Expansion<'a> {

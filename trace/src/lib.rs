@@ -34,6 +34,7 @@ pub mod scan;
 pub mod search;
 pub mod trace;
 pub mod windows;
+pub mod within;
 
 mod callers;
 mod calls;

@@ -95,13 +95,16 @@ impl Builder {
     /// Writes the sections.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// If they cannot be written, or could not be read again.
     pub fn finish<W: Write>(self, sections: &mut Sections<W>) -> io::Result<()> {
         let rules: Rules = match self.making {
             Making::Sequitur(sequitur) => sequitur.finish().in_order(),
             Making::Repair(repair) => repair.finish().in_order(),
         };
         let grammar = Grammar::new(rules, &self.alphabet, &self.threads);
+        if !grammar.is_sane(&grammar.lengths(), &grammar.levels()) {
+            return Err(io::Error::other("it has too many open functions to be packed: keep it as chunks"));
+        }
         sections.write(&section(GRAMMAR, &coder::write_grammar(&grammar)))?;
         sections.write(&section(COLUMNS, &columns::write(&columns::of_grammar(&grammar))))?;
         let loaded = Loaded::new(grammar);

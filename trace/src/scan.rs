@@ -431,9 +431,8 @@ impl<'a> Scan<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::Names;
     use crate::path::Path;
-    use crate::tests::{Rng, random_path, random_stream};
+    use crate::tests::{Rng, oracle_of, random_path, random_stream, widened};
     use proptest::prelude::*;
 
     /// Some symbols of a random stream, and behind some of its blocks long loops, and deep calls of other functions.
@@ -458,36 +457,6 @@ mod tests {
         out
     }
 
-    /// Each activation keeps all its blocks; a path occurs wherever they end with it.
-    fn oracle(stream: &[u32], path: &Path) -> Vec<u64> {
-        let mut open: Vec<(u32, Vec<u32>)> = Vec::new();
-        let mut found = Vec::new();
-        for (index, &code) in (0..).zip(stream) {
-            match Symbol(code).step() {
-                Step::Enter(func) => open.push((func, Vec::new())),
-                Step::Exit => drop(open.pop()),
-                Step::Block(block) => {
-                    let Some((func, own)) = open.last_mut() else { continue };
-                    own.push(block);
-                    if *func == path.func && ends_with(own, path, path.steps.len()) {
-                        found.push(index);
-                    }
-                }
-            }
-        }
-        found
-    }
-
-    /// Whether blocks end with the first `n` steps of a path.
-    fn ends_with(blocks: &[u32], path: &Path, n: usize) -> bool {
-        let Some(step) = n.checked_sub(1).and_then(|n| path.steps.get(n)) else { return true };
-        let fits = |(last, _): &(&u32, &[u32])| step.blocks.contains(last);
-        let Some((_, rest)) = blocks.split_last().filter(fits) else { return false };
-        let starts = if step.after_gap { 0..=rest.len() } else { rest.len()..=rest.len() };
-        starts.into_iter().any(|end| ends_with(&rest[..end], path, n - 1))
-            || step.repeats && ends_with(rest, path, n)
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -496,9 +465,7 @@ mod tests {
             let mut rng = Rng(seed | 1);
             let stream = stretched(&mut rng, &random_stream(seed, n));
             let (func, blocks) = random_path(&mut rng, &stream, len);
-            let wide = format!("#{func}: {} .. 0|1+ {}", blocks[0], blocks[blocks.len() - 1]);
-            let wide = Path::parse(&wide, &Names::default()).expect("it is a path");
-            for path in [Path::of(func, &blocks), wide] {
+            for path in [Path::of(func, &blocks), widened(&mut rng, func, &blocks)] {
                 let automaton = Automaton::new(&path).expect("it is small");
                 let (mut scan, mut got, mut rest) = (Scan::new(&automaton), Vec::new(), stream.as_slice());
                 while !rest.is_empty() {
@@ -511,7 +478,7 @@ mod tests {
                     // Nothing is passed over, but the states are taken out and put back.
                     scan.pass(0, |_, _| {});
                 }
-                prop_assert_eq!(&got, &oracle(&stream, &path), "{:?}", path);
+                prop_assert_eq!(&got, &oracle_of(&stream, &path), "{:?}", path);
             }
         }
     }

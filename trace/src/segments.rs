@@ -15,12 +15,16 @@
 
 use crate::automaton::{Automaton, State};
 use crate::balance::Levels;
+use crate::file::unpacked;
 use crate::grammar::{Grammar, Terminal};
 use crate::symbol::{Step, Symbol};
 use crate::varint::{self, Cursor};
 
 /// Segments that a sequence is divided into, at most.
 const MOST_SEGMENTS: usize = 128;
+
+/// Bytes of the section before it is packed, at most.
+const MOST_BYTES: usize = 1 << 30;
 
 /// A piece of a sequence.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -106,6 +110,26 @@ mod compute {
             return None;
         }
         Some((before, piece.0))
+    }
+
+    /// How many symbols a piece of a sequence makes, and what it does to the stack.
+    pub fn sums(piece: &[u32], lengths: &[u64], levels: &[Levels]) -> (u64, Levels) {
+        let n_symbols = piece.iter().fold(0, |sum: u64, &s| sum.saturating_add(lengths[s as usize]));
+        (n_symbols, piece.iter().fold(Levels::default(), |sum, &s| sum.then(levels[s as usize])))
+    }
+
+    /// More bytes than the section has before it is packed: 10 for each number, and one segment's bits for each symbol of a grammar that
+    /// may complete a pair.
+    pub fn longest(grammar: &Grammar, levels: &[Levels]) -> usize {
+        let n_levels = |&s: &u32| levels[s as usize].pops as usize + levels[s as usize].pushes as usize + 1;
+        let sum = |body: &[u32]| body.iter().map(n_levels).fold(0, usize::saturating_add);
+        let n_sequences = grammar.sequences.iter().map(|s| sum(&s.body)).fold(0, usize::saturating_add);
+        let n_pairs = sum(&grammar.bodies).saturating_add(n_sequences);
+        let n_segments: usize =
+            grammar.sequences.iter().map(|s| s.body.len().min(MOST_SEGMENTS).saturating_add(1)).sum();
+        let of_segment = n_pairs / 8 + 10 * grammar.terminals.len() + 100;
+        let all = n_segments.saturating_mul(of_segment).saturating_add(n_pairs.saturating_mul(20));
+        all.min(MOST_BYTES)
     }
 
     fn rules(grammar: &Grammar, levels: &[Levels]) -> Rules {
@@ -218,12 +242,11 @@ mod compute {
                     let mut functions: Vec<u32> = functions.into_iter().collect();
                     functions.sort_unstable();
                     let (last, when) = open[lowest - 1];
+                    let (n_symbols, levels) = sums(piece, lengths, levels);
                     let segment = Segment {
                         end: i * len + piece.len(),
-                        n_symbols: piece
-                            .iter()
-                            .fold(0_u64, |sum, &s| sum.saturating_add(lengths[s as usize])),
-                        levels: piece.iter().fold(Levels::default(), |sum, &s| sum.then(levels[s as usize])),
+                        n_symbols,
+                        levels,
                         functions,
                         survivor: (when == round && last.1 != NONE).then_some(last.1),
                         entered: open[lowest..].iter().map(|(piece, _)| piece.1).collect(),
@@ -253,6 +276,8 @@ mod compute {
         }
     }
 }
+
+use compute::{longest, sums};
 
 impl Segments {
     /// What a path needs of a segment.
@@ -308,9 +333,9 @@ impl Segments {
         zstd::bulk::compress(&out, 19).expect("memory is no error")
     }
 
-    /// Reads the section; `lengths` are those of the sequences.
-    pub fn decode(bytes: &[u8], n_terminals: usize, lengths: &[usize]) -> Option<Self> {
-        let bytes = zstd::stream::decode_all(bytes).ok()?;
+    /// Reads the section of a grammar's segments; what they say of it must be so.
+    pub fn decode(bytes: &[u8], grammar: &Grammar, lengths: &[u64], levels: &[Levels]) -> Option<Self> {
+        let bytes = unpacked(bytes, longest(grammar, levels))?;
         let mut cursor = Cursor::new(&bytes);
         let (mut pairs, mut last) = (Vec::new(), 0_u32);
         for _ in 0..cursor.get_len()? {
@@ -318,15 +343,17 @@ impl Segments {
             let second = i64::from(last).checked_add(varint::unzigzag(cursor.get()?))?;
             pairs.push((last, u32::try_from(second).ok()?));
         }
-        let is_terminal = |t: u32| (t as usize) < n_terminals;
+        let is_terminal = |t: u32| (t as usize) < grammar.terminals.len();
         let mut of = Vec::new();
-        for &len in lengths {
+        for sequence in &grammar.sequences {
             let (mut segments, mut end) = (Vec::new(), 0_usize);
             for _ in 0..cursor.get_len()? {
-                let part = usize::try_from(cursor.get()?).ok().filter(|&part| part <= len - end)?;
-                end += part;
+                let start = end;
+                end = usize::try_from(cursor.get()?).ok()?.checked_add(start)?;
+                let (made, does) = sums(sequence.body.get(start..end)?, lengths, levels);
                 let n_symbols = cursor.get()?;
                 let levels = Levels { pops: cursor.get_u32()?, pushes: cursor.get_u32()? };
+                ((made, does) == (n_symbols, levels)).then_some(())?;
                 let functions = cursor.get_rising()?;
                 let survivor = cursor.get_u32()?.checked_sub(1);
                 let entered = (0..levels.pushes).map(|_| cursor.get_u32()).collect::<Option<Vec<u32>>>()?;
@@ -341,7 +368,7 @@ impl Segments {
                     pairs: Vec::new(),
                 });
             }
-            (end == len).then_some(())?;
+            (end == sequence.body.len()).then_some(())?;
             of.push(segments);
         }
         let mut before = vec![0; pairs.len().div_ceil(64)];

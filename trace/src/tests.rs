@@ -1,8 +1,11 @@
 //! Random traces, held against a search that is slow and plainly right.
 
+use crate::grammar::{Grammar, Sequence, Terminal};
+use crate::trace::NAMES;
 use crate::*;
 use chunks::Codec;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 
@@ -69,34 +72,63 @@ impl Rng {
 }
 
 /// Each activation keeps all its blocks; a path occurs wherever they end with it.
-fn oracle(streams: &[Vec<u32>], func: u32, blocks: &[u32]) -> Vec<Position> {
+fn oracle(streams: &[Vec<u32>], path: &Path) -> Vec<Position> {
     let of = |(thread, stream): (usize, &Vec<u32>)| {
         let thread = u32::try_from(thread).expect("few");
-        oracle_of(stream, func, blocks)
-            .into_iter()
-            .map(move |index| Position { thread, index })
-            .collect::<Vec<_>>()
+        oracle_of(stream, path).into_iter().map(move |index| Position { thread, index }).collect::<Vec<_>>()
     };
     streams.iter().enumerate().flat_map(of).collect()
 }
 
-fn oracle_of(stream: &[u32], func: u32, blocks: &[u32]) -> Vec<u64> {
+pub(crate) fn oracle_of(stream: &[u32], path: &Path) -> Vec<u64> {
     let mut open: Vec<(u32, Vec<u32>)> = Vec::new();
     let mut found = Vec::new();
-    for (index, &code) in stream.iter().enumerate() {
+    for (index, &code) in (0..).zip(stream) {
         match Symbol(code).step() {
             Step::Enter(func) => open.push((func, Vec::new())),
             Step::Exit => drop(open.pop()),
             Step::Block(block) => {
-                let (of, own) = open.last_mut().expect("the stream is balanced");
+                let Some((func, own)) = open.last_mut() else { continue };
                 own.push(block);
-                if *of == func && own.ends_with(blocks) {
-                    found.push(index as u64);
+                if *func == path.func && ends_with(own, path) {
+                    found.push(index);
                 }
             }
         }
     }
     found
+}
+
+/// Whether blocks end with a path: from its last step on, which beginnings of the blocks may stand before what has been matched.
+pub(crate) fn ends_with(blocks: &[u32], path: &Path) -> bool {
+    let mut ends: BTreeSet<usize> = [blocks.len()].into();
+    for step in path.steps.iter().rev() {
+        let mut starts = BTreeSet::new();
+        let mut todo: Vec<usize> = ends.into_iter().collect();
+        while let Some(start) = todo.pop().and_then(|end| end.checked_sub(1)) {
+            if step.blocks.contains(&blocks[start]) && starts.insert(start) && step.repeats {
+                todo.push(start);
+            }
+        }
+        if let (true, Some(&last)) = (step.after_gap, starts.last()) {
+            starts = (0..=last).collect();
+        }
+        ends = starts;
+    }
+    !ends.is_empty()
+}
+
+/// A path with a gap, alternatives and repetition that starts and ends as a plain one does.
+pub(crate) fn widened(rng: &mut Rng, func: u32, blocks: &[u32]) -> Path {
+    let (first, last) = (blocks[0], blocks[blocks.len() - 1]);
+    let text = match rng.below(5) {
+        0 => format!("#{func}: {first} .. {last}"),
+        1 => format!("#{func}: {first}|{last}+"),
+        2 => format!("#{func}: {first} 0|1|2+ {last}"),
+        3 => format!("#{func}: {first} .. {last} .. 0|{first}"),
+        _ => format!("#{func}: {first} .. 0|1+ {last}"),
+    };
+    Path::parse(&text, &Names::default()).expect("it is a path")
 }
 
 /// A path of length `len` that runs somewhere in the stream, or almost.
@@ -187,16 +219,16 @@ pub(crate) fn symbols_of(trace: &Trace) -> Vec<(u32, Vec<u32>)> {
     all
 }
 
-const PACKED: [Scheme; 5] = Scheme::ALL;
-
 /// Every scheme finds what the oracle finds.
-fn check_search(trace: &Trace, schemes: &[Scheme], streams: &[Vec<u32>], func: u32, blocks: &[u32]) {
-    let want = oracle(streams, func, blocks);
-    let automaton = Automaton::new(&Path::of(func, blocks)).expect("it is plain");
+fn check_search(trace: &Trace, schemes: &[Scheme], streams: &[Vec<u32>], path: &Path) {
+    let want = oracle(streams, path);
+    let automaton = Automaton::new(path).expect("it is small");
     for &scheme in schemes {
         let search = |want| trace.search(&automaton, want, Some(scheme)).expect("the file has it").0;
-        let what = format!("scheme {scheme:?}, #{func}: {blocks:?} in {streams:x?}");
+        let what = format!("scheme {scheme:?}, {path:?} in {streams:x?}");
         assert_eq!(search(Want::Count).count, want.len() as u64, "{what}");
+        let both = search(Want::CountAndFirst);
+        assert_eq!((both.count, both.first), (want.len() as u64, want.first().copied()), "{what}");
         assert_eq!(search(Want::First).first, want.first().copied(), "{what}");
         assert_eq!(search(Want::All).all, want, "{what}");
         for n in [1, 2, want.len() / 2, want.len(), want.len() + 1] {
@@ -242,10 +274,12 @@ proptest! {
         let maker = if seed % 4 == 0 { Maker::Repair } else { Maker::Sequitur };
         let packed = opened(&packed_by(maker, &streams)).expect("it is whole");
         let mut rng = Rng(seed ^ 0x5555);
-        for _ in 0..10 {
+        for _ in 0..5 {
             let (func, blocks) = random_path(&mut rng, &streams[0], len);
-            check_search(&chunks, &[Scheme::Unpacked, Scheme::Chunks], &streams, func, &blocks);
-            check_search(&packed, &PACKED, &streams, func, &blocks);
+            for path in [Path::of(func, &blocks), widened(&mut rng, func, &blocks)] {
+                check_search(&chunks, &[Scheme::Unpacked, Scheme::Chunks], &streams, &path);
+                check_search(&packed, &Scheme::ALL, &streams, &path);
+            }
         }
     }
 
@@ -274,7 +308,7 @@ proptest! {
         file[at] ^= byte.max(1);
         use_up(&file);
         // The same behind the checksums: what a section says need not be true.
-        if let Some(file) = with_right_checksums(&file) {
+        if let Some(file) = file::resealed(&file) {
             use_up(&file);
         }
     }
@@ -300,19 +334,6 @@ fn use_up(file: &[u8]) {
     }
 }
 
-/// The sections of `file`, as far as they can be told apart, with checksums that fit.
-fn with_right_checksums(file: &[u8]) -> Option<Vec<u8>> {
-    let (start, mut rest) = file.split_at_checked(16)?;
-    let mut out = start.to_vec();
-    while let Some((head, behind)) = rest.split_at_checked(24) {
-        let len = usize::try_from(u64::from_le_bytes(head[8..16].try_into().ok()?)).ok()?;
-        let (payload, behind) = behind.split_at_checked(len)?;
-        out.extend(file::section(head[..4].try_into().ok()?, payload));
-        rest = behind;
-    }
-    Some(out)
-}
-
 #[test]
 fn a_cut_file_has_every_chunk_that_was_complete() {
     let stream = random_stream(7, 400);
@@ -324,17 +345,218 @@ fn a_cut_file_has_every_chunk_that_was_complete() {
             continue;
         };
         assert!(trace.cut().is_some(), "cut at {n}");
-        let got = symbols_of(&trace).pop().map_or_else(Vec::new, |(_, symbols)| symbols);
+        let mut got = Vec::new();
+        let read = trace.read(|_, symbols| {
+            got.extend_from_slice(symbols);
+            ControlFlow::<()>::Continue(())
+        });
+        // Before the first chunk is complete, nothing is known.
+        assert!(read.is_ok() != matches!(read, Err(ReadError::Cut { .. })), "cut at {n}");
+        assert_eq!(read.is_ok(), !got.is_empty(), "cut at {n}");
         assert!(stream.starts_with(&got) && (got.len().is_multiple_of(64) || got == stream), "cut at {n}");
         assert!(got.len() >= longest, "cut at {n}");
         longest = got.len();
     }
     // Only what says that the file is whole was missing.
     assert_eq!(longest, stream.len());
-    let packed = packed(&[stream]);
-    for n in 0..packed.len() {
-        use_up(&packed[..n]);
+}
+
+/// What is asked of a packed file, as text; `None` where it gives an error.
+fn answers(trace: &Trace, path: &Path) -> Vec<Option<String>> {
+    let mut all = Vec::new();
+    fn say<T: std::fmt::Debug, E>(all: &mut Vec<Option<String>>, answer: Result<T, E>) {
+        all.push(answer.ok().map(|answer| format!("{answer:?}")));
     }
+    let automaton = Automaton::new(path).expect("it is small");
+    let at = Position { thread: 0, index: 200 };
+    for scheme in [None].into_iter().chain(Scheme::ALL.map(Some)) {
+        for want in
+            [Want::Count, Want::CountAndFirst, Want::All, Want::Nth(2), Want::Next(at), Want::PerThread]
+        {
+            say(&mut all, trace.search(&automaton, want, scheme).map(|(found, _)| found));
+        }
+    }
+    let mut symbols = Vec::new();
+    let read = trace.read(|thread, piece| {
+        symbols.push((thread, piece.to_vec()));
+        ControlFlow::<()>::Continue(())
+    });
+    say(&mut all, read.map(|_| symbols));
+    say(&mut all, trace.threads());
+    say(&mut all, trace.stats());
+    say(&mut all, trace.block_counts(None));
+    say(&mut all, trace.paths(2, None));
+    say(&mut all, trace.count_by_caller(path));
+    say(&mut all, trace.open_at(0, 200));
+    all
+}
+
+/// A packed file that is cut gives errors, or the answers of the whole one; what its grammar tells as soon as that is complete.
+#[test]
+fn a_cut_packed_file_answers_as_the_whole_one_or_not_at_all() {
+    let streams = [random_stream(7, 400), random_stream(8, 300)];
+    let mut rng = Rng(5);
+    let (func, blocks) = random_path(&mut rng, &streams[0], 2);
+    for path in [Path::of(func, &blocks), widened(&mut rng, func, &blocks)] {
+        let file = packed(&streams);
+        let whole = answers(&opened(&file).expect("it is whole"), &path);
+        assert!(whole.iter().all(Option::is_some), "{whole:?}");
+        let mut n_answered = BTreeSet::new();
+        for n in 16..file.len() {
+            let trace = opened(&file[..n]).expect("where its sections are is known");
+            let got = answers(&trace, &path);
+            for (i, (got, want)) in got.iter().zip(&whole).enumerate() {
+                assert!(got.is_none() || got == want, "cut at {n}, question {i}: {got:?}, not {want:?}");
+            }
+            n_answered.insert(got.iter().flatten().count());
+        }
+        // Nothing; all but what columns count, by the grammar alone; all.
+        assert_eq!(n_answered.into_iter().collect::<Vec<_>>(), [0, whole.len() - 6, whole.len()]);
+    }
+}
+
+/// Whatever byte of a packed file is damaged: it is refused, or answers as before.
+#[test]
+fn a_damaged_packed_file_answers_as_before_or_not_at_all() {
+    let stream = random_stream(9, 300);
+    let path = Path::of(0, &[0]);
+    let file = packed(&[stream]);
+    let whole = answers(&opened(&file).expect("it is whole"), &path);
+    for at in 0..file.len() {
+        let mut file = file.clone();
+        file[at] ^= 0x10;
+        let Ok(trace) = opened(&file) else { continue };
+        for (i, (got, want)) in answers(&trace, &path).iter().zip(&whole).enumerate() {
+            assert!(got.is_none() || got == want, "damaged at {at}, question {i}: {got:?}, not {want:?}");
+        }
+    }
+}
+
+/// A grammar whose rules are each twice the one before, over `start`; with a checksum, as a file.
+fn doubled(terminals: &[Terminal], start: &[u32], n: u32) -> Vec<u8> {
+    let n_terminals = u32::try_from(terminals.len()).expect("few");
+    let mut bodies = start.to_vec();
+    let mut ends = vec![u32::try_from(start.len()).expect("short")];
+    for rule in 0..n {
+        bodies.extend([n_terminals + rule; 2]);
+        ends.push(u32::try_from(bodies.len()).expect("short"));
+    }
+    let sequences = vec![Sequence { thread: 0, body: vec![n_terminals + n; 2] }];
+    let grammar = Grammar { terminals: terminals.to_vec(), bodies, ends, sequences };
+    let mut out = Vec::new();
+    let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
+    sections
+        .write(&file::section(pack::GRAMMAR, &coder::write_grammar(&grammar)))
+        .expect("a vector takes all");
+    sections.finish().expect("a vector takes all");
+    out
+}
+
+/// Few bytes may stand for more symbols than there is time for, or more open functions than there is memory for.
+#[test]
+fn grammars_that_grow_beyond_measure_are_refused() {
+    let terminal = |func, symbol| Terminal { func, symbol };
+    let terminals =
+        [terminal(0, Symbol::block(0)), terminal(0, Symbol::enter(0)), terminal(u32::MAX, Symbol::EXIT)];
+    let [block, enter, exit] = [0, 1, 2];
+    let automaton =
+        Automaton::new(&Path::parse("#0: 0 .. 0", &Names::default()).expect("a path")).expect("small");
+    let counted = |start: &[u32], n| {
+        let trace = opened(&doubled(&terminals, start, n)).expect("its sections are whole");
+        let found = trace.search(&automaton, Want::Count, Some(Scheme::Grammar));
+        found.map(|(found, _)| found.count).map_err(|err| err.to_string())
+    };
+    let refused = Err("it is damaged: the grammar at byte 0x28".to_owned());
+    // Calls that return, so many that their number does not fit 32 bits; each block but the first of each ends the path.
+    assert_eq!(counted(&[enter, block, block, block, exit], 40), Ok(2 << 41));
+    for n in [45, 63, 64, 200] {
+        assert_eq!(counted(&[enter, block, block, block, exit], n), refused, "{n}");
+    }
+    // Calls that do not return, and returns from nothing.
+    for start in [[enter, block], [exit, exit]] {
+        assert_eq!(counted(&start, 4), Ok(0));
+        for n in [27, 40, 100] {
+            assert_eq!(counted(&start, n), refused, "{n}");
+        }
+    }
+}
+
+/// The occurrences of a path with gaps that begin before a rule are more than its length, and add up over rules.
+#[test]
+fn occurrences_beyond_32_bits_are_counted() {
+    let terminal = |func, symbol| Terminal { func, symbol };
+    let terminals =
+        [terminal(0, Symbol::block(1)), terminal(0, Symbol::block(3)), terminal(0, Symbol::enter(0))];
+    // One activation: block 1, then 3 for 2^34 times.
+    let n_terminals = 3;
+    let mut bodies = vec![1, 1];
+    let mut ends = vec![2];
+    for rule in 0..33 {
+        bodies.extend([n_terminals + rule; 2]);
+        ends.push(u32::try_from(bodies.len()).expect("short"));
+    }
+    let sequences = vec![Sequence { thread: 0, body: vec![2, 0, n_terminals + 33] }];
+    let grammar = Grammar { terminals: terminals.to_vec(), bodies, ends, sequences };
+    let mut out = Vec::new();
+    let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
+    for (tag, bytes) in [
+        (pack::GRAMMAR, coder::write_grammar(&grammar)),
+        (pack::COLUMNS, columns::write(&columns::of_grammar(&grammar))),
+    ] {
+        sections.write(&file::section(tag, &bytes)).expect("a vector takes all");
+    }
+    sections.finish().expect("a vector takes all");
+    let trace = opened(&out).expect("it is whole");
+    let path = Path::parse("#0: 1 .. 3", &Names::default()).expect("it is a path");
+    let automaton = Automaton::new(&path).expect("it is small");
+    for scheme in [Scheme::Grammar, Scheme::Segments, Scheme::Columns] {
+        assert_eq!(
+            trace.search(&automaton, Want::Count, Some(scheme)).expect("it is whole").0.count,
+            1 << 34
+        );
+    }
+    let first = trace.search(&automaton, Want::CountAndFirst, None).expect("it is whole");
+    assert_eq!((first.0.count, first.0.first), (1 << 34, Some(Position { thread: 0, index: 2 })));
+    assert_eq!(first.1, Scheme::Segments);
+    assert_eq!(trace.count_by_caller(&path).expect("it is whole"), [(None, 1 << 34)].into());
+}
+
+/// What is said to be how it was searched is how.
+#[test]
+fn the_scheme_that_is_told_is_the_one_that_was_used() {
+    let stream = random_stream(3, 300);
+    let trace = opened(&packed(&[stream])).expect("it is whole");
+    let used = |func, want, scheme| {
+        let automaton = Automaton::new(&Path::of(func, &[0])).expect("it is plain");
+        trace.search(&automaton, want, scheme).expect("it is whole").1
+    };
+    assert_eq!(used(0, Want::Count, None), Scheme::Columns);
+    assert_eq!(used(0, Want::Count, Some(Scheme::Columns)), Scheme::Columns);
+    assert_eq!(used(0, Want::All, Some(Scheme::Columns)), Scheme::Segments);
+    // That it does not occur, columns know.
+    assert_eq!(used(99, Want::All, Some(Scheme::Columns)), Scheme::Columns);
+    assert_eq!(used(0, Want::First, Some(Scheme::Grammar)), Scheme::Grammar);
+}
+
+/// A few bytes that unpack to very many are refused, wherever they stand.
+#[test]
+fn what_unpacks_to_more_than_makes_sense_is_refused() {
+    let stream = random_stream(3, 300);
+    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).expect("there is memory");
+    assert!(bomb.len() < 8 << 10 && file::unpacked(&bomb, 64 << 20).is_some());
+    assert!(file::unpacked(&bomb, (64 << 20) - 1).is_none() && file::unpacked_words(&bomb).is_none());
+    let with = |tag, bytes: &[u8]| {
+        let whole = packed(std::slice::from_ref(&stream));
+        let mut out = whole[..16].to_vec();
+        out.extend(file::section(tag, bytes));
+        out.extend(&whole[16..]);
+        opened(&out).expect("its sections are whole")
+    };
+    assert!(with(NAMES, &bomb).names().is_err());
+    assert!(with(flow::FLOW, &bomb).flow().is_err());
+    assert!(with(pack::SEGMENTS, &bomb).load_grammar().is_err());
+    assert!(with(*b"CODE", &bomb).codes().is_err());
+    assert!(with(*b"JUNK", &bomb).load_grammar().is_ok());
 }
 
 #[test]

@@ -5,12 +5,11 @@ use crate::balance::Balance;
 use crate::callers;
 use crate::calls;
 use crate::chunks::{self, Head, Unpacker};
-use crate::coder;
 use crate::columns::{self, Column};
 use crate::compressed::{self, Loaded};
 use crate::decode::{Codes, Decoder, Faults, Forked};
 use crate::events;
-use crate::file::{ReadError, Section, Source};
+use crate::file::{ReadError, Section, Source, unpacked_words};
 use crate::flow::{self, Flow};
 use crate::grammar::Expansion;
 use crate::names::Names;
@@ -37,6 +36,7 @@ pub struct Trace {
     events: Vec<(u32, Section)>,
     codes: OnceLock<Codes>,
     has_grammar: bool,
+    has_columns: bool,
     loaded: OnceLock<Loaded>,
     columns: OnceLock<Vec<u8>>,
     decoded: Mutex<BTreeMap<u32, Arc<Column>>>,
@@ -95,15 +95,17 @@ impl Trace {
         let mut last: Option<&Head> = None;
         for (_, head) in &chunks {
             let before = last.filter(|last| last.thread == head.thread);
-            let (first, entry) = before.map_or((0, 0), |b| {
-                (b.first + b.n_symbols as u64, b.entry - b.levels.pops + b.levels.pushes)
-            });
-            if (head.first, head.entry) != (first, entry) {
+            let behind = |b: &Head| {
+                let first = b.first.checked_add(b.n_symbols as u64)?;
+                Some((first, b.entry.checked_sub(b.levels.pops)?.checked_add(b.levels.pushes)?))
+            };
+            if before.map_or(Some((0, 0)), behind) != Some((head.first, head.entry)) {
                 return Err(source.senseless(chunks::TAG, "the order of chunks"));
             }
             last = Some(head);
         }
-        let has_grammar = source.sections.iter().any(|s| s.tag == pack::GRAMMAR);
+        let has = |tag| source.sections.iter().any(|s| s.tag == tag);
+        let (has_grammar, has_columns) = (has(pack::GRAMMAR), has(pack::COLUMNS));
         let events = events::heads(&source)?;
         Ok(Self {
             source,
@@ -111,6 +113,7 @@ impl Trace {
             events,
             codes: OnceLock::new(),
             has_grammar,
+            has_columns,
             loaded: OnceLock::new(),
             columns: OnceLock::new(),
             decoded: Mutex::default(),
@@ -131,7 +134,7 @@ impl Trace {
         let Some(packed) = self.source.read_tagged(NAMES)? else {
             return if self.events.is_empty() { Ok(Names::default()) } else { Ok(Names::of(self.codes()?)) };
         };
-        let bytes = zstd::stream::decode_all(packed.as_slice()).ok();
+        let bytes = unpacked_words(&packed);
         bytes.and_then(|bytes| Names::decode(&bytes)).ok_or_else(|| self.source.senseless(NAMES, "the names"))
     }
 
@@ -200,7 +203,8 @@ impl Trace {
         Ok(None)
     }
 
-    /// Searches, by the fastest scheme if none is named; says which it was.
+    /// Searches, by the fastest scheme if none is named; says by which it was done. Columns count, and say what does not occur; where
+    /// something is, scheme 4 finds.
     ///
     /// # Errors
     /// If the file cannot be read, or does not hold what the scheme works on.
@@ -210,28 +214,30 @@ impl Trace {
         want: Want,
         scheme: Option<Scheme>,
     ) -> Result<(Found, Scheme), SearchError> {
-        let fastest = match (self.has_grammar, want) {
-            (true, Want::Count) => Scheme::Columns,
-            (true, _) => Scheme::Segments,
-            (false, _) => Scheme::Chunks,
+        let fastest = match want {
+            Want::Count if self.has_columns => Scheme::Columns,
+            _ if self.has_grammar => Scheme::Segments,
+            _ => Scheme::Chunks,
         };
-        let scheme = scheme.unwrap_or(fastest);
-        let found = self.search_by(path, want, scheme)?;
-        Ok((found, scheme))
+        self.search_by(path, want, scheme.unwrap_or(fastest))
     }
 
-    fn search_by(&self, path: &Automaton, want: Want, scheme: Scheme) -> Result<Found, SearchError> {
-        match scheme {
+    fn search_by(
+        &self,
+        path: &Automaton,
+        want: Want,
+        scheme: Scheme,
+    ) -> Result<(Found, Scheme), SearchError> {
+        let found = match scheme {
             Scheme::Unpacked | Scheme::Chunks => {
+                let mut found = Found::default();
                 let skips = scheme == Scheme::Chunks;
-                match self.load_unless_chunks()? {
-                    Some(loaded) => Ok(search_expanded(loaded, path, want, skips)),
-                    None => Ok(self.search_chunks(path, want, skips)?),
-                }
+                self.each_of(path, want.thread(), skips, |thread, at| found.note(want, thread, at))?;
+                found
             }
             Scheme::Grammar | Scheme::Segments => {
                 let loaded = self.load()?.ok_or(SearchError::Missing { scheme, needs: "a grammar" })?;
-                Ok(compressed::search(loaded, path, want, scheme == Scheme::Segments))
+                compressed::search(loaded, path, want, scheme == Scheme::Segments)
             }
             Scheme::Columns => {
                 let column =
@@ -239,12 +245,13 @@ impl Trace {
                 let count = column.count(path);
                 // Columns know how often, not where: that is looked up where it is known.
                 match want {
-                    Want::Count => Ok(Found { count, ..Found::default() }),
-                    _ if count == 0 => Ok(Found::default()),
-                    _ => self.search_by(path, want, Scheme::Segments),
+                    Want::Count => Found { count, ..Found::default() },
+                    _ if count == 0 => Found::default(),
+                    _ => return self.search_by(path, want, Scheme::Segments),
                 }
             }
-        }
+        };
+        Ok((found, scheme))
     }
 
     /// Searches a path, which may go through calls; else as [`Trace::search`].
@@ -260,14 +267,47 @@ impl Trace {
         if !path.has_calls() {
             return self.search(&Automaton::new(path)?, want, scheme);
         }
-        let scheme = scheme.unwrap_or(Scheme::Chunks);
-        if !matches!(scheme, Scheme::Unpacked | Scheme::Chunks) {
-            return Err(SearchError::Calls { scheme });
-        }
         let mut found = Found::default();
-        let skips = scheme == Scheme::Chunks;
-        self.follow(path, want.thread(), skips, |thread, index, _| found.note(want, thread, index))?;
+        let scheme = self.each(path, want.thread(), scheme, |thread, at| found.note(want, thread, at))?;
         Ok((found, scheme))
+    }
+
+    /// Tells thread and index of each occurrence of a path, in one stream or all, as long as `note` wants more; by scheme 1 or 3.
+    pub(crate) fn each(
+        &self,
+        path: &Path,
+        thread: Option<u32>,
+        scheme: Option<Scheme>,
+        mut note: impl FnMut(u32, u64) -> bool,
+    ) -> Result<Scheme, SearchError> {
+        let scheme = scheme.unwrap_or(Scheme::Chunks);
+        let skips = scheme == Scheme::Chunks;
+        match scheme {
+            Scheme::Unpacked | Scheme::Chunks if path.has_calls() => {
+                self.follow(path, thread, skips, |thread, index, _| note(thread, index))?;
+            }
+            Scheme::Unpacked | Scheme::Chunks => {
+                self.each_of(&Automaton::new(path)?, thread, skips, note)?;
+            }
+            _ if path.has_calls() => return Err(SearchError::Calls { scheme }),
+            Scheme::Columns => return Err(SearchError::Missing { scheme, needs: "columns" }),
+            _ => return Err(SearchError::Missing { scheme, needs: "a grammar" }),
+        }
+        Ok(scheme)
+    }
+
+    fn each_of(
+        &self,
+        path: &Automaton,
+        thread: Option<u32>,
+        skips: bool,
+        note: impl FnMut(u32, u64) -> bool,
+    ) -> Result<(), ReadError> {
+        match self.load_unless_chunks()? {
+            Some(loaded) => search_expanded(loaded, path, thread, skips, note),
+            None => self.search_chunks(path, thread, skips, note)?,
+        }
+        Ok(())
     }
 
     /// How often a path occurs by who called the function: `None` stands for no caller, where a stream starts in it.
@@ -363,17 +403,24 @@ impl Trace {
     }
 
     fn load(&self) -> Result<Option<&Loaded>, ReadError> {
-        if self.loaded.get().is_none()
-            && let Some(bytes) = self.source.read_tagged(pack::GRAMMAR)?
-        {
-            let grammar = coder::read_grammar(&bytes);
-            let grammar = grammar.ok_or_else(|| self.source.senseless(pack::GRAMMAR, "the grammar"))?;
+        if self.loaded.get().is_none() {
+            let Some(bytes) = self.source.read_tagged(pack::GRAMMAR)? else { return self.without_grammar() };
             let segments = self.source.read_tagged(pack::SEGMENTS)?;
-            let loaded = segments.and_then(|bytes| Loaded::with_segments(grammar, &bytes));
-            let loaded = loaded.ok_or_else(|| self.missing(pack::SEGMENTS, "the segments"))?;
+            let loaded = Loaded::read(&bytes, segments.as_deref());
+            let loaded = loaded.map_err(|(tag, what)| self.source.senseless(tag, what))?;
             let _set_meanwhile = self.loaded.set(loaded);
         }
         Ok(self.loaded.get())
+    }
+
+    /// That there is no grammar is an error if the file is cut off before anything that it tells.
+    fn without_grammar(&self) -> Result<Option<&Loaded>, ReadError> {
+        match self.source.cut {
+            Some(at) if self.chunks.is_empty() && self.events.is_empty() => {
+                Err(ReadError::Cut { what: "its first symbols", at })
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The column of a function; `None` if the file has none at all.
@@ -384,7 +431,7 @@ impl Trace {
         }
         let Some(bytes) = self.column_bytes()? else { return Ok(None) };
         let column = columns::read(bytes, func);
-        let column = Arc::new(column.ok_or_else(|| self.missing(pack::COLUMNS, "the columns"))?);
+        let column = Arc::new(column.ok_or_else(|| self.source.senseless(pack::COLUMNS, "the columns"))?);
         decoded().insert(func, Arc::clone(&column));
         Ok(Some(column))
     }
@@ -392,7 +439,7 @@ impl Trace {
     /// The functions that have columns; `None` if the file has none at all.
     pub(crate) fn column_functions(&self) -> Result<Option<Vec<u32>>, ReadError> {
         let Some(bytes) = self.column_bytes()? else { return Ok(None) };
-        columns::functions(bytes).map(Some).ok_or_else(|| self.missing(pack::COLUMNS, "the columns"))
+        columns::functions(bytes).map(Some).ok_or_else(|| self.source.senseless(pack::COLUMNS, "the columns"))
     }
 
     fn column_bytes(&self) -> Result<Option<&Vec<u8>>, ReadError> {
@@ -403,16 +450,13 @@ impl Trace {
         Ok(self.columns.get())
     }
 
-    /// Why a section is not there, or makes no sense.
-    fn missing(&self, tag: [u8; 4], what: &'static str) -> ReadError {
-        match self.source.cut {
-            Some(at) if self.source.sections.iter().all(|s| s.tag != tag) => ReadError::Cut { what, at },
-            _ => self.source.senseless(tag, what),
-        }
-    }
-
     pub(crate) fn load_unless_chunks(&self) -> Result<Option<&Loaded>, ReadError> {
         if self.chunks.is_empty() { self.load() } else { Ok(None) }
+    }
+
+    /// Whether it has a grammar.
+    pub(crate) fn has_grammar(&self) -> bool {
+        self.has_grammar
     }
 
     /// Its chunks, by thread and place, and what to read them from.
@@ -421,9 +465,14 @@ impl Trace {
     }
 
     /// Schemes 1 and 3.
-    fn search_chunks(&self, path: &Automaton, want: Want, skips: bool) -> Result<Found, ReadError> {
-        let mut found = Found::default();
-        let is_asked = |thread: u32| want.thread().is_none_or(|asked| asked == thread);
+    fn search_chunks(
+        &self,
+        path: &Automaton,
+        thread: Option<u32>,
+        skips: bool,
+        mut note: impl FnMut(u32, u64) -> bool,
+    ) -> Result<(), ReadError> {
+        let is_asked = |of: u32| thread.is_none_or(|asked| asked == of);
         let (mut scan, mut thread) = (Scan::new(path), None);
         self.read_events(|of, symbols| {
             if !is_asked(of) {
@@ -432,7 +481,7 @@ impl Trace {
             if thread.replace(of) != Some(of) {
                 scan = Scan::new(path);
             }
-            match scan.feed(symbols, |at| found.note(want, of, at)) {
+            match scan.feed(symbols, |at| note(of, at)) {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),
             }
@@ -453,13 +502,11 @@ impl Trace {
                 scan.pass(head.n_symbols as u64, |other, states| {
                     index.pass(head.levels, path, other, states);
                 });
-            } else if !scan
-                .feed(unpacker.unpack(&self.source, section)?, |at| found.note(want, head.thread, at))
-            {
+            } else if !scan.feed(unpacker.unpack(&self.source, section)?, |at| note(head.thread, at)) {
                 break;
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Whether it is as it was recorded: events, from which symbols are told one after the other.
@@ -502,7 +549,7 @@ impl Trace {
             return Ok(Flow::of(self.codes()?));
         }
         let Some(packed) = self.source.read_tagged(flow::FLOW)? else { return Ok(Flow::default()) };
-        let bytes = zstd::stream::decode_all(packed.as_slice()).ok();
+        let bytes = unpacked_words(&packed);
         let flow = bytes.and_then(|bytes| Flow::decode(&bytes));
         flow.ok_or_else(|| self.source.senseless(flow::FLOW, "the control flow"))
     }
@@ -666,11 +713,16 @@ impl Trace {
 pub(crate) const PIECE: usize = 1 << 16;
 
 /// Schemes 1 and 3 where the symbols come from a grammar; its segments are the chunks.
-fn search_expanded(loaded: &Loaded, path: &Automaton, want: Want, skips: bool) -> Found {
-    let mut found = Found::default();
+fn search_expanded(
+    loaded: &Loaded,
+    path: &Automaton,
+    thread: Option<u32>,
+    skips: bool,
+    mut note: impl FnMut(u32, u64) -> bool,
+) {
     let terminals = &loaded.grammar.terminals;
     let wanted = loaded.segments.wanted(terminals, path);
-    let is_asked = |thread: u32| want.thread().is_none_or(|asked| asked == thread);
+    let is_asked = |of: u32| thread.is_none_or(|asked| asked == of);
     let sequences = loaded.grammar.sequences.iter().zip(&loaded.segments.of);
     for (sequence, segments) in sequences.filter(|(s, _)| is_asked(s.thread)) {
         let mut scan = Scan::new(path);
@@ -689,13 +741,12 @@ fn search_expanded(loaded: &Loaded, path: &Automaton, want: Want, skips: bool) -
                 if symbols.is_empty() {
                     break;
                 }
-                if !scan.feed(symbols, |at| found.note(want, sequence.thread, at)) {
-                    return found;
+                if !scan.feed(symbols, |at| note(sequence.thread, at)) {
+                    return;
                 }
             }
         }
     }
-    found
 }
 
 /// What [`Trace::stats`] counts.

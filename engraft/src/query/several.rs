@@ -95,5 +95,5 @@ pub fn run(
     } else {
         args.output.print(&PathsView { schema: "engraft.query/1", paths: views })?;
     }
-    Ok(if is_any || is_bare && want == Want::Count { Answer::Yes } else { Answer::No })
+    Ok(if is_any || want == Want::Count { Answer::Yes } else { Answer::No })
 }

@@ -23,6 +23,7 @@ pub fn print(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
         n_functions: stats.n_functions,
         deepest: stats.deepest,
         n_open: stats.n_open,
+        n_unbalanced: stats.n_unbalanced,
         n_astray: stats.faults.n_astray,
         n_lost: stats.faults.n_lost,
     })?;
@@ -43,6 +44,8 @@ struct StatsView {
     n_functions: u64,
     deepest: u64,
     n_open: u64,
+    /// Symbols that cannot stand where they are, as the verifier finds them: 0 if the trace is balanced.
+    n_unbalanced: u64,
     /// How often events say that control was elsewhere than those before say.
     n_astray: u64,
     /// Events that say nothing.
@@ -63,6 +66,7 @@ impl View for StatsView {
         row("functions that ran", self.n_functions);
         row("functions open at once, at most", self.deepest);
         row("functions not left, because the recording ends", self.n_open);
+        row("symbols out of balance", self.n_unbalanced);
         row("times control was not where events led", self.n_astray);
         row("events without a meaning", self.n_lost);
         t

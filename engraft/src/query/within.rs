@@ -3,7 +3,7 @@
 use super::{Args, failed, unreadable};
 use crate::out::Hinted;
 use std::str::FromStr;
-use trace::{Found, Position, Scheme, Thread, Times, Trace, Want};
+use trace::{Found, Scheme, Thread, Times, Trace, Want};
 
 /// `A..B`: seconds from the start of the recording, from A on, before B.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -61,62 +61,8 @@ pub fn search(
     window: Window,
 ) -> anyhow::Result<(Found, Scheme)> {
     let ranges = ranges(args, trace, window)?;
-    let ask = |want| trace.search_path(path, want, scheme).map_err(|err| failed(&args.trace, err));
-    // Of a recording, each question is a pass over all of it.
-    if trace.is_recording()
-        || !matches!(want, Want::Count | Want::First | Want::CountAndFirst | Want::PerThread)
-    {
-        let (all, used) = ask(Want::All)?;
-        let is_in = |p: &Position| {
-            ranges.iter().any(|(of, start, end)| of.thread == p.thread && (*start..*end).contains(&p.index))
-        };
-        return Ok((wanted(all.all.into_iter().filter(is_in).collect(), want), used));
-    }
-    let mut found = Found::default();
-    let mut used = None;
-    for (of, start, end) in ranges {
-        let at = |index| Position { thread: of.thread, index };
-        let mut before = |index| {
-            let (found, scheme) = ask(Want::CountBefore(at(index)))?;
-            used = Some(scheme);
-            anyhow::Ok(found.count)
-        };
-        let n = before(end)?.saturating_sub(before(start)?);
-        found.count = found.count.saturating_add(n);
-        if n > 0 && want == Want::PerThread {
-            found.threads.push((of.thread, n));
-        }
-        if n > 0 && found.first.is_none() && matches!(want, Want::First | Want::CountAndFirst) {
-            // A stream starts with an entry, so an occurrence is never its first symbol.
-            found.first = ask(Want::Next(at(start.saturating_sub(1))))?.0.first;
-            if want == Want::First {
-                break;
-            }
-        }
-    }
-    let used = used.or(scheme).unwrap_or(Scheme::Segments);
-    Ok((found, used))
-}
-
-/// What is wanted of all occurrences.
-fn wanted(all: Vec<Position>, want: Want) -> Found {
-    let mut found = Found { count: all.len() as u64, first: all.first().copied(), ..Found::default() };
-    match want {
-        Want::All => found.all = all,
-        Want::Nth(n) => {
-            let nth = usize::try_from(n - 1).ok().and_then(|n| all.get(n)).copied();
-            found.first = nth;
-            found.count = nth.map_or(found.count, |_| n);
-        }
-        Want::PerThread => {
-            for p in all {
-                match found.threads.last_mut().filter(|(last, _)| *last == p.thread) {
-                    Some((_, n)) => *n += 1,
-                    None => found.threads.push((p.thread, 1)),
-                }
-            }
-        }
-        _ => {}
-    }
-    found
+    let of = |(of, start, end): &(Thread, u64, u64)| (of.thread, *start..*end);
+    let ranges = ranges.iter().map(of).collect();
+    let found = trace.search_within(path, want, scheme, &ranges);
+    found.map_err(|err| failed(&args.trace, err))
 }

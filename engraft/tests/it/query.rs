@@ -470,3 +470,63 @@ fn lines_in_paths_stand_for_their_blocks() {
     let says = "in this run, block 3 of main does not follow block 2\nhint: block 2 leads to 1; the shortest way is '2 1 3'";
     assert!(ran.stderr.contains(says), "{}", ran.stderr);
 }
+
+/// Where a section's head stands in a packed file.
+fn section(file: &[u8], tag: &[u8; 4]) -> usize {
+    file.windows(4).position(|bytes| bytes == tag).expect("the file has it")
+}
+
+/// A count is that of the whole trace, or there is none.
+#[test]
+fn cut_and_damaged_packed_traces_are_not_counted_as_empty() {
+    let place = folder();
+    let run = random_run(19, 3000);
+    written(place.path(), "run", &run, "packed");
+    let file = std::fs::read(place.path().join("run.trace")).expect("written");
+    let want = format!("{}\n", occurrences(&run, 2, &[1, 2]).len());
+    let ask = |bytes: &[u8], how: &str| {
+        std::fs::write(place.path().join("p.trace"), bytes).expect("written");
+        engraft(place.path(), &format!("query p.trace '#2: 1 2' --count {how}"))
+    };
+    let [grammar, columns, segments] = [b"GRAM", b"COLS", b"SEGM"].map(|tag| section(&file, tag));
+    let mut damaged = file.clone();
+    damaged[grammar + 5] ^= 1;
+    for bytes in [&file[..16], &file[..grammar + 10], &file[..grammar + 40], &file[..columns - 1], &damaged] {
+        let ran = ask(bytes, "");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{} bytes", bytes.len());
+        assert!(ran.stderr.contains("before its first symbols"), "{}", ran.stderr);
+    }
+    // The grammar is enough.
+    for n in [columns, columns + 30, segments, segments + 30] {
+        for how in ["", "--scheme 1", "--scheme 2", "--scheme 3", "--scheme 4"] {
+            let ran = ask(&file[..n], how);
+            assert_eq!((ran.code, &ran.stdout), (Some(0), &want), "{n} bytes, {how}: {}", ran.stderr);
+            assert!(ran.stderr.contains("cut off"), "{}", ran.stderr);
+        }
+    }
+    let ran = ask(&file[..columns], "--scheme 5");
+    assert!(ran.code == Some(2) && ran.stderr.contains("scheme 5 works on columns"), "{}", ran.stderr);
+}
+
+/// A count of nothing is an answer; what is said of the way it was found is so.
+#[test]
+fn counts_end_with_0_and_name_the_scheme_that_was_used() {
+    let place = folder();
+    // Block 3 of `main` follows no other.
+    let run = [ENTER, 0, 1, 2, 1, ENTER + 1, 0, EXIT, EXIT];
+    written(place.path(), "run", &run, "packed");
+    let ask = |args: &str| engraft(place.path(), &format!("query run.trace {args} -q"));
+    for paths in ["'main: 2 3'", "'main: 2 3; main: 1 3'"] {
+        for how in ["", "--json"] {
+            assert_eq!(ask(&format!("{paths} --count {how}")).code, Some(0), "{paths} {how}");
+            assert_eq!(ask(&format!("{paths} --first {how}")).code, Some(1), "{paths} {how}");
+            assert_eq!(ask(&format!("{paths} {how}")).code, Some(1), "{paths} {how}");
+        }
+    }
+    let scheme = |how: &str| ask(&format!("'main: 1' --json {how}")).json()["scheme"].clone();
+    assert_eq!([scheme("--count"), scheme("--count --scheme 5"), scheme("--count --scheme 2")], [5, 5, 2]);
+    assert_eq!([scheme("--scheme 5"), scheme("--all --scheme 5"), scheme("--first --scheme 1")], [4, 4, 1]);
+    let stats = ask("--stats --json").json();
+    assert_eq!((&stats["n_unbalanced"], &stats["n_open"]), (&0.into(), &0.into()));
+    assert!(ask("--stats").ok().contains("symbols out of balance"), "it is not said");
+}

@@ -1,13 +1,13 @@
 //! Counts by caller, held against stacks that keep everything.
 
 use crate::chunks::Codec;
-use crate::tests::{Rng, chunked, opened, packed, random_path, random_stream};
+use crate::tests::{Rng, chunked, ends_with, opened, packed, random_path, random_stream, widened};
 use crate::{Path, Step, Symbol};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 /// Each activation keeps all its blocks, and who called it.
-fn oracle(streams: &[Vec<u32>], func: u32, blocks: &[u32]) -> BTreeMap<Option<u32>, u64> {
+fn oracle(streams: &[Vec<u32>], path: &Path) -> BTreeMap<Option<u32>, u64> {
     let mut counts = BTreeMap::new();
     for stream in streams {
         let mut open: Vec<(u32, Option<u32>, Vec<u32>)> = Vec::new();
@@ -18,7 +18,7 @@ fn oracle(streams: &[Vec<u32>], func: u32, blocks: &[u32]) -> BTreeMap<Option<u3
                 Step::Block(block) => {
                     let (of, caller, own) = open.last_mut().expect("the stream is balanced");
                     own.push(block);
-                    if *of == func && own.ends_with(blocks) {
+                    if *of == path.func && ends_with(own, path) {
                         *counts.entry(*caller).or_insert(0) += 1;
                     }
                 }
@@ -39,11 +39,12 @@ proptest! {
         let mut rng = Rng(seed ^ 0x1111);
         for _ in 0..10 {
             let (func, blocks) = random_path(&mut rng, &streams[0], len);
-            let path = Path::of(func, &blocks);
-            let want = oracle(&streams, func, &blocks);
-            for trace in [&chunks, &packed] {
-                let got = trace.count_by_caller(&path).expect("it is whole");
-                prop_assert_eq!(&got, &want, "#{}: {:?} in {:x?}", func, &blocks, &streams);
+            for path in [Path::of(func, &blocks), widened(&mut rng, func, &blocks)] {
+                let want = oracle(&streams, &path);
+                for trace in [&chunks, &packed] {
+                    let got = trace.count_by_caller(&path).expect("it is whole");
+                    prop_assert_eq!(&got, &want, "{:?} in {:x?}", &path, &streams);
+                }
             }
         }
     }
