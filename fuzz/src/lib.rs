@@ -5,14 +5,18 @@
 pub mod seeds;
 
 use matching::{CarryOptions, Map, Matching, MergeOptions, Options, carry, merge, score};
+use measure::branches;
+use profile::perf_branches as perf;
 use profile::{Context, Format, Profile, recording};
-use program::{Image, Lines, Program, Va, arch::Decoder};
+use program::{Bias, Image, Lines, LiveVa, Program, Va, arch::Decoder};
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::process::Command;
 use std::sync::LazyLock;
 use trace::decode::{Codes, Decoder as EventDecoder};
-use trace::{Automaton, Balance, Cause, Path, Scheme, Symbol, Trace, Want, file};
+use trace::chunks::Codec;
+use trace::{Automaton, Balance, Cause, Flow, Names, Path, Position, Scheme, Stores, Symbol, Trace, Want};
+use trace::{file, import, plain};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A target.
@@ -30,6 +34,10 @@ pub fn targets() -> Vec<(&'static str, Target, fn() -> Vec<Vec<u8>>)> {
         ("carry", carry_on, seeds::profiles),
         ("trace", trace_file, seeds::traces),
         ("events", events, seeds::events),
+        ("names", names, seeds::names),
+        ("path", path, seeds::paths),
+        ("plain", plain_trace, seeds::plain),
+        ("branches", branches, seeds::branches),
     ]
 }
 
@@ -163,42 +171,182 @@ pub fn carry_on(bytes: &[u8]) {
     }
 }
 
-/// The sections of a trace, as far as they can be told apart, with checksums that fit.
-fn resealed(bytes: &[u8]) -> Option<Vec<u8>> {
-    let (start, mut rest) = bytes.split_at_checked(16)?;
-    let mut out = start.to_vec();
-    while let Some((head, behind)) = rest.split_at_checked(24) {
-        let len = usize::try_from(u64::from_le_bytes(head[8..16].try_into().ok()?)).ok()?;
-        let (payload, behind) = behind.split_at_checked(len)?;
-        out.extend(file::section(head[..4].try_into().ok()?, payload));
-        rest = behind;
-    }
-    Some(out)
-}
+/// Symbols that a trace is read of; of few bytes it may have any number.
+const MOST_READ: usize = 1 << 16;
 
-/// Any bytes as a trace, as they are and with checksums that fit: refused, or read, balanced, searched.
+/// Any bytes as a trace, as they are and with checksums that fit: refused, or read and searched in all ways.
 pub fn trace_file(bytes: &[u8]) {
-    for bytes in [Some(bytes.to_vec()), resealed(bytes)].into_iter().flatten() {
+    for bytes in [Some(bytes.to_vec()), file::resealed(bytes)].into_iter().flatten() {
         let mut file = tempfile::tempfile().expect("a temporary file");
         file.write_all(&bytes).expect("there is room");
         let Ok(trace) = Trace::open(file) else { continue };
         let mut n_read = 0;
         let _damaged = trace.read(|_, symbols| {
             n_read += symbols.len();
-            // A grammar of a few bytes may stand for any number of symbols.
-            if n_read > 1 << 16 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if n_read > MOST_READ { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        if n_read > 1 << 16 {
-            continue;
+        let is_short = n_read <= MOST_READ;
+        tell(&trace, is_short);
+        for path in ["#1: 0 1", "#0: 0 .. 2", "#1: 0|1 1|2+ 3", "#1: 0 .. 1 .. 2|3", "#0: 0"] {
+            search(&trace, &Path::parse(path, &Names::default()).expect("it is a path"), is_short);
         }
-        let _stats = (trace.stats(), trace.block_counts(None), trace.threads(), trace.codes().map(|codes| codes.modules().count()));
-        let automaton = Automaton::new(&Path::of(1, &[0, 1])).expect("it is plain");
-        for scheme in Scheme::ALL {
-            for want in [Want::Count, Want::First, Want::All] {
-                let _damaged = trace.search(&automaton, want, Some(scheme));
+        if is_short {
+            let through = Path::parse("#0: 0 {#1: 0 .. 1} 2", &Names::default()).expect("it is a path");
+            for scheme in [Scheme::Unpacked, Scheme::Chunks] {
+                let _damaged = trace.search_path(&through, Want::All, Some(scheme));
+            }
+            let _damaged = trace.count_by_caller(&through);
+        }
+    }
+}
+
+/// Asks for all but paths. What reads the whole trace is asked of a short one.
+fn tell(trace: &Trace, is_short: bool) {
+    if let Ok(names) = trace.names() {
+        let text = Path::parse("main: 0 0x1004 .. a.c:1..9", &names);
+        let _unknown = text.map(|path| trace.flow().map(|flow| flow.check(&path, &|func| names.function(func))));
+    }
+    let _damaged = (trace.threads(), trace.codes().map(|codes| codes.modules().count()), trace.paths(3, Some(1)));
+    if is_short || !trace.is_recording() {
+        let times = trace.times().ok().flatten();
+        for thread in 0..2 {
+            let at = times.as_ref().and_then(|times| times.index_at(thread, 700)).unwrap_or(9);
+            let times = times.as_ref().and_then(|times| times.of(thread));
+            let _when = times.map(|mut clock| [clock.at(3), clock.at(at)]);
+            for start in [0, 33, at.saturating_sub(20), 1 << 40, u64::MAX - 5] {
+                let mut n = 0;
+                let _damaged = trace.expand(thread, start..start.saturating_add(60), |_| {
+                    n += 1;
+                    if n > 100 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
             }
         }
     }
+    if is_short {
+        let _damaged = (trace.stats(), trace.block_counts(None), Flow::observed(trace, 1));
+    }
+}
+
+/// Searches a path: in what is not unpacked, whatever the length.
+fn search(trace: &Trace, path: &Path, is_short: bool) {
+    let automaton = Automaton::new(path).expect("it is small");
+    let at = Position { thread: 0, index: 41 };
+    let far = Position { thread: 1, index: u64::MAX };
+    for scheme in [Scheme::Grammar, Scheme::Segments, Scheme::Columns] {
+        for want in [
+            Want::Count,
+            Want::First,
+            Want::CountAndFirst,
+            Want::Nth(3),
+            Want::Nth(u64::MAX),
+            Want::Next(at),
+            Want::Previous(at),
+            Want::Previous(far),
+            Want::CountBefore(far),
+            Want::PerThread,
+        ] {
+            let _damaged = trace.search(&automaton, want, Some(scheme));
+        }
+    }
+    if is_short || trace.load_grammar().is_ok() && trace.search(&automaton, Want::Count, Some(Scheme::Grammar)).is_ok() {
+        let _damaged = trace.count_by_caller(path);
+    }
+    if is_short {
+        let (mut counts, mut all) = (Vec::new(), Vec::new());
+        for scheme in Scheme::ALL {
+            counts.extend(trace.search(&automaton, Want::Count, Some(scheme)).map(|(found, _)| found.count));
+            all.extend(trace.search(&automaton, Want::All, Some(scheme)).map(|(found, _)| found.all.len() as u64));
+            let ranges = [(0, 10..40), (1, 0..u64::MAX)].into();
+            let _damaged = trace.search_within(path, Want::CountAndFirst, Some(scheme), &ranges);
+        }
+        assert!(all.len() <= counts.len());
+    }
+}
+
+/// Any text as names of a plain trace; what can be read is written and read again.
+pub fn names(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match Names::parse(&text) {
+        Ok(names) => {
+            let plain = [Symbol::enter(0), Symbol::block(0), Symbol::EXIT].map(|symbol| symbol.0.to_le_bytes()).concat();
+            let mut file = tempfile::tempfile().expect("a temporary file");
+            let stores = Stores { grammar: None, chunks: Some(Codec::Zstd) };
+            import::import(plain.as_slice(), &mut file, &names, stores).expect("there is room");
+            let trace = Trace::open(file).expect("we wrote it");
+            assert_eq!(trace.names().expect("we wrote it"), names);
+        }
+        Err(err) => assert!(!err.to_string().contains('\n'), "{err}"),
+    }
+}
+
+/// Any text as a path, of functions and blocks with names and of such without; what can be read is searched.
+pub fn path(bytes: &[u8]) {
+    static NAMES: LazyLock<Names> = LazyLock::new(|| Names::parse(seeds::META).expect("it is right"));
+    static RUN: LazyLock<Vec<u8>> = LazyLock::new(|| seeds::traces().swap_remove(0));
+    let text = String::from_utf8_lossy(bytes);
+    for names in [&*NAMES, &Names::default()] {
+        match Path::parse(&text, names) {
+            Ok(path) => {
+                let mut file = tempfile::tempfile().expect("a temporary file");
+                file.write_all(&RUN).expect("there is room");
+                let trace = Trace::open(file).expect("it is whole");
+                let counts: Vec<u64> = Scheme::ALL
+                    .iter()
+                    .filter_map(|&scheme| trace.search_path(&path, Want::Count, Some(scheme)).ok())
+                    .map(|(found, _)| found.count)
+                    .collect();
+                assert!(counts.windows(2).all(|two| two[0] == two[1]), "{text:?}: {counts:?}");
+            }
+            Err(err) => assert!(!err.what.is_empty() && !err.hint.is_empty(), "{text:?}"),
+        }
+    }
+}
+
+/// Any bytes as a plain trace: refused, or packed and given back as it was.
+pub fn plain_trace(bytes: &[u8]) {
+    let mut file = tempfile::tempfile().expect("a temporary file");
+    if import::import(bytes, &mut file, &Names::default(), Stores::PACKED).is_ok() {
+        let trace = Trace::open(file).expect("we wrote it");
+        let mut back = Vec::new();
+        let read = trace.read(|_, symbols| {
+            plain::write(&mut back, symbols).expect("there is memory");
+            ControlFlow::<()>::Continue(())
+        });
+        assert!(read.expect("we wrote it").is_none() && back == bytes, "it is not what it was");
+    }
+}
+
+/// Any text as what `perf script` prints of branches in [`PROGRAM`]: what is made of it is balanced.
+pub fn branches(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let modules = [branches::Module { program: &*PROGRAM, first: 0 }];
+    let (mut walker, mut bias) = (branches::Walker::new(&modules), None);
+    let _is_one = perf::is_one(&text);
+    for line in text.lines() {
+        let place = |at: u64| {
+            let bias: Option<Bias> = bias;
+            Some(branches::Place { module: 0, at: bias?.to_image(LiveVa(at)) })
+        };
+        match perf::line(line) {
+            None => {}
+            Some(perf::Line::Mapped(mapped)) => bias = perf::bias(&PROGRAM, &mapped).or(bias),
+            Some(perf::Line::Stack { branches, ip, .. }) => {
+                walker.lose();
+                branches.into_iter().for_each(|(from, to)| walker.branch(place(from), place(to), false));
+                walker.seen_at(ip.and_then(place));
+            }
+            Some(perf::Line::Branch { from, to, interrupts, .. }) => {
+                walker.branch(from.and_then(|p| place(p.at)), to.and_then(|p| place(p.at)), interrupts);
+            }
+            Some(perf::Line::Lost { .. } | perf::Line::Senseless { .. }) => walker.lose(),
+        }
+    }
+    walker.finish();
+    let mut balance = Balance::default();
+    for code in walker.symbols {
+        balance.push(Symbol(code)).expect("balanced");
+    }
+    balance.finish().expect("balanced");
 }
 
 /// A module and words of events, whatever they say: what comes out is balanced.

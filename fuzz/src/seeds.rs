@@ -8,7 +8,10 @@ use program::{FuncId, Program};
 use trace::chunks::Codec;
 use trace::events::{Code, ENTRY, GAP, HANDLER, HAS_FRAME, Packer, START, code_section, ends_section};
 use trace::file::Sections;
-use trace::{Cause, Maker, Names, Stores, Symbol, import};
+use trace::flow::{Flow, Follow, Module};
+use trace::import::{Around, import_streams};
+use trace::times::Times;
+use trace::{Cause, Maker, Names, Stores, Symbol};
 
 // Written byte by byte there, for the tests of that format.
 #[path = "../../profile/src/testing/perf_file.rs"]
@@ -147,6 +150,66 @@ pub fn events() -> Vec<Vec<u8>> {
     vec![[&len.to_le_bytes()[..], &code, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>()].concat()]
 }
 
+/// Names of the functions and blocks of [`traces`].
+pub const META: &str = "0 0 0x1000 main a.c:1\n0 1 0x1004 main a.c:?\n0 2 0x1008 main a.c:3\n1 0 0x1100 ns::g(int, [T; 4]) b.h:7\n\
+    1 1 0x1104 ns::g(int, [T; 4]) b.h:8\n1 2 0x1108 ns::g(int, [T; 4]) b.h:9\n1 3 0x110c ns::g(int, [T; 4]) a.c:9\n";
+
+/// Names of a plain trace, as text.
+pub fn names() -> Vec<Vec<u8>> {
+    vec![META.as_bytes().to_vec()]
+}
+
+/// Paths in all forms.
+pub fn paths() -> Vec<Vec<u8>> {
+    let all = [
+        "main: 0 2",
+        "#1: 0 1|2+ .. 3",
+        "0x1104: 0x1100 1",
+        "ns::g: b.h:7..9 a.c:9",
+        "main: 0 {ns::g: 0 .. 1|2} {#1: 3} 2",
+        "main: 0 .. {g: {main: 0} 1+} 2|1 2",
+    ];
+    all.map(|path| path.as_bytes().to_vec()).into()
+}
+
+/// A plain trace.
+pub fn plain() -> Vec<Vec<u8>> {
+    let f = |n| Symbol::enter(n);
+    let b = |n| Symbol::block(n);
+    let e = Symbol::EXIT;
+    let loops = [b(1), b(1), b(2), f(1), b(0), e, b(1), b(1), b(2), f(1), b(0), e];
+    let run = [&[f(0), b(0)][..], &loops, &[f(1), b(0), f(0), b(0)], &loops, &[e, e], &loops, &[b(1 << 19), e]].concat();
+    vec![run.iter().flat_map(|symbol| symbol.0.to_le_bytes()).collect()]
+}
+
+/// What `perf script` prints of branches of the first build: a stack, and what a processor trace says.
+pub fn branches() -> Vec<Vec<u8>> {
+    let program = &*PROGRAM;
+    let s = program.image.segments.iter().find(|s| s.executable).expect("it has code");
+    let moved = 0x5600_0000_0000_u64;
+    let live = |at: u64| at + moved;
+    let mapped = format!(
+        "a.out 77/78 7084.3: PERF_RECORD_MMAP2 77/77: [{:#x}(0x1000) @ {:#x} fe:00 53 28]: r-xp /x/output\n",
+        live(s.range.start.0),
+        s.offset.0
+    );
+    let (main, g) = (function(program, "main"), function(program, "g"));
+    let calls = program.function(main).block_ids().flat_map(|id| program.calls_in(id));
+    let at = calls.map(|c| c.at.0).next().expect("main calls");
+    let ends = program.function(g).block_ids().map(|id| program.block(id).last_insn().0).max().expect("it has blocks");
+    let entry = program.function(g).entry.0;
+    let (at, entry, ret, behind) = (live(at), live(entry), live(ends), live(at + 5));
+    let pair = |from: u64, to: u64| format!("{from:#x}/{to:#x}/P/-/-/1");
+    let stack = format!("a.out 77/78 7084.301: {behind:x} {} {}\n", pair(ret, behind), pair(at, entry)).repeat(3);
+    let branch = |what: &str, from: u64, to: u64| {
+        format!("a.out 77/78 [001] 7084.301999: 1 branches:uH: {what} {from:x} main+0x3 (/x/output) => {to:x} g+0x0 (/x/output)\n")
+    };
+    let error = "instruction trace error type 1 time 7084.302 cpu 1 pid 77 tid 78 ip 0x56250dc1e13d code 7: Overflow packet\n";
+    let end = format!("a.out 77/78 [001] 7084.4: 1 branches:uH: tr end syscall {ret:x} g+0x9 (/x/output) => 0 [unknown] ([unknown])\n");
+    let trace = [branch("call", at, entry), branch("return", ret, behind), error.to_owned(), branch("call", at, entry), end].concat();
+    vec![format!("{mapped}{stack}").into_bytes(), format!("{mapped}{trace}{stack}").into_bytes()]
+}
+
 /// Traces: packed in each way, and a recording.
 pub fn traces() -> Vec<Vec<u8>> {
     let mut symbols = Vec::new();
@@ -154,10 +217,22 @@ pub fn traces() -> Vec<Vec<u8>> {
         symbols.extend([Symbol::enter(0), Symbol::block(0), Symbol::enter(1), Symbol::block(0), Symbol::block(1 + n % 3)]);
         symbols.extend([Symbol::EXIT, Symbol::block(2), Symbol::EXIT]);
     }
-    let plain: Vec<u8> = symbols.iter().flat_map(|s| s.0.to_le_bytes()).collect();
+    let codes: Vec<u32> = symbols.iter().map(|symbol| symbol.0).collect();
+    let names = Names::parse(META).expect("it is right");
+    let follow = |to: &[u32]| Follow { to: to.to_vec(), ..Follow::default() };
+    let flow = Flow {
+        modules: vec![Module { first: 0, key: 7, path: "/x/output".to_owned() }],
+        functions: [(0, vec![follow(&[2]), follow(&[]), follow(&[])]), (1, vec![follow(&[1, 2, 3]); 4])].into(),
+    };
+    let mut times = Times::default();
+    for (thread, index, ns) in [(0, 0, 5), (0, 100, 900), (0, 240, 2000), (1, 0, 100), (1, 200, 1500)] {
+        times.note(thread, index, ns);
+    }
     let stored = |grammar, chunks| {
         let mut file = Vec::new();
-        import::import(plain.as_slice(), &mut file, &Names::default(), Stores { grammar, chunks }).expect("it is a trace");
+        let around = Around { names: &names, flow: &flow, times: &times };
+        let streams = [(0, codes.as_slice()), (1, &codes[8..])];
+        import_streams(streams.into_iter(), &mut file, around, Stores { grammar, chunks }).expect("it is a trace");
         file
     };
     let (code, words) = recorded();
