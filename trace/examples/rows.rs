@@ -131,6 +131,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (found, s) = timed(|| packed.search(&automaton, Want::First, None));
         assert_eq!(found?.0.first.map(|p| p.index), Some(first), "{line}");
         row.push(s);
+        // What `query` asks if nothing else is said.
+        for scheme in Scheme::ALL {
+            let found = packed.search(&automaton, Want::CountAndFirst, Some(scheme))?.0;
+            assert_eq!((found.count, found.first.map(|p| p.index)), (count, Some(first)), "{line}");
+        }
         let cold = open("packed")?;
         let (found, c) = timed(|| cold.search(&automaton, Want::Count, Some(Scheme::Columns)));
         assert_eq!(found?.0.count, count, "{line}");

@@ -124,6 +124,8 @@ struct Walk<'a> {
     words: Vec<u32>,
     open: Vec<u32>,
     n_left: u32,
+    /// How many symbols there were when the last event was appended.
+    told: usize,
 }
 
 /// The run ends here.
@@ -156,6 +158,7 @@ impl Walk<'_> {
     fn append(&mut self, words: &[u32]) -> Result<(), Over> {
         self.n_left = self.n_left.checked_sub(1).ok_or(Over::Anywhere)?;
         self.words.extend(words);
+        self.told = self.symbols.len();
         Ok(())
     }
 
@@ -235,6 +238,61 @@ impl Walk<'_> {
     }
 }
 
+/// The words with some that were not used between events: not between an event and its frame.
+fn with_room(rng: &mut Rng, words: &[u32]) -> Vec<u32> {
+    let mut out = Vec::new();
+    let mut rest = words;
+    while let Some((&word, behind)) = rest.split_first() {
+        (0..rng.below(3)).for_each(|_| out.push(0));
+        let has_frame =
+            word & ENTRY != 0 && word & HAS_FRAME != 0 || word & (ENTRY | FROM_ANYWHERE) == FROM_ANYWHERE;
+        let (event, behind) = if has_frame { rest.split_at(2) } else { (&rest[..1], behind) };
+        out.extend(event);
+        rest = behind;
+    }
+    (0..rng.below(3)).for_each(|_| out.push(0));
+    out
+}
+
+/// The blocks that were executed, in order, each with its function.
+fn executed(symbols: &[u32]) -> Vec<(u32, u32)> {
+    let (mut open, mut all) = (Vec::new(), Vec::new());
+    for &code in symbols {
+        match Symbol(code).step() {
+            Step::Enter(func) => open.push(func),
+            Step::Exit => drop(open.pop()),
+            Step::Block(block) => all.push((*open.last().expect("it is balanced"), block)),
+        }
+    }
+    all
+}
+
+/// Of a run that is told from the events on that end at symbols `behind`: the blocks of which the telling is sure. When a function is left
+/// of which nothing told before, it is not known who called it until the next event: what is behind the last such place is the same.
+fn told_for_sure(all: &[u32], behind: &[usize]) -> Vec<(u32, u32)> {
+    let (mut open, mut n_known, mut sure) = (Vec::new(), 0, Vec::new());
+    for (i, &code) in all.iter().enumerate() {
+        if behind.contains(&i) {
+            n_known = n_known.max(1);
+        }
+        match Symbol(code).step() {
+            Step::Enter(func) => {
+                open.push(func);
+                n_known += usize::from(n_known > 0);
+            }
+            Step::Exit => {
+                open.pop();
+                n_known = n_known.saturating_sub(1);
+            }
+            Step::Block(block) => sure.push((*open.last().expect("it is balanced"), block)),
+        }
+        if n_known == 0 {
+            sure.clear();
+        }
+    }
+    sure
+}
+
 fn plain(symbols: &[u32]) -> Vec<u32> {
     symbols.iter().map(|code| Symbol(*code).plain().0).collect()
 }
@@ -289,7 +347,7 @@ proptest! {
         let mut rng = Rng(seed | 1);
         let code = program(&mut rng);
         let mut walk =
-            Walk { code: &code, rng: &mut rng, symbols: Vec::new(), words: Vec::new(), open: Vec::new(), n_left: 300 };
+            Walk { code: &code, rng: &mut rng, symbols: Vec::new(), words: Vec::new(), open: Vec::new(), n_left: 300, told: 0 };
         let mut is_in_call = true;
         while walk.n_left > 100 {
             if let Err(over) = walk.call(0, SiteTold::Event) {
@@ -297,11 +355,13 @@ proptest! {
                 break;
             }
         }
-        let Walk { mut symbols, words, open, .. } = walk;
+        let Walk { mut symbols, words, open, told, .. } = walk;
         let codes = Codes::new(vec![code.clone()]);
         let mut decoder = Decoder::new(&codes);
         let mut got = Vec::new();
         // Room that was not used may be anywhere between events.
+        let n_events = words.len();
+        let words = with_room(&mut Rng(seed | 2), &words);
         words.chunks(piece).for_each(|words| decoder.push(words, &mut got));
         prop_assert_eq!(decoder.faults, Faults::default());
         if is_in_call {
@@ -309,8 +369,10 @@ proptest! {
             decoder.finish(Cause::ProcessEnd, &mut got);
             prop_assert_eq!(plain(&got), symbols);
         } else {
-            // What ran behind the last event is not told.
+            // What ran behind the last event is not told; up to it, all is.
             prop_assert_eq!(&plain(&got), &symbols[..got.len().min(symbols.len())]);
+            prop_assert!(n_events == 0 || !got.is_empty());
+            prop_assert!(got.len() >= told, "{} symbols of {told} that events tell of", got.len());
         }
     }
 
@@ -320,7 +382,7 @@ proptest! {
         let mut rng = Rng(seed | 1);
         let code = program(&mut rng);
         let mut walk =
-            Walk { code: &code, rng: &mut rng, symbols: Vec::new(), words: Vec::new(), open: Vec::new(), n_left: 300 };
+            Walk { code: &code, rng: &mut rng, symbols: Vec::new(), words: Vec::new(), open: Vec::new(), n_left: 300, told: 0 };
         let _how_it_ended = walk.call(0, SiteTold::Event);
         let Walk { symbols, words, .. } = walk;
         let codes = Codes::new(vec![code.clone()]);
@@ -356,16 +418,30 @@ proptest! {
         let mut rng = Rng(seed | 1);
         let code = program(&mut rng);
         let mut walk =
-            Walk { code: &code, rng: &mut rng, symbols: Vec::new(), words: Vec::new(), open: Vec::new(), n_left: 300 };
+            Walk { code: &code, rng: &mut rng, symbols: Vec::new(), words: Vec::new(), open: Vec::new(), n_left: 300, told: 0 };
         let _how_it_ended = walk.call(0, SiteTold::Event);
         let words = walk.words;
         let is_point = |word: &u32| *word & (ENTRY | HAS_FRAME | FROM_ANYWHERE) == 0;
         let Some(from) = words.iter().skip(words.len() / 2).position(is_point) else { return Ok(()) };
+        let (before, rest) = words.split_at(words.len() / 2 + from);
         let codes = Codes::new(vec![code]);
+        let (mut whole, mut all) = (Decoder::new(&codes), Vec::new());
+        whole.push(before, &mut all);
+        let mut behind = Vec::new();
+        for &word in rest {
+            whole.push(&[word], &mut all);
+            behind.push(all.len());
+        }
         let mut decoder = Decoder::new(&codes);
         let mut got = Vec::new();
-        decoder.push(&words[words.len() / 2 + from..], &mut got);
+        decoder.push(rest, &mut got);
         prop_assert_eq!(decoder.faults.n_lost, 0);
+        let (sure, told) = (told_for_sure(&all, &behind), executed(&got));
+        // Of what was open before, it is not known where its frame is: what leads there from afar may not be told.
+        let is_far = |word: &u32| word & (ENTRY | FROM_ANYWHERE) == FROM_ANYWHERE;
+        if !rest.iter().any(is_far) {
+            prop_assert!(told.ends_with(&sure), "{:?} does not end with {:?}", told, sure);
+        }
         decoder.finish(Cause::RecordingEnd, &mut got);
         let mut balance = Balance::default();
         for code in got {
