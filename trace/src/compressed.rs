@@ -124,7 +124,7 @@ impl<'a> Rules<'a> {
                 let (effect, count) = this.effects.of_class(automaton.class(block));
                 this.at[i] = u32::try_from(this.pieces.len()).expect("few");
                 this.pieces.push(effect);
-                this.counts[i] = u64::from(count);
+                this.counts[i] = count;
             }
         }
         this

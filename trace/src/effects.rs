@@ -49,8 +49,8 @@ impl Hasher for Mixer {
     }
 
     fn write_u64(&mut self, n: u64) {
-        let product = u128::from(self.0 ^ n) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
-        self.0 = (product >> 64) as u64 ^ product as u64;
+        let product = (self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
     }
 }
 
