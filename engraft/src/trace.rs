@@ -146,8 +146,9 @@ impl Wanted for Args {
     }
 }
 
-/// What ends a process anywhere; others end it where it faults, or calls something.
-const SIGKILL: i32 = 9;
+/// What ends a process anywhere: SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGKILL, SIGSEGV. Others end it where it calls something, mostly.
+const ANYWHERE: [i32; 6] = [4, 5, 7, 8, 9, 11];
+
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let (name, rest) = args.command.split_first().expect("clap asks for one at least");
@@ -251,7 +252,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         out::warn(&format!("{} was not recorded: {why}", path.display()), None);
     }
     let codes: Vec<events::Code> = recorded.iter().filter_map(Counted::means).collect();
-    let is_killed = status.signal() == Some(SIGKILL);
+    // Who knows how far it came behind its last event.
+    let is_killed = status.signal().is_some_and(|signal| ANYWHERE.contains(&signal));
     let end = |owner: &Owner| match owner {
         Owner { is_another: true, .. } => Cause::Exec,
         Owner { runs: true, .. } => Cause::RecordingEnd,

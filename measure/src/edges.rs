@@ -15,7 +15,7 @@
 //! Profiling and Tracing Programs", TOPLAS 1994, sections 3 and 4 (the heuristic for weights).
 
 use crate::nesting::Nesting;
-use crate::returns::Returns;
+use crate::returns::{Doubtful, Returns};
 use probe::{CountedCall, Counting, Plan, Sparse};
 use profile::Profile;
 use program::{Block, BlockEnd, BlockId, Edge, EdgeId, EdgeKind, FuncId, Program, Sure};
@@ -35,11 +35,11 @@ pub(crate) fn plan(program: &Program, earlier: Option<&Profile>) -> Plan {
 /// The calls that are counted by themselves: how often control came past those before them is not said by their blocks, and if the blocks
 /// end in the function's end, not by the flow.
 pub(crate) fn counted_calls(program: &Program, returns: &Returns<'_>) -> Vec<CountedCall> {
-    let follows = |block: BlockId| {
-        let end = program.block(block).end;
-        goes_on(end) && end != BlockEnd::Switch && returns.may_all_be(block)
+    let follows = |d: &Doubtful| {
+        let end = program.block(d.block).end;
+        d.is_last && goes_on(end) && end != BlockEnd::Switch && returns.may_all_be(d.block)
     };
-    returns.doubtful().iter().map(|d| CountedCall { at: d.at, follows: follows(d.block) }).collect()
+    returns.doubtful().iter().map(|d| CountedCall { at: d.at, follows: follows(d) }).collect()
 }
 
 /// Whether all of the function's flow is known, as far as there is flow.

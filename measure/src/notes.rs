@@ -164,12 +164,11 @@ fn sums(module: &Module<'_>, returns: &Returns<'_>, position: &[Option<u32>]) ->
             continue;
         };
         let own = module.calls.binary_search(&call.at).ok();
-        let is_doubtful = doubtful.binary_search_by_key(&call.at, |d| d.at);
-        match (own, is_doubtful.ok().and_then(|i| doubtful.get(i))) {
-            (Some(i), _) => sum.counters.push(first_call + u32::try_from(i).expect("ids are 32 bits")),
-            (None, None) => sum.blocks.push(n),
-            (None, Some(call)) if call.is_last => sum.left.push(n),
-            (None, Some(_)) => sum.between.push(n),
+        let is_doubtful = doubtful.binary_search_by_key(&call.at, |d| d.at).is_ok();
+        match own {
+            Some(i) => sum.counters.push(first_call + u32::try_from(i).expect("ids are 32 bits")),
+            None if is_doubtful => sum.left.push(n),
+            None => sum.blocks.push(n),
         }
     }
     sums.into_values().flatten().collect()

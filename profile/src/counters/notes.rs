@@ -7,8 +7,8 @@
 //! function = entry: signed varint from the one before, is_whole, n: varint, block*
 //! block    = start: signed varint from the one before, marks: varint (1 counted, 2 enters, 4 leaves, 8 · n ways), way*
 //! way      = 2 · (blocks from this one on, signed) + counted: varint
-//! sum      = address: signed varint from the one before, four times n: varint, varint* (positions of blocks; of those whose ways out count;
-//!            of those where it is between both; counters)
+//! sum      = address: signed varint from the one before, three times n: varint, varint* (positions of blocks; of those whose ways out count;
+//!            counters)
 //! watch    = what: bytes, counter: varint, keeps: varint (0 count, 1 last, 2 histogram, 3 + n ring of n)
 //! ```
 //! Counters are numbered as they come: a function's blocks, then its ways. What has none follows by conservation of flow: what enters
@@ -59,8 +59,6 @@ pub struct Sum {
     pub blocks: Vec<u32>,
     /// Blocks that call it behind a call that may not come back: whoever comes to it leaves the block along a way.
     pub left: Vec<u32>,
-    /// The same, if who comes to it may not leave the block.
-    pub between: Vec<u32>,
     /// Counters of calls.
     pub counters: Vec<u32>,
 }
@@ -448,12 +446,6 @@ impl Notes {
                 let along = left_along.get(block as usize).copied().unwrap_or_default();
                 n = plus(n, (along.0, (along.1.0, along.1.1.saturating_add(n_stopped))));
             }
-            for &block in &sum.between {
-                let (most, least) = (all.get(block as usize), left_along.get(block as usize));
-                let ((most, (_, most_of_all)), (least, (least_of_all, _))) =
-                    (most.copied().unwrap_or_default(), least.copied().unwrap_or_default());
-                n = plus(n, (least.min(most), (least_of_all.min(most_of_all), most_of_all)));
-            }
             for &counter in &sum.counters {
                 let count = counts.get(counter as usize).copied().unwrap_or(0);
                 n = plus(n, (count, (count, count)));
@@ -501,7 +493,7 @@ impl Notes {
         varint(&mut out, self.sums.len() as u64);
         for sum in &self.sums {
             address(&mut out, sum.at);
-            for all in [&sum.blocks, &sum.left, &sum.between, &sum.counters] {
+            for all in [&sum.blocks, &sum.left, &sum.counters] {
                 varint(&mut out, all.len() as u64);
                 all.iter().for_each(|&n| varint(&mut out, u64::from(n)));
             }
@@ -573,8 +565,8 @@ impl Notes {
                 let n = c.varint()?;
                 (0..n).map(|_| word(&mut c)).collect()
             };
-            let (blocks, left, between, counters) = (numbers()?, numbers()?, numbers()?, numbers()?);
-            sums.push(Sum { at, blocks, left, between, counters });
+            let (blocks, left, counters) = (numbers()?, numbers()?, numbers()?);
+            sums.push(Sum { at, blocks, left, counters });
         }
         let mut watches = Vec::new();
         for _ in 0..c.varint()? {
