@@ -32,7 +32,8 @@ const _: () = assert!(
 /// What the counters of `module` mean.
 ///
 /// Of a function whose blocks are all counted, calls are taken to come back: then its entries are known where flow leaves no choice. A stub
-/// of the linkage table that stays runs as often as the blocks that call it: exact, unless an earlier call of such a block did not return.
+/// of the linkage table that stays runs as often as the blocks that call it: where an earlier call of such
+/// a block may not return, the flow behind it says how often, or a counter of the call's own.
 pub fn notes(module: &Module<'_>) -> Notes {
     let program = module.program;
     let returns = Returns::of(program);
