@@ -276,6 +276,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if taken.n_lost > 0 {
         out::warn("not all was recorded: events were not taken", None);
     }
+    if taken.n_bytes > 0 && taken.n_kept == 0 {
+        let what = format!("nothing was kept: {} ended outside of what was asked for", name.display());
+        out::warn(&what, Some("--from, --after, --for, --switch and --paused say what is kept"));
+    }
     if taken.n_shared > 0 {
         let what = "more threads than there is room for ran at once: some share a stream, in which what they did cannot be told apart";
         out::warn(what, None);

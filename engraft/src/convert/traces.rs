@@ -181,8 +181,13 @@ pub fn run(args: &Args, what: What) -> anyhow::Result<Answer> {
     out::spares(&args.o, &read.collect::<Vec<_>>())?;
     let from = args.inputs.first().context("clap asks for one")?;
     let wrote = match what {
+        _ if args.thread.is_some() && is_whole(args, &what) => {
+            let what =
+                format!("{} keeps all threads: --thread is for one that is taken out", args.o.display());
+            return Err(Hinted::new(what, "name the output X.trc, X.folded or X.trace.json").into());
+        }
         What::Plain => info_span!("import").in_scope(|| pack(args, from))?,
-        What::Ours(trace) if !args.store.is_empty() || args.to.is_none() && is_named(&args.o, OURS) => {
+        What::Ours(trace) if is_repacked(args) => {
             info_span!("pack").in_scope(|| repack(args, from, &trace))?
         }
         What::Ours(trace) => info_span!("export").in_scope(|| unpack(args, from, &trace))?,
@@ -192,6 +197,20 @@ pub fn run(args: &Args, what: What) -> anyhow::Result<Answer> {
     };
     args.output.print_beside_file(&args.o, &wrote)?;
     Ok(Answer::Yes)
+}
+
+/// Whether a trace of ours becomes another one.
+fn is_repacked(args: &Args) -> bool {
+    !args.store.is_empty() || args.to.is_none() && is_named(&args.o, OURS)
+}
+
+/// Whether what is made has all threads.
+fn is_whole(args: &Args, what: &What) -> bool {
+    match what {
+        What::Plain | What::Branches => true,
+        What::Ours(_) => is_repacked(args),
+        What::Folded(_) | What::Slices(_) => false,
+    }
 }
 
 pub fn stores(asked: &[Store]) -> Stores {

@@ -27,6 +27,8 @@ const FORECAST: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct Taken {
     pub n_bytes: usize,
+    /// How many of them were kept.
+    pub n_kept: usize,
     pub n_streams: usize,
     pub n_stalls: usize,
     pub n_lost: u64,
@@ -194,6 +196,7 @@ impl Writer {
             true => Cow::Borrowed(bytes),
             false => Cow::Owned(self.window.keep(area, bytes)),
         };
+        taken.n_kept += kept.len();
         if self.failed.is_some() || kept.is_empty() && !bytes.is_empty() {
             return;
         }

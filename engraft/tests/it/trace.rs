@@ -121,6 +121,9 @@ fn threads_of_a_trace_are_counted_apart() {
         let ran = engraft(place.path(), &format!("convert {file}.trace -o x.csv --thread 4"));
         let says = format!("{file}.trace has 3 threads, no 4\nhint: they are counted from 1 here");
         assert!(ran.code == Some(2) && ran.stderr.contains(&says), "{}", ran.stderr);
+        let ran = engraft(place.path(), &format!("convert {file}.trace -o one.trace --thread 2"));
+        assert!(ran.code == Some(2) && ran.stderr.contains("one.trace keeps all threads"), "{}", ran.stderr);
+        assert!(!place.path().join("one.trace").exists());
     }
     let said = engraft(place.path(), "show --counts packed.trace loops").ok();
     assert!(said.contains("work"), "{said}");
@@ -378,6 +381,8 @@ fn a_part_of_a_run_is_kept() {
         assert_eq!(got, want, "{options}");
         assert!(!options.starts_with("--last") || n_bytes < 110_000 && len > 500_000, "{n_bytes} of {len}");
     }
+    let nothing = engraft(place.path(), "trace --no-cache --after 3600 -o part.trace -- ./a");
+    assert!(nothing.stderr.contains("warning: nothing was kept: "), "{}", nothing.stderr);
     for (options, why) in [
         ("--from nosuch", "called nosuch"),
         ("--functions nosuch", "called nosuch"),
