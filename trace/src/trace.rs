@@ -559,7 +559,7 @@ impl Trace {
     /// # Errors
     /// If it cannot be read.
     pub fn block_counts(&self, thread: Option<u32>) -> Result<BTreeMap<(u32, u32), u64>, ReadError> {
-        // By function; those of numbers that only a damaged file has.
+        // By function; those of numbers beyond a table's.
         let mut counts: Vec<Vec<u64>> = Vec::new();
         let mut rare: BTreeMap<(u32, u32), u64> = BTreeMap::new();
         let (mut open, mut of): (Vec<u32>, _) = (Vec::new(), None);

@@ -1,6 +1,6 @@
 //! The last of a recording: what led to a crash.
 //!
-//! Invariant: what each stream had last is kept, however little the others leave of the room.
+//! Invariant: what each stream had last is kept until it ends, however little the others leave of the room.
 
 use super::window::{len, word};
 use std::collections::{BTreeMap, HashSet};
@@ -59,6 +59,18 @@ impl Ring {
         if let Some((at, before)) = self.newest.insert(k, ((at_ns, self.n_pushed), section)) {
             self.older.insert(at, (k, before));
         }
+        self.leave_out();
+    }
+
+    /// Stream `k` has ended: what it had last is left out like anything else.
+    pub fn end(&mut self, k: u32) {
+        if let Some((at, last)) = self.newest.remove(&k) {
+            self.older.insert(at, (k, last));
+        }
+        self.leave_out();
+    }
+
+    fn leave_out(&mut self) {
         while self.n_bytes > self.most
             && let Some((_, (k, oldest))) = self.older.pop_first()
         {
@@ -87,6 +99,18 @@ impl Ring {
 mod tests {
     use super::*;
     use trace::events::{ENTRY, HAS_FRAME};
+
+    #[test]
+    fn what_has_ended_makes_room() {
+        let mut ring = Ring::new(10);
+        for n in 0..9u8 {
+            ring.push(n.into(), n.into(), vec![n; 3]);
+            ring.end(n.into());
+        }
+        assert_eq!(ring.excess(), None);
+        let left: Vec<u32> = ring.take().map(|section| section.0).collect();
+        assert_eq!(left, [6, 7, 8]);
+    }
 
     #[test]
     fn a_ring_has_the_last() {

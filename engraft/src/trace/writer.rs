@@ -201,7 +201,11 @@ impl Writer {
             return;
         }
         let mut threads = std::mem::take(&mut self.threads);
+        let n_ended = threads.ended().len();
         let done = threads.cut(area, &kept, |thread, words| self.write(thread, since, at_ns, words));
+        for &thread in threads.ended().get(n_ended..).unwrap_or_default() {
+            self.ring.iter_mut().for_each(|ring| ring.end(thread));
+        }
         self.threads = threads;
         self.failed = done.err();
     }

@@ -1,20 +1,12 @@
 //! How recordings end: while processes go on, with a full disk, with one of the two killed.
 
-use super::US;
+use super::{US, built};
 use crate::count::{blocks, plain};
-use crate::run::{engraft, folder, must};
+use crate::run::{engraft, folder};
 use crate::{needs, needs_mounts};
 use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-/// Builds `name` from `text`, with `flags`.
-#[track_caller]
-fn built(folder: &Path, name: &str, text: &str, flags: &str) {
-    std::fs::write(folder.join("a.c"), text).expect("written");
-    let mut gcc = Command::new("gcc");
-    must(gcc.args(["-w", "-o", name, "a.c"]).args(flags.split_whitespace()).current_dir(folder));
-}
 
 /// How often `function` was entered in `trace`; `None` if that cannot be said.
 fn entered(folder: &Path, trace: &str, function: &str) -> Option<u64> {
