@@ -158,7 +158,7 @@ pub fn places(module: &Module<'_>) -> Vec<(u32, Option<(u32, u32)>)> {
         (func.0, id.0 - program.function(func).blocks.start)
     };
     let of = |place: Place| match place {
-        Place::Block(id) | Place::Behind(id) => Some(block(id)),
+        Place::Block(id) | Place::Behind(id) | Place::Called(id) => Some(block(id)),
         Place::Counted(_) | Place::Nothing => None,
     };
     module.places.iter().map(|(at, place)| (*at, of(*place))).collect()

@@ -38,14 +38,17 @@ pub fn notes(module: &Module<'_>) -> Notes {
     let program = module.program;
     let returns = Returns::of(program);
     let (mut blocks, mut edges) = (vec![false; program.blocks.len()], vec![false; program.edges.len()]);
+    let mut entries = vec![false; program.functions.len()];
     for one in &module.counted {
         match one {
             Counted::Block(b) => blocks[b.index()] = true,
             Counted::Edge(e) => edges[e.index()] = true,
+            Counted::Entry(f) => entries[f.index()] = true,
         }
     }
     let mut functions = Vec::new();
     let mut position = vec![None; program.blocks.len()];
+    let mut position_of = vec![usize::MAX; program.functions.len()];
     let mut n = 0u32;
     let is_moved = |f: &FuncId| module.stays.get(f.index()).is_some_and(Option::is_none);
     for id in program.func_ids().filter(is_moved).filter(|_| !module.counted.is_empty()) {
@@ -53,7 +56,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
         let is_whole = module.sparse.binary_search(&id).is_ok();
         // Where every block is counted, jump tables are ways inside: else what goes through one to the entry would have called it.
         let shape = match is_whole {
-            true => Shape::of(program, &returns, id).0,
+            true => Shape::of(program, &returns, id, None).0,
             false => Shape::with(program, &returns, id, false),
         };
         let first = function.blocks.start;
@@ -79,7 +82,18 @@ pub fn notes(module: &Module<'_>) -> Notes {
             n += 1;
             nodes.push(Node { leaves, ..node });
         }
-        functions.push(Flow { entry: function.entry, is_whole, blocks: nodes });
+        let called_by = entries[id.index()].then(Vec::new);
+        position_of[id.index()] = functions.len();
+        functions.push(Flow { entry: function.entry, is_whole, called_by, blocks: nodes });
+    }
+    for &at in &module.from_inside {
+        let Some(block) = program.block_at(at) else { continue };
+        let callee = program.calls_in(block).first().map(|c| c.callee);
+        if let (Some(Callee::Function(callee)), Some(n)) = (callee, position[block.index()])
+            && let Some(flow) = functions.get_mut(position_of[callee.index()])
+        {
+            flow.called_by.get_or_insert_default().push(n);
+        }
     }
     let callees = module.callees.as_ref().map(|c| counters::callees::Callees {
         base: module.counters.start.plus(probe::arch::OWNER),
@@ -118,25 +132,32 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
         let n = block.0 - program.function(func).blocks.start;
         Some((position[func.index()]?, 2 * n + u32::from(is_end)))
     };
+    let mut says = vec![false; program.blocks.len()];
+    for block in module.from_inside.iter().filter_map(|at| program.block_at(*at)) {
+        says[block.index()] = true;
+    }
     let mut out: Vec<places::Place> = Vec::new();
     for &(at, place) in &module.places {
         let is_start = matches!(place, Place::Block(b) if !is_counted[b.index()]);
         let node = match place {
             Place::Block(b) => node(b, !is_counted[b.index()]),
-            Place::Behind(b) => node(b, true),
+            Place::Behind(b) | Place::Called(b) => node(b, true),
             // Of what else is counted nothing follows.
             Place::Counted(n) if n as usize >= module.counted.len() => continue,
             Place::Counted(n) => match module.counted.get(n as usize) {
                 Some(&Counted::Block(b)) => node(b, true),
                 Some(&Counted::Edge(e)) => node(program.edge(e).to, false),
+                Some(&Counted::Entry(f)) => program.entry_block(f).and_then(|b| node(b, false)),
                 None => None,
             },
             Place::Nothing => None,
         };
+        let has_called = matches!(place, Place::Called(b) | Place::Behind(b) if says[b.index()]);
+        let here = places::Place { at, node, is_start, has_called };
         match out.last_mut() {
-            Some(last) if last.at == at => (last.node, last.is_start) = (node, is_start),
-            Some(last) if last.node == node && !is_start => {}
-            _ => out.push(places::Place { at, node, is_start }),
+            Some(last) if last.at == at => *last = here,
+            Some(last) if last.node == node && !is_start && last.has_called == has_called => {}
+            _ => out.push(here),
         }
     }
     out

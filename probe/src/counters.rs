@@ -20,9 +20,11 @@ pub enum Counted {
     Block(BlockId),
     /// An edge.
     Edge(EdgeId),
+    /// The entry of the function, by who comes from outside otherwise than along a call that is counted elsewhere ([`choose_inside`]).
+    Entry(FuncId),
 }
 
-/// What is counted, in the order of the counters: function by function, blocks before edges; and which functions as sparsely as was
+/// What is counted, in the order of the counters: function by function, blocks before edges, then the entry; and which functions as sparsely as was
 /// asked for.
 pub fn choose(
     program: &Program,
@@ -48,11 +50,42 @@ pub fn choose(
                 sparsely.push(id);
                 all.extend(few.blocks.iter().map(|&b| Counted::Block(b)));
                 all.extend(few.edges.iter().map(|&e| Counted::Edge(e)));
+                all.extend(few.entry.then_some(Counted::Entry(id)));
             }
             None => all.extend(stubs::blocks(program, id).map(Counted::Block)),
         }
     }
     (all, sparsely)
+}
+
+/// Which of the `calls`, ascending, come as from inside of what they call: those of counted blocks to functions whose entry is counted.
+/// They are put where they go.
+pub fn choose_inside(
+    program: &Program,
+    calls: &[Va],
+    counted: &[Counted],
+    inserts: &mut Vec<Written>,
+) -> Vec<Va> {
+    let mut blocks = vec![false; program.blocks.len()];
+    let mut entries = vec![false; program.functions.len()];
+    for one in counted {
+        match one {
+            Counted::Block(b) => blocks[b.index()] = true,
+            Counted::Entry(f) => entries[f.index()] = true,
+            Counted::Edge(_) => {}
+        }
+    }
+    let mut all = Vec::new();
+    for &at in calls {
+        let Some(block) = program.block_at(at).filter(|b| blocks[b.index()]) else { continue };
+        let first = program.calls_in(block).first().filter(|c| c.at == at);
+        let Some(Callee::Function(callee)) = first.map(|c| c.callee) else { continue };
+        if entries[callee.index()] && program.is_direct_call(at) {
+            all.push(at);
+            inserts.push(((block, Spot::FromInside(at)), Code::default()));
+        }
+    }
+    all
 }
 
 /// Which of the `calls` are counted by themselves, ascending: those of what stays, where it does not follow how often control comes to them.
@@ -115,12 +148,15 @@ fn spot(program: &Program, edge: EdgeId) -> Option<(BlockId, Spot)> {
     }
 }
 
-/// Puts the increments of the edges among `counted` where they go.
+/// Puts the increments of the edges and entries among `counted` where they go.
 pub fn count_edges(program: &Program, flags: &FlagLiveness, counted: &[Counted], inserts: &mut Vec<Written>) {
     for (n, one) in (0..).zip(counted) {
-        let Counted::Edge(edge) = *one else { continue };
-        let Some(place) = spot(program, edge) else { continue };
-        let to = program.edge(edge).to;
+        let place = match *one {
+            Counted::Block(_) => None,
+            Counted::Edge(edge) => spot(program, edge).zip(Some(program.edge(edge).to)),
+            Counted::Entry(id) => program.entry_block(id).map(|b| ((b, Spot::Outside), b)),
+        };
+        let Some((place, to)) = place else { continue };
         let mut how = Increment::at(flags.live_in(to));
         if how != Increment::Flags {
             let live = flags.before(program, to).first().map(|l| l.1);

@@ -7,7 +7,7 @@ use crate::movable::Stay;
 use crate::piece::Target;
 use crate::plan::{Code, PlanError, Spot, Text, Written};
 use program::arch::snippet::{self, Place, Snippet};
-use program::arch::{Flow, RegSet, abi};
+use program::arch::{RegSet, abi};
 use program::{BlockId, Conventions, EdgeKind, Program, Va};
 use rayon::prelude::*;
 
@@ -55,8 +55,7 @@ pub fn write(
 ) -> Result<(), PlanError> {
     for &at in from_inside {
         let block = program.block_at(at).ok_or(PlanError::NoInstruction(at))?;
-        let is_call = |insn: &program::arch::Insn| insn.at() == at && matches!(insn.flow(), Flow::Call(_));
-        if !program.insns(block).any(|insn| is_call(&insn)) {
+        if !program.is_direct_call(at) {
             return Err(PlanError::NoInstruction(at));
         }
         inserts.push(((block, Spot::FromInside(at)), Code::default()));

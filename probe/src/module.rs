@@ -24,7 +24,7 @@ use crate::movable::{self, Movable, Stay};
 use crate::names::{self, Moves, Part, Parts, Span};
 use crate::piece::{self, Layout, Piece, Side, Target};
 use crate::places::{Place, places};
-use crate::plan::{self, Action, Inserts, Plan, PlanError, Written};
+use crate::plan::{self, Action, Counting, Inserts, Plan, PlanError, Written};
 use crate::segments::{self, Segments, file_key, joined, long_jump, patch};
 use crate::springboard::{self, Springboard, Tactic};
 use crate::stubs;
@@ -125,6 +125,8 @@ pub struct Module<'a> {
     pub counted: Vec<Counted>,
     /// The direct calls that are counted by themselves, ascending; their counters are the next.
     pub calls: Vec<Va>,
+    /// The direct calls that come as from inside of what they call, ascending.
+    pub from_inside: Vec<Va>,
     /// The functions that are counted as sparsely as the plan asks for; of others every block is. Ascending.
     pub sparse: Vec<FuncId>,
     /// The first word of each of the plan's probes.
@@ -233,7 +235,15 @@ impl<'a> Module<'a> {
             .as_ref()
             .filter(|_| plan.callees)
             .map(|flags| callees::choose(program, &stays, flags, lowered.n_words, &mut inserts));
-        events::write(program, &plan.events, &plan.from_inside, &stays, &mut inserts)
+        let from_inside = match plan.counting {
+            // Of a function's entry, probes want to see all.
+            Counting::Sparse(_) if plan.probes.is_empty() => {
+                counters::choose_inside(program, &plan.from_inside, &counted, &mut inserts)
+            }
+            _ => Vec::new(),
+        };
+        let from_inside_of_events = if plan.events.is_empty() { &[][..] } else { &plan.from_inside };
+        events::write(program, &plan.events, from_inside_of_events, &stays, &mut inserts)
             .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why: vec![(0, why)] })?;
         let has_events = !plan.events.is_empty();
         let n_words = match has_events {
@@ -445,6 +455,7 @@ impl<'a> Module<'a> {
             patches,
             counted,
             calls,
+            from_inside,
             sparse,
             words: lowered.words,
             n_words: u32::try_from(n_words).expect("it was one"),

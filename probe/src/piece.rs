@@ -81,6 +81,8 @@ pub struct Piece {
     pub blocks: Vec<(Va, u32)>,
     /// New offset of what stands behind the code of an edge that is taken, with the old start of its block. Ascending.
     pub behind_taken: Vec<(Va, u32)>,
+    /// New offset of what stands behind a call that comes as from inside, with the old start of its block. Ascending.
+    pub behind_calls: Vec<(Va, u32)>,
     /// Code in front of blocks, for some who go there: old start, whom it is for, new offset.
     pub sides: Vec<(Va, Side, u32)>,
     /// Where code of ours moves the stack pointer: new offset of the next instruction, and where the stack is from there on.
@@ -178,6 +180,8 @@ pub struct Layout {
     stack: Vec<(usize, Stack)>,
     /// Old starts of blocks, and the label behind the code of their edge that is taken.
     behind_taken: Vec<(Va, usize)>,
+    /// The same behind a call that comes as from inside.
+    behind_calls: Vec<(Va, usize)>,
 }
 
 impl Layout {
@@ -191,6 +195,7 @@ impl Layout {
         self.in_made.clear();
         self.stack.clear();
         self.behind_taken.clear();
+        self.behind_calls.clear();
     }
 
     fn old(&mut self, range: Range<usize>) {
@@ -273,6 +278,8 @@ pub fn lay_out(
         let mine = inserts.in_block(id);
         let (fronts, mine) = mine.split_at(mine.partition_point(|m| m.0.is_in_front()));
         let code_at = |spot| mine.iter().find(|m| m.0 == spot).map(|m| &m.1);
+        // At calls alone there may be something to do.
+        let is_plain = mine.iter().all(|m| matches!(m.0, Spot::FromInside(_)));
         let block = program.block(id);
         let natural = 1u32 << block.start.0.trailing_zeros().min(6);
         let padded = block.start != last_end || i == 0;
@@ -280,9 +287,9 @@ pub fn lay_out(
         piece_align = piece_align.max(align);
         let into = |at: Va| usize::try_from(at.since(range.start)).expect("ranges are below 2 GiB");
         let old = |at: Va| len32(into(at));
-        if i == 0 && fronts.iter().all(|(_, code)| code.increment.is_none()) {
+        if i == 0 {
             // So that nobody runs through padding between them and the block.
-            let len: usize = fronts.iter().map(|(_, code)| code.text_len()).sum();
+            let len: usize = fronts.iter().map(|(_, code)| code.len()).sum();
             let base = all.made.len();
             emit::pad(&mut all.made, len.next_multiple_of(align as usize) - len);
             all.made(base);
@@ -320,7 +327,7 @@ pub fn lay_out(
             if let Some(quick) = &quick
                 && quick.flow == Flow::Next
                 && !quick.is_relative
-                && mine.is_empty()
+                && is_plain
                 && probe_at != Some(at)
             {
                 decoder.pass(quick);
@@ -389,12 +396,18 @@ pub fn lay_out(
                     all.behind_taken.push((block.start, on));
                 }
                 Position::Branch(branch, to) => {
+                    let is_inside = branch == Branch::Call && code_at(Spot::FromInside(at)).is_some();
                     let aim = match branch {
-                        Branch::Call if code_at(Spot::FromInside(at)).is_some() => Aim::Inside(to),
+                        Branch::Call if is_inside => Aim::Inside(to),
                         Branch::Call => Aim::There(to),
                         _ => position(to).map_or(Aim::There(to), Aim::Here),
                     };
                     all.branch(branch, aim);
+                    if is_inside {
+                        all.step(Step::Block(n_labels, 1));
+                        all.behind_calls.push((block.start, n_labels));
+                        n_labels += 1;
+                    }
                     all.items.push(Item::Run(old(decoder.at()), 0));
                 }
                 Position::Place(offset, place) => {
@@ -643,7 +656,8 @@ fn place(
         }
     }
     let starts = blocks.iter().zip(&at_block).map(|(&b, &at)| (program.block(b).start, at)).collect();
-    let behind_taken = all.behind_taken.iter().filter_map(|&(b, on)| Some((b, *at_block.get(on)?))).collect();
+    let [behind_taken, behind_calls] = [&all.behind_taken, &all.behind_calls]
+        .map(|labels| labels.iter().filter_map(|&(b, on)| Some((b, *at_block.get(on)?))).collect());
     Piece {
         range: range.clone(),
         bytes: out,
@@ -651,6 +665,7 @@ fn place(
         runs,
         blocks: starts,
         behind_taken,
+        behind_calls,
         sides,
         stack,
         align,

@@ -11,6 +11,8 @@ pub enum Place {
     Block(BlockId),
     /// That of the block, behind the code of its edge that is taken.
     Behind(BlockId),
+    /// That of the block, behind its first call, which comes as from inside of what it calls.
+    Called(BlockId),
     /// What stands behind the increment of this counter.
     Counted(u32),
     /// Nothing of a function.
@@ -46,11 +48,14 @@ pub fn places(program: &Program, placed: &[Placed<'_>], text_at: Va) -> Vec<(u32
         let block = |old| p.piece.blocks.binary_search_by_key(&old, |b| b.0).ok().and_then(|i| ids.get(i));
         let mut counted = counted.iter().peekable();
         let mut behind = p.piece.behind_taken.iter().peekable();
+        let mut called = p.piece.behind_calls.iter().peekable();
         // Of those at one place, what a block or what stands behind an edge's code says comes last, and holds.
         let mut up_to = |at: u32, all: &mut Vec<(u32, Place)>| loop {
             let end = counted.peek().map_or(u32::MAX, |c| c.0);
             if let Some(&(old, at)) = behind.next_if(|b| b.1 <= at && b.1 < end) {
                 all.extend(block(old).map(|&b| (base + at, Place::Behind(b))));
+            } else if let Some(&(old, at)) = called.next_if(|c| c.1 <= at && c.1 < end) {
+                all.extend(block(old).map(|&b| (base + at, Place::Called(b))));
             } else if let Some(&(end, n)) = counted.next_if(|c| c.0 <= at) {
                 all.push((base + end, Place::Counted(n)));
             } else {

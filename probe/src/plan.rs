@@ -94,6 +94,8 @@ pub struct Sparse {
     pub blocks: Vec<BlockId>,
     /// Edges, ascending: but those of jump tables and to landing pads.
     pub edges: Vec<EdgeId>,
+    /// Whether those are counted who come to its entry from outside, but along the calls of [`Plan::from_inside`].
+    pub entry: bool,
 }
 
 /// What is to be put into the moved code.
@@ -111,6 +113,7 @@ pub struct Plan {
     /// What is appended to the thread's stream of events; nothing else keeps anything then.
     pub events: Vec<Event>,
     /// Direct calls, by address, that come as from inside of the function that they call: past what is put there for who comes from outside.
+    /// Where entries are counted: those that are the first call of a counted block, and no others.
     pub from_inside: Vec<Va>,
 }
 
@@ -237,8 +240,13 @@ impl Code {
     }
 
     /// How many bytes its text has.
-    pub(crate) fn text_len(&self) -> usize {
-        self.text.as_ref().map_or(0, |text| text.bytes.len())
+    pub(crate) fn len(&self) -> usize {
+        let increment = self.increment.map_or(0, |(how, _)| {
+            let mut bytes = Vec::new();
+            let _places = how.emit(&mut bytes).count();
+            bytes.len()
+        });
+        self.text.as_ref().map_or(0, |text| text.bytes.len()) + increment
     }
 
     /// The increment of a counter.

@@ -6,7 +6,7 @@
 //! Padding belongs to no block. `verify` checks all of this.
 
 use crate::addr::Va;
-use crate::arch::{Decoder, Insn, LOCK, Quick};
+use crate::arch::{Decoder, Flow, Insn, LOCK, Quick};
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::image::Image;
 use std::ops::Range;
@@ -411,6 +411,11 @@ impl Program {
         // Few calls are in one block.
         let n = self.calls[from..].iter().take_while(|c| c.at < range.end).count();
         &self.calls[from..from + n]
+    }
+    /// Whether the instruction at `at` is a call that has its target in itself: not one through a slot, whatever is in there.
+    pub fn is_direct_call(&self, at: Va) -> bool {
+        let bytes = self.image.bytes_from(at).unwrap_or_default();
+        Decoder::new(bytes, at).next().is_some_and(|insn| matches!(insn.flow(), Flow::Call(_)))
     }
     /// The block that holds `at`.
     pub fn block_at(&self, at: Va) -> Option<BlockId> {

@@ -3,7 +3,7 @@
 //! ```text
 //! places = place*
 //! place  = bytes from the one before: varint, 0 (no node) or 1 + functions from the one before, signed: varint, then
-//!          2 · node + is_start from the one before, signed: varint
+//!          4 · node + 2 · has_called + is_start from the one before, signed: varint
 //! ```
 //! A place holds up to the next one. Nodes are those of `Flow`: 2 i is the head of its block i, where its counter has not been
 //! incremented yet, 2 i + 1 its end.
@@ -24,6 +24,19 @@ pub struct Place {
     pub node: Option<(u32, u32)>,
     /// Whether a block without a counter starts here: who is at its first byte has not run it, and is at its head.
     pub is_start: bool,
+    /// Whether it stands behind the block's call that says how often what it calls was entered (`Flow::called_by`).
+    pub has_called: bool,
+}
+
+/// A node of a function, by position in the notes, and whether the block's first call has been made there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The function.
+    pub function: u32,
+    /// The node.
+    pub node: u32,
+    /// Whether that call has been made.
+    pub has_called: bool,
 }
 
 /// Writes them.
@@ -37,7 +50,7 @@ pub fn write(places: &[Place]) -> Vec<u8> {
             None => out.push(0),
             Some((f, n)) => {
                 varint(&mut out, zigzag(i64::from(f) - function) + 1);
-                let coded = 2 * i64::from(n) + i64::from(place.is_start);
+                let coded = 4 * i64::from(n) + 2 * i64::from(place.has_called) + i64::from(place.is_start);
                 varint(&mut out, zigzag(coded - node));
                 (function, node) = (i64::from(f), coded);
             }
@@ -50,7 +63,7 @@ pub fn write(places: &[Place]) -> Vec<u8> {
 ///
 /// # Errors
 /// [`ReadError::Damaged`] if they are cut off.
-pub fn find(bytes: &[u8], offsets: &[u64]) -> Result<Vec<Option<(u32, u32)>>, ReadError> {
+pub fn find(bytes: &[u8], offsets: &[u64]) -> Result<Vec<Option<Found>>, ReadError> {
     let mut order: Vec<usize> = (0..offsets.len()).collect();
     order.sort_by_key(|&i| offsets.get(i));
     let mut found = vec![None; offsets.len()];
@@ -66,8 +79,9 @@ pub fn find(bytes: &[u8], offsets: &[u64]) -> Result<Vec<Option<(u32, u32)>>, Re
         while let Some(i) = waiting.next_if(|&i| offsets.get(i).is_some_and(|o| *o < next)) {
             if let Some(place) = found.get_mut(i) {
                 let is_first = offsets.get(i) == Some(&at);
-                *place = here.map(|(f, n, is_start): (u32, u32, bool)| {
-                    (f, if is_start && is_first { n & !1 } else { n })
+                *place = here.map(|(found, is_start): (Found, bool)| match is_start && is_first {
+                    true => Found { node: found.node & !1, ..found },
+                    false => found,
                 });
             }
         }
@@ -80,8 +94,9 @@ pub fn find(bytes: &[u8], offsets: &[u64]) -> Result<Vec<Option<(u32, u32)>>, Re
             n => {
                 function = function.wrapping_add(unzigzag(n - 1));
                 node = node.wrapping_add(unzigzag(c.varint()?));
-                let n = u32::try_from(node >> 1).ok();
-                u32::try_from(function).ok().zip(n).map(|(f, n)| (f, n, node & 1 == 1))
+                let [function, n] = [function, node >> 2].map(|n| u32::try_from(n).ok());
+                let has_called = node & 2 == 2;
+                function.zip(n).map(|(function, n)| (Found { function, node: n, has_called }, node & 1 == 1))
             }
         };
     }
@@ -95,13 +110,14 @@ mod tests {
     fn what_was_written_is_found() {
         let places: Vec<Place> =
             [(0, None), (16, Some((3, 7))), (17, Some((3, 0))), (1000, None), (1004, Some((0, 901)))]
-                .map(|(at, node)| Place { at, node, is_start: at == 1004 })
+                .map(|(at, node)| Place { at, node, is_start: at == 1004, has_called: at == 16 })
                 .into();
         let bytes = write(&places);
         let want = |at: u64| match at {
             1004 => Some((0, 900)),
             _ => places.iter().rfind(|p| u64::from(p.at) <= at).and_then(|p| p.node),
         };
+        let want = |at: u64| want(at).map(|(function, node)| Found { function, node, has_called: node == 7 });
         let offsets: Vec<u64> = (0..1100).rev().collect();
         let found = find(&bytes, &offsets).expect("it was written");
         for (at, got) in offsets.iter().zip(found) {
