@@ -323,7 +323,8 @@ impl Around<'_> {
             Callee::Function(f) => program.function(f).import.as_ref(),
             _ => None,
         };
-        !self.is_libc_recorded && name.is_some_and(|name| is_quiet(name))
+        !self.is_libc_recorded
+            && name.is_some_and(|name| is_quiet(name) && self.program.image.is_libc_import(name))
     }
 
     /// Whether it may return in another process, too, or when another stack has run.

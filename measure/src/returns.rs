@@ -161,8 +161,10 @@ const CALLS: u8 = 4;
 impl<'a> Returns<'a> {
     /// Of `program`.
     pub fn of(program: &'a Program) -> Returns<'a> {
-        let imports: Vec<bool> = program.imports.iter().map(|name| comes_back(name)).collect();
-        let stubs = program.functions.iter().map(|f| f.import.as_deref().is_some_and(comes_back)).collect();
+        // A library may have a function of its own that is called `log`.
+        let is_sure = |name: &str| comes_back(name) && program.image.is_libc_import(name);
+        let imports: Vec<bool> = program.imports.iter().map(|name| is_sure(name)).collect();
+        let stubs = program.functions.iter().map(|f| f.import.as_deref().is_some_and(is_sure)).collect();
         let find = Finder::new(&SYSTEM_CALL);
         let in_segment = |start: Va| {
             let bytes = program.image.bytes_from(start).unwrap_or_default();

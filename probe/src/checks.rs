@@ -13,8 +13,13 @@ use program::image::{Kind, RelocationTo, SymbolKind};
 use program::{CallKind, Callee, Program, Va};
 
 /// Checks that stand right in front of entries: of the functions with `boards` whose code starts with their entry, but for those entries,
-/// sorted, that are `special`.
-pub fn in_front(program: &Program, boards: &[Springboard], special: &[&[Va]]) -> Vec<Written> {
+/// sorted, that are `special`. `handlers` are those that may be called for a signal.
+pub fn in_front(
+    program: &Program,
+    boards: &[Springboard],
+    special: &[&[Va]],
+    handlers: &[Va],
+) -> Vec<Written> {
     let image = &program.image;
     let asks_started = image.kind == Kind::SharedObject;
     let [plain, handler] = [false, true].map(|asks_signal| {
@@ -34,7 +39,7 @@ pub fn in_front(program: &Program, boards: &[Springboard], special: &[&[Va]]) ->
         if program.function(func).entry != board.at || !is_first() {
             continue;
         }
-        let may_be_handler = program.named.binary_search(&board.at).is_ok();
+        let may_be_handler = handlers.binary_search(&board.at).is_ok();
         let (found, check) = if may_be_handler { &handler } else { &plain };
         all.push(((block, Spot::Found), found.clone()));
         all.push(((block, Spot::Checked), check.clone()));
@@ -72,6 +77,41 @@ pub fn append_check(
             text.extend(bytes);
         }
     }
+    at
+}
+
+/// Those of the `addresses` that data or code of the program say, and those of functions that it exports, which may be handlers of signals.
+/// Sorted. Not those that only calls of the module's own go to, through slots of its linkage table.
+pub fn handlers(program: &Program, addresses: &[Va]) -> Vec<Va> {
+    let image = &program.image;
+    let mut slots: Vec<Va> = image.plt.iter().filter_map(|stub| stub.slot).collect();
+    slots.sort_unstable();
+    let own = image.relocations.iter().filter_map(|r| match r.to {
+        RelocationTo::Address(to) | RelocationTo::Symbol(_, Some(to)) => Some((r.at, to)),
+        _ => None,
+    });
+    let (of_slots, others): (Vec<_>, Vec<_>) = own.partition(|(at, _)| slots.binary_search(at).is_ok());
+    let mut called: Vec<Va> = of_slots.into_iter().map(|r| r.1).collect();
+    called.sort_unstable();
+    let mut all: Vec<Va> = others.into_iter().map(|r| r.1).chain(program.named.iter().copied()).collect();
+    let is_called = |at: &Va| called.binary_search(at).is_ok();
+    all.extend(addresses.iter().filter(|at| !is_called(at)));
+    let is_function = |kind| matches!(kind, SymbolKind::Function);
+    let exported = image.symbols.iter().filter(|s| s.dynamic && !s.local && is_function(s.kind));
+    all.extend(exported.map(|s| s.at).filter(|at| !is_called(at)));
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Appends a check before `entry` of whether it is called for a signal; returns its address. `restore` gives r11 back, if it was put away.
+pub fn append_saved_signal_check(text_at: Va, text: &mut Vec<u8>, restore: Va, entry: Va, signal: Va) -> Va {
+    let at = text_at.plus(text.len() as u64);
+    let (mut bytes, places) = emit::CHECK_SAVED_SIGNAL;
+    for (place, to) in places.into_iter().zip([restore, entry, signal]) {
+        set_distance(&mut bytes, place, to.since(at.plus(place as u64 + 4)));
+    }
+    text.extend(bytes);
     at
 }
 

@@ -15,7 +15,9 @@
 use crate::arch::{self as runtime, ExecSite, Runtime};
 use crate::bytes::set_distance;
 use crate::callees::{self, Callees};
-use crate::checks::{self, append_begin, append_check, append_restore, append_signal_check};
+use crate::checks::{
+    self, append_begin, append_check, append_restore, append_saved_signal_check, append_signal_check,
+};
 use crate::counters::{self, Counted};
 use crate::dynamic;
 use crate::ends;
@@ -252,8 +254,9 @@ impl<'a> Module<'a> {
         };
         let unchecked = checks::without_thread_pointer(program);
         let keeping = checks::called_by_what_stays(program, &stays);
+        let handlers = if n_words > 0 { checks::handlers(program, &addresses) } else { Vec::new() };
         if n_words > 0 {
-            inserts.extend(checks::in_front(program, &springboards, &[&unchecked, &keeping]));
+            inserts.extend(checks::in_front(program, &springboards, &[&unchecked, &keeping], &handlers));
         }
         let pieces = pieces(program, &stays, &counted, flags.as_ref(), inserts);
         let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
@@ -297,7 +300,7 @@ impl<'a> Module<'a> {
             }
         }
         // Behind the code: what gives a thread its area, and a check for every entry from outside.
-        let checks_len = (springboards.len() as u64 + 1) * 80;
+        let checks_len = (springboards.len() as u64 + 1) * 112;
         let tables_at =
             page_up(at.plus(if n_words == 0 { 0 } else { 16 + Runtime::len_bytes() + checks_len }));
         let span = if room == Room::Apart && program.image.kind.is_relocated() {
@@ -395,10 +398,14 @@ impl<'a> Module<'a> {
                 let owner = counters.start.plus(runtime::OWNER);
                 let started = has_started_page.then(|| page_up(counters.end));
                 let keeps = keeping.binary_search(&board.at).is_ok();
+                let may_be_handler = handlers.binary_search(&board.at).is_ok();
                 if keeps {
-                    to = append_restore(text_at, &mut text, to);
-                } else if program.named.binary_search(&board.at).is_ok() {
-                    // Code takes its address: it may be a handler of signals.
+                    let restore = append_restore(text_at, &mut text, to);
+                    to = match may_be_handler {
+                        true => append_saved_signal_check(text_at, &mut text, restore, to, runtime.signal),
+                        false => restore,
+                    };
+                } else if may_be_handler {
                     to = append_signal_check(text_at, &mut text, to, runtime.signal);
                 }
                 let at = text_at.plus(text.len() as u64);

@@ -293,6 +293,8 @@ pub struct Image {
     pub symbols: Vec<Symbol>,
     /// Dynamic relocations, by place, one a place.
     pub relocations: Vec<Relocation>,
+    /// Imports that the C library defined when the file was linked, sorted; another module may still define them for it.
+    pub libc_imports: Vec<Box<str>>,
     /// Functions named by DT_INIT, DT_FINI and the init and fini arrays, by address.
     pub init_fini: Vec<Va>,
     /// PLT stubs, by address.
@@ -315,6 +317,11 @@ pub struct Image {
 }
 
 impl Image {
+    /// Whether the import of this name is the C library's, not that of a library which calls a function of its own so.
+    pub fn is_libc_import(&self, name: &str) -> bool {
+        self.libc_imports.binary_search_by(|n| (**n).cmp(name)).is_ok()
+    }
+
     /// Whether the word at `at` is what the file and its relocations say for as long as the program runs.
     pub fn is_constant(&self, at: Va) -> bool {
         self.segment_at(at).is_some_and(|s| !s.writable) || self.relro.iter().any(|r| r.contains(&at))

@@ -9,6 +9,9 @@
 use crate::code::{Code, NO_FUNC};
 use crate::sweep::{How, RawCall, RawEnd};
 
+/// What programs have functions of their own called like.
+const PROGRAMS_OWN: [&str; 4] = ["err", "errx", "verr", "verrx"];
+
 /// Imports that never return.
 const NEVER: [&str; 38] = [
     "_Exit",
@@ -50,8 +53,12 @@ const NEVER: [&str; 38] = [
     "verrx",
     "_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE",
 ];
-/// Whether the import of this name never returns.
-pub fn never_returns(name: &str) -> bool {
+/// Whether the import of this name never returns; `is_libc` says whether it is the C library's.
+pub fn import_never_returns(name: &str, is_libc: impl Fn(&str) -> bool) -> bool {
+    never_returns(name) && (!PROGRAMS_OWN.contains(&name) || is_libc(name))
+}
+
+fn never_returns(name: &str) -> bool {
     // The standard C++ library's helpers: `std::__throw_length_error(char const*)` and many more.
     NEVER.contains(&name) || name.starts_with("_ZSt") && name.contains("__throw_")
 }
@@ -62,7 +69,6 @@ pub fn never_returns(name: &str) -> bool {
 /// Source: C11 7.1.3, 7.13.2; C++20 [lex.name]; glibc's sysdeps for what `longjmp` is made of.
 pub fn is_reserved(name: &str) -> bool {
     const MADE_OF: [&str; 4] = ["__longjmp", "____longjmp_chk", "__libc_longjmp", "__libc_siglongjmp"];
-    const PROGRAMS_OWN: [&str; 4] = ["err", "errx", "verr", "verrx"];
     MADE_OF.contains(&name) || never_returns(name) && !PROGRAMS_OWN.contains(&name)
 }
 

@@ -122,6 +122,9 @@ pub fn partition(code: &mut Code<'_>, evidence: &Evidence, known: &Known) {
 /// Fills `funcs` and `owner` from the starts.
 fn assign(code: &mut Code<'_>, starts: &[Start], never: &[Rel]) {
     code.funcs.clear();
+    let image = code.cx.image;
+    let never_returns =
+        |name: &str| crate::noreturn::import_never_returns(name, |name| image.is_libc_import(name));
     let mut func_of: Vec<u32> = vec![NO_FUNC; starts.len()];
     for (i, start) in starts.iter().enumerate() {
         if let Is::Function(origin) = start.is {
@@ -137,7 +140,7 @@ fn assign(code: &mut Code<'_>, starts: &[Start], never: &[Rel]) {
                 {
                     None
                 }
-                Some(stub) => Some(!stub.import.as_deref().is_some_and(crate::noreturn::never_returns)),
+                Some(stub) => Some(!stub.import.as_deref().is_some_and(never_returns)),
                 None => has(never, start.at).then_some(false),
             };
             code.funcs.push(Proto { entry: start.at, origin, named_returns, stub, returns: true });

@@ -319,6 +319,8 @@ std::arch::global_asm!(
     interrupted_at = const INTERRUPTED_AT,
     n_interrupted = const N_INTERRUPTED,
     n_unknown = const N_UNKNOWN,
+    sigsegv = const 11,
+    sigbus = const 7,
     is_apart = const IS_APART,
     states_at = const STATES_AT,
     n_stopped = const N_STOPPED,

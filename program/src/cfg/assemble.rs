@@ -434,7 +434,10 @@ impl<'c, 'a> Assembly<'c, 'a> {
     fn returns(&self, callee: Callee, functions: &[Function]) -> bool {
         match callee {
             Callee::Function(f) => functions[f.index()].returns,
-            Callee::Import(i) => !crate::noreturn::never_returns(&self.imports[i as usize]),
+            Callee::Import(i) => {
+                let is_libc = |name: &str| self.code.cx.image.is_libc_import(name);
+                !crate::noreturn::import_never_returns(&self.imports[i as usize], is_libc)
+            }
             Callee::Unknown(_) | Callee::Indirect => true,
         }
     }

@@ -14,6 +14,10 @@ use object::read::elf::{ProgramHeader as _, SectionHeader as _, Sym as _};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// How the names of the C library's files start: glibc's and musl's.
+const LIBC: [&str; 8] =
+    ["libc.", "libm.", "libmvec.", "libpthread.", "libdl.", "librt.", "ld-linux-", "ld-musl-"];
+
 /// The dynamic section and the tables it points to.
 pub(super) struct Dynamic {
     tags: Vec<(i64, u64)>,
@@ -62,6 +66,62 @@ impl Dynamic {
     /// The defined dynamic symbols.
     pub fn symbols(&self, names_left: &mut usize) -> Vec<Symbol> {
         self.symbols.iter().filter_map(|s| symbol(s, &self.strings, true, names_left)).collect()
+    }
+
+    /// The imports that the C library defines: as their versions say; where there are none, if nothing else is needed. Sorted.
+    pub fn libc_imports(&self, image: &Image, names_left: &mut usize) -> Vec<Box<str>> {
+        let is_libc = |at: u64| {
+            let name = u32::try_from(at).ok().and_then(|at| string_at(&self.strings, at));
+            name.is_some_and(|name| LIBC.iter().any(|start| name.starts_with(start)))
+        };
+        let needs = |tag: &&(i64, u64)| tag.0 == elf::DT_NEEDED.0;
+        let alone = self.tags.iter().filter(needs).all(|tag| is_libc(tag.1));
+        let versions = self.versions_of(image, is_libc);
+        let of_symbols = self.value(elf::DT_VERSYM.0).and_then(|at| image.bytes_from(Va(at)));
+        let is_one = |i: usize| match (&versions, of_symbols) {
+            (Some(versions), Some(all)) => {
+                let bytes = i.checked_mul(2).and_then(|at| all.get(at..)).and_then(|b| b.first_chunk());
+                bytes.is_some_and(|b| versions.contains(&(u16::from_le_bytes(*b) & 0x7fff)))
+            }
+            _ => alone,
+        };
+        let mut names: Vec<Box<str>> = Vec::new();
+        for (i, symbol) in self.symbols.iter().enumerate() {
+            if symbol.st_shndx(LE) != elf::SHN_UNDEF || !is_one(i) {
+                continue;
+            }
+            let name = string_at(&self.strings, symbol.st_name(LE)).unwrap_or_default();
+            let Some(left) = names_left.checked_sub(name.len()) else { break };
+            *names_left = left;
+            names.push(name.into());
+        }
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The numbers of the versions (DT_VERNEED) that are asked of files whose names are at offsets that `is_libc`; nothing if there are none.
+    fn versions_of(&self, image: &Image, is_libc: impl Fn(u64) -> bool) -> Option<Vec<u16>> {
+        let table = image.bytes_from(Va(self.value(elf::DT_VERNEED.0)?))?;
+        let word16 = |at: usize| table.get(at..)?.first_chunk().map(|b| u16::from_le_bytes(*b));
+        let word = |at: usize| table.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b));
+        let next = |at: usize, by: u32| at.checked_add(usize::try_from(by).ok()?).filter(|_| by > 0);
+        let (mut found, mut at) = (Vec::new(), Some(0usize));
+        // No more than fit, in damaged tables.
+        let mut left = table.len() / 16;
+        while let Some(file) = at {
+            if is_libc(u64::from(word(file + 4)?)) {
+                let mut aux = next(file, word(file + 8)?);
+                while let Some(one) = aux {
+                    left = left.checked_sub(1)?;
+                    found.push(word16(one + 6)?);
+                    aux = next(one, word(one + 12)?);
+                }
+            }
+            left = left.checked_sub(1)?;
+            at = next(file, word(file + 12)?);
+        }
+        Some(found)
     }
 
     fn table<'a>(&self, image: &'a Image, at: i64, len: i64) -> Option<&'a [u8]> {

@@ -109,6 +109,7 @@ impl Image {
             sections,
             symbols: Vec::new(),
             relocations: Vec::new(),
+            libc_imports: Vec::new(),
             init_fini: Vec::new(),
             plt: Vec::new(),
             unwind: Vec::new(),
@@ -125,6 +126,7 @@ impl Image {
         let dynamic = dynamic::Dynamic::read(&image, headers);
         image.relocations = dynamic.relocations(&image, headers);
         symbols.extend(dynamic.symbols(&mut names_left));
+        image.libc_imports = dynamic.libc_imports(&image, &mut names_left);
         if names_left == 0 {
             image.notes.push("symbol names take up more than the file: some left out".to_owned());
         }

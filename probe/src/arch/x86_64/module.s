@@ -637,7 +637,8 @@ engraft_module_signalled:
 9:
     ret
 
-# Adds r8 to how often moved code was interrupted where the signal rsi came. Zero if it was moved code, and could be.
+# Adds r8 to how often moved code was interrupted where the signal rsi came. Zero if it was moved code, and could be. Where it came in other
+# code, which may have been called by moved code that takes it to come back: the nearest address on the stack that is in moved code.
 .Lengraft_interrupted:
     movabs rbx, {arena}
     movabs r9, {own} + {homes}
@@ -645,7 +646,7 @@ engraft_module_signalled:
     xor r10d, r10d
 2:
     cmp r10d, [rbx + {n_rows}]
-    jae 8f
+    jae 21f
     cmp qword ptr [r9], 0
     je 3f
     cmp rax, [r9 + 16]
@@ -665,6 +666,40 @@ engraft_module_signalled:
     add r9, 64
     inc r10d
     jmp 2b
+21: # in other code; if it is not the stack itself that cannot be reached
+    mov rdx, [rsi - 144] # rsp
+    cmp dword ptr [rsi], {sigsegv}
+    je 22f
+    cmp dword ptr [rsi], {sigbus}
+    jne 23f
+22:
+    mov rax, [rsi + 16] # si_addr
+    sub rax, rdx
+    add rax, 0x10000
+    cmp rax, 0x110000
+    jb 8f
+23:
+    lea rbp, [rdx + 1024]
+24:
+    cmp rdx, rbp
+    jae 8f
+    mov rax, [rdx]
+    add rdx, 8
+    movabs r9, {own} + {homes}
+    xor r10d, r10d
+25:
+    cmp r10d, [rbx + {n_rows}]
+    jae 24b
+    cmp qword ptr [r9], 0
+    je 26f
+    cmp rax, [r9 + 16]
+    jbe 26f
+    cmp rax, [r9 + 24]
+    jb 4f
+26:
+    add r9, 64
+    inc r10d
+    jmp 25b
 33: # in its routine for calls through pointers, which returns to moved code
     mov rbx, [rsi - 144] # rsp
     lea rcx, [rip + engraft_module_callee]

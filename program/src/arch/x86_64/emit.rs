@@ -291,6 +291,24 @@ pub const CHECK_SIGNAL: ([u8; 26], [usize; 3]) = (
     [10, 17, 22],
 );
 
+/// The same where [`SAVE`] stands before: goes on at RESTORE if it is none, and at ENTRY without what was put away if it is one.
+///
+/// ```text
+/// lea 16(%rsp),%r11; cmp %r11,%rdx; jne RESTORE; pop %r11; lea ENTRY(%rip),%r11; jmp SIGNAL
+/// ```
+/// Returns the bytes and the offsets of the distances to RESTORE, ENTRY and SIGNAL.
+pub const CHECK_SAVED_SIGNAL: ([u8; 28], [usize; 3]) = (
+    [
+        0x4c, 0x8d, 0x5c, 0x24, 0x10, // lea 16(%rsp),%r11
+        0x4c, 0x39, 0xda, // cmp %r11,%rdx
+        0x0f, 0x85, 0, 0, 0, 0, // jne
+        0x41, 0x5b, // pop %r11
+        0x4c, 0x8d, 0x1d, 0, 0, 0, 0, // lea 0(%rip),%r11
+        0xe9, 0, 0, 0, 0, // jmp
+    ],
+    [10, 19, 24],
+);
+
 /// `lea NEXT(%rip),%r11; jmp OTHER`: goes on at NEXT by way of OTHER. Returns the bytes and the offsets of the distances to NEXT and OTHER.
 pub const BY_WAY_OF: ([u8; 12], [usize; 2]) = ([0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0], [3, 8]);
 
