@@ -19,6 +19,7 @@ const _: () = assert!(
         && probe::arch::ROW_LEN == counters::ROW_LEN
         && probe::arch::INTERRUPTED_AT == counters::STOPS_AT
         && probe::arch::N_INTERRUPTED == counters::N_STOPS
+        && probe::arch::BEHIND_CALL == counters::BEHIND_CALL
         && probe::arch::N_SHARED == counters::N_SHARED
         && probe::arch::N_UNKNOWN == counters::N_UNKNOWN
         && probe::arch::STATES_AT == counters::STATES_AT

@@ -7,7 +7,8 @@
 //!             no room for one, 104 offset of the states; 0: none, 112 how many others may have
 //! row       = 64 bytes at 128 + 64 m: key (16 bytes), length of the counters, offset of the notes, their length
 //! extent    = offset of the counters of row m in area k, at 8 (m · room + k) of the extents; 0: none
-//! stop      = 16 bytes: 2⁴⁰ (m + 1) + offset in the moved code of row m; how often it was left there otherwise than the flow says
+//! stop      = 16 bytes: 2⁴⁰ (m + 1) + offset in the moved code of row m (+ 2³⁹: there a call that it made would have come back to);
+//!             how often it was left there otherwise than the flow says
 //! state     = a byte an area, what is known of its thread: 1 or 3 it may have been stopped in the middle of a block
 //! ```
 //! An area is a thread's; the counts of a run are their sum. What counters mean stands in the notes (`notes`).
@@ -43,6 +44,8 @@ pub const EXTENTS_AT: u64 = 48;
 pub const STOPS_AT: u64 = 88;
 /// How many stops there are.
 pub const N_STOPS: u64 = 1024;
+/// The bit of a stop's first word that says that a call was left which would have come back there.
+pub const BEHIND_CALL: u64 = 39;
 /// Offset of how often threads had to count together.
 pub const N_SHARED: u64 = 64;
 /// Offset of how often there was no room for a stop.

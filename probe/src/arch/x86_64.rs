@@ -95,6 +95,8 @@ pub const NAMESPACE: u64 = 80;
 pub const INTERRUPTED_AT: u64 = 88;
 /// How many rows that has.
 pub const N_INTERRUPTED: u64 = 1024;
+/// The bit of that number and offset which says that it is a call behind which it stands that was not to come back.
+pub const BEHIND_CALL: u64 = 39;
 /// Offset of how often there was no row for one.
 pub const N_UNKNOWN: u64 = 96;
 /// Offset of the offset of what is known of the thread of each area, a byte each: 0 (it has ended, or never was), [`MAY_RUN`], [`HAS_ENDED`] or [`ABORTS`].
@@ -318,6 +320,7 @@ std::arch::global_asm!(
     namespace = const NAMESPACE,
     interrupted_at = const INTERRUPTED_AT,
     n_interrupted = const N_INTERRUPTED,
+    behind_call = const BEHIND_CALL,
     n_unknown = const N_UNKNOWN,
     sigsegv = const 11,
     sigbus = const 7,

@@ -26,6 +26,7 @@
 //! Source: Knuth, TAOCP vol. 1, 2.3.4.1; Ball and Larus, "Optimally Profiling and Tracing Programs", TOPLAS 1994, section 3.
 #![warn(clippy::indexing_slicing)]
 
+use super::BEHIND_CALL;
 use super::callees::Callees;
 use super::places::{self, Found};
 use crate::counts::{Edge, Exactness, ImageRef, Intervals, Profile};
@@ -417,7 +418,10 @@ impl Notes {
     /// The profile that `counts`, one a counter, stand for. `left` says where moved code was left otherwise than its flow says, as offsets
     /// in it, and how often. `n_stopped` threads may have been stopped in the middle of a block.
     pub fn profile(&self, counts: &[u64], left: &[(u64, i64)], n_stopped: u64) -> Profile {
-        let offsets: Vec<u64> = left.iter().map(|l| l.0).collect();
+        // A block may end with its call.
+        let is_call = |at: u64| at >> BEHIND_CALL & 1 == 1;
+        let in_call = |at: u64| if is_call(at) { (at & !(1 << BEHIND_CALL)).saturating_sub(1) } else { at };
+        let offsets: Vec<u64> = left.iter().map(|l| in_call(l.0)).collect();
         let nodes = if left.is_empty() {
             Vec::new()
         } else {
@@ -426,10 +430,10 @@ impl Notes {
         let mut by_function: BTreeMap<u32, Vec<(u32, i64)>> = BTreeMap::new();
         // How often a block was left behind its counter, and before its call.
         let mut before_calls: BTreeMap<(u32, u32), i64> = BTreeMap::new();
-        for (found, (_, n)) in nodes.iter().zip(left) {
+        for (found, (at, n)) in nodes.iter().zip(left) {
             if let Some(Found { function, node, has_called }) = *found {
                 by_function.entry(function).or_default().push((node, *n));
-                if node & 1 == 1 && !has_called {
+                if node & 1 == 1 && !has_called && !is_call(*at) {
                     let sum = before_calls.entry((function, node / 2)).or_default();
                     *sum = sum.wrapping_add(*n);
                 }
@@ -791,6 +795,8 @@ mod tests {
         let entered = |left: &[(u64, i64)]| notes.profile(&[12, 1], left, 0).entries.get(&Va(0x20)).copied();
         assert_eq!(entered(&[]), Some(13));
         assert_eq!(entered(&[(4, 2), (8, 1)]), Some(11));
+        // In what it called, which would have come back there.
+        assert_eq!(entered(&[(8 | 1 << 39, 2)]), Some(13));
         let stopped = notes.profile(&[12, 1], &[], 1).intervals;
         assert_eq!(stopped.entries.get(&Va(0x20)), Some(&(12, 13)));
         assert_eq!(stopped.blocks.get(&Va(0x20)), Some(&(12, 13)));

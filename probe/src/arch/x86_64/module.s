@@ -673,16 +673,23 @@ engraft_module_signalled:
     cmp dword ptr [rsi], {sigbus}
     jne 23f
 22:
+    cmp dword ptr [rsi + 8], 0x80 # si_code: the processor gives no address
+    je 8f
     mov rax, [rsi + 16] # si_addr
     sub rax, rdx
     add rax, 0x10000
     cmp rax, 0x110000
     jb 8f
-23:
+23: # no further than a signal's frame, whose registers may be any: segments stand in it, as in all 64-bit programs
+    movabs rcx, 0x002b000000000033
+    cmp [rdx + 184], rcx
+    je 8f
     lea rbp, [rdx + 1024]
 24:
     cmp rdx, rbp
     jae 8f
+    cmp [rdx + 192], rcx
+    je 8f
     mov rax, [rdx]
     add rdx, 8
     movabs r9, {own} + {homes}
@@ -695,11 +702,15 @@ engraft_module_signalled:
     cmp rax, [r9 + 16]
     jbe 26f
     cmp rax, [r9 + 24]
-    jb 4f
+    jb 27f
 26:
     add r9, 64
     inc r10d
     jmp 25b
+27:
+    sub rax, [r9 + 16]
+    bts rax, {behind_call}
+    jmp 45f
 33: # in its routine for calls through pointers, which returns to moved code
     mov rbx, [rsi - 144] # rsp
     lea rcx, [rip + engraft_module_callee]
@@ -718,6 +729,7 @@ engraft_module_signalled:
     jae 8f
 4:  # the key: number of the row, from 1; where in its moved code
     sub rax, [r9 + 16]
+45:
     lea r9, [r10 + 1]
     shl r9, 40
     or r9, rax
