@@ -6,8 +6,9 @@ use memchr::memmem::Finder;
 use program::{BlockId, Call, CallKind, Callee, FuncId, Program, Va};
 use std::ops::Range;
 
-/// Functions of the C library that come back: they call nothing of the program's, and throw nothing.
-const IMPORTS: [&str; 118] = [
+/// Functions of the C library that come back: they call nothing of the program's, and throw nothing. Not `malloc` and those that go with it,
+/// which programs put their own in place of.
+const IMPORTS: [&str; 113] = [
     "__ctype_b_loc",
     "__ctype_tolower_loc",
     "__ctype_toupper_loc",
@@ -36,7 +37,6 @@ const IMPORTS: [&str; 118] = [
     "bcmp",
     "bcopy",
     "bzero",
-    "calloc",
     "cbrt",
     "ceil",
     "ceilf",
@@ -57,7 +57,6 @@ const IMPORTS: [&str; 118] = [
     "fmin",
     "fmod",
     "fmodf",
-    "free",
     "frexp",
     "getenv",
     "gettimeofday",
@@ -76,7 +75,6 @@ const IMPORTS: [&str; 118] = [
     "logf",
     "lrint",
     "lround",
-    "malloc",
     "memchr",
     "memcmp",
     "memcpy",
@@ -87,11 +85,9 @@ const IMPORTS: [&str; 118] = [
     "memset",
     "modf",
     "nearbyint",
-    "posix_memalign",
     "pow",
     "powf",
     "rawmemchr",
-    "realloc",
     "rint",
     "round",
     "roundf",

@@ -11,7 +11,7 @@ use crate::springboard::Springboard;
 use crate::stubs;
 use program::arch::Flow;
 use program::arch::emit::Increment;
-use program::{BlockId, Callee, EdgeId, EdgeKind, FlagLiveness, FuncId, Program, Va};
+use program::{BlockId, CallKind, Callee, EdgeId, EdgeKind, FlagLiveness, FuncId, Program, Va};
 
 /// What has a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,12 +58,14 @@ pub fn choose(
     (all, sparsely)
 }
 
-/// Which of the `calls`, ascending, come as from inside of what they call: those of counted blocks to functions whose entry is counted.
-/// They are put where they go.
+/// Which of the `calls`, ascending, come as from inside of what they call: those of counted blocks to functions whose entry is counted. And
+/// the first calls of blocks to stubs that stay, which are nothing else there, so that it is known where in the block they stand. All are
+/// put where they go.
 pub fn choose_inside(
     program: &Program,
     calls: &[Va],
     counted: &[Counted],
+    stays: &[Option<Stay>],
     inserts: &mut Vec<Written>,
 ) -> Vec<Va> {
     let mut blocks = vec![false; program.blocks.len()];
@@ -75,14 +77,23 @@ pub fn choose_inside(
             Counted::Edge(_) => {}
         }
     }
+    let stay = |id: FuncId| stays.get(id.index()).copied().flatten();
     let mut all = Vec::new();
-    for &at in calls {
-        let Some(block) = program.block_at(at).filter(|b| blocks[b.index()]) else { continue };
-        let first = program.calls_in(block).first().filter(|c| c.at == at);
-        let Some(Callee::Function(callee)) = first.map(|c| c.callee) else { continue };
-        if entries[callee.index()] && program.is_direct_call(at) {
-            all.push(at);
-            inserts.push(((block, Spot::FromInside(at)), Code::default()));
+    let mut before = None;
+    for call in &program.calls {
+        let is_first = before.replace(call.block) != Some(call.block);
+        let Callee::Function(callee) = call.callee else { continue };
+        let says =
+            || entries[callee.index()] && blocks[call.block.index()] && calls.binary_search(&call.at).is_ok();
+        if is_first
+            && call.kind == CallKind::Call
+            && stay(program.block(call.block).func).is_none()
+            && (stay(callee) == Some(Stay::PltStub) || says())
+            && program.is_direct_call(call.at)
+            && program.calls_in(call.block).first().is_some_and(|c| c.at == call.at)
+        {
+            all.push(call.at);
+            inserts.push(((call.block, Spot::FromInside(call.at)), Code::default()));
         }
     }
     all

@@ -127,7 +127,7 @@ pub struct Module<'a> {
     pub counted: Vec<Counted>,
     /// The direct calls that are counted by themselves, ascending; their counters are the next.
     pub calls: Vec<Va>,
-    /// The direct calls that come as from inside of what they call, ascending.
+    /// The direct calls, ascending, that come as from inside of what they call, and the first ones of blocks to stubs that stay.
     pub from_inside: Vec<Va>,
     /// The functions that are counted as sparsely as the plan asks for; of others every block is. Ascending.
     pub sparse: Vec<FuncId>,
@@ -238,11 +238,12 @@ impl<'a> Module<'a> {
             .filter(|_| plan.callees)
             .map(|flags| callees::choose(program, &stays, flags, lowered.n_words, &mut inserts));
         let from_inside = match plan.counting {
-            // Of a function's entry, probes want to see all.
-            Counting::Sparse(_) if plan.probes.is_empty() => {
-                counters::choose_inside(program, &plan.from_inside, &counted, &mut inserts)
+            Counting::Nothing => Vec::new(),
+            _ => {
+                // Of a function's entry, probes want to see all.
+                let calls = if plan.probes.is_empty() { &plan.from_inside[..] } else { &[] };
+                counters::choose_inside(program, calls, &counted, &stays, &mut inserts)
             }
-            _ => Vec::new(),
         };
         let from_inside_of_events = if plan.events.is_empty() { &[][..] } else { &plan.from_inside };
         events::write(program, &plan.events, from_inside_of_events, &stays, &mut inserts)

@@ -450,7 +450,12 @@ impl Notes {
         let mut intervals = Intervals { n_stopped, ..Intervals::default() };
         let is_off = |(least, most): &(u64, u64)| least != most;
         let mut first = 0;
+        // The same by the blocks' positions.
+        let mut before_of: BTreeMap<u32, i64> = BTreeMap::new();
         for (function, flow) in (0..).zip(&self.functions) {
+            let position = u32::try_from(all.len()).unwrap_or(u32::MAX);
+            let own = before_calls.range((function, 0)..=(function, u32::MAX));
+            before_of.extend(own.map(|(&(_, n), less)| (position.saturating_add(n), *less)));
             let end = first + flow.n_counters();
             let left = by_function.get(&function).map_or(&[][..], Vec::as_slice);
             let called = flow.called_by.iter().flatten();
@@ -508,7 +513,10 @@ impl Notes {
         for sum in &self.sums {
             let mut n: Count = (0, (0, 0));
             for &block in &sum.blocks {
-                n = all.get(block as usize).map_or(n, |of| plus(n, *of));
+                let less = before_of.get(&block).copied().unwrap_or(0);
+                let least = |n: u64| n.saturating_sub_signed(less);
+                let of = all.get(block as usize).map(|&(n, (a, b))| (least(n), (least(a), least(b))));
+                n = of.map_or(n, |of| plus(n, of));
             }
             for &block in &sum.left {
                 // A thread may have been stopped behind the call.
