@@ -14,8 +14,9 @@ block's start and its first marker.
 import bisect, collections, csv, json, os, random, shutil, signal, struct, subprocess, sys
 
 sys.dont_write_bytecode = True
-from generator.prelude import FIRST, HANDLERS, PAGES, PRELUDE
-from generator.program import Program
+from generator.prelude import FIRST, HELPERS, MEMORY, OBJECTS, PAGES, PRELUDE, handlers
+from generator.program import Program, some
+from generator.text import STUBS
 
 
 class Unit:
@@ -43,22 +44,68 @@ class Unit:
             self.tool = "clang++" if self.cxx else "clang"
         self.modules = "all" if self.parts == 2 or r.random() < .1 else "exe"
         self.all_blocks = r.random() < .1
+        self.decide_more(random.Random(f"{seed} {number} more"))
+
+    def decide_more(self, r):
+        """Of what units of before did not have. All counts are exact.
+
+        two-parts: a library, more often. addresses: those of handlers are in a table or in what `sigaction` takes alone. shared-handlers: they are in one of two parts, for both. exe-alone: the library
+        is not counted. names: functions with names of libc's. memory: a `malloc` that may leave. long: one program that runs long, so that how it ran decides what has
+        counters the next time; it is counted twice."""
+        has = self.has = some(r, [("addresses", .6), ("two-parts", .3), ("shared-handlers", .6), ("exe-alone", .3), ("names", .4), ("memory", .2), ("long", .3)])
+        is_static = any("-static" in flag for flag in self.flags)
+        if "two-parts" in has and not is_static:
+            self.parts, self.modules = 2, "all"
+        if self.parts == 1:
+            has -= {"two-parts", "shared-handlers", "exe-alone"}
+        if is_static:
+            has.discard("memory")
+        self.addresses = r.choice(["table", "data"]) if "addresses" in has else "code"
+        self.handlers_in, self.installed_in = (r.randrange(2), r.randrange(2)) if "shared-handlers" in has else (None, None)
+        if "exe-alone" in has:
+            self.modules = "exe"
+        self.is_long = "long" in has
+        if self.is_long:
+            self.programs = self.programs[:1]
+        stubs = list(STUBS)
+        r.shuffle(stubs)
+        for p, stub in zip(self.programs, stubs):
+            p.stub = stub
+        self.memory_in = r.randrange(self.parts) if "memory" in has else None
+        for p in self.programs:
+            if self.memory_in is not None:
+                p.has |= {"memory", "jumps"}
+            if self.is_long:
+                p.never_ends()
+                p.rounds = r.choice([300, 1500])
+            p.n_parts = self.parts
+            p.write()
+        names = r.sample(LIBC_NAMES, 4)
+        for name in names if "names" in has else []:
+            plain = [f for p in self.programs for f in p.functions if f.shape == "plain"]
+            r.choice(plain).symbol = name
 
     def text(self, programs):
-        out = [PRELUDE, FIRST, HANDLERS, "struct big { ul v[6]; };\nstatic struct big UNUSED big_of(ul x) { struct big b = {{x, x + 1, x, x, x, 5}}; return b; }\n"]
+        out = [PRELUDE, FIRST, OBJECTS, handlers(self.handlers_in, self.installed_in, self.addresses), HELPERS]
+        if self.memory_in is not None:
+            out.append(f"#if PART == {self.memory_in}{MEMORY}#endif\n")
+        out += ["struct big { ul v[6]; };\nstatic struct big UNUSED big_of(ul x) { struct big b = {{x, x + 1, x, x, x, 5}}; return b; }\n"]
         for p in programs:
             p.n = 0
             out.append(f"static void UNUSED last{p.number}(void) {{ P; sink++; }}\n")
             out.append(p.text())
         out.append("#if PART == 0\nint main(int argc, char **argv) { ul x = 0; char said[20]; int n = 0;\n  P; (void)argc;\n  switch (atoi(argv[1])) {\n")
         for p in programs:
-            out.append(f"  case {p.number}:\n  P; x = run{p.number}();\n  Q; break;\n")
+            run = f"P; x = run{p.number}();\n  Q;"
+            if p.rounds > 1:
+                run = f"for (int go = 0; go < {p.rounds}; go++) {{ ul before = x; fuel = 80; {run} x ^= MIX(before); }}"
+            out.append(f"  case {p.number}:\n  P; {run} break;\n")
         out.append("  }\n  P; for (; n < 16; n++) said[n] = 'a' + (x >> 4 * n & 15);\n  said[n] = '\\n'; if (write(1, said, 17) != 17) return 1;\n  return x & 15; }\n#endif\n")
         return "".join(out)
 
 
-class Failed(Exception):
-    pass
+# What linkers may take for functions of libc and libm that come back, or never do.
+LIBC_NAMES = ["log", "round", "exp2", "hypot", "lround", "trunc", "cbrt", "tan", "err", "errx", "verr", "verrx"]
 
 
 # What is run: `trace`, whose blocks are counted, in place of `count`.
@@ -72,6 +119,7 @@ class Bench:
         with open(f"{folder}/pages.s", "w") as out:
             out.write(PAGES)
         subprocess.run(["gcc", "-c", "pages.s", "-o", "pages.o"], cwd=folder, check=True)
+        self.n_edges = self.n_stubs = 0
         self.n_held = self.n_lost = self.n_marks = self.n_wide = self.n_between = 0
         self.kinds = collections.Counter()
 
@@ -85,14 +133,14 @@ class Bench:
         if unit.parts == 2:
             library = [f for f in common if "pie" not in f.lower()]
             commands = [[*library, "-DPART=1", "-fPIC", "-shared", "-o", "libp.so", "-ftls-model=initial-exec"],
-                        [*common, "-DPART=0", "-o", "p", "./libp.so", "-rdynamic"]]
+                        [*common, "-DPART=0", "-o", "p", "-Wl,--no-as-needed", "./libp.so", "-rdynamic"]]
         for command in commands:
             ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
             if ran.returncode:
                 raise AssertionError(" ".join(command) + "\n" + ran.stderr[-3000:])
         self.command = " && ".join(map(" ".join, commands))
         names = ["p", "libp.so"][:unit.parts]
-        return {os.path.realpath(f"{folder}/{name}"): (part, marks(f"{folder}/{name}")) for part, name in enumerate(names)}
+        return {os.path.realpath(f"{folder}/{name}"): places(f"{folder}/{name}", part) for part, name in enumerate(names)}
 
     def run(self, folder, command, own):
         for part in "01":
@@ -116,7 +164,8 @@ class Bench:
         plain = self.run(folder, ["./p", str(k)], "plain")
         if plain[0] == "too long":
             return None
-        for options in [[]] + [["--all-blocks"]] * (unit.all_blocks and VERB == "count"):
+        edges_of = {}
+        for options in [[]] * (1 + unit.is_long) + [["--all-blocks"]] * (unit.all_blocks and VERB == "count"):
             if os.path.exists(f"{folder}/r.engraft"):
                 os.remove(f"{folder}/r.engraft")
             counted = self.run(folder, [self.engraft, VERB, "-q", *options, "--modules", unit.modules, "-o", "r.engraft", "--", "./p", str(k)], "own")
@@ -134,32 +183,43 @@ class Bench:
             for image, function, start, end, n in list(csv.reader(open(f"{folder}/r.csv")))[1:]:
                 blocks[os.path.realpath(os.path.join(folder, image))].append((int(start, 16), int(end, 16), int(n), function))
             stopped, said_stopped = program.stopped(), 0
-            for path, (part, all_marks) in places.items():
-                own = open(f"{folder}/own{part}", "rb").read()
-                n_stopped, between = self.intervals(folder, path)
+            owns = {path: Own(places[path], f"{folder}/own{places[path].part}") for path in places}
+            unmarked = program.unmarked() + sum(own.n_left() for own in owns.values())
+            for path, own in owns.items():
+                if unit.modules == "exe" and places[path].part:
+                    continue
+                n_stopped, between, edges = self.intervals(folder, path)
                 said_stopped = max(said_stopped, n_stopped)
-                said += self.judge(f"{' '.join(options)}", all_marks, own, sorted(blocks[path]), between, stopped)
+                how, rows = " ".join(options), sorted(blocks[path])
+                said += self.judge(how, own, rows, between, stopped, unmarked)
+                said += self.judge_edges(how, own, rows, edges, stopped + unmarked)
+                # Counted again, with counters elsewhere.
+                if edges and program.repeats and not stopped:
+                    first = edges_of.setdefault(path, edges)
+                    said += [f"{how} edge {at[0]:#x} to {at[1]:#x}: {first.get(at)}, and {edges.get(at)} the next time" for at in sorted(first.keys() | edges.keys()) if first.get(at) != edges.get(at)]
             # Threads that are there at the end may be in the middle of a block; of others it is known that they are not.
             self.n_wide += said_stopped > 0 and not stopped and program.is_over(counted[0])
         return said
 
     def intervals(self, folder, path):
-        """How many threads may have been stopped in the middle of a block, and per block the least and the most of its count."""
+        """How many threads may have been stopped in the middle of a block; per block the least and the most of its count; the edges' counts."""
         if VERB == "trace":
-            return 0, {}
+            return 0, {}, {}
         made = [self.engraft, "convert", "-q", "r.engraft", "-o", "r.json", "--binary", path]
         if subprocess.run(made, cwd=folder, capture_output=True).returncode:
-            return 0, {} # nothing of it ran
+            return 0, {}, {} # nothing of it ran
         profile = json.load(open(f"{folder}/r.json"))
-        return profile.get("n_stopped", 0), {int(b["at"], 16): (b["at_least"], b["at_most"]) for b in profile["blocks"] if "at_least" in b}
+        between = {int(b["at"], 16): (b["at_least"], b["at_most"]) for b in profile["blocks"] if "at_least" in b}
+        return profile.get("n_stopped", 0), between, {(int(e["from"], 16), int(e["to"], 16)): e["count"] for e in profile["edges"]}
 
-    def judge(self, how, all_marks, own, blocks, between, stopped):
-        """`stopped` threads were stopped in the middle of a block: each may have entered one block and not come to its marker."""
+    def judge(self, how, own, blocks, between, stopped, may_be_unmarked):
+        """`stopped` threads were stopped in the middle of a block; so many blocks may have been entered by threads that did not come to the marker."""
         unmarked = 0
         said, starts, i = [], [b[0] for b in blocks], 0
         rows = collections.defaultdict(list)
-        for at, counter, line, kind in all_marks:
-            n = struct.unpack_from("<Q", own, counter)[0]
+        stubs = collections.Counter()
+        for at, n, line, kind in own.marks:
+            stubs[kind >> 8] += n
             at_row = bisect.bisect_right(starts, at) - 1
             self.n_marks += n
             if at_row < 0 or at >= blocks[at_row][1]:
@@ -173,34 +233,87 @@ class Bench:
             least, most = between.get(start, (ours, ours)) if stopped else (ours, ours)
             if VERB == "trace" and stopped:
                 least -= stopped # a block that has begun is in a trace
-            unmarked += max(0, least - first) if stopped else 0
-            if inside[0][3]:
+            if inside[0][3] & 1:
                 least = min(least, first) # behind a call, which need not have come back
-            if not least <= first <= most and (not stopped or first > most or unmarked > stopped):
+            unmarked += max(0, least - first)
+            if not least <= first <= most and (first > most or unmarked > may_be_unmarked):
                 said.append(f"{how} {function} {start:#x}: {ours}, its own {first} (line {inside[0][2]} at {inside[0][0]:#x})")
             self.n_held += 1
             self.n_between += least != most
-            behind = inside[0][3]
+            behind = inside[0][3] & 1
             for at, n, line, kind in inside[1:]:
-                behind |= kind
-                if n != first and not behind:
+                behind |= kind & 1
+                if n != first and not behind and not may_be_unmarked:
                     said.append(f"{how} {function} {start:#x}: a block, but its markers are not: {first} at {inside[0][0]:#x} (line {inside[0][2]}), {n} at {at:#x} (line {line})")
+        for n, name in enumerate(STUBS, 1):
+            ran = [ours for _, _, ours, function in blocks if function == f"{name}@plt"]
+            if stubs[n] and len(ran) == 1 and VERB == "count" and not may_be_unmarked:
+                self.n_stubs += 1
+                if ran[0] != stubs[n]:
+                    said.append(f"{how} {name}@plt: {ran[0]}, its own {stubs[n]}")
         return said
+
+    def judge_edges(self, how, own, blocks, edges, n_between):
+        """Those that count themselves, and that no more come to a block than it ran (more may leave it: fork comes back twice); but for so many that are in between."""
+        said, starts, into = [], [b[0] for b in blocks], collections.Counter()
+        def row(at):
+            found = bisect.bisect_right(starts, at) - 1
+            return blocks[found] if found >= 0 and at < blocks[found][1] else None
+        for (start, to), n in edges.items():
+            into[to] += n
+        for at, n, line, to in own.edges if edges else []:
+            if row(at):
+                self.n_edges += 1
+                start, _, _, function = row(at)
+                ours = edges.get((start, to), 0)
+                if abs(ours - n) > n_between:
+                    said.append(f"{how} {function} edge {start:#x} to {to:#x}: {ours}, its own {n} (line {line} at {at:#x})")
+        seen = set()
+        for at, n, line, kind in sorted(own.marks):
+            start, _, _, function = row(at) or (None, 0, 0, "")
+            if start not in seen and not kind & 1 and into[start] > n + n_between:
+                said.append(f"{how} {function} {start:#x}: {into[start]} come to it, its own {n} (line {line} at {at:#x})")
+            seen.add(start)
+        return said
+
+
+class Own:
+    """What a program counted itself: markers (address, count, line, kind), and edges (address of the branch, count, line, where it goes)."""
+    def __init__(self, places, path):
+        counted = open(path, "rb").read()
+        count = lambda counter: struct.unpack_from("<Q", counted, counter)[0]
+        self.marks = [(at, count(counter), line, kind) for at, counter, line, kind in places.marks]
+        self.edges = [(at, count(counter), line, to) for at, counter, line, to in places.edges]
+
+    def n_left(self):
+        """How many blocks may have been left before their marker by handlers of timers: in small ones all, where the library ran nearly none."""
+        n = {kind: sum(m[1] for m in self.marks if m[3] == kind) for kind in (2, 4)}
+        return n[2] + (n[4] + 15) // 8 * (n[4] > 0)
+
+
+Places = collections.namedtuple("Places", "part marks edges")
 
 
 def marks(path):
     """The markers of a file: address, offset of the counter, line, kind."""
+    return places(path, 0).marks
+
+
+def places(path, part):
+    """The markers of a file, and its edges that count themselves: address, offset of the counter, line, where it goes."""
     file = open(path, "rb").read()
     at, n, names_at = struct.unpack_from("<Q", file, 0x28)[0], *struct.unpack_from("<HH", file, 0x3c)
     sections = [struct.unpack_from("<IIQQQQIIQQ", file, at + 64 * i) for i in range(n)]
     names = sections[names_at][4]
     named = {file[names + s[0]:file.index(b"\0", names + s[0])].decode(): s for s in sections}
-    place, counters = named["eplaces"], named["ecnt"]
-    found = []
-    for i in range(0, place[5], 16):
-        mark, counter, line, kind = struct.unpack_from("<iiII", file, place[4] + i)
-        found.append((place[3] + i + mark, place[3] + i + 4 + counter - counters[3], line, kind))
-    return found
+    found = {"eplaces": [], "eedges": []}
+    for name in found.keys() & named.keys():
+        place = named[name]
+        for i in range(0, place[5], 16):
+            mark, counter, line, last = struct.unpack_from("<iiIi", file, place[4] + i)
+            last += place[3] + i + 12 if name == "eedges" else 0
+            found[name].append((place[3] + i + mark, place[3] + i + 4 + counter - named["ecnt"][3], line, last))
+    return Places(part, found["eplaces"], found["eedges"])
 
 
 def bodies_of(program):
@@ -271,7 +384,7 @@ def main():
             before = bench.n_lost
             said = bench.hold(unit, program, places, here)
             done += 1
-            for what in program.has:
+            for what in [*program.has, *unit.has]:
                 bench.kinds[what] += 1
             if said is None:
                 slow += 1
@@ -282,7 +395,7 @@ def main():
             if said:
                 failed += 1
                 name = f"{number}.{program.number}"
-                print(f"FAILED: seed {seed}, program {name}: {' '.join(unit.flags)}, {program.has}, ends by {program.end}, workers {program.crew}")
+                print(f"FAILED: seed {seed}, program {name}: {' '.join(unit.flags)}, {sorted(program.has | unit.has)}, ends by {program.end}, workers {program.crew}")
                 print("\n".join("    " + line for line in said[:8]), flush=True)
                 if os.environ.get("SHRINK", "1") == "1":
                     kept = f"{folder}/{name}"
@@ -297,7 +410,7 @@ def main():
         if only:
             break
     share = 1 - bench.n_lost / max(1, bench.n_marks)
-    print(f"{done} programs of seed {seed}, {failed} differ, {slow} left out since they take too long; {bench.n_held} blocks held against their own counts, {bench.n_between} of them in intervals; {bench.n_wide} programs have intervals without need; "
+    print(f"{done} programs of seed {seed}, {failed} differ, {slow} left out since they take too long; {bench.n_held} blocks held against their own counts, {bench.n_between} of them in intervals, {bench.n_edges} edges, {bench.n_stubs} stubs; {bench.n_wide} programs have intervals without need; "
           f"{100 * share:.4f} % of {bench.n_marks} executions of markers counted")
     for line in lost:
         print("  not counted: " + line)

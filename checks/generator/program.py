@@ -1,6 +1,15 @@
 """Random programs: which functions, which statements, how they end; and the text of all that is around the statements."""
-import random
-from generator.text import Text
+import os, random
+from generator.text import LATE, STUBS, Text
+
+# What is left out, of all that programs and units may have besides what the first of them had: `new` for all of it.
+WITHOUT = set(filter(None, os.environ.get("WITHOUT", "").split(",")))
+
+
+def some(r, shares):
+    """Some of what may be left out. The dice roll the same whatever is."""
+    drawn = [what for what, share in shares if r.random() < share]
+    return set() if "new" in WITHOUT else {what for what in drawn if what not in WITHOUT}
 
 
 class S:
@@ -12,6 +21,7 @@ class S:
 class Function:
     def __init__(self, name, shape, body, attributes, part):
         self.name, self.shape, self.body, self.attributes, self.part = name, shape, body, attributes, part
+        self.symbol = None # what the linker knows it by, if not by its name
 
 
 class Program:
@@ -29,7 +39,31 @@ class Program:
         if self.end == "thread" and self.crew in ("spins", "parked"):
             self.crew = "leaves" # else nobody ends the process
         self.end_in = r.randrange(1, 12)
+        # All counts of these are exact, but where `stopped` says otherwise:
+        # library-faults: a signal's handler leaves functions of libc that are sure to come back (strlen of a bad pointer).
+        # wander: a timer's handler leaves loops anywhere, and functions of libc. A block that has begun and not come to its marker counts for us alone: no more of
+        # these than the handler left.
+        # late-ends: `exit` and `_exit` as handlers, and what ends while a timer's handler interrupts. One thread is in the middle of a block then.
+        # odd-forks: processes by other calls than `fork` and `vfork`. by-pointer: what ends and forks, called through pointers.
+        # stubs: faults before calls through the linkage table, whose stubs are counted.
+        # edges: branches that count themselves. What a timer's handler leaves before it has jumped counts for them alone.
+        more = self.more = random.Random(f"{seed} more")
+        self.has |= some(more, [("library-faults", .4), ("wander", .1), ("late-ends", .3), ("odd-forks", .3), ("by-pointer", .3), ("stubs", .3), ("edges", .5)])
+        if "library-faults" in self.has: self.has |= {"faults", "jumps"}
+        if "stubs" in self.has: self.has |= {"faults", "jumps"}
+        if "wander" in self.has: self.has |= {"timer", "jumps"}
+        if "odd-forks" in self.has: self.has.add("fork")
+        late = more.choice(list(LATE))
+        if "late-ends" in self.has:
+            self.has.add("ends")
+            self.end = late
+        self.stub, self.rounds = None, 1
         self.other_stack = r.random() < .3
+        self.n_parts = parts
+
+    def write(self):
+        """Makes its functions, now that it is known what it has."""
+        r, number, parts = self.r, self.number, self.n_parts
         # Everything that another thread, or a signal at any moment, may do otherwise the next time.
         self.repeats = "timer" not in self.has and not ("threads" in self.has and "ends" in self.has)
         self.names = [f"f{number}_{i}" for i in range(r.randrange(2, 9))]
@@ -43,10 +77,22 @@ class Program:
         self.child = self.block(1)
         self.main = [S("call", r.randrange(1 << 30), r.randrange(99)) for _ in range(r.randrange(1, 4))] + self.block(2)
 
+    def never_ends(self):
+        """Leaves out what makes it end early, or has other threads and processes: the rest may go round and round."""
+        self.has -= {"threads", "timer", "wander", "fork", "odd-forks", "ends", "late-ends", "atexit"}
+
+    def late(self):
+        """How many threads a signal ends in the middle of a block."""
+        return int("ends" in self.has and self.end in LATE)
+
+    def unmarked(self):
+        """How many threads may be stopped in a block before its marker."""
+        return self.stopped() - (self.late() and LATE[self.end].is_at_marker)
+
     def stopped(self):
         """How many threads are stopped in the middle of a block."""
         spins = self.crew == "spins" or self.crew == "cancelled" and self.end_in & 1
-        return 1 + self.end_in % 3 if "threads" in self.has and spins else 0
+        return self.late() + (1 + self.end_in % 3 if "threads" in self.has and spins else 0)
 
     def is_over(self, status):
         """Whether all of its threads are known to have ended at a call."""
@@ -72,6 +118,12 @@ class Program:
         if "contexts" in has: flat += [("coroutine", 4), ("getcontext", 2)]
         if "timer" in has and "jumps" in has: flat += [("spin", 3)]
         if "ends" in has: flat += [("end", 5)]
+        if "library-faults" in has: flat += [("library-fault", 8)]
+        if "wander" in has: flat += [("wander", 6)]
+        if "stubs" in has: flat += [("stub", 6)]
+        if "edges" in has: flat += [("edge", 6)]
+        if "odd-forks" in has: flat += [("odd-fork", 3), ("clone", 2)]
+        if "memory" in has: flat += [("memory", 6)]
         deep = [("if", 8), ("else", 8), ("for", 5), ("while", 3), ("do", 3), ("switch", 5), ("sparse", 2), ("interpreter", 3), ("goto", 3), ("irreducible", 3),
                 ("duff", 1), ("and", 2), ("likely", 2)]
         if "jumps" in has: deep += [("setjmp", 12)]
@@ -86,7 +138,8 @@ class Program:
         """The program's source."""
         k, out = self.number, []
         for f in self.functions:
-            out.append(f"SHARED {f.attributes}{self.head(f.name, False)};")
+            symbol = f' __asm__("{f.symbol}")' if f.symbol else ""
+            out.append(f"SHARED {f.attributes}{self.head(f.name, False)}{symbol};")
         out.append(f"SHARED ul die{k}(ul a) __attribute__((noreturn));")
         table = ", ".join(self.r2(i) for i in range(4))
         out.append(f"static ul (*const volatile table{k}[4])(ul) = {{{table}}};")
@@ -138,7 +191,11 @@ class Program:
             out.append("  raise(SIGRTMIN);\n  Q;")
         elif how == "cancelled":
             if self.end_in & 1:
-                out.append("  { int old; pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old); }\n  Q; __sync_fetch_and_add(&arrived, 1);\n  while (!never) ;")
+                call = "pthread_setcanceltype"
+                if "by-pointer" in self.has:
+                    out.append(f"  static int (*volatile set)(int, int *) = {call};")
+                    call = "set"
+                out.append(f"  {{ int old; {call}(PTHREAD_CANCEL_ASYNCHRONOUS, &old); }}\n  Q; __sync_fetch_and_add(&arrived, 1);\n  while (!never) ;")
             else:
                 out.append("  __sync_fetch_and_add(&arrived, 1);\n  for (;;) { P; pause();\n  Q; }")
         elif how == "spins":
@@ -153,9 +210,9 @@ class Program:
         if self.other_stack and has & {"faults", "signals"}: out.append("  other_stack();\n  Q;")
         flag = "SA_ONSTACK" if self.other_stack else "0"
         if "faults" in has: out.append(f"  handle_faults({flag});\n  Q;")
-        if "signals" in has: out.append("  handle(SIGUSR1, on_return); handle(SIGUSR2, on_jump);\n  Q;")
-        if "threads" in has: out.append("  handle(SIGRTMIN, on_leave);\n  Q;")
-        if "timer" in has: out.append("  handle(SIGALRM, on_alarm); alarm_each(150);\n  Q;")
+        if "signals" in has: out.append("  install_on_return(SIGUSR1); install_on_jump(SIGUSR2);\n  Q;")
+        if "threads" in has: out.append("  install_on_leave(SIGRTMIN);\n  Q;")
+        if "timer" in has: out.append("  install_on_alarm(SIGALRM); alarm_each(150);\n  Q;")
         if "atexit" in has: out.append(f"  atexit(last{k});\n  Q;")
         if "ends" in has and "threads" not in has: out.append(f"  end_in = {self.end_in};")
         n = 1 + self.end_in % 3

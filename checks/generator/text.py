@@ -1,4 +1,22 @@
 """The source text of statements."""
+import collections
+
+# Functions of libc that nothing else in a unit calls, so that their stubs' counts are known: what calls them.
+STUBS = {"getuid": "getuid()", "getpgrp": "(getpgrp() & 0)", "rand": "rand()", "strtol": "strtol(number, 0, 10)", "strcspn": "strcspn(number, number + 2)",
+         "strpbrk": "(strpbrk(number, number + 3) != 0)"}
+
+# Ways to end by a signal, at any moment or in the middle of a block: the text; whether the thread came to the block's marker.
+Late = collections.namedtuple("Late", "text is_at_marker")
+ROUND = "for (;;) { P; x += strlen(far_text); x = MIX(x);\n  if (x >> 9 & 1) { P; sink++; }\n  P; }"
+FAULT = 'ASM(COUNT("%c1", "0") "movq (%0),%0\\n" : "+r"(t) : "i"(__LINE__) : "memory", "cc");'
+LATE = {
+    "fault-exit": Late(f"signal(SIGSEGV, (void (*)(int))exit);\n  Q; t = 0; {FAULT}", True),
+    "fault-_exit": Late(f"signal(SIGSEGV, (void (*)(int))_exit);\n  Q; t = 0; {FAULT}", True),
+    "strlen-_exit": Late("signal(SIGSEGV, (void (*)(int))_exit);\n  Q; sink += strlen(nowhere);", True),
+    "raise-exit": Late("signal(SIGUSR1, (void (*)(int))exit);\n  Q; raise(SIGUSR1);", True),
+    "alarm-_exit": Late(f"signal(SIGALRM, (void (*)(int))_exit); alarm_in(300);\n  Q; {ROUND}", False),
+    "alarm-handler": Late(f"install_on_late(SIGALRM); alarm_in(300);\n  Q; {ROUND}", False),
+}
 
 
 class Text:
@@ -176,8 +194,49 @@ class Text:
                 say(f"if (top && {self.cond(n)}) {{ skip = -1;")
             say(f"ASM(COUNT(\"%c0\", \"0\") \"{what}\\n\" :: \"i\"(__LINE__), \"c\"(0), \"a\"(1), \"d\"(0) : \"memory\", \"cc\");")
             say("Q; x++; }"); say("P;")
-        elif s.kind == "fork":
-            say("if (forks++ < 3) { int status = 0; pid_t child; P; child = fork();"); say("Q; if (!child) { fuel = 15; forks = 100; is_first = 0; end_in = 0; top = 0; tries = 0;")
+        elif s.kind == "library-fault":
+            call = ["t += strlen(nowhere);", "memcpy(nowhere, &t, (x & 63) + 1);", "memcpy(&t, nowhere, (x & 7) + 1);", "memset(nowhere, 1, (x & 63) + 1);",
+                    "t += strcmp(nowhere, number);", "t += strtol(nowhere, 0, 10);", "t += (ul)memchr(nowhere, 3, x | 1);"][n % 7]
+            say(f"if (top && {self.cond(n // 7)}) {{ P; {call}")
+            say("Q; x++; }"); say("P;")
+        elif s.kind == "wander":
+            if self.shape in ("main", "plain"):
+                # Left in the library nearly always, or in small blocks.
+                say(f"if (top && is_first) {{ P; jump_ok = {3 if n & 1 else 2};\n  for (;;) {{ P; x = MIX(x) >> 1;")
+                if n & 1:
+                    say("x += strlen(far_text);"); say("Q; }")
+                else:
+                    say(f"if ({self.cond(n)}) {{ P; x ^= x >> 7; if ({self.cond(n // 5)}) {{ P; continue; }}"); say(f"P; }} else {{ P; x += {m}; }}")
+                    say(f"P; for (ul i{u} = x & 3; i{u}; i{u}--) {{ P; x ^= x << 9; }}"); say("P; }")
+                say("}"); say("P;")
+        elif s.kind == "stub":
+            if p.stub:
+                say(f"{{ ul v = x, *at = top && {self.cond(n)} ? (ul *)0 : &v;")
+                say('ASM(COUNT("%c1", "0") "movq (%0),%0\\n" : "+r"(at) : "i"(__LINE__) : "memory", "cc");')
+                say(f"BEHIND({1 + ((1 + list(STUBS).index(p.stub)) << 8)}); t = {STUBS[p.stub]};"); say("Q; x ^= t; }"); say("P;")
+        elif s.kind == "edge":
+            # Whether it will branch is counted before it does: forward, or back.
+            count = "movzbl %b1,%k1\\nlock addq %1,6f(%%rip)\\n"
+            if n & 1:
+                text = f'"testb ${m | 1},%b0\\nsetnz %b1\\n{count}testb ${m | 1},%b0\\n5: jnz 7f\\n" COUNT("%c2", "0") "7: " COUNT("%c2", "0") EDGE("%c2")'
+                say(f'{{ ul c; asm volatile({text} : "+q"(x), "=&q"(c) : "i"(__LINE__) : "memory", "cc");')
+            else:
+                text = f'"7: " COUNT("%c3", "0") "decq %2\\nsetnz %b1\\n{count}testq %2,%2\\n5: jnz 7b\\n" EDGE("%c3")'
+                say(f'{{ ul c, d = (x >> 3 & 3) + 1; asm volatile({text} : "+q"(x), "=&q"(c), "+r"(d) : "i"(__LINE__) : "memory", "cc");')
+            say("P; }")
+        elif s.kind == "memory":
+            say(f"if (top && {self.cond(n)}) {{ void *at; P; leave_malloc = 1; at = malloc(x & 63); asm volatile(\"\" :: \"r\"(at) : \"memory\");")
+            say("Q; leave_malloc = 0; x++; }"); say("P;")
+        elif s.kind == "clone":
+            say("if (forks++ < 5) { int status = 0; pid_t child; char *stack = (char *)malloc(65536);")
+            say(f"P; child = clone(cloned, stack + 65536, CLONE_VM | CLONE_VFORK | SIGCHLD, {'stack' if n & 1 else '0'});"); say("Q; waitpid(child, &status, 0);")
+            say("Q; free(stack); x ^= status; }"); say("P;")
+        elif s.kind in ("fork", "odd-fork"):
+            make = "fork()"
+            if s.kind == "odd-fork":
+                make = "syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)" if n & 4 else "by_pointer()"
+            by_pointer = "static pid_t (*volatile by_pointer)(void) = fork; " if make == "by_pointer()" else ""
+            say(f"if (forks++ < 3) {{ int status = 0; pid_t child; {by_pointer}P; child = {make};"); say("Q; if (!child) { fuel = 15; forks = 100; is_first = 0; end_in = 0; top = 0; tries = 0;")
             if not getattr(self, "in_child", False):
                 self.in_child = True; self.inner(p.child); self.in_child = False
             say(f"P; {['_exit(x & 31)', 'exit(x & 31)', 'kill(getpid(), SIGKILL)', 'abort()'][n % 4]}; }}")
@@ -204,8 +263,10 @@ class Text:
         p, say, k = self.p, self.say, self.p.number
         how = {"exit": "exit(21);", "_exit": "_exit(22);", "quick_exit": "quick_exit(23);", "abort": "abort();", "kill": "kill(getpid(), SIGKILL);",
                "term": "raise(SIGTERM);", "group": "syscall(SYS_exit_group, 24);", "crash": "signal(SIGILL, SIG_DFL); P; asm volatile(\"ud2\");",
-               "handler": f"handle(SIGHUP, on_last); handle(SIGQUIT, on_last); P; raise({'SIGHUP' if p.end_in & 1 else 'SIGQUIT'});",
-               "terminate": "throw 1L;", "thread": "pthread_exit(0);"}[p.end]
+               "handler": f"install_on_last(SIGHUP); install_on_last(SIGQUIT); P; raise({'SIGHUP' if p.end_in & 1 else 'SIGQUIT'});",
+               "terminate": "throw 1L;", "thread": "pthread_exit(0);", **{name: late.text for name, late in LATE.items()}}[p.end]
+        if "by-pointer" in p.has and p.end in ("exit", "_exit", "quick_exit"):
+            how = f"static void (*volatile end_by)(int) = {p.end}; end_by(25);"
         # Once, by whoever comes first: but not in a thread, since others run.
         if self.shape == "thread" or getattr(self, "in_child", False):
             return
