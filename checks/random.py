@@ -254,7 +254,7 @@ class Bench:
         return said
 
     def judge_edges(self, how, own, blocks, edges, n_between):
-        """Those that count themselves, and that no more come to a block than it ran (more may leave it: fork comes back twice); but for so many that are in between."""
+        """Those that count themselves; and that no more come to a block than it ran (more may leave it: fork comes back twice). But for so many that are in between."""
         said, starts, into = [], [b[0] for b in blocks], collections.Counter()
         def row(at):
             found = bisect.bisect_right(starts, at) - 1
@@ -270,8 +270,8 @@ class Bench:
                     said.append(f"{how} {function} edge {start:#x} to {to:#x}: {ours}, its own {n} (line {line} at {at:#x})")
         seen = set()
         for at, n, line, kind in sorted(own.marks):
-            start, _, _, function = row(at) or (None, 0, 0, "")
-            if start not in seen and not kind & 1 and into[start] > n + n_between:
+            start, _, ours, function = row(at) or (None, 0, 0, "")
+            if start not in seen and n == ours and not kind & 1 and into[start] > n + n_between:
                 said.append(f"{how} {function} {start:#x}: {into[start]} come to it, its own {n} (line {line} at {at:#x})")
             seen.add(start)
         return said
