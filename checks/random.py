@@ -80,7 +80,7 @@ class Unit:
                 p.rounds = r.choice([300, 1500])
             p.n_parts = self.parts
             p.write()
-        names = r.sample(LIBC_NAMES, 4)
+        names = r.sample(LIBC_NAMES, 10)
         for name in names if "names" in has else []:
             plain = [f for p in self.programs for f in p.functions if f.shape == "plain"]
             r.choice(plain).symbol = name
