@@ -193,8 +193,10 @@ class Bench:
                 how, rows = " ".join(options), sorted(blocks[path])
                 said += self.judge(how, own, rows, between, stopped, unmarked)
                 said += self.judge_edges(how, own, rows, edges, stopped + unmarked)
-                # Counted again, with counters elsewhere.
+                # Counted again, with counters elsewhere. What has no markers, as libc in a static program, may run otherwise.
                 if edges and program.repeats and not stopped:
+                    marked = {rows[bisect.bisect_right(rows, (m[0], 1 << 64)) - 1][3] for m in own.marks if rows}
+                    edges = {at: n for at, n in edges.items() if rows[bisect.bisect_right(rows, (at[0], 1 << 64)) - 1][3] in marked}
                     first = edges_of.setdefault(path, edges)
                     said += [f"{how} edge {at[0]:#x} to {at[1]:#x}: {first.get(at)}, and {edges.get(at)} the next time" for at in sorted(first.keys() | edges.keys()) if first.get(at) != edges.get(at)]
             # Threads that are there at the end may be in the middle of a block; of others it is known that they are not.
