@@ -185,6 +185,8 @@ class Bench:
             stopped, said_stopped = program.stopped(), 0
             owns = {path: Own(places[path], f"{folder}/own{places[path].part}") for path in places}
             unmarked = program.unmarked() + sum(own.n_left() for own in owns.values())
+            # Where the stack ends, a function is entered and does not come to its marker.
+            unmarked += counted[0] == 128 + signal.SIGSEGV
             for path, own in owns.items():
                 if unit.modules == "exe" and places[path].part:
                     continue
