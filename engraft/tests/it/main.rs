@@ -13,6 +13,7 @@ mod examples;
 mod exports;
 mod follow;
 mod formats;
+mod handlers;
 mod intervals;
 mod kinds;
 mod matches;

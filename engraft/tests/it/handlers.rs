@@ -1,0 +1,118 @@
+//! What handlers of signals leave for good, wherever their addresses stand and whatever they interrupt. Programs say themselves how often
+//! they did what.
+
+use crate::count::{counted, plain};
+use crate::needs;
+use crate::run::{engraft, folder};
+use std::path::Path;
+use std::process::Command;
+
+/// `work` is called 80 times, fails in every fourth, and calls `ended` last; `before` and `after` say how often it began and ended.
+const HEAD: &str =
+    "#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>
+    extern sigjmp_buf env; void install(void (*)(int)); void on_fault(int); void log(int);
+    volatile int before, after; static char room[64];
+    __attribute__((noinline)) void ended(void) { after++; }
+    __attribute__((noinline)) void put(void (*h)(int)) {
+      struct sigaction a = {.sa_handler = h, .sa_flags = SA_NODEFER}; sigaction(SIGSEGV, &a, 0); }
+    ";
+const LOOP: &str = "__attribute__((noinline)) void work(int n, volatile char *p) { before++;
+    for (int i = 0; i < n; i++) { if (i == 2) *p = 1; room[i]++; } ended(); room[1]++; }
+    ";
+const MAIN: &str = "for (volatile int i = 0; i < 80; i++) if (!sigsetjmp(env, 1)) work(i & 1 ? 6 : 7, i % 4 == 3 ? 0 : room + 32);
+    printf(\"%d %d\\n\", before, after); return 0; }";
+/// In the library: a handler, the place it leaves to, and a function that is called like libc's.
+const LIBRARY: &str = "#include <setjmp.h>\n#include <signal.h>\nsigjmp_buf env; void on_fault(int s) { siglongjmp(env, s); }
+    void log(int n) { if (n == 3) siglongjmp(env, 1); }
+    void install(void (*h)(int)) { struct sigaction a = {.sa_handler = h ? h : on_fault, .sa_flags = SA_NODEFER}; sigaction(SIGSEGV, &a, 0); }";
+
+/// What stands before `main`'s loop, and in place of the loop of `work` if that is something else.
+const CASES: [(&str, &str, &str); 7] = [
+    ("address in code", "static void own(int s) { siglongjmp(env, s); } int main(void) { put(own);", LOOP),
+    (
+        "address in data",
+        "static void own(int s) { siglongjmp(env, s); }
+        static const struct { int s; void (*h)(int); } all[] = {{SIGSEGV, own}};
+        int main(int n, char **v) { put(all[n - 1].h);",
+        LOOP,
+    ),
+    ("address in the library's table", "int main(void) { install(0);", LOOP),
+    ("exported by the library", "int main(void) { put(on_fault);", LOOP),
+    (
+        "called by what stays",
+        "int armed; __attribute__((noinline)) void own(int s) { if (armed) siglongjmp(env, s); }
+        __attribute__((noinline)) long stays(void) { long r; asm volatile(\"call 1f\\n1: pop %0\" : \"=r\"(r)); own(0); return r & 1; }
+        int main(void) { put(own); stays(); armed = 1;",
+        LOOP,
+    ),
+    (
+        "in a function that comes back",
+        "int main(void) { install(0);",
+        "__attribute__((noinline)) void work(int n, volatile char *p) { before++; if (n & 1) room[0]++;
+        memcpy(room, (char *)p, n + (room[1] & 3)); room[2]++; if (n & 1) room[3]++; ended(); room[4]++; }
+        ",
+    ),
+    (
+        "in a library's function of a known name",
+        "int main(void) { install(0);",
+        "__attribute__((noinline)) void work(int n, volatile char *p) { before++; log(p ? 0 : 3); ended(); room[4]++; }
+        ",
+    ),
+];
+
+#[track_caller]
+fn built(folder: &Path, name: &str, text: &str, flags: &str) {
+    std::fs::write(folder.join("text.c"), text).expect("written");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-w", "-fno-builtin", "-o", name, "text.c"]).args(flags.split_whitespace());
+    let done = gcc.current_dir(folder).output().expect("gcc runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Entries of `function` in `recording`.
+#[track_caller]
+fn entries(folder: &Path, recording: &str, function: &str) -> u64 {
+    let shown = engraft(folder, &format!("show --counts {recording} --json")).json();
+    let all = shown["functions"].as_array().expect("a list");
+    let found = all.iter().find(|f| f["name"] == function).and_then(|f| f["entries"].as_u64());
+    found.unwrap_or_else(|| panic!("{function}: {shown}"))
+}
+
+#[test]
+fn what_handlers_leave_is_seen_wherever_they_come_from() {
+    needs!("gcc");
+    for flags in ["-O2", "-O1 -fno-plt", "-O0 -Wl,-z,now"] {
+        let place = folder();
+        let folder = place.path();
+        built(folder, "libown.so", LIBRARY, &format!("{flags} -shared -fPIC"));
+        for (name, main, work) in CASES {
+            let case = format!("{name}, {flags}");
+            let text = [HEAD, work, main, MAIN].concat();
+            built(folder, "old", &text, &format!("{flags} -L. -lown -Wl,-rpath,$ORIGIN"));
+            let said = String::from_utf8(plain(folder, &["./old"]).stdout).expect("text");
+            assert_eq!(said, "80 60\n", "{case}");
+            counted(folder, &["./old"], "all");
+            let us = env!("CARGO_BIN_EXE_engraft");
+            plain(folder, &[us, "count", "-q", "--all-blocks", "-o", "all.engraft", "--", "./old"]);
+            for recording in ["run.engraft", "all.engraft"] {
+                let found = ["work", "ended"].map(|function| entries(folder, recording, function));
+                assert_eq!(found, [80, 60], "{case}, {recording}");
+            }
+        }
+    }
+}
+
+/// A fault before the call of a stub in its block: the stub is not called then.
+#[test]
+fn a_stub_behind_a_fault_is_not_called() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    built(folder, "libown.so", LIBRARY, "-shared -fPIC");
+    let work = "__attribute__((noinline)) void work(int n, volatile char *p) { n += *p; rand(); ended(); room[4] = n; }";
+    let text = [HEAD, work, "int main(void) { install(0);", MAIN].concat();
+    built(folder, "old", &text, "-O2 -L. -lown -Wl,-rpath,$ORIGIN");
+    counted(folder, &["./old"], "all");
+    assert_eq!(entries(folder, "run.engraft", "rand@plt"), 60);
+    assert_eq!(entries(folder, "run.engraft", "work"), 80);
+}
