@@ -29,6 +29,7 @@ mod said;
 mod show;
 mod stubs;
 mod tidy;
+mod together;
 mod trace;
 mod whole;
 

@@ -2296,7 +2296,11 @@ engraft_module_entry:
     syscall
 82:
     mov rdi, r15
-    mov eax, 3          # close, which ends the lock
+    mov esi, 8          # LOCK_UN: the mapping, and a descriptor that a child has, would keep it until they go
+    mov eax, 73         # flock
+    syscall
+    mov rdi, r15
+    mov eax, 3          # close
     syscall
     pop rax
 83:
