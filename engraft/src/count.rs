@@ -353,7 +353,7 @@ fn once(
 /// If it is not where it was to be. That says where it is.
 fn keep(rec: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let Err(err) = out::data(Some(rec), |w| w.write_all(bytes)) else { return Ok(()) };
-    if rec == Path::new("-") {
+    if out::is_standard_output(rec) {
         return Err(err);
     }
     let made = tempfile::Builder::new().prefix("run-").suffix(".engraft").tempfile();

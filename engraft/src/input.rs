@@ -113,9 +113,7 @@ pub fn bolted_profile(path: &Path, bolted: &Program, original: &Program) -> anyh
 
 /// Whether the file at `path` is a recording; not if it cannot be read.
 pub fn is_recording(path: &Path) -> bool {
-    let mut start = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
-    path.is_file() && read.is_ok() && profile::recording::is_one(&start)
+    starts(path, 64).is_some_and(|start| profile::recording::is_one(&start))
 }
 
 /// All profiles of the recording at `path`; `None` if it is something else.
@@ -135,9 +133,15 @@ pub fn recording(path: &Path) -> anyhow::Result<Option<Vec<Profile>>> {
 
 /// Whether the file at `path` is a trace; not if it cannot be read.
 pub fn is_trace(path: &Path) -> bool {
+    starts(path, 16).is_some_and(|start| trace::file::is_one(&start))
+}
+
+/// The first `n_bytes` of the file at `path`. Not of a pipe: what is read there is gone.
+fn starts(path: &Path, n_bytes: u64) -> Option<Vec<u8>> {
     let mut start = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(16).read_to_end(&mut start));
-    path.is_file() && read.is_ok() && trace::file::is_one(&start)
+    let file = path.is_file().then(|| std::fs::File::open(path).ok())??;
+    file.take(n_bytes).read_to_end(&mut start).ok()?;
+    Some(start)
 }
 
 /// How often each block of each module ran, by the trace at `path`: in all threads, or in the n-th, from 1.

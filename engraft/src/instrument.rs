@@ -99,15 +99,15 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         module.set_notes(&format!("{name}.engraft"), &notes.write());
     }
     let bytes = module.to_file(if args.poison { Old::Poisoned } else { Old::Kept })?;
-    if args.o == Path::new("-") {
+    if out::is_standard_output(&args.o) {
         out::data(None, |w| w.write_all(&bytes))?;
         args.output.print_beside_file(&args.o, &view(&args.o, &module, bytes.len()))?;
         return Ok(Answer::Yes);
     }
     out::file(&args.o, |w| w.write_all(&bytes))?;
     let mode = std::fs::metadata(&args.binary)?.permissions().mode();
-    // Devices are everybody's.
-    if args.o.is_file() {
+    // Devices are everybody's, and so is where others write, too.
+    if out::is_own_file(&args.o) {
         std::fs::set_permissions(&args.o, std::fs::Permissions::from_mode(mode & 0o777))?;
     }
     args.output.print_beside_file(&args.o, &view(&args.o, &module, bytes.len()))?;

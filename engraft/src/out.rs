@@ -2,14 +2,16 @@
 //!
 //! Invariant: nothing else in the workspace prints. A file is whole or untouched: it is written beside its place and
 //! moved there; a program is never replaced. A reader that closes its end of the pipe is no failure. Where data are asked
-//! for as JSON, each line of talk is a JSON object too.
+//! for as JSON, each line of talk is a JSON object too. A name of where our standard output goes already (`/dev/stdout`) is `-`:
+//! what others write there stays. What is no file is written and never read: nobody may write to a pipe.
 //!
 //! Not here: what the data look like (`view`, the verbs).
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -101,13 +103,64 @@ pub fn say(line: impl fmt::Display) {
     let _gone = writeln!(stderr, "{line}");
 }
 
+/// Where others write, too: what was written there stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shared {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+impl fmt::Display for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Shared::Output => "standard output",
+            Shared::Error => "standard error",
+        })
+    }
+}
+
+/// Whether `path` names our standard output, or what we talk to: `-`, a name of that descriptor, or the file or pipe that it is.
+pub fn shared(path: &Path) -> Option<Shared> {
+    if path == Path::new("-") {
+        return Some(Shared::Output);
+    }
+    let there = path.metadata().ok();
+    let is = |names: [&str; 3], fd: BorrowedFd<'_>| {
+        let same = || {
+            // A device can be written to in several ways at once.
+            let there =
+                there.as_ref().filter(|there| !there.file_type().is_char_device() && !there.is_dir())?;
+            let open = File::from(fd.try_clone_to_owned().ok()?).metadata().ok()?;
+            Some((open.dev(), open.ino()) == (there.dev(), there.ino()))
+        };
+        names.iter().any(|name| path == Path::new(name)) || same() == Some(true)
+    };
+    if is(["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"], io::stdout().as_fd()) {
+        return Some(Shared::Output);
+    }
+    let is_error = is(["/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"], io::stderr().as_fd());
+    is_error.then_some(Shared::Error)
+}
+
+/// Whether what is written to `path` goes to our standard output: `-`, or another name of it.
+pub fn is_standard_output(path: &Path) -> bool {
+    shared(path) == Some(Shared::Output)
+}
+
+/// Whether `path` is a file that can be written and read again, or may become one: no pipe, no device, nothing that others write to.
+pub fn is_own_file(path: &Path) -> bool {
+    shared(path).is_none() && real(path).is_ok_and(|real| !is_device(&real))
+}
+
 /// Writes data to the file `to`, or to standard output without one or with `-`.
 ///
 /// # Errors
 /// If it cannot be written; the file then is what it was before.
 pub fn data(to: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     match to {
-        Some(path) if path != Path::new("-") => {
+        Some(path) if !is_standard_output(path) => {
             spares(path, &[])?;
             file(path, write)
         }
@@ -138,12 +191,12 @@ pub fn data(to: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<
 /// If it cannot be written.
 pub fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let failed = |err: io::Error| unwritable(path, &err);
+    if shared(path) == Some(Shared::Error) {
+        return as_it_is(path, &mut io::stderr().lock(), write);
+    }
     let real = real(path)?;
     if is_device(&real) {
-        let mut device = BufWriter::new(File::options().write(true).open(&real).map_err(failed)?);
-        let done = write(&mut device).and_then(|()| device.flush());
-        let _ = device.into_parts();
-        return done.map_err(failed);
+        return as_it_is(path, &mut File::options().write(true).open(&real).map_err(failed)?, write);
     }
     let temporary = beside(path, &real)?;
     // The file itself: through its guard, an error would have the temporary name in it.
@@ -153,6 +206,22 @@ pub fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     done.and_then(|()| temporary.as_file().sync_data()).map_err(failed)?;
     temporary.persist(&real).map_err(|err| failed(err.error))?;
     Ok(())
+}
+
+/// Writes to what is no file of ours: nothing of it can be taken back.
+fn as_it_is(
+    path: &Path,
+    to: &mut dyn Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    let mut buffer = BufWriter::new(to);
+    let done = write(&mut buffer).and_then(|()| buffer.flush());
+    // What is left in it must not be tried again on drop.
+    let _ = buffer.into_parts();
+    done.map_err(|err| match err.kind() {
+        io::ErrorKind::BrokenPipe => Closed.into(),
+        _ => unwritable(path, &err),
+    })
 }
 
 /// Starts the file `path`: what `begin` makes of it goes on, with the file under its name; where it fails, the file is what it was before.
@@ -182,7 +251,7 @@ pub fn abandoned(path: &Path) {
 /// # Errors
 /// Those of [`data`] that can be known beforehand.
 pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
-    if path != Path::new("-") {
+    if shared(path).is_none() {
         let real = real(path)?;
         // To open a pipe is to wait for its reader: what devices take shows when they are written.
         spares(path, &[])?;
@@ -198,6 +267,12 @@ fn real(path: &Path) -> anyhow::Result<PathBuf> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if real.is_dir() {
         return Err(unwritable(path, &io::ErrorKind::IsADirectory.into()));
+    }
+    let is_open = || folder(path).canonicalize().is_ok_and(|folder| folder.starts_with("/proc"));
+    if real.is_file() && is_open() {
+        // To replace it would take it away from who has it open.
+        let what = format!("{} is the open file {}, and is not replaced", path.display(), real.display());
+        return Err(Hinted::new(what, "name another file after -o").into());
     }
     Ok(real)
 }
@@ -230,10 +305,11 @@ fn unwritable(path: &Path, err: &io::Error) -> anyhow::Error {
     Hinted::new(format!("cannot write {}: {err}", path.display()), hint).into()
 }
 
-/// Whether an ELF file stands there: no data of ours are one, so a name was mistaken.
+/// Whether an ELF file stands there: no data of ours are one, so a name was mistaken. To open a pipe would be to wait for who writes to it.
 fn is_program(path: &Path) -> bool {
     let mut magic = [0; 4];
-    File::open(path).and_then(|mut f| io::Read::read_exact(&mut f, &mut magic)).is_ok()
+    path.is_file()
+        && File::open(path).and_then(|mut f| io::Read::read_exact(&mut f, &mut magic)).is_ok()
         && magic == *b"\x7fELF"
 }
 

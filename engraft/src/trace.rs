@@ -152,15 +152,17 @@ const ANYWHERE: [i32; 6] = [4, 5, 7, 8, 9, 11];
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let (name, rest) = args.command.split_first().expect("clap asks for one at least");
-    if args.o == Path::new("-") {
+    if let Some(of) = out::shared(&args.o) {
         let hint = "name a file: `-o FILE`; one of that name is `./-`";
-        return Err(
-            Hinted::new("standard output is the program's: a trace is not written to it", hint).into()
-        );
+        return Err(Hinted::new(format!("{of} is the program's: a trace is not written to it"), hint).into());
     }
     let target = crate::count::find(name)?;
     out::spares(&args.o, &[&target.command])?;
     out::can_be_written(&args.o)?;
+    if args.pack && !out::is_own_file(&args.o) {
+        let what = format!("{} cannot be read again, to be packed", args.o.display());
+        return Err(Hinted::new(what, "leave out --pack, or name a file").into());
+    }
     live::keep_memory();
     let kept = Store::open(args.no_cache)?;
     let libc = args.library(Path::new("libc.so.6"));

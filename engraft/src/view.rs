@@ -54,7 +54,7 @@ impl Output {
 
     /// Prints `view`: on standard error if the data went to standard output.
     pub fn print_beside(&self, o: Option<&Path>, view: &impl View) -> anyhow::Result<()> {
-        if o == Some(Path::new("-")) {
+        if o.is_some_and(out::is_standard_output) {
             out::report(|w| self.write(view, w));
             return Ok(());
         }

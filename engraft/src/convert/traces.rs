@@ -163,7 +163,7 @@ fn what(args: &Args) -> anyhow::Result<Option<What>> {
 fn becomes_ours(args: &Args, what: What) -> anyhow::Result<What> {
     let is_asked = !args.store.is_empty();
     match target(args) {
-        None if !is_asked && args.o == Path::new("-") => return Err(is_unnamed(args)),
+        None if !is_asked && out::is_standard_output(&args.o) => return Err(is_unnamed(args)),
         Some(Target::Profile(profile::Format::Engraft)) if args.to.is_none() => return Ok(what),
         Some(Target::Profile(_) | Target::Chrome) => {}
         Some(Target::Trace) if args.to.is_none() && !is_asked && is_named(&args.o, PLAIN) => {}

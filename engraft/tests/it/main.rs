@@ -19,6 +19,7 @@ mod kinds;
 mod matches;
 mod messages;
 mod names;
+mod outputs;
 mod points;
 mod query;
 mod random;
