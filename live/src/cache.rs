@@ -1,12 +1,14 @@
 //! Rewritten libraries on disk, by identity: the second run finds them made.
 //!
-//! Invariant: a file in the cache is whole: it is written beside its place and moved there. What was not used longest goes first.
+//! Invariant: a file in the cache is whole: it is written beside its place and moved there, and ends with a checksum of what stands before,
+//! by which it is seen if a full disk, or somebody, has changed it since: then it is none. What was not used longest goes first.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// A folder of rewritten modules.
 #[derive(Debug)]
@@ -30,19 +32,43 @@ impl Cache {
         &self.folder
     }
 
-    /// The file of that name, if it is there.
+    /// The file of that name, if it is there and as it was put. Behind what was put stands a checksum, which ELF files do not mind.
     pub fn find(&self, name: &str) -> Option<PathBuf> {
-        let path = self.folder.join(name);
-        let file = fs::File::open(&path).ok()?;
-        if !file.metadata().ok()?.is_file() {
-            return None;
+        let (path, mut file, len) = self.open_file(name)?;
+        let mut hasher = Xxh3::new();
+        let mut buffer = vec![0; 1 << 17];
+        let mut left = len;
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+            let n = file.read(buffer.get_mut(..most)?).ok().filter(|n| *n > 0)?;
+            hasher.update(buffer.get(..n)?);
+            left -= n as u64;
         }
-        // Its age decides who goes first.
-        let _unknown = file.set_modified(SystemTime::now());
-        Some(path)
+        let mut end = [0; END_LEN];
+        file.read_exact(&mut end).ok()?;
+        (end == hasher.digest().to_le_bytes()).then_some(path)
     }
 
-    /// Makes the file of that name, if it is not there.
+    /// What was put under that name, if it is there and as it was.
+    pub fn read(&self, name: &str) -> Option<Vec<u8>> {
+        let (_, mut file, len) = self.open_file(name)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).ok()?;
+        let end = bytes.split_off(usize::try_from(len).ok().filter(|len| *len <= bytes.len())?);
+        (end == xxh3_64(&bytes).to_le_bytes()).then_some(bytes)
+    }
+
+    /// The file of that name, and how much of it was put.
+    fn open_file(&self, name: &str) -> Option<(PathBuf, fs::File, u64)> {
+        let path = self.folder.join(name);
+        let file = fs::File::open(&path).ok()?;
+        let about = file.metadata().ok().filter(fs::Metadata::is_file)?;
+        // Its age decides who goes first.
+        let _unknown = file.set_modified(SystemTime::now());
+        Some((path, file, about.len().checked_sub(END_LEN as u64)?))
+    }
+
+    /// Makes the file of that name, if it is not there as it is to be.
     ///
     /// # Errors
     /// The kernel's. Nothing is left behind.
@@ -55,7 +81,11 @@ impl Cache {
         // Threads may make the same one at once.
         let n = N.fetch_add(1, Ordering::Relaxed);
         let beside = self.folder.join(format!(".{name}.{}.{n}", std::process::id()));
-        let made = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, &path));
+        let written = fs::File::create(&beside).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.write_all(&xxh3_64(bytes).to_le_bytes())
+        });
+        let made = written.and_then(|()| fs::rename(&beside, &path));
         if made.is_err() {
             let _not_there = fs::remove_file(&beside);
         }
@@ -95,6 +125,9 @@ impl Cache {
     }
 }
 
+/// Length of the checksum.
+const END_LEN: usize = 8;
+
 /// Who has not finished a file for so long will not.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
@@ -105,14 +138,15 @@ mod tests {
     #[test]
     fn what_is_there_is_not_made_again_and_the_oldest_goes_first() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let cache = Cache::open(folder.path(), 10).expect("made");
+        let cache = Cache::open(folder.path(), 10 + 2 * END_LEN as u64).expect("made");
         let get = |name: &str, bytes: &[u8]| cache.put(name, bytes).expect("made");
         for (i, name) in ["a", "b"].into_iter().enumerate() {
             let path = get(name, b"123456");
             let at = SystemTime::now() - Duration::from_secs(100 - 10 * i as u64);
             fs::File::options().append(true).open(path).expect("there").set_modified(at).expect("set");
         }
-        assert_eq!(fs::read(get("a", b"other")).expect("there"), b"123456");
+        get("a", b"other");
+        assert_eq!(cache.read("a").as_deref(), Some(&b"123456"[..]));
         // Of another process, just now and long ago.
         for (name, age) in [(".c.1", 0), (".d.1", 100_000)] {
             fs::write(folder.path().join(name), b"123456").expect("written");
@@ -126,6 +160,26 @@ mod tests {
         left.sort();
         // `a` was used again just now.
         assert_eq!(left, [".c.1", "a"]);
+    }
+
+    #[test]
+    fn what_was_changed_is_made_again() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let cache = Cache::open(folder.path(), 1000).expect("made");
+        let path = cache.put("a", b"123456").expect("made");
+        let whole = fs::read(&path).expect("there");
+        let flipped = (0..whole.len()).map(|at| {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x40;
+            bytes
+        });
+        let cut = (0..whole.len()).map(|len| whole[..len].to_vec());
+        for damaged in flipped.chain(cut).chain([[&whole[..], b"x"].concat()]) {
+            fs::write(&path, &damaged).expect("written");
+            assert!(cache.find("a").is_none() && cache.read("a").is_none(), "{damaged:?}");
+            assert_eq!(cache.put("a", b"123456").expect("made"), path);
+            assert_eq!((cache.find("a"), cache.read("a")), (Some(path.clone()), Some(b"123456".to_vec())));
+        }
     }
 
     #[test]

@@ -95,8 +95,7 @@ impl Store {
     }
 
     fn read<T: serde::de::DeserializeOwned>(&self, name: &str) -> Option<T> {
-        let bytes = std::fs::read(self.cache.find(name)?).ok()?;
-        postcard::from_bytes(&bytes).ok()
+        postcard::from_bytes(&self.cache.read(name)?).ok()
     }
 
     /// Keeps `value` for the next time, if it can be.
@@ -141,10 +140,8 @@ impl Store {
     /// How the module with this `key` ran earlier.
     fn earlier(&self, key: u128) -> Option<Arc<Earlier>> {
         let mut ran = self.ran.lock().expect("nobody panics while holding it");
-        let found = ran.entry(key).or_insert_with(|| {
-            let bytes = std::fs::read(self.cache.find(&self.name(key, RAN))?).ok()?;
-            Some(Arc::new(Earlier(bytes)))
-        });
+        let found =
+            ran.entry(key).or_insert_with(|| Some(Arc::new(Earlier(self.cache.read(&self.name(key, RAN))?))));
         found.clone()
     }
 
