@@ -99,10 +99,10 @@ cases = [
     ("counted twice at once", "$E count -q --no-cache -o other -- $K threads >one & @ $K threads; s=$?; wait; grep -c ^runs one; exit $s", OK, ""),
     ("counted in a counted program", f"@ $E count -q --no-cache -o inner -- $K threads; {HELD} inner", "same", "--modules libc.so* libm.so* --"),
     ("counted in a counted program, both followed", f"@ $E count --follow -q --no-cache -o inner -- sh -c '$K threads; exit 5'; {HELD} inner", "said: tracing it failed", "--follow --modules libc.so* libm.so* --"),
-    ("an instrumented file", "$E instrument -q $K -o k && ENGRAFT_OUT=k.rec @ ./k threads", "refused: uses gs itself", ""),
+    ("an instrumented file", "$E instrument -q $K -o k && ENGRAFT_OUT=k.rec @ ./k threads", "refused: counts by itself", ""),
     ("an instrumented file, started", f"$E instrument -q $K -o k && ENGRAFT_OUT=k.rec @ sh -c './k threads; exit 5'; {HELD} k.rec", "same", ""),
-    ("an instrumented file, started, followed", f"$E instrument -q $K -o k && ENGRAFT_OUT=k.rec @ sh -c './k threads; exit 5'; {HELD} k.rec", "said: uses gs itself", "--follow"),
-    ("an instrumented file instrumented again", "$E instrument -q $K -o k && $E instrument -q k -o kk 2>&1 | grep -o 'uses gs itself'; @ $K swap", OK, ""),
+    ("an instrumented file, started, followed", f"$E instrument -q $K -o k && ENGRAFT_OUT=k.rec @ sh -c './k threads; exit 5'; {HELD} k.rec", "said: counts by itself", "--follow"),
+    ("an instrumented file instrumented again", "$E instrument -q $K -o k && $E instrument -q k -o kk 2>&1 | grep -o 'counts by itself'; @ $K swap", OK, ""),
 ]
 
 def run(template, count, folder):

@@ -57,6 +57,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     out::spares_inputs(&args.o, &read)?;
     let program = input::program(&args.binary)?;
     input::refuse_known_by_address(&program.image)?;
+    if !args.null {
+        input::refuse_sanitized(&program.image)?;
+    }
     input::warn_of_changing_code(&program.image);
     let mut points = match &args.plan {
         Some(path) => input::points(path, &program)?,
@@ -77,7 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             let hint = "`engraft show BINARY function NAME` lists instructions, blocks and edges";
             Hinted::new(message, hint).into()
         }
-        (err, _) => anyhow::Error::from(err),
+        (err, _) => input::says_if_instrumented(&program.image, err.into()),
     })?;
     if !points.plan.is_null() {
         if !module.can_start() {

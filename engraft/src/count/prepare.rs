@@ -4,7 +4,7 @@
 //! second time, nothing is analysed before the program runs. What cannot be kept is made each time. Of a module that ran long, how it ran
 //! is kept, too: then it is made once more, with its counters where it seldom went.
 
-use crate::input::{self, refuse_known_by_address, warn_of_changing_code};
+use crate::input::{self, refuse_known_by_address, refuse_sanitized, warn_of_changing_code};
 use anyhow::Context as _;
 use live::launch::{SegmentsFile, Swap};
 use live::{Arena, Cache, Request};
@@ -348,6 +348,7 @@ pub fn executable(
 ) -> anyhow::Result<(Segments, Counted, Option<PathBuf>)> {
     let image = Image::load(path)?;
     refuse_known_by_address(&image)?;
+    refuse_sanitized(&image)?;
     warn_of_changing_code(&image);
     let linker = image.interpreter.clone();
     let key = file_key(&image);
@@ -359,7 +360,8 @@ pub fn executable(
         return Ok((segments, Counted::known(path, key, notes, code), linker));
     }
     let program = Program::analyze_code(image);
-    let (module, code) = how.build(&program, earlier.as_deref(), Room::Apart)?;
+    let built = how.build(&program, earlier.as_deref(), Room::Apart);
+    let (module, code) = built.map_err(|err| input::says_if_instrumented(&program.image, err))?;
     let segments = module.to_segments()?;
     let notes = measure::notes(&module);
     kept.write(&name, &(&segments, notes.write(), &code))?;
