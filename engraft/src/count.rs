@@ -276,7 +276,7 @@ fn once(
         let n = module.notes.n_counters();
         let profile = |counts: &[u64], stops: &[(u64, i64)], n_stopped: u64| {
             let mut profile = module.notes.profile(counts, stops, n_stopped);
-            profile.image.name = module.path.display().to_string();
+            profile.image.name = input::written_path(&module.path);
             profile
         };
         let mut all = vec![0; n];

@@ -11,9 +11,11 @@ use profile::{Format, Imported, Lost, Profile, ReadError, Written};
 use program::image::RelocationTo;
 use program::{FuncId, Image, Program, Va};
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::io::Read as _;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tracing::info_span;
 
@@ -161,7 +163,7 @@ pub fn trace_counts(path: &Path, thread: Option<NonZeroUsize>) -> anyhow::Result
     let counts = trace.block_counts(thread.map(|of| of.thread)).map_err(failed)?;
     let mut profiles = Vec::new();
     for (n, module) in modules.iter().enumerate() {
-        let image = Image::load(Path::new(&module.path))?;
+        let image = Image::load(&recorded_path(&module.path))?;
         same_as_recorded(&image, module.key, &module.path)?;
         let mut profile = Profile { image: profile::ImageRef::of(&image), ..Profile::default() };
         profile.image.name.clone_from(&module.path);
@@ -174,6 +176,37 @@ pub fn trace_counts(path: &Path, thread: Option<NonZeroUsize>) -> anyhow::Result
         profiles.push(profile);
     }
     Ok(profiles)
+}
+
+/// A path as recordings and traces have it, which are text: a byte that is none is `\xNN`.
+pub fn written_path(path: &Path) -> String {
+    let chunks = path.as_os_str().as_bytes().utf8_chunks();
+    let written = chunks.map(|chunk| {
+        let bytes = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}"));
+        chunk.valid().to_owned() + &bytes.collect::<String>()
+    });
+    written.collect()
+}
+
+/// The path that was written so: unless there is a file that is called that, `\xNN` is a byte that is no text.
+pub fn recorded_path(written: &str) -> PathBuf {
+    let mut parts = written.split("\\x");
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match byte.filter(|byte| !byte.is_ascii()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend(part.bytes().skip(2));
+            }
+            None => {
+                bytes.extend(b"\\x");
+                bytes.extend(part.bytes());
+            }
+        }
+    }
+    let (as_it_is, read) = (PathBuf::from(written), PathBuf::from(OsStr::from_bytes(&bytes)));
+    if as_it_is.exists() || !read.exists() { as_it_is } else { read }
 }
 
 /// Refuses a file that is not the one that a trace is of, by the key that the trace has.
@@ -324,8 +357,11 @@ pub fn threads(path: &Path) -> anyhow::Result<Vec<Vec<Profile>>> {
 /// # Errors
 /// If it is gone, or another one by now.
 pub fn counted_program(profile: &Profile) -> anyhow::Result<Program> {
-    let path = Path::new(&profile.image.name);
-    let program = program(path)?;
+    let path = recorded_path(&profile.image.name);
+    let program = program(&path).map_err(|err| {
+        let hint = "it was counted there; name the binary where it is now: `show BINARY --counts REC`, `convert REC --binary BINARY`";
+        if path.exists() { err } else { Hinted::new(format!("{err:#}"), hint).into() }
+    })?;
     if profile.image.id != Some(program.image.id) {
         let what = format!("{} is not the file any more that was counted", path.display());
         return Err(Hinted::new(what, "name the binary that was counted").into());

@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let mut notes = measure::notes(&module);
         notes.watches = points.watches(&module.words);
         notes.image.name =
-            args.binary.canonicalize().unwrap_or_else(|_| args.binary.clone()).display().to_string();
+            input::written_path(&args.binary.canonicalize().unwrap_or_else(|_| args.binary.clone()));
         let name = args.binary.file_name().unwrap_or_default().to_string_lossy();
         if module.n_words == 0 {
             let hint = "`engraft instrument --null` lists why each function stays";

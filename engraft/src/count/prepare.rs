@@ -194,7 +194,7 @@ impl Counted {
 
     /// What its events mean, under its name, if they are recorded.
     pub fn means(&self) -> Option<Code> {
-        self.code.clone().map(|code| Code { path: self.path.display().to_string(), ..code })
+        self.code.clone().map(|code| Code { path: input::written_path(&self.path), ..code })
     }
 
     /// The program, if its file is still what was counted.

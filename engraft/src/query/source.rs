@@ -70,7 +70,7 @@ impl<'a> Binaries<'a> {
             return known.clone();
         }
         let load = || {
-            let image = Image::load(Path::new(&module.path))?;
+            let image = Image::load(&input::recorded_path(&module.path))?;
             input::same_as_recorded(&image, module.key, &module.path)?;
             let lines = Lines::load(&image);
             anyhow::Ok(Rc::new(Binary { image, lines }))
@@ -83,7 +83,7 @@ impl<'a> Binaries<'a> {
     /// Why a function was not recorded: it stays where it is.
     pub fn stays(&self, func: u32) -> Option<String> {
         let (module, n) = self.flow.module(func)?;
-        let image = Image::load(Path::new(&module.path)).ok()?;
+        let image = Image::load(&input::recorded_path(&module.path)).ok()?;
         input::same_as_recorded(&image, module.key, &module.path).ok()?;
         let why = Module::stays(&Program::analyze(image)).get(n as usize).copied().flatten();
         why.map(|why| why.to_string())

@@ -1,6 +1,6 @@
 //! Recordings that are cut off, of other versions, of other builds: one error, and what is whole is read.
 
-use crate::count::{instrumented, plain};
+use crate::count::{built, instrumented, plain};
 use crate::needs;
 use crate::run::{compile, engraft, folder};
 use std::collections::BTreeSet;
@@ -143,4 +143,50 @@ fn recordings_of_other_versions_and_builds_are_refused() {
         assert!(ran.stderr.starts_with(&format!("engraft: cannot use {recording}: ")), "{}", ran.stderr);
     }
     assert!(!place.path().join("x.csv").exists());
+}
+
+/// Recordings are found to be of their binaries, whatever these are called; one that is gone is asked for.
+#[test]
+fn binaries_are_found_again_whatever_they_are_called() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    needs!("gcc");
+    // The last looks as the first is written.
+    for name in [&b"f\xff\xc3"[..], b"\xe9t\xe9", b"f \xc3\xa9", b"f\\xff\\xc3"] {
+        let place = folder();
+        let path = place.path().join(OsStr::from_bytes(name));
+        built(place.path(), "old", "int main(void) { return 0; }", "-O1");
+        std::fs::rename(place.path().join("old"), &path).expect("renamed");
+        let run = |before: &[&str], after: &[&str]| {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_engraft"));
+            command.current_dir(place.path()).args(before).arg(&path).args(after);
+            let ran = command.output().expect("it runs");
+            assert!(ran.status.success(), "{ran:?}");
+        };
+        run(&["count", "-q", "--no-cache", "-o", "run.engraft", "--"], &[]);
+        run(&["trace", "-q", "--no-cache", "--modules", "exe", "-o", "run.trace", "--"], &[]);
+        run(&["instrument", "-q", "-o", "new"], &[]);
+        let ran = std::process::Command::new(place.path().join("new"))
+            .env("ENGRAFT_OUT", place.path().join("new.engraft"))
+            .status();
+        assert!(ran.expect("it runs").success());
+        for args in [
+            "show --counts run.engraft",
+            "show --counts new.engraft",
+            "convert run.engraft -o run.csv",
+            "show --counts run.engraft function main",
+            "convert run.trace -o trace.csv",
+            "query run.trace 'main: 0' --context",
+        ] {
+            let ran = engraft(place.path(), args);
+            assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args}");
+        }
+        std::fs::rename(&path, place.path().join("elsewhere")).expect("renamed");
+        for args in ["show --counts run.engraft", "convert run.engraft -o run.csv"] {
+            let ran = engraft(place.path(), args);
+            assert!(ran.code == Some(2) && ran.stderr.contains("show BINARY --counts REC"), "{}", ran.stderr);
+        }
+        engraft(place.path(), "show elsewhere --counts run.engraft function main").ok();
+        engraft(place.path(), "convert run.engraft -q -o run.csv --binary elsewhere").ok();
+    }
 }
