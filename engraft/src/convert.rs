@@ -8,7 +8,7 @@ use crate::carry::{WrittenView, written_view};
 use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::query;
-use crate::view::{Output, Table, View};
+use crate::view::{Output, Table, View, many};
 use anyhow::Context as _;
 use profile::{Images, Profile};
 use serde::Serialize;
@@ -82,7 +82,8 @@ fn thread_of(path: &Path, n: NonZeroUsize) -> anyhow::Result<Vec<Profile>> {
         return Err(Hinted::new(what, "`engraft count --per-thread` does").into());
     }
     if n.get() > threads.len() {
-        let what = format!("{} has the counts of {} threads apart, no {n}", path.display(), threads.len());
+        let has = many(threads.len(), "thread");
+        let what = format!("{} has the counts of {has} apart, no {n}", path.display());
         return Err(Hinted::new(what, "they are counted from 1").into());
     }
     Ok(threads.swap_remove(n.get() - 1))

@@ -123,15 +123,29 @@ pub fn is_system_file(path: &Path) -> bool {
 /// # Errors
 /// If it is not there, or nothing can be counted here.
 pub fn find(name: &OsString) -> anyhow::Result<Target> {
+    needs_proc()?;
     let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    let target =
-        Target::find(name, &search).map_err(|e| Hinted::new(e.to_string(), e.hint().unwrap_or_default()))?;
+    let target = Target::find(name, &search).map_err(|err| {
+        let hint = err.hint().unwrap_or_default();
+        Hinted::new(format!("{:#}", anyhow::Error::from(err)), hint)
+    })?;
     if !live::can_set_bases() {
         let hint = "it needs a processor with FSGSBASE (2012 or later) and Linux 5.9 or later, started without `nofsgsbase`";
         let what = "programs cannot be counted on this machine: they may not set the base of gs";
         return Err(Hinted::new(what, hint).into());
     }
     Ok(target)
+}
+
+/// Refuses where nothing can be said of processes: what they may do is known by it, and they are prepared by it.
+///
+/// # Errors
+/// If /proc is not mounted.
+pub fn needs_proc() -> Result<(), Hinted> {
+    if Path::new("/proc/self").exists() {
+        return Ok(());
+    }
+    Err(Hinted::new("/proc is not mounted", "mount it: `mount -t proc proc /proc`"))
 }
 
 /// Runs the verb.
@@ -207,10 +221,8 @@ fn once(
         swaps.extend(prepare::asking(kept, &asked)?.map(|given| Swap { asked, given }));
     }
     let keys: Vec<(u128, usize)> = counted.iter().map(|c| (c.key, c.notes.n_words())).collect();
-    let arena = Arena::create(&keys, args.follow || args.callees).map_err(|err| {
-        let hint = "they are in memory that is shared: raise the limits of the length of files and of addresses (`ulimit -f`, `ulimit -v`)";
-        Hinted::new(format!("cannot get memory for the counters: {err}"), hint)
-    })?;
+    let arena =
+        Arena::create(&keys, args.follow || args.callees).map_err(|err| no_memory("counters", &err))?;
     let mut command = Command::new(&target.start);
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
     command.args(&target.before).args(rest);
@@ -366,6 +378,14 @@ fn keep(rec: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     Err(Hinted::new(format!("{err:#}; the recording is {}", saved.display()), hint).into())
 }
 
+/// Why there is no memory for the `what` of a program.
+pub fn no_memory(what: &str, err: &std::io::Error) -> Hinted {
+    let hint = out::hint_of(err).unwrap_or(
+        "they are in memory that is shared: raise the limits of the length of files and of addresses (`ulimit -f`, `ulimit -v`)",
+    );
+    Hinted::new(format!("cannot get memory for the {what}: {err}"), hint)
+}
+
 /// Refuses to run a program of which nothing would be counted, where that can be known: of its modules at the start, `libraries` among
 /// them, none is wanted, and it cannot load others.
 pub fn refuse_none(
@@ -402,6 +422,7 @@ pub fn refuse_none(
 /// # Errors
 /// Whatever hinders it.
 pub fn try_out() -> anyhow::Result<String> {
+    needs_proc()?;
     let search = std::env::var_os("PATH").unwrap_or_default();
     let target = Target::find("true".as_ref(), &search)?;
     let kept = Store::open(true)?;
@@ -426,6 +447,7 @@ pub fn try_out() -> anyhow::Result<String> {
 /// # Errors
 /// If they are kept for one run only.
 pub fn cache_folder() -> anyhow::Result<String> {
+    needs_proc()?;
     let kept = Store::open(false)?;
     anyhow::ensure!(
         !kept.is_temporary(),

@@ -63,6 +63,8 @@ fn checks() -> Vec<Check> {
 }
 
 fn bases() -> Result<String, String> {
+    count::needs_proc()
+        .map_err(|err| format!("{err}, so it is not known whether programs may set the base of gs"))?;
     match live::can_set_bases() {
         true => Ok("programs may set the base of gs (FSGSBASE)".to_owned()),
         false => Err("programs may not set the base of gs: that takes a processor with FSGSBASE (2012 or later) and Linux 5.9 or later, \
@@ -73,6 +75,7 @@ fn bases() -> Result<String, String> {
 
 /// Yama's setting, where there is one. Source: Linux, Documentation/admin-guide/LSM/Yama.rst.
 fn tracing() -> Result<String, String> {
+    count::needs_proc().map_err(|err| err.to_string())?;
     let path = Path::new("/proc/sys/kernel/yama/ptrace_scope");
     match std::fs::read_to_string(path).map(|text| text.trim().to_owned()) {
         Ok(scope) if scope == "3" => Err(format!(

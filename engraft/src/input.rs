@@ -69,10 +69,7 @@ fn bytes(path: &Path) -> anyhow::Result<Cow<'static, [u8]>> {
 pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Imported> {
     let _span = info_span!("read").entered();
     let bytes = bytes(path)?;
-    if bytes.is_empty() {
-        let hint = "the run that should have written it ended early, or recorded nothing";
-        return Err(Hinted::new(format!("{} is empty", path.display()), hint).into());
-    }
+    refuse_empty(path, &bytes)?;
     if bytes.starts_with(b"\x7fELF") {
         let hint = "give what was recorded when it ran: `perf record`, valgrind, or `engraft count`";
         let message = format!("{} is a program, not a profile", path.display());
@@ -98,6 +95,11 @@ pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Importe
         out::warn(&format!("{} {what}", path.display()), Some(hint));
     }
     Ok(read)
+}
+
+fn refuse_empty(path: &Path, bytes: &[u8]) -> Result<(), Hinted> {
+    let hint = "the run that should have written it ended early, or recorded nothing";
+    if bytes.is_empty() { Err(Hinted::new(format!("{} is empty", path.display()), hint)) } else { Ok(()) }
 }
 
 /// Reads the profile at `path` of `bolted`, which llvm-bolt made of `original`, as one of `original`.
@@ -257,6 +259,7 @@ fn whole(path: &Path, bytes: &[u8]) -> Option<Vec<Profile>> {
 /// # Errors
 /// If it is something else, cannot be read, or is damaged.
 pub fn needed_recording(path: &Path) -> anyhow::Result<Vec<Profile>> {
+    refuse_empty(path, &bytes(path)?)?;
     recording(path)?.ok_or_else(|| {
         let hint = "say `show BINARY function NAME --profile FILE`";
         Hinted::new(format!("{} is no recording of `engraft count`", path.display()), hint).into()

@@ -129,7 +129,7 @@ fn threads(wanted: usize) -> anyhow::Result<()> {
     }
     let built = rayon::ThreadPoolBuilder::new().num_threads(n).build_global();
     built.map_err(|err| {
-        let hint = "ask for fewer with --threads, or raise the limit of memory or processes (`ulimit -v`, `ulimit -u`)";
+        let hint = "ask for fewer with --threads, or raise the limit of addresses, data or processes (`ulimit -v`, `ulimit -d`, `ulimit -u`)";
         out::Hinted::new(format!("cannot start {n} threads: {err}"), hint).into()
     })
 }

@@ -381,11 +381,22 @@ impl fmt::Display for Hinted {
 
 impl std::error::Error for Hinted {}
 
+/// Too many open files, for a process. Source: Linux, include/uapi/asm-generic/errno-base.h.
+const EMFILE: i32 = 24;
+
+/// The remedy of what the kernel says, where there is one whatever was tried.
+pub fn hint_of(err: &io::Error) -> Option<&'static str> {
+    (err.raw_os_error() == Some(EMFILE)).then_some("raise the limit of open files (`ulimit -n`)")
+}
+
 /// The remedy that an error in the chain knows.
 pub fn hint(err: &anyhow::Error) -> Option<String> {
     err.chain().find_map(|cause| {
         if let Some(hinted) = cause.downcast_ref::<Hinted>() {
             return Some(hinted.hint.clone());
+        }
+        if let Some(hint) = cause.downcast_ref::<io::Error>().and_then(hint_of) {
+            return Some(hint.to_owned());
         }
         let known = [
             cause.downcast_ref::<program::LoadError>().and_then(program::LoadError::hint),

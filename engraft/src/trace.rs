@@ -189,10 +189,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         recorded.push(library);
     }
     let keys: Vec<u128> = recorded.iter().map(|c| c.key).collect();
-    let arena = Arena::for_events(&keys).map_err(|err| {
-        let hint = "they are in memory that is shared: raise the limits of the length of files and of addresses (`ulimit -f`, `ulimit -v`)";
-        Hinted::new(format!("cannot get memory for the events: {err}"), hint)
-    })?;
+    let arena = Arena::for_events(&keys).map_err(|err| crate::count::no_memory("events", &err))?;
     let first = recorded.iter().filter_map(Counted::means).collect::<Vec<_>>();
     if !args.functions.is_empty() && first.iter().all(|code| code.entries.is_empty()) {
         let what = format!("no function that can be recorded is called {}", args.functions.join(" or "));

@@ -141,11 +141,29 @@ impl Limits {
         let table = 8 * Capacity::LAUNCH.n_rows + PAGE;
         let most = Capacity::LAUNCH.n_areas;
         let by_addresses = self.addresses.map_or(most, |n| n / 8 / (table + 2 * len + PAGE));
-        let by_file = self.file_len.map_or(most, |n| n / 2 / (table + len));
+        // Half of what is left beside the tables that are there for all, so that modules can come later.
+        let by_file = self.file_len.map_or(most, |n| n.saturating_sub(TABLES_LEN) / 2 / (table + len));
         let n_areas = by_addresses.min(by_file).clamp(1, most);
         let later = later.min(self.addresses.map_or(later, |n| (n / 8).next_multiple_of(PAGE)));
         (Capacity { n_areas, ..Capacity::LAUNCH }, later)
     }
+}
+
+/// Length of what every recording has, however few areas.
+const TABLES_LEN: u64 =
+    Capacity { n_areas: 0, ..Capacity::LAUNCH }.head_len() + runtime::MAILBOX_LEN + runtime::BELL_LEN + PAGE;
+
+/// Gives `file` this length; says how much that is, where the user's limit has none of it.
+fn set_len(file: &File, len: u64) -> io::Result<()> {
+    file.set_len(len).map_err(|err| match Limits::ours().file_len {
+        Some(limit) if limit < len => {
+            let (needed, limit) = (len.div_ceil(1 << 10), limit >> 10);
+            io::Error::other(format!(
+                "{needed} kB are needed, and no file may have more than {limit} kB (`ulimit -f`)"
+            ))
+        }
+        _ => err,
+    })
 }
 
 fn row_len(n_counters: usize) -> u64 {
@@ -176,7 +194,8 @@ impl Arena {
         let mailbox = room.head_len();
         let bells = mailbox + runtime::MAILBOX_LEN;
         let len = bells + runtime::BELL_LEN;
-        file.set_len(len)?;
+        set_len(&file, len + area * room.n_areas)?;
+        set_len(&file, len)?;
         file.write_all_at(&room.header(), 0)?;
         file.write_all_at(&mailbox.to_le_bytes(), runtime::MAILBOX_AT)?;
         // Children in other namespaces of processes cannot tell who is gone; where ours is not known, the first one who counts says so.
@@ -228,7 +247,7 @@ impl Arena {
                 "there are no addresses left for its counters: a limit (`ulimit -v`), or large modules loaded often",
             ));
         }
-        self.file.set_len(end)?;
+        set_len(&self.file, end)?;
         state.len = end;
         let extents: Vec<u8> = (0..self.room.n_areas).flat_map(|area| row.of(area).to_le_bytes()).collect();
         self.file.write_all_at(&extents, self.room.extents_at() + 8 * n * self.room.n_areas)?;
@@ -681,7 +700,8 @@ mod tests {
             (addresses(60 << 20), 1 << 12, 320),
             (addresses(8 << 30), 1 << 40, 1),
             (file_len(100 << 20), 1 << 12, 2048),
-            (file_len(10 << 20), 1 << 12, 320),
+            (file_len(10 << 20), 1 << 12, 316),
+            (file_len(128 << 10), 1 << 12, 1),
         ] {
             let (room, later) = limits.room(len, LATER);
             assert_eq!(room.n_areas, want, "{limits:?} {len}");

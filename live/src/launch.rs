@@ -381,7 +381,14 @@ fn open(stopped: &Stopped, file: &File, how: i32) -> Result<u64, ProcessError> {
     let flags = u64::from((how | libc::O_CLOEXEC).cast_unsigned());
     let here = i64::from(libc::AT_FDCWD).cast_unsigned();
     let args = [here, runtime::OWN, flags, 0, 0, 0];
-    stopped.call(&Syscall { name: "openat", number: libc::SYS_openat, args })
+    stopped.call(&Syscall { name: "openat", number: libc::SYS_openat, args }).map_err(|err| match err {
+        ProcessError::Call { source, .. } => stopped.space(format!(
+            "it may not open the memory that is shared with it, /proc/{}/fd/{}: {source}",
+            std::process::id(),
+            file.as_raw_fd()
+        )),
+        err => err,
+    })
 }
 
 fn close(stopped: &Stopped, fd: u64) -> Result<(), ProcessError> {

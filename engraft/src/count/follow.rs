@@ -146,6 +146,11 @@ fn found(asking: &Asking) -> Result<Option<Found>, Left> {
     if !same(&of("root"), Path::new("/")) {
         return left("it starts in a root folder of its own");
     }
+    if !same(&of("ns/user"), Path::new("/proc/self/ns/user")) {
+        return left(
+            "it is in a user namespace of its own, where it may not open what counters are in: count it from there, `unshare -U … engraft count …`",
+        );
+    }
     if filters(&of("status")) != filters(Path::new("/proc/self/status")) {
         return left("a filter of system calls (seccomp) is set where it starts");
     }

@@ -156,3 +156,123 @@ fn a_library_that_counts_by_itself_is_not_counted_again() {
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.contains("was not counted: it is instrumented already"), "{}", ran.stderr);
 }
+
+#[test]
+fn programs_with_other_data_where_counters_are_do_not_start() {
+    needs!("gcc");
+    let place = folder();
+    // What every program built so calls first; and one, where gcc has its library.
+    built(place.path(), "libtsan.so", "void __tsan_init(void) {}", "-O1 -shared -fPIC");
+    let text = "#include <stdio.h>\nvoid __tsan_init(void); int main(void) { __tsan_init(); puts(\"ran\"); return 3; }";
+    built(place.path(), "imports", text, "-O1 -Wl,-rpath,$ORIGIN -Wl,--no-as-needed libtsan.so");
+    built(place.path(), "holds", &format!("{text}\nvoid __tsan_init(void) {{}}"), "-O1");
+    std::fs::write(place.path().join("real.c"), "int main(void) { return 3; }").expect("written");
+    let real = plain(place.path(), &["gcc", "-fsanitize=thread", "-o", "real", "real.c"]).status.success();
+    for name in ["imports", "holds", "real"].iter().take(if real { 3 } else { 2 }) {
+        for verb in ["count --no-cache -o run -- ./", "trace --no-cache -o run -- ./", "instrument -o run "] {
+            let ran = engraft(place.path(), &format!("{verb}{name}"));
+            assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{verb}{name} {}", ran.stderr);
+            assert!(
+                ran.stderr.contains("ThreadSanitizer") && ran.stderr.contains("hint: "),
+                "{}",
+                ran.stderr
+            );
+            assert!(!place.path().join("run").exists());
+        }
+        // Without counters it is as it was.
+        engraft(place.path(), &format!("instrument -q --null {name} -o run")).ok();
+        assert_eq!(plain(place.path(), &["./run"]).status.code(), Some(3), "{name}");
+        std::fs::remove_file(place.path().join("run")).expect("removed");
+    }
+}
+
+/// In the order of what users meet: what they said before told of something else, or of nothing.
+#[test]
+fn what_hinders_is_named_with_a_remedy() {
+    needs!("gcc", "bash", "touch");
+    let place = folder();
+    built(place.path(), "old", "int main(void) { return 3; }", "-O1 -nostartfiles -static -e main");
+    engraft(place.path(), "instrument -q /bin/true -o counts").ok();
+    std::fs::write(place.path().join("empty"), "").expect("written");
+    let us = env!("CARGO_BIN_EXE_engraft");
+    for (line, wants) in [
+        (
+            "ulimit -n 5; engraft count -o run -- ./old",
+            &["Too many open files", "hint: raise the limit of open files (`ulimit -n`)"][..],
+        ),
+        ("ulimit -d 1000; engraft count -o run -- ./old", &["cannot start", "`ulimit -d`"]),
+        ("engraft count -o run -- ./", &["cannot read ./: Is a directory"]),
+        ("engraft show --counts empty", &["empty is empty", "ended early"]),
+        (
+            "engraft instrument counts -o run",
+            &["counts was written by `engraft instrument`", "name the program"],
+        ),
+        ("engraft count -o run -- ./counts", &["was written by `engraft instrument`"]),
+        ("engraft trace -o run -- ./counts", &["was written by `engraft instrument`"]),
+        (
+            "engraft count -q --per-thread -o one -- /bin/true; engraft convert one --thread 2 -o one.csv --binary /bin/true",
+            &["one has the counts of 1 thread apart, no 2"],
+        ),
+    ] {
+        let line = format!("engraft() {{ {us} \"$@\"; }}; {line}");
+        let ran = plain(place.path(), &["bash", "-c", &line]);
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{line}: {said}");
+        assert!(wants.iter().all(|want| said.contains(want)), "{line}: {said}");
+        assert!(!place.path().join("run").exists(), "{line}");
+    }
+}
+
+/// What is said to be needed is enough, and less is not.
+#[test]
+fn how_long_a_file_must_be_is_said() {
+    needs!("bash", "true");
+    let place = folder();
+    let us = env!("CARGO_BIN_EXE_engraft");
+    let run = |kb: u64| {
+        let line = format!("ulimit -f {kb}; {us} count -q --no-cache -o run -- true");
+        let ran = plain(place.path(), &["bash", "-c", &line]);
+        (ran.status.code(), String::from_utf8_lossy(&ran.stderr).into_owned())
+    };
+    let (code, said) = run(20);
+    let needed = said.split_once(" kB are needed, and no file may have more than 20 kB");
+    let needed: u64 = needed
+        .and_then(|(before, _)| before.rsplit(' ').next()?.parse().ok())
+        .unwrap_or_else(|| panic!("{said}"));
+    assert_eq!(code, Some(2), "{said}");
+    assert_eq!(run(needed), (Some(0), String::new()));
+    assert!(run(needed - 1).0 == Some(2) && needed < 200, "{needed}");
+}
+
+#[test]
+fn where_proc_is_not_mounted_it_is_asked_for() {
+    crate::needs_mounts!();
+    needs!("unshare", "sh", "mount");
+    let place = folder();
+    let us = env!("CARGO_BIN_EXE_engraft");
+    for (verb, code) in [("count -o run -- true", 2), ("trace -o run -- true", 2), ("doctor", 1)] {
+        let line = format!("mount -t tmpfs none /proc; {us} {verb}");
+        let ran = plain(place.path(), &["unshare", "-rm", "sh", "-c", &line]);
+        let said = [ran.stdout, ran.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(ran.status.code() == Some(code) && said.contains("/proc is not mounted"), "{said}");
+        assert!(!said.contains("FSGSBASE"), "{said}");
+    }
+}
+
+#[test]
+fn a_user_namespace_is_named_where_programs_in_it_are_not_counted() {
+    crate::needs_mounts!();
+    needs!("unshare", "id");
+    let place = folder();
+    let ran = engraft(place.path(), "count --no-cache --follow -o run -- unshare -U -r id -u");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "0\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("was not counted: it is in a user namespace of its own"), "{}", ran.stderr);
+    let place = place.path().to_string_lossy().into_owned();
+    let us = env!("CARGO_BIN_EXE_engraft");
+    let ran = plain(
+        Path::new(&place),
+        &["unshare", "-U", "-r", us, "count", "-q", "--no-cache", "-o", "inside", "--", "id", "-u"],
+    );
+    assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(0), &b"0\n"[..]), "{ran:?}");
+}

@@ -186,7 +186,7 @@ impl Arena {
         let pages = state.len.next_multiple_of(PAGE);
         let chunks = pages + PAGE * n_areas;
         let len = chunks + runtime::CHUNK_LEN * runtime::N_CHUNKS * n_areas;
-        arena.file.set_len(len)?;
+        super::set_len(&arena.file, len)?;
         arena.file.write_all_at(&len.to_le_bytes(), runtime::END)?;
         for k in 0..n_areas {
             let control = pages + PAGE * k;
