@@ -196,7 +196,7 @@ class Text:
             say("Q; x++; }"); say("P;")
         elif s.kind == "library-fault":
             call = ["t += strlen(nowhere);", "memcpy(nowhere, &t, (x & 63) + 1);", "memcpy(&t, nowhere, (x & 7) + 1);", "memset(nowhere, 1, (x & 63) + 1);",
-                    "t += strcmp(nowhere, number);", "t += strtol(nowhere, 0, 10);", "t += (ul)memchr(nowhere, 3, x | 1);"][n % 7]
+                    "t += strcmp(nowhere, number);", "t += strtoul(nowhere, 0, 10);", "t += (ul)memchr(nowhere, 3, x | 1);"][n % 7]
             say(f"if (top && {self.cond(n // 7)}) {{ P; {call}")
             say("Q; x++; }"); say("P;")
         elif s.kind == "wander":

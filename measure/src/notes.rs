@@ -5,7 +5,7 @@ use crate::returns::Returns;
 use probe::{Counted, Module, Place, Stay};
 use profile::ImageRef;
 use profile::counters::{self, Flow, Node, Notes, Sum, Way, places};
-use program::{BlockId, CallKind, Callee, FuncId};
+use program::{BlockId, Call, CallKind, Callee, FuncId};
 use std::collections::BTreeMap;
 
 // The runtime writes what `profile` reads.
@@ -89,7 +89,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
     }
     for &at in &module.from_inside {
         let Some(block) = program.block_at(at) else { continue };
-        let callee = program.calls_in(block).first().map(|c| c.callee);
+        let callee = program.calls_in(block).iter().find(|c| c.at == at).map(|c| c.callee);
         if let (Some(Callee::Function(callee)), Some(n)) = (callee, position[block.index()])
             && let Some(flow) = functions.get_mut(position_of[callee.index()])
         {
@@ -133,9 +133,9 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
         let n = block.0 - program.function(func).blocks.start;
         Some((position[func.index()]?, 2 * n + u32::from(is_end)))
     };
-    let mut says = vec![false; program.blocks.len()];
+    let mut n_marks = vec![0; program.blocks.len()];
     for block in module.from_inside.iter().filter_map(|at| program.block_at(*at)) {
-        says[block.index()] = true;
+        n_marks[block.index()] += 1;
     }
     let mut out: Vec<places::Place> = Vec::new();
     for &(at, place) in &module.places {
@@ -153,11 +153,18 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
             },
             Place::Nothing => None,
         };
-        let has_called = matches!(place, Place::Called(b) | Place::Behind(b) if says[b.index()]);
-        let here = places::Place { at, node, is_start, has_called };
+        let n_called = match place {
+            Place::Called(b) => {
+                out.last().filter(|last| last.node == node).map_or(0, |last| last.n_called)
+                    + u32::from(n_marks[b.index()] > 0)
+            }
+            Place::Behind(b) => n_marks[b.index()],
+            _ => 0,
+        };
+        let here = places::Place { at, node, is_start, n_called };
         match out.last_mut() {
             Some(last) if last.at == at => *last = here,
-            Some(last) if last.node == node && !is_start && last.has_called == has_called => {}
+            Some(last) if last.node == node && !is_start && last.n_called == n_called => {}
             _ => out.push(here),
         }
     }
@@ -169,6 +176,12 @@ fn sums(module: &Module<'_>, returns: &Returns<'_>, position: &[Option<u32>]) ->
     let program = module.program;
     let doubtful = returns.doubtful();
     let first_call = u32::try_from(module.counted.len()).expect("ids are 32 bits");
+    // How many of the calls whose places are known are made in the block before it.
+    let n_before = |call: &Call| {
+        let of_block = program.calls_in(call.block).iter().take_while(|c| c.at < call.at);
+        let is_known = |c: &&Call| module.from_inside.binary_search(&c.at).is_ok();
+        u32::try_from(of_block.filter(is_known).count()).unwrap_or(u32::MAX)
+    };
     let mut sums: BTreeMap<FuncId, Option<Sum>> = BTreeMap::new();
     for call in &program.calls {
         let Callee::Function(callee) = call.callee else { continue };
@@ -191,7 +204,7 @@ fn sums(module: &Module<'_>, returns: &Returns<'_>, position: &[Option<u32>]) ->
         match own {
             Some(i) => sum.counters.push(first_call + u32::try_from(i).expect("ids are 32 bits")),
             None if is_doubtful => sum.left.push(n),
-            None => sum.blocks.push(n),
+            None => sum.blocks.push((n, n_before(call))),
         }
     }
     sums.into_values().flatten().collect()

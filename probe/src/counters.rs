@@ -59,7 +59,7 @@ pub fn choose(
 }
 
 /// Which of the `calls`, ascending, come as from inside of what they call: those of counted blocks to functions whose entry is counted. And
-/// the first calls of blocks to stubs that stay, which are nothing else there, so that it is known where in the block they stand. All are
+/// the calls of stubs that stay, which are nothing else there, so that it is known where in the block they stand. All are
 /// put where they go.
 pub fn choose_inside(
     program: &Program,
@@ -85,12 +85,12 @@ pub fn choose_inside(
         let Callee::Function(callee) = call.callee else { continue };
         let says =
             || entries[callee.index()] && blocks[call.block.index()] && calls.binary_search(&call.at).is_ok();
-        if is_first
-            && call.kind == CallKind::Call
+        let is_really_first =
+            || is_first && program.calls_in(call.block).first().is_some_and(|c| c.at == call.at);
+        if call.kind == CallKind::Call
             && stay(program.block(call.block).func).is_none()
-            && (stay(callee) == Some(Stay::PltStub) || says())
+            && (stay(callee) == Some(Stay::PltStub) || says() && is_really_first())
             && program.is_direct_call(call.at)
-            && program.calls_in(call.block).first().is_some_and(|c| c.at == call.at)
         {
             all.push(call.at);
             inserts.push(((call.block, Spot::FromInside(call.at)), Code::default()));

@@ -127,7 +127,7 @@ pub struct Module<'a> {
     pub counted: Vec<Counted>,
     /// The direct calls that are counted by themselves, ascending; their counters are the next.
     pub calls: Vec<Va>,
-    /// The direct calls, ascending, that come as from inside of what they call, and the first ones of blocks to stubs that stay.
+    /// The direct calls, ascending, that come as from inside of what they call, and those of stubs that stay.
     pub from_inside: Vec<Va>,
     /// The functions that are counted as sparsely as the plan asks for; of others every block is. Ascending.
     pub sparse: Vec<FuncId>,

@@ -384,7 +384,7 @@ mod tests {
                     Node { start: Va(0x1010), is_counted: true, enters: false, leaves: false, ways: way(0) },
                 ],
             }],
-            sums: vec![Sum { at: Va(0x900), blocks: vec![0, 2], ..Sum::default() }],
+            sums: vec![Sum { at: Va(0x900), blocks: vec![(0, 0), (2, 1)], ..Sum::default() }],
             watches: vec![
                 Watch { what: "entry f ring".to_owned(), word: 3, keeps: Keeps::Ring(2) },
                 Watch { what: "exit f".to_owned(), word: 6, keeps: Keeps::Count },

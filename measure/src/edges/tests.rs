@@ -104,7 +104,9 @@ fn completed(program: &Program, plan: &Plan, walked: &Walked, n_stopped: u64) ->
     let mut others = walked.entries.clone();
     for at in &module.from_inside {
         let block = program.block_at(*at).expect("a call is in a block");
-        if let Some(Callee::Function(callee)) = program.calls_in(block).first().map(|c| c.callee) {
+        if let Some(Callee::Function(callee)) =
+            program.calls_in(block).iter().find(|c| c.at == *at).map(|c| c.callee)
+        {
             *others.entry(callee).or_insert(0) -= walked.calls.get(at).copied().unwrap_or(0);
         }
     }

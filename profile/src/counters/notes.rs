@@ -8,7 +8,8 @@
 //!            that mark, n: varint, block*
 //! block    = start: signed varint from the one before, marks: varint (1 counted, 2 enters, 4 leaves, 8 · n ways), way*
 //! way      = 2 · (blocks from this one on, signed) + counted: varint
-//! sum      = address: signed varint from the one before, three times n: varint, varint* (positions of blocks; of those whose ways out count;
+//! sum      = address: signed varint from the one before, n: varint, (position of a block, calls before: varint)*, twice n: varint, varint*
+//!            (positions of blocks whose ways out count;
 //!            counters)
 //! watch    = what: bytes, counter: varint, keeps: varint (0 count, 1 last, 2 histogram, 3 + n ring of n)
 //! ```
@@ -59,8 +60,9 @@ pub struct Notes {
 pub struct Sum {
     /// The function.
     pub at: Va,
-    /// Blocks that call it: control comes to the call whenever it comes to the block.
-    pub blocks: Vec<u32>,
+    /// Blocks that call it: control comes to the call whenever it comes to the block, but where a handler leaves that before. And how many
+    /// calls whose places are known are made in the block before.
+    pub blocks: Vec<(u32, u32)>,
     /// Blocks that call it behind a call that may not come back: whoever comes to it leaves the block along a way.
     pub left: Vec<u32>,
     /// Counters of calls.
@@ -375,6 +377,11 @@ fn plus(a: Count, b: Count) -> Count {
     (a.0.saturating_add(b.0), between)
 }
 
+/// How often a block was left before the call that so many others are made before.
+fn left_before(left: &[(u32, i64)], n_calls: u32) -> i64 {
+    left.iter().filter(|l| l.0 <= n_calls).fold(0, |sum, l| sum.wrapping_add(l.1))
+}
+
 fn add(balance: &mut [u64], node: usize, n: u64, is_in: bool) {
     if let Some(place) = balance.get_mut(node) {
         *place = place.wrapping_add(if is_in { n } else { n.wrapping_neg() });
@@ -389,7 +396,7 @@ impl Notes {
     }
 
     /// Per block: how often its first call was made, if it has a counter; nothing at all if no function asks for it.
-    fn calls(&self, counts: &[u64], before: &BTreeMap<(u32, u32), i64>) -> Vec<u64> {
+    fn calls(&self, counts: &[u64], before: &BTreeMap<(u32, u32), Vec<(u32, i64)>>) -> Vec<u64> {
         let mut calls = Vec::new();
         if self.functions.iter().all(|flow| flow.called_by.as_ref().is_none_or(Vec::is_empty)) {
             return calls;
@@ -399,7 +406,7 @@ impl Notes {
             let mut own = counts.get(first..).unwrap_or_default().iter();
             for (i, node) in (0..).zip(&flow.blocks) {
                 let n = if node.is_counted { own.next().copied().unwrap_or(0) } else { 0 };
-                let less = before.get(&(function, i)).copied().unwrap_or(0);
+                let less = before.get(&(function, i)).map_or(0, |left| left_before(left, 0));
                 calls.push(n.wrapping_sub(less.cast_unsigned()));
             }
             first += flow.n_counters();
@@ -422,21 +429,25 @@ impl Notes {
         let is_call = |at: u64| at >> BEHIND_CALL & 1 == 1;
         let in_call = |at: u64| if is_call(at) { (at & !(1 << BEHIND_CALL)).saturating_sub(1) } else { at };
         let offsets: Vec<u64> = left.iter().map(|l| in_call(l.0)).collect();
-        let nodes = if left.is_empty() {
-            Vec::new()
-        } else {
-            places::find(&self.places, &offsets).unwrap_or_default()
+        let find = |offsets: &[u64]| match left {
+            [] => Vec::new(),
+            _ => places::find(&self.places, offsets).unwrap_or_default(),
         };
+        let nodes = find(&offsets);
+        let behind = find(&left.iter().map(|l| l.0 & !(1 << BEHIND_CALL)).collect::<Vec<_>>());
         let mut by_function: BTreeMap<u32, Vec<(u32, i64)>> = BTreeMap::new();
-        // How often a block was left behind its counter, and before its call.
-        let mut before_calls: BTreeMap<(u32, u32), i64> = BTreeMap::new();
-        for (found, (at, n)) in nodes.iter().zip(left) {
-            if let Some(Found { function, node, has_called }) = *found {
-                by_function.entry(function).or_default().push((node, *n));
-                if node & 1 == 1 && !has_called && !is_call(*at) {
-                    let sum = before_calls.entry((function, node / 2)).or_default();
-                    *sum = sum.wrapping_add(*n);
-                }
+        // How often a block was left behind its counter, and behind how many of its calls.
+        let mut before_calls: BTreeMap<(u32, u32), Vec<(u32, i64)>> = BTreeMap::new();
+        for ((found, behind), (at, n)) in nodes.iter().zip(&behind).zip(left) {
+            let Some(Found { function, node, n_called }) = *found else { continue };
+            by_function.entry(function).or_default().push((node, *n));
+            let n_called = match (is_call(*at), behind) {
+                (false, _) => n_called,
+                (true, Some(behind)) if (behind.function, behind.node) == (function, node) => behind.n_called,
+                (true, _) => n_called + 1,
+            };
+            if node & 1 == 1 {
+                before_calls.entry((function, node / 2)).or_default().push((n_called, *n));
             }
         }
         let calls = self.calls(counts, &before_calls);
@@ -451,11 +462,11 @@ impl Notes {
         let is_off = |(least, most): &(u64, u64)| least != most;
         let mut first = 0;
         // The same by the blocks' positions.
-        let mut before_of: BTreeMap<u32, i64> = BTreeMap::new();
+        let mut before_of: BTreeMap<u32, &Vec<(u32, i64)>> = BTreeMap::new();
         for (function, flow) in (0..).zip(&self.functions) {
             let position = u32::try_from(all.len()).unwrap_or(u32::MAX);
             let own = before_calls.range((function, 0)..=(function, u32::MAX));
-            before_of.extend(own.map(|(&(_, n), less)| (position.saturating_add(n), *less)));
+            before_of.extend(own.map(|(&(_, n), left)| (position.saturating_add(n), left)));
             let end = first + flow.n_counters();
             let left = by_function.get(&function).map_or(&[][..], Vec::as_slice);
             let called = flow.called_by.iter().flatten();
@@ -512,8 +523,8 @@ impl Notes {
         profile.edges = edges.into_iter().map(|e| (e.0, e.1)).collect();
         for sum in &self.sums {
             let mut n: Count = (0, (0, 0));
-            for &block in &sum.blocks {
-                let less = before_of.get(&block).copied().unwrap_or(0);
+            for &(block, n_calls) in &sum.blocks {
+                let less = before_of.get(&block).map_or(0, |left| left_before(left, n_calls));
                 let least = |n: u64| n.saturating_sub_signed(less);
                 let of = all.get(block as usize).map(|&(n, (a, b))| (least(n), (least(a), least(b))));
                 n = of.map_or(n, |of| plus(n, of));
@@ -574,7 +585,9 @@ impl Notes {
         varint(&mut out, self.sums.len() as u64);
         for sum in &self.sums {
             address(&mut out, sum.at);
-            for all in [&sum.blocks, &sum.left, &sum.counters] {
+            varint(&mut out, sum.blocks.len() as u64);
+            sum.blocks.iter().flat_map(|&(n, k)| [n, k]).for_each(|n| varint(&mut out, u64::from(n)));
+            for all in [&sum.left, &sum.counters] {
                 varint(&mut out, all.len() as u64);
                 all.iter().for_each(|&n| varint(&mut out, u64::from(n)));
             }
@@ -648,11 +661,14 @@ impl Notes {
         let mut sums = Vec::new();
         for _ in 0..c.varint()? {
             let at = address(&mut c)?;
+            let n_blocks = c.varint()?;
+            let blocks = (0..n_blocks).map(|_| Ok((word(&mut c)?, word(&mut c)?)));
+            let blocks = blocks.collect::<Result<_, ReadError>>()?;
             let mut numbers = || -> Result<Vec<u32>, ReadError> {
                 let n = c.varint()?;
                 (0..n).map(|_| word(&mut c)).collect()
             };
-            let (blocks, left, counters) = (numbers()?, numbers()?, numbers()?);
+            let (left, counters) = (numbers()?, numbers()?);
             sums.push(Sum { at, blocks, left, counters });
         }
         let mut watches = Vec::new();
@@ -786,10 +802,10 @@ mod tests {
             called_by,
             blocks: vec![node(entry, marks, &[])],
         };
-        let places = [(0, 0, 1, false), (8, 0, 1, true), (16, 1, 1, false)];
-        let places = places.map(|(at, function, node, has_called)| {
+        let places = [(0, 0, 1, 0), (8, 0, 1, 1), (16, 1, 1, 0)];
+        let places = places.map(|(at, function, node, n_called)| {
             let node = Some((function, node));
-            places::Place { at, node, is_start: false, has_called }
+            places::Place { at, node, is_start: false, n_called }
         });
         let notes = Notes {
             image: crate::testing::sample().image,

@@ -3,7 +3,7 @@
 //! ```text
 //! places = place*
 //! place  = bytes from the one before: varint, 0 (no node) or 1 + functions from the one before, signed: varint, then
-//!          4 · node + 2 · has_called + is_start from the one before, signed: varint
+//!          32 · node + 2 · n_called + is_start from the one before, signed: varint
 //! ```
 //! A place holds up to the next one. Nodes are those of `Flow`: 2 i is the head of its block i, where its counter has not been
 //! incremented yet, 2 i + 1 its end.
@@ -24,20 +24,23 @@ pub struct Place {
     pub node: Option<(u32, u32)>,
     /// Whether a block without a counter starts here: who is at its first byte has not run it, and is at its head.
     pub is_start: bool,
-    /// Whether it stands behind the block's call that says how often what it calls was entered (`Flow::called_by`).
-    pub has_called: bool,
+    /// How many of the block's calls whose places are known (`Flow::called_by`, `Sum::blocks`) stand before; 15 are more, too.
+    pub n_called: u32,
 }
 
-/// A node of a function, by position in the notes, and whether the block's first call has been made there.
+/// A node of a function, by position in the notes, and how many of the block's calls have been made there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
     /// The function.
     pub function: u32,
     /// The node.
     pub node: u32,
-    /// Whether that call has been made.
-    pub has_called: bool,
+    /// How many of those whose places are known.
+    pub n_called: u32,
 }
+
+/// No more calls of a block are told apart.
+const MOST_CALLED: u32 = 15;
 
 /// Writes them.
 pub fn write(places: &[Place]) -> Vec<u8> {
@@ -50,7 +53,8 @@ pub fn write(places: &[Place]) -> Vec<u8> {
             None => out.push(0),
             Some((f, n)) => {
                 varint(&mut out, zigzag(i64::from(f) - function) + 1);
-                let coded = 4 * i64::from(n) + 2 * i64::from(place.has_called) + i64::from(place.is_start);
+                let n_called = i64::from(place.n_called.min(MOST_CALLED));
+                let coded = 32 * i64::from(n) + 2 * n_called + i64::from(place.is_start);
                 varint(&mut out, zigzag(coded - node));
                 (function, node) = (i64::from(f), coded);
             }
@@ -94,9 +98,9 @@ pub fn find(bytes: &[u8], offsets: &[u64]) -> Result<Vec<Option<Found>>, ReadErr
             n => {
                 function = function.wrapping_add(unzigzag(n - 1));
                 node = node.wrapping_add(unzigzag(c.varint()?));
-                let [function, n] = [function, node >> 2].map(|n| u32::try_from(n).ok());
-                let has_called = node & 2 == 2;
-                function.zip(n).map(|(function, n)| (Found { function, node: n, has_called }, node & 1 == 1))
+                let [function, n] = [function, node >> 5].map(|n| u32::try_from(n).ok());
+                let n_called = u32::try_from(node >> 1 & i64::from(MOST_CALLED)).unwrap_or(0);
+                function.zip(n).map(|(function, n)| (Found { function, node: n, n_called }, node & 1 == 1))
             }
         };
     }
@@ -110,14 +114,21 @@ mod tests {
     fn what_was_written_is_found() {
         let places: Vec<Place> =
             [(0, None), (16, Some((3, 7))), (17, Some((3, 0))), (1000, None), (1004, Some((0, 901)))]
-                .map(|(at, node)| Place { at, node, is_start: at == 1004, has_called: at == 16 })
+                .map(|(at, node)| Place {
+                    at,
+                    node,
+                    is_start: at == 1004,
+                    n_called: if at == 16 { 3 } else { 0 },
+                })
                 .into();
         let bytes = write(&places);
         let want = |at: u64| match at {
             1004 => Some((0, 900)),
             _ => places.iter().rfind(|p| u64::from(p.at) <= at).and_then(|p| p.node),
         };
-        let want = |at: u64| want(at).map(|(function, node)| Found { function, node, has_called: node == 7 });
+        let want = |at: u64| {
+            want(at).map(|(function, node)| Found { function, node, n_called: if node == 7 { 3 } else { 0 } })
+        };
         let offsets: Vec<u64> = (0..1100).rev().collect();
         let found = find(&bytes, &offsets).expect("it was written");
         for (at, got) in offsets.iter().zip(found) {
