@@ -2,7 +2,7 @@
 import collections
 
 # Functions of libc that nothing else in a unit calls, so that their stubs' counts are known: what calls them.
-STUBS = {"getuid": "getuid()", "getpgrp": "(getpgrp() & 0)", "rand": "rand()", "strtol": "strtol(number, 0, 10)", "strcspn": "strcspn(number, number + 2)",
+STUBS = {"getuid": "getuid()", "getpgrp": "(getpgrp() & 0)", "rand": "rand()", "strspn": "strspn(number, number + 2)", "strcspn": "strcspn(number, number + 2)",
          "strpbrk": "(strpbrk(number, number + 3) != 0)"}
 
 # Ways to end by a signal, at any moment or in the middle of a block: the text; whether the thread came to the block's marker.
@@ -196,7 +196,7 @@ class Text:
             say("Q; x++; }"); say("P;")
         elif s.kind == "library-fault":
             call = ["t += strlen(nowhere);", "memcpy(nowhere, &t, (x & 63) + 1);", "memcpy(&t, nowhere, (x & 7) + 1);", "memset(nowhere, 1, (x & 63) + 1);",
-                    "t += strcmp(nowhere, number);", "t += strtoul(nowhere, 0, 10);", "t += (ul)memchr(nowhere, 3, x | 1);"][n % 7]
+                    "t += strcmp(nowhere, number);", "t += strtol(nowhere, 0, 10);", "t += (ul)memchr(nowhere, 3, x | 1);"][n % 7]
             say(f"if (top && {self.cond(n // 7)}) {{ P; {call}")
             say("Q; x++; }"); say("P;")
         elif s.kind == "wander":
