@@ -2,9 +2,9 @@
 
 use crate::input;
 use crate::out::{Answer, Hinted};
-use crate::view::{Output, Table, View, cut, known, many};
+use crate::view::{Intervals, Output, Table, View, cut, intervals, known, many};
 use measure::loops;
-use profile::{Edge, Profile};
+use profile::{Count, Edge, Profile};
 use program::{FuncId, Program, Va};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -116,6 +116,15 @@ pub struct DiffView {
     n_blocks: usize,
     n_blocks_first_alone: usize,
     n_blocks_second_alone: usize,
+    /// Blocks and edges of which the two have other numbers, but may have run as often: threads may have been stopped in the middle of one.
+    #[serde(skip_serializing_if = "is_none")]
+    n_blocks_within: usize,
+    #[serde(skip_serializing_if = "is_none")]
+    n_edges_within: usize,
+}
+
+fn is_none(n: &usize) -> bool {
+    *n == 0
 }
 
 #[derive(Serialize)]
@@ -123,9 +132,13 @@ struct FunctionRow {
     module: String,
     name: String,
     at: u64,
-    /// Instructions, and times it was called, in the first and the second run.
+    /// Instructions, and times it was called, in the first and the second run; the least and the most of each, where they may be off.
     instructions: (u64, u64),
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions_between: Option<Intervals>,
     entries: (Option<u64>, Option<u64>),
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries_between: Option<Intervals>,
 }
 
 #[derive(Serialize)]
@@ -134,7 +147,11 @@ struct LoopRow {
     function: String,
     at: u64,
     iterations: (u64, u64),
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iterations_between: Option<Intervals>,
     entries: (Option<u64>, Option<u64>),
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries_between: Option<Intervals>,
 }
 
 #[derive(Serialize)]
@@ -144,6 +161,29 @@ struct EdgeRow {
     from: u64,
     to: u64,
     count: (u64, u64),
+    #[serde(skip_serializing_if = "Option::is_none")]
+    between: Option<Intervals>,
+}
+
+/// Both, as they are shown.
+fn both(counts: (Option<u64>, Option<u64>), between: Option<Intervals>) -> (String, String) {
+    let [a, b] = between.unwrap_or_default();
+    let shown =
+        |n: Option<u64>, between: Option<(u64, u64)>| known(n.map(|n| Count::of(n, between.as_ref())));
+    (shown(counts.0, a), shown(counts.1, b))
+}
+
+fn of_both((a, b): (u64, u64)) -> (Option<u64>, Option<u64>) {
+    (Some(a), Some(b))
+}
+
+/// Whether both are known, and cannot be the same.
+fn differ(counts: (Option<Count>, Option<Count>)) -> bool {
+    counts.0.zip(counts.1).is_some_and(|(a, b)| a.differs(b))
+}
+
+fn numbers((a, b): (Option<Count>, Option<Count>)) -> (Option<u64>, Option<u64>) {
+    (a.map(|n| n.n), b.map(|n| n.n))
 }
 
 fn change((a, b): (u64, u64)) -> i128 {
@@ -168,6 +208,8 @@ fn view(first: &Path, second: &Path, pairs: &[(Program, Profile, Profile)]) -> D
         n_blocks: 0,
         n_blocks_first_alone: 0,
         n_blocks_second_alone: 0,
+        n_blocks_within: 0,
+        n_edges_within: 0,
     };
     for (program, a, b) in pairs {
         view.add(program, a, b);
@@ -179,55 +221,61 @@ fn view(first: &Path, second: &Path, pairs: &[(Program, Profile, Profile)]) -> D
 }
 
 /// How many instructions of function `id` ran.
-fn instructions(program: &Program, profile: &Profile, id: FuncId) -> u64 {
+fn instructions(program: &Program, profile: &Profile, id: FuncId) -> Count {
     let ran = |b| {
-        profile.blocks.get(&program.block(b).start).map_or(0, |n| n.saturating_mul(program.n_insns_run(b)))
+        let count = profile.block(program.block(b).start).unwrap_or_default();
+        count.times(program.n_insns_run(b))
     };
-    program.function(id).block_ids().map(ran).fold(0, u64::saturating_add)
+    program.function(id).block_ids().map(ran).fold(Count::default(), Count::plus)
 }
 
 impl DiffView {
     fn add(&mut self, program: &Program, a: &Profile, b: &Profile) {
-        let path = if a.image.name.is_empty() { &program.image.name } else { &a.image.name };
-        let module = Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let name =
-            |id| input::source_names(program, id).next().unwrap_or_else(|| program.function(id).name());
+        let module = input::module_name(a, program);
+        let name = |id| input::spelt(program, id);
         for id in program.func_ids() {
             let at = program.function(id).entry;
             let ran = (instructions(program, a, id), instructions(program, b, id));
-            self.instructions.0 = self.instructions.0.saturating_add(ran.0);
-            self.instructions.1 = self.instructions.1.saturating_add(ran.1);
-            let entries = (a.entries.get(&at).copied(), b.entries.get(&at).copied());
-            let called = (entries.0.unwrap_or(0), entries.1.unwrap_or(0));
-            let both_known = entries.0.is_some() && entries.1.is_some();
-            if ran.0 != ran.1 || both_known && called.0 != called.1 {
+            self.instructions.0 = self.instructions.0.saturating_add(ran.0.n);
+            self.instructions.1 = self.instructions.1.saturating_add(ran.1.n);
+            let entries = (a.entered(at), b.entered(at));
+            if ran.0.differs(ran.1) || differ(entries) {
                 self.functions.push(FunctionRow {
                     module: module.clone(),
                     name: name(id),
                     at: at.0,
-                    instructions: ran,
-                    entries,
+                    instructions: (ran.0.n, ran.1.n),
+                    instructions_between: intervals((Some(ran.0), Some(ran.1))),
+                    entries: numbers(entries),
+                    entries_between: intervals(entries),
                 });
             }
         }
-        let count = |p: &Profile, at: &Va| p.blocks.get(at).copied().unwrap_or(0);
+        let count = |p: &Profile, at: &Va| p.block(*at).unwrap_or_default();
         for at in a.blocks.keys().chain(b.blocks.keys()).collect::<BTreeSet<_>>() {
             let (a, b) = (count(a, at), count(b, at));
-            self.n_blocks += usize::from(a != b);
-            self.n_blocks_first_alone += usize::from(a > 0 && b == 0);
-            self.n_blocks_second_alone += usize::from(a == 0 && b > 0);
+            let differs = a.differs(b);
+            self.n_blocks += usize::from(differs);
+            self.n_blocks_within += usize::from(a.n != b.n && !differs);
+            self.n_blocks_first_alone += usize::from(a.least > 0 && b.most == 0);
+            self.n_blocks_second_alone += usize::from(a.most == 0 && b.least > 0);
         }
         // An edge is not known where nothing of its function ran: then it did not, either.
         let edge =
-            |p: &Profile, e: &Edge| p.edges.get(e).copied().or_else(|| (count(p, &e.from) == 0).then_some(0));
+            |p: &Profile, e: &Edge| p.edge(*e).or_else(|| (count(p, &e.from).most == 0).then(Count::default));
         for e in a.edges.keys().chain(b.edges.keys()).collect::<BTreeSet<_>>() {
-            if let (Some(a), Some(b)) = (edge(a, e), edge(b, e))
-                && a != b
-            {
-                let function = program.function_at(e.from).map_or_else(String::new, name);
-                let row =
-                    EdgeRow { module: module.clone(), function, from: e.from.0, to: e.to.0, count: (a, b) };
-                self.edges.push(row);
+            let (Some(a), Some(b)) = (edge(a, e), edge(b, e)) else { continue };
+            if a.differs(b) {
+                self.edges.push(EdgeRow {
+                    module: module.clone(),
+                    function: program.function_at(e.from).map_or_else(String::new, name),
+                    from: e.from.0,
+                    to: e.to.0,
+                    count: (a.n, b.n),
+                    between: intervals((Some(a), Some(b))),
+                });
+            } else {
+                self.n_edges_within += usize::from(a.n != b.n);
             }
         }
         let runs = |p: &Profile| -> BTreeMap<_, _> {
@@ -236,12 +284,21 @@ impl DiffView {
         let (first, second) = (runs(a), runs(b));
         for header in first.keys().chain(second.keys()).collect::<BTreeSet<_>>() {
             let (a, b) = (first.get(header), second.get(header));
-            let iterations = (a.map_or(0, |run| run.iterations), b.map_or(0, |run| run.iterations));
-            let entries = (a.map_or(Some(0), |run| run.entries), b.map_or(Some(0), |run| run.entries));
-            if iterations.0 != iterations.1 || entries.0 != entries.1 {
+            let none = Count::default();
+            let iterations = (a.map_or(none, |run| run.iterations), b.map_or(none, |run| run.iterations));
+            let entries = (a.map_or(Some(none), |run| run.entries), b.map_or(Some(none), |run| run.entries));
+            let one_is_known = entries.0.is_some() != entries.1.is_some();
+            if iterations.0.differs(iterations.1) || differ(entries) || one_is_known {
                 let block = program.block(*header);
-                let (function, at) = (name(block.func), block.start.0);
-                self.loops.push(LoopRow { module: module.clone(), function, at, iterations, entries });
+                self.loops.push(LoopRow {
+                    module: module.clone(),
+                    function: name(block.func),
+                    at: block.start.0,
+                    iterations: (iterations.0.n, iterations.1.n),
+                    iterations_between: intervals((Some(iterations.0), Some(iterations.1))),
+                    entries: numbers(entries),
+                    entries_between: intervals(entries),
+                });
             }
         }
     }
@@ -262,15 +319,10 @@ impl DiffView {
     fn functions(&self, n: usize) -> Table {
         let mut t = Table::new(&["change>", "first>", "second>", "entries>", "then>", "function", "module"]);
         for f in self.functions.iter().take(n) {
-            t.row([
-                signed(f.instructions),
-                f.instructions.0.to_string(),
-                f.instructions.1.to_string(),
-                known(f.entries.0),
-                known(f.entries.1),
-                cut(&f.name),
-                f.module.clone(),
-            ]);
+            let (first, second) = both(of_both(f.instructions), f.instructions_between);
+            let (entries, then) = both(f.entries, f.entries_between);
+            let (name, module) = (cut(&f.name), f.module.clone());
+            t.row([signed(f.instructions), first, second, entries, then, name, module]);
         }
         t
     }
@@ -298,16 +350,10 @@ impl View for DiffView {
                 "change>", "first>", "second>", "entries>", "then>", "loop>", "function", "module",
             ]);
             for l in self.loops.iter().take(TOP) {
-                t.row([
-                    signed(l.iterations),
-                    l.iterations.0.to_string(),
-                    l.iterations.1.to_string(),
-                    known(l.entries.0),
-                    known(l.entries.1),
-                    Va(l.at).to_string(),
-                    cut(&l.function),
-                    l.module.clone(),
-                ]);
+                let (first, second) = both(of_both(l.iterations), l.iterations_between);
+                let (entries, then) = both(l.entries, l.entries_between);
+                let (at, function) = (Va(l.at).to_string(), cut(&l.function));
+                t.row([signed(l.iterations), first, second, entries, then, at, function, l.module.clone()]);
             }
             t.text(w)?;
             more(w, self.loops.len())?;
@@ -316,26 +362,31 @@ impl View for DiffView {
             writeln!(w, "\nedges, by executions:")?;
             let mut t = Table::new(&["change>", "first>", "second>", "from>", "to>", "function", "module"]);
             for e in self.edges.iter().take(TOP) {
-                t.row([
-                    signed(e.count),
-                    e.count.0.to_string(),
-                    e.count.1.to_string(),
-                    Va(e.from).to_string(),
-                    Va(e.to).to_string(),
-                    cut(&e.function),
-                    e.module.clone(),
-                ]);
+                let (first, second) = both(of_both(e.count), e.between);
+                let (from, to) = (Va(e.from).to_string(), Va(e.to).to_string());
+                t.row([signed(e.count), first, second, from, to, cut(&e.function), e.module.clone()]);
             }
             t.text(w)?;
             more(w, self.edges.len())?;
         }
+        let within = match (self.n_blocks_within, self.n_edges_within) {
+            (0, 0) => String::new(),
+            (blocks, edges) => format!(
+                "{} and {} may have run as often, or not: threads may have been stopped in the middle of a block\n",
+                many(blocks, "block"),
+                many(edges, "edge")
+            ),
+        };
         if self.is_empty() {
-            return writeln!(w, "both ran the same: {} instructions", self.instructions.0);
+            let (a, b) = self.instructions;
+            let instructions = if a == b { a.to_string() } else { format!("{a} and {b}") };
+            let sure = if within.is_empty() { "" } else { ", as far as is known" };
+            return write!(w, "both ran the same{sure}: {instructions} instructions\n{within}");
         }
-        writeln!(
+        write!(
             w,
             "\n{} ran another number of times: {} in the first run alone, {} in the second; \
-             {} instructions, then {}: {}",
+             {} instructions, then {}: {}\n{within}",
             many(self.n_blocks, "block"),
             self.n_blocks_first_alone,
             self.n_blocks_second_alone,

@@ -579,8 +579,19 @@ pub fn source_names(program: &Program, id: FuncId) -> impl Iterator<Item = Strin
 }
 
 /// A function's name for people: the source's, else the symbol.
-fn spelt(program: &Program, id: FuncId) -> String {
+pub fn spelt(program: &Program, id: FuncId) -> String {
     source_names(program, id).next().unwrap_or_else(|| program.function(id).name())
+}
+
+/// The last part of a path, for people.
+pub fn file_name(path: &str) -> String {
+    Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The file name of what was counted.
+pub fn module_name(profile: &Profile, program: &Program) -> String {
+    let name = &profile.image.name;
+    file_name(if name.is_empty() { &program.image.name } else { name })
 }
 
 /// `0x401136`, or `fn_0x401136` as functions without a name are called.

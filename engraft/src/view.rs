@@ -3,8 +3,13 @@
 //! Invariant: a view is what `--json` prints, field by field, and says its schema; it is stable. Types of the libraries
 //! are not serialized: they change, views do not.
 
+mod loops;
+
+pub use loops::LoopView;
+
 use crate::out;
 use matching::names;
+use profile::Count;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -109,6 +114,17 @@ impl Table {
         self.rows.push(cells.into());
     }
 
+    /// With a heading, and these behind it.
+    pub fn with_first<const N: usize>(first: &'static str, headings: [&'static str; N]) -> Table {
+        Table { headings: [first].into_iter().chain(headings).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row to such a table.
+    pub fn row_with_first<const N: usize>(&mut self, first: String, cells: [String; N]) {
+        debug_assert_eq!(N + 1, self.headings.len(), "a cell a heading");
+        self.rows.push([first].into_iter().chain(cells).collect());
+    }
+
     /// Aligned columns, two spaces apart.
     pub fn text(&self, w: &mut dyn Write) -> io::Result<()> {
         let headings: Vec<String> =
@@ -176,15 +192,22 @@ impl Between {
 
     /// The count `n`, for people: `5`, or `5..6`.
     pub fn count(self, n: u64) -> String {
-        match self.at_least.zip(self.at_most) {
-            Some((least, most)) => format!("{least}..{most}"),
-            None => n.to_string(),
-        }
+        Count::of(n, self.at_least.zip(self.at_most).as_ref()).to_string()
     }
 }
 
+/// The intervals of two counts, if one of them may be off: of what is not known, nothing.
+pub type Intervals = [Option<(u64, u64)>; 2];
+
+/// Those of `counts`.
+pub fn intervals(counts: (Option<Count>, Option<Count>)) -> Option<Intervals> {
+    let is_off = |n: Option<Count>| n.is_some_and(|n| n.between().is_some());
+    let whole = |n: Option<Count>| n.map(|n| (n.least, n.most));
+    (is_off(counts.0) || is_off(counts.1)).then(|| [whole(counts.0), whole(counts.1)])
+}
+
 /// A count, or `-` if it is not known.
-pub fn known(n: Option<u64>) -> String {
+pub fn known(n: Option<impl ToString>) -> String {
     n.map_or_else(|| "-".to_owned(), |n| n.to_string())
 }
 

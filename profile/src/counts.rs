@@ -6,6 +6,7 @@
 
 use program::{Image, ImageId, Va};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Which image a profile is of, as far as its source says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -89,6 +90,74 @@ impl Intervals {
     }
 }
 
+/// A count, the least and the most that it may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Count {
+    /// As far as is known: what it is if no thread was stopped in the middle of a block.
+    pub n: u64,
+    /// The least.
+    pub least: u64,
+    /// The most.
+    pub most: u64,
+}
+
+impl Count {
+    /// One that is exact.
+    pub fn exact(n: u64) -> Count {
+        Count { n, least: n, most: n }
+    }
+
+    /// One that may be off, if there is an interval.
+    pub fn of(n: u64, between: Option<&(u64, u64)>) -> Count {
+        let (least, most) = between.copied().unwrap_or((n, n));
+        Count { n, least, most }
+    }
+
+    /// The least and the most, if it may be off.
+    pub fn between(self) -> Option<(u64, u64)> {
+        (self.least != self.most).then_some((self.least, self.most))
+    }
+
+    /// Whether it cannot be the same as `other`.
+    pub fn differs(self, other: Count) -> bool {
+        self.least > other.most || other.least > self.most
+    }
+
+    /// Of both together.
+    pub fn plus(self, other: Count) -> Count {
+        Count {
+            n: self.n.saturating_add(other.n),
+            least: self.least.saturating_add(other.least),
+            most: self.most.saturating_add(other.most),
+        }
+    }
+
+    /// Without `n` that are known.
+    pub fn less(self, n: u64) -> Count {
+        let without = |all: u64| all.saturating_sub(n);
+        Count { n: without(self.n), least: without(self.least), most: without(self.most) }
+    }
+
+    /// Of what runs `n` times as often.
+    pub fn times(self, n: u64) -> Count {
+        Count {
+            n: self.n.saturating_mul(n),
+            least: self.least.saturating_mul(n),
+            most: self.most.saturating_mul(n),
+        }
+    }
+}
+
+impl fmt::Display for Count {
+    /// `5`, or `5..6`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.between() {
+            Some((least, most)) => write!(f, "{least}..{most}"),
+            None => write!(f, "{}", self.n),
+        }
+    }
+}
+
 /// Counts of one image.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Profile {
@@ -115,6 +184,21 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Of the block that starts at `at`.
+    pub fn block(&self, at: Va) -> Option<Count> {
+        self.blocks.get(&at).map(|&n| Count::of(n, self.intervals.blocks.get(&at)))
+    }
+
+    /// Of an edge.
+    pub fn edge(&self, edge: Edge) -> Option<Count> {
+        self.edges.get(&edge).map(|&n| Count::of(n, self.intervals.edges.get(&edge)))
+    }
+
+    /// Of the entries of the function at `at`.
+    pub fn entered(&self, at: Va) -> Option<Count> {
+        self.entries.get(&at).map(|&n| Count::of(n, self.intervals.entries.get(&at)))
+    }
+
     /// Whether its counts are samples of instructions, summed up by block: a long block has more of them than a short one
     /// that ran as often. Samples of branches are not.
     pub fn is_of_points(&self) -> bool {

@@ -425,6 +425,31 @@ pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Re
     Ok(written)
 }
 
+/// How wide intervals are in all, and how many there are.
+type InDoubt = (usize, u64);
+
+fn widths<'a>(intervals: impl Iterator<Item = &'a (u64, u64)>) -> InDoubt {
+    intervals.fold((0, 0), |(n, sum), (least, most)| (n + 1, sum.saturating_add(most.saturating_sub(*least))))
+}
+
+/// That so many counts of blocks, edges and entries became one number each.
+pub(crate) fn in_doubt(profile: &Profile, format: Format) -> Option<Lost> {
+    if matches!(format, Format::Engraft | Format::Json) {
+        return None;
+    }
+    let intervals = &profile.intervals;
+    let places = intervals.blocks.values();
+    // Others have nothing of these.
+    let (edges, entries) = match format {
+        Format::Csv | Format::Pprof | Format::Folded => (None, None),
+        _ => (Some(intervals.edges.values()), Some(intervals.entries.values())),
+    };
+    let (n, count) = widths(places.chain(edges.into_iter().flatten()).chain(entries.into_iter().flatten()));
+    let why = "threads may have been stopped in the middle of a block: what follows if none was is written";
+    let s = if n == 1 { "" } else { "s" };
+    (n > 0).then(|| Lost { what: format!("{n} interval{s} of counts"), why: why.to_owned(), count })
+}
+
 /// The tables of a profile that a format has no place for.
 fn not_held(profile: &Profile, format: Format) -> Vec<Lost> {
     let blocks_alone = "the format holds counts of blocks alone";
@@ -435,7 +460,7 @@ fn not_held(profile: &Profile, format: Format) -> Vec<Lost> {
             (Some(blocks_alone), Some(blocks_alone), Some(blocks_alone), Some(no_misses))
         }
         Format::Lcov => {
-            let why = Some("the format holds counts of lines and functions alone");
+            let why = Some("the format holds counts of lines, functions and the branches of lines alone");
             (why, why, None, Some(no_misses))
         }
         Format::LlvmSample => (Some(lines_alone), None, None, Some(no_misses)),
@@ -459,6 +484,7 @@ fn not_held(profile: &Profile, format: Format) -> Vec<Lost> {
         row(profile.mispredicts.len(), "mispredicted edges", sum(&mut profile.mispredicts.values()), misses),
     ]
     .into_iter()
+    .chain([in_doubt(profile, format)])
     .flatten()
     .collect()
 }

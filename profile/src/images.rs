@@ -4,7 +4,7 @@
 
 use crate::callgrind::export;
 use crate::counts::{Lost, Profile};
-use crate::format::{Format, WriteError, Written};
+use crate::format::{Format, WriteError, Written, in_doubt};
 use crate::{csv, lcov};
 use program::Program;
 
@@ -49,6 +49,8 @@ impl Images {
         self.whole.n_functions += written.n_functions;
         self.whole.count = self.whole.count.saturating_add(written.count);
         self.whole.lost.extend(written.lost);
+        let of_image = |lost: Lost| Lost { what: format!("{} of {}", lost.what, profile.image.name), ..lost };
+        self.whole.lost.extend(in_doubt(profile, self.format).map(of_image));
     }
 
     /// The file.

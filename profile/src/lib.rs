@@ -38,7 +38,7 @@ mod source;
 mod transfers;
 
 pub use arithmetic::{overlap, scaled};
-pub use counts::{Beyond, Edge, Exactness, ImageRef, Intervals, Lost, Profile};
+pub use counts::{Beyond, Count, Edge, Exactness, ImageRef, Intervals, Lost, Profile};
 pub use derive::n_functions;
 pub use format::{Context, Format, Imported, ReadError, WriteError, Written, read, write};
 pub use images::Images;

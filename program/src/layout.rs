@@ -18,7 +18,7 @@ mod place;
 mod svg;
 
 pub use dot::dot;
-pub use svg::{Counts, Style, svg};
+pub use svg::{Counts, Ran, Style, svg};
 
 use crate::graph::count;
 

@@ -2,12 +2,11 @@
 
 use crate::input;
 use crate::view::{Table, cut, many};
-use profile::{Edge, Profile};
+use profile::{Count, Edge, Profile};
 use program::{FuncId, Program, Va};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::Path;
 
 /// What is counted in a module.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -19,13 +18,13 @@ enum Key {
 
 impl Key {
     /// Its count. What was not counted in one run of several never ran in that.
-    fn of(self, profile: &Profile) -> u64 {
+    fn of(self, profile: &Profile) -> Count {
         let n = match self {
-            Key::Entry(at) => profile.entries.get(&at),
-            Key::Block(at) => profile.blocks.get(&at),
-            Key::Edge(edge) => profile.edges.get(&edge),
+            Key::Entry(at) => profile.entered(at),
+            Key::Block(at) => profile.block(at),
+            Key::Edge(edge) => profile.edge(edge),
         };
-        n.copied().unwrap_or(0)
+        n.unwrap_or_default()
     }
 
     fn all(profile: &Profile) -> impl Iterator<Item = Key> {
@@ -40,7 +39,7 @@ impl Key {
 pub struct Repeats {
     n_runs: usize,
     first: Vec<Profile>,
-    varied: BTreeMap<(usize, Key), Vec<u64>>,
+    varied: BTreeMap<(usize, Key), Vec<Count>>,
 }
 
 impl Repeats {
@@ -80,8 +79,13 @@ impl Repeats {
 
     /// What is said of them.
     pub fn view(&self, programs: &[Program]) -> RepeatView {
-        let mut view =
-            RepeatView { runs: self.n_runs, functions: Vec::new(), blocks: Vec::new(), edges: Vec::new() };
+        let mut view = RepeatView {
+            runs: self.n_runs,
+            functions: Vec::new(),
+            blocks: Vec::new(),
+            edges: Vec::new(),
+            n_within: 0,
+        };
         for (i, first) in self.first.iter().enumerate() {
             if let Some(program) = programs.iter().find(|p| Some(p.image.id) == first.image.id) {
                 self.add_module(&mut view, i, first, program);
@@ -95,16 +99,18 @@ impl Repeats {
     }
 
     fn add_module(&self, view: &mut RepeatView, i: usize, first: &Profile, program: &Program) {
-        let path = Path::new(&first.image.name);
-        let module = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let name = |id: FuncId| {
-            input::source_names(program, id).next().unwrap_or_else(|| program.function(id).name())
-        };
+        let module = input::module_name(first, program);
+        let name = |id: FuncId| input::spelt(program, id);
         let at = |at: Va| program.function_at(at);
         let mut functions: BTreeMap<FuncId, Changes> = BTreeMap::new();
         let none = || Changes { instructions: vec![0; self.n_runs], entries: None };
         let from = (i, Key::Entry(Va(0)));
         for (&(_, key), counts) in self.varied.range(from..).take_while(|((of, _), _)| *of == i) {
+            if !is_another(counts) {
+                view.n_within +=
+                    usize::from(counts.iter().any(|count| Some(count.n) != counts.first().map(|c| c.n)));
+                continue;
+            }
             let spread = spread(counts);
             match key {
                 Key::Entry(entry) => {
@@ -116,9 +122,9 @@ impl Repeats {
                     let Some(id) = at(start) else { continue };
                     let len = program.block_from(start).map_or(0, |b| program.n_insns_run(b));
                     let changes = &mut functions.entry(id).or_insert_with(none).instructions;
-                    let before = counts.first().copied().unwrap_or(0);
-                    for (sum, n) in changes.iter_mut().zip(counts) {
-                        *sum += (i128::from(*n) - i128::from(before)) * i128::from(len);
+                    let before = counts.first().map_or(0, |count| count.n);
+                    for (sum, count) in changes.iter_mut().zip(counts) {
+                        *sum += (i128::from(count.n) - i128::from(before)) * i128::from(len);
                     }
                     let (module, function) = (module.clone(), name(id));
                     view.blocks.push(BlockSpread { module, function, at: start.0, count: spread });
@@ -142,7 +148,10 @@ impl Repeats {
                 module: module.clone(),
                 name: name(id),
                 at: entry.0,
-                instructions: spread(&all),
+                instructions: (
+                    all.iter().min().copied().unwrap_or(0),
+                    all.iter().max().copied().unwrap_or(0),
+                ),
                 entries: entries.or_else(same),
             });
         }
@@ -157,8 +166,16 @@ struct Changes {
     entries: Option<(u64, u64)>,
 }
 
-fn spread(counts: &[u64]) -> (u64, u64) {
-    (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0))
+/// The least and the largest, as far as is known.
+fn spread(counts: &[Count]) -> (u64, u64) {
+    let all = || counts.iter().map(|count| count.n);
+    (all().min().unwrap_or(0), all().max().unwrap_or(0))
+}
+
+/// Whether no number can be that of each run.
+fn is_another(counts: &[Count]) -> bool {
+    let least = counts.iter().map(|count| count.least).max();
+    least > counts.iter().map(|count| count.most).min()
 }
 
 /// What was not the same in each run: least and largest counts.
@@ -168,6 +185,13 @@ pub struct RepeatView {
     functions: Vec<FunctionSpread>,
     blocks: Vec<BlockSpread>,
     edges: Vec<EdgeSpread>,
+    /// Of how many entries, blocks and edges the numbers are not the same, but may be: threads may have been stopped in the middle of one.
+    #[serde(skip_serializing_if = "is_none")]
+    n_within: usize,
+}
+
+fn is_none(n: &usize) -> bool {
+    *n == 0
 }
 
 #[derive(Serialize)]
@@ -207,8 +231,16 @@ impl RepeatView {
     /// For people, behind what is said of the last run.
     pub fn text(&self, w: &mut dyn Write) -> io::Result<()> {
         let runs = self.runs;
+        if self.n_within > 0 {
+            writeln!(
+                w,
+                "{} of {runs} runs may be the same in each, or not: threads may have been stopped in the middle of a block",
+                many(self.n_within, "count")
+            )?;
+        }
         if self.functions.is_empty() && self.blocks.is_empty() && self.edges.is_empty() {
-            return writeln!(w, "all {runs} runs were the same, block by block and edge by edge");
+            let sure = if self.n_within > 0 { ", as far as is known" } else { "" };
+            return writeln!(w, "all {runs} runs were the same, block by block and edge by edge{sure}");
         }
         let more = |w: &mut dyn Write, n: usize| match n.checked_sub(TOP).filter(|n| *n > 0) {
             Some(n) => writeln!(w, "and {n} more: --json lists them"),
@@ -261,13 +293,28 @@ mod tests {
         repeats.add(&[run(&[(1, 5), (2, 8)], &[(1, 2, 7)])]);
         repeats.add(&[run(&[(1, 5), (2, 7)], &[])]);
         let edge = Key::Edge(Edge { from: Va(1), to: Va(2) });
-        let want = [((0, Key::Block(Va(2))), vec![7, 8, 7]), ((0, edge), vec![7, 7, 0])];
+        let exact = |counts: &[u64]| counts.iter().copied().map(Count::exact).collect::<Vec<_>>();
+        let want = [((0, Key::Block(Va(2))), exact(&[7, 8, 7])), ((0, edge), exact(&[7, 7, 0]))];
         assert_eq!(repeats.varied, want.into());
         // A library that only a later run loads.
         let mut other = run(&[(9, 1)], &[]);
         other.image.id = Some(program::ImageId(9));
         repeats.add(&[run(&[(1, 5), (2, 7)], &[(1, 2, 7)]), other]);
-        assert_eq!(repeats.varied.get(&(1, Key::Block(Va(9)))), Some(&vec![0, 0, 0, 1]));
-        assert_eq!(repeats.varied.get(&(0, edge)), Some(&vec![7, 7, 0, 7]));
+        assert_eq!(repeats.varied.get(&(1, Key::Block(Va(9)))), Some(&exact(&[0, 0, 0, 1])));
+        assert_eq!(repeats.varied.get(&(0, edge)), Some(&exact(&[7, 7, 0, 7])));
+    }
+
+    #[test]
+    fn counts_are_others_if_no_number_can_be_that_of_each_run() {
+        let of = |least, most| Count { n: least, least, most };
+        for (counts, want) in [
+            (&[of(5, 6), of(6, 6)][..], false),
+            (&[of(5, 6), of(7, 7)], true),
+            // Each two of them may be the same: the first and the last with 6, with 5 the first and the second.
+            (&[of(5, 6), of(5, 5), of(6, 6)], true),
+            (&[of(5, 6), of(4, 6), of(6, 9)], false),
+        ] {
+            assert_eq!(is_another(counts), want, "{counts:?}");
+        }
     }
 }

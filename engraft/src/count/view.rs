@@ -3,7 +3,7 @@
 use super::points::{self, PointView};
 use super::repeat::RepeatView;
 use crate::input;
-use crate::view::{Between, Table, View, known, ratio};
+use crate::view::{Between, LoopView, Table, View, known, ratio};
 use measure::loops;
 use probe::Stay;
 use profile::Profile;
@@ -69,20 +69,6 @@ struct FunctionView {
     share: f64,
 }
 
-#[derive(Serialize)]
-struct LoopView {
-    module: String,
-    function: String,
-    at: u64,
-    depth: u32,
-    iterations: u64,
-    entries: Option<u64>,
-    trips: Option<f64>,
-    exits: Option<u64>,
-    instructions: u64,
-    share: f64,
-}
-
 /// A function that stayed where it was, and may have run.
 #[derive(Serialize)]
 struct UnknownView {
@@ -107,7 +93,7 @@ struct UncountedView {
 
 impl FunctionView {
     fn entries(&self) -> String {
-        self.entries.map_or_else(|| known(None), |n| self.between.count(n))
+        known(self.entries.map(|n| self.between.count(n)))
     }
 }
 
@@ -150,7 +136,7 @@ pub fn view(
         view.per_thread.push(ThreadView { thread: n, instructions, share: ratio(instructions, total) });
     }
     view.functions.iter_mut().for_each(|f| f.share = ratio(f.instructions, total));
-    view.loops.iter_mut().for_each(|l| l.share = ratio(l.instructions, total));
+    view.loops.iter_mut().for_each(|l| l.share = Some(ratio(l.instructions, total)));
     let missed: u64 = view.uncounted.iter().map(|u| u.instructions).sum();
     view.counted_share = ratio(total, total.saturating_add(missed));
     view.functions.sort_by(|a, b| {
@@ -187,15 +173,10 @@ fn padding(profile: &Profile, program: &Program, id: FuncId) -> (u64, u64) {
     (sure, other)
 }
 
-/// What people call a function.
-fn name(program: &Program, id: FuncId) -> String {
-    input::source_names(program, id).next().unwrap_or_else(|| program.function(id).name())
-}
-
 impl CountView {
     fn add(&mut self, profile: &Profile, program: &Program) {
         let path = profile.image.name.clone();
-        let file = Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = input::file_name(&path);
         let mut module = ModuleView { path, instructions: 0, blocks_run: 0, blocks: profile.blocks.len() };
         let count = |b| profile.blocks.get(&program.block(b).start).copied();
         let ids: Vec<FuncId> = program.func_ids().collect();
@@ -205,7 +186,7 @@ impl CountView {
             if missed > 0 {
                 self.uncounted.push(UncountedView {
                     module: file.clone(),
-                    name: name(program, id),
+                    name: input::spelt(program, id),
                     at: function.entry.0,
                     why: PADDING.to_owned(),
                     calls: 0,
@@ -222,7 +203,7 @@ impl CountView {
             if instructions > 0 {
                 self.functions.push(FunctionView {
                     module: file.clone(),
-                    name: name(program, id),
+                    name: input::spelt(program, id),
                     at: function.entry.0,
                     entries: profile.entries.get(&function.entry).copied(),
                     between: Between::of(profile.intervals.entries.get(&function.entry)),
@@ -232,18 +213,7 @@ impl CountView {
             }
         }
         for run in loops::runs(program, profile) {
-            self.loops.push(LoopView {
-                module: file.clone(),
-                function: name(program, run.func),
-                at: program.block(run.header).start.0,
-                depth: run.depth,
-                iterations: run.iterations,
-                entries: run.entries,
-                trips: run.entries.filter(|n| *n > 0).map(|n| ratio(run.iterations, n)),
-                exits: run.exits,
-                instructions: run.instructions,
-                share: 0.0,
-            });
+            self.loops.push(LoopView::of(&run, file.clone(), program));
         }
         self.add_uncounted(&file, profile, program);
         self.instructions = self.instructions.saturating_add(module.instructions);
@@ -275,7 +245,7 @@ impl CountView {
             |(id, why): &(FuncId, Stay)| *why != Stay::PltStub && !calls.contains_key(id) && !is_counted(*id);
         self.unknown.extend(others.filter(is_left).map(|(id, why)| UnknownView {
             module: file.to_owned(),
-            name: name(program, id),
+            name: input::spelt(program, id),
             at: program.function(id).entry.0,
             why: why.to_string(),
         }));
@@ -285,7 +255,7 @@ impl CountView {
             let why = stays.get(id.index()).copied().flatten();
             self.uncounted.push(UncountedView {
                 module: file.to_owned(),
-                name: name(program, id),
+                name: input::spelt(program, id),
                 at: function.entry.0,
                 why: why.map_or_else(|| "no block of it".to_owned(), |why| why.to_string()),
                 calls: n,
@@ -341,29 +311,9 @@ impl View for CountView {
         writeln!(w)?;
         top.text(w)?;
         if !self.loops.is_empty() {
-            let mut top = Table::new(&[
-                "share>",
-                "iterations>",
-                "entries>",
-                "trips>",
-                "exits>",
-                "depth>",
-                "loop",
-                "function",
-                "module",
-            ]);
+            let mut top = Table::with_first("share>", LoopView::HEADINGS);
             for l in self.loops.iter().take(TOP) {
-                top.row([
-                    percent(l.share),
-                    l.iterations.to_string(),
-                    known(l.entries),
-                    l.trips.map_or_else(|| "-".to_owned(), |n| format!("{n:.1}")),
-                    known(l.exits),
-                    l.depth.to_string(),
-                    Va(l.at).to_string(),
-                    short(&l.function),
-                    l.module.clone(),
-                ]);
+                top.row_with_first(percent(l.share.unwrap_or_default()), l.cells(short(&l.function)));
             }
             writeln!(w)?;
             top.text(w)?;
@@ -416,7 +366,7 @@ impl View for CountView {
                 if self.stopped == 1 { "1 thread".to_owned() } else { format!("{} threads", self.stopped) };
             writeln!(
                 w,
-                "{were} may have been stopped in the middle of a block: counts that follow from others are between n and m where it says n..m, and exact elsewhere"
+                "{were} may have been stopped in the middle of a block: counts that follow from others are between n and m where it says n..m, and exact elsewhere; instructions are those of whole blocks"
             )?;
         }
         if let Some(repeated) = &self.repeated {

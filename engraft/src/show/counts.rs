@@ -1,8 +1,9 @@
 //! What a recording says of edges, calls and paths: `show REC edges`, `never`, `calls`, `paths`, `loops`.
 
-use crate::view::{Between, Table, View, cut, known, ratio, share};
+use crate::input;
+use crate::view::{Between, LoopView, Table, View, cut, ratio, share};
 use measure::{loops, paths};
-use profile::{Beyond, Edge, Profile, calls};
+use profile::{Beyond, Count, Edge, Profile, calls};
 use program::image::{Symbol, SymbolKind};
 use program::{BlockId, Callee, EdgeKind, FuncId, Lines, Program, Va};
 use rayon::prelude::*;
@@ -13,17 +14,8 @@ use std::path::Path;
 /// An image with its counts.
 pub type Image = (Program, Profile);
 
-fn module(image: &Image) -> String {
-    let path = if image.1.image.name.is_empty() { &image.0.image.name } else { &image.1.image.name };
-    file_name(path)
-}
-
-fn file_name(path: &str) -> String {
-    Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-fn name(program: &Program, id: FuncId) -> String {
-    crate::input::source_names(program, id).next().unwrap_or_else(|| program.function(id).name())
+fn module((program, profile): &Image) -> String {
+    input::module_name(profile, program)
 }
 
 /// Rows under the name of what they are.
@@ -74,14 +66,14 @@ pub fn edges(images: &[Image], never: bool) -> CountsView<Edges> {
             for b in program.function(id).block_ids() {
                 let block = program.block(b);
                 let Some(&n) = profile.blocks.get(&block.start).filter(|n| **n > 0) else { continue };
-                let mut last = None;
-                for e in program.successors(b) {
+                // Two edges between the same blocks are one in a profile; those of a block are by target.
+                for same in program.successors(b).chunk_by(|a, b| a.to == b.to) {
+                    let Some(e) = same.first() else { continue };
                     let to = program.block(e.to).start;
-                    // Two edges between the same blocks are one in a profile; an exception is no way on.
-                    if last == Some(to) || never && e.kind == EdgeKind::LandingPad {
+                    // An exception is no way on.
+                    if never && e.kind == EdgeKind::LandingPad {
                         continue;
                     }
-                    last = Some(to);
                     let Some(&count) = profile.edges.get(&Edge { from: block.start, to }) else { continue };
                     let between = profile.intervals.edges.get(&Edge { from: block.start, to });
                     if never && (count > 0 || between.is_some()) {
@@ -93,7 +85,7 @@ pub fn edges(images: &[Image], never: bool) -> CountsView<Edges> {
                         function: String::new(),
                         from: block.start.0,
                         to: to.0,
-                        kind: super::function::edge(e.kind),
+                        kind: super::function::kind_of_all(same.iter().map(|e| e.kind)),
                         count,
                         between: Between::of(between),
                         block_count: n,
@@ -103,7 +95,7 @@ pub fn edges(images: &[Image], never: bool) -> CountsView<Edges> {
                 }
             }
             if !rows.is_empty() {
-                let name = name(program, id);
+                let name = input::spelt(program, id);
                 rows.iter_mut().for_each(|row| row.function.clone_from(&name));
                 edges.append(&mut rows);
             }
@@ -182,7 +174,7 @@ impl Outside<'_> {
         if let Some((program, _)) = self.images.iter().find(|image| image.1.image.name == *path)
             && let Some(id) = program.function_at(at)
         {
-            return name(program, id);
+            return input::spelt(program, id);
         }
         let file = self.files.entry(path.clone()).or_insert_with(|| functions(path));
         let before = file.range(..=at).next_back().filter(|(start, f)| at.since(**start) < f.0.max(1));
@@ -240,7 +232,7 @@ pub fn call_graph(images: &[Image]) -> CountsView<CallGraph> {
                 let known = profile.calls_beyond.range(first..).take_while(|((at, _), _)| *at == call.at);
                 for ((_, to), &n) in known {
                     let module = match to {
-                        Beyond::Image(path, _) => Some(file_name(path)),
+                        Beyond::Image(path, _) => Some(input::file_name(path)),
                         _ => None,
                     };
                     add(Err((others.name(to), module)), n);
@@ -257,10 +249,10 @@ pub fn call_graph(images: &[Image]) -> CountsView<CallGraph> {
             let entries = callee.as_ref().ok().and_then(|f| profile.entries.get(&program.function(*f).entry));
             rows.push(CallRow {
                 module: module(image),
-                caller: name(program, caller),
+                caller: input::spelt(program, caller),
                 callee_module: callee.as_ref().err().and_then(|outside| outside.1.clone()),
                 callee: match callee {
-                    Ok(f) => Some(name(program, f)),
+                    Ok(f) => Some(input::spelt(program, f)),
                     Err((outside, _)) => Some(outside).filter(|name| name != POINTER),
                 },
                 count,
@@ -313,8 +305,10 @@ struct PathRow {
     /// How often it was run along, at least and at most.
     at_least: u64,
     at_most: u64,
-    /// How often its first block ran.
+    /// How often its first block ran, and the least and the most where that may be off.
     of: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of_between: Option<(u64, u64)>,
     /// Instructions of its blocks, times `at_least`.
     instructions: u64,
     blocks: Vec<u64>,
@@ -335,12 +329,13 @@ pub fn hot_paths(images: &[Image]) -> CountsView<Paths> {
                     let len: u64 = path.blocks.iter().map(|&b| program.n_insns_run(b)).sum();
                     PathRow {
                         module: module.clone(),
-                        function: name(program, id),
+                        function: input::spelt(program, id),
                         at: path.blocks.first().map_or(0, at),
                         is_loop: path.is_loop,
                         at_least: path.at_least,
                         at_most: path.at_most,
-                        of: path.n,
+                        of: path.n.n,
+                        of_between: path.n.between(),
                         instructions: len.saturating_mul(path.at_least),
                         blocks: path.blocks.iter().map(at).collect(),
                     }
@@ -365,7 +360,7 @@ impl View for CountsView<Paths> {
             t.row([
                 p.at_least.to_string(),
                 p.at_most.to_string(),
-                p.of.to_string(),
+                Count::of(p.of, p.of_between.as_ref()).to_string(),
                 p.instructions.to_string(),
                 if p.is_loop { "loop" } else { "function" }.to_owned(),
                 cut(&p.function),
@@ -379,20 +374,7 @@ impl View for CountsView<Paths> {
 /// Loops that ran.
 #[derive(Serialize)]
 pub struct LoopRuns {
-    loops: Vec<LoopRow>,
-}
-
-#[derive(Serialize)]
-struct LoopRow {
-    module: String,
-    function: String,
-    at: u64,
-    depth: u32,
-    iterations: u64,
-    entries: Option<u64>,
-    trips: Option<f64>,
-    exits: Option<u64>,
-    instructions: u64,
+    loops: Vec<LoopView>,
 }
 
 /// Every loop that ran, most instructions first.
@@ -400,17 +382,8 @@ pub fn loop_runs(images: &[Image]) -> CountsView<LoopRuns> {
     let mut rows = Vec::new();
     for image in images {
         let (program, profile) = image;
-        rows.extend(loops::runs(program, profile).into_iter().map(|run| LoopRow {
-            module: module(image),
-            function: name(program, run.func),
-            at: program.block(run.header).start.0,
-            depth: run.depth,
-            iterations: run.iterations,
-            entries: run.entries,
-            trips: run.entries.filter(|n| *n > 0).map(|n| ratio(run.iterations, n)),
-            exits: run.exits,
-            instructions: run.instructions,
-        }));
+        let runs = loops::runs(program, profile);
+        rows.extend(runs.iter().map(|run| LoopView::of(run, module(image), program)));
     }
     rows.sort_by(|a, b| {
         b.instructions.cmp(&a.instructions).then_with(|| (&a.module, a.at).cmp(&(&b.module, b.at)))
@@ -420,29 +393,9 @@ pub fn loop_runs(images: &[Image]) -> CountsView<LoopRuns> {
 
 impl View for CountsView<LoopRuns> {
     fn table(&self) -> Table {
-        let mut t = Table::new(&[
-            "instructions>",
-            "iterations>",
-            "entries>",
-            "trips>",
-            "exits>",
-            "depth>",
-            "loop>",
-            "function",
-            "module",
-        ]);
+        let mut t = Table::with_first("instructions>", LoopView::HEADINGS);
         for l in &self.rows.loops {
-            t.row([
-                l.instructions.to_string(),
-                l.iterations.to_string(),
-                known(l.entries),
-                l.trips.map_or_else(|| "-".to_owned(), |n| format!("{n:.1}")),
-                known(l.exits),
-                l.depth.to_string(),
-                Va(l.at).to_string(),
-                cut(&l.function),
-                l.module.clone(),
-            ]);
+            t.row_with_first(l.instructions.to_string(), l.cells(cut(&l.function)));
         }
         t
     }

@@ -2,7 +2,7 @@
 
 use super::lists;
 use crate::view::{Between, Table, View, many, ratio, share};
-use profile::Profile;
+use profile::{Count, Profile};
 use program::layout::{self, Counts};
 use program::{
     BlockEnd, BlockId, CallKind, Callee, Conventions, EdgeId, EdgeKind, FuncId, Lines, Liveness, Loops,
@@ -68,6 +68,9 @@ struct InsnView {
 #[derive(Serialize)]
 struct EdgeView {
     id: String,
+    /// Others between the same blocks, with counts: a profile has one of all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    also: Vec<String>,
     to: u64,
     to_block: String,
     kind: &'static str,
@@ -93,7 +96,7 @@ fn end(end: BlockEnd) -> &'static str {
     }
 }
 
-pub(super) fn edge(kind: EdgeKind) -> &'static str {
+fn edge(kind: EdgeKind) -> &'static str {
     match kind {
         EdgeKind::FallThrough => "fall-through",
         EdgeKind::Jump => "jump",
@@ -101,6 +104,30 @@ pub(super) fn edge(kind: EdgeKind) -> &'static str {
         EdgeKind::Table => "table",
         EdgeKind::LandingPad => "landing-pad",
     }
+}
+
+/// The kind of edges between the same two blocks, taken as one: a branch to the next instruction goes there either way.
+pub(super) fn kind_of_all(edges: impl IntoIterator<Item = EdgeKind>) -> &'static str {
+    let mut kinds = edges.into_iter();
+    let first = kinds.next().map_or("", edge);
+    if kinds.any(|kind| edge(kind) != first) { "both-ways" } else { first }
+}
+
+/// The edges `same`, which lead from one block to one other.
+fn edges_view(program: &Program, profile: Option<&Profile>, same: &[EdgeId]) -> Option<EdgeView> {
+    let (first, others) = same.split_first()?;
+    let this = program.edge(*first);
+    let count = profile.and_then(|p| edge_count(program, p, this));
+    Some(EdgeView {
+        id: first.to_string(),
+        also: others.iter().map(ToString::to_string).collect(),
+        to: program.block(this.to).start.0,
+        to_block: this.to.to_string(),
+        kind: kind_of_all(same.iter().map(|&e| program.edge(e).kind)),
+        sure: lists::sure(this.sure),
+        count: count.map(|n| n.n),
+        between: Between::of(count.and_then(Count::between).as_ref()),
+    })
 }
 
 /// What the call at `at` calls, in words.
@@ -123,8 +150,9 @@ fn callee(program: &Program, block: BlockId, at: Va) -> Option<String> {
 
 /// Function `id`, drawn; with counts if there are any.
 pub fn picture(program: &Program, id: FuncId, svg: bool, profile: Option<&Profile>) -> String {
-    let block = |b: BlockId| block_count(program, profile?, b);
-    let edge = |e: EdgeId| edge_count(program, profile?, program.edge(e));
+    let ran = |n: Count| layout::Ran { n: n.n, between: n.between() };
+    let block = |b: BlockId| block_count(program, profile?, b).map(ran);
+    let edge = |e: EdgeId| edge_count(program, profile?, program.edge(e)).map(ran);
     let counts = Counts { block: &block, edge: &edge };
     let counts = profile.map(|_| &counts);
     if svg {
@@ -134,13 +162,13 @@ pub fn picture(program: &Program, id: FuncId, svg: bool, profile: Option<&Profil
     }
 }
 
-fn block_count(program: &Program, profile: &Profile, b: BlockId) -> Option<u64> {
-    profile.blocks.get(&program.block(b).start).copied()
+fn block_count(program: &Program, profile: &Profile, b: BlockId) -> Option<Count> {
+    profile.block(program.block(b).start)
 }
 
-fn edge_count(program: &Program, profile: &Profile, e: &program::Edge) -> Option<u64> {
+fn edge_count(program: &Program, profile: &Profile, e: &program::Edge) -> Option<Count> {
     let (from, to) = (program.block(e.from).start, program.block(e.to).start);
-    profile.edges.get(&profile::Edge { from, to }).copied()
+    profile.edge(profile::Edge { from, to })
 }
 
 /// All of function `id`.
@@ -155,6 +183,7 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
     let lines = Lines::load(&program.image);
     let block = |b: BlockId| {
         let block = program.block(b);
+        let count = profile.and_then(|p| block_count(program, p, b));
         BlockView {
             id: b.to_string(),
             at: block.start.0,
@@ -165,8 +194,8 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
             entry: block.start == f.entry || f.entries.contains(&b) && !block.landing_pad,
             loop_depth: loops.block_depth(b),
             loop_header: loops.is_header(b),
-            count: profile.and_then(|p| block_count(program, p, b)),
-            between: Between::of(profile.and_then(|p| p.intervals.blocks.get(&block.start))),
+            count: count.map(|n| n.n),
+            between: Between::of(count.and_then(Count::between).as_ref()),
             live: live.as_ref().map(|l| l.live_in(b).iter().map(|r| r.to_string()).collect()),
             instructions: program
                 .insns(b)
@@ -180,24 +209,13 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
                     calls: callee(program, b, i.at()),
                 })
                 .collect(),
-            edges: program
-                .edge_ids(b)
-                .map(|e| {
-                    let this = program.edge(e);
-                    EdgeView {
-                        id: e.to_string(),
-                        to: program.block(this.to).start.0,
-                        to_block: this.to.to_string(),
-                        kind: edge(this.kind),
-                        sure: lists::sure(this.sure),
-                        count: profile.and_then(|p| edge_count(program, p, this)),
-                        between: Between::of(profile.and_then(|p| {
-                            let (from, to) = (block.start, program.block(this.to).start);
-                            p.intervals.edges.get(&profile::Edge { from, to })
-                        })),
-                    }
-                })
-                .collect(),
+            edges: {
+                let all: Vec<EdgeId> = program.edge_ids(b).collect();
+                // The edges of a block are by target.
+                let is_one =
+                    |a: &EdgeId, b: &EdgeId| profile.is_some() && program.edge(*a).to == program.edge(*b).to;
+                all.chunk_by(is_one).filter_map(|same| edges_view(program, profile, same)).collect()
+            },
         }
     };
     FunctionView {

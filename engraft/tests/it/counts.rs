@@ -217,3 +217,44 @@ int main(void) {
     let same = engraft(to.path(), "count --no-cache --modules exe --repeat 2 -o c.engraft -- true");
     assert!(same.stderr.contains("all 2 runs were the same"), "{}", same.stderr);
 }
+
+/// A branch to the next instruction leads there either way: the two ways have one count.
+#[test]
+fn both_ways_to_one_block_are_one_way() {
+    needs!("gcc");
+    let place = folder();
+    let to = place.path();
+    let text = "__attribute__((noinline)) int step(int n) {
+            __asm__ volatile(\"test $1, %0\\n\\tjnz 1f\\n1:\\taddl $1, %0\" : \"+r\"(n)); return n; }
+        int main(void) { volatile int n = 0; for (int i = 0; i < 80; i++) n = step(n); return n != 80; }\n";
+    std::fs::write(to.join("a.c"), text).expect("written");
+    must(Command::new("gcc").args(["-O1", "-w", "-o", "a", "a.c"]).current_dir(to));
+    engraft(to, "count -q --no-cache --modules exe -o run.engraft -- ./a").ok();
+    let view = engraft(to, "show run.engraft function step --json").json();
+    let blocks = view["blocks"].as_array().expect("a list");
+    let edges = |b: &Value| b["edges"].as_array().expect("a list").clone();
+    let parts = blocks.iter().find(|b| b["end"] == "branch").expect("there is one");
+    let ways = edges(parts);
+    assert_eq!(parts["count"], 80, "{view}");
+    assert_eq!(
+        (ways.len(), &ways[0]["count"], &ways[0]["kind"]),
+        (1, &80.into(), &"both-ways".into()),
+        "{view}"
+    );
+    assert_eq!(ways[0]["also"].as_array().map(Vec::len), Some(1), "{view}");
+    // Without counts they are two.
+    let view = engraft(to, "show a function step --json").json();
+    let parts = view["blocks"].as_array().expect("a list").iter().find(|b| b["end"] == "branch").cloned();
+    assert_eq!(edges(&parts.expect("there is one")).len(), 2);
+    let text = engraft(to, "show run.engraft function step").ok();
+    assert_eq!(text.matches(", 80 ×").count(), 1, "{text}");
+    let rows = engraft(to, "show run.engraft edges --json").json();
+    let rows = rows["edges"].as_array().expect("a list").iter();
+    let own: Vec<Value> = rows.filter(|e| e["function"] == "step").map(|e| e["kind"].clone()).collect();
+    assert_eq!(own, ["both-ways"]);
+    let svg = engraft(to, "show run.engraft function step --svg").ok();
+    assert_eq!(svg.matches(">80</text>").count(), 1, "{svg}");
+    engraft(to, "convert -q run.engraft -o x.callgrind").ok();
+    let written = std::fs::read_to_string(to.join("x.callgrind")).expect("it was written");
+    assert!(!written.contains("jcnd=80/80"), "{written}");
+}

@@ -125,3 +125,114 @@ fn what_was_not_written_down_is_said() {
         assert!(said.stderr.contains("handlers of signals did not return to more places"), "{}", said.stderr);
     }
 }
+
+/// How often loops and paths ran in a program that dies in one: the source says it.
+#[test]
+fn loops_and_paths_of_a_program_that_died_are_within_what_is_said() {
+    needs!("gcc");
+    // Where the condition is tested first, it is once more than there are rounds.
+    for (flags, iterations) in
+        [("-O0", 20 * 51 + 31), ("-O1", 20 * 50 + 31), ("-O2 -fno-ipa-cp", 20 * 50 + 31)]
+    {
+        let place = folder();
+        let to = place.path();
+        compile(&to.join("dies"), "dies.c", &format!("{flags} -g -w"));
+        let ran = engraft(to, "count --no-cache --json --modules exe -o run.engraft -- ./dies");
+        assert_eq!(ran.code, Some(128 + 11), "{}", ran.stderr);
+        let report: Value =
+            serde_json::from_str(ran.stderr.lines().next_back().unwrap_or_default()).expect("it is JSON");
+        let shown = engraft(to, "show run.engraft loops --json").json();
+        let mut n_wide = 0;
+        for view in [&report, &shown] {
+            let rows = view["loops"].as_array().expect("a list");
+            let inner = rows.iter().find(|l| l["function"] == "inner").expect("it ran");
+            let outer = rows.iter().find(|l| l["function"] == "main").expect("it ran");
+            let mut wanted =
+                vec![(inner, "iterations", iterations), (inner, "entries", 21), (inner, "exits", 20)];
+            // Compilers take the last round out.
+            if flags == "-O0" {
+                wanted.extend([(outer, "iterations", 21), (outer, "entries", 1), (outer, "exits", 0)]);
+            }
+            for (row, key, want) in wanted {
+                let n = row[key].as_u64().expect("it is known");
+                let between = &row[format!("{key}_between")];
+                let end = |i: usize| between[i].as_u64().unwrap_or(n);
+                assert!(
+                    (end(0)..=end(1)).contains(&want) && end(1) - end(0) <= 1,
+                    "{flags}: {key}: {n} {between}, not {want}"
+                );
+                n_wide += usize::from(between.is_array());
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a mean")]
+            let trips = iterations as f64 / 21.0;
+            let between = [0, 1].map(|i| inner["trips_between"][i].as_f64().or(inner["trips"].as_f64()));
+            assert!(between[0] <= Some(trips) && between[1] >= Some(trips), "{flags}: {inner}");
+        }
+        assert!(n_wide >= 4, "{flags}: {shown}");
+        for command in ["show run.engraft loops", "show run.engraft"] {
+            let text = engraft(to, command).ok();
+            let row = text.lines().find(|l| l.contains(" inner ") && l.contains(" 0x")).expect("a row");
+            assert!(row.contains(".."), "{flags}: {row}");
+        }
+        let svg = engraft(to, "show run.engraft function inner --svg").ok();
+        let dot = engraft(to, "show run.engraft function inner --dot").ok();
+        let has_labels = |text: &str, label: &str| text.contains(label) && text.contains("..");
+        assert!(has_labels(&svg, "..21 times") && has_labels(&dot, "..21"), "{flags}: {svg}");
+        // The rounds that came back to where they began without the store: all but the last, and those that left.
+        let paths = engraft(to, "show run.engraft paths --json").json();
+        let rows = paths["paths"].as_array().expect("a list").iter();
+        let own = rows.filter(|p| p["function"] == "inner" && p["is_loop"] == true);
+        let all: Vec<&Value> = own.collect();
+        let rounds = if flags == "-O0" { 20 * 50 + 30 } else { 20 * 49 + 30 };
+        assert_eq!(all.len(), 1, "{paths}");
+        let (least, most) = (all[0]["at_least"].as_u64(), all[0]["at_most"].as_u64());
+        assert!(least <= Some(rounds) && most >= Some(rounds), "{flags}: {rounds}: {paths}");
+        // What other formats have is one number each: how many were two is said.
+        for (to_file, args) in
+            [("x.info", ""), ("x.callgrind", ""), ("x.csv", ""), ("x.fdata", "--binary dies")]
+        {
+            let report = engraft(to, &format!("convert run.engraft -o {to_file} {args}")).ok();
+            assert!(report.contains(" of counts "), "{flags}: {to_file}: {report}");
+        }
+        let report = engraft(to, "convert run.engraft -o x.json --binary dies").ok();
+        assert!(!report.contains("intervals"), "{flags}: {report}");
+    }
+}
+
+/// Counts of two runs differ if no number can be both: those of the JSON here were written by hand.
+#[test]
+fn runs_do_not_differ_within_intervals() {
+    needs!("gcc");
+    let place = folder();
+    let to = place.path();
+    compile(&to.join("dies"), "dies.c", "-O1 -g -w");
+    engraft(to, "count -q --no-cache --modules exe -o run.engraft -- ./dies");
+    engraft(to, "convert -q run.engraft -o first.json --binary dies").ok();
+    let text = std::fs::read_to_string(to.join("first.json")).expect("it was written");
+    let first: Value = serde_json::from_str(&text).expect("it is JSON");
+    // Block 3 of those that may be off, the largest count and its edges.
+    let off: Vec<usize> = {
+        let all = first["blocks"].as_array().expect("a list");
+        (0..all.len()).filter(|i| all[*i]["at_least"].is_u64()).collect()
+    };
+    let wide = off[0];
+    let with = |n: i64, least: i64, most: i64| {
+        let mut other = first.clone();
+        let block = &mut other["blocks"][wide];
+        let at = |key: &str, by: i64| block[key].as_i64().expect("a number") + by;
+        let (n, least, most) = (at("count", n), at("at_least", least), at("at_most", most));
+        (block["count"], block["at_least"], block["at_most"]) = (n.into(), least.into(), most.into());
+        std::fs::write(to.join("second.json"), other.to_string()).expect("written");
+        engraft(to, "diff first.json second.json --binary dies")
+    };
+    let same = with(0, 0, 0);
+    assert!(same.code == Some(0) && same.stdout.starts_with("both ran the same: "), "{}", same.stdout);
+    // The most of one is the least of the other.
+    let within = with(1, 1, 1);
+    let words = "1 block and 0 edges may have run as often, or not";
+    assert!(within.code == Some(0) && within.stdout.contains(words), "{}", within.stdout);
+    assert!(within.stdout.contains("both ran the same, as far as is known"), "{}", within.stdout);
+    let apart = with(2, 2, 2);
+    assert!(apart.code == Some(1) && apart.stdout.contains("1 block ran another number"), "{}", apart.stdout);
+    assert!(apart.stdout.contains(".."), "{}", apart.stdout);
+}

@@ -163,8 +163,12 @@ impl Body<'_> {
             };
             let at = block.last_insn();
             let (line, there) = (self.place(at).1, self.place(to).1);
+            // Both ways of a branch to the next instruction have one count: who jumped there is not known.
+            let is_either = e.kind == EdgeKind::Taken
+                && program.successors(id).iter().any(|other| other.to == e.to && other.kind != e.kind);
             let _ = match e.kind {
                 EdgeKind::FallThrough => Ok(()),
+                EdgeKind::Taken if is_either => Ok(()),
                 EdgeKind::Taken => writeln!(self.text, "jcnd={n}/{executed} {to} {there}\n{at} {line}"),
                 EdgeKind::Jump | EdgeKind::Table | EdgeKind::LandingPad => {
                     writeln!(self.text, "jump={n} {to} {there}\n{at} {line}")

@@ -1,6 +1,6 @@
 //! A function as text for Graphviz, with the same words and colours as the picture.
 
-use super::svg::{Counts, Shape, shapes, thickness};
+use super::svg::{Counts, Ran, Shape, beside, shapes, thickness};
 use crate::ids::FuncId;
 use crate::loops::Loops;
 use crate::model::{EdgeKind, Program};
@@ -24,7 +24,7 @@ pub fn dot(program: &Program, func: FuncId, counts: Option<&Counts<'_>>) -> Stri
         if let Some(n) = count {
             let _ = write!(label, "\n{n} times");
         }
-        let style = if count == Some(0) { " style=dashed color=gray" } else { "" };
+        let style = if count.is_some_and(Ran::is_never) { " style=dashed color=gray" } else { "" };
         let width = if loops.is_header(b) { " penwidth=2 color=blue" } else { "" };
         let shape = match shape {
             Shape::Plain => "",
@@ -45,9 +45,11 @@ pub fn dot(program: &Program, func: FuncId, counts: Option<&Counts<'_>>) -> Stri
             EdgeKind::LandingPad => "orange",
         };
         let count = counts.and_then(|c| (c.edge)(e));
-        let label = count.map_or_else(String::new, |n| format!(" label={}", quoted(&n.to_string())));
+        // Of several between the same blocks, the first says it for all.
+        let said = count.filter(|_| beside(program, e).all(|other| e < other));
+        let label = said.map_or_else(String::new, |n| format!(" label={}", quoted(&n.to_string())));
         let style = match edge.kind {
-            _ if count == Some(0) => " style=dotted",
+            _ if count.is_some_and(Ran::is_never) => " style=dotted",
             EdgeKind::Taken => " style=dashed",
             _ => "",
         };
@@ -55,7 +57,7 @@ pub fn dot(program: &Program, func: FuncId, counts: Option<&Counts<'_>>) -> Stri
         let width = match count {
             None if back > 1.0 => " penwidth=2".to_owned(),
             None => String::new(),
-            Some(n) => format!(" penwidth={:.1}", back + thickness(n)),
+            Some(n) => format!(" penwidth={:.1}", back + thickness(n.n)),
         };
         let _ = writeln!(out, "  {} -> {} [color={colour}{width}{style}{label}];", edge.from, edge.to);
     }

@@ -19,9 +19,40 @@ use std::fmt::Write;
 /// Executions, where they are known.
 pub struct Counts<'a> {
     /// Of a block.
-    pub block: &'a dyn Fn(BlockId) -> Option<u64>,
-    /// Of an edge.
-    pub edge: &'a dyn Fn(EdgeId) -> Option<u64>,
+    pub block: &'a dyn Fn(BlockId) -> Option<Ran>,
+    /// Of an edge; of several between the same blocks, all together.
+    pub edge: &'a dyn Fn(EdgeId) -> Option<Ran>,
+}
+
+/// How often something ran: `7`, or `7..8` where that may be off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ran {
+    /// As often as this, as far as is known.
+    pub n: u64,
+    /// The least and the most.
+    pub between: Option<(u64, u64)>,
+}
+
+impl Ran {
+    /// Whether it is sure that it did not.
+    pub(super) fn is_never(self) -> bool {
+        self.between.map_or(self.n, |n| n.1) == 0
+    }
+}
+
+impl std::fmt::Display for Ran {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.between {
+            Some((least, most)) => write!(f, "{least}..{most}"),
+            None => write!(f, "{}", self.n),
+        }
+    }
+}
+
+/// The other edges between the two blocks of `id`, such as those of a branch to the next instruction: one count is of all of them.
+pub(super) fn beside(program: &Program, id: EdgeId) -> impl Iterator<Item = EdgeId> + '_ {
+    let edge = program.edge(id);
+    program.edge_ids(edge.from).filter(move |&e| e != id && program.edge(e).to == edge.to)
 }
 
 /// What stands in the boxes.
@@ -144,7 +175,7 @@ fn edge(
     let back = loops.back_edge_of(program, id);
     let alone = program.successors(e.from).len() == 1;
     let name = match (back, e.kind, count) {
-        (_, _, Some(0)) => "never",
+        (_, _, Some(n)) if n.is_never() => "never",
         (Some(_), ..) => "back",
         (_, EdgeKind::FallThrough, _) if alone => "jump",
         (_, EdgeKind::FallThrough, _) => "fall",
@@ -154,7 +185,7 @@ fn edge(
         (_, EdgeKind::LandingPad, _) => "pad",
     };
     let colour = COLOURS.iter().find(|c| c.0 == name).map_or("#000000", |c| c.1);
-    let width = if back.is_some() { 2.2 } else { 1.2 } + thickness(count.unwrap_or(0));
+    let width = if back.is_some() { 2.2 } else { 1.2 } + thickness(count.map_or(0, |n| n.n));
     let dashes = match e.kind {
         _ if name == "never" => r#" stroke-dasharray="2 3""#,
         EdgeKind::Taken => r#" stroke-dasharray="8 3""#,
@@ -170,14 +201,18 @@ fn edge(
         let _ = write!(title, ", back edge of {l}");
     }
     if let Some(n) = count {
-        let _ = write!(title, ", {n} times");
+        let together =
+            if beside(program, id).next().is_some() { ", all ways between them together" } else { "" };
+        let _ = write!(title, ", {n} times{together}");
     }
     let title = escaped(&title);
     let _ = writeln!(
         out,
         r#"<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width:.2}" stroke-linejoin="round"{dashes} marker-end="url(#to-{name})"><title>{title}</title></path>"#
     );
-    if let (Some(n), Some(p)) = (count.filter(|&n| n > 0), line.first().zip(line.get(1)).map(|(a, _)| a)) {
+    // Of several, the first says it for all.
+    let count = count.filter(|n| !n.is_never() && beside(program, id).all(|other| id < other));
+    if let (Some(n), Some(p)) = (count, line.first().zip(line.get(1)).map(|(a, _)| a)) {
         let _ = writeln!(
             out,
             r#"<text x="{:.1}" y="{:.1}" font-size="8" fill="{colour}">{n}</text>"#,
@@ -268,7 +303,7 @@ fn node(
     // White, then darker blues by depth.
     const SHADES: [&str; 6] = ["#ffffff", "#eaf2fb", "#d3e4f7", "#b9d4f2", "#9cc2ec", "#7fb0e6"];
     let depth = loops.block_depth(id) as usize;
-    let never = counts.is_some_and(|c| (c.block)(id) == Some(0));
+    let never = counts.is_some_and(|c| (c.block)(id).is_some_and(Ran::is_never));
     let fill = if never { "#f7f7f7" } else { SHADES[depth.min(SHADES.len() - 1)] };
     let header = loops.is_header(id);
     let (stroke, width) = match (never, header) {
