@@ -116,9 +116,9 @@ fn solve(program: &Program, func: FuncId, profile: &Profile, is_strict: bool) ->
         }
     }
     for b in function.block_ids() {
-        let outside = match function.entries.contains(&b) {
-            true if program.entry_block(func) == Some(b) && !is_strict => entered,
-            true => None,
+        let outside = match program.entry_block(func) == Some(b) {
+            true => entered.filter(|_| !is_strict),
+            false if function.entries.contains(&b) => None,
             false => Some(0),
         };
         if let (Some(n), Some(outside), Some(edges)) = (count(b), outside, into.get(&b)) {
@@ -153,6 +153,25 @@ fn solve(program: &Program, func: FuncId, profile: &Profile, is_strict: bool) ->
 mod tests {
     use super::*;
     use crate::testing::{assemble, function};
+
+    /// `f(n)`: calls itself by a jump to its start until n is 0, which is no other's count.
+    #[test]
+    fn who_comes_to_the_entry_from_outside_took_no_edge() {
+        let text = "
+            .globl f
+            f:  dec %edi
+                jne f
+                ret";
+        let program = assemble(text);
+        let f = function(&program, "f");
+        let blocks: Vec<BlockId> = program.function(f).block_ids().collect();
+        let mut profile = Profile::default();
+        // Called 3 times with 10 in all.
+        profile.entries.insert(program.function(f).entry, 3);
+        profile.blocks = blocks.iter().zip([10, 3]).map(|(&b, n)| (program.block(b).start, n)).collect();
+        let found: Vec<u64> = edges(&program, f, &profile).into_values().collect();
+        assert_eq!(found, [7, 3]);
+    }
 
     /// `for (; n > 0; n--) s += n & 1`, once with each of these numbers; what callgrind counts of it was written down by hand.
     #[test]
