@@ -26,6 +26,7 @@ impl Profile {
             entries: sums((&self.entries, &mine.entries), (&other.entries, &theirs.entries)),
             blocks: sums((&self.blocks, &mine.blocks), (&other.blocks, &theirs.blocks)),
             edges: sums((&self.edges, &mine.edges), (&other.edges, &theirs.edges)),
+            calls: sums((&self.calls, &mine.calls), (&other.calls, &theirs.calls)),
         };
         add_all(&mut self.entries, &other.entries);
         add_all(&mut self.blocks, &other.blocks);
@@ -50,7 +51,8 @@ impl Profile {
         let calls = self.calls.values_mut().chain(self.calls_beyond.values_mut());
         counts.chain(calls).for_each(|n| *n = scaled(*n, factor));
         let places = [&mut self.intervals.entries, &mut self.intervals.blocks].into_iter();
-        let all = places.flat_map(BTreeMap::values_mut).chain(self.intervals.edges.values_mut());
+        let ways = self.intervals.edges.values_mut().chain(self.intervals.calls.values_mut());
+        let all = places.flat_map(BTreeMap::values_mut).chain(ways);
         all.for_each(|n| *n = (scaled(n.0, factor), scaled(n.1, factor)));
     }
 

@@ -1,9 +1,12 @@
 //! Which calls were made, and how often: those that a profile counts, and those that follow from its blocks.
 //!
-//! A call runs as often as its block, unless an earlier one in it did not come back; a branch out of a function as often as its block does
-//! not go on. Where calls through pointers lead is known only if the profile counts them.
+//! A call runs as often as its block, unless an earlier one in it did not come back (`bounds`); a branch out of a function as often as its
+//! block does not go on. Where calls through pointers lead is known only if the profile counts them.
 
-use crate::counts::{Edge, Profile};
+mod bounds;
+mod references;
+
+use crate::counts::{Count, Edge, Exactness, Profile};
 use program::{Call, CallKind, Callee, Program, Va};
 
 /// A call that was made.
@@ -13,30 +16,47 @@ pub struct Made {
     pub at: Va,
     /// Where it leads, if that is known and in the image.
     pub to: Option<Va>,
-    /// How often.
-    pub n: u64,
+    /// How often; where that is not sure, as often as its block ran, as near as the bounds allow.
+    pub n: Count,
 }
 
 /// All calls of which `profile` tells that they ran, by instruction.
 pub fn made(profile: &Profile, program: &Program) -> Vec<Made> {
-    let mut found: Vec<Made> =
-        profile.calls.iter().map(|(&(at, to), &n)| Made { at, to: Some(to), n }).collect();
-    found.extend(profile.calls_out.iter().map(|(&at, &n)| Made { at, to: None, n }));
+    let mut all = all(profile, program);
+    all.retain(|call| call.n.most > 0);
+    all
+}
+
+/// The same, and those of which it tells that they never did.
+pub(crate) fn all(profile: &Profile, program: &Program) -> Vec<Made> {
+    let counted = |(&(at, to), &n): (&(Va, Va), &u64)| Made {
+        at,
+        to: Some(to),
+        n: Count::of(n, profile.intervals.calls.get(&(at, to))),
+    };
+    let mut found: Vec<Made> = profile.calls.iter().map(counted).collect();
+    found.extend(profile.calls_out.iter().map(|(&at, &n)| Made { at, to: None, n: Count::exact(n) }));
     found.sort_unstable_by_key(|call| (call.at, call.to));
-    let n_counted = found.len();
-    for call in &program.calls {
-        let counted = found.get(..n_counted).unwrap_or_default();
-        if counted.binary_search_by_key(&call.at, |call| call.at).is_err()
-            && let Some(n) = follows(profile, program, call)
-        {
+    let is_counted = |at: Va| found.binary_search_by_key(&at, |call| call.at).is_ok();
+    // What other tools and inference say of blocks need not fit together.
+    let is_ours = profile.exactness == Exactness::Exact && !profile.entries.is_empty();
+    let needed = program.calls.iter().any(|call| !is_counted(call.at));
+    let bounds = (is_ours && needed).then(|| bounds::of(profile, program));
+    let mut others = Vec::new();
+    for (i, call) in program.calls.iter().enumerate().filter(|(_, call)| !is_counted(call.at)) {
+        let n = match &bounds {
+            Some(bounds) => bounds.get(i).copied().flatten(),
+            None => follows(profile, program, call).map(Count::exact),
+        };
+        if let Some(n) = n {
             let to = match call.callee {
                 Callee::Function(callee) => Some(program.function(callee).entry),
                 Callee::Import(_) | Callee::Unknown(_) | Callee::Indirect => None,
             };
-            found.push(Made { at: call.at, to, n });
+            others.push(Made { at: call.at, to, n });
         }
     }
-    found.retain(|call| call.n > 0);
+    found.extend(others);
     found.sort_unstable_by_key(|call| (call.at, call.to));
     found
 }

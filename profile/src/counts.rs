@@ -69,7 +69,7 @@ pub struct Lost {
     pub count: u64,
 }
 
-/// Counts that may be off, since threads may have been stopped in the middle of a block: the least and the most of each. What is not
+/// Counts that may be off, most since threads may have been stopped in the middle of a block: the least and the most of each. What is not
 /// in here is exact.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Intervals {
@@ -81,12 +81,14 @@ pub struct Intervals {
     pub blocks: BTreeMap<Va, (u64, u64)>,
     /// Of edges.
     pub edges: BTreeMap<Edge, (u64, u64)>,
+    /// Of calls that follow from blocks (`calls`): behind one that may not have come back. In no file: they follow again.
+    pub calls: BTreeMap<(Va, Va), (u64, u64)>,
 }
 
 impl Intervals {
     /// Whether all counts are exact.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.blocks.is_empty() && self.edges.is_empty()
+        self.entries.is_empty() && self.blocks.is_empty() && self.edges.is_empty() && self.calls.is_empty()
     }
 }
 

@@ -440,6 +440,7 @@ mod tests {
                 entries: profile.entries.iter().map(|(at, n)| (*at, interval(n))).collect(),
                 blocks: profile.blocks.iter().map(|(at, n)| (*at, interval(n))).collect(),
                 edges: profile.edges.iter().map(|(e, n)| (*e, interval(n))).collect(),
+                calls: BTreeMap::new(),
             };
             prop_assert_eq!(&parse(&write(&profile).bytes).unwrap(), &profile);
             prop_assert_eq!(crate::json::parse(&crate::json::write(&profile).bytes).unwrap().intervals, profile.intervals);

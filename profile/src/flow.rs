@@ -6,8 +6,9 @@
 //!
 //! Source: Knuth, TAOCP vol. 1, 2.3.4.1 (Kirchhoff's law).
 
+use crate::calls;
 use crate::counts::{Edge, Exactness, Profile};
-use program::{BlockEnd, BlockId, CallKind, Callee, EdgeId, EdgeKind, FuncId, Program};
+use program::{BlockEnd, BlockId, CallKind, EdgeId, EdgeKind, FuncId, Program};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,14 +29,15 @@ pub fn complete(program: &Program, profile: &mut Profile) {
         let sum = profile.edges.entry(Edge { from: at(edge.from), to: at(edge.to) }).or_insert(0);
         *sum = sum.saturating_add(n);
     }
-    for call in &program.calls {
-        let Callee::Function(callee) = call.callee else { continue };
-        let callee = program.function(callee);
-        let is_clear = matches!(call.kind, CallKind::Call | CallKind::TailCall)
-            && callee.import.is_none()
-            && callee.entries.len() == 1;
-        if let (true, Some(&n)) = (is_clear, profile.blocks.get(&at(call.block))) {
-            profile.calls.insert((call.at, callee.entry), n);
+    for call in calls::all(profile, program) {
+        let callee = call.to.and_then(|to| program.function_from(to)).map(|f| program.function(f));
+        let is_clear = callee.is_some_and(|callee| callee.import.is_none() && callee.entries.is_empty());
+        let block = program.block_at(call.at);
+        let mut kinds = block.into_iter().flat_map(|b| program.calls_in(b)).filter(|c| c.at == call.at);
+        let is_call = kinds.any(|c| matches!(c.kind, CallKind::Call | CallKind::TailCall));
+        if let (true, true, Some(to)) = (is_clear, is_call, call.to) {
+            profile.calls.insert((call.at, to), call.n.n);
+            profile.intervals.calls.extend(call.n.between().map(|n| ((call.at, to), n)));
         }
     }
 }

@@ -432,6 +432,15 @@ fn widths<'a>(intervals: impl Iterator<Item = &'a (u64, u64)>) -> InDoubt {
     intervals.fold((0, 0), |(n, sum), (least, most)| (n + 1, sum.saturating_add(most.saturating_sub(*least))))
 }
 
+/// That so many counts of calls, with these intervals, became one number each.
+pub(crate) fn calls_in_doubt(intervals: impl Iterator<Item = (u64, u64)>) -> Option<Lost> {
+    let all: Vec<(u64, u64)> = intervals.collect();
+    let (n, count) = widths(all.iter());
+    let why = "one before it may not have come back: it is written as often as its block ran, as near as the bounds allow";
+    let s = if n == 1 { "" } else { "s" };
+    (n > 0).then(|| Lost { what: format!("{n} interval{s} of calls"), why: why.to_owned(), count })
+}
+
 /// That so many counts of blocks, edges and entries became one number each.
 pub(crate) fn in_doubt(profile: &Profile, format: Format) -> Option<Lost> {
     if matches!(format, Format::Engraft | Format::Json) {
@@ -467,6 +476,9 @@ fn not_held(profile: &Profile, format: Format) -> Vec<Lost> {
         Format::Callgrind => (None, None, None, Some(no_misses)),
         _ => (None, None, None, None),
     };
+    // callgrind's writer says so itself; ours would have them, and CSV has no calls.
+    let holds_calls = matches!(format, Format::Fdata | Format::Preagg | Format::LlvmSample);
+    let of_calls = calls_in_doubt(profile.intervals.calls.values().copied().filter(|_| holds_calls));
     let row = |n: usize, name: &str, count: u64, why: Option<&str>| {
         let why = why.filter(|_| count > 0)?;
         Some(Lost { what: format!("{n} {name}"), why: why.to_owned(), count })
@@ -484,7 +496,7 @@ fn not_held(profile: &Profile, format: Format) -> Vec<Lost> {
         row(profile.mispredicts.len(), "mispredicted edges", sum(&mut profile.mispredicts.values()), misses),
     ]
     .into_iter()
-    .chain([in_doubt(profile, format)])
+    .chain([in_doubt(profile, format), of_calls])
     .flatten()
     .collect()
 }

@@ -197,6 +197,7 @@ pub fn parse(bytes: &[u8]) -> Result<Profile, ReadError> {
         entries: intervals(&file.entries)?,
         blocks: intervals(&file.blocks)?,
         edges: BTreeMap::new(),
+        calls: BTreeMap::new(),
     };
     let counts = |rows: Vec<Count>| {
         rows.iter().map(|c| Ok((va(&c.at)?, c.count))).collect::<Result<BTreeMap<_, _>, _>>()

@@ -146,6 +146,9 @@ struct CallRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     callee_module: Option<String>,
     count: u64,
+    /// Where an earlier call may not have come back.
+    #[serde(flatten)]
+    between: Between,
     /// Of the callee's entries, where they are known.
     share_of_entries: Option<f64>,
     /// The calling instructions.
@@ -207,7 +210,7 @@ pub fn call_graph(images: &[Image]) -> CountsView<CallGraph> {
         let (program, profile) = image;
         // By caller and callee, which is a function of ours or a name and perhaps a module: how often, and from where.
         type Who = (FuncId, Result<FuncId, (String, Option<String>)>);
-        let mut sums: BTreeMap<Who, (u64, Vec<u64>)> = BTreeMap::new();
+        let mut sums: BTreeMap<Who, (Count, Vec<u64>)> = BTreeMap::new();
         for call in calls::made(profile, program) {
             let Some(block) = program.block_at(call.at) else { continue };
             let outside = || {
@@ -222,9 +225,9 @@ pub fn call_graph(images: &[Image]) -> CountsView<CallGraph> {
             };
             let caller = program.block(block).func;
             let mut left = call.n;
-            let mut add = |callee, n: u64| {
+            let mut add = |callee, n: Count| {
                 let (sum, at) = sums.entry((caller, callee)).or_default();
-                *sum = sum.saturating_add(n);
+                *sum = sum.plus(n);
                 at.push(call.at.0);
             };
             if call.to.is_none() {
@@ -235,11 +238,11 @@ pub fn call_graph(images: &[Image]) -> CountsView<CallGraph> {
                         Beyond::Image(path, _) => Some(input::file_name(path)),
                         _ => None,
                     };
-                    add(Err((others.name(to), module)), n);
-                    left = left.saturating_sub(n);
+                    add(Err((others.name(to), module)), Count::exact(n));
+                    left = left.less(n);
                 }
             }
-            if left > 0 {
+            if left.most > 0 {
                 let callee = call.to.map(|to| program.function_at(to).ok_or_else(|| to.to_string()));
                 add(callee.unwrap_or_else(|| Err(outside())).map_err(|name| (name, None)), left);
             }
@@ -255,8 +258,9 @@ pub fn call_graph(images: &[Image]) -> CountsView<CallGraph> {
                     Ok(f) => Some(input::spelt(program, f)),
                     Err((outside, _)) => Some(outside).filter(|name| name != POINTER),
                 },
-                count,
-                share_of_entries: entries.map(|n| ratio(count, *n)),
+                count: count.n,
+                between: Between::of(count.between().as_ref()),
+                share_of_entries: entries.map(|n| ratio(count.n, *n)),
                 at,
             });
         }
@@ -274,7 +278,7 @@ impl View for CountsView<CallGraph> {
         let mut t = Table::new(&["count>", "of entries>", "caller", "callee", "places>", "module"]);
         for c in &self.rows.calls {
             t.row([
-                c.count.to_string(),
+                c.between.count(c.count),
                 c.share_of_entries.map_or_else(|| "-".to_owned(), share),
                 cut(&c.caller),
                 match &c.callee_module {

@@ -15,6 +15,7 @@ mod follow;
 mod formats;
 mod handlers;
 mod intervals;
+mod jumps;
 mod kinds;
 mod matches;
 mod messages;

@@ -8,7 +8,7 @@
 use super::CREATOR;
 use crate::calls;
 use crate::counts::{Beyond, Edge, Profile};
-use crate::format::{Written, one_line};
+use crate::format::{self, Written, one_line};
 use crate::losses::Losses;
 use program::{BlockId, EdgeKind, FuncId, Lines, Program, Va};
 use std::collections::BTreeMap;
@@ -45,7 +45,8 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
     for (at, n) in edges.chain(called).chain(left).filter(|&(at, n)| n > 0 && !has_count(at)) {
         lost.add(&at.to_string(), "its block has no count", n);
     }
-    let calls = Calls::of(profile, program);
+    let made = calls::made(profile, program);
+    let calls = Calls::of(&made, profile, program);
     let lines = Lines::load(&program.image);
     let mut body = Body { text: String::new(), file: String::new(), lines: lines.as_ref() };
     let mut total = 0u64;
@@ -80,6 +81,8 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
     let name = one_line(name);
     out.bytes = format!("\nob={name}\n{}\n", body.text).into_bytes();
     out.lost = lost.into_list();
+    let in_doubt = made.iter().filter(|call| call.to.is_some()).filter_map(|call| call.n.between());
+    out.lost.extend(format::calls_in_doubt(in_doubt));
     (out, total)
 }
 
@@ -195,12 +198,12 @@ struct Calls {
 }
 
 impl Calls {
-    fn of(profile: &Profile, program: &Program) -> Calls {
+    fn of(made: &[calls::Made], profile: &Profile, program: &Program) -> Calls {
         let mut from: BTreeMap<Va, Vec<Made>> = BTreeMap::new();
-        for call in calls::made(profile, program) {
+        for call in made {
             if let Some(to) = call.to {
                 let callee = program.function_at(to);
-                from.entry(call.at).or_default().push(Made { to, n: call.n, callee, is_back: false });
+                from.entry(call.at).or_default().push(Made { to, n: call.n.n, callee, is_back: false });
             }
         }
         let mut calls = Calls { from, costs: vec![(0, 0); program.functions.len()] };
