@@ -90,7 +90,9 @@ fn intervals_are_shown() {
     assert_eq!(status.ok().and_then(|s| std::os::unix::process::ExitStatusExt::signal(&s)), Some(9));
     for rec in ["count.engraft", "file.engraft"] {
         let text = engraft(place.path(), &format!("show ends function end --counts {rec}")).ok();
-        assert!(text.contains("  1..2 ×") && text.contains("  1 ×"), "{rec}: {text}");
+        // It ran once; whether what follows is off upwards or downwards depends on which blocks have counters.
+        let is_wide = text.contains("  0..1 ×") || text.contains("  1..2 ×");
+        assert!(is_wide && text.contains("  1 ×"), "{rec}: {text}");
         let json = engraft(place.path(), &format!("show ends function end --counts {rec} --json")).json();
         let blocks = json["blocks"].as_array().expect("a list");
         let is_wide = |b: &&Value| b["at_least"].as_u64() < b["at_most"].as_u64();
