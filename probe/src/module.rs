@@ -20,13 +20,12 @@ use crate::checks::{
 };
 use crate::counters::{self, Counted};
 use crate::dynamic;
-use crate::ends;
 use crate::events;
 use crate::movable::{self, Movable, Stay};
 use crate::names::{self, Moves, Part, Parts, Span};
-use crate::piece::{self, Layout, Piece, Side, Target};
+use crate::piece::{self, Side, Target};
 use crate::places::{Place, places};
-use crate::plan::{self, Action, Counting, Inserts, Plan, PlanError, Written};
+use crate::plan::{self, Action, Counting, Plan, PlanError};
 use crate::segments::{self, Segments, file_key, joined, long_jump, patch};
 use crate::springboard::{self, Springboard, Tactic};
 use crate::stubs;
@@ -39,7 +38,6 @@ use object::{U16, U32, U64};
 use program::arch::emit;
 use program::image::Kind;
 use program::{FlagLiveness, FuncId, Program, Va};
-use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use xxhash_rust::xxh3::Xxh3;
@@ -259,7 +257,7 @@ impl<'a> Module<'a> {
         if n_words > 0 {
             inserts.extend(checks::in_front(program, &springboards, &[&unchecked, &keeping], &handlers));
         }
-        let pieces = pieces(program, &stays, &counted, flags.as_ref(), inserts);
+        let pieces = piece::pieces(program, &stays, &counted, flags.as_ref(), inserts);
         let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
         let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
         // Of a program at fixed addresses: high, so that the counters of further threads find room below.
@@ -777,42 +775,4 @@ fn sides(placed: &[Placed<'_>]) -> BTreeMap<(Va, Side), Va> {
         p.piece.sides.iter().map(move |s| ((s.0, s.1), at.plus(u64::from(s.2)))).collect::<Vec<_>>()
     };
     placed.iter().flat_map(of).collect()
-}
-
-/// The pieces of all functions that are moved, with the increments of what is `counted` and `inserts` besides.
-fn pieces(
-    program: &Program,
-    stays: &[Option<Stay>],
-    counted: &[Counted],
-    flags: Option<&FlagLiveness>,
-    mut inserts: Vec<Written>,
-) -> Vec<Piece> {
-    let mut counter_of = vec![u32::MAX; if counted.is_empty() { 0 } else { program.blocks.len() }];
-    for (n, one) in (0..).zip(counted) {
-        if let Counted::Block(b) = one
-            && let Some(place) = counter_of.get_mut(b.index())
-        {
-            *place = n;
-        }
-    }
-    if let Some(flags) = flags {
-        counters::count_edges(program, flags, counted, &mut inserts);
-        ends::note(program, stays, &mut inserts);
-    }
-    let inserts = Inserts::of(program.blocks.len(), inserts);
-    let is_null = counted.is_empty() && inserts.is_empty();
-    let forks = if is_null { Vec::new() } else { piece::forks(program) };
-    let mut ranges: Vec<(FuncId, Range<Va>)> = program
-        .func_ids()
-        .filter(|id| stays.get(id.index()).is_some_and(Option::is_none))
-        .flat_map(|id| stubs::ranges(program, id).into_iter().map(move |r| (id, r)))
-        .collect();
-    ranges.sort_by_key(|r| r.1.start);
-    let lay_out = |room: &mut Layout, (_, range): &(FuncId, Range<Va>)| {
-        piece::lay_out(program, range, &forks, &inserts, room, |b| {
-            let counter = *counter_of.get(b.index()).filter(|n| **n != u32::MAX)?;
-            Some(counters::probe(program, flags?, b, counter))
-        })
-    };
-    ranges.par_iter().map_init(Layout::default, lay_out).collect()
 }

@@ -10,11 +10,15 @@
 //! Invariant: blocks keep their order; after the last instruction of a block control goes where it went; padding between blocks is
 //! left out, but a block that was aligned stays so.
 
-use crate::counters::Probe;
-use crate::plan::{Code, Inserts, Spot};
+use crate::counters::{self, Counted, Probe};
+use crate::ends;
+use crate::movable::Stay;
+use crate::plan::{Code, Inserts, Spot, Written};
+use crate::stubs;
 use program::arch::emit::{self, Branch, Increment, Position, Stack};
 use program::arch::{Decoder, Flow, LOCK};
-use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, Program, Va};
+use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, FlagLiveness, FuncId, Program, Va};
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// Four bytes that hold a distance, to be filled in.
@@ -250,6 +254,44 @@ impl Layout {
 
 fn len32(n: usize) -> u32 {
     u32::try_from(n).expect("pieces are below 2 GiB")
+}
+
+/// The pieces of all functions that are moved, with the increments of what is `counted` and `inserts` besides.
+pub fn pieces(
+    program: &Program,
+    stays: &[Option<Stay>],
+    counted: &[Counted],
+    flags: Option<&FlagLiveness>,
+    mut inserts: Vec<Written>,
+) -> Vec<Piece> {
+    let mut counter_of = vec![u32::MAX; if counted.is_empty() { 0 } else { program.blocks.len() }];
+    for (n, one) in (0..).zip(counted) {
+        if let Counted::Block(b) = one
+            && let Some(place) = counter_of.get_mut(b.index())
+        {
+            *place = n;
+        }
+    }
+    if let Some(flags) = flags {
+        counters::count_edges(program, flags, counted, &mut inserts);
+        ends::note(program, stays, &mut inserts);
+    }
+    let inserts = Inserts::of(program.blocks.len(), inserts);
+    let is_null = counted.is_empty() && inserts.is_empty();
+    let forks = if is_null { Vec::new() } else { forks(program) };
+    let mut ranges: Vec<(FuncId, Range<Va>)> = program
+        .func_ids()
+        .filter(|id| stays.get(id.index()).is_some_and(Option::is_none))
+        .flat_map(|id| stubs::ranges(program, id).into_iter().map(move |r| (id, r)))
+        .collect();
+    ranges.sort_by_key(|r| r.1.start);
+    let one = |room: &mut Layout, (_, range): &(FuncId, Range<Va>)| {
+        lay_out(program, range, &forks, &inserts, room, |b| {
+            let counter = *counter_of.get(b.index()).filter(|n| **n != u32::MAX)?;
+            Some(counters::probe(program, flags?, b, counter))
+        })
+    };
+    ranges.par_iter().map_init(Layout::default, one).collect()
 }
 
 /// Lays out `range` of a function; `probe` says what stands before a block, `inserts` what else is put in; `forks` are the calls after which counters may
