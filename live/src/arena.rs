@@ -700,7 +700,7 @@ mod tests {
             (addresses(60 << 20), 1 << 12, 320),
             (addresses(8 << 30), 1 << 40, 1),
             (file_len(100 << 20), 1 << 12, 2048),
-            (file_len(10 << 20), 1 << 12, 316),
+            (file_len(10 << 20), 1 << 12, 317),
             (file_len(128 << 10), 1 << 12, 1),
         ] {
             let (room, later) = limits.room(len, LATER);

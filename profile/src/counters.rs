@@ -190,8 +190,8 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    /// The images, in the order of their first rows. The same notes are read once.
-    /// The images that were counted; with `skips`, without those whose notes are not whole.
+    /// The images that were counted, in the order of their first rows; with `skips`, without those whose notes are not whole. The same notes are
+    /// read once.
     fn groups(&self, skips: bool) -> Result<Vec<Group>, ReadError> {
         let mut places: HashMap<(u64, u64), usize> = HashMap::new();
         let mut known: HashMap<&[u8], usize> = HashMap::new();

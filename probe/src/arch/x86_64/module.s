@@ -855,15 +855,6 @@ engraft_module_signalled:
     ret
 .Lengraft_signals_end:
 
-# A call through a pointer that does not lead where its site led first. r11: the distance from where it leads to the owner's word; in front of the
-# return address, the number of the site's first word, which is taken off. All registers but the flags are kept. No system calls.
-#
-# A site has three words: where it led first, if that is in this module; how often; how often to where the table had no room for.
-# A slot of the table has four: the site; r11; how often; and 1, or, of a target in another module, which it is: 2^48 times the number of its row,
-# from 1, and where it is from the start of its old segments; or the target itself, if it is in none that is known. A slot is taken word by
-# word, each by one instruction: whoever comes in between, by a signal, finds it free or as good as taken.
-#
-# The return address is {callee_frame} bytes above the stack pointer, but before the first and the last instruction.
 # Takes another chunk for events, where there is no room in the one that is filled; all registers are kept. Flags: zero if nothing is recorded.
 # Signals wait meanwhile: a handler's events come before or behind.
 engraft_module_chunk:
@@ -976,6 +967,15 @@ engraft_module_chunk:
     mov gs:[rbx + {events_limit}], rcx
     ret
 
+# A call through a pointer that does not lead where its site led first. r11: the distance from where it leads to the owner's word; in front of the
+# return address, the number of the site's first word, which is taken off. All registers but the flags are kept. No system calls.
+#
+# A site has three words: where it led first, if that is in this module; how often; how often to where the table had no room for.
+# A slot of the table has four: the site; r11; how often; and 1, or, of a target in another module, which it is: 2^48 times the number of its row,
+# from 1, and where it is from the start of its old segments; or the target itself, if it is in none that is known. A slot is taken word by
+# word, each by one instruction: whoever comes in between, by a signal, finds it free or as good as taken.
+#
+# The return address is {callee_frame} bytes above the stack pointer, but before the first and the last instruction.
 engraft_module_callee:
     lea rsp, [rsp - {callee_frame}]
     mov [rsp + 88], rax
