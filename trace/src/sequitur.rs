@@ -199,7 +199,9 @@ impl Sequitur {
         let mut is_free = vec![false; rules.len()];
         self.free_rules.iter().for_each(|&rule| is_free[rule as usize] = true);
         for (rule, is_free) in is_free.into_iter().enumerate().skip(n_starts) {
-            out.push(body(rule).take_while(|_| !is_free).map(number));
+            // The nodes of one that is free are others' by now, or nobody's.
+            let own = (!is_free).then(|| body(rule).map(number));
+            out.push(own.into_iter().flatten());
         }
         let mut sequence = Vec::new();
         for symbol in body(PARTS) {

@@ -83,6 +83,16 @@ fn random_path(rng: &mut Rng, depth: u32) -> Path {
     path
 }
 
+/// A rule that is free at the end, and its node the last of the free ones.
+#[test]
+fn free_rules_at_the_end_are_left_out() {
+    let seed = 15988732391522718648;
+    let streams: Vec<_> = (0..1 + seed % 3).map(|i| random_stream(seed ^ (i << 20), 231)).collect();
+    let trace = opened(&packed(&streams)).expect("it is whole");
+    let stats = trace.count_by_caller(&random_path(&mut Rng(seed), 1));
+    assert!(stats.is_ok());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
