@@ -72,8 +72,7 @@ pub fn plan(
             && program.function(f).import.is_none()
             && (which.is_recorded)(f)
     };
-    let mut forks = probe::forks(program);
-    forks.sort_unstable();
+    let forks = probe::calls_of_forks(program);
     // Of a static program, it is in the same file.
     let is_libc_recorded = which.libc || program.image.kind.is_static();
     let (is_moved, tells) = (&is_moved, which.tells);

@@ -11,13 +11,13 @@
 //! left out, but a block that was aligned stays so.
 
 use crate::counters::{self, Counted, Probe};
-use crate::ends;
 use crate::movable::Stay;
 use crate::plan::{Code, Inserts, Spot, Written};
 use crate::stubs;
+use crate::{ends, forks};
 use program::arch::emit::{self, Branch, Increment, Position, Stack};
 use program::arch::{Decoder, Flow, LOCK};
-use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, FlagLiveness, FuncId, Program, Va};
+use program::{BlockEnd, BlockId, EdgeKind, FlagLiveness, FuncId, Program, Va};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -278,7 +278,7 @@ pub fn pieces(
     }
     let inserts = Inserts::of(program.blocks.len(), inserts);
     let is_null = counted.is_empty() && inserts.is_empty();
-    let forks = if is_null { Vec::new() } else { forks(program) };
+    let forks = if is_null { Vec::new() } else { forks::calls(program) };
     let mut ranges: Vec<(FuncId, Range<Va>)> = program
         .func_ids()
         .filter(|id| stays.get(id.index()).is_some_and(Option::is_none))
@@ -503,45 +503,6 @@ pub fn lay_out(
     let piece = place(range, program, blocks, all, n_labels, code, piece_align);
     all.starts = starts;
     piece
-}
-
-/// Functions of the C library that return in a new process, too.
-const FORKS: [&str; 7] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "daemon", "_IO_fork"];
-
-/// The calls that may return in a new process, by address. A function that jumps to such a function in place of a return is one, too.
-pub fn forks(program: &Program) -> Vec<Va> {
-    let is_name = |name: &str| FORKS.contains(&name);
-    let mut functions: Vec<bool> = program
-        .functions
-        .iter()
-        .map(|f| f.import.as_deref().is_some_and(is_name) || f.names.iter().any(|name| is_name(name)))
-        .collect();
-    let imports: Vec<bool> = program.imports.iter().map(|name| is_name(name)).collect();
-    let is_fork = |functions: &[bool], callee: Callee| match callee {
-        Callee::Function(f) => functions.get(f.index()) == Some(&true),
-        Callee::Import(n) => imports.get(n as usize) == Some(&true),
-        _ => false,
-    };
-    loop {
-        let mut changed = false;
-        for call in program.calls.iter().filter(|c| c.kind != CallKind::Call) {
-            let caller = program.block(call.block).func.index();
-            if is_fork(&functions, call.callee)
-                && let Some(caller @ false) = functions.get_mut(caller)
-            {
-                *caller = true;
-                changed = true;
-            }
-        }
-        if !changed {
-            break;
-        }
-    }
-    let calls = program.calls.iter();
-    calls
-        .filter(|c| c.kind == CallKind::Call && c.returns && is_fork(&functions, c.callee))
-        .map(|c| c.at)
-        .collect()
 }
 
 /// Where control goes at the end of `block` without a branch.

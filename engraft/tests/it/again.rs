@@ -1,8 +1,8 @@
 //! What is kept from one run for the next.
 
-use crate::count::{built, plain};
+use crate::count::plain;
 use crate::needs;
-use crate::run::{compile, folder};
+use crate::run::{built, compile, folder};
 use std::process::Command;
 
 /// Where counters stand is learnt from the first run that is long, and changes nothing that is counted.

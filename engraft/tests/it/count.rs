@@ -1,7 +1,7 @@
 //! Programs with their code moved and counted behave as they did; counts are what others count.
 
 use crate::needs;
-use crate::run::{callgrind, compile, engraft, folder, must};
+use crate::run::{built, callgrind, compile, engraft, folder, must};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -117,6 +117,29 @@ fn child_processes_are_counted() {
         let said = String::from_utf8_lossy(&plain(place.path(), &["./forks"]).stdout).trim().to_owned();
         let got = counted(place.path(), &["./forks"], "exe");
         assert_eq!(got.values().max().map(u64::to_string), Some(said), "{flags}");
+    }
+}
+
+/// Parent and child run at once, and call nothing before they count: increments of counters that both had would be lost.
+#[test]
+fn children_of_other_calls_than_fork_count_apart() {
+    needs!("gcc");
+    let text = "#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n#include <sys/wait.h>
+        static pid_t (*volatile make)(void) = fork;
+        int main(void) {
+          for (int i = 0; i < 6; i++) {
+            pid_t pid = i & 1 ? make() : (pid_t)syscall(SYS_fork);
+            for (volatile unsigned k = 0; k < 2000000; k++) if (k * 2654435761u & 1 << 20) __asm__ volatile(\"nop\");
+            if (pid == 0) _exit(0);
+            int status;
+            if (waitpid(pid, &status, 0) != pid || status) return 1;
+          }
+          return 0; }";
+    for flags in ["-O1", "-O1 -no-pie", "-O0 -fno-pic -no-pie -fno-plt", "-O2 -static", "-O2 -fno-plt"] {
+        let place = folder();
+        built(place.path(), "old", text, flags);
+        let got = counted(place.path(), &["./old"], "exe");
+        assert!(got.values().any(|n| *n == 12 * 2_000_000), "{flags}: {got:?}");
     }
 }
 
@@ -709,16 +732,6 @@ fn short_functions_are_counted_where_only_moved_code_calls_them() {
             ("done\n", Some(0))
         );
     }
-}
-
-/// Builds `name` in `folder` from the C `text`, and strips it if that is asked for.
-#[track_caller]
-pub fn built(folder: &Path, name: &str, text: &str, flags: &str) {
-    std::fs::write(folder.join("text.c"), text).expect("written");
-    let mut words: Vec<&str> = flags.split_whitespace().collect();
-    words.extend(["-o", name, "text.c"]);
-    let done = Command::new("gcc").args(&words).current_dir(folder).output().expect("gcc runs");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]

@@ -3,9 +3,7 @@
 
 use crate::count::{counted, plain};
 use crate::needs;
-use crate::run::{engraft, folder};
-use std::path::Path;
-use std::process::Command;
+use crate::run::{built, entries, folder};
 
 /// `work` is called 80 times, fails in every fourth, and calls `ended` last; `before` and `after` say how often it began and ended.
 const HEAD: &str =
@@ -60,35 +58,17 @@ const CASES: [(&str, &str, &str); 7] = [
     ),
 ];
 
-#[track_caller]
-fn built(folder: &Path, name: &str, text: &str, flags: &str) {
-    std::fs::write(folder.join("text.c"), text).expect("written");
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-w", "-fno-builtin", "-o", name, "text.c"]).args(flags.split_whitespace());
-    let done = gcc.current_dir(folder).output().expect("gcc runs");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-}
-
-/// Entries of `function` in `recording`.
-#[track_caller]
-fn entries(folder: &Path, recording: &str, function: &str) -> u64 {
-    let shown = engraft(folder, &format!("show --counts {recording} --json")).json();
-    let all = shown["functions"].as_array().expect("a list");
-    let found = all.iter().find(|f| f["name"] == function).and_then(|f| f["entries"].as_u64());
-    found.unwrap_or_else(|| panic!("{function}: {shown}"))
-}
-
 #[test]
 fn what_handlers_leave_is_seen_wherever_they_come_from() {
     needs!("gcc");
     for flags in ["-O2", "-O1 -fno-plt", "-O0 -Wl,-z,now"] {
         let place = folder();
         let folder = place.path();
-        built(folder, "libown.so", LIBRARY, &format!("{flags} -shared -fPIC"));
+        built(folder, "libown.so", LIBRARY, &format!("{flags} -fno-builtin -shared -fPIC"));
         for (name, main, work) in CASES {
             let case = format!("{name}, {flags}");
             let text = [HEAD, work, main, MAIN].concat();
-            built(folder, "old", &text, &format!("{flags} -L. -lown -Wl,-rpath,$ORIGIN"));
+            built(folder, "old", &text, &format!("{flags} -fno-builtin -L. -lown -Wl,-rpath,$ORIGIN"));
             let said = String::from_utf8(plain(folder, &["./old"]).stdout).expect("text");
             assert_eq!(said, "80 60\n", "{case}");
             counted(folder, &["./old"], "all");
@@ -108,10 +88,10 @@ fn a_stub_behind_a_fault_is_not_called() {
     needs!("gcc");
     let place = folder();
     let folder = place.path();
-    built(folder, "libown.so", LIBRARY, "-shared -fPIC");
+    built(folder, "libown.so", LIBRARY, "-fno-builtin -shared -fPIC");
     let work = "__attribute__((noinline)) void work(int n, volatile char *p) { n += *p; rand(); ended(); room[4] = n; }";
     let text = [HEAD, work, "int main(void) { install(0);", MAIN].concat();
-    built(folder, "old", &text, "-O2 -L. -lown -Wl,-rpath,$ORIGIN");
+    built(folder, "old", &text, "-O2 -fno-builtin -L. -lown -Wl,-rpath,$ORIGIN");
     counted(folder, &["./old"], "all");
     assert_eq!(entries(folder, "run.engraft", "rand@plt"), 60);
     assert_eq!(entries(folder, "run.engraft", "work"), 80);

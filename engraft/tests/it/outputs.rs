@@ -1,8 +1,8 @@
 //! What `-o` names that is no file: pipes, descriptors, where the program itself writes.
 
-use crate::count::{built, plain};
+use crate::count::plain;
 use crate::needs;
-use crate::run::{Ran, engraft, folder};
+use crate::run::{Ran, built, engraft, folder};
 use std::path::Path;
 
 /// Runs a line of shell in which `engraft` is ours, with an end if it waits for ever.

@@ -2,28 +2,9 @@
 
 use crate::count::{counted, plain};
 use crate::needs;
-use crate::run::{engraft, folder};
+use crate::run::{built, engraft, entries, folder};
 use std::path::Path;
 use std::process::Command;
-
-/// Builds `name` in `folder` from the C `text`.
-#[track_caller]
-fn built(folder: &Path, name: &str, text: &str, flags: &str) {
-    std::fs::write(folder.join("text.c"), text).expect("written");
-    let mut words: Vec<&str> = flags.split_whitespace().collect();
-    words.extend(["-w", "-o", name, "text.c"]);
-    let done = Command::new("gcc").args(&words).current_dir(folder).output().expect("gcc runs");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-}
-
-/// Entries of `function` in the recording of the last run.
-#[track_caller]
-fn entries(folder: &Path, function: &str) -> u64 {
-    let shown = engraft(folder, "show --counts run.engraft --json").json();
-    let all = shown["functions"].as_array().expect("a list");
-    let found = all.iter().find(|f| f["name"] == function).and_then(|f| f["entries"].as_u64());
-    found.unwrap_or_else(|| panic!("{function}: {shown}"))
-}
 
 /// A function calls through a table in which it is itself, as its last deed. That is no switch: its entry is a call each time, the others
 /// may never come back, and the table holds the addresses that the program compares.
@@ -55,7 +36,7 @@ fn a_table_of_functions_is_no_jump_table() {
         // 0 → 1 → 2 → other; 3 → leave; each a second time from three further on, if the first came back.
         let calls = |i: u64| [3, 2, 1, 1][usize::try_from(i % 4).expect("small")];
         let want: u64 = (0..8).map(|i| calls(i) + if i % 4 == 3 { 0 } else { calls(i + 3) }).sum();
-        assert_eq!(entries(place.path(), "step"), want, "{flags}");
+        assert_eq!(entries(place.path(), "run.engraft", "step"), want, "{flags}");
         engraft(place.path(), "instrument old -o moved --null --poison -q").ok();
         assert_eq!(
             plain(place.path(), &["./moved"]).stdout,
@@ -109,7 +90,7 @@ fn what_handlers_of_signals_leave_is_counted_exactly() {
         assert!(differ.iter().all(|(at, _)| !is_own(**at)), "{flags}: {differ:x?}");
         let said = plain(place.path(), &["./old"]).stdout;
         assert_eq!(String::from_utf8_lossy(&said), "65 25 10 50\n", "{flags}");
-        assert_eq!(entries(place.path(), "work"), 65, "{flags}");
+        assert_eq!(entries(place.path(), "run.engraft", "work"), 65, "{flags}");
     }
 }
 

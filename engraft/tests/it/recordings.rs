@@ -1,8 +1,8 @@
 //! Recordings that are cut off, of other versions, of other builds: one error, and what is whole is read.
 
-use crate::count::{built, instrumented, plain};
+use crate::count::{instrumented, plain};
 use crate::needs;
-use crate::run::{compile, engraft, folder};
+use crate::run::{built, compile, engraft, folder};
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -157,3 +157,23 @@ pub fn pair() -> &'static Path {
         folder
     })
 }
+
+/// Builds `name` in `folder` from the C `text`.
+#[track_caller]
+pub fn built(folder: &Path, name: &str, text: &str, flags: &str) {
+    std::fs::write(folder.join("text.c"), text).expect("written");
+    let mut gcc = Command::new("gcc");
+    // Libraries stand behind what needs them.
+    gcc.args(["-w", "-o", name, "text.c"]).args(flags.split_whitespace()).current_dir(folder);
+    let done = gcc.output().expect("gcc runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Entries of `function` in `recording`.
+#[track_caller]
+pub fn entries(folder: &Path, recording: &str, function: &str) -> u64 {
+    let shown = engraft(folder, &format!("show --counts {recording} --json")).json();
+    let all = shown["functions"].as_array().expect("a list");
+    let found = all.iter().find(|f| f["name"] == function).and_then(|f| f["entries"].as_u64());
+    found.unwrap_or_else(|| panic!("{function}: {shown}"))
+}

@@ -1,8 +1,8 @@
 //! What `count` and `instrument` refuse, warn of, and where what they write goes when it cannot go where it was to.
 
-use crate::count::{built, plain};
+use crate::count::plain;
 use crate::needs;
-use crate::run::{engraft, folder, must};
+use crate::run::{built, engraft, folder, must};
 use std::path::Path;
 use std::process::Command;
 

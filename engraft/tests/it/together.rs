@@ -1,8 +1,8 @@
 //! Instrumented programs that run at the same time, and start each other, with one recording.
 
-use crate::count::{blocks, built, instrumented, plain};
+use crate::count::{blocks, instrumented, plain};
 use crate::needs;
-use crate::run::folder;
+use crate::run::{built, folder};
 
 /// Each process runs its loop 12,345 times; then the two at both ends of a pipe wait for each other, which they do for ever unless both run;
 /// and one that starts another waits for its end.

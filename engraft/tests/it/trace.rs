@@ -4,21 +4,13 @@ mod ends;
 mod threads;
 
 use crate::count::{blocks, plain};
-use crate::run::{compile, engraft, folder, must};
+use crate::run::{built, compile, engraft, folder, must};
 use crate::{needs, needs_mounts};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 const US: &str = env!("CARGO_BIN_EXE_engraft");
-
-/// Builds `name` from `text`, with `flags`.
-#[track_caller]
-fn built(folder: &Path, name: &str, text: &str, flags: &str) {
-    std::fs::write(folder.join("a.c"), text).expect("written");
-    let mut gcc = Command::new("gcc");
-    must(gcc.args(["-w", "-o", name, "a.c"]).args(flags.split_whitespace()).current_dir(folder));
-}
 
 /// Runs `command` under `trace -q`; fails unless it prints and ends as it does by itself.
 #[track_caller]
