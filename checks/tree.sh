@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # tree.sh [NAME…]: real programs (those of `programs.sh`, but the longest, or those named; `NAME-stripped` too) counted by a spanning tree,
 # and with a counter a block (`--all-blocks`), twice each, without address randomization: every block must have the same count; where there is doubt,
-# six times more each, with it: the two kinds differ in what is mapped where. What two runs of one kind count otherwise is not repeatable, and left out. The recordings of all processes of a run are added up.
+# six times more each, with it: the two kinds differ in what is mapped where. What two runs of one kind count otherwise is not repeatable, and left out,
+# as what libgcc does otherwise when it unwinds. The recordings of all processes of a run are added up.
 #
 # VERB=trace: recorded whole by `trace` in place of the tree; functions that choose functions (IFUNCs), which run before that, are left out.
 #
@@ -55,6 +56,8 @@ waver = set() # what one kind of run does not count alike
 for k in range(3, int(n) + 1):
     one, other = tree if k % 2 else plain, counts(k)
     waver |= {at for at in one.keys() | other.keys() if one[at] != other[at]}
+# The unwinder reads tables of unwind information, whose steps are coded shorter or longer as the code that they pass is.
+waver |= {at for at in tree.keys() | plain.keys() if "libgcc_s" in at[0] and tree[at] != plain[at]}
 every = (tree.keys() | plain.keys()) - waver
 wrong = sorted(at for at in every if tree[at] != plain[at])
 ran = [at for at in every if plain[at]]

@@ -14,11 +14,8 @@
 //! Source: Knuth and Stevenson, "Optimal Measurement Points for Program Frequency Counts", BIT 13, 1973; Ball and Larus, "Optimally
 //! Profiling and Tracing Programs", TOPLAS 1994, sections 3 and 4 (the heuristic for weights).
 
-mod calls;
-
 use crate::nesting::Nesting;
 use crate::returns::{Doubtful, Returns};
-use calls::Calls;
 use probe::{CountedCall, Counting, Plan, Sparse};
 use profile::Profile;
 use program::{Block, BlockEnd, BlockId, Edge, EdgeId, EdgeKind, FuncId, Program, Sure};
@@ -28,22 +25,11 @@ use rayon::prelude::*;
 pub(crate) fn plan(program: &Program, earlier: Option<&Profile>) -> Plan {
     let returns = Returns::of(program);
     let ids: Vec<FuncId> = program.func_ids().collect();
-    let mut calls = Calls::of(program, &returns, earlier);
-    let choose = |calls: &Calls, room: &mut Room, id| choose(program, &returns, calls, id, earlier, room);
-    let mut all: Vec<Option<Sparse>> =
-        ids.par_iter().map_init(Room::default, |room, &id| choose(&calls, room, id)).collect();
-    let again = calls.settle(program, &all);
-    let changed: Vec<(FuncId, Option<Sparse>)> =
-        again.par_iter().map_init(Room::default, |room, &id| (id, choose(&calls, room, id))).collect();
-    for (id, sparse) in changed {
-        all[id.index()] = sparse;
-    }
-    Plan {
-        counting: Counting::Sparse(all),
-        calls: counted_calls(program, &returns),
-        from_inside: calls.all(),
-        ..Plan::NULL
-    }
+    let all = ids
+        .par_iter()
+        .map_init(Room::default, |room, &id| choose(program, &returns, id, earlier, room))
+        .collect();
+    Plan { counting: Counting::Sparse(all), calls: counted_calls(program, &returns), ..Plan::NULL }
 }
 
 /// The calls that are counted by themselves: how often control came past those before them is not said by their blocks, and if the blocks
@@ -81,20 +67,14 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Of a function of `program`, with a tree of all that cannot be counted; `counted` is a block for which it can be counted who comes to
-    /// it from outside.
-    pub(crate) fn of(
-        program: &Program,
-        returns: &Returns<'_>,
-        id: FuncId,
-        counted: Option<BlockId>,
-    ) -> (Shape, Tree) {
+    /// Of a function of `program`, with a tree of all that cannot be counted.
+    pub(crate) fn of(program: &Program, returns: &Returns<'_>, id: FuncId) -> (Shape, Tree) {
         let whole = Shape::with(program, returns, id, false);
-        if let Some(tree) = whole.tree(program, id, counted) {
+        if let Some(tree) = whole.tree(program, id) {
             return (whole, tree);
         }
         let shape = Shape::with(program, returns, id, true);
-        let tree = shape.tree(program, id, counted).expect("without tables there is no cycle");
+        let tree = shape.tree(program, id).expect("without tables there is no cycle");
         (shape, tree)
     }
 
@@ -168,12 +148,11 @@ impl Shape {
     }
 
     /// A tree of all that cannot be counted; `None` if there is a cycle in it.
-    fn tree(&self, program: &Program, id: FuncId, counted: Option<BlockId>) -> Option<Tree> {
-        let outside = self.outside();
+    fn tree(&self, program: &Program, id: FuncId) -> Option<Tree> {
+        let outside = 2 * self.entered.len();
         let mut tree = Tree::new(outside + 1);
-        let counted = counted.map(|b| self.place(b));
         for (n, (&enters, &leaves)) in self.entered.iter().zip(&self.left).enumerate() {
-            if enters && counted != Some(n) {
+            if enters {
                 tree.join(outside, 2 * n);
             }
             if leaves {
@@ -185,11 +164,6 @@ impl Shape {
         }
         let mut tables = program.edges_of(id).iter().filter(|e| e.kind == EdgeKind::Table);
         tables.all(|e| tree.join(self.end(e.from), self.head(e.to))).then_some(tree)
-    }
-
-    /// The node for all that is outside.
-    fn outside(&self) -> usize {
-        2 * self.entered.len()
     }
 
     fn head(&self, block: BlockId) -> usize {
@@ -204,8 +178,6 @@ impl Shape {
 /// What counting an edge that is taken costs beyond what a block costs: a jump. And what those pay that run past it.
 const TAKEN: f32 = 0.7;
 const PAST: f32 = 0.5;
-/// What counting a block costs beside another one if its first call may follow from it.
-const CALLING: f32 = 0.6;
 
 /// Room for the work on one function.
 #[derive(Default)]
@@ -221,7 +193,6 @@ struct Room {
 fn choose(
     program: &Program,
     returns: &Returns<'_>,
-    calls: &Calls,
     id: FuncId,
     earlier: Option<&Profile>,
     room: &mut Room,
@@ -230,9 +201,8 @@ fn choose(
     if !is_known(program, id) || program.function(id).import.is_some() {
         return None;
     }
+    let (shape, mut tree) = Shape::of(program, returns, id);
     let entry = program.entry_block(id);
-    let entered = entry.zip(calls.entered(id));
-    let (shape, mut tree) = Shape::of(program, returns, id, entered.map(|e| e.0));
     let edges = program.edges_of(id);
     let is_table = |e: &Edge| e.kind == EdgeKind::Table && Some(e.to) == entry;
     if shape.tables_are_outside && edges.iter().any(is_table) {
@@ -247,7 +217,6 @@ fn choose(
     // Heaviest first; of equals, edges into the tree: a block is counted where it stands.
     let key = |cost: f32, which: usize| u64::from(!cost.to_bits()) << 32 | which as u64;
     let (n_edges, n_blocks) = (edges.len(), shape.entered.len());
-    let first = shape.first;
     rest.clear();
     for (n, edge) in edges.iter().enumerate() {
         if edge.kind == EdgeKind::Table || !shape.is_way(edge) {
@@ -260,21 +229,11 @@ fn choose(
         };
         rest.push(key(cost, n_edges - 1 - n));
     }
-    rest.extend((first..).zip(0..n_blocks).map(|(b, n)| {
-        let cost = if calls.is_calling(BlockId(b)) { often.blocks[n] * CALLING } else { often.blocks[n] };
-        key(cost, n_edges + n_blocks - 1 - n)
-    }));
-    let of_entry = n_edges + n_blocks;
-    rest.extend(entered.map(|(_, cost)| key(cost, of_entry)));
+    rest.extend((0..n_blocks).map(|n| key(often.blocks[n], n_edges + n_blocks - 1 - n)));
     rest.sort_unstable();
     is_counted.clear();
     is_counted.resize(n_edges + n_blocks, false);
-    let mut is_entry_counted = false;
     for which in rest.iter().map(|key| usize::try_from(key & u64::from(u32::MAX)).expect("32 bits")) {
-        if let Some((entry, _)) = entered.filter(|_| which == of_entry) {
-            is_entry_counted = !tree.join(shape.outside(), shape.head(entry));
-            continue;
-        }
         match which.checked_sub(n_edges) {
             None => {
                 let n = n_edges - 1 - which;
@@ -291,7 +250,7 @@ fn choose(
     let (of_edges, of_blocks) = is_counted.split_at(n_edges);
     let blocks = (shape.first..).zip(of_blocks).filter(|b| *b.1).map(|b| BlockId(b.0));
     let edges = (first_edge..).zip(of_edges).filter(|e| *e.1).map(|e| EdgeId(e.0));
-    Some(Sparse { blocks: blocks.collect(), edges: edges.collect(), entry: is_entry_counted })
+    Some(Sparse { blocks: blocks.collect(), edges: edges.collect() })
 }
 
 /// Components of a graph that grows.
@@ -330,11 +289,6 @@ const AHEAD_FAR: f32 = 0.4;
 const FAR: usize = 20;
 const RETURNS: f32 = 0.5;
 const CALLS: f32 = 0.4;
-
-/// What says which is more likely of what did not run.
-fn below_one(n: f32) -> f32 {
-    n / (1.0 + n)
-}
 
 /// How often blocks and edges run: as they ran, or estimated: eight times for each loop around them, and shared out where flow parts.
 #[derive(Default)]
@@ -420,6 +374,7 @@ impl Often {
 
     /// Takes what ran from `earlier`; what is estimated says only which is more likely of what did not.
     pub(crate) fn take(&mut self, program: &Program, id: FuncId, earlier: &Profile) {
+        let below_one = |n: f32| n / (1.0 + n);
         let start = |b: BlockId| program.block(b).start;
         for (often, b) in self.blocks.iter_mut().zip(program.function(id).block_ids()) {
             *often = below_one(*often) + earlier.blocks.get(&start(b)).map_or(0.0, |n| *n as f32);

@@ -39,17 +39,14 @@ pub fn notes(module: &Module<'_>) -> Notes {
     let program = module.program;
     let returns = Returns::of(program);
     let (mut blocks, mut edges) = (vec![false; program.blocks.len()], vec![false; program.edges.len()]);
-    let mut entries = vec![false; program.functions.len()];
     for one in &module.counted {
         match one {
             Counted::Block(b) => blocks[b.index()] = true,
             Counted::Edge(e) => edges[e.index()] = true,
-            Counted::Entry(f) => entries[f.index()] = true,
         }
     }
     let mut functions = Vec::new();
     let mut position = vec![None; program.blocks.len()];
-    let mut position_of = vec![usize::MAX; program.functions.len()];
     let mut n = 0u32;
     let is_moved = |f: &FuncId| module.stays.get(f.index()).is_some_and(Option::is_none);
     for id in program.func_ids().filter(is_moved).filter(|_| !module.counted.is_empty()) {
@@ -57,7 +54,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
         let is_whole = module.sparse.binary_search(&id).is_ok();
         // Where every block is counted, jump tables are ways inside: else what goes through one to the entry would have called it.
         let shape = match is_whole {
-            true => Shape::of(program, &returns, id, None).0,
+            true => Shape::of(program, &returns, id).0,
             false => Shape::with(program, &returns, id, false),
         };
         let first = function.blocks.start;
@@ -83,18 +80,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
             n += 1;
             nodes.push(Node { leaves, ..node });
         }
-        let called_by = entries[id.index()].then(Vec::new);
-        position_of[id.index()] = functions.len();
-        functions.push(Flow { entry: function.entry, is_whole, called_by, blocks: nodes });
-    }
-    for &at in &module.from_inside {
-        let Some(block) = program.block_at(at) else { continue };
-        let callee = program.calls_in(block).iter().find(|c| c.at == at).map(|c| c.callee);
-        if let (Some(Callee::Function(callee)), Some(n)) = (callee, position[block.index()])
-            && let Some(flow) = functions.get_mut(position_of[callee.index()])
-        {
-            flow.called_by.get_or_insert_default().push(n);
-        }
+        functions.push(Flow { entry: function.entry, is_whole, blocks: nodes });
     }
     let callees = module.callees.as_ref().map(|c| counters::callees::Callees {
         base: module.counters.start.plus(probe::arch::OWNER),
@@ -134,7 +120,7 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
         Some((position[func.index()]?, 2 * n + u32::from(is_end)))
     };
     let mut n_marks = vec![0; program.blocks.len()];
-    for block in module.from_inside.iter().filter_map(|at| program.block_at(*at)) {
+    for block in module.stub_calls.iter().filter_map(|at| program.block_at(*at)) {
         n_marks[block.index()] += 1;
     }
     let mut out: Vec<places::Place> = Vec::new();
@@ -148,7 +134,6 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
             Place::Counted(n) => match module.counted.get(n as usize) {
                 Some(&Counted::Block(b)) => node(b, true),
                 Some(&Counted::Edge(e)) => node(program.edge(e).to, false),
-                Some(&Counted::Entry(f)) => program.entry_block(f).and_then(|b| node(b, false)),
                 None => None,
             },
             Place::Nothing => None,
@@ -179,7 +164,7 @@ fn sums(module: &Module<'_>, returns: &Returns<'_>, position: &[Option<u32>]) ->
     // How many of the calls whose places are known are made in the block before it.
     let n_before = |call: &Call| {
         let of_block = program.calls_in(call.block).iter().take_while(|c| c.at < call.at);
-        let is_known = |c: &&Call| module.from_inside.binary_search(&c.at).is_ok();
+        let is_known = |c: &&Call| module.stub_calls.binary_search(&c.at).is_ok();
         u32::try_from(of_block.filter(is_known).count()).unwrap_or(u32::MAX)
     };
     let mut sums: BTreeMap<FuncId, Option<Sum>> = BTreeMap::new();

@@ -20,11 +20,9 @@ pub enum Counted {
     Block(BlockId),
     /// An edge.
     Edge(EdgeId),
-    /// The entry of the function, by who comes from outside otherwise than along a call that is counted elsewhere ([`choose_inside`]).
-    Entry(FuncId),
 }
 
-/// What is counted, in the order of the counters: function by function, blocks before edges, then the entry; and which functions as sparsely as was
+/// What is counted, in the order of the counters: function by function, blocks before edges; and which functions as sparsely as was
 /// asked for.
 pub fn choose(
     program: &Program,
@@ -50,7 +48,6 @@ pub fn choose(
                 sparsely.push(id);
                 all.extend(few.blocks.iter().map(|&b| Counted::Block(b)));
                 all.extend(few.edges.iter().map(|&e| Counted::Edge(e)));
-                all.extend(few.entry.then_some(Counted::Entry(id)));
             }
             None => all.extend(stubs::blocks(program, id).map(Counted::Block)),
         }
@@ -58,38 +55,15 @@ pub fn choose(
     (all, sparsely)
 }
 
-/// Which of the `calls`, ascending, come as from inside of what they call: those of counted blocks to functions whose entry is counted. And
-/// the calls of stubs that stay, which are nothing else there, so that it is known where in the block they stand. All are
-/// put where they go.
-pub fn choose_inside(
-    program: &Program,
-    calls: &[Va],
-    counted: &[Counted],
-    stays: &[Option<Stay>],
-    inserts: &mut Vec<Written>,
-) -> Vec<Va> {
-    let mut blocks = vec![false; program.blocks.len()];
-    let mut entries = vec![false; program.functions.len()];
-    for one in counted {
-        match one {
-            Counted::Block(b) => blocks[b.index()] = true,
-            Counted::Entry(f) => entries[f.index()] = true,
-            Counted::Edge(_) => {}
-        }
-    }
+/// The calls, ascending, of stubs that stay. They come as from inside of the stub, where nothing else stands: so it is known where in the block each
+/// of them is. They are put where they go.
+pub fn mark_stub_calls(program: &Program, stays: &[Option<Stay>], inserts: &mut Vec<Written>) -> Vec<Va> {
     let stay = |id: FuncId| stays.get(id.index()).copied().flatten();
     let mut all = Vec::new();
-    let mut before = None;
-    for call in &program.calls {
-        let is_first = before.replace(call.block) != Some(call.block);
+    for call in program.calls.iter().filter(|c| c.kind == CallKind::Call) {
         let Callee::Function(callee) = call.callee else { continue };
-        let says =
-            || entries[callee.index()] && blocks[call.block.index()] && calls.binary_search(&call.at).is_ok();
-        let is_really_first =
-            || is_first && program.calls_in(call.block).first().is_some_and(|c| c.at == call.at);
-        if call.kind == CallKind::Call
-            && stay(program.block(call.block).func).is_none()
-            && (stay(callee) == Some(Stay::PltStub) || says() && is_really_first())
+        if stay(program.block(call.block).func).is_none()
+            && stay(callee) == Some(Stay::PltStub)
             && program.is_direct_call(call.at)
         {
             all.push(call.at);
@@ -159,13 +133,12 @@ fn spot(program: &Program, edge: EdgeId) -> Option<(BlockId, Spot)> {
     }
 }
 
-/// Puts the increments of the edges and entries among `counted` where they go.
+/// Puts the increments of the edges among `counted` where they go.
 pub fn count_edges(program: &Program, flags: &FlagLiveness, counted: &[Counted], inserts: &mut Vec<Written>) {
     for (n, one) in (0..).zip(counted) {
         let place = match *one {
             Counted::Block(_) => None,
             Counted::Edge(edge) => spot(program, edge).zip(Some(program.edge(edge).to)),
-            Counted::Entry(id) => program.entry_block(id).map(|b| ((b, Spot::Outside), b)),
         };
         let Some((place, to)) = place else { continue };
         let mut how = Increment::at(flags.live_in(to));

@@ -125,8 +125,8 @@ pub struct Module<'a> {
     pub counted: Vec<Counted>,
     /// The direct calls that are counted by themselves, ascending; their counters are the next.
     pub calls: Vec<Va>,
-    /// The direct calls, ascending, that come as from inside of what they call, and those of stubs that stay.
-    pub from_inside: Vec<Va>,
+    /// The direct calls, ascending, of stubs that stay: places behind them are known.
+    pub stub_calls: Vec<Va>,
     /// The functions that are counted as sparsely as the plan asks for; of others every block is. Ascending.
     pub sparse: Vec<FuncId>,
     /// The first word of each of the plan's probes.
@@ -235,16 +235,11 @@ impl<'a> Module<'a> {
             .as_ref()
             .filter(|_| plan.callees)
             .map(|flags| callees::choose(program, &stays, flags, lowered.n_words, &mut inserts));
-        let from_inside = match plan.counting {
+        let stub_calls = match plan.counting {
             Counting::Nothing => Vec::new(),
-            _ => {
-                // Of a function's entry, probes want to see all.
-                let calls = if plan.probes.is_empty() { &plan.from_inside[..] } else { &[] };
-                counters::choose_inside(program, calls, &counted, &stays, &mut inserts)
-            }
+            _ => counters::mark_stub_calls(program, &stays, &mut inserts),
         };
-        let from_inside_of_events = if plan.events.is_empty() { &[][..] } else { &plan.from_inside };
-        events::write(program, &plan.events, from_inside_of_events, &stays, &mut inserts)
+        events::write(program, &plan.events, &plan.from_inside, &stays, &mut inserts)
             .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why: vec![(0, why)] })?;
         let has_events = !plan.events.is_empty();
         let n_words = match has_events {
@@ -461,7 +456,7 @@ impl<'a> Module<'a> {
             patches,
             counted,
             calls,
-            from_inside,
+            stub_calls,
             sparse,
             words: lowered.words,
             n_words: u32::try_from(n_words).expect("it was one"),

@@ -11,7 +11,7 @@ pub enum Place {
     Block(BlockId),
     /// That of the block, behind the code of its edge that is taken.
     Behind(BlockId),
-    /// That of the block, behind another of the calls of [`crate::Module::from_inside`].
+    /// That of the block, behind another of the calls of [`crate::Module::stub_calls`].
     Called(BlockId),
     /// What stands behind the increment of this counter.
     Counted(u32),

@@ -94,8 +94,6 @@ pub struct Sparse {
     pub blocks: Vec<BlockId>,
     /// Edges, ascending: but those of jump tables and to landing pads.
     pub edges: Vec<EdgeId>,
-    /// Whether those are counted who come to its entry from outside, but along the calls of [`Plan::from_inside`].
-    pub entry: bool,
 }
 
 /// What is to be put into the moved code.
@@ -113,7 +111,6 @@ pub struct Plan {
     /// What is appended to the thread's stream of events; nothing else keeps anything then.
     pub events: Vec<Event>,
     /// Direct calls, by address, that come as from inside of the function that they call: past what is put there for who comes from outside.
-    /// Where entries are counted: those that are the first call of a counted block, and no others.
     pub from_inside: Vec<Va>,
 }
 

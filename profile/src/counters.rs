@@ -377,7 +377,6 @@ mod tests {
             functions: vec![Flow {
                 entry: Va(0x1000),
                 is_whole: true,
-                called_by: None,
                 blocks: vec![
                     Node { start: Va(0x1000), is_counted: true, enters: true, leaves: true, ways: way(2) },
                     Node { start: Va(0x1040), is_counted: true, enters: false, leaves: false, ways: way(0) },

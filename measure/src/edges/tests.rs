@@ -2,23 +2,19 @@
 
 use super::*;
 use probe::{Counted, Module, Room};
-use program::{Callee, Image, Va};
+use program::Image;
 use std::collections::HashMap;
 
 const TEXT: &str = "
     volatile int sink;
-    #define ALONE __attribute__((noinline, noclone))
-    ALONE int classify(int n) { switch (n & 7) { case 0: return 3; case 1: n++; case 2: sink += n; break; case 5: sink--;
+    int classify(int n) { switch (n & 7) { case 0: return 3; case 1: n++; case 2: sink += n; break; case 5: sink--;
         case 6: n *= 3; break; default: if (n < 0) return -1; } return n + sink; }
-    ALONE int sums(int *a, int n) { int s = 0; for (int i = 0; i < n; i++) { if (a[i] == 77) continue;
+    int sums(int *a, int n) { int s = 0; for (int i = 0; i < n; i++) { if (a[i] == 77) continue;
         for (int j = i; j > 0; j >>= 1) { if (a[j] & 1) s += a[j]; else if (s > 1000 && a[j] != 5) s ^= j; }
         if (s == 12345) break; } return s; }
-    ALONE int search(int *a, int n, int key) { int l = 0; while (l < n) { int m = (l + n) / 2;
+    int search(int *a, int n, int key) { int l = 0; while (l < n) { int m = (l + n) / 2;
         if (a[m] == key) return m; if (a[m] < key) l = m + 1; else n = m; } return -1; }
-    ALONE int calls(int *a, int n) { int s = 0; for (int i = 0; i < n; i++) { if (a[i] & 1) s += classify(a[i]);
-        else if (a[i] > 100) s -= search(a, n, i); else s ^= classify(i) + 1; } return s; }
     int main(int n, char **v) { int a[64]; for (int i = 0; i < 64; i++) a[i] = i * n;
-        if (n > 5) return calls(a, 64) + 1;
         return classify(sums(a, 64)) + search(a, 64, n * 7); }";
 
 fn compiled(flags: &str) -> Program {
@@ -41,79 +37,50 @@ impl Dice {
     }
 }
 
-/// How often walks came through what.
-#[derive(Default)]
-struct Walked {
-    blocks: HashMap<BlockId, u64>,
-    edges: HashMap<EdgeId, u64>,
-    /// How often functions were entered.
-    entries: HashMap<FuncId, u64>,
-    /// How often the first calls of blocks were made, by their addresses.
-    calls: HashMap<Va, u64>,
-}
-
-impl Walked {
-    /// Walks through `id` from its entry, and through what it calls; stops for good after `n_steps` blocks, before the last one's call or behind it.
-    fn through(&mut self, program: &Program, id: FuncId, dice: &mut Dice, often_first: u64, n_steps: u64) {
-        let Some(mut at) = program.entry_block(id) else { return };
-        *self.entries.entry(id).or_insert(0) += 1;
-        for step in 0.. {
-            *self.blocks.entry(at).or_insert(0) += 1;
-            let is_last = step >= n_steps;
-            if let Some(call) =
-                program.calls_in(at).first().filter(|_| !is_last || dice.roll().is_multiple_of(2))
-            {
-                *self.calls.entry(call.at).or_insert(0) += 1;
-                if let Callee::Function(callee) = call.callee {
-                    self.through(program, callee, dice, often_first, u64::MAX);
-                }
-            }
-            let ways: Vec<EdgeId> =
-                program.edge_ids(at).filter(|e| program.edge(*e).kind != EdgeKind::LandingPad).collect();
-            let way = match dice.roll() % 10 {
-                n if n < often_first => ways.first(),
-                9 => ways.get(usize::try_from(dice.roll()).expect("31 bits") % ways.len().max(1)),
-                _ => ways.last(),
-            };
-            let Some(&way) = way.filter(|_| !is_last) else { break };
-            *self.edges.entry(way).or_insert(0) += 1;
-            at = program.edge(way).to;
-        }
-    }
-}
-
-/// Walks from the entries of all functions that mostly take the first way, or mostly the last. In `stops`, so many more stop after some steps.
-fn walk(program: &Program, often_first: u64, stops: Option<(FuncId, u64)>) -> Walked {
-    let mut walked = Walked::default();
+/// How often walks came through each block and edge: they start at entries of functions, and mostly take the first way, or mostly the last.
+/// Of each function, `n_stopped` more stop after some steps.
+fn walk(
+    program: &Program,
+    often_first: u64,
+    n_stopped: u64,
+) -> (HashMap<BlockId, u64>, HashMap<EdgeId, u64>) {
+    let (mut blocks, mut edges) = (HashMap::new(), HashMap::new());
     let mut dice = Dice(often_first);
     for id in program.func_ids() {
-        for _ in 0..50 {
-            walked.through(program, id, &mut dice, often_first, u64::MAX);
+        let Some(entry) = program.entry_block(id) else { continue };
+        for n in 0..50 + n_stopped {
+            let mut at = entry;
+            let n_steps = if n < 50 { u64::MAX } else { dice.roll() % 30 };
+            for step in 0.. {
+                *blocks.entry(at).or_insert(0) += 1;
+                let ways: Vec<EdgeId> =
+                    program.edge_ids(at).filter(|e| program.edge(*e).kind != EdgeKind::LandingPad).collect();
+                let way = match dice.roll() % 10 {
+                    n if n < often_first => ways.first(),
+                    9 => ways.get(usize::try_from(dice.roll()).expect("31 bits") % ways.len().max(1)),
+                    _ => ways.last(),
+                };
+                let Some(&way) = way.filter(|_| step < n_steps) else { break };
+                *edges.entry(way).or_insert(0) += 1;
+                at = program.edge(way).to;
+            }
         }
     }
-    for _ in 0..stops.map_or(0, |s| s.1) {
-        let n_steps = dice.roll() % 30;
-        stops.iter().for_each(|(id, _)| walked.through(program, *id, &mut dice, often_first, n_steps));
-    }
-    walked
+    (blocks, edges)
 }
 
 /// What follows from the counters of `plan`, and how often they are incremented.
-fn completed(program: &Program, plan: &Plan, walked: &Walked, n_stopped: u64) -> (Profile, u64) {
+fn completed(
+    program: &Program,
+    plan: &Plan,
+    blocks: &HashMap<BlockId, u64>,
+    edges: &HashMap<EdgeId, u64>,
+    n_stopped: u64,
+) -> (Profile, u64) {
     let module = Module::build(program, plan, Room::Behind).expect("it can be moved");
-    let mut others = walked.entries.clone();
-    for at in &module.from_inside {
-        let block = program.block_at(*at).expect("a call is in a block");
-        if let Some(Callee::Function(callee)) =
-            program.calls_in(block).iter().find(|c| c.at == *at).map(|c| c.callee)
-        {
-            *others.entry(callee).or_insert(0) -= walked.calls.get(at).copied().unwrap_or(0);
-        }
-    }
     let count = |one: &Counted| match one {
-        Counted::Block(b) => walked.blocks.get(b).copied().unwrap_or(0),
-        Counted::Edge(e) => walked.edges.get(e).copied().unwrap_or(0),
-        Counted::Entry(f) => others.get(f).copied().unwrap_or(0),
+        Counted::Block(b) => blocks.get(b).copied().unwrap_or(0),
+        Counted::Edge(e) => edges.get(e).copied().unwrap_or(0),
     };
     let counters: Vec<u64> = module.counted.iter().map(count).collect();
     (crate::notes(&module).profile(&counters, &[], n_stopped), counters.iter().sum())
@@ -126,23 +93,10 @@ fn counts_are_within_their_intervals_wherever_threads_stop() {
     let mut seen = [0; 3];
     for flags in ["-O0", "-O2", "-Os -fno-jump-tables"] {
         let program = compiled(flags);
-        let ids = program.func_ids().filter(|id| program.function(*id).n_blocks() > 1);
-        let cases = [(1, 1), (1, 8), (3, 8)];
-        let cases = ids.flat_map(|id| cases.map(|(n, often_first)| (id, n, often_first)));
-        for (id, n_stopped, often_first) in cases.collect::<Vec<_>>() {
-            let walked = walk(&program, often_first, Some((id, n_stopped)));
-            let (blocks, edges) = (&walked.blocks, &walked.edges);
+        for (n_stopped, often_first) in [(1, 1), (1, 8), (3, 8)] {
+            let (blocks, edges) = walk(&program, often_first, n_stopped);
             let plan = plan(&program, None);
-            let (got, _) = completed(&program, &plan, &walked, n_stopped);
-            for (at, n) in &got.entries {
-                let Some(func) = program.function_from(*at).filter(|f| program.function(*f).import.is_none())
-                else {
-                    continue;
-                };
-                let (least, most) = got.intervals.entries.get(at).copied().unwrap_or((*n, *n));
-                let want = walked.entries.get(&func).copied().unwrap_or(0);
-                assert!(least <= want && want <= most, "{flags} {at} entered {least}..{most}, not {want}");
-            }
+            let (got, _) = completed(&program, &plan, &blocks, &edges, n_stopped);
             let mut hold = |n: u64, interval: Option<&(u64, u64)>, want: u64, what: &str| {
                 let (least, most) = interval.copied().unwrap_or((n, n));
                 assert!(least <= want && want <= most, "{flags} {what}: {least}..{most} ({n}), not {want}");
@@ -179,22 +133,14 @@ fn all_counts_follow_wherever_counters_stand() {
         let program = compiled(flags);
         let every = Plan::BLOCKS;
         for often_first in [1, 8] {
-            let walked = walk(&program, often_first, None);
-            let edges = &walked.edges;
-            let (want, n_all) = completed(&program, &every, &walked, 0);
-            let (guessed, n_guessed) = completed(&program, &plan(&program, None), &walked, 0);
-            let (known, n_known) = completed(&program, &plan(&program, Some(&guessed)), &walked, 0);
-            for (func, n) in &walked.entries {
-                let got = known.entries.get(&program.function(*func).entry);
-                assert!(
-                    program.function(*func).import.is_some() || got == Some(n),
-                    "{flags}: {func:?} {got:?}"
-                );
-            }
+            let (blocks, edges) = walk(&program, often_first, 0);
+            let (want, n_all) = completed(&program, &every, &blocks, &edges, 0);
+            let (guessed, n_guessed) = completed(&program, &plan(&program, None), &blocks, &edges, 0);
+            let (known, n_known) = completed(&program, &plan(&program, Some(&guessed)), &blocks, &edges, 0);
             assert!(want.blocks.values().sum::<u64>() > 1000, "{flags}");
             assert_eq!((&guessed.blocks, &known.blocks), (&want.blocks, &want.blocks), "{flags}");
             assert_eq!((&guessed.edges, &guessed.entries), (&known.edges, &known.entries), "{flags}");
-            for (e, n) in edges {
+            for (e, n) in &edges {
                 let edge = program.edge(*e);
                 let start = |b: BlockId| program.block(b).start;
                 let all = program.edge_ids(edge.from).filter(|o| program.edge(*o).to == edge.to);

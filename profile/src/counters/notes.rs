@@ -2,10 +2,9 @@
 //!
 //! ```text
 //! notes    = magic version kind profile n: varint, function*, n: varint, sum*, n: varint, watch*, places: bytes (`places`),
-//!            callees (`callees`; of kind 'L' only), checksum
+//!            callees (`callees`; of kind 'O' only), checksum
 //! profile  = bytes: a `.engraft` file of kind 'P' without counts, for the image
-//! function = entry: signed varint from the one before, marks: varint (1 is_whole, 2 called_by), n: varint, position: varint*, if it has
-//!            that mark, n: varint, block*
+//! function = entry: signed varint from the one before, is_whole, n: varint, block*
 //! block    = start: signed varint from the one before, marks: varint (1 counted, 2 enters, 4 leaves, 8 · n ways), way*
 //! way      = 2 · (blocks from this one on, signed) + counted: varint
 //! sum      = address: signed varint from the one before, n: varint, (position of a block, calls before: varint)*, twice n: varint, varint*
@@ -13,16 +12,14 @@
 //!            counters)
 //! watch    = what: bytes, counter: varint, keeps: varint (0 count, 1 last, 2 histogram, 3 + n ring of n)
 //! ```
-//! Counters are numbered as they come: a function's blocks, then its ways, then its entry. What has none follows by conservation of flow: what enters
+//! Counters are numbered as they come: a function's blocks, then its ways. What has none follows by conservation of flow: what enters
 //! a block, from other blocks or from outside, is its count; what leaves it, to other blocks or to outside, too. Calls that may not
 //! come back, or come back twice, leave to outside: so the rest holds whatever they do.
 //!
 //! A thread that is stopped for good in the middle of a block came there, and did not leave. A count without a counter follows from the
 //! balance of all nodes that are cut off from outside if its edge is taken out of the tree: if k threads may have been stopped there, then
 //! what leads in ran up to k times more often than follows, and what leads out up to k times less often. Nobody is stopped where
-//! nobody can have come. How often a function was entered may follow from counters of the blocks that call it: who was stopped before the
-//! call counts as one that came to the
-//! function's head, and was stopped there. A block with a counter counts as run from where that is incremented.
+//! nobody can have come.
 //!
 //! Source: Knuth, TAOCP vol. 1, 2.3.4.1; Ball and Larus, "Optimally Profiling and Tracing Programs", TOPLAS 1994, section 3.
 #![warn(clippy::indexing_slicing)]
@@ -76,9 +73,6 @@ pub struct Flow {
     pub entry: Va,
     /// Whether all edges are here, so that their counts follow, too. Else only those of blocks hold, and what entered them.
     pub is_whole: bool,
-    /// Where its entries are counted: the blocks, by position among those of all functions, that have a counter, and whose first call is
-    /// one of it. A counter of the function's own, its last, has the others.
-    pub called_by: Option<Vec<u32>>,
     /// Its blocks, by address; those of cold parts may come first.
     pub blocks: Vec<Node>,
 }
@@ -170,8 +164,7 @@ impl Flow {
     /// How many counters it has.
     pub fn n_counters(&self) -> usize {
         let ways = self.blocks.iter().map(|b| b.ways.iter().filter(|w| w.is_counted).count());
-        let of_entry = usize::from(self.called_by.is_some());
-        self.blocks.iter().filter(|b| b.is_counted).count() + ways.sum::<usize>() + of_entry
+        self.blocks.iter().filter(|b| b.is_counted).count() + ways.sum::<usize>()
     }
 
     fn never_ran(&self) -> Solved {
@@ -186,9 +179,8 @@ impl Flow {
         self.blocks.iter().position(|node| node.start == self.entry)
     }
 
-    /// Per node: whether a thread may have been stopped there. `known` are the counters of blocks and ways, as far as they have one;
-    /// `entered` says how often it was entered at its entry, if that is known.
-    fn may_stop(&self, known: &[Option<u64>], entered: Option<u64>) -> Vec<bool> {
+    /// Per node: whether a thread may have been stopped there. `known` are the counters of blocks and ways, as far as they have one.
+    fn may_stop(&self, known: &[Option<u64>]) -> Vec<bool> {
         let may_run = |n: Option<&Option<u64>>| n.is_some_and(|n| *n != Some(0));
         let mut first_way = self.blocks.len();
         let mut first_ways = Vec::with_capacity(self.blocks.len());
@@ -203,9 +195,8 @@ impl Flow {
             }
         }
         let mut came = vec![false; self.blocks.len()];
-        let never = self.entry_block().filter(|_| entered == Some(0));
         let mut waiting: Vec<usize> =
-            (0..).zip(&self.blocks).filter(|(i, b)| b.enters && never != Some(*i)).map(|b| b.0).collect();
+            (0..).zip(&self.blocks).filter(|(_, b)| b.enters).map(|b| b.0).collect();
         let mut stops = vec![false; 2 * self.blocks.len()];
         while let Some(i) = waiting.pop() {
             let (Some(came), Some(block)) = (came.get_mut(i), self.blocks.get(i)) else { continue };
@@ -213,8 +204,7 @@ impl Flow {
                 continue;
             }
             if let Some(head) = stops.get_mut(2 * i) {
-                *head = block.is_counted && is_counted_in.get(i) == Some(&true)
-                    || entered.is_some() && block.start == self.entry;
+                *head = block.is_counted && is_counted_in.get(i) == Some(&true);
             }
             if !may_run(known.get(i)) {
                 continue;
@@ -232,21 +222,11 @@ impl Flow {
     /// What follows from its counters. Sums wrap, so that what is known of a part of the flow does not spoil the rest.
     ///
     /// `left` are nodes, and how often control left the flow there otherwise than along a way, or came from outside, if less than never:
-    /// 2 i is where block i starts, 2 i + 1 where it ends. `n_stopped` threads may have been stopped in it besides, or before calls of it.
-    /// `called` says how often it was called by those that its own counter of entries leaves out.
-    pub fn solve(&self, counters: &[u64], left: &[(u32, i64)], n_stopped: u64, called: u64) -> Solved {
-        if self.is_whole
-            && left.is_empty()
-            && n_stopped == 0
-            && called == 0
-            && counters.iter().all(|n| *n == 0)
-        {
+    /// 2 i is where block i starts, 2 i + 1 where it ends. `n_stopped` threads may have been stopped in it besides.
+    pub fn solve(&self, counters: &[u64], left: &[(u32, i64)], n_stopped: u64) -> Solved {
+        if self.is_whole && left.is_empty() && n_stopped == 0 && counters.iter().all(|n| *n == 0) {
             return self.never_ran();
         }
-        let (counters, entered) = match (&self.called_by, counters.split_last()) {
-            (Some(_), Some((last, counters))) => (counters, Some(last.wrapping_add(called))),
-            _ => (counters, None),
-        };
         let mut counters = counters.iter().copied();
         let mut next = |is_counted: bool| match is_counted {
             true => Some(counters.next().unwrap_or(0)),
@@ -268,19 +248,12 @@ impl Flow {
         let n_ways = flows.len() - self.blocks.len();
         let mut stops = match (n_stopped, left) {
             (0, _) => Vec::new(),
-            (_, []) => self.may_stop(&known, entered),
+            (_, []) => self.may_stop(&known),
             _ => vec![true; 2 * self.blocks.len()],
         };
-        let mut of_entry = None;
         for (i, block) in self.blocks.iter().enumerate() {
             flows.push((None, Some(2 * i)));
-            known.push(match entered.filter(|_| block.start == self.entry) {
-                Some(n) => {
-                    of_entry = Some(known.len());
-                    Some(n)
-                }
-                None => (!block.enters).then_some(0),
-            });
+            known.push((!block.enters).then_some(0));
             flows.push((Some(2 * i + 1), None));
             known.push((!block.leaves).then_some(0));
         }
@@ -307,10 +280,6 @@ impl Flow {
         }
         // Flows that may be off: whether they lead to where threads may have been stopped, or from there.
         let mut off: Vec<Option<bool>> = vec![None; if n_stopped > 0 { flows.len() } else { 0 }];
-        if let Some(place) = of_entry.and_then(|f| off.get_mut(f)) {
-            // Of those who were to come, some were stopped before.
-            *place = Some(false);
-        }
         let mut ready: Vec<usize> = (0..left.len()).filter(|&n| left.get(n) == Some(&1)).collect();
         while let Some(node) = ready.pop() {
             if left.get(node) != Some(&1) {
@@ -395,25 +364,6 @@ impl Notes {
         self.functions.iter().map(Flow::n_counters).sum::<usize>() + of_calls
     }
 
-    /// Per block: how often its first call was made, if it has a counter; nothing at all if no function asks for it.
-    fn calls(&self, counts: &[u64], before: &BTreeMap<(u32, u32), Vec<(u32, i64)>>) -> Vec<u64> {
-        let mut calls = Vec::new();
-        if self.functions.iter().all(|flow| flow.called_by.as_ref().is_none_or(Vec::is_empty)) {
-            return calls;
-        }
-        let mut first = 0;
-        for (function, flow) in (0..).zip(&self.functions) {
-            let mut own = counts.get(first..).unwrap_or_default().iter();
-            for (i, node) in (0..).zip(&flow.blocks) {
-                let n = if node.is_counted { own.next().copied().unwrap_or(0) } else { 0 };
-                let less = before.get(&(function, i)).map_or(0, |left| left_before(left, 0));
-                calls.push(n.wrapping_sub(less.cast_unsigned()));
-            }
-            first += flow.n_counters();
-        }
-        calls
-    }
-
     /// How many words an area has of what is counted: all counters, and those of calls through pointers.
     pub fn n_words(&self) -> usize {
         let end = |c: &Callees| {
@@ -450,7 +400,6 @@ impl Notes {
                 before_calls.entry((function, node / 2)).or_default().push((n_called, *n));
             }
         }
-        let calls = self.calls(counts, &before_calls);
         let mut profile =
             Profile { image: self.image.clone(), exactness: Exactness::Exact, ..Profile::default() };
         let n_blocks = self.functions.iter().map(|f| f.blocks.len()).sum();
@@ -469,10 +418,7 @@ impl Notes {
             before_of.extend(own.map(|(&(_, n), left)| (position.saturating_add(n), left)));
             let end = first + flow.n_counters();
             let left = by_function.get(&function).map_or(&[][..], Vec::as_slice);
-            let called = flow.called_by.iter().flatten();
-            let called =
-                called.filter_map(|b| calls.get(*b as usize)).fold(0u64, |n, of| n.wrapping_add(*of));
-            let solved = flow.solve(counts.get(first..end).unwrap_or_default(), left, n_stopped, called);
+            let solved = flow.solve(counts.get(first..end).unwrap_or_default(), left, n_stopped);
             first = end;
             for (i, (node, n)) in flow.blocks.iter().zip(&solved.blocks).enumerate() {
                 let count = n.unwrap_or(0);
@@ -566,11 +512,7 @@ impl Notes {
         varint(&mut out, self.functions.len() as u64);
         for flow in &self.functions {
             address(&mut out, flow.entry);
-            out.push(u8::from(flow.is_whole) | u8::from(flow.called_by.is_some()) << 1);
-            if let Some(called_by) = &flow.called_by {
-                varint(&mut out, called_by.len() as u64);
-                called_by.iter().for_each(|&n| varint(&mut out, u64::from(n)));
-            }
+            out.push(u8::from(flow.is_whole));
             varint(&mut out, flow.blocks.len() as u64);
             for (i, block) in (0i64..).zip(&flow.blocks) {
                 address(&mut out, block.start);
@@ -631,13 +573,7 @@ impl Notes {
         let mut functions = Vec::new();
         for _ in 0..c.varint()? {
             let entry = address(&mut c)?;
-            let marks = c.varint()?;
-            let mut called_by = (marks & 2 == 2).then(Vec::new);
-            if let Some(called_by) = &mut called_by {
-                for _ in 0..c.varint()? {
-                    called_by.push(word(&mut c)?);
-                }
-            }
+            let is_whole = c.varint()? == 1;
             let mut blocks = Vec::new();
             for i in 0..c.varint()?.cast_signed() {
                 let start = address(&mut c)?;
@@ -656,7 +592,7 @@ impl Notes {
                     ways,
                 });
             }
-            functions.push(Flow { entry, is_whole: marks & 1 == 1, called_by, blocks });
+            functions.push(Flow { entry, is_whole, blocks });
         }
         let mut sums = Vec::new();
         for _ in 0..c.varint()? {
@@ -689,10 +625,10 @@ impl Notes {
     }
 }
 
-/// What kind of `.engraft` file notes are; those of 'N' and 'F' to 'J' came before.
-const KIND: u8 = b'K';
+/// What kind of `.engraft` file notes are; those of 'F' to 'L' and 'N' came before.
+const KIND: u8 = b'M';
 /// The kind of those that speak of calls through pointers, too.
-const KIND_WITH_CALLEES: u8 = b'L';
+const KIND_WITH_CALLEES: u8 = b'O';
 
 pub(super) fn zigzag(n: i64) -> u64 {
     ((n << 1) ^ (n >> 63)).cast_unsigned()

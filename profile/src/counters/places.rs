@@ -24,7 +24,7 @@ pub struct Place {
     pub node: Option<(u32, u32)>,
     /// Whether a block without a counter starts here: who is at its first byte has not run it, and is at its head.
     pub is_start: bool,
-    /// How many of the block's calls whose places are known (`Flow::called_by`, `Sum::blocks`) stand before; 15 are more, too.
+    /// How many of the block's calls whose places are known (`Sum::blocks`) stand before; 15 are more, too.
     pub n_called: u32,
 }
 

@@ -9,8 +9,8 @@ fn node(start: u64, marks: &str, ways: &[u32]) -> Node {
 }
 
 fn check(blocks: Vec<Node>, counters: &[u64], want: &[u64]) {
-    let flow = Flow { entry: Va(0), is_whole: true, called_by: None, blocks };
-    let solved = flow.solve(counters, &[], 0, 0);
+    let flow = Flow { entry: Va(0), is_whole: true, blocks };
+    let solved = flow.solve(counters, &[], 0);
     let got: Vec<Option<u64>> = solved.blocks.into_iter().chain(solved.ways).collect();
     assert_eq!(got, want.iter().map(|&n| Some(n)).collect::<Vec<_>>());
 }
@@ -28,8 +28,7 @@ fn what_has_no_counter_follows() {
         ]
     };
     // Entered twice, the loop ran once: which edge into the last block was taken how often is left open.
-    let solved =
-        Flow { entry: Va(0), is_whole: true, called_by: None, blocks: blocks() }.solve(&[3, 2, 2], &[], 0, 0);
+    let solved = Flow { entry: Va(0), is_whole: true, blocks: blocks() }.solve(&[3, 2, 2], &[], 0);
     assert_eq!(solved.blocks, [None, Some(3), Some(2), Some(3), Some(2)]);
     let mut counted = blocks();
     if let Some(way) = counted.get_mut(0).and_then(|b| b.ways.get_mut(1)) {
@@ -54,12 +53,12 @@ fn interrupted_blocks_leave() {
     if let Some(way) = counted.get_mut(0).and_then(|b| b.ways.get_mut(1)) {
         way.is_counted = true;
     }
-    let flow = Flow { entry: Va(0), is_whole: true, called_by: None, blocks: counted };
+    let flow = Flow { entry: Va(0), is_whole: true, blocks: counted };
     // Ten ended, four of them straight on; in the second block, one more was stopped.
-    assert_eq!(flow.solve(&[10, 4], &[(3, 1)], 0, 0).blocks, [Some(11), Some(7), Some(10)]);
-    assert_eq!(flow.solve(&[10, 4], &[(3, 1), (3, -1)], 0, 0).blocks, [Some(10), Some(6), Some(10)]);
-    assert_eq!(flow.solve(&[10, 4], &[(1, 2), (3, -1)], 0, 0).blocks, [Some(11), Some(5), Some(10)]);
-    assert_eq!(flow.solve(&[0, 0], &[(9, 1), (1, 1)], 0, 0).blocks, [Some(1), Some(0), Some(0)]);
+    assert_eq!(flow.solve(&[10, 4], &[(3, 1)], 0).blocks, [Some(11), Some(7), Some(10)]);
+    assert_eq!(flow.solve(&[10, 4], &[(3, 1), (3, -1)], 0).blocks, [Some(10), Some(6), Some(10)]);
+    assert_eq!(flow.solve(&[10, 4], &[(1, 2), (3, -1)], 0).blocks, [Some(11), Some(5), Some(10)]);
+    assert_eq!(flow.solve(&[0, 0], &[(9, 1), (1, 1)], 0).blocks, [Some(1), Some(0), Some(0)]);
 }
 
 /// Two threads may have been stopped in it: who came in but did not come to the end is in the first or the second block.
@@ -69,62 +68,27 @@ fn stopped_threads_make_intervals() {
     if let Some(way) = blocks.get_mut(0).and_then(|b| b.ways.get_mut(1)) {
         way.is_counted = true;
     }
-    let mut flow = Flow { entry: Va(0), is_whole: true, called_by: None, blocks };
-    let between = flow.solve(&[10, 4], &[], 2, 0).between;
+    let mut flow = Flow { entry: Va(0), is_whole: true, blocks };
+    let between = flow.solve(&[10, 4], &[], 2).between;
     assert_eq!(between.blocks, [(10, 12), (6, 8), (10, 10)]);
     assert_eq!(between.ways, [(6, 8), (4, 4), (6, 8)]);
     assert_eq!(between.enters.first(), Some(&(10, 12)));
-    assert_eq!(flow.solve(&[10, 4], &[], 0, 0).between, Between::default());
+    assert_eq!(flow.solve(&[10, 4], &[], 0).between, Between::default());
     // Nobody has come to it, and the way that leads to its end is counted: in the first block alone somebody may be.
-    assert_eq!(flow.solve(&[0, 0], &[], 1, 0).between.blocks, [(0, 1), (0, 1), (0, 0)]);
+    assert_eq!(flow.solve(&[0, 0], &[], 1).between.blocks, [(0, 1), (0, 1), (0, 0)]);
     if let Some(first) = flow.blocks.first_mut() {
         first.is_counted = true;
     }
     // Counted, and never run: nobody is in there, nor behind.
-    assert_eq!(flow.solve(&[0, 0, 0], &[], 1, 0).between.blocks, [(0, 0); 3]);
-}
-
-/// A function that is called ten times by a block that ran twelve times: twice a handler left it, once before the call and once behind it;
-/// and once by others. How often it ran follows, and that of who was stopped.
-#[test]
-fn calls_of_counted_blocks_say_how_often_what_they_call_was_entered() {
-    let flow = |entry: u64, called_by, marks| Flow {
-        entry: Va(entry),
-        is_whole: true,
-        called_by,
-        blocks: vec![node(entry, marks, &[])],
-    };
-    let places = [(0, 0, 1, 0), (8, 0, 1, 1), (16, 1, 1, 0)];
-    let places = places.map(|(at, function, node, n_called)| {
-        let node = Some((function, node));
-        places::Place { at, node, is_start: false, n_called }
-    });
-    let notes = Notes {
-        image: crate::testing::sample().image,
-        functions: vec![flow(0x10, None, "cel"), flow(0x20, Some(vec![0]), "el")],
-        sums: Vec::new(),
-        watches: Vec::new(),
-        places: places::write(&places),
-        callees: None,
-    };
-    assert_eq!(Notes::parse(&notes.write()).expect("as written"), notes);
-    let entered = |left: &[(u64, i64)]| notes.profile(&[12, 1], left, 0).entries.get(&Va(0x20)).copied();
-    assert_eq!(entered(&[]), Some(13));
-    assert_eq!(entered(&[(4, 2), (8, 1)]), Some(11));
-    // In what it called, which would have come back there.
-    assert_eq!(entered(&[(8 | 1 << 39, 2)]), Some(13));
-    let stopped = notes.profile(&[12, 1], &[], 1).intervals;
-    assert_eq!(stopped.entries.get(&Va(0x20)), Some(&(12, 13)));
-    assert_eq!(stopped.blocks.get(&Va(0x20)), Some(&(12, 13)));
+    assert_eq!(flow.solve(&[0, 0, 0], &[], 1).between.blocks, [(0, 0); 3]);
 }
 
 #[test]
 fn hostile_flows_do_no_harm() {
     let far = node(0, "ce", &[7, u32::MAX]);
-    let solved =
-        Flow { entry: Va(0), is_whole: true, called_by: None, blocks: vec![far] }.solve(&[], &[], 0, 0);
+    let solved = Flow { entry: Va(0), is_whole: true, blocks: vec![far] }.solve(&[], &[], 0);
     assert_eq!(solved.blocks, [Some(0)]);
     let far = node(0, "ce", &[7, u32::MAX]);
-    let flow = Flow { entry: Va(0), is_whole: true, called_by: None, blocks: vec![far] };
-    assert_eq!(flow.solve(&[u64::MAX], &[], u64::MAX, 0).between.blocks.len(), 1);
+    let flow = Flow { entry: Va(0), is_whole: true, blocks: vec![far] };
+    assert_eq!(flow.solve(&[u64::MAX], &[], u64::MAX).between.blocks.len(), 1);
 }
