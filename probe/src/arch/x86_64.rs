@@ -97,6 +97,8 @@ pub const INTERRUPTED_AT: u64 = 88;
 pub const N_INTERRUPTED: u64 = 1024;
 /// The bit of that number and offset which says that it is a call behind which it stands that was not to come back.
 pub const BEHIND_CALL: u64 = 39;
+/// How far from where a function of libc starts that it calls or jumps to is, at most: nearer than another library's code.
+const NEAR: u32 = 0xc000;
 /// Offset of how often there was no row for one.
 pub const N_UNKNOWN: u64 = 96;
 /// Offset of the offset of what is known of the thread of each area, a byte each: 0 (it has ended, or never was), [`MAY_RUN`], [`HAS_ENDED`] or [`ABORTS`].
@@ -321,6 +323,7 @@ std::arch::global_asm!(
     interrupted_at = const INTERRUPTED_AT,
     n_interrupted = const N_INTERRUPTED,
     behind_call = const BEHIND_CALL,
+    near = const NEAR,
     n_unknown = const N_UNKNOWN,
     sigsegv = const 11,
     sigbus = const 7,

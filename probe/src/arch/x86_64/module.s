@@ -627,6 +627,7 @@ engraft_module_signalled:
     jne 9f
     cmp byte ptr [rax + 8], 0x05
     jne 9f
+    mov [rsi - 32], rax
     call .Lengraft_interrupted
 .Lengraft_logged:
     jnz 9f
@@ -637,13 +638,20 @@ engraft_module_signalled:
 9:
     ret
 
-# Adds r8 to how often moved code was interrupted where the signal rsi came. Zero if it was moved code, and could be. Where it came in other
-# code, which may have been called by moved code that takes it to come back: the nearest address on the stack that is in moved code.
+# Adds r8, 1 or -1, to how often moved code was interrupted where the signal rsi came. Zero if it was moved code, and could be. Where it came in other
+# code, which may have been called by moved code that takes it to come back: the nearest address on the stack that may be behind such a call. There, the
+# handler may have changed the context before 1 is taken back: where it stood, and where a handler returns to, is kept in words of the frame
+# that are nobody's (`reserved1` of `struct sigcontext`).
 .Lengraft_interrupted:
     movabs rbx, {arena}
     movabs r9, {own} + {homes}
     mov rax, [rsi - 136] # rip
     xor r10d, r10d
+    test r8, r8
+    js 2f
+    mov rdx, [rsi - 144] # rsp
+    mov [rsi - 24], rdx
+    mov [rsi - 16], rax
 2:
     cmp r10d, [rbx + {n_rows}]
     jae 21f
@@ -668,6 +676,15 @@ engraft_module_signalled:
     jmp 2b
 21: # in other code; if it is not the stack itself that cannot be reached
     mov rdx, [rsi - 144] # rsp
+    test r8, r8
+    jns 20f
+    cmp [rsi - 24], rdx
+    jne 8f
+    sub rax, [rsi - 16] # it may have passed over an instruction
+    add rax, 2048
+    cmp rax, 4096
+    jae 8f
+20:
     cmp dword ptr [rsi], {sigsegv}
     je 22f
     cmp dword ptr [rsi], {sigbus}
@@ -680,21 +697,28 @@ engraft_module_signalled:
     add rax, 0x10000
     cmp rax, 0x110000
     jb 8f
-23: # no further than a signal's frame, whose registers may be any: segments stand in it, as in all 64-bit programs
+23: # no further than a signal's frame, whose registers may be any: segments stand in it, as in all 64-bit programs. Those whose handlers were
+    # seen return elsewhere, and what is left of them may stand anywhere.
+    mov r15, [rsi - 32] # where a handler returns to
+    mov rax, [rsi - 136]
+    sub rax, r15
+    cmp rax, 9
+    jb 8f
     movabs rcx, 0x002b000000000033
-    cmp [rdx + 184], rcx
-    je 8f
     lea rbp, [rdx + 1024]
 24:
     cmp rdx, rbp
     jae 8f
     cmp [rdx + 192], rcx
+    jne 25f
+    cmp [rdx], r15
     je 8f
+25:
     mov rax, [rdx]
     add rdx, 8
     movabs r9, {own} + {homes}
     xor r10d, r10d
-25:
+251:
     cmp r10d, [rbx + {n_rows}]
     jae 24b
     cmp qword ptr [r9], 0
@@ -706,8 +730,57 @@ engraft_module_signalled:
 26:
     add r9, 64
     inc r10d
-    jmp 25b
-27:
+    jmp 251b
+27: # what calls that are over left behind may stand here, too: it is behind a call of a function near by, by its slot; or of code that stays
+    lea r14, [rax - 6]
+    cmp r14, [r9 + 16]
+    jb 24b
+    cmp word ptr [r14], 0x15ff # call through a slot
+    je 28f
+    cmp byte ptr [r14 + 1], 0xe8 # call
+    jne 24b
+    movsxd r14, dword ptr [rax - 4]
+    add r14, rax
+    cmp r14, [r9 + 16]
+    jb 271f
+    cmp r14, [r9 + 24]
+    jb 272f
+271:
+    cmp r14, [r9 + 32]
+    jb 24b
+    cmp r14, [r9 + 40]
+    jae 24b
+272:
+    cmp dword ptr [r14], 0xfa1e0ff3 # endbr64
+    jne 273f
+    add r14, 4
+273:
+    cmp byte ptr [r14], 0xf2 # bnd
+    jne 274f
+    inc r14
+274:
+    cmp word ptr [r14], 0x25ff # jmp through a slot
+    je 28f
+    cmp r14, [r9 + 16]
+    jb 29f
+    cmp r14, [r9 + 24]
+    jb 24b
+    jmp 29f
+28:
+    lea rax, [r14 + 6]
+    movsxd r14, dword ptr [r14 + 2]
+    add r14, rax
+    cmp r14, [r9 + 32]
+    jb 24b
+    cmp r14, [r9 + 40]
+    jae 24b
+    mov r14, [r14]
+    sub r14, [rsi - 136] # rip
+    add r14, {near}
+    cmp r14, 2 * {near}
+    jae 24b
+    mov rax, [rdx - 8]
+29:
     sub rax, [r9 + 16]
     bts rax, {behind_call}
     jmp 45f
