@@ -3,7 +3,7 @@
 
 use crate::count::{counted, plain};
 use crate::needs;
-use crate::run::{built, entries, folder};
+use crate::run::{built, engraft, entries, folder};
 
 /// `work` is called 80 times, fails in every fourth, and calls `ended` last; `before` and `after` say how often it began and ended.
 const HEAD: &str =
@@ -25,7 +25,7 @@ const LIBRARY: &str = "#include <setjmp.h>\n#include <signal.h>\nsigjmp_buf env;
     void install(void (*h)(int)) { struct sigaction a = {.sa_handler = h ? h : on_fault, .sa_flags = SA_NODEFER}; sigaction(SIGSEGV, &a, 0); }";
 
 /// What stands before `main`'s loop, and in place of the loop of `work` if that is something else.
-const CASES: [(&str, &str, &str); 7] = [
+const CASES: [(&str, &str, &str); 8] = [
     ("address in code", "static void own(int s) { siglongjmp(env, s); } int main(void) { put(own);", LOOP),
     (
         "address in data",
@@ -42,6 +42,16 @@ const CASES: [(&str, &str, &str); 7] = [
         __attribute__((noinline)) long stays(void) { long r; asm volatile(\"call 1f\\n1: pop %0\" : \"=r\"(r)); own(0); return r & 1; }
         int main(void) { put(own); stays(); armed = 1;",
         LOOP,
+    ),
+    (
+        "that changes the context",
+        "static void away(void) { siglongjmp(env, 1); }
+        static void own(int s, void *info, ucontext_t *c) { c->uc_mcontext.gregs[15] = ((c->uc_mcontext.gregs[15] - 256) & -16) - 8;
+          c->uc_mcontext.gregs[16] = (long)away; }
+        int main(void) { put((void (*)(int))own);",
+        "__attribute__((noinline)) void work(int n, volatile char *p) { before++; n += strlen(room + 60);
+        for (int i = 0; i < n; i++) { if (i == 2) *p = 1; room[i]++; } ended(); room[1]++; }
+        ",
     ),
     (
         "in a function that comes back",
@@ -95,4 +105,26 @@ fn a_stub_behind_a_fault_is_not_called() {
     counted(folder, &["./old"], "all");
     assert_eq!(entries(folder, "run.engraft", "rand@plt"), 60);
     assert_eq!(entries(folder, "run.engraft", "work"), 80);
+}
+
+/// A fault in a library that is not counted, on a stack where a call of a function that comes back has left its return address: it is not that call that
+/// was left.
+#[test]
+fn what_other_code_does_is_no_matter_of_calls_that_are_over() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    let touches = "__attribute__((noinline)) void touch(volatile char *p, int n) { volatile char room[232]; room[n] = 1; *p = 1; }";
+    built(folder, "libown.so", &[LIBRARY, touches].concat(), "-O1 -fno-builtin -shared -fPIC");
+    let work = "void touch(volatile char *, int); volatile int odd, even;
+        __attribute__((noinline)) void deep(int n) { char other[80]; other[6] = 0; other[5] = n & 1; if (strlen(other + 5)) odd++; else even++; }
+        __attribute__((noinline)) void work(int n, volatile char *p) { before++; deep(n); touch(p, n); ended(); }
+        static void own(int s) { siglongjmp(env, s); } int main(void) { put(own);";
+    built(folder, "old", &[HEAD, work, MAIN].concat(), "-O1 -fno-builtin -L. -lown -Wl,-rpath,$ORIGIN");
+    counted(folder, &["./old"], "exe");
+    assert_eq!(["work", "deep", "ended"].map(|f| entries(folder, "run.engraft", f)), [80, 80, 60]);
+    let shown = engraft(folder, "show run.engraft function deep --json").json();
+    let blocks = shown["blocks"].as_array().expect("a list");
+    let counts: Vec<u64> = blocks.iter().map(|b| b["count"].as_u64().expect("a number")).collect();
+    assert!(counts.len() > 3 && counts.iter().all(|n| [40, 80].contains(n)), "{counts:?}");
 }
