@@ -281,7 +281,8 @@ fn once(
     let _span = info_span!("write").entered();
     let n_areas = arena.n_areas()?;
     let stops = arena.stops()?;
-    let stopped = arena.stopped(pid, status)?;
+    let ends_are_taken = counted.iter().any(|module| module.notes.ends_are_taken);
+    let stopped = arena.stopped(pid, status, ends_are_taken)?;
     let mut profiles = Vec::new();
     let mut threads = vec![Vec::new(); if args.per_thread { usize::try_from(n_areas)? } else { 0 }];
     for module in &counted {

@@ -284,11 +284,12 @@ impl Arena {
     }
 
     /// How many threads may have been stopped in the middle of a block, in whatever process, each in one. `main` is the process that was
-    /// started, and `status` how it ended: who ends it by `exit`, or aborts, is at a call.
+    /// started, and `status` how it ended: who ends it by `exit`, or aborts, is at a call. If `ends_are_taken`, a handler of signals may have been
+    /// `exit` or `_exit`, which is called with the signal's number.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn stopped(&self, main: u32, status: ExitStatus) -> io::Result<StoppedThreads> {
+    pub fn stopped(&self, main: u32, status: ExitStatus, ends_are_taken: bool) -> io::Result<StoppedThreads> {
         let areas = self.areas()?;
         let is_main = |area: &&(i32, u8)| u32::try_from(area.0) == Ok(main);
         let n = |is: u8, of_main: bool| {
@@ -299,6 +300,7 @@ impl Arena {
         let others = n(runtime::MAY_RUN, false) + n(runtime::ABORTS, false);
         let of_main = match status.signal() {
             None if ended > 0 => runs + aborts,
+            None if ends_are_taken && status.code().is_some_and(|n| (1..=64).contains(&n)) => runs + aborts,
             None => (runs + aborts).saturating_sub(1),
             Some(nix::libc::SIGABRT) if aborts > 0 => runs + ended + aborts - 1,
             // It may have said that it would end, but was ended.

@@ -91,6 +91,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
     });
     Notes {
         callees,
+        ends_are_taken: probe::ends_are_taken(program),
         watches: Vec::new(),
         places: places::write(&places(module, &functions)),
         sums: sums(module, &returns, &position),

@@ -6,6 +6,7 @@
 use crate::movable::Stay;
 use crate::piece::Target;
 use crate::plan::{Code, Spot, Text, Written};
+use crate::taken::is_taken;
 use program::arch::emit;
 use program::{CallKind, Callee, Function, Program};
 
@@ -51,6 +52,18 @@ fn what(name: &str) -> Option<Does> {
         _ if EXECS.contains(&name) => Some(Does::Exec),
         _ => None,
     }
+}
+
+/// Whether a handler of signals may be a function of the C library that ends the process: then nothing says that the thread was in the middle of a
+/// block.
+pub fn are_taken(program: &Program) -> bool {
+    let is_name = |name: &str| name == "exit" || matches!(what(name), Some(Does::End | Does::EndSoon));
+    let is_static = program.image.kind.is_static();
+    let is_one = |f: &Function| {
+        f.import.as_deref().is_some_and(is_name) || is_static && f.names.iter().any(|name| is_name(name))
+    };
+    let functions: Vec<bool> = program.functions.iter().map(is_one).collect();
+    is_taken(program, &functions, is_name)
 }
 
 /// Has it written down, at all such calls of functions that are moved.

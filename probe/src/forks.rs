@@ -1,6 +1,6 @@
 //! Calls that return in a new process, too: there, counters are another's.
 
-use program::image::RelocationTo;
+use crate::taken::is_taken;
 use program::{CallKind, Callee, Program, Va};
 
 /// Functions of the C library that do. `syscall` may be asked for a process.
@@ -16,7 +16,7 @@ fn is_name(name: &str) -> bool {
 pub fn calls(program: &Program) -> Vec<Va> {
     let functions = functions(program);
     let imports: Vec<bool> = program.imports.iter().map(|name| is_name(name)).collect();
-    let has_pointer = is_taken(program, &functions);
+    let has_pointer = is_taken(program, &functions, is_name);
     let is_fork = |callee: Callee| match callee {
         Callee::Function(f) => functions.get(f.index()) == Some(&true),
         Callee::Import(n) => imports.get(n as usize) == Some(&true),
@@ -54,37 +54,4 @@ fn functions(program: &Program) -> Vec<bool> {
             return found;
         }
     }
-}
-
-/// Whether the address of one is anywhere but in a slot that calls go through.
-fn is_taken(program: &Program, functions: &[bool]) -> bool {
-    let image = &program.image;
-    let mut entries: Vec<Va> =
-        program.functions.iter().zip(functions).filter(|(_, is)| **is).map(|(f, _)| f.entry).collect();
-    entries.sort_unstable();
-    let is_entry = |at: &Va| entries.binary_search(at).is_ok();
-    let mut slots: Vec<Va> = image.plt.iter().filter_map(|stub| stub.slot).collect();
-    slots.sort_unstable();
-    let is_called = |name: &str| program.imports.iter().any(|import| **import == *name);
-    let in_data = image.relocations.iter().any(|r| match &r.to {
-        RelocationTo::Address(to) => is_entry(to),
-        RelocationTo::Symbol(name, _) => {
-            let in_table = || image.section_at(r.at).is_some_and(|s| s.name.starts_with(".got"));
-            is_name(name) && slots.binary_search(&r.at).is_err() && !(is_called(name) && in_table())
-        }
-        _ => false,
-    });
-    in_data
-        || program.named.iter().any(is_entry)
-        || !image.kind.is_relocated() && is_in_words(program, is_entry)
-}
-
-/// Whether a word of data says an address that `is_entry`. For programs that are loaded where they are linked.
-fn is_in_words(program: &Program, is_entry: impl Fn(&Va) -> bool) -> bool {
-    let image = &program.image;
-    let words = |start: Va| {
-        let words = image.bytes_from(start).unwrap_or_default().as_chunks::<8>().0;
-        words.iter().any(|b| is_entry(&Va(u64::from_le_bytes(*b))))
-    };
-    image.segments.iter().filter(|s| !s.executable).any(|s| words(s.range.start))
 }

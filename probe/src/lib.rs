@@ -30,10 +30,12 @@ mod segments;
 mod springboard;
 mod stubs;
 mod switches;
+mod taken;
 mod unwind;
 
 pub use callees::Callees;
 pub use counters::Counted;
+pub use ends::are_taken as ends_are_taken;
 pub use events::{Event, EventAt, WORDS as EVENT_WORDS};
 pub use forks::calls as calls_of_forks;
 pub use module::{Module, Old, Patch, RewriteError, Room};

@@ -374,6 +374,7 @@ mod tests {
     fn notes() -> Notes {
         Notes {
             image: sample().image,
+            ends_are_taken: false,
             functions: vec![Flow {
                 entry: Va(0x1000),
                 is_whole: true,

@@ -2,7 +2,7 @@
 
 use crate::count::{instrumented, plain};
 use crate::needs;
-use crate::run::{compile, engraft, folder};
+use crate::run::{built, compile, engraft, folder};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -60,6 +60,30 @@ fn only_threads_that_may_be_in_a_block_are_said_to_be() {
             assert!(got.is_some_and(|n| want.contains(&n)), "{flags}: {words}: {got:?}, not {want:?}");
         }
     }
+}
+
+/// A handler of signals that is `_exit` says nothing; its argument, the signal's number, is how the process ends.
+#[test]
+fn a_handler_may_be_what_ends_the_process() {
+    needs!("gcc");
+    let text = "#include <signal.h>\n#include <stdlib.h>\n#include <unistd.h>
+        static volatile int never;
+        int main(int n, char **v) {
+          if (n == 2) return atoi(v[1]);
+          signal(SIGALRM, (void (*)(int))_exit); ualarm(20000, 0);
+          while (!never) ;
+          _exit(3); }";
+    // At fixed addresses, that of `_exit` is a stub of the program's own.
+    for (flags, want) in [("-O1", 1), ("-O1 -no-pie -fno-pie", 0), ("-O2 -fno-plt", 1), ("-O1 -static", 1)] {
+        let place = folder();
+        built(place.path(), "old", text, flags);
+        for (words, status, want) in [("./old", 14, want), ("./old 0", 0, 0), ("./old 65", 65, 0)] {
+            assert_eq!(stopped(place.path(), words, status), Some(want), "{flags}: {words}");
+        }
+    }
+    let place = folder();
+    built(place.path(), "old", "int main(void) { return 14; }", "-O1");
+    assert_eq!(stopped(place.path(), "./old", 14), Some(0));
 }
 
 /// A part of what `checks/killed.sh` does.

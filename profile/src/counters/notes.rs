@@ -1,7 +1,7 @@
 //! What the counters of one image mean, and what follows from them.
 //!
 //! ```text
-//! notes    = magic version kind profile n: varint, function*, n: varint, sum*, n: varint, watch*, places: bytes (`places`),
+//! notes    = magic version kind profile ends_are_taken: byte, n: varint, function*, n: varint, sum*, n: varint, watch*, places: bytes (`places`),
 //!            callees (`callees`; of kind 'O' only), checksum
 //! profile  = bytes: a `.engraft` file of kind 'P' without counts, for the image
 //! function = entry: signed varint from the one before, is_whole, n: varint, block*
@@ -40,6 +40,8 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct Notes {
     /// The image.
     pub image: ImageRef,
+    /// Whether a handler of signals may end the process, and nothing say so.
+    pub ends_are_taken: bool,
     /// The functions that are counted. Their counters come one after the other.
     pub functions: Vec<Flow>,
     /// Functions of one block that have no counter, and what their calls are.
@@ -504,6 +506,7 @@ impl Notes {
         out.extend([VERSION, if self.callees.is_some() { KIND_WITH_CALLEES } else { KIND }]);
         let empty = Profile { image: self.image.clone(), ..Profile::default() };
         put_bytes(&mut out, &engraft::write(&empty).bytes);
+        out.push(u8::from(self.ends_are_taken));
         let mut before = Va(0);
         let mut address = |out: &mut Vec<u8>, at: Va| {
             varint(out, zigzag(at.since(before).cast_signed()));
@@ -564,6 +567,7 @@ impl Notes {
         let kind = if has_callees { KIND_WITH_CALLEES } else { KIND };
         let mut c = Cursor::open(file, kind, "these are no notes that we know")?;
         let image = engraft::parse(c.bytes()?)?.image;
+        let ends_are_taken = c.varint()? == 1;
         let mut before = Va(0);
         let mut address = |c: &mut Cursor<'_>| -> Result<Va, ReadError> {
             before = before.plus(unzigzag(c.varint()?).cast_unsigned());
@@ -621,7 +625,7 @@ impl Notes {
         }
         let places = c.bytes()?.to_vec();
         let callees = has_callees.then(|| Callees::parse(&mut c)).transpose()?;
-        Ok(Notes { image, functions, sums, watches, places, callees })
+        Ok(Notes { image, ends_are_taken, functions, sums, watches, places, callees })
     }
 }
 
