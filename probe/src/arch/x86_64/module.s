@@ -596,8 +596,17 @@ engraft_module_signalled:
 11:
     add r9, 64
     jmp 1b
-12:
-    xor ecx, ecx        # no module's
+12: # no module's; or where a handler that has returned goes on, which is what it interrupted that is at no other place
+    mov rdx, [r13 - 312]
+    lea rax, [rip + engraft_module_signalled]
+    cmp rdx, rax
+    cmove rdx, [r13 - 32]
+    mov rcx, [r13 - 136]
+    sub rcx, rdx
+    lea rax, [rip + engraft_module]
+    cmp rcx, 9
+    jb 13f
+    xor ecx, ecx
     jmp 2f
 13: # in what takes another chunk, or the like: at no place of the program's
     mov ecx, [rax + 16]
@@ -774,11 +783,18 @@ engraft_module_signalled:
     jb 24b
     cmp r14, [r9 + 40]
     jae 24b
+    mov rax, [rsi - 136] # rip: in the stub?
+    cmp rax, [r9 + 32]
+    jb 281f
+    cmp rax, [r9 + 40]
+    jb 282f
+281:
     mov r14, [r14]
-    sub r14, [rsi - 136] # rip
+    sub r14, rax
     add r14, {near}
     cmp r14, 2 * {near}
     jae 24b
+282:
     mov rax, [rdx - 8]
 29:
     sub rax, [r9 + 16]
