@@ -17,7 +17,7 @@ use profile::Profile;
 use program::Va;
 use ring::Ring;
 use serde::Serialize;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt as _;
@@ -262,20 +262,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         Owner { has_left: false, .. } if is_killed => Cause::RecordingEnd,
         _ => Cause::ProcessEnd,
     };
-    // A process is ended by one of its threads: by who says so, else by the first, in `exit`. The others are stopped anywhere.
-    let who_left = |process: u32| {
-        let of = |owner: &&Owner| owner.process == process;
-        taken.owners.iter().any(|owner| owner.has_left && of(&owner))
-    };
-    let mut seen = BTreeSet::new();
-    let end = |owner: &Owner| {
-        let is_first = seen.insert(owner.process);
-        match end(owner) {
-            Cause::ProcessEnd if !owner.has_left && (!is_first || who_left(owner.process)) => {
-                Cause::RecordingEnd
-            }
-            other => other,
-        }
+    // Where a thread has said that it ends the process, the others were stopped anywhere.
+    let who_left = |process: u32| taken.owners.iter().any(|owner| owner.has_left && owner.process == process);
+    let end = |owner: &Owner| match end(owner) {
+        Cause::ProcessEnd if !owner.has_left && who_left(owner.process) => Cause::RecordingEnd,
+        other => other,
     };
     let ends: Vec<(u32, Cause)> = (0..).zip(taken.owners.iter().map(end)).collect();
     let sample = std::mem::take(&mut writer.sample);
