@@ -715,12 +715,25 @@ engraft_module_signalled:
     jb 8f
     movabs rcx, 0x002b000000000033
     lea rbp, [rdx + 1024]
+    mov rax, fs:[0]     # above it is more of a thread's stack
+    sub rax, rdx
+    cmp rax, 0x4000000
+    jb 24f
+    mov rax, rdx        # or of the first one's
+    shr rax, 36
+    cmp eax, 0x7ff
+    jae 24f
+    mov rax, rdx        # or its end, at that of a page
+    or rax, 4095
+    inc rax
+    cmp rax, rbp
+    cmovb rbp, rax
 24:
     cmp rdx, rbp
     jae 8f
-    cmp [rdx + 192], rcx
-    jne 25f
     cmp [rdx], r15
+    jne 25f
+    cmp [rdx + 192], rcx
     je 8f
 25:
     mov rax, [rdx]
