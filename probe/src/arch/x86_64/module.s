@@ -597,12 +597,12 @@ engraft_module_signalled:
     add r9, 64
     jmp 1b
 12: # no module's; or where a handler that has returned goes on, which is what it interrupted that is at no other place
-    mov rdx, [r13 - 312]
+    mov r9, [r13 - 312]
     lea rax, [rip + engraft_module_signalled]
-    cmp rdx, rax
-    cmove rdx, [r13 - 32]
-    mov rcx, [r13 - 136]
-    sub rcx, rdx
+    cmp r9, rax
+    cmove r9, [r13 - 32]
+    mov rcx, rdx
+    sub rcx, r9
     lea rax, [rip + engraft_module]
     cmp rcx, 9
     jb 13f
