@@ -7,6 +7,7 @@ mod again;
 mod bad_input;
 mod branches;
 mod callees;
+mod children;
 mod count;
 mod counts;
 mod examples;
