@@ -14,24 +14,29 @@ fn is_name(name: &str) -> bool {
 /// Those calls, by address. A function that jumps to such a function in place of a return is one, too. Where the program takes the
 /// address of one, all calls through pointers are. Not told: addresses that `dlsym` says.
 pub fn calls(program: &Program) -> Vec<Va> {
-    let functions = functions(program);
     let imports: Vec<bool> = program.imports.iter().map(|name| is_name(name)).collect();
+    let functions = functions(program, &imports);
     let has_pointer = is_taken(program, &functions, is_name);
-    let is_fork = |callee: Callee| match callee {
-        Callee::Function(f) => functions.get(f.index()) == Some(&true),
-        Callee::Import(n) => imports.get(n as usize) == Some(&true),
+    let is_one = |callee| match callee {
         Callee::Indirect => has_pointer,
-        Callee::Unknown(_) => false,
+        _ => is_fork(&functions, &imports, callee),
     };
-    let calls = program.calls.iter().filter(|c| c.kind == CallKind::Call && c.returns && is_fork(c.callee));
+    let calls = program.calls.iter().filter(|c| c.kind == CallKind::Call && c.returns && is_one(c.callee));
     let mut found: Vec<Va> = calls.map(|c| c.at).collect();
     found.sort_unstable();
     found
 }
 
+fn is_fork(functions: &[bool], imports: &[bool], callee: Callee) -> bool {
+    match callee {
+        Callee::Function(f) => functions.get(f.index()) == Some(&true),
+        Callee::Import(n) => imports.get(n as usize) == Some(&true),
+        Callee::Indirect | Callee::Unknown(_) => false,
+    }
+}
+
 /// Per function whether it is one.
-fn functions(program: &Program) -> Vec<bool> {
-    let imports: Vec<bool> = program.imports.iter().map(|name| is_name(name)).collect();
+fn functions(program: &Program, imports: &[bool]) -> Vec<bool> {
     let by_name = |f: &program::Function| {
         f.import.as_deref().is_some_and(is_name) || f.names.iter().any(|name| is_name(name))
     };
@@ -39,13 +44,10 @@ fn functions(program: &Program) -> Vec<bool> {
     loop {
         let mut changed = false;
         for call in program.calls.iter().filter(|c| c.kind != CallKind::Call) {
-            let is_fork = match call.callee {
-                Callee::Function(f) => found.get(f.index()) == Some(&true),
-                Callee::Import(n) => imports.get(n as usize) == Some(&true),
-                Callee::Indirect | Callee::Unknown(_) => false,
-            };
             let caller = program.block(call.block).func.index();
-            if is_fork && let Some(caller @ false) = found.get_mut(caller) {
+            if is_fork(&found, imports, call.callee)
+                && let Some(caller @ false) = found.get_mut(caller)
+            {
                 *caller = true;
                 changed = true;
             }

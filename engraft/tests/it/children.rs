@@ -1,19 +1,15 @@
 //! Child processes: each counts in memory of its own, however it was made.
 
-use crate::count::{counted, plain};
+use crate::count::{counted, counts_what_it_says};
 use crate::needs;
-use crate::run::{built, compile, folder};
+use crate::run::{built, folder};
 
 #[test]
 fn child_processes_are_counted() {
     needs!("gcc");
     for flags in ["-O1 -pthread", "-O1 -pthread -no-pie", "-O1 -pthread -static", "-O2 -pthread -DN=1000000"]
     {
-        let place = folder();
-        compile(&place.path().join("forks"), "forks.c", flags);
-        let said = String::from_utf8_lossy(&plain(place.path(), &["./forks"]).stdout).trim().to_owned();
-        let got = counted(place.path(), &["./forks"], "exe");
-        assert_eq!(got.values().max().map(u64::to_string), Some(said), "{flags}");
+        counts_what_it_says("forks", flags, "exe");
     }
 }
 
@@ -44,9 +40,5 @@ fn children_of_other_calls_than_fork_count_apart() {
 #[test]
 fn children_in_a_namespace_of_their_own_are_counted() {
     needs!("gcc");
-    let place = folder();
-    compile(&place.path().join("namespace"), "namespace.c", "-O1");
-    let said = String::from_utf8_lossy(&plain(place.path(), &["./namespace"]).stdout).trim().to_owned();
-    let got = counted(place.path(), &["./namespace"], "exe");
-    assert_eq!(got.values().max().map(u64::to_string), Some(said));
+    counts_what_it_says("namespace", "-O1", "exe");
 }

@@ -99,12 +99,19 @@ fn more_threads_than_there_are_areas_are_counted() {
 fn threads_of_programs_at_fixed_addresses_are_counted() {
     needs!("gcc");
     for flags in ["-O2 -pthread -no-pie", "-O2 -pthread -static", "-O2 -pthread -static-pie"] {
-        let place = folder();
-        compile(&place.path().join("threads"), "threads.c", flags);
-        let said = String::from_utf8_lossy(&plain(place.path(), &["./threads"]).stdout).trim().to_owned();
-        let got = counted(place.path(), &["./threads"], "all");
-        assert_eq!(got.values().max().map(u64::to_string), Some(said), "{flags}");
+        counts_what_it_says("threads", flags, "all");
     }
+}
+
+/// `name.c` of the fixtures prints how often the block runs that runs most.
+#[track_caller]
+pub fn counts_what_it_says(name: &str, flags: &str, modules: &str) {
+    let place = folder();
+    compile(&place.path().join(name), &format!("{name}.c"), flags);
+    let command = [&*format!("./{name}")];
+    let said = String::from_utf8_lossy(&plain(place.path(), &command).stdout).trim().to_owned();
+    let got = counted(place.path(), &command, modules);
+    assert_eq!(got.values().max().map(u64::to_string), Some(said), "{name}.c, {flags}");
 }
 
 #[test]

@@ -596,17 +596,8 @@ engraft_module_signalled:
 11:
     add r9, 64
     jmp 1b
-12: # no module's; or where a handler that has returned goes on, which is what it interrupted that is at no other place
-    mov r9, [r13 - 312]
-    lea rax, [rip + engraft_module_signalled]
-    cmp r9, rax
-    cmove r9, [r13 - 32]
-    mov rcx, rdx
-    sub rcx, r9
-    lea rax, [rip + engraft_module]
-    cmp rcx, 9
-    jb 13f
-    xor ecx, ecx
+12:
+    xor ecx, ecx        # no module's
     jmp 2f
 13: # in what takes another chunk, or the like: at no place of the program's
     mov ecx, [rax + 16]
