@@ -18,6 +18,8 @@ struct Stepped {
     offset: u64,
     bias: u64,
     at: Vec<u64>,
+    /// Steps whose instruction a signal kept from being executed.
+    interrupted: BTreeSet<usize>,
     /// Length and text of each instruction of the file.
     insns: BTreeMap<u64, (u64, String)>,
 }
@@ -40,7 +42,13 @@ fn stepped(folder: &Path, args: &[&str]) -> Stepped {
     let (code, offset, path) =
         fields(maps.lines().filter(ours).find(|l| l.contains("r-xp")).expect("it has code"));
     let (first, ..) = fields(maps.lines().find(ours).expect("it is mapped"));
-    let at = bytes[end + 1..].as_chunks::<8>().0.iter().map(|at| u64::from_le_bytes(*at)).collect();
+    let (mut at, mut interrupted) = (Vec::new(), BTreeSet::new());
+    for word in bytes[end + 1..].as_chunks::<8>().0 {
+        match u64::from_le_bytes(*word) {
+            1 => _ = interrupted.insert(at.len() - 1),
+            place => at.push(place),
+        }
+    }
     let is_moved = must(Command::new("readelf").args(["-h", "old"]).current_dir(folder)).contains("DYN");
     let text = must(Command::new("objdump").args(["-d", "-w", "--insn-width=16", "old"]).current_dir(folder));
     let insn = |line: &str| {
@@ -52,12 +60,15 @@ fn stepped(folder: &Path, args: &[&str]) -> Stepped {
         ))
     };
     let insns = text.lines().filter_map(insn).collect();
-    Stepped { path, code, offset, bias: if is_moved { first.start } else { 0 }, at, insns }
+    Stepped { path, code, offset, bias: if is_moved { first.start } else { 0 }, at, interrupted, insns }
 }
 
 impl Stepped {
-    /// Whether control went from one instruction of the program to another by a branch.
-    fn is_taken(&self, from: u64, to: u64) -> bool {
+    /// Whether control went from the instruction of a step to another of the program by a branch.
+    fn is_taken(&self, n: usize, from: u64, to: u64) -> bool {
+        if self.interrupted.contains(&n) {
+            return true;
+        }
         let (len, text) = &self.insns[&(from - self.bias)];
         let words = text.split_whitespace().filter(|w| !matches!(*w, "bnd" | "notrack" | "lock"));
         let first = words.into_iter().next().unwrap_or_default();
@@ -73,7 +84,7 @@ impl Stepped {
         pairs
             .filter_map(|(n, (&from, &to))| match (ours(from), ours(to)) {
                 (None, None) => None,
-                (Some(from), Some(to)) if !self.is_taken(from, to) => None,
+                (Some(from), Some(to)) if !self.is_taken(n, from, to) => None,
                 (from, to) => Some((n, from, to)),
             })
             .collect()
@@ -84,11 +95,22 @@ impl Stepped {
         let before = steps.start.checked_sub(1).map(|n| self.at[n]);
         let mut last = before;
         let mut found = Vec::new();
-        for &at in &self.at[steps] {
-            let is_again = last == Some(at)
-                && self.insns.get(&(at - self.bias.min(at))).is_some_and(|i| i.1.starts_with("rep"));
-            if self.code.contains(&at) && blocks.contains(&(at - self.bias)) && !is_again {
-                found.push(at - self.bias);
+        // Where it was interrupted, and has not been again.
+        let before = steps.start.checked_sub(1).filter(|n| self.interrupted.contains(n));
+        let mut open: Vec<u64> = before.map(|n| self.at[n]).into_iter().collect();
+        for (n, &at) in steps.clone().zip(&self.at[steps]) {
+            let place = at.wrapping_sub(self.bias);
+            let mut is_again =
+                last == Some(at) && self.insns.get(&place).is_some_and(|i| i.1.starts_with("rep"));
+            if last.is_some_and(|last| !self.code.contains(&last)) && open.last() == Some(&at) {
+                open.pop();
+                is_again = true;
+            }
+            if self.interrupted.contains(&n) && self.code.contains(&at) {
+                open.push(at);
+            }
+            if self.code.contains(&at) && blocks.contains(&place) && !is_again {
+                found.push(place);
             }
             last = Some(at);
         }
@@ -115,6 +137,8 @@ impl Stepped {
         for (n, from, to) in std::iter::once((0, None, self.at.first().copied())).chain(self.branches()) {
             let flags = if from.is_none() {
                 "tr strt"
+            } else if to.is_some() && self.interrupted.contains(&n) {
+                "hw int"
             } else if to.is_none() {
                 "tr end  call"
             } else {
@@ -170,7 +194,7 @@ const PROGRAMS: [(&str, &str, &[&str]); 6] = [
     ("computed.c", "-O2", &[]),
     ("short.c", "-O2 -no-pie -fno-pie", &[]),
     ("throw-once.cc", "-O1 -x c++ -lstdc++", &[]),
-    ("signals.c", "-O1", &[]),
+    ("alarms.c", "-O1", &[]),
 ];
 
 #[test]
@@ -239,8 +263,8 @@ fn branch_stacks_become_stretches_of_what_was_stepped_through() {
         let branches = run.branches();
         let (mut text, mut want, mut n_samples) = (run.mapped(), Vec::new(), 0);
         let foreign = |at: Option<u64>| at.unwrap_or(0x7f00_dead_0000);
-        // A sample every 21 branches, with the last 32 and some steps behind them.
-        for last in (32..branches.len()).step_by(21) {
+        // A sample every 23 branches, with the last 32 and some steps behind them.
+        for last in (32..branches.len()).step_by(23) {
             let stack = &branches[last - 31..=last];
             let end = branches.get(last + 1).map_or(run.at.len() - 1, |next| next.0);
             let taken = (branches[last].0 + 3).min(end);
