@@ -11,7 +11,7 @@ use crate::springboard::Springboard;
 use crate::stubs;
 use program::arch::Flow;
 use program::arch::emit::Increment;
-use program::{BlockId, CallKind, Callee, EdgeId, EdgeKind, FlagLiveness, FuncId, Program, Va};
+use program::{BlockId, Call, CallKind, Callee, EdgeId, EdgeKind, FlagLiveness, FuncId, Program, Va};
 
 /// What has a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,7 +73,8 @@ pub fn mark_stub_calls(program: &Program, stays: &[Option<Stay>], inserts: &mut 
     all
 }
 
-/// Which of the `calls` are counted by themselves, ascending: those of what stays, where it does not follow how often control comes to them.
+/// Which calls of stubs that stay are counted by themselves, ascending: of functions that are `sparse`, those of `calls` where it does not
+/// follow how often control comes to them; of others all, since nothing tells how often a signal's handler left their blocks before.
 pub fn choose_calls(
     program: &Program,
     calls: &[CountedCall],
@@ -81,16 +82,19 @@ pub fn choose_calls(
     sparse: &[FuncId],
 ) -> Vec<Va> {
     let stays = |id: FuncId| stays.get(id.index()).copied().flatten();
-    let is_one = |call: &&CountedCall| {
-        let Some(block) = program.block_at(call.at) else { return false };
-        let func = program.block(block).func;
-        let callee = program.calls_in(block).iter().find(|c| c.at == call.at).map(|c| c.callee);
-        let Some(Callee::Function(callee)) = callee else { return false };
+    let is_one = |call: &&Call| {
+        let Callee::Function(callee) = call.callee else { return false };
+        let func = program.block(call.block).func;
+        let known = || calls.binary_search_by_key(&call.at, |c| c.at).ok().and_then(|n| calls.get(n));
         stays(func).is_none()
             && stays(callee) == Some(Stay::PltStub)
-            && !(call.follows && sparse.binary_search(&func).is_ok())
+            && match call.kind {
+                _ if sparse.binary_search(&func).is_ok() => known().is_some_and(|c| !c.follows),
+                CallKind::Call | CallKind::TailCall => true,
+                _ => false,
+            }
     };
-    calls.iter().filter(is_one).map(|call| call.at).collect()
+    program.calls.iter().filter(is_one).map(|call| call.at).collect()
 }
 
 /// Puts the increments of `calls`, whose counters are `first` and those that follow, where they go.

@@ -102,9 +102,12 @@ fn a_stub_behind_a_fault_is_not_called() {
     let work = "__attribute__((noinline)) void work(int n, volatile char *p) { n += *p; rand(); ended(); room[4] = n; }";
     let text = [HEAD, work, "int main(void) { install(0);", MAIN].concat();
     built(folder, "old", &text, "-O2 -fno-builtin -L. -lown -Wl,-rpath,$ORIGIN");
-    counted(folder, &["./old"], "all");
-    assert_eq!(entries(folder, "run.engraft", "rand@plt"), 60);
-    assert_eq!(entries(folder, "run.engraft", "work"), 80);
+    for more in [&[][..], &["--all-blocks"]] {
+        let us = [env!("CARGO_BIN_EXE_engraft"), "count", "-q", "-o", "run.engraft"];
+        plain(folder, &[&us, more, &["--", "./old"]].concat());
+        let found = ["rand@plt", "work"].map(|function| entries(folder, "run.engraft", function));
+        assert_eq!(found, [60, 80], "{more:?}");
+    }
 }
 
 /// A fault in a library that is not counted, on a stack where a call of a function that comes back has left its return address: it is not that call that

@@ -82,8 +82,12 @@ fn completed(
         Counted::Block(b) => blocks.get(b).copied().unwrap_or(0),
         Counted::Edge(e) => edges.get(e).copied().unwrap_or(0),
     };
-    let counters: Vec<u64> = module.counted.iter().map(count).collect();
-    (crate::notes(&module).profile(&counters, &[], n_stopped), counters.iter().sum())
+    let mut counters: Vec<u64> = module.counted.iter().map(count).collect();
+    let n_all = counters.iter().sum();
+    // No walk stops between a block's start and its calls.
+    let calls = module.calls.iter().map(|at| program.block_at(*at).and_then(|b| blocks.get(&b)));
+    counters.extend(calls.map(|n| n.copied().unwrap_or(0)));
+    (crate::notes(&module).profile(&counters, &[], n_stopped), n_all)
 }
 
 /// Walks that stop anywhere: what follows is between the least and the most that is said, and exact where nothing is said.
