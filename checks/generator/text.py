@@ -213,7 +213,7 @@ class Text:
             if p.stub:
                 say(f"{{ ul v = x, *at = top && {self.cond(n)} ? (ul *)0 : &v;")
                 say('ASM(COUNT("%c1", "0") "movq (%0),%0\\n" : "+r"(at) : "i"(__LINE__) : "memory", "cc");')
-                say(f"BEHIND({1 + ((1 + list(STUBS).index(p.stub)) << 8)}); t = {STUBS[p.stub]};"); say("Q; x ^= t; }"); say("P;")
+                say(f"BEHIND({1 + ((1 + list(STUBS).index(p.stub)) << 8)}); t = {STUBS[p.stub]}; asm volatile(\"\" : \"+r\"(t));"); say("Q; x ^= t; }"); say("P;")
         elif s.kind == "edge":
             # Whether it will branch is counted before it does: forward, or back.
             count = "movzbl %b1,%k1\\nlock addq %1,6f(%%rip)\\n"

@@ -567,8 +567,7 @@ impl<'c> Decoder<'c> {
             };
             return step.map(|step| (step, None)).or_else(before).or_else(trap);
         }
-        // In what a call goes to that nothing tells of; only if that is one.
-        let mut found = None;
+        // In what a call goes to that nothing tells of; the first of them, if there are several: what is told of fits each.
         for (n, step) in [(a.block, 0)].into_iter().chain(region.blocks()) {
             let first = if step == 0 { a.call } else { 0 };
             let block = self.codes.block(a.of, n)?;
@@ -577,14 +576,11 @@ impl<'c> Decoder<'c> {
                     break;
                 }
                 if self.codes.may_be_in(a.of.module, site, of, MOST_PLAIN) {
-                    if found.is_some() {
-                        return None;
-                    }
-                    found = Some((step, Some(Border::Call { block: n, call })));
+                    return Some((step, Some(Border::Call { block: n, call })));
                 }
             }
         }
-        found
+        None
     }
 
     /// Goes where what is told fits, as [`Decoder::find`] has just said.

@@ -1,6 +1,7 @@
 //! `engraft trace`: runs recorded whole, held against `count`, against what programs say themselves, and against their source.
 
 mod ends;
+mod signals;
 mod threads;
 
 use crate::count::{blocks, plain};

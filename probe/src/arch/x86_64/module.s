@@ -465,7 +465,8 @@ engraft_module_last_end:
 #
 # The next signal may come in here. So: r13 is its siginfo_t (304 bytes behind its ucontext_t), rsi that of the signal that is being
 # written down, r8 by how much; the other registers are free, since a handler expects nothing in them. Whoever interrupts this, does it all for
-# it, and has it go on with its handler: else it would never be done, should that handler leave.
+# it, and has it go on with its handler, whose event is then still to come or comes again: else it would never be done, should that handler
+# leave.
 engraft_module_signal:
     push rax
     lea rax, [rdx + 304]
@@ -510,12 +511,10 @@ engraft_module_signalled:
     mov [rax - 312], rcx
 3:
     mov rsi, [r12 + 80] # r13
-    mov rax, [r12 + 64] # r11
-    mov [r12 + 168], rax # rip
-    mov [r12 + 112], rsi
-    lea rax, [rsi - 304]
-    mov [r12 + 136], rax # rdx
-    sub rax, 8
+    lea rax, [rip + .Lengraft_signal_written]
+    sub rax, r9
+    add [r12 + 168], rax # rip
+    lea rax, [rsi - 312]
     mov [r12 + 160], rax # rsp
     call .Lengraft_log
     jmp 2b
@@ -547,6 +546,7 @@ engraft_module_signalled:
     lea rax, [rsi - 304]
     mov [r12 + 160], rax
 7:
+.Lengraft_signal_written:
     call .Lengraft_mark
     mov rsi, r13
     lea rdx, [r13 - 304]
@@ -561,46 +561,76 @@ engraft_module_signalled:
     syscall
 .Lengraft_signalled_end:
 
-# Where events are recorded, appends one that says where the signal r13 came, and that its handler is entered next.
+# Where events are recorded, appends one that says where the signal r13 came, and that its handler is entered next. If it came before the
+# handler of another signal has begun, that is where the other one came.
 .Lengraft_mark:
     lea rbx, [rip + engraft_module]
     cmp qword ptr [rbx + 144], 0
     je 9f
     add rbx, [rbx]
     add rbx, {home_head}
+    mov rsi, r13
+1:
     movabs r9, {arena}
     mov r10d, [r9 + {n_rows}]
     movabs r9, {own} + {homes}
-    mov rdx, [r13 - 136] # rip
+    mov rdx, [rsi - 136] # rip
     lea rcx, [rip + engraft_module_end]
     lea rax, [rip + engraft_module]
     sub rcx, rax        # how long such code is, of each module
-1:
+11:
     sub r10d, 1
-    jb 12f
+    jb 14f
     cmp qword ptr [r9], 0
-    je 11f
+    je 12f
     mov rax, [r9 + 8]
     sub rdx, rax
     cmp rdx, rcx
-    jb 13f
+    jb 15f
     add rdx, rax
+    cmp rdx, [r9 + 32]
+    jb 111f
+    cmp rdx, [r9 + 40]
+    jb 13f
+111:
     cmp rdx, [r9 + 16]
-    jb 11f
+    jb 12f
     cmp rdx, [r9 + 24]
-    jae 11f
+    jae 12f
     sub rdx, [r9 + 16]
     mov rcx, [r9 + 8]
     mov ecx, [rcx + 16]
     jmp 2f
-11:
-    add r9, 64
-    jmp 1b
 12:
+    add r9, 64
+    jmp 11b
+13: # in old code: a handler's first instruction, if its arguments are where the kernel puts them
+    mov rax, [rsi - 168] # rdx
+    mov rcx, [rsi - 192] # rsi
+    lea r9, [rax + 304]
+    cmp rcx, r9
+    jne 14f
+    sub rax, [rsi - 144] # rsp
+    cmp rax, 8
+    jne 14f
+    mov rsi, rcx
+    jmp 1b
+14:
     xor ecx, ecx        # no module's
     jmp 2f
-13: # in what takes another chunk, or the like: at no place of the program's
+15: # in these routines, for another signal; or in what takes another chunk, or the like: at no place of the program's
     mov ecx, [rax + 16]
+    lea rax, [rip + engraft_module]
+    add rdx, rax
+    lea rax, [rip + .Lengraft_signal_known]
+    cmp rdx, rax
+    jb 16f
+    lea rax, [rip + .Lengraft_signals_end]
+    cmp rdx, rax
+    jae 16f
+    mov rsi, [rsi - 224] # r13
+    jmp 1b
+16:
     mov edx, -1
 2:
     cmp qword ptr gs:[rbx + {events_base}], 0

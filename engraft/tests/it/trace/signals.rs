@@ -1,0 +1,45 @@
+//! Where the handlers of signals stand in a trace.
+
+use super::{symbols, traced};
+use crate::needs;
+use crate::run::{built, engraft, folder};
+
+/// A fault in a function that no event tells of, whose handler has two more signals wait for its return: both handlers' frames are there before either
+/// begins.
+const AT_ONCE: &str = "#include <signal.h>\n#include <stdio.h>\n#include <ucontext.h>\n#include <unistd.h>
+    volatile int n; static volatile int room[4];
+    void one(int s) { n++; }
+    void two(int s) { n++; }
+    void quiet(void) { n++; __asm__ volatile(\"\"); }
+    void inner(void) { long nowhere = 0; __asm__ volatile(\"movq (%0),%0\" : \"+a\"(nowhere)); quiet(); room[1]++; }
+    void outer(void) { inner(); quiet(); room[2]++; }
+    void fault(int s, siginfo_t *i, ucontext_t *c) { c->uc_mcontext.gregs[16] += 3; kill(getpid(), SIGUSR1); kill(getpid(), SIGUSR2); }
+    int main(void) {
+      struct sigaction a = {.sa_sigaction = (void *)fault, .sa_flags = SA_SIGINFO}; sigfillset(&a.sa_mask); sigaction(SIGSEGV, &a, 0);
+      signal(SIGUSR1, one); signal(SIGUSR2, two);
+      for (volatile int i = 0; i < 3; i++) { CALLS }
+      printf(\"%d\\n\", n); return 0; }";
+
+#[test]
+fn handlers_of_signals_that_come_at_once_stand_where_these_came() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    // Of several calls that nothing tells of, each may be the one.
+    for (calls, n_each) in [("outer();", 1), ("outer(); outer();", 2)] {
+        let text = AT_ONCE.replace("CALLS", calls);
+        built(folder, "a", &text, "-O1 -fno-plt -fno-inline -fno-ipa-icf -fno-unroll-loops");
+        traced(folder, &["./a"], "exe");
+        let number = |name: &str| {
+            let found = engraft(folder, &format!("query run.trace '{name}: 0' --json")).json();
+            found["function_id"].as_u64().unwrap_or_else(|| panic!("{name}: {found}"))
+        };
+        let [one, two, quiet, inner, outer, fault] =
+            ["one", "two", "quiet", "inner", "outer", "fault"].map(number);
+        let all = symbols(folder);
+        let signals = format!("F{fault} 0 E F{two} 0 E F{one} 0 E ");
+        let first = format!("F{outer} 0 F{inner} 0 {}F{quiet} 0 E E F{quiet} 0 E E ", signals.repeat(n_each));
+        let others = format!("F{outer} 0 F{inner} 0 F{quiet} 0 E E F{quiet} 0 E E ").repeat(n_each - 1);
+        assert_eq!(all.matches(&(first + &others)).count(), 3, "{calls}: {all}");
+    }
+}
