@@ -130,7 +130,7 @@ class Bench:
         with open(f"{folder}/pages.s", "w") as out:
             out.write(PAGES)
         subprocess.run(["gcc", "-c", "pages.s", "-o", "pages.o"], cwd=folder, check=True)
-        self.n_edges = self.n_stubs = 0
+        self.n_edges = self.n_stubs = self.n_forgiven = 0
         self.n_held = self.n_lost = self.n_marks = self.n_wide = self.n_between = 0
         self.kinds = collections.Counter()
 
@@ -181,10 +181,16 @@ class Bench:
                 os.remove(f"{folder}/r.engraft")
             counted = self.run(folder, [self.engraft, VERB, "-q", *options, "--modules", unit.modules, "-o", "r.engraft", "--", "./p", str(k)], "own")
             is_other = lambda run: run[0] != counted[0] or program.repeats and run[1] != counted[1]
-            # Some end otherwise from run to run by themselves.
-            if is_other(plain) and not any(self.run(folder, ["./p", str(k)], "plain") != plain for _ in range(9)):
-                said.append(f"ended otherwise: plain {plain}, counted {counted}")
-                continue
+            # Some end otherwise from run to run by themselves: as this one did, or at least with its status and other output each time.
+            if is_other(plain):
+                again = []
+                while len(again) < 9 and counted not in again:
+                    again.append(self.run(folder, ["./p", str(k)], "plain"))
+                varies = any(run[0] == counted[0] for run in again) and any(run != plain for run in again)
+                if counted not in again and not varies:
+                    said.append(f"ended otherwise: plain {plain}, counted {counted}")
+                    continue
+                self.n_forgiven += 1
             if any(os.path.exists(f"{folder}/plain{part}") != os.path.exists(f"{folder}/own{part}") for part in "01"):
                 said.append("counters were not mapped")
                 continue
@@ -225,7 +231,10 @@ class Bench:
         if VERB == "trace":
             return 0, {}, {}
         made = [self.engraft, "convert", "-q", "r.engraft", "-o", "r.json", "--binary", path]
-        if subprocess.run(made, cwd=folder, capture_output=True).returncode:
+        made = subprocess.run(made, cwd=folder, capture_output=True, text=True)
+        if made.returncode:
+            if "holds nothing of" not in made.stderr:
+                sys.exit(f"{folder}: {made.stderr}")
             return 0, {}, {} # nothing of it ran
         profile = json.load(open(f"{folder}/r.json"))
         between = {int(b["at"], 16): (b["at_least"], b["at_most"]) for b in profile["blocks"] if "at_least" in b}
@@ -429,7 +438,7 @@ def main():
         if only:
             break
     share = 1 - bench.n_lost / max(1, bench.n_marks)
-    print(f"{done} programs of seed {seed}, {failed} differ, {slow} left out since they take too long; {bench.n_held} blocks held against their own counts, {bench.n_between} of them in intervals, {bench.n_edges} edges, {bench.n_stubs} stubs; {bench.n_wide} programs have intervals without need; "
+    print(f"{done} programs of seed {seed}, {failed} differ, {slow} left out since they take too long; {bench.n_held} blocks held against their own counts, {bench.n_between} of them in intervals, {bench.n_edges} edges, {bench.n_stubs} stubs; {bench.n_wide} programs have intervals without need, {bench.n_forgiven} end otherwise from run to run; "
           f"{100 * share:.4f} % of {bench.n_marks} executions of markers counted")
     for line in lost:
         print("  not counted: " + line)

@@ -59,10 +59,13 @@ for k in range(3, int(n) + 1):
     one, other = tree if k % 2 else plain, counts(k)
     waver |= {at for at in one.keys() | other.keys() if one[at] != other[at]}
 # libgcc runs programs of unwind information, whose steps are coded shorter or longer as the code that they pass is: that may differ, in the
-# one function that does so.
+# one function that does so, by less than a tenth of what it does.
 unwinder = {at for at in (tree.keys() | plain.keys()) - waver if "libgcc_s" in at[0] and tree[at] != plain[at]}
-if len({functions[at] for at in unwinder}) == 1:
+whole = sum(plain[at] for at in plain if functions[at] in {functions[u] for u in unwinder} and "libgcc_s" in at[0])
+if len({functions[at] for at in unwinder}) == 1 and sum(abs(tree[at] - plain[at]) for at in unwinder) * 10 < whole:
     waver |= unwinder
+else:
+    unwinder = set()
 every = (tree.keys() | plain.keys()) - waver
 wrong = sorted(at for at in every if tree[at] != plain[at])
 ran = [at for at in every if plain[at]]
@@ -73,7 +76,7 @@ if wrong and not last:
 for image, start, end in wrong[:8]:
     print(f"    {image} {start:#x}: {tree[image, start, end]}, a counter a block: {plain[image, start, end]}")
 print(f"{name:20} {'ok' if ok else 'FAILED':6} {len(ran)} blocks that ran {sum(plain[at] for at in ran)} times equal, {len(wrong)} not, "
-      f"{n_waver} not repeatable", flush=True)
+      f"{n_waver} not repeatable" + (f" ({len(unwinder)} of libgcc's unwinder)" if unwinder else ""), flush=True)
 sys.exit(not ok)
 P
 }
