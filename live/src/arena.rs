@@ -295,12 +295,16 @@ impl Arena {
         let n = |is: u8, of_main: bool| {
             areas.iter().filter(|a| a.1 == is && is_main(a) == of_main).count() as u64
         };
-        let [runs, ended, aborts] =
-            [runtime::MAY_RUN, runtime::HAS_ENDED, runtime::ABORTS].map(|state| n(state, true));
+        let states = [runtime::MAY_RUN, runtime::HAS_ENDED, runtime::ABORTS, runtime::IN_EXIT];
+        let [runs, calls_end, aborts, in_exit] = states.map(|state| n(state, true));
+        let ended = calls_end + in_exit;
         let others = n(runtime::MAY_RUN, false) + n(runtime::ABORTS, false);
+        let is_by_handler = ends_are_taken && status.code().is_some_and(|n| (1..=64).contains(&n));
         let of_main = match status.signal() {
-            None if ended > 0 => runs + aborts,
-            None if ends_are_taken && status.code().is_some_and(|n| (1..=64).contains(&n)) => runs + aborts,
+            None if calls_end > 0 => runs + aborts,
+            // It has returned from `main` or called `exit`, unless that was a handler.
+            None if in_exit > 0 => runs + aborts + u64::from(is_by_handler),
+            None if is_by_handler => runs + aborts,
             None => (runs + aborts).saturating_sub(1),
             Some(nix::libc::SIGABRT) if aborts > 0 => runs + ended + aborts - 1,
             // It may have said that it would end, but was ended.
@@ -452,7 +456,7 @@ impl Arena {
         let mut areas = self.areas()?;
         // Of its threads, the one that became another program was at a call; the others were stopped wherever they were.
         let mine = |is: u8| areas.iter().filter(|area| **area == (pid, is)).count() as u64;
-        let at_call = if mine(runtime::HAS_ENDED) > 0 { 0 } else { 1 };
+        let at_call = if mine(runtime::HAS_ENDED) + mine(runtime::IN_EXIT) > 0 { 0 } else { 1 };
         let mut n_stopped = (mine(runtime::MAY_RUN) + mine(runtime::ABORTS)).saturating_sub(at_call);
         for (k, area) in (0..).zip(&mut areas).filter(|(_, area)| area.0 == pid) {
             *area = (0, 0);

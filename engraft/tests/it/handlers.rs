@@ -131,3 +131,91 @@ fn what_other_code_does_is_no_matter_of_calls_that_are_over() {
     let counts: Vec<u64> = blocks.iter().map(|b| b["count"].as_u64().expect("a number")).collect();
     assert!(counts.len() > 3 && counts.iter().all(|n| [40, 80].contains(n)), "{counts:?}");
 }
+
+/// Steps through `work`, and leaves it for good at instruction `v[1]` behind its beginning; says how many there are, and how often `work` began.
+const STEPPED: &str = "#include <math.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <time.h>
+    static sigjmp_buf env; static volatile long steps, last; static int odd, even, began; static struct timespec now;
+    static volatile double x = 0.3; char text[64] = \"some text\", room[64];
+    static void step(int s) { if (began && ++steps == last) siglongjmp(env, 1); }
+    #define TRAP(how) __asm__ volatile(\"pushfq; \" how \",(%%rsp); popfq\" ::: \"memory\", \"cc\")
+    __attribute__((noinline)) void work(const char *p) { began++; if (CALL) odd++; else even++; TRAP(\"andl $~0x100\"); }
+    int main(int n, char **v) {
+      last = atol(v[1]); signal(SIGTRAP, step);
+      if (!sigsetjmp(env, 1)) { TRAP(\"orl $0x100\"); work(text); }
+      TRAP(\"andl $~0x100\"); work(text); work(text + 1);
+      printf(\"%ld %d\\n\", steps, began); return 0; }";
+
+/// Functions that are near and far from where they start, that are bound when they are called first, and that are taken to come back or not.
+#[test]
+fn a_call_may_be_left_at_any_instruction() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    let [mut n_left, mut n_wide] = [0, 0];
+    for (call, flags) in [
+        ("strlen(p) & 1", "-O1 -Wl,-z,lazy"),
+        ("*(char *)memcpy(room, p, 40) & 1", "-O1 -fno-plt"),
+        ("exp(x) > .5", "-O1 -Wl,-z,now"),
+        ("log10(x) > .5", "-O2 -Wl,-z,lazy"),
+        ("clock_gettime(0, &now) == 0", "-O1 -Wl,-z,now"),
+        ("strstr(p, \"text\") != 0", "-O1 -Wl,-z,now"),
+        ("snprintf(room, 60, \"%d %s\", 3, p) & 1", "-O1 -Wl,-z,now"),
+    ] {
+        built(folder, "old", &STEPPED.replace("CALL", call), &format!("{flags} -fno-builtin -lm"));
+        let ran = |last: u64| {
+            let us = [env!("CARGO_BIN_EXE_engraft"), "count", "-q", "-o", "run.engraft", "--modules", "exe"];
+            let out = plain(folder, &[&us[..], &["--", "./old", &last.to_string()]].concat());
+            assert_eq!(out.status.code(), Some(0), "{call}, {last}: {out:?}");
+            let said = String::from_utf8(out.stdout).expect("text");
+            let numbers: Vec<u64> = said.split_whitespace().map(|n| n.parse().expect("a number")).collect();
+            let shown = engraft(folder, "show run.engraft function work --json").json();
+            let first = &shown["blocks"][0];
+            let [least, most] =
+                ["at_least", "at_most"].map(|key| first[key].as_u64().or(first["count"].as_u64()));
+            (numbers[0], numbers[1], least.expect("a count"), most.expect("a count"))
+        };
+        let (n_steps, ..) = ran(u64::MAX);
+        for last in (0..10).map(|n| 1 + n * (n_steps - 2) / 9) {
+            let (_, began, least, most) = ran(last);
+            assert!(
+                least <= began && began <= most,
+                "{call}, {last} of {n_steps}: {least}..{most}, not {began}"
+            );
+            n_left += u64::from(began == 3);
+            n_wide += u64::from(least != most);
+        }
+    }
+    assert!(n_left > 60 && n_wide < 5, "{n_left} left, {n_wide} in intervals");
+}
+
+/// A stack that is full, and one that ends at the next page: nothing is read there.
+#[test]
+fn stacks_are_not_read_beyond_their_ends() {
+    needs!("gcc");
+    let place = folder();
+    let full = "#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n
+        static char other[65536], path[8192]; static sigjmp_buf env;
+        static void leave(int s) { siglongjmp(env, 1); }
+        __attribute__((noinline)) int deeper(int n) { volatile char room[48]; room[0] = n; realpath(\"/usr\", path); return deeper(n + 1) + room[0]; }
+        int main(int n, char **v) {
+          stack_t st = {.ss_sp = other, .ss_size = sizeof other}; sigaltstack(&st, 0);
+          struct sigaction a = {.sa_handler = leave, .sa_flags = SA_ONSTACK}; sigaction(SIGSEGV, &a, 0);
+          if (!sigsetjmp(env, 1)) { volatile char *room = __builtin_alloca(atoi(v[1])); room[0] = 1; deeper(0); }
+          puts(\"left\"); return 0; }";
+    let apart = "#include <signal.h>\n#include <stdio.h>\n#include <sys/mman.h>\n#include <ucontext.h>\n#include <unistd.h>\n
+        static ucontext_t back, there; static volatile int n; static void came(int s) { n++; }
+        int (*volatile sleeps)(void) = pause;
+        __attribute__((noinline)) static void body(void) { for (int i = 0; i < 3; i++) { ualarm(1000, 0); sleeps(); } }
+        int main(void) {
+          struct sigaction a = {.sa_handler = came}; sigaction(SIGALRM, &a, 0);
+          char *p = mmap(0, 258 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); mprotect(p + 4096, 256 * 4096, PROT_READ | PROT_WRITE);
+          getcontext(&there); there.uc_stack.ss_sp = p + 4096; there.uc_stack.ss_size = 256 * 4096; there.uc_link = &back;
+          makecontext(&there, body, 0); swapcontext(&back, &there); printf(\"%d\\n\", n); return 0; }";
+    built(place.path(), "full", full, "-O1");
+    built(place.path(), "apart", apart, "-O1");
+    for command in
+        [&["./full", "0"][..], &["./full", "500"], &["./full", "1040"], &["./full", "2064"], &["./apart"]]
+    {
+        counted(place.path(), command, "all");
+    }
+}

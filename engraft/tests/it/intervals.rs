@@ -70,15 +70,23 @@ fn a_handler_may_be_what_ends_the_process() {
         static volatile int never;
         int main(int n, char **v) {
           if (n == 2) return atoi(v[1]);
-          signal(SIGALRM, (void (*)(int))_exit); ualarm(20000, 0);
+          signal(SIGALRM, (void (*)(int))END); ualarm(20000, 0);
           while (!never) ;
           _exit(3); }";
-    // At fixed addresses, that of `_exit` is a stub of the program's own.
-    for (flags, want) in [("-O1", 1), ("-O1 -no-pie -fno-pie", 0), ("-O2 -fno-plt", 1), ("-O1 -static", 1)] {
-        let place = folder();
-        built(place.path(), "old", text, flags);
-        for (words, status, want) in [("./old", 14, want), ("./old 0", 0, 0), ("./old 65", 65, 0)] {
-            assert_eq!(stopped(place.path(), words, status), Some(want), "{flags}: {words}");
+    // At fixed addresses, that of `_exit` is a stub of the program's own. Of `exit`, the end is seen: of a static program, all of it.
+    let built_so = [
+        ("-O1", [1, 1]),
+        ("-O1 -no-pie -fno-pie", [0, 1]),
+        ("-O2 -fno-plt", [1, 1]),
+        ("-O1 -static", [1, 0]),
+    ];
+    for (flags, want) in built_so {
+        for (end, want) in ["_exit", "exit"].into_iter().zip(want) {
+            let place = folder();
+            built(place.path(), "old", &text.replace("END", end), flags);
+            for (words, status, want) in [("./old", 14, want), ("./old 0", 0, 0), ("./old 65", 65, 0)] {
+                assert_eq!(stopped(place.path(), words, status), Some(want), "{end}, {flags}: {words}");
+            }
         }
     }
     let place = folder();

@@ -167,7 +167,7 @@ impl Arena {
                 runs,
                 is_another: !maps.is_empty() && !has_it(),
                 has_ended: state == 0,
-                has_left: state == runtime::HAS_ENDED,
+                has_left: matches!(state, runtime::HAS_ENDED | runtime::IN_EXIT),
             }
         };
         Ok(self.areas()?.into_iter().map(owner).collect())

@@ -97,11 +97,18 @@ pub const INTERRUPTED_AT: u64 = 88;
 pub const N_INTERRUPTED: u64 = 1024;
 /// The bit of that number and offset which says that it is a call behind which it stands that was not to come back.
 pub const BEHIND_CALL: u64 = 39;
-/// How far from where a function of libc starts that it calls or jumps to is, at most: nearer than another library's code.
-const NEAR: u32 = 0xc000;
+/// How far from where a function that is known to come back starts that it calls or jumps to is, at most: nearer than another library's code.
+pub const NEAR: u32 = 0xc000;
+/// How large a library with such functions is, at most: glibc's is 2 MB.
+const SAME: u32 = 0x20_0000;
+/// How far on the stack above where a signal came the call is that led to there: functions that are known to come back need less.
+pub const DEEP: u32 = 0x400;
+/// The same where the dynamic linker finds such a function first, with all registers on the stack.
+const DEEPEST: u32 = 0x1000;
 /// Offset of how often there was no row for one.
 pub const N_UNKNOWN: u64 = 96;
-/// Offset of the offset of what is known of the thread of each area, a byte each: 0 (it has ended, or never was), [`MAY_RUN`], [`HAS_ENDED`] or [`ABORTS`].
+/// Offset of the offset of what is known of the thread of each area, a byte each: 0 (it has ended, or never was), [`MAY_RUN`], [`HAS_ENDED`],
+/// [`ABORTS`] or [`IN_EXIT`].
 pub const STATES_AT: u64 = 104;
 /// Offset of how many threads may have been stopped in the middle of a block besides those in [`MAY_RUN`]: those that were when their areas
 /// went to others, and those that let themselves be cancelled anywhere.
@@ -112,6 +119,8 @@ pub const MAY_RUN: u8 = 1;
 pub const HAS_ENDED: u8 = 2;
 /// One that was about to end its process by SIGABRT: so it did, if that is what the process ended by.
 pub const ABORTS: u8 = 3;
+/// One that has come to the end of `exit`: after `main` returned, or it was called, be it as a handler of signals.
+pub const IN_EXIT: u8 = 4;
 /// What is added to the number of a process that is in another one: whether it is gone nobody else can tell.
 pub const IS_APART: u32 = 1 << 30;
 /// With fewer areas than these, a new one is taken before anybody is asked whether he is there still, which filters may forbid.
@@ -165,7 +174,7 @@ const DETACH_MUSL: u64 = 56;
 const JOINABLE_MUSL: u64 = 2;
 /// Offset in there of what the process is called in the recording; 0: not known yet.
 pub const OWN_NAME: u64 = 8;
-/// Offset in there of whether a child of `vfork` runs in this process' memory.
+/// Offset in there of how many children of `vfork` run in this process' memory: four bytes.
 const IN_VFORK: u64 = 16;
 /// Length of all that.
 pub const OWN_LEN: u64 = THREADS + THREAD_LEN * 2048;
@@ -324,15 +333,17 @@ std::arch::global_asm!(
     n_interrupted = const N_INTERRUPTED,
     behind_call = const BEHIND_CALL,
     near = const NEAR,
+    same = const SAME,
+    deep = const DEEP,
+    deepest = const DEEPEST,
     n_unknown = const N_UNKNOWN,
-    sigsegv = const 11,
-    sigbus = const 7,
     is_apart = const IS_APART,
     states_at = const STATES_AT,
     n_stopped = const N_STOPPED,
     may_run = const MAY_RUN,
     has_ended = const HAS_ENDED,
     aborts = const ABORTS,
+    in_exit = const IN_EXIT,
     at_end = const AT_END,
     tid_glibc = const TID_GLIBC,
     tid_musl = const TID_MUSL,

@@ -248,6 +248,10 @@ engraft_module_back:
     push rax
     mov al, {may_run}
     jmp 2f
+engraft_module_in_exit: # at the end of `exit`, whoever called it
+    push rax
+    mov al, {in_exit}
+    jmp 2f
 engraft_module_abort:   # what ends the process by SIGABRT, unless a handler of that goes elsewhere
     push rax
     mov al, {aborts}
@@ -291,13 +295,13 @@ engraft_module_abort:   # what ends the process by SIGABRT, unless a handler of 
     test eax, eax
     jz 51f
     js 9f               # it made no child
-    lock dec byte ptr [r12 + {in_vfork}]
+    lock dec dword ptr [r12 + {in_vfork}]
     jmp 9f
 51:
-    lock inc byte ptr [r12 + {in_vfork}]
+    lock inc dword ptr [r12 + {in_vfork}]
     jmp 9f
 5:
-    cmp byte ptr [r12 + {in_vfork}], 0
+    cmp dword ptr [r12 + {in_vfork}], 0
     jne 9f
     call .Lengraft_lock
     call .Lengraft_refresh
@@ -345,7 +349,7 @@ engraft_module_last:
     call rax
 2:
     lea r11, [rip + 3f]
-    jmp engraft_module_leave
+    jmp engraft_module_in_exit
 3:
     add rsp, 8
     ret
@@ -385,6 +389,11 @@ engraft_module_last_end:
     call .Lengraft_state
     jz 6f
     mov rcx, [rsp]
+    cmp cl, {in_exit}
+    jne 51f
+    cmp byte ptr [rax], {has_ended}
+    je 6f
+51:
     mov [rax], cl
 6:
     add r15, {thread_len}
@@ -476,6 +485,8 @@ engraft_module_signal:
     cmp [rdx + 184], rax # segments, as in all 64-bit programs; si_signo is only there for some
     jne 8f
     pop rax
+    mov [rsi - 48], rdi # words that are nobody's, as `.Lengraft_interrupted` says: what the handler gets, and where it is
+    mov [rsi - 56], r11
     mov r13, rsi
     mov r8d, 1
     jmp .Lengraft_signal_known
@@ -548,6 +559,8 @@ engraft_module_signalled:
 7:
 .Lengraft_signal_written:
     call .Lengraft_mark
+    mov rdi, [r13 - 48]
+    mov r11, [r13 - 56]
     mov rsi, r13
     lea rdx, [r13 - 304]
     xor eax, eax
@@ -670,8 +683,9 @@ engraft_module_signalled:
 
 # Adds r8, 1 or -1, to how often moved code was interrupted where the signal rsi came. Zero if it was moved code, and could be. Where it came in other
 # code, which may have been called by moved code that takes it to come back: the nearest address on the stack that may be behind such a call. There, the
-# handler may have changed the context before 1 is taken back: where it stood, and where a handler returns to, is kept in words of the frame
-# that are nobody's (`reserved1` of `struct sigcontext`).
+# handler may have changed the context before 1 is taken back: where it stood, where a handler returns to, and what was written down, is kept in
+# words of the frame that are nobody's (`reserved1` of `struct sigcontext`). If the address is behind a call of a function that is not near, but may be of
+# the same library, it may be one of a call that is over: then a thread may have been stopped somewhere, no more is known.
 .Lengraft_interrupted:
     movabs rbx, {arena}
     movabs r9, {own} + {homes}
@@ -704,58 +718,56 @@ engraft_module_signalled:
     add r9, 64
     inc r10d
     jmp 2b
-21: # in other code; if it is not the stack itself that cannot be reached
-    mov rdx, [rsi - 144] # rsp
+21: # in other code
     test r8, r8
-    jns 20f
+    jns 22f
+    mov rdx, [rsi - 144] # rsp
     cmp [rsi - 24], rdx
     jne 8f
     sub rax, [rsi - 16] # it may have passed over an instruction
     add rax, 2048
     cmp rax, 4096
     jae 8f
-20:
-    cmp dword ptr [rsi], {sigsegv}
-    je 22f
-    cmp dword ptr [rsi], {sigbus}
-    jne 23f
+    mov r9, [rsi - 40]  # what was written down
+    cmp r9, -1
+    jb 46f
+    movabs rbx, {arena}
+    lock dec qword ptr [rbx + {n_stopped}]
+    jmp .Lengraft_committed
 22:
-    cmp dword ptr [rsi + 8], 0x80 # si_code: the processor gives no address
-    je 8f
-    mov rax, [rsi + 16] # si_addr
-    sub rax, rdx
-    add rax, 0x10000
-    cmp rax, 0x110000
-    jb 8f
-23: # no further than a signal's frame, whose registers may be any: segments stand in it, as in all 64-bit programs. Those whose handlers were
-    # seen return elsewhere, and what is left of them may stand anywhere.
+    mov rdx, [rsi - 144] # rsp
+    # No further than a signal's frame, whose registers may be any: segments stand in it, as in all 64-bit programs. Those whose handlers
+    # were seen return elsewhere, and what is left of them may stand anywhere.
+    mov qword ptr [rsi - 40], 0
     mov r15, [rsi - 32] # where a handler returns to
-    mov rax, [rsi - 136]
     sub rax, r15
     cmp rax, 9
     jb 8f
     movabs rcx, 0x002b000000000033
-    lea rbp, [rdx + 1024]
-    mov rax, fs:[0]     # above it is more of a thread's stack
-    sub rax, rdx
-    cmp rax, 0x4000000
-    jb 24f
-    mov rax, rdx        # or of the first one's
-    shr rax, 36
-    cmp eax, 0x7ff
-    jae 24f
-    mov rax, rdx        # or its end, at that of a page
-    or rax, 4095
-    inc rax
-    cmp rax, rbp
-    cmovb rbp, rax
+    lea rbp, [rdx + {deepest}]
+    mov rax, rdx        # where the signal's frame ends, there is memory; a stack that is full has it elsewhere
+    sub rax, rsi
+    cmp rax, 0x4000
+    jae 23f
+    mov eax, edx
+    and eax, 4095
+    cmp eax, 256
+    jae 241f
+23:
+    call .Lengraft_reads
+    je 241f
+    or rdx, 4095        # the next page
+    inc rdx
 24:
     cmp rdx, rbp
-    jae 8f
+    jae 291f
+    test edx, 4095
+    jz 23b
+241:
     cmp [rdx], r15
     jne 25f
     cmp [rdx + 192], rcx
-    je 8f
+    je 291f
 25:
     mov rax, [rdx]
     add rdx, 8
@@ -793,6 +805,10 @@ engraft_module_signalled:
     jb 24b
     cmp r14, [r9 + 40]
     jae 24b
+    xchg rdx, r14
+    call .Lengraft_reads # there may be nothing between segments
+    xchg rdx, r14
+    jne 24b
 272:
     cmp dword ptr [r14], 0xfa1e0ff3 # endbr64
     jne 273f
@@ -817,23 +833,50 @@ engraft_module_signalled:
     jb 24b
     cmp r14, [r9 + 40]
     jae 24b
+    xchg rdx, r14
+    call .Lengraft_reads
+    xchg rdx, r14
+    jne 24b
     mov rax, [rsi - 136] # rip: in the stub?
     cmp rax, [r9 + 32]
     jb 281f
     cmp rax, [r9 + 40]
-    jb 282f
+    jb 29f
 281:
-    mov r14, [r14]
+    mov r14, [r14]      # not bound yet: it leads back to the stub
+    cmp r14, [r9 + 32]
+    jb 282f
+    cmp r14, [r9 + 40]
+    jb 29f
+282:
+    sub rbp, {deepest} - {deep}
+    cmp rdx, rbp
+    lea rbp, [rbp + {deepest} - {deep}]
+    ja 24b
     sub r14, rax
     add r14, {near}
     cmp r14, 2 * {near}
+    jb 29f
+    add r14, {same} - {near}
+    cmp r14, 2 * {same}
     jae 24b
-282:
-    mov rax, [rdx - 8]
+    mov qword ptr [rsi - 40], -1 # it may be: if nothing else is found
+    jmp 24b
 29:
+    mov rax, [rdx - 8]
     sub rax, [r9 + 16]
     bts rax, {behind_call}
-    jmp 45f
+    lea r9, [r10 + 1]
+    shl r9, 40
+    or r9, rax
+    mov [rsi - 40], r9
+    jmp 46f
+291:
+    cmp qword ptr [rsi - 40], 0
+    je 8f
+    movabs rbx, {arena}
+    lock inc qword ptr [rbx + {n_stopped}]
+    jmp .Lengraft_committed
 33: # in its routine for calls through pointers, which returns to moved code
     mov rbx, [rsi - 144] # rsp
     lea rcx, [rip + engraft_module_callee]
@@ -852,10 +895,12 @@ engraft_module_signalled:
     jae 8f
 4:  # the key: number of the row, from 1; where in its moved code
     sub rax, [r9 + 16]
-45:
     lea r9, [r10 + 1]
     shl r9, 40
     or r9, rax
+46:
+    test r9, r9
+    jz 8f
     mov r14, [rbx + {interrupted_at}]
     add r14, rbx
     movabs r15, 0x9e3779b97f4a7c15
@@ -907,6 +952,29 @@ engraft_module_signalled:
     xor eax, eax
     ret
 .Lengraft_committed_end:
+
+# Zero if there is memory at rdx; registers but rax are kept.
+.Lengraft_reads:
+    push rcx
+    push rdx
+    push rsi
+    push rdi
+    push r10
+    push r11
+    mov rsi, rdx
+    mov edi, -1         # in no way
+    xor edx, edx
+    mov r10d, 8
+    mov eax, 14         # rt_sigprocmask
+    syscall
+    cmp rax, -22        # EINVAL; else EFAULT
+    pop r11
+    pop r10
+    pop rdi
+    pop rsi
+    pop rdx
+    pop rcx
+    ret
 
 # Zero if ucontext_t r12 is in these routines, of whichever module; r9 is where it would be in ours.
 .Lengraft_inside:
