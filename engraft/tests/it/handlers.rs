@@ -1,7 +1,7 @@
 //! What handlers of signals leave for good, wherever their addresses stand and whatever they interrupt. Programs say themselves how often
 //! they did what.
 
-use crate::count::{counted, plain};
+use crate::count::{blocks, counted, plain};
 use crate::needs;
 use crate::run::{built, engraft, entries, folder};
 
@@ -89,6 +89,34 @@ fn what_handlers_leave_is_seen_wherever_they_come_from() {
                 assert_eq!(found, [80, 60], "{case}, {recording}");
             }
         }
+    }
+}
+
+/// A stub that is moved, since it is called with its address elsewhere: a function of a library that is left in it.
+#[test]
+fn what_a_moved_stub_leads_to_may_be_left() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    built(folder, "libown.so", LIBRARY, "-fno-builtin -shared -fPIC");
+    let work =
+        "__attribute__((noinline)) void work(int n, volatile char *p) { before++; if (n & 1) room[0]++;
+        room[5] = strlen((char *)p); if (n & 1) room[3]++; ended(); room[4]++; }";
+    let text = [
+        HEAD,
+        work,
+        "int main(void) { install(0); size_t (*volatile taken)(const char *) = strlen; taken(room);",
+        MAIN,
+    ]
+    .concat();
+    for flags in ["-O2 -no-pie -fno-pie", "-O1 -no-pie -fno-pie -fcf-protection=full"] {
+        built(folder, "old", &text, &format!("{flags} -fno-builtin -L. -lown -Wl,-rpath,$ORIGIN"));
+        counted(folder, &["./old"], "all");
+        let us = [env!("CARGO_BIN_EXE_engraft"), "count", "-q", "--all-blocks"];
+        plain(folder, &[&us[..], &["-o", "all.engraft", "--", "./old"]].concat());
+        assert_eq!(entries(folder, "all.engraft", "strlen@plt"), 81, "{flags}");
+        let [follow, all] = ["run", "all"].map(|name| blocks(folder, &format!("{name}.engraft"), "old"));
+        assert_eq!(follow, all, "{flags}");
     }
 }
 

@@ -823,8 +823,14 @@ engraft_module_signalled:
     cmp r14, [r9 + 16]
     jb 29f
     cmp r14, [r9 + 24]
-    jb 24b
-    jmp 29f
+    jae 29f
+    lea rax, [r14 + 24]
+275: # in moved code: a stub, behind its counter
+    inc r14
+    cmp r14, rax
+    ja 24b
+    cmp word ptr [r14], 0x25ff
+    jne 275b
 28:
     lea rax, [r14 + 6]
     movsxd r14, dword ptr [r14 + 2]
