@@ -18,7 +18,7 @@ use crate::format::{NO_LINE, is_one_line, one_line};
 use crate::labels::{self, Label};
 use crate::losses::Losses;
 use program::arch::{Decoder, Insn};
-use program::{BlockEnd, BlockId, CallKind, Declarations, EdgeKind, Frame, FuncId, Lines, Program};
+use program::{BlockEnd, BlockId, CallKind, Declarations, EdgeKind, Frame, FuncId, Lines, Moved, Program};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -122,7 +122,7 @@ impl LineCounts {
         for (at, n) in profile.blocks.iter().filter(|(at, _)| program.block_from(**at).is_none()) {
             lost.add(&at.to_string(), "the program has no such block", *n);
         }
-        let declared = lines.declarations();
+        let (declared, moved) = (lines.declarations(), lines.moved());
         let has_flow = !profile.edges.is_empty() && profile.exactness != Exactness::Sampled;
         for func in program.func_ids() {
             let function = program.function(func);
@@ -134,7 +134,7 @@ impl LineCounts {
                 lost.add(&one_line(&name), NO_LINE, executions);
                 continue;
             }
-            let one = OneFunction { profile, program, lines, func };
+            let one = OneFunction { profile, program, lines, moved: &moved, func };
             let frame = one.frame();
             let opening = frame.as_ref().and_then(|frame| one.opening(frame, &declared, &mut files));
             let returns_value = frame.is_some_and(|frame| declared.returns_value(&frame));
@@ -180,6 +180,7 @@ struct OneFunction<'a> {
     profile: &'a Profile,
     program: &'a Program,
     lines: &'a Lines,
+    moved: &'a Moved,
     func: FuncId,
 }
 
@@ -211,12 +212,26 @@ impl OneFunction<'_> {
         // Of those lines, that have code for more than taking the frame down: a jump to the end, at the least, if nothing else.
         let mut stands = HashSet::new();
         let mut all: Vec<Places> = Vec::with_capacity(function.n_blocks());
+        // Lines that have code where a statement begins, in each block. What an optimiser has moved among those of other lines says nothing of
+        // how often its own ran.
+        let begins = |b: BlockId| -> HashSet<Place> {
+            let insns = program.insns(b).filter(|insn| !self.moved.is_one(insn.at()));
+            insns.filter_map(|insn| self.place_of(&insn, files)).collect()
+        };
+        let begin: Vec<HashSet<Place>> = function.block_ids().map(begins).collect();
+        let begin_anywhere: HashSet<Place> = begin.iter().flatten().copied().collect();
         for b in function.block_ids() {
             let padding = program.padding_behind(b);
             let bytes = program.image.bytes_in(&padding).unwrap_or_default();
             let mut places = Places { before: None, own: Vec::new(), behind: Vec::new() };
             for insn in program.insns(b).chain(Decoder::new(bytes, padding.start)) {
                 let place = self.place_of(&insn, files);
+                let is_moved = |place: &Place| {
+                    begin_anywhere.contains(place)
+                        && begin[self.place(b)].iter().any(|other| other != place)
+                        && self.moved.is_one(insn.at())
+                };
+                let place = place.filter(|place| !is_moved(place));
                 if let Some(place) = place.filter(|place| opening.is_some_and(|o| o.0 == place.0)) {
                     last = last.max(place.1);
                     if !insn.takes_frame_down() {

@@ -69,6 +69,22 @@ impl Declarations {
     }
 }
 
+/// Where instructions stand that belong to a line, but begin no statement of it: constants that are loaded early, and what else an
+/// optimiser has moved (DWARF 5, 6.2.2, `is_stmt`).
+#[derive(Debug)]
+pub struct Moved {
+    /// From where on, and whether it is so, by address.
+    rows: Vec<(u64, bool)>,
+}
+
+impl Moved {
+    /// Whether the instruction at `at` is such a one.
+    pub fn is_one(&self, at: Va) -> bool {
+        let n = self.rows.partition_point(|row| row.0 <= at.0);
+        n.checked_sub(1).and_then(|n| self.rows.get(n)).is_some_and(|row| row.1)
+    }
+}
+
 impl Lines {
     /// The lines of `image`, if it or its debug file has any.
     pub fn load(image: &Image) -> Option<Lines> {
@@ -98,6 +114,24 @@ impl Lines {
     pub fn at(&self, at: Va) -> Option<(&str, u32)> {
         let location = self.context.find_location(at.0).ok()??;
         Some((location.file?, location.line?))
+    }
+
+    /// Where instructions begin no statement. Reads all line tables.
+    pub fn moved(&self) -> Moved {
+        let mut rows = Vec::new();
+        let mut units = self.dwarf.units();
+        while let Ok(Some(header)) = units.next() {
+            let Ok(unit) = self.dwarf.unit(header) else { continue };
+            let Some(table) = unit.line_program.clone() else { continue };
+            let mut table = table.rows();
+            while let Ok(Some((_, row))) = table.next_row() {
+                rows.push((row.address(), !row.is_stmt() && !row.end_sequence()));
+            }
+        }
+        // Of several for one address, one that begins a statement is enough.
+        rows.sort_unstable();
+        rows.dedup_by_key(|row| row.0);
+        Moved { rows }
     }
 
     /// The lines at which functions are declared, inlined ones too. Reads all of the debug information.

@@ -1,7 +1,7 @@
 //! Every format that `convert` writes, read by the tool that it is for; and what other tools write, read by `convert`.
 
 use crate::needs;
-use crate::run::{callgrind, compile, engraft, folder, must};
+use crate::run::{built, callgrind, compile, engraft, folder, must};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -276,6 +276,27 @@ fn lines_branches_and_functions_ran_as_often_as_gcov_says() {
     );
     let n = |key: &str| ours.lines().find_map(|l| l.strip_prefix(key)).expect("it is summed up").to_owned();
     assert!(said.contains(&format!("({} of {} branches)", n("BRH:"), n("BRF:"))), "{said}");
+}
+
+/// Of a line whose constants are loaded before the loop that it stands in, that is no execution.
+#[test]
+fn what_an_optimiser_moved_is_no_execution_of_its_line() {
+    needs!("gcc");
+    let to = folder();
+    let text = "#include <stdio.h>\n#include <string.h>\nstruct { char name[48]; long n; } s[4];
+        __attribute__((noinline)) int thrice(int i) { return i * 3; }
+        int main(void) { int sum = 0;
+          for (int i = 0; i < 1000; i++) {
+            if (i % 10 == 0)
+              strcpy(s[1].name, \"abcdefghijklmnopqrstuvw\"), s[1].n++;
+            sum += thrice(i);
+          }
+          printf(\"%d %ld\\n\", sum, s[1].n); return 0; }";
+    built(to.path(), "old", text, "-O2 -g");
+    engraft(to.path(), "count -q --no-cache --modules exe -o old.engraft -- ./old").ok();
+    engraft(to.path(), "convert -q old.engraft -o old.info --binary old").ok();
+    let lines = traced(&read(to.path(), "old.info"), "DA");
+    assert_eq!((&lines["8"], &lines["9"]), (&vec![100], &vec![1000]), "{lines:?}");
 }
 
 /// What a file of callgrind without compression says of functions of `lines.c`: calls with their number and cost, jumps with theirs.
