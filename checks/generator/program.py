@@ -94,6 +94,10 @@ class Program:
         spins = self.crew == "spins" or self.crew == "cancelled" and self.end_in & 1
         return self.late() + (1 + self.end_in % 3 if "threads" in self.has and spins else 0)
 
+    def parked(self):
+        """How many threads wait at a call when the process ends."""
+        return 1 + self.end_in % 3 if "threads" in self.has and self.crew == "parked" else 0
+
     def is_over(self, status):
         """Whether all of its threads are known to have ended at a call."""
         return status < 128 and not ("threads" in self.has and self.crew in ("spins", "parked"))
