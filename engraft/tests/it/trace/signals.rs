@@ -1,6 +1,7 @@
 //! Where the handlers of signals stand in a trace.
 
 use super::{symbols, traced};
+use crate::count::blocks;
 use crate::needs;
 use crate::run::{built, engraft, folder};
 
@@ -41,5 +42,26 @@ fn handlers_of_signals_that_come_at_once_stand_where_these_came() {
         let first = format!("F{outer} 0 F{inner} 0 {}F{quiet} 0 E E F{quiet} 0 E E ", signals.repeat(n_each));
         let others = format!("F{outer} 0 F{inner} 0 F{quiet} 0 E E F{quiet} 0 E E ").repeat(n_each - 1);
         assert_eq!(all.matches(&(first + &others)).count(), 3, "{calls}: {all}");
+    }
+}
+
+/// Faults in a function of libc that no event tells of, whose handler leaves it: nothing behind the call ran.
+#[test]
+fn what_is_left_in_a_function_of_libc_goes_no_further() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    let text = "#include <setjmp.h>\n#include <signal.h>\n#include <string.h>
+        static sigjmp_buf env; static volatile int n1, n2, n3, n4; char text[] = \"some text\";
+        void leave(int s) { siglongjmp(env, 1); }
+        __attribute__((noinline)) void work(const char *p, int n) { n1++; if (n & 1) n2++; n += strlen(p); if (n & 1) n3++; n4++; }
+        int main(void) { struct sigaction a = {.sa_handler = leave, .sa_flags = SA_NODEFER}; sigaction(SIGSEGV, &a, 0);
+          for (volatile int i = 0; i < 80; i++) if (!sigsetjmp(env, 1)) work(i % 4 == 3 ? 0 : text, i);
+          return 0; }";
+    for flags in ["-O0", "-O1", "-O2"] {
+        built(folder, "a", text, &format!("{flags} -fno-plt -fno-builtin"));
+        traced(folder, &["./a"], "exe");
+        engraft(folder, "count -q --no-cache --all-blocks --modules exe -o all.engraft -- ./a").ok();
+        assert_eq!(blocks(folder, "run.trace", "a"), blocks(folder, "all.engraft", "a"), "{flags}");
     }
 }

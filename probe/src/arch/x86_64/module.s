@@ -628,8 +628,29 @@ engraft_module_signalled:
     jne 14f
     mov rsi, rcx
     jmp 1b
-14:
-    xor ecx, ecx        # no module's
+14: # no module's; but `.Lengraft_interrupted` may know the call that led there
+    mov rax, [rsi - 40]
+    mov r9, rax
+    shr r9, 40
+    dec r9
+    movabs rcx, {arena}
+    cmp r9d, [rcx + {n_rows}]
+    jae 141f
+    btr rax, {behind_call}
+    jnc 141f
+    shl r9, 6
+    movabs rcx, {own} + {homes}
+    add r9, rcx
+    lea edx, [rax - 1]
+    mov rcx, [r9 + 24]
+    sub rcx, [r9 + 16]
+    cmp rdx, rcx
+    jae 141f
+    mov rcx, [r9 + 8]
+    mov ecx, [rcx + 16]
+    jmp 2f
+141:
+    xor ecx, ecx
     jmp 2f
 15: # in these routines, for another signal; or in what takes another chunk, or the like: at no place of the program's
     mov ecx, [rax + 16]
@@ -824,8 +845,8 @@ engraft_module_signalled:
     jb 29f
     cmp r14, [r9 + 24]
     jae 29f
-    lea rax, [r14 + 24]
-275: # in moved code: a stub, behind its counter
+    lea rax, [r14 + 64]
+275: # in moved code: a stub, behind its counter or its events
     inc r14
     cmp r14, rax
     ja 24b
