@@ -259,9 +259,13 @@ fn whole(path: &Path, bytes: &[u8]) -> Option<Vec<Profile>> {
 /// # Errors
 /// If it is something else, cannot be read, or is damaged.
 pub fn needed_recording(path: &Path) -> anyhow::Result<Vec<Profile>> {
-    refuse_empty(path, &bytes(path)?)?;
+    let there = bytes(path)?;
+    refuse_empty(path, &there)?;
     recording(path)?.ok_or_else(|| {
-        let hint = "say `show BINARY function NAME --profile FILE`";
+        let hint = match Format::recognise(&there) {
+            Some(_) => "say `show BINARY function NAME --profile FILE`",
+            None => "make one: `engraft count -o FILE -- PROGRAM`",
+        };
         Hinted::new(format!("{} is no recording of `engraft count`", path.display()), hint).into()
     })
 }

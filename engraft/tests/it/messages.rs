@@ -322,6 +322,16 @@ fn a_dash_is_standard_input_for_profiles_alone() {
 }
 
 #[test]
+fn what_is_no_recording_has_a_remedy() {
+    let to = folder();
+    for (text, want) in [("ENG", "make one: `engraft count"), ("TN:\nSF:/a.c\n", "say `show BINARY")] {
+        std::fs::write(to.path().join("it"), text).expect("it is ours");
+        let ran = engraft(to.path(), "show --counts it");
+        assert!(ran.code == Some(2) && ran.stderr.contains(&format!("\nhint: {want}")), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_program_is_no_profile() {
     let to = own_pair();
     let ran = engraft(to.path(), "carry old new --profile old -o q.fdata");
