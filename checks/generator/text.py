@@ -247,8 +247,8 @@ class Text:
             say("if (forks++ < 5) { int status = 0; pid_t child; P; child = vfork();"); say("Q; if (!child) { P; _exit(3); }"); say("P; waitpid(child, &status, 0);"); say("Q; x ^= status; }"); say("P;")
         elif s.kind == "coroutine":
             if self.shape in ("main",):
-                say(f"{{ void *stack = malloc(65536); int i; volatile ul kept = x; P; getcontext(&there{k});")
-                say(f"Q; there{k}.uc_stack.ss_sp = stack; there{k}.uc_stack.ss_size = 65536; there{k}.uc_link = &here{k}; makecontext(&there{k}, coroutine{k}, 0);")
+                say(f"{{ void *stack = malloc(1 << 20); int i; volatile ul kept = x; P; getcontext(&there{k});")
+                say(f"Q; there{k}.uc_stack.ss_sp = stack; there{k}.uc_stack.ss_size = 1 << 20; there{k}.uc_link = &here{k}; makecontext(&there{k}, coroutine{k}, 0);")
                 say(f"Q; for (i = 0; i < {1 + n % 2}; i++) {{ P; swapcontext(&here{k}, &there{k});"); say("Q; }"); say("P; free(stack); x = kept; }"); say("P;")
         elif s.kind == "getcontext":
             if self.shape == "main" or self.shape == "plain":
