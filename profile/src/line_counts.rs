@@ -18,7 +18,9 @@ use crate::format::{NO_LINE, is_one_line, one_line};
 use crate::labels::{self, Label};
 use crate::losses::Losses;
 use program::arch::{Decoder, Insn};
-use program::{BlockEnd, BlockId, CallKind, Declarations, EdgeKind, Frame, FuncId, Lines, Moved, Program};
+use program::{
+    BlockEnd, BlockId, CallKind, Declarations, EdgeKind, Frame, FuncId, Lines, Program, Statements,
+};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -122,7 +124,7 @@ impl LineCounts {
         for (at, n) in profile.blocks.iter().filter(|(at, _)| program.block_from(**at).is_none()) {
             lost.add(&at.to_string(), "the program has no such block", *n);
         }
-        let (declared, moved) = (lines.declarations(), lines.moved());
+        let (declared, statements) = (lines.declarations(), lines.statements());
         let has_flow = !profile.edges.is_empty() && profile.exactness != Exactness::Sampled;
         for func in program.func_ids() {
             let function = program.function(func);
@@ -134,7 +136,7 @@ impl LineCounts {
                 lost.add(&one_line(&name), NO_LINE, executions);
                 continue;
             }
-            let one = OneFunction { profile, program, lines, moved: &moved, func };
+            let one = OneFunction { profile, program, lines, statements: &statements, func };
             let frame = one.frame();
             let opening = frame.as_ref().and_then(|frame| one.opening(frame, &declared, &mut files));
             let returns_value = frame.is_some_and(|frame| declared.returns_value(&frame));
@@ -180,7 +182,7 @@ struct OneFunction<'a> {
     profile: &'a Profile,
     program: &'a Program,
     lines: &'a Lines,
-    moved: &'a Moved,
+    statements: &'a Statements,
     func: FuncId,
 }
 
@@ -215,7 +217,7 @@ impl OneFunction<'_> {
         // Lines that have code where a statement begins, in each block. What an optimiser has moved among those of other lines says nothing of
         // how often its own ran.
         let begins = |b: BlockId| -> HashSet<Place> {
-            let insns = program.insns(b).filter(|insn| !self.moved.is_one(insn.at()));
+            let insns = program.insns(b).filter(|insn| self.statements.has(insn.at()));
             insns.filter_map(|insn| self.place_of(&insn, files)).collect()
         };
         let begin: Vec<HashSet<Place>> = function.block_ids().map(begins).collect();
@@ -227,9 +229,9 @@ impl OneFunction<'_> {
             for insn in program.insns(b).chain(Decoder::new(bytes, padding.start)) {
                 let place = self.place_of(&insn, files);
                 let is_moved = |place: &Place| {
-                    begin_anywhere.contains(place)
+                    !self.statements.has(insn.at())
+                        && begin_anywhere.contains(place)
                         && begin[self.place(b)].iter().any(|other| other != place)
-                        && self.moved.is_one(insn.at())
                 };
                 let place = place.filter(|place| !is_moved(place));
                 if let Some(place) = place.filter(|place| opening.is_some_and(|o| o.0 == place.0)) {

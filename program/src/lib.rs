@@ -39,7 +39,7 @@ pub use arch::Insn;
 pub use dominators::Dominators;
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
-pub use lines::{Declarations, Frame, Lines, Moved};
+pub use lines::{Declarations, Frame, Lines, Statements};
 pub use liveness::{Conventions, FlagLiveness, Liveness};
 pub use loops::{LoopId, Loops};
 pub use model::{

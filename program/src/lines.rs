@@ -69,19 +69,19 @@ impl Declarations {
     }
 }
 
-/// Where instructions stand that belong to a line, but begin no statement of it: constants that are loaded early, and what else an
-/// optimiser has moved (DWARF 5, 6.2.2, `is_stmt`).
+/// Which instructions are of a statement where it begins (DWARF 5, 6.2.2, `is_stmt`). Others belong to its line, too: constants that are
+/// loaded early, and what else an optimiser has put among other statements.
 #[derive(Debug)]
-pub struct Moved {
-    /// From where on, and whether it is so, by address.
+pub struct Statements {
+    /// From where on, and whether it is not so, by address.
     rows: Vec<(u64, bool)>,
 }
 
-impl Moved {
-    /// Whether the instruction at `at` is such a one.
-    pub fn is_one(&self, at: Va) -> bool {
+impl Statements {
+    /// Whether the instruction at `at` is of one; also where the line table says nothing.
+    pub fn has(&self, at: Va) -> bool {
         let n = self.rows.partition_point(|row| row.0 <= at.0);
-        n.checked_sub(1).and_then(|n| self.rows.get(n)).is_some_and(|row| row.1)
+        !n.checked_sub(1).and_then(|n| self.rows.get(n)).is_some_and(|row| row.1)
     }
 }
 
@@ -116,8 +116,8 @@ impl Lines {
         Some((location.file?, location.line?))
     }
 
-    /// Where instructions begin no statement. Reads all line tables.
-    pub fn moved(&self) -> Moved {
+    /// Where statements begin. Reads all line tables.
+    pub fn statements(&self) -> Statements {
         let mut rows = Vec::new();
         let mut units = self.dwarf.units();
         while let Ok(Some(header)) = units.next() {
@@ -131,7 +131,7 @@ impl Lines {
         // Of several for one address, one that begins a statement is enough.
         rows.sort_unstable();
         rows.dedup_by_key(|row| row.0);
-        Moved { rows }
+        Statements { rows }
     }
 
     /// The lines at which functions are declared, inlined ones too. Reads all of the debug information.
