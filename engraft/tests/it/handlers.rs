@@ -4,6 +4,7 @@
 use crate::count::{blocks, counted, plain};
 use crate::needs;
 use crate::run::{built, engraft, entries, folder};
+use std::path::Path;
 
 /// `work` is called 80 times, fails in every fourth, and calls `ended` last; `before` and `after` say how often it began and ended.
 const HEAD: &str =
@@ -68,17 +69,23 @@ const CASES: [(&str, &str, &str); 8] = [
     ),
 ];
 
+/// Builds `libown.so`, and `old` that needs it.
+#[track_caller]
+fn with_library(folder: &Path, library: &str, text: &str, flags: &str) {
+    built(folder, "libown.so", library, &format!("{flags} -fno-builtin -shared -fPIC"));
+    built(folder, "old", text, &format!("{flags} -fno-builtin -L. -lown -Wl,-rpath,$ORIGIN"));
+}
+
 #[test]
 fn what_handlers_leave_is_seen_wherever_they_come_from() {
     needs!("gcc");
     for flags in ["-O2", "-O1 -fno-plt", "-O0 -Wl,-z,now"] {
         let place = folder();
         let folder = place.path();
-        built(folder, "libown.so", LIBRARY, &format!("{flags} -fno-builtin -shared -fPIC"));
         for (name, main, work) in CASES {
             let case = format!("{name}, {flags}");
             let text = [HEAD, work, main, MAIN].concat();
-            built(folder, "old", &text, &format!("{flags} -fno-builtin -L. -lown -Wl,-rpath,$ORIGIN"));
+            with_library(folder, LIBRARY, &text, flags);
             let said = String::from_utf8(plain(folder, &["./old"]).stdout).expect("text");
             assert_eq!(said, "80 60\n", "{case}");
             counted(folder, &["./old"], "all");
@@ -98,7 +105,6 @@ fn what_a_moved_stub_leads_to_may_be_left() {
     needs!("gcc");
     let place = folder();
     let folder = place.path();
-    built(folder, "libown.so", LIBRARY, "-fno-builtin -shared -fPIC");
     let work =
         "__attribute__((noinline)) void work(int n, volatile char *p) { before++; if (n & 1) room[0]++;
         room[5] = strlen((char *)p); if (n & 1) room[3]++; ended(); room[4]++; }";
@@ -110,7 +116,7 @@ fn what_a_moved_stub_leads_to_may_be_left() {
     ]
     .concat();
     for flags in ["-O2 -no-pie -fno-pie", "-O1 -no-pie -fno-pie -fcf-protection=full"] {
-        built(folder, "old", &text, &format!("{flags} -fno-builtin -L. -lown -Wl,-rpath,$ORIGIN"));
+        with_library(folder, LIBRARY, &text, flags);
         counted(folder, &["./old"], "all");
         let us = [env!("CARGO_BIN_EXE_engraft"), "count", "-q", "--all-blocks"];
         plain(folder, &[&us[..], &["-o", "all.engraft", "--", "./old"]].concat());
@@ -126,10 +132,9 @@ fn a_stub_behind_a_fault_is_not_called() {
     needs!("gcc");
     let place = folder();
     let folder = place.path();
-    built(folder, "libown.so", LIBRARY, "-fno-builtin -shared -fPIC");
     let work = "__attribute__((noinline)) void work(int n, volatile char *p) { n += *p; rand(); ended(); room[4] = n; }";
     let text = [HEAD, work, "int main(void) { install(0);", MAIN].concat();
-    built(folder, "old", &text, "-O2 -fno-builtin -L. -lown -Wl,-rpath,$ORIGIN");
+    with_library(folder, LIBRARY, &text, "-O2");
     for more in [&[][..], &["--all-blocks"]] {
         let us = [env!("CARGO_BIN_EXE_engraft"), "count", "-q", "-o", "run.engraft"];
         plain(folder, &[&us, more, &["--", "./old"]].concat());
@@ -146,12 +151,11 @@ fn what_other_code_does_is_no_matter_of_calls_that_are_over() {
     let place = folder();
     let folder = place.path();
     let touches = "__attribute__((noinline)) void touch(volatile char *p, int n) { volatile char room[232]; room[n] = 1; *p = 1; }";
-    built(folder, "libown.so", &[LIBRARY, touches].concat(), "-O1 -fno-builtin -shared -fPIC");
     let work = "void touch(volatile char *, int); volatile int odd, even;
         __attribute__((noinline)) void deep(int n) { char other[80]; other[6] = 0; other[5] = n & 1; if (strlen(other + 5)) odd++; else even++; }
         __attribute__((noinline)) void work(int n, volatile char *p) { before++; deep(n); touch(p, n); ended(); }
         static void own(int s) { siglongjmp(env, s); } int main(void) { put(own);";
-    built(folder, "old", &[HEAD, work, MAIN].concat(), "-O1 -fno-builtin -L. -lown -Wl,-rpath,$ORIGIN");
+    with_library(folder, &[LIBRARY, touches].concat(), &[HEAD, work, MAIN].concat(), "-O1");
     counted(folder, &["./old"], "exe");
     assert_eq!(["work", "deep", "ended"].map(|f| entries(folder, "run.engraft", f)), [80, 80, 60]);
     let shown = engraft(folder, "show run.engraft function deep --json").json();
