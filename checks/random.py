@@ -212,7 +212,7 @@ class Bench:
                 n_stopped, between, edges = self.intervals(folder, path)
                 said_stopped = max(said_stopped, n_stopped)
                 how, rows = " ".join(options), sorted(blocks[path])
-                said += self.judge(how, own, rows, between, stopped, program.parked(), unmarked)
+                said += self.judge(how, own, rows, between, stopped, program.late(), program.parked(), unmarked)
                 said += self.judge_edges(how, own, rows, edges, stopped + unmarked)
                 # Counted again, with counters elsewhere. What has no markers, as libc in a static program, may run otherwise.
                 if edges and program.repeats and not stopped:
@@ -240,8 +240,8 @@ class Bench:
         between = {int(b["at"], 16): (b["at_least"], b["at_most"]) for b in profile["blocks"] if "at_least" in b}
         return profile.get("n_stopped", 0), between, {(int(e["from"], 16), int(e["to"], 16)): e["count"] for e in profile["edges"]}
 
-    def judge(self, how, own, blocks, between, stopped, parked, may_be_unmarked):
-        """`stopped` threads were stopped in the middle of a block, and `parked` at a call; so many blocks may have been entered by threads that did not come to the marker."""
+    def judge(self, how, own, blocks, between, stopped, late, parked, may_be_unmarked):
+        """`stopped` threads were stopped in the middle of a block, `late` of them in what ends the process, and `parked` at a call; so many blocks may have been entered by threads that did not come to the marker."""
         unmarked = 0
         said, starts, i = [], [b[0] for b in blocks], 0
         rows = collections.defaultdict(list)
@@ -260,8 +260,10 @@ class Bench:
             first = inside[0][1]
             least, most = between.get(start, (ours, ours)) if stopped else (ours, ours)
             if VERB == "trace":
-                # A block that has begun is in a trace; what ran behind the last event of a thread that was there at the end is not.
-                least, most = least - stopped, most + stopped + parked
+                # A block that has begun is in a trace; what ran behind the last event of a thread that was there at the end is not. Of those
+                # that run a worker's function this is what lacks; without symbols, it may be any.
+                is_worker = "worker" in function or function.startswith("fn_0x")
+                least, most = least - stopped, most + late + (stopped - late + parked) * is_worker
             if inside[0][3] & 1:
                 least = min(least, first) # behind a call, which need not have come back
             unmarked += max(0, least - first)
