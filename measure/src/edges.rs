@@ -18,8 +18,9 @@ use crate::nesting::Nesting;
 use crate::returns::{Doubtful, Returns};
 use probe::{CountedCall, Counting, Plan, Sparse};
 use profile::Profile;
-use program::{Block, BlockEnd, BlockId, Edge, EdgeId, EdgeKind, FuncId, Program, Sure};
+use program::{Block, BlockEnd, BlockId, Edge, EdgeId, EdgeKind, FuncId, Program, Sure, Va};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// What is to be put into the code of `program`, if it runs again as it ran `earlier`.
 pub(crate) fn plan(program: &Program, earlier: Option<&Profile>) -> Plan {
@@ -47,6 +48,16 @@ fn is_known(program: &Program, id: FuncId) -> bool {
     let function = program.function(id);
     let ends_well = |b: &Block| !matches!(b.end, BlockEnd::Broken | BlockEnd::Unresolved);
     function.complete && function.sure != Sure::Guessed && program.blocks_of(id).iter().all(ends_well)
+}
+
+/// The blocks of the function whose addresses its program's code computes.
+fn named_blocks(program: &Program, id: FuncId) -> impl Iterator<Item = BlockId> {
+    let named = move |range: &Range<Va>| {
+        let from = program.named.partition_point(|at| *at < range.start);
+        let to = program.named.partition_point(|at| *at < range.end);
+        &program.named[from..to]
+    };
+    program.function(id).ranges.iter().flat_map(named).filter_map(|at| program.block_from(*at))
 }
 
 /// Whether control goes on in the function behind a block that ends so.
@@ -112,6 +123,10 @@ impl Shape {
             let place = shape.place(*b);
             shape.entered[place] = true;
         }
+        for b in named_blocks(program, id) {
+            let place = shape.place(b);
+            shape.entered[place] = true;
+        }
         let calls = returns.calls_system(id);
         let is_left = |(b, (leads, leads_on)): (BlockId, (bool, bool))| {
             !leads
@@ -122,6 +137,15 @@ impl Shape {
         };
         shape.left = function.block_ids().zip(leads.into_iter().zip(leads_on)).map(is_left).collect();
         shape
+    }
+
+    /// The same, if control may come to `blocks` from outside, too.
+    pub(crate) fn entered_at(mut self, blocks: &[BlockId]) -> Shape {
+        for block in blocks {
+            let place = self.place(*block);
+            self.entered[place] = true;
+        }
+        self
     }
 
     fn place(&self, block: BlockId) -> usize {
@@ -250,7 +274,8 @@ fn choose(
     let (of_edges, of_blocks) = is_counted.split_at(n_edges);
     let blocks = (shape.first..).zip(of_blocks).filter(|b| *b.1).map(|b| BlockId(b.0));
     let edges = (first_edge..).zip(of_edges).filter(|e| *e.1).map(|e| EdgeId(e.0));
-    Some(Sparse { blocks: blocks.collect(), edges: edges.collect() })
+    let open = named_blocks(program, id).collect();
+    Some(Sparse { blocks: blocks.collect(), edges: edges.collect(), open })
 }
 
 /// Components of a graph that grows.

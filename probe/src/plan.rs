@@ -94,6 +94,8 @@ pub struct Sparse {
     pub blocks: Vec<BlockId>,
     /// Edges, ascending: but those of jump tables and to landing pads.
     pub edges: Vec<EdgeId>,
+    /// Blocks that control may come to from outside, besides the function's entries.
+    pub open: Vec<BlockId>,
 }
 
 /// What is to be put into the moved code.

@@ -258,3 +258,54 @@ fn both_ways_to_one_block_are_one_way() {
     let written = std::fs::read_to_string(to.join("x.callgrind")).expect("it was written");
     assert!(!written.contains("jcnd=80/80"), "{written}");
 }
+
+/// Code behind labels whose addresses are known elsewhere may be come to from there: edges of their function are known all the same.
+#[test]
+fn edges_of_functions_whose_labels_are_taken_are_counted() {
+    needs!("gcc");
+    let source = |first: &str| {
+        format!(
+            "#include <stdio.h>
+            static int n_rounds;
+            __attribute__((noinline)) int walk(int n) {{
+                static const void *const to[] = {{&&a, &&b, &&c}};
+                {first}
+                int i = 0, sum = 0;
+            a:  sum += 3;
+                if (i++ < n) goto *to[i % 3 * (i % 2) % 2];
+            b:  for (volatile int j = 0; j < i % 5; j++) n_rounds++, sum ^= j;
+                if (i++ < n) goto *to[i % 3 * (i % 2) % 2];
+            c:  return sum; }}
+            int main(void) {{ volatile int n = 40; n = walk(n); printf(\"%d\\n\", n_rounds); return 0; }}\n"
+        )
+    };
+    for (first, flags) in [
+        ("", "-O1"),
+        ("static const void *volatile kept = &&b; n += kept == &&a;", "-O1"),
+        ("static const void *volatile kept = &&b; n += kept == &&a;", "-O2 -no-pie"),
+        ("const void *volatile named = &&b; n += named == &&a;", "-O1"),
+        ("const void *volatile named = &&b; n += named == &&a;", "-O2 -no-pie"),
+    ] {
+        let place = folder();
+        let to = place.path();
+        std::fs::write(to.join("a.c"), source(first)).expect("written");
+        build(to, "a.c", &format!("-w {flags}"), "a");
+        let said = must(Command::new("./a").current_dir(to));
+        let n_rounds: u64 = said.trim().parse().expect("a number");
+        assert!(n_rounds > 10, "{said}");
+        engraft(to, "count -q --no-cache --modules exe -o run.engraft -- ./a").ok();
+        let view = engraft(to, "show run.engraft loops --json").json();
+        let loops = view["loops"].as_array().expect("a list").iter();
+        let rounds: Vec<u64> =
+            loops.filter(|l| text(l, "function") == "walk").map(|l| number(l, "iterations")).collect();
+        assert!(rounds.contains(&n_rounds), "{first} {flags}: {n_rounds} rounds: {view}");
+        engraft(to, "convert -q run.engraft -o run.json").ok();
+        let written = std::fs::read_to_string(to.join("run.json")).expect("it was written");
+        let written: Value = serde_json::from_str(&written).expect("JSON");
+        let shown = engraft(to, "show run.engraft function walk --json").json();
+        let blocks: Vec<Value> = shown["blocks"].as_array().expect("a list").clone();
+        let own: Vec<Value> = blocks.iter().map(|b| format!("{:#x}", number(b, "at")).into()).collect();
+        let edges = written["edges"].as_array().expect("a list").iter();
+        assert!(edges.filter(|e| own.contains(&e["from"])).count() > 3, "{first} {flags}: {written}");
+    }
+}
