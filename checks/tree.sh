@@ -24,9 +24,11 @@ work=$(mktemp -d); [ -n "${KEEP:-}" ] && echo "kept: $work" >&2 || trap 'rm -rf 
 unset RUST_BACKTRACE
 export engraft work real_home=$HOME LC_ALL=C TZ=UTC HOME=$work XDG_CACHE_HOME=${XDG_CACHE_HOME:-$work/cache}
 # A program that ran long is rewritten for the next time: here all runs of one kind have the same.
-export verb=${VERB:-count} how
+export verb=${VERB:-count}
+# What kind of run it is stands in a file: some programs go through their environment, which must be the same.
 # shellcheck disable=SC2086
 counted() {
+  local how; how=$(cat "$work/how")
   case $how in
     '') $layout "$engraft" "$verb" -q -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@" ;;
     *) $layout "$engraft" count -q $how -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@" ;;
@@ -84,17 +86,18 @@ P
 failed=0
 for name; do
   base=${name%-stripped}
-  rm -rf "$work/new" "$work"/[0-9]*; mkdir "$work/new"
+  rm -rf "$work/new" "$work/recordings" "$work"/[0-9]*; mkdir "$work/new"
   if declare -F "setup_$base" >/dev/null; then (cd "$work/new" && "setup_$base") || { echo "FAILED  $name: could not be made"; failed=1; continue; }; fi
   [ "$base" = "$name" ] || (cd "$work/new" && for f in p *.so; do [ ! -e "$f" ] || strip "$f"; done)
   n=0; status=0; export layout='setarch -R'
   # take: a run of each kind.
   take() {
     for how in '' --all-blocks; do
-      n=$((n + 1)); export out=$work/$n; mkdir "$out"
+      n=$((n + 1)); export out=$work/recordings; mkdir "$out"; echo "$how" >"$work/how"
       rm -rf "$work/run"; cp -a "$work/new" "$work/run"
       (cd "$work/run" && set +e && ulimit -c 0 && "run_$base" counted) >/dev/null 2>&1 </dev/null || true
       for rec in "$out"/*.engraft; do [ ! -e "$rec" ] || { "$engraft" convert -q "$rec" -o "$rec.csv"; rm "$rec"; }; done
+      mv "$out" "$work/$n"
     done
   }
   take; take; judge || status=$?
