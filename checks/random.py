@@ -213,9 +213,9 @@ class Bench:
                 said_stopped = max(said_stopped, n_stopped)
                 how, rows = " ".join(options), sorted(blocks[path])
                 said += self.judge(how, own, rows, between, stopped, program.late(), program.parked(), unmarked)
-                said += self.judge_edges(how, own, rows, edges, stopped + unmarked)
+                said += self.judge_edges(how, own, rows, edges, max(stopped, n_stopped) + unmarked)
                 # Counted again, with counters elsewhere. What has no markers, as libc in a static program, may run otherwise.
-                if edges and program.repeats and not stopped:
+                if edges and program.repeats and not stopped and not n_stopped:
                     marked = {rows[bisect.bisect_right(rows, (m[0], 1 << 64)) - 1][3] for m in own.marks if rows}
                     edges = {at: n for at, n in edges.items() if rows[bisect.bisect_right(rows, (at[0], 1 << 64)) - 1][3] in marked}
                     first = edges_of.setdefault(path, edges)
@@ -258,7 +258,7 @@ class Bench:
             start, end, ours, function = blocks[at_row]
             inside.sort()
             first = inside[0][1]
-            least, most = between.get(start, (ours, ours)) if stopped else (ours, ours)
+            least, most = between.get(start, (ours, ours))
             if VERB == "trace":
                 # A block that has begun is in a trace; what ran behind the last event of a thread that was there at the end is not. Of those
                 # that run a worker's function this is what lacks; without symbols, it may be any.

@@ -12,7 +12,8 @@ mod codes;
 mod memo;
 
 use crate::events::{
-    ANOTHER, Block, ENTRY, End, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, Point, START, SiteTold,
+    ANOTHER, Block, ENTRY, End, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, Point, REDIRECTED, START,
+    SiteTold,
 };
 use crate::region::{Border, MOST_PLAIN, Position, Region};
 use crate::symbol::{Cause, Symbol};
@@ -67,6 +68,8 @@ pub struct Decoder<'c> {
     forked: Forked,
     /// Whether what is entered next is a handler of signals.
     is_handler: bool,
+    /// Whether what is entered next is where a handler of signals has led to.
+    is_elsewhere: bool,
     /// Whether functions may be open of which nothing told.
     is_cut: bool,
     /// Between a gap and where it is kept again: room for what is told there.
@@ -92,6 +95,7 @@ impl<'c> Decoder<'c> {
             parked: Vec::new(),
             forked: Forked::default(),
             is_handler: false,
+            is_elsewhere: false,
             is_cut: false,
             untold: None,
             memos: Memos::default(),
@@ -157,6 +161,7 @@ impl<'c> Decoder<'c> {
         self.rest.push(word);
         match *self.rest.as_slice() {
             [HANDLER, _] => return,
+            [_, REDIRECTED, _] => self.redirected(out),
             [_, key, at] => self.interrupted(key, at, out),
             [head, frame] => self.far(head, Some(frame), out),
             _ => {}
@@ -186,7 +191,7 @@ impl<'c> Decoder<'c> {
             false => out.extend(open),
         }
         self.parked.clear();
-        (self.is_handler, self.is_cut) = (false, true);
+        (self.is_handler, self.is_elsewhere, self.is_cut) = (false, false, true);
     }
 
     /// A signal came at a place of the moved code, and its handler is entered next.
@@ -203,6 +208,15 @@ impl<'c> Decoder<'c> {
         }
     }
 
+    /// The handler that was entered last returns, to what is entered next.
+    fn redirected(&mut self, out: &mut Vec<u32>) {
+        if let Some(n) = self.open.iter().rposition(|a| a.is_handler) {
+            self.settle(n, false, out);
+            out.extend(self.open.drain(n..).map(|_| Symbol::EXIT.0));
+        }
+        self.is_elsewhere = true;
+    }
+
     /// An entry, or a point that control may come to from any depth.
     fn far(&mut self, head: u32, frame: Option<u32>, out: &mut Vec<u32>) {
         let word = head & (LIMIT - 1);
@@ -217,6 +231,7 @@ impl<'c> Decoder<'c> {
             }
             return;
         }
+        self.is_elsewhere = false;
         let (func, block, call) = match self.codes.point(module, word) {
             Some(Point::Start(func, block)) => (func, block, None),
             Some(Point::Behind(func, block, call)) => (func, block, Some(call)),
@@ -295,16 +310,17 @@ impl<'c> Decoder<'c> {
     fn entered(&mut self, n: u32, of: Of, block: u32, frame: Option<u32>, out: &mut Vec<u32>) {
         let mut new = Activation::at(of, block, frame);
         let mut is_from_outside = true;
-        let is_handler = std::mem::take(&mut self.is_handler);
+        new.is_handler = std::mem::take(&mut self.is_handler);
+        let is_apart = std::mem::take(&mut self.is_elsewhere) || new.is_handler;
         let told = Told::Entry { module: of.module, n };
-        if !is_handler && let Some(found) = self.find(told) {
+        if !is_apart && let Some(found) = self.find(told) {
             self.approach(found, told, out);
             if self.open.last().is_some_and(|top| self.is_at_tail(top)) {
                 self.leave(out);
             }
         }
         let is_before = self.codes.block(of, block).is_some_and(|b| b.point != 0);
-        if !is_handler && self.open.last().is_some_and(|top| top.of == of && self.is_at_open_jump(top)) {
+        if !is_apart && self.open.last().is_some_and(|top| top.of == of && self.is_at_open_jump(top)) {
             // It jumped there itself.
             match self.open.last_mut() {
                 Some(top) if is_before => (top.block, top.call, top.is_before) = (block, 0, true),
@@ -313,7 +329,7 @@ impl<'c> Decoder<'c> {
             self.pass_stub(out);
             return;
         }
-        if !is_handler
+        if !is_apart
             && let Some(top) = self.open.last_mut().filter(|top| !top.is_before)
             && let Some(site) =
                 self.codes.block(top.of, top.block).and_then(|b| b.calls.get(top.call as usize))
@@ -375,6 +391,7 @@ impl<'c> Decoder<'c> {
 
     /// The point of this word: of the function on top, or of one below it.
     fn near(&mut self, word: u32, out: &mut Vec<u32>) {
+        self.is_elsewhere = false;
         let told = Told::Point(word);
         let point = match self.find(told) {
             Some(found) => {

@@ -6,7 +6,8 @@
 //!       | 001 i frame                     point i, which control may have come to from any depth
 //!       | 000 i                           another point i
 //!       | 000 and 29 bits set, key at     a signal came `at` bytes into the moved code of module `key` (0: elsewhere; `at` all ones: in our own
-//!                                         code); its handler is entered next
+//!                                         code); its handler is entered next. `key` all ones: the handler that was entered last
+//!                                         returns to where it changed the context to, outside of moved code
 //!       | 000 and 29 bits set, less 1   what came before is left out (GAP); up to the next START, words tell only what is open
 //!       | 000 and 29 bits set, less 2   what comes next is kept (START)
 //!       | 000 and 29 bits set, less 3   what comes next is another thread's (ANOTHER): not in files, where it has a stream of its own
@@ -47,6 +48,8 @@ pub const START: u32 = LIMIT - 3;
 pub const ANOTHER: u32 = LIMIT - 4;
 /// In place of where it came: in our own code.
 pub const NO_PLACE: u32 = u32::MAX;
+/// In place of the module: a handler does not return to where its signal came.
+pub const REDIRECTED: u32 = u32::MAX;
 
 /// A module, as far as its events need it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

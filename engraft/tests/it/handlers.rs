@@ -164,6 +164,47 @@ fn what_other_code_does_is_no_matter_of_calls_that_are_over() {
     assert!(counts.len() > 3 && counts.iter().all(|n| [40, 80].contains(n)), "{counts:?}");
 }
 
+/// A function of the C library is left where a call of another one that is near it has left its return address, at each place in turn: which of
+/// them was left may not be known, but what is said is so.
+#[test]
+fn calls_that_are_over_may_leave_doubt() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    let work = "#include <ucontext.h>\n static ucontext_t c; static volatile int ends[25];
+        #define WORK(k) __attribute__((noinline)) void work##k(int n, volatile char *p) { before++; \\
+          __asm__ volatile(\"sub $8*\" #k \", %%rsp; call getcontext@plt; add $8*\" #k \", %%rsp\" :: \"D\"(&c) : \"rax\", \"rcx\", \"rdx\", \"rsi\", \"r8\", \"r9\", \"r10\", \"r11\", \"memory\"); \\
+          if (n & 1) room[0]++; room[9] = strtol((char *)p, 0, 10); ends[k]++; if (n & 2) room[1]++; }
+        #define FIVE(a, b, c, d, e) WORK(a) WORK(b) WORK(c) WORK(d) WORK(e)
+        FIVE(0, 1, 2, 3, 4) FIVE(5, 6, 7, 8, 9) FIVE(10, 11, 12, 13, 14) FIVE(15, 16, 17, 18, 19) FIVE(20, 21, 22, 23, 24)
+        #define FIVE_OF(a, b, c, d, e) work##a, work##b, work##c, work##d, work##e
+        static void (*const all[])(int, volatile char *) = { FIVE_OF(0, 1, 2, 3, 4), FIVE_OF(5, 6, 7, 8, 9), FIVE_OF(10, 11, 12, 13, 14),
+          FIVE_OF(15, 16, 17, 18, 19), FIVE_OF(20, 21, 22, 23, 24) };
+        __attribute__((noinline)) void wipe(void) { volatile char room[2048]; for (int i = 0; i < 2048; i++) room[i] = 0; }
+        void work(int n, volatile char *p) { for (volatile int k = 0; k < 25; k++) { wipe(); sigjmp_buf last; memcpy(&last, &env, sizeof env);
+          if (!sigsetjmp(env, 1)) all[k](n, p); memcpy(&env, &last, sizeof env); } ended(); }
+        int main(void) { install(0);";
+    with_library(folder, LIBRARY, &[HEAD, work, MAIN].concat(), "-O1");
+    counted(folder, &["./old"], "all");
+    let mut n_wide = 0;
+    for k in 0..25 {
+        let shown = engraft(folder, &format!("show run.engraft function work{k} --json")).json();
+        let blocks = shown["blocks"].as_array().expect("a list");
+        let between = |block: &serde_json::Value| {
+            let n = block["count"].as_u64().expect("a count");
+            ["at_least", "at_most"].map(|key| block[key].as_u64().unwrap_or(n))
+        };
+        let want = [80, 80, 40, 80, 60, 60];
+        assert_eq!(blocks.len(), want.len(), "{shown}");
+        for (block, want) in blocks.iter().zip(want) {
+            let [least, most] = between(block);
+            assert!(least <= want && want <= most, "{k}: {least}..{most}, not {want}: {shown}");
+            n_wide = n_wide.max(most - least);
+        }
+    }
+    assert!(n_wide <= 12 * 20, "{n_wide} of {} are in doubt", 25 * 20);
+}
+
 /// Steps through `work`, and leaves it for good at instruction `v[1]` behind its beginning; says how many there are, and how often `work` began.
 const STEPPED: &str = "#include <math.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <time.h>
     static sigjmp_buf env; static volatile long steps, last; static int odd, even, began; static struct timespec now;

@@ -99,6 +99,8 @@ pub const N_INTERRUPTED: u64 = 1024;
 pub const BEHIND_CALL: u64 = 39;
 /// How far from where a function that is known to come back starts that it calls or jumps to is, at most: nearer than another library's code.
 pub const NEAR: u32 = 0xc000;
+/// How far behind the start of a function a place is in it, as far as anybody knows.
+const WITHIN: u32 = 0x800;
 /// How large a library with such functions is, at most: glibc's is 2 MB.
 const SAME: u32 = 0x20_0000;
 /// How far on the stack above where a signal came the call is that led to there: functions that are known to come back need less.
@@ -333,6 +335,7 @@ std::arch::global_asm!(
     n_interrupted = const N_INTERRUPTED,
     behind_call = const BEHIND_CALL,
     near = const NEAR,
+    within = const WITHIN,
     same = const SAME,
     deep = const DEEP,
     deepest = const DEEPEST,

@@ -23,6 +23,8 @@ pub(super) struct Activation {
     pub(super) is_before: bool,
     /// Whether the call below it ends when this returns.
     pub(super) is_awaited: bool,
+    /// Whether it was entered as a handler of signals.
+    pub(super) is_handler: bool,
     pub(super) frame: Option<u32>,
 }
 
@@ -37,6 +39,7 @@ impl Activation {
             has_gone: false,
             is_before: false,
             is_awaited: false,
+            is_handler: false,
             frame,
         }
     }

@@ -570,6 +570,7 @@ engraft_module_signalled:
     mov rsi, r13
     call .Lengraft_interrupted
 .Lengraft_signalled_done:
+    call .Lengraft_redirected
     mov eax, 15         # rt_sigreturn
     syscall
 .Lengraft_signalled_end:
@@ -666,6 +667,7 @@ engraft_module_signalled:
     jmp 1b
 16:
     mov edx, -1
+.Lengraft_append:
 2:
     cmp qword ptr gs:[rbx + {events_base}], 0
     je 9f
@@ -680,6 +682,41 @@ engraft_module_signalled:
     mov dword ptr [rax], {handler}
     mov [rax + 4], ecx
     mov [rax + 8], edx
+9:
+    ret
+
+# Where events are recorded, appends one if the handler of the signal r13 has changed the context to lead elsewhere, out of moved code.
+.Lengraft_redirected:
+    lea rbx, [rip + engraft_module]
+    cmp qword ptr [rbx + 144], 0
+    je 9f
+    mov rdx, [r13 - 136] # rip
+    mov rax, rdx
+    sub rax, [r13 - 16] # it may have passed over an instruction
+    add rax, 2048
+    cmp rax, 4096
+    jb 9f
+    movabs r9, {arena}
+    mov r10d, [r9 + {n_rows}]
+    movabs r9, {own} + {homes}
+1:
+    sub r10d, 1
+    jb 3f
+    cmp qword ptr [r9], 0
+    je 2f
+    cmp rdx, [r9 + 16]
+    jb 2f
+    cmp rdx, [r9 + 24]
+    jb 9f
+2:
+    add r9, 64
+    jmp 1b
+3:
+    add rbx, [rbx]
+    add rbx, {home_head}
+    mov ecx, -1
+    mov edx, ecx
+    jmp .Lengraft_append
 9:
     ret
 
@@ -880,30 +917,58 @@ engraft_module_signalled:
     cmp rdx, rbp
     lea rbp, [rbp + {deepest} - {deep}]
     ja 24b
-    sub r14, rax
-    add r14, {near}
-    cmp r14, 2 * {near}
-    jb 29f
-    add r14, {same} - {near}
-    cmp r14, 2 * {same}
+    sub rax, r14
+    cmp rax, {within}
+    jb 284f
+    add rax, {near}
+    cmp rax, 2 * {near}
+    jb 283f
+    add rax, {same} - {near}
+    cmp rax, 2 * {same}
     jae 24b
+    cmp qword ptr [rsi - 40], 0
+    jne 24b
     mov qword ptr [rsi - 40], -1 # it may be: if nothing else is found
     jmp 24b
+283: # near; it is this one, unless the signal came in what another call leads to
+    mov rax, [rsi - 40]
+    inc rax
+    cmp rax, 1
+    ja 24b
+    call 295f
+    jmp 24b
+284: # in what this call leads to; if another one may have led near, nobody knows
+    mov rax, [rsi - 40]
+    inc rax
+    cmp rax, 1
+    jbe 29f
+    mov qword ptr [rsi - 40], -1
+    jmp 292f
 29:
-    mov rax, [rdx - 8]
-    sub rax, [r9 + 16]
-    bts rax, {behind_call}
-    lea r9, [r10 + 1]
-    shl r9, 40
-    or r9, rax
-    mov [rsi - 40], r9
-    jmp 46f
+    mov rax, [rsi - 40]
+    inc rax
+    cmp rax, 1
+    ja 291f
+    call 295f
 291:
-    cmp qword ptr [rsi - 40], 0
-    je 8f
+    mov r9, [rsi - 40]
+    test r9, r9
+    jz 8f
+    cmp r9, -1
+    jne 46f
+292:
     movabs rbx, {arena}
     lock inc qword ptr [rbx + {n_stopped}]
     jmp .Lengraft_committed
+295: # writes down that a call led there which comes back to the word before rdx, of the row r10, at r9
+    mov rax, [rdx - 8]
+    sub rax, [r9 + 16]
+    bts rax, {behind_call}
+    lea r14, [r10 + 1]
+    shl r14, 40
+    or r14, rax
+    mov [rsi - 40], r14
+    ret
 33: # in its routine for calls through pointers, which returns to moved code
     mov rbx, [rsi - 144] # rsp
     lea rcx, [rip + engraft_module_callee]
