@@ -211,7 +211,12 @@ impl<'c> Decoder<'c> {
     /// The handler that was entered last returns, to what is entered next.
     fn redirected(&mut self, out: &mut Vec<u32>) {
         if let Some(n) = self.open.iter().rposition(|a| a.is_handler) {
-            self.settle(n, false, out);
+            // It goes to its end, and what is below it stays where it was.
+            for _ in 0..MOST_INSIDE {
+                if self.open.len() <= n || !self.pass_end(out) {
+                    break;
+                }
+            }
             out.extend(self.open.drain(n..).map(|_| Symbol::EXIT.0));
         }
         self.is_elsewhere = true;

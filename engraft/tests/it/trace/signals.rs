@@ -65,3 +65,29 @@ fn what_is_left_in_a_function_of_libc_goes_no_further() {
         assert_eq!(blocks(folder, "run.trace", "a"), blocks(folder, "all.engraft", "a"), "{flags}");
     }
 }
+
+/// A handler has its function go on elsewhere: that is not what the function calls next.
+#[test]
+fn where_a_handler_leads_to_is_called_by_nobody() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    let text = "#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include <ucontext.h>
+        static sigjmp_buf env; volatile int n1, n2, n3; static int place;
+        void away(void) { n1++; siglongjmp(env, 1); }
+        void quiet(void) { n2++; __asm__ volatile(\"\"); }
+        void other(void) { n3++; }
+        void (*volatile pointer)(void) = other;
+        void fault(int s, siginfo_t *i, ucontext_t *c) { if (n2) n1++; c->uc_mcontext.gregs[16] = (long)away;
+          c->uc_mcontext.gregs[15] = ((c->uc_mcontext.gregs[15] - 256) & -16) - 8; if (n2) n1--; }
+        void work(volatile int *p) { n1++; *p = 1; quiet(); n2++; if (n1) quiet(); pointer(); n3++; }
+        int main(void) { struct sigaction a = {.sa_sigaction = (void *)fault, .sa_flags = SA_SIGINFO | SA_NODEFER}; sigaction(SIGSEGV, &a, 0);
+          for (volatile int i = 0; i < 80; i++) if (!sigsetjmp(env, 1)) work(i % 4 == 3 ? 0 : &place);
+          printf(\"%d %d %d\\n\", n1, n2, n3); return 0; }";
+    for flags in ["-O0", "-O1", "-O2"] {
+        built(folder, "a", text, &format!("{flags} -fno-plt -fno-inline -fno-ipa-icf"));
+        traced(folder, &["./a"], "exe");
+        engraft(folder, "count -q --no-cache --all-blocks --modules exe -o all.engraft -- ./a").ok();
+        assert_eq!(blocks(folder, "run.trace", "a"), blocks(folder, "all.engraft", "a"), "{flags}");
+    }
+}
