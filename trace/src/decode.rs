@@ -197,13 +197,11 @@ impl<'c> Decoder<'c> {
     /// A signal came at a place of the moved code, and its handler is entered next.
     fn interrupted(&mut self, key: u32, at: u32, out: &mut Vec<u32>) {
         self.is_handler = true;
-        if let Some((of, block)) = self.codes.placed(key, at) {
-            let told = Told::In { of, block };
-            if let Some(found) = self.find(told) {
-                self.approach(found, told, out);
-            }
-        } else if key == 0 {
-            // In what is not recorded: it was called.
+        let told = self.codes.placed(key, at).map(|(of, block)| Told::In { of, block });
+        if let Some((told, found)) = told.and_then(|told| Some((told, self.find(told)?))) {
+            self.approach(found, told, out);
+        } else if key == 0 || told.is_some() {
+            // In what is not recorded: it was called. If a call is told, it is one that was over.
             self.settle(0, false, out);
         }
     }
@@ -408,13 +406,21 @@ impl<'c> Decoder<'c> {
                 let point = |a: &Activation| {
                     self.codes.point(a.of.module, word).filter(|point| point.function() == a.of.func)
                 };
-                let mut open = self.open.iter().enumerate().rev();
-                let found = open.find_map(|(n, a)| Some((n, point(a)?)));
+                let open = || self.open.iter().enumerate().rev().filter_map(|(n, a)| Some((n, a, point(a)?)));
+                // One that may come there from where it is, or else the nearest: it may have been another's that it left.
+                let leads =
+                    |a: &Activation| a.region(self.codes).is_some_and(|r| self.way(a, r, told).is_some());
+                let found = open().take(MOST_STACKS).find(|(_, a, _)| leads(a)).or_else(|| open().next());
+                let found = found.map(|(n, _, point)| (n, point));
                 self.faults.n_astray += u64::from(found.is_some() || !self.is_cut);
                 if let Some((at, _)) = found {
                     // A handler that returns elsewhere returns.
                     self.settle(at + 1, false, out);
                     self.leave_above(at, Cause::Longjmp, out);
+                    // It may have come there by itself meanwhile, where nobody knew in which call of it the handler was entered.
+                    if let Some(found) = self.find(told).filter(|found| found.n_open == at + 1) {
+                        self.approach(found, told, out);
+                    }
                     found.map(|(_, point)| point)
                 } else {
                     self.taken_up(word, out)

@@ -339,6 +339,56 @@ fn a_signal_comes_before_the_event_of_its_place() {
     assert_eq!(trap, [&way[..], &[b(2), f(2), b(0), Symbol::EXIT.0, b(3)]].concat());
 }
 
+/// A signal came in what nothing records, and the call that is said to have led there is one that was over: then what was entered last went to its end.
+/// Behind the call that control was in, nothing above it is open: whose it is is told by where it may come from.
+#[test]
+fn a_place_that_nothing_leads_to_is_none() {
+    let block = |point, end| Block { point, end, ..Block::default() };
+    let site = Site { point: 1, ..Site::default() };
+    let to = |ways: &[(u32, u32)]| End::To(ways.to_vec());
+    // 0 → 1, where it calls what is not recorded, or 2, which it leaves for good.
+    let caller = vec![
+        block(0, to(&[(1, 0), (2, 0)])),
+        Block { point: 2, calls: vec![site], end: End::Return, ..Block::default() },
+        block(3, End::Stop),
+    ];
+    let called = vec![block(0, to(&[(1, 0), (2, 0)])), block(4, End::Return), block(5, End::Return)];
+    let [handler, other] = [(); 2].map(|()| vec![block(0, End::Return)]);
+    let functions = [caller, called, handler, other].map(|blocks| Function { blocks, ..Function::default() });
+    let code = Code {
+        key: 7,
+        base: BASE,
+        functions: functions.into(),
+        entries: vec![(0, 0), (1, 0), (2, 0), (3, 0)],
+        points: vec![
+            Point::Behind(0, 1, 0),
+            Point::Start(0, 1),
+            Point::Start(0, 2),
+            Point::Start(1, 1),
+            Point::Start(1, 2),
+        ],
+        places: vec![(20, Some((3, 0)))],
+        ..Code::default()
+    };
+    let codes = Codes::new(vec![code]);
+    let decoded = |words: &[u32]| {
+        let (mut decoder, mut got) = (Decoder::new(&codes), Vec::new());
+        decoder.push(words, &mut got);
+        assert_eq!(decoder.faults.n_lost, 0);
+        plain(&got)
+    };
+    let [f, b] = [|n| Symbol::enter(n).0, |n| Symbol::block(n).0];
+    let entry = |n| ENTRY | (BASE + n);
+    let exit = Symbol::EXIT.0;
+    let way = [f(0), b(0), b(1)];
+    let words = [entry(0), BASE + 2, entry(1), BASE + 4, HANDLER, 7, 20, entry(2), BASE + 1];
+    let runs = decoded(&words);
+    assert_eq!(runs, [&way[..], &[f(1), b(0), b(1), exit], &[f(2), b(0), exit]].concat());
+    // It is the caller below that was in the call, not the one on top, which goes nowhere.
+    let far = decoded(&[entry(0), BASE + 2, entry(0), BASE + 3, BASE + 1, entry(1), BASE + 5]);
+    assert_eq!(far, [&way[..], &[f(0), b(0), b(2), exit, exit, f(1), b(0), b(2)]].concat());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
