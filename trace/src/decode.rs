@@ -12,8 +12,8 @@ mod codes;
 mod memo;
 
 use crate::events::{
-    ANOTHER, Block, ENTRY, End, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, Point, REDIRECTED, START,
-    SiteTold,
+    ANOTHER, Block, ENTRY, End, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, IN_CALL, LIMIT, NO_PLACE, Point,
+    REDIRECTED, START, SiteTold,
 };
 use crate::region::{Border, MOST_PLAIN, Position, Region};
 use crate::symbol::{Cause, Symbol};
@@ -30,8 +30,18 @@ enum Told {
     Point(u32),
     /// That entry `n` of a module was entered.
     Entry { module: usize, n: u32 },
-    /// That a signal came in this block of a function.
-    In { of: Of, block: u32 },
+    /// That a signal came in this part of a block of a function.
+    In { of: Of, block: u32, part: Part },
+}
+
+/// A part of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Any,
+    /// The code of its event, which was not written.
+    Event,
+    /// A call, or what that has come to.
+    Call,
 }
 
 /// How control came to what is told.
@@ -68,6 +78,8 @@ pub struct Decoder<'c> {
     forked: Forked,
     /// Whether what is entered next is a handler of signals.
     is_handler: bool,
+    /// Whether the last word was room that nothing was written into.
+    is_unwritten: bool,
     /// Whether what is entered next is where a handler of signals has led to.
     is_elsewhere: bool,
     /// Whether functions may be open of which nothing told.
@@ -96,6 +108,7 @@ impl<'c> Decoder<'c> {
             forked: Forked::default(),
             is_handler: false,
             is_elsewhere: false,
+            is_unwritten: false,
             is_cut: false,
             untold: None,
             memos: Memos::default(),
@@ -150,6 +163,9 @@ impl<'c> Decoder<'c> {
     /// The next word.
     fn next(&mut self, word: u32, out: &mut Vec<u32>) {
         if self.rest.is_empty() {
+            if word != HANDLER {
+                self.is_unwritten = word == 0;
+            }
             match word {
                 0 => {}
                 _ if word & (ENTRY | HAS_FRAME) == ENTRY => self.far(word, None, out),
@@ -197,7 +213,13 @@ impl<'c> Decoder<'c> {
     /// A signal came at a place of the moved code, and its handler is entered next.
     fn interrupted(&mut self, key: u32, at: u32, out: &mut Vec<u32>) {
         self.is_handler = true;
-        let told = self.codes.placed(key, at).map(|(of, block)| Told::In { of, block });
+        let (part, at) = match at {
+            NO_PLACE => (Part::Any, at),
+            _ if at & IN_CALL != 0 => (Part::Call, at & !IN_CALL),
+            _ if self.is_unwritten => (Part::Event, at),
+            _ => (Part::Any, at),
+        };
+        let told = self.codes.placed(key, at).map(|(of, block)| Told::In { of, block, part });
         if let Some((told, found)) = told.and_then(|told| Some((told, self.find(told)?))) {
             self.approach(found, told, out);
         } else if key == 0 || told.is_some() {
@@ -576,12 +598,16 @@ impl<'c> Decoder<'c> {
 
     /// The step of a region that leads to what is told, and what is there.
     fn way(&self, a: &Activation, region: &Region, told: Told) -> Option<(u32, Option<Border>)> {
-        let Told::In { of, block } = told else {
+        let Told::In { of, block, part } = told else {
             let (border, step) = region.border(|border| self.fits(a, border, told))?;
             return Some((step, Some(border)));
         };
         if of == a.of {
-            let step = if block == a.block { Some(0) } else { region.to_block(block) };
+            let is_there = || match part {
+                Part::Call => self.codes.block(of, block).is_some_and(|b| (a.call as usize) < b.calls.len()),
+                Part::Any | Part::Event => true,
+            };
+            let step = if block == a.block && is_there() { Some(0) } else { region.to_block(block) };
             // The event of the block may be still to come.
             let is_before =
                 |border| matches!(border, Border::Point(n) if self.codes.leads_to(of, n) == Some(block));
@@ -593,7 +619,12 @@ impl<'c> Decoder<'c> {
                     .filter(|n| self.codes.block(of, *n).is_some_and(|b| b.end == End::Stop))?;
                 Some((if n == a.block { 0 } else { region.to_block(n)? }, None))
             };
-            return step.map(|step| (step, None)).or_else(before).or_else(trap);
+            let there = || step.map(|step| (step, None));
+            return match part {
+                Part::Event => before().or_else(there),
+                Part::Any | Part::Call => there().or_else(before),
+            }
+            .or_else(trap);
         }
         // In what a call goes to that nothing tells of; the first of them, if there are several: what is told of fits each.
         for (n, step) in [(a.block, 0)].into_iter().chain(region.blocks()) {

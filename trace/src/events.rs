@@ -6,7 +6,7 @@
 //!       | 001 i frame                     point i, which control may have come to from any depth
 //!       | 000 i                           another point i
 //!       | 000 and 29 bits set, key at     a signal came `at` bytes into the moved code of module `key` (0: elsewhere; `at` all ones: in our own
-//!                                         code); its handler is entered next. `key` all ones: the handler that was entered last
+//!                                         code; highest bit set: in a call there); its handler is entered next. `key` all ones: the handler that was entered last
 //!                                         returns to where it changed the context to, outside of moved code
 //!       | 000 and 29 bits set, less 1   what came before is left out (GAP); up to the next START, words tell only what is open
 //!       | 000 and 29 bits set, less 2   what comes next is kept (START)
@@ -48,6 +48,8 @@ pub const START: u32 = LIMIT - 3;
 pub const ANOTHER: u32 = LIMIT - 4;
 /// In place of where it came: in our own code.
 pub const NO_PLACE: u32 = u32::MAX;
+/// Of a place: the signal came in what the call there has come to.
+pub const IN_CALL: u32 = 1 << 31;
 /// In place of the module: a handler does not return to where its signal came.
 pub const REDIRECTED: u32 = u32::MAX;
 

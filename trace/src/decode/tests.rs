@@ -354,20 +354,30 @@ fn a_place_that_nothing_leads_to_is_none() {
     ];
     let called = vec![block(0, to(&[(1, 0), (2, 0)])), block(4, End::Return), block(5, End::Return)];
     let [handler, other] = [(); 2].map(|()| vec![block(0, End::Return)]);
-    let functions = [caller, called, handler, other].map(|blocks| Function { blocks, ..Function::default() });
+    // 0 → 1 ⇄ 2, which has no event.
+    let around = vec![
+        block(0, to(&[(1, 0)])),
+        block(6, to(&[(2, 0), (3, 0)])),
+        block(0, to(&[(1, 0)])),
+        block(7, End::Return),
+    ];
+    let functions =
+        [caller, called, handler, other, around].map(|blocks| Function { blocks, ..Function::default() });
     let code = Code {
         key: 7,
         base: BASE,
         functions: functions.into(),
-        entries: vec![(0, 0), (1, 0), (2, 0), (3, 0)],
+        entries: vec![(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)],
         points: vec![
             Point::Behind(0, 1, 0),
             Point::Start(0, 1),
             Point::Start(0, 2),
             Point::Start(1, 1),
             Point::Start(1, 2),
+            Point::Start(4, 1),
+            Point::Start(4, 3),
         ],
-        places: vec![(20, Some((3, 0)))],
+        places: vec![(20, Some((3, 0))), (40, Some((0, 1))), (60, Some((4, 1)))],
         ..Code::default()
     };
     let codes = Codes::new(vec![code]);
@@ -387,6 +397,16 @@ fn a_place_that_nothing_leads_to_is_none() {
     // It is the caller below that was in the call, not the one on top, which goes nowhere.
     let far = decoded(&[entry(0), BASE + 2, entry(0), BASE + 3, BASE + 1, entry(1), BASE + 5]);
     assert_eq!(far, [&way[..], &[f(0), b(0), b(2), exit, exit, f(1), b(0), b(2)]].concat());
+    // The one on top is past its call: it has returned, if the signal came in one.
+    let calls = [entry(0), BASE + 2, entry(0), BASE + 2, BASE + 1];
+    let runs = decoded(&[&calls[..], &[HANDLER, 7, 40 | IN_CALL, entry(2), BASE + 1]].concat());
+    assert_eq!(runs, [&way[..], &way, &[exit, f(2), b(0), exit]].concat());
+    // It came before an event was written for the second time, or behind it.
+    let around = [f(4), b(0), b(1)];
+    let unwritten = decoded(&[entry(4), BASE + 6, 0, HANDLER, 7, 60, entry(2)]);
+    assert_eq!(unwritten, [&around[..], &[b(2), f(2), b(0)]].concat());
+    let written = decoded(&[entry(4), BASE + 6, HANDLER, 7, 60, entry(2)]);
+    assert_eq!(written, [&around[..], &[f(2), b(0)]].concat());
 }
 
 proptest! {

@@ -647,6 +647,7 @@ engraft_module_signalled:
     sub rcx, [r9 + 16]
     cmp rdx, rcx
     jae 141f
+    bts edx, 31
     mov rcx, [r9 + 8]
     mov ecx, [rcx + 16]
     jmp 2f
