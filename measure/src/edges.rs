@@ -139,15 +139,6 @@ impl Shape {
         shape
     }
 
-    /// The same, if control may come to `blocks` from outside, too.
-    pub(crate) fn entered_at(mut self, blocks: &[BlockId]) -> Shape {
-        for block in blocks {
-            let place = self.place(*block);
-            self.entered[place] = true;
-        }
-        self
-    }
-
     fn place(&self, block: BlockId) -> usize {
         (block.0 - self.first) as usize
     }

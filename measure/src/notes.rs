@@ -48,20 +48,14 @@ pub fn notes(module: &Module<'_>) -> Notes {
     let mut functions = Vec::new();
     let mut position = vec![None; program.blocks.len()];
     let mut n = 0u32;
-    let mut boards = vec![Vec::new(); program.functions.len()];
-    for block in module.springboards.iter().filter_map(|board| program.block_from(board.at)) {
-        boards[program.block(block).func.index()].push(block);
-    }
     let is_moved = |f: &FuncId| module.stays.get(f.index()).is_some_and(Option::is_none);
     for id in program.func_ids().filter(is_moved).filter(|_| !module.counted.is_empty()) {
         let function = program.function(id);
-        let is_whole = module.whole.binary_search(&id).is_ok();
+        let is_whole = module.sparse.binary_search(&id).is_ok();
         // Where every block is counted, jump tables are ways inside: else what goes through one to the entry would have called it.
-        let others = &mut boards[id.index()];
-        others.retain(|b| program.entry_block(id) != Some(*b) && !function.entries.contains(b));
-        let shape = match is_whole && others.is_empty() {
+        let shape = match is_whole {
             true => Shape::of(program, &returns, id).0,
-            false => Shape::with(program, &returns, id, false).entered_at(others),
+            false => Shape::with(program, &returns, id, false),
         };
         let first = function.blocks.start;
         let mut nodes = Vec::with_capacity(if is_whole { function.n_blocks() } else { 0 });

@@ -22,17 +22,17 @@ pub enum Counted {
     Edge(EdgeId),
 }
 
-/// What is counted, in the order of the counters: function by function, blocks before edges; and the functions of whose edges as much is
-/// known as follows, ascending.
+/// What is counted, in the order of the counters: function by function, blocks before edges; and which functions as sparsely as was
+/// asked for.
 pub fn choose(
     program: &Program,
     counting: &Counting,
     stays: &[Option<Stay>],
     boards: &[Springboard],
 ) -> (Vec<Counted>, Vec<FuncId>) {
-    let mut whole = Vec::new();
+    let mut sparsely = Vec::new();
     let sparse = match counting {
-        Counting::Nothing => return (Vec::new(), whole),
+        Counting::Nothing => return (Vec::new(), sparsely),
         Counting::Blocks => &[][..],
         Counting::Sparse(all) => all,
     };
@@ -40,26 +40,20 @@ pub fn choose(
     boards.sort_unstable();
     let mut all = Vec::new();
     for id in program.func_ids().filter(|id| stays.get(id.index()).is_some_and(Option::is_none)) {
-        match sparse.get(id.index()).and_then(Option::as_ref) {
-            Some(few) if few.edges.iter().all(|&e| spot(program, e).is_some()) => {
-                match ways_in(program, id, &boards, &few.open) {
-                    WaysIn::Known => {
-                        all.extend(few.blocks.iter().map(|&b| Counted::Block(b)));
-                        all.extend(few.edges.iter().map(|&e| Counted::Edge(e)));
-                    }
-                    // Which nobody planned with: counts of edges follow as far as those of all blocks say.
-                    WaysIn::Blocks => all.extend(program.function(id).block_ids().map(Counted::Block)),
-                    WaysIn::Elsewhere => {
-                        all.extend(stubs::blocks(program, id).map(Counted::Block));
-                        continue;
-                    }
-                }
-                whole.push(id);
+        let few = sparse.get(id.index()).and_then(Option::as_ref).filter(|few| {
+            !has_other_ways_in(program, id, &boards, &few.open)
+                && few.edges.iter().all(|&e| spot(program, e).is_some())
+        });
+        match few {
+            Some(few) => {
+                sparsely.push(id);
+                all.extend(few.blocks.iter().map(|&b| Counted::Block(b)));
+                all.extend(few.edges.iter().map(|&e| Counted::Edge(e)));
             }
-            _ => all.extend(stubs::blocks(program, id).map(Counted::Block)),
+            None => all.extend(stubs::blocks(program, id).map(Counted::Block)),
         }
     }
-    (all, whole)
+    (all, sparsely)
 }
 
 /// The calls, ascending, of stubs that stay. They come as from inside of the stub, where nothing else stands: so it is known where in the block each
@@ -80,13 +74,13 @@ pub fn mark_stub_calls(program: &Program, stays: &[Option<Stay>], inserts: &mut 
     all
 }
 
-/// Which calls of stubs that stay are counted by themselves, ascending: of functions that are `whole`, those of `calls` where it does not
+/// Which calls of stubs that stay are counted by themselves, ascending: of functions that are `sparse`, those of `calls` where it does not
 /// follow how often control comes to them; of others all, since nothing tells how often a signal's handler left their blocks before.
 pub fn choose_calls(
     program: &Program,
     calls: &[CountedCall],
     stays: &[Option<Stay>],
-    whole: &[FuncId],
+    sparse: &[FuncId],
 ) -> Vec<Va> {
     let stays = |id: FuncId| stays.get(id.index()).copied().flatten();
     let is_one = |call: &&Call| {
@@ -96,7 +90,7 @@ pub fn choose_calls(
         stays(func).is_none()
             && stays(callee) == Some(Stay::PltStub)
             && match call.kind {
-                _ if whole.binary_search(&func).is_ok() => known().is_some_and(|c| !c.follows),
+                _ if sparse.binary_search(&func).is_ok() => known().is_some_and(|c| !c.follows),
                 CallKind::Call | CallKind::TailCall => true,
                 _ => false,
             }
@@ -120,35 +114,18 @@ pub fn count_calls(
     }
 }
 
-/// Where old code may lead into a function.
-enum WaysIn {
-    /// Where it was known.
-    Known,
-    /// To other blocks, too.
-    Blocks,
-    /// Into the middle of one, too.
-    Elsewhere,
-}
-
-/// Where old code may lead into the function, if it is known that it may to its entries and to the blocks `open`; `boards` are the places of
+/// Whether old code may lead into the function elsewhere than at its entries and at the blocks `open`; `boards` are the places of
 /// springboards, sorted.
-fn ways_in(program: &Program, id: FuncId, boards: &[Va], open: &[BlockId]) -> WaysIn {
+fn has_other_ways_in(program: &Program, id: FuncId, boards: &[Va], open: &[BlockId]) -> bool {
     let function = program.function(id);
-    let mut ways = WaysIn::Known;
-    for range in &function.ranges {
+    let is_other = |at: Va| {
+        let is_known = |b: BlockId| function.entries.contains(&b) || open.contains(&b);
+        at != function.entry && !program.block_from(at).is_some_and(is_known)
+    };
+    function.ranges.iter().any(|range| {
         let from = boards.partition_point(|b| *b < range.start);
-        for &at in boards.iter().skip(from).take_while(|b| **b < range.end).filter(|b| **b != function.entry)
-        {
-            match program.block_from(at) {
-                None => return WaysIn::Elsewhere,
-                Some(block) if !function.entries.contains(&block) && !open.contains(&block) => {
-                    ways = WaysIn::Blocks
-                }
-                Some(_) => {}
-            }
-        }
-    }
-    ways
+        boards.iter().skip(from).take_while(|b| **b < range.end).any(|b| is_other(*b))
+    })
 }
 
 /// Where on its way an edge is counted, if it can be without more ado.

@@ -127,9 +127,8 @@ pub struct Module<'a> {
     pub calls: Vec<Va>,
     /// The direct calls, ascending, of stubs that stay: places behind them are known.
     pub stub_calls: Vec<Va>,
-    /// The functions of whose edges as much is known as follows from what is counted: of those that are counted sparsely, all but jumps through
-    /// tables. Of others every block is counted. Ascending.
-    pub whole: Vec<FuncId>,
+    /// The functions that are counted as sparsely as the plan asks for; of others every block is. Ascending.
+    pub sparse: Vec<FuncId>,
     /// The first word of each of the plan's probes.
     pub words: Vec<u32>,
     /// The calls through pointers whose targets are counted.
@@ -218,10 +217,10 @@ impl<'a> Module<'a> {
         let Movable { stays, mut switches } = movable;
         switches.retain(|s| stays.get(s.func.index()).is_some_and(Option::is_none));
 
-        let (counted, whole) = counters::choose(program, &plan.counting, &stays, &springboards);
+        let (counted, sparse) = counters::choose(program, &plan.counting, &stays, &springboards);
         let calls = match counted[..] {
             [] => Vec::new(),
-            _ => counters::choose_calls(program, &plan.calls, &stays, &whole),
+            _ => counters::choose_calls(program, &plan.calls, &stays, &sparse),
         };
         let first_call = u32::try_from(counted.len()).expect("ids are 32 bits");
         let n_counters = first_call + u32::try_from(calls.len()).expect("no more than instructions");
@@ -458,7 +457,7 @@ impl<'a> Module<'a> {
             counted,
             calls,
             stub_calls,
-            whole,
+            sparse,
             words: lowered.words,
             n_words: u32::try_from(n_words).expect("it was one"),
             callees,

@@ -78,6 +78,8 @@ pub struct Decoder<'c> {
     forked: Forked,
     /// Whether what is entered next is a handler of signals.
     is_handler: bool,
+    /// Whether what is entered next is entered by a jump out of a handler of signals.
+    hands_on: bool,
     /// Whether the last word was room that nothing was written into.
     is_unwritten: bool,
     /// Whether what is entered next is where a handler of signals has led to.
@@ -109,6 +111,7 @@ impl<'c> Decoder<'c> {
             is_handler: false,
             is_elsewhere: false,
             is_unwritten: false,
+            hands_on: false,
             is_cut: false,
             untold: None,
             memos: Memos::default(),
@@ -126,6 +129,8 @@ impl<'c> Decoder<'c> {
 
     /// Appends to `out` what `words` tell.
     pub fn push(&mut self, words: &[u32], out: &mut Vec<u32>) {
+        // What is left of a chunk at its end is room, too.
+        self.is_unwritten = false;
         for &word in words {
             match (word, self.rest.is_empty()) {
                 (GAP, true) => {
@@ -190,7 +195,7 @@ impl<'c> Decoder<'c> {
         if self.untold.is_some() {
             return self.forked;
         }
-        if cause != Cause::RecordingEnd {
+        if cause != Cause::RecordingEnd && !self.is_elsewhere {
             self.settle(0, true, out);
         }
         while self.open.pop().is_some() {
@@ -220,7 +225,9 @@ impl<'c> Decoder<'c> {
             _ => (Part::Any, at),
         };
         let told = self.codes.placed(key, at).map(|(of, block)| Told::In { of, block, part });
-        if let Some((told, found)) = told.and_then(|told| Some((told, self.find(told)?))) {
+        if self.is_elsewhere {
+            // Nobody knows where.
+        } else if let Some((told, found)) = told.and_then(|told| Some((told, self.find(told)?))) {
             self.approach(found, told, out);
         } else if key == 0 || told.is_some() {
             // In what is not recorded: it was called. If a call is told, it is one that was over.
@@ -230,7 +237,9 @@ impl<'c> Decoder<'c> {
 
     /// The handler that was entered last returns, to what is entered next.
     fn redirected(&mut self, out: &mut Vec<u32>) {
-        if let Some(n) = self.open.iter().rposition(|a| a.is_handler) {
+        // One that is not recorded was entered by nobody.
+        let is_recorded = !std::mem::take(&mut self.is_handler);
+        if let Some(n) = self.open.iter().rposition(|a| a.is_handler).filter(|_| is_recorded) {
             // It goes to its end, and what is below it stays where it was.
             for _ in 0..MOST_INSIDE {
                 if self.open.len() <= n || !self.pass_end(out) {
@@ -337,6 +346,7 @@ impl<'c> Decoder<'c> {
         let mut is_from_outside = true;
         new.is_handler = std::mem::take(&mut self.is_handler);
         let is_apart = std::mem::take(&mut self.is_elsewhere) || new.is_handler;
+        new.is_handler |= std::mem::take(&mut self.hands_on);
         let told = Told::Entry { module: of.module, n };
         if !is_apart && let Some(found) = self.find(told) {
             self.approach(found, told, out);
@@ -416,9 +426,9 @@ impl<'c> Decoder<'c> {
 
     /// The point of this word: of the function on top, or of one below it.
     fn near(&mut self, word: u32, out: &mut Vec<u32>) {
-        self.is_elsewhere = false;
+        let is_elsewhere = std::mem::take(&mut self.is_elsewhere);
         let told = Told::Point(word);
-        let point = match self.find(told) {
+        let point = match if is_elsewhere { None } else { self.find(told) } {
             Some(found) => {
                 self.approach(found, told, out);
                 self.open.last().and_then(|a| self.codes.point(a.of.module, word))
@@ -432,15 +442,19 @@ impl<'c> Decoder<'c> {
                 // One that may come there from where it is, or else the nearest: it may have been another's that it left.
                 let leads =
                     |a: &Activation| a.region(self.codes).is_some_and(|r| self.way(a, r, told).is_some());
-                let found = open().take(MOST_STACKS).find(|(_, a, _)| leads(a)).or_else(|| open().next());
+                let n_asked = if is_elsewhere { 0 } else { MOST_ASKED };
+                let found = open().take(n_asked).find(|(_, a, _)| leads(a)).or_else(|| open().next());
                 let found = found.map(|(n, _, point)| (n, point));
                 self.faults.n_astray += u64::from(found.is_some() || !self.is_cut);
                 if let Some((at, _)) = found {
                     // A handler that returns elsewhere returns.
-                    self.settle(at + 1, false, out);
+                    if !is_elsewhere {
+                        self.settle(at + 1, false, out);
+                    }
                     self.leave_above(at, Cause::Longjmp, out);
                     // It may have come there by itself meanwhile, where nobody knew in which call of it the handler was entered.
-                    if let Some(found) = self.find(told).filter(|found| found.n_open == at + 1) {
+                    let found_again = if is_elsewhere { None } else { self.find(told) };
+                    if let Some(found) = found_again.filter(|found| found.n_open == at + 1) {
                         self.approach(found, told, out);
                     }
                     found.map(|(_, point)| point)
@@ -767,11 +781,14 @@ impl<'c> Decoder<'c> {
         self.codes.through(left.of.module, stub, out);
         if let Some(below) = self.open.last_mut() {
             below.follows = to.map(|_| left.is_awaited);
+            self.hands_on = to.is_some() && left.is_handler;
             below.has_come = to.is_some();
         }
     }
 }
 
+/// How many open functions are asked whether they lead to what is told.
+const MOST_ASKED: usize = 1 << 10;
 /// How many stacks are kept in mind that control has left.
 const MOST_STACKS: usize = 1 << 12;
 

@@ -99,7 +99,8 @@ pub const N_INTERRUPTED: u64 = 1024;
 pub const BEHIND_CALL: u64 = 39;
 /// How far from where a function that is known to come back starts that it calls or jumps to is, at most: nearer than another library's code.
 pub const NEAR: u32 = 0xc000;
-/// How far behind the start of a function a place is in it, as far as anybody knows.
+/// How far behind the start of what a call leads to a place is taken for one in it: most functions are shorter. A guess, which costs an
+/// interval where it is wrong.
 const WITHIN: u32 = 0x800;
 /// How large a library with such functions is, at most: glibc's is 2 MB.
 const SAME: u32 = 0x20_0000;

@@ -79,7 +79,7 @@ impl Memos {
         let (first, len) = (memo.symbols.0 as usize, memo.symbols.1 as usize);
         out.extend_from_slice(self.symbols.get(first..first + len).unwrap_or_default());
         if let Some(to) = memo.to {
-            *a = Activation { is_awaited: a.is_awaited, frame: a.frame, ..to };
+            *a = Activation { is_awaited: a.is_awaited, is_handler: a.is_handler, frame: a.frame, ..to };
         }
     }
 }

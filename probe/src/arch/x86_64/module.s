@@ -567,10 +567,10 @@ engraft_module_signalled:
     jmp r11
 
 .Lengraft_signalled_known:
+    call .Lengraft_redirected
     mov rsi, r13
     call .Lengraft_interrupted
 .Lengraft_signalled_done:
-    call .Lengraft_redirected
     mov eax, 15         # rt_sigreturn
     syscall
 .Lengraft_signalled_end:
@@ -686,7 +686,8 @@ engraft_module_signalled:
 9:
     ret
 
-# Where events are recorded, appends one if the handler of the signal r13 has changed the context to lead elsewhere, out of moved code.
+# Where events are recorded, appends one if the handler of the signal r13 has changed the context to lead elsewhere, out of moved code. Keeps
+# r8 and r13. Before 1 is taken back: if another signal comes meanwhile whose handler leaves, that is never done.
 .Lengraft_redirected:
     lea rbx, [rip + engraft_module]
     cmp qword ptr [rbx + 144], 0
@@ -741,7 +742,8 @@ engraft_module_signalled:
     ret
 
 # Adds r8, 1 or -1, to how often moved code was interrupted where the signal rsi came. Zero if it was moved code, and could be. Where it came in other
-# code, which may have been called by moved code that takes it to come back: the nearest address on the stack that may be behind such a call. There, the
+# code, which may have been called by moved code that takes it to come back: the nearest address on the stack that may be behind such a call; where
+# that only leads near, and a further one right there, nobody knows which. There, the
 # handler may have changed the context before 1 is taken back: where it stood, where a handler returns to, and what was written down, is kept in
 # words of the frame that are nobody's (`reserved1` of `struct sigcontext`). If the address is behind a call of a function that is not near, but may be of
 # the same library, it may be one of a call that is over: then a thread may have been stopped somewhere, no more is known.
@@ -804,6 +806,7 @@ engraft_module_signalled:
     jb 8f
     movabs rcx, 0x002b000000000033
     lea rbp, [rdx + {deepest}]
+    lea rdi, [rdx + {deep}]
     mov rax, rdx        # where the signal's frame ends, there is memory; a stack that is full has it elsewhere
     sub rax, rsi
     cmp rax, 0x4000
@@ -914,9 +917,7 @@ engraft_module_signalled:
     cmp r14, [r9 + 40]
     jb 29f
 282:
-    sub rbp, {deepest} - {deep}
-    cmp rdx, rbp
-    lea rbp, [rbp + {deepest} - {deep}]
+    cmp rdx, rdi
     ja 24b
     sub rax, r14
     cmp rax, {within}
@@ -937,6 +938,7 @@ engraft_module_signalled:
     cmp rax, 1
     ja 24b
     call 295f
+    mov rbp, rdi        # others are no further
     jmp 24b
 284: # in what this call leads to; if another one may have led near, nobody knows
     mov rax, [rsi - 40]
