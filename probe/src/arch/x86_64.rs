@@ -56,8 +56,12 @@ pub const EVENTS_LOST: u64 = 56;
 /// Offset of 4 bytes a chunk: 1 while it waits to be taken.
 pub const EVENTS_FULL: u64 = 64;
 /// The event that says that what is entered next is a handler of signals; two words follow: the low half of the key of the module in whose
-/// moved code the signal came, and how far from its start.
+/// moved code the signal came, and how far from its start, with the bit [`EVENTS_IN_CALL`] set if it came in what the call there led to.
 pub const EVENTS_HANDLER: u32 = (1 << 29) - 1;
+/// See there.
+pub const EVENTS_IN_CALL: u32 = 31;
+/// In place of the key: a handler returns to where it changed the context to.
+pub const EVENTS_REDIRECTED: u32 = u32::MAX;
 /// The event that says that what follows is another thread's, which has the memory of one that is no more.
 pub const EVENTS_ANOTHER: u32 = EVENTS_HANDLER - 3;
 /// Offset of where events go that are lost.
@@ -388,6 +392,8 @@ std::arch::global_asm!(
     events_full = const EVENTS_FULL,
     events_stalls = const EVENTS_STALLS,
     handler = const EVENTS_HANDLER,
+    in_call = const EVENTS_IN_CALL,
+    redirected = const EVENTS_REDIRECTED,
     another = const EVENTS_ANOTHER,
     events_lost = const EVENTS_LOST,
     events_nothing = const EVENTS_NOTHING,

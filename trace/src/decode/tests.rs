@@ -407,6 +407,13 @@ fn a_place_that_nothing_leads_to_is_none() {
     assert_eq!(unwritten, [&around[..], &[b(2), f(2), b(0)]].concat());
     let written = decoded(&[entry(4), BASE + 6, HANDLER, 7, 60, entry(2)]);
     assert_eq!(written, [&around[..], &[f(2), b(0)]].concat());
+    // A handler leads elsewhere: it is over, and what it led to is called by nobody; one that is not recorded was entered by nobody.
+    let away = [HANDLER, REDIRECTED, NO_PLACE, entry(3)];
+    let runs = decoded(&[&[entry(0), BASE + 2, HANDLER, 7, 40, entry(2)], &away[..]].concat());
+    assert_eq!(runs, [&way[..], &[f(2), b(0), exit, f(3), b(0)]].concat());
+    let within = [entry(0), BASE + 2, HANDLER, 7, 40, entry(2), HANDLER, 7, NO_PLACE];
+    let runs = decoded(&[&within[..], &away[..]].concat());
+    assert_eq!(runs, [&way[..], &[f(2), b(0), f(3), b(0)]].concat());
 }
 
 proptest! {

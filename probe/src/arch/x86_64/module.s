@@ -647,7 +647,7 @@ engraft_module_signalled:
     sub rcx, [r9 + 16]
     cmp rdx, rcx
     jae 141f
-    bts edx, 31
+    bts edx, {in_call}
     mov rcx, [r9 + 8]
     mov ecx, [rcx + 16]
     jmp 2f
@@ -716,7 +716,7 @@ engraft_module_signalled:
 3:
     add rbx, [rbx]
     add rbx, {home_head}
-    mov ecx, -1
+    mov ecx, {redirected}
     mov edx, ecx
     jmp .Lengraft_append
 9:
