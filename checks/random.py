@@ -264,7 +264,7 @@ class Bench:
             if VERB == "trace":
                 # A block that has begun is in a trace; what ran behind the last event of a thread that was there at the end is not. Of those
                 # that run a worker's function, and what it calls, this is what lacks; without symbols, it may be any.
-                is_worker = function.startswith(("worker", "f"))
+                is_worker = "worker" in function or function.startswith(("f", "_Z"))
                 least, most = least - stopped, most + late + (stopped - late + parked) * is_worker
             if inside[0][3] & 1:
                 least = min(least, first) # behind a call, which need not have come back
