@@ -297,6 +297,14 @@ fn plain(symbols: &[u32]) -> Vec<u32> {
     symbols.iter().map(|code| Symbol(*code).plain().0).collect()
 }
 
+/// What these words tell, as a plain file has it.
+fn decoded(codes: &Codes, words: &[u32]) -> Vec<u32> {
+    let (mut decoder, mut got) = (Decoder::new(codes), Vec::new());
+    decoder.push(words, &mut got);
+    assert_eq!(decoder.faults.n_lost, 0);
+    plain(&got)
+}
+
 /// A signal's place may be a block whose event is still to come, or where a trap would go on; in a function that nothing told of.
 #[test]
 fn a_signal_comes_before_the_event_of_its_place() {
@@ -324,12 +332,7 @@ fn a_signal_comes_before_the_event_of_its_place() {
         ..Code::default()
     };
     let codes = Codes::new(vec![code]);
-    let decoded = |words: &[u32]| {
-        let (mut decoder, mut got) = (Decoder::new(&codes), Vec::new());
-        decoder.push(words, &mut got);
-        assert_eq!(decoder.faults.n_lost, 0);
-        plain(&got)
-    };
+    let decoded = |words: &[u32]| decoded(&codes, words);
     let [f, b] = [|n| Symbol::enter(n).0, |n| Symbol::block(n).0];
     let (entry, handler) = ([ENTRY | BASE], ENTRY | (BASE + 2));
     let way = [f(0), b(0), f(1), b(0)];
@@ -381,12 +384,7 @@ fn a_place_that_nothing_leads_to_is_none() {
         ..Code::default()
     };
     let codes = Codes::new(vec![code]);
-    let decoded = |words: &[u32]| {
-        let (mut decoder, mut got) = (Decoder::new(&codes), Vec::new());
-        decoder.push(words, &mut got);
-        assert_eq!(decoder.faults.n_lost, 0);
-        plain(&got)
-    };
+    let decoded = |words: &[u32]| decoded(&codes, words);
     let [f, b] = [|n| Symbol::enter(n).0, |n| Symbol::block(n).0];
     let entry = |n| ENTRY | (BASE + n);
     let exit = Symbol::EXIT.0;
