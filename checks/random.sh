@@ -10,7 +10,7 @@
 # `new`: nothing of that list.
 # Where threads are stopped in the middle of a block, by another one's exit or since they are cancelled there, counts must lie within what is said.
 # VERB=trace: runs of `trace` in place of `count`. KEEP: a folder for all of it. Exit 1 if one differs, if more than one in a hundred takes too long, less than 98 % of markers were
-# counted, or more than one in ten has intervals without need.
+# counted, or more than one in twenty has intervals without need.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=${ENGRAFT:-$top/target/release/engraft}
