@@ -15,7 +15,7 @@ use live::launch::{Ready, Swap};
 use live::{Arena, Target};
 use measure::Placement;
 use points::PointView;
-use prepare::Counted;
+use prepare::{Counted, Start};
 pub use prepare::{How, Loader, Store, Wanted};
 use program::Program;
 use rayon::prelude::*;
@@ -189,18 +189,14 @@ fn once(
 ) -> anyhow::Result<(u8, bool)> {
     let (name, rest) = args.command.split_first().expect("clap asks for one at least");
     let placement = if args.all_blocks { Placement::Blocks } else { Placement::Edges };
-    let how = How { callees: args.callees, follows: args.follow, ..How::of(placement) };
+    let Start { image, libraries: paths, sites, interposed } =
+        info_span!("prepare").in_scope(|| Start::of(kept, target))?;
+    let (callees, follows, interposed) = (args.callees, args.follow, interposed.as_slice());
+    let how = How { callees, follows, interposed, ..How::of(placement) };
     let is_exe_counted = args.executable(&target.executable);
     let of_exe = How { placement: if is_exe_counted { placement } else { Placement::Nowhere }, ..how };
-    let (segments, exe, linker) =
-        info_span!("prepare").in_scope(|| prepare::executable(kept, &target.executable, of_exe))?;
-    let (paths, sites) = match &linker {
-        Some(linker) => (
-            target.libraries(linker).with_context(|| format!("cannot run {}", linker.display()))?,
-            prepare::sites(kept, linker)?,
-        ),
-        None => Default::default(),
-    };
+    let (segments, exe) =
+        info_span!("prepare").in_scope(|| prepare::executable(kept, &target.executable, image, of_exe))?;
     refuse_none(args, &args.modules, args.follow, target, &paths)?;
     let (paths, others): (Vec<PathBuf>, Vec<_>) = paths.into_iter().partition(|path| args.library(path));
     // What is named by its place from here is given when it is asked for: the program may ask from elsewhere. But whether it can be counted
@@ -428,7 +424,8 @@ pub fn try_out() -> anyhow::Result<String> {
     let target = Target::find("true".as_ref(), &search)?;
     let kept = Store::open(true)?;
     let how = How::of(Placement::Edges);
-    let (segments, exe, _) = prepare::executable(&kept, &target.executable, how)?;
+    let image = prepare::load(&target.executable)?;
+    let (segments, exe) = prepare::executable(&kept, &target.executable, image, how)?;
     let arena = Arena::create(&[(exe.key, exe.notes.n_counters())], false)?;
     let ready = Ready { segments: &segments, file: None, swaps: &[], opens: &[], execs: None };
     let mut child = live::launch::launch(Command::new(&target.command), &ready, &arena)?;

@@ -5,7 +5,7 @@ mod threads;
 mod window;
 mod writer;
 
-use crate::count::prepare::Counted;
+use crate::count::prepare::{Counted, Start};
 use crate::count::{How, Loader, Store, Wanted, prepare};
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Output, Table, View, many};
@@ -167,17 +167,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let kept = Store::open(args.no_cache)?;
     let libc = args.library(Path::new("libc.so.6"));
     let telling = [args.from.as_slice(), &args.to].concat();
-    let how = How { libc, functions: &args.functions, telling: &telling, ..How::of(Placement::Events) };
+    let Start { image, libraries: paths, sites, interposed } = Start::of(&kept, &target)?;
+    let (functions, telling) = (args.functions.as_slice(), telling.as_slice());
+    let how = How { libc, functions, telling, interposed: &interposed, ..How::of(Placement::Events) };
     let is_exe_wanted = args.executable(&target.executable);
     let of_exe = How { placement: if is_exe_wanted { how.placement } else { Placement::Nowhere }, ..how };
-    let (segments, exe, linker) = prepare::executable(&kept, &target.executable, of_exe)?;
-    let (paths, sites) = match &linker {
-        Some(linker) => (
-            target.libraries(linker).with_context(|| format!("cannot run {}", linker.display()))?,
-            prepare::sites(&kept, linker)?,
-        ),
-        None => Default::default(),
-    };
+    let (segments, exe) = prepare::executable(&kept, &target.executable, image, of_exe)?;
     crate::count::refuse_none(args, &args.modules, false, &target, &paths)?;
     let paths: Vec<PathBuf> =
         paths.into_iter().filter(|path| args.library(path) && path.is_absolute()).collect();

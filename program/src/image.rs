@@ -11,11 +11,15 @@
 mod debug;
 mod dynamic;
 mod elf;
+mod exports;
 mod go;
 mod plt;
 #[cfg(test)]
 mod tests;
 mod unwind;
+
+pub use dynamic::is_libc_file;
+pub use exports::exports;
 
 use crate::addr::{FileOff, Va};
 use std::fmt;
@@ -293,7 +297,7 @@ pub struct Image {
     pub symbols: Vec<Symbol>,
     /// Dynamic relocations, by place, one a place.
     pub relocations: Vec<Relocation>,
-    /// Imports that the C library defined when the file was linked, sorted; another module may still define them for it.
+    /// Imports that the C library defined when the file was linked, sorted; another module may still define them for it ([`Image::interpose`]).
     pub libc_imports: Vec<Box<str>>,
     /// Functions named by DT_INIT, DT_FINI and the init and fini arrays, by address.
     pub init_fini: Vec<Va>,
@@ -320,6 +324,13 @@ impl Image {
     /// Whether the import of this name is the C library's, not that of a library which calls a function of its own so.
     pub fn is_libc_import(&self, name: &str) -> bool {
         self.libc_imports.binary_search_by(|n| (**n).cmp(name)).is_ok()
+    }
+
+    /// Imports of these `names`, sorted, are other modules' that come before the C library, which define them, too: they are none of the
+    /// C library's. Returns those that there are.
+    pub fn interpose(&mut self, names: &[Box<str>]) -> Vec<Box<str>> {
+        let is_taken = |name: &mut Box<str>| names.binary_search(name).is_ok();
+        self.libc_imports.extract_if(.., is_taken).collect()
     }
 
     /// Whether the word at `at` is what the file and its relocations say for as long as the program runs.

@@ -7,7 +7,7 @@
 use crate::input::{self, refuse_known_by_address, refuse_sanitized, warn_of_changing_code};
 use anyhow::Context as _;
 use live::launch::{SegmentsFile, Swap};
-use live::{Arena, Cache, Request};
+use live::{Arena, Cache, Request, Target};
 use measure::Placement;
 use measure::events::Which;
 use probe::arch::{self, ExecSite, OpenSite};
@@ -16,8 +16,8 @@ use profile::Profile;
 use profile::counters::Notes;
 use program::{FuncId, Image, Program, Va};
 use rayon::prelude::*;
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,9 +48,7 @@ struct Earlier(Vec<u8>);
 impl Earlier {
     /// What tells files apart that are made for other runs.
     fn suffix(&self) -> String {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&self.0);
-        format!("-like-{:016x}", hasher.finish())
+        format!("-like-{:016x}", hash(&self.0))
     }
 
     fn profile(&self) -> Option<Profile> {
@@ -166,6 +164,12 @@ impl Store {
     }
 }
 
+fn hash(what: &impl std::hash::Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// What the file with the profile of an earlier run is called.
 const RAN: &str = "-ran";
 
@@ -233,16 +237,23 @@ pub struct How<'a> {
     pub functions: &'a [String],
     /// Names of functions of which an event tells each time that they are entered.
     pub telling: &'a [String],
+    /// Names that modules of the program define, not the C library, sorted: calls of such a name may be theirs.
+    pub interposed: &'a [Box<str>],
 }
 
 impl How<'_> {
     /// All of it, so, and nothing else.
     pub fn of(placement: Placement) -> Self {
-        How { placement, callees: false, follows: false, turn: 0, libc: false, functions: &[], telling: &[] }
+        let (functions, telling) = (&[], &[]);
+        let (callees, follows, libc) = (false, false, false);
+        How { placement, callees, follows, turn: 0, libc, functions, telling, interposed: &[] }
     }
 
-    /// What tells files apart that are made otherwise of the module of `image`.
-    fn suffix(self, image: &Image, earlier: Option<&Earlier>) -> String {
+    /// What tells files apart that are made otherwise of the module of `image`; its imports are as in a program like this from now on.
+    fn suffix(self, image: &mut Image, earlier: Option<&Earlier>) -> String {
+        let theirs = image.interpose(self.interposed);
+        let apart =
+            if theirs.is_empty() { String::new() } else { format!("-without-{:016x}", hash(&theirs)) };
         let asks = self.follows && arch::may_exec(image.file_bytes());
         let like = earlier.map(Earlier::suffix).unwrap_or_default();
         let callees = if self.counts_callees() { "-callees" } else { "" };
@@ -250,13 +261,11 @@ impl How<'_> {
         let libc = if self.libc { "-libc" } else { "" };
         let asks = if asks { "-asks" } else { "" };
         let chosen = if self.is_partial() {
-            let mut hasher = DefaultHasher::new();
-            (self.functions, self.telling).hash(&mut hasher);
-            format!("-of-{:016x}", hasher.finish())
+            format!("-of-{:016x}", hash(&(self.functions, self.telling)))
         } else {
             String::new()
         };
-        format!("{}{turn}{libc}{callees}{chosen}{asks}{like}", suffix(self.placement))
+        format!("{apart}{}{turn}{libc}{callees}{chosen}{asks}{like}", suffix(self.placement))
     }
 
     /// Whether some functions are not like the others.
@@ -337,27 +346,84 @@ fn is_told_apart<'a>(one: &Counted, others: impl IntoIterator<Item = &'a Counted
     others.filter_map(numbers).all(|other| other.end <= mine.start || mine.end <= other.start)
 }
 
-/// The executable, for its process; with the dynamic linker that it names.
+/// What is known before a program starts.
+pub struct Start {
+    /// Its executable.
+    pub image: Image,
+    /// The libraries that it will load.
+    pub libraries: Vec<PathBuf>,
+    /// What is done to its ld.so.
+    pub sites: Sites,
+    /// Names that some of it defines ([`How::interposed`]).
+    pub interposed: Vec<Box<str>>,
+}
+
+impl Start {
+    /// Of `target`.
+    ///
+    /// # Errors
+    /// If it cannot be counted, or its ld.so cannot be run.
+    pub fn of(kept: &Store, target: &Target) -> anyhow::Result<Start> {
+        let image = load(&target.executable)?;
+        let (libraries, sites) = match &image.interpreter {
+            Some(linker) => (
+                target.libraries(linker).with_context(|| format!("cannot run {}", linker.display()))?,
+                sites(kept, linker)?,
+            ),
+            None => Default::default(),
+        };
+        let interposed = interposed(&target.executable, &libraries);
+        Ok(Start { image, libraries, sites, interposed })
+    }
+}
+
+/// Names that the `executable` and those of its `libraries` define that are not the C library's: calls of such a name from any of its modules
+/// may be theirs.
+fn interposed(executable: &Path, libraries: &[PathBuf]) -> Vec<Box<str>> {
+    let is_libc = |path: &&Path| {
+        path.file_name().is_some_and(|name| program::image::is_libc_file(&name.to_string_lossy()))
+    };
+    let of = |path: &Path| {
+        program::image::exports(path).unwrap_or_else(|err| {
+            // If it is one that matters, it will be said where it is rewritten.
+            tracing::debug!("{err}: {}", path.display());
+            BTreeSet::new()
+        })
+    };
+    let paths: Vec<&Path> = libraries.iter().map(AsRef::as_ref).filter(|path| !is_libc(path)).collect();
+    let all: BTreeSet<Box<str>> = paths.into_par_iter().chain([executable]).flat_map_iter(of).collect();
+    all.into_iter().collect()
+}
+
+/// An executable that can be counted.
 ///
 /// # Errors
-/// If it cannot be read or rewritten.
-pub fn executable(
-    kept: &Store,
-    path: &Path,
-    how: How<'_>,
-) -> anyhow::Result<(Segments, Counted, Option<PathBuf>)> {
+/// If it cannot be.
+pub fn load(path: &Path) -> anyhow::Result<Image> {
     let image = Image::load(path)?;
     refuse_known_by_address(&image)?;
     refuse_sanitized(&image)?;
     warn_of_changing_code(&image);
-    let linker = image.interpreter.clone();
+    Ok(image)
+}
+
+/// The executable of `image`, which was loaded from `path`, for its process.
+///
+/// # Errors
+/// If it cannot be rewritten.
+pub fn executable(
+    kept: &Store,
+    path: &Path,
+    mut image: Image,
+    how: How<'_>,
+) -> anyhow::Result<(Segments, Counted)> {
     let key = file_key(&image);
     let earlier = how.earlier(kept, key);
-    let name = kept.name(key, &format!("-exe{}", how.suffix(&image, earlier.as_deref())));
+    let name = kept.name(key, &format!("-exe{}", how.suffix(&mut image, earlier.as_deref())));
     if let Some((segments, notes, code)) = kept.read::<(Segments, Vec<u8>, Option<Code>)>(&name)
         && let Ok(notes) = Notes::parse(&notes)
     {
-        return Ok((segments, Counted::known(path, key, notes, code), linker));
+        return Ok((segments, Counted::known(path, key, notes, code)));
     }
     let program = Program::analyze_code(image);
     let built = how.build(&program, earlier.as_deref(), Room::Apart);
@@ -365,7 +431,7 @@ pub fn executable(
     let segments = module.to_segments()?;
     let notes = measure::notes(&module);
     kept.write(&name, &(&segments, notes.write(), &code))?;
-    Ok((segments, Counted::new(path, program, notes, code), linker))
+    Ok((segments, Counted::new(path, program, notes, code)))
 }
 
 /// Where ld.so opens files, and where it becomes another program (musl's is libc, too).
@@ -411,13 +477,13 @@ pub fn asking(kept: &Store, file: &Path) -> anyhow::Result<Option<PathBuf>> {
 /// # Errors
 /// If it cannot be read or rewritten.
 fn library(kept: &Store, file: &Path, path: &Path, how: How<'_>) -> anyhow::Result<(Counted, PathBuf)> {
-    let image = Image::load(file)?;
+    let mut image = Image::load(file)?;
     refuse_known_by_address(&image)?;
     let is_instrumented = memchr::memmem::find(image.file_bytes(), arch::SAYS).is_some();
     anyhow::ensure!(!is_instrumented, "it is instrumented already, and counts by itself");
     let key = file_key(&image);
     let earlier = how.earlier(kept, key);
-    let suffix = how.suffix(&image, earlier.as_deref());
+    let suffix = how.suffix(&mut image, earlier.as_deref());
     let (code, notes) = (kept.name(key, &suffix), kept.name(key, &format!("{suffix}-notes")));
     let known = kept.read::<(Vec<u8>, Option<Code>)>(&notes);
     let known = known.and_then(|(notes, means)| Some((Notes::parse(&notes).ok()?, means)));
@@ -610,7 +676,9 @@ impl<'a> Loader<'a> {
     fn made(&self, file: &Path, path: &Path) -> anyhow::Result<Made> {
         let is_counted = self.wanted.executable(path);
         let placement = if is_counted { self.how.placement } else { Placement::Nowhere };
-        let (segments, mut counted, linker) = executable(self.kept, file, How { placement, ..self.how })?;
+        let image = load(file)?;
+        let linker = image.interpreter.clone();
+        let (segments, mut counted) = executable(self.kept, file, image, How { placement, ..self.how })?;
         path.clone_into(&mut counted.path);
         let sites = linker.map(|linker| sites(self.kept, &linker)).transpose()?.unwrap_or_default();
         let mut state = self.state();

@@ -3,8 +3,9 @@
 
 use crate::count::{blocks, counted, plain};
 use crate::needs;
-use crate::run::{built, engraft, entries, folder};
+use crate::run::{at, built, engraft, entries, folder};
 use std::path::Path;
+use std::process::Command;
 
 /// `work` is called 80 times, fails in every fourth, and calls `ended` last; `before` and `after` say how often it began and ended.
 const HEAD: &str =
@@ -290,5 +291,48 @@ fn stacks_are_not_read_beyond_their_ends() {
         [&["./full", "0"][..], &["./full", "500"], &["./full", "1040"], &["./full", "2064"], &["./apart"]]
     {
         counted(place.path(), command, "all");
+    }
+}
+
+/// What a library calls by a name of libc's is the executable's, if that has one of this name: here it leaves the library by `longjmp`, half
+/// of the time. Beside another executable the same library calls libc.
+#[test]
+fn names_of_libcs_are_the_executables_if_it_has_them() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    let library = "int n_ended; __attribute__((noinline)) void ended(void) { n_ended++; }
+        int work(char *p) { int n = strlen(p); if (n & 1) n_ended += 2; ended(); return n; }";
+    built(folder, "libown.so", library, "-O1 -fno-builtin -shared -fPIC");
+    let own = "long strlen(const char *p) { if (n & 1) longjmp(back, 1); return 4; }";
+    let cache = folder.join("cache");
+    for (name, own, n_ended) in [("libcs", "", 100), ("own", own, 50), ("libcs", "", 100)] {
+        let text = format!(
+            "#include <setjmp.h>
+            #include <stdio.h>
+            int work(char *p); extern int n_ended; volatile int n, sum; jmp_buf back;
+            {own}
+            int main(void) {{ for (n = 0; n < 100; n++) if (!setjmp(back)) sum += work(\"four\");
+                printf(\"%d\\n\", n_ended); return 0; }}"
+        );
+        built(folder, name, &text, "-O1 -fno-builtin -L. -lown -Wl,-rpath,$ORIGIN");
+        let program = format!("./{name}");
+        for verb in [&["count"][..], &["count", "--all-blocks"], &["trace"]] {
+            let ran = Command::new(env!("CARGO_BIN_EXE_engraft"))
+                .args(verb)
+                .args(["-q", "-o", "run.engraft", "--", &program])
+                .current_dir(folder)
+                .env("XDG_CACHE_HOME", &cache)
+                .output()
+                .expect("it runs");
+            assert_eq!(String::from_utf8_lossy(&ran.stdout), format!("{n_ended}\n"), "{ran:?}");
+            let found = blocks(folder, "run.engraft", "libown.so");
+            let at = |function: &str| at(folder, "libown.so", function);
+            assert_eq!(
+                [found.get(&at("work")), found.get(&at("ended"))],
+                [Some(&100), Some(&n_ended)],
+                "{name}, {verb:?}"
+            );
+        }
     }
 }

@@ -177,3 +177,11 @@ pub fn entries(folder: &Path, recording: &str, function: &str) -> u64 {
     let found = all.iter().find(|f| f["name"] == function).and_then(|f| f["entries"].as_u64());
     found.unwrap_or_else(|| panic!("{function}: {shown}"))
 }
+
+/// Where the function `name` of `binary` is.
+#[track_caller]
+pub fn at(folder: &Path, binary: &str, name: &str) -> u64 {
+    let all = engraft(folder, &format!("show {binary} functions --json")).json();
+    let found = all["functions"].as_array().expect("a list").iter().find(|f| f["name"] == name);
+    found.and_then(|f| f["at"].as_u64()).expect(name)
+}

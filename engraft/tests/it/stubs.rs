@@ -3,7 +3,7 @@
 
 use crate::count::{blocks, counted, plain};
 use crate::needs;
-use crate::run::{compile, engraft, folder};
+use crate::run::{at, compile, engraft, folder};
 use std::path::Path;
 use std::process::Command;
 
@@ -33,14 +33,6 @@ fn build(folder: &Path, text: &str, flags: &str) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Where the function `name` of `old` is.
-#[track_caller]
-fn at(folder: &Path, name: &str) -> u64 {
-    let all = engraft(folder, "show old functions --json").json();
-    let found = all["functions"].as_array().expect("a list").iter().find(|f| f["name"] == name);
-    found.and_then(|f| f["at"].as_u64()).expect(name)
-}
-
 /// Poisoned, it prints and ends as before.
 #[track_caller]
 fn check_poisoned(folder: &Path, flags: &str) {
@@ -62,7 +54,7 @@ fn stubs_are_counted_whoever_calls_them() {
         let place = folder();
         build(place.path(), STUBS, flags);
         let got = counted(place.path(), &["./old"], "exe");
-        let at = |name: &str| at(place.path(), name);
+        let at = |name: &str| at(place.path(), "old", name);
         assert_eq!(got.get(&at("abs@plt")), Some(&(2000 + by_address)), "{flags}");
         assert_eq!(got.get(&at("labs@plt")), Some(&150), "{flags}");
         check_poisoned(place.path(), flags);
@@ -103,7 +95,7 @@ fn stubs_are_counted_behind_calls_that_do_not_come_back() {
         for recording in ["run.engraft", "all.engraft"] {
             let counts = blocks(place.path(), recording, "old");
             let got = ["abs@plt", "labs@plt", "llabs@plt", "exit@plt", "longjmp@plt"]
-                .map(|name| counts.get(&at(place.path(), name)).copied());
+                .map(|name| counts.get(&at(place.path(), "old", name)).copied());
             assert_eq!(got, [50, 50, 50, 0, 250].map(Some), "{flags} {recording}");
         }
     }

@@ -18,6 +18,11 @@ use std::sync::Arc;
 const LIBC: [&str; 8] =
     ["libc.", "libm.", "libmvec.", "libpthread.", "libdl.", "librt.", "ld-linux-", "ld-musl-"];
 
+/// Whether a file of this name is the C library's, or goes with it.
+pub fn is_libc_file(name: &str) -> bool {
+    LIBC.iter().any(|start| name.starts_with(start))
+}
+
 /// The dynamic section and the tables it points to.
 pub(super) struct Dynamic {
     tags: Vec<(i64, u64)>,
@@ -72,7 +77,7 @@ impl Dynamic {
     pub fn libc_imports(&self, image: &Image, names_left: &mut usize) -> Vec<Box<str>> {
         let is_libc = |at: u64| {
             let name = u32::try_from(at).ok().and_then(|at| string_at(&self.strings, at));
-            name.is_some_and(|name| LIBC.iter().any(|start| name.starts_with(start)))
+            name.is_some_and(|name| is_libc_file(&name))
         };
         let needs = |tag: &&(i64, u64)| tag.0 == elf::DT_NEEDED.0;
         let alone = self.tags.iter().filter(needs).all(|tag| is_libc(tag.1));
