@@ -161,8 +161,9 @@ fn read(
         }
     }
     let whole = whole(&targets);
-    // A switch in a cold part may lead to nothing but the hot one.
-    if own == 0 && !(whole && cx.in_part(range.start)) {
+    // A switch in a cold part may lead to nothing but the hot one; not to the starts of functions, as a table of those does.
+    let leads_in = || targets.iter().any(|&to| !is_start(cx, to));
+    if own == 0 && !(whole && cx.in_part(range.start) && leads_in()) {
         return None;
     }
     Some(RawTable {
@@ -172,6 +173,12 @@ fn read(
         targets: targets.into(),
         sure: if whole { Sure::Proved } else { Sure::Likely },
     })
+}
+
+/// Whether a function that unwinders know starts at `to`.
+fn is_start(cx: &Context<'_>, to: Rel) -> bool {
+    let (at, unwind) = (cx.space.va(to), &cx.image.unwind);
+    unwind.binary_search_by_key(&at, |u| u.range.start).is_ok_and(|i| unwind[i].at_entry)
 }
 
 /// Where the entry at `at` leads.

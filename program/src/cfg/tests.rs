@@ -266,6 +266,49 @@ fn jumps_past_a_prefix_and_switches_out_of_cold_parts_are_understood() {
     assert!(program.verify().is_empty(), "{:?}", program.verify());
 }
 
+/// A cold part that ends in a call by a table of functions, in which stands the one that it is a part of.
+const TABLE: &str = r#"
+    .text
+    .globl calls
+    .type calls, @function
+calls: .cfi_startproc
+2:  subq $24, %rsp
+    .cfi_def_cfa_offset 32
+    testl %edi, %edi
+    js calls.cold
+    addq $24, %rsp
+    ret
+    .cfi_endproc
+    .size calls, .-calls
+    .section .text.unlikely, "ax", @progbits
+    .type calls.cold, @function
+calls.cold: .cfi_startproc
+    .cfi_def_cfa_offset 32
+    addq $24, %rsp
+    .cfi_def_cfa_offset 8
+    andl $1, %edi
+    leaq functions(%rip), %rdx
+    jmp *(%rdx,%rdi,8)
+    .cfi_endproc
+    .size calls.cold, .-calls.cold
+    .section .data.rel.ro, "aw"
+    .p2align 3
+functions: .quad 2b, 2b
+    .section .note.GNU-stack, "", @progbits
+"#;
+
+#[test]
+fn a_table_of_functions_is_no_switch_of_a_cold_part() {
+    let (stripped, whole) = build("a.s", TABLE, &["-shared", "-nostdlib"]);
+    for program in [&Program::analyze(whole), &stripped] {
+        let at = program.image.symbols.iter().find(|s| &*s.name == "calls").expect("it has a symbol").at;
+        let id = program.function_from(at).expect("it is a function");
+        let tables = program.edges_of(id).iter().filter(|e| e.kind == crate::EdgeKind::Table);
+        assert_eq!((program.function(id).n_blocks(), tables.count()), (3, 0));
+        assert!(program.gaps.is_empty() && program.verify().is_empty(), "{:?}", program.gaps);
+    }
+}
+
 /// A label behind a call that only data know of, as interpreters have them whose code holds addresses of labels.
 const LABEL: &str = r#"
     .text

@@ -743,7 +743,7 @@ engraft_module_signalled:
 
 # Adds r8, 1 or -1, to how often moved code was interrupted where the signal rsi came. Zero if it was moved code, and could be. Where it came in other
 # code, which may have been called by moved code that takes it to come back: the nearest address on the stack that may be behind such a call; where
-# that only leads near, and a further one right there, nobody knows which. There, the
+# that only leads near, and a further one right there, or near, too, nobody knows which. There, the
 # handler may have changed the context before 1 is taken back: where it stood, where a handler returns to, and what was written down, is kept in
 # words of the frame that are nobody's (`reserved1` of `struct sigcontext`). If the address is behind a call of a function that is not near, but may be of
 # the same library, it may be one of a call that is over: then a thread may have been stopped somewhere, no more is known.
@@ -800,6 +800,15 @@ engraft_module_signalled:
     # No further than a signal's frame, whose registers may be any: segments stand in it, as in all 64-bit programs. Those whose handlers
     # were seen return elsewhere, and what is left of them may stand anywhere.
     mov qword ptr [rsi - 40], 0
+    mov rcx, [rsi - 168] # rdx: the first instruction of another handler, if its arguments are where the kernel puts them
+    lea rax, [rdx + 8]
+    cmp rcx, rax
+    jne 221f
+    add rcx, 304
+    cmp [rsi - 192], rcx # rsi
+    je 8f
+221:
+    mov rax, [rsi - 136]
     mov r15, [rsi - 32] # where a handler returns to
     sub rax, r15
     cmp rax, 9
@@ -905,17 +914,40 @@ engraft_module_signalled:
     call .Lengraft_reads
     xchg rdx, r14
     jne 24b
-    mov rax, [rsi - 136] # rip: in the stub?
+    mov rax, [rsi - 136] # rip: in the stub? Then it has pushed two words at most
     cmp rax, [r9 + 32]
     jb 281f
     cmp rax, [r9 + 40]
-    jb 29f
+    jae 281f
+    mov r11, rdx
+    sub r11, [rsi - 144]
+    cmp r11, 24
+    jbe 29f
 281:
-    mov r14, [r14]      # not bound yet: it leads back to the stub
+    mov r14, [r14]
     cmp r14, [r9 + 32]
     jb 282f
     cmp r14, [r9 + 40]
-    jb 29f
+    jae 282f
+    lea r11, [rdx - 16] # not bound yet: it leads back to the stub, which has pushed its number
+    cmp r11, [rsi - 144]
+    jb 24b
+    xchg rdx, r14
+    call .Lengraft_reads
+    xchg rdx, r14
+    jne 24b
+    cmp dword ptr [r14], 0xfa1e0ff3 # endbr64
+    jne 2811f
+    add r14, 4
+2811:
+    cmp word ptr [r14], 0x5341 # push r11: mold's, where the number is in a register first
+    je 2821f
+    cmp byte ptr [r14], 0x68
+    jne 24b
+    mov r14d, [r14 + 1]
+    cmp [r11], r14
+    je 283f
+    jmp 24b
 282:
     cmp rdx, rdi
     ja 24b
@@ -928,18 +960,22 @@ engraft_module_signalled:
     add rax, {same} - {near}
     cmp rax, 2 * {same}
     jae 24b
+2821:
     cmp qword ptr [rsi - 40], 0
     jne 24b
     mov qword ptr [rsi - 40], -1 # it may be: if nothing else is found
     jmp 24b
-283: # near; it is this one, unless the signal came in what another call leads to
-    mov rax, [rsi - 40]
-    inc rax
-    cmp rax, 1
-    ja 24b
+283: # near; it is this one, unless the signal came in what another call leads to, or near
+    mov r11, [rsi - 40]
     call 295f
     mov rbp, rdi        # others are no further
-    jmp 24b
+    lea rax, [r11 + 1]
+    cmp rax, 1
+    jbe 24b
+    cmp r11, [rsi - 40]
+    je 24b
+    mov qword ptr [rsi - 40], -1
+    jmp 292f
 284: # in what this call leads to; if another one may have led near, nobody knows
     mov rax, [rsi - 40]
     inc rax
