@@ -336,3 +336,51 @@ fn names_of_libcs_are_the_executables_if_it_has_them() {
         }
     }
 }
+
+const THREE: &str = "#include <setjmp.h>
+    #include <signal.h>
+    sigjmp_buf back; volatile int n_signals;
+    void on_first(int s) { n_signals++; }
+    void on_second(int s) { n_signals++; raise(SIGALRM); }
+    void on_third(int s) { n_signals++; siglongjmp(back, 1); }";
+
+/// Two signals come at once, and the second's handler lets a third one come where the first's handler has not begun, whose address is a
+/// stub's of the linkage table. All over the stack above stand return addresses of calls that are over.
+const OVER: &str = "#include <alloca.h>
+    #include <setjmp.h>
+    #include <signal.h>
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    extern sigjmp_buf back; extern volatile int n_signals; volatile int sum;
+    void on_first(int); void on_second(int); void on_third(int);
+    __attribute__((noinline)) void fill(int n) {
+      for (int i = 0; i < n; i++) { volatile char *p = alloca(16); *p = 1; sum += strspn(\"abc\", \"ab\"); } }
+    __attribute__((noinline)) void poke(void) {
+      char room[6000]; __asm__ volatile(\"\" :: \"r\"(room) : \"memory\");
+      unsigned long both = 1 << (SIGUSR1 - 1) | 1 << (SIGUSR2 - 1), old = 0;
+      syscall(SYS_rt_sigprocmask, SIG_BLOCK, &both, &old, 8);
+      raise(SIGUSR1); raise(SIGUSR2);
+      syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &both, &old, 8); }
+    int main(void) {
+      struct sigaction a = {.sa_handler = on_first}; sigaction(SIGUSR1, &a, 0);
+      a.sa_handler = on_third; sigaction(SIGALRM, &a, 0);
+      a.sa_handler = on_second; sigaddset(&a.sa_mask, SIGALRM); sigaction(SIGUSR2, &a, 0);
+      for (volatile int i = 0; i < 10; i++) { fill(400); if (!sigsetjmp(back, 1)) poke(); }
+      printf(\"%d %d\\n\", n_signals, sum); return 0; }";
+
+#[test]
+fn calls_that_are_over_are_not_left_where_handlers_begin() {
+    needs!("gcc");
+    for flags in ["-O1 -no-pie -fno-pie", "-O1 -no-pie -fno-pie -Wl,-z,now", "-O1"] {
+        let place = folder();
+        let folder = place.path();
+        with_library(folder, THREE, OVER, flags);
+        let said = String::from_utf8(plain(folder, &["./old"]).stdout).expect("text");
+        assert_eq!(said, "20 8000\n", "{flags}");
+        counted(folder, &["./old"], "all");
+        let found = ["fill", "poke", "on_second", "on_third"].map(|f| entries(folder, "run.engraft", f));
+        assert_eq!(found, [10; 4], "{flags}");
+    }
+}
