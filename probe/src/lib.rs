@@ -22,6 +22,7 @@ mod lsda;
 mod module;
 mod movable;
 mod names;
+mod own_stubs;
 mod piece;
 mod places;
 mod plan;

@@ -23,6 +23,7 @@ use crate::dynamic;
 use crate::events;
 use crate::movable::{self, Movable, Stay};
 use crate::names::{self, Moves, Part, Parts, Span};
+use crate::own_stubs::OwnStubs;
 use crate::piece::{self, Side, Target};
 use crate::places::{Place, places};
 use crate::plan::{self, Action, Counting, Plan, PlanError};
@@ -293,6 +294,18 @@ impl<'a> Module<'a> {
                 at = at.plus(routine.code.len() as u64);
             }
         }
+        let own_at = line_up(at);
+        let mut moved: Vec<(Va, Va)> = placed
+            .iter()
+            .flat_map(|p| p.piece.blocks.iter().map(|&(old, offset)| (old, p.at.plus(u64::from(offset)))))
+            .collect();
+        moved.sort_unstable();
+        let lookup =
+            |old: Va| moved.binary_search_by_key(&old, |m| m.0).ok().and_then(|i| moved.get(i)).map(|m| m.1);
+        let sides = sides(&placed);
+        let outside = |old: Va| sides.get(&(old, Side::Outside)).copied().or_else(|| lookup(old));
+        let own_stubs = OwnStubs::find(program, own_at, outside);
+        at = own_stubs.end();
         // Behind the code: what gives a thread its area, and a check for every entry from outside.
         let checks_len = (springboards.len() as u64 + 1) * 112;
         let tables_at =
@@ -305,17 +318,7 @@ impl<'a> Module<'a> {
         if span > 0x7800_0000 {
             return Err(RewriteError::NoSpace { name: program.image.name.clone(), end: tables_at });
         }
-        let mut moved: Vec<(Va, Va)> = placed
-            .iter()
-            .flat_map(|p| p.piece.blocks.iter().map(|&(old, offset)| (old, p.at.plus(u64::from(offset)))))
-            .collect();
-        moved.sort_unstable();
-        let lookup =
-            |old: Va| moved.binary_search_by_key(&old, |m| m.0).ok().and_then(|i| moved.get(i)).map(|m| m.1);
-
         let places = places(program, &placed, text_at);
-        let sides = sides(&placed);
-        let outside = |old: Va| sides.get(&(old, Side::Outside)).copied().or_else(|| lookup(old));
         let runtime = (n_words > 0)
             .then(|| runtime_at(program, key, &counters, text_at, line_up(at), callees.as_ref()))
             .map(|runtime| if has_events { runtime.with_events() } else { runtime });
@@ -327,8 +330,8 @@ impl<'a> Module<'a> {
             for fixup in &p.piece.fixups {
                 let end = p.at.plus(u64::from(fixup.end));
                 let to = match fixup.to {
-                    Target::Code(old) => outside(old).unwrap_or(old),
-                    Target::Inside(old) => lookup(old).unwrap_or(old),
+                    Target::Code(old) => outside(old).or_else(|| own_stubs.of(old)).unwrap_or(old),
+                    Target::Inside(old) => lookup(old).or_else(|| own_stubs.of(old)).unwrap_or(old),
                     Target::Routine(n) => routines.get(n as usize).copied().unwrap_or(end),
                     Target::Place(to) => to,
                     Target::Owner => counters.start.plus(runtime::OWNER),
@@ -349,6 +352,11 @@ impl<'a> Module<'a> {
                 set_distance(room, fixup.at as usize, to.since(end));
             }
         }
+        let own_code = own_stubs.code();
+        let from = usize::try_from(own_at.since(text_at)).expect("within the text");
+        text.get_mut(from..from + own_code.len())
+            .expect("the text was made that long")
+            .copy_from_slice(&own_code);
         for (&at, probe) in routines.iter().zip(&plan.probes) {
             if let Action::Call(_, routine) = &probe.action {
                 let from = usize::try_from(at.since(text_at)).expect("within the text");
@@ -434,7 +442,14 @@ impl<'a> Module<'a> {
         })?;
         let unwind_at = tables_at.plus(PAGE);
         let counts_callees = callees.as_ref().is_some_and(|c| !c.sites.is_empty());
-        let mut unwind = unwind::build(&program.image, &placed, runtime.as_ref(), counts_callees, unwind_at);
+        let mut unwind = unwind::build(
+            &program.image,
+            &placed,
+            runtime.as_ref(),
+            counts_callees,
+            own_stubs.range(),
+            unwind_at,
+        );
         let span = |p: &Placed<'_>| Span {
             old: p.piece.range.clone(),
             new: p.at..p.at.plus(p.piece.bytes.len() as u64),

@@ -69,12 +69,14 @@ struct Common {
 }
 
 /// Builds the tables that stand at `at`; `pieces` are sorted by old address; `runtime` has what handlers of
-/// signals return to, what calls something when the program ends, and, if these are counted, what calls through pointers go through.
+/// signals return to, what calls something when the program ends, and, if these are counted, what calls through pointers go through;
+/// `own_stubs` is called as functions are, and leaves the stack as it is.
 pub fn build(
     image: &Image,
     pieces: &[Placed<'_>],
     runtime: Option<&Runtime>,
     counts_callees: bool,
+    own_stubs: Option<Range<Va>>,
     at: Va,
 ) -> Unwind {
     let mut rows: Vec<(Va, Va)> = Vec::new();
@@ -154,6 +156,9 @@ pub fn build(
         let (len, own) = Runtime::callee_frame();
         let code = runtime.callee..runtime.callee.plus(len);
         new_rows.push((code.start, write_called(&mut out, &code, &own, &mut relocated)));
+    }
+    if let Some(code) = own_stubs.filter(|_| !tables.is_empty()) {
+        new_rows.push((code.start, write_called(&mut out, &code, &[], &mut relocated)));
     }
     out.extend([0; 4]);
     let n_rows = rows.len() + new_rows.len();

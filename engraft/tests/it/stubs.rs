@@ -3,7 +3,7 @@
 
 use crate::count::{blocks, counted, plain};
 use crate::needs;
-use crate::run::{at, compile, engraft, folder};
+use crate::run::{at, built, compile, engraft, folder};
 use std::path::Path;
 use std::process::Command;
 
@@ -253,4 +253,43 @@ fn compile_with(folder: &Path, flags: &str) {
     let done =
         Command::new("gcc").args(flags.split_whitespace()).current_dir(folder).output().expect("gcc runs");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A library's calls of what it exports go to its own function, which is moved, or to the executable's of the same name, as the dynamic
+/// linker decides.
+#[test]
+fn calls_of_what_a_library_exports_go_where_the_linker_says() {
+    needs!("gcc");
+    for flags in ["-Wl,-z,lazy", "-Wl,-z,now", "-fcf-protection=full -Wl,-z,ibtplt -Wl,-z,lazy"] {
+        let place = folder();
+        let place = place.path();
+        let library =
+            "int f(int n) { return n + 1; } int g(int n) { int s = 0; while (n) s += f(n--); return s; }
+            int h(int n) { return f(n); }";
+        built(place, "libown.so", library, &format!("-O1 -fno-inline -shared -fPIC {flags}"));
+        let main = "#include <stdio.h>\nint g(int); int h(int); int main(void) { printf(\"%d %d\\n\", g(100), h(7)); return 0; }";
+        let other = "int f(int n) { return 2 * n; }";
+        for (own, said, ran) in [("", "5150 8\n", [101, 0]), (other, "10100 14\n", [0, 101])] {
+            built(
+                place,
+                "old",
+                &format!("{own}\n{main}"),
+                &format!("-O1 {flags} -L. -lown -Wl,-rpath,$ORIGIN"),
+            );
+            let out = plain(place, &["./old"]);
+            assert_eq!(String::from_utf8_lossy(&out.stdout), said, "{flags}");
+            for how in [&["count"][..], &["count", "--all-blocks"], &["trace"]] {
+                let us = [&[env!("CARGO_BIN_EXE_engraft")], how, &["-q", "-o", "run.engraft", "--", "./old"]];
+                let counted = plain(place, &us.concat());
+                assert_eq!((counted.stdout, counted.status), (out.stdout.clone(), out.status), "{flags}");
+                let in_library = blocks(place, "run.engraft", "libown.so");
+                let in_exe = blocks(place, "run.engraft", "old");
+                let n = |found: &std::collections::BTreeMap<u64, u64>, at: u64| {
+                    found.get(&at).copied().unwrap_or(0)
+                };
+                let of_exe = if own.is_empty() { 0 } else { n(&in_exe, at(place, "old", "f")) };
+                assert_eq!([n(&in_library, at(place, "libown.so", "f")), of_exe], ran, "{flags}, {how:?}");
+            }
+        }
+    }
 }

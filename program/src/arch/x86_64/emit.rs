@@ -318,6 +318,21 @@ pub const SAVE: [u8; 2] = [0x41, 0x53];
 /// `pop %r11; jmp ENTRY`: behind such a check. Returns the bytes and the offset of the distance to ENTRY.
 pub const RESTORE: ([u8; 7], usize) = ([0x41, 0x5b, 0xe9, 0, 0, 0, 0], 3);
 
+/// In place of a stub of the linkage table for a function that the module has itself: straight to where that is moved, if its slot leads to
+/// it.
+///
+/// ```text
+/// lea OLD(%rip),%r11; cmp %r11,SLOT(%rip); je NEW; jmp *SLOT(%rip)
+/// ```
+/// Returns the bytes, padded, and the offsets of the distances to OLD, SLOT, NEW and SLOT.
+pub const OWN_STUB: ([u8; 32], [usize; 4]) = (
+    [
+        0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0x4c, 0x39, 0x1d, 0, 0, 0, 0, 0x0f, 0x84, 0, 0, 0, 0, 0xff, 0x25, 0, 0,
+        0, 0, TRAP, TRAP, TRAP, TRAP, TRAP, TRAP,
+    ],
+    [3, 10, 16, 22],
+);
+
 /// In place of an entry that may be called while the counters of the calling thread are not there yet: calls it with the first
 /// thread's.
 ///
