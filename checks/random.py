@@ -214,8 +214,8 @@ class Bench:
                 n_stopped, between, edges = self.intervals(folder, path)
                 said_stopped = max(said_stopped, n_stopped)
                 how, rows = " ".join(options), sorted(blocks[path])
-                # Where a signal comes in a library, it may not be known which call led there.
-                may_doubt = stopped or program.has & {"signals", "faults", "library-faults", "timer"}
+                # Where a signal comes in a library, it may not be known which call led there; and who waits at a call may not have come to it.
+                may_doubt = stopped or program.parked() or program.has & {"signals", "faults", "library-faults", "timer"}
                 if not may_doubt:
                     between, n_stopped = {}, 0
                 said += self.judge(how, own, rows, between, stopped, program.late(), program.parked(), unmarked, unit.calls_stubs)

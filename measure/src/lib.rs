@@ -19,6 +19,11 @@ use probe::Plan;
 use profile::Profile;
 use program::Program;
 
+/// Whether plans rely on what the C library's function of this `name` does: another of this name may do something else.
+pub fn relies_on(name: &str) -> bool {
+    returns::comes_back(name) || quiet::is_quiet(name)
+}
+
 /// Where counters stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {

@@ -214,7 +214,8 @@ impl<'a> Returns<'a> {
     }
 }
 
-fn comes_back(import: &str) -> bool {
+/// Whether it is the name of such a function.
+pub(crate) fn comes_back(import: &str) -> bool {
     IMPORTS.binary_search(&import).is_ok()
 }
 

@@ -16,7 +16,7 @@ use profile::Profile;
 use profile::counters::Notes;
 use program::{FuncId, Image, Program, Va};
 use rayon::prelude::*;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -249,11 +249,14 @@ impl How<'_> {
         How { placement, callees, follows, turn: 0, libc, functions, telling, interposed: &[] }
     }
 
-    /// What tells files apart that are made otherwise of the module of `image`; its imports are as in a program like this from now on.
-    fn suffix(self, image: &mut Image, earlier: Option<&Earlier>) -> String {
+    /// Has `image` have the imports that it has in a program like this; and what tells it apart from the same module in another one.
+    fn interpose(self, image: &mut Image) -> String {
         let theirs = image.interpose(self.interposed);
-        let apart =
-            if theirs.is_empty() { String::new() } else { format!("-without-{:016x}", hash(&theirs)) };
+        if theirs.is_empty() { String::new() } else { format!("-without-{:016x}", hash(&theirs)) }
+    }
+
+    /// What tells files apart that are made otherwise of the module of `image`.
+    fn suffix(self, image: &Image, earlier: Option<&Earlier>) -> String {
         let asks = self.follows && arch::may_exec(image.file_bytes());
         let like = earlier.map(Earlier::suffix).unwrap_or_default();
         let callees = if self.counts_callees() { "-callees" } else { "" };
@@ -265,7 +268,7 @@ impl How<'_> {
         } else {
             String::new()
         };
-        format!("{apart}{}{turn}{libc}{callees}{chosen}{asks}{like}", suffix(self.placement))
+        format!("{}{turn}{libc}{callees}{chosen}{asks}{like}", suffix(self.placement))
     }
 
     /// Whether some functions are not like the others.
@@ -372,27 +375,30 @@ impl Start {
             ),
             None => Default::default(),
         };
-        let interposed = interposed(&target.executable, &libraries);
+        let interposed = interposed(&image, &libraries);
         Ok(Start { image, libraries, sites, interposed })
     }
 }
 
-/// Names that the `executable` and those of its `libraries` define that are not the C library's: calls of such a name from any of its modules
-/// may be theirs.
-fn interposed(executable: &Path, libraries: &[PathBuf]) -> Vec<Box<str>> {
-    let is_libc = |path: &&Path| {
+/// Names of functions of the C library that count for plans, and that the executable of `image` or one of its `libraries` defines that are not
+/// the C library's: calls of such a name from any of its modules may be theirs. Sorted.
+fn interposed(image: &Image, libraries: &[PathBuf]) -> Vec<Box<str>> {
+    let is_libc = |path: &&PathBuf| {
         path.file_name().is_some_and(|name| program::image::is_libc_file(&name.to_string_lossy()))
     };
-    let of = |path: &Path| {
-        program::image::exports(path).unwrap_or_else(|err| {
+    let of = |path: &PathBuf| {
+        program::image::exports(path, measure::relies_on).unwrap_or_else(|err| {
             // If it is one that matters, it will be said where it is rewritten.
             tracing::debug!("{err}: {}", path.display());
-            BTreeSet::new()
+            Vec::new()
         })
     };
-    let paths: Vec<&Path> = libraries.iter().map(AsRef::as_ref).filter(|path| !is_libc(path)).collect();
-    let all: BTreeSet<Box<str>> = paths.into_par_iter().chain([executable]).flat_map_iter(of).collect();
-    all.into_iter().collect()
+    let mut all: Vec<Box<str>> =
+        libraries.par_iter().filter(|path| !is_libc(path)).flat_map_iter(of).collect();
+    all.extend(image.exports().filter(|name| measure::relies_on(name)).map(Box::from));
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// An executable that can be counted.
@@ -419,7 +425,8 @@ pub fn executable(
 ) -> anyhow::Result<(Segments, Counted)> {
     let key = file_key(&image);
     let earlier = how.earlier(kept, key);
-    let name = kept.name(key, &format!("-exe{}", how.suffix(&mut image, earlier.as_deref())));
+    let apart = how.interpose(&mut image);
+    let name = kept.name(key, &format!("-exe{apart}{}", how.suffix(&image, earlier.as_deref())));
     if let Some((segments, notes, code)) = kept.read::<(Segments, Vec<u8>, Option<Code>)>(&name)
         && let Ok(notes) = Notes::parse(&notes)
     {
@@ -483,7 +490,8 @@ fn library(kept: &Store, file: &Path, path: &Path, how: How<'_>) -> anyhow::Resu
     anyhow::ensure!(!is_instrumented, "it is instrumented already, and counts by itself");
     let key = file_key(&image);
     let earlier = how.earlier(kept, key);
-    let suffix = how.suffix(&mut image, earlier.as_deref());
+    let apart = how.interpose(&mut image);
+    let suffix = format!("{apart}{}", how.suffix(&image, earlier.as_deref()));
     let (code, notes) = (kept.name(key, &suffix), kept.name(key, &format!("{suffix}-notes")));
     let known = kept.read::<(Vec<u8>, Option<Code>)>(&notes);
     let known = known.and_then(|(notes, means)| Some((Notes::parse(&notes).ok()?, means)));

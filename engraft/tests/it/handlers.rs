@@ -233,6 +233,11 @@ fn a_call_may_be_left_at_any_instruction() {
         ("log10(x) > .5", "-O2 -Wl,-z,lazy"),
         ("clock_gettime(0, &now) == 0", "-O1 -Wl,-z,now"),
         ("strstr(p, \"text\") != 0", "-O1 -Wl,-z,now"),
+        // Its address is that of the program's own stub, and the call is through a slot that holds it.
+        (
+            "({ long at; __asm__(\"mov $strspn, %k0\" : \"=r\"(at)); at > 1 && strspn(p, \"tex\") & 1; })",
+            "-O1 -fno-plt -no-pie -fno-pie",
+        ),
         ("snprintf(room, 60, \"%d %s\", 3, p) & 1", "-O1 -Wl,-z,now"),
     ] {
         built(folder, "old", &STEPPED.replace("CALL", call), &format!("{flags} -fno-builtin -lm"));

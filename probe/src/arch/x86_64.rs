@@ -108,6 +108,8 @@ pub const NEAR: u32 = 0xc000;
 const WITHIN: u32 = 0x800;
 /// How large a library with such functions is, at most: glibc's is 2 MB.
 const SAME: u32 = 0x20_0000;
+/// How far from where it binds slots the dynamic linker's code reaches, at most: glibc's is 0.2 MB.
+const LINKER: u32 = 0x4_0000;
 /// How far on the stack above where a signal came the call is that led to there: functions that are known to come back need less.
 pub const DEEP: u32 = 0x400;
 /// The same where the dynamic linker finds such a function first, with all registers on the stack.
@@ -342,6 +344,7 @@ std::arch::global_asm!(
     near = const NEAR,
     within = const WITHIN,
     same = const SAME,
+    linker = const LINKER,
     deep = const DEEP,
     deepest = const DEEPEST,
     n_unknown = const N_UNKNOWN,

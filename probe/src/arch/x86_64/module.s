@@ -801,9 +801,10 @@ engraft_module_signalled:
     # were seen return elsewhere, and what is left of them may stand anywhere.
     mov qword ptr [rsi - 40], 0
     mov rcx, [rsi - 168] # rdx: the first instruction of another handler, if its arguments are where the kernel puts them
-    lea rax, [rdx + 8]
-    cmp rcx, rax
-    jne 221f
+    lea rax, [rcx - 8]
+    sub rax, rdx
+    cmp rax, 16         # its address may be a stub's, which has pushed two words at most
+    ja 221f
     add rcx, 304
     cmp [rsi - 192], rcx # rsi
     je 8f
@@ -906,13 +907,7 @@ engraft_module_signalled:
     lea rax, [r14 + 6]
     movsxd r14, dword ptr [r14 + 2]
     add r14, rax
-    cmp r14, [r9 + 32]
-    jb 24b
-    cmp r14, [r9 + 40]
-    jae 24b
-    xchg rdx, r14
-    call .Lengraft_reads
-    xchg rdx, r14
+    call 298f
     jne 24b
     mov rax, [rsi - 136] # rip: in the stub? Then it has pushed two words at most
     cmp rax, [r9 + 32]
@@ -929,12 +924,8 @@ engraft_module_signalled:
     jb 282f
     cmp r14, [r9 + 40]
     jae 282f
-    lea r11, [rdx - 16] # not bound yet: it leads back to the stub, which has pushed its number
-    cmp r11, [rsi - 144]
-    jb 24b
-    xchg rdx, r14
-    call .Lengraft_reads
-    xchg rdx, r14
+2810: # not bound yet: it leads back to the stub, which has pushed its number
+    call 298f
     jne 24b
     cmp dword ptr [r14], 0xfa1e0ff3 # endbr64
     jne 2811f
@@ -943,11 +934,83 @@ engraft_module_signalled:
     cmp word ptr [r14], 0x5341 # push r11: mold's, where the number is in a register first
     je 2821f
     cmp byte ptr [r14], 0x68
+    jne 2814f
+    lea r11, [rdx - 16]
+    cmp r11, [rsi - 144]
+    jb 24b
+    mov eax, [r14 + 1]
+    cmp [r11], rax
     jne 24b
-    mov r14d, [r14 + 1]
-    cmp [r11], r14
-    je 283f
+    cmp byte ptr [r14 + 5], 0xf2 # bnd
+    jne 2812f
+    inc r14
+2812:
+    cmp byte ptr [r14 + 5], 0xe9
+    jne 2821f
+    movsxd rax, dword ptr [r14 + 6]
+    lea r14, [r14 + rax + 10]
+    call 298f
+    jne 24b
+    cmp word ptr [r14], 0x35ff # the table's head: a push, and a jump to where the dynamic linker binds
+    jne 2821f
+    add r14, 6
+    cmp byte ptr [r14], 0xf2 # bnd
+    jne 2813f
+    inc r14
+2813:
+    cmp word ptr [r14], 0x25ff
+    jne 2821f
+    movsxd rax, dword ptr [r14 + 2]
+    lea r14, [r14 + rax + 6]
+    call 298f
+    jne 24b
+    mov rax, [r14]
+    sub rax, [rsi - 136] # did the signal come there? Else the number may be one of a call that is over
+    add rax, {linker}
+    cmp rax, 2 * {linker}
+    jb 283f
+    jmp 2821f
+2814: # or bound to a stub of the module's own, whose address is the function's for the program
+    mov r11, r14
+    cmp byte ptr [r11], 0xe9 # which is moved
+    je 2815f
+    cmp byte ptr [r11], 0xf2 # bnd
+    jne 2817f
+    inc r11
+    jmp 2817f
+2815:
+    movsxd rax, dword ptr [r11 + 1]
+    lea r11, [r11 + rax + 5]
+    cmp r11, [r9 + 16]
+    jb 24b
+    cmp r11, [r9 + 24]
+    jae 24b
+    lea rax, [r11 + 64]
+2816:
+    cmp word ptr [r11], 0x25ff
+    je 2817f
+    inc r11
+    cmp r11, rax
+    jb 2816b
+2817:
+    cmp word ptr [r11], 0x25ff
+    jne 24b
+    movsxd rax, dword ptr [r11 + 2]
+    lea r14, [r11 + rax + 6]
+    call 298f
+    jne 24b
+    mov r14, [r14]
+    call 298f
+    jne 2819f
+    cmp byte ptr [r14], 0x68
+    je 2810b
+    cmp dword ptr [r14], 0xfa1e0ff3
+    jne 24b
+    cmp byte ptr [r14 + 4], 0x68
+    je 2810b
     jmp 24b
+2819:
+    mov rax, [rsi - 136]
 282:
     cmp rdx, rdi
     ja 24b
@@ -1007,6 +1070,18 @@ engraft_module_signalled:
     shl r14, 40
     or r14, rax
     mov [rsi - 40], r14
+    ret
+298: # zero if r14 is in the old segments of the row at r9, and can be read
+    cmp r14, [r9 + 32]
+    jb 299f
+    cmp r14, [r9 + 40]
+    jae 299f
+    xchg rdx, r14
+    call .Lengraft_reads
+    xchg rdx, r14
+    ret
+299:
+    or eax, 1
     ret
 33: # in its routine for calls through pointers, which returns to moved code
     mov rbx, [rsi - 144] # rsp
