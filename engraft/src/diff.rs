@@ -287,8 +287,7 @@ impl DiffView {
             let none = Count::default();
             let iterations = (a.map_or(none, |run| run.iterations), b.map_or(none, |run| run.iterations));
             let entries = (a.map_or(Some(none), |run| run.entries), b.map_or(Some(none), |run| run.entries));
-            let one_is_known = entries.0.is_some() != entries.1.is_some();
-            if iterations.0.differs(iterations.1) || differ(entries) || one_is_known {
+            if iterations.0.differs(iterations.1) || differ(entries) {
                 let block = program.block(*header);
                 self.loops.push(LoopRow {
                     module: module.clone(),
