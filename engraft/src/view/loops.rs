@@ -73,7 +73,10 @@ impl LoopView {
         let count =
             |n: Option<u64>, between: Option<(u64, u64)>| known(n.map(|n| Count::of(n, between.as_ref())));
         let trips = match (self.trips, self.trips_between) {
-            (_, Some((least, most))) => format!("{least:.1}..{most:.1}"),
+            (_, Some((least, most))) => {
+                let [least, most] = [least, most].map(|n| format!("{n:.1}"));
+                if least == most { least } else { format!("{least}..{most}") }
+            }
             (Some(n), None) => format!("{n:.1}"),
             (None, None) => known(None::<u64>),
         };

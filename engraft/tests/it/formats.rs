@@ -1,7 +1,7 @@
 //! Every format that `convert` writes, read by the tool that it is for; and what other tools write, read by `convert`.
 
 use crate::needs;
-use crate::run::{built, callgrind, compile, engraft, folder, must};
+use crate::run::{at, built, callgrind, compile, engraft, folder, must};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -456,4 +456,58 @@ fn clang_applies_the_counts_of_several_files_to_their_lines() {
         again.len() > 8 && again.iter().all(|(at, n)| once.get(at).is_some_and(|most| n <= most)),
         "{again:?} {once:?}"
     );
+}
+
+/// Executions by instruction of a file in callgrind's format, of addresses in `range`; but of calls, to which callgrind adds those of stubs.
+fn executions(text: &str, range: &std::ops::Range<u64>) -> BTreeMap<u64, u64> {
+    let (mut all, mut at, mut is_cost, mut calls) = (BTreeMap::new(), 0u64, false, Vec::new());
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let place = words.next().unwrap_or_default();
+        let hex = |text: &str| text.strip_prefix("0x").and_then(|n| u64::from_str_radix(n, 16).ok());
+        let next = match place.split_at_checked(1) {
+            Some(("+", n)) => hex(n).or_else(|| n.parse().ok()).map(|n| at + n),
+            Some(("-", n)) => hex(n).or_else(|| n.parse().ok()).map(|n| at - n),
+            Some(("*", "")) => Some(at),
+            _ => hex(place),
+        };
+        // What was called stands behind `calls=`.
+        let was_cost = std::mem::replace(&mut is_cost, line.starts_with("calls="));
+        let Some(next) = next.filter(|_| !line.contains('=')) else { continue };
+        at = next;
+        calls.extend(was_cost.then_some(at));
+        if let Some(n) = words.nth(1).and_then(|n| n.parse::<u64>().ok()).filter(|_| !was_cost)
+            && range.contains(&at)
+        {
+            *all.entry(at).or_default() += n;
+        }
+    }
+    all.retain(|at, n| *n > 0 && !calls.contains(at));
+    all
+}
+
+/// Behind calls that do not come back, too.
+#[test]
+fn instructions_are_written_as_often_as_callgrind_counts_them() {
+    needs!("gcc", "valgrind");
+    let place = folder();
+    let folder = place.path();
+    let text = "#include <setjmp.h>
+        static jmp_buf back; static volatile int n, sum;
+        __attribute__((noinline)) void risky(int i) { if (i % 7 == 3) longjmp(back, 1); sum += i; }
+        __attribute__((noinline)) void twice(int i) { risky(i); sum += 2; risky(i + 3); sum += 3; if (i & 1) sum ^= 5; }
+        int main(void) { for (n = 0; n < 500; n++) if (!setjmp(back)) { twice(n); sum++; } return 0; }";
+    built(folder, "old", text, "-O1 -no-pie -fno-pie");
+    callgrind(folder, "old");
+    engraft(folder, "count -q --no-cache --modules exe -o run.engraft -- ./old").ok();
+    engraft(folder, "convert -q run.engraft -o ours.callgrind --binary old").ok();
+    let main = at(folder, "old", "main");
+    let range = at(folder, "old", "risky")..main + 0x73;
+    let [ours, theirs] = ["ours.callgrind", "old.callgrind"].map(|name| {
+        let text = std::fs::read_to_string(folder.join(name)).expect("it was written");
+        executions(&text, &range)
+    });
+    assert!(theirs.len() > 40, "{}", theirs.len());
+    let differ: Vec<_> = theirs.iter().filter(|(at, n)| ours.get(at) != Some(n)).collect();
+    assert!(differ.is_empty(), "{} of {}: {differ:x?}", differ.len(), theirs.len());
 }

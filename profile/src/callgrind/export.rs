@@ -7,10 +7,10 @@
 
 use super::CREATOR;
 use crate::calls;
-use crate::counts::{Beyond, Edge, Profile};
+use crate::counts::{Beyond, Edge, Exactness, Profile};
 use crate::format::{self, Written, one_line};
 use crate::losses::Losses;
-use program::{BlockId, EdgeKind, FuncId, Lines, Program, Va};
+use program::{BlockId, CallKind, Callee, EdgeKind, FuncId, Lines, Program, Va};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -61,7 +61,7 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
         }
         body.function(&function.name(), function.entry);
         out.n_functions += 1;
-        for (id, n) in counted {
+        for (id, mut n) in counted {
             out.count = out.count.saturating_add(n);
             for insn in program.insns(id) {
                 total = total.saturating_add(n);
@@ -73,6 +73,7 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
                 if let Some(&n) = profile.calls_out.get(&insn.at()).filter(|n| **n > 0) {
                     body.left(profile, insn.at(), line, n);
                 }
+                n = behind_call(profile, program, &made, id, insn.at()).unwrap_or(n);
             }
             body.jumps(profile, program, id, n);
         }
@@ -84,6 +85,39 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
     let in_doubt = made.iter().filter(|call| call.to.is_some()).filter_map(|call| call.n.between());
     out.lost.extend(format::calls_in_doubt(in_doubt));
     (out, total)
+}
+
+/// How often block `id` went on behind its call at `at`, which need not have come back, if that is known: up to the next call as often as that was
+/// made, and behind the last as often as the block was left for others.
+fn behind_call(
+    profile: &Profile,
+    program: &Program,
+    made: &[calls::Made],
+    id: BlockId,
+    at: Va,
+) -> Option<u64> {
+    if profile.exactness != Exactness::Exact {
+        return None;
+    }
+    let calls = program.calls_in(id);
+    let i = calls.iter().position(|call| call.at == at && call.kind == CallKind::Call)?;
+    let Some(next) = calls.get(i + 1) else {
+        let from = program.block(id).start;
+        let ways = program.successors(id).iter().filter(|e| e.kind != EdgeKind::LandingPad);
+        let mut ways: Vec<Va> = ways.map(|e| program.block(e.to).start).collect();
+        ways.sort_unstable();
+        ways.dedup();
+        let is_exact = |edge: &Edge| !profile.intervals.edges.contains_key(edge);
+        let count = |to| {
+            let edge = Edge { from, to };
+            profile.edges.get(&edge).copied().filter(|_| is_exact(&edge))
+        };
+        return (!ways.is_empty()).then(|| ways.into_iter().map(count).sum::<Option<u64>>()).flatten();
+    };
+    let is_direct = next.kind == CallKind::Call && !matches!(next.callee, Callee::Indirect);
+    let from = made.partition_point(|call| call.at < next.at);
+    let made = made.get(from).filter(|call| is_direct && call.at == next.at)?;
+    made.n.between().is_none().then_some(made.n.n)
 }
 
 /// What is written of functions.
