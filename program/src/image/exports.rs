@@ -58,8 +58,9 @@ mod tests {
         assert_eq!(found(), (strlen.clone(), strlen.clone()));
         let mut bytes = std::fs::read(&file).expect("there");
         // e_shoff, e_shnum, e_shstrndx.
-        bytes[0x28..0x30].fill(0);
-        bytes[0x3c..0x40].fill(0);
+        for field in [0x28..0x30, 0x3c..0x40] {
+            bytes.get_mut(field).expect("a header").fill(0);
+        }
         std::fs::write(&file, bytes).expect("written");
         assert_eq!(found(), (strlen.clone(), strlen));
     }
