@@ -96,8 +96,8 @@ def hold(seen, what, marks, own, blocks, n_stopped, n_alive):
     return len(first)
 
 
-def is_raising(folder, marks, own):
-    """Whether the process ended between its call of `raise` and what follows it, so perhaps in the handler: then that and the caller were stopped."""
+def n_raising(folder, marks, own):
+    """How many threads were between their call of `raise` and what follows it, so perhaps in the handler: then that and the caller were stopped."""
     line = next(n for n, text in enumerate(open(f"{folder}/p.c"), 1) if "raise(SIGUSR1)" in text)
     n = lambda line, kind: sum(struct.unpack_from("<Q", own, counter)[0] for _, counter, at, k in marks if (at, k) == (line, kind))
     return n(line, 0) - n(line + 1, 1)
@@ -121,7 +121,7 @@ def main():
         n_alive = n_threads + (kill_in is not None or status == 128 + 11)
         if hold(seen, what, marks, own, blocks, n_stopped, n_alive) < 20:
             seen.failed.append(f"{what}: hardly any block was held")
-        n_alive += is_raising(folder, marks, own)
+        n_alive += n_raising(folder, marks, own)
         if n_stopped > n_alive + (status == 128 + 6):
             seen.failed.append(f"{what}: {n_stopped} threads are said to have been stopped, {n_alive} were")
 
