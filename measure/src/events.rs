@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! entry              each that is reached from outside, with the stack pointer where frames must be told apart
-//! start of a block   that nothing leads to, a landing pad, behind a call that returns twice, and one on each circle of blocks that would have none
+//! start of a block   that nothing leads to, a landing pad, behind a call that returns twice, where the process may end itself (`kill`), and one on
+//!                    each circle of blocks that would have none
 //! one of several     at its start, or on the way there: as few as the rest follows from, where they run seldom (`trace::region`)
 //! a sure call        none, where what is told next tells of it; the other calls of it come to its entry
 //! behind a call      of something that need not be recorded when it is entered, or left, or that may call its caller
@@ -14,7 +15,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::edges::{Often, Shape};
-use crate::quiet::is_quiet;
+use crate::quiet::{is_quiet, may_be_last};
 use crate::returns::Returns;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::DiGraph;
@@ -415,6 +416,10 @@ impl Of<'_> {
                 to.iter().for_each(|n| set(&mut is_far, *n));
             }
         }
+        // The process may end in it, and nothing comes that tells.
+        for (must, &id) in must.iter_mut().zip(&ids) {
+            *must |= self.last_calls(id).next().is_some();
+        }
         // What nothing leads to is come to by handlers of signals, which change where control goes on.
         let n_known = ids.iter().zip(&n_ways).map(|(id, n)| n + u32::from(self.entries.contains_key(id)));
         let n_known: Vec<u32> = n_known.collect();
@@ -488,7 +493,8 @@ impl Of<'_> {
             }
             let site = |call: &Call| {
                 let to = self.around.target(call);
-                let needs_point = call.returns && self.needs_point(call);
+                let may_be_last = to.is_some() && self.last_calls(id).any(|last| last.at > call.at);
+                let needs_point = call.returns && (may_be_last || self.needs_point(call));
                 let is_quiet = |to: Comes| to.is_direct && !(self.around.tells)(to.func);
                 let may_be_inside = call.returns && !needs_point && to.is_some_and(is_quiet);
                 let is_plain = match to {
@@ -558,6 +564,11 @@ impl Of<'_> {
     fn sites(&self, block: BlockId) -> impl Iterator<Item = &Call> {
         let calls = self.around.program.calls_in(block).iter();
         calls.filter(move |c| c.kind == CallKind::Call && !self.is_last_and_twice(block, c))
+    }
+
+    /// The calls of a block that may be the last that the process does, and may come back.
+    fn last_calls(&self, block: BlockId) -> impl Iterator<Item = &Call> {
+        self.sites(block).filter(|call| self.around.is_named(call, may_be_last))
     }
 
     fn is_last_and_twice(&self, block: BlockId, call: &Call) -> bool {

@@ -17,10 +17,20 @@ const NUMBERS: &str = "strtol strtoll strtoul strtoull strtod strtof strtold __i
     __isoc23_strtoull atoi atol atof abs labs";
 const OTHERS: &str = "__errno_location rand random time clock gettimeofday clock_gettime getpid";
 
+/// What may be the last that a process does here, and may come back.
+const LAST: &str = "kill killpg raise gsignal tgkill tkill pthread_kill sigqueue pthread_sigqueue syscall execl execle execlp execv execve execveat \
+    execvp execvpe fexecve";
+
 /// Whether it is the name of one.
 pub fn is_quiet(name: &str) -> bool {
     static ALL: LazyLock<HashSet<&str>> = LazyLock::new(|| {
         [MEMORY, TEXT, CHARACTERS, NUMBERS, OTHERS].into_iter().flat_map(str::split_whitespace).collect()
     });
+    ALL.contains(name)
+}
+
+/// Whether it is the name of one that comes back, or ends the process, or makes another program of it.
+pub fn may_be_last(name: &str) -> bool {
+    static ALL: LazyLock<HashSet<&str>> = LazyLock::new(|| LAST.split_whitespace().collect());
     ALL.contains(name)
 }

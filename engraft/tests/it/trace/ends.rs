@@ -109,6 +109,36 @@ fn late_modules_are_known_when_trace_is_killed() {
     assert!(stats.stderr.contains("cut off"), "{}", stats.stderr);
 }
 
+/// A process that ends itself comes to where it does so, and so does one that becomes another program, although nothing comes after it.
+#[test]
+fn the_last_call_of_a_process_is_come_to() {
+    needs!("gcc");
+    let place = folder();
+    let text = "#include <signal.h>\n#include <stdlib.h>\n#include <unistd.h>
+        static volatile int sink, x, left = 4;
+        __attribute__((noinline)) void step(int n) { sink += n; if (sink & 1) sink += 3; else sink += 5; }
+        #define LAST(name, what) __attribute__((noinline)) void name(int n) { if (n & 1) x += 4; else x += 5; if (n & 2) x += 3; \\
+          if (left > 0) { if (--left == 0) { step(n); step(n + 1); what; sink = 100; } } step(n); }
+        LAST(killer, kill(getpid(), SIGKILL)) LAST(raiser, raise(SIGTERM)) LAST(caller, execl(\"/bin/true\", \"true\", (char *)0))
+        int main(int c, char **v) { void (*all[])(int) = {killer, raiser, caller};
+          for (int i = 0; i < 10; i++) all[atoi(v[1])](i); return 0; }";
+    built(place.path(), "a", text, "-O1");
+    // A counter a block knows without any event.
+    let counts = |verb: &str, n: usize, function: &str| {
+        let recorded = format!("{verb} -q --no-cache --modules exe -o run -- ./a {n}");
+        engraft(place.path(), &recorded);
+        engraft(place.path(), "convert run -q -o run.csv --binary a").ok();
+        let text = std::fs::read_to_string(place.path().join("run.csv")).expect("it was written");
+        let of = |line: &&str| [function, "step"].iter().any(|name| line.contains(&format!(",{name},")));
+        text.lines().filter(of).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (n, function) in ["killer", "raiser", "caller"].iter().enumerate() {
+        let want = counts("count --all-blocks", n, function);
+        assert!(want.len() > 8 && want.iter().any(|line| line.ends_with(",1")), "{want:?}");
+        assert_eq!(counts("trace", n, function), want);
+    }
+}
+
 /// The program does not notice; what was written can be read, and is a part of what ran. It is said once.
 #[test]
 fn a_disk_that_fills_in_the_middle_costs_the_rest_alone() {
