@@ -2,6 +2,7 @@
 //!
 //! A line runs as often as control comes to it from elsewhere, and once more for each round of a loop that lies in it entirely. Code is
 //! cut behind calls for that, which may not come back; a piece belongs to its highest line. A line that no piece belongs to runs as often as the pieces that it stands in.
+//! Which of a block's calls did not come back follows from how often what they call was entered and left; control goes from there to landing pads.
 //!
 //! The line of a function's opening is the one that it is declared in; its last line, if nothing stands there but the frame being taken
 //! down, is none that runs. Copies of a line in several functions, inlined ones too, add up.
@@ -19,7 +20,8 @@ use crate::labels::{self, Label};
 use crate::losses::Losses;
 use program::arch::{Decoder, Insn};
 use program::{
-    BlockEnd, BlockId, CallKind, Declarations, EdgeKind, Frame, FuncId, Lines, Program, Statements,
+    BlockEnd, BlockId, Call, CallKind, Callee, Declarations, EdgeKind, Frame, FuncId, Lines, Program,
+    Statements, Va,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -56,6 +58,29 @@ struct Piece {
     places: Vec<Place>,
     /// Where control goes from it, and how often.
     next: Vec<(usize, Option<u64>)>,
+}
+
+/// How often a line ran.
+#[derive(Clone, Copy, Default)]
+struct Runs {
+    /// By the pieces that belong to it.
+    owned: Option<u64>,
+    /// By those that it stands in.
+    any: u64,
+}
+
+impl Runs {
+    fn add(&mut self, more: Runs) {
+        self.any = self.any.saturating_add(more.any);
+        self.owned = match (self.owned, more.owned) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+    }
+
+    fn count(self) -> u64 {
+        self.owned.unwrap_or(self.any)
+    }
 }
 
 impl Piece {
@@ -125,6 +150,7 @@ impl LineCounts {
             lost.add(&at.to_string(), "the program has no such block", *n);
         }
         let (declared, statements) = (lines.declarations(), lines.statements());
+        let mut all_runs: BTreeMap<Place, Runs> = BTreeMap::new();
         let has_flow = !profile.edges.is_empty() && profile.exactness != Exactness::Sampled;
         for func in program.func_ids() {
             let function = program.function(func);
@@ -158,9 +184,8 @@ impl LineCounts {
             let pieces = one.pieces(&places);
             let mut run = if has_flow { lines_run(&pieces) } else { most_run(&pieces) };
             one.add_labels(&mut run, &pieces, opening, &mut files);
-            for ((file, line), n) in run {
-                let sum = files.get(file).lines.entry(line).or_insert(0);
-                *sum = sum.saturating_add(n);
+            for (place, ran) in run {
+                all_runs.entry(place).or_default().add(ran);
             }
             for ((file, line), ways) in one.branches(&places) {
                 files.get(file).branches.entry(line).or_default().push(ways);
@@ -171,6 +196,9 @@ impl LineCounts {
                 let record = files.get(file).functions.entry(name).or_insert((line, 0));
                 record.1 = record.1.saturating_add(called);
             }
+        }
+        for ((file, line), ran) in all_runs {
+            files.get(file).lines.insert(line, ran.count());
         }
         counts.files = files.all.into_iter().filter(|(_, f)| !f.lines.is_empty()).collect();
         counts
@@ -226,10 +254,19 @@ impl OneFunction<'_> {
             let padding = program.padding_behind(b);
             let bytes = program.image.bytes_in(&padding).unwrap_or_default();
             let mut places = Places { before: None, own: Vec::new(), behind: Vec::new() };
-            for insn in program.insns(b).chain(Decoder::new(bytes, padding.start)) {
-                let place = self.place_of(&insn, files);
+            let insns: Vec<Insn> = program.insns(b).chain(Decoder::new(bytes, padding.start)).collect();
+            let raw: Vec<Option<Place>> = insns.iter().map(|insn| self.place_of(insn, files)).collect();
+            let begins = |insn: &Insn| self.statements.has(insn.at());
+            // Per instruction: whether a statement begins among those of its line that stand with it.
+            let runs = raw.chunk_by(|a, b| a == b).scan(0, |n, run| {
+                let all = insns.get(*n..*n + run.len())?;
+                *n += run.len();
+                Some(vec![all.iter().any(begins); run.len()])
+            });
+            let are_begun: Vec<bool> = runs.flatten().collect();
+            for ((insn, place), is_begun) in insns.iter().zip(raw).zip(are_begun) {
                 let is_moved = |place: &Place| {
-                    !self.statements.has(insn.at())
+                    !is_begun
                         && begin_anywhere.contains(place)
                         && begin[self.place(b)].iter().any(|other| other != place)
                 };
@@ -247,9 +284,12 @@ impl OneFunction<'_> {
         self.drop_ways_back(&mut all);
         let Some(opening) = opening else { return all };
         let closing = (opening.0, last);
-        let every = all.iter_mut().flat_map(|places| places.own.iter_mut().chain(&mut places.behind));
         if closing != opening && (returns_value || !stands.contains(&closing)) {
-            every.filter(|place| **place == Some(closing)).for_each(|place| *place = None);
+            for (b, places) in function.block_ids().zip(&mut all) {
+                let n = self.n_cleaning(b, closing, places);
+                let rest = places.own.iter_mut().skip(n).chain(&mut places.behind);
+                rest.filter(|place| **place == Some(closing)).for_each(|place| *place = None);
+            }
         }
         if let Some(entry) = program.entry_block(self.func).filter(|b| function.blocks.contains(&b.0)) {
             let there = &mut all[self.place(entry)];
@@ -262,6 +302,25 @@ impl OneFunction<'_> {
             }
         }
         all
+    }
+
+    /// How many of a block's instructions there are up to the last call in the function's last line, of a destructor as it may be.
+    fn n_cleaning(&self, b: BlockId, closing: Place, places: &Places) -> usize {
+        const CHECK: &str = "__stack_chk_fail";
+        let program = self.program;
+        let checks = |call: &Call| match call.callee {
+            Callee::Import(n) => program.imports.get(n as usize).is_some_and(|name| **name == *CHECK),
+            Callee::Function(f) => program.function(f).import.as_deref() == Some(CHECK),
+            _ => false,
+        };
+        let calls = program.calls_in(b).iter().filter(|c| c.kind == CallKind::Call && !checks(c));
+        let calls: Vec<Va> = calls.map(|call| call.at).collect();
+        let in_closing = program
+            .insns(b)
+            .zip(&places.own)
+            .enumerate()
+            .filter(|(_, (insn, place))| **place == Some(closing) && calls.contains(&insn.at()));
+        in_closing.last().map_or(0, |(n, _)| n + 1)
     }
 
     /// Takes the line from jumps back to where it starts: they close a loop without a condition, and are nothing that it says.
@@ -288,7 +347,7 @@ impl OneFunction<'_> {
         let (program, profile) = (self.program, self.profile);
         let mut pieces: Vec<Piece> = Vec::new();
         let mut first = Vec::with_capacity(places.len());
-        let mut ways = Vec::new();
+        let (mut ways, mut thrown) = (Vec::new(), Vec::new());
         for (b, places) in program.function(self.func).block_ids().zip(places) {
             first.push(pieces.len());
             let block = program.block(b);
@@ -309,16 +368,24 @@ impl OneFunction<'_> {
             ) && calls.iter().all(|c| c.kind == CallKind::Call);
             // What comes back from calls is what goes on.
             let left: Option<u64> = out.iter().map(|(.., n)| *n).sum();
-            let behind = if goes_on { left.or(count) } else { count };
-            let mut calls = calls.iter().filter(|c| c.kind == CallKind::Call).map(|c| c.at).peekable();
+            let calls: Vec<&Call> = calls.iter().filter(|c| c.kind == CallKind::Call).collect();
+            let lost = match (count, left) {
+                (Some(n), Some(left)) if goes_on => self.lost_by(&calls, n.saturating_sub(left)),
+                _ => vec![0; calls.len()],
+            };
+            // What does not come back is thrown, where something catches it.
+            let ends = (block.end == BlockEnd::NoReturn).then_some(count).flatten();
+            let mut behind = count;
+            let mut calls = calls.iter().zip(lost).peekable();
             let mut piece = Piece::new(count);
             piece.add(places.before);
             let mut insns = program.insns(b).zip(&places.own).peekable();
             while let Some((insn, place)) = insns.next() {
                 piece.add(*place);
-                if calls.next_if_eq(&insn.at()).is_none() {
-                    continue;
-                }
+                let Some((_, lost)) = calls.next_if(|(call, _)| call.at == insn.at()) else { continue };
+                behind = behind.map(|n| n.saturating_sub(lost));
+                let lost = ends.filter(|_| insns.peek().is_none()).unwrap_or(lost);
+                thrown.extend((lost > 0).then_some((pieces.len(), b, lost)));
                 // A variable that takes what is returned is part of the call.
                 let is_its_own = |(insn, at): &(Insn, &Option<Place>)| *at == place && insn.moves_result();
                 insns.next_if(is_its_own);
@@ -345,13 +412,79 @@ impl OneFunction<'_> {
         for (from, to, n) in ways {
             pieces[from].next.push((first[to], n));
         }
+        for (from, to, n) in self.caught(thrown) {
+            pieces[from].next.push((first[self.place(to)], Some(n)));
+        }
         pieces
+    }
+
+    /// Where control goes from pieces that end with calls which did not come back so often: landing pads of their blocks, each as often as
+    /// nothing else leads there.
+    fn caught(&self, thrown: Vec<(usize, BlockId, u64)>) -> Vec<(usize, BlockId, u64)> {
+        let (program, profile) = (self.program, self.profile);
+        let start = |b: BlockId| program.block(b).start;
+        let mut free: HashMap<BlockId, u64> = HashMap::new();
+        for b in program.function(self.func).block_ids() {
+            for to in program.successors(b).iter().filter(|e| e.kind == EdgeKind::LandingPad).map(|e| e.to) {
+                let ran = profile.blocks.get(&start(to)).copied();
+                free.entry(to).or_insert(ran.unwrap_or(0));
+            }
+        }
+        for b in program.function(self.func).block_ids() {
+            for e in program.successors(b).iter().filter(|e| e.kind != EdgeKind::LandingPad) {
+                let n = profile.edges.get(&Edge { from: start(b), to: start(e.to) }).copied();
+                free.entry(e.to).and_modify(|free| *free = free.saturating_sub(n.unwrap_or(0)));
+            }
+        }
+        let mut ways = Vec::new();
+        for (from, b, mut lost) in thrown {
+            for e in program.successors(b).iter().filter(|e| e.kind == EdgeKind::LandingPad) {
+                let Some(free) = free.get_mut(&e.to) else { continue };
+                let n = lost.min(*free);
+                (lost, *free) = (lost - n, *free - n);
+                ways.extend((n > 0).then_some((from, e.to, n)));
+            }
+        }
+        ways
+    }
+
+    /// How often each of a block's calls did not come back, of `n` times together: those of which it is known first, then the first of
+    /// what nothing is known of.
+    fn lost_by(&self, calls: &[&Call], n: u64) -> Vec<u64> {
+        let mut rest = n;
+        let known: Vec<Option<u64>> = calls.iter().map(|call| self.not_left(call)).collect();
+        let mut lost: Vec<u64> = Vec::with_capacity(calls.len());
+        for known in &known {
+            let mine = known.unwrap_or(0).min(rest);
+            rest -= mine;
+            lost.push(mine);
+        }
+        let first = known.iter().position(Option::is_none).unwrap_or(0);
+        lost.get_mut(first).into_iter().for_each(|lost| *lost += rest);
+        lost
+    }
+
+    /// How often what is called was entered and did not return; `None` if nothing is known of it.
+    fn not_left(&self, call: &Call) -> Option<u64> {
+        let (program, blocks) = (self.program, &self.profile.blocks);
+        let Callee::Function(callee) = call.callee else { return None };
+        let entered = blocks.get(&program.block(program.entry_block(callee)?).start)?;
+        let leaves = |b: &BlockId| {
+            program.block(*b).end == BlockEnd::Return
+                || program.calls_in(*b).iter().any(|c| c.kind != CallKind::Call)
+        };
+        let left = program.function(callee).block_ids().filter(leaves);
+        let left = left
+            .filter_map(|b| blocks.get(&program.block(b).start))
+            .fold(0u64, |sum, n| sum.saturating_add(*n));
+        // A stub is left for what it leads to.
+        program.function(callee).import.is_none().then(|| entered.saturating_sub(left))
     }
 
     /// Adds the lines of labels to those that `run`, if the source is there: each ran as often as the first code behind it.
     fn add_labels(
         &self,
-        run: &mut BTreeMap<Place, u64>,
+        run: &mut BTreeMap<Place, Runs>,
         pieces: &[Piece],
         opening: Option<Place>,
         files: &mut Files,
@@ -371,7 +504,7 @@ impl OneFunction<'_> {
                 || pieces.iter().find(|piece| piece.places.contains(&place)).and_then(|piece| piece.count);
             let n = started.get(&place).copied().filter(|n| *n > 0).or_else(there);
             if let (Some(n), None) = (n, run.get(&(file, label.line))) {
-                run.insert((file, label.line), n);
+                run.insert((file, label.line), Runs { any: n, owned: None });
             }
         }
     }
@@ -415,21 +548,20 @@ impl OneFunction<'_> {
 }
 
 /// How often each line ran.
-fn lines_run(pieces: &[Piece]) -> BTreeMap<Place, u64> {
-    let mut found: BTreeMap<Place, u64> = BTreeMap::new();
+fn lines_run(pieces: &[Piece]) -> BTreeMap<Place, Runs> {
+    let mut found: BTreeMap<Place, Runs> = BTreeMap::new();
     let mut owners: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
     for (i, piece) in pieces.iter().enumerate() {
         let Some(n) = piece.count else { continue };
         for place in &piece.places {
-            let sum = found.entry(*place).or_insert(0);
-            *sum = sum.saturating_add(n);
+            found.entry(*place).or_default().add(Runs { any: n, owned: None });
         }
         if let Some(owner) = piece.owner() {
             owners.entry(owner).or_default().push(i);
         }
     }
     for (place, mine) in owners {
-        found.insert(place, owned(pieces, &mine));
+        found.entry(place).or_default().owned = Some(owned(pieces, &mine));
     }
     found
 }
@@ -456,12 +588,12 @@ fn started(pieces: &[Piece]) -> BTreeMap<Place, u64> {
 }
 
 /// The largest count of a piece of each line.
-fn most_run(pieces: &[Piece]) -> BTreeMap<Place, u64> {
-    let mut found: BTreeMap<Place, u64> = BTreeMap::new();
+fn most_run(pieces: &[Piece]) -> BTreeMap<Place, Runs> {
+    let mut found: BTreeMap<Place, Runs> = BTreeMap::new();
     for (piece, n) in pieces.iter().filter_map(|piece| Some((piece, piece.count?))) {
         for place in &piece.places {
-            let most = found.entry(*place).or_insert(0);
-            *most = (*most).max(n);
+            let most = found.entry(*place).or_default();
+            most.any = most.any.max(n);
         }
     }
     found

@@ -278,6 +278,35 @@ fn lines_branches_and_functions_ran_as_often_as_gcov_says() {
     assert!(said.contains(&format!("({} of {} branches)", n("BRH:"), n("BRF:"))), "{said}");
 }
 
+/// What a call that does not come back leaves, runs as often as gcov says; so do destructors at the end of a function, and where exceptions land.
+#[test]
+fn lines_that_exceptions_leave_ran_as_often_as_gcov_says() {
+    needs!("g++", "gcov", "geninfo");
+    let to = folder();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures/throws-gcov.cc");
+    std::fs::copy(source, to.path().join("throws.cc")).expect("it is ours");
+    for (name, more) in [("one", &[][..]), ("two", &["--coverage"])] {
+        let args = ["-O0", "-g", "throws.cc", "-o", name];
+        must(Command::new("g++").args(args).args(more).current_dir(to.path()));
+    }
+    engraft(to.path(), "count -q --no-cache --modules exe -o one.engraft -- ./one").ok();
+    engraft(to.path(), "convert -q one.engraft -o one.info --binary one").ok();
+    must(Command::new("./two").current_dir(to.path()));
+    must(Command::new("geninfo").args(["-q", "-o", "two.info", "."]).current_dir(to.path()));
+    // The library's headers are in both, too.
+    let of_ours = |name: &str| {
+        let text = read(to.path(), name);
+        let mine =
+            text.split("SF:").find(|rest| rest.lines().next().is_some_and(|at| at.ends_with("throws.cc")));
+        // gcov lists the lines of each copy of a template.
+        let lines = traced(mine.expect("it has code"), "DA");
+        lines.into_iter().map(|(line, counts)| (line, counts.iter().sum())).collect::<BTreeMap<String, u64>>()
+    };
+    let (ours, theirs) = (of_ours("one.info"), of_ours("two.info"));
+    assert!(theirs.len() > 90, "{}", theirs.len());
+    assert_eq!(ours, theirs);
+}
+
 /// Of a line whose constants are loaded before the loop that it stands in, that is no execution.
 #[test]
 fn what_an_optimiser_moved_is_no_execution_of_its_line() {
