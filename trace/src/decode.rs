@@ -8,18 +8,21 @@
 #![warn(clippy::indexing_slicing)]
 
 mod activation;
+mod callers;
 mod codes;
+mod kept;
 mod memo;
 
 use crate::events::{
-    ANOTHER, Block, ENTRY, End, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, IN_CALL, LIMIT, NO_PLACE, Point,
-    REDIRECTED, START, SiteTold,
+    Block, ENTRY, End, FROM_ANYWHERE, HANDLER, HAS_FRAME, IN_CALL, LIMIT, NO_PLACE, Point, REDIRECTED,
+    SiteTold,
 };
 use crate::region::{Border, MOST_PLAIN, Position, Region};
 use crate::symbol::{Cause, Symbol};
 use activation::Activation;
 pub use codes::Codes;
 use codes::Of;
+use kept::Kept;
 use memo::{Memo, Memos};
 use std::collections::HashMap;
 
@@ -86,8 +89,12 @@ pub struct Decoder<'c> {
     is_elsewhere: bool,
     /// Whether functions may be open of which nothing told.
     is_cut: bool,
-    /// Between a gap and where it is kept again: room for what is told there.
-    untold: Option<Vec<u32>>,
+    /// Whether what comes is kept.
+    kept: Kept,
+    /// Room for what is told and not kept.
+    untold: Vec<u32>,
+    /// Whether all that was open was left when something was sought last, and nobody knows for what.
+    has_run_out: bool,
     memos: Memos,
     /// The steps that led to what was told last.
     chain: Vec<Memo>,
@@ -113,7 +120,9 @@ impl<'c> Decoder<'c> {
             is_unwritten: false,
             hands_on: false,
             is_cut: false,
-            untold: None,
+            kept: Kept::default(),
+            untold: Vec::new(),
+            has_run_out: false,
             memos: Memos::default(),
             chain: Vec::new(),
             faults: Faults::default(),
@@ -125,44 +134,6 @@ impl<'c> Decoder<'c> {
     pub fn behind(mut self, forked: Forked) -> Decoder<'c> {
         self.forked = forked;
         self
-    }
-
-    /// Appends to `out` what `words` tell.
-    pub fn push(&mut self, words: &[u32], out: &mut Vec<u32>) {
-        // What is left of a chunk at its end is room, too.
-        self.is_unwritten = false;
-        for &word in words {
-            match (word, self.rest.is_empty()) {
-                (GAP, true) => {
-                    self.cut(out);
-                    self.untold = Some(Vec::new());
-                }
-                (ANOTHER, true) => {
-                    while self.open.pop().is_some() {
-                        out.push(Symbol::exit(Cause::ThreadEnd).0);
-                    }
-                }
-                (START, true) => {
-                    // What is open was entered before.
-                    let open = if self.untold.take().is_some() {
-                        std::mem::take(&mut self.open)
-                    } else {
-                        Vec::new()
-                    };
-                    for one in open {
-                        self.enter(one, true, out);
-                    }
-                }
-                _ => match self.untold.take() {
-                    Some(mut untold) => {
-                        self.next(word, &mut untold);
-                        untold.clear();
-                        self.untold = Some(untold);
-                    }
-                    None => self.next(word, out),
-                },
-            }
-        }
     }
 
     /// The next word.
@@ -192,7 +163,7 @@ impl<'c> Decoder<'c> {
 
     /// Leaves all that is open. Where the recording ended first, what ran behind the last event is not known.
     pub fn finish(mut self, cause: Cause, out: &mut Vec<u32>) -> Forked {
-        if self.untold.is_some() {
+        if !self.is_told() {
             return self.forked;
         }
         if cause != Cause::RecordingEnd && !self.is_elsewhere {
@@ -202,17 +173,6 @@ impl<'c> Decoder<'c> {
             out.push(Symbol::exit(cause).0);
         }
         self.forked
-    }
-
-    /// What follows is not what came next.
-    fn cut(&mut self, out: &mut Vec<u32>) {
-        let open = self.open.drain(..).map(|_| Symbol::exit(Cause::RecordingEnd).0);
-        match self.untold.is_some() {
-            true => drop(open),
-            false => out.extend(open),
-        }
-        self.parked.clear();
-        (self.is_handler, self.is_elsewhere, self.is_cut) = (false, false, true);
     }
 
     /// A signal came at a place of the moved code, and its handler is entered next.
@@ -428,7 +388,8 @@ impl<'c> Decoder<'c> {
     fn near(&mut self, word: u32, out: &mut Vec<u32>) {
         let is_elsewhere = std::mem::take(&mut self.is_elsewhere);
         let told = Told::Point(word);
-        let point = match if is_elsewhere { None } else { self.find(told) } {
+        let found = if is_elsewhere { None } else { self.find(told).or_else(|| self.find_caller(told, out)) };
+        let point = match found {
             Some(found) => {
                 self.approach(found, told, out);
                 self.open.last().and_then(|a| self.codes.point(a.of.module, word))
@@ -531,6 +492,7 @@ impl<'c> Decoder<'c> {
         let mut found = Found { n_ends: 0, n_open: self.open.len() };
         self.memos.tidy();
         self.chain.clear();
+        self.has_run_out = false;
         let mut a = *self.open.last()?;
         // Whether it was entered on the way.
         let mut is_new = false;
@@ -567,6 +529,7 @@ impl<'c> Decoder<'c> {
                     found.n_open -= 1;
                     let is_awaited = a.is_awaited;
                     let Some(below) = found.n_open.checked_sub(1).and_then(|n| self.open.get(n)) else {
+                        self.has_run_out = true;
                         return matches!(told, Told::Entry { .. }).then_some(found);
                     };
                     a = *below;

@@ -11,6 +11,7 @@
 //!       | 000 and 29 bits set, less 1   what came before is left out (GAP); up to the next START, words tell only what is open
 //!       | 000 and 29 bits set, less 2   what comes next is kept (START)
 //!       | 000 and 29 bits set, less 3   what comes next is another thread's (ANOTHER): not in files, where it has a stream of its own
+//!       | 000 and 29 bits set, less 4   what comes next, up to the next START, is not kept; nothing is missing before it (PAUSE)
 //! EVNT  = thread: varint, when it was taken in ns, n words, data: u32, little-endian, under zstd
 //! CODE  = a `Code`, as postcard under zstd; in the order of their functions' numbers
 //! ENDS  = (thread: varint, cause)*
@@ -46,6 +47,8 @@ pub const GAP: u32 = LIMIT - 2;
 pub const START: u32 = LIMIT - 3;
 /// See the head of this file.
 pub const ANOTHER: u32 = LIMIT - 4;
+/// What comes next is not kept, up to START, but nothing is missing: it comes behind what came before.
+pub const PAUSE: u32 = LIMIT - 5;
 /// In place of where it came: in our own code.
 pub const NO_PLACE: u32 = u32::MAX;
 /// Of a place: the signal came in what the call there has come to.

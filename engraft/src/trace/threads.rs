@@ -4,7 +4,7 @@
 
 use super::window::{len, word};
 use std::collections::HashMap;
-use trace::events::{ANOTHER, GAP, START};
+use trace::events::{ANOTHER, GAP, PAUSE, START};
 
 /// The threads that events came of so far.
 #[derive(Default, Debug)]
@@ -49,7 +49,8 @@ impl Threads {
         mut each: impl FnMut(u32, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let number = self.number(area);
-        if !words.chunks_exact(4).any(|w| w == ANOTHER.to_le_bytes() || w == GAP.to_le_bytes()) {
+        let marks = [ANOTHER, GAP, PAUSE].map(u32::to_le_bytes);
+        if !words.chunks_exact(4).any(|w| marks.iter().any(|mark| w == mark)) {
             let is_between = self.now.get(&area).is_some_and(|now| now.1);
             if !is_between || !words.chunks_exact(4).any(|w| w == START.to_le_bytes()) {
                 return each(number, words);
@@ -61,12 +62,12 @@ impl Threads {
         while at < words.len() / 4 {
             let head = word(words, at);
             let now = self.now.entry(area).or_default();
-            now.1 = head == GAP || now.1 && head != START;
+            now.1 = matches!(head, GAP | PAUSE) || now.1 && head != START;
             if head == ANOTHER {
                 let own = words.get(4 * from..4 * at).unwrap_or_default();
                 each(now.0, &[&mark, own].concat())?;
                 self.ended.push(now.0);
-                mark = if now.1 { GAP.to_le_bytes().to_vec() } else { Vec::new() };
+                mark = if now.1 { PAUSE.to_le_bytes().to_vec() } else { Vec::new() };
                 now.0 = self.n;
                 self.n += 1;
                 from = at + 1;
@@ -120,10 +121,10 @@ mod tests {
     fn what_is_open_is_told_of_each() {
         let mut threads = Threads::default();
         let parts = cut(&mut threads, 0, &[1, GAP, 2, ANOTHER, 3, START, 4]);
-        assert_eq!(parts, [(0, vec![1, GAP, 2]), (1, vec![GAP, 3, START, 4])]);
+        assert_eq!(parts, [(0, vec![1, GAP, 2]), (1, vec![PAUSE, 3, START, 4])]);
         assert_eq!(cut(&mut threads, 0, &[GAP, 5]), [(1, vec![GAP, 5])]);
         let parts = cut(&mut threads, 0, &[6, ANOTHER, 7]);
-        assert_eq!(parts, [(1, vec![6]), (2, vec![GAP, 7])]);
+        assert_eq!(parts, [(1, vec![6]), (2, vec![PAUSE, 7])]);
         assert_eq!(cut(&mut threads, 0, &[8, START, ANOTHER, 9]), [(2, vec![8, START]), (3, vec![9])]);
     }
 }

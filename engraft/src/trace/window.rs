@@ -1,7 +1,8 @@
 //! What of a run is kept: from a moment to another, from a function to another, while it is switched on.
 //!
-//! Events are taken in any case, so that the program runs on. Before what is kept behind something that is not, there is a mark ([`GAP`]), and the
-//! last of what is left out, which tells what is open ([`START`]).
+//! Events are taken in any case, so that the program runs on. Between two things that are kept there is a mark ([`PAUSE`]) and what is left out,
+//! which tells what is open, up to another mark ([`START`]); where that is too much, the first event of it, a mark that says so ([`GAP`]), and the
+//! last of it.
 //!
 //! Functions open and close it for all threads, but nothing says what the others did at that moment. So streams are looked at often, before what
 //! they hold is taken: what came to another stream since the look before the one that shows an entry had begun may have come behind it, and
@@ -11,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
-use trace::events::{Code, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, START};
+use trace::events::{Code, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, PAUSE, START};
 
 /// From when on, how long, and whether somebody switches.
 #[derive(Clone, Copy, Default, Debug)]
@@ -55,6 +56,12 @@ struct Stream {
     functions: Turns,
     /// The last of what was left out before the next word, and what came before that: it tells what is open.
     left_out: [Vec<u8>; 2],
+    /// Whether anything of it was kept.
+    has_begun: bool,
+    /// Whether it is not kept, and the mark that says so is written.
+    has_paused: bool,
+    /// Whether nothing of what was left out is missing there.
+    is_whole: bool,
 }
 
 /// From which words on a stream is kept, and not, in order.
@@ -205,6 +212,13 @@ impl Window {
         }
     }
 
+    /// Whether what stream `k` would have next was kept.
+    pub fn is_open(&self, k: u32) -> bool {
+        let Some(stream) = self.streams.get(&k) else { return self.is_open && self.is_inside };
+        let ends = |turns: &Turns| turns.next.back().map_or(turns.is_open, |turn| turn.1);
+        ends(&stream.clock) && ends(&stream.functions)
+    }
+
     /// What is kept of the next `words` of stream `k`.
     pub fn keep(&mut self, k: u32, words: &[u8]) -> Vec<u8> {
         let (is_open, is_inside) = (self.is_open, self.is_inside);
@@ -216,21 +230,37 @@ impl Window {
             let at = stream.n_taken + n as u64;
             let is_kept = stream.clock.reach(at) & stream.functions.reach(at);
             let end = (n + len(head)).min(n_words);
+            let event = words.get(4 * n..4 * end).unwrap_or_default();
             if is_kept {
+                let is_whole = std::mem::replace(&mut stream.is_whole, true);
+                let has_paused = std::mem::take(&mut stream.has_paused);
                 let [last, before] = &mut stream.left_out;
-                if !last.is_empty() {
-                    kept.extend(GAP.to_le_bytes());
+                if has_paused || !last.is_empty() {
+                    match (is_whole, has_paused) {
+                        (true, true) => {}
+                        (true, false) => kept.extend(PAUSE.to_le_bytes()),
+                        (false, _) => kept.extend(GAP.to_le_bytes()),
+                    }
                     kept.append(before);
                     kept.append(last);
                     kept.extend(START.to_le_bytes());
                 }
-                kept.extend(words.get(4 * n..4 * end).unwrap_or_default());
+                stream.has_begun = true;
+                kept.extend(event);
             } else if head != 0 {
-                let [last, before] = &mut stream.left_out;
-                if last.len() >= CONTEXT {
-                    *before = std::mem::take(last);
+                // The way there is the last that is kept.
+                if stream.has_begun && !stream.has_paused {
+                    kept.extend(PAUSE.to_le_bytes());
+                    kept.extend(event);
+                    stream.has_paused = true;
+                } else {
+                    let [last, before] = &mut stream.left_out;
+                    if last.len() >= CONTEXT {
+                        stream.is_whole &= before.is_empty();
+                        *before = std::mem::take(last);
+                    }
+                    last.extend(event);
                 }
-                last.extend(words.get(4 * n..4 * end).unwrap_or_default());
             }
             n = end;
         }
@@ -251,6 +281,9 @@ impl Stream {
             clock: Turns::new(is_open),
             functions: Turns::new(is_inside),
             left_out: [Vec::new(), Vec::new()],
+            has_begun: false,
+            has_paused: false,
+            is_whole: true,
         }
     }
 }
@@ -293,7 +326,7 @@ mod tests {
         window.tick(Duration::ZERO, 0, 1, |_| 11);
         // What stands behind an entry with a frame is no entry.
         let want = bytes(&[
-            GAP,
+            PAUSE,
             1,
             START,
             ENTRY | 5,
@@ -301,7 +334,7 @@ mod tests {
             FRAMED,
             ENTRY | 7,
             3,
-            GAP,
+            PAUSE,
             ENTRY | 7,
             4,
             START,
@@ -333,10 +366,10 @@ mod tests {
         looked(&mut window, [5, 4], [&[3, ENTRY | 7, 4], &[14, 15]], [6, 6]);
         looked(&mut window, [7, 6], [&[5], &[16, 17]], [7, 7]);
         let main = bytes(&[1, ENTRY | 5, 2, 3, ENTRY | 7, 4, 5]);
-        assert_eq!(window.keep(0, &main), bytes(&[GAP, 1, START, ENTRY | 5, 2, 3]));
+        assert_eq!(window.keep(0, &main), bytes(&[PAUSE, 1, START, ENTRY | 5, 2, 3, PAUSE, ENTRY | 7, 4, 5]));
         let other = bytes(&[11, 12, 13, 14, 15, 16, 17]);
         // 16 was there when the look was over.
-        assert_eq!(window.keep(1, &other), bytes(&[GAP, 11, START, 12, 13, 14, 15, 16]));
+        assert_eq!(window.keep(1, &other), bytes(&[PAUSE, 11, START, 12, 13, 14, 15, 16, PAUSE, 17]));
     }
 
     #[test]
@@ -353,6 +386,22 @@ mod tests {
         assert_eq!(window.keep(1, &bytes(&[13])), bytes(&[13]));
     }
 
+    /// The last of what is too much to keep in mind tells what is open, and that something is missing.
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut window = window(0, None, &[], &[]);
+        assert_eq!(window.keep(0, &bytes(&[1])), bytes(&[1]));
+        window.tick(Duration::ZERO, 1, 1, |_| 0);
+        let long: Vec<u32> = (2..).take(4 * CONTEXT / 4).collect();
+        assert_eq!(window.keep(0, &bytes(&long)), bytes(&[PAUSE, 2]));
+        window.tick(Duration::ZERO, 2, 1, |_| 0);
+        let kept = window.keep(0, &bytes(&[7]));
+        let n = kept.len() / 4;
+        assert!((CONTEXT / 4..=2 * CONTEXT / 4 + 3).contains(&n), "{n}");
+        assert_eq!((word(&kept, 0), word(&kept, n - 2), word(&kept, n - 1)), (GAP, START, 7));
+        assert_eq!(word(&kept, n - 3), *long.last().expect("it is long"));
+    }
+
     #[test]
     fn the_clock_and_the_switch_cut_where_streams_are() {
         let mut window = window(2, Some(2), &[], &[]);
@@ -362,15 +411,16 @@ mod tests {
         window.tick(Duration::from_secs(2), 0, 1, |_| 2);
         assert_eq!(
             window.keep(0, &bytes(&[4, HANDLER, 6, 7, 8])),
-            bytes(&[GAP, 1, 2, 3, 4, HANDLER, 6, 7, START, 8])
+            bytes(&[PAUSE, 1, 2, 3, 4, HANDLER, 6, 7, START, 8])
         );
         window.tick(Duration::from_secs(3), 1, 1, |_| 1);
         window.tick(Duration::from_secs(3), 2, 1, |_| 3);
         window.tick(Duration::from_secs(4), 2, 2, |_| 4);
-        assert_eq!(window.keep(0, &bytes(&[1, 2, 3, 4, 5])), bytes(&[1, GAP, 2, 3, START, 4]));
+        assert_eq!(window.keep(0, &bytes(&[1, 2, 3, 4, 5])), bytes(&[1, PAUSE, 2, 3, START, 4, PAUSE, 5]));
         assert!(
             window.keep(1, &bytes(&[1, 2, 3])) == bytes(&[1, 2, 3])
-                && window.keep(1, &bytes(&[4, 5])) == bytes(&[4])
+                && window.keep(1, &bytes(&[4, 5])) == bytes(&[4, PAUSE, 5])
+                && !window.is_open(0)
         );
         assert!(window.keep(2, &bytes(&[1])).is_empty());
     }

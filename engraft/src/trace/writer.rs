@@ -252,6 +252,11 @@ impl Writer {
         ));
     }
 
+    /// Why the last thread of an area is left: what went on when nothing was kept any more did not end there.
+    fn end(&self, area: u32, cause: Cause) -> Cause {
+        if self.window.is_all() || self.window.is_open(area) { cause } else { Cause::RecordingEnd }
+    }
+
     /// Writes what is left, and how the stream of each area ends.
     pub fn finish(mut self, ends: &[(u32, Cause)]) -> io::Result<u64> {
         if let Some(err) = self.failed {
@@ -272,7 +277,7 @@ impl Writer {
             self.sections.write(&section)?;
         }
         let mut all: Vec<(u32, Cause)> =
-            ends.iter().map(|&(area, cause)| (self.threads.number(area), cause)).collect();
+            ends.iter().map(|&(area, cause)| (self.threads.number(area), self.end(area, cause))).collect();
         all.extend(self.threads.ended().iter().map(|&thread| (thread, Cause::ThreadEnd)));
         all.sort_unstable_by_key(|end| end.0);
         self.sections.write(&events::ends_section(&all))?;

@@ -1,6 +1,7 @@
 //! The modules of a recording, as the decoder asks for them.
 #![warn(clippy::indexing_slicing)]
 
+use super::callers::Callers;
 use crate::events::{Block, Code, HANDLER, LIMIT, NO_PLACE, Point, Site};
 use crate::region::{Position, Region};
 use std::sync::OnceLock;
@@ -28,6 +29,8 @@ pub struct Codes {
     first_positions: Vec<u32>,
     /// Per module and position: where control may go from there; made when it is asked for.
     regions: Vec<Vec<OnceLock<Box<Region>>>>,
+    /// Made when it is asked for.
+    pub(super) callers: OnceLock<Callers>,
 }
 
 impl Codes {
@@ -65,7 +68,7 @@ impl Codes {
             first
         };
         let first_positions = regions.iter().map(of_module).collect();
-        Codes { all, first, bases, blocks, positions, first_positions, regions }
+        Codes { all, first, bases, blocks, positions, first_positions, regions, callers: OnceLock::new() }
     }
 
     /// All modules, each with the number of its first function.

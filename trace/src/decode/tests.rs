@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::balance::Balance;
-use crate::events::{Code, Function, Site};
+use crate::events::{Code, Function, GAP, PAUSE, START, Site};
 use crate::region::{Costs, Passages, thin};
 use crate::sample::{Sample, Weights};
 use crate::symbol::Step;
@@ -509,6 +509,7 @@ proptest! {
         }
         let mut decoder = Decoder::new(&codes);
         let mut got = Vec::new();
+        decoder.push(&[GAP, START], &mut got);
         decoder.push(rest, &mut got);
         prop_assert_eq!(decoder.faults.n_lost, 0);
         let (sure, told) = (told_for_sure(&all, &behind), executed(&got));
@@ -525,6 +526,70 @@ proptest! {
         prop_assert!(balance.finish().is_ok());
     }
 
+    /// What is left out of the middle is missing, and what is open there is left and entered again; nothing else changes.
+    #[test]
+    fn a_pause_leaves_out_what_is_in_it(seed in any::<u64>(), from in 0..300usize, n in 1..60usize) {
+        let mut rng = Rng(seed | 1);
+        let code = program(&mut rng);
+        let mut walk =
+            Walk { code: &code, rng: &mut rng, symbols: Vec::new(), words: Vec::new(), open: Vec::new(), n_left: 300, told: 0 };
+        let _how_it_ended = walk.call(0, SiteTold::Event);
+        // Events, which may have two words.
+        let mut events: Vec<Vec<u32>> = Vec::new();
+        for word in walk.words {
+            let has_frame = |head: u32| {
+                head & (ENTRY | HAS_FRAME) == ENTRY | HAS_FRAME || head & (ENTRY | FROM_ANYWHERE) == FROM_ANYWHERE
+            };
+            match events.last_mut() {
+                Some(last) if last.len() == 1 && has_frame(last[0]) => last.push(word),
+                _ => events.push(vec![word]),
+            }
+        }
+        let to = from + n;
+        if to >= events.len() {
+            return Ok(());
+        }
+        let codes = Codes::new(vec![code]);
+        let (mut whole, mut all) = (Decoder::new(&codes), Vec::new());
+        let mut before = Vec::new();
+        for event in &events {
+            before.push(all.len());
+            whole.push(event, &mut all);
+        }
+        before.push(all.len());
+        // The way to an entry comes before it: on this side where it ends, on that where it begins.
+        let turn = |at: usize| {
+            let told = &all[before[at]..before[at + 1]];
+            let is_entry = |symbol: &u32| matches!(Symbol(*symbol).step(), Step::Enter(func) if func < 100);
+            let of_entry = told.iter().rposition(is_entry).filter(|_| events[at][0] & ENTRY != 0);
+            before[at] + of_entry.unwrap_or(0)
+        };
+        let mut want = all[..turn(from)].to_vec();
+        let open = |end: usize| {
+            let mut open = Vec::new();
+            for code in &all[..end] {
+                match Symbol(*code).step() {
+                    Step::Enter(func) => open.push(func),
+                    Step::Exit => drop(open.pop()),
+                    Step::Block(_) => {}
+                }
+            }
+            open
+        };
+        want.extend(open(turn(from)).iter().map(|_| Symbol::exit(Cause::RecordingEnd).0));
+        want.extend(open(turn(to)).iter().map(|func| Symbol::enter(*func).from_outside().0));
+        want.extend(&all[turn(to)..]);
+        let mut decoder = Decoder::new(&codes);
+        let mut got = Vec::new();
+        decoder.push(&events[..from].concat(), &mut got);
+        decoder.push(&[PAUSE], &mut got);
+        decoder.push(&events[from..to].concat(), &mut got);
+        decoder.push(&[START], &mut got);
+        decoder.push(&events[to..].concat(), &mut got);
+        prop_assert_eq!(got, want);
+        prop_assert_eq!(decoder.faults, Faults::default());
+    }
+
     /// Whatever the events, what comes out is balanced.
     #[test]
     fn what_is_damaged_comes_out_balanced(seed in any::<u64>(), words in proptest::collection::vec(any::<u32>(), 0..200)) {
@@ -537,6 +602,7 @@ proptest! {
         let small = |w: u32| match w >> 12 & 15 {
             0 => GAP,
             1 => START,
+            2 => PAUSE,
             _ => kinds[(w >> 8) as usize % 5] | (BASE + (w & 15)),
         };
         let words: Vec<u32> = words.into_iter().map(small).collect();

@@ -1,0 +1,96 @@
+//! Which functions were open before a stream that begins in the middle, of those that nothing tells of: who may have called what is left.
+#![warn(clippy::indexing_slicing)]
+
+use super::activation::Activation;
+use super::codes::{Codes, Of};
+use super::{Decoder, Found, Told};
+use crate::symbol::Symbol;
+use std::collections::HashMap;
+
+/// By function: the calls that come to it directly, and that nothing tells the end of.
+pub(super) type Callers = HashMap<(usize, u32), Vec<(Of, u32, u32)>>;
+
+/// So many callers are asked, at most; so many of them one in another.
+const MOST_CALLERS: usize = 256;
+const MOST_NESTED: usize = 4;
+
+impl Codes {
+    pub(super) fn callers(&self, of: Of) -> &[(Of, u32, u32)] {
+        let find = || {
+            let mut found = Callers::new();
+            for (module, code) in self.all.iter().enumerate() {
+                for (func, function) in (0u32..).zip(&code.functions) {
+                    for (n, block) in (0u32..).zip(&function.blocks) {
+                        for (call, site) in (0u32..).zip(&block.calls).filter(|(_, site)| site.point == 0) {
+                            let Some((to, _)) = site.entry.and_then(|entry| self.entry(module, entry)) else {
+                                continue;
+                            };
+                            found.entry((module, to)).or_default().push((Of { module, func }, n, call));
+                        }
+                    }
+                }
+            }
+            found
+        };
+        self.callers.get_or_init(find).get(&(of.module, of.func)).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Decoder<'_> {
+    /// If all that is open was left, and what is told is nowhere that is known: the functions below it, from which control comes there. They
+    /// are entered from outside, in the calls that what was left comes back from.
+    pub(super) fn find_caller(&mut self, told: Told, out: &mut Vec<u32>) -> Option<Found> {
+        if !self.is_cut || !self.has_run_out {
+            return None;
+        }
+        let left = self.open.first()?.of;
+        let below = self.below(left, told)?;
+        self.settle(0, false, out);
+        out.extend(self.open.drain(..).map(|_| Symbol::EXIT.0));
+        for one in below {
+            self.enter(one, true, out);
+        }
+        self.find(told)
+    }
+
+    /// The nearest functions, from the lowest, that `left` may have returned to, and that lead to what is told.
+    fn below(&mut self, left: Of, told: Told) -> Option<Vec<Activation>> {
+        let codes = self.codes;
+        let open = std::mem::take(&mut self.open);
+        let mut found = None;
+        let mut n_asked = 0;
+        // What may be open, each with what it was called by first.
+        let mut level: Vec<Vec<Activation>> = vec![Vec::new()];
+        'levels: for _ in 0..MOST_NESTED {
+            let mut next = Vec::new();
+            for above in level {
+                let of = above.first().map_or(left, |a| a.of);
+                for &(of, block, call) in codes.callers(of) {
+                    n_asked += 1;
+                    if n_asked > MOST_CALLERS {
+                        break 'levels;
+                    }
+                    let mut caller = Activation::at(of, block, None);
+                    let mut all = above.clone();
+                    match all.first_mut() {
+                        // What it called is behind its own call, and returns to it.
+                        Some(first) => (first.is_awaited, caller.call, caller.has_come) = (true, call, true),
+                        None => caller.returned(block, call),
+                    }
+                    all.insert(0, caller);
+                    self.open = all;
+                    if self.find(told).is_some_and(|found| found.n_open > 0) {
+                        found = Some(std::mem::take(&mut self.open));
+                        break 'levels;
+                    }
+                    if self.has_run_out {
+                        next.push(std::mem::take(&mut self.open));
+                    }
+                }
+            }
+            level = next;
+        }
+        self.open = open;
+        found
+    }
+}
