@@ -155,10 +155,24 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         return compare::run(args);
     }
     let trace = info_span!("open").in_scope(|| open(&args.trace))?;
+    let answer = answered(args, &trace)?;
+    let n_astray = trace.faults().n_astray;
+    if n_astray > 0 && !args.stats {
+        let what = format!(
+            "{}: {} control was not where its events led: what is told near there may be wrong",
+            args.trace.display(),
+            if n_astray == 1 { "once".to_owned() } else { format!("{n_astray} times") }
+        );
+        out::warn(&what, Some("record all of the run, if this is a part of it"));
+    }
+    Ok(answer)
+}
+
+fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     let names = info_span!("names").in_scope(|| trace.names()).map_err(|err| unreadable(&args.trace, err))?;
     let functions = Functions::new(&names);
     if args.stats {
-        return stats::print(args, &trace);
+        return stats::print(args, trace);
     }
     if args.code.is_some() && args.at.is_none() && args.context.is_none() {
         let hint = "say --context, or --at I..J, too";
@@ -166,10 +180,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     if let Some(span) = args.at {
         let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
-        return symbols::print(args, &trace, &functions, source::Binaries::new(&names, &flow), span);
+        return symbols::print(args, trace, &functions, source::Binaries::new(&names, &flow), span);
     }
     if let Some(n) = args.hottest {
-        return hottest::print(args, &trace, &functions, n);
+        return hottest::print(args, trace, &functions, n);
     }
     let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
     let binaries = source::Binaries::new(&names, &flow);
@@ -181,7 +195,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             .map(|text| parsed(text, &functions, &binaries))
             .collect::<Result<Vec<_>, _>>()?;
         binaries.check()?;
-        return several::run(args, &trace, &functions, &flow, &paths);
+        return several::run(args, trace, &functions, &flow, &paths);
     }
     let path = parsed(&text, &functions, &binaries)?;
     binaries.check()?;
@@ -191,11 +205,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         args.output.print(&CallersView::new(&path, &functions, &counts))?;
         return Ok(if counts.is_empty() { Answer::No } else { Answer::Yes });
     }
-    let want = want(args, &trace)?;
+    let want = want(args, trace)?;
     let scheme = args.scheme.and_then(Scheme::numbered);
-    let (found, scheme) = info_span!("search").in_scope(|| searched(args, &trace, &path, want, scheme))?;
+    let (found, scheme) = info_span!("search").in_scope(|| searched(args, trace, &path, want, scheme))?;
     if found.count == 0 {
-        may_follow(args, &trace, &functions, &flow, &path)?;
+        may_follow(args, trace, &functions, &flow, &path)?;
     }
     // Counts alone do not need the grammar, which this reads.
     let threads = || trace.threads().map_err(|err| unreadable(&args.trace, err));
@@ -206,7 +220,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let context = match (args.context, found.first) {
         (Some(n), Some(at)) => {
             let binaries = source::Binaries::new(&names, &flow);
-            let around = symbols::around(args, &trace, &functions, &binaries, at, n)?;
+            let around = symbols::around(args, trace, &functions, &binaries, at, n)?;
             binaries.warn();
             Some(around)
         }

@@ -244,7 +244,13 @@ impl<'c> Decoder<'c> {
         };
         let open = self.open.iter().enumerate().rev().filter(|(_, a)| a.of == of);
         let found = open.map(|(n, a)| (above(a), n)).filter(|a| a.0 < 1 << 31).min_by_key(|a| a.0);
-        match found {
+        // One that another stack was left in is nearer.
+        let last = |open: &Vec<Activation>| open.last().filter(|a| a.of == of).map(above);
+        let parked = self.parked.iter().enumerate().filter_map(|(n, open)| Some((last(open)?, n)));
+        let parked = parked.filter(|a| a.0 < 1 << 31).min_by_key(|a| a.0);
+        let is_nearer = |parked: (u32, usize)| found.is_none_or(|found| parked.0 < found.0);
+        let parked = parked.filter(|parked| is_nearer(*parked)).map(|(_, n)| n);
+        match found.filter(|_| parked.is_none()) {
             Some((_, at)) => {
                 // It may have come there by itself, or from a call that did not come back.
                 match self.find(Told::Point(word)) {
@@ -260,8 +266,6 @@ impl<'c> Decoder<'c> {
                 self.leave_above(n, cause, out);
             }
             None => {
-                let is_it = |a: &Activation| a.of == of && above(a) < 1 << 31;
-                let parked = self.parked.iter().position(|open| open.last().is_some_and(is_it));
                 let parked = parked.map(|n| self.parked.remove(n));
                 let forked = || frame.and_then(|frame| self.forked.0.get(&(module, n, frame)).cloned());
                 let forked = if parked.is_none() { forked() } else { None };

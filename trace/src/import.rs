@@ -2,6 +2,7 @@
 
 use crate::balance::{Balance, Unbalanced};
 use crate::chunks::{Codec, Stream};
+use crate::decode::Faults;
 use crate::file::{ReadError, Sections, section};
 use crate::flow::{self, Flow};
 use crate::names::Names;
@@ -9,7 +10,8 @@ use crate::pack::{Builder, Maker};
 use crate::plain::{self, PlainError};
 use crate::symbol::{Step, Symbol};
 use crate::times::{self, Times};
-use crate::trace::{NAMES, Trace};
+use crate::trace::{FAULTS, NAMES, Trace};
+use crate::varint;
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
@@ -143,8 +145,8 @@ impl<W: Write> Keeper<W> {
         Ok(balance)
     }
 
-    /// Writes the rest: what is known of the program's control flow, as far as it ran, and of times.
-    fn finish(mut self, flow: &Flow, times: &Times) -> io::Result<Imported> {
+    /// Writes the rest: what is known of the program's control flow, as far as it ran, of times, and of what was wrong.
+    fn finish(mut self, flow: &Flow, times: &Times, faults: Faults) -> io::Result<Imported> {
         self.end()?;
         if let Some(builder) = self.builder {
             builder.finish(&mut self.sections)?;
@@ -155,6 +157,12 @@ impl<W: Write> Keeper<W> {
         }
         if !times.is_empty() {
             self.sections.write(&section(times::TIMES, &times.encode()))?;
+        }
+        if faults != Faults::default() {
+            let mut bytes = Vec::new();
+            varint::put(&mut bytes, faults.n_astray);
+            varint::put(&mut bytes, faults.n_lost);
+            self.sections.write(&section(FAULTS, &bytes))?;
         }
         Ok(Imported { n_symbols: self.n_symbols, n_bytes: self.sections.finish()? })
     }
@@ -180,7 +188,7 @@ pub fn import(
         Ok::<_, ImportError>(())
     })?;
     keeper.end()?.finish()?;
-    Ok(keeper.finish(&Flow::default(), &Times::default())?)
+    Ok(keeper.finish(&Flow::default(), &Times::default(), Faults::default())?)
 }
 
 /// Why a trace is not kept in another way.
@@ -217,7 +225,7 @@ pub fn repack(trace: &Trace, to: impl Write, stores: Stores) -> Result<Imported,
     if let Some(err) = failed {
         return Err(err);
     }
-    Ok(keeper.finish(&flow, &times)?)
+    Ok(keeper.finish(&flow, &times, trace.faults())?)
 }
 
 /// What is known of a program that is not recorded by us.
@@ -247,5 +255,5 @@ pub fn import_streams<'a>(
         symbols.iter().try_for_each(|&code| keeper.push::<ImportError>(Symbol(code)))?;
         keeper.end()?.finish()?;
     }
-    Ok(keeper.finish(around.flow, around.times)?)
+    Ok(keeper.finish(around.flow, around.times, Faults::default())?)
 }

@@ -21,6 +21,7 @@ use crate::search::{Found, Scheme, Want};
 use crate::segments::Wanted;
 use crate::symbol::{Cause, Step, Symbol};
 use crate::times::{self, Times};
+use crate::varint::Cursor;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -28,6 +29,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What the section of names is called.
 pub(crate) const NAMES: [u8; 4] = *b"NAME";
+/// The section of what was wrong with the events that a file was made of: `n_astray n_lost`, as varints; not there if nothing was.
+pub(crate) const FAULTS: [u8; 4] = *b"FLTS";
 
 /// A trace file.
 pub struct Trace {
@@ -107,6 +110,15 @@ impl Trace {
         let has = |tag| source.sections.iter().any(|s| s.tag == tag);
         let (has_grammar, has_columns) = (has(pack::GRAMMAR), has(pack::COLUMNS));
         let events = events::heads(&source)?;
+        let faults = match source.read_tagged(FAULTS)? {
+            None => Faults::default(),
+            Some(bytes) => {
+                let mut from = Cursor::new(&bytes);
+                let read = from.get().zip(from.get());
+                let (n_astray, n_lost) = read.ok_or_else(|| source.senseless(FAULTS, "the numbers"))?;
+                Faults { n_astray, n_lost }
+            }
+        };
         Ok(Self {
             source,
             chunks,
@@ -117,13 +129,18 @@ impl Trace {
             loaded: OnceLock::new(),
             columns: OnceLock::new(),
             decoded: Mutex::default(),
-            faults: Mutex::default(),
+            faults: Mutex::new(faults),
         })
     }
 
     /// Where the file is cut off, if it is.
     pub fn cut(&self) -> Option<u64> {
         self.source.cut
+    }
+
+    /// What was wrong with the events of a recording, as far as it was read, or of that which a file was made of.
+    pub fn faults(&self) -> Faults {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The names that came with it; empty if none did.
@@ -696,14 +713,17 @@ impl Trace {
                         stats.deepest = stats.deepest.max(balance.open().len() as u64);
                     }
                     Step::Block(_) => stats.n_blocks += 1,
-                    Step::Exit => stats.n_exits += 1,
+                    Step::Exit => {
+                        stats.n_exits += 1;
+                        stats.n_open += u64::from(symbol.cause() == Some(Cause::RecordingEnd));
+                    }
                 }
             }
             ControlFlow::<()>::Continue(())
         })?;
         stats.n_open += balance.open().len() as u64;
         stats.n_functions = functions.len() as u64;
-        stats.faults = *self.faults.lock().expect("nobody panics while holding it");
+        stats.faults = self.faults();
         stats.n_symbols = stats.n_entries + stats.n_blocks + stats.n_exits;
         Ok(stats)
     }
@@ -766,7 +786,7 @@ pub struct Stats {
     pub n_functions: u64,
     /// The most functions open at once.
     pub deepest: u64,
-    /// Functions that a stream ends in, because it was cut.
+    /// Functions that what is kept ends in: of a stream that was cut, or of a part.
     pub n_open: u64,
     /// Symbols that cannot stand where they are: always 0 in what we wrote.
     pub n_unbalanced: u64,

@@ -3,6 +3,7 @@
 mod ends;
 mod signals;
 mod threads;
+mod windows;
 
 use crate::count::{blocks, plain};
 use crate::run::{built, compile, engraft, folder, must};
