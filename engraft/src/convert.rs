@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", value_parser = traces::target_named)]
     to: Option<Target>,
     /// Of a trace, or a recording that keeps threads apart (`count --per-thread`), take only this thread, counted from 1
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = input::from_one)]
     thread: Option<NonZeroUsize>,
     /// Of a plain trace: names of its functions and blocks, lines `FUNCTION BLOCK 0xADDRESS NAME FILE:LINE`
     #[arg(long, value_name = "FILE")]
@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long, value_name = "I..J")]
     at: Option<query::at::Span>,
     /// Of a trace, as folded stacks or slices: so many calls deep; deeper ones count for the function at that depth, or are left out
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = input::from_one)]
     depth: Option<NonZeroUsize>,
     /// Of a trace, as folded stacks: what they count [default: blocks]
     #[arg(long, value_enum, value_name = "WHAT")]

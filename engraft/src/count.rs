@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long)]
     per_thread: bool,
     /// Run it N times, and say what was not the same in each; the recording has the last run
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = crate::input::from_one)]
     repeat: std::num::NonZeroUsize,
     /// Count every block by itself, in place of as few blocks and edges as the rest follows from
     #[arg(long)]

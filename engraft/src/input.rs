@@ -149,6 +149,14 @@ fn starts(path: &Path, n_bytes: u64) -> Option<Vec<u8>> {
     Some(start)
 }
 
+/// Reads a number from 1 on from the command line.
+///
+/// # Errors
+/// If it is none.
+pub fn from_one(text: &str) -> Result<NonZeroUsize, &'static str> {
+    text.parse().map_err(|_| "it is a number from 1 on")
+}
+
 /// How often each block of each module ran, by the trace at `path`: in all threads, or in the n-th, from 1.
 ///
 /// # Errors

@@ -29,7 +29,7 @@ struct Cli {
     #[command(subcommand)]
     verb: Verb,
     /// Threads to use, at most 8 for each core [default: as many as there are cores]
-    #[arg(long, global = true, value_name = "N", help_heading = "Everywhere")]
+    #[arg(long, global = true, value_name = "N", value_parser = input::from_one, help_heading = "Everywhere")]
     threads: Option<std::num::NonZeroUsize>,
     /// Say how long each step took, on standard error
     #[arg(long, global = true, help_heading = "Everywhere")]

@@ -58,13 +58,13 @@ pub struct Args {
     #[arg(long, value_name = "FUNCTION", num_args = 1..)]
     to: Vec<String>,
     /// Keep what comes so many seconds after the start, and later
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
     after: Option<Duration>,
     /// Keep what comes in so many seconds, from the start or from --after on
-    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = some_seconds, allow_hyphen_values = true)]
     lasts: Option<Duration>,
     /// Keep the last of it, of so many bytes in the file (such as 64M): what led to a crash
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "pack")]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "pack", allow_hyphen_values = true)]
     last: Option<usize>,
     /// Stop, and start again, whenever this signal is sent to `engraft trace`, such as USR1: the program does not get it
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
@@ -91,6 +91,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.ok_or_else(|| "say seconds, such as 1.5".into())
 }
 
+/// The same, of a time that is not over at once.
+fn some_seconds(text: &str) -> Result<Duration, String> {
+    let some = seconds(text).ok().filter(|time| !time.is_zero());
+    some.ok_or_else(|| "say seconds, more than none, such as 1.5".into())
+}
+
 /// Reads a number of bytes from the command line.
 fn size(text: &str) -> Result<usize, String> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
@@ -102,6 +108,7 @@ fn size(text: &str) -> Result<usize, String> {
         _ => None,
     };
     let size = digits.parse::<usize>().ok().zip(unit).and_then(|(n, unit)| n.checked_mul(unit));
+    let size = size.filter(|n| *n > 0);
     size.ok_or_else(|| "say bytes, such as 65536, 512K, 64M, 1G".into())
 }
 
@@ -188,7 +195,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let first = recorded.iter().filter_map(Counted::means).collect::<Vec<_>>();
     if !args.functions.is_empty() && first.iter().all(|code| code.entries.is_empty()) {
         let what = format!("no function that can be recorded is called {}", args.functions.join(" or "));
-        return Err(Hinted::new(what, "`engraft show BINARY functions` lists those of a file").into());
+        let hint = "`engraft show BINARY functions` lists those of a file; one of a library that the program loads later is recorded if another one, such as `main`, is named beside it";
+        return Err(Hinted::new(what, hint).into());
     }
     let window = window(args, &first)?;
     if let Some(which) = args.switch {

@@ -6,7 +6,7 @@ use matching::Map;
 use profile::{Edge, Format, ImageRef, Profile, recording, write};
 use program::{FuncId, Program};
 use trace::chunks::Codec;
-use trace::events::{Code, ENTRY, GAP, HANDLER, HAS_FRAME, Packer, START, code_section, ends_section};
+use trace::events::{Code, ENTRY, GAP, HANDLER, HAS_FRAME, PAUSE, Packer, START, code_section, ends_section};
 use trace::file::Sections;
 use trace::flow::{Flow, Follow, Module};
 use trace::import::{Around, import_streams};
@@ -136,6 +136,7 @@ fn recorded() -> (Code, Vec<u32>) {
             1 => words.extend([ENTRY | HAS_FRAME | number, 0x7fff_0000 - 64 * n]),
             2 if n > 150 => words.extend([HANDLER, code.key, n]),
             3 if n > 180 => words.extend([GAP, number, START]),
+            5 if n > 180 => words.extend([PAUSE, number, START]),
             _ => words.push(number),
         }
     }

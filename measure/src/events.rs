@@ -84,8 +84,9 @@ pub fn plan(
     let forks = probe::calls_of_forks(program);
     // Of a static program, it is in the same file.
     let is_libc_recorded = which.libc || program.image.kind.is_static();
-    let (is_moved, tells) = (&is_moved, which.tells);
-    let mut around = Around { program, forks, is_moved, tells, is_libc_recorded, targets: HashMap::new() };
+    let (is_moved, is_recorded, tells) = (&is_moved, which.is_recorded, which.tells);
+    let mut around =
+        Around { program, forks, is_moved, is_recorded, tells, is_libc_recorded, targets: HashMap::new() };
     let entries = around.entries();
     around.find_targets(&entries);
     let around = around;
@@ -186,6 +187,8 @@ struct Around<'p> {
     /// The calls that may return in another process, too.
     forks: Vec<Va>,
     is_moved: &'p (dyn Fn(FuncId) -> bool + Sync),
+    /// Whether a function is recorded, if it can be.
+    is_recorded: &'p (dyn Fn(FuncId) -> bool + Sync),
     /// Whether a function has an event each time that it is entered.
     tells: &'p (dyn Fn(FuncId) -> bool + Sync),
     /// Whether the C library is recorded, too.
@@ -301,9 +304,10 @@ impl Around<'_> {
         called
     }
 
-    /// The number of a function, from 1, if it is a stub; else 0.
+    /// The number of a function, from 1, if it is a stub that is recorded; else 0.
     fn stub(&self, func: FuncId) -> u32 {
-        if self.program.function(func).import.is_some() { func.0 + 1 } else { 0 }
+        let is_one = self.program.function(func).import.is_some() && (self.is_recorded)(func);
+        if is_one { func.0 + 1 } else { 0 }
     }
 
     fn is_twice(&self, call: &Call) -> bool {

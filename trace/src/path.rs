@@ -153,6 +153,10 @@ fn parse(text: &str, words: &Words<'_>, depth: usize) -> Result<Path, NotAPath> 
         let (item, repeats) = item.strip_suffix('+').map_or((item, false), |item| (item, true));
         let mut blocks = Vec::new();
         for word in item.split('|') {
+            if word.is_empty() {
+                let what = format!("'{text}' has '|' or '+' without a block beside it");
+                return wrong(what, "blocks and what joins them stand without space: '1|2', '3+'");
+            }
             match source_lines(word) {
                 Some((file, range)) => blocks.extend(find_lines(word, file, range, func, words)?),
                 None => blocks.push(find_block(word, func, words)?),
@@ -485,6 +489,8 @@ mod tests {
             "a call stands right before a block: '1 .. {g: 0} 2'"
         );
         assert_eq!(says("main: 0 } 0").what, "'}' is no block");
+        assert_eq!(says("main: 0|").what, "'main: 0|' has '|' or '+' without a block beside it");
+        assert_eq!(says("main: 0 +").what, "'main: 0 +' has '|' or '+' without a block beside it");
         let deep = "main: {".repeat(20) + "main: 0" + &"} 0".repeat(20);
         assert_eq!(says(&deep).what, "calls stand in calls too often");
     }

@@ -369,9 +369,9 @@ fn write(args: &Args, programs: &Programs, threads: &Threads<'_>) -> anyhow::Res
     };
     let around = Around { names: &names, flow: &flow, times: &threads.times };
     let streams = (0..).zip(threads.all.iter().map(|thread| thread.walker.symbols.as_slice()));
+    let stores = traces::stores(&args.store)?;
     let mut result = None;
     let wrote = out::data(Some(&args.o), |w| {
-        let stores = traces::stores(&args.store);
         match import_streams(streams.filter(|(_, symbols)| !symbols.is_empty()), w, around, stores) {
             Err(trace::ImportError::Write(err)) => Err(err),
             imported => {

@@ -213,8 +213,20 @@ fn is_whole(args: &Args, what: &What) -> bool {
     }
 }
 
-pub fn stores(asked: &[Store]) -> Stores {
+/// Which it is to be kept in; a file has one grammar, and chunks of one kind.
+///
+/// # Errors
+/// If two are asked for that exclude each other.
+pub fn stores(asked: &[Store]) -> anyhow::Result<Stores> {
     let has = |store| asked.contains(&store);
+    for (one, other, what) in
+        [(Store::Zlib, Store::Zstd, "zlib and zstd"), (Store::Packed, Store::Archive, "packed and archive")]
+    {
+        if has(one) && has(other) {
+            let hint = "leave one out, or make two files; packed or archive goes with zlib or zstd";
+            return Err(Hinted::new(format!("--store {what} exclude each other"), hint).into());
+        }
+    }
     let chunks = match (has(Store::Zlib), has(Store::Zstd)) {
         (true, _) => Some(Codec::Zlib),
         (_, true) => Some(Codec::Zstd),
@@ -224,7 +236,7 @@ pub fn stores(asked: &[Store]) -> Stores {
         (true, _) => Some(Maker::Repair),
         (_, is_packed) => is_packed.then_some(Maker::Sequitur),
     };
-    Stores { grammar, chunks }
+    Ok(Stores { grammar, chunks })
 }
 
 fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
@@ -241,9 +253,10 @@ fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
         true => Box::new(io::stdin().lock()),
         false => Box::new(File::open(from).with_context(|| format!("cannot read {}", from.display()))?),
     };
+    let stores = stores(&args.store)?;
     let mut result = None;
     out::data(Some(&args.o), |w| {
-        match import::import(input, w, &names, stores(&args.store)) {
+        match import::import(input, w, &names, stores) {
             Err(ImportError::Write(err)) => Err(err),
             imported => {
                 // What is no trace leaves no file.
@@ -271,8 +284,9 @@ fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
 }
 
 fn repack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> {
+    let stores = stores(&args.store)?;
     let mut result = None;
-    let wrote = out::data(Some(&args.o), |w| match import::repack(trace, w, stores(&args.store)) {
+    let wrote = out::data(Some(&args.o), |w| match import::repack(trace, w, stores) {
         Err(RepackError::Write(err)) => Err(err),
         Err(err) => {
             result = Some(Err(err));

@@ -24,7 +24,7 @@ pub struct SymbolView {
     #[serde(flatten)]
     function: FunctionView,
     block: Option<u32>,
-    at: Option<String>,
+    at: Option<u64>,
     file: Option<String>,
     line: Option<u32>,
     /// Its instructions or source lines, if they are asked for.
@@ -55,7 +55,7 @@ impl SymbolView {
             mark: mark(line.symbol),
             function: functions.view(line.func),
             block,
-            at: known().map(|b| format!("{:#x}", b.at)),
+            at: known().map(|b| b.at),
             file: known().filter(|b| !b.file.is_empty()).map(|b| b.file.clone()),
             line: known().map(|b| b.line).filter(|&n| n > 0),
             code: Vec::new(),
@@ -91,7 +91,7 @@ impl SymbolView {
         if let Some(block) = self.block {
             write!(w, " {block}")?;
         }
-        self.at.iter().try_for_each(|at| write!(w, " {at}"))?;
+        self.at.iter().try_for_each(|at| write!(w, " {at:#x}"))?;
         match self.source() {
             source if source.is_empty() => writeln!(w),
             source => writeln!(w, " {source}"),
@@ -105,7 +105,7 @@ impl SymbolView {
         for s in symbols {
             let block = s.block.map_or_else(String::new, |b| b.to_string());
             let function = s.function.called().unwrap_or_default().to_owned();
-            let at = s.at.clone().unwrap_or_default();
+            let at = s.at.map_or_else(String::new, |at| format!("{at:#x}"));
             t.row([s.index.to_string(), s.step(), function, block, at, s.source()]);
         }
         t

@@ -236,7 +236,8 @@ impl Writer {
 
     /// Says after a second how large the file will be.
     fn forecast(&mut self, since: Duration, taken: &Taken) {
-        if self.has_said || since < FORECAST {
+        // Of one that has not filled a chunk yet, nothing is known.
+        if self.has_said || since < FORECAST || taken.n_bytes == 0 {
             return;
         }
         self.has_said = true;
@@ -248,7 +249,7 @@ impl Writer {
         let a_minute = |n: u64| size(n.saturating_mul(60_000) / since_ms);
         let (events, file) = (a_minute(taken.n_bytes as u64), a_minute(self.n_written));
         out::say(format_args!(
-            "recording: a minute like the first second has {events} of events, {file} in the file"
+            "recording: a minute like what came so far has {events} of events, {file} in the file"
         ));
     }
 

@@ -98,8 +98,7 @@ fn threads_of_a_trace_are_counted_apart() {
     traced(place.path(), &["./a"], "exe");
     engraft(place.path(), "convert run.trace -q --store packed -o packed.trace").ok();
     let at = engraft(place.path(), "query packed.trace 'step: 0' --first --context=0 --json");
-    let at = at.json()["context"][0]["at"].as_str().expect("it is known").to_owned();
-    let at = u64::from_str_radix(at.trim_start_matches("0x"), 16).expect("an address");
+    let at = at.json()["context"][0]["at"].as_u64().expect("it is known");
     for file in ["run", "packed"] {
         let of = |thread: &str| blocks(place.path(), &format!("{file}.trace {thread}"), "a");
         let parts = [1, 2, 3].map(|n| of(&format!("--thread {n}")));

@@ -537,6 +537,8 @@ fn names(code: &Code<'_>) -> Vec<(Rel, usize, Box<str>)> {
     let mut all = Vec::new();
     for (i, s) in code.cx.image.symbols.iter().enumerate() {
         let order = match s.kind {
+            // What gcc calls the function by inside its file.
+            SymbolKind::Function if s.name.ends_with(".localalias") => usize::MAX - 1,
             SymbolKind::Function | SymbolKind::IndirectFunction => i,
             SymbolKind::Untyped => usize::MAX,
             _ => continue,
