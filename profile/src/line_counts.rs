@@ -451,6 +451,9 @@ impl OneFunction<'_> {
     /// How often each of a block's calls did not come back, of `n` times together: those of which it is known first, then the first of
     /// what nothing is known of.
     fn lost_by(&self, calls: &[&Call], n: u64) -> Vec<u64> {
+        if n == 0 {
+            return vec![0; calls.len()];
+        }
         let mut rest = n;
         let known: Vec<Option<u64>> = calls.iter().map(|call| self.not_left(call)).collect();
         let mut lost: Vec<u64> = Vec::with_capacity(calls.len());

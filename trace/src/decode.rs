@@ -24,7 +24,7 @@ pub use codes::Codes;
 use codes::Of;
 use kept::Kept;
 use memo::{Memo, Memos};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What an event tells.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +93,8 @@ pub struct Decoder<'c> {
     kept: Kept,
     /// Room for what is told and not kept.
     untold: Vec<u32>,
+    /// Functions that were left and points that came next, where nobody called the one who leads to the other.
+    orphans: HashSet<(usize, u32, u32)>,
     /// Whether all that was open was left when something was sought last, and nobody knows for what.
     has_run_out: bool,
     memos: Memos,
@@ -122,6 +124,7 @@ impl<'c> Decoder<'c> {
             is_cut: false,
             kept: Kept::default(),
             untold: Vec::new(),
+            orphans: HashSet::new(),
             has_run_out: false,
             memos: Memos::default(),
             chain: Vec::new(),

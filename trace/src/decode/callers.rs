@@ -44,7 +44,14 @@ impl Decoder<'_> {
             return None;
         }
         let left = self.open.first()?.of;
-        let below = self.below(left, told)?;
+        let Told::Point(word) = told else { return None };
+        if self.orphans.contains(&(left.module, left.func, word)) {
+            return None;
+        }
+        let Some(below) = self.below(left, told) else {
+            self.orphans.insert((left.module, left.func, word));
+            return None;
+        };
         self.settle(0, false, out);
         out.extend(self.open.drain(..).map(|_| Symbol::EXIT.0));
         for one in below {

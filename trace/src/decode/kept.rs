@@ -62,9 +62,10 @@ impl Decoder<'_> {
     }
 
     fn word(&mut self, word: u32, out: &mut Vec<u32>) {
-        let is_turn = matches!(self.kept, Kept::Ends | Kept::Begins) && word != 0;
+        let is_first = self.rest.is_empty();
+        let is_room = is_first && word == 0;
         // An event of several words has begun with an entry, if that is a turn.
-        if is_turn && self.rest.is_empty() && word & ENTRY == 0 {
+        if matches!(self.kept, Kept::Ends | Kept::Begins) && is_first && !is_room && word & ENTRY == 0 {
             self.turn(self.open.len(), out);
         }
         match self.kept {
@@ -78,7 +79,7 @@ impl Decoder<'_> {
             Kept::Ends | Kept::Begins => {
                 let mut told = Vec::new();
                 self.next(word, &mut told);
-                if !self.rest.is_empty() || word == 0 {
+                if !self.rest.is_empty() || is_room {
                     return;
                 }
                 // The way to the entry, and what is told from it on.

@@ -590,6 +590,19 @@ proptest! {
         prop_assert_eq!(decoder.faults, Faults::default());
     }
 
+    /// A stack pointer whose low half is zero is no room.
+    #[test]
+    fn a_pause_ends_with_its_event(seed in any::<u64>()) {
+        let code = program(&mut Rng(seed | 1));
+        let n = code.entries.len();
+        prop_assert!(n > 0);
+        let codes = Codes::new(vec![code]);
+        let (mut decoder, mut got) = (Decoder::new(&codes), Vec::new());
+        decoder.push(&[PAUSE, ENTRY | HAS_FRAME | BASE, 0], &mut got);
+        prop_assert_eq!(decoder.kept, Kept::No);
+        prop_assert_eq!((decoder.open.len(), got.len()), (1, 0));
+    }
+
     /// Whatever the events, what comes out is balanced.
     #[test]
     fn what_is_damaged_comes_out_balanced(seed in any::<u64>(), words in proptest::collection::vec(any::<u32>(), 0..200)) {
