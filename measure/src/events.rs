@@ -422,7 +422,7 @@ impl Of<'_> {
         }
         // The process may end in it, and nothing comes that tells.
         for (must, &id) in must.iter_mut().zip(&ids) {
-            *must |= self.last_calls(id).next().is_some();
+            *must |= program.calls_in(id).iter().any(|call| self.around.is_named(call, may_be_last));
         }
         // What nothing leads to is come to by handlers of signals, which change where control goes on.
         let n_known = ids.iter().zip(&n_ways).map(|(id, n)| n + u32::from(self.entries.contains_key(id)));
@@ -495,9 +495,10 @@ impl Of<'_> {
                     CallKind::TailCall | CallKind::FallThrough => tail = Some(entry),
                 }
             }
+            let last = self.last_calls(id).map(|call| call.at).max();
             let site = |call: &Call| {
                 let to = self.around.target(call);
-                let may_be_last = to.is_some() && self.last_calls(id).any(|last| last.at > call.at);
+                let may_be_last = to.is_some() && last.is_some_and(|last| last > call.at);
                 let needs_point = call.returns && (may_be_last || self.needs_point(call));
                 let is_quiet = |to: Comes| to.is_direct && !(self.around.tells)(to.func);
                 let may_be_inside = call.returns && !needs_point && to.is_some_and(is_quiet);

@@ -184,7 +184,11 @@ impl LineCounts {
             let pieces = one.pieces(&places);
             let mut run = if has_flow { lines_run(&pieces) } else { most_run(&pieces) };
             one.add_labels(&mut run, &pieces, opening, &mut files);
-            for (place, ran) in run {
+            for (place, mut ran) in run {
+                // The opening of a function that stands in another one's line, as that of a lambda does, adds nothing to it.
+                if Some(place) != opening {
+                    ran.owned = Some(ran.count());
+                }
                 all_runs.entry(place).or_default().add(ran);
             }
             for ((file, line), ways) in one.branches(&places) {

@@ -123,19 +123,34 @@ fn the_last_call_of_a_process_is_come_to() {
         int main(int c, char **v) { void (*all[])(int) = {killer, raiser, caller};
           for (int i = 0; i < 10; i++) all[atoi(v[1])](i); return 0; }";
     built(place.path(), "a", text, "-O1");
+    let jumps = "#include <signal.h>\n#include <stdlib.h>\n#include <unistd.h>
+        static volatile int x;
+        __attribute__((noinline)) void step(int n) { x += n; if (x & 1) x += 3; else x += 5; }
+        __attribute__((noinline)) int last(int s) { x += 2; if (s & 1) x += 7; return kill(getppid() ? getpid() : 0, s); }
+        int main(int c, char **v) { step(c); return last(atoi(v[1])); }";
+    built(place.path(), "b", jumps, "-O2");
     // A counter a block knows without any event.
-    let counts = |verb: &str, n: usize, function: &str| {
-        let recorded = format!("{verb} -q --no-cache --modules exe -o run -- ./a {n}");
+    let counts = |verb: &str, program: &str, n: usize, function: &str| {
+        let recorded = format!("{verb} -q --no-cache --modules exe -o run -- ./{program} {n}");
         engraft(place.path(), &recorded);
-        engraft(place.path(), "convert run -q -o run.csv --binary a").ok();
+        engraft(place.path(), &format!("convert run -q -o run.csv --binary {program}")).ok();
         let text = std::fs::read_to_string(place.path().join("run.csv")).expect("it was written");
         let of = |line: &&str| [function, "step"].iter().any(|name| line.contains(&format!(",{name},")));
         text.lines().filter(of).map(str::to_owned).collect::<Vec<_>>()
     };
     for (n, function) in ["killer", "raiser", "caller"].iter().enumerate() {
-        let want = counts("count --all-blocks", n, function);
+        let want = counts("count --all-blocks", "a", n, function);
         assert!(want.len() > 8 && want.iter().any(|line| line.ends_with(",1")), "{want:?}");
-        assert_eq!(counts("trace", n, function), want);
+        assert_eq!(counts("trace", "a", n, function), want);
+    }
+    // It may jump there.
+    for n in [9, 15] {
+        let want = counts("count --all-blocks", "b", n, "last");
+        assert!(
+            want.len() > 4 && want.iter().any(|line| line.contains(",last,") && line.ends_with(",1")),
+            "{want:?}"
+        );
+        assert_eq!(counts("trace", "b", n, "last"), want, "{n}");
     }
 }
 
