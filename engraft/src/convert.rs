@@ -2,7 +2,7 @@
 
 mod branches;
 mod exports;
-mod traces;
+pub mod traces;
 
 use crate::carry::{WrittenView, written_view};
 use crate::input;

@@ -11,6 +11,7 @@ mod stats;
 mod symbols;
 mod within;
 
+use crate::input::from_one;
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Format, Output, many};
 use answer::{CallersView, QueryView, ThreadsView};
@@ -19,6 +20,7 @@ use at::{At, Span};
 use functions::Functions;
 use std::fs::File;
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use trace::path::Words;
 use trace::{Position, Scheme, SearchError, Trace, Want, windows};
@@ -86,8 +88,8 @@ pub struct Args {
     #[arg(long, value_name = "A..B", conflicts_with_all = ["at", "next", "previous", "per_caller", "hottest", "diff", "stats"])]
     between: Option<within::Window>,
     /// Print the N paths of blocks that the function executed most often, calls left out; without a function, those of the run
-    #[arg(long, groups = ["what", "of_paths"], value_name = "N", value_parser = most, conflicts_with = "scheme")]
-    hottest: Option<usize>,
+    #[arg(long, groups = ["what", "of_paths"], value_name = "N", value_parser = from_one, conflicts_with = "scheme")]
+    hottest: Option<NonZeroUsize>,
     /// Compare two runs, `--diff A B [FUNCTION]`, of packed traces: where they first differ, and the paths of blocks that one takes alone
     #[arg(long, groups = ["what", "of_paths"], conflicts_with = "scheme")]
     diff: bool,
@@ -103,10 +105,6 @@ pub struct Args {
     scheme: Option<u8>,
     #[command(flatten)]
     output: Output,
-}
-
-fn most(text: &str) -> Result<usize, &'static str> {
-    text.parse().ok().filter(|&n| n > 0).ok_or("it is a number from 1 on")
 }
 
 fn length(text: &str) -> Result<usize, String> {
@@ -156,16 +154,28 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let trace = info_span!("open").in_scope(|| open(&args.trace))?;
     let answer = answered(args, &trace)?;
-    let n_astray = trace.faults().n_astray;
-    if n_astray > 0 && !args.stats {
-        let what = format!(
-            "{}: {} control was not where its events led: what is told near there may be wrong",
-            args.trace.display(),
-            if n_astray == 1 { "once".to_owned() } else { format!("{n_astray} times") }
-        );
-        out::warn(&what, Some("record all of the run, if this is a part of it"));
+    if !args.stats {
+        warn_of_faults(&args.trace, &trace);
     }
     Ok(answer)
+}
+
+/// Says so if events of the trace at `path` did not fit what is known of the code, as far as they were read.
+fn warn_of_faults(path: &Path, trace: &Trace) {
+    let faults = trace.faults();
+    let times = |n| if n == 1 { "once".to_owned() } else { format!("{n} times") };
+    let path = path.display();
+    if faults.n_astray > 0 {
+        let n = times(faults.n_astray);
+        let what =
+            format!("{path}: {n} control was not where its events led: what is told near there may be wrong");
+        out::warn(&what, Some("record all of the run, if this is a part of it"));
+    }
+    if faults.n_lost > 0 {
+        let n = times(faults.n_lost);
+        let what = format!("{path}: {n} an event had no meaning: what is told near there may be wrong");
+        out::warn(&what, Some("record the run again: what was read may be damaged, or part of a trace"));
+    }
 }
 
 fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
@@ -183,7 +193,7 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
         return symbols::print(args, trace, &functions, source::Binaries::new(&names, &flow), span);
     }
     if let Some(n) = args.hottest {
-        return hottest::print(args, trace, &functions, n);
+        return hottest::print(args, trace, &functions, n.get());
     }
     let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
     let binaries = source::Binaries::new(&names, &flow);

@@ -1,5 +1,6 @@
 //! `engraft trace`: the whole control flow of a run, recorded.
 
+mod pack;
 mod ring;
 mod threads;
 mod window;
@@ -26,9 +27,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trace::Cause;
+use trace::Maker;
 use trace::events;
 use trace::sample::Sample;
-use trace::{Maker, Stores, import};
 use window::{When, Window};
 use writer::Writer;
 
@@ -38,10 +39,40 @@ Examples:
   $ engraft trace -q -o old.trace -- ./old
   $ engraft trace --modules exe -o exe.trace -- ./old";
 
+/// What is asked for.
+#[derive(Debug)]
+pub enum Args {
+    Record(Box<Recording>),
+    Pack(pack::Args),
+}
+
+impl clap::Args for Args {
+    fn augment_args(cmd: clap::Command) -> clap::Command {
+        let pack = pack::Args::augment_args(clap::Command::new("pack"));
+        let cmd = Recording::augment_args(cmd).subcommand(pack).subcommand_negates_reqs(true);
+        cmd.args_conflicts_with_subcommands(true).after_help(EXAMPLES)
+    }
+    fn augment_args_for_update(cmd: clap::Command) -> clap::Command {
+        Args::augment_args(cmd)
+    }
+}
+
+impl clap::FromArgMatches for Args {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Args, clap::Error> {
+        match matches.subcommand_matches("pack") {
+            Some(matches) => pack::Args::from_arg_matches(matches).map(Args::Pack),
+            None => Recording::from_arg_matches(matches).map(Box::new).map(Args::Record),
+        }
+    }
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        *self = Args::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
 /// Run a program and record every function that it enters, every block that it executes, every exit, in order
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct Recording {
     /// Where to write the trace
     #[arg(short, value_name = "T")]
     o: PathBuf,
@@ -72,7 +103,7 @@ pub struct Args {
     /// Begin when the signal of --switch comes first
     #[arg(long, requires = "switch")]
     paused: bool,
-    /// Pack it when the program has ended, as `engraft convert --store packed` does
+    /// Pack it when the program has ended, as `engraft trace pack` does
     #[arg(long)]
     pack: bool,
     /// Do not keep rewritten modules for the next time
@@ -118,7 +149,7 @@ fn signal(text: &str) -> Result<i32, String> {
 }
 
 /// What of the run is kept.
-fn window(args: &Args, codes: &[events::Code]) -> anyhow::Result<Window> {
+fn window(args: &Recording, codes: &[events::Code]) -> anyhow::Result<Window> {
     let entries = |names: &[String]| {
         let mut all = HashSet::new();
         for name in names {
@@ -141,7 +172,7 @@ fn window(args: &Args, codes: &[events::Code]) -> anyhow::Result<Window> {
     ))
 }
 
-impl Wanted for Args {
+impl Wanted for Recording {
     fn library(&self, path: &Path) -> bool {
         crate::count::is_wanted(&self.modules, path)
     }
@@ -158,6 +189,13 @@ const ANYWHERE: [i32; 6] = [4, 5, 7, 8, 9, 11];
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    match args {
+        Args::Record(args) => record(args),
+        Args::Pack(args) => pack::run(args),
+    }
+}
+
+fn record(args: &Recording) -> anyhow::Result<Answer> {
     let (name, rest) = args.command.split_first().expect("clap asks for one at least");
     if let Some(of) = out::shared(&args.o) {
         let hint = "name a file: `-o FILE`; one of that name is `./-`";
@@ -284,7 +322,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if taken.n_lost > 0 {
         out::warn("not all was recorded: events were not taken", None);
     }
-    if taken.n_bytes > 0 && taken.n_kept == 0 {
+    if taken.n_bytes > 0 && !taken.has_kept {
         let what = format!("nothing was kept: {} ended outside of what was asked for", name.display());
         out::warn(&what, Some("--from, --after, --for, --switch and --paused say what is kept"));
     }
@@ -299,7 +337,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     });
     let n_bytes = match args.pack {
         true => n_bytes.and_then(|n| {
-            pack(&args.o).map_err(|err| out::warn(&format!("{err:#}"), out::hint(&err).as_deref())).or(Ok(n))
+            let packed = pack::file(&args.o, &args.o, Maker::Sequitur).map(|wrote| wrote.n_bytes);
+            packed.map_err(|err| out::warn(&format!("{err:#}"), out::hint(&err).as_deref())).or(Ok(n))
         }),
         false => n_bytes,
     };
@@ -341,23 +380,6 @@ fn learn(kept: &Store, recorded: &[Counted], sample: &Sample) {
 /// How many events a point has on average in a run that is long: to rewrite its code takes about as long as a few hundred
 /// events a point, each time, and saves a third of them.
 const LONG_RUN: u64 = 500;
-
-/// Packs the file at `path` in its place; its length then.
-fn pack(path: &Path) -> anyhow::Result<u64> {
-    let _span = tracing::info_span!("pack").entered();
-    let trace = crate::query::open(path)?;
-    let stores = Stores { grammar: Some(Maker::Sequitur), chunks: None };
-    let mut n_bytes = Err(anyhow::anyhow!("{} cannot be packed", path.display()));
-    out::file(path, |w| match import::repack(&trace, w, stores) {
-        Ok(imported) => {
-            n_bytes = Ok(imported.n_bytes);
-            Ok(())
-        }
-        Err(import::RepackError::Write(err)) => Err(err),
-        Err(err) => Err(io::Error::other(err)),
-    })?;
-    n_bytes
-}
 
 /// What was recorded.
 #[derive(Serialize)]

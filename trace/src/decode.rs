@@ -367,8 +367,7 @@ impl<'c> Decoder<'c> {
     }
 
     fn enter(&mut self, new: Activation, is_from_outside: bool, out: &mut Vec<u32>) {
-        let first = self.codes.first.get(new.of.module).copied().unwrap_or_default();
-        let symbol = Symbol::enter(first + new.of.func);
+        let symbol = Symbol::enter(self.number_of(&new));
         out.push(if is_from_outside { symbol.from_outside().0 } else { symbol.0 });
         self.open.push(new);
     }

@@ -188,7 +188,7 @@ pub fn run(args: &Args, what: What) -> anyhow::Result<Answer> {
         }
         What::Plain => info_span!("import").in_scope(|| pack(args, from))?,
         What::Ours(trace) if is_repacked(args) => {
-            info_span!("pack").in_scope(|| repack(args, from, &trace))?
+            info_span!("pack").in_scope(|| repacked(from, &args.o, &trace, stores(&args.store)?))?
         }
         What::Ours(trace) => info_span!("export").in_scope(|| unpack(args, from, &trace))?,
         What::Branches => return branches::import(args, from),
@@ -283,10 +283,13 @@ fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
     })
 }
 
-fn repack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> {
-    let stores = stores(&args.store)?;
+/// Writes `trace`, which is the file `from`, to `to`, as it is kept in `stores`.
+///
+/// # Errors
+/// If it cannot be read, packed or written.
+pub fn repacked(from: &Path, to: &Path, trace: &Trace, stores: Stores) -> anyhow::Result<TraceView> {
     let mut result = None;
-    let wrote = out::data(Some(&args.o), |w| match import::repack(trace, w, stores) {
+    let wrote = out::data(Some(to), |w| match import::repack(trace, w, stores) {
         Err(RepackError::Write(err)) => Err(err),
         Err(err) => {
             result = Some(Err(err));
@@ -306,12 +309,7 @@ fn repack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> 
         }
         None => return wrote.and_then(|()| anyhow::bail!("nothing was written")),
     };
-    Ok(TraceView {
-        schema: "engraft.convert-trace/1",
-        file: args.o.display().to_string(),
-        n_symbols,
-        n_bytes,
-    })
+    Ok(TraceView { schema: "engraft.convert-trace/1", file: to.display().to_string(), n_symbols, n_bytes })
 }
 
 fn unpack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> {
@@ -356,11 +354,11 @@ fn unpack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> 
 
 /// What was written.
 #[derive(Serialize)]
-struct TraceView {
+pub struct TraceView {
     schema: &'static str,
     file: String,
     n_symbols: u64,
-    n_bytes: u64,
+    pub n_bytes: u64,
 }
 
 impl View for TraceView {

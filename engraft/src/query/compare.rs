@@ -3,7 +3,7 @@
 use super::functions::{FunctionView, Functions};
 use super::hottest::{LENGTH, blocks, function};
 use super::symbols::{self, SymbolView};
-use super::{Args, open, unreadable};
+use super::{Args, open, unreadable, warn_of_faults};
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Table, View};
 use serde::Serialize;
@@ -106,6 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let paths = info_span!("paths").in_scope(|| paths(&a, &b, &pairing, &named.join(" "), length))?;
     let context = args.context.unwrap_or(CONTEXT);
     let divergences = info_span!("compare").in_scope(|| divergences(&a, &b, &pairing, context))?;
+    [&a, &b].into_iter().for_each(|side| warn_of_faults(side.path, &side.trace));
     let (first, second) = (a.label(), b.label());
     let view = DiffView { schema: "engraft.query/1", first, second, length, divergences, paths };
     args.output.print(&view)?;

@@ -3,7 +3,14 @@
 //! Invariant: what each stream had last is kept until it ends, however little the others leave of the room.
 
 use super::window::{len, word};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use trace::events::{GAP, PAUSE, START};
+
+/// A section, with its stream and whether what it begins with is kept, and does not only tell what is open.
+type Piece = (u32, bool, Vec<u8>);
+/// When it was appended, and how many were pushed before it.
+type At = (u64, u64);
 
 /// The last sections of a recording, which have no more than so many bytes; but for those that are the last of their streams.
 #[derive(Debug)]
@@ -11,12 +18,13 @@ pub struct Ring {
     most: usize,
     n_bytes: usize,
     n_pushed: u64,
-    /// By when it was appended, and which was pushed first.
-    older: BTreeMap<(u64, u64), (u32, Vec<u8>)>,
+    older: BTreeMap<At, Piece>,
     /// The last of each stream.
-    newest: BTreeMap<u32, ((u64, u64), Vec<u8>)>,
+    newest: HashMap<u32, (At, Piece)>,
     /// Streams of which some are left out.
     cut: HashSet<u32>,
+    /// Streams whose next words only tell what is open.
+    paused: HashSet<u32>,
 }
 
 /// How many bytes of events make a section at most: what each stream has last is small then.
@@ -30,8 +38,9 @@ impl Ring {
             n_bytes: 0,
             n_pushed: 0,
             older: BTreeMap::new(),
-            newest: BTreeMap::new(),
+            newest: HashMap::new(),
             cut: HashSet::new(),
+            paused: HashSet::new(),
         }
     }
 
@@ -50,14 +59,47 @@ impl Ring {
         if pieces.is_empty() { vec![words] } else { pieces }
     }
 
-    /// Adds a section of stream `k`, appended until `at_ns`, and leaves out what was appended first.
-    pub fn push(&mut self, k: u32, at_ns: u64, section: Vec<u8>) {
-        self.n_bytes += section.len();
+    /// Adds the next `words` of stream `k`, appended until `at_ns`, as sections that `pack` makes, and leaves out what was appended first.
+    ///
+    /// # Errors
+    /// The first of `pack`.
+    pub fn push(
+        &mut self,
+        k: u32,
+        at_ns: u64,
+        words: &[u8],
+        mut pack: impl FnMut(&[u8]) -> io::Result<Vec<u8>>,
+    ) -> io::Result<()> {
+        for piece in Ring::pieces(words) {
+            let is_kept = !self.paused.contains(&k);
+            self.follow(k, piece);
+            self.push_section((k, is_kept, pack(piece)?), at_ns);
+        }
+        Ok(())
+    }
+
+    /// Whether what comes behind `words` is kept.
+    fn follow(&mut self, k: u32, words: &[u8]) {
+        let mut at = 0;
+        while 4 * at < words.len() {
+            let head = word(words, at);
+            match head {
+                GAP | PAUSE => _ = self.paused.insert(k),
+                START => _ = self.paused.remove(&k),
+                _ => {}
+            }
+            at += len(head);
+        }
+    }
+
+    fn push_section(&mut self, piece: Piece, at_ns: u64) {
+        self.n_bytes += piece.2.len();
         self.n_pushed += 1;
         // Those of a stream stay in order.
+        let k = piece.0;
         let at_ns = self.newest.get(&k).map_or(at_ns, |newest| at_ns.max(newest.0.0));
-        if let Some((at, before)) = self.newest.insert(k, ((at_ns, self.n_pushed), section)) {
-            self.older.insert(at, (k, before));
+        if let Some((at, before)) = self.newest.insert(k, ((at_ns, self.n_pushed), piece)) {
+            self.older.insert(at, before);
         }
         self.leave_out();
     }
@@ -65,14 +107,15 @@ impl Ring {
     /// Stream `k` has ended: what it had last is left out like anything else.
     pub fn end(&mut self, k: u32) {
         if let Some((at, last)) = self.newest.remove(&k) {
-            self.older.insert(at, (k, last));
+            self.older.insert(at, last);
         }
+        self.paused.remove(&k);
         self.leave_out();
     }
 
     fn leave_out(&mut self) {
         while self.n_bytes > self.most
-            && let Some((_, (k, oldest))) = self.older.pop_first()
+            && let Some((_, (k, _, oldest))) = self.older.pop_first()
         {
             self.n_bytes -= oldest.len();
             self.cut.insert(k);
@@ -84,14 +127,17 @@ impl Ring {
         (self.n_bytes > self.most).then_some(self.n_bytes)
     }
 
-    /// All of them in order, each with its stream, and whether the stream's first ones were left out before it.
-    pub fn take(&mut self) -> impl Iterator<Item = (u32, bool, Vec<u8>)> {
+    /// All of them in order, each with its stream. The first of a stream whose first ones were left out comes with a mark that says so, which
+    /// goes before it.
+    pub fn take(&mut self) -> impl Iterator<Item = (u32, Option<&'static [u32]>, Vec<u8>)> {
         self.n_bytes = 0;
         let mut cut = std::mem::take(&mut self.cut);
         let mut all = std::mem::take(&mut self.older);
-        let newest = std::mem::take(&mut self.newest);
-        all.extend(newest.into_iter().map(|(k, (at, section))| (at, (k, section))));
-        all.into_values().map(move |(k, section)| (k, cut.remove(&k), section))
+        all.extend(std::mem::take(&mut self.newest).into_values());
+        all.into_values().map(move |(k, is_kept, section)| {
+            let mark: &'static [u32] = if is_kept { &[GAP, START] } else { &[GAP] };
+            (k, cut.remove(&k).then_some(mark), section)
+        })
     }
 }
 
@@ -100,11 +146,21 @@ mod tests {
     use super::*;
     use trace::events::{ENTRY, HAS_FRAME};
 
+    /// Adds a section of a stream.
+    fn push(ring: &mut Ring, k: u32, at_ns: u64, section: Vec<u8>) {
+        ring.push_section((k, true, section), at_ns);
+    }
+
+    /// What is left, each with its stream and whether something before it is not.
+    fn taken(ring: &mut Ring) -> Vec<(u32, bool, Vec<u8>)> {
+        ring.take().map(|(k, mark, section)| (k, mark.is_some(), section)).collect()
+    }
+
     #[test]
     fn what_has_ended_makes_room() {
         let mut ring = Ring::new(10);
         for n in 0..9u8 {
-            ring.push(n.into(), n.into(), vec![n; 3]);
+            push(&mut ring, n.into(), n.into(), vec![n; 3]);
             ring.end(n.into());
         }
         assert_eq!(ring.excess(), None);
@@ -116,10 +172,10 @@ mod tests {
     fn a_ring_has_the_last() {
         let mut ring = Ring::new(10);
         for n in 0..6 {
-            ring.push(u32::from(n % 2), n.into(), vec![n; 3]);
+            push(&mut ring, u32::from(n % 2), n.into(), vec![n; 3]);
         }
         assert_eq!(ring.excess(), None);
-        let left: Vec<_> = ring.take().collect();
+        let left = taken(&mut ring);
         assert_eq!(left, [(1, true, vec![3; 3]), (0, true, vec![4; 3]), (1, false, vec![5; 3])]);
     }
 
@@ -127,15 +183,15 @@ mod tests {
     fn what_idle_streams_had_last_is_old_and_stays() {
         let mut ring = Ring::new(10);
         for n in 0..4 {
-            ring.push(0, 90 + u64::from(n), vec![n; 3]);
+            push(&mut ring, 0, 90 + u64::from(n), vec![n; 3]);
         }
         // Of a thread, they stay in order.
-        ring.push(0, 1, vec![7; 1]);
+        push(&mut ring, 0, 1, vec![7; 1]);
         // Pushed last, but from long ago: two of one thread, one of another.
         for (k, n) in [(1, 4), (1, 5), (2, 6)] {
-            ring.push(k, 10, vec![n; 3]);
+            push(&mut ring, k, 10, vec![n; 3]);
         }
-        let left: Vec<_> = ring.take().collect();
+        let left = taken(&mut ring);
         assert_eq!(
             left,
             [(1, true, vec![5; 3]), (2, false, vec![6; 3]), (0, true, vec![3; 3]), (0, false, vec![7; 1])]
@@ -145,10 +201,32 @@ mod tests {
     #[test]
     fn the_last_section_is_kept_even_if_it_is_too_large() {
         let mut ring = Ring::new(10);
-        ring.push(0, 1, vec![1; 3]);
-        ring.push(0, 2, vec![2; 30]);
+        push(&mut ring, 0, 1, vec![1; 3]);
+        push(&mut ring, 0, 2, vec![2; 30]);
         assert_eq!(ring.excess(), Some(30));
-        assert_eq!(ring.take().collect::<Vec<_>>(), [(0, true, vec![2; 30])]);
+        assert_eq!(taken(&mut ring), [(0, true, vec![2; 30])]);
+    }
+
+    /// A piece that begins between two marks only tells what is open.
+    #[test]
+    fn what_is_not_kept_stays_so() {
+        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let mark_of_second = |first: &[u32]| {
+            let mut ring = Ring::new(8);
+            for words in [first, &[5, 6]] {
+                let pushed = ring.push(3, 0, &bytes(words), |words| Ok(words.to_vec()));
+                pushed.expect("it is kept");
+            }
+            let left: Vec<_> = ring.take().collect();
+            assert_eq!((left.len(), &left[0].2), (1, &bytes(&[5, 6])));
+            left[0].1
+        };
+        assert_eq!(mark_of_second(&[1, 2]), Some([GAP, START].as_slice()));
+        assert_eq!(mark_of_second(&[1, PAUSE]), Some([GAP].as_slice()));
+        assert_eq!(mark_of_second(&[GAP, 1]), Some([GAP].as_slice()));
+        assert_eq!(mark_of_second(&[PAUSE, START]), Some([GAP, START].as_slice()));
+        // Words of an event's that look like it are not it.
+        assert_eq!(mark_of_second(&[ENTRY | HAS_FRAME, PAUSE]), Some([GAP, START].as_slice()));
     }
 
     #[test]

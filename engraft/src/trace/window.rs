@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
-use trace::events::{Code, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, PAUSE, START};
+use trace::events::{ANOTHER, Code, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, PAUSE, START};
 
 /// From when on, how long, and whether somebody switches.
 #[derive(Clone, Copy, Default, Debug)]
@@ -212,6 +212,11 @@ impl Window {
         }
     }
 
+    /// Whether anything of stream `k` was kept.
+    pub fn has_begun(&self, k: u32) -> bool {
+        self.streams.get(&k).is_some_and(|stream| stream.has_begun)
+    }
+
     /// Whether what stream `k` would have next was kept.
     pub fn is_open(&self, k: u32) -> bool {
         let Some(stream) = self.streams.get(&k) else { return self.is_open && self.is_inside };
@@ -247,6 +252,14 @@ impl Window {
                 }
                 stream.has_begun = true;
                 kept.extend(event);
+            } else if head == ANOTHER {
+                // What the thread before had open is nothing to this one, which is not kept from its first event on.
+                stream.left_out = [Vec::new(), Vec::new()];
+                stream.is_whole = true;
+                kept.extend(event);
+                if stream.has_begun && !std::mem::replace(&mut stream.has_paused, true) {
+                    kept.extend(PAUSE.to_le_bytes());
+                }
             } else if head != 0 {
                 // The way there is the last that is kept.
                 if stream.has_begun && !stream.has_paused {
@@ -400,6 +413,20 @@ mod tests {
         assert!((CONTEXT / 4..=2 * CONTEXT / 4 + 3).contains(&n), "{n}");
         assert_eq!((word(&kept, 0), word(&kept, n - 2), word(&kept, n - 1)), (GAP, START, 7));
         assert_eq!(word(&kept, n - 3), *long.last().expect("it is long"));
+    }
+
+    /// What comes while nothing is kept begins a thread in any case, of whose open functions the last one's say nothing.
+    #[test]
+    fn threads_that_are_left_out_begin() {
+        let mut window = window(0, None, &[], &[]);
+        assert_eq!(window.keep(0, &bytes(&[1])), bytes(&[1]));
+        window.tick(Duration::ZERO, 1, 1, |_| 0);
+        assert_eq!(window.keep(0, &bytes(&[ANOTHER, 2])), bytes(&[ANOTHER, PAUSE]));
+        let long: Vec<u32> = (2..).take(4 * CONTEXT / 4).collect();
+        assert!(window.keep(0, &bytes(&long)).is_empty());
+        assert_eq!(window.keep(0, &bytes(&[ANOTHER, 3, 4])), bytes(&[ANOTHER]));
+        window.tick(Duration::ZERO, 2, 1, |_| 0);
+        assert_eq!(window.keep(0, &bytes(&[5])), bytes(&[3, 4, START, 5]));
     }
 
     #[test]

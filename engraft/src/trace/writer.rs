@@ -27,8 +27,8 @@ const FORECAST: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct Taken {
     pub n_bytes: usize,
-    /// How many of them were kept.
-    pub n_kept: usize,
+    /// Whether any of them were kept.
+    pub has_kept: bool,
     pub n_streams: usize,
     pub n_stalls: usize,
     pub n_lost: u64,
@@ -196,7 +196,7 @@ impl Writer {
             true => Cow::Borrowed(bytes),
             false => Cow::Owned(self.window.keep(area, bytes)),
         };
-        taken.n_kept += kept.len();
+        taken.has_kept |= !bytes.is_empty() && (self.window.is_all() || self.window.has_begun(area));
         if self.failed.is_some() || kept.is_empty() && !bytes.is_empty() {
             return;
         }
@@ -219,10 +219,7 @@ impl Writer {
             self.n_written += section.len() as u64;
             return self.sections.write(&section);
         };
-        for piece in Ring::pieces(words) {
-            ring.push(thread, at_ns, self.packer.section(thread, taken_ns, piece)?);
-        }
-        Ok(())
+        ring.push(thread, at_ns, words, |piece| self.packer.section(thread, taken_ns, piece))
     }
 
     /// Writes what the events of modules mean that were loaded meanwhile.
@@ -269,10 +266,9 @@ impl Writer {
                 format!("what each thread did last takes {}: more than --last allows", size(n_bytes as u64));
             out::warn(&what, None);
         }
-        for (thread, is_cut, section) in self.ring.iter_mut().flat_map(Ring::take) {
-            if is_cut {
-                let cut: Vec<u8> =
-                    [events::GAP, events::START].into_iter().flat_map(u32::to_le_bytes).collect();
+        for (thread, mark, section) in self.ring.iter_mut().flat_map(Ring::take) {
+            if let Some(mark) = mark {
+                let cut: Vec<u8> = mark.iter().flat_map(|word| word.to_le_bytes()).collect();
                 self.sections.write(&self.packer.section(thread, 0, &cut)?)?;
             }
             self.sections.write(&section)?;

@@ -398,6 +398,31 @@ fn a_part_of_a_run_is_kept() {
     }
 }
 
+/// What is packed says what it said before, whoever packs it; what cannot be read stays as it is.
+#[test]
+fn a_trace_is_packed_in_its_place() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("words"), "words-1.c", "-O1");
+    traced(place.path(), &["./words"], "exe");
+    let (recorded, events) = (symbols(place.path()), std::fs::read(place.path().join("run.trace")));
+    for (how, options) in [("packed", ""), ("archive", "--archive ")] {
+        std::fs::write(place.path().join("run.trace"), events.as_ref().expect("recorded")).expect("written");
+        engraft(place.path(), &format!("convert run.trace -q --store {how} -o converted.trace")).ok();
+        engraft(place.path(), &format!("trace pack {options}-q run.trace -o beside.trace")).ok();
+        let said = engraft(place.path(), &format!("trace pack {options}run.trace --json"));
+        let said = said.json();
+        let read = |name: &str| std::fs::read(place.path().join(name)).expect("written");
+        assert!(read("run.trace") == read("beside.trace") && read("run.trace") == read("converted.trace"));
+        assert_eq!(said["n_bytes"].as_u64(), Some(read("run.trace").len() as u64), "{said}");
+        assert_eq!(symbols(place.path()), recorded, "{how}");
+    }
+    std::fs::write(place.path().join("run.trace"), "no trace").expect("written");
+    let refused = engraft(place.path(), "trace pack run.trace");
+    assert!(refused.code == Some(2) && refused.stderr.contains("run.trace"), "{}", refused.stderr);
+    assert_eq!(std::fs::read(place.path().join("run.trace")).expect("it is there"), b"no trace");
+}
+
 /// One thread opens and closes what is kept, another one runs meanwhile: all of that is kept, and nothing that ran long before or behind.
 #[test]
 fn what_another_thread_runs_inside_is_kept() {

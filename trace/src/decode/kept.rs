@@ -112,7 +112,7 @@ impl Decoder<'_> {
     }
 
     /// The number of its function.
-    fn number_of(&self, a: &Activation) -> u32 {
+    pub(super) fn number_of(&self, a: &Activation) -> u32 {
         self.codes.first.get(a.of.module).copied().unwrap_or_default().saturating_add(a.of.func)
     }
 

@@ -1,0 +1,48 @@
+//! `engraft trace pack`: of what was recorded, one file that is smaller, and searched without being unpacked.
+
+use crate::convert::traces::{TraceView, repacked};
+use crate::out::{self, Answer};
+use crate::view::Output;
+use std::path::{Path, PathBuf};
+use trace::{Maker, Stores};
+
+/// Run as tests.
+const EXAMPLES: &str = "\
+Examples:
+  $ engraft trace pack -q run.trace -o packed.trace
+  $ engraft trace pack --archive run.trace -o archive.trace";
+
+/// Make of a trace one file that is smaller, and searched without being unpacked
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A trace: what `engraft trace` or `engraft convert` wrote
+    trace: PathBuf,
+    /// Where to write it; without, in the trace's place
+    #[arg(short, value_name = "FILE")]
+    o: Option<PathBuf>,
+    /// Make the grammar by RePair, not SEQUITUR: the smallest file, but slow, and in memory
+    #[arg(long)]
+    archive: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    let to = args.o.as_ref().unwrap_or(&args.trace);
+    if args.o.is_some() {
+        out::spares(to, &[&args.trace])?;
+    }
+    let maker = if args.archive { Maker::Repair } else { Maker::Sequitur };
+    let wrote = file(&args.trace, to, maker)?;
+    args.output.print_beside_file(to, &wrote)?;
+    Ok(Answer::Yes)
+}
+
+/// Packs the trace at `from`; `to` may be the same.
+pub fn file(from: &Path, to: &Path, maker: Maker) -> anyhow::Result<TraceView> {
+    let _span = tracing::info_span!("pack").entered();
+    let trace = crate::query::open(from)?;
+    repacked(from, to, &trace, Stores { grammar: Some(maker), chunks: None })
+}
