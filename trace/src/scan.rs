@@ -6,8 +6,9 @@
 //!
 //! Most symbols need not be looked at one by one: where no activation is open, all up to the next entry of the function; above an
 //! activation, all that cannot leave as many functions as are open above it. What is left is sorted without branches: the own blocks
-//! of activations, one behind the other, a mark between activations. To do so a group of symbols is made kinds of two bits
-//! (`kinds`), of which a table says, four at once, which are own blocks. In these a plain path is looked for by comparing 16
+//! of activations, one behind the other, a mark between activations. To do so 64 symbols, or 16, are made bits of entries and exits
+//! (`kinds`) and sums of these; own blocks are where the sum is that of the activation, while it is open, which a carry says that runs from
+//! entries of the function to the exits that end them. In these a plain path is looked for by comparing 16
 //! places at once with each of its blocks; other paths are followed by their automaton.
 //!
 //! Source: Zhang and Gupta, Path Matching in Compressed Control Flow Traces, sections 4.1 and 4.3 (the levels that section 4.3 leaves
@@ -17,7 +18,7 @@ use crate::automaton::{Automaton, State};
 use crate::balance::Levels;
 use crate::path::MOST_STEPS;
 use crate::symbol::{Step, Symbol};
-use kinds::{BLOCK as BLOCK_KIND, ENTRY, EXIT, GROUP, OWN_ENTRY, kinds};
+use kinds::{BLOCK, GROUP, Kinds, at_level, kinds};
 
 mod kinds;
 
@@ -26,11 +27,9 @@ const OTHER: State = State::MAX;
 
 /// Symbols after which own blocks are searched: they stay in the cache.
 const PIECE: usize = 1 << 12;
-/// Symbols of which it is asked whether the function is entered.
-const BLOCK: usize = 64;
 /// Room for own blocks. They are searched when half of it is taken: more than a piece and a path do not come at once.
 const ROOM: usize = 1 << 14;
-const _: () = assert!(PIECE + MOST_STEPS + GROUP < ROOM / 2);
+const _: () = assert!(PIECE + MOST_STEPS + BLOCK < ROOM / 2);
 
 /// A search through one stream.
 pub struct Scan<'a> {
@@ -54,103 +53,30 @@ struct Own {
     /// Where they stand in the piece.
     places: [u16; ROOM],
     n: usize,
+    /// How many of these have their codes already.
+    n_fetched: usize,
     /// The first that are of earlier pieces.
     n_before: usize,
-    /// Of the piece, the places that come behind them, two bytes each.
-    next: [[u8; 2]; PIECE + GROUP],
-    n_next: usize,
 }
 
-/// What four symbols do.
-#[derive(Clone, Copy)]
-struct Act {
-    /// How many functions are open then; if there were five or more before, how many more.
-    next: isize,
-    /// A bit for each that is an own block, or enters the function.
-    own: u8,
-    /// [`NESTS`], [`LEAVES`].
-    ends: u8,
-}
+/// So many of a block are added one by one.
+const MOST_SPARSE: usize = 12;
 
-/// By how many functions are open from the innermost activation on: 0 (there is none) to 4, 5 or more.
-static ACTS: [[Act; 256]; 6] = acts();
-/// In an act: an activation is entered in another one.
-const NESTS: u8 = 1;
-/// In an act: the innermost activation is left.
-const LEAVES: u8 = 2;
+/// Which of four are set, one behind the other, 16 bits each.
+static SET: [u64; 16] = set();
 
-const fn acts() -> [[Act; 256]; 6] {
-    let mut acts = [[Act { next: 0, own: 0, ends: 0 }; 256]; 6];
-    let mut start = 0_usize;
-    while start < 6 {
-        let mut kinds = 0;
-        while kinds < 256 {
-            let (mut depth, mut k) = (start.cast_signed(), 0);
-            let act = &mut acts[start][kinds];
-            while k < 4 {
-                match kinds >> (2 * k) & 3 {
-                    BLOCK_KIND if depth == 1 => act.own |= 1 << k,
-                    ENTRY if depth > 0 => depth += 1,
-                    EXIT if depth > 0 => {
-                        depth -= 1;
-                        act.ends |= if depth == 0 { LEAVES } else { 0 };
-                    }
-                    OWN_ENTRY => {
-                        act.own |= 1 << k;
-                        act.ends |= if depth > 0 { NESTS } else { 0 };
-                        depth = 1;
-                    }
-                    _ => {}
-                }
-                k += 1;
-            }
-            act.next = if start == 5 { depth - 5 } else { depth };
-            kinds += 1;
-        }
-        start += 1;
-    }
-    acts
-}
-
-/// Of four symbols: how many more functions are open behind them, and how many fewer at most within.
-static FALLS: [(isize, isize); 256] = falls();
-
-const fn falls() -> [(isize, isize); 256] {
-    let mut all = [(0, 0); 256];
-    let mut kinds = 0;
-    while kinds < 256 {
-        let (mut more, mut fall, mut k) = (0_isize, 0_isize, 0);
-        while k < 4 {
-            match kinds >> (2 * k) & 3 {
-                ENTRY | OWN_ENTRY => more += 1,
-                EXIT => more -= 1,
-                _ => {}
-            }
-            fall = if -more > fall { -more } else { fall };
-            k += 1;
-        }
-        all[kinds] = (more, fall);
-        kinds += 1;
-    }
-    all
-}
-
-/// Which of four are set, one behind the other, 16 bits each; and how many.
-static SET: [(u64, usize); 16] = set();
-
-const fn set() -> [(u64, usize); 16] {
-    let mut all = [(0, 0); 16];
+const fn set() -> [u64; 16] {
+    let mut all = [0; 16];
     let mut bits = 0;
     while bits < 16 {
-        let (mut which, mut n, mut k) = (0, 0, 0);
+        let (mut n, mut k) = (0, 0);
         while k < 4 {
             if bits >> k & 1 == 1 {
-                which |= k << (16 * n);
+                all[bits] |= k << (16 * n);
                 n += 1;
             }
             k += 1;
         }
-        all[bits] = (which, n);
         bits += 1;
     }
     all
@@ -161,18 +87,47 @@ impl Own {
         self.codes[self.n % ROOM] = code;
         self.places[self.n % ROOM] = place;
         self.n += 1;
+        self.n_fetched = self.n;
     }
 
-    /// Fetches what is next.
-    fn fetch(&mut self, piece: &[u32]) {
-        let next = &self.next[..std::mem::take(&mut self.n_next)];
-        let (codes, places) = (&mut self.codes[self.n..], &mut self.places[self.n..]);
-        for ((&place, code), to) in next.iter().zip(codes).zip(places) {
-            let place = u16::from_le_bytes(place);
-            *code = piece[usize::from(place)];
-            *to = place;
+    /// Adds the places of a block from `start` on whose bits are set.
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "it is meant for four places, and small for a bit's number"
+    )]
+    fn add(&mut self, bits: u64, start: u16) {
+        let n_set = bits.count_ones() as usize;
+        let to = self.places[self.n..].first_chunk_mut::<{ BLOCK + 4 }>().expect("there is room for a piece");
+        self.n += n_set;
+        if n_set <= MOST_SPARSE {
+            let mut bits = bits;
+            for to in &mut to[..n_set] {
+                *to = start + bits.trailing_zeros() as u16;
+                bits &= bits - 1;
+            }
+            return;
         }
-        self.n += next.len();
+        let mut n = 0;
+        for four in (0..BLOCK).step_by(4) {
+            let set = (bits >> four & 0xf) as usize;
+            let places = SET[set] + (u64::from(start) + four as u64) * 0x0001_0001_0001_0001;
+            // Four at once; those behind the last that is set are written over.
+            for (k, to) in (0..).zip(&mut to[n..n + 4]) {
+                *to = (places >> (16 * k)) as u16;
+            }
+            n += set.count_ones() as usize;
+        }
+    }
+
+    /// Fetches the codes of what was added.
+    #[inline(always)]
+    fn fetch(&mut self, piece: &[u32]) {
+        let new = self.n_fetched..self.n;
+        for (code, &place) in self.codes[new.clone()].iter_mut().zip(&self.places[new]) {
+            *code = piece[usize::from(place)];
+        }
+        self.n_fetched = self.n;
     }
 
     /// The blocks of the innermost activation, at most the last `most`.
@@ -183,7 +138,7 @@ impl Own {
     }
 
     /// Tells `found` where occurrences of `path` end, and forgets all but what others may begin in.
-    #[inline]
+    #[inline(always)]
     fn search(&mut self, path: &[u32], mut found: impl FnMut(u16) -> bool) -> bool {
         let before = path.len() - 1;
         let mut end = self.n_before.max(before);
@@ -211,7 +166,7 @@ impl Own {
         }
         let kept = before.min(self.n);
         self.codes.copy_within(self.n - kept..self.n, 0);
-        (self.n, self.n_before) = (kept, kept);
+        (self.n, self.n_fetched, self.n_before) = (kept, kept, kept);
         true
     }
 }
@@ -219,14 +174,7 @@ impl Own {
 impl<'a> Scan<'a> {
     /// Starts at the beginning of a stream.
     pub fn new(automaton: &'a Automaton) -> Self {
-        let own = Own {
-            codes: [0; ROOM],
-            places: [0; ROOM],
-            n: 0,
-            n_before: 0,
-            next: [[0; 2]; PIECE + GROUP],
-            n_next: 0,
-        };
+        let own = Own { codes: [0; ROOM], places: [0; ROOM], n: 0, n_fetched: 0, n_before: 0 };
         Self {
             automaton,
             plain: automaton.plain(),
@@ -251,16 +199,40 @@ impl<'a> Scan<'a> {
     }
 
     fn take(&mut self, piece: &[u32], found: &mut impl FnMut(u64) -> bool) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+            #[expect(unsafe_code, reason = "to call what needs features of the processor")]
+            // SAFETY: it has them.
+            return unsafe { self.take_wide(piece, found) };
+        }
+        self.take_any(piece, found)
+    }
+
+    /// The same, with vectors twice as wide.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn take_wide(&mut self, piece: &[u32], found: &mut impl FnMut(u64) -> bool) -> bool {
+        self.take_any(piece, found)
+    }
+
+    #[inline(always)]
+    fn take_any(&mut self, piece: &[u32], found: &mut impl FnMut(u64) -> bool) -> bool {
         let func = self.automaton.func;
         let (blocks, rest) = piece.as_chunks::<BLOCK>();
         for (block, start) in blocks.iter().zip((0..).step_by(BLOCK)) {
             if self.depth == 0 && !block.iter().fold(false, |any, &c| any | Symbol(c).is_entry_of(func)) {
                 continue;
             }
-            for (group, start) in block.as_chunks::<GROUP>().0.iter().zip((start..).step_by(GROUP)) {
-                let kinds = kinds(group, func);
+            let all = kinds(block, func);
+            if self.passes(all) || self.sort(block, all, start) {
+                continue;
+            }
+            for (n, (group, start)) in
+                block.as_chunks::<GROUP>().0.iter().zip((start..).step_by(GROUP)).enumerate()
+            {
+                let kinds = all.group(n);
                 if !self.passes(kinds)
-                    && !self.sort(kinds, start)
+                    && !self.sort(group, kinds, start)
                     && !self.follow(piece, (start..).zip(group), found)
                 {
                     return false;
@@ -272,55 +244,68 @@ impl<'a> Scan<'a> {
     }
 
     /// Searches the own blocks so far, and forgets them.
+    #[inline(always)]
     fn search_own(&mut self, piece: &[u32], found: &mut impl FnMut(u64) -> bool) -> bool {
         let index = self.index;
         self.own.fetch(piece);
-        self.plain.is_none_or(|path| self.own.search(path, |place| found(index + u64::from(place))))
+        match self.plain {
+            Some(path) => self.own.search(path, |place| found(index + u64::from(place))),
+            None => true,
+        }
     }
 
-    /// Passes over a group, if none of it can be an own block of an activation.
-    #[inline]
-    fn passes(&mut self, kinds: u32) -> bool {
-        if kinds & kinds >> 1 & 0x5555_5555 != 0 {
+    /// Passes over symbols, if none of them can be an own block of an activation.
+    #[inline(always)]
+    fn passes(&mut self, kinds: Kinds) -> bool {
+        if kinds.own != 0 || self.depth != 0 && self.depth <= kinds.exits.count_ones() as usize + 1 {
             return false;
         }
-        if self.depth == 0 {
-            return true;
+        if self.depth != 0 {
+            self.depth = self.depth.wrapping_add_signed(kinds.more() as isize);
         }
-        let then = |(a, fall_a): (isize, isize), (b, fall_b): (isize, isize)| (a + b, fall_a.max(fall_b - a));
-        let [a, b, c, d] = kinds.to_le_bytes().map(|kinds| FALLS[usize::from(kinds)]);
-        let (more, fall) = then(then(a, b), then(c, d));
-        let passes = self.depth > (fall + 1).cast_unsigned();
-        if passes {
-            self.depth = self.depth.wrapping_add_signed(more);
-        }
-        passes
+        true
     }
 
-    /// Sorts a group, if a plain path is searched, and no activation is entered in one, or left for one.
-    #[inline]
-    fn sort(&mut self, kinds: u32, start: u16) -> bool {
-        if self.plain.is_none() {
+    /// Sorts whole groups, if a plain path is searched, and no activation is entered in one, or left for one, and all have as many functions
+    /// below them.
+    #[inline(always)]
+    fn sort(&mut self, symbols: &[u32], kinds: Kinds, start: u16) -> bool {
+        let Kinds { entries, own, exits } = kinds;
+        if self.plain.is_none() || self.depth > exits.count_ones() as usize + 1 {
             return false;
         }
-        let own = &mut *self.own;
-        let (mut depth, mut n, mut ends) = (self.depth, own.n_next, 0);
-        for (kinds, start) in kinds.to_le_bytes().into_iter().zip((start..).step_by(4)) {
-            let from = depth.min(5);
-            let act = &ACTS[from][usize::from(kinds)];
-            depth = if from == 5 { depth.wrapping_add_signed(act.next) } else { act.next.cast_unsigned() };
-            ends |= act.ends;
-            let (which, n_set) = SET[usize::from(act.own)];
-            // Four places at once; those behind the last that is set are written over.
-            let places = (u64::from(start) * 0x0001_0001_0001_0001 + which).to_le_bytes();
-            own.next[n..n + 4].copy_from_slice(places.as_chunks().0);
-            n += n_set;
+        // How many functions are open in the activation, if none is at the start.
+        let level = match self.depth {
+            0 => {
+                let first = own & own.wrapping_neg();
+                let before = first | first.wrapping_sub(1);
+                Kinds { entries: entries & before, own, exits: exits & before }.more()
+            }
+            depth => 1 - i32::try_from(depth).expect("no more than symbols are left"),
+        };
+        let level = i8::try_from(level).expect("a block is short");
+        // Behind which so many are open, and one less.
+        let (mut at, mut below, mut more) = (0, 0, 0_i8);
+        for (n, group) in symbols.as_chunks::<GROUP>().0.iter().enumerate() {
+            let (at_of, below_of) = at_level(group, more, level);
+            at |= u64::from(at_of) << (n * GROUP);
+            below |= u64::from(below_of) << (n * GROUP);
+            more += i8::try_from(kinds.group(n).more()).expect("a group is short");
         }
-        if ends & NESTS != 0 || ends & LEAVES != 0 && !self.below.is_empty() {
+        if own & !at != 0 {
             return false;
         }
-        own.n_next = n;
-        self.depth = depth;
+        // It is open behind an entry of its own, and where it was open before, but not behind an exit to one less.
+        let closes = below & exits;
+        let (stays, opens) = (u128::from(!closes), u128::from(own));
+        let carries = stays ^ opens ^ (stays + opens + u128::from(self.depth > 0));
+        let is_open = u64::try_from(carries & u128::from(u64::MAX)).expect("64 bits");
+        if closes & is_open != 0 && !self.below.is_empty() {
+            return false;
+        }
+        self.own.add(own | at & is_open & !entries & !exits, start);
+        let is_open_then = carries >> symbols.len() & 1 == 1;
+        self.depth = if is_open_then { usize::try_from(1 + more - level).expect("it is open") } else { 0 };
         true
     }
 
