@@ -4,10 +4,15 @@
 //! compressor as a part of its own, and has a symbol from then on, which stands in the activation below. So the compressor does not see
 //! what was seen before, but one symbol of it, and no repetition is cut by a call that was made.
 //!
+//! What stands in one activation is gathered, too, since loops may run long in it: the rounds of its loops (a block behind one of a higher
+//! number begins one), about eight of these, and about eight of those. Where a gathering ends is said by the last symbol of it alone, so
+//! that what is equal is cut alike. Of rounds, the second of its kind is made a symbol: in code that never does the same, most come once.
+//!
 //! Activations are told by 128 bits of their symbols, as strings are in the columns: they need not be kept. One that becomes too long to be
 //! kept until it ends is given to the compressor as it comes, with those that it was called from.
 //!
-//! Source: the technique is hash-consing (Ershov, On programming of arithmetic operations, CACM 1(8), 1958); to use it on calls is ours.
+//! Source: the technique is hash-consing (Ershov, On programming of arithmetic operations, CACM 1(8), 1958); to use it on calls is ours. Borders
+//! that contents say are those of Muthitacharoen, Chen and Mazières, A Low-bandwidth Network File System, SOSP 2001, section 3.1.
 
 use crate::symbol::{Step, Symbol};
 use std::collections::HashMap;
@@ -21,17 +26,38 @@ pub trait Compressor {
     fn part(&mut self, symbols: &[u32]) -> u32;
 }
 
-/// Symbols of open activations that are kept, at most: 4 MB.
-const MOST_KEPT: usize = 1 << 20;
+/// Symbols of open activations that are kept, at most: 1 MB.
+const MOST_KEPT: usize = 1 << 18;
+
+/// How often rounds are gathered: those of loops, some of these, some of those.
+const LEVELS: usize = 3;
+/// Bits of a symbol's hash that are zero where it ends a gathering.
+const BORDER: u64 = 7;
+/// While fewer are known, the first of its kind is a symbol.
+const MOST_AT_ONCE: usize = 1 << 16;
+/// Rounds that are kept in mind that came once.
+const MOST_ONCE: usize = 1 << 16;
 
 /// What is known of activations of all streams.
 pub struct Activations {
     most_kept: usize,
+    has_rounds: bool,
     /// What open activations did so far, one behind the other; calls are one symbol each.
     kept: Vec<u32>,
-    /// Where each of them begins.
-    open: Vec<usize>,
+    open: Vec<Open>,
     known: HashMap<Print, u32, BuildHasherDefault<Low>>,
+    /// Some of what came once, by its fingerprint's last bits.
+    once: Vec<Print>,
+}
+
+/// An open activation.
+struct Open {
+    /// Where it begins; `None` if that was given to the compressor.
+    start: Option<usize>,
+    /// Where what is gathered next begins, of each level.
+    rounds: [usize; LEVELS],
+    /// Its last block.
+    block: u32,
 }
 
 /// A fingerprint.
@@ -86,23 +112,42 @@ impl Print {
 
 impl Default for Activations {
     fn default() -> Self {
-        Self { most_kept: MOST_KEPT, kept: Vec::new(), open: Vec::new(), known: HashMap::default() }
+        Self {
+            most_kept: MOST_KEPT,
+            has_rounds: true,
+            kept: Vec::new(),
+            open: Vec::new(),
+            known: HashMap::default(),
+            once: vec![Print([0; 2]); MOST_ONCE],
+        }
     }
 }
 
 impl Activations {
+    /// The same, for a compressor that finds loops better by itself, in more time.
+    pub fn without_rounds() -> Self {
+        Self { has_rounds: false, ..Self::default() }
+    }
+
     /// Takes the next symbol of a stream, `number` to the compressor.
     #[inline]
     pub fn push(&mut self, symbol: Symbol, number: u32, to: &mut impl Compressor) {
         match symbol.step() {
             Step::Enter(_) => {
-                self.open.push(self.kept.len());
+                let start = self.kept.len();
+                self.open.push(Open { start: Some(start), rounds: [start + 1; LEVELS], block: 0 });
                 self.kept.push(number);
             }
-            Step::Block(_) => self.kept.push(number),
+            Step::Block(block) => {
+                let last = self.open.last_mut().map(|open| std::mem::replace(&mut open.block, block));
+                if self.has_rounds && last.is_some_and(|last| block <= last) {
+                    self.end_round(to);
+                }
+                self.kept.push(number);
+            }
             Step::Exit => {
                 self.kept.push(number);
-                if let Some(start) = self.open.pop() {
+                if let Some(start) = self.open.pop().and_then(|open| open.start) {
                     let symbols = &self.kept[start..];
                     let made = *self.known.entry(Print::of(symbols)).or_insert_with(|| to.part(symbols));
                     self.kept.truncate(start);
@@ -110,12 +155,53 @@ impl Activations {
                 }
             }
         }
-        if self.open.is_empty() || self.kept.len() >= self.most_kept {
+        if self.open.is_empty() {
             self.give(to);
+        } else if self.kept.len() >= self.most_kept {
+            to.push(&self.kept);
+            self.kept.clear();
+            self.open.iter_mut().for_each(|open| (open.start, open.rounds) = (None, [0; LEVELS]));
         }
     }
 
-    /// Gives what is kept to the compressor: open activations will not be symbols.
+    /// A round of the innermost activation's is over.
+    fn end_round(&mut self, to: &mut impl Compressor) {
+        let Some(open) = self.open.last_mut() else { return };
+        for level in 0..LEVELS {
+            let start = open.rounds[level];
+            let symbols = &self.kept[start..];
+            let made = match symbols {
+                [] | [_] => None,
+                _ => {
+                    let print = Print::of(symbols);
+                    let at = print.0[1] % MOST_ONCE as u64;
+                    let once = &mut self.once[usize::try_from(at).expect("few")];
+                    match self.known.get(&print) {
+                        Some(&made) => Some(made),
+                        None if std::mem::replace(once, print) == print
+                            || self.known.len() < MOST_AT_ONCE =>
+                        {
+                            let made = to.part(symbols);
+                            self.known.insert(print, made);
+                            Some(made)
+                        }
+                        None => None,
+                    }
+                }
+            };
+            if let Some(made) = made {
+                self.kept.truncate(start);
+                self.kept.push(made);
+            }
+            open.rounds[..=level].fill(self.kept.len());
+            let is_border = |made: u32| mix(u64::from(made), 0x9e37_79b9_7f4a_7c15) & BORDER == 0;
+            if !made.is_some_and(is_border) {
+                break;
+            }
+        }
+    }
+
+    /// Gives what is kept to the compressor, at the end of a stream.
     pub fn give(&mut self, to: &mut impl Compressor) {
         to.push(&self.kept);
         self.kept.clear();

@@ -46,7 +46,11 @@ pub struct Grammar {
 pub struct Alphabet {
     /// In order of appearance.
     pub terminals: Vec<Terminal>,
+    /// By function: of its blocks, and of its entry without a mark.
     blocks: Vec<Vec<u32>>,
+    entries: Vec<u32>,
+    /// Of the exit without a mark.
+    exit: Option<u32>,
     others: HashMap<Terminal, u32>,
 }
 
@@ -54,9 +58,16 @@ impl Alphabet {
     /// The number of `symbol`, which belongs to `func`.
     #[inline]
     pub fn number(&mut self, func: u32, symbol: Symbol) -> u32 {
-        let known = self.blocks.get(func as usize).and_then(|blocks| blocks.get(symbol.0 as usize));
+        let known = match symbol.step() {
+            Step::Block(block) => {
+                self.blocks.get(func as usize).and_then(|blocks| blocks.get(block as usize)).copied()
+            }
+            _ if symbol != symbol.plain() => None,
+            Step::Enter(entered) => self.entries.get(entered as usize).copied(),
+            Step::Exit => self.exit,
+        };
         match known {
-            Some(&number) if number != u32::MAX => number,
+            Some(number) if number != u32::MAX => number,
             _ => self.other(func, symbol),
         }
     }
@@ -67,19 +78,31 @@ impl Alphabet {
         let number = *self.others.entry(Terminal { func, symbol }).or_insert(next);
         if number == next {
             self.terminals.push(Terminal { func, symbol });
-            // Blocks have a table of their own, unless their numbers would make it large.
-            if symbol.0 < 1 << 12 && func < 1 << 16 {
+            self.keep(func, symbol, number);
+        }
+        number
+    }
+
+    /// Puts the number of what comes often into a table, unless the table would become large.
+    fn keep(&mut self, func: u32, symbol: Symbol, number: u32) {
+        let put = |table: &mut Vec<u32>, at: u32| {
+            if table.len() <= at as usize {
+                table.resize(at as usize + 1, u32::MAX);
+            }
+            table[at as usize] = number;
+        };
+        match symbol.step() {
+            Step::Block(block) if block < 1 << 12 && func < 1 << 16 => {
                 if self.blocks.len() <= func as usize {
                     self.blocks.resize_with(func as usize + 1, Vec::new);
                 }
-                let blocks = &mut self.blocks[func as usize];
-                if blocks.len() <= symbol.0 as usize {
-                    blocks.resize(symbol.0 as usize + 1, u32::MAX);
-                }
-                blocks[symbol.0 as usize] = number;
+                put(&mut self.blocks[func as usize], block);
             }
+            _ if symbol != symbol.plain() => {}
+            Step::Enter(func) if func < 1 << 16 => put(&mut self.entries, func),
+            Step::Exit => self.exit = Some(number),
+            _ => {}
         }
-        number
     }
 }
 

@@ -63,16 +63,11 @@ pub struct Builder {
 impl Builder {
     /// No stream yet.
     pub fn new(maker: Maker) -> Self {
-        let making = match maker {
-            Maker::Sequitur => Making::Sequitur(Sequitur::new()),
-            Maker::Repair => Making::Repair(Repair::default()),
+        let (activations, making) = match maker {
+            Maker::Sequitur => (Activations::default(), Making::Sequitur(Sequitur::new())),
+            Maker::Repair => (Activations::without_rounds(), Making::Repair(Repair::default())),
         };
-        Self {
-            alphabet: Alphabet::default(),
-            activations: Activations::default(),
-            making,
-            threads: Vec::new(),
-        }
+        Self { alphabet: Alphabet::default(), activations, making, threads: Vec::new() }
     }
 
     /// Takes the next symbol of the stream, which belongs to `func`.
@@ -97,6 +92,7 @@ impl Builder {
     /// # Errors
     /// If they cannot be written, or could not be read again.
     pub fn finish<W: Write>(self, sections: &mut Sections<W>) -> io::Result<()> {
+        drop(self.activations);
         let rules: Rules = match self.making {
             Making::Sequitur(sequitur) => sequitur.finish().in_order(),
             Making::Repair(repair) => repair.finish().in_order(),

@@ -183,7 +183,8 @@ impl Sequitur {
     }
 
     /// The rules, and the sequences that [`Sequitur::end`] ended.
-    pub fn finish(self) -> Loose {
+    pub fn finish(mut self) -> Loose {
+        self.pairs = Pairs::new();
         let (nodes, rules) = (&self.nodes, &self.rules);
         let body = |rule: usize| {
             let mut at = nodes[rules[rule].guard as usize].next;
