@@ -96,6 +96,12 @@ impl Automaton {
         self.plain.as_deref()
     }
 
+    /// Whether more than the first block of a plain path has been executed; anything, of another path.
+    pub fn is_beyond_first(&self, state: State) -> bool {
+        let first = self.plain().and_then(<[u32]>::first);
+        state != 0 && first.is_none_or(|&block| state != self.next(0, self.class(block)))
+    }
+
     /// The class of a block of the function.
     #[inline]
     pub fn class(&self, block: u32) -> u16 {

@@ -255,13 +255,17 @@ impl Index {
         zstd::bulk::compress(&out, 3).expect("level 3 exists, and memory is not an error")
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    /// As far as it is of `func`, or not of one function alone.
+    fn decode(bytes: &[u8], of: u32) -> Option<Self> {
         let bytes = unpacked(bytes, MOST_INDEX)?;
         let mut cursor = Cursor::new(&bytes);
         let (mut this, mut func) = (Self::default(), 0_u32);
         for _ in 0..cursor.get_len()? {
             func = func.checked_add(cursor.get_u32()?)?;
-            this.pairs.push((func, cursor.get_u32()?, cursor.get_u32()?));
+            let pair = (func, cursor.get_u32()?, cursor.get_u32()?);
+            if func == of {
+                this.pairs.push(pair);
+            }
         }
         let block = cursor.get_u32()?.checked_sub(1);
         let func = cursor.get_u32()?;
@@ -274,14 +278,15 @@ impl Index {
     }
 
     /// Whether no occurrence of a plain path ends in the chunk, and the states behind it are known: the pair that it ends with is not
-    /// there, and no block that an activation executed last ends one of the others that are.
-    pub fn is_passed(&self, func: u32, path: &[u32]) -> bool {
+    /// there, or any of its pairs, if no activation `has_begun` two blocks of it before the chunk; and no block that an activation
+    /// executed last ends one of the others that are.
+    pub fn is_passed(&self, func: u32, path: &[u32], has_begun: impl FnOnce() -> bool) -> bool {
         let has = |two: &[u32]| match *two {
             [a, b] => self.pairs.binary_search(&(func, a, b)).is_ok(),
             _ => true,
         };
         let Some(end) = path.windows(2).next_back() else { return false };
-        if has(end) {
+        if has(end) && (path.windows(2).all(has) || has_begun()) {
             return false;
         }
         let mut last =
@@ -309,19 +314,43 @@ impl Index {
 }
 
 /// The indices of chunks, by thread and first index; those that are there.
-///
-/// # Errors
-/// If one cannot be read or makes no sense.
-pub fn indices(source: &Source) -> Result<BTreeMap<(u32, u64), Index>, ReadError> {
-    let mut indices = BTreeMap::new();
-    for section in source.sections.iter().filter(|s| s.tag == PAIRS) {
-        let bytes = source.read(section)?;
-        let mut cursor = Cursor::new(&bytes);
-        let mut index = || Some(((cursor.get_u32()?, cursor.get()?), Index::decode(cursor.rest())?));
-        let (place, index) = index().ok_or_else(|| source.senseless(PAIRS, "a chunk's index"))?;
-        indices.insert(place, index);
+pub struct Indices<'s> {
+    source: &'s Source,
+    sections: BTreeMap<(u32, u64), Section>,
+}
+
+/// The longest head of a section of an index.
+const INDEX_HEAD: usize = 20;
+
+impl<'s> Indices<'s> {
+    /// Those of a file.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn of(source: &'s Source) -> Result<Self, ReadError> {
+        let mut sections = BTreeMap::new();
+        for section in source.sections.iter().filter(|s| s.tag == PAIRS) {
+            let head = source.peek(section, INDEX_HEAD)?;
+            let mut cursor = Cursor::new(&head);
+            let place = cursor.get_u32().zip(cursor.get());
+            let place = place.ok_or_else(|| source.senseless(PAIRS, "the place of a chunk's index"))?;
+            sections.insert(place, *section);
+        }
+        Ok(Self { source, sections })
     }
-    Ok(indices)
+
+    /// That of a chunk, as far as it is asked for one function; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read or makes no sense.
+    pub fn get(&self, thread: u32, first: u64, func: u32) -> Result<Option<Index>, ReadError> {
+        let Some(section) = self.sections.get(&(thread, first)) else { return Ok(None) };
+        let bytes = self.source.read(section)?;
+        let mut cursor = Cursor::new(&bytes);
+        let _place = cursor.get_u32().zip(cursor.get());
+        let index = Index::decode(cursor.rest(), func);
+        index.map(Some).ok_or_else(|| self.source.senseless(PAIRS, "a chunk's index"))
+    }
 }
 
 fn pack(codec: Codec, symbols: &[u8], out: &mut Vec<u8>) {

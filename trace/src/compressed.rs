@@ -269,7 +269,8 @@ pub fn search(loaded: &Loaded, automaton: &Automaton, want: Want, skips: bool) -
             for segment in segments {
                 let piece = &sequence.body[start..segment.end];
                 start = segment.end;
-                if passes(segment, wanted.as_ref(), automaton.func) {
+                // What has begun before shows when it is searched.
+                if passes(segment, wanted.as_ref(), automaton.func, || false) {
                     n_passed += 1;
                     continue;
                 }
@@ -297,8 +298,8 @@ pub fn search(loaded: &Loaded, automaton: &Automaton, want: Want, skips: bool) -
     walk(&mut rules, automaton, wanted.as_ref(), want, want.thread())
 }
 
-fn passes(segment: &Segment, wanted: Option<&Wanted>, func: u32) -> bool {
-    wanted.is_some_and(|wanted| segment.is_passed(wanted, func))
+fn passes(segment: &Segment, wanted: Option<&Wanted>, func: u32, has_begun: impl FnOnce() -> bool) -> bool {
+    wanted.is_some_and(|wanted| segment.is_passed(wanted, func, has_begun))
 }
 
 /// Runs through the sequences, or that of one thread.
@@ -318,7 +319,8 @@ fn walk(
         for segment in segments {
             let piece = &sequence.body[start..segment.end];
             start = segment.end;
-            if passes(segment, wanted, automaton.func) {
+            let has_begun = || states.iter().any(|&state| automaton.is_beyond_first(state));
+            if passes(segment, wanted, automaton.func, has_begun) {
                 segment.pass(&loaded.grammar.terminals, automaton, 0, &mut states);
                 index = u64::saturating_add(index, segment.n_symbols);
                 continue;

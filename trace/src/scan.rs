@@ -362,6 +362,13 @@ impl<'a> Scan<'a> {
         blocks.iter().fold(0, |state, &block| automaton.next(state, automaton.class(block)))
     }
 
+    /// Whether an open activation has executed two blocks that a plain path begins with, or more.
+    pub fn has_begun(&self) -> bool {
+        let innermost = (self.depth > 0).then(|| self.innermost());
+        let mut states = self.below.iter().map(|below| below.0).chain(innermost);
+        states.any(|state| self.automaton.is_beyond_first(state))
+    }
+
     /// Makes an activation in this state the innermost.
     fn open(&mut self, state: State) {
         self.state = state;

@@ -383,8 +383,9 @@ impl Segments {
 }
 
 impl Segment {
-    /// Whether a search that wants this need not look into the segment.
-    pub fn is_passed(&self, wanted: &Wanted, func: u32) -> bool {
+    /// Whether a search that wants this need not look into the segment; `has_begun` says whether an activation executed two blocks of a plain
+    /// path, or more, before it.
+    pub fn is_passed(&self, wanted: &Wanted, func: u32, has_begun: impl FnOnce() -> bool) -> bool {
         let has = |pair: usize| self.pairs.get(pair / 64).is_some_and(|word| word >> (pair % 64) & 1 == 1);
         let leaves_open = |block: &u32, pairs: &[(usize, u32)]| {
             pairs.iter().any(|&(pair, second)| second == *block && has(pair))
@@ -394,8 +395,9 @@ impl Segment {
             _ if self.functions.binary_search(&func).is_err() => true,
             Wanted::Function => false,
             Wanted::Pairs(pairs) => {
-                !pairs.last().is_some_and(|&(pair, _)| has(pair))
-                    && !self.entered.iter().chain(&self.survivor).any(|block| leaves_open(block, pairs))
+                let may_end = pairs.last().is_some_and(|&(pair, _)| has(pair))
+                    && (pairs.iter().all(|&(pair, _)| has(pair)) || has_begun());
+                !may_end && !self.entered.iter().chain(&self.survivor).any(|block| leaves_open(block, pairs))
             }
         }
     }

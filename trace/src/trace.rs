@@ -4,7 +4,7 @@ use crate::automaton::{Automaton, TooWide};
 use crate::balance::Balance;
 use crate::callers;
 use crate::calls;
-use crate::chunks::{self, Head, Unpacker};
+use crate::chunks::{self, Head, Indices, Unpacker};
 use crate::columns::{self, Column};
 use crate::compressed::{self, Loaded};
 use crate::decode::{Codes, Decoder, Faults, Forked};
@@ -364,7 +364,9 @@ impl Trace {
                 for segment in segments {
                     expansion.start(&sequence.body[start..segment.end]);
                     start = segment.end;
-                    if skips && functions.iter().all(|&func| segment.is_passed(&Wanted::Function, func)) {
+                    if skips
+                        && functions.iter().all(|&func| segment.is_passed(&Wanted::Function, func, || true))
+                    {
                         scan.pass(segment.n_symbols, segment.levels);
                         continue;
                     }
@@ -504,17 +506,18 @@ impl Trace {
             }
         })?;
         let mut unpacker = Unpacker::default();
-        let indices = if skips { chunks::indices(&self.source)? } else { BTreeMap::new() };
+        let indices = path.plain().filter(|_| skips).map(|blocks| Ok((blocks, Indices::of(&self.source)?)));
+        let indices = indices.transpose()?;
         let (mut scan, mut thread) = (Scan::new(path), None);
         for (section, head) in self.chunks.iter().filter(|(_, head)| is_asked(head.thread)) {
             if thread.replace(head.thread) != Some(head.thread) {
                 scan = Scan::new(path);
             }
-            let index = indices.get(&(head.thread, head.first));
             if skips && head.functions.binary_search(&path.func).is_err() {
                 scan.skip(head.n_symbols as u64, head.levels);
-            } else if let (Some(index), Some(blocks)) = (index, path.plain())
-                && index.is_passed(path.func, blocks)
+            } else if let Some((blocks, indices)) = &indices
+                && let Some(index) = indices.get(head.thread, head.first, path.func)?
+                && index.is_passed(path.func, blocks, || scan.has_begun())
             {
                 scan.pass(head.n_symbols as u64, |other, states| {
                     index.pass(head.levels, path, other, states);
@@ -754,7 +757,7 @@ fn search_expanded(
         for segment in segments {
             let body = &sequence.body[start..segment.end];
             start = segment.end;
-            if skips && segment.is_passed(&wanted, path.func) {
+            if skips && segment.is_passed(&wanted, path.func, || scan.has_begun()) {
                 scan.pass(segment.n_symbols, |other, states| segment.pass(terminals, path, other, states));
                 continue;
             }
