@@ -23,6 +23,23 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (done, cpu() - start)
 }
 
+/// What two things take, in turn, the medians of five times.
+fn pairs<E>(
+    mut first: impl FnMut() -> Result<f64, E>,
+    mut second: impl FnMut() -> Result<f64, E>,
+) -> Result<(f64, f64), E> {
+    let (mut of_first, mut of_second) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        of_first.push(first()?);
+        of_second.push(second()?);
+    }
+    let median = |mut times: Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    Ok((median(of_first), median(of_second)))
+}
+
 /// The largest resident set so far, in MB.
 fn peak_mb() -> f64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -111,26 +128,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     for Asked { automaton, count, first, line } in asked(paths)? {
         let zlib = open("zlib")?;
-        let mut row = Vec::new();
-        for scheme in [Scheme::Unpacked, Scheme::Chunks] {
-            let (found, s) = timed(|| zlib.search(&automaton, Want::Count, Some(scheme)));
+        let count_by = |trace: &Trace, scheme| -> Result<f64, Box<dyn std::error::Error>> {
+            let (found, s) = timed(|| trace.search(&automaton, Want::Count, Some(scheme)));
             assert_eq!(found?.0.count, count, "{line}");
-            row.push(s);
-        }
+            Ok(s)
+        };
+        let (s1, s3) = pairs(|| count_by(&zlib, Scheme::Unpacked), || count_by(&zlib, Scheme::Chunks))?;
         let packed = open("packed")?;
         let ((), load) = {
             let (r, s) = timed(|| packed.load_grammar());
             r?;
             ((), s)
         };
-        for scheme in [Scheme::Unpacked, Scheme::Chunks, Scheme::Grammar, Scheme::Segments] {
-            let (found, s) = timed(|| packed.search(&automaton, Want::Count, Some(scheme)));
-            assert_eq!(found?.0.count, count, "{line}");
-            row.push(s);
-        }
-        let (found, s) = timed(|| packed.search(&automaton, Want::First, None));
+        let (g1, g3) = (count_by(&packed, Scheme::Unpacked)?, count_by(&packed, Scheme::Chunks)?);
+        let (s2, s4) = pairs(|| count_by(&packed, Scheme::Grammar), || count_by(&packed, Scheme::Segments))?;
+        let (found, f) = timed(|| packed.search(&automaton, Want::First, None));
         assert_eq!(found?.0.first.map(|p| p.index), Some(first), "{line}");
-        row.push(s);
         // What `query` asks if nothing else is said.
         for scheme in Scheme::ALL {
             let found = packed.search(&automaton, Want::CountAndFirst, Some(scheme))?.0;
@@ -143,7 +156,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             timed(|| (0..100).map(|_| cold.search(&automaton, Want::Count, Some(Scheme::Columns))).last());
         assert_eq!(found.ok_or("100 times")??.0.count, count, "{line}");
         println!("columns: cold {:.3} ms, warm {:.2} µs", c * 1e3, w * 1e4);
-        let [s1, s3, g1, g3, s2, s4, f] = row[..] else { continue };
         println!(
             "{line}: ms: zlib s1 {:.0} s3 {:.1}; load {:.1}; s2 {:.2} (of s1 {:.3}, with load {:.3}) s4 {:.2}; 3/1 {:.3} 4/2 {:.3}; expanded s1 {:.0} s3 {:.0}; first {:.3}",
             s1 * 1e3,
