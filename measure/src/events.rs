@@ -24,7 +24,7 @@ use profile::Profile;
 use program::arch::Flow;
 use program::image::RelocationTo;
 use program::{
-    BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Program, Sure, Va, returns_twice,
+    BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Insn, Program, Sure, Va, returns_twice,
 };
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -217,14 +217,13 @@ impl Around<'_> {
     fn find_targets(&mut self, entries: &HashMap<BlockId, u32>) {
         let program = self.program;
         let own = own_stubs(program);
-        let target = |call: &Call| {
+        let target = |call: &Call, insn: Option<&Insn>| {
             let Callee::Function(callee) = call.callee else { return None };
             let stub = own.get(&callee);
             let block = if let Some(stub) = stub {
                 *stub
             } else {
                 // It may come to another entry of it than the first.
-                let insn = program.insns(call.block).find(|insn| insn.at() == call.at);
                 let to = insn.and_then(|insn| match insn.flow() {
                     Flow::Call(to) | Flow::Jump(to) | Flow::Branch(to) => Some(to),
                     _ => None,
@@ -238,7 +237,18 @@ impl Around<'_> {
             let entry = entries.get(&block).copied()?;
             Some((call.at, Comes { entry, func: program.block(block).func, is_direct: stub.is_none() }))
         };
-        self.targets = program.calls.par_iter().filter_map(target).collect();
+        // A block may have thousands of calls: its instructions are gone through once.
+        let of_block = |calls: &[Call]| {
+            let mut insns =
+                calls.first().map(|call| program.insns(call.block)).into_iter().flatten().peekable();
+            let targets = calls.iter().map(|call| {
+                while insns.next_if(|insn| insn.at() < call.at).is_some() {}
+                target(call, insns.peek().filter(|insn| insn.at() == call.at))
+            });
+            targets.collect::<Vec<_>>()
+        };
+        let blocks: Vec<&[Call]> = program.calls.chunk_by(|a, b| a.block == b.block).collect();
+        self.targets = blocks.into_par_iter().flat_map_iter(of_block).flatten().collect();
     }
 
     /// The entry that a call or jump comes to.

@@ -4,9 +4,10 @@
 //! section = thread: varint, first index, n symbols, start in ns, entry level, pops, pushes (see `balance::Levels`),
 //!           functions (rising: those that are entered or execute a block in it), codec: varint, data
 //! codec   = 1 zlib, 2 zstd; of the symbols as u32, little-endian
-//! behind  = its index, a section `PAIR`; a search does without it if it is not there. thread, first index, zstd of: n pairs, for each:
-//!           function − last function (rising), first block, second block; 1 + survivor's last block or 0; 1 + last block or 0 of
-//!           each function that is entered and stays open, their functions before them
+//! behind  = its index, a section `PRS2`; a search does without it if it is not there. thread, first index, zstd of: n pairs, for each:
+//!           function − last function (rising), first block, second block; 1 if there is a survivor, else 0; n functions that stay open: it,
+//!           and those that are entered and stay open, for each: its number, n blocks, the last blocks that it executed in the chunk,
+//!           eight at most
 //! ```
 //! A pair is two blocks that one activation executed one after the other, the second of them in the chunk. The survivor is the topmost of
 //! the functions that were open before and stay open.
@@ -23,13 +24,15 @@ use std::io::{Read as _, Write as _};
 
 /// Symbols in a chunk, but the last of a stream: 4 MB.
 pub const CHUNK: usize = 1 << 20;
-/// Bytes of a chunk's index before it is packed, at most: of each symbol either a pair, of three numbers, or an entry, of two; and what
-/// is left.
-const MOST_INDEX: usize = 15 * CHUNK + 64;
+/// Bytes of a chunk's index before it is packed, at most: of each symbol either a pair and a last block, of four numbers, or an entry, of two;
+/// and what is left.
+const MOST_INDEX: usize = 20 * CHUNK + 128;
 /// What a chunk's section is called.
 pub const TAG: [u8; 4] = *b"CHNK";
 /// What the section of its index is called.
-const PAIRS: [u8; 4] = *b"PAIR";
+const PAIRS: [u8; 4] = *b"PRS2";
+/// Blocks that are kept of a function that stays open.
+const LAST: usize = 8;
 
 /// How chunks are compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,10 +67,18 @@ pub struct Head {
 pub struct Index {
     /// Function, and two blocks that one activation executed one after the other; rising.
     pairs: Vec<(u32, u32, u32)>,
-    /// The topmost of the functions that stay open, and the last block that it executed in it.
-    survivor: Option<(u32, u32)>,
-    /// The functions that are entered and stay open, each with its last block.
-    entered: Vec<(u32, Option<u32>)>,
+    /// Whether the first of those that stay open was open before.
+    has_survivor: bool,
+    /// The topmost of the functions that were open before and stay open, and those that are entered and stay open.
+    open: Vec<StaysOpen>,
+}
+
+/// A function that is open behind a chunk.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct StaysOpen {
+    func: u32,
+    /// The last blocks that it executed in the chunk, [`LAST`] at most: all, if there are fewer.
+    blocks: Vec<u32>,
 }
 
 /// Makes the chunks of one stream. Knows nothing of others, so each can be fed by its own thread.
@@ -82,8 +93,8 @@ pub struct Stream {
     entry: u32,
     start_ns: u64,
     len: usize,
-    /// Of each open function, its last block, and the first index of the chunk that executed it.
-    last: Vec<(Option<u32>, u64)>,
+    /// Of each open function, its last block.
+    last: Vec<Option<u32>>,
     pairs: BTreeSet<(u32, u32, u32)>,
     /// Pairs that came lately: most that come are among them.
     lately: Vec<(u32, u32, u32)>,
@@ -148,12 +159,10 @@ impl Stream {
             }
         }
         match symbol.step() {
-            Step::Enter(_) => self.last.push((None, self.first)),
-            Step::Exit => drop(self.last.pop()),
+            Step::Enter(_) => self.last.push(None),
+            Step::Exit => _ = self.last.pop(),
             Step::Block(block) => {
-                let last =
-                    self.last.last_mut().map(|last| std::mem::replace(last, (Some(block), self.first)));
-                if let Some((Some(before), _)) = last {
+                if let Some(before) = self.last.last_mut().and_then(|last| last.replace(block)) {
                     self.pair((func, before, block));
                 }
             }
@@ -220,16 +229,25 @@ impl Stream {
 
     fn index(&mut self, levels: Levels) -> Index {
         let n_kept = self.entry.saturating_sub(levels.pops) as usize;
-        let open = || self.balance.open().iter().zip(&self.last);
-        let survivor = n_kept.checked_sub(1).and_then(|top| open().nth(top));
-        let is_here = |(&func, &(block, chunk)): (&u32, &(Option<u32>, u64))| {
-            block.filter(|_| chunk == self.first).map(|block| (func, block))
-        };
-        Index {
-            pairs: std::mem::take(&mut self.pairs).into_iter().collect(),
-            survivor: survivor.and_then(is_here),
-            entered: open().skip(n_kept).map(|(&func, &(block, _))| (func, block)).collect(),
+        let has_survivor = n_kept > 0;
+        let stays = self.balance.open().iter().skip(n_kept.saturating_sub(1));
+        let mut open: Vec<StaysOpen> = stays.map(|&func| StaysOpen { func, blocks: Vec::new() }).collect();
+        // Back from the end, through those that stay open; what is called and comes back is passed over.
+        let (mut n_left, mut n_closed) = (open.len(), 0_u64);
+        let (words, _none) = self.buffer.as_chunks::<4>();
+        for word in words.iter().rev() {
+            let Some(top) = n_left.checked_sub(1).and_then(|top| open.get_mut(top)) else { break };
+            match Symbol(u32::from_le_bytes(*word)).step() {
+                Step::Exit => n_closed += 1,
+                Step::Enter(_) if n_closed > 0 => n_closed -= 1,
+                Step::Enter(_) => n_left -= 1,
+                Step::Block(block) if n_closed == 0 && top.blocks.len() < LAST => top.blocks.push(block),
+                Step::Block(_) if n_left == 1 && has_survivor && n_closed == 0 => break,
+                Step::Block(_) => {}
+            }
         }
+        open.iter_mut().for_each(|open| open.blocks.reverse());
+        Index { pairs: std::mem::take(&mut self.pairs).into_iter().collect(), has_survivor, open }
     }
 }
 
@@ -244,13 +262,12 @@ impl Index {
             varint::put(&mut out, u64::from(a));
             varint::put(&mut out, u64::from(b));
         }
-        let known = |block: Option<u32>| block.map_or(0, |block| u64::from(block) + 1);
-        varint::put(&mut out, known(self.survivor.map(|(_, block)| block)));
-        varint::put(&mut out, self.survivor.map_or(0, |(func, _)| func.into()));
-        varint::put(&mut out, self.entered.len() as u64);
-        for &(func, block) in &self.entered {
-            varint::put(&mut out, u64::from(func));
-            varint::put(&mut out, known(block));
+        varint::put(&mut out, u64::from(self.has_survivor));
+        varint::put(&mut out, self.open.len() as u64);
+        for StaysOpen { func, blocks } in &self.open {
+            varint::put(&mut out, u64::from(*func));
+            varint::put(&mut out, blocks.len() as u64);
+            blocks.iter().for_each(|&block| varint::put(&mut out, u64::from(block)));
         }
         zstd::bulk::compress(&out, 3).expect("level 3 exists, and memory is not an error")
     }
@@ -267,12 +284,11 @@ impl Index {
                 this.pairs.push(pair);
             }
         }
-        let block = cursor.get_u32()?.checked_sub(1);
-        let func = cursor.get_u32()?;
-        this.survivor = block.map(|block| (func, block));
+        this.has_survivor = cursor.get()? == 1;
         for _ in 0..cursor.get_len()? {
             let func = cursor.get_u32()?;
-            this.entered.push((func, cursor.get_u32()?.checked_sub(1)));
+            let blocks = (0..cursor.get_len()?).map(|_| cursor.get_u32()).collect::<Option<_>>()?;
+            this.open.push(StaysOpen { func, blocks });
         }
         Some(this)
     }
@@ -289,27 +305,31 @@ impl Index {
         if has(end) && (path.windows(2).all(has) || has_begun()) {
             return false;
         }
-        let mut last =
-            self.entered.iter().filter_map(|&(func, block)| Some((func, block?))).chain(self.survivor);
-        last.all(|(of, block)| {
-            of != func || path.windows(2).all(|two| two.last() != Some(&block) || !has(two))
-        })
+        // What an activation did last says its state, if it is all that matters, or if it follows nothing that does.
+        let is_known = |open: &StaysOpen| {
+            let is_all = open.blocks.len() < LAST || open.blocks.len() + 1 >= path.len();
+            let follows = |two: &[u32]| two.last() == open.blocks.last() && has(two);
+            is_all || !path.windows(2).any(follows)
+        };
+        self.open.iter().all(|open| open.func != func || is_known(open))
     }
 
     /// Brings the states of open functions from before the chunk to behind it; `other` is the state of other functions.
     pub fn pass(&self, levels: Levels, automaton: &Automaton, other: State, states: &mut Vec<State>) {
         states.truncate(states.len().saturating_sub(levels.pops as usize).max(1));
-        let behind = |block: Option<u32>| block.map_or(0, |block| automaton.next(0, automaton.class(block)));
-        if let (Some((func, block)), Some(top)) = (self.survivor, states.last_mut())
-            && func == automaton.func
+        let behind = |open: &StaysOpen, before: State| {
+            // More may have been executed before what is kept.
+            let before = if open.blocks.len() < LAST { before } else { 0 };
+            open.blocks.iter().fold(before, |state, &block| automaton.next(state, automaton.class(block)))
+        };
+        let mut open = self.open.iter();
+        if self.has_survivor
+            && let (Some(open), Some(top)) = (open.next(), states.last_mut())
+            && open.func == automaton.func
         {
-            *top = behind(Some(block));
+            *top = behind(open, *top);
         }
-        let entered = self.entered.iter().map(|&(func, block)| match func == automaton.func {
-            true => behind(block),
-            false => other,
-        });
-        states.extend(entered);
+        states.extend(open.map(|open| if open.func == automaton.func { behind(open, 0) } else { other }));
     }
 }
 
