@@ -162,7 +162,6 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let hint = "set it for the program alone: `engraft count --follow -- prlimit --as=BYTES PROGRAM`";
         return Err(Hinted::new(what, hint).into());
     }
-    live::keep_memory();
     let kept = Store::open(args.no_cache)?;
     let mut repeats = Repeats::default();
     let mut failed = 0;

@@ -138,6 +138,9 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
     live::fail_beyond_limits();
     // A program that is counted must not start where we cannot go on.
     let is_count = matches!(cli.verb, Verb::Count(_) | Verb::Trace(_));
+    if is_count {
+        live::keep_memory();
+    }
     let cores = || std::thread::available_parallelism().ok().filter(|_| is_count);
     if let Some(n) = cli.threads.or_else(cores) {
         threads(n.get())?;

@@ -208,7 +208,6 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         let what = format!("{} cannot be read again, to be packed", args.o.display());
         return Err(Hinted::new(what, "leave out --pack, or name a file").into());
     }
-    live::keep_memory();
     let kept = Store::open(args.no_cache)?;
     let libc = args.library(Path::new("libc.so.6"));
     let telling = [args.from.as_slice(), &args.to].concat();

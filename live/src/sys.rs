@@ -111,10 +111,13 @@ pub fn fail_beyond_limits() {
 }
 
 /// Has memory that is given back kept for what comes next, but large pieces: the work before a program starts is short, and every page
-/// that is had anew costs as much as a thousand instructions.
+/// that is had anew costs as much as a thousand instructions. Threads share it, so that what one has given back is not had anew for another:
+/// said before they start.
 pub fn keep_memory() {
     #[cfg(target_env = "gnu")]
-    for (what, n) in [(libc::M_TRIM_THRESHOLD, 1 << 30), (libc::M_MMAP_THRESHOLD, 4 << 20)] {
+    for (what, n) in
+        [(libc::M_TRIM_THRESHOLD, 1 << 30), (libc::M_MMAP_THRESHOLD, 4 << 20), (libc::M_ARENA_MAX, 2)]
+    {
         // SAFETY: sets a number that the allocator reads under its own lock.
         let _unknown = unsafe { libc::mallopt(what, n) };
     }
