@@ -6,7 +6,8 @@
 //!
 //! What stands in one activation is gathered, too, since loops may run long in it: the rounds of its loops (a block behind one of a higher
 //! number begins one), about eight of these, and about eight of those. Where a gathering ends is said by the last symbol of it alone, so
-//! that what is equal is cut alike. Of rounds, the second of its kind is made a symbol: in code that never does the same, most come once.
+//! that what is equal is cut alike. Where much is known already, only the second round of its kind is made a symbol: in code that never does
+//! the same, most come once.
 //!
 //! Activations are told by 128 bits of their symbols, as strings are in the columns: they need not be kept. One that becomes too long to be
 //! kept until it ends is given to the compressor as it comes, with those that it was called from.
@@ -33,7 +34,7 @@ const MOST_KEPT: usize = 1 << 18;
 const LEVELS: usize = 3;
 /// Bits of a symbol's hash that are zero where it ends a gathering.
 const BORDER: u64 = 7;
-/// While fewer are known, the first of its kind is a symbol.
+/// While fewer activations and rounds are known, the first round of its kind is a symbol.
 const MOST_AT_ONCE: usize = 1 << 16;
 /// Rounds that are kept in mind that came once.
 const MOST_ONCE: usize = 1 << 16;
@@ -41,6 +42,7 @@ const MOST_ONCE: usize = 1 << 16;
 /// What is known of activations of all streams.
 pub struct Activations {
     most_kept: usize,
+    most_at_once: usize,
     has_rounds: bool,
     /// What open activations did so far, one behind the other; calls are one symbol each.
     kept: Vec<u32>,
@@ -114,6 +116,7 @@ impl Default for Activations {
     fn default() -> Self {
         Self {
             most_kept: MOST_KEPT,
+            most_at_once: MOST_AT_ONCE,
             has_rounds: true,
             kept: Vec::new(),
             open: Vec::new(),
@@ -126,7 +129,7 @@ impl Default for Activations {
 impl Activations {
     /// The same, for a compressor that finds loops better by itself, in more time.
     pub fn without_rounds() -> Self {
-        Self { has_rounds: false, ..Self::default() }
+        Self { has_rounds: false, once: Vec::new(), ..Self::default() }
     }
 
     /// Takes the next symbol of a stream, `number` to the compressor.
@@ -179,7 +182,7 @@ impl Activations {
                     match self.known.get(&print) {
                         Some(&made) => Some(made),
                         None if std::mem::replace(once, print) == print
-                            || self.known.len() < MOST_AT_ONCE =>
+                            || self.known.len() < self.most_at_once =>
                         {
                             let made = to.part(symbols);
                             self.known.insert(print, made);
@@ -253,12 +256,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn streams_come_out_as_they_went_in(seed: u64, n in 1..500_usize, most_kept in 1..200_usize) {
+        fn streams_come_out_as_they_went_in(seed: u64, n in 1..500_usize, most_kept in 1..200_usize, most_at_once in 0..50_usize) {
             let streams = [random_stream(seed, n), random_stream(seed ^ 0x77, n)];
             let (mut given, mut sequitur) = (Given::default(), Sequitur::new());
             let mut want = Vec::new();
-            let mut to_given = Activations { most_kept, ..Activations::default() };
-            let mut to_sequitur = Activations { most_kept, ..Activations::default() };
+            let mut to_given = Activations { most_kept, most_at_once, ..Activations::default() };
+            let mut to_sequitur = Activations { most_kept, most_at_once, ..Activations::default() };
             for stream in &streams {
                 for &code in stream {
                     to_given.push(Symbol(code), number(code), &mut given);

@@ -293,6 +293,11 @@ impl Index {
         Some(this)
     }
 
+    /// Whether it is of a chunk that does this to the stack.
+    fn fits(&self, levels: Levels) -> bool {
+        self.open.len() == levels.pushes as usize + usize::from(self.has_survivor)
+    }
+
     /// Whether no occurrence of a plain path ends in the chunk, and the states behind it are known: the pair that it ends with is not
     /// there, or any of its pairs, if no activation `has_begun` two blocks of it before the chunk; and no block that an activation
     /// executed last ends one of the others that are.
@@ -326,6 +331,7 @@ impl Index {
         if self.has_survivor
             && let (Some(open), Some(top)) = (open.next(), states.last_mut())
             && open.func == automaton.func
+            && *top != other
         {
             *top = behind(open, *top);
         }
@@ -363,12 +369,12 @@ impl<'s> Indices<'s> {
     ///
     /// # Errors
     /// If it cannot be read or makes no sense.
-    pub fn get(&self, thread: u32, first: u64, func: u32) -> Result<Option<Index>, ReadError> {
-        let Some(section) = self.sections.get(&(thread, first)) else { return Ok(None) };
+    pub fn get(&self, head: &Head, func: u32) -> Result<Option<Index>, ReadError> {
+        let Some(section) = self.sections.get(&(head.thread, head.first)) else { return Ok(None) };
         let bytes = self.source.read(section)?;
         let mut cursor = Cursor::new(&bytes);
         let _place = cursor.get_u32().zip(cursor.get());
-        let index = Index::decode(cursor.rest(), func);
+        let index = Index::decode(cursor.rest(), func).filter(|index| index.fits(head.levels));
         index.map(Some).ok_or_else(|| self.source.senseless(PAIRS, "a chunk's index"))
     }
 }

@@ -84,8 +84,7 @@ const fn set() -> [u64; 16] {
 
 impl Own {
     fn push(&mut self, code: u32, place: u16) {
-        self.codes[self.n % ROOM] = code;
-        self.places[self.n % ROOM] = place;
+        (self.codes[self.n], self.places[self.n]) = (code, place);
         self.n += 1;
         self.n_fetched = self.n;
     }
@@ -399,6 +398,8 @@ impl<'a> Scan<'a> {
     pub fn pass(&mut self, n_symbols: u64, pass: impl FnOnce(State, &mut Vec<State>)) {
         let mut states = vec![OTHER];
         let innermost = (self.depth > 0).then(|| (self.innermost(), self.depth));
+        // What it was told by has been searched.
+        (self.own.n, self.own.n_fetched, self.own.n_before) = (0, 0, 0);
         for (state, depth) in self.below.drain(..).chain(innermost) {
             states.push(state);
             states.extend((1..depth).map(|_| OTHER));
@@ -447,6 +448,26 @@ mod tests {
             }
         }
         out
+    }
+
+    /// However much is passed over, what began before goes on behind it.
+    #[test]
+    fn what_began_goes_on_behind_many_pieces() {
+        let blocks: Vec<u32> = (0..100).collect();
+        let automaton = Automaton::new(&Path::of(5, &blocks)).expect("it is small");
+        let (begin, end) = (
+            [&[Symbol::enter(5).0], &blocks[..98], &[Symbol::enter(6).0]].concat(),
+            [Symbol::EXIT.0, 98, 99],
+        );
+        let mut scan = Scan::new(&automaton);
+        assert!(scan.feed(&begin, |_| false));
+        (0..ROOM as u64).for_each(|_| scan.skip(1000, Levels::default()));
+        let mut found = Vec::new();
+        scan.feed(&end, |index| {
+            found.push(index);
+            true
+        });
+        assert_eq!(found, [begin.len() as u64 + 1000 * ROOM as u64 + 2]);
     }
 
     proptest! {

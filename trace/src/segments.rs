@@ -1,7 +1,8 @@
 //! Segments of the sequences of a grammar, with the index that lets schemes 3 and 4 pass over them.
 //!
 //! A segment is passed over if the function neither is entered nor executes a block in it; and, of a plain path of two blocks or more,
-//! if the last of the path's pairs of neighbours is not completed in it. Then no occurrence ends in it. The states behind it are
+//! if the last of the path's pairs of neighbours is not completed in it, or any of them, while no activation has executed two blocks of
+//! the path before it. Then no occurrence ends in it. The states behind it are
 //! known from the last block that each open activation executed in it, the first block of the path or any other; if it is the second of
 //! a pair of the path that is completed in the segment, they are not, and the segment is searched.
 //!
@@ -60,7 +61,7 @@ pub enum Wanted {
     Nothing,
     /// The function.
     Function,
-    /// The last of these pairs, or another one that leaves the state open: each with its second block, a terminal.
+    /// All of these pairs, or the last if something has begun, or one that leaves the state open: each with its second block, a terminal.
     Pairs(Vec<(usize, u32)>),
 }
 

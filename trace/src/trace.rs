@@ -506,7 +506,10 @@ impl Trace {
             }
         })?;
         let mut unpacker = Unpacker::default();
-        let indices = path.plain().filter(|_| skips).map(|blocks| Ok((blocks, Indices::of(&self.source)?)));
+        let indices = path
+            .plain()
+            .filter(|blocks| skips && blocks.len() > 1)
+            .map(|blocks| Ok((blocks, Indices::of(&self.source)?)));
         let indices = indices.transpose()?;
         let (mut scan, mut thread) = (Scan::new(path), None);
         for (section, head) in self.chunks.iter().filter(|(_, head)| is_asked(head.thread)) {
@@ -516,7 +519,7 @@ impl Trace {
             if skips && head.functions.binary_search(&path.func).is_err() {
                 scan.skip(head.n_symbols as u64, head.levels);
             } else if let Some((blocks, indices)) = &indices
-                && let Some(index) = indices.get(head.thread, head.first, path.func)?
+                && let Some(index) = indices.get(head, path.func)?
                 && index.is_passed(path.func, blocks, || scan.has_begun())
             {
                 scan.pass(head.n_symbols as u64, |other, states| {

@@ -87,7 +87,7 @@ fn needs_order(path: &Path, trace: &Trace) -> anyhow::Result<()> {
         return Ok(());
     }
     let what = format!("{} is as it was recorded: it can only be read from its start", path.display());
-    let hint = format!("pack it first: `engraft convert {} --store packed -o packed.trace`", path.display());
+    let hint = format!("pack it first: `engraft trace pack {}`", path.display());
     Err(Hinted::new(what, hint).into())
 }
 

@@ -1,7 +1,7 @@
 //! `engraft trace pack`: of what was recorded, one file that is smaller, and searched without being unpacked.
 
 use crate::convert::traces::{TraceView, repacked};
-use crate::out::{self, Answer};
+use crate::out::{self, Answer, Hinted};
 use crate::view::Output;
 use std::path::{Path, PathBuf};
 use trace::{Maker, Stores};
@@ -33,6 +33,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let to = args.o.as_ref().unwrap_or(&args.trace);
     if args.o.is_some() {
         out::spares(to, &[&args.trace])?;
+    }
+    if args.o.is_none() && crate::query::open(&args.trace)?.cut().is_some() {
+        let what = format!("{} is not whole: it is being recorded, or was cut off", args.trace.display());
+        return Err(Hinted::new(what, "name another file with -o: what is there is packed into that").into());
     }
     let maker = if args.archive { Maker::Repair } else { Maker::Sequitur };
     let wrote = file(&args.trace, to, maker)?;

@@ -8,7 +8,7 @@ pub const GROUP: usize = 16;
 /// Symbols in a block.
 pub const BLOCK: usize = 64;
 
-/// Kinds of up to 64 symbols, a bit each, the first one's lowest. A code that is no symbol is of any kind.
+/// Kinds of up to 64 symbols, a bit each, the first one's lowest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kinds {
     /// Entries of functions.
@@ -103,9 +103,9 @@ mod vectors {
     use super::GROUP;
     use crate::symbol::Symbol;
     use std::arch::x86_64::{
-        __m128i, _mm_add_epi8, _mm_and_si128, _mm_cmpeq_epi8, _mm_cmpeq_epi32, _mm_cmpgt_epi8,
-        _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set_epi32, _mm_set1_epi8, _mm_set1_epi32,
-        _mm_setzero_si128, _mm_slli_epi32, _mm_slli_si128, _mm_sub_epi8,
+        __m128i, _mm_add_epi8, _mm_and_si128, _mm_andnot_si128, _mm_cmpeq_epi8, _mm_cmpeq_epi32,
+        _mm_cmpgt_epi8, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set_epi32, _mm_set1_epi8,
+        _mm_set1_epi32, _mm_setzero_si128, _mm_slli_epi32, _mm_slli_si128, _mm_sub_epi8,
     };
 
     /// A byte each of what is made of four codes at a time, with the sign of what it is made of.
@@ -126,11 +126,11 @@ mod vectors {
         u16::try_from(_mm_movemask_epi8(bytes)).expect("sixteen bits")
     }
 
-    /// The highest bit is an exit's, the one below it an entry's.
+    /// The highest bit is an exit's, the one below it, alone, an entry's.
     #[inline]
     #[target_feature(enable = "sse2")]
     fn entries(group: &[u32; GROUP]) -> __m128i {
-        bytes(group, |codes| _mm_slli_epi32::<1>(codes))
+        bytes(group, |codes| _mm_andnot_si128(codes, _mm_slli_epi32::<1>(codes)))
     }
 
     #[inline]
@@ -174,11 +174,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn kinds_are_what_symbols_say_one_by_one(codes in prop::array::uniform16(0..7_usize), level in -9..9_i8, before in -9..9_i8) {
+        fn kinds_are_what_symbols_say_one_by_one(codes in prop::array::uniform16(0..8_usize), level in -9..9_i8, before in -9..9_i8) {
             let marked = Symbol::enter(3).from_outside();
             let other = Symbol::enter(0).from_outside();
-            let exit = Symbol::exit(Cause::Exec);
-            let group = codes.map(|i| [Symbol(0), Symbol(3), Symbol::EXIT, Symbol::enter(3), marked, other, exit][i].0);
+            let (exit, no_symbol) = (Symbol::exit(Cause::Exec), Symbol(3 << 30));
+            let group = codes.map(|i| [Symbol(0), Symbol(3), Symbol::EXIT, Symbol::enter(3), marked, other, exit, no_symbol][i].0);
             prop_assert_eq!(of_group(&group, 3), one_by_one::of_group(&group, 3));
             prop_assert_eq!(at_level(&group, before, level), one_by_one::at_level(&group, before, level));
         }
