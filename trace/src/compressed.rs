@@ -18,11 +18,13 @@ use crate::balance::Levels;
 use crate::coder;
 use crate::effects::{EffectId, Effects, NOTHING};
 use crate::file::Tag;
-use crate::grammar::{Grammar, Sequence};
+use crate::grammar::{Expansion, Grammar, Sequence};
 use crate::pack;
+use crate::scan::Scan;
 use crate::search::{Found, Want};
 use crate::segments::{Segment, Segments, Wanted};
 use crate::symbol::Step;
+use crate::trace::PIECE;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -300,6 +302,43 @@ pub fn search(loaded: &Loaded, automaton: &Automaton, want: Want, skips: bool) -
 
 fn passes(segment: &Segment, wanted: Option<&Wanted>, func: u32, has_begun: impl FnOnce() -> bool) -> bool {
     wanted.is_some_and(|wanted| segment.is_passed(wanted, func, has_begun))
+}
+
+/// Schemes 1 and 3 where the symbols come from a grammar; its segments are the chunks.
+pub fn search_expanded(
+    loaded: &Loaded,
+    path: &Automaton,
+    thread: Option<u32>,
+    skips: bool,
+    mut note: impl FnMut(u32, u64) -> bool,
+) {
+    let terminals = &loaded.grammar.terminals;
+    let wanted = loaded.segments.wanted(terminals, path);
+    let is_asked = |of: u32| thread.is_none_or(|asked| asked == of);
+    let sequences = loaded.grammar.sequences.iter().zip(&loaded.segments.of);
+    for (sequence, segments) in sequences.filter(|(s, _)| is_asked(s.thread)) {
+        let mut scan = Scan::new(path);
+        let mut expansion = Expansion::new(&loaded.grammar, &loaded.lengths);
+        let mut start = 0;
+        for segment in segments {
+            let body = &sequence.body[start..segment.end];
+            start = segment.end;
+            if skips && segment.is_passed(&wanted, path.func, || scan.has_begun()) {
+                scan.pass(segment.n_symbols, |other, states| segment.pass(terminals, path, other, states));
+                continue;
+            }
+            expansion.start(body);
+            loop {
+                let symbols = expansion.next(PIECE);
+                if symbols.is_empty() {
+                    break;
+                }
+                if !scan.feed(symbols, |at| note(sequence.thread, at)) {
+                    return;
+                }
+            }
+        }
+    }
 }
 
 /// Runs through the sequences, or that of one thread.

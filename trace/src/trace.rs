@@ -321,7 +321,7 @@ impl Trace {
         note: impl FnMut(u32, u64) -> bool,
     ) -> Result<(), ReadError> {
         match self.load_unless_chunks()? {
-            Some(loaded) => search_expanded(loaded, path, thread, skips, note),
+            Some(loaded) => compressed::search_expanded(loaded, path, thread, skips, note),
             None => self.search_chunks(path, thread, skips, note)?,
         }
         Ok(())
@@ -740,43 +740,6 @@ impl Trace {
 
 /// Symbols that are expanded at once: they stay in the cache.
 pub(crate) const PIECE: usize = 1 << 16;
-
-/// Schemes 1 and 3 where the symbols come from a grammar; its segments are the chunks.
-fn search_expanded(
-    loaded: &Loaded,
-    path: &Automaton,
-    thread: Option<u32>,
-    skips: bool,
-    mut note: impl FnMut(u32, u64) -> bool,
-) {
-    let terminals = &loaded.grammar.terminals;
-    let wanted = loaded.segments.wanted(terminals, path);
-    let is_asked = |of: u32| thread.is_none_or(|asked| asked == of);
-    let sequences = loaded.grammar.sequences.iter().zip(&loaded.segments.of);
-    for (sequence, segments) in sequences.filter(|(s, _)| is_asked(s.thread)) {
-        let mut scan = Scan::new(path);
-        let mut expansion = Expansion::new(&loaded.grammar, &loaded.lengths);
-        let mut start = 0;
-        for segment in segments {
-            let body = &sequence.body[start..segment.end];
-            start = segment.end;
-            if skips && segment.is_passed(&wanted, path.func, || scan.has_begun()) {
-                scan.pass(segment.n_symbols, |other, states| segment.pass(terminals, path, other, states));
-                continue;
-            }
-            expansion.start(body);
-            loop {
-                let symbols = expansion.next(PIECE);
-                if symbols.is_empty() {
-                    break;
-                }
-                if !scan.feed(symbols, |at| note(sequence.thread, at)) {
-                    return;
-                }
-            }
-        }
-    }
-}
 
 /// What [`Trace::stats`] counts.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

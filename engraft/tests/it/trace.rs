@@ -406,8 +406,9 @@ fn a_trace_is_packed_in_its_place() {
     compile(&place.path().join("words"), "words-1.c", "-O1");
     traced(place.path(), &["./words"], "exe");
     let (recorded, events) = (symbols(place.path()), std::fs::read(place.path().join("run.trace")));
+    let events = events.expect("recorded");
     for (how, options) in [("packed", ""), ("archive", "--archive ")] {
-        std::fs::write(place.path().join("run.trace"), events.as_ref().expect("recorded")).expect("written");
+        std::fs::write(place.path().join("run.trace"), &events).expect("written");
         engraft(place.path(), &format!("convert run.trace -q --store {how} -o converted.trace")).ok();
         engraft(place.path(), &format!("trace pack {options}-q run.trace -o beside.trace")).ok();
         let said = engraft(place.path(), &format!("trace pack {options}run.trace --json"));
@@ -417,10 +418,16 @@ fn a_trace_is_packed_in_its_place() {
         assert_eq!(said["n_bytes"].as_u64(), Some(read("run.trace").len() as u64), "{said}");
         assert_eq!(symbols(place.path()), recorded, "{how}");
     }
-    std::fs::write(place.path().join("run.trace"), "no trace").expect("written");
-    let refused = engraft(place.path(), "trace pack run.trace");
-    assert!(refused.code == Some(2) && refused.stderr.contains("run.trace"), "{}", refused.stderr);
-    assert_eq!(std::fs::read(place.path().join("run.trace")).expect("it is there"), b"no trace");
+    // What goes on, or was cut off, would lose what comes.
+    let cut = &events[..events.len() - 1];
+    for (what, why) in [(cut, "-o"), (b"no trace".as_slice(), "run.trace")] {
+        std::fs::write(place.path().join("run.trace"), what).expect("written");
+        let refused = engraft(place.path(), "trace pack run.trace");
+        assert!(refused.code == Some(2) && refused.stderr.contains(why), "{}", refused.stderr);
+        assert_eq!(std::fs::read(place.path().join("run.trace")).expect("it is there"), what);
+    }
+    std::fs::write(place.path().join("run.trace"), cut).expect("written");
+    engraft(place.path(), "trace pack -q run.trace -o beside.trace").ok();
 }
 
 /// One thread opens and closes what is kept, another one runs meanwhile: all of that is kept, and nothing that ran long before or behind.
