@@ -206,7 +206,7 @@ fn a_trace_is_what_ran_in_order() {
     let said = engraft(place.path(), "query run.trace --at 0..100000");
     assert!(said.code == Some(2) && said.stderr.contains(" symbols: say 0.."), "{}", said.stderr);
     let said = engraft(place.path(), "query --diff run.trace packed.trace");
-    assert!(said.code == Some(2) && said.stderr.contains("--store packed"), "{}", said.stderr);
+    assert!(said.code == Some(2) && said.stderr.contains("engraft trace pack run.trace"), "{}", said.stderr);
 }
 
 /// What is recorded is there when the program is killed, and when its disk is full; and the program when `trace` is killed.
