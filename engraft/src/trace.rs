@@ -364,15 +364,19 @@ fn learn(kept: &Store, recorded: &[Counted], sample: &Sample) {
         return;
     }
     let codes = modules.iter().filter_map(|module| module.means()).collect();
-    for (module, weights) in modules.iter().zip(sample.weights(codes)) {
+    let is_long = |module: &Counted, n_events: u64| {
         let n_points = module.code.as_ref().map_or(0, |code| code.points.len());
+        n_events > 0 && n_events / LONG_RUN >= n_points as u64
+    };
+    let is_new =
+        |n: usize, n_events| modules.get(n).is_some_and(|m| is_long(m, n_events) && !kept.knows_run(m));
+    for (module, weights) in modules.iter().zip(sample.weights(codes, is_new)) {
         let mut profile = Profile::default();
         profile.image.name = module.path.display().to_string();
         profile.blocks = weights.blocks.into_iter().map(|(at, n)| (Va(at), n)).collect();
         let edge = |(from, to)| profile::Edge { from: Va(from), to: Va(to) };
         profile.edges = weights.edges.into_iter().map(|(ends, n)| (edge(ends), n)).collect();
-        let is_long = weights.n_events > 0 && weights.n_events / LONG_RUN >= n_points as u64;
-        kept.keep_run(module, is_long, &profile);
+        kept.keep_run(module, is_long(module, weights.n_events), &profile);
     }
 }
 

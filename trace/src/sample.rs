@@ -60,25 +60,27 @@ impl Sample {
         self.chunks.push(words.to_vec());
     }
 
-    /// How often the code of each module ran. A chunk starts anywhere: what was open before it is taken up where it goes on.
-    pub fn weights(&self, codes: Vec<Code>) -> Vec<Weights> {
+    /// How often the code of each module ran, if `is_wanted` says of any of them, by its place and how many events it appended, that
+    /// somebody wants to know. A chunk starts anywhere: what was open before it is taken up where it goes on.
+    pub fn weights(&self, codes: Vec<Code>, is_wanted: impl Fn(usize, u64) -> bool) -> Vec<Weights> {
         let codes = Codes::new(codes);
         let mut weights: Vec<Weights> = codes.modules().map(|_| Weights::default()).collect();
+        let scale = self.skips as u64 + 1;
+        for word in self.chunks.iter().flat_map(|chunk| words(chunk)) {
+            let n = codes.module_of(word).and_then(|module| weights.get_mut(module));
+            n.into_iter().for_each(|weights| weights.n_events += scale);
+        }
+        if !weights.iter().enumerate().any(|(module, weights)| is_wanted(module, weights.n_events)) {
+            return weights;
+        }
         let mut ran: Vec<Vec<Ran>> = Vec::new();
         let mut symbols = Vec::new();
         for chunk in &self.chunks {
-            let words: Vec<u32> = chunk
-                .chunks_exact(4)
-                .map(|w| w.first_chunk().map_or(0, |w| u32::from_le_bytes(*w)))
-                .collect();
+            let words: Vec<u32> = words(chunk).collect();
             let mut decoder = Decoder::new(&codes);
             // Functions that are open, each with its last block.
             let mut open: Vec<(u32, Option<u32>)> = Vec::new();
             for words in words.chunks(1 << 12) {
-                for word in words {
-                    let n = codes.module_of(*word).and_then(|module| weights.get_mut(module));
-                    n.into_iter().for_each(|weights| weights.n_events += 1);
-                }
                 symbols.clear();
                 decoder.push(words, &mut symbols);
                 for code in &symbols {
@@ -94,9 +96,7 @@ impl Sample {
                 }
             }
         }
-        let scale = self.skips as u64 + 1;
         for ((first, code), weights) in codes.modules().zip(&mut weights) {
-            weights.n_events *= scale;
             for (function, ran) in code.functions.iter().zip(ran.iter().skip(first as usize)) {
                 let at = |n: u32| function.blocks.get(n as usize).map(|block| block.at);
                 for (from, ran) in (0..).zip(ran).filter(|(_, ran)| ran.n > 0) {
@@ -109,6 +109,10 @@ impl Sample {
         }
         weights
     }
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
 fn count(ran: &mut Vec<Vec<Ran>>, func: u32, before: Option<u32>, block: u32) {

@@ -49,12 +49,10 @@ impl Threads {
         mut each: impl FnMut(u32, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let number = self.number(area);
-        let marks = [ANOTHER, GAP, PAUSE].map(u32::to_le_bytes);
-        if !words.chunks_exact(4).any(|w| marks.iter().any(|mark| w == mark)) {
-            let is_between = self.now.get(&area).is_some_and(|now| now.1);
-            if !is_between || !words.chunks_exact(4).any(|w| w == START.to_le_bytes()) {
-                return each(number, words);
-            }
+        let is_between = self.now.get(&area).is_some_and(|now| now.1);
+        let marks = [ANOTHER, GAP, PAUSE, if is_between { START } else { GAP }];
+        if !has_any(words, marks) {
+            return each(number, words);
         }
         let (mut from, mut at) = (0, 0);
         // What the next thread's words begin with.
@@ -77,6 +75,15 @@ impl Threads {
         let number = self.number(area);
         each(number, &[&mark, words.get(4 * from..).unwrap_or_default()].concat())
     }
+}
+
+/// Whether one of `words` is one of `marks`. All that a program appends goes through here: without a way out in the middle, many words are
+/// compared at once.
+fn has_any(words: &[u8], marks: [u32; 4]) -> bool {
+    let is_one =
+        |w: &[u8; 4]| marks.iter().fold(false, |found, mark| found | (u32::from_le_bytes(*w) == *mark));
+    let (words, _) = words.as_chunks::<4>();
+    words.chunks(256).any(|words| words.iter().fold(false, |found, w| found | is_one(w)))
 }
 
 #[cfg(test)]

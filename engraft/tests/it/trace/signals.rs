@@ -91,3 +91,39 @@ fn where_a_handler_leads_to_is_called_by_nobody() {
         assert_eq!(blocks(folder, "run.trace", "a"), blocks(folder, "all.engraft", "a"), "{flags}");
     }
 }
+
+/// A program that has a signal sent to itself at each instruction: so also between any two of an event. `tick` runs as often as its handler did.
+const AT_EACH: &str = "#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>
+    #define TRAP(HOW) __asm__ volatile(\"lea -128(%%rsp),%%rsp; pushfq; \" HOW \",(%%rsp); popfq; lea 128(%%rsp),%%rsp\" ::: \"memory\", \"cc\")
+    volatile int n, sum;
+    void step(int s) { n++; }
+    void tick(void) { sum++; }
+    void leaf(int k) { sum += k; }
+    void framed(int k) { jmp_buf here; if (!setjmp(here)) leaf(k); else sum++; }
+    int fib(int k) { if (k < 2) { framed(k); return k; } int a = fib(k - 1); return a + fib(k - 2); }
+    int main(void) { signal(SIGTRAP, step);
+      TRAP(\"orl $256\"); int r = fib(10); TRAP(\"andl $~256\");
+      for (int i = 0, k = n; i < k; i++) tick();
+      printf(\"%d\\n\", r); return 0; }";
+
+#[test]
+fn a_signal_between_any_two_instructions_of_an_event_loses_nothing() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    for flags in ["-O0", "-O1", "-O2"] {
+        built(folder, "a", AT_EACH, &format!("{flags} -fno-inline -fno-optimize-sibling-calls"));
+        traced(folder, &["./a"], "exe");
+        let count = |name: &str| {
+            let out = engraft(folder, &format!("query run.trace '{name}: 0' --count")).ok();
+            out.trim().parse::<u64>().unwrap_or_else(|err| panic!("{name}: {out}: {err}"))
+        };
+        // The calls of fib(10), and those of its leaves.
+        assert_eq!(["fib", "framed", "leaf"].map(count), [177, 89, 89], "{flags}");
+        let n_signals = count("tick");
+        assert!(n_signals > 177 * 10, "{flags}: {n_signals}");
+        assert_eq!(count("step"), n_signals, "{flags}");
+        let stats = engraft(folder, "query run.trace --stats --json").json();
+        assert_eq!((&stats["n_astray"], &stats["n_lost"]), (&0.into(), &0.into()), "{flags}: {stats}");
+    }
+}

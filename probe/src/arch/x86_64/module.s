@@ -585,6 +585,7 @@ engraft_module_signalled:
     add rbx, {home_head}
     mov rsi, r13
 1:
+    call .Lengraft_room
     movabs r9, {arena}
     mov r10d, [r9 + {n_rows}]
     movabs r9, {own} + {homes}
@@ -722,8 +723,56 @@ engraft_module_signalled:
 9:
     ret
 
+# Where the signal rsi came between the two instructions of moved code that take room for an event and read where it is, reads it for the
+# thread: before the handler takes room. Keeps rsi, r8 and r13.
+.Lengraft_room:
+    movabs r9, {arena}
+    mov r10d, [r9 + {n_rows}]
+    movabs r9, {own} + {homes}
+    mov rax, [rsi - 136] # rip
+1:
+    sub r10d, 1
+    jb 9f
+    cmp qword ptr [r9], 0
+    je 2f
+    cmp rax, [r9 + 16]
+    jb 2f
+    cmp rax, [r9 + 24]
+    jb 3f
+2:
+    add r9, 64
+    jmp 1b
+3:
+    mov edx, [rax]
+    mov ecx, edx
+    and ecx, 0xc7fffbff # but for the register's number
+    cmp ecx, 0x058b4865 # mov %gs:(%rip),%rax
+    jne 9f
+    movsxd rcx, dword ptr [rax + 4]
+    lea rcx, [rax + rcx + 8]
+    sub rcx, [r9]
+    cmp rcx, {home_head}
+    jne 9f
+    mov ecx, edx
+    shr ecx, 27         # three bits of it
+    and ecx, 7
+    shr edx, 7          # the fourth
+    and edx, 8
+    or ecx, edx
+    shl ecx, 2
+    movabs rdx, 0x7654321089afbced # where the kernel keeps each, from r8 on
+    shr rdx, cl
+    and edx, 15
+    mov rcx, [r9]
+    mov rcx, gs:[rcx + {home_head}]
+    mov [rsi + 8 * rdx - 264], rcx
+    add qword ptr [rsi - 136], 8
+9:
+    ret
+
 # Writes down the signal rsi, unless that was done, and has its handler return to where it is taken back.
 .Lengraft_log:
+    call .Lengraft_room
     mov rax, [rsi - 312]
     movabs rcx, 0x0f0000000fc0c748 # mov $15,%rax; syscall: rt_sigreturn, as each C library has it
     cmp [rax], rcx

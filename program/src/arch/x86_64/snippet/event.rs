@@ -1,14 +1,17 @@
 //! Code that appends words to the thread's stream of events.
 //!
 //! ```text
-//! 1: mov $LEN,%t; xadd %t,%gs:NEXT(%rip)    takes room: where, an address that all modules of the process share
+//! 1: addq $LEN,%gs:NEXT(%rip)               takes room: where, an address that all modules of the process share
+//!    mov %gs:NEXT(%rip),%t                  where it ends
 //!    cmp %t,%gs:LIMIT(%rip); ja 2f
 //!    lea -128(%rsp),%rsp; call ROUTINE; lea 128(%rsp),%rsp     no room: hands the chunk over, and waits for another
 //!    jnz 1b; jmp 3f                                             flags: zero if nothing is recorded
-//! 2: movl $WORD,(%t)
+//! 2: movl $WORD,-LEN(%t)
 //! 3:
 //! ```
-//! One instruction takes the room, so that a handler of signals takes room behind it.
+//! One instruction takes the room, so that a handler of signals takes room behind it. The next one reads where that is: where a signal
+//! comes between the two, the routine of signals does that before the handler appends anything. (`xadd` would do both at once; on Zen 4 it
+//! takes 2.7 ns where these two take 0.8.)
 //!
 //! Invariant: as of all snippets.
 
@@ -50,10 +53,11 @@ pub fn event(word: u32, has_frame: bool, live: RegSet) -> Result<Snippet, NoValu
         w.push(RAX)?;
     }
     let moved_by = i64::from(w.depth);
-    let len = if has_frame { 8u32 } else { 4 };
+    let len: u8 = if has_frame { 8 } else { 4 };
     let again = w.out.len();
-    w.put(Instruction::with2(Code::Mov_r32_imm32, narrow(t), len)?, None)?;
-    w.with_word(Code::Xadd_rm64_r64, t)?;
+    let next = || super::word(Register::RIP, Register::None);
+    w.put(Instruction::with2(Code::Add_rm64_imm8, next(), i32::from(len))?, Some(Place::Word(0)))?;
+    w.put(Instruction::with2(Code::Mov_r64_rm64, wide(t), next())?, Some(Place::Word(0)))?;
     let limit = super::word(Register::RIP, Register::None);
     w.put(Instruction::with2(Code::Cmp_r64_rm64, wide(t), limit)?, Some(Place::Word(1)))?;
     let stores = w.jump(JUMP_IF_BELOW);
@@ -73,15 +77,15 @@ pub fn event(word: u32, has_frame: bool, live: RegSet) -> Result<Snippet, NoValu
     let done = w.jump(JUMP);
     w.land(stores)?;
     let place = |at: i64| MemoryOperand::with_base_displ(wide(t), at);
-    w.put(Instruction::with2(Code::Mov_rm32_imm32, place(0), word)?, None)?;
+    w.put(Instruction::with2(Code::Mov_rm32_imm32, place(-i64::from(len)), word)?, None)?;
     if has_frame {
         if moved_by == 0 {
-            w.put(Instruction::with2(Code::Mov_rm32_r32, place(4), narrow(RSP))?, None)?;
+            w.put(Instruction::with2(Code::Mov_rm32_r32, place(-4), narrow(RSP))?, None)?;
         } else {
             let r = (0..16).map(Reg).find(|r| *r != t && *r != RSP).ok_or(NoValue::Unwritable)?;
             w.push(r)?;
             w.lea(r, RSP, moved_by + 8)?;
-            w.put(Instruction::with2(Code::Mov_rm32_r32, place(4), narrow(r))?, None)?;
+            w.put(Instruction::with2(Code::Mov_rm32_r32, place(-4), narrow(r))?, None)?;
             w.pop(r)?;
         }
     }
