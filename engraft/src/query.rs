@@ -117,6 +117,10 @@ pub fn open(path: &Path) -> anyhow::Result<Trace> {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let trace = Trace::open(file).map_err(|err| unreadable(path, err))?;
     if let Some(at) = trace.cut() {
+        if trace.is_empty().map_err(|err| unreadable(path, err))? {
+            let err = trace::ReadError::Cut { what: "its first symbols", at };
+            return Err(unreadable(path, err));
+        }
         let what = format!("{} is cut off at byte {at:#x}", path.display());
         out::warn(&what, Some("what was complete before that is used"));
     }

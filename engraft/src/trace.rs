@@ -349,6 +349,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
             n_bytes_of_events: taken.n_bytes,
             n_streams: taken.n_streams,
             n_stalls: taken.n_stalls,
+            ended_by_signal: status.signal(),
             modules: codes.iter().map(|code| code.path.clone()).collect(),
         };
         out::report(|w| args.output.write(&view, w));
@@ -360,7 +361,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
 /// Keeps how modules ran, for the places of their events when they are recorded again.
 fn learn(kept: &Store, recorded: &[Counted], sample: &Sample) {
     let modules: Vec<&Counted> = recorded.iter().filter(|module| module.code.is_some()).collect();
-    if modules.iter().all(|module| kept.knows_run(module)) {
+    if kept.is_temporary() || modules.iter().all(|module| kept.knows_run(module)) {
         return;
     }
     let codes = modules.iter().filter_map(|module| module.means()).collect();
@@ -370,7 +371,7 @@ fn learn(kept: &Store, recorded: &[Counted], sample: &Sample) {
     };
     let is_new =
         |n: usize, n_events| modules.get(n).is_some_and(|m| is_long(m, n_events) && !kept.knows_run(m));
-    for (module, weights) in modules.iter().zip(sample.weights(codes, is_new)) {
+    for (module, weights) in modules.iter().zip(sample.weights(codes, is_new).into_iter().flatten()) {
         let mut profile = Profile::default();
         profile.image.name = module.path.display().to_string();
         profile.blocks = weights.blocks.into_iter().map(|(at, n)| (Va(at), n)).collect();
@@ -395,6 +396,8 @@ struct TraceView {
     n_streams: usize,
     /// How often a thread waited until there was room for its events.
     n_stalls: usize,
+    /// The signal that ended the program, if one did.
+    ended_by_signal: Option<i32>,
     modules: Vec<String>,
 }
 
@@ -420,6 +423,12 @@ impl View for TraceView {
         writeln!(w, "recorded {events} of events of {threads} in {modules}; {trace}")?;
         if self.n_stalls > 0 {
             writeln!(w, "the program waited {} for room", many(self.n_stalls, "time"))?;
+        }
+        if let Some(signal) = self.ended_by_signal {
+            writeln!(
+                w,
+                "signal {signal} ended the program: what its threads ran behind their last events is not known"
+            )?;
         }
         Ok(())
     }

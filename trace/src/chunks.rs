@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! section = thread: varint, first index, n symbols, start in ns, entry level, pops, pushes (see `balance::Levels`),
-//!           functions (rising: those that are entered or execute a block in it), codec: varint, data
+//!           functions (rising: those that are entered or execute a block in it), the low half of the XXH3 of all that, 4 bytes, since
+//!           heads are read alone; codec: varint, data. Older files have sections `CHNK`, without it
 //! codec   = 1 zlib, 2 zstd; of the symbols as u32, little-endian
 //! behind  = its index, a section `PRS2`; a search does without it if it is not there. thread, first index, zstd of: n pairs, for each:
 //!           function − last function (rising), first block, second block; 1 if there is a survivor, else 0; n functions that stay open: it,
@@ -21,6 +22,7 @@ use crate::symbol::{Step, Symbol};
 use crate::varint::{self, Cursor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Symbols in a chunk, but the last of a stream: 4 MB.
 pub const CHUNK: usize = 1 << 20;
@@ -28,7 +30,9 @@ pub const CHUNK: usize = 1 << 20;
 /// and what is left.
 const MOST_INDEX: usize = 20 * CHUNK + 128;
 /// What a chunk's section is called.
-pub const TAG: [u8; 4] = *b"CHNK";
+pub const TAG: [u8; 4] = *b"CHK2";
+/// The same without a checksum of its head, as it was written before.
+const UNSUMMED: [u8; 4] = *b"CHNK";
 /// What the section of its index is called.
 const PAIRS: [u8; 4] = *b"PRS2";
 /// Blocks that are kept of a function that stays open.
@@ -203,6 +207,7 @@ impl Stream {
             varint::put(&mut out, u64::from(n));
         }
         varint::put_rising(&mut out, &self.functions);
+        out.extend(head_sum(&out));
         varint::put(
             &mut out,
             match self.codec {
@@ -399,20 +404,41 @@ fn pack(codec: Codec, symbols: &[u8], out: &mut Vec<u8>) {
 /// If one cannot be read or makes no sense.
 pub fn heads(source: &Source) -> Result<Vec<(Section, Head)>, ReadError> {
     let mut heads = Vec::new();
-    for section in source.sections.iter().filter(|s| s.tag == TAG) {
+    for section in source.sections.iter().filter(|s| s.tag == TAG || s.tag == UNSUMMED) {
         // A head takes some bytes a function; it is rarely longer than this.
         let start = source.peek(section, 16 << 10)?;
-        let head = match parse_head(&mut Cursor::new(&start)) {
-            Some(head) => head,
-            None => parse_head(&mut Cursor::new(&source.read(section)?))
-                .ok_or_else(|| source.senseless(TAG, "a chunk's head"))?,
+        let head = match parse_head(section, &start) {
+            Some((head, _)) => head,
+            // Longer, or damaged: then it is seen when all of it is read.
+            None => {
+                let bytes = source.read(section)?;
+                parse_head(section, &bytes).ok_or_else(|| source.senseless(TAG, "a chunk's head"))?.0
+            }
         };
         heads.push((*section, head));
     }
     Ok(heads)
 }
 
-fn parse_head(cursor: &mut Cursor) -> Option<Head> {
+/// The checksum of a head.
+fn head_sum(head: &[u8]) -> [u8; 4] {
+    let [a, b, c, d, ..] = xxh3_64(head).to_le_bytes();
+    [a, b, c, d]
+}
+
+/// The head that a section starts with, and what stands behind it.
+fn parse_head<'b>(section: &Section, bytes: &'b [u8]) -> Option<(Head, &'b [u8])> {
+    let mut cursor = Cursor::new(bytes);
+    let head = head(&mut cursor)?;
+    let rest = cursor.rest();
+    if section.tag == UNSUMMED {
+        return Some((head, rest));
+    }
+    let (sum, behind) = rest.split_first_chunk::<4>()?;
+    (head_sum(bytes.get(..bytes.len() - rest.len())?) == *sum).then_some((head, behind))
+}
+
+fn head(cursor: &mut Cursor) -> Option<Head> {
     let thread = cursor.get_u32()?;
     let first = cursor.get()?;
     let n_symbols = usize::try_from(cursor.get()?).ok().filter(|&n| n <= CHUNK)?;
@@ -438,13 +464,13 @@ impl Unpacker {
     /// If it cannot be read, or is not what was written.
     pub fn unpack(&mut self, source: &Source, section: &Section) -> Result<&[u32], ReadError> {
         let payload = source.read(section)?;
-        self.unpack_payload(&payload).ok_or_else(|| source.senseless(TAG, "a chunk's symbols"))?;
+        self.unpack_payload(section, &payload).ok_or_else(|| source.senseless(TAG, "a chunk's symbols"))?;
         Ok(&self.symbols)
     }
 
-    fn unpack_payload(&mut self, payload: &[u8]) -> Option<()> {
-        let mut cursor = Cursor::new(payload);
-        let head = parse_head(&mut cursor)?;
+    fn unpack_payload(&mut self, section: &Section, payload: &[u8]) -> Option<()> {
+        let (head, behind) = parse_head(section, payload)?;
+        let mut cursor = Cursor::new(behind);
         let codec = cursor.get()?;
         self.bytes.clear();
         // One more, so that what is too long is seen.

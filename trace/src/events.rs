@@ -263,6 +263,14 @@ pub(crate) fn heads(source: &Source) -> Result<Vec<(u32, Section)>, ReadError> {
     Ok(all)
 }
 
+/// How many words a section has.
+pub(crate) fn n_words(source: &Source, section: &Section) -> Result<u64, ReadError> {
+    let head = source.peek(section, HEAD)?;
+    let mut cursor = Cursor::new(&head);
+    let n = cursor.get().and(cursor.get()).and(cursor.get());
+    n.ok_or_else(|| source.senseless(EVENTS, "how many events there are"))
+}
+
 /// The words of a section, and when they were taken.
 pub(crate) fn words(source: &Source, section: &Section) -> Result<(Vec<u32>, u64), ReadError> {
     let bytes = source.read(section)?;

@@ -60,9 +60,9 @@ impl Sample {
         self.chunks.push(words.to_vec());
     }
 
-    /// How often the code of each module ran, if `is_wanted` says of any of them, by its place and how many events it appended, that
-    /// somebody wants to know. A chunk starts anywhere: what was open before it is taken up where it goes on.
-    pub fn weights(&self, codes: Vec<Code>, is_wanted: impl Fn(usize, u64) -> bool) -> Vec<Weights> {
+    /// How often the code of each module ran; `None` unless `is_wanted` says of one of them, by its place and how many events it appended,
+    /// that somebody wants to know: it takes long. A chunk starts anywhere: what was open before it is taken up where it goes on.
+    pub fn weights(&self, codes: Vec<Code>, is_wanted: impl Fn(usize, u64) -> bool) -> Option<Vec<Weights>> {
         let codes = Codes::new(codes);
         let mut weights: Vec<Weights> = codes.modules().map(|_| Weights::default()).collect();
         let scale = self.skips as u64 + 1;
@@ -71,7 +71,7 @@ impl Sample {
             n.into_iter().for_each(|weights| weights.n_events += scale);
         }
         if !weights.iter().enumerate().any(|(module, weights)| is_wanted(module, weights.n_events)) {
-            return weights;
+            return None;
         }
         let mut ran: Vec<Vec<Ran>> = Vec::new();
         let mut symbols = Vec::new();
@@ -107,7 +107,7 @@ impl Sample {
                 }
             }
         }
-        weights
+        Some(weights)
     }
 }
 

@@ -334,6 +334,36 @@ fn use_up(file: &[u8]) {
     }
 }
 
+/// What is passed over is passed over by what heads and indices say: a bit of them that has changed is seen, or makes no difference.
+#[test]
+fn no_changed_bit_has_chunks_passed_over() {
+    let stream = random_stream(11, 300);
+    let file = chunked(std::slice::from_ref(&stream), Codec::Zlib, 64);
+    let whole = opened(&file).expect("it is whole");
+    let paths: Vec<Automaton> =
+        (0..4).map(|func| Automaton::new(&Path::of(func, &[0])).expect("a path")).collect();
+    let counts = |trace: &Trace| -> Result<Vec<u64>, _> {
+        let count =
+            |path| trace.search(path, Want::CountAndFirst, Some(Scheme::Chunks)).map(|found| found.0.count);
+        paths.iter().map(count).collect()
+    };
+    let want = counts(&whole).expect("it is whole");
+    assert!(want.iter().sum::<u64>() > 0);
+    let mut n_seen = 0;
+    for (n, bit) in (0..file.len()).flat_map(|n| (0..8).map(move |bit| (n, bit))) {
+        let mut changed = file.clone();
+        changed[n] ^= 1 << bit;
+        match opened(&changed) {
+            Ok(trace) if trace.cut().is_none() => match counts(&trace) {
+                Ok(got) => assert_eq!(got, want, "byte {n}, bit {bit}"),
+                Err(_) => n_seen += 1,
+            },
+            _ => n_seen += 1,
+        }
+    }
+    assert!(n_seen > file.len());
+}
+
 #[test]
 fn a_cut_file_has_every_chunk_that_was_complete() {
     let stream = random_stream(7, 400);

@@ -155,6 +155,23 @@ impl Trace {
         bytes.and_then(|bytes| Names::decode(&bytes)).ok_or_else(|| self.source.senseless(NAMES, "the names"))
     }
 
+    /// Whether no symbol of any stream is there, as in a file that was cut off early.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn is_empty(&self) -> Result<bool, ReadError> {
+        if !self.chunks.is_empty() || self.source.sections.iter().any(|section| section.tag == pack::GRAMMAR)
+        {
+            return Ok(false);
+        }
+        for (_, section) in &self.events {
+            if events::n_words(&self.source, section)? > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Its streams, by number.
     ///
     /// # Errors

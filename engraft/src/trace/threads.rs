@@ -50,6 +50,7 @@ impl Threads {
     ) -> Result<(), E> {
         let number = self.number(area);
         let is_between = self.now.get(&area).is_some_and(|now| now.1);
+        // Without a START to look for, the fourth is one of the others again.
         let marks = [ANOTHER, GAP, PAUSE, if is_between { START } else { GAP }];
         if !has_any(words, marks) {
             return each(number, words);

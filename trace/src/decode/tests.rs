@@ -480,7 +480,7 @@ proptest! {
         }
         let mut sample = Sample::default();
         sample.offer(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
-        let got = sample.weights(vec![code], |_, _| true);
+        let got = sample.weights(vec![code], |_, _| true).expect("it is wanted");
         prop_assert_eq!(&got[0].blocks, &want.blocks);
         prop_assert_eq!(&got[0].edges, &want.edges);
         // Stack pointers are words, too.

@@ -143,6 +143,9 @@ fn the_last_call_of_a_process_is_come_to() {
         assert!(want.len() > 8 && want.iter().any(|line| line.ends_with(",1")), "{want:?}");
         assert_eq!(counts("trace", "a", n, function), want);
     }
+    // Who ends it is said.
+    let ran = engraft(place.path(), "trace --json --no-cache --modules exe -o run -- ./b 15");
+    assert!(ran.code == Some(128 + 15) && ran.stderr.contains("\"ended_by_signal\":15,"), "{}", ran.stderr);
     // It may jump there.
     for n in [9, 15] {
         let want = counts("count --all-blocks", "b", n, "last");
@@ -152,6 +155,25 @@ fn the_last_call_of_a_process_is_come_to() {
         );
         assert_eq!(counts("trace", "b", n, "last"), want, "{n}");
     }
+}
+
+/// A recording that is cut off before its first event tells of nothing: not that nothing ran.
+#[test]
+fn what_is_cut_off_before_its_first_event_is_an_error() {
+    needs!("gcc");
+    let place = folder();
+    built(place.path(), "a", "int main(void) { return 0; }", "-O1");
+    engraft(place.path(), "trace -q --no-cache --modules exe -o whole.trace -- ./a").ok();
+    let whole = std::fs::read(place.path().join("whole.trace")).expect("it was written");
+    let mut codes = Vec::new();
+    for n in (20..whole.len()).step_by(whole.len() / 60) {
+        std::fs::write(place.path().join("cut.trace"), &whole[..n]).expect("written");
+        let ran = engraft(place.path(), "query cut.trace 'main: 0' --count");
+        assert!(ran.stderr.contains("cut off"), "{n}: {}", ran.stderr);
+        assert_eq!(ran.stdout, if ran.code == Some(0) { "1\n" } else { "" }, "{n}: {}", ran.stderr);
+        codes.push(ran.code);
+    }
+    assert!(codes.contains(&Some(2)) && codes.contains(&Some(0)), "{codes:?}");
 }
 
 /// The program does not notice; what was written can be read, and is a part of what ran. It is said once.

@@ -724,8 +724,11 @@ engraft_module_signalled:
     ret
 
 # Where the signal rsi came between the two instructions of moved code that take room for an event and read where it is, reads it for the
-# thread: before the handler takes room. Keeps rsi, r8 and r13.
+# thread: before the handler takes room. Its form is that of `snippet::event`; no other code has the address of that word. There may be no
+# code any more where the signal came. Keeps rsi, r8 and r13.
 .Lengraft_room:
+    cmp qword ptr [rip + engraft_module + 144], 0
+    je 9f
     movabs r9, {arena}
     mov r10d, [r9 + {n_rows}]
     movabs r9, {own} + {homes}
@@ -743,6 +746,12 @@ engraft_module_signalled:
     add r9, 64
     jmp 1b
 3:
+    mov rdx, rax
+    call .Lengraft_reads
+    je 4f
+    ret
+4:
+    mov rax, rdx
     mov edx, [rax]
     mov ecx, edx
     and ecx, 0xc7fffbff # but for the register's number
