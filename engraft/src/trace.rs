@@ -427,7 +427,7 @@ impl View for TraceView {
         if let Some(signal) = self.ended_by_signal {
             writeln!(
                 w,
-                "signal {signal} ended the program: what its threads ran behind their last events is not known"
+                "signal {signal} ended the program: what its threads ran behind their last events may be missing"
             )?;
         }
         Ok(())

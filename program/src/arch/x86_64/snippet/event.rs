@@ -11,8 +11,8 @@
 //! ```
 //! One instruction takes the room, so that a handler of signals takes room behind it. The next one reads where that is: where a signal
 //! comes between the two, the routine of signals does that before the handler appends anything (`.Lengraft_room`, which knows its bytes).
-//! Not where the handler is none that is recorded, but calls what is: then an event may be lost, in one of so many such signals as there are
-//! instructions between two events. `xadd` would do both at once, but waits for memory each time, which costs a tenth of the program's time.
+//! Not where the handler is none that is recorded, but calls what is: then an event may be lost, or stand in place of another. `xadd` would
+//! do both at once, but waits for memory each time: lua and python3 were slower by a tenth (`BENCHMARKS.md`, row 1 of issue 6).
 //!
 //! The end is held against LIMIT, so what is stored ends below it; the runtime's own events only start below it.
 //!
