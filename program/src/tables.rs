@@ -72,7 +72,7 @@ pub fn resolve(
 ) -> Resolved {
     sweeper.make_sources();
     let at = sweeper.insns[jump as usize].at;
-    let mut slice = Slice { cx, sweeper, range, budget: BUDGET, many };
+    let mut slice = Slice { cx, sweeper, range, budget: BUDGET, many, spilled: Vec::new() };
     let mut shapes = Vec::new();
     let suspicious = slice.shapes(jump, &mut shapes);
     let mut found = Vec::new();
@@ -212,6 +212,8 @@ struct Slice<'a, 'c> {
     budget: u32,
     /// Whether the region may hold many functions.
     many: bool,
+    /// Places in the frame that values were read from which came there in a way that is not known.
+    spilled: Vec<Operand>,
 }
 
 /// An instruction that control comes from, and whether by its branch.
@@ -249,6 +251,11 @@ impl Slice<'_, '_> {
         let mut preds = Vec::new();
         while let Some((index, loc)) = todo.pop() {
             self.preds(index, &mut preds);
+            if let (true, Loc::Mem(slot)) = (preds.is_empty(), loc)
+                && !self.spilled.contains(&slot)
+            {
+                self.spilled.push(slot);
+            }
             if preds.len() > 1 && !seen.insert((index, loc)) {
                 continue;
             }
@@ -279,6 +286,7 @@ impl Slice<'_, '_> {
     /// The constants that `reg` may hold before `index`.
     fn constants(&mut self, index: u32, reg: Reg) -> Vec<Va> {
         let mut all = Vec::new();
+        self.spilled.clear();
         for def in self.defs(index, Loc::Reg(reg)) {
             if let Some(va) = self.insn(def).and_then(|insn| constant(&insn)) {
                 all.push(va);
@@ -300,11 +308,38 @@ impl Slice<'_, '_> {
                     }
                 }
             }
+            // An interpreter may keep it in its frame.
+            if !self.many {
+                all.extend(self.spilled.iter().flat_map(|slot| self.spills(*slot)));
+            }
         }
         all.sort_unstable();
         all.dedup();
         all.truncate(16);
         all
+    }
+
+    /// The constants that are put into `slot` of the frame soon after they are put into a register.
+    fn spills(&self, slot: Operand) -> impl Iterator<Item = Va> {
+        self.sweeper.bases.iter().filter_map(move |&base| {
+            let set = self.insn(base)?;
+            let va = constant(&set)?;
+            let (Step::Address { to: reg, .. } | Step::Copy { to: reg, .. }) = set.step() else {
+                return None;
+            };
+            for index in base + 1..base + 32 {
+                if !self.sweeper.insns.get(index as usize - 1)?.kind.falls_through() {
+                    return None;
+                }
+                let insn = self.insn(index)?;
+                match insn.step() {
+                    Step::Store { to, from } if from == reg && sizeless(to) == slot => return Some(va),
+                    _ if insn.writes(reg) || touches(&insn, &slot) => return None,
+                    _ => {}
+                }
+            }
+            None
+        })
     }
 
     /// How the jump may read its target. Says whether it looks like reading a table.
