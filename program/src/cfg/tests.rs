@@ -513,3 +513,52 @@ int main(int argc, char **argv) { return loops(argc, (const int *)argv); }
         assert!(program.function(func).entries.is_empty(), "{split}");
     }
 }
+
+/// An interpreter that keeps the address of its table in its frame, and reads it from there into whatever register is free.
+const SPILLED_TABLE: &str = r#"
+    .text
+    .globl interpret
+    .type interpret, @function
+interpret: .cfi_startproc
+    pushq %rbx
+    subq $32, %rsp
+    leaq table(%rip), %r10
+    movq %rdi, %rbx
+    movq %r10, 16(%rsp)
+    movzbl (%rbx), %edx
+    jmp *(%r10,%rdx,8)
+zero: addq $1, %rbx
+    movq 16(%rsp), %rsi
+    movzbl (%rbx), %edx
+    movq (%rsi,%rdx,8), %rdx
+    jmp *%rdx
+one: addq $2, %rbx
+    movq 16(%rsp), %rdi
+    movzbl (%rbx), %edx
+    jmp *(%rdi,%rdx,8)
+two: addq $32, %rsp
+    popq %rbx
+    ret
+    .cfi_endproc
+    .size interpret, .-interpret
+    .section .data.rel.ro, "aw"
+    .balign 8
+table: .quad zero, one, two
+    .section .note.GNU-stack, "", @progbits
+"#;
+
+#[test]
+fn a_table_whose_address_is_kept_in_the_frame_is_found() {
+    let (program, whole) = build("a.s", SPILLED_TABLE, &["-shared", "-nostdlib"]);
+    let at = |name: &str| whole.symbols.iter().find(|s| &*s.name == name).expect(name).at;
+    assert_eq!(program.calls.iter().filter(|call| call.kind == CallKind::TailCall).count(), 0);
+    assert!(program.gaps.is_empty(), "{:?}", program.gaps);
+    let labels = ["zero", "one", "two"].map(at);
+    for from in ["interpret", "zero", "one"] {
+        let block = program.block_from(at(from)).expect(from);
+        let mut to: Vec<Va> =
+            program.successors(block).iter().map(|edge| program.block(edge.to).start).collect();
+        to.sort_unstable();
+        assert_eq!(to, labels, "{from}");
+    }
+}
