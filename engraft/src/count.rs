@@ -11,7 +11,7 @@ use crate::input;
 use crate::out::{self, Answer, Hinted};
 use crate::view::Output;
 use anyhow::Context as _;
-use live::launch::{Ready, Swap};
+use live::launch::{Ready, Started, Swap};
 use live::{Arena, Target};
 use measure::Placement;
 use points::PointView;
@@ -238,12 +238,13 @@ fn once(
                 .inspect_err(|_| is_over.store(true, Ordering::Relaxed))?;
         }
         let execs = args.follow.then_some(&sites.1[..]);
-        let ready = Ready { segments: &segments, file: None, swaps: &swaps, opens: &sites.0, execs };
+        let ready =
+            Ready { segments: &segments, file: None, swaps: &swaps, opens: &sites.0, execs, watches: false };
         let started = live::launch::launch(command, &ready, &arena).map_err(|err| {
             let err = anyhow::Error::from(err);
             if is_traced() { Hinted::new(format!("{err:#}"), TRACED).into() } else { err }
         });
-        let status = started.and_then(|mut child| {
+        let status = started.and_then(|Started { mut child, .. }| {
             let pid = child.id();
             let (started, is_gone) = (&target.executable, &is_gone);
             let watch = (!args.follow)
@@ -263,7 +264,7 @@ fn once(
         arena.ring();
         status
     })?;
-    let (counted, refused) = loader.finish();
+    let (counted, refused, _) = loader.finish();
     let seen: Vec<&Path> =
         counted.iter().map(|c| c.path.as_path()).chain(refused.iter().map(|r| r.0.as_path())).collect();
     for pattern in args.modules.iter().filter(|m| *m != "all" && *m != "exe") {
@@ -426,8 +427,9 @@ pub fn try_out() -> anyhow::Result<String> {
     let image = prepare::load(&target.executable)?;
     let (segments, exe) = prepare::executable(&kept, &target.executable, image, how)?;
     let arena = Arena::create(&[(exe.key, exe.notes.n_counters())], false)?;
-    let ready = Ready { segments: &segments, file: None, swaps: &[], opens: &[], execs: None };
-    let mut child = live::launch::launch(Command::new(&target.command), &ready, &arena)?;
+    let ready =
+        Ready { segments: &segments, file: None, swaps: &[], opens: &[], execs: None, watches: false };
+    let Started { mut child, .. } = live::launch::launch(Command::new(&target.command), &ready, &arena)?;
     let status = child.wait()?;
     let area = arena.area(exe.key, exe.notes.n_counters(), 0)?;
     let n_run = area.iter().filter(|n| **n > 0).count();

@@ -1,5 +1,6 @@
 //! `engraft trace`: the whole control flow of a run, recorded.
 
+mod deaths;
 mod pack;
 mod ring;
 mod threads;
@@ -11,7 +12,7 @@ use crate::count::{How, Loader, Store, Wanted, prepare};
 use crate::out::{self, Answer, Hinted};
 use crate::view::{Output, Table, View, many};
 use anyhow::Context as _;
-use live::launch::{Ready, Swap};
+use live::launch::{Ready, Started, Swap};
 use live::{Arena, Owner};
 use measure::Placement;
 use profile::Profile;
@@ -249,7 +250,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     let loader = Loader::new(&kept, &arena, args, how, recorded, refused, swaps.clone()).telling(tells);
     let [is_over, is_gone, is_done] = [(); 3].map(|()| AtomicBool::new(false));
     let (ready, is_ready) = std::sync::mpsc::channel();
-    let (status, became, pid, taken) = std::thread::scope(|scope| {
+    let (status, became, pid, taken, text, deaths) = std::thread::scope(|scope| {
         let thread = || std::thread::Builder::new();
         thread().spawn_scoped(scope, || loader.serve(ready, &is_over)).context("cannot start a thread")?;
         // Before the program can ask; an error if it will be told that nobody answers.
@@ -261,10 +262,17 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         });
         let taker =
             taker.context("cannot start a thread").inspect_err(|_| is_over.store(true, Ordering::Relaxed))?;
-        let ready = Ready { segments: &segments, file: None, swaps: &swaps, opens: &sites.0, execs: None };
+        let ready = Ready {
+            segments: &segments,
+            file: None,
+            swaps: &swaps,
+            opens: &sites.0,
+            execs: None,
+            watches: true,
+        };
         let started = live::launch::launch(command, &ready, &arena).map_err(anyhow::Error::from);
         let started = started.inspect_err(|_| out::abandoned(&args.o));
-        let status = started.and_then(|mut child| {
+        let status = started.and_then(|Started { mut child, text, deaths }| {
             let (pid, started, is_gone) = (child.id(), &target.executable, &is_gone);
             let watch =
                 thread().spawn_scoped(scope, move || crate::count::what_it_becomes(pid, started, is_gone));
@@ -272,17 +280,17 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
                 live::wait(&mut child).with_context(|| format!("cannot wait for {}", name.display()));
             is_gone.store(true, Ordering::Relaxed);
             let became = crate::count::seen_by(watch).flatten();
-            Ok((status?, became, pid))
+            Ok((status?, became, pid, text, deaths))
         });
         is_done.store(true, Ordering::SeqCst);
         let taken = taker.join();
         is_over.store(true, Ordering::Relaxed);
         arena.wake();
-        let (status, became, pid) = status?;
-        anyhow::Ok((status, became, pid, taken))
+        let (status, became, pid, text, deaths) = status?;
+        anyhow::Ok((status, became, pid, taken, text, deaths))
     })?;
-    let taken = taken.map_err(|_| anyhow::anyhow!("the thread that takes events has panicked"))?;
-    let (recorded, refused) = loader.finish();
+    let mut taken = taken.map_err(|_| anyhow::anyhow!("the thread that takes events has panicked"))?;
+    let (recorded, refused, given) = loader.finish();
     let has_become = became.is_some();
     if let Some(program) = became {
         crate::count::warn_of_another(&program, "recorded");
@@ -302,13 +310,34 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         Owner { has_left: false, .. } if is_killed => Cause::RecordingEnd,
         _ => Cause::ProcessEnd,
     };
+    let (told, mapped) = deaths.map(|deaths| deaths.told()).unwrap_or_default();
+    let library = |(given, key): (PathBuf, u128)| {
+        let library = recorded.iter().find(|c| c.key == key)?;
+        Some(deaths::Library { plain: &library.path, given, key: library.code.as_ref()?.key })
+    };
+    let texts = deaths::Texts {
+        executable: text,
+        key: recorded.iter().find(|c| c.path == target.executable).and_then(|c| Some(c.code.as_ref()?.key)),
+        libraries: given.into_iter().filter_map(library).collect(),
+        codes: &codes,
+    };
+    let last_words = texts.last_words(&taken.owners, &told, &mapped);
+    for (area, words) in &last_words {
+        writer.append(*area, *words, &mut taken);
+    }
     // Where a thread has said that it ends the process, the others were stopped anywhere.
     let who_left = |process: u32| taken.owners.iter().any(|owner| owner.has_left && owner.process == process);
     let end = |owner: &Owner| match end(owner) {
         Cause::ProcessEnd if !owner.has_left && who_left(owner.process) => Cause::RecordingEnd,
         other => other,
     };
-    let ends: Vec<(u32, Cause)> = (0..).zip(taken.owners.iter().map(end)).collect();
+    let ends: Vec<(u32, Cause)> = (0..)
+        .zip(&taken.owners)
+        .map(|(area, owner)| {
+            (area, if last_words.contains_key(&area) { Cause::ProcessEnd } else { end(owner) })
+        })
+        .collect();
+    let is_cut = ends.iter().any(|(_, cause)| *cause == Cause::RecordingEnd);
     let sample = std::mem::take(&mut writer.sample);
     let written = writer.finish(&ends);
     if !how.is_partial() {
@@ -350,6 +379,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
             n_streams: taken.n_streams,
             n_stalls: taken.n_stalls,
             ended_by_signal: status.signal(),
+            is_cut,
             modules: codes.iter().map(|code| code.path.clone()).collect(),
         };
         out::report(|w| args.output.write(&view, w));
@@ -398,6 +428,8 @@ struct TraceView {
     n_stalls: usize,
     /// The signal that ended the program, if one did.
     ended_by_signal: Option<i32>,
+    /// Whether it is not known how far a thread came behind its last event.
+    is_cut: bool,
     modules: Vec<String>,
 }
 
@@ -425,10 +457,11 @@ impl View for TraceView {
             writeln!(w, "the program waited {} for room", many(self.n_stalls, "time"))?;
         }
         if let Some(signal) = self.ended_by_signal {
-            writeln!(
-                w,
-                "signal {signal} ended the program: what its threads ran behind their last events may be missing"
-            )?;
+            let missing = match self.is_cut {
+                true => ": what its threads ran behind their last events may be missing",
+                false => "",
+            };
+            writeln!(w, "signal {signal} ended the program{missing}")?;
         }
         Ok(())
     }

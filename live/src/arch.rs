@@ -2,4 +2,4 @@
 
 mod x86_64;
 
-pub use x86_64::{SYSCALL, instruction_pointer, is_exec, result, stack_pointer, with_call};
+pub use x86_64::{SAMPLED, SYSCALL, instruction_pointer, is_exec, result, stack_pointer, with_call};

@@ -91,7 +91,7 @@ impl Caught {
     pub fn start(self, arena: &Arena, ready: &Ready<'_>) -> Result<(), ProcessError> {
         let prepared = prepare(&self.stopped, ready, arena, Recording::Opened);
         self.stopped.detach()?;
-        prepared
+        prepared.map(drop)
     }
 }
 

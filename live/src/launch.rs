@@ -10,6 +10,7 @@
 //! Source: proc(5), getauxval(3); glibc 2.36, elf/rtld.c for what ld.so takes from the auxiliary vector.
 
 use crate::arena::Arena;
+use crate::deaths::Deaths;
 use crate::process::{ProcessError, Stopped, Syscall};
 use crate::sys;
 use nix::libc;
@@ -20,6 +21,7 @@ use probe::arch::{self as runtime, ExecSite, OpenSite};
 use program::{Bias, LiveVa, Va};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
@@ -72,6 +74,19 @@ pub struct Ready<'a> {
     pub opens: &'a [OpenSite],
     /// If programs that it becomes, or starts, are followed: where its ld.so does that.
     pub execs: Option<&'a [ExecSite]>,
+    /// Whether the kernel is to tell where signals end its threads, if it can.
+    pub watches: bool,
+}
+
+/// A program that runs.
+#[derive(Debug)]
+pub struct Started {
+    /// Its first process.
+    pub child: Child,
+    /// Where the moved code of its executable is.
+    pub text: Range<LiveVa>,
+    /// What tells where signals end its threads, if the kernel can.
+    pub deaths: Option<Deaths>,
 }
 
 /// The text and the tables of segments in a file of no name, from which processes map them.
@@ -100,16 +115,27 @@ fn tables_offset(segments: &Segments) -> u64 {
 ///
 /// # Errors
 /// If it cannot be started or prepared. In both cases no instruction of it has run.
-pub fn launch(mut command: Command, ready: &Ready<'_>, arena: &Arena) -> Result<Child, LaunchError> {
+pub fn launch(mut command: Command, ready: &Ready<'_>, arena: &Arena) -> Result<Started, LaunchError> {
     let path = PathBuf::from(command.get_program());
     sys::stop_at_exec(&mut command);
     let mut child = command.spawn().map_err(|source| LaunchError::Start { path: path.clone(), source })?;
     let pid = Pid::from_raw(i32::try_from(child.id()).expect("process numbers fit"));
     let prepared = Stopped::at_exec(pid).and_then(|stopped| {
-        prepare(&stopped, ready, arena, Recording::Inherited)?;
-        stopped.detach()
+        // Not everybody may ask for that.
+        let deaths = if ready.watches { Deaths::watch(pid).ok() } else { None };
+        let bias = prepare(&stopped, ready, arena, Recording::Inherited)?;
+        stopped.detach()?;
+        Ok((bias, deaths))
     });
-    let Err(source) = prepared else { return Ok(child) };
+    let source = match prepared {
+        Ok((bias, deaths)) => {
+            let start = ready.segments.text_at;
+            let [start, end] =
+                [start, start + ready.segments.text.len() as u64].map(|at| bias.to_live(Va(at)));
+            return Ok(Started { child, text: start..end, deaths });
+        }
+        Err(source) => source,
+    };
     // It has not run: there is nothing to lose.
     let _gone = child.kill();
     let _status = child.wait();
@@ -125,13 +151,13 @@ pub(crate) enum Recording {
     Opened,
 }
 
-/// Maps what `ready` is made of, and has control lead there. What fails, fails before any code has changed.
+/// Maps what `ready` is made of, and has control lead there; how far from its addresses it is. What fails, fails before any code has changed.
 pub(crate) fn prepare(
     stopped: &Stopped,
     ready: &Ready<'_>,
     arena: &Arena,
     recording: Recording,
-) -> Result<(), ProcessError> {
+) -> Result<Bias, ProcessError> {
     let Ready { segments, .. } = *ready;
     let vector = Auxiliary::read(stopped)?;
     let entry = segments.entry.ok_or_else(|| stopped.space("it has no entry point"))?;
@@ -180,7 +206,8 @@ pub(crate) fn prepare(
     segments.patches.iter().try_for_each(|(at, _, new)| stopped.write(live(*at), new))?;
     vector.set(AT_PHDR, live(segments.tables_at).0, stopped)?;
     vector.set(AT_PHNUM, u64::from(segments.n_headers), stopped)?;
-    jumps.into_iter().try_for_each(|(site, jump)| stopped.write(site, &jump))
+    jumps.into_iter().try_for_each(|(site, jump)| stopped.write(site, &jump))?;
+    Ok(bias)
 }
 
 /// Changes of code: where, and what is there then.

@@ -5,6 +5,7 @@
 mod arch;
 mod arena;
 mod cache;
+mod deaths;
 mod follow;
 pub mod launch;
 mod process;
@@ -14,6 +15,7 @@ mod target;
 
 pub use arena::{Arena, Asking, Owner, Request, StoppedThreads, Stream};
 pub use cache::Cache;
+pub use deaths::{Death, Deaths, Mapped};
 pub use follow::Caught;
 pub use process::{Mapping, ProcessError, Stopped, Syscall};
 pub use sys::{

@@ -8,7 +8,8 @@ use nix::sys::ptrace;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use std::ffi::CString;
+use perf_event_open_sys::bindings::perf_event_attr;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
@@ -471,6 +472,24 @@ impl Drop for SharedWord {
         // SAFETY: it was mapped by `map`, and nobody has the address but us.
         let _unmapped = unsafe { munmap(self.page, PAGE.get()) };
     }
+}
+
+/// Opens an event of the kernel's: of process `pid`, on the processor `cpu`, where `filter` holds.
+///
+/// # Errors
+/// The kernel's, if it has none, or we may not.
+pub fn open_event(attributes: &mut perf_event_attr, pid: Pid, cpu: i32, filter: &CStr) -> io::Result<File> {
+    let flags = perf_event_open_sys::bindings::PERF_FLAG_FD_CLOEXEC.into();
+    // SAFETY: the kernel reads the attributes, which say how long they are.
+    let fd = unsafe { perf_event_open_sys::perf_event_open(attributes, pid.as_raw(), cpu, -1, flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was just opened, and nobody else has it.
+    let event = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    // SAFETY: the kernel reads the text, to its zero.
+    let set = unsafe { perf_event_open_sys::ioctls::SET_FILTER(fd, filter.as_ptr().cast_mut()) };
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(event) }
 }
 
 /// Memory of a file that others share, which is taken out of it.

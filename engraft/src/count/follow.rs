@@ -109,8 +109,14 @@ fn answer(loader: &Loader<'_>, arena: &Arena, asking: &Asking, is_over: &AtomicB
     };
     let Made { segments, file, sites } = &*made;
     let swaps = loader.swaps();
-    let ready =
-        Ready { segments, file: file.as_ref(), swaps: &swaps, opens: &sites.0, execs: Some(&sites.1) };
+    let ready = Ready {
+        segments,
+        file: file.as_ref(),
+        swaps: &swaps,
+        opens: &sites.0,
+        execs: Some(&sites.1),
+        watches: false,
+    };
     caught.start(arena, &ready).map_err(failed)
 }
 

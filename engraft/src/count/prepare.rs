@@ -595,7 +595,12 @@ struct Loaded {
     refused: Refused,
     /// How many copies of a module there is room for.
     copies: HashMap<u128, usize>,
+    /// The files that were given in place of counted libraries.
+    given: Given,
 }
+
+/// Files that a program got, each with the key of the library that it is made of.
+pub type Given = Vec<(PathBuf, u128)>;
 
 impl Loaded {
     /// Says so once, however often it is asked for.
@@ -635,7 +640,12 @@ impl<'a> Loader<'a> {
         swaps: Vec<Swap>,
     ) -> Loader<'a> {
         let copies = counted.iter().map(|c| (c.key, 1)).collect();
-        let state = Loaded { programs: HashMap::new(), swaps, counted, refused, copies };
+        let of = |swap: &Swap| {
+            let counted = counted.iter().find(|c| c.path == swap.asked)?;
+            Some((swap.given.clone(), counted.key))
+        };
+        let given = swaps.iter().filter_map(of).collect();
+        let state = Loaded { programs: HashMap::new(), swaps, counted, refused, copies, given };
         Loader { kept, arena, wanted, how, state: Mutex::new(state), tells: None }
     }
 
@@ -756,6 +766,7 @@ impl<'a> Loader<'a> {
         }
         if copies == 0 {
             self.add(&mut state, counted);
+            state.given.push((given.clone(), key));
             if request.path.is_absolute() {
                 state.swaps.push(Swap { asked: request.path.clone(), given: given.clone() });
             }
@@ -763,10 +774,10 @@ impl<'a> Loader<'a> {
         Some(given)
     }
 
-    /// All that was counted, and what could not be.
-    pub fn finish(self) -> (Vec<Counted>, Refused) {
+    /// All that was counted, what could not be, and what the program got.
+    pub fn finish(self) -> (Vec<Counted>, Refused, Given) {
         let state = self.state.into_inner().expect("nobody panics while holding it");
-        (state.counted, state.refused)
+        (state.counted, state.refused, state.given)
     }
 }
 

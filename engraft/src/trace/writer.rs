@@ -250,6 +250,12 @@ impl Writer {
         ));
     }
 
+    /// Adds `words` to the stream of an area, of which all was taken.
+    pub fn append(&mut self, area: u32, words: [u32; 3], taken: &mut Taken) {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.keep(area, &bytes, None, taken);
+    }
+
     /// Why the last thread of an area is left: what went on when nothing was kept any more did not end there.
     fn end(&self, area: u32, cause: Cause) -> Cause {
         if self.window.is_all() || self.window.is_open(area) { cause } else { Cause::RecordingEnd }

@@ -138,6 +138,8 @@ fn place(chunk: u64) -> usize {
 pub struct Owner {
     /// The process.
     pub process: u32,
+    /// The thread, if it is known.
+    pub thread: Option<u32>,
     /// Whether that runs still, as whatever program.
     pub runs: bool,
     /// Whether it is another program by now, which appends nothing.
@@ -154,7 +156,7 @@ impl Arena {
     /// # Errors
     /// The kernel's.
     pub fn owners(&self) -> io::Result<Vec<Owner>> {
-        let owner = |(pid, state): (i32, u8)| {
+        let owner = |((pid, state), thread): ((i32, u8), u32)| {
             let runs = pid > 0 && super::runs(pid);
             let maps = if runs {
                 std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default()
@@ -164,13 +166,14 @@ impl Arena {
             let has_it = || String::from_utf8_lossy(&maps).contains(&format!("/memfd:{} ", super::NAME));
             Owner {
                 process: u32::try_from(pid).unwrap_or(0),
+                thread: Some(thread).filter(|thread| *thread != 0),
                 runs,
                 is_another: !maps.is_empty() && !has_it(),
                 has_ended: state == 0,
                 has_left: matches!(state, runtime::HAS_ENDED | runtime::IN_EXIT),
             }
         };
-        Ok(self.areas()?.into_iter().map(owner).collect())
+        Ok(self.areas()?.into_iter().zip(self.numbers()?).map(owner).collect())
     }
 
     /// Makes room for streams of events, one a thread, of modules with these keys: all modules of a thread append to one.

@@ -300,9 +300,13 @@ impl Capacity {
     pub const fn states_at(self) -> u64 {
         self.interrupted_at() + 16 * N_INTERRUPTED
     }
+    /// Where the numbers of the areas' threads are, behind those, 4 bytes each: 0 where it is not known.
+    pub const fn numbers_at(self) -> u64 {
+        (self.states_at() + self.n_areas).next_multiple_of(4)
+    }
     /// Length of all tables: the counters start there.
     pub const fn head_len(self) -> u64 {
-        (self.states_at() + self.n_areas).next_multiple_of(0x1000)
+        (self.numbers_at() + 4 * self.n_areas).next_multiple_of(0x1000)
     }
     /// The first [`HEADER_LEN`] bytes of an empty recording.
     pub fn header(self) -> Vec<u8> {

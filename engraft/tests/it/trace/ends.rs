@@ -273,3 +273,51 @@ fn streams_end_as_their_processes_did() {
         }
     }
 }
+
+/// What a thread did up to the very instruction that ended it: nothing tells of it but the kernel, wherever in the program that was.
+#[test]
+fn what_led_to_a_fault_is_there() {
+    needs!("gcc");
+    let place = folder();
+    let text = "#include <pthread.h>\n#include <stdio.h>\n#include <string.h>\n#include <sys/wait.h>\n#include <unistd.h>
+        int far(int *p, int n);
+        __attribute__((noinline)) int last(int *p) { return *p; }
+        __attribute__((noinline)) int down(int n) { if (n == 0) return last((int *)(long)n) + 1; return down(n - 1) + 2; }
+        __attribute__((noinline)) int len(const char *s) { return strlen(s) + 3; }
+        static void *work(void *v) { return (void *)(long)(down((long)v) + 1); }
+        int main(int c, char **v) { pthread_t t; int status;
+          switch (v[1][0]) {
+            case 'h': return down(5);
+            case 'c': return len(v[2]);
+            case 'l': return far((int *)v[2], 2);
+            case 't': pthread_create(&t, 0, work, (void *)3); pthread_join(t, 0); return 1;
+            case 'f': if (!fork()) return down(4);
+              wait(&status); return WTERMSIG(status); }
+          return 0; }";
+    let far = "__attribute__((noinline)) static int deep(int *p) { return *p; }
+        int far(int *p, int n) { return n ? far(p, n - 1) + 1 : deep(p) + 1; }";
+    built(place.path(), "libfar.so", far, "-O1 -fno-optimize-sibling-calls -shared -fPIC");
+    built(place.path(), "a", text, "-O1 -fno-optimize-sibling-calls -pthread ./libfar.so");
+    for (how, status, entered_so_often) in [
+        ("h", 128 + 11, &[("down", 6), ("last", 1)][..]),
+        ("c", 128 + 11, &[("len", 1), ("down", 0)]),
+        ("l", 128 + 11, &[("far", 3), ("deep", 1)]),
+        ("t", 128 + 11, &[("work", 1), ("down", 4), ("last", 1)]),
+        ("f", 11, &[("down", 5), ("last", 1)]),
+    ] {
+        // Also where a trace has taught where events are best, and of the last alone.
+        for more in ["", "--no-cache", "--last 64K"] {
+            let got = engraft(place.path(), &format!("trace {more} -o run.trace -- ./a {how}"));
+            assert_eq!(got.code, Some(status), "{how} {more}: {}", got.stderr);
+            for (function, n) in entered_so_often {
+                assert_eq!(
+                    entered(place.path(), "run.trace", function),
+                    Some(*n),
+                    "{how} {more}: {function}"
+                );
+            }
+        }
+        let stats = engraft(place.path(), "query run.trace --stats --json").json();
+        assert!(stats["n_astray"] == 0 && stats["n_lost"] == 0, "{how}: {stats}");
+    }
+}

@@ -414,6 +414,8 @@ engraft_module_last_end:
     jz 2f
     mov byte ptr [rax], {may_run}
 2:
+    xor eax, eax
+    call .Lengraft_number
     mov dword ptr [r13 + 28], 0
     lea rdi, [rbp + {robust_glibc}]
     mov r9d, {robust_offset}
@@ -438,9 +440,26 @@ engraft_module_last_end:
     jle 9f
     mov [r13 + 24], eax
     mov [r13 + 28], r14d
+    call .Lengraft_number
 9:
     pop r14
     pop r13
+    ret
+
+# Writes down that the thread of which r13 is what is kept has the number eax.
+.Lengraft_number:
+    mov rdi, [rbx + {states_at}]
+    mov rsi, [r13 + 16]
+    test rdi, rdi
+    jz 9f
+    cmp rsi, [rbx + {max_areas}]
+    jae 9f
+    add rdi, [rbx + {max_areas}]
+    add rdi, 3
+    and rdi, -4
+    add rdi, rbx
+    mov [rdi + 4 * rsi], eax
+9:
     ret
 
 # rax: not negative if r9d stands at rdi, where there may be nothing.
