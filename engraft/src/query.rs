@@ -138,14 +138,30 @@ pub fn unreadable(path: &Path, err: trace::ReadError) -> anyhow::Error {
     Hinted::new(format!("{}: {err}{cause}", path.display()), hint).into()
 }
 
+/// The words of the command line that say what is asked for, as one text.
+fn one_text(words: &[String]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for word in words {
+        let names_function = |text: &str| text.contains(": ") || text.ends_with(':');
+        let is_closed = text.matches('{').count() == text.matches('}').count();
+        let is_other = names_function(&text) && is_closed && !text.trim_end().ends_with(';');
+        let starts_other = !word.starts_with([';', '{']) && names_function(word);
+        if is_other && starts_other {
+            let what = format!("another path begins behind `{text}`: `{word}`");
+            return Err(Hinted::new(what, "put `;` between several paths: 'f: 0 1; g: 2'").into());
+        }
+        text = if text.is_empty() { word.clone() } else { format!("{text} {word}") };
+    }
+    Ok(text)
+}
+
 fn failed(path: &Path, err: SearchError) -> anyhow::Error {
     match err {
         SearchError::Read(err) => unreadable(path, err),
         SearchError::Calls { .. } => Hinted::new(err.to_string(), "leave --scheme out, or say 1 or 3").into(),
         SearchError::Wide(_) => Hinted::new(err.to_string(), "ask for parts of it").into(),
         err => {
-            let hint =
-                "leave --scheme out, or convert the trace to a file that has it (`engraft help convert`)";
+            let hint = "leave --scheme out, or pack the trace: `engraft trace pack T`";
             Hinted::new(format!("{}: {err}", path.display()), hint).into()
         }
     }
@@ -201,7 +217,7 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     }
     let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
     let binaries = source::Binaries::new(&names, &flow);
-    let text = args.path.join(" ");
+    let text = one_text(&args.path)?;
     let paths = several::parts(&text);
     if let [_, _, ..] = paths.as_slice() {
         let paths = paths

@@ -530,3 +530,20 @@ fn counts_end_with_0_and_name_the_scheme_that_was_used() {
     assert_eq!((&stats["n_unbalanced"], &stats["n_open"]), (&0.into(), &0.into()));
     assert!(ask("--stats").ok().contains("symbols out of balance"), "it is not said");
 }
+
+/// Paths that are words of their own are told apart as those in one are: by what stands between them.
+#[test]
+fn several_paths_need_something_between_them() {
+    let place = folder();
+    let run = [ENTER, 0, 1, 2, 1, ENTER + 1, 0, EXIT, EXIT];
+    written(place.path(), "run", &run, "packed");
+    let ask = |args: &str| engraft(place.path(), &format!("query run.trace {args} --count -q"));
+    for one in ["main: 1 2", "'main: 1' 2", "main: 1 '{#1: 0}' 2", "main: 1 {#1: 0} 2"] {
+        assert!(ask(one).code == Some(0), "{one}: {}", ask(one).stderr);
+    }
+    for two in ["'main: 1 2;' '#1: 0'", "'main: 1 2' ';' '#1: 0'", "'main: 1 2; #1: 0'"] {
+        assert_eq!((ask(two).code, ask(two).stdout.as_str()), (Some(0), "1\n1\n"), "{two}");
+    }
+    let got = ask("'main: 1 2' '#1: 0'");
+    assert!(got.code == Some(2) && got.stderr.contains("put `;` between"), "{}", got.stderr);
+}
