@@ -187,6 +187,8 @@ impl Wanted for Recording {
 
 /// What ends a process anywhere: SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGKILL, SIGSEGV. Others end it where it calls something, mostly.
 const ANYWHERE: [i32; 6] = [4, 5, 7, 8, 9, 11];
+/// SIGABRT.
+const ABORT: i32 = 6;
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
@@ -310,7 +312,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         Owner { has_left: false, .. } if is_killed => Cause::RecordingEnd,
         _ => Cause::ProcessEnd,
     };
-    let (told, mapped) = deaths.map(|deaths| deaths.told()).unwrap_or_default();
+    let told = deaths.map(|deaths| deaths.told()).unwrap_or_default();
     let library = |(given, key): (PathBuf, u128)| {
         let library = recorded.iter().find(|c| c.key == key)?;
         Some(deaths::Library { plain: &library.path, given, key: library.code.as_ref()?.key })
@@ -321,9 +323,9 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         libraries: given.into_iter().filter_map(library).collect(),
         codes: &codes,
     };
-    let last_words = texts.last_words(&taken.owners, &told, &mapped);
+    let last_words = texts.last_words(&taken.owners, &told);
     for (area, words) in &last_words {
-        writer.append(*area, *words, &mut taken);
+        writer.append(*area, words, &mut taken);
     }
     // Where a thread has said that it ends the process, the others were stopped anywhere.
     let who_left = |process: u32| taken.owners.iter().any(|owner| owner.has_left && owner.process == process);
@@ -331,13 +333,20 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         Cause::ProcessEnd if !owner.has_left && who_left(owner.process) => Cause::RecordingEnd,
         other => other,
     };
-    let ends: Vec<(u32, Cause)> = (0..)
-        .zip(&taken.owners)
-        .map(|(area, owner)| {
-            (area, if last_words.contains_key(&area) { Cause::ProcessEnd } else { end(owner) })
-        })
-        .collect();
-    let is_cut = ends.iter().any(|(_, cause)| *cause == Cause::RecordingEnd);
+    let end = |area: u32, owner: &Owner| match end(owner) {
+        Cause::RecordingEnd | Cause::ProcessEnd if last_words.contains_key(&area) => Cause::ProcessEnd,
+        Cause::RecordingEnd if !owner.runs && deaths::ended_before(owner, &told) => Cause::ThreadEnd,
+        other => other,
+    };
+    let ends: Vec<(u32, Cause)> =
+        (0..).zip(&taken.owners).map(|(area, owner)| (area, end(area, owner))).collect();
+    // A signal that was sent to it may have come anywhere, too; SIGABRT is its own.
+    let is_sent = status.signal().is_some_and(|signal| signal != ABORT);
+    let is_cut = ends.iter().zip(&taken.owners).any(|((area, cause), owner)| match cause {
+        Cause::RecordingEnd => true,
+        Cause::ProcessEnd => is_sent && !owner.has_left && !last_words.contains_key(area),
+        _ => false,
+    });
     let sample = std::mem::take(&mut writer.sample);
     let written = writer.finish(&ends);
     if !how.is_partial() {

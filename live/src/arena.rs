@@ -327,14 +327,6 @@ impl Arena {
         Ok(owners.zip(states).collect())
     }
 
-    /// The numbers of the areas' threads, 0 where they are not known.
-    pub(crate) fn numbers(&self) -> io::Result<Vec<u32>> {
-        let n = usize::try_from(self.n_areas()?).map_err(io::Error::other)?;
-        let mut numbers = vec![0; 4 * n];
-        self.file.read_exact_at(&mut numbers, self.room.numbers_at())?;
-        Ok(numbers.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
-    }
-
     /// Where what is known of the thread of area `k` is in a process.
     pub(crate) fn state_at(&self, k: u64) -> u64 {
         runtime::ARENA + self.room.states_at() + k

@@ -36,8 +36,8 @@ pub struct Death {
     pub thread: u32,
     /// Its next instruction.
     pub at: LiveVa,
-    /// The words on top of its stack.
-    pub stack: Vec<u64>,
+    /// The word on top of its stack, if that can be read.
+    pub top: Option<u64>,
 }
 
 /// Code of a file in a process.
@@ -51,6 +51,17 @@ pub struct Mapped {
     pub offset: u64,
     /// The file.
     pub path: PathBuf,
+}
+
+/// What the kernel has told.
+#[derive(Clone, Default, Debug)]
+pub struct Told {
+    /// Where threads were when signals ended them.
+    pub deaths: Vec<Death>,
+    /// Where code is.
+    pub mapped: Vec<Mapped>,
+    /// Whether that is all: nobody is missing who was ended so.
+    pub is_whole: bool,
 }
 
 /// What tells of them.
@@ -69,9 +80,9 @@ struct Ring {
 /// Bytes in front of a ring.
 const HEADER: usize = 0x1000;
 /// Bytes of a ring: some thousand records, a power of two.
-const ROOM: usize = 1 << 18;
+const ROOM: usize = 1 << 19;
 /// Bytes of the stack that are told.
-const STACK: u32 = 32;
+const STACK: u32 = 8;
 
 impl Deaths {
     /// Of process `pid`, and those that it makes, from now on.
@@ -107,11 +118,12 @@ impl Deaths {
         Ok(Deaths { rings })
     }
 
-    /// What was told so far: deaths, and where code is.
-    pub fn told(&self) -> (Vec<Death>, Vec<Mapped>) {
-        let (mut deaths, mut mapped) = (Vec::new(), Vec::new());
+    /// What was told so far.
+    pub fn told(&self) -> Told {
+        let Told { mut deaths, mut mapped, mut is_whole } = Told { is_whole: true, ..Told::default() };
         for ring in &self.rings {
-            let bytes = ring.bytes();
+            let (bytes, has_all) = ring.bytes();
+            is_whole &= has_all;
             let mut rest = bytes.as_slice();
             while let Some(record) = Record::first(&mut rest) {
                 match record.kind {
@@ -121,7 +133,7 @@ impl Deaths {
                 }
             }
         }
-        (deaths, mapped)
+        Told { deaths, mapped, is_whole }
     }
 }
 
@@ -158,8 +170,8 @@ fn tracepoint(name: &str) -> io::Result<u64> {
 }
 
 impl Ring {
-    /// What is in it, from its start: what does not fit is not told.
-    fn bytes(&self) -> Vec<u8> {
+    /// What is in it, from its start, and whether that is all: the kernel leaves out what does not fit.
+    fn bytes(&self) -> (Vec<u8>, bool) {
         const HEAD: usize =
             std::mem::offset_of!(perf_event_open_sys::bindings::perf_event_mmap_page, data_head);
         let mut head = [0; 8];
@@ -167,7 +179,8 @@ impl Ring {
         let len = usize::try_from(u64::from_le_bytes(head)).unwrap_or(ROOM).min(ROOM);
         let mut bytes = vec![0; len & !7];
         self.pages.look(HEADER, &mut bytes);
-        bytes
+        // The longest record is that of a path.
+        (bytes, len + 0x2000 < ROOM)
     }
 }
 
@@ -204,8 +217,8 @@ fn death(body: &[u8]) -> Option<Death> {
     let room = words.next()?;
     let stack: Vec<u64> = words.by_ref().take(usize::try_from(room / 8).ok()?).collect();
     let told = words.next().unwrap_or(0);
-    let stack = stack.into_iter().take(usize::try_from(told / 8).ok()?).collect();
-    Some(Death { process, thread, at, stack })
+    let top = stack.first().copied().filter(|_| told >= 8);
+    Some(Death { process, thread, at, top })
 }
 
 fn code(body: &[u8]) -> Option<Mapped> {
@@ -234,15 +247,17 @@ mod tests {
             bytes.extend(u32::to_le_bytes(u32::try_from(8 + 8 * words.len()).expect("short") << 16));
             words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
         };
-        // Of a stack of four words, two could be read.
-        push(PERF_RECORD_SAMPLE, &[7 << 32 | 5, 2, 0x1000, 0x2000, 32, 11, 12, 13, 14, 16]);
+        // Of a stack that can be read, and of one that cannot.
+        push(PERF_RECORD_SAMPLE, &[7 << 32 | 5, 2, 0x1000, 0x2000, 8, 11, 8]);
+        push(PERF_RECORD_SAMPLE, &[7 << 32 | 5, 2, 0x1000, 0x2000, 8, 0, 0]);
         push(PERF_RECORD_MMAP, &[7 << 32 | 5, 0x4000, 0x1000, 0x200, u64::from_le_bytes(*b"/a/b.so\0")]);
         push(PERF_RECORD_SAMPLE, &[7 << 32 | 5, 0]);
         bytes.extend([9, 0, 0, 0, 0, 0, 64, 0, 1]);
         let mut rest = bytes.as_slice();
         let mut next = || Record::first(&mut rest);
-        let dead = Death { process: 5, thread: 7, at: LiveVa(0x2000), stack: vec![11, 12] };
-        assert_eq!(next().and_then(|r| death(r.body)), Some(dead));
+        let dead = Death { process: 5, thread: 7, at: LiveVa(0x2000), top: Some(11) };
+        assert_eq!(next().and_then(|r| death(r.body)), Some(dead.clone()));
+        assert_eq!(next().and_then(|r| death(r.body)), Some(Death { top: None, ..dead }));
         let range = LiveVa(0x4000)..LiveVa(0x5000);
         let mapped = Mapped { process: 5, range, offset: 0x200, path: "/a/b.so".into() };
         assert_eq!(next().and_then(|r| code(r.body)), Some(mapped));

@@ -15,7 +15,7 @@ mod target;
 
 pub use arena::{Arena, Asking, Owner, Request, StoppedThreads, Stream};
 pub use cache::Cache;
-pub use deaths::{Death, Deaths, Mapped};
+pub use deaths::{Death, Deaths, Mapped, Told};
 pub use follow::Caught;
 pub use process::{Mapping, ProcessError, Stopped, Syscall};
 pub use sys::{

@@ -14,7 +14,7 @@ mod kept;
 mod memo;
 
 use crate::events::{
-    Block, ENTRY, End, FROM_ANYWHERE, HANDLER, HAS_FRAME, IN_CALL, LIMIT, NO_PLACE, Point, REDIRECTED,
+    Block, ENDED, ENTRY, End, FROM_ANYWHERE, HANDLER, HAS_FRAME, IN_CALL, LIMIT, NO_PLACE, Point, REDIRECTED,
     SiteTold,
 };
 use crate::region::{Border, MOST_PLAIN, Position, Region};
@@ -87,8 +87,8 @@ pub struct Decoder<'c> {
     is_unwritten: bool,
     /// Whether what is entered next is where a handler of signals has led to.
     is_elsewhere: bool,
-    /// Whether the last event said where a signal came.
-    is_at_signal: bool,
+    /// Whether a signal has ended the thread where it is.
+    has_ended: bool,
     /// Whether functions may be open of which nothing told.
     is_cut: bool,
     /// Whether what comes is kept.
@@ -122,7 +122,7 @@ impl<'c> Decoder<'c> {
             is_handler: false,
             is_elsewhere: false,
             is_unwritten: false,
-            is_at_signal: false,
+            has_ended: false,
             hands_on: false,
             is_cut: false,
             kept: Kept::default(),
@@ -145,7 +145,6 @@ impl<'c> Decoder<'c> {
     /// The next word.
     fn next(&mut self, word: u32, out: &mut Vec<u32>) {
         if self.rest.is_empty() {
-            self.is_at_signal &= word == 0;
             if word != HANDLER {
                 self.is_unwritten = word == 0;
             }
@@ -161,23 +160,21 @@ impl<'c> Decoder<'c> {
         match *self.rest.as_slice() {
             [HANDLER, _] => return,
             [_, REDIRECTED, _] => self.redirected(out),
-            [_, key, at] => {
-                self.interrupted(key, at, out);
-                self.is_at_signal = true;
-            }
+            [_, ENDED, _] => (self.has_ended, self.is_handler) = (true, false),
+            [_, key, at] => self.interrupted(key, at, out),
             [head, frame] => self.far(head, Some(frame), out),
             _ => {}
         }
         self.rest.clear();
     }
 
-    /// Leaves all that is open. Where the recording ended first, what ran behind the last event is not known; where the last one says at which
-    /// place a signal came, no handler of it was entered, so it ended the thread there.
+    /// Leaves all that is open. Where the recording ended first, what ran behind the last event is not known; where a signal
+    /// ended the thread, it is where that came.
     pub fn finish(mut self, cause: Cause, out: &mut Vec<u32>) -> Forked {
         if !self.is_told() {
             return self.forked;
         }
-        if cause != Cause::RecordingEnd && !self.is_elsewhere && !self.is_at_signal {
+        if cause != Cause::RecordingEnd && !self.is_elsewhere && !self.has_ended {
             self.settle(0, true, out);
         }
         while self.open.pop().is_some() {

@@ -7,7 +7,8 @@
 //!       | 000 i                           another point i
 //!       | 000 and 29 bits set, key at     a signal came `at` bytes into the moved code of module `key` (0: elsewhere; `at` all ones: in our own
 //!                                         code; highest bit set: in a call there); its handler is entered next. `key` all ones: the handler that was entered last
-//!                                         returns to where it changed the context to, outside of moved code
+//!                                         returns to where it changed the context to, outside of moved code; all ones but the last bit: the
+//!                                         signal whose mark comes before this one ended the thread there
 //!       | 000 and 29 bits set, less 1   what came before is left out (GAP); up to the next START, words tell only what is open
 //!       | 000 and 29 bits set, less 2   what comes next is kept (START)
 //!       | 000 and 29 bits set, less 3   what comes next is another thread's (ANOTHER): not in files, where it has a stream of its own
@@ -55,6 +56,8 @@ pub const NO_PLACE: u32 = u32::MAX;
 pub const IN_CALL: u32 = 1 << 31;
 /// In place of the module: a handler does not return to where its signal came.
 pub const REDIRECTED: u32 = u32::MAX;
+/// In place of the module: the signal that came last ended the thread.
+pub const ENDED: u32 = u32::MAX - 1;
 
 /// A module, as far as its events need it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

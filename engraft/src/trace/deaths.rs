@@ -1,11 +1,11 @@
 //! Where threads were when signals ended them, as the last words of their streams.
 
-use live::{Death, Mapped, Owner};
+use live::{Death, Mapped, Owner, Told};
 use program::LiveVa;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use trace::events::{Code, HANDLER, IN_CALL};
+use trace::events::{Code, ENDED, HANDLER, IN_CALL};
 
 /// What is known of where moved code is.
 pub struct Texts<'a> {
@@ -60,7 +60,9 @@ impl Texts<'_> {
         let mut texts: Vec<_> = self.key.map(|key| (self.executable.clone(), key)).into_iter().collect();
         for Library { plain, given, key } in &self.libraries {
             let Ok(len) = std::fs::metadata(plain).map(|meta| meta.len()) else { continue };
-            let mut of_it = mapped.iter().filter(|m| m.path == *given && m.offset >= len);
+            // The kernel tells the path that links lead to.
+            let Ok(given) = given.canonicalize() else { continue };
+            let mut of_it = mapped.iter().filter(|m| m.path == given && m.offset >= len);
             let own = of_it.clone().rfind(|m| m.process == process);
             texts.extend(own.or(of_it.next_back()).map(|m| (m.range.clone(), *key)));
         }
@@ -69,38 +71,42 @@ impl Texts<'_> {
 
     /// By area, the words that say where its thread was when a signal ended it, in the block and the instruction that it was in, or in a
     /// function that it had just called there. Of others, nothing is said.
-    pub fn last_words(
-        &self,
-        owners: &[Owner],
-        deaths: &[Death],
-        mapped: &[Mapped],
-    ) -> HashMap<u32, [u32; 3]> {
-        let mut said = HashMap::new();
-        for death in deaths {
-            // One that has ended may have had the same number before.
-            let is_one = |owner: &Owner| {
-                (owner.process, owner.thread) == (death.process, Some(death.thread))
-                    && !owner.runs
-                    && !owner.has_ended
-            };
-            let Some((area, _)) = (0..).zip(owners).find(|(_, owner)| is_one(owner)) else { continue };
-            let texts = self.of(death.process, mapped);
+    pub fn last_words(&self, owners: &[Owner], told: &Told) -> BTreeMap<u32, [u32; 6]> {
+        let mut said = BTreeMap::new();
+        for death in &told.deaths {
+            let Some(area) = area(owners, death) else { continue };
+            let texts = self.of(death.process, &told.mapped);
             let place = match self.place(&texts, death.at) {
-                Place::Code(key, at) => Some([HANDLER, key, at]),
+                Place::Code(key, at) => Some((key, at)),
                 Place::Ours => None,
-                // Farther down, it may be an address of a call that is over.
-                Place::Elsewhere => death.stack.iter().take(NEAR).find_map(|behind| {
-                    match self.place(&texts, LiveVa(behind.wrapping_sub(1))) {
-                        Place::Code(key, at) => Some([HANDLER, key, at | IN_CALL]),
+                // Farther down the stack, it may be an address of a call that is over.
+                Place::Elsewhere => {
+                    death.top.and_then(|behind| match self.place(&texts, LiveVa(behind.wrapping_sub(1))) {
+                        Place::Code(key, at) => Some((key, at | IN_CALL)),
                         Place::Ours | Place::Elsewhere => None,
-                    }
-                }),
+                    })
+                }
             };
-            said.extend(place.map(|words| (area, words)));
+            said.extend(place.map(|(key, at)| (area, [HANDLER, key, at, HANDLER, ENDED, 0])));
         }
         said
     }
 }
 
-/// How many words of the stack may lie above the address that a function returns to.
-const NEAR: usize = 3;
+/// The area of a thread that a signal has ended: the last that has its number, which others may have had before. What has ended by itself, or
+/// became another program, is another's.
+fn area(owners: &[Owner], death: &Death) -> Option<u32> {
+    let is_one = |owner: &Owner| {
+        (owner.process, owner.thread) == (death.process, Some(death.thread))
+            && !(owner.runs || owner.has_ended || owner.has_left || owner.is_another)
+    };
+    let n = owners.iter().rposition(is_one)?;
+    u32::try_from(n).ok()
+}
+
+/// Whether a thread ended by itself, and nobody saw it: a signal ended its process, and the kernel told of all whom that ended.
+pub fn ended_before(owner: &Owner, told: &Told) -> bool {
+    let of_process = || told.deaths.iter().filter(|death| death.process == owner.process);
+    let is_known = |thread| of_process().next().is_some() && of_process().all(|death| death.thread != thread);
+    told.is_whole && owner.thread.is_some_and(is_known)
+}

@@ -25,6 +25,8 @@ pub struct Ring {
     cut: HashSet<u32>,
     /// Streams whose next words only tell what is open.
     paused: HashSet<u32>,
+    /// What comes behind the last of a stream, and is kept as long.
+    behind: BTreeMap<u32, Vec<u8>>,
 }
 
 /// How many bytes of events make a section at most: what each stream has last is small then.
@@ -41,6 +43,7 @@ impl Ring {
             newest: HashMap::new(),
             cut: HashSet::new(),
             paused: HashSet::new(),
+            behind: BTreeMap::new(),
         }
     }
 
@@ -104,6 +107,11 @@ impl Ring {
         self.leave_out();
     }
 
+    /// Adds a small section behind all that stream `k` had, without making room for it.
+    pub fn append(&mut self, k: u32, section: Vec<u8>) {
+        self.behind.insert(k, section);
+    }
+
     /// Stream `k` has ended: what it had last is left out like anything else.
     pub fn end(&mut self, k: u32) {
         if let Some((at, last)) = self.newest.remove(&k) {
@@ -134,10 +142,11 @@ impl Ring {
         let mut cut = std::mem::take(&mut self.cut);
         let mut all = std::mem::take(&mut self.older);
         all.extend(std::mem::take(&mut self.newest).into_values());
-        all.into_values().map(move |(k, is_kept, section)| {
+        let before = all.into_values().map(move |(k, is_kept, section)| {
             let mark: &'static [u32] = if is_kept { &[GAP, START] } else { &[GAP] };
             (k, cut.remove(&k).then_some(mark), section)
-        })
+        });
+        before.chain(std::mem::take(&mut self.behind).into_iter().map(|(k, section)| (k, None, section)))
     }
 }
 
@@ -195,6 +204,18 @@ mod tests {
         assert_eq!(
             left,
             [(1, true, vec![5; 3]), (2, false, vec![6; 3]), (0, true, vec![3; 3]), (0, false, vec![7; 1])]
+        );
+    }
+
+    #[test]
+    fn what_comes_behind_the_last_takes_the_place_of_nothing() {
+        let mut ring = Ring::new(6);
+        push(&mut ring, 1, 1, vec![1; 3]);
+        push(&mut ring, 0, 9, vec![2; 3]);
+        ring.append(1, vec![3; 5]);
+        assert_eq!(
+            taken(&mut ring),
+            [(1, false, vec![1; 3]), (0, false, vec![2; 3]), (1, false, vec![3; 5])]
         );
     }
 

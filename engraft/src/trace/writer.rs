@@ -251,9 +251,17 @@ impl Writer {
     }
 
     /// Adds `words` to the stream of an area, of which all was taken.
-    pub fn append(&mut self, area: u32, words: [u32; 3], taken: &mut Taken) {
+    pub fn append(&mut self, area: u32, words: &[u32], taken: &mut Taken) {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.keep(area, &bytes, None, taken);
+        if self.ring.is_none() || !self.window.is_all() {
+            self.keep(area, &bytes, None, taken);
+            return;
+        }
+        let thread = self.threads.number(area);
+        match self.packer.section(thread, 0, &bytes) {
+            Ok(section) => self.ring.iter_mut().for_each(|ring| ring.append(thread, section.clone())),
+            Err(err) => self.failed = Some(err),
+        }
     }
 
     /// Why the last thread of an area is left: what went on when nothing was kept any more did not end there.

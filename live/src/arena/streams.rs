@@ -156,7 +156,7 @@ impl Arena {
     /// # Errors
     /// The kernel's.
     pub fn owners(&self) -> io::Result<Vec<Owner>> {
-        let owner = |((pid, state), thread): ((i32, u8), u32)| {
+        let owner = |(k, (pid, state)): (u64, (i32, u8))| {
             let runs = pid > 0 && super::runs(pid);
             let maps = if runs {
                 std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default()
@@ -166,14 +166,22 @@ impl Arena {
             let has_it = || String::from_utf8_lossy(&maps).contains(&format!("/memfd:{} ", super::NAME));
             Owner {
                 process: u32::try_from(pid).unwrap_or(0),
-                thread: Some(thread).filter(|thread| *thread != 0),
+                thread: self.number(k).ok().filter(|number| *number != 0),
                 runs,
                 is_another: !maps.is_empty() && !has_it(),
                 has_ended: state == 0,
                 has_left: matches!(state, runtime::HAS_ENDED | runtime::IN_EXIT),
             }
         };
-        Ok(self.areas()?.into_iter().zip(self.numbers()?).map(owner).collect())
+        Ok((0..).zip(self.areas()?).map(owner).collect())
+    }
+
+    /// The number of the thread that appends to stream `k`; 0: it is not known.
+    fn number(&self, k: u64) -> io::Result<u32> {
+        let at = self.streams.ok_or_else(|| io::Error::other("no events are recorded"))?;
+        let mut number = [0; 4];
+        self.file.read_exact_at(&mut number, at.pages + PAGE * k + runtime::EVENTS_NUMBER)?;
+        Ok(u32::from_le_bytes(number))
     }
 
     /// Makes room for streams of events, one a thread, of modules with these keys: all modules of a thread append to one.

@@ -55,6 +55,8 @@ pub const EVENTS_STALLS: u64 = 48;
 pub const EVENTS_LOST: u64 = 56;
 /// Offset of 4 bytes a chunk: 1 while it waits to be taken.
 pub const EVENTS_FULL: u64 = 64;
+/// Offset of the number of the thread that appends, 4 bytes; 0: it is not known.
+pub const EVENTS_NUMBER: u64 = EVENTS_FULL + 4 * N_CHUNKS;
 /// The event that says that what is entered next is a handler of signals; two words follow: the low half of the key of the module in whose
 /// moved code the signal came, and how far from its start, with the bit [`EVENTS_IN_CALL`] set if it came in what the call there led to.
 pub const EVENTS_HANDLER: u32 = (1 << 29) - 1;
@@ -300,13 +302,9 @@ impl Capacity {
     pub const fn states_at(self) -> u64 {
         self.interrupted_at() + 16 * N_INTERRUPTED
     }
-    /// Where the numbers of the areas' threads are, behind those, 4 bytes each: 0 where it is not known.
-    pub const fn numbers_at(self) -> u64 {
-        (self.states_at() + self.n_areas).next_multiple_of(4)
-    }
     /// Length of all tables: the counters start there.
     pub const fn head_len(self) -> u64 {
-        (self.numbers_at() + 4 * self.n_areas).next_multiple_of(0x1000)
+        (self.states_at() + self.n_areas).next_multiple_of(0x1000)
     }
     /// The first [`HEADER_LEN`] bytes of an empty recording.
     pub fn header(self) -> Vec<u8> {
@@ -403,6 +401,7 @@ std::arch::global_asm!(
     redirected = const EVENTS_REDIRECTED,
     another = const EVENTS_ANOTHER,
     events_lost = const EVENTS_LOST,
+    events_number = const EVENTS_NUMBER,
     events_nothing = const EVENTS_NOTHING,
     events_nothing_len = const 4096 - EVENTS_NOTHING,
     file_head_len = const Capacity::FILE.head_len(),

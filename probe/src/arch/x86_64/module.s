@@ -446,19 +446,13 @@ engraft_module_last_end:
     pop r13
     ret
 
-# Writes down that the thread of which r13 is what is kept has the number eax.
+# Where events are recorded, writes down that the thread whose events are at distance r15 has the number eax.
 .Lengraft_number:
-    mov rdi, [rbx + {states_at}]
-    mov rsi, [r13 + 16]
-    test rdi, rdi
-    jz 9f
-    cmp rsi, [rbx + {max_areas}]
-    jae 9f
-    add rdi, [rbx + {max_areas}]
-    add rdi, 3
-    and rdi, -4
-    add rdi, rbx
-    mov [rdi + 4 * rsi], eax
+    cmp qword ptr [rip + engraft_module + 144], 0
+    je 9f
+    lea rdi, [rip + engraft_module]
+    add rdi, [rdi]
+    mov [rdi + r15 + {home_head} + {events_number}], eax
 9:
     ret
 
