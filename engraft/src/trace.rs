@@ -185,8 +185,6 @@ impl Wanted for Recording {
     }
 }
 
-/// What ends a process anywhere: SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGKILL, SIGSEGV. Others end it where it calls something, mostly.
-const ANYWHERE: [i32; 6] = [4, 5, 7, 8, 9, 11];
 /// SIGABRT.
 const ABORT: i32 = 6;
 
@@ -301,17 +299,6 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         out::warn(&format!("{} was not recorded: {why}", path.display()), None);
     }
     let codes: Vec<events::Code> = recorded.iter().filter_map(Counted::means).collect();
-    // Who knows how far it came behind its last event.
-    let is_killed = status.signal().is_some_and(|signal| ANYWHERE.contains(&signal));
-    let end = |owner: &Owner| match owner {
-        Owner { is_another: true, .. } => Cause::Exec,
-        Owner { runs: true, .. } => Cause::RecordingEnd,
-        // Seen when its process ended, or by a thread that came later.
-        Owner { has_ended: true, .. } => Cause::ThreadEnd,
-        _ if has_become && owner.process == pid => Cause::Exec,
-        Owner { has_left: false, .. } if is_killed => Cause::RecordingEnd,
-        _ => Cause::ProcessEnd,
-    };
     let told = deaths.map(|deaths| deaths.told()).unwrap_or_default();
     let library = |(given, key): (PathBuf, u128)| {
         let library = recorded.iter().find(|c| c.key == key)?;
@@ -329,24 +316,31 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     }
     // Where a thread has said that it ends the process, the others were stopped anywhere.
     let who_left = |process: u32| taken.owners.iter().any(|owner| owner.has_left && owner.process == process);
-    let end = |owner: &Owner| match end(owner) {
-        Cause::ProcessEnd if !owner.has_left && who_left(owner.process) => Cause::RecordingEnd,
-        other => other,
+    // Who knows how far a thread came behind its last event that a signal has ended; but SIGABRT is where it calls something.
+    let is_stopped = |owner: &Owner| match deaths::signal_of(owner, &told) {
+        Some(signal) => signal != ABORT,
+        None if owner.process == pid => status.signal().is_some_and(|signal| signal != ABORT),
+        // What ended another, only the kernel tells.
+        None => !told.is_whole,
     };
-    let end = |area: u32, owner: &Owner| match end(owner) {
-        Cause::RecordingEnd | Cause::ProcessEnd if last_words.contains_key(&area) => Cause::ProcessEnd,
-        Cause::RecordingEnd if !owner.runs && deaths::ended_before(owner, &told) => Cause::ThreadEnd,
-        other => other,
+    let end = |area: u32, owner: &Owner| match owner {
+        Owner { is_another: true, .. } => Cause::Exec,
+        Owner { runs: true, .. } => Cause::RecordingEnd,
+        // Seen when its process ended, or by a thread that came later.
+        Owner { has_ended: true, .. } => Cause::ThreadEnd,
+        _ if has_become && owner.process == pid => Cause::Exec,
+        Owner { has_left: true, .. } => Cause::ProcessEnd,
+        _ if last_words.contains_key(&area) => Cause::ProcessEnd,
+        _ if deaths::ended_before(owner, &told) => Cause::ThreadEnd,
+        _ if is_stopped(owner) || who_left(owner.process) => Cause::RecordingEnd,
+        _ => Cause::ProcessEnd,
     };
     let ends: Vec<(u32, Cause)> =
         (0..).zip(&taken.owners).map(|(area, owner)| (area, end(area, owner))).collect();
-    // A signal that was sent to it may have come anywhere, too; SIGABRT is its own.
-    let is_sent = status.signal().is_some_and(|signal| signal != ABORT);
-    let is_cut = ends.iter().zip(&taken.owners).any(|((area, cause), owner)| match cause {
-        Cause::RecordingEnd => true,
-        Cause::ProcessEnd => is_sent && !owner.has_left && !last_words.contains_key(area),
-        _ => false,
-    });
+    let is_cut = ends
+        .iter()
+        .zip(&taken.owners)
+        .any(|((_, cause), owner)| *cause == Cause::RecordingEnd && !owner.runs);
     let sample = std::mem::take(&mut writer.sample);
     let written = writer.finish(&ends);
     if !how.is_partial() {
@@ -466,11 +460,10 @@ impl View for TraceView {
             writeln!(w, "the program waited {} for room", many(self.n_stalls, "time"))?;
         }
         if let Some(signal) = self.ended_by_signal {
-            let missing = match self.is_cut {
-                true => ": what its threads ran behind their last events may be missing",
-                false => "",
-            };
-            writeln!(w, "signal {signal} ended the program{missing}")?;
+            writeln!(w, "signal {signal} ended the program")?;
+        }
+        if self.is_cut {
+            writeln!(w, "what some threads ran behind their last events may be missing")?;
         }
         Ok(())
     }

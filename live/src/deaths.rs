@@ -16,8 +16,8 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Pid;
 use perf_event_open_sys::bindings::{
-    PERF_RECORD_MMAP, PERF_RECORD_SAMPLE, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER, PERF_SAMPLE_TID,
-    PERF_TYPE_TRACEPOINT, perf_event_attr,
+    PERF_RECORD_MMAP, PERF_RECORD_SAMPLE, PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER,
+    PERF_SAMPLE_TID, PERF_TYPE_TRACEPOINT, perf_event_attr,
 };
 use program::LiveVa;
 use std::ffi::{CString, OsStr};
@@ -34,6 +34,8 @@ pub struct Death {
     pub process: u32,
     /// Its own number.
     pub thread: u32,
+    /// The signal: SIGKILL for those that are ended since another one was.
+    pub signal: i32,
     /// Its next instruction.
     pub at: LiveVa,
     /// The word on top of its stack, if that can be read.
@@ -101,7 +103,9 @@ impl Deaths {
                 type_: PERF_TYPE_TRACEPOINT,
                 size: u32::try_from(size_of::<perf_event_attr>()).map_err(io::Error::other)?,
                 config,
-                sample_type: u64::from(PERF_SAMPLE_TID | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER),
+                sample_type: u64::from(
+                    PERF_SAMPLE_TID | PERF_SAMPLE_RAW | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER,
+                ),
                 sample_regs_user: SAMPLED,
                 sample_stack_user: STACK,
                 ..perf_event_attr::default()
@@ -210,7 +214,13 @@ fn words(body: &[u8]) -> Option<(u32, u32, impl Iterator<Item = u64>)> {
 }
 
 fn death(body: &[u8]) -> Option<Death> {
-    let (process, thread, mut words) = words(body)?;
+    let (process, thread, _) = words(body)?;
+    // What the tracepoint has itself, behind its length: 8 bytes that each has, then the signal.
+    let own_len = u32::from_le_bytes(*body.get(8..)?.first_chunk()?);
+    let own = body.get(12..)?.get(..usize::try_from(own_len).ok()?)?;
+    let signal = i32::from_le_bytes(*own.get(8..)?.first_chunk()?);
+    let rest = body.get(12 + own.len()..)?;
+    let mut words = rest.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     // A thread of the kernel's has none.
     let _abi = words.next().filter(|abi| *abi != 0)?;
     let (_stack_pointer, at) = (words.next()?, LiveVa(words.next()?));
@@ -218,7 +228,7 @@ fn death(body: &[u8]) -> Option<Death> {
     let stack: Vec<u64> = words.by_ref().take(usize::try_from(room / 8).ok()?).collect();
     let told = words.next().unwrap_or(0);
     let top = stack.first().copied().filter(|_| told >= 8);
-    Some(Death { process, thread, at, top })
+    Some(Death { process, thread, signal, at, top })
 }
 
 fn code(body: &[u8]) -> Option<Mapped> {
@@ -248,14 +258,14 @@ mod tests {
             words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
         };
         // Of a stack that can be read, and of one that cannot.
-        push(PERF_RECORD_SAMPLE, &[7 << 32 | 5, 2, 0x1000, 0x2000, 8, 11, 8]);
-        push(PERF_RECORD_SAMPLE, &[7 << 32 | 5, 2, 0x1000, 0x2000, 8, 0, 0]);
+        push(PERF_RECORD_SAMPLE, &[7 << 32 | 5, 20, 11 << 32, 0, 2, 0x1000, 0x2000, 8, 11, 8]);
+        push(PERF_RECORD_SAMPLE, &[7 << 32 | 5, 20, 11 << 32, 0, 2, 0x1000, 0x2000, 8, 0, 0]);
         push(PERF_RECORD_MMAP, &[7 << 32 | 5, 0x4000, 0x1000, 0x200, u64::from_le_bytes(*b"/a/b.so\0")]);
         push(PERF_RECORD_SAMPLE, &[7 << 32 | 5, 0]);
         bytes.extend([9, 0, 0, 0, 0, 0, 64, 0, 1]);
         let mut rest = bytes.as_slice();
         let mut next = || Record::first(&mut rest);
-        let dead = Death { process: 5, thread: 7, at: LiveVa(0x2000), top: Some(11) };
+        let dead = Death { process: 5, thread: 7, signal: 11, at: LiveVa(0x2000), top: Some(11) };
         assert_eq!(next().and_then(|r| death(r.body)), Some(dead.clone()));
         assert_eq!(next().and_then(|r| death(r.body)), Some(Death { top: None, ..dead }));
         let range = LiveVa(0x4000)..LiveVa(0x5000);

@@ -104,6 +104,12 @@ fn area(owners: &[Owner], death: &Death) -> Option<u32> {
     u32::try_from(n).ok()
 }
 
+/// The signal that ended a thread, if the kernel told.
+pub fn signal_of(owner: &Owner, told: &Told) -> Option<i32> {
+    let is_its = |death: &&Death| (death.process, Some(death.thread)) == (owner.process, owner.thread);
+    told.deaths.iter().find(is_its).map(|death| death.signal)
+}
+
 /// Whether a thread ended by itself, and nobody saw it: a signal ended its process, and the kernel told of all whom that ended.
 pub fn ended_before(owner: &Owner, told: &Told) -> bool {
     let of_process = || told.deaths.iter().filter(|death| death.process == owner.process);

@@ -321,3 +321,44 @@ fn what_led_to_a_fault_is_there() {
         assert!(stats["n_astray"] == 0 && stats["n_lost"] == 0, "{how}: {stats}");
     }
 }
+
+/// Where nobody tells at which instruction a process was ended, nothing is made up that it did not do: neither in a loop that it never left, nor
+/// in a child that may be told of by nobody.
+#[test]
+fn nothing_is_made_up_behind_a_signal() {
+    needs!("gcc");
+    let place = folder();
+    let text = "#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>
+        volatile int a = 1, b;
+        __attribute__((noinline)) void after(void) { b++; if (b == 9) a = 1; b++; }
+        __attribute__((noinline)) void wild(int *p) { *p = 1; after(); }
+        int main(int c, char **v) { int n = atoi(v[2]), status, p[2]; char x; pid_t child; pipe(p);
+          if (v[1][0] == 'm') { puts(\"on\"); fflush(stdout); for (;;) if (a == 12345) break; after(); return 0; }
+          if (!(child = fork())) {
+            if (n == 0) wild(0);
+            write(p[1], \"x\", 1); for (;;) if (a == 12345) break; after(); _exit(0); }
+          if (n) { read(p[0], &x, 1); usleep(20000); kill(child, n); }
+          wait(&status); return WTERMSIG(status); }";
+    built(place.path(), "a", text, "-O1");
+    let held = |what: &str| assert_eq!(entered(place.path(), "run.trace", "after"), Some(0), "{what}");
+    for signal in [15, 9, 1, 0] {
+        for more in ["", "--no-cache"] {
+            let got = engraft(place.path(), &format!("trace {more} -o run.trace -- ./a child {signal}"));
+            assert_eq!(got.code, Some(if signal == 0 { 11 } else { signal }), "{}", got.stderr);
+            held(&format!("child {signal} {more}"));
+        }
+    }
+    for signal in ["TERM", "KILL", "HUP"] {
+        let mut trace = Command::new(US);
+        trace.args(["trace", "-q", "--no-cache", "-o", "run.trace", "--", "./a", "main", "0"]);
+        let mut trace = trace.current_dir(place.path()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut on = [0; 3];
+        trace.stdout.take().expect("a pipe").read_exact(&mut on).expect("it runs");
+        let children = format!("/proc/{0}/task/{0}/children", trace.id());
+        let child = std::fs::read_to_string(children).expect("it has one");
+        let killed = Command::new("kill").args([&format!("-{signal}"), child.trim()]).status();
+        assert!(killed.expect("kill runs").success());
+        trace.wait().expect("it ends");
+        held(signal);
+    }
+}
