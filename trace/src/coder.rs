@@ -40,15 +40,15 @@ mod model {
     pub struct Model<'a> {
         n_terminals: usize,
         is_exit: &'a dyn Fn(u32) -> bool,
-        /// By symbol: its first, last and last but one terminal.
-        pub ends: Vec<[u32; 3]>,
         last: [u32; 2],
         followers: Vec<Vec<u32>>,
         rank: Vec<[Bit; 6]>,
         far_rank: Number,
         fresh: Number,
-        by_first: Vec<Vec<u32>>,
-        place: Vec<u32>,
+        by_first: Vec<Vec<Seen>>,
+        n_seen: u32,
+        /// By symbol, for who writes: where it is in the list of those that begin as it does, and how that is.
+        places: Vec<(u32, u32)>,
         depth: Vec<Number>,
         is_new: [Bit; 16],
         pub length: Number,
@@ -57,20 +57,28 @@ mod model {
 
     pub const NONE: u32 = u32::MAX;
 
+    /// A symbol that has been seen. How it ends is kept beside its number: looked up elsewhere, it would not be in the processor's cache.
+    #[derive(Clone, Copy)]
+    struct Seen {
+        symbol: u32,
+        /// Its last terminal and that before it, which terminals have not.
+        ends: [u32; 2],
+    }
+
     impl<'a> Model<'a> {
         pub fn new(n_terminals: u32, is_exit: &'a dyn Fn(u32) -> bool) -> Self {
             let n = n_terminals as usize;
             Self {
                 n_terminals: n,
                 is_exit,
-                ends: (0..n_terminals).map(|t| [t, t, NONE]).collect(),
                 last: [NONE; 2],
                 followers: vec![Vec::new(); 2 * n + 2],
                 rank: vec![<[Bit; 6]>::default(); 2 * n + 2],
                 far_rank: Number::default(),
                 fresh: Number::default(),
-                by_first: (0..n_terminals).map(|t| vec![t]).collect(),
-                place: vec![0; n],
+                by_first: (0..n_terminals).map(|t| vec![Seen { symbol: t, ends: [t, NONE] }]).collect(),
+                n_seen: n_terminals,
+                places: (0..n_terminals).map(|t| (0, t)).collect(),
                 depth: vec![Number::default(); 32],
                 is_new: <[Bit; 16]>::default(),
                 length: Number::default(),
@@ -105,10 +113,10 @@ mod model {
             self.was_new
         }
 
-        /// A symbol that has been seen.
-        pub fn symbol<C: Coder>(&mut self, coder: &mut C, symbol: u32) -> Option<u32> {
+        /// A symbol that has been seen, and its first terminal.
+        pub fn symbol<C: Coder>(&mut self, coder: &mut C, symbol: u32) -> Option<(u32, u32)> {
             let context = self.context();
-            let first = self.ends.get(symbol as usize).map_or(NONE, |ends| ends[0]);
+            let (place, first) = self.places.get(symbol as usize).copied().unwrap_or((0, NONE));
             let followers = &mut self.followers[context];
             let bits = &mut self.rank[context];
             let rank = if C::WRITES { followers.iter().position(|&f| f == first) } else { None };
@@ -141,33 +149,31 @@ mod model {
             let mut at = top;
             if top > 0 {
                 let depth = self.depth.get_mut(list.len().ilog2() as usize)?;
-                let wanted =
-                    self.place.get(symbol as usize).map_or(0, |&place| top.saturating_sub(place as usize));
+                let wanted = top.saturating_sub(place as usize);
                 at = top.checked_sub(depth.code(coder, u32::try_from(wanted).ok()?) as usize)?;
             }
             let got = list[at];
             let up = at + (top - at).div_ceil(2);
             list.swap(at, up);
             if C::WRITES {
-                self.place[list[at] as usize] = u32::try_from(at).ok()?;
-                self.place[got as usize] = u32::try_from(up).ok()?;
+                self.places[list[at].symbol as usize].0 = u32::try_from(at).ok()?;
+                self.places[got.symbol as usize].0 = u32::try_from(up).ok()?;
             }
-            let [_, last, before] = self.ends[got as usize];
-            self.last = if before == NONE { [last, self.last[0]] } else { [last, before] };
-            Some(got)
+            let [last, before] = got.ends;
+            self.last = if before == NONE { [last, self.last[0]] } else { got.ends };
+            Some((got.symbol, first))
         }
 
-        /// The rule that was written last gets the next number.
-        pub fn define(&mut self, body: &[u32]) -> u32 {
-            let first = self.ends[body[0] as usize][0];
-            let [_, last, before] = self.ends[body[body.len() - 1] as usize];
-            let before = if before == NONE { self.ends[body[body.len() - 2] as usize][1] } else { before };
-            let number = u32::try_from(self.ends.len()).unwrap_or(NONE);
-            self.ends.push([first, last, before]);
+        /// The rule that was written last, which begins with terminal `first`, gets the next number: it ends as what was written does.
+        pub fn define<C: Coder>(&mut self, first: u32) -> u32 {
+            let symbol = self.n_seen;
             let list = &mut self.by_first[first as usize];
-            self.place.push(u32::try_from(list.len()).unwrap_or(NONE));
-            list.push(number);
-            number
+            if C::WRITES {
+                self.places.push((u32::try_from(list.len()).unwrap_or(NONE), first));
+            }
+            list.push(Seen { symbol, ends: self.last });
+            self.n_seen += 1;
+            symbol
         }
     }
 }
@@ -202,6 +208,13 @@ fn code_count(model: &mut Number, coder: &mut impl Coder, count: u64) -> u64 {
     u64::from(high) << 32 | u64::from(coder.raw(32, half(count)))
 }
 
+/// Sets the terminal that something begins with, if it is not known yet.
+fn begin(begins: &mut u32, first: u32) {
+    if *begins == model::NONE {
+        *begins = first;
+    }
+}
+
 /// Writes rules; `is_exit` says of a terminal whether it tells little of what follows.
 pub fn encode(slp: &Parts, is_exit: &dyn Fn(u32) -> bool) -> Vec<u8> {
     let mut coder = Encoder::default();
@@ -219,17 +232,18 @@ pub fn encode(slp: &Parts, is_exit: &dyn Fn(u32) -> bool) -> Vec<u8> {
     };
     for sequence in &slp.sequences {
         model.start();
-        let mut open: Vec<(usize, &[u32], Vec<u32>)> = vec![(usize::MAX, sequence, Vec::new())];
-        while let Some((rule, rest, done)) = open.last_mut() {
+        // Rules that are being written, innermost last: what is left of each, and its first terminal.
+        let mut open: Vec<(usize, &[u32], u32)> = vec![(usize::MAX, sequence, model::NONE)];
+        while let Some((rule, rest, begins)) = open.last_mut() {
             let is_inner = *rule != usize::MAX;
             let Some((&symbol, behind)) = rest.split_first() else {
-                let Some((rule, _, done)) = open.pop().filter(|_| is_inner) else { break };
-                let made = model.define(&done);
+                let Some((rule, _, first)) = open.pop().filter(|_| is_inner) else { break };
+                let made = model.define::<Encoder>(first);
                 if let Some(number) = number.get_mut(rule) {
                     *number = made;
                 }
-                if let Some((_, _, outer)) = open.last_mut() {
-                    outer.push(made);
+                if let Some((_, _, begins)) = open.last_mut() {
+                    begin(begins, first);
                 }
                 continue;
             };
@@ -242,12 +256,9 @@ pub fn encode(slp: &Parts, is_exit: &dyn Fn(u32) -> bool) -> Vec<u8> {
                 let rule = symbol as usize - n_terminals;
                 let body = body(rule);
                 model.length.code(&mut coder, u32::try_from(body.len() - 2).unwrap_or(0));
-                open.push((rule, body, Vec::with_capacity(body.len())));
-            } else {
-                model.symbol(&mut coder, known);
-                if is_inner {
-                    done.push(known);
-                }
+                open.push((rule, body, model::NONE));
+            } else if let Some((_, first)) = model.symbol(&mut coder, known) {
+                begin(begins, first);
             }
         }
     }
@@ -280,21 +291,24 @@ pub fn decode(
     let mut slp = Slp { n_terminals, ..Slp::default() };
     slp.bodies.reserve_exact(n_symbols.min(1 << 24));
     slp.ends.reserve_exact(n_rules.min(1 << 24));
-    // Symbols of bodies that are not done, innermost last: where each begins, and how long it will be.
-    let (mut stack, mut open): (Vec<u32>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
+    // Symbols of bodies that are not done, innermost last: where each begins, how long it will be, and its first terminal.
+    let (mut stack, mut open): (Vec<u32>, Vec<(usize, usize, u32)>) = (Vec::new(), Vec::new());
     let mut n_open = 0;
     for &len in lengths {
         model.start();
         stack.clear();
-        open.push((0, len));
-        while let Some(&(start, len)) = open.last() {
-            let is_inner = open.len() > 1;
+        open.push((0, len, model::NONE));
+        let mut n_outer = 0;
+        while let Some((start, len, begins)) = open.last_mut() {
+            let (start, len, first) = (*start, *len, *begins);
+            let is_inner = n_outer > 0;
             if stack.len() - start == len {
                 open.pop();
-                if is_inner {
-                    let body = stack.get(start..)?;
-                    let made = model.define(body);
-                    slp.bodies.extend_from_slice(body);
+                if let Some((_, _, begins)) = open.last_mut() {
+                    n_outer -= 1;
+                    begin(begins, first);
+                    let made = model.define::<Decoder<'_>>(first);
+                    slp.bodies.extend_from_slice(stack.get(start..)?);
                     slp.ends.push(u32::try_from(slp.bodies.len()).ok()?);
                     stack.truncate(start);
                     stack.push(made);
@@ -307,9 +321,12 @@ pub fn decode(
                 if n_open > n_rules || len > n_symbols - slp.bodies.len().min(n_symbols) {
                     return None;
                 }
-                open.push((stack.len(), len));
+                n_outer += 1;
+                open.push((stack.len(), len, model::NONE));
             } else {
-                stack.push(model.symbol(&mut coder, model::NONE)?);
+                let (symbol, first) = model.symbol(&mut coder, model::NONE)?;
+                begin(begins, first);
+                stack.push(symbol);
             }
         }
         slp.sequences.push(stack.clone());
