@@ -6,7 +6,7 @@
 //! among these moves half way up whenever a symbol is used.
 //!
 //! ```text
-//! section = version 1, terminals, sequences: varint, for each: thread, n symbols; n rules, n symbols of all bodies, range-coded body
+//! section = version 2, terminals, sequences: varint, for each: thread, n symbols; n rules, n symbols of all bodies, range-coded body
 //! ```
 #![warn(clippy::indexing_slicing)]
 
@@ -16,6 +16,8 @@ use crate::range::{Bit, Coder, Decoder, Encoder, Number};
 use crate::symbol::{Step, Symbol};
 use crate::varint::{self, Cursor};
 
+/// The version of the section of a grammar.
+const GRAMMAR_VERSION: u8 = 2;
 /// Symbols of all kinds that a grammar may have.
 const MOST: usize = 1 << 30;
 
@@ -148,9 +150,11 @@ mod model {
             let top = list.len() - 1;
             let mut at = top;
             if top > 0 {
-                let depth = self.depth.get_mut(list.len().ilog2() as usize)?;
-                let wanted = top.saturating_sub(place as usize);
-                at = top.checked_sub(depth.code(coder, u32::try_from(wanted).ok()?) as usize)?;
+                // One more than what is coded is at most the length of the list.
+                let most_bits = list.len().ilog2();
+                let depth = self.depth.get_mut(most_bits as usize)?;
+                let wanted = u32::try_from(top.saturating_sub(place as usize)).ok()?;
+                at = top.checked_sub(depth.code_below(coder, wanted, most_bits) as usize)?;
             }
             let got = list[at];
             let up = at + (top - at).div_ceil(2);
@@ -336,7 +340,7 @@ pub fn decode(
 
 /// The section of a grammar.
 pub fn write_grammar(grammar: &Grammar) -> Vec<u8> {
-    let mut out = vec![1];
+    let mut out = vec![GRAMMAR_VERSION];
     let mut terminals = Vec::new();
     let funcs: Vec<&[Terminal]> = grammar.terminals.chunk_by(|a, b| a.func == b.func).collect();
     varint::put(&mut terminals, funcs.len() as u64);
@@ -372,7 +376,7 @@ pub fn write_grammar(grammar: &Grammar) -> Vec<u8> {
 /// Reads the section of a grammar.
 pub fn read_grammar(bytes: &[u8]) -> Option<Grammar> {
     let mut cursor = Cursor::new(bytes);
-    if cursor.get()? != 1 {
+    if cursor.get()? != u64::from(GRAMMAR_VERSION) {
         return None;
     }
     let n = cursor.get_len()?;

@@ -3,7 +3,7 @@
 //! ```text
 //! file    = magic version kind zero×6 section*
 //! magic   = "ENGRAFT\0"
-//! version = u8, 1
+//! version = u8, 2
 //! kind    = u8, 'T' for a trace
 //! section = tag: 4 bytes · u32: low half of XXH3 of what follows in this head · length: u64 · XXH3 of the payload: u64 · payload
 //! ```
@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// What the file opens with.
 const MAGIC: &[u8; 8] = b"ENGRAFT\0";
 /// The version that is written, and the only one that is read.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const HEADER: usize = 16;
 const HEAD: usize = 24;
 

@@ -1,24 +1,36 @@
 //! A binary range coder with adaptive bits: the same model code writes and reads.
 //!
-//! Source: Martin, Range encoding, 1979; in the binary form of LZMA (12-bit probabilities, carry by a cached byte).
+//! Source: Martin, Range encoding, 1979; binary, as in LZMA, but with 64 bits, of which 32 are written at once.
 #![warn(clippy::indexing_slicing)]
 
-/// The probability that a bit is 0, in 4096ths.
+/// The probability that a bit is 0, in 65536ths, as the last few bits have it, and as the last hundred: what counts is their mean.
 #[derive(Clone, Copy)]
-pub struct Bit(u16);
+pub struct Bit {
+    few: u16,
+    many: u16,
+}
 
 impl Default for Bit {
     fn default() -> Self {
-        Self(1 << 11)
+        Self { few: 1 << 15, many: 1 << 15 }
     }
 }
 
 impl Bit {
-    #[inline]
+    /// In 65536ths, neither 0 nor all.
+    #[inline(always)]
+    fn share(self) -> u64 {
+        (u64::from(self.few) + u64::from(self.many)) >> 1 | 1
+    }
+
+    #[inline(always)]
     fn learn(&mut self, bit: bool) {
-        let (fewer, more) = (self.0 - (self.0 >> 4), self.0 + ((4096 - self.0) >> 4));
-        self.0 = if bit { fewer } else { more };
-        self.0 = self.0.clamp(31, 4096 - 31);
+        // All ones for a 0.
+        let wanted = u16::from(bit).wrapping_sub(1);
+        // Towards what came.
+        let step = |p: u16, rate: u32| p.wrapping_add(((i32::from(wanted) - i32::from(p)) >> rate) as u16);
+        self.few = step(self.few, 4);
+        self.many = step(self.many, 7);
     }
 }
 
@@ -35,34 +47,50 @@ pub trait Coder {
 /// Writes.
 pub struct Encoder {
     low: u64,
-    range: u32,
-    cached: u8,
-    n_cached: u64,
+    range: u64,
     out: Vec<u8>,
 }
 
 impl Default for Encoder {
     fn default() -> Self {
-        Self { low: 0, range: u32::MAX, cached: 0, n_cached: 1, out: Vec::new() }
+        Self { low: 0, range: u64::MAX, out: Vec::new() }
     }
 }
 
 impl Encoder {
-    fn shift(&mut self) {
-        if self.low < 0xff00_0000 || self.low > 0xffff_ffff {
-            let carry = u8::from(self.low > 0xffff_ffff);
-            self.out.push(self.cached.wrapping_add(carry));
-            self.out.extend((1..self.n_cached).map(|_| 0xff_u8.wrapping_add(carry)));
-            self.n_cached = 0;
-            self.cached = (self.low >> 24 & 0xff) as u8;
+    /// Adds to what is written.
+    #[inline]
+    fn add(&mut self, more: u64) {
+        let (low, carries) = self.low.overflowing_add(more);
+        self.low = low;
+        if carries {
+            for byte in self.out.iter_mut().rev() {
+                *byte = byte.wrapping_add(1);
+                if *byte != 0 {
+                    break;
+                }
+            }
         }
-        self.n_cached += 1;
-        self.low = (self.low & 0x00ff_ffff) << 8;
+    }
+
+    #[inline]
+    fn empty(&mut self) {
+        if self.range < 1 << 32 {
+            self.out.extend(self.low.to_be_bytes().iter().take(4));
+            self.low <<= 32;
+            self.range <<= 32;
+        }
     }
 
     /// The bytes.
     pub fn finish(mut self) -> Vec<u8> {
-        (0..5).for_each(|_| self.shift());
+        // Any number of the range will do: one that ends with zeros, which need not be written.
+        let below = (1 << self.range.ilog2()) - 1;
+        self.add(below);
+        self.low &= !below;
+        self.out.extend(self.low.to_be_bytes());
+        let len = self.out.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        self.out.truncate(len);
         self.out
     }
 }
@@ -72,66 +100,65 @@ impl Coder for Encoder {
 
     #[inline]
     fn bit(&mut self, probability: &mut Bit, bit: bool) -> bool {
-        let bound = (self.range >> 12) * u32::from(probability.0);
+        let bound = (self.range >> 16) * probability.share();
         if bit {
-            self.low += u64::from(bound);
+            self.add(bound);
             self.range -= bound;
         } else {
             self.range = bound;
         }
         probability.learn(bit);
-        while self.range < 1 << 24 {
-            self.range <<= 8;
-            self.shift();
-        }
+        self.empty();
         bit
     }
 
     #[inline]
     fn raw(&mut self, n: u32, value: u32) -> u32 {
-        // At most 16 at once: the range has 24 bits at least.
-        if n > 16 {
-            self.raw(n - 16, value >> 16);
-            self.raw(16, value & 0xffff);
-            return value;
-        }
         self.range >>= n;
-        self.low += u64::from(value) * u64::from(self.range);
-        while self.range < 1 << 24 {
-            self.range <<= 8;
-            self.shift();
-        }
+        self.add(u64::from(value) * self.range);
+        self.empty();
         value
     }
 }
 
 /// Reads. Past the end, zeros: who reads must know when to stop.
 pub struct Decoder<'a> {
-    code: u32,
-    range: u32,
+    code: u64,
+    range: u64,
     rest: &'a [u8],
 }
 
 impl<'a> Decoder<'a> {
     /// Reads what [`Encoder::finish`] gave.
     pub fn new(bytes: &'a [u8]) -> Self {
-        let mut this = Self { code: 0, range: u32::MAX, rest: bytes };
-        (0..5).for_each(|_| this.code = this.code << 8 | u32::from(this.byte()));
+        let mut this = Self { code: 0, range: u64::MAX, rest: bytes };
+        this.code = u64::from(this.word()) << 32;
+        this.code |= u64::from(this.word());
         this
     }
 
-    #[inline]
-    fn byte(&mut self) -> u8 {
-        let Some((&byte, rest)) = self.rest.split_first() else { return 0 };
-        self.rest = rest;
-        byte
+    #[inline(always)]
+    fn word(&mut self) -> u32 {
+        match self.rest.split_first_chunk() {
+            Some((&word, rest)) => {
+                self.rest = rest;
+                u32::from_be_bytes(word)
+            }
+            None => self.last_word(),
+        }
     }
 
-    #[inline]
+    #[cold]
+    fn last_word(&mut self) -> u32 {
+        let mut bytes = std::mem::take(&mut self.rest).iter().copied();
+        (0..4).fold(0, |word, _| word << 8 | u32::from(bytes.next().unwrap_or(0)))
+    }
+
+    #[inline(always)]
     fn fill(&mut self) {
-        while self.range < 1 << 24 {
-            self.range <<= 8;
-            self.code = self.code << 8 | u32::from(self.byte());
+        if self.range < 1 << 32 {
+            self.range <<= 32;
+            self.code = self.code << 32 | u64::from(self.word());
         }
     }
 }
@@ -139,12 +166,12 @@ impl<'a> Decoder<'a> {
 impl Coder for Decoder<'_> {
     const WRITES: bool = false;
 
-    #[inline]
+    #[inline(always)]
     fn bit(&mut self, probability: &mut Bit, _: bool) -> bool {
-        let bound = (self.range >> 12) * u32::from(probability.0);
+        let bound = (self.range >> 16) * probability.share();
         let bit = self.code >= bound;
         // Without branches: what comes cannot be foretold.
-        let mask = u32::from(bit).wrapping_neg();
+        let mask = u64::from(bit).wrapping_neg();
         self.code -= bound & mask;
         self.range = bound ^ (bound ^ (self.range - bound)) & mask;
         probability.learn(bit);
@@ -152,17 +179,13 @@ impl Coder for Decoder<'_> {
         bit
     }
 
-    #[inline]
+    #[inline(always)]
     fn raw(&mut self, n: u32, _: u32) -> u32 {
-        if n > 16 {
-            let high = self.raw(n - 16, 0);
-            return high << 16 | self.raw(16, 0);
-        }
         self.range >>= n;
         let value = (self.code / self.range).min((1 << n) - 1);
         self.code = self.code.wrapping_sub(value * self.range);
         self.fill();
-        value
+        u32::try_from(value).unwrap_or(0)
     }
 }
 
@@ -175,27 +198,31 @@ pub struct Number {
 
 impl Number {
     /// Codes `value`.
-    #[inline]
+    #[inline(always)]
     pub fn code(&mut self, coder: &mut impl Coder, value: u32) -> u32 {
+        self.code_below(coder, value, 31)
+    }
+
+    /// Codes `value`, which has one more in at most `most_bits` bits behind its first; always the same model with the same.
+    #[inline(always)]
+    pub fn code_below(&mut self, coder: &mut impl Coder, value: u32, most_bits: u32) -> u32 {
         let wanted = value + 1;
-        let wanted_len = 31 - wanted.leading_zeros();
+        let wanted_len = wanted.ilog2();
+        let n_levels = 32 - most_bits.leading_zeros();
         let mut node = 1_usize;
-        for i in (0..5).rev() {
-            let Some(probability) = self.lengths.get_mut(node) else { return 0 };
+        for i in (0..n_levels).rev() {
+            let Some(probability) = self.lengths.get_mut(node & 31) else { return 0 };
             node = node << 1 | usize::from(coder.bit(probability, wanted_len >> i & 1 == 1));
         }
+        node &= (1 << n_levels) - 1;
+        let Some(high) = self.high.get_mut(node & 31) else { return 0 };
         let len = u32::try_from(node & 31).unwrap_or(0);
-        let (mut got, mut prefix) = (1_u32, 1_usize);
-        let n_high = len.min(2);
-        for i in 0..n_high {
-            let bit = wanted >> (len - 1 - i).min(31) & 1 == 1;
-            let probability = self.high.get_mut(node & 31).and_then(|high| high.get_mut(prefix));
-            let Some(probability) = probability else { return 0 };
-            let bit = coder.bit(probability, bit);
-            got = got << 1 | u32::from(bit);
-            prefix = prefix << 1 | usize::from(bit);
+        let (mut got, mut n_raw) = (1, len);
+        while n_raw > 0 && len - n_raw < 2 {
+            n_raw -= 1;
+            let Some(probability) = high.get_mut(got as usize & 3) else { return 0 };
+            got = got << 1 | u32::from(coder.bit(probability, wanted >> n_raw & 1 == 1));
         }
-        let n_raw = len - n_high;
         let low = coder.raw(n_raw, wanted & ((1 << n_raw) - 1));
         (got << n_raw | low).wrapping_sub(1)
     }

@@ -594,8 +594,8 @@ fn foreign_files_and_other_versions_are_named() {
     let says = |file: &[u8]| opened(file).err().map(|err| err.to_string());
     assert_eq!(says(b"\x7fELF and so on, and so on"), Some("it is no trace of engraft".to_owned()));
     let mut file = chunked(&[random_stream(1, 50)], Codec::Zstd, 64);
-    file[8] = 2;
-    assert_eq!(says(&file), Some("it is a trace of version 2; this engraft reads version 1".to_owned()));
+    file[8] = 1;
+    assert_eq!(says(&file), Some("it is a trace of version 1; this engraft reads version 2".to_owned()));
 }
 
 /// Numbers that only a damaged file has take no room.
