@@ -20,6 +20,7 @@ use crate::effects::{EffectId, Effects, NOTHING};
 use crate::grammar::Grammar;
 use crate::symbol::Step;
 use crate::varint::{self, Cursor};
+use hashbrown::HashTable;
 use std::collections::{BTreeMap, HashMap};
 
 /// A string that stands for no block.
@@ -31,7 +32,7 @@ const BASES: [u64; 2] = [0x1234_5678_9abc_def1, 0x0fed_cba9_8765_4321];
 const MOST_DENSE: usize = 512;
 
 /// A fingerprint of a string: its value, and the power of the base that it shifts what stands before it by.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Print([(u64, u64); 2]);
 
 fn times(a: u64, b: u64) -> u64 {
@@ -47,6 +48,11 @@ impl Print {
         Self(BASES.map(|base| ((u64::from(terminal) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % PRIME, base)))
     }
 
+    /// They are as good as random.
+    fn hash(self) -> u64 {
+        self.0[0].0 << 3 ^ self.0[1].0
+    }
+
     fn then(self, next: Self) -> Self {
         let add = |a: (u64, u64), b: (u64, u64)| ((times(a.0, b.1) + b.0) % PRIME, times(a.1, b.1));
         Self([add(self.0[0], next.0[0]), add(self.0[1], next.0[1])])
@@ -59,13 +65,16 @@ struct Strings {
     bodies: Vec<u32>,
     ends: Vec<usize>,
     prints: Vec<Print>,
-    known: HashMap<Print, u32>,
+    /// All but the empty one, by their fingerprints.
+    known: HashTable<u32>,
 }
 
 impl Strings {
     fn new(n_terminals: u32) -> Self {
         let prints: Vec<Print> = (0..=n_terminals).map(Print::of).collect();
-        let known = (1..=n_terminals).map(|t| (prints[t as usize], t)).collect();
+        let hash = |&known: &u32| prints[known as usize].hash();
+        let mut known = HashTable::new();
+        (1..=n_terminals).for_each(|t| drop(known.insert_unique(hash(&t), t, hash)));
         Self { n_terminals, bodies: Vec::new(), ends: Vec::new(), prints, known }
     }
 
@@ -77,7 +86,9 @@ impl Strings {
                 let start = self.prints[*first as usize];
                 let print = rest.iter().fold(start, |print, &part| print.then(self.prints[part as usize]));
                 let next = u32::try_from(self.prints.len()).expect("no more strings than symbols");
-                let id = *self.known.entry(print).or_insert(next);
+                let is_it = |&known: &u32| self.prints[known as usize] == print;
+                let hash = |&known: &u32| self.prints[known as usize].hash();
+                let id = *self.known.entry(print.hash(), is_it, hash).or_insert(next).get();
                 if id == next {
                     self.prints.push(print);
                     self.bodies.extend_from_slice(parts);

@@ -1,8 +1,8 @@
 //! SEQUITUR: a grammar of a sequence, made on-line in linear time: no pair of neighbours stands in it twice, and each rule is used twice.
 //!
 //! Nodes live in one arena and are linked by index; the pairs that are in the grammar are found in a table with open addressing,
-//! whose entries hold 32 bits of the pair's hash beside the node, so that nodes are looked at only where they are likely to match, and
-//! entries can be moved without looking at them.
+//! whose entries have a byte beside the node: how far they are from where they belong, and some of the pair's hash. So nodes are looked at
+//! only where they are likely to match, and entries are mostly moved without looking at them.
 //!
 //! Source: Nevill-Manning and Witten, Identifying Hierarchical Structure in Sequences, JAIR 7, 1997, section 2 and 3 (with overlapping
 //! pairs as in their program: of `aaa`, the second pair is entered again when the first one goes).
@@ -43,11 +43,46 @@ pub struct Sequitur {
     n_parts: u32,
 }
 
-/// The pairs of neighbours: `hash << 32 | node + 1`, or 0.
+/// The pairs of neighbours.
 struct Pairs {
-    slots: Vec<u64>,
+    slots: Vec<Slot>,
     shift: u32,
     n: usize,
+}
+
+/// A place in the table: the node, and a byte: 4 bits of the hash, and how far it is from its home.
+#[derive(Clone, Copy)]
+struct Slot([u8; 5]);
+
+/// This far from its home, or farther.
+const FAR: u8 = 15;
+
+impl Slot {
+    const EMPTY: Self = Self([0xff; 5]);
+
+    #[inline]
+    fn new(node: u32, mark: u8) -> Self {
+        let [a, b, c, d] = node.to_le_bytes();
+        Self([a, b, c, d, mark])
+    }
+
+    /// The node; `NIL` if it is empty.
+    #[inline]
+    fn node(self) -> u32 {
+        let [a, b, c, d, _] = self.0;
+        u32::from_le_bytes([a, b, c, d])
+    }
+
+    #[inline]
+    fn mark(self) -> u8 {
+        self.0[4]
+    }
+}
+
+/// What stands beside a node with this hash, so far from its home.
+#[inline]
+fn mark(hash: u32, distance: usize) -> u8 {
+    (hash << 4) as u8 | distance.min(usize::from(FAR)) as u8
 }
 
 #[inline]
@@ -56,78 +91,99 @@ fn hash(a: u32, b: u32) -> u32 {
     ((key ^ key >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
 }
 
+/// The hash of the pair at `node`.
+fn hash_at(nodes: &[Node], node: u32) -> u32 {
+    let Node { symbol, next, .. } = nodes[node as usize];
+    hash(symbol, nodes[next as usize].symbol)
+}
+
 impl Pairs {
     fn new() -> Self {
-        Self { slots: vec![0; 1 << 12], shift: 32 - 12, n: 0 }
+        Self { slots: vec![Slot::EMPTY; 1 << 12], shift: 32 - 12, n: 0 }
+    }
+
+    #[inline]
+    fn home(&self, hash: u32) -> usize {
+        (hash >> self.shift) as usize
     }
 
     /// The slot of the pair at `node`, or the empty one where it belongs.
     #[inline]
     fn find(&self, nodes: &[Node], a: u32, b: u32, hash: u32) -> (usize, u32) {
         let mask = self.slots.len() - 1;
-        let mut at = (hash >> self.shift) as usize;
+        let home = self.home(hash);
+        let mut distance = 0;
         loop {
+            let at = (home + distance) & mask;
             let slot = self.slots[at];
-            if slot == 0 {
+            let node = slot.node();
+            if node == NIL {
                 return (at, NIL);
             }
-            if slot >> 32 == u64::from(hash) {
-                let node = (slot & 0xffff_ffff) as u32 - 1;
+            if slot.mark() == mark(hash, distance) {
                 let found = nodes[node as usize];
                 if found.symbol == a && nodes[found.next as usize].symbol == b {
                     return (at, node);
                 }
             }
-            at = (at + 1) & mask;
+            distance += 1;
         }
     }
 
     #[inline]
-    fn fill(&mut self, at: usize, hash: u32, node: u32) {
-        let was = std::mem::replace(&mut self.slots[at], u64::from(hash) << 32 | u64::from(node + 1));
-        if was == 0 {
+    fn fill(&mut self, nodes: &[Node], at: usize, hash: u32, node: u32) {
+        let distance = at.wrapping_sub(self.home(hash)) & (self.slots.len() - 1);
+        let was = std::mem::replace(&mut self.slots[at], Slot::new(node, mark(hash, distance)));
+        if was.node() == NIL {
             self.n += 1;
             if self.n * 4 > self.slots.len() * 3 {
-                self.grow();
+                self.grow(nodes);
             }
         }
     }
 
     #[cold]
-    fn grow(&mut self) {
+    fn grow(&mut self, nodes: &[Node]) {
         let old = std::mem::take(&mut self.slots);
-        self.slots = vec![0; old.len() * 2];
+        self.slots = vec![Slot::EMPTY; old.len() * 2];
         self.shift -= 1;
         let mask = self.slots.len() - 1;
-        for slot in old.into_iter().filter(|&slot| slot != 0) {
-            let mut at = ((slot >> 32) as u32 >> self.shift) as usize;
-            while self.slots[at] != 0 {
-                at = (at + 1) & mask;
+        for node in old.into_iter().map(Slot::node).filter(|&node| node != NIL) {
+            let hash = hash_at(nodes, node);
+            let home = self.home(hash);
+            let mut distance = 0;
+            while self.slots[(home + distance) & mask].node() != NIL {
+                distance += 1;
             }
-            self.slots[at] = slot;
+            self.slots[(home + distance) & mask] = Slot::new(node, mark(hash, distance));
         }
     }
 
     /// Empties the slot `hole`, and moves what stood behind it because of it.
     #[inline]
-    fn clear(&mut self, mut hole: usize) {
+    fn clear(&mut self, nodes: &[Node], mut hole: usize) {
         self.n -= 1;
         let mask = self.slots.len() - 1;
         let mut at = hole;
         loop {
             at = (at + 1) & mask;
             let slot = self.slots[at];
-            if slot == 0 {
+            if slot.node() == NIL {
                 break;
             }
-            let home = ((slot >> 32) as u32 >> self.shift) as usize;
+            let distance = match slot.mark() & FAR {
+                FAR => at.wrapping_sub(self.home(hash_at(nodes, slot.node()))) & mask,
+                near => usize::from(near),
+            };
             // It may move if its home is not between the hole and where it stands.
-            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
-                self.slots[hole] = slot;
+            let back = at.wrapping_sub(hole) & mask;
+            if distance >= back {
+                let near = (distance - back).min(usize::from(FAR)) as u8;
+                self.slots[hole] = Slot::new(slot.node(), slot.mark() & !FAR | near);
                 hole = at;
             }
         }
-        self.slots[hole] = 0;
+        self.slots[hole] = Slot::EMPTY;
     }
 }
 
@@ -283,7 +339,7 @@ impl Sequitur {
         if let Some((a, b)) = self.pair(node) {
             let (at, found) = self.pairs.find(&self.nodes, a, b, hash(a, b));
             if found == node {
-                self.pairs.clear(at);
+                self.pairs.clear(&self.nodes, at);
             }
         }
     }
@@ -295,7 +351,7 @@ impl Sequitur {
             let hash = hash(a, b);
             let (at, found) = self.pairs.find(&self.nodes, a, b, hash);
             if found == NIL {
-                self.pairs.fill(at, hash, node);
+                self.pairs.fill(&self.nodes, at, hash, node);
             }
         }
     }
@@ -307,7 +363,7 @@ impl Sequitur {
         let hash = hash(a, b);
         let (at, found) = self.pairs.find(&self.nodes, a, b, hash);
         if found == NIL {
-            self.pairs.fill(at, hash, node);
+            self.pairs.fill(&self.nodes, at, hash, node);
             return false;
         }
         if found != node && self.next(found) != node && self.next(node) != found {
@@ -335,7 +391,7 @@ impl Sequitur {
             self.nodes[guard as usize].prev = second;
             self.used(a);
             self.used(b);
-            self.pairs.fill(at, hash(a, b), first);
+            self.pairs.fill(&self.nodes, at, hash(a, b), first);
             self.replace(old, rule);
             self.replace(new, rule);
             rule
@@ -440,6 +496,39 @@ mod tests {
         rules.bodies[start..rules.ends[rule]].iter().for_each(|&s| expand(rules, s, out));
     }
 
+    /// What the grammar of sequences makes is them; pairs stand in it once, but for overlaps, and rules are used twice.
+    fn held(sequences: &[Vec<u32>]) {
+        let mut sequitur = Sequitur::new();
+        for sequence in sequences {
+            sequence.iter().for_each(|&s| sequitur.push(s));
+            sequitur.end();
+        }
+        let rules = sequitur.finish().in_order();
+        let mut got = Vec::new();
+        for sequence in &rules.sequences {
+            let mut out = Vec::new();
+            sequence.iter().for_each(|&s| expand(&rules, s, &mut out));
+            got.push(out);
+        }
+        assert_eq!(got, sequences);
+        let mut uses = HashMap::new();
+        let mut pairs: HashMap<(u32, u32), Vec<(usize, usize)>> = HashMap::new();
+        let mut start = 0;
+        let bodies = rules.ends.iter().map(|&end| &rules.bodies[std::mem::replace(&mut start, end)..end]);
+        for (n, body) in bodies.chain(rules.sequences.iter().map(Vec::as_slice)).enumerate() {
+            body.iter().filter(|&&s| s & RULE != 0).for_each(|&s| *uses.entry(s).or_insert(0) += 1);
+            body.windows(2)
+                .enumerate()
+                .for_each(|(i, two)| pairs.entry((two[0], two[1])).or_default().push((n, i)));
+        }
+        assert!(uses.values().all(|&n| n >= 2), "{uses:?}");
+        for (pair, places) in pairs {
+            let overlap = pair.0 == pair.1
+                && places.windows(2).all(|two| two[0].0 == two[1].0 && two[1].1 - two[0].1 <= 1);
+            assert!(places.len() == 1 || overlap, "{pair:?} stands at {places:?}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -447,33 +536,18 @@ mod tests {
         fn the_grammar_makes_the_sequences_and_keeps_both_promises(
             sequences in prop::collection::vec(prop::collection::vec(0..4_u32, 0..300), 1..4),
         ) {
-            let mut sequitur = Sequitur::new();
-            for sequence in &sequences {
-                sequence.iter().for_each(|&s| sequitur.push(s));
-                sequitur.end();
-            }
-            let rules = sequitur.finish().in_order();
-            let mut got = Vec::new();
-            for sequence in &rules.sequences {
-                let mut out = Vec::new();
-                sequence.iter().for_each(|&s| expand(&rules, s, &mut out));
-                got.push(out);
-            }
-            prop_assert_eq!(&got, &sequences);
-            // Pairs stand once, but for overlaps; rules are used twice.
-            let mut uses = HashMap::new();
-            let mut pairs: HashMap<(u32, u32), Vec<(usize, usize)>> = HashMap::new();
-            let mut start = 0;
-            let bodies = rules.ends.iter().map(|&end| &rules.bodies[std::mem::replace(&mut start, end)..end]);
-            for (n, body) in bodies.chain(rules.sequences.iter().map(Vec::as_slice)).enumerate() {
-                body.iter().filter(|&&s| s & RULE != 0).for_each(|&s| *uses.entry(s).or_insert(0) += 1);
-                body.windows(2).enumerate().for_each(|(i, two)| pairs.entry((two[0], two[1])).or_default().push((n, i)));
-            }
-            prop_assert!(uses.values().all(|&n| n >= 2), "{:?}", uses);
-            for (pair, places) in pairs {
-                let overlap = pair.0 == pair.1 && places.windows(2).all(|two| two[0].0 == two[1].0 && two[1].1 - two[0].1 <= 1);
-                prop_assert!(places.len() == 1 || overlap, "{:?} stands at {:?}", pair, places);
-            }
+            held(&sequences);
         }
+    }
+
+    /// The table grows, and is so full that pairs are far from where they belong.
+    #[test]
+    fn pairs_are_found_in_a_full_table() {
+        let mut random = 1_u32;
+        let sequence = (0..95_000).map(|_| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            random >> 22
+        });
+        held(&[sequence.collect()]);
     }
 }
