@@ -311,9 +311,6 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         codes: &codes,
     };
     let last_words = texts.last_words(&taken.owners, &told);
-    for (area, words) in &last_words {
-        writer.append(*area, words, &mut taken);
-    }
     // Where a thread has said that it ends the process, the others were stopped anywhere.
     let who_left = |process: u32| taken.owners.iter().any(|owner| owner.has_left && owner.process == process);
     // Who knows how far a thread came behind its last event that a signal has ended; but SIGABRT is where it calls something.
@@ -323,24 +320,27 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         // What ended another, only the kernel tells.
         None => !told.is_whole,
     };
+    // Why the streams end, and the last words of those that are not to be continued.
     let end = |area: u32, owner: &Owner| match owner {
-        Owner { is_another: true, .. } => Cause::Exec,
-        Owner { runs: true, .. } => Cause::RecordingEnd,
+        Owner { is_another: true, .. } => (Cause::Exec, None),
+        Owner { runs: true, .. } => (Cause::RecordingEnd, None),
         // Seen when its process ended, or by a thread that came later.
-        Owner { has_ended: true, .. } => Cause::ThreadEnd,
-        _ if has_become && owner.process == pid => Cause::Exec,
-        Owner { has_left: true, .. } => Cause::ProcessEnd,
-        _ if last_words.contains_key(&area) => Cause::ProcessEnd,
-        _ if deaths::ended_before(owner, &told) => Cause::ThreadEnd,
-        _ if is_stopped(owner) || who_left(owner.process) => Cause::RecordingEnd,
-        _ => Cause::ProcessEnd,
+        Owner { has_ended: true, .. } => (Cause::ThreadEnd, None),
+        _ if has_become && owner.process == pid => (Cause::Exec, None),
+        Owner { has_left: true, .. } => (Cause::ProcessEnd, None),
+        _ if last_words.contains_key(&area) => {
+            (Cause::ProcessEnd, last_words.get(&area).map(|words| words.as_slice()))
+        }
+        _ if deaths::ended_before(owner, &told) => (Cause::ThreadEnd, None),
+        _ if is_stopped(owner) || who_left(owner.process) => (Cause::ProcessEnd, Some(&deaths::ANYWHERE[..])),
+        _ => (Cause::ProcessEnd, None),
     };
-    let ends: Vec<(u32, Cause)> =
-        (0..).zip(&taken.owners).map(|(area, owner)| (area, end(area, owner))).collect();
-    let is_cut = ends
-        .iter()
-        .zip(&taken.owners)
-        .any(|((_, cause), owner)| *cause == Cause::RecordingEnd && !owner.runs);
+    let ends: Vec<_> = (0..).zip(&taken.owners).map(|(area, owner)| (area, end(area, owner))).collect();
+    let is_cut = ends.iter().any(|(_, (_, words))| *words == Some(&deaths::ANYWHERE[..]));
+    for (area, (_, words)) in &ends {
+        words.iter().for_each(|words| writer.append(*area, words, &mut taken));
+    }
+    let ends: Vec<(u32, Cause)> = ends.into_iter().map(|(area, (cause, _))| (area, cause)).collect();
     let sample = std::mem::take(&mut writer.sample);
     let written = writer.finish(&ends);
     if !how.is_partial() {

@@ -74,7 +74,9 @@ impl Strings {
         let prints: Vec<Print> = (0..=n_terminals).map(Print::of).collect();
         let hash = |&known: &u32| prints[known as usize].hash();
         let mut known = HashTable::new();
-        (1..=n_terminals).for_each(|t| drop(known.insert_unique(hash(&t), t, hash)));
+        for t in 1..=n_terminals {
+            known.insert_unique(hash(&t), t, hash);
+        }
         Self { n_terminals, bodies: Vec::new(), ends: Vec::new(), prints, known }
     }
 

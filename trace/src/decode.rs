@@ -89,6 +89,8 @@ pub struct Decoder<'c> {
     is_elsewhere: bool,
     /// Whether a signal has ended the thread where it is.
     has_ended: bool,
+    /// Whether the place where a signal came last is a call that was not over.
+    is_in_call: bool,
     /// Whether functions may be open of which nothing told.
     is_cut: bool,
     /// Whether what comes is kept.
@@ -123,6 +125,7 @@ impl<'c> Decoder<'c> {
             is_elsewhere: false,
             is_unwritten: false,
             has_ended: false,
+            is_in_call: false,
             hands_on: false,
             is_cut: false,
             kept: Kept::default(),
@@ -160,7 +163,10 @@ impl<'c> Decoder<'c> {
         match *self.rest.as_slice() {
             [HANDLER, _] => return,
             [_, REDIRECTED, _] => self.redirected(out),
-            [_, ENDED, _] => (self.has_ended, self.is_handler) = (true, false),
+            // If it was in a call, what was called was entered, and nothing behind it.
+            [_, ENDED, is_placed] => {
+                (self.has_ended, self.is_handler) = (is_placed == 0 || !self.is_in_call, false);
+            }
             [_, key, at] => self.interrupted(key, at, out),
             [head, frame] => self.far(head, Some(frame), out),
             _ => {}
@@ -185,7 +191,7 @@ impl<'c> Decoder<'c> {
 
     /// A signal came at a place of the moved code, and its handler is entered next.
     fn interrupted(&mut self, key: u32, at: u32, out: &mut Vec<u32>) {
-        self.is_handler = true;
+        (self.is_handler, self.is_in_call) = (true, false);
         let (part, at) = match at {
             NO_PLACE => (Part::Any, at),
             _ if at & IN_CALL != 0 => (Part::Call, at & !IN_CALL),
@@ -196,6 +202,7 @@ impl<'c> Decoder<'c> {
         if self.is_elsewhere {
             // Nobody knows where.
         } else if let Some((told, found)) = told.and_then(|told| Some((told, self.find(told)?))) {
+            self.is_in_call = matches!(told, Told::In { part: Part::Call, .. });
             self.approach(found, told, out);
         } else if key == 0 || told.is_some() {
             // In what is not recorded: it was called. If a call is told, it is one that was over.

@@ -56,7 +56,7 @@ pub const NO_PLACE: u32 = u32::MAX;
 pub const IN_CALL: u32 = 1 << 31;
 /// In place of the module: a handler does not return to where its signal came.
 pub const REDIRECTED: u32 = u32::MAX;
-/// In place of the module: the signal that came last ended the thread.
+/// In place of the module: a signal ended the thread; in place of where: 1 if that is what the signal before tells, 0 if nobody knows.
 pub const ENDED: u32 = u32::MAX - 1;
 
 /// A module, as far as its events need it.

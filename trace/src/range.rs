@@ -25,10 +25,7 @@ impl Bit {
 
     #[inline(always)]
     fn learn(&mut self, bit: bool) {
-        // All ones for a 0.
-        let wanted = u16::from(bit).wrapping_sub(1);
-        // Towards what came.
-        let step = |p: u16, rate: u32| p.wrapping_add(((i32::from(wanted) - i32::from(p)) >> rate) as u16);
+        let step = |p: u16, rate: u32| if bit { p - (p >> rate) } else { p + (!p >> rate) };
         self.few = step(self.few, 4);
         self.many = step(self.many, 7);
     }

@@ -82,7 +82,8 @@ impl Slot {
 /// What stands beside a node with this hash, so far from its home.
 #[inline]
 fn mark(hash: u32, distance: usize) -> u8 {
-    (hash << 4) as u8 | distance.min(usize::from(FAR)) as u8
+    let [low, ..] = (hash << 4).to_le_bytes();
+    low | u8::try_from(distance).map_or(FAR, |distance| distance.min(FAR))
 }
 
 #[inline]
@@ -178,7 +179,7 @@ impl Pairs {
             // It may move if its home is not between the hole and where it stands.
             let back = at.wrapping_sub(hole) & mask;
             if distance >= back {
-                let near = (distance - back).min(usize::from(FAR)) as u8;
+                let near = u8::try_from(distance - back).map_or(FAR, |near| near.min(FAR));
                 self.slots[hole] = Slot::new(slot.node(), slot.mark() & !FAR | near);
                 hole = at;
             }

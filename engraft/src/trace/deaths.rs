@@ -29,6 +29,9 @@ pub struct Library<'a> {
     pub key: u32,
 }
 
+/// The last words of a stream whose thread was ended nobody knows where.
+pub const ANYWHERE: [u32; 3] = [HANDLER, ENDED, 0];
+
 /// Where something is in moved code.
 enum Place {
     /// So many bytes from the start of that of the module with this key.
@@ -87,7 +90,7 @@ impl Texts<'_> {
                     })
                 }
             };
-            said.extend(place.map(|(key, at)| (area, [HANDLER, key, at, HANDLER, ENDED, 0])));
+            said.extend(place.map(|(key, at)| (area, [HANDLER, key, at, HANDLER, ENDED, 1])));
         }
         said
     }

@@ -279,7 +279,7 @@ fn streams_end_as_their_processes_did() {
 fn what_led_to_a_fault_is_there() {
     needs!("gcc");
     let place = folder();
-    let text = "#include <pthread.h>\n#include <stdio.h>\n#include <string.h>\n#include <sys/wait.h>\n#include <unistd.h>
+    let text = "#include <pthread.h>\n#include <signal.h>\n#include <string.h>\n#include <sys/wait.h>\n#include <unistd.h>
         int far(int *p, int n);
         __attribute__((noinline)) int last(int *p) { return *p; }
         __attribute__((noinline)) int down(int n) { if (n == 0) return last((int *)(long)n) + 1; return down(n - 1) + 2; }
@@ -289,6 +289,7 @@ fn what_led_to_a_fault_is_there() {
           switch (v[1][0]) {
             case 'h': return down(5);
             case 'c': return len(v[2]);
+            case 'k': kill(getpid(), SIGKILL); return last(&status);
             case 'l': return far((int *)v[2], 2);
             case 't': pthread_create(&t, 0, work, (void *)3); pthread_join(t, 0); return 1;
             case 'f': if (!fork()) return down(4);
@@ -300,7 +301,8 @@ fn what_led_to_a_fault_is_there() {
     built(place.path(), "a", text, "-O1 -fno-optimize-sibling-calls -pthread ./libfar.so");
     for (how, status, entered_so_often) in [
         ("h", 128 + 11, &[("down", 6), ("last", 1)][..]),
-        ("c", 128 + 11, &[("len", 1), ("down", 0)]),
+        ("c", 128 + 11, &[("len", 1), ("strlen@plt", 1), ("down", 0)]),
+        ("k", 128 + 9, &[("getpid@plt", 1), ("kill@plt", 1), ("last", 0)]),
         ("l", 128 + 11, &[("far", 3), ("deep", 1)]),
         ("t", 128 + 11, &[("work", 1), ("down", 4), ("last", 1)]),
         ("f", 11, &[("down", 5), ("last", 1)]),
