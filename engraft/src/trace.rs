@@ -96,7 +96,7 @@ pub struct Recording {
     #[arg(long = "for", value_name = "SECONDS", value_parser = some_seconds, allow_hyphen_values = true)]
     lasts: Option<Duration>,
     /// Keep the last of it, of so many bytes in the file (such as 64M): what led to a crash
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "pack", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
     last: Option<usize>,
     /// Stop, and start again, whenever this signal is sent to `engraft trace`, such as USR1: the program does not get it
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
