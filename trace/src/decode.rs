@@ -406,7 +406,10 @@ impl<'c> Decoder<'c> {
     fn near(&mut self, word: u32, out: &mut Vec<u32>) {
         let is_elsewhere = std::mem::take(&mut self.is_elsewhere);
         let told = Told::Point(word);
-        let found = if is_elsewhere { None } else { self.find(told).or_else(|| self.find_caller(told, out)) };
+        let found = if is_elsewhere { None } else { self.find(told) };
+        // All that is open is left, and nobody knows for what.
+        let is_left = !is_elsewhere && found.is_none() && self.is_cut && self.has_run_out;
+        let found = if is_left { self.find_caller(told, out) } else { found };
         let point = match found {
             Some(found) => {
                 self.approach(found, told, out);
@@ -422,7 +425,8 @@ impl<'c> Decoder<'c> {
                 let leads =
                     |a: &Activation| a.region(self.codes).is_some_and(|r| self.way(a, r, told).is_some());
                 let n_asked = if is_elsewhere { 0 } else { MOST_ASKED };
-                let found = open().take(n_asked).find(|(_, a, _)| leads(a)).or_else(|| open().next());
+                let nearest = || open().take(n_asked).find(|(_, a, _)| leads(a)).or_else(|| open().next());
+                let found = if is_left { None } else { nearest() };
                 let found = found.map(|(n, _, point)| (n, point));
                 self.faults.n_astray += u64::from(found.is_some() || !self.is_cut);
                 if let Some((at, _)) = found {
@@ -666,6 +670,10 @@ impl<'c> Decoder<'c> {
 
     /// Control goes where its region ends silently, and on from there: out of the function, or into another. Whether it does.
     fn pass_end(&mut self, out: &mut Vec<u32>) -> bool {
+        // What a call of it jumped to tells that it is entered.
+        if self.open.last().is_some_and(|top| top.follows.is_some()) {
+            return false;
+        }
         let Some((border, step)) = self.open.last().and_then(|top| top.region(self.codes)?.silent()) else {
             return false;
         };

@@ -3,16 +3,21 @@
 
 use super::activation::Activation;
 use super::codes::{Codes, Of};
+use super::memo::Memo;
 use super::{Decoder, Found, Told};
+use crate::events::End;
+use crate::region::Border;
 use crate::symbol::Symbol;
 use std::collections::HashMap;
 
-/// By function: the calls that come to it directly, and that nothing tells the end of.
+/// By function: the calls that come to it, at once or by jumps in place of returns, and that nothing tells the end of.
 pub(super) type Callers = HashMap<(usize, u32), Vec<(Of, u32, u32)>>;
 
 /// So many callers are asked, at most; so many of them one in another.
 const MOST_CALLERS: usize = 256;
 const MOST_NESTED: usize = 4;
+/// So many functions that jump to each other are followed.
+const MOST_JUMPS: usize = 16;
 
 impl Codes {
     pub(super) fn callers(&self, of: Of) -> &[(Of, u32, u32)] {
@@ -25,7 +30,9 @@ impl Codes {
                             let Some((to, _)) = site.entry.and_then(|entry| self.entry(module, entry)) else {
                                 continue;
                             };
-                            found.entry((module, to)).or_default().push((Of { module, func }, n, call));
+                            for to in self.jumps_to(module, to) {
+                                found.entry((module, to)).or_default().push((Of { module, func }, n, call));
+                            }
                         }
                     }
                 }
@@ -34,15 +41,29 @@ impl Codes {
         };
         self.callers.get_or_init(find).get(&(of.module, of.func)).map_or(&[], Vec::as_slice)
     }
+
+    /// A function, and those that it may jump to in place of a return, one after the other: each returns to its caller.
+    fn jumps_to(&self, module: usize, func: u32) -> Vec<u32> {
+        let mut all = vec![func];
+        let mut n_seen = 0;
+        while let Some(&func) = all.get(n_seen).filter(|_| n_seen < MOST_JUMPS) {
+            n_seen += 1;
+            let blocks = self.all.get(module).and_then(|code| code.functions.get(func as usize));
+            for block in blocks.into_iter().flat_map(|function| &function.blocks) {
+                let end = if let End::Tail(to) = block.end { to } else { None };
+                for entry in [end, block.leaves.and_then(|(_, to)| to)].into_iter().flatten() {
+                    all.extend(self.entry(module, entry).map(|(to, _)| to).filter(|to| !all.contains(to)));
+                }
+            }
+        }
+        all
+    }
 }
 
 impl Decoder<'_> {
-    /// If all that is open was left, and what is told is nowhere that is known: the functions below it, from which control comes there. They
+    /// Where all that is open was left, and what is told is nowhere that is known: the functions below it, from which control comes there. They
     /// are entered from outside, in the calls that what was left comes back from.
     pub(super) fn find_caller(&mut self, told: Told, out: &mut Vec<u32>) -> Option<Found> {
-        if !self.is_cut || !self.has_run_out {
-            return None;
-        }
         let left = self.open.first()?.of;
         let Told::Point(word) = told else { return None };
         if self.orphans.contains(&(left.module, left.func, word)) {
@@ -60,11 +81,12 @@ impl Decoder<'_> {
         self.find(told)
     }
 
-    /// The nearest functions, from the lowest, that `left` may have returned to, and that lead to what is told.
+    /// The nearest functions, from the lowest, that `left` may have returned to, and that lead to what is told. If that is in none of them,
+    /// but in what they call next, others that call the same may have been there: then only those that nobody else can be are.
     fn below(&mut self, left: Of, told: Told) -> Option<Vec<Activation>> {
         let codes = self.codes;
         let open = std::mem::take(&mut self.open);
-        let mut found = None;
+        let (mut found, mut leads_inside) = (None, Vec::<Vec<Activation>>::new());
         let mut n_asked = 0;
         // What may be open, each with what it was called by first.
         let mut level: Vec<Vec<Activation>> = vec![Vec::new()];
@@ -75,6 +97,7 @@ impl Decoder<'_> {
                 for &(of, block, call) in codes.callers(of) {
                     n_asked += 1;
                     if n_asked > MOST_CALLERS {
+                        leads_inside.clear();
                         break 'levels;
                     }
                     let mut caller = Activation::at(of, block, None);
@@ -86,11 +109,17 @@ impl Decoder<'_> {
                     }
                     all.insert(0, caller);
                     self.open = all;
-                    if self.find(told).is_some_and(|found| found.n_open > 0) {
-                        found = Some(std::mem::take(&mut self.open));
-                        break 'levels;
-                    }
-                    if self.has_run_out {
+                    if let Some(way) = self.find(told).filter(|way| way.n_open > 0) {
+                        let goes_in = |memo: &Memo| matches!(memo.border, Some(Border::Call { .. }));
+                        let is_inside = self.chain.iter().take(way.n_ends).any(goes_in);
+                        let all = std::mem::take(&mut self.open);
+                        if is_inside {
+                            leads_inside.push(all);
+                        } else {
+                            found = Some(all);
+                            break 'levels;
+                        }
+                    } else if self.has_run_out {
                         next.push(std::mem::take(&mut self.open));
                     }
                 }
@@ -98,6 +127,9 @@ impl Decoder<'_> {
             level = next;
         }
         self.open = open;
-        found
+        let lowest = |all: &Vec<Activation>| all.first().map(|a| a.of);
+        let first = leads_inside.first().and_then(lowest);
+        let is_sure = leads_inside.iter().all(|all| lowest(all) == first);
+        found.or_else(|| leads_inside.into_iter().next().filter(|_| is_sure))
     }
 }

@@ -414,6 +414,43 @@ fn a_place_that_nothing_leads_to_is_none() {
     assert_eq!(runs, [&way[..], &[f(2), b(0), f(3), b(0)]].concat());
 }
 
+/// `work` is called, and jumped to; what only calls it never ran, and is not made up, since what calls the one that jumps may be there as well.
+/// What a call jumped to tells that it is entered: until then, the call is not made again.
+#[test]
+fn a_caller_is_made_up_only_where_no_other_may_be() {
+    let inside = |entry| Site { entry: Some(entry), told: SiteTold::Inside, ..Site::default() };
+    let block = |point, calls: &[u32], end| Block {
+        point,
+        calls: calls.iter().map(|entry| inside(*entry)).collect(),
+        end,
+        ..Block::default()
+    };
+    let to = |ways: &[(u32, u32)]| End::To(ways.to_vec());
+    let work = vec![block(0, &[], to(&[(1, 0)])), block(1, &[], End::Return)];
+    let jumps = vec![block(0, &[], End::Tail(Some(0)))];
+    let runs = vec![block(0, &[1, 0], to(&[(0, 0), (1, 0)])), block(2, &[], End::Return)];
+    let never = vec![block(0, &[0, 0], End::Return)];
+    let waits = vec![block(3, &[1], End::Return)];
+    let functions =
+        [work, jumps, runs, never, waits].map(|blocks| Function { blocks, ..Function::default() });
+    let code = Code {
+        base: BASE,
+        functions: functions.into(),
+        entries: (0..5).map(|func| (func, 0)).collect(),
+        points: vec![Point::Start(0, 1), Point::Start(2, 1), Point::Start(4, 0)],
+        ..Code::default()
+    };
+    let codes = Codes::new(vec![code]);
+    let [f, b] = [|n| Symbol::enter(n).0, |n| Symbol::block(n).0];
+    let [worked, ran, waited] = [1, 2, 3].map(|n| BASE + n);
+    let (jumped, exit) = (ENTRY | BASE, Symbol::EXIT.0);
+    let got = decoded(&codes, &[GAP, START, worked, worked, jumped, worked, ran]);
+    let work = [f(0), b(1), exit];
+    assert_eq!(got, [&work[..], &work, &[f(0), b(0), b(1), exit, f(2), b(1)]].concat());
+    let got = decoded(&codes, &[GAP, START, waited, ran]);
+    assert_eq!(got, [f(4), b(0), f(1), b(0), exit, exit, f(2), b(1)]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 

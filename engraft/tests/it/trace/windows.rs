@@ -92,6 +92,41 @@ fn the_last_of_a_run_is_told_although_its_callers_say_nothing() {
     assert!(twice.abs_diff(steps) <= 1 && run.abs_diff(steps) <= 1, "{steps} {twice} {run}");
 }
 
+/// What is called by a jump returns to who called the one that jumped: who only calls it, and never ran, is not made up. Packed at once.
+#[test]
+fn nothing_runs_in_the_last_of_a_run_that_did_not() {
+    needs!("gcc");
+    let place = folder();
+    let text = "#include <stdlib.h>
+        #define NI __attribute__((noinline, noipa))
+        static volatile int g;
+        NI int leaf(int x) { return x + 1; }
+        NI int work(int x) { int s = 0; for (int i = 0; i < x % 5 + 1; i++) s += leaf(i); return s; }
+        NI int jumps(int x) { if (x & 1) return work(x); g++; return work(x + 1); }
+        NI int twice(int x) { work(x); return jumps(x); }
+        NI int deep(int x) { return twice(x) + 1; }
+        NI int never(int x) { int s = work(x); s += jumps(s); return s; }
+        NI int other(int x) { return work(x) + never(x); }
+        NI long run(long n) { long s = 0; for (long i = 0; i < n; i++) { s += deep((int)i); if (i % 5 == 0) s += leaf(1); } return s; }
+        int main(int c, char **v) { long n = atol(v[1]); if (n == 77) other(3); return run(n) == 0; }";
+    built(place.path(), "a", text, "-O2");
+    // Wherever what is kept begins.
+    for n in 60_000..60_012 {
+        let line = format!("trace -q --no-cache --modules exe --last 4K --pack -o last.trace -- ./a {n}");
+        engraft(place.path(), &line).ok();
+        let ran = |path: &str| {
+            let said = engraft(place.path(), &format!("query last.trace '{path}' --count --scheme 2")).ok();
+            said.trim().parse::<u64>().expect("a number")
+        };
+        let [deep, twice, jumps] = ["deep: 0", "twice: 0", "jumps: 0"].map(ran);
+        assert!(
+            deep > 100 && deep < n && deep.abs_diff(twice) < 20 && twice.abs_diff(jumps) < 20,
+            "{n}: {deep} {twice} {jumps}"
+        );
+        assert_eq!([ran("never: 0"), ran("other: 0")], [0, 0], "{n}");
+    }
+}
+
 /// Two stacks that go on in turn, below functions that both have: what each runs is its own.
 #[test]
 fn coroutines_that_call_each_other_keep_apart() {
