@@ -116,13 +116,18 @@ fn length(text: &str) -> Result<usize, String> {
 pub fn open(path: &Path) -> anyhow::Result<Trace> {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let trace = Trace::open(file).map_err(|err| unreadable(path, err))?;
-    if let Some(at) = trace.cut() {
+    if let (Some(at), Some(err)) = (trace.cut(), trace.ends_before_symbols()) {
         if trace.is_empty().map_err(|err| unreadable(path, err))? {
-            let err = trace::ReadError::Cut { what: "its first symbols", at };
             return Err(unreadable(path, err));
         }
-        let what = format!("{} is cut off at byte {at:#x}", path.display());
+        let how = if trace.is_damaged() { "damaged" } else { "cut off" };
+        let what = format!("{} is {how} at byte {at:#x}", path.display());
         out::warn(&what, Some("what was complete before that is used"));
+    }
+    if trace.n_behind() > 0 {
+        let n = many(usize::try_from(trace.n_behind()).unwrap_or(usize::MAX), "byte");
+        let what = format!("{}: {n} behind its end are no part of it, and not read", path.display());
+        out::warn(&what, Some("if several traces were put into one file, keep each in a file of its own"));
     }
     Ok(trace)
 }
@@ -132,7 +137,9 @@ pub fn unreadable(path: &Path, err: trace::ReadError) -> anyhow::Error {
     let cause = std::error::Error::source(&err).map_or_else(String::new, |cause| format!(": {cause}"));
     let hint = match err {
         trace::ReadError::Version { .. } => "use the engraft that wrote it, or record again",
-        trace::ReadError::Damaged { .. } | trace::ReadError::Cut { .. } => "record it or convert it again",
+        trace::ReadError::Damaged { .. } | trace::ReadError::Cut { .. } | trace::ReadError::Broken { .. } => {
+            "record it or convert it again"
+        }
         _ => "a trace is what `engraft trace` or `engraft convert` wrote",
     };
     Hinted::new(format!("{}: {err}{cause}", path.display()), hint).into()

@@ -59,6 +59,14 @@ pub enum ReadError {
         /// Where the last whole section ends.
         at: u64,
     },
+    /// Bytes stand there that are no section, and what is asked for is not before them.
+    #[error("it is damaged at byte {at:#x}, before {what}")]
+    Broken {
+        /// What is missing.
+        what: &'static str,
+        /// Where the last whole section ends.
+        at: u64,
+    },
     /// The system does not give it to us.
     #[error("cannot read it at byte {at:#x}")]
     Io {
@@ -185,6 +193,10 @@ pub struct Source {
     pub sections: Vec<Section>,
     /// Where the last whole section ends, if the file is cut behind it.
     pub cut: Option<u64>,
+    /// Whether it is cut there since what comes next is damaged, and not since the file ends.
+    pub is_damaged: bool,
+    /// How many bytes stand behind the end, of whatever.
+    pub n_behind: u64,
 }
 
 impl Source {
@@ -209,14 +221,18 @@ impl Source {
             let section = head_of(&head, at).filter(|_| whole);
             let end = section.and_then(|s| s.at.checked_add(s.len)).filter(|&end| end <= n_bytes);
             match (section, end) {
-                (Some(Section { tag: [b'E', b'N', b'D', b' '], .. }), Some(_)) => {
-                    return Ok(Self { file, sections, cut: None });
+                (Some(Section { tag: [b'E', b'N', b'D', b' '], .. }), Some(end)) => {
+                    let n_behind = n_bytes - end;
+                    return Ok(Self { file, sections, cut: None, is_damaged: false, n_behind });
                 }
                 (Some(section), Some(end)) => {
                     sections.push(section);
                     at = end;
                 }
-                _ => return Ok(Self { file, sections, cut: Some(at) }),
+                _ => {
+                    let is_damaged = whole && section.is_none();
+                    return Ok(Self { file, sections, cut: Some(at), is_damaged, n_behind: 0 });
+                }
             }
         }
     }
@@ -252,6 +268,13 @@ impl Source {
     /// If it cannot be read.
     pub fn read_tagged(&self, tag: Tag) -> Result<Option<Vec<u8>>, ReadError> {
         self.sections.iter().find(|s| s.tag == tag).map(|s| self.read(s)).transpose()
+    }
+
+    /// The error for something that is not there; `None` if the file is whole.
+    pub fn ends_before(&self, what: &'static str) -> Option<ReadError> {
+        let is_damaged = self.is_damaged;
+        self.cut
+            .map(|at| if is_damaged { ReadError::Broken { what, at } } else { ReadError::Cut { what, at } })
     }
 
     /// The error for something that a section holds, whose checksum is right but whose content makes no sense.

@@ -138,6 +138,16 @@ impl Trace {
         self.source.cut
     }
 
+    /// Whether it is cut off there since what comes next is damaged, and not since the file ends.
+    pub fn is_damaged(&self) -> bool {
+        self.source.is_damaged
+    }
+
+    /// How many bytes stand behind its end, which are no part of it.
+    pub fn n_behind(&self) -> u64 {
+        self.source.n_behind
+    }
+
     /// What was wrong with the events of a recording, as far as it was read, or of that which a file was made of.
     pub fn faults(&self) -> Faults {
         *self.faults.lock().unwrap_or_else(PoisonError::into_inner)
@@ -449,12 +459,15 @@ impl Trace {
         Ok(self.loaded.get())
     }
 
+    /// The error for symbols of which none are there; `None` if the file is whole.
+    pub fn ends_before_symbols(&self) -> Option<ReadError> {
+        self.source.ends_before("its first symbols are complete")
+    }
+
     /// That there is no grammar is an error if the file is cut off before anything that it tells.
     fn without_grammar(&self) -> Result<Option<&Loaded>, ReadError> {
-        match self.source.cut {
-            Some(at) if self.chunks.is_empty() && self.events.is_empty() => {
-                Err(ReadError::Cut { what: "its first symbols", at })
-            }
+        match self.ends_before_symbols() {
+            Some(err) if self.chunks.is_empty() && self.events.is_empty() => Err(err),
             _ => Ok(None),
         }
     }

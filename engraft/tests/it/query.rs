@@ -494,7 +494,21 @@ fn cut_and_damaged_packed_traces_are_not_counted_as_empty() {
     for bytes in [&file[..16], &file[..grammar + 10], &file[..grammar + 40], &file[..columns - 1], &damaged] {
         let ran = ask(bytes, "");
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{} bytes", bytes.len());
-        assert!(ran.stderr.contains("before its first symbols"), "{}", ran.stderr);
+        let how = if bytes.len() < file.len() { "cut off at byte" } else { "damaged at byte" };
+        let says = ["p.trace", how, "before its first symbols are complete", "hint: record it"];
+        assert!(says.iter().all(|part| ran.stderr.contains(part)), "{}", ran.stderr);
+    }
+    // What is whole before it is told, and what is behind it is not taken for a part of it.
+    let mut damaged = file.clone();
+    damaged[columns + 5] ^= 1;
+    let behind = [file.as_slice(), &file[..30]].concat();
+    for (bytes, says) in [
+        (&damaged, format!("p.trace is damaged at byte {columns:#x}")),
+        (&behind, "30 bytes behind its end".into()),
+    ] {
+        let ran = ask(bytes, "");
+        assert_eq!((ran.code, &ran.stdout), (Some(0), &want), "{says}");
+        assert!(ran.stderr.contains(&says), "{}", ran.stderr);
     }
     // The grammar is enough.
     for n in [columns, columns + 30, segments, segments + 30] {
