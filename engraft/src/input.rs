@@ -173,8 +173,7 @@ pub fn trace_counts(path: &Path, thread: Option<NonZeroUsize>) -> anyhow::Result
     let counts = trace.block_counts(thread.map(|of| of.thread)).map_err(failed)?;
     let mut profiles = Vec::new();
     for (n, module) in modules.iter().enumerate() {
-        let image = Image::load(&recorded_path(&module.path))?;
-        same_as_recorded(&image, module.key, &module.path)?;
+        let image = recorded_image(&module.path, module.key)?;
         let mut profile = Profile { image: profile::ImageRef::of(&image), ..Profile::default() };
         profile.image.name.clone_from(&module.path);
         let end = modules.get(n + 1).map_or(u32::MAX, |next| next.first);
@@ -219,16 +218,21 @@ pub fn recorded_path(written: &str) -> PathBuf {
     if as_it_is.exists() || !read.exists() { as_it_is } else { read }
 }
 
-/// Refuses a file that is not the one that a trace is of, by the key that the trace has.
+/// A file that a trace is of, which has the key that the trace has, loaded.
 ///
 /// # Errors
-/// If it is another one by now.
-pub fn same_as_recorded(image: &Image, key: u32, path: &str) -> anyhow::Result<()> {
-    if crate::count::prepare::events_key(probe::file_key(image)) == key {
-        return Ok(());
+/// If it is gone, another one by now, or cannot be read.
+pub fn recorded_image(path: &str, key: u32) -> anyhow::Result<Image> {
+    let refused = |what| Hinted::new(what, "put the file that was recorded where it was");
+    let there = recorded_path(path);
+    if matches!(there.try_exists(), Ok(false)) {
+        return Err(refused(format!("{path}, which was recorded, is gone")).into());
     }
-    let what = format!("{path} is not the file any more that was recorded");
-    Err(Hinted::new(what, "put the file that was recorded where it was").into())
+    let image = Image::load(&there)?;
+    if crate::count::prepare::events_key(probe::file_key(&image)) != key {
+        return Err(refused(format!("{path} is not the file any more that was recorded")).into());
+    }
+    Ok(image)
 }
 
 /// What is said where threads had to count together.

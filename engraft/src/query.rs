@@ -231,11 +231,9 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
             .into_iter()
             .map(|text| parsed(text, &functions, &binaries))
             .collect::<Result<Vec<_>, _>>()?;
-        binaries.check()?;
         return several::run(args, trace, &functions, &flow, &paths);
     }
     let path = parsed(&text, &functions, &binaries)?;
-    binaries.check()?;
     if args.per_caller {
         let counts = info_span!("search").in_scope(|| trace.count_by_caller(&path));
         let counts = counts.map_err(|err| failed(&args.trace, err))?;
@@ -287,7 +285,7 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     Ok(if is_found || want == Want::Count { Answer::Yes } else { Answer::No })
 }
 
-/// Reads a path.
+/// Reads a path, and the binaries whose lines it names.
 fn parsed(
     text: &str,
     functions: &Functions<'_>,
@@ -297,7 +295,10 @@ fn parsed(
     let lines = |func, block| binaries.lines(func, block);
     let stays = |func| binaries.stays(func);
     let words = Words { names: functions.names, find: &find, called: &called, stays: &stays, lines: &lines };
-    trace::Path::parse_with(text, &words).map_err(|err| Hinted::new(err.what, err.hint).into())
+    let parsed = trace::Path::parse_with(text, &words);
+    // Of a binary that could not be read, nothing is known: that is why.
+    binaries.check()?;
+    parsed.map_err(|err| Hinted::new(err.what, err.hint).into())
 }
 
 /// Searches all of the trace, or the window that is asked for.

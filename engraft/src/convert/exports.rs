@@ -6,7 +6,7 @@ use crate::out::{self, Answer, Hinted};
 use crate::query;
 use crate::query::functions::Functions;
 use crate::view::{Table, View, many};
-use program::Va;
+use program::{Program, Va};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -173,10 +173,10 @@ impl Instructions {
         let firsts: Vec<u32> = binaries.keys().copied().collect();
         for (n, (&first, path)) in binaries.iter().enumerate() {
             let end = firsts.get(n + 1).copied().unwrap_or(u32::MAX);
-            let program = input::program(path)?;
-            if let Some(module) = flow.modules.iter().find(|m| m.first == first) {
-                input::same_as_recorded(&program.image, module.key, &module.path)?;
-            }
+            let program = match flow.modules.iter().find(|m| m.first == first) {
+                Some(module) => Program::analyze(input::recorded_image(&module.path, module.key)?),
+                None => input::program(path)?,
+            };
             for (&func, function) in names.functions.range(first..end) {
                 let last = function.blocks.keys().next_back().map_or(0, |n| *n as usize + 1);
                 let mut of: Vec<Option<u64>> = vec![None; last];

@@ -49,12 +49,12 @@ impl<'a> Binaries<'a> {
         }
     }
 
-    /// What went wrong, if anything did.
+    /// What went wrong last, if anything did.
     ///
     /// # Errors
     /// If a binary could not be read.
-    pub fn check(self) -> anyhow::Result<()> {
-        self.failed.into_inner().into_iter().next().map_or(Ok(()), Err)
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.failed.borrow_mut().pop().map_or(Ok(()), Err)
     }
 
     /// Says what went wrong, where code was to be shown beside the answer.
@@ -70,8 +70,7 @@ impl<'a> Binaries<'a> {
             return known.clone();
         }
         let load = || {
-            let image = Image::load(&input::recorded_path(&module.path))?;
-            input::same_as_recorded(&image, module.key, &module.path)?;
+            let image = input::recorded_image(&module.path, module.key)?;
             let lines = Lines::load(&image);
             anyhow::Ok(Rc::new(Binary { image, lines }))
         };
@@ -83,8 +82,7 @@ impl<'a> Binaries<'a> {
     /// Why a function was not recorded: it stays where it is.
     pub fn stays(&self, func: u32) -> Option<String> {
         let (module, n) = self.flow.module(func)?;
-        let image = Image::load(&input::recorded_path(&module.path)).ok()?;
-        input::same_as_recorded(&image, module.key, &module.path).ok()?;
+        let image = input::recorded_image(&module.path, module.key).ok()?;
         let why = Module::stays(&Program::analyze(image)).get(n as usize).copied().flatten();
         why.map(|why| why.to_string())
     }

@@ -446,6 +446,27 @@ fn what_another_thread_runs_inside_is_kept() {
           x = x * 6364136223846793005ul + 1442695040888963407ul; if (x >> 40 & 1) n++; if (x >> 50 & 1) n += 2; } }
         static void turn(void) { pthread_barrier_wait(&all); }
         static void *other(void *v) { for (int i = 0; i < 1000; i++) early(i); turn(); turn();
+/// What is asked by line needs the binary that was recorded: if it is gone, or another one by now, that is said.
+#[test]
+fn a_binary_that_is_gone_is_named_where_lines_are_asked_for() {
+    needs!("gcc");
+    let place = folder();
+    compile(&place.path().join("words"), "words-1.c", "-O1 -g");
+    traced(place.path(), &["./words"], "exe");
+    let asked = |says: &str| {
+        for paths in ["'main: words-1.c:1..999'", "'main: 0; main: words-1.c:1..999'"] {
+            let ran = engraft(place.path(), &format!("query run.trace {paths} --count"));
+            let hint = "\nhint: put the file that was recorded where it was";
+            let is_said = ran.stderr.contains(&format!("/words{says}{hint}"));
+            assert!(ran.code == Some(2) && is_said, "{paths}: {}", ran.stderr);
+        }
+    };
+    std::fs::remove_file(place.path().join("words")).expect("it is there");
+    asked(", which was recorded, is gone");
+    compile(&place.path().join("words"), "words-1.c", "-O2 -g");
+    asked(" is not the file any more that was recorded");
+}
+
           for (int i = 0; i < 1000; i++) work(i); turn(); turn(); for (int i = 0; i < 1000; i++) late(i); return 0; }
         int main(void) { pthread_t t; pthread_barrier_init(&all, 0, 2); pthread_create(&t, 0, other, 0);
           turn(); space(); begin(); turn(); turn(); end(); space(); turn(); pthread_join(t, 0); return 0; }";
