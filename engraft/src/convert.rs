@@ -105,8 +105,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         && let Some(profiles) = input::recording(recording)?
     {
         return match args.thread {
-            Some(n) => whole_recording(args, images, &thread_of(recording, n)?),
-            None => whole_recording(args, images, &profiles),
+            Some(n) => whole_recording(args, recording, images, &thread_of(recording, n)?),
+            None => whole_recording(args, recording, images, &profiles),
         };
     }
     let program = args.binary.as_deref().map(input::program).transpose()?;
@@ -126,10 +126,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let n_functions = profile::n_functions(&read.profile, program.as_ref());
         let lost =
             read.lost.iter().map(|l| LostView { what: l.what.clone(), why: l.why.clone(), count: l.count });
-        inputs.push(InputView {
-            lost: lost.collect(),
-            ..InputView::of(&path.display().to_string(), read.format, n_functions, &read.profile)
-        });
+        let view = InputView::of(&path.display().to_string(), read.format, n_functions, &read.profile);
+        inputs.push(InputView { lost: lost.collect(), ..view.read_from(path) });
         match &mut sum {
             None => sum = Some(read.profile),
             Some(sum) => {
@@ -145,13 +143,19 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 }
 
 /// All images of a recording, as far as they are still where they were.
-fn whole_recording(args: &Args, mut images: Images, profiles: &[Profile]) -> anyhow::Result<Answer> {
+fn whole_recording(
+    args: &Args,
+    from: &Path,
+    mut images: Images,
+    profiles: &[Profile],
+) -> anyhow::Result<Answer> {
     let mut inputs = Vec::new();
     for counted in profiles {
         let program = input::counted_program(counted)?;
         images.add(counted, &program);
         let n_functions = profile::n_functions(counted, Some(&program));
-        inputs.push(InputView::of(&counted.image.name, profile::Format::Engraft, n_functions, counted));
+        let view = InputView::of(&counted.image.name, profile::Format::Engraft, n_functions, counted);
+        inputs.push(view.read_from(from));
     }
     let whole = images.finish()?;
     out::data(Some(&args.o), |w| w.write_all(&whole.bytes))?;
@@ -196,8 +200,9 @@ struct InputView {
     /// `None` if the file does not say, and no binary was given.
     n_functions: Option<usize>,
     n_blocks: usize,
-    n_edges: usize,
-    n_calls: usize,
+    /// `None` of a trace: its counts are those of blocks, and the rest follows from them where it is asked for.
+    n_edges: Option<usize>,
+    n_calls: Option<usize>,
     lost: Vec<LostView>,
 }
 
@@ -208,10 +213,18 @@ impl InputView {
             format: format.name(),
             n_functions,
             n_blocks: profile.blocks.len(),
-            n_edges: profile.edges.len(),
-            n_calls: profile.calls.len(),
+            n_edges: Some(profile.edges.len()),
+            n_calls: Some(profile.calls.len()),
             lost: Vec::new(),
         }
+    }
+
+    /// The same of what is in `input`: a trace says nothing of edges and calls by themselves.
+    fn read_from(self, input: &Path) -> InputView {
+        if !input::is_trace(input) {
+            return self;
+        }
+        InputView { format: "trace", n_edges: None, n_calls: None, ..self }
     }
 }
 
@@ -226,14 +239,15 @@ impl View for ConvertView {
     /// A row an input.
     fn table(&self) -> Table {
         let mut t = Table::new(&["file", "format", "functions>", "blocks>", "edges>", "calls>"]);
+        let cell = |n: Option<usize>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
         for i in &self.inputs {
             t.row([
                 i.file.clone(),
                 i.format.into(),
-                i.n_functions.map_or_else(|| "?".to_owned(), |n| n.to_string()),
+                cell(i.n_functions),
                 i.n_blocks.to_string(),
-                i.n_edges.to_string(),
-                i.n_calls.to_string(),
+                cell(i.n_edges),
+                cell(i.n_calls),
             ]);
         }
         t
