@@ -64,8 +64,8 @@ pub struct Args {
     /// Print where it occurs last before POS, and nothing else
     #[arg(long, group = "what", value_name = "POS")]
     previous: Option<At>,
-    /// Print how often it occurs in each thread
-    #[arg(long, group = "what")]
+    /// Print how often it occurs in each thread; with --count, a line each without a heading
+    #[arg(long, conflicts_with_all = ["first", "all", "nth", "next", "previous", "per_caller", "at", "hottest", "diff", "stats"])]
     per_thread: bool,
     /// Print how often it occurs by which function called this one
     #[arg(long, group = "what", conflicts_with = "scheme")]
@@ -73,8 +73,8 @@ pub struct Args {
     /// Print the symbols from I on, before J: functions entered (F) and left (E), blocks executed (B)
     #[arg(long, group = "what", value_name = "I..J", conflicts_with_all = ["path", "scheme"])]
     at: Option<Span>,
-    /// Of which thread --at speaks, numbered from 0 as answers have it
-    #[arg(long, value_name = "N", requires = "at")]
+    /// Only what occurs in this thread, numbered from 0 as answers have it; with --at, the thread whose symbols are printed
+    #[arg(long, value_name = "N", conflicts_with_all = ["next", "previous", "per_caller", "hottest", "diff", "stats"])]
     thread: Option<u32>,
     /// Print the N symbols before and behind the occurrence, too: the first, or the one that is asked for; with --diff, the first
     /// difference
@@ -248,9 +248,16 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     }
     // Counts alone do not need the grammar, which this reads.
     let threads = || trace.threads().map_err(|err| unreadable(&args.trace, err));
+    let is_bare = args.output.format() == Format::Table;
     if want == Want::PerThread {
-        args.output.print(&ThreadsView::new(&path, &functions, &threads()?, &found))?;
-        return Ok(if found.count > 0 { Answer::Yes } else { Answer::No });
+        let mut threads = threads()?;
+        threads.retain(|of| args.thread.is_none_or(|asked| of.thread == asked));
+        let view = ThreadsView::new(&path, &functions, &threads, &found);
+        match args.count && is_bare {
+            true => out::data(None, |w| view.bare(w))?,
+            false => args.output.print(&view)?,
+        }
+        return Ok(if found.count > 0 || args.count { Answer::Yes } else { Answer::No });
     }
     let context = match (args.context, found.first) {
         (Some(n), Some(at)) => {
@@ -261,7 +268,6 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
         }
         _ => None,
     };
-    let is_bare = args.output.format() == Format::Table;
     if is_bare && want == Want::Count {
         out::data(None, |w| writeln!(w, "{}", found.count))?;
         return Ok(Answer::Yes);
@@ -301,7 +307,7 @@ fn parsed(
     parsed.map_err(|err| Hinted::new(err.what, err.hint).into())
 }
 
-/// Searches all of the trace, or the window that is asked for.
+/// Searches all of the trace, or the thread and the window that are asked for.
 fn searched(
     args: &Args,
     trace: &Trace,
@@ -309,9 +315,9 @@ fn searched(
     want: Want,
     scheme: Option<Scheme>,
 ) -> anyhow::Result<(trace::Found, Scheme)> {
-    match args.between {
-        Some(window) => within::search(args, trace, path, want, scheme, window),
-        None => trace.search_path(path, want, scheme).map_err(|err| failed(&args.trace, err)),
+    match (args.between, args.thread) {
+        (Some(_), _) | (_, Some(_)) => within::search(args, trace, path, want, scheme),
+        (None, None) => trace.search_path(path, want, scheme).map_err(|err| failed(&args.trace, err)),
     }
 }
 
@@ -343,8 +349,8 @@ fn want(args: &Args, trace: &Trace) -> anyhow::Result<Want> {
         (.., Some(at)) => Want::Previous(at.of(&args.trace, trace)?),
         _ if args.first => Want::First,
         _ if args.all => Want::All,
-        _ if args.count => Want::Count,
         _ if args.per_thread => Want::PerThread,
+        _ if args.count => Want::Count,
         _ => Want::CountAndFirst,
     })
 }

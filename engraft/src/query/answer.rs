@@ -170,6 +170,11 @@ impl ThreadsView {
         let path = PathView::new(path, functions);
         ThreadsView { schema: SCHEMA, path, count: found.count, threads: threads.collect() }
     }
+
+    /// A line a thread: it, and how often.
+    pub fn bare(&self, w: &mut dyn Write) -> io::Result<()> {
+        self.threads.iter().try_for_each(|v| writeln!(w, "{} {}", v.thread, v.count))
+    }
 }
 
 impl View for ThreadsView {

@@ -1,6 +1,6 @@
-//! `engraft query --between`: what occurs in a window of time.
+//! `engraft query --between` and `--thread`: what occurs in a window of time, or in one thread.
 
-use super::{Args, failed, unreadable};
+use super::{Args, at, failed, unreadable};
 use crate::out::Hinted;
 use std::str::FromStr;
 use trace::{Found, Scheme, Thread, Times, Trace, Want};
@@ -29,9 +29,16 @@ impl FromStr for Window {
     }
 }
 
-/// The symbols of each thread in the window: from an index on, before another.
-fn ranges(args: &Args, trace: &Trace, window: Window) -> anyhow::Result<Vec<(Thread, u64, u64)>> {
+/// The symbols of each thread that are meant, in the window: from an index on, before another.
+fn ranges(args: &Args, trace: &Trace) -> anyhow::Result<Vec<(Thread, u64, u64)>> {
     let read = |err| unreadable(&args.trace, err);
+    let threads = match args.thread {
+        Some(_) => vec![at::thread(&args.trace, trace, args.thread)?],
+        None => trace.threads().map_err(read)?,
+    };
+    let Some(window) = args.between else {
+        return Ok(threads.into_iter().map(|of| (of, 0, of.n_symbols)).collect());
+    };
     let Some(times) = trace.times().map_err(read)? else {
         let what = format!("{} has no times", args.trace.display());
         return Err(Hinted::new(what, "recordings of `engraft trace` have times, plain traces do not").into());
@@ -47,20 +54,18 @@ fn ranges(args: &Args, trace: &Trace, window: Window) -> anyhow::Result<Vec<(Thr
         let end = times.index_at(of.thread, window.end_ns)?.min(of.n_symbols);
         (start < end).then_some((of, start, end))
     };
-    let threads = trace.threads().map_err(read)?;
     Ok(threads.into_iter().filter_map(|of| range(&times, of)).collect())
 }
 
-/// Searches a window; an occurrence is in it if its last block is.
+/// Searches the thread and the window that are asked for; an occurrence is in them if its last block is.
 pub fn search(
     args: &Args,
     trace: &Trace,
     path: &trace::Path,
     want: Want,
     scheme: Option<Scheme>,
-    window: Window,
 ) -> anyhow::Result<(Found, Scheme)> {
-    let ranges = ranges(args, trace, window)?;
+    let ranges = ranges(args, trace)?;
     let of = |(of, start, end): &(Thread, u64, u64)| (of.thread, *start..*end);
     let ranges = ranges.iter().map(of).collect();
     let found = trace.search_within(path, want, scheme, &ranges);

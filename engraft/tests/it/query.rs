@@ -396,7 +396,8 @@ fn bad_positions_of_query_are_named() {
         ("--at 5..5", "a range is I..J"),
         ("--at 90..5000", "symbols: say 90.."),
         ("--at 0..5 --thread 1", "the threads are 0; the nearest is 0"),
-        ("'main: 0' --count --per-thread", "cannot be used with"),
+        ("'main: 0' --first --per-thread", "cannot be used with"),
+        ("'main: 0' --thread 7", "the threads are 0; the nearest is 0"),
     ] {
         let ran = engraft(place.path(), &format!("query run.trace {args}"));
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args}");

@@ -115,7 +115,23 @@ fn threads_of_a_trace_are_counted_apart() {
         let in_packed =
             |n: u32| engraft(place.path(), &format!("query packed.trace --at 3..50 --thread {n}")).ok();
         assert!([1, 2].into_iter().all(|n| names(n) == in_packed(n) && names(n).lines().count() == 47));
-        // All modules of it, too.
+        // Each of them by itself, or in one thread.
+        let ask = |args: &str| engraft(place.path(), &format!("query {file}.trace 'step: 0' {args}"));
+        let steps = [0, 1, 2].map(|n| ask(&format!("--count --thread {n}")).ok());
+        let all: String = (0..3).zip(&steps).map(|(n, count)| format!("{n} {count}")).collect();
+        assert_eq!(ask("--count --per-thread").ok(), all, "{file}");
+        assert_eq!(ask("--count --per-thread --thread 2 --scheme 1").ok(), format!("2 {}", steps[2]));
+        assert_eq!(ask("--all --thread 1").ok().lines().count().to_string(), steps[1].trim());
+        let ran = ask("--thread 7");
+        let says = format!("{file}.trace has no thread 7\nhint: the threads are 0, 1, 2; the nearest is 2");
+        assert!(ran.code == Some(2) && ran.stderr.contains(&says), "{}", ran.stderr);
+        // All modules of it, too. Of edges and calls it says nothing.
+        for output in ["x.csv", "x.engraft"] {
+            let said = engraft(place.path(), &format!("convert {file}.trace -o {output} --json")).json();
+            let input = &said["inputs"][0];
+            assert!(input["format"] == "trace" && input["n_blocks"].as_u64() > Some(0), "{said}");
+            assert!(input["n_edges"].is_null() && input["n_calls"].is_null(), "{said}");
+        }
         let rows = engraft(place.path(), &format!("convert {file}.trace -q -o - --to csv --thread 2")).ok();
         let of_step = rows.lines().find(|row| row.contains(",step,")).expect("it is there");
         assert!(of_step.ends_with(&format!(",{}", parts[1][&at])), "{of_step}");
@@ -430,22 +446,6 @@ fn a_trace_is_packed_in_its_place() {
     engraft(place.path(), "trace pack -q run.trace -o beside.trace").ok();
 }
 
-/// One thread opens and closes what is kept, another one runs meanwhile: all of that is kept, and nothing that ran long before or behind.
-#[test]
-fn what_another_thread_runs_inside_is_kept() {
-    needs!("gcc");
-    let place = folder();
-    // `space` is more than all chunks hold: when it is over, the streams were looked at.
-    let text = "#include <pthread.h>
-        static volatile unsigned long x = 1, n; static pthread_barrier_t all;
-        #define PHASE(f) __attribute__((noinline)) int f(int n) { static volatile int s; return s += n & 3 ? n : 2; }
-        PHASE(early) PHASE(work) PHASE(late)
-        #define MARK(f) __attribute__((noinline)) void f(void) { static volatile int s; s++; }
-        MARK(begin) MARK(end)
-        __attribute__((noinline)) void space(void) { for (int i = 0; i < 1000000; i++) {
-          x = x * 6364136223846793005ul + 1442695040888963407ul; if (x >> 40 & 1) n++; if (x >> 50 & 1) n += 2; } }
-        static void turn(void) { pthread_barrier_wait(&all); }
-        static void *other(void *v) { for (int i = 0; i < 1000; i++) early(i); turn(); turn();
 /// What is asked by line needs the binary that was recorded: if it is gone, or another one by now, that is said.
 #[test]
 fn a_binary_that_is_gone_is_named_where_lines_are_asked_for() {
@@ -467,6 +467,22 @@ fn a_binary_that_is_gone_is_named_where_lines_are_asked_for() {
     asked(" is not the file any more that was recorded");
 }
 
+/// One thread opens and closes what is kept, another one runs meanwhile: all of that is kept, and nothing that ran long before or behind.
+#[test]
+fn what_another_thread_runs_inside_is_kept() {
+    needs!("gcc");
+    let place = folder();
+    // `space` is more than all chunks hold: when it is over, the streams were looked at.
+    let text = "#include <pthread.h>
+        static volatile unsigned long x = 1, n; static pthread_barrier_t all;
+        #define PHASE(f) __attribute__((noinline)) int f(int n) { static volatile int s; return s += n & 3 ? n : 2; }
+        PHASE(early) PHASE(work) PHASE(late)
+        #define MARK(f) __attribute__((noinline)) void f(void) { static volatile int s; s++; }
+        MARK(begin) MARK(end)
+        __attribute__((noinline)) void space(void) { for (int i = 0; i < 1000000; i++) {
+          x = x * 6364136223846793005ul + 1442695040888963407ul; if (x >> 40 & 1) n++; if (x >> 50 & 1) n += 2; } }
+        static void turn(void) { pthread_barrier_wait(&all); }
+        static void *other(void *v) { for (int i = 0; i < 1000; i++) early(i); turn(); turn();
           for (int i = 0; i < 1000; i++) work(i); turn(); turn(); for (int i = 0; i < 1000; i++) late(i); return 0; }
         int main(void) { pthread_t t; pthread_barrier_init(&all, 0, 2); pthread_create(&t, 0, other, 0);
           turn(); space(); begin(); turn(); turn(); end(); space(); turn(); pthread_join(t, 0); return 0; }";
