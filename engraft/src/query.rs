@@ -316,8 +316,8 @@ fn searched(
     scheme: Option<Scheme>,
 ) -> anyhow::Result<(trace::Found, Scheme)> {
     match (args.between, args.thread) {
-        (Some(_), _) | (_, Some(_)) => within::search(args, trace, path, want, scheme),
         (None, None) => trace.search_path(path, want, scheme).map_err(|err| failed(&args.trace, err)),
+        _ => within::search(args, trace, path, want, scheme),
     }
 }
 

@@ -7,6 +7,7 @@ mod threads;
 mod window;
 mod writer;
 
+use self::deaths::End;
 use crate::count::prepare::{Counted, Start};
 use crate::count::{How, Loader, Store, Wanted, prepare};
 use crate::out::{self, Answer, Hinted};
@@ -313,34 +314,36 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     let last_words = texts.last_words(&taken.owners, &told);
     // Where a thread has said that it ends the process, the others were stopped anywhere.
     let who_left = |process: u32| taken.owners.iter().any(|owner| owner.has_left && owner.process == process);
-    // Who knows how far a thread came behind its last event that a signal has ended; but SIGABRT is where it calls something.
+    let is_open = |owner: &Owner| !(owner.runs || owner.has_ended || owner.has_left || owner.is_another);
+    let n_open = taken.owners.iter().filter(|owner| owner.process == pid && is_open(owner)).count();
+    // Who knows how far a thread came behind its last event that a signal has ended; but SIGABRT is where one calls something.
     let is_stopped = |owner: &Owner| match deaths::signal_of(owner, &told) {
         Some(signal) => signal != ABORT,
-        None if owner.process == pid => status.signal().is_some_and(|signal| signal != ABORT),
-        // What ended another, only the kernel tells.
-        None => !told.is_whole,
+        None if owner.process == pid => status.signal().is_some_and(|signal| signal != ABORT || n_open > 1),
+        // What ended another, only the kernel tells, and by a thread's number.
+        None => !told.is_whole || owner.thread.is_none(),
     };
-    // Why the streams end, and the last words of those that are not to be continued.
     let end = |area: u32, owner: &Owner| match owner {
-        Owner { is_another: true, .. } => (Cause::Exec, None),
-        Owner { runs: true, .. } => (Cause::RecordingEnd, None),
+        Owner { is_another: true, .. } => End::Led(Cause::Exec),
+        Owner { runs: true, .. } => End::Runs,
         // Seen when its process ended, or by a thread that came later.
-        Owner { has_ended: true, .. } => (Cause::ThreadEnd, None),
-        _ if has_become && owner.process == pid => (Cause::Exec, None),
-        Owner { has_left: true, .. } => (Cause::ProcessEnd, None),
-        _ if last_words.contains_key(&area) => {
-            (Cause::ProcessEnd, last_words.get(&area).map(|words| words.as_slice()))
-        }
-        _ if deaths::ended_before(owner, &told) => (Cause::ThreadEnd, None),
-        _ if is_stopped(owner) || who_left(owner.process) => (Cause::ProcessEnd, Some(&deaths::ANYWHERE[..])),
-        _ => (Cause::ProcessEnd, None),
+        Owner { has_ended: true, .. } => End::Led(Cause::ThreadEnd),
+        _ if has_become && owner.process == pid => End::Led(Cause::Exec),
+        Owner { has_left: true, .. } => End::Led(Cause::ProcessEnd),
+        _ => match last_words.get(&area) {
+            Some(words) => End::At(words),
+            None if deaths::ended_before(owner, &told) => End::Led(Cause::ThreadEnd),
+            None if is_stopped(owner) || who_left(owner.process) => End::Anywhere,
+            None => End::Led(Cause::ProcessEnd),
+        },
     };
-    let ends: Vec<_> = (0..).zip(&taken.owners).map(|(area, owner)| (area, end(area, owner))).collect();
-    let is_cut = ends.iter().any(|(_, (_, words))| *words == Some(&deaths::ANYWHERE[..]));
-    for (area, (_, words)) in &ends {
-        words.iter().for_each(|words| writer.append(*area, words, &mut taken));
+    let ends: Vec<(u32, End<'_>)> =
+        (0..).zip(&taken.owners).map(|(area, owner)| (area, end(area, owner))).collect();
+    let is_cut = ends.iter().any(|(_, end)| !end.is_known());
+    for (area, end) in &ends {
+        end.words().iter().for_each(|words| writer.append(*area, words, &mut taken));
     }
-    let ends: Vec<(u32, Cause)> = ends.into_iter().map(|(area, (cause, _))| (area, cause)).collect();
+    let ends: Vec<(u32, Cause)> = ends.into_iter().map(|(area, end)| (area, end.cause())).collect();
     let sample = std::mem::take(&mut writer.sample);
     let written = writer.finish(&ends);
     if !how.is_partial() {

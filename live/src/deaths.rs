@@ -70,6 +70,8 @@ pub struct Told {
 #[derive(Debug)]
 pub struct Deaths {
     rings: Vec<Ring>,
+    /// Where a record of the event has the signal.
+    signal_at: usize,
 }
 
 /// What the kernel tells on one processor.
@@ -92,7 +94,7 @@ impl Deaths {
     /// # Errors
     /// If the kernel has no such events, or we may not ask for them: then only the privileged may.
     pub fn watch(pid: Pid) -> io::Result<Deaths> {
-        let config = tracepoint("signal/signal_deliver")?;
+        let Tracepoint { config, signal_at } = tracepoint("signal/signal_deliver")?;
         // Those by which nothing ends are no concern of ours, and those that have a handler.
         let alive = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
         let stop = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
@@ -119,7 +121,7 @@ impl Deaths {
         };
         let online = fs::read_to_string("/sys/devices/system/cpu/online")?;
         let rings = numbers(&online).into_iter().map(ring).collect::<io::Result<Vec<_>>>()?;
-        Ok(Deaths { rings })
+        Ok(Deaths { rings, signal_at })
     }
 
     /// What was told so far.
@@ -131,7 +133,7 @@ impl Deaths {
             let mut rest = bytes.as_slice();
             while let Some(record) = Record::first(&mut rest) {
                 match record.kind {
-                    PERF_RECORD_SAMPLE => deaths.extend(death(record.body)),
+                    PERF_RECORD_SAMPLE => deaths.extend(death(record.body, self.signal_at)),
                     PERF_RECORD_MMAP => mapped.extend(code(record.body)),
                     _ => {}
                 }
@@ -150,11 +152,29 @@ fn numbers(list: &str) -> Vec<i32> {
     list.split(',').filter_map(range).flatten().collect()
 }
 
-/// The number of a tracepoint, where the kernel's list of them is mounted; else in a mount that only a thread of ours sees.
-fn tracepoint(name: &str) -> io::Result<u64> {
+/// A tracepoint that tells of a signal.
+struct Tracepoint {
+    /// Its number.
+    config: u64,
+    /// Where its records have the signal.
+    signal_at: usize,
+}
+
+/// Where a record has a field, from the text that says where fields are.
+fn field_at(format: &str, field: &str) -> Option<usize> {
+    let (_, rest) = format.split_once(&format!(" {field};"))?;
+    let (_, rest) = rest.split_once("offset:")?;
+    rest.split_once(';')?.0.parse().ok()
+}
+
+/// A tracepoint, as the kernel's list of them has it where that is mounted; else in a mount that only a thread of ours sees.
+fn tracepoint(name: &str) -> io::Result<Tracepoint> {
     let read = |folder: &str| {
-        let text = fs::read_to_string(Path::new(folder).join("events").join(name).join("id"))?;
-        text.trim().parse().map_err(io::Error::other)
+        let event = Path::new(folder).join("events").join(name);
+        let config = fs::read_to_string(event.join("id"))?.trim().parse().map_err(io::Error::other)?;
+        let signal_at = field_at(&fs::read_to_string(event.join("format"))?, "sig");
+        let none = || io::Error::other(format!("{} has no signal", event.display()));
+        Ok(Tracepoint { config, signal_at: signal_at.ok_or_else(none)? })
     };
     const MOUNTED: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     if let Some(id) = MOUNTED.iter().find_map(|folder| read(folder).ok()) {
@@ -213,12 +233,12 @@ fn words(body: &[u8]) -> Option<(u32, u32, impl Iterator<Item = u64>)> {
     Some((u32::from_le_bytes(*process?), u32::from_le_bytes(*thread?), words))
 }
 
-fn death(body: &[u8]) -> Option<Death> {
+fn death(body: &[u8], signal_at: usize) -> Option<Death> {
     let (process, thread, _) = words(body)?;
-    // What the tracepoint has itself, behind its length: 8 bytes that each has, then the signal.
+    // What the tracepoint has itself, behind its length.
     let own_len = u32::from_le_bytes(*body.get(8..)?.first_chunk()?);
     let own = body.get(12..)?.get(..usize::try_from(own_len).ok()?)?;
-    let signal = i32::from_le_bytes(*own.get(8..)?.first_chunk()?);
+    let signal = i32::from_le_bytes(*own.get(signal_at..)?.first_chunk()?);
     let rest = body.get(12 + own.len()..)?;
     let mut words = rest.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     // A thread of the kernel's has none.
@@ -266,12 +286,19 @@ mod tests {
         let mut rest = bytes.as_slice();
         let mut next = || Record::first(&mut rest);
         let dead = Death { process: 5, thread: 7, signal: 11, at: LiveVa(0x2000), top: Some(11) };
-        assert_eq!(next().and_then(|r| death(r.body)), Some(dead.clone()));
-        assert_eq!(next().and_then(|r| death(r.body)), Some(Death { top: None, ..dead }));
+        assert_eq!(next().and_then(|r| death(r.body, 8)), Some(dead.clone()));
+        assert_eq!(next().and_then(|r| death(r.body, 8)), Some(Death { top: None, ..dead }));
         let range = LiveVa(0x4000)..LiveVa(0x5000);
         let mapped = Mapped { process: 5, range, offset: 0x200, path: "/a/b.so".into() };
         assert_eq!(next().and_then(|r| code(r.body)), Some(mapped));
-        assert_eq!(next().map(|r| death(r.body)), Some(None));
+        assert_eq!(next().map(|r| death(r.body, 8)), Some(None));
         assert!(next().is_none());
+    }
+
+    #[test]
+    fn a_field_is_where_the_text_says() {
+        let format = "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:int sig;\toffset:12;\tsize:4;\tsigned:1;\n";
+        assert_eq!(field_at(format, "sig"), Some(12));
+        assert_eq!(field_at(format, "code"), None);
     }
 }

@@ -8,6 +8,10 @@
 //! ```text
 //! section = version 2, terminals, sequences: varint, for each: thread, n symbols; n rules, n symbols of all bodies, range-coded body
 //! ```
+//!
+//! How numbers and bits are coded is said in `range`. What is coded takes a byte for each 1,024 symbols, rules and numbers beyond the first 1,024, if
+//! need be zeros at its end, so that what says that it has more is known to be damaged. Columns (`columns`) are coded the same way; the version
+//! is that of the file.
 #![warn(clippy::indexing_slicing)]
 
 use crate::file::unpacked_words;
@@ -18,6 +22,8 @@ use crate::varint::{self, Cursor};
 
 /// The version of the section of a grammar.
 const GRAMMAR_VERSION: u8 = 2;
+/// What a byte may stand for, at most, of symbols, rules and numbers; so many may come for nothing.
+const A_BYTE: usize = 1024;
 /// Symbols of all kinds that a grammar may have.
 const MOST: usize = 1 << 30;
 
@@ -266,7 +272,17 @@ pub fn encode(slp: &Parts, is_exit: &dyn Fn(u32) -> bool) -> Vec<u8> {
             }
         }
     }
-    coder.finish()
+    let mut bytes = coder.finish();
+    let lengths = slp.sequences.iter().map(|sequence| sequence.len());
+    let n_all = n_all(lengths, [slp.ends.len(), slp.bodies.len(), slp.counts.len()]);
+    let least = n_all.saturating_sub(A_BYTE).div_ceil(A_BYTE);
+    bytes.resize(bytes.len().max(least), 0);
+    bytes
+}
+
+/// All that is coded, each thing once.
+fn n_all(lengths: impl Iterator<Item = usize>, others: [usize; 3]) -> usize {
+    lengths.chain(others).fold(0, usize::saturating_add)
 }
 
 /// Reads what [`encode`] wrote: `lengths` are those of the sequences, then so many rules, symbols of bodies, and numbers.
@@ -279,13 +295,9 @@ pub fn decode(
     n_counts: usize,
     is_exit: &dyn Fn(u32) -> bool,
 ) -> Option<(Slp, Vec<u64>)> {
-    // Each takes some hundredth of a bit at least: what says otherwise would only use up memory.
-    let most = bytes.len().saturating_mul(1024).saturating_add(1024);
-    let n_all = lengths
-        .iter()
-        .chain([&n_rules, &n_symbols, &n_counts])
-        .fold(0_usize, |sum, &n| sum.saturating_add(n));
-    if n_all > most {
+    // What says that it has more would only use up memory.
+    let most = bytes.len().saturating_add(1).saturating_mul(A_BYTE);
+    if n_all(lengths.iter().copied(), [n_rules, n_symbols, n_counts]) > most {
         return None;
     }
     let mut coder = Decoder::new(bytes);

@@ -89,8 +89,8 @@ pub struct Decoder<'c> {
     is_elsewhere: bool,
     /// Whether a signal has ended the thread where it is.
     has_ended: bool,
-    /// Whether the place where a signal came last is a call that was not over.
-    is_in_call: bool,
+    /// Of which block the call that was not over is where a signal came last, if it is one.
+    in_call: Option<(Of, u32)>,
     /// Whether functions may be open of which nothing told.
     is_cut: bool,
     /// Whether what comes is kept.
@@ -125,7 +125,7 @@ impl<'c> Decoder<'c> {
             is_elsewhere: false,
             is_unwritten: false,
             has_ended: false,
-            is_in_call: false,
+            in_call: None,
             hands_on: false,
             is_cut: false,
             kept: Kept::default(),
@@ -163,10 +163,7 @@ impl<'c> Decoder<'c> {
         match *self.rest.as_slice() {
             [HANDLER, _] => return,
             [_, REDIRECTED, _] => self.redirected(out),
-            // If it was in a call, what was called was entered, and nothing behind it.
-            [_, ENDED, is_placed] => {
-                (self.has_ended, self.is_handler) = (is_placed == 0 || !self.is_in_call, false);
-            }
+            [_, ENDED, is_placed] => self.ended(is_placed != 0, out),
             [_, key, at] => self.interrupted(key, at, out),
             [head, frame] => self.far(head, Some(frame), out),
             _ => {}
@@ -191,7 +188,7 @@ impl<'c> Decoder<'c> {
 
     /// A signal came at a place of the moved code, and its handler is entered next.
     fn interrupted(&mut self, key: u32, at: u32, out: &mut Vec<u32>) {
-        (self.is_handler, self.is_in_call) = (true, false);
+        (self.is_handler, self.in_call) = (true, None);
         let (part, at) = match at {
             NO_PLACE => (Part::Any, at),
             _ if at & IN_CALL != 0 => (Part::Call, at & !IN_CALL),
@@ -202,11 +199,29 @@ impl<'c> Decoder<'c> {
         if self.is_elsewhere {
             // Nobody knows where.
         } else if let Some((told, found)) = told.and_then(|told| Some((told, self.find(told)?))) {
-            self.is_in_call = matches!(told, Told::In { part: Part::Call, .. });
+            if let Told::In { of, block, part: Part::Call } = told {
+                self.in_call = Some((of, block));
+            }
             self.approach(found, told, out);
         } else if key == 0 || told.is_some() {
             // In what is not recorded: it was called. If a call is told, it is one that was over.
             self.settle(0, false, out);
+        }
+    }
+
+    /// A signal ended the thread, where the one before came, if that `is_placed`: if that was in a call, what is called was entered. Nothing is told of
+    /// what is behind.
+    fn ended(&mut self, is_placed: bool, out: &mut Vec<u32>) {
+        (self.has_ended, self.is_handler) = (true, false);
+        let place = self.in_call.take().filter(|_| is_placed);
+        let Some(top) = self.open.last().filter(|top| place == Some((top.of, top.block))) else { return };
+        let (of, block, call) = (top.of, top.block, top.call);
+        let site = self.codes.block(of, block).and_then(|b| b.calls.get(call as usize));
+        match site.map(|site| (site.told, site.stub)) {
+            // Of several of these, it is the first or one behind it.
+            Some((SiteTold::Nothing, stub)) => self.codes.through(of.module, stub, out),
+            _ if self.pass_border(Border::Call { block, call }, out) => {}
+            _ => self.pass_stub(out),
         }
     }
 

@@ -1,6 +1,11 @@
 //! A binary range coder with adaptive bits: the same model code writes and reads.
 //!
-//! Source: Martin, Range encoding, 1979; binary, as in LZMA, but with 64 bits, of which 32 are written at once.
+//! A bit is 0 with the mean of two shares of 65,536, the lowest bit of it set: one that moves a 16th of the way with each bit that comes, one that moves a
+//! 128th. A number n is n + 1 as how many bits it has behind its first, in a tree of bits, then the two highest of these, each with
+//! probabilities of their own, and the rest as they are. The range has 64 bits; 32 are written at once, the highest byte first; zeros at
+//! the end are left out.
+//!
+//! Source: Martin, Range encoding, 1979; binary, as in LZMA.
 #![warn(clippy::indexing_slicing)]
 
 /// The probability that a bit is 0, in 65536ths, as the last few bits have it, and as the last hundred: what counts is their mean.
@@ -194,13 +199,14 @@ pub struct Number {
 }
 
 impl Number {
-    /// Codes `value`.
+    /// Codes `value`, which is below 2^32 − 1.
     #[inline(always)]
     pub fn code(&mut self, coder: &mut impl Coder, value: u32) -> u32 {
         self.code_below(coder, value, 31)
     }
 
-    /// Codes `value`, which has one more in at most `most_bits` bits behind its first; always the same model with the same.
+    /// Codes `value`; `value` + 1 is below 2^(`most_bits` + 1), which is 2^32 at most. A model always has the same `most_bits`. What is read from damaged
+    /// bytes may be larger.
     #[inline(always)]
     pub fn code_below(&mut self, coder: &mut impl Coder, value: u32, most_bits: u32) -> u32 {
         let wanted = value + 1;
@@ -230,18 +236,77 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// What is written bit by bit, number by number.
+    #[derive(Clone, Copy, Debug)]
+    enum Item {
+        Bit(bool),
+        Raw(u32, u32),
+        Number(u32),
+        Below(u32, u32),
+    }
+
+    fn item() -> impl Strategy<Value = Item> {
+        prop_oneof![
+            any::<bool>().prop_map(Item::Bit),
+            (0..=32_u32, any::<u32>()).prop_map(|(n, value)| {
+                Item::Raw(n, u32::try_from(u64::from(value) & ((1 << n) - 1)).expect("32 bits"))
+            }),
+            prop_oneof![0..5_u32, 0..1_000_000_u32, 0..u32::MAX].prop_map(Item::Number),
+            (1..=31_u32, any::<u32>(), 0..3_u32).prop_map(|(most, value, kind)| {
+                let end = 1_u64 << (most + 1);
+                let value = match kind {
+                    0 => 0,
+                    1 => end - 2,
+                    _ => u64::from(value) % (end - 1),
+                };
+                Item::Below(most, u32::try_from(value).expect("32 bits"))
+            }),
+        ]
+    }
+
+    fn coded(items: &[Item], coder: &mut impl Coder) -> Vec<u32> {
+        let (mut bit, mut number, mut below) =
+            (Bit::default(), Number::default(), vec![Number::default(); 32]);
+        let one = |item: &Item| match *item {
+            Item::Bit(wanted) => u32::from(coder.bit(&mut bit, wanted)),
+            Item::Raw(n, wanted) => coder.raw(n, wanted),
+            Item::Number(wanted) => number.code(coder, wanted),
+            Item::Below(most, wanted) => {
+                below.get_mut(most as usize).expect("31 at most").code_below(coder, wanted, most)
+            }
+        };
+        items.iter().map(one).collect()
+    }
+
+    /// Both ways.
+    fn held(items: &[Item]) {
+        let mut encoder = Encoder::default();
+        let wanted = coded(items, &mut encoder);
+        let bytes = encoder.finish();
+        assert_eq!(coded(items, &mut Decoder::new(&bytes)), wanted);
+    }
+
     proptest! {
         #[test]
-        fn what_is_written_is_read(numbers in prop::collection::vec(prop_oneof![0..5_u32, 0..1_000_000_u32, 0..i32::MAX.cast_unsigned()], 0..300)) {
-            let (mut encoder, mut model) = (Encoder::default(), Number::default());
-            for &n in &numbers {
-                model.code(&mut encoder, n);
-            }
-            let bytes = encoder.finish();
-            let (mut decoder, mut model) = (Decoder::new(&bytes), Number::default());
-            for &n in &numbers {
-                prop_assert_eq!(model.code(&mut decoder, 0), n);
-            }
+        fn what_is_written_is_read(items in prop::collection::vec(item(), 0..300)) {
+            held(&items);
         }
+
+        #[test]
+        fn any_bytes_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..300), items in prop::collection::vec(item(), 0..300)) {
+            coded(&items, &mut Decoder::new(&bytes));
+        }
+    }
+
+    /// What is as likely as it becomes, and what is not at all; many ones, which a carry runs through.
+    #[test]
+    fn long_runs_are_read() {
+        for runs in [[false, true], [true, false]] {
+            let bits = runs.iter().flat_map(|bit| vec![Item::Bit(*bit); 100_000]);
+            held(&bits.chain([Item::Raw(32, 1)]).collect::<Vec<_>>());
+        }
+        let ones = vec![Item::Raw(32, u32::MAX); 100];
+        held(&ones);
+        held(&[&ones[..], &[Item::Bit(true); 40]].concat());
     }
 }

@@ -43,7 +43,8 @@ pub struct Sequitur {
     n_parts: u32,
 }
 
-/// The pairs of neighbours.
+/// The pairs of neighbours. While it is changed, each node in it still has, with its neighbour, the pair that it was entered for: where an entry
+/// belongs is found by that.
 struct Pairs {
     slots: Vec<Slot>,
     shift: u32,
@@ -172,6 +173,11 @@ impl Pairs {
             if slot.node() == NIL {
                 break;
             }
+            debug_assert_eq!(
+                slot.mark() >> 4,
+                mark(hash_at(nodes, slot.node()), 0) >> 4,
+                "its pair has changed"
+            );
             let distance = match slot.mark() & FAR {
                 FAR => at.wrapping_sub(self.home(hash_at(nodes, slot.node()))) & mask,
                 near => usize::from(near),

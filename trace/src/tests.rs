@@ -598,6 +598,20 @@ fn foreign_files_and_other_versions_are_named() {
     assert_eq!(says(&file), Some("it is a trace of version 1; this engraft reads version 2".to_owned()));
 }
 
+/// What is all the same takes next to no bytes, and is read all the same.
+#[test]
+fn many_equal_threads_are_packed() {
+    let one: Vec<u32> = [Symbol::enter(7), Symbol::block(0), Symbol::EXIT].map(|symbol| symbol.0).to_vec();
+    let file = packed(&vec![one; 50_000]);
+    let trace = opened(&file).expect("it is whole");
+    assert_eq!(trace.block_counts(None).expect("it can be read"), [((7, 0), 50_000)].into());
+    let path = Automaton::new(&Path::of(7, &[0])).expect("it is short");
+    for scheme in [Scheme::Grammar, Scheme::Columns] {
+        let found = trace.search(&path, Want::Count, Some(scheme)).expect("it can be read").0;
+        assert_eq!(found.count, 50_000, "{scheme:?}");
+    }
+}
+
 /// Numbers that only a damaged file has take no room.
 #[test]
 fn huge_numbers_are_counted_too() {

@@ -5,6 +5,7 @@ use program::LiveVa;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use trace::Cause;
 use trace::events::{Code, ENDED, HANDLER, IN_CALL};
 
 /// What is known of where moved code is.
@@ -30,7 +31,44 @@ pub struct Library<'a> {
 }
 
 /// The last words of a stream whose thread was ended nobody knows where.
-pub const ANYWHERE: [u32; 3] = [HANDLER, ENDED, 0];
+const ANYWHERE: [u32; 3] = [HANDLER, ENDED, 0];
+
+/// How the stream of a thread ends.
+pub enum End<'a> {
+    /// Where its events and its code lead to.
+    Led(Cause),
+    /// A signal ended its process at a place that these words tell.
+    At(&'a [u32]),
+    /// Its process was ended, nobody knows where.
+    Anywhere,
+    /// The recording ended first.
+    Runs,
+}
+
+impl End<'_> {
+    /// Why what was open is left.
+    pub fn cause(&self) -> Cause {
+        match self {
+            End::Led(cause) => *cause,
+            End::At(_) | End::Anywhere => Cause::ProcessEnd,
+            End::Runs => Cause::RecordingEnd,
+        }
+    }
+
+    /// The last words of the stream.
+    pub fn words(&self) -> Option<&[u32]> {
+        match self {
+            End::At(words) => Some(words),
+            End::Anywhere => Some(&ANYWHERE),
+            End::Led(_) | End::Runs => None,
+        }
+    }
+
+    /// Whether it is known how far the thread came behind its last event.
+    pub fn is_known(&self) -> bool {
+        matches!(self, End::Led(_) | End::At(_))
+    }
+}
 
 /// Where something is in moved code.
 enum Place {

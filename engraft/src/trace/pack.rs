@@ -34,9 +34,20 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if args.o.is_some() {
         out::spares(to, &[&args.trace])?;
     }
-    if args.o.is_none() && crate::query::open(&args.trace)?.cut().is_some() {
-        let what = format!("{} is not whole: it is being recorded, or was cut off", args.trace.display());
-        return Err(Hinted::new(what, "name another file with -o: what is there is packed into that").into());
+    if args.o.is_none() {
+        let trace = crate::query::open(&args.trace)?;
+        let how = match trace.cut() {
+            Some(_) if trace.is_damaged() => "is damaged",
+            Some(_) => "is not whole: it is being recorded, or was cut off",
+            None if trace.n_behind() > 0 => "has bytes behind its end",
+            None => "",
+        };
+        if !how.is_empty() {
+            let what = format!("{} {how}", args.trace.display());
+            return Err(
+                Hinted::new(what, "name another file with -o: what can be read is packed into that").into()
+            );
+        }
     }
     let maker = if args.archive { Maker::Repair } else { Maker::Sequitur };
     let wrote = file(&args.trace, to, maker)?;

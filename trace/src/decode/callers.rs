@@ -10,8 +10,16 @@ use crate::region::Border;
 use crate::symbol::Symbol;
 use std::collections::HashMap;
 
-/// By function: the calls that come to it, at once or by jumps in place of returns, and that nothing tells the end of.
-pub(super) type Callers = HashMap<(usize, u32), Vec<(Of, u32, u32)>>;
+type Call = (Of, u32, u32);
+
+/// The calls that come to functions, at once or by jumps in place of returns, and that nothing tells the end of. Calls through pointers are not known.
+#[derive(Debug, Default)]
+pub(super) struct Callers {
+    /// By module and function: the function, the block, and which call of it.
+    of: HashMap<(usize, u32), Vec<Call>>,
+    /// Whether more functions jump to each other than are followed.
+    is_partial: bool,
+}
 
 /// So many callers are asked, at most; so many of them one in another.
 const MOST_CALLERS: usize = 256;
@@ -20,9 +28,9 @@ const MOST_NESTED: usize = 4;
 const MOST_JUMPS: usize = 16;
 
 impl Codes {
-    pub(super) fn callers(&self, of: Of) -> &[(Of, u32, u32)] {
+    pub(super) fn callers(&self, of: Of) -> &[Call] {
         let find = || {
-            let mut found = Callers::new();
+            let mut found = Callers::default();
             for (module, code) in self.all.iter().enumerate() {
                 for (func, function) in (0u32..).zip(&code.functions) {
                     for (n, block) in (0u32..).zip(&function.blocks) {
@@ -30,8 +38,14 @@ impl Codes {
                             let Some((to, _)) = site.entry.and_then(|entry| self.entry(module, entry)) else {
                                 continue;
                             };
-                            for to in self.jumps_to(module, to) {
-                                found.entry((module, to)).or_default().push((Of { module, func }, n, call));
+                            let (all, has_stopped) = self.jumps_to(module, to);
+                            found.is_partial |= has_stopped;
+                            for to in all {
+                                found.of.entry((module, to)).or_default().push((
+                                    Of { module, func },
+                                    n,
+                                    call,
+                                ));
                             }
                         }
                     }
@@ -39,11 +53,16 @@ impl Codes {
             }
             found
         };
-        self.callers.get_or_init(find).get(&(of.module, of.func)).map_or(&[], Vec::as_slice)
+        self.callers.get_or_init(find).of.get(&(of.module, of.func)).map_or(&[], Vec::as_slice)
     }
 
-    /// A function, and those that it may jump to in place of a return, one after the other: each returns to its caller.
-    fn jumps_to(&self, module: usize, func: u32) -> Vec<u32> {
+    /// Whether some callers may be missing.
+    fn misses_callers(&self) -> bool {
+        self.callers.get().is_some_and(|callers| callers.is_partial)
+    }
+
+    /// A function, and those that it may jump to in place of a return, one after the other: each returns to its caller. And whether there are more.
+    fn jumps_to(&self, module: usize, func: u32) -> (Vec<u32>, bool) {
         let mut all = vec![func];
         let mut n_seen = 0;
         while let Some(&func) = all.get(n_seen).filter(|_| n_seen < MOST_JUMPS) {
@@ -56,7 +75,8 @@ impl Codes {
                 }
             }
         }
-        all
+        let has_stopped = n_seen < all.len();
+        (all, has_stopped)
     }
 }
 
@@ -92,7 +112,7 @@ impl Decoder<'_> {
         let mut level: Vec<Vec<Activation>> = vec![Vec::new()];
         'levels: for _ in 0..MOST_NESTED {
             let mut next = Vec::new();
-            for above in level {
+            for above in std::mem::take(&mut level) {
                 let of = above.first().map_or(left, |a| a.of);
                 for &(of, block, call) in codes.callers(of) {
                     n_asked += 1;
@@ -125,6 +145,10 @@ impl Decoder<'_> {
                 }
             }
             level = next;
+        }
+        // Others may have been there that were not asked.
+        if !level.is_empty() || codes.misses_callers() {
+            leads_inside.clear();
         }
         self.open = open;
         let lowest = |all: &Vec<Activation>| all.first().map(|a| a.of);

@@ -414,6 +414,46 @@ fn a_place_that_nothing_leads_to_is_none() {
     assert_eq!(runs, [&way[..], &[f(2), b(0), f(3), b(0)]].concat());
 }
 
+/// A signal ended a thread: in a block; in what a call goes to, of which only the stub is recorded; nobody knows where. Behind that, nothing is told.
+#[test]
+fn nothing_is_told_behind_an_end() {
+    let by_stub = Site { stub: 2, told: SiteTold::Nothing, ..Site::default() };
+    let caller = vec![
+        Block { end: End::To(vec![(1, 0), (2, 0)]), ..Block::default() },
+        Block { point: 2, calls: vec![by_stub; 2], end: End::To(vec![(2, 0)]), ..Block::default() },
+        Block { end: End::Return, ..Block::default() },
+    ];
+    let stub = vec![Block { end: End::Tail(None), ..Block::default() }];
+    let code = Code {
+        key: 7,
+        base: BASE,
+        functions: [caller, stub].map(|blocks| Function { blocks, ..Function::default() }).into(),
+        entries: vec![(0, 0), (1, 0)],
+        points: vec![Point::Behind(0, 1, 0), Point::Start(0, 1)],
+        places: vec![(20, Some((0, 1))), (40, Some((0, 2)))],
+        ..Code::default()
+    };
+    let codes = Codes::new(vec![code]);
+    let [f, b] = [|n| Symbol::enter(n).0, |n| Symbol::block(n).0];
+    let way = [Symbol::enter(0).from_outside().0, b(0), b(1)];
+    let passed = [f(1), b(0), Symbol::exit(Cause::Tail).0];
+    let ends = |words: &[u32]| {
+        let mut decoder = Decoder::new(&codes);
+        let mut out = Vec::new();
+        [&[ENTRY | BASE, BASE + 2], words].concat().iter().for_each(|word| decoder.next(*word, &mut out));
+        decoder.finish(Cause::ProcessEnd, &mut out);
+        out.retain(|&code| Symbol(code).cause() != Some(Cause::ProcessEnd));
+        out
+    };
+    assert_eq!(ends(&[HANDLER, 7, 20, HANDLER, ENDED, 1]), way);
+    assert_eq!(ends(&[HANDLER, 7, 20 | IN_CALL, HANDLER, ENDED, 1]), [&way[..], &passed].concat());
+    // What is told of an earlier signal says nothing.
+    assert_eq!(ends(&[HANDLER, 7, 20 | IN_CALL, HANDLER, ENDED, 0]), way);
+    assert_eq!(ends(&[HANDLER, ENDED, 0]), way);
+    // By itself, it would have gone on.
+    assert_eq!(ends(&[]), [&way[..], &passed, &passed, &[b(2), Symbol::EXIT.0]].concat());
+}
+
 /// `work` is called, and jumped to; what only calls it never ran, and is not made up, since what calls the one that jumps may be there as well.
 /// What a call jumped to tells that it is entered: until then, the call is not made again.
 #[test]
