@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::balance::Balance;
-use crate::events::{Code, Function, GAP, PAUSE, START, Site};
+use crate::events::{Code, Function, GAP, IN_CALL, NO_PLACE, PAUSE, START, Site};
 use crate::region::{Costs, Passages, thin};
 use crate::sample::{Sample, Weights};
 use crate::symbol::Step;

@@ -344,14 +344,14 @@ fn nothing_is_made_up_behind_a_signal() {
           wait(&status); return WTERMSIG(status); }";
     built(place.path(), "a", text, "-O1");
     let held = |what: &str| assert_eq!(entered(place.path(), "run.trace", "after"), Some(0), "{what}");
-    for signal in [15, 9, 1, 0] {
+    for signal in [15, 9, 10, 0] {
         for more in ["", "--no-cache"] {
             let got = engraft(place.path(), &format!("trace {more} -o run.trace -- ./a child {signal}"));
             assert_eq!(got.code, Some(if signal == 0 { 11 } else { signal }), "{}", got.stderr);
             held(&format!("child {signal} {more}"));
         }
     }
-    for signal in ["TERM", "KILL", "HUP"] {
+    for signal in ["TERM", "KILL", "USR1"] {
         let mut trace = Command::new(US);
         trace.args(["trace", "-q", "--no-cache", "-o", "run.trace", "--", "./a", "main", "0"]);
         let mut trace = trace.current_dir(place.path()).stdout(Stdio::piped()).spawn().expect("it starts");
