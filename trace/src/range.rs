@@ -298,7 +298,7 @@ mod tests {
         }
     }
 
-    /// What is as likely as it becomes, and what is not at all; many ones, which a carry runs through.
+    /// What is as likely as it becomes, and what is not at all; many ones.
     #[test]
     fn long_runs_are_read() {
         for runs in [[false, true], [true, false]] {
