@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# ablation.sh [-p PASS]… OLD:NEW…: what each pass of the matching is worth: B.P., C.C. and overlap with every pass on, and what each pass adds.
-# OLD and NEW are names below $CORPORA/bin; their profiles $PROFILES/NAME.fdata or .callgrind (default: $CORPORA/prof), each for its own build.
-# Every pair is carried three times: as it is, with both files stripped, and with a third of NEW's functions renamed. Judge: `engraft score`.
-# Positive: the pass gains. ENGRAFT: the command to judge (default: this tree's, built here).
+# ablation.sh [-p PASS]… OLD:NEW…: what each pass of the matching is worth: B.P., C.C. and overlap with every
+# pass on, and what each pass adds. OLD and NEW are names below $CORPORA/bin; their profiles
+# $PROFILES/NAME.fdata or .callgrind (default: $CORPORA/prof), each for its own build. Every pair is carried
+# three times: as it is, with both files stripped, and with a third of NEW's functions renamed. Judge:
+# `engraft score`. Positive: the pass gains. ENGRAFT: the command to judge (default: this tree's, built here).
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 corpora=${CORPORA:-$top/target/corpora}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# cfg.sh NAME…: how well functions, blocks and jump tables of stripped files are found, and how fast, against objdump.
-# Each NAME is a build of the corpora's build-truth.sh: $CORPORA/stripped/NAME with $CORPORA/truth/NAME.json; without any, all of them.
-# CORPORA_SCRIPTS (default ../shared/corpora) holds score-cfg.py. What must be shown stands in `bar`: exit 1 if one is missed.
+# cfg.sh NAME…: how well functions, blocks and jump tables of stripped files are found, and how fast, against
+# objdump. Each NAME is a build of the corpora's build-truth.sh: $CORPORA/stripped/NAME with
+# $CORPORA/truth/NAME.json; without any, all of them. CORPORA_SCRIPTS (default ../shared/corpora) holds
+# score-cfg.py. What must be shown stands in `bar`: exit 1 if one is missed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${CORPORA_SCRIPTS:=../shared/corpora}" "${CORPORA:=target/corpora}"

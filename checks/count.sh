@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# count.sh [NAME…]: counts of real programs (those of `programs.sh` that are named; by default the six workloads, cc1plus and xz) against
-# callgrind's, instruction by instruction and taken edge by taken edge, for the executable and all libraries but libc and ld.so.
+# count.sh [NAME…]: counts of real programs (those of `programs.sh` that are named; by default the six
+# workloads, cc1plus and xz) against callgrind's, instruction by instruction and taken edge by taken edge, for
+# the executable and all libraries but libc and ld.so.
 #
-# An instruction counts as repeatable if two runs under callgrind agree on it, and five under `count` (twenty, where there is doubt: what
-# hashes addresses seldom goes another way). Where it is, and callgrind and `count` differ, a third one decides: gdb, which runs the program
-# without valgrind and counts at a breakpoint (valgrind shows another processor, other limits and another heap, so some code goes other ways
-# there). Apart from others are: repeated instructions (callgrind counts their rounds), what stands in a block behind a call that did not
-# always return, and stubs outside of .text, which callgrind gives to no file. What ran and was not counted is listed by function, with the
-# reason; padding too, where no row of a block reaches over it.
+# An instruction counts as repeatable if two runs under callgrind agree on it, and five under `count` (twenty,
+# where there is doubt: what hashes addresses seldom goes another way). Where it is, and callgrind and `count`
+# differ, a third one decides: gdb, which runs the program without valgrind and counts at a breakpoint
+# (valgrind shows another processor, other limits and another heap, so some code goes other ways there). Apart
+# from others are: repeated instructions (callgrind counts their rounds), what stands in a block behind a call
+# that did not always return, and stubs outside of .text, which callgrind gives to no file. What ran and was
+# not counted is listed by function, with the reason; padding too, where no row of a block reaches over it.
 #
-# Prints for each program how many instructions were held against each other, and the share of executed and of distinct executed
-# instructions that were counted. Exit 1 if one differs, or a share is below 99.9 %. Needs Debian 12. THREADS: of xz (1).
+# Prints for each program how many instructions were held against each other, and the share of executed and of
+# distinct executed instructions that were counted. Exit 1 if one differs, or a share is below 99.9 %. Needs
+# Debian 12. THREADS: of xz (1).
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=${ENGRAFT:-$top/target/release/engraft}
@@ -29,7 +32,8 @@ mapfile -t as_watched < <(comm -13 <(env | sort) <(valgrind -q --tool=none env |
 counted() { env "${as_watched[@]}" "$engraft" count -q -o "$(mktemp -u "$out/XXXXXXXX.engraft")" -- "$@"; }
 watched() { valgrind -q --tool=callgrind --dump-instr=yes --collect-jumps=yes --skip-plt=no --callgrind-out-file="$out/%p.callgrind" "$@"; }
 stopped() { env "${as_watched[@]}" gdb -q -nx -batch -x "$work/stop.py" --args "$@"; }
-# What a program does otherwise here. No children: callgrind's counts of one begin with its parent's. One thread at a time.
+# What a program does otherwise here. No children: callgrind's counts of one begin with its parent's. One
+# thread at a time.
 alone_python3() { sed -i '/subprocess\.run/d; /os\.fork/d; /^if pid/d; /waitstatus/d; s/^\[t\.start.*/[(t.start(), t.join()) for t in ts]/' p.py; }
 
 # How often the program comes to each address in $work/ask.
@@ -182,7 +186,8 @@ for path in sorted(run):
             else:
                 held += 1
             is_cut |= text.get(a, "").startswith("call")
-    # Jumps that are taken, from blocks that agree: each edge but those that fall through, which are what remains of their blocks.
+    # Jumps that are taken, from blocks that agree: each edge but those that fall through, which are what
+    # remains of their blocks.
     known = {edge[0] for edge in jumps[path]}
     agree = {at for at in cg if at not in left and cg[at] == w2[path].get(at)} - {a for p, a, *_ in differ if p == path}
     blocks = sorted(run[path])
@@ -217,7 +222,8 @@ for path in sorted(run):
         n_missed, d_missed = n_missed + n, d_missed + (not is_padding)
         if len(shown) < 20 and not is_padding and what != "stub of the linkage table":
             shown.append(f"{path} {a:#x} ({text.get(a)}): not counted, {n} times: {what}")
-# On what callgrind and `count` differ, gdb is asked, at the first such instruction of a block: those that run least, as each time takes it long.
+# On what callgrind and `count` differ, gdb is asked, at the first such instruction of a block: those that run
+# least, as each time takes it long.
 asked = sorted({(max(n, callgrind), path, first) for path, _, first, n, callgrind in differ})
 if asked and not os.path.exists(work + "/g1"):
     with open(work + "/ask", "w") as out:

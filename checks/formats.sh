@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# formats.sh BINARY PROFILE: writes PROFILE in every format, has each read by the tool that consumes it, and reads it back.
-# What each tool says the total is must be the total that was written. BINARY must have its symbols, relocations and debug
-# information. Needs engraft in PATH, llvm-19, bolt-19, valgrind, lcov, and pprof or Go (GO names it if it is not in PATH).
+# formats.sh BINARY PROFILE: writes PROFILE in every format, has each read by the tool that consumes it, and
+# reads it back. What each tool says the total is must be the total that was written. BINARY must have its
+# symbols, relocations and debug information. Needs engraft in PATH, llvm-19, bolt-19, valgrind, lcov, and
+# pprof or Go (GO names it if it is not in PATH).
 set -euo pipefail
 [ $# = 2 ] || { echo "usage: formats.sh BINARY PROFILE" >&2; exit 2; }
 binary=$(realpath "$1") profile=$(realpath "$2") llvm=${LLVM:-/usr/lib/llvm-19/bin}
@@ -10,8 +11,8 @@ convert() { engraft convert "$1" -o "$2" --binary "$binary" >>log 2>&1; }
 failed=0
 check() { local what=$1; shift; if "$@" >>log 2>&1; then echo "ok      $what"; else echo "FAILED  $what"; failed=1; fi; }
 for e in fdata preagg prof pb.gz folded callgrind info csv json engraft; do check "write $e" convert "$profile" "p.$e"; done
-# Read back and written again: the same bytes, where a format holds all that is written in it. Of `.prof` and `.info` the
-# counts of lines are compared: calls and names of functions that share a line are not read.
+# Read back and written again: the same bytes, where a format holds all that is written in it. Of `.prof` and
+# `.info` the counts of lines are compared: calls and names of functions that share a line are not read.
 again() { convert "p.$1" "q.$1" && cmp "p.$1" "q.$1"; }
 for e in pb.gz csv json engraft fdata preagg; do check "read back $e" again "$e"; done
 lines() { convert "p.$1" "q.$1" && cmp <(sed -n "$2" "p.$1" | sort) <(sed -n "$2" "q.$1" | sort); }

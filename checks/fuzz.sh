@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# fuzz.sh [N] [PROCESSES] [FILES]: N damaged programs (1,000,000) through load, analysis and verifier in one process with overflow
-# checks on, then PROCESSES (3,000) of them through the engraft command, each in a process held to 10 s and 2 GB.
-# Then FILES (200,000) damaged files through each of the other targets of `fuzz/`, in one process each, with overflow checks.
-# FROM=n starts at mutation n. Exit 1 if one panics, breaks a promise, is killed, or is refused with anything but one error.
+# fuzz.sh [N] [PROCESSES] [FILES]: N damaged programs (1,000,000) through load, analysis and verifier in one
+# process with overflow checks on, then PROCESSES (3,000) of them through the engraft command, each in a
+# process held to 10 s and 2 GB. Then FILES (200,000) damaged files through each of the other targets of
+# `fuzz/`, in one process each, with overflow checks. FROM=n starts at mutation n. Exit 1 if one panics,
+# breaks a promise, is killed, or is refused with anything but one error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 n=${1:-1000000}; processes=${2:-3000}; files=${3:-200000}; from=${FROM:-0}
 target=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-# As fast as a release, with the checks of a development build; in a folder of its own, so that neither is built twice.
+# As fast as a release, with the checks of a development build; in a folder of its own, so that neither is
+# built twice.
 export CARGO_PROFILE_DEV_OPT_LEVEL=3 CARGO_TARGET_DIR=$target/checks
 cargo build -q -p engraft
 ENGRAFT_MUTATIONS=$n ENGRAFT_MUTATIONS_FROM=$from cargo test -q -p program --test mutations -- --nocapture

@@ -9,8 +9,8 @@ spec = importlib.util.spec_from_file_location("programs", os.path.join(os.path.d
 programs = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(programs)
 
-# What is run, as in `random.py`. In a trace, what a thread ran behind its last event is not known: of each, as many blocks that follow one another may
-# be missing, or not be marked yet.
+# What is run, as in `random.py`. In a trace, what a thread ran behind its last event is not known: of each,
+# as many blocks that follow one another may be missing, or not be marked yet.
 VERB = programs.VERB
 AHEAD = 1 if VERB == "count" else 16
 
@@ -117,7 +117,8 @@ def main():
             return
         blocks, n_stopped = counts(engraft, folder, path)
         own = open(f"{folder}/own0", "rb").read()
-        # Who ends it is at a call, unless it is killed, or does what it may not; it cannot be known in `abort`.
+        # Who ends it is at a call, unless it is killed, or does what it may not; it cannot be known in
+        # `abort`.
         n_alive = n_threads + (kill_in is not None or status == 128 + 11)
         if hold(seen, what, marks, own, blocks, n_stopped, n_alive) < 20:
             seen.failed.append(f"{what}: hardly any block was held")

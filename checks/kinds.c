@@ -1,5 +1,5 @@
-// Programs of every kind for kinds.sh: argv[1] says which. Each counts what its `work` does, in memory that its children share, and
-// prints that at the end; all else it prints must be the same when it is counted.
+// Programs of every kind for kinds.sh: argv[1] says which. Each counts what its `work` does, in memory that
+// its children share, and prints that at the end; all else it prints must be the same when it is counted.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# kinds.sh [CASE…]: programs of every kind (kinds.c; all cases, or those named), as they are and counted: what they print, write and end with
-# must be the same, and counts what they counted themselves. A line a case: ok; refused, with the one error that is expected; FAILED, with what
-# differs. Ends with 1 if one failed. Cases that need root, gdb or strace say so and are left out where these are not.
+# kinds.sh [CASE…]: programs of every kind (kinds.c; all cases, or those named), as they are and counted: what
+# they print, write and end with must be the same, and counts what they counted themselves. A line a case: ok;
+# refused, with the one error that is expected; FAILED, with what differs. Ends with 1 if one failed. Cases
+# that need root, gdb or strace say so and are left out where these are not.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=$(realpath "${ENGRAFT:-$top/target/release/engraft}")

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# large.sh OLD NEW: time and memory of `engraft match` on a pair of large programs, and, where they have symbols, the share of
-# functions of unchanged name and size (names that `nm -S` shows once in each) that are matched to each other: as the files are,
-# and with both stripped. A `f.cold` is a part of f, not a function: said apart, but it counts. Fails if a run takes over 60 s of CPU or 3 GB, or below 99 % (stripped: 97 %) are matched.
+# large.sh OLD NEW: time and memory of `engraft match` on a pair of large programs, and, where they have
+# symbols, the share of functions of unchanged name and size (names that `nm -S` shows once in each) that are
+# matched to each other: as the files are, and with both stripped. A `f.cold` is a part of f, not a function:
+# said apart, but it counts. Fails if a run takes over 60 s of CPU or 3 GB, or below 99 % (stripped: 97 %) are
+# matched.
 set -euo pipefail
 [ $# = 2 ] || { echo "usage: large.sh OLD NEW" >&2; exit 2; }
 top=$(dirname "$(dirname "$(realpath "$0")")")

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# lines.sh [NAME…]: are these the counts that gcov gives? bzip2, lua, sqlite and quickjs, or those that are named, are compiled with
-# `gcc -g -O0`, run under `engraft count`, and what `convert` writes as .info is held against what gcov counted of a twin that was compiled
-# with `--coverage` beside. -O0: what gcov counts is what the source says, and with more optimisation much of that has no code any more.
+# lines.sh [NAME…]: are these the counts that gcov gives? bzip2, lua, sqlite and quickjs, or those that are
+# named, are compiled with `gcc -g -O0`, run under `engraft count`, and what `convert` writes as .info is held
+# against what gcov counted of a twin that was compiled with `--coverage` beside. -O0: what gcov counts is
+# what the source says, and with more optimisation much of that has no code any more.
 #
-# Prints per program how many of the lines that gcov lists have the same count, how many are missing or more than gcov lists, and the first
-# of those that differ (SHOW of them). Exit 1 if fewer than 99 % are equal, genhtml refuses the file, or callgrind_annotate what is written for
-# it. OPT (-O0): another level, without bars. Sources come from crates, by cargo.
+# Prints per program how many of the lines that gcov lists have the same count, how many are missing or more
+# than gcov lists, and the first of those that differ (SHOW of them). Exit 1 if fewer than 99 % are equal,
+# genhtml refuses the file, or callgrind_annotate what is written for it. OPT (-O0): another level, without
+# bars. Sources come from crates, by cargo.
 #
-# What is known to differ: code behind a call that did not come back, in a block that ends with a return, counts as often as the block;
-# lines whose code gcc has joined with others' (`break`, `goto`, the opening of a function whose body starts with `do`); labels, which
-# have no code, come from the text of the source.
+# What is known to differ: code behind a call that did not come back, in a block that ends with a return,
+# counts as often as the block; lines whose code gcc has joined with others' (`break`, `goto`, the opening of
+# a function whose body starts with `do`); labels, which have no code, come from the text of the source.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=${ENGRAFT:-$top/target/release/engraft} opt=${OPT:--O0} here=$top/checks

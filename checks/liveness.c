@@ -1,9 +1,11 @@
-// Runs a program and puts random values into registers and flags called dead: liveness PLACES ENTRY SEED K SECONDS COMMAND ARGS…
+// Runs a program and puts random values into registers and flags called dead: liveness PLACES ENTRY SEED K
+// SECONDS COMMAND ARGS…
 //
-// PLACES holds lines as `dead` prints them, ENTRY is the file's e_entry in decimal. At each place an int3 is planted; at its 1st to K-th
-// hit (which one is random by place) everything dead there is randomised, once, and the int3 is gone. The program's output is untouched: compare
-// it with a plain run. Prints to the file named by $HITS the places that were randomised, one decimal address a line.
-// Exits as the program does, 128 + signal if one killed it, 124 after SECONDS.
+// PLACES holds lines as `dead` prints them, ENTRY is the file's e_entry in decimal. At each place an int3 is
+// planted; at its 1st to K-th hit (which one is random by place) everything dead there is randomised, once,
+// and the int3 is gone. The program's output is untouched: compare it with a plain run. Prints to the file
+// named by $HITS the places that were randomised, one decimal address a line. Exits as the program does, 128
+// + signal if one killed it, 124 after SECONDS.
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <elf.h>

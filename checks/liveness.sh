@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# liveness.sh N SEED COMMAND ARGS…: puts random values into every register and flag called dead, at N random instructions of COMMAND's
-# binary (each once, at one of its first hits, all in one run), and compares output and exit status with a plain run.
-# COMMAND must be a path; it must not fork or start threads, and must print the same each time. Input comes from $INPUT (default /dev/null).
-# Prints how many places were hit. If the run changes, halves the places until one is left, names it, and exits with 1.
+# liveness.sh N SEED COMMAND ARGS…: puts random values into every register and flag called dead, at N random
+# instructions of COMMAND's binary (each once, at one of its first hits, all in one run), and compares output
+# and exit status with a plain run. COMMAND must be a path; it must not fork or start threads, and must print
+# the same each time. Input comes from $INPUT (default /dev/null). Prints how many places were hit. If the run
+# changes, halves the places until one is left, names it, and exits with 1.
 set -euo pipefail
 [ $# -ge 3 ] || { echo "usage: liveness.sh N SEED COMMAND ARGS…" >&2; exit 2; }
 n=$1 seed=$2; shift 2

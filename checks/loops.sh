@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# loops.sh [FILE…]: the loops of every function against brute force (components, their entries taken away, components again).
-# Without FILEs, those of the twenty largest programs in /usr/bin that are at most 50 MB. Exit 1 if a loop differs.
+# loops.sh [FILE…]: the loops of every function against brute force (components, their entries taken away,
+# components again). Without FILEs, those of the twenty largest programs in /usr/bin that are at most 50 MB.
+# Exit 1 if a loop differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ $# = 0 ]; then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# match.sh PROGRAM OLD NEW: functions, blocks and data matched, with symbols and with both builds stripped, against the truth that
-# match-truth.sh made in $CORPORA/truth; data against the object symbols of the unstripped twins. Each line with CPU time and memory.
+# match.sh PROGRAM OLD NEW: functions, blocks and data matched, with symbols and with both builds stripped,
+# against the truth that match-truth.sh made in $CORPORA/truth; data against the object symbols of the
+# unstripped twins. Each line with CPU time and memory.
 set -euo pipefail
 [ $# = 3 ] || { echo "usage: match.sh PROGRAM OLD NEW" >&2; exit 2; }
 top=$(dirname "$(dirname "$(realpath "$0")")")

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# processes.sh: counts of programs that start many processes and threads. 1,000 forked children, 50 at a time, half of them with children of
-# their own; the same with vfork and posix_spawn (`--follow`), and a chain of 300 programs that become one another; 200 threads started and ended
-# a second, with stacks of all sizes, for SECONDS (60). Each counts its own work: counts must be equal, and nothing may be left: neither areas
-# nor memory, mappings or open files of the program or of the launcher grow from the first third of the time to its end.
-# Ends with 1 if something does not hold.
+# processes.sh: counts of programs that start many processes and threads. 1,000 forked children, 50 at a time,
+# half of them with children of their own; the same with vfork and posix_spawn (`--follow`), and a chain of
+# 300 programs that become one another; 200 threads started and ended a second, with stacks of all sizes, for
+# SECONDS (60). Each counts its own work: counts must be equal, and nothing may be left: neither areas nor
+# memory, mappings or open files of the program or of the launcher grow from the first third of the time to
+# its end. Ends with 1 if something does not hold.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=${ENGRAFT:-$top/target/release/engraft}

@@ -1,7 +1,8 @@
 # programs.sh: real programs for `transparency.sh` and `count.sh`, which source it. Not run by itself.
 #
-# Of each: what it needs (Debian 12's packages), how its folder is made once, and how it is run there: `run_NAME PREFIX…` puts PREFIX
-# before each command whose behaviour is looked at. A run prints all that it does, and the same each time; it may change its folder.
+# Of each: what it needs (Debian 12's packages), how its folder is made once, and how it is run there:
+# `run_NAME PREFIX…` puts PREFIX before each command whose behaviour is looked at. A run prints all that it
+# does, and the same each time; it may change its folder.
 #
 # shellcheck shell=bash disable=SC2034
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# query.sh TRACES [FOLDER]: packs the plain traces of a folder (NAME.trc.zst with NAME.paths, whose lines are `type F b0 b1 b2 cnt N first
-# POS …`), asks for every path by every scheme, holds counts and first positions against the file's, and says what it took: CPU time,
-# in process. Then 10,000 random paths of random traces against a search that is slow and plainly right.
+# query.sh TRACES [FOLDER]: packs the plain traces of a folder (NAME.trc.zst with NAME.paths, whose lines are
+# `type F b0 b1 b2 cnt N first POS …`), asks for every path by every scheme, holds counts and first positions
+# against the file's, and says what it took: CPU time, in process. Then 10,000 random paths of random traces
+# against a search that is slow and plainly right.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { echo "query.sh: say where the traces are: checks/query.sh TRACES [FOLDER]" >&2; exit 2; }

@@ -183,7 +183,8 @@ class Bench:
                 os.remove(f"{folder}/r.engraft")
             counted = self.run(folder, [self.engraft, VERB, "-q", *options, "--modules", unit.modules, "-o", "r.engraft", "--", "./p", str(k)], "own")
             is_other = lambda run: run[0] != counted[0] or program.repeats and run[1] != counted[1]
-            # Some end otherwise from run to run by themselves: as this one did, or at least with its status and other output each time.
+            # Some end otherwise from run to run by themselves: as this one did, or at least with its status
+            # and other output each time.
             if is_other(plain):
                 again = []
                 while len(again) < 9 and counted not in again:
@@ -214,20 +215,22 @@ class Bench:
                 n_stopped, between, edges = self.intervals(folder, path)
                 said_stopped = max(said_stopped, n_stopped)
                 how, rows = " ".join(options), sorted(blocks[path])
-                # Where a signal comes in a library, it may not be known which call led there; and who waits at a call may not have come to it.
+                # Where a signal comes in a library, it may not be known which call led there; and who waits
+                # at a call may not have come to it.
                 may_doubt = stopped or program.parked() or program.has & {"signals", "faults", "library-faults", "timer"}
                 if not may_doubt:
                     between, n_stopped = {}, 0
                 said += self.judge(how, own, rows, between, stopped, program.late(), program.parked(), unmarked, unit.calls_stubs)
                 said += self.judge_edges(how, own, rows, edges, max(stopped, n_stopped) + unmarked)
-                # Counted again, with counters elsewhere. What has no markers, as libc in a static program, may run otherwise.
+                # Counted again, with counters elsewhere. What has no markers, as libc in a static program,
+                # may run otherwise.
                 if edges and program.repeats and not stopped and not n_stopped:
                     marked = {rows[bisect.bisect_right(rows, (m[0], 1 << 64)) - 1][3] for m in own.marks if rows}
                     edges = {at: n for at, n in edges.items() if rows[bisect.bisect_right(rows, (at[0], 1 << 64)) - 1][3] in marked}
                     first = edges_of.setdefault(path, edges)
                     said += [f"{how} edge {at[0]:#x} to {at[1]:#x}: {first.get(at)}, and {edges.get(at)} the next time" for at in sorted(first.keys() | edges.keys()) if first.get(at) != edges.get(at)]
-            # Threads that are there at the end may be in the middle of a block; of others it is known that they are not.
-            # Of some, a handler of signals may have been `exit`.
+            # Threads that are there at the end may be in the middle of a block; of others it is known that
+            # they are not. Of some, a handler of signals may have been `exit`.
             is_doubtful = unit.may_end_by_handler() and 1 <= counted[0] <= 64
             self.n_wide += said_stopped > 0 and not stopped and not is_doubtful and program.is_over(counted[0])
         return said
@@ -266,8 +269,9 @@ class Bench:
             first = inside[0][1]
             least, most = between.get(start, (ours, ours))
             if VERB == "trace":
-                # A block that has begun is in a trace; what ran behind the last event of a thread that was there at the end is not. Of those
-                # that run a worker's function, and what it calls, this is what lacks; without symbols, it may be any.
+                # A block that has begun is in a trace; what ran behind the last event of a thread that was
+                # there at the end is not. Of those that run a worker's function, and what it calls, this is
+                # what lacks; without symbols, it may be any.
                 is_worker = "worker" in function or function.startswith(("f", "_Z"))
                 least, most = least - stopped, most + late + (stopped - late + parked) * is_worker
             if inside[0][3] & 1:

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# self.sh [--objects OBJECT…] FILE…: what must match because it is the same. Each FILE against itself (100 % of functions and
-# blocks at the same address), and against its stripped self (99.9 % of blocks). With --objects (up to a `--`): the objects,
-# linked by $CC (gcc) with $LIBS (-lm -ldl) in their order and in reverse, against each other, as they are and stripped: 99.9 % of
-# blocks that lie at the same place below a symbol of `nm -S` that occurs once in each.
+# self.sh [--objects OBJECT…] FILE…: what must match because it is the same. Each FILE against itself (100 %
+# of functions and blocks at the same address), and against its stripped self (99.9 % of blocks). With
+# --objects (up to a `--`): the objects, linked by $CC (gcc) with $LIBS (-lm -ldl) in their order and in
+# reverse, against each other, as they are and stripped: 99.9 % of blocks that lie at the same place below a
+# symbol of `nm -S` that occurs once in each.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=${ENGRAFT:-$top/target/release/engraft}

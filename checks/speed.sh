@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Speed and memory of the analysis, to control-flow graphs, loops and liveness of every function, on one thread.
+# Speed and memory of the analysis, to control-flow graphs, loops and liveness of every function, on one
+# thread.
 #   checks/speed.sh FILE…
-# For each file: user time of `objdump -d` (to /dev/null) over that of program/examples/analyze, the median of PAIRS pairs (5) run
-# one after the other; and the peak of anonymous memory (RssAnon, polled) beyond the length of the file, per byte of code.
-# A file of a few hundred kilobytes says more of starting up than of analysis.
+# For each file: user time of `objdump -d` (to /dev/null) over that of program/examples/analyze, the median of
+# PAIRS pairs (5) run one after the other; and the peak of anonymous memory (RssAnon, polled) beyond the
+# length of the file, per byte of code. A file of a few hundred kilobytes says more of starting up than of
+# analysis.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 [ $# -gt 0 ] || { echo "usage: checks/speed.sh FILE…" >&2; exit 2; }

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# threads.sh: counts of programs with threads. First threads that start threads, 64 at a time, more than 10,000 in all: their hot loop must be
-# counted exactly, as it counts itself. Then two threads in one hot loop against one: user time over the plain run with two, divided by
-# that with one, medians of PAIRS (7) rounds, at most 1.05; counts exact. The loop's body takes some cycles: in a loop of one cycle, how fast
-# the processor forwards one increment to the next differs twofold from run to run, also with one thread. Ends with 1 if a bar is missed.
+# threads.sh: counts of programs with threads. First threads that start threads, 64 at a time, more than
+# 10,000 in all: their hot loop must be counted exactly, as it counts itself. Then two threads in one hot loop
+# against one: user time over the plain run with two, divided by that with one, medians of PAIRS (7) rounds,
+# at most 1.05; counts exact. The loop's body takes some cycles: in a loop of one cycle, how fast the
+# processor forwards one increment to the next differs twofold from run to run, also with one thread. Ends
+# with 1 if a bar is missed.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=${ENGRAFT:-$top/target/release/engraft}

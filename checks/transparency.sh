@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# transparency.sh [NAME…]: runs real programs (all of `programs.sh`, or those named) as they are, counted, and with their code and that
-# of every library but libc and ld.so moved and the old code poisoned. What they print, write and end with must be the same three times.
-# `NAME-stripped` is NAME without its symbols, for those that are compiled here.
+# transparency.sh [NAME…]: runs real programs (all of `programs.sh`, or those named) as they are, counted, and
+# with their code and that of every library but libc and ld.so moved and the old code poisoned. What they
+# print, write and end with must be the same three times. `NAME-stripped` is NAME without its symbols, for
+# those that are compiled here.
 #
-# Prints for each the share of its instructions, of those known to have run in its modules, that were counted, and what was not and why.
-# Exit 1 if a run differs, or less than 99.9 % was counted. A program whose plain runs differ is no proof: that is a failure, too.
-# MODULES: which are counted (all; '*' for libc and ld.so, too).
-# Needs Debian 12, and root or user namespaces: rewritten files are put over the plain ones in a private mount namespace.
+# Prints for each the share of its instructions, of those known to have run in its modules, that were counted,
+# and what was not and why. Exit 1 if a run differs, or less than 99.9 % was counted. A program whose plain
+# runs differ is no proof: that is a failure, too. MODULES: which are counted (all; '*' for libc and ld.so,
+# too). Needs Debian 12, and root or user namespaces: rewritten files are put over the plain ones in a private
+# mount namespace.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=${ENGRAFT:-$top/target/release/engraft}

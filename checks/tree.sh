@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# tree.sh [NAME…]: real programs (those of `programs.sh`, but the longest, or those named; `NAME-stripped` too) counted by a spanning tree,
-# and with a counter a block (`--all-blocks`), twice each, without address randomization: every block must have the same count; where there is doubt,
-# six times more each, with it: the two kinds differ in what is mapped where. What two runs of one kind count otherwise is not repeatable, and left out,
-# as what libgcc does otherwise when it unwinds. The recordings of all processes of a run are added up.
+# tree.sh [NAME…]: real programs (those of `programs.sh`, but the longest, or those named; `NAME-stripped`
+# too) counted by a spanning tree, and with a counter a block (`--all-blocks`), twice each, without address
+# randomization: every block must have the same count; where there is doubt, six times more each, with it: the
+# two kinds differ in what is mapped where. What two runs of one kind count otherwise is not repeatable, and
+# left out, as what libgcc does otherwise when it unwinds. The recordings of all processes of a run are added
+# up.
 #
-# VERB=trace: recorded whole by `trace` in place of the tree; functions that choose functions (IFUNCs), which run before that, are left out.
+# VERB=trace: recorded whole by `trace` in place of the tree; functions that choose functions (IFUNCs), which
+# run before that, are left out.
 #
-# Prints for each how many blocks were held against each other, of how many executions. Exit 1 if one differs, or if those that are not
-# repeatable are more than a quarter of the blocks that ran. Needs Debian 12.
+# Prints for each how many blocks were held against each other, of how many executions. Exit 1 if one differs,
+# or if those that are not repeatable are more than a quarter of the blocks that ran. Needs Debian 12.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=${ENGRAFT:-$top/target/release/engraft}
@@ -38,7 +41,8 @@ counted() {
 # Some programs are started by others.
 export -f counted
 
-# judge [last]: holds the runs so far against each other. Exit 3 if there is doubt, and these are not the last.
+# judge [last]: holds the runs so far against each other. Exit 3 if there is doubt, and these are not the
+# last.
 judge() {
   python3 - "$work" "$name" "$n" "$verb" "${1:-}" <<'P'
 import collections, csv, glob, sys
@@ -60,8 +64,8 @@ waver = set() # what one kind of run does not count alike
 for k in range(3, int(n) + 1):
     one, other = tree if k % 2 else plain, counts(k)
     waver |= {at for at in one.keys() | other.keys() if one[at] != other[at]}
-# libgcc runs programs of unwind information, whose steps are coded shorter or longer as the code that they pass is: that may differ, in the
-# one function that does so, by less than a tenth of what it does.
+# libgcc runs programs of unwind information, whose steps are coded shorter or longer as the code that they
+# pass is: that may differ, in the one function that does so, by less than a tenth of what it does.
 unwinder = {at for at in (tree.keys() | plain.keys()) - waver if "libgcc_s" in at[0] and tree[at] != plain[at]}
 whole = sum(plain[at] for at in plain if functions[at] in {functions[u] for u in unwinder} and "libgcc_s" in at[0])
 if len({functions[at] for at in unwinder}) == 1 and sum(abs(tree[at] - plain[at]) for at in unwinder) * 10 < whole:

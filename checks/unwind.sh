@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# unwind.sh [N]: unwinding through moved, counted code, launched and as a file. N C++ throws (1,000,000) through 1 and through 20 frames of a
-# library that is loaded by dlopen: what is counted, and user time over the plain run, median of PAIRS (5) pairs, at most 1.5; Rust panics
-# that are caught, are not caught, and abort; threads that are cancelled; the names that backtrace_symbols gives. Ends with 1 if a bar is missed.
+# unwind.sh [N]: unwinding through moved, counted code, launched and as a file. N C++ throws (1,000,000)
+# through 1 and through 20 frames of a library that is loaded by dlopen: what is counted, and user time over
+# the plain run, median of PAIRS (5) pairs, at most 1.5; Rust panics that are caught, are not caught, and
+# abort; threads that are cancelled; the names that backtrace_symbols gives. Ends with 1 if a bar is missed.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=${ENGRAFT:-$top/target/release/engraft}
@@ -101,7 +102,8 @@ g++ -O2 -o throws throws.cc
 g++ -O2 -DLIBRARY -shared -fPIC -o sink.so throws.cc
 rustc -O -o panics panics.rs
 rustc -O -C panic=abort -o aborts panics.rs
-# With tables, what cleans up is called while frames are unwound, but only from calls; without, by longjmp, from anywhere.
+# With tables, what cleans up is called while frames are unwound, but only from calls; without, by longjmp,
+# from anywhere.
 gcc -O2 -DAT_ONCE=0 -fexceptions -pthread -o cancel cancel.c
 gcc -O2 -DAT_ONCE=1 -fno-exceptions -pthread -o cancel-at-once cancel.c
 gcc -O2 -DAT_ONCE=0 -fexceptions -pthread -static -o cancel-static cancel.c

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# usr.sh [FOLDER…]: every ELF file below /usr (or FOLDER…) through `engraft show --verify`, each held to 10 s of processor time and 2 GB.
-# Prints one line for every file that is neither loaded nor refused with one error, and the share of code in functions.
-# Exit 1 if there is such a file, or if less than 99 % of all bytes of code (without padding) are in functions.
+# usr.sh [FOLDER…]: every ELF file below /usr (or FOLDER…) through `engraft show --verify`, each held to 10 s
+# of processor time and 2 GB. Prints one line for every file that is neither loaded nor refused with one
+# error, and the share of code in functions. Exit 1 if there is such a file, or if less than 99 % of all bytes
+# of code (without padding) are in functions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- /usr

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# first-run.sh: carries a profile from one release of a real program to a later one, on this machine, in a few minutes.
-# Fetches Lua 5.4.3 and 5.4.8 (crate lua-src), builds both with gcc, counts a run of the older one, carries those counts to the
-# newer one, and compares them with counts of the newer one itself. All it makes is in target/first-run.
-# Needs a Rust toolchain and Debian 12; installs gcc at need.
+# first-run.sh: carries a profile from one release of a real program to a later one, on this machine, in a few
+# minutes. Fetches Lua 5.4.3 and 5.4.8 (crate lua-src), builds both with gcc, counts a run of the older one,
+# carries those counts to the newer one, and compares them with counts of the newer one itself. All it makes
+# is in target/first-run. Needs a Rust toolchain and Debian 12; installs gcc at need.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 top=$PWD old=543.1.0 new=548.1.2 work=$PWD/target/first-run
@@ -32,8 +32,9 @@ END
   cargo vendor -q --versioned-dirs --manifest-path "$probe/Cargo.toml" "$work/sources.part" >/dev/null
   mv "$work/sources.part" "$work/sources"
 fi
-# build NAME VERSION: -g makes reports readable, a fixed seed makes runs repeatable; engraft needs neither. The other options
-# are for llvm-bolt, which refuses programs without relocations, with split functions, or with computed goto.
+# build NAME VERSION: -g makes reports readable, a fixed seed makes runs repeatable; engraft needs neither.
+# The other options are for llvm-bolt, which refuses programs without relocations, with split functions, or
+# with computed goto.
 build() {
   [ -x "$work/$1" ] && return
   local from; from=$(echo "$work/sources/lua-src-$2"/lua-5.4*)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# install.sh PACKAGE…: installs the Debian packages that are missing; does nothing if none is. Needs root or sudo for that.
+# install.sh PACKAGE…: installs the Debian packages that are missing; does nothing if none is. Needs root or
+# sudo for that.
 set -euo pipefail
 missing=()
 for package in "$@"; do

@@ -72,7 +72,8 @@ __attribute__((constructor(101))) static void map_counters(void) {
   close(fd);
 }
 '''
-# The first thing in the section of counters is as far from other things as the last: whole pages (`PAGES` ends them).
+# The first thing in the section of counters is as far from other things as the last: whole pages (`PAGES`
+# ends them).
 FIRST = 'asm(".pushsection ecnt,\\"aw\\",@nobits\\n.balign 4096\\n.popsection");\n'
 PAGES = '.section ecnt,"aw",@nobits\n.skip 1\n.balign 4096\n.section .note.GNU-stack,"",@progbits\n'
 
@@ -87,7 +88,8 @@ struct Guard {
 #endif
 '''
 
-# What the program does about signals, and where the addresses of its handlers are: in code, in a table, or in what `sigaction` takes.
+# What the program does about signals, and where the addresses of its handlers are: in code, in a table, or in
+# what `sigaction` takes.
 HANDLERS = r"""
 HANDLER void on_return(int s) { P; hits += s;
   if (hits & 1) { P; sink++; }

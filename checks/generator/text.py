@@ -5,7 +5,8 @@ import collections
 STUBS = {"getuid": "getuid()", "getpgrp": "(getpgrp() & 0)", "rand": "rand()", "strspn": "strspn(number, number + 2)", "strcspn": "strcspn(number, number + 2)",
          "strpbrk": "(strpbrk(number, number + 3) != 0)"}
 
-# Ways to end by a signal, at any moment or in the middle of a block: the text; whether the thread came to the block's marker.
+# Ways to end by a signal, at any moment or in the middle of a block: the text; whether the thread came to the
+# block's marker.
 Late = collections.namedtuple("Late", "text is_at_marker")
 ROUND = "for (;;) { P; x += strlen(far_text); x = MIX(x);\n  if (x >> 9 & 1) { P; sink++; }\n  P; }"
 FAULT = 'ASM(COUNT("%c1", "0") "movq (%0),%0\\n" : "+r"(t) : "i"(__LINE__) : "memory", "cc");'
@@ -239,7 +240,8 @@ class Text:
             say(f"if (forks++ < 3) {{ int status = 0; pid_t child; {by_pointer}P; child = {make};"); say("Q; if (!child) { fuel = 15; forks = 100; is_first = 0; end_in = 0; top = 0; tries = 0;")
             if not getattr(self, "in_child", False):
                 self.in_child = True; self.inner(p.child); self.in_child = False
-            # A thread of the parent may hold a lock that `exit` takes; the C library sees to that where it makes the child itself.
+            # A thread of the parent may hold a lock that `exit` takes; the C library sees to that where it
+            # makes the child itself.
             ends = ["_exit(x & 31)", "_exit(x & 31)" if "SYS_clone" in make else "exit(x & 31)", "kill(getpid(), SIGKILL)", "abort()"]
             say(f"P; {ends[n % 4]}; }}")
             say("P; waitpid(child, &status, 0);"); say("Q; x ^= status; }"); say("P;")

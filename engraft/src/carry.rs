@@ -58,7 +58,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Holds what is predicted against it. What cannot be predicted does not pass: a gate lets nothing through unseen.
+    /// Holds what is predicted against it. What cannot be predicted does not pass: a gate lets nothing
+    /// through unseen.
     fn verdict(self, predicted: &PredictedView) -> GateView {
         let asked = [
             (self.bp, predicted.bp_share, predicted.bp_at_most),

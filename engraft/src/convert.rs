@@ -1,4 +1,5 @@
-//! `engraft convert`: profiles from one format to another; several of one build become their sum. Traces: `traces`.
+//! `engraft convert`: profiles from one format to another; several of one build become their sum. Traces:
+//! `traces`.
 
 mod branches;
 mod exports;
@@ -26,11 +27,13 @@ Examples:
   $ engraft convert run.trace -o run.folded
   $ engraft convert run.trace -o run.trace.json --depth 20";
 
-/// Convert profiles to another format; several inputs are added up. Pack a plain trace, or unpack it again; draw one with other tools
+/// Convert profiles to another format; several inputs are added up. Pack a plain trace, or unpack it again;
+/// draw one with other tools
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Profiles of one build, in any format that can be read; or a trace: plain (`.trc`, `-` for standard input), ours, or branches that perf prints
+    /// Profiles of one build, in any format that can be read; or a trace: plain (`.trc`, `-` for standard
+    /// input), ours, or branches that perf prints
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
     /// Where to write; the extension says the format
@@ -42,10 +45,12 @@ pub struct Args {
     /// The profiles are of this program, which llvm-bolt made of BIN with --enable-bat: translate them back
     #[arg(long, value_name = "BOLTED", requires = "binary")]
     bolted: Option<PathBuf>,
-    /// Write in this format, whatever the extension; `chrome` is for traces, and `trace`, which makes of one of ours a plain one
+    /// Write in this format, whatever the extension; `chrome` is for traces, and `trace`, which makes of one
+    /// of ours a plain one
     #[arg(long, value_name = "FORMAT", value_parser = traces::target_named)]
     to: Option<Target>,
-    /// Of a trace, or a recording that keeps threads apart (`count --per-thread`), take only this thread, counted from 1
+    /// Of a trace, or a recording that keeps threads apart (`count --per-thread`), take only this thread,
+    /// counted from 1
     #[arg(long, value_name = "N", value_parser = input::from_one)]
     thread: Option<NonZeroUsize>,
     /// Of a plain trace: names of its functions and blocks, lines `FUNCTION BLOCK 0xADDRESS NAME FILE:LINE`
@@ -54,14 +59,15 @@ pub struct Args {
     /// How to keep a trace, in several ways if need be [default of X.trace: packed]
     #[arg(long, value_enum, value_name = "STORE", value_delimiter = ',')]
     store: Vec<traces::Store>,
-    /// Of what perf prints of branches: the files whose code is traced, `all` (without libc and ld.so) or file names, `*` standing for
-    /// anything [default: all, with --binary that alone]
+    /// Of what perf prints of branches: the files whose code is traced, `all` (without libc and ld.so) or
+    /// file names, `*` standing for anything [default: all, with --binary that alone]
     #[arg(long, value_name = "WHICH", num_args = 1..)]
     modules: Vec<String>,
     /// Of a trace, as folded stacks or slices: the symbols from I on, before J
     #[arg(long, value_name = "I..J")]
     at: Option<query::at::Span>,
-    /// Of a trace, as folded stacks or slices: so many calls deep; deeper ones count for the function at that depth, or are left out
+    /// Of a trace, as folded stacks or slices: so many calls deep; deeper ones count for the function at that
+    /// depth, or are left out
     #[arg(long, value_name = "N", value_parser = input::from_one)]
     depth: Option<NonZeroUsize>,
     /// Of a trace, as folded stacks: what they count [default: blocks]
@@ -200,7 +206,8 @@ struct InputView {
     /// `None` if the file does not say, and no binary was given.
     n_functions: Option<usize>,
     n_blocks: usize,
-    /// `None` of a trace: its counts are those of blocks, and the rest follows from them where it is asked for.
+    /// `None` of a trace: its counts are those of blocks, and the rest follows from them where it is asked
+    /// for.
     n_edges: Option<usize>,
     n_calls: Option<usize>,
     lost: Vec<LostView>,

@@ -40,10 +40,12 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where to write the recording [default: PROGRAM.engraft, or PROGRAM.1.engraft and so on if that is there]
+    /// Where to write the recording [default: PROGRAM.engraft, or PROGRAM.1.engraft and so on if that is
+    /// there]
     #[arg(short, value_name = "REC")]
     o: Option<PathBuf>,
-    /// What to count in: `all` (without libc and ld.so), `exe`, or file names of modules, `*` standing for anything
+    /// What to count in: `all` (without libc and ld.so), `exe`, or file names of modules, `*` standing for
+    /// anything
     #[arg(long, value_name = "WHICH", num_args = 1.., default_value = "all")]
     modules: Vec<String>,
     /// Count programs that it becomes or starts by `exec`, too
@@ -137,7 +139,8 @@ pub fn find(name: &OsString) -> anyhow::Result<Target> {
     Ok(target)
 }
 
-/// Refuses where nothing can be said of processes: what they may do is known by it, and they are prepared by it.
+/// Refuses where nothing can be said of processes: what they may do is known by it, and they are prepared by
+/// it.
 ///
 /// # Errors
 /// If /proc is not mounted.
@@ -176,8 +179,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     Ok(Answer::Status(failed))
 }
 
-/// Runs the program once, and gives its exit status, and whether this was the last run: also if somebody has ended it. The last one is
-/// recorded and reported.
+/// Runs the program once, and gives its exit status, and whether this was the last run: also if somebody has
+/// ended it. The last one is recorded and reported.
 fn once(
     args: &Args,
     target: &Target,
@@ -198,8 +201,8 @@ fn once(
         info_span!("prepare").in_scope(|| prepare::executable(kept, &target.executable, image, of_exe))?;
     refuse_none(args, &args.modules, args.follow, target, &paths)?;
     let (paths, others): (Vec<PathBuf>, Vec<_>) = paths.into_iter().partition(|path| args.library(path));
-    // What is named by its place from here is given when it is asked for: the program may ask from elsewhere. But whether it can be counted
-    // is known now.
+    // What is named by its place from here is given when it is asked for: the program may ask from elsewhere.
+    // But whether it can be counted is known now.
     let (paths, from_here): (Vec<PathBuf>, Vec<_>) = paths.into_iter().partition(|path| path.is_absolute());
     let (libraries, refused) = info_span!("prepare").in_scope(|| {
         prepare::libraries(kept, None, from_here, how)?;
@@ -383,8 +386,8 @@ pub fn no_memory(what: &str, err: &std::io::Error) -> Hinted {
     Hinted::new(format!("cannot get memory for the {what}: {err}"), hint)
 }
 
-/// Refuses to run a program of which nothing would be counted, where that can be known: of its modules at the start, `libraries` among
-/// them, none is wanted, and it cannot load others.
+/// Refuses to run a program of which nothing would be counted, where that can be known: of its modules at the
+/// start, `libraries` among them, none is wanted, and it cannot load others.
 pub fn refuse_none(
     args: &impl Wanted,
     modules_named: &[String],
@@ -468,8 +471,8 @@ pub fn recorded(rec: &Path) -> anyhow::Result<view::CountView> {
     Ok(view)
 }
 
-/// How often the counters of a module are incremented on average in a run that is long: rewriting it takes about as long as
-/// a thousand increments a counter.
+/// How often the counters of a module are incremented on average in a run that is long: rewriting it takes
+/// about as long as a thousand increments a counter.
 const LONG_RUN: u64 = 1000;
 
 /// Where programs are looked for where the environment does not say: as the C library does it.
@@ -510,8 +513,8 @@ pub fn seen_by<T>(watch: std::io::Result<std::thread::ScopedJoinHandle<'_, T>>) 
     watch.join().ok()
 }
 
-/// The file that process `pid` runs in place of `started` after an exec, if it is seen with one before it ends, as `is_gone` says: looking
-/// does not hold it up.
+/// The file that process `pid` runs in place of `started` after an exec, if it is seen with one before it
+/// ends, as `is_gone` says: looking does not hold it up.
 pub fn what_it_becomes(pid: u32, started: &Path, is_gone: &AtomicBool) -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt as _;
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));

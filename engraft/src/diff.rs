@@ -26,7 +26,8 @@ pub struct Args {
     first: PathBuf,
     /// What the second run left
     second: PathBuf,
-    /// The build that both ran; profiles that are no recordings need it. Of recordings, only this module is looked at
+    /// The build that both ran; profiles that are no recordings need it. Of recordings, only this module is
+    /// looked at
     #[arg(long, value_name = "BIN")]
     binary: Option<PathBuf>,
     #[command(flatten)]
@@ -116,7 +117,8 @@ pub struct DiffView {
     n_blocks: usize,
     n_blocks_first_alone: usize,
     n_blocks_second_alone: usize,
-    /// Blocks and edges of which the two have other numbers, but may have run as often: threads may have been stopped in the middle of one.
+    /// Blocks and edges of which the two have other numbers, but may have run as often: threads may have been
+    /// stopped in the middle of one.
     #[serde(skip_serializing_if = "is_none")]
     n_blocks_within: usize,
     #[serde(skip_serializing_if = "is_none")]
@@ -132,7 +134,8 @@ struct FunctionRow {
     module: String,
     name: String,
     at: u64,
-    /// Instructions, and times it was called, in the first and the second run; the least and the most of each, where they may be off.
+    /// Instructions, and times it was called, in the first and the second run; the least and the most of
+    /// each, where they may be off.
     instructions: (u64, u64),
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions_between: Option<Intervals>,

@@ -44,7 +44,8 @@ pub fn map(path: &Path, old: &Program, new: &Program) -> anyhow::Result<Map> {
     Map::parse(&text, old, new).with_context(|| format!("cannot use {}", path.display()))
 }
 
-/// All of the file at `path`, of a trace what it comes to as a recording; `-` is standard input, which can be asked for again.
+/// All of the file at `path`, of a trace what it comes to as a recording; `-` is standard input, which can be
+/// asked for again.
 fn bytes(path: &Path) -> anyhow::Result<Cow<'static, [u8]>> {
     static STDIN: OnceLock<Vec<u8>> = OnceLock::new();
     if is_trace(path) {
@@ -160,7 +161,8 @@ pub fn from_one(text: &str) -> Result<NonZeroUsize, &'static str> {
 /// How often each block of each module ran, by the trace at `path`: in all threads, or in the n-th, from 1.
 ///
 /// # Errors
-/// If it cannot be read, knows no program, or there are fewer threads; if a module is not the file any more that was recorded.
+/// If it cannot be read, knows no program, or there are fewer threads; if a module is not the file any more
+/// that was recorded.
 pub fn trace_counts(path: &Path, thread: Option<NonZeroUsize>) -> anyhow::Result<Vec<Profile>> {
     let trace = crate::query::open(path)?;
     let failed = |err| crate::query::unreadable(path, err);
@@ -197,7 +199,8 @@ pub fn written_path(path: &Path) -> String {
     written.collect()
 }
 
-/// The path that was written so: unless there is a file that is called that, `\xNN` is a byte that is no text.
+/// The path that was written so: unless there is a file that is called that, `\xNN` is a byte that is no
+/// text.
 pub fn recorded_path(written: &str) -> PathBuf {
     let mut parts = written.split("\\x");
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -320,7 +323,8 @@ pub fn says_if_instrumented(image: &Image, err: anyhow::Error) -> anyhow::Error 
 
 /// Refuses to put counters into programs that have something else where counters are.
 ///
-/// With ThreadSanitizer, they end when they find counters: "unexpected memory mapping"; and theirs are where an instrumented file's would be.
+/// With ThreadSanitizer, they end when they find counters: "unexpected memory mapping"; and theirs are where
+/// an instrumented file's would be.
 ///
 /// # Errors
 /// If it was built with ThreadSanitizer.
@@ -338,7 +342,8 @@ pub fn refuse_sanitized(image: &Image) -> Result<(), Hinted> {
     Err(Hinted::new(format!("{} {what}", image.name), hint))
 }
 
-/// Says of a program whose code may be written while it runs that this is not seen where the code was moved to.
+/// Says of a program whose code may be written while it runs that this is not seen where the code was moved
+/// to.
 pub fn warn_of_changing_code(image: &Image) {
     if image.segments.iter().any(|s| s.executable && s.writable) {
         let what = format!(
@@ -538,8 +543,8 @@ pub fn written_formats() -> Vec<&'static str> {
     Format::all().filter(|f| f.is_written()).map(Format::name).collect()
 }
 
-/// The function that `what` names: by symbol (of a part such as `main.cold` too), by the name in the source if only one
-/// function has it, `fn3`, or any address in it.
+/// The function that `what` names: by symbol (of a part such as `main.cold` too), by the name in the source
+/// if only one function has it, `fn3`, or any address in it.
 ///
 /// # Errors
 /// If there is none; the hint has the names that look most like it.

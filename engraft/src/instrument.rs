@@ -22,8 +22,9 @@ Examples:
 
 /// Write a program that counts its blocks by itself
 ///
-/// It records to the file that `$ENGRAFT_OUT` names, else to PROGRAM.engraft in the folder it is started in, PROGRAM being the
-/// name of BINARY. All runs and processes with the same file add up there, also those that run at the same time.
+/// It records to the file that `$ENGRAFT_OUT` names, else to PROGRAM.engraft in the folder it is started in,
+/// PROGRAM being the name of BINARY. All runs and processes with the same file add up there, also those that
+/// run at the same time.
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -44,7 +45,8 @@ pub struct Args {
     /// Count where calls through pointers lead, too
     #[arg(long, conflicts_with = "null")]
     callees: bool,
-    /// Put in what FILE says in place of counters: a line a probe, such as `entry main count`; see `engraft help instrument`
+    /// Put in what FILE says in place of counters: a line a probe, such as `entry main count`; see `engraft
+    /// help instrument`
     #[arg(long, value_name = "FILE", conflicts_with = "null")]
     plan: Option<PathBuf>,
     #[command(flatten)]

@@ -79,7 +79,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     Ok(if matching.functions.is_empty() { Answer::No } else { Answer::Yes })
 }
 
-/// Says how many functions a map matched otherwise than they are matched now, though no pin or forbid of it says so.
+/// Says how many functions a map matched otherwise than they are matched now, though no pin or forbid of it
+/// says so.
 fn warn_of_edits(told: &Matching, now: &Map) {
     let found: BTreeSet<_> = now.matching.functions.iter().map(|f| (f.old, f.new)).collect();
     let (olds, news): (BTreeSet<_>, BTreeSet<_>) = now.pins.iter().copied().unzip();

@@ -1,9 +1,10 @@
 //! What the user sees: data on standard output or in a file, talk on standard error.
 //!
-//! Invariant: nothing else in the workspace prints. A file is whole or untouched: it is written beside its place and
-//! moved there; a program is never replaced. A reader that closes its end of the pipe is no failure. Where data are asked
-//! for as JSON, each line of talk is a JSON object too. A name of where our standard output goes already (`/dev/stdout`) is `-`:
-//! what others write there stays. What is no file is written and never read: nobody may write to a pipe.
+//! Invariant: nothing else in the workspace prints. A file is whole or untouched: it is written beside its
+//! place and moved there; a program is never replaced. A reader that closes its end of the pipe is no
+//! failure. Where data are asked for as JSON, each line of talk is a JSON object too. A name of where our
+//! standard output goes already (`/dev/stdout`) is `-`: what others write there stays. What is no file is
+//! written and never read: nobody may write to a pipe.
 //!
 //! Not here: what the data look like (`view`, the verbs).
 
@@ -90,7 +91,8 @@ pub fn warn(warning: &str, hint: Option<&str>) {
     }
 }
 
-/// Writes a report beside the output of a program, whose standard output is its own. That it cannot be said is no reason to stop.
+/// Writes a report beside the output of a program, whose standard output is its own. That it cannot be said
+/// is no reason to stop.
 pub fn report(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let mut text = Vec::new();
     let _memory = write(&mut text);
@@ -121,7 +123,8 @@ impl fmt::Display for Shared {
     }
 }
 
-/// Whether `path` names our standard output, or what we talk to: `-`, a name of that descriptor, or the file or pipe that it is.
+/// Whether `path` names our standard output, or what we talk to: `-`, a name of that descriptor, or the file
+/// or pipe that it is.
 pub fn shared(path: &Path) -> Option<Shared> {
     if path == Path::new("-") {
         return Some(Shared::Output);
@@ -149,7 +152,8 @@ pub fn is_standard_output(path: &Path) -> bool {
     shared(path) == Some(Shared::Output)
 }
 
-/// Whether `path` is a file that can be written and read again, or may become one: no pipe, no device, nothing that others write to.
+/// Whether `path` is a file that can be written and read again, or may become one: no pipe, no device,
+/// nothing that others write to.
 pub fn is_own_file(path: &Path) -> bool {
     shared(path).is_none() && real(path).is_ok_and(|real| !is_device(&real))
 }
@@ -224,7 +228,8 @@ fn as_it_is(
     })
 }
 
-/// Starts the file `path`: what `begin` makes of it goes on, with the file under its name; where it fails, the file is what it was before.
+/// Starts the file `path`: what `begin` makes of it goes on, with the file under its name; where it fails,
+/// the file is what it was before.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -284,7 +289,8 @@ fn is_device(real: &Path) -> bool {
 /// A file beside `real` that can take its place; it goes away unless it does.
 fn beside(path: &Path, real: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
     let mode = real.metadata().map_or(0o666, |there| there.permissions().mode());
-    // tempfile wraps the reason in the temporary file's name, which says nothing to the user: keep the bare one.
+    // tempfile wraps the reason in the temporary file's name, which says nothing to the user: keep the bare
+    // one.
     let mut reason = None;
     let made = tempfile::Builder::new().prefix(".engraft-").make_in(folder(real), |name| {
         let made = File::options().write(true).create_new(true).mode(mode).open(name);
@@ -305,7 +311,8 @@ fn unwritable(path: &Path, err: &io::Error) -> anyhow::Error {
     Hinted::new(format!("cannot write {}: {err}", path.display()), hint).into()
 }
 
-/// Whether an ELF file stands there: no data of ours are one, so a name was mistaken. To open a pipe would be to wait for who writes to it.
+/// Whether an ELF file stands there: no data of ours are one, so a name was mistaken. To open a pipe would be
+/// to wait for who writes to it.
 fn is_program(path: &Path) -> bool {
     let mut magic = [0; 4];
     path.is_file()

@@ -41,15 +41,17 @@ Examples:
 pub struct Args {
     /// A trace: what `engraft trace` or `engraft convert` wrote
     trace: PathBuf,
-    /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name (a symbol, or as the source has it), #ID or an address, BLOCK a number, an address, or FILE:LINE or
-    /// FILE:LINE..LINE for all blocks of these lines; `1|2`: one of them, `3+`: once or more, `..`: anything between,
-    /// `{FUNCTION: BLOCK …}`: a call with that path in it; `;` between several paths
+    /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name (a symbol, or as the source has it), #ID or an address,
+    /// BLOCK a number, an address, or FILE:LINE or FILE:LINE..LINE for all blocks of these lines; `1|2`: one
+    /// of them, `3+`: once or more, `..`: anything between, `{FUNCTION: BLOCK …}`: a call with that path in
+    /// it; `;` between several paths
     #[arg(required_unless_present_any = ["stats", "at", "hottest", "diff"])]
     path: Vec<String>,
     /// Print how often it occurs, and nothing else
     #[arg(long, group = "what")]
     count: bool,
-    /// Print where it occurs first, and nothing else: the index of its last block, behind the thread, from 0, if there are several
+    /// Print where it occurs first, and nothing else: the index of its last block, behind the thread, from 0,
+    /// if there are several
     #[arg(long, group = "what")]
     first: bool,
     /// Print where it occurs, each time
@@ -58,7 +60,8 @@ pub struct Args {
     /// Print where it occurs for the K-th time, from 1, and nothing else
     #[arg(long, group = "what", value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     nth: Option<u64>,
-    /// Print where it occurs first behind POS, and nothing else; POS is an index, or THREAD:INDEX if there are several threads, numbered from 0
+    /// Print where it occurs first behind POS, and nothing else; POS is an index, or THREAD:INDEX if there
+    /// are several threads, numbered from 0
     #[arg(long, group = "what", value_name = "POS")]
     next: Option<At>,
     /// Print where it occurs last before POS, and nothing else
@@ -73,11 +76,12 @@ pub struct Args {
     /// Print the symbols from I on, before J: functions entered (F) and left (E), blocks executed (B)
     #[arg(long, group = "what", value_name = "I..J", conflicts_with_all = ["path", "scheme"])]
     at: Option<Span>,
-    /// Only what occurs in this thread, numbered from 0 as answers have it; with --at, the thread whose symbols are printed
+    /// Only what occurs in this thread, numbered from 0 as answers have it; with --at, the thread whose
+    /// symbols are printed
     #[arg(long, value_name = "N", conflicts_with_all = ["next", "previous", "per_caller", "hottest", "diff", "stats"])]
     thread: Option<u32>,
-    /// Print the N symbols before and behind the occurrence, too: the first, or the one that is asked for; with --diff, the first
-    /// difference
+    /// Print the N symbols before and behind the occurrence, too: the first, or the one that is asked for;
+    /// with --diff, the first difference
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
         conflicts_with_all = ["count", "all", "per_thread", "per_caller", "at", "hottest", "stats"])]
     context: Option<u64>,
@@ -87,10 +91,12 @@ pub struct Args {
     /// Only what occurs in this window of time: seconds from the start of the recording, from A on, before B
     #[arg(long, value_name = "A..B", conflicts_with_all = ["at", "next", "previous", "per_caller", "hottest", "diff", "stats"])]
     between: Option<within::Window>,
-    /// Print the N paths of blocks that the function executed most often, calls left out; without a function, those of the run
+    /// Print the N paths of blocks that the function executed most often, calls left out; without a function,
+    /// those of the run
     #[arg(long, groups = ["what", "of_paths"], value_name = "N", value_parser = from_one, conflicts_with = "scheme")]
     hottest: Option<NonZeroUsize>,
-    /// Compare two runs, `--diff A B [FUNCTION]`, of packed traces: where they first differ, and the paths of blocks that one takes alone
+    /// Compare two runs, `--diff A B [FUNCTION]`, of packed traces: where they first differ, and the paths of
+    /// blocks that one takes alone
     #[arg(long, groups = ["what", "of_paths"], conflicts_with = "scheme")]
     diff: bool,
     /// Blocks that paths of --hottest and --diff have [default: 2]
@@ -99,8 +105,8 @@ pub struct Args {
     /// Print what the trace holds
     #[arg(long, group = "what", conflicts_with = "path")]
     stats: bool,
-    /// How to search: 1 unpacked, 2 in the grammar, 3 in the chunks, 4 in segments of the grammar, 5 in the columns
-    /// [default: what is fastest]
+    /// How to search: 1 unpacked, 2 in the grammar, 3 in the chunks, 4 in segments of the grammar, 5 in the
+    /// columns [default: what is fastest]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     scheme: Option<u8>,
     #[command(flatten)]
@@ -321,8 +327,8 @@ fn searched(
     }
 }
 
-/// Refuses a path that does not occur, and cannot: two of its blocks cannot follow each other. Of a trace that knows no program, says so of
-/// this run.
+/// Refuses a path that does not occur, and cannot: two of its blocks cannot follow each other. Of a trace
+/// that knows no program, says so of this run.
 fn may_follow(
     args: &Args,
     trace: &Trace,

@@ -22,7 +22,8 @@ Examples:
 pub struct Args {
     /// The carried profile
     carried: PathBuf,
-    /// Profiles taken on the new build; with several, the table also says how much they differ among themselves
+    /// Profiles taken on the new build; with several, the table also says how much they differ among
+    /// themselves
     #[arg(required = true)]
     fresh: Vec<PathBuf>,
     /// The new build

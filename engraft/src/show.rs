@@ -27,11 +27,12 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// x86-64 executable or shared object; with --counts, left out, it is the counted one that has the function
+    /// x86-64 executable or shared object; with --counts, left out, it is the counted one that has the
+    /// function
     #[arg(required_unless_present("counts"))]
     binary: Option<PathBuf>,
-    /// What to show of it: functions, loops, tables, gaps, data, function, cfg; with counts: loops, edges, never, calls, paths, function
-    /// [default: a summary]
+    /// What to show of it: functions, loops, tables, gaps, data, function, cfg; with counts: loops, edges,
+    /// never, calls, paths, function [default: a summary]
     #[arg(hide_possible_values = true)]
     what: Option<String>,
     /// For `function`: its name, an address in it, or its number (fn3)

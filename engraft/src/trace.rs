@@ -78,13 +78,16 @@ pub struct Recording {
     /// Where to write the trace
     #[arg(short, value_name = "T")]
     o: PathBuf,
-    /// What to record: `all` (without libc and ld.so), `exe`, or file names of modules, `*` standing for anything
+    /// What to record: `all` (without libc and ld.so), `exe`, or file names of modules, `*` standing for
+    /// anything
     #[arg(long, value_name = "WHICH", num_args = 1.., default_value = "all")]
     modules: Vec<String>,
-    /// Record only functions with these names, `*` standing for anything; others are as if they were not recorded
+    /// Record only functions with these names, `*` standing for anything; others are as if they were not
+    /// recorded
     #[arg(long, value_name = "NAME", num_args = 1..)]
     functions: Vec<String>,
-    /// Keep what comes from the first time on that one of these functions is entered (and, with --to, from each time behind it)
+    /// Keep what comes from the first time on that one of these functions is entered (and, with --to, from
+    /// each time behind it)
     #[arg(long, value_name = "FUNCTION", num_args = 1..)]
     from: Vec<String>,
     /// Keep what comes until one of these functions is entered
@@ -99,7 +102,8 @@ pub struct Recording {
     /// Keep the last of it, of so many bytes in the file (such as 64M): what led to a crash
     #[arg(long, value_name = "SIZE", value_parser = size, allow_hyphen_values = true)]
     last: Option<usize>,
-    /// Stop, and start again, whenever this signal is sent to `engraft trace`, such as USR1: the program does not get it
+    /// Stop, and start again, whenever this signal is sent to `engraft trace`, such as USR1: the program does
+    /// not get it
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     switch: Option<i32>,
     /// Begin when the signal of --switch comes first
@@ -316,7 +320,8 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     let who_left = |process: u32| taken.owners.iter().any(|owner| owner.has_left && owner.process == process);
     let is_open = |owner: &Owner| !(owner.runs || owner.has_ended || owner.has_left || owner.is_another);
     let n_open = taken.owners.iter().filter(|owner| owner.process == pid && is_open(owner)).count();
-    // Who knows how far a thread came behind its last event that a signal has ended; but SIGABRT is where one calls something.
+    // Who knows how far a thread came behind its last event that a signal has ended; but SIGABRT is where one
+    // calls something.
     let is_stopped = |owner: &Owner| match deaths::signal_of(owner, &told) {
         Some(signal) => signal != ABORT,
         None if owner.process == pid => status.signal().is_some_and(|signal| signal != ABORT || n_open > 1),
@@ -417,8 +422,8 @@ fn learn(kept: &Store, recorded: &[Counted], sample: &Sample) {
     }
 }
 
-/// How many events a point has on average in a run that is long: to rewrite its code takes about as long as a few hundred
-/// events a point, each time, and saves a third of them.
+/// How many events a point has on average in a run that is long: to rewrite its code takes about as long as a
+/// few hundred events a point, each time, and saves a third of them.
 const LONG_RUN: u64 = 500;
 
 /// What was recorded.

@@ -1,7 +1,7 @@
 //! The three forms of a verb's data: text for people, JSON for programs, CSV for spreadsheets.
 //!
-//! Invariant: a view is what `--json` prints, field by field, and says its schema; it is stable. Types of the libraries
-//! are not serialized: they change, views do not.
+//! Invariant: a view is what `--json` prints, field by field, and says its schema; it is stable. Types of the
+//! libraries are not serialized: they change, views do not.
 
 mod loops;
 
@@ -48,8 +48,8 @@ impl Output {
         self.print_to(None, view)
     }
 
-    /// Prints what is to be said of the file `o` that was written: with `--quiet` only if a form was asked for. Where the data went to
-    /// standard output, it is talk.
+    /// Prints what is to be said of the file `o` that was written: with `--quiet` only if a form was asked
+    /// for. Where the data went to standard output, it is talk.
     pub fn print_beside_file(&self, o: &Path, view: &impl View) -> anyhow::Result<()> {
         if out::manner().quiet && self.format() == Format::Table {
             return Ok(());
@@ -224,7 +224,8 @@ pub fn share_if_any(of: Option<f64>) -> String {
 /// Columns that a name gets in a table.
 const NAME_WIDTH: usize = 60;
 
-/// A symbol for people: what the source calls it, without parameters if they are too long, cut in the middle if that is.
+/// A symbol for people: what the source calls it, without parameters if they are too long, cut in the middle
+/// if that is.
 pub fn readable(symbol: &str) -> String {
     let Some(whole) = names::in_source(symbol) else { return cut(symbol) };
     if whole.chars().count() <= NAME_WIDTH {

@@ -1,4 +1,5 @@
-//! The closing line of the integration tests: how many were skipped for want of a tool. Cargo runs this after `it`.
+//! The closing line of the integration tests: how many were skipped for want of a tool. Cargo runs this after
+//! `it`.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! What is done with hostile bytes: one function a target, for libFuzzer (`fuzz_targets`) and for mutations (`main`).
+//! What is done with hostile bytes: one function a target, for libFuzzer (`fuzz_targets`) and for mutations
+//! (`main`).
 //!
 //! A target returns if all is well, and panics if not.
 
@@ -116,8 +117,8 @@ fn read(bytes: &[u8]) -> Option<Profile> {
     }
 }
 
-/// Any bytes as a profile, of whatever format they look like; what can be read can be added up, scaled, compared, and
-/// written in every format, and what was written is read.
+/// Any bytes as a profile, of whatever format they look like; what can be read can be added up, scaled,
+/// compared, and written in every format, and what was written is read.
 pub fn profile(bytes: &[u8]) {
     let Some(read) = read(bytes) else { return };
     let mut twice = read.clone();
@@ -145,7 +146,8 @@ pub fn recording(bytes: &[u8]) {
     }
 }
 
-/// Any text as a map of two builds; what can be read is written and read again, and is matched and carried along.
+/// Any text as a map of two builds; what can be read is written and read again, and is matched and carried
+/// along.
 pub fn map(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match Map::parse(&text, &PROGRAM, &NEXT) {

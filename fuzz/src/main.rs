@@ -1,7 +1,7 @@
 //! `mutations TARGET N [FROM]`: N damaged files through a target, in one process, on any toolchain.
 //!
-//! Deterministic: mutation `n` of a target is always the same. A file that makes a target panic, or take more than two
-//! seconds, is written to `TARGET-N.input` in the current folder; then the exit code is 1.
+//! Deterministic: mutation `n` of a target is always the same. A file that makes a target panic, or take more
+//! than two seconds, is written to `TARGET-N.input` in the current folder; then the exit code is 1.
 
 use rayon::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,6 +1,7 @@
 //! The recording that a launcher shares with what it starts, and the mailbox in it.
 //!
-//! Invariant: a module's row is written before the number of rows is raised; an answer goes to who asked for it.
+//! Invariant: a module's row is written before the number of rows is raised; an answer goes to who asked for
+//! it.
 //!
 //! Source: memfd_create(2), futex(2).
 
@@ -134,8 +135,8 @@ const MOST_STREAMS: u64 = 1024;
 const FIRST_AREAS: u64 = 4;
 
 impl Limits {
-    /// How many areas there are, and how long their file may become beyond them (`later`), for counters of `len` bytes a thread. Where a
-    /// process may have few addresses, a quarter of them.
+    /// How many areas there are, and how long their file may become beyond them (`later`), for counters of
+    /// `len` bytes a thread. Where a process may have few addresses, a quarter of them.
     fn room(self, len: u64, later: u64) -> (Capacity, u64) {
         // Of each area: its places in the table, and what it has at home, too, with the page before.
         let table = 8 * Capacity::LAUNCH.n_rows + PAGE;
@@ -176,7 +177,8 @@ impl Arena {
         self.knows_namespace
     }
 
-    /// Makes room for `modules`: their keys, and how many counters each has; and for those that come later, which may need much.
+    /// Makes room for `modules`: their keys, and how many counters each has; and for those that come later,
+    /// which may need much.
     ///
     /// # Errors
     /// The kernel's, if it has no memory for us.
@@ -198,7 +200,8 @@ impl Arena {
         set_len(&file, len)?;
         file.write_all_at(&room.header(), 0)?;
         file.write_all_at(&mailbox.to_le_bytes(), runtime::MAILBOX_AT)?;
-        // Children in other namespaces of processes cannot tell who is gone; where ours is not known, the first one who counts says so.
+        // Children in other namespaces of processes cannot tell who is gone; where ours is not known, the
+        // first one who counts says so.
         let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino());
         file.write_all_at(&namespace.to_le_bytes(), runtime::NAMESPACE)?;
         file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), mailbox + runtime::MAILBOX_OWNER)?;
@@ -283,9 +286,10 @@ impl Arena {
         runtime::ARENA + self.room.owners_at()
     }
 
-    /// How many threads may have been stopped in the middle of a block, in whatever process, each in one. `main` is the process that was
-    /// started, and `status` how it ended: who ends it by `exit`, or aborts, is at a call. If `ends_are_taken`, a handler of signals may have been
-    /// `exit` or `_exit`, which is called with the signal's number.
+    /// How many threads may have been stopped in the middle of a block, in whatever process, each in one.
+    /// `main` is the process that was started, and `status` how it ended: who ends it by `exit`, or aborts,
+    /// is at a call. If `ends_are_taken`, a handler of signals may have been `exit` or `_exit`, which is
+    /// called with the signal's number.
     ///
     /// # Errors
     /// The kernel's.
@@ -352,8 +356,8 @@ impl Arena {
         (self.mailbox_at() + runtime::MAILBOX_LEN, self.mailbox_at() + runtime::MAILBOX_OWNER)
     }
 
-    /// Threads that are about to `exec`, those that are known to be asking left out; waits `at_most` for one. Slots of threads that are gone
-    /// are cleared.
+    /// Threads that are about to `exec`, those that are known to be asking left out; waits `at_most` for one.
+    /// Slots of threads that are gone are cleared.
     ///
     /// # Errors
     /// The kernel's.
@@ -366,7 +370,8 @@ impl Arena {
                 if thread == 0 {
                     continue;
                 }
-                // In this order, here and below: who asked may have gone on, and the slot be another's meanwhile.
+                // In this order, here and below: who asked may have gone on, and the slot be another's
+                // meanwhile.
                 if is_last && is_dead(thread) {
                     if self.slot(slot, 0).load(Ordering::SeqCst) == thread {
                         self.slot(slot, 4).store(0, Ordering::SeqCst);
@@ -403,13 +408,15 @@ impl Arena {
         self.bells.word(usize::try_from(slot).expect("small") * SLOT + at)
     }
 
-    /// Whether the thread that is called so here is the one that waits, in processes that have the recording mapped.
+    /// Whether the thread that is called so here is the one that waits, in processes that have the recording
+    /// mapped.
     pub fn is_here(&self, asking: &Asking) -> bool {
         let at = self.bells_at().0 + asking.slot * runtime::BELL_SLOT_LEN + 4;
         // The number of the call that it sleeps in, and its arguments; or `running`.
         let wanted = format!("{} {at:#x} ", nix::libc::SYS_futex);
         let path = format!("/proc/{}/syscall", asking.thread);
-        // It may have to wait for a processor before it sleeps; one of another namespace does not sleep there.
+        // It may have to wait for a processor before it sleeps; one of another namespace does not sleep
+        // there.
         let until = Instant::now() + Duration::from_secs(10);
         let mut others = 0;
         while let Ok(text) = std::fs::read_to_string(&path) {
@@ -446,7 +453,8 @@ impl Arena {
         self.bells.wake();
     }
 
-    /// The number of an area for process `pid`, which has just become another program: what it had before is free.
+    /// The number of an area for process `pid`, which has just become another program: what it had before is
+    /// free.
     ///
     /// # Errors
     /// The kernel's; or if there is none.
@@ -454,7 +462,8 @@ impl Arena {
         let _held = self.lock()?;
         let n = self.n_areas()?;
         let mut areas = self.areas()?;
-        // Of its threads, the one that became another program was at a call; the others were stopped wherever they were.
+        // Of its threads, the one that became another program was at a call; the others were stopped wherever
+        // they were.
         let mine = |is: u8| areas.iter().filter(|area| **area == (pid, is)).count() as u64;
         let at_call = if mine(runtime::HAS_ENDED) + mine(runtime::IN_EXIT) > 0 { 0 } else { 1 };
         let mut n_stopped = (mine(runtime::MAY_RUN) + mine(runtime::ABORTS)).saturating_sub(at_call);
@@ -537,7 +546,8 @@ impl Arena {
         self.word.wake();
     }
 
-    /// Makes this thread the one that answers. When it ends, however it does, nobody waits for answers any more.
+    /// Makes this thread the one that answers. When it ends, however it does, nobody waits for answers any
+    /// more.
     ///
     /// # Errors
     /// The kernel's.
@@ -588,7 +598,8 @@ impl Arena {
         Ok(self.word(runtime::N_AREAS)?.min(self.room.n_areas))
     }
 
-    /// Whether what some threads count in is so near to that of others that a library which is loaded now may find no room beside it.
+    /// Whether what some threads count in is so near to that of others that a library which is loaded now may
+    /// find no room beside it.
     ///
     /// # Errors
     /// The kernel's.

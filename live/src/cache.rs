@@ -1,7 +1,8 @@
 //! Rewritten libraries on disk, by identity: the second run finds them made.
 //!
-//! Invariant: a file in the cache is whole: it is written beside its place and moved there, and ends with a checksum of what stands before,
-//! by which it is seen if a full disk, or somebody, has changed it since: then it is none. What was not used longest goes first.
+//! Invariant: a file in the cache is whole: it is written beside its place and moved there, and ends with a
+//! checksum of what stands before, by which it is seen if a full disk, or somebody, has changed it since:
+//! then it is none. What was not used longest goes first.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -32,7 +33,8 @@ impl Cache {
         &self.folder
     }
 
-    /// The file of that name, if it is there and as it was put. Behind what was put stands a checksum, which ELF files do not mind.
+    /// The file of that name, if it is there and as it was put. Behind what was put stands a checksum, which
+    /// ELF files do not mind.
     pub fn find(&self, name: &str) -> Option<PathBuf> {
         let (path, mut file, len) = self.open_file(name)?;
         let mut hasher = Xxh3::new();
@@ -92,8 +94,8 @@ impl Cache {
         made.map(|()| path)
     }
 
-    /// Removes what was not used longest until the rest is within the limit. What somebody writes just now stays, and so does what
-    /// cannot be removed.
+    /// Removes what was not used longest until the rest is within the limit. What somebody writes just now
+    /// stays, and so does what cannot be removed.
     ///
     /// # Errors
     /// The kernel's, if the folder cannot be read.

@@ -1,11 +1,12 @@
-//! Where the threads of a program were when a signal ended them. The kernel tells it, and nobody in the program can notice: no handler is
-//! put in, and nothing is traced.
+//! Where the threads of a program were when a signal ended them. The kernel tells it, and nobody in the
+//! program can notice: no handler is put in, and nothing is traced.
 //!
 //! ```text
 //!  stopped at exec ──► an event a processor, of the process and all that it makes ──► records in rings ──► read when it has ended
 //! ```
-//! The tracepoint `signal:signal_deliver` comes to each thread that a signal ends, also to those that are ended since another one was. With it
-//! come the thread's registers and what its stack has on top; and the same rings tell which files' code was mapped where.
+//! The tracepoint `signal:signal_deliver` comes to each thread that a signal ends, also to those that are
+//! ended since another one was. With it come the thread's registers and what its stack has on top; and the
+//! same rings tell which files' code was mapped where.
 //!
 //! Source: perf_event_open(2); Linux, kernel/signal.c, get_signal.
 
@@ -167,7 +168,8 @@ fn field_at(format: &str, field: &str) -> Option<usize> {
     rest.split_once(';')?.0.parse().ok()
 }
 
-/// A tracepoint, as the kernel's list of them has it where that is mounted; else in a mount that only a thread of ours sees.
+/// A tracepoint, as the kernel's list of them has it where that is mounted; else in a mount that only a
+/// thread of ours sees.
 fn tracepoint(name: &str) -> io::Result<Tracepoint> {
     let read = |folder: &str| {
         let event = Path::new(folder).join("events").join(name);

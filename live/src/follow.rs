@@ -1,11 +1,12 @@
-//! A process that is about to become another program: taken over before that program's first instruction, then let go.
+//! A process that is about to become another program: taken over before that program's first instruction,
+//! then let go.
 //!
 //! ```text
 //!  asks, waits ──► traced, answered ──► execve ──► recording, counters, text mapped as at a launch ──► detached
 //!                                         └─ fails ──► detached
 //! ```
-//! Nothing is traced before a thread has asked, and nothing after its new program has started. Whatever goes wrong, the process goes on:
-//! the kernel lets go what the tracing thread still traces when that thread ends.
+//! Nothing is traced before a thread has asked, and nothing after its new program has started. Whatever goes
+//! wrong, the process goes on: the kernel lets go what the tracing thread still traces when that thread ends.
 //!
 //! Invariant: one process a thread of ours: a stop belongs to whom it waits for.
 //!
@@ -23,7 +24,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A process that has become another program, before the first instruction of that one. Once this goes, it goes on.
+/// A process that has become another program, before the first instruction of that one. Once this goes, it
+/// goes on.
 pub struct Caught {
     stopped: Stopped,
 }

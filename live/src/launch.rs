@@ -1,11 +1,13 @@
-//! Starting a program with counted code: new segments are mapped while it stands before its first instruction, then we let go.
+//! Starting a program with counted code: new segments are mapped while it stands before its first
+//! instruction, then we let go.
 //!
 //! ```text
 //!  fork, exec ── stopped ──► recording, counters, text, tables mapped ──► AT_PHDR, AT_PHNUM redirected ──► detached
 //!                            old code patched; ld.so's openat redirected
 //! ```
-//! ld.so has not run yet: it sees a program whose headers name all segments, so unwinding, `dlsym` and debuggers work.
-//! Libraries are counted by handing ld.so the rewritten file in place of the plain one; their paths do not change for the program.
+//! ld.so has not run yet: it sees a program whose headers name all segments, so unwinding, `dlsym` and
+//! debuggers work. Libraries are counted by handing ld.so the rewritten file in place of the plain one; their
+//! paths do not change for the program.
 //!
 //! Source: proc(5), getauxval(3); glibc 2.36, elf/rtld.c for what ld.so takes from the auxiliary vector.
 
@@ -145,13 +147,15 @@ pub fn launch(mut command: Command, ready: &Ready<'_>, arena: &Arena) -> Result<
 /// How a process comes by the recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Recording {
-    /// It has the file open, since we started it, under the number that it has here; its first area is the first of all.
+    /// It has the file open, since we started it, under the number that it has here; its first area is the
+    /// first of all.
     Inherited,
     /// It opens our file, and gets an area that nobody has.
     Opened,
 }
 
-/// Maps what `ready` is made of, and has control lead there; how far from its addresses it is. What fails, fails before any code has changed.
+/// Maps what `ready` is made of, and has control lead there; how far from its addresses it is. What fails,
+/// fails before any code has changed.
 pub(crate) fn prepare(
     stopped: &Stopped,
     ready: &Ready<'_>,
@@ -312,7 +316,8 @@ fn wipe_on_fork(stopped: &Stopped, at: LiveVa) -> Result<(), ProcessError> {
     stopped.call(&Syscall { name: "madvise", number: libc::SYS_madvise, args }).map(drop)
 }
 
-/// Maps private pages at `at` and fills them; none for nothing, as for the text of a program in which nothing can be moved.
+/// Maps private pages at `at` and fills them; none for nothing, as for the text of a program in which nothing
+/// can be moved.
 fn fill(stopped: &Stopped, at: LiveVa, bytes: &[u8], protection: i32) -> Result<(), ProcessError> {
     if bytes.is_empty() {
         return Ok(());
@@ -322,7 +327,8 @@ fn fill(stopped: &Stopped, at: LiveVa, bytes: &[u8], protection: i32) -> Result<
     stopped.write(at, bytes)
 }
 
-/// What has ld.so's `openat` calls go through a look-up of paths, and ask before another program takes its place.
+/// What has ld.so's `openat` calls go through a look-up of paths, and ask before another program takes its
+/// place.
 fn redirect(stopped: &Stopped, bias: Bias, ready: &Ready<'_>, mailbox: u64) -> Result<Changes, ProcessError> {
     let mut jumps = Vec::new();
     let expect = |from: LiveVa, bytes: &[u8]| {
@@ -400,7 +406,8 @@ fn room_near(stopped: &Stopped, near: LiveVa, len: u64) -> Result<LiveVa, Proces
     Ok(LiveVa(at))
 }
 
-/// Opens a file of ours in the process, by the page that is to hold what it knows of itself: its number there.
+/// Opens a file of ours in the process, by the page that is to hold what it knows of itself: its number
+/// there.
 fn open(stopped: &Stopped, file: &File, how: i32) -> Result<u64, ProcessError> {
     let mut path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into_bytes();
     path.push(0);

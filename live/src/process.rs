@@ -1,7 +1,8 @@
 //! A process that is stopped, and ours to look at and change until it goes on.
 //!
-//! Invariant: what is borrowed is given back: registers and code bytes that a system call made in the process's name needs
-//! are restored before the call returns. If we die, the kernel kills nothing and the process goes on.
+//! Invariant: what is borrowed is given back: registers and code bytes that a system call made in the
+//! process's name needs are restored before the call returns. If we die, the kernel kills nothing and the
+//! process goes on.
 //!
 //! Source: ptrace(2), proc(5).
 
@@ -229,7 +230,8 @@ impl Stopped {
         ptrace::getregs(self.pid).map_err(self.refused("reading its registers")).map(|r| arch::result(&r))
     }
 
-    /// Maps `len` bytes of the open file `fd` of the process, from `offset`, at exactly `at`; fails if something is there.
+    /// Maps `len` bytes of the open file `fd` of the process, from `offset`, at exactly `at`; fails if
+    /// something is there.
     pub fn map(
         &self,
         at: LiveVa,
@@ -257,7 +259,8 @@ impl Stopped {
     }
 }
 
-/// A line of `/proc/PID/maps`: addresses, rights, offset, device, inode, and the path, which need not be text.
+/// A line of `/proc/PID/maps`: addresses, rights, offset, device, inode, and the path, which need not be
+/// text.
 fn mapping(line: &[u8]) -> Option<Mapping> {
     let mut words = line.splitn(6, |&b| b == b' ');
     let (from, to) = std::str::from_utf8(words.next()?).ok()?.split_once('-')?;

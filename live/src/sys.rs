@@ -1,6 +1,7 @@
-//! The calls that have no safe form: a child that asks to be traced before it becomes another program; what we were started with, before
-//! anything of ours has changed it; signals passed on to it; sleeping on a word that other processes change;
-//! stops of a process that is traced, for which another thread of ours must not wait.
+//! The calls that have no safe form: a child that asks to be traced before it becomes another program; what
+//! we were started with, before anything of ours has changed it; signals passed on to it; sleeping on a word
+//! that other processes change; stops of a process that is traced, for which another thread of ours must not
+//! wait.
 
 use nix::libc::{self, c_void};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -22,10 +23,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Files that were closed when we were started, a bit each of the first three; Rust's start-up code opens something in their place.
+/// Files that were closed when we were started, a bit each of the first three; Rust's start-up code opens
+/// something in their place.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
-/// Signals that were ignored when we were started, and those that were blocked: bit n − 1 for signal n. Rust lets its children have
-/// SIGPIPE as it is by default, and none blocked.
+/// Signals that were ignored when we were started, and those that were blocked: bit n − 1 for signal n. Rust
+/// lets its children have SIGPIPE as it is by default, and none blocked.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
 
@@ -68,7 +70,8 @@ extern "C" fn look_around() {
     BLOCKED.store(blocked, Ordering::Relaxed);
 }
 
-/// Whether our standard output was closed when we were started: what is written there goes nowhere, without an error.
+/// Whether our standard output was closed when we were started: what is written there goes nowhere, without
+/// an error.
 pub fn is_output_closed() -> bool {
     std::hint::black_box(&LOOK_AROUND); // so that no linker leaves it out
     CLOSED.load(Ordering::Relaxed) & 1 << 1 != 0
@@ -93,10 +96,12 @@ fn as_we_were_started() {
     }
 }
 
-/// Has the child of `command` stop at its `exec`, before the first instruction of the new program; with files and signals as we got them.
+/// Has the child of `command` stop at its `exec`, before the first instruction of the new program; with files
+/// and signals as we got them.
 pub fn stop_at_exec(command: &mut Command) {
     std::hint::black_box(&LOOK_AROUND); // so that no linker leaves it out
-    // SAFETY: runs between fork and exec; all of it are system calls, which allocate nothing and take no lock.
+    // SAFETY: runs between fork and exec; all of it are system calls, which allocate nothing and take no
+    // lock.
     unsafe {
         command.pre_exec(|| {
             as_we_were_started();
@@ -111,9 +116,9 @@ pub fn fail_beyond_limits() {
     let _unknown = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
 }
 
-/// Has memory that is given back kept for what comes next, but large pieces: the work before a program starts is short, and every page
-/// that is had anew costs as much as a thousand instructions. Threads share it, so that what one has given back is not had anew for another:
-/// said before they start.
+/// Has memory that is given back kept for what comes next, but large pieces: the work before a program starts
+/// is short, and every page that is had anew costs as much as a thousand instructions. Threads share it, so
+/// that what one has given back is not had anew for another: said before they start.
 pub fn keep_memory() {
     #[cfg(target_env = "gnu")]
     for (what, n) in
@@ -124,8 +129,9 @@ pub fn keep_memory() {
     }
 }
 
-/// What users and timers send to a program, and so send to us in its place (`alarm(5); exec engraft count …`): all that would end us or
-/// have a meaning of the program's own, but faults; those of real-time, but for the two that are the C library's.
+/// What users and timers send to a program, and so send to us in its place (`alarm(5); exec engraft count
+/// …`): all that would end us or have a meaning of the program's own, but faults; those of real-time, but for
+/// the two that are the C library's.
 fn passed_on() -> impl Iterator<Item = libc::c_int> {
     const NAMED: [libc::c_int; 18] = [
         libc::SIGPIPE,
@@ -198,7 +204,8 @@ extern "C" fn pass_on(which: libc::c_int, about: *mut libc::siginfo_t, _: *mut c
     let about = unsafe { &*about };
     let code = about.si_code;
     let is_the_programs = match which {
-        // What keys and windows send goes to the whole group, the program included; the limit of time is ours, and the program has its own.
+        // What keys and windows send goes to the whole group, the program included; the limit of time is
+        // ours, and the program has its own.
         libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP | libc::SIGWINCH | libc::SIGXCPU => {
             code != libc::SI_KERNEL
         }
@@ -222,8 +229,8 @@ extern "C" fn pass_on(which: libc::c_int, about: *mut libc::siginfo_t, _: *mut c
     nix::errno::Errno::set_raw(error);
 }
 
-/// Has signals that are sent to us go to the program, as soon as there is one ([`wait`]): it decides what they mean, and we write down
-/// what was counted.
+/// Has signals that are sent to us go to the program, as soon as there is one ([`wait`]): it decides what
+/// they mean, and we write down what was counted.
 pub fn pass_signals_on() {
     let ignored = IGNORED.load(Ordering::Relaxed);
     for which in passed_on() {
@@ -250,8 +257,9 @@ pub fn wait(program: &mut Child) -> io::Result<ExitStatus> {
     let pid = i32::try_from(program.id()).expect("process numbers fit");
     PROGRAM.store(pid, Ordering::SeqCst);
     pass_on_what_came();
-    // Its number is its own until we have asked for its status: nobody else gets a signal. Where another thread of ours traces it for a
-    // moment, waiting for it would take away that thread's stops: so we wait for something else that tells its end.
+    // Its number is its own until we have asked for its status: nobody else gets a signal. Where another
+    // thread of ours traces it for a moment, waiting for it would take away that thread's stops: so we wait
+    // for something else that tells its end.
     let end = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
     match end_of(pid) {
         Some(end_of_it) => loop {
@@ -407,12 +415,14 @@ impl SharedWord {
     pub fn map(file: &File, offset: u64) -> io::Result<SharedWord> {
         let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
-        // SAFETY: a new mapping where nothing is; it is read and written through this address by atomic instructions alone.
+        // SAFETY: a new mapping where nothing is; it is read and written through this address by atomic
+        // instructions alone.
         let page = unsafe { mmap(None, PAGE, both, MapFlags::MAP_SHARED, file, offset) }?;
         Ok(SharedWord { page })
     }
 
-    /// Takes a lock at `offset` of the page, for good. The kernel marks it (bit 30 of its first word) when this thread ends.
+    /// Takes a lock at `offset` of the page, for good. The kernel marks it (bit 30 of its first word) when
+    /// this thread ends.
     ///
     /// # Errors
     /// The kernel's.
@@ -462,7 +472,8 @@ impl SharedWord {
     pub fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset < PAGE.get());
         let word = self.page.as_ptr().wrapping_byte_add(offset).cast::<u32>();
-        // SAFETY: it lies in the page, aligned, and is mapped as long as we live; other processes change it by atomic instructions.
+        // SAFETY: it lies in the page, aligned, and is mapped as long as we live; other processes change it
+        // by atomic instructions.
         unsafe { AtomicU32::from_ptr(word) }
     }
 }
@@ -514,12 +525,14 @@ impl SharedBytes {
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         let len = usize::try_from(len).map_err(io::Error::other)?;
         let len = NonZeroUsize::new(len).ok_or_else(|| io::Error::other("nothing to map"))?;
-        // SAFETY: a new mapping where nothing is; it is read and written through this address by atomic instructions alone.
+        // SAFETY: a new mapping where nothing is; it is read and written through this address by atomic
+        // instructions alone.
         let start = unsafe { mmap(None, len, both, MapFlags::MAP_SHARED, file, offset) }?;
         Ok(SharedBytes { start, len })
     }
 
-    /// Moves the bytes from `at` on, a multiple of 8, to `to`, and leaves zeros; `to` is of whole words of 8 bytes.
+    /// Moves the bytes from `at` on, a multiple of 8, to `to`, and leaves zeros; `to` is of whole words of 8
+    /// bytes.
     pub fn take(&self, at: usize, to: &mut [u8]) {
         assert!(at.is_multiple_of(8) && at.checked_add(to.len()).is_some_and(|end| end <= self.len.get()));
         for (n, to) in to.chunks_exact_mut(8).enumerate() {
@@ -531,8 +544,8 @@ impl SharedBytes {
         }
     }
 
-    /// Copies the bytes from `at` on, a multiple of 8, to `to`, of whole words of 8 bytes, the last first: of two that somebody writes in
-    /// order meanwhile, there is not the second alone.
+    /// Copies the bytes from `at` on, a multiple of 8, to `to`, of whole words of 8 bytes, the last first: of
+    /// two that somebody writes in order meanwhile, there is not the second alone.
     pub fn look(&self, at: usize, to: &mut [u8]) {
         assert!(at.is_multiple_of(8) && to.len().is_multiple_of(8));
         assert!(at.checked_add(to.len()).is_some_and(|end| end <= self.len.get()));

@@ -1,4 +1,5 @@
-//! What a command line will load: the executable, its dynamic linker, and the libraries that are there from the start.
+//! What a command line will load: the executable, its dynamic linker, and the libraries that are there from
+//! the start.
 //!
 //! Source: execve(2) for scripts, ld.so(8) for `--list`.
 
@@ -195,7 +196,8 @@ impl Limits {
 
 /// Whether programs may set the base of `gs` themselves here, which giving each thread its counters needs.
 ///
-/// The kernel lists the flag only if both the processor has it and the kernel lets programs use it (Linux 5.9).
+/// The kernel lists the flag only if both the processor has it and the kernel lets programs use it (Linux
+/// 5.9).
 pub fn can_set_bases() -> bool {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = text.lines().find(|line| line.starts_with("flags"));
@@ -214,7 +216,8 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
-/// The program, with its first arguments, that `env` starts for a script whose first line, behind `#!`, is `line`; if that changes nothing else.
+/// The program, with its first arguments, that `env` starts for a script whose first line, behind `#!`, is
+/// `line`; if that changes nothing else.
 fn asked_of_env(line: &[u8]) -> Option<(OsString, Vec<OsString>)> {
     let line = line.trim_ascii();
     let end = line.iter().position(u8::is_ascii_whitespace)?;

@@ -1,4 +1,5 @@
-//! What each part is worth: `ablate OLD NEW PROFILE FRESH` carries an fdata profile with all parts on, then each one off.
+//! What each part is worth: `ablate OLD NEW PROFILE FRESH` carries an fdata profile with all parts on, then
+//! each one off.
 
 use matching::{CarryOptions, Matching, Options, Pass, carry, score};
 use program::{Image, Program};

@@ -1,6 +1,8 @@
-//! How often a count of each confidence turns out wrong, beside an exact profile of the new build: what `carry/predict.rs` is made of.
+//! How often a count of each confidence turns out wrong, beside an exact profile of the new build: what
+//! `carry/predict.rs` is made of.
 //!
-//! `calibrate OLD NEW OLD.profile NEW.profile`: a row a class of confidence; or `calibrate BINARY PROFILE`: what its counts say of it.
+//! `calibrate OLD NEW OLD.profile NEW.profile`: a row a class of confidence; or `calibrate BINARY PROFILE`:
+//! what its counts say of it.
 
 use matching::{CarryOptions, Consistency, Matching, Measured, Options, carry};
 use profile::{Context, Profile};

@@ -1,12 +1,14 @@
 //! The blocks of two functions that are each other: which became which.
 //!
-//! Passes, each of which only takes what is still free: tables of labels (`dispatch`), hashes refined by their neighbours' (`refine`), alignment (`align`),
-//! BMAT's levels (`levels`), what was merged (`merged`), then control flow (`control_flow`). Each can be switched off; without the first three it is BMAT.
-//! Alignment comes before the levels: it tells equal short blocks apart better than one-to-one and propagation do
-//! (measured; the later it came, the more was wrong), and what it leaves is taken with care.
+//! Passes, each of which only takes what is still free: tables of labels (`dispatch`), hashes refined by
+//! their neighbours' (`refine`), alignment (`align`), BMAT's levels (`levels`), what was merged (`merged`),
+//! then control flow (`control_flow`). Each can be switched off; without the first three it is BMAT.
+//! Alignment comes before the levels: it tells equal short blocks apart better than one-to-one and
+//! propagation do (measured; the later it came, the more was wrong), and what it leaves is taken with care.
 //!
 //! Invariant: pure and sequential for one pair of functions; the caller runs pairs in parallel.
-//! Source: BMAT, 2.3 and 3. Not here: functions and data (`functions`, `data`), code across functions (`inlined`).
+//! Source: BMAT, 2.3 and 3. Not here: functions and data (`functions`, `data`), code across functions
+//! (`inlined`).
 
 mod align;
 mod body;
@@ -79,12 +81,13 @@ pub fn compute(old: &Program, fo: FuncId, new: &Program, fnew: FuncId, ctx: &Con
     collect(&pair)
 }
 
-/// Matches blocks of two pieces of code by surroundings and alignment: (old, new, confidence). Gives up, with what it has,
-/// where the surer rounds of alignment match next to nothing of `old` with a confidence of at least `least`; and with
-/// nothing, where no more than `wanted` of the instructions of `old` can be matched so any more.
+/// Matches blocks of two pieces of code by surroundings and alignment: (old, new, confidence). Gives up, with
+/// what it has, where the surer rounds of alignment match next to nothing of `old` with a confidence of at
+/// least `least`; and with nothing, where no more than `wanted` of the instructions of `old` can be matched
+/// so any more.
 pub(crate) fn fit(old: &Body, new: &Body, least: f32, wanted: f32) -> Vec<(u32, u32, f32)> {
-    /// How many rounds of alignment are the surer ones, and what part of the instructions they must match: on five pairs of
-    /// builds of five programs, no copy was found where they matched less.
+    /// How many rounds of alignment are the surer ones, and what part of the instructions they must match: on
+    /// five pairs of builds of five programs, no copy was found where they matched less.
     const SURER: (usize, u32) = (4, 20);
     let mut pair = Pair::new(old, new);
     refine::pass(&mut pair);
@@ -144,7 +147,8 @@ fn collect(pair: &Pair<'_>) -> Vec<BlockMatch> {
     out
 }
 
-/// How much of two functions is the same, 0.0..=1.0: a fast trial with the blocks' hashes at levels 1, 3 and 4.
+/// How much of two functions is the same, 0.0..=1.0: a fast trial with the blocks' hashes at levels 1, 3 and
+/// 4.
 ///
 /// A block counts as many times as it has instructions; equal hashes match whatever their order.
 ///

@@ -1,11 +1,14 @@
-//! Functions that nothing else claims, called at the same place by blocks that are each other: what was renamed and changed at once.
+//! Functions that nothing else claims, called at the same place by blocks that are each other: what was
+//! renamed and changed at once.
 //!
-//! Two functions without a counterpart are each other if more than half of the matched blocks that call either call the other
-//! in its place, and a good part of their code matches. Found pairs bring blocks, whose calls are looked at in turn.
+//! Two functions without a counterpart are each other if more than half of the matched blocks that call
+//! either call the other in its place, and a good part of their code matches. Found pairs bring blocks, whose
+//! calls are looked at in turn.
 //!
 //! Invariant: takes only what is free on both sides; never a stub of an import.
 //!
-//! Source: BMAT, 3.3, which leaves such functions unmatched; the reasoning is that of its control-flow-based matching, one floor up.
+//! Source: BMAT, 3.3, which leaves such functions unmatched; the reasoning is that of its control-flow-based
+//! matching, one floor up.
 
 use crate::blocks::{self, Context};
 use crate::relation::{BlockMatch, BlockMethod, FunctionMatch, FunctionMethod};
@@ -14,7 +17,8 @@ use std::collections::BTreeMap;
 
 /// Blocks that are less surely each other tell nothing of what they call.
 const SURE: f32 = 0.9;
-/// What part of the instructions of the smaller function must be in blocks that match otherwise than by their place in the flow.
+/// What part of the instructions of the smaller function must be in blocks that match otherwise than by their
+/// place in the flow.
 const LEAST_PART: f32 = 0.4;
 /// How sure such a pair is.
 const CONFIDENCE: f32 = 0.8;

@@ -1,11 +1,12 @@
 //! A profile of the old build, carried to the new one along a [`Matching`].
 //!
-//! Three steps: the old counts are made complete (`complete`), go along the matches (`transfer`), and are made consistent in
-//! the new build (`infer`). Functions that only the new build has get their entries from calls in functions that have counts,
-//! and their inside from static prediction (`likely`).
+//! Three steps: the old counts are made complete (`complete`), go along the matches (`transfer`), and are
+//! made consistent in the new build (`infer`). Functions that only the new build has get their entries from
+//! calls in functions that have counts, and their inside from static prediction (`likely`).
 //!
-//! Invariant: every edge and call of the result is one that the new build has; every function's counts are a flow; what ran
-//! and is matched still runs, if any path permits it. The profile of a build carried to itself comes out as it was.
+//! Invariant: every edge and call of the result is one that the new build has; every function's counts are a
+//! flow; what ran and is matched still runs, if any path permits it. The profile of a build carried to itself
+//! comes out as it was.
 //!
 //! Source: BMAT, section 4 (what happens to counts); He et al., POPL 2022 (inference).
 //! Not here: what is each other (`compute`), how good the result is (`score`).
@@ -57,7 +58,8 @@ impl Default for CarryOptions {
 pub struct CarriedProfile {
     /// Counts of the new build.
     pub profile: Profile,
-    /// By start: between what the counts of blocks must lie that have only a part of an old block's flow, or no match.
+    /// By start: between what the counts of blocks must lie that have only a part of an old block's flow, or
+    /// no match.
     pub ranges: BTreeMap<Va, Range>,
     /// How sure each block's count is, by start, 0.0..=1.0: 0 where nothing but inference speaks.
     pub confidence: BTreeMap<Va, f32>,
@@ -118,14 +120,14 @@ pub struct CarryReport {
     pub losses: Vec<CarryLoss>,
 }
 
-/// The most that all counts of a profile may add up to: sums of those that were carried, and may be in several blocks, fit.
-/// A profile with more is one of smaller counts in the same ratios.
+/// The most that all counts of a profile may add up to: sums of those that were carried, and may be in
+/// several blocks, fit. A profile with more is one of smaller counts in the same ratios.
 pub(crate) const MOST: u64 = 1 << 56;
 
 /// Carries `profile` of `old` to `new`.
 ///
-/// Shape: the result has a count for every block and edge of every function of which anything is known; calls by
-/// instruction and target; entries by entry. Its exactness is [`Exactness::Inferred`].
+/// Shape: the result has a count for every block and edge of every function of which anything is known; calls
+/// by instruction and target; entries by entry. Its exactness is [`Exactness::Inferred`].
 pub fn carry(
     old: &Program,
     new: &Program,
@@ -236,7 +238,8 @@ fn solve(along: &Along<'_>, guess: &Guess<'_>, func: FuncId, from: Option<FuncId
 
 /// Functions of the new build only: entered as often as they are called, counted inside by what was learnt.
 ///
-/// New functions call new functions, and each other: rounds, until nothing changes. Returns how many got counts.
+/// New functions call new functions, and each other: rounds, until nothing changes. Returns how many got
+/// counts.
 fn enter_new_functions(
     along: &Along<'_>,
     guess: &Guess<'_>,
@@ -333,8 +336,8 @@ fn confidences(new: &Program, result: &Complete, carried: &[Option<Carried>]) ->
     blocks.map(|b| (new.block(b).start, sure(b))).collect()
 }
 
-/// Counts of blocks matched with this confidence bound the counts of others, if they ran: that a block did not run in the
-/// old build says nothing of how often it does in the new one.
+/// Counts of blocks matched with this confidence bound the counts of others, if they ran: that a block did
+/// not run in the old build says nothing of how often it does in the new one.
 const FIRM: f32 = 0.9;
 
 /// The profile of `new` with these counts.

@@ -1,4 +1,5 @@
-//! The driver: data, then functions, then the blocks of each matched pair; or what a map says, and only the rest found.
+//! The driver: data, then functions, then the blocks of each matched pair; or what a map says, and only the
+//! rest found.
 //!
 //! Source: BMAT, figure 2.
 
@@ -46,13 +47,13 @@ impl Matching {
         Matching { functions, blocks, data: data.matches() }
     }
 
-    /// The matching that `map` says, which must be of `old` and `new`: its lines as they stand, where no pin or forbid
-    /// overrules them.
+    /// The matching that `map` says, which must be of `old` and `new`: its lines as they stand, where no pin
+    /// or forbid overrules them.
     ///
-    /// Blocks go with their functions: those of two functions that the map does not match to each other are left out,
-    /// unless they were inlined or pinned. Blocks of two functions about which it has no line are matched anew if the two
-    /// were pinned, or one of them was something else's. A map of nothing but pins and forbids is obeyed by a matching made
-    /// anew.
+    /// Blocks go with their functions: those of two functions that the map does not match to each other are
+    /// left out, unless they were inlined or pinned. Blocks of two functions about which it has no line are
+    /// matched anew if the two were pinned, or one of them was something else's. A map of nothing but pins
+    /// and forbids is obeyed by a matching made anew.
     pub fn of_map(old: &Program, new: &Program, map: &Map, options: &Options) -> Matching {
         let options = options.clone().with_map(map);
         let m = &map.matching;

@@ -1,8 +1,8 @@
 //! Which data object became which.
 //!
 //! Before code, because matched data make operands equal: by name, by contents, by position between matched
-//! neighbours. After functions were matched, once more, past the paper: what matched code refers to at the same
-//! place, and what matched tables point to at the same place, is each other; then by position again.
+//! neighbours. After functions were matched, once more, past the paper: what matched code refers to at the
+//! same place, and what matched tables point to at the same place, is each other; then by position again.
 //!
 //! Invariant: one to one; an object only ever goes to a free one of the same sort of section.
 //!
@@ -143,8 +143,9 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// What stands between matched neighbours: as many on both sides and each of its counterpart's kind and size; or,
-    /// unless `strict`, from either end as long as kinds and sizes are equal, and single ones of similar size.
+    /// What stands between matched neighbours: as many on both sides and each of its counterpart's kind and
+    /// size; or, unless `strict`, from either end as long as kinds and sizes are equal, and single ones of
+    /// similar size.
     fn by_position(&mut self, strict: bool) {
         let matched: Vec<(usize, usize)> = self.pairs.pairs().collect();
         let n_old = self.old.data.len();
@@ -236,7 +237,8 @@ impl<'a> Data<'a> {
         votes
     }
 
-    /// How often matched blocks refer to an old and a new object at the same place between references to what is matched.
+    /// How often matched blocks refer to an old and a new object at the same place between references to what
+    /// is matched.
     fn votes_of_blocks(&self, blocks: &[BlockMatch]) -> Votes {
         /// Blocks that are less sure say nothing of what they refer to.
         const SURE: f32 = 0.9;
@@ -267,8 +269,9 @@ impl<'a> Data<'a> {
         votes
     }
 
-    /// Open objects at the same place of two lists of references: between references to matched objects, which are aligned
-    /// by their longest common subsequence, as many on both sides, each at its counterpart's offset.
+    /// Open objects at the same place of two lists of references: between references to matched objects,
+    /// which are aligned by their longest common subsequence, as many on both sides, each at its
+    /// counterpart's offset.
     fn aligned(&self, x: &[(usize, u64)], y: &[(usize, u64)]) -> Vec<(u32, u32)> {
         let equal = |i: usize, j: usize| self.pairs.new_of(x[i].0) == Some(y[j].0) && x[i].1 == y[j].1;
         let width = y.len() + 1;
@@ -392,8 +395,8 @@ fn region(program: &Program, d: &DataObject) -> (bool, bool) {
     (writable, d.kind == DataKind::Zero)
 }
 
-/// The blocks of two functions that are surely each other: all in order where the functions are the same at level 3, else
-/// those whose hash at level 3 is alone in both.
+/// The blocks of two functions that are surely each other: all in order where the functions are the same at
+/// level 3, else those whose hash at level 3 is alone in both.
 fn same_blocks(
     old: &Program,
     o: usize,

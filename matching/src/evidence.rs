@@ -1,12 +1,14 @@
-//! What a profile's own counts say of it: whether every execution was counted, and if not, how many a sample stands for.
+//! What a profile's own counts say of it: whether every execution was counted, and if not, how many a sample
+//! stands for.
 //!
-//! What enters a block leaves it. Counts of every execution keep that to the last one; samples keep it only on average,
-//! and by how much they miss says how many there were. So a file need not be believed when it claims to be exact.
+//! What enters a block leaves it. Counts of every execution keep that to the last one; samples keep it only
+//! on average, and by how much they miss says how many there were. So a file need not be believed when it
+//! claims to be exact.
 //!
 //! Invariant: looks at counts only, never at where they come from; no checks possible is not exact.
 //!
-//! Source: for samples drawn independently, each standing for T executions, the variance of (in − out) is T (in + out).
-//! Not here: making counts consistent (`infer`).
+//! Source: for samples drawn independently, each standing for T executions, the variance of (in − out) is T
+//! (in + out). Not here: making counts consistent (`infer`).
 
 use crate::carry::edges_of;
 use crate::measured::Measured;
@@ -41,7 +43,8 @@ pub struct Consistency {
     pub executions_per_sample: f64,
 }
 
-/// In and out together of a block that ran often: samples of 100 and 100 differ by 14 as a rule, and hardly ever by 50.
+/// In and out together of a block that ran often: samples of 100 and 100 differ by 14 as a rule, and hardly
+/// ever by 50.
 const HEAVY: u64 = 200;
 /// Of a hundred blocks that ran often, so many may be torn.
 const TORN_PERCENT: usize = 6;
@@ -54,7 +57,8 @@ impl Consistency {
         self.n_checked > 0 && self.inconsistencies.len() * 100 <= self.n_checked * LEAKS_PERCENT
     }
 
-    /// Whether the counts contradict each other by more than sampling explains: records are missing, or it is another build's.
+    /// Whether the counts contradict each other by more than sampling explains: records are missing, or it is
+    /// another build's.
     pub fn is_torn(&self) -> bool {
         self.n_torn * 100 > self.n_heavy * TORN_PERCENT && self.n_torn * 100 > self.n_checked
     }
@@ -181,7 +185,8 @@ impl Silence {
 
     /// Whether they are more than the few that any tool leaves alone: records are missing.
     ///
-    /// Where counts are samples, each of `per_sample` executions, a function that was seldom called is silent by chance.
+    /// Where counts are samples, each of `per_sample` executions, a function that was seldom called is silent
+    /// by chance.
     pub fn is_notable(&self, per_sample: Option<f64>) -> bool {
         let chance = per_sample.map_or(0.0, |t| t * BY_CHANCE);
         let silent = || self.functions.values().filter(|&&c| c as f64 > chance);
@@ -198,12 +203,13 @@ impl Silence {
 const SILENT_PERCENT: usize = 1;
 /// Of a hundred calls, so many may be of silent functions.
 const SILENT_CALLS_PERCENT: f64 = 1.0;
-/// A function of so many samples may have none inside: it branches once a call at least, so that happens to one in a
-/// hundred and fifty (e⁻⁵).
+/// A function of so many samples may have none inside: it branches once a call at least, so that happens to
+/// one in a hundred and fifty (e⁻⁵).
 const BY_CHANCE: f64 = 5.0;
 
-/// Whether a profile may be expected to know the inside of `func`. What llvm-bolt makes no graph of, tables above all, has
-/// no counts in any profile of its making, a fresh one neither; nor has what never returns, but jumps out or ends the run.
+/// Whether a profile may be expected to know the inside of `func`. What llvm-bolt makes no graph of, tables
+/// above all, has no counts in any profile of its making, a fresh one neither; nor has what never returns,
+/// but jumps out or ends the run.
 fn is_countable(program: &Program, func: FuncId) -> bool {
     let blocks = || program.function(func).block_ids();
     let table = blocks().any(|b| program.block(b).end == BlockEnd::Switch);
@@ -225,7 +231,8 @@ pub(crate) fn inside(program: &Program, measured: &Measured, func: FuncId) -> bo
         || behind.into_iter().any(|b| ran(&measured.blocks[b.index()]))
 }
 
-/// The functions that `profile` has calls from: their inside was seen, even if control left it by the first block.
+/// The functions that `profile` has calls from: their inside was seen, even if control left it by the first
+/// block.
 pub(crate) fn calling(program: &Program, profile: &Profile) -> BTreeSet<FuncId> {
     let at = profile.calls.keys().map(|(at, _)| *at).chain(profile.calls_out.keys().copied());
     at.filter_map(|at| program.function_at(at)).collect()
@@ -236,7 +243,8 @@ fn sum(counts: impl Iterator<Item = Option<u64>>) -> u64 {
     counts.flatten().fold(0, u64::saturating_add)
 }
 
-/// Estimates T from (in − out)² / (in + out), whose mean it is. By the median: a few blocks that leak do not move it.
+/// Estimates T from (in − out)² / (in + out), whose mean it is. By the median: a few blocks that leak do not
+/// move it.
 fn per_sample(ratios: &mut [f64]) -> f64 {
     /// The median of the square of a standard normal number.
     const MEDIAN: f64 = 0.455;

@@ -1,11 +1,13 @@
-//! Minimum-cost flow: routes what nodes have too much of to those that have too little, at the least total cost.
+//! Minimum-cost flow: routes what nodes have too much of to those that have too little, at the least total
+//! cost.
 //!
-//! Invariant: costs are not negative, so the reduced costs of all residual arcs stay so; what can be routed is routed,
-//! even when the work limit is reached: the rest then goes along paths with the fewest arcs, and `optimal` says no.
+//! Invariant: costs are not negative, so the reduced costs of all residual arcs stay so; what can be routed
+//! is routed, even when the work limit is reached: the rest then goes along paths with the fewest arcs, and
+//! `optimal` says no.
 //!
-//! Source: the primal-dual form of successive shortest paths with potentials (Ahuja, Magnanti, Orlin, Network Flows,
-//! 1993, section 9.8); the maximum flow over arcs of zero reduced cost is Dinic's.
-//! Not here: what the nodes and costs mean (`infer`).
+//! Source: the primal-dual form of successive shortest paths with potentials (Ahuja, Magnanti, Orlin, Network
+//! Flows, 1993, section 9.8); the maximum flow over arcs of zero reduced cost is Dinic's. Not here: what the
+//! nodes and costs mean (`infer`).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -160,7 +162,8 @@ impl Network {
         true
     }
 
-    /// One blocking flow along arcs of zero reduced cost (along any, without potentials); false if nothing moved.
+    /// One blocking flow along arcs of zero reduced cost (along any, without potentials); false if nothing
+    /// moved.
     fn block(&mut self, potential: Option<&[i64]>, work: &mut u64) -> bool {
         let n = self.excess.len();
         let usable = |arcs: &[Arc], from: usize, a: usize| {
@@ -312,7 +315,8 @@ mod tests {
             net.supply(chain - 1, -amount);
             let solved = net.solve(0);
             prop_assert_eq!(solved.unrouted, 0);
-            // The first round is over before time is looked at: it is enough for what one arc of each pair takes.
+            // The first round is over before time is looked at: it is enough for what one arc of each pair
+            // takes.
             prop_assert_eq!(solved.optimal, amount < 2);
         }
     }

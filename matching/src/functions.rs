@@ -1,7 +1,7 @@
 //! Which function became which.
 //!
-//! Invariant: one to one. Exact names come first, and what they took is never given to another: a pass only ever takes
-//! what is free on both sides.
+//! Invariant: one to one. Exact names come first, and what they took is never given to another: a pass only
+//! ever takes what is free on both sides.
 //!
 //! Source: BMAT, section 2.1; from `rounds` on past it.
 

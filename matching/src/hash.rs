@@ -1,12 +1,14 @@
-//! Hashes of blocks and functions at BMAT's fuzziness levels, and the [`Keys`] that make operands equal across builds.
+//! Hashes of blocks and functions at BMAT's fuzziness levels, and the [`Keys`] that make operands equal
+//! across builds.
 //!
-//! Invariant: a hash depends on one program and its keys alone, never on addresses; so two programs are hashed apart,
-//! in parallel, and equal hashes mean equal code. What depends on matched blocks (jump targets within the function) is
-//! left out of a [`BlockHash`] and added by the passes (`blocks::levels`).
+//! Invariant: a hash depends on one program and its keys alone, never on addresses; so two programs are
+//! hashed apart, in parallel, and equal hashes mean equal code. What depends on matched blocks (jump targets
+//! within the function) is left out of a [`BlockHash`] and added by the passes (`blocks::levels`).
 //!
-//! Source: BMAT, 3.1 and 3.2. We differ: an opcode is the operation with kinds and widths of operands, not its encoding;
-//! distances are in blocks, not bytes (a longer form of a jump is an indirect change); level 0 leaves out the addresses of
-//! data that has no key, since every build changes them; vector registers are merged as the first class is.
+//! Source: BMAT, 3.1 and 3.2. We differ: an opcode is the operation with kinds and widths of operands, not
+//! its encoding; distances are in blocks, not bytes (a longer form of a jump is an indirect change); level 0
+//! leaves out the addresses of data that has no key, since every build changes them; vector registers are
+//! merged as the first class is.
 
 mod code;
 
@@ -19,7 +21,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use code::{BlockHash, NO_TARGET, Token};
 
-/// What makes references to functions and data equal across two builds: equal keys mean the same thing, 0 nothing known.
+/// What makes references to functions and data equal across two builds: equal keys mean the same thing, 0
+/// nothing known.
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     /// One per function.
@@ -101,8 +104,9 @@ impl Keys {
         }
     }
 
-    /// The key of what lies at `at`: matched or named data with the offset in it, an import's slot, a constant of `size` bytes
-    /// or (size 0) a string that cannot be written; 0 if nothing is known but its address.
+    /// The key of what lies at `at`: matched or named data with the offset in it, an import's slot, a
+    /// constant of `size` bytes or (size 0) a string that cannot be written; 0 if nothing is known but its
+    /// address.
     fn place(&self, program: &Program, at: Va, size: u8) -> u64 {
         let image = &program.image;
         if let Some(d) = program.data_at(at)

@@ -1,17 +1,19 @@
-//! Counts of one function made consistent: what enters a block leaves it, at the least change to what was known.
+//! Counts of one function made consistent: what enters a block leaves it, at the least change to what was
+//! known.
 //!
-//! Every block is an arc from its head to its tail, every edge an arc from a tail to a head, the outside is one node.
-//! What was known of an arc is its flow at first; the imbalances that this leaves are routed at minimum cost, where to
-//! raise or lower a known count costs what it is trusted, and what is unknown is almost free.
+//! Every block is an arc from its head to its tail, every edge an arc from a tail to a head, the outside is
+//! one node. What was known of an arc is its flow at first; the imbalances that this leaves are routed at
+//! minimum cost, where to raise or lower a known count costs what it is trusted, and what is unknown is
+//! almost free.
 //!
-//! Invariant: the result is a flow: for every block, what comes in by edges and from outside = its count = what leaves.
-//! A count known to be above zero stays above zero if any path permits it, and every block that runs is reached from
-//! where the function is entered, and reaches a way out.
+//! Invariant: the result is a flow: for every block, what comes in by edges and from outside = its count =
+//! what leaves. A count known to be above zero stays above zero if any path permits it, and every block that
+//! runs is reached from where the function is entered, and reaches a way out.
 //!
-//! Source: He, Mestre, Pupyrev, Wang, Yu, "Profile inference revisited", POPL 2022, sections 3 and 4. We differ in that the
-//! costs follow the confidence of each count, control may leak (calls that do not return, or return twice), and blocks
-//! of unknown count get weak estimates beforehand instead of being balanced afterwards.
-//! Not here: where estimates come from (`carry`), how flow is routed (`flow`).
+//! Source: He, Mestre, Pupyrev, Wang, Yu, "Profile inference revisited", POPL 2022, sections 3 and 4. We
+//! differ in that the costs follow the confidence of each count, control may leak (calls that do not return,
+//! or return twice), and blocks of unknown count get weak estimates beforehand instead of being balanced
+//! afterwards. Not here: where estimates come from (`carry`), how flow is routed (`flow`).
 
 use crate::flow::{ArcId, Network, UNLIMITED};
 use std::cmp::Reverse;
@@ -172,7 +174,8 @@ impl Problem {
         }
     }
 
-    /// Joins what runs, but is not reached from outside or does not lead there: one execution more along the cheapest path.
+    /// Joins what runs, but is not reached from outside or does not lead there: one execution more along the
+    /// cheapest path.
     fn connect(&self, f: &mut Inferred) {
         let n = self.blocks.len();
         let outside = n;
@@ -238,7 +241,8 @@ impl Problem {
         }
     }
 
-    /// The cheapest path between the outside and `block`: what runs already is cheap, the rest as its estimate says.
+    /// The cheapest path between the outside and `block`: what runs already is cheap, the rest as its
+    /// estimate says.
     fn cheapest(
         &self,
         f: &Inferred,

@@ -1,8 +1,9 @@
 //! Code that was inlined in one build and called in the other: a relation across functions.
 //!
-//! Where the old function calls another and the new one no longer does, the new one's blocks that nothing firm was found for are
-//! compared with the callee's; and the other way round. A region is taken only if it holds a good part of the callee.
-//! Shares: a callee's counts are split evenly over its call sites; counts of an inlined copy all go to the callee.
+//! Where the old function calls another and the new one no longer does, the new one's blocks that nothing
+//! firm was found for are compared with the callee's; and the other way round. A region is taken only if it
+//! holds a good part of the callee. Shares: a callee's counts are split evenly over its call sites; counts of
+//! an inlined copy all go to the callee.
 //!
 //! Not here: blocks of two functions that are each other (`blocks`). The paper leaves this out (BMAT, 2).
 
@@ -18,15 +19,16 @@ use std::sync::OnceLock;
 const LEAST_PART: f32 = 0.45;
 /// Pairs that alignment is less sure of are left.
 const LEAST_CONFIDENCE: f32 = 0.93;
-/// What part of the callee's instructions must be found somewhere in the region at all, for it to be worth a closer look.
+/// What part of the callee's instructions must be found somewhere in the region at all, for it to be worth a
+/// closer look.
 const LEAST_COMMON: f32 = 0.3;
 /// A callee of fewer instructions, or of one block, looks like too much else.
 const LEAST_INSNS: u32 = 8;
 /// Copies of one callee looked for in one function.
 const MOST_COPIES: usize = 4;
 
-/// Adds matches across functions; new blocks that get one lose what they had by control flow only. `wanted` says in which
-/// functions is looked.
+/// Adds matches across functions; new blocks that get one lose what they had by control flow only. `wanted`
+/// says in which functions is looked.
 pub fn pass(
     old: &Program,
     new: &Program,
@@ -172,7 +174,8 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Looks for copies of each callee in a region of `body`; `take` gets (block of the callee, block of the body, confidence).
+/// Looks for copies of each callee in a region of `body`; `take` gets (block of the callee, block of the
+/// body, confidence).
 fn search(
     body: &Body,
     mut region: Vec<u32>,

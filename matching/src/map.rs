@@ -13,15 +13,16 @@
 //! data 0x40a000 0x40b000 hash             # a data object: old, new, method
 //! ```
 //!
-//! A function stands as its name where only it has that name, else as the address of its entry. `#` after a space
-//! begins a comment. Blocks and data stand as the address of their start. Lines may be in any order after the head.
+//! A function stands as its name where only it has that name, else as the address of its entry. `#` after a
+//! space begins a comment. Blocks and data stand as the address of their start. Lines may be in any order
+//! after the head.
 //!
-//! What a person said goes before what was found: a pin or a forbid overrules the other lines, an edited line stands,
-//! what was deleted is not matched. Blocks of two functions that no `block` line is about are matched anew
-//! ([`Matching::of_map`]).
+//! What a person said goes before what was found: a pin or a forbid overrules the other lines, an edited line
+//! stands, what was deleted is not matched. Blocks of two functions that no `block` line is about are matched
+//! anew ([`Matching::of_map`]).
 //!
-//! Invariant: parsing what was written gives the same matching. A map of other builds is refused with all of them named,
-//! one that contradicts itself with both lines.
+//! Invariant: parsing what was written gives the same matching. A map of other builds is refused with all of
+//! them named, one that contradicts itself with both lines.
 
 use crate::names::is_label;
 use crate::relation::{

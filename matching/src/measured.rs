@@ -1,7 +1,7 @@
 //! A profile's counts by ids: one number a block, edge and entry of one [`Program`], or none.
 //!
-//! Samples of instructions are taken as they are, by default as in llvm-bolt: dividing them by the length of their blocks made
-//! carried profiles worse on two pairs of three.
+//! Samples of instructions are taken as they are, by default as in llvm-bolt: dividing them by the length of
+//! their blocks made carried profiles worse on two pairs of three.
 //!
 //! Invariant: unknown is not zero, as in [`Profile`]; what the program has no block or edge for is in `lost`.
 //! Where two edges lead from one block to the same other one, the first has the count and the rest none.

@@ -1,19 +1,20 @@
 //! A carried and a fresh profile of one build, made into one.
 //!
-//! Whether the fresh profile counted every execution is read off its counts, not off what it claims (`evidence`). If it
-//! did, it is right wherever it speaks, and the carried one stands in for functions that it saw called but not inside.
-//! If it is made of samples, the carried profile is what is believed before anything was seen: a block's count is a gamma
-//! prior around the carried count, updated by its samples; the way out of a block is a Dirichlet prior around the carried
-//! one. Where there are few samples the carried profile decides, and where there are many the fresh one does. A function
-//! that they say nothing of keeps its carried counts as they are, but for their scale.
-//! A block that one of them saw run ran: too few samples say nothing of where control never was. And what contradicts
-//! itself, because records are missing, is asked only about functions that the carried profile does not know.
+//! Whether the fresh profile counted every execution is read off its counts, not off what it claims
+//! (`evidence`). If it did, it is right wherever it speaks, and the carried one stands in for functions that
+//! it saw called but not inside. If it is made of samples, the carried profile is what is believed before
+//! anything was seen: a block's count is a gamma prior around the carried count, updated by its samples; the
+//! way out of a block is a Dirichlet prior around the carried one. Where there are few samples the carried
+//! profile decides, and where there are many the fresh one does. A function that they say nothing of keeps
+//! its carried counts as they are, but for their scale. A block that one of them saw run ran: too few samples
+//! say nothing of where control never was. And what contradicts itself, because records are missing, is asked
+//! only about functions that the carried profile does not know.
 //!
-//! Invariant: with nothing fresh the carried profile comes out; every function's counts are a flow; a block that the fresh
-//! profile saw has a count.
+//! Invariant: with nothing fresh the carried profile comes out; every function's counts are a flow; a block
+//! that the fresh profile saw has a count.
 //!
-//! Source: Gelman et al., Bayesian Data Analysis, 2.6 (gamma and Poisson) and 3.4 (Dirichlet and multinomial).
-//! Not here: inference (`infer`).
+//! Source: Gelman et al., Bayesian Data Analysis, 2.6 (gamma and Poisson) and 3.4 (Dirichlet and
+//! multinomial). Not here: inference (`infer`).
 
 use crate::carry::{Calls, Complete, Known, MOST, WORK, complete, edges_of, graph, write};
 use crate::evidence::{Consistency, Silence, calling, inside};
@@ -178,8 +179,8 @@ impl Both<'_> {
         inside && blocks.any(|b| self.fresh_times[b.index()] > 0)
     }
 
-    /// Puts counts of every execution back as they were counted: inference moves what control leaks, and a call that was not
-    /// counted would be one to a function that never ran.
+    /// Puts counts of every execution back as they were counted: inference moves what control leaks, and a
+    /// call that was not counted would be one to a function that never ran.
     fn as_counted(&self, fresh: &Profile, holes: bool, merged: &mut Profile) {
         if !fresh.calls.is_empty() || !fresh.calls_out.is_empty() {
             let seen =
@@ -209,7 +210,8 @@ impl Both<'_> {
         }
     }
 
-    /// Calls from code that was not `seen` add up to no more than how often what they call was counted beyond other calls.
+    /// Calls from code that was not `seen` add up to no more than how often what they call was counted beyond
+    /// other calls.
     fn limit_calls(&self, seen: impl Fn(Va) -> bool, merged: &mut Profile) {
         let mut sums: BTreeMap<Va, (u64, u64)> = BTreeMap::new();
         for (&(at, to), &count) in &merged.calls {

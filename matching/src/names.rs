@@ -1,10 +1,11 @@
 //! Names without what compilers add to them, so that the same function has the same name in both builds.
 //!
-//! Invariant: total and bounded. A name that is too long, or that no demangler takes, stands for itself; what a
-//! demangler writes is cut off at [`MAX_LEN`], for hostile names unfold exponentially.
+//! Invariant: total and bounded. A name that is too long, or that no demangler takes, stands for itself; what
+//! a demangler writes is cut off at [`MAX_LEN`], for hostile names unfold exponentially.
 //!
 //! Source: Itanium C++ ABI, 5.1; Rust RFC 2603 (v0) and rustc's legacy scheme; GCC's `clone_function_name`
-//! (`.part`, `.isra`, `.constprop`, `.cold`), LLVM's `.llvm.` promotion and `-funique-internal-linkage-names` (`.__uniq.`).
+//! (`.part`, `.isra`, `.constprop`, `.cold`), LLVM's `.llvm.` promotion and `-funique-internal-linkage-names`
+//! (`.__uniq.`).
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -32,8 +33,8 @@ pub struct Bare<'a> {
     pub part: Part,
 }
 
-/// `name` without decorations: `.isra.0`, `.constprop.1`, `.llvm.123`, `.lto_priv.4`, `.localalias`, `.__uniq.5`,
-/// `foo.123` (a numbered static), Rust's hashes, the numbering of anonymous namespaces.
+/// `name` without decorations: `.isra.0`, `.constprop.1`, `.llvm.123`, `.lto_priv.4`, `.localalias`,
+/// `.__uniq.5`, `foo.123` (a numbered static), Rust's hashes, the numbering of anonymous namespaces.
 pub fn bare(name: &str) -> Bare<'_> {
     let (stem, part) = undecorated(name);
     let name = match rust(stem) {
@@ -112,11 +113,12 @@ fn rust(name: &str) -> Option<String> {
     Some(out.0)
 }
 
-/// A mangled v0 name with its decorations and the numbers of crate disambiguators taken out, still mangled: finer than
-/// [`bare`], which drops the numbers of impls and closures too. `None` if the name is not of that sort.
+/// A mangled v0 name with its decorations and the numbers of crate disambiguators taken out, still mangled:
+/// finer than [`bare`], which drops the numbers of impls and closures too. `None` if the name is not of that
+/// sort.
 ///
-/// Text that only looks like a disambiguator goes as well, in both builds alike; back references count bytes, so a
-/// disambiguator of another length hides some names, which [`bare`] then finds.
+/// Text that only looks like a disambiguator goes as well, in both builds alike; back references count bytes,
+/// so a disambiguator of another length hides some names, which [`bare`] then finds.
 pub fn without_crates(name: &str) -> Option<String> {
     let (stem, _) = undecorated(name);
     if !stem.starts_with("_R") || stem.len() > MAX_LEN {
@@ -165,7 +167,8 @@ fn anonymous(name: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The hierarchical name: `ns::class::f`, without parameters and return type. `None` if the language has no such thing.
+/// The hierarchical name: `ns::class::f`, without parameters and return type. `None` if the language has no
+/// such thing.
 ///
 /// Source: BMAT, 2.1, footnote 2.
 pub fn hierarchical(name: &str) -> Option<String> {
@@ -184,8 +187,8 @@ pub fn hierarchical(name: &str) -> Option<String> {
     Some(out.0)
 }
 
-/// A C++ or Rust symbol as its source has it, with parameters; what a compiler put behind it stands in brackets.
-/// `None` if it is no such symbol.
+/// A C++ or Rust symbol as its source has it, with parameters; what a compiler put behind it stands in
+/// brackets. `None` if it is no such symbol.
 pub fn in_source(symbol: &str) -> Option<String> {
     let (stem, _) = undecorated(symbol);
     if stem.len() > MAX_LEN {

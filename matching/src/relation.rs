@@ -4,7 +4,8 @@
 //! block may have several old ones (its shares tell how much of each it carries), and an old block several
 //! new ones. Pairs are sorted by new; of several old blocks of one new block, the best stands first.
 //!
-//! Source: BMAT, sections 2 and 3. We differ in that a match is a weighted relation across functions, since inlining differs.
+//! Source: BMAT, sections 2 and 3. We differ in that a match is a weighted relation across functions, since
+//! inlining differs.
 
 use program::{BlockId, FuncId};
 use std::fmt;

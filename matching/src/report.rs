@@ -17,7 +17,8 @@ pub struct Rates {
     pub matched_old: usize,
     /// Of the new build's, matched.
     pub matched_new: usize,
-    /// Of the new build's, matched by the end of each stage, in the order in which the stages run; the last is all.
+    /// Of the new build's, matched by the end of each stage, in the order in which the stages run; the last
+    /// is all.
     pub stages: Vec<(&'static str, usize)>,
 }
 
@@ -26,7 +27,8 @@ pub struct Rates {
 pub enum Why {
     /// The other build's function of its name is matched to another one of its build.
     NameTaken(FuncId),
-    /// The other build has a free function of its name, but no pass that may use it found them to be each other.
+    /// The other build has a free function of its name, but no pass that may use it found them to be each
+    /// other.
     NameFree(FuncId),
     /// The other build does not import it.
     NotImported,

@@ -6,7 +6,8 @@
 //! C.C.: the share of blocks whose "was executed" agrees; what is not covered was not executed.
 //! Overlap: the sum of the smaller of the two normalised counts, over blocks.
 //!
-//! Functions that ran, but whose inside the fresh profile does not know, are left out: nothing can be said of them.
+//! Functions that ran, but whose inside the fresh profile does not know, are left out: nothing can be said of
+//! them.
 //!
 //! Source: BMAT, section 4.3 and tables 6 and 7; footnote 4 for uncovered branches.
 //! Not here: how a profile is carried (`carry`).
@@ -218,7 +219,8 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
     s
 }
 
-/// Whether the fresh profile can be held against anything: stubs have no counts, nor has what was only entered.
+/// Whether the fresh profile can be held against anything: stubs have no counts, nor has what was only
+/// entered.
 fn is_compared(p: &Program, f: FuncId, fresh: &Measured) -> bool {
     let function = p.function(f);
     if function.origin == Origin::Plt {
@@ -231,15 +233,16 @@ fn is_compared(p: &Program, f: FuncId, fresh: &Measured) -> bool {
     inside || !branches || !(entered || ran)
 }
 
-/// Whether llvm-bolt 19 makes a graph of the function: it refuses what has cold parts, and indirect jumps that it cannot
-/// resolve (tail calls through registers among them).
+/// Whether llvm-bolt 19 makes a graph of the function: it refuses what has cold parts, and indirect jumps
+/// that it cannot resolve (tail calls through registers among them).
 pub(crate) fn bolt_understands(p: &Program, f: FuncId) -> bool {
     let function = p.function(f);
     let stays = |b: BlockId| !matches!(p.block(b).end, BlockEnd::Unresolved | BlockEnd::IndirectTailCall);
     function.complete && function.ranges.len() == 1 && function.block_ids().all(stays)
 }
 
-/// Whether llvm-bolt makes this block part of the one before: a lone jump that only a conditional branch falls into.
+/// Whether llvm-bolt makes this block part of the one before: a lone jump that only a conditional branch
+/// falls into.
 fn joins_branch_before(p: &Program, b: BlockId) -> bool {
     let block = p.block(b);
     if block.n_insns != 1 || block.end != BlockEnd::Jump || block.start == Va(0) {

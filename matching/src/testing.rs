@@ -52,7 +52,8 @@ pub fn function(program: &Program, name: &str) -> FuncId {
     found.unwrap_or_else(|| panic!("no function {name}"))
 }
 
-/// Counts from walks over the graphs: consistent, and known to the last one. Walks each function of `program` a number of times, taking edges in a fixed irregular order.
+/// Counts from walks over the graphs: consistent, and known to the last one. Walks each function of `program`
+/// a number of times, taking edges in a fixed irregular order.
 pub fn walked(program: &Program, seed: u32) -> profile::Profile {
     let mut profile = profile::Profile::default();
     let mut state = seed;

@@ -1,10 +1,11 @@
 //! Functions of much the same code and the same bare name, told apart by who calls them and whom they call.
 //!
-//! Instances of one generic are often equal to the last instruction. When they were paired, their neighbours in the call
-//! graph were not all known; now they are. So they are all let go, and paired again from what is certain outwards.
+//! Instances of one generic are often equal to the last instruction. When they were paired, their neighbours
+//! in the call graph were not all known; now they are. So they are all let go, and paired again from what is
+//! certain outwards.
 //!
-//! Invariant: a set of twins is only paired among itself, and none is left over: where neighbours say nothing, the pairs
-//! stay. What a person pinned, and sets of which a pair is forbidden, are not touched.
+//! Invariant: a set of twins is only paired among itself, and none is left over: where neighbours say
+//! nothing, the pairs stay. What a person pinned, and sets of which a pair is forbidden, are not touched.
 //!
 //! Source: ours; BMAT (2.1) takes ties in the program's order.
 

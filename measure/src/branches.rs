@@ -1,12 +1,14 @@
 //! From branches that were taken to what ran: a trace of what perf records of a processor's branches.
 //!
-//! Between two branches control runs straight on, from where the one went to where the next leaves: through the blocks that lie there. What an
-//! instruction that leaves is (a call, a return, a jump) and what it comes to say whether a function is entered or left. A block is executed
-//! when control comes to its start: what a stretch begins in the middle of is not.
+//! Between two branches control runs straight on, from where the one went to where the next leaves: through
+//! the blocks that lie there. What an instruction that leaves is (a call, a return, a jump) and what it comes
+//! to say whether a function is entered or left. A block is executed when control comes to its start: what a
+//! stretch begins in the middle of is not.
 //!
-//! Where nothing is known of what came before (the first branch of a stack of branches, or behind lost data), all that is open is left, by the
-//! end of a recording, and a function is entered from outside. Control that goes to what is not known (a library that was not given, the kernel)
-//! and comes back to where it must goes on there.
+//! Where nothing is known of what came before (the first branch of a stack of branches, or behind lost data),
+//! all that is open is left, by the end of a recording, and a function is entered from outside. Control that
+//! goes to what is not known (a library that was not given, the kernel) and comes back to where it must goes
+//! on there.
 //!
 //! Invariant: whatever the branches, what comes out is balanced.
 #![warn(clippy::indexing_slicing)]
@@ -159,7 +161,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// A branch was taken; `None` stands for what is not known. One that `interrupts` is of the kernel's making, whatever instruction is there.
+    /// A branch was taken; `None` stands for what is not known. One that `interrupts` is of the kernel's
+    /// making, whatever instruction is there.
     pub fn branch(&mut self, from: Option<Place>, to: Option<Place>, interrupts: bool) {
         // Code of no function, as the head of the linkage table, is not known, either.
         let Some(from) = from.filter(|from| self.block_at(*from).is_some()) else {

@@ -1,18 +1,24 @@
-//! Every block's and every edge's count from as few counters as can be: those of the edges off a spanning tree of the flow.
+//! Every block's and every edge's count from as few counters as can be: those of the edges off a spanning
+//! tree of the flow.
 //!
-//! The flow of a function is a graph of two nodes a block, its head and its end, and one for all that is outside. Its edges are the
-//! blocks themselves, from head to end; the edges between blocks; and what comes from outside, or leaves. The counts of edges off a
-//! spanning tree determine the others. A tree that is as heavy as can be leaves the cheap ones to be counted.
+//! The flow of a function is a graph of two nodes a block, its head and its end, and one for all that is
+//! outside. Its edges are the blocks themselves, from head to end; the edges between blocks; and what comes
+//! from outside, or leaves. The counts of edges off a spanning tree determine the others. A tree that is as
+//! heavy as can be leaves the cheap ones to be counted.
 //!
-//! Who enters need not leave: calls may end in exceptions, `longjmp` or `exit`, or come back twice. A block with a call that is not sure to
-//! come back has therefore an edge of its own to the outside, which cannot be counted, and so is in the tree. Thus what such a call does
-//! spoils no count. Where a signal's handler leaves a block for good is written down at run time (`profile::counters::places`). Where
-//! threads may have been stopped in the middle of a block, what follows from others is an interval (`profile::counters::Flow::solve`).
+//! Who enters need not leave: calls may end in exceptions, `longjmp` or `exit`, or come back twice. A block
+//! with a call that is not sure to come back has therefore an edge of its own to the outside, which cannot be
+//! counted, and so is in the tree. Thus what such a call does spoils no count. Where a signal's handler
+//! leaves a block for good is written down at run time (`profile::counters::places`). Where threads may have
+//! been stopped in the middle of a block, what follows from others is an interval
+//! (`profile::counters::Flow::solve`).
 //!
-//! Invariant: the tree holds all edges that cannot be counted. Where those of jump tables make a cycle, they count as ways outside.
+//! Invariant: the tree holds all edges that cannot be counted. Where those of jump tables make a cycle, they
+//! count as ways outside.
 //!
-//! Source: Knuth and Stevenson, "Optimal Measurement Points for Program Frequency Counts", BIT 13, 1973; Ball and Larus, "Optimally
-//! Profiling and Tracing Programs", TOPLAS 1994, sections 3 and 4 (the heuristic for weights).
+//! Source: Knuth and Stevenson, "Optimal Measurement Points for Program Frequency Counts", BIT 13, 1973; Ball
+//! and Larus, "Optimally Profiling and Tracing Programs", TOPLAS 1994, sections 3 and 4 (the heuristic for
+//! weights).
 
 use crate::nesting::Nesting;
 use crate::returns::{Doubtful, Returns};
@@ -33,8 +39,8 @@ pub(crate) fn plan(program: &Program, earlier: Option<&Profile>) -> Plan {
     Plan { counting: Counting::Sparse(all), calls: counted_calls(program, &returns), ..Plan::NULL }
 }
 
-/// The calls that are counted by themselves: how often control came past those before them is not said by their blocks, and if the blocks
-/// end in the function's end, not by the flow.
+/// The calls that are counted by themselves: how often control came past those before them is not said by
+/// their blocks, and if the blocks end in the function's end, not by the flow.
 pub(crate) fn counted_calls(program: &Program, returns: &Returns<'_>) -> Vec<CountedCall> {
     let follows = |d: &Doubtful| {
         let end = program.block(d.block).end;
@@ -67,12 +73,13 @@ pub(crate) fn goes_on(end: BlockEnd) -> bool {
 
 /// The flow of a function as it is counted: what belongs to it, and what comes from outside or goes there.
 pub(crate) struct Shape {
-    /// Whether control comes out of jump tables from outside, and goes outside where it goes through one: of several jumps to the same
-    /// places, who went where cannot be told.
+    /// Whether control comes out of jump tables from outside, and goes outside where it goes through one: of
+    /// several jumps to the same places, who went where cannot be told.
     tables_are_outside: bool,
     /// Per block: whether control may come to it from outside. Of one that nothing leads to, who knows.
     entered: Vec<bool>,
-    /// Per block: whether control may leave the function in it. A system call may end the process, or make another program of it.
+    /// Per block: whether control may leave the function in it. A system call may end the process, or make
+    /// another program of it.
     left: Vec<bool>,
     first: u32,
 }
@@ -190,7 +197,8 @@ impl Shape {
     }
 }
 
-/// What counting an edge that is taken costs beyond what a block costs: a jump. And what those pay that run past it.
+/// What counting an edge that is taken costs beyond what a block costs: a jump. And what those pay that run
+/// past it.
 const TAKEN: f32 = 0.7;
 const PAST: f32 = 0.5;
 
@@ -297,8 +305,9 @@ impl Tree {
 
 /// How often a loop goes round.
 const ROUNDS: f32 = 8.0;
-/// How likely ways are where flow parts, the others being 1: that out of a loop; a branch ahead, also over more than `FAR` blocks (compilers
-/// put first what they think likely); one to a block that returns, or calls something (Ball and Larus).
+/// How likely ways are where flow parts, the others being 1: that out of a loop; a branch ahead, also over
+/// more than `FAR` blocks (compilers put first what they think likely); one to a block that returns, or calls
+/// something (Ball and Larus).
 const LEAVES: f32 = 0.15;
 const AHEAD: f32 = 0.6;
 const AHEAD_FAR: f32 = 0.4;
@@ -306,7 +315,8 @@ const FAR: usize = 20;
 const RETURNS: f32 = 0.5;
 const CALLS: f32 = 0.4;
 
-/// How often blocks and edges run: as they ran, or estimated: eight times for each loop around them, and shared out where flow parts.
+/// How often blocks and edges run: as they ran, or estimated: eight times for each loop around them, and
+/// shared out where flow parts.
 #[derive(Default)]
 pub(crate) struct Often {
     /// By block of the function, from its first.

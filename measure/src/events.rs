@@ -1,5 +1,5 @@
-//! What is recorded of a run: events where control could have gone another way and the next event would not tell, and the code that tells the
-//! rest from them.
+//! What is recorded of a run: events where control could have gone another way and the next event would not
+//! tell, and the code that tells the rest from them.
 //!
 //! ```text
 //! entry              each that is reached from outside, with the stack pointer where frames must be told apart
@@ -11,7 +11,8 @@
 //! a branch taken     out of the function
 //! ```
 //!
-//! Source: J. R. Larus, "Abstract Execution", Software: Practice and Experience 20, 1990 (what need not be recorded).
+//! Source: J. R. Larus, "Abstract Execution", Software: Practice and Experience 20, 1990 (what need not be
+//! recorded).
 #![warn(clippy::indexing_slicing)]
 
 use crate::edges::{Often, Shape};
@@ -62,8 +63,9 @@ pub struct Which<'a> {
     pub tells: &'a (dyn Fn(FuncId) -> bool + Sync),
 }
 
-/// What is to be put into the code of `program`, and what its events mean. Their numbers go by `key` and `turn`; those of two modules may overlap
-/// ([`Code::numbers`]), then one needs another turn. `earlier` is how it ran before.
+/// What is to be put into the code of `program`, and what its events mean. Their numbers go by `key` and
+/// `turn`; those of two modules may overlap ([`Code::numbers`]), then one needs another turn. `earlier` is
+/// how it ran before.
 ///
 /// # Errors
 /// If it is too large.
@@ -212,8 +214,8 @@ impl Around<'_> {
         entries
     }
 
-    /// Finds the entry that each call or jump comes to, if that is one that is recorded: another module may take its place only if it
-    /// defines the same name.
+    /// Finds the entry that each call or jump comes to, if that is one that is recorded: another module may
+    /// take its place only if it defines the same name.
     fn find_targets(&mut self, entries: &HashMap<BlockId, u32>) {
         let program = self.program;
         let own = own_stubs(program);
@@ -277,7 +279,8 @@ impl Around<'_> {
         }
     }
 
-    /// Per function: in which circle of calls it is, which come back for sure; what is called has a lower number than what calls it.
+    /// Per function: in which circle of calls it is, which come back for sure; what is called has a lower
+    /// number than what calls it.
     fn recurse(&self, leaves: &[bool]) -> Vec<usize> {
         let program = self.program;
         let mut graph = DiGraph::<(), (), u32>::new();
@@ -300,7 +303,8 @@ impl Around<'_> {
         circle
     }
 
-    /// Per function: whether a call comes to it directly that comes back for sure, from outside of its circle of calls.
+    /// Per function: whether a call comes to it directly that comes back for sure, from outside of its circle
+    /// of calls.
     fn called(&self, leaves: &[bool], recurses: &[usize]) -> Vec<bool> {
         let program = self.program;
         let mut called = vec![false; program.functions.len()];
@@ -405,7 +409,8 @@ impl Of<'_> {
         let ids: Vec<BlockId> = program.function(self.func).block_ids().collect();
         let ways: Vec<(Vec<u32>, bool)> = ids.iter().map(|b| self.ways(*b)).collect();
         let is_branch = |id: BlockId| program.block(id).end == BlockEnd::Branch;
-        // Which must have a point, since control may come from elsewhere; of those, which control may come to from any depth.
+        // Which must have a point, since control may come from elsewhere; of those, which control may come to
+        // from any depth.
         let mut must = vec![false; ids.len()];
         let mut is_far = vec![false; ids.len()];
         let mut lands = vec![false; ids.len()];
@@ -498,7 +503,8 @@ impl Of<'_> {
                 let entry = self.around.target(call).map(|to| to.entry);
                 block.stub = if call.kind == CallKind::Call { block.stub } else { self.stub(call) };
                 match call.kind {
-                    // One that returns twice comes to nothing that is recorded, and what is behind it says so.
+                    // One that returns twice comes to nothing that is recorded, and what is behind it says
+                    // so.
                     CallKind::Call if self.is_last_and_twice(id, call) => block.stub = self.stub(call),
                     CallKind::Call => {}
                     CallKind::BranchTailCall => block.leaves = Some((1, entry)),
@@ -670,7 +676,8 @@ fn own_stubs(program: &Program) -> HashMap<FuncId, BlockId> {
     own
 }
 
-/// What an event on a branch that is taken costs beyond what it costs elsewhere: a jump. And what those pay that run past it.
+/// What an event on a branch that is taken costs beyond what it costs elsewhere: a jump. And what those pay
+/// that run past it.
 const TAKEN: f32 = 0.2;
 const PAST: f32 = 0.1;
 

@@ -19,7 +19,8 @@ use probe::Plan;
 use profile::Profile;
 use program::Program;
 
-/// Whether plans rely on what the C library's function of this `name` does: another of this name may do something else.
+/// Whether plans rely on what the C library's function of this `name` does: another of this name may do
+/// something else.
 pub fn relies_on(name: &str) -> bool {
     returns::comes_back(name) || quiet::is_quiet(name)
 }
@@ -51,7 +52,8 @@ impl Placement {
     }
 }
 
-/// Counters for [`Placement::Edges`] where they are incremented least often if `program` runs again as it ran `earlier`.
+/// Counters for [`Placement::Edges`] where they are incremented least often if `program` runs again as it ran
+/// `earlier`.
 pub fn plan_like(program: &Program, earlier: &Profile) -> Plan {
     edges::plan(program, Some(earlier))
 }

@@ -1,4 +1,5 @@
-//! How often loops were entered, went round, and were left, from the counts of edges; where they are not known, from those of blocks.
+//! How often loops were entered, went round, and were left, from the counts of edges; where they are not
+//! known, from those of blocks.
 //!
 //! Source: VPROF, section 3.4 for what is asked of loops.
 
@@ -23,13 +24,15 @@ pub struct LoopRun {
     pub entries: Option<Count>,
     /// How often an edge led out of it, where that is known: who returns in it, or is thrown out, takes none.
     pub exits: Option<Count>,
-    /// Instructions that ran in its blocks and in the padding that these run through, those of inner loops too.
+    /// Instructions that ran in its blocks and in the padding that these run through, those of inner loops
+    /// too.
     pub instructions: u64,
 }
 
 /// All loops of `program` that ran, or may have, by function and nesting.
 ///
-/// How often a loop was entered is bounded twice: by its iterations less those that went round, and by the ways that lead into it.
+/// How often a loop was entered is bounded twice: by its iterations less those that went round, and by the
+/// ways that lead into it.
 pub fn runs(program: &Program, profile: &Profile) -> Vec<LoopRun> {
     let count = |b: BlockId| profile.block(program.block(b).start);
     let ids: Vec<FuncId> = program.func_ids().collect();

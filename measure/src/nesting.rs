@@ -2,8 +2,9 @@
 //!
 //! Invariant: without the edges that go back there is no cycle.
 //!
-//! Source: R. Tarjan, "Testing Flow Graph Reducibility", JCSS 1974; P. Havlak, "Nesting of Reducible and Irreducible Loops", TOPLAS 1997:
-//! of a loop with several entries, the one that was visited first is the header.
+//! Source: R. Tarjan, "Testing Flow Graph Reducibility", JCSS 1974; P. Havlak, "Nesting of Reducible and
+//! Irreducible Loops", TOPLAS 1997: of a loop with several entries, the one that was visited first is the
+//! header.
 //!
 //! Not here: the loops that are reported, which do not depend on an order of visits (`program::Loops`).
 

@@ -32,9 +32,10 @@ const _: () = assert!(
 
 /// What the counters of `module` mean.
 ///
-/// Of a function whose blocks are all counted, calls are taken to come back: then its entries are known where flow leaves no choice. A stub
-/// of the linkage table that stays runs as often as the blocks that call it: where an earlier call of such
-/// a block may not return, the flow behind it says how often, or a counter of the call's own.
+/// Of a function whose blocks are all counted, calls are taken to come back: then its entries are known where
+/// flow leaves no choice. A stub of the linkage table that stays runs as often as the blocks that call it:
+/// where an earlier call of such a block may not return, the flow behind it says how often, or a counter of
+/// the call's own.
 pub fn notes(module: &Module<'_>) -> Notes {
     let program = module.program;
     let returns = Returns::of(program);
@@ -52,7 +53,8 @@ pub fn notes(module: &Module<'_>) -> Notes {
     for id in program.func_ids().filter(is_moved).filter(|_| !module.counted.is_empty()) {
         let function = program.function(id);
         let is_whole = module.sparse.binary_search(&id).is_ok();
-        // Where every block is counted, jump tables are ways inside: else what goes through one to the entry would have called it.
+        // Where every block is counted, jump tables are ways inside: else what goes through one to the entry
+        // would have called it.
         let shape = match is_whole {
             true => Shape::of(program, &returns, id).0,
             false => Shape::with(program, &returns, id, false),
@@ -157,7 +159,8 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
     out
 }
 
-/// Stubs of the linkage table that stay where they are: who calls them is counted. `position` is that of blocks in the notes.
+/// Stubs of the linkage table that stay where they are: who calls them is counted. `position` is that of
+/// blocks in the notes.
 fn sums(module: &Module<'_>, returns: &Returns<'_>, position: &[Option<u32>]) -> Vec<Sum> {
     let program = module.program;
     let doubtful = returns.doubtful();

@@ -1,10 +1,12 @@
 //! Where most executions of a loop or a function went along: hot paths, from the counts of edges.
 //!
-//! A path follows the edge that ran most, from the loop's header or the function's entry, to where it was before, or leaves. How often it was
-//! run along as a whole, edges tell within bounds: at most as often as its edge that ran least; at least as often as its first block, less what
-//! left it on the way. Counts that are intervals are taken by their least for the one, by their most for the other.
+//! A path follows the edge that ran most, from the loop's header or the function's entry, to where it was
+//! before, or leaves. How often it was run along as a whole, edges tell within bounds: at most as often as
+//! its edge that ran least; at least as often as its first block, less what left it on the way. Counts that
+//! are intervals are taken by their least for the one, by their most for the other.
 //!
-//! Source: T. Ball, P. Mataga and M. Sagiv, "Edge Profiling versus Path Profiling: The Showdown", POPL 1998, section 3 (definite flow).
+//! Source: T. Ball, P. Mataga and M. Sagiv, "Edge Profiling versus Path Profiling: The Showdown", POPL 1998,
+//! section 3 (definite flow).
 
 use profile::{Count, Edge, Profile};
 use program::{BlockId, EdgeKind, FuncId, Loops, Program};

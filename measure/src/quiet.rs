@@ -1,7 +1,9 @@
-//! Functions of the C library of which nothing need be recorded: they come back to their caller, call nothing of the program's, and do not wait.
+//! Functions of the C library of which nothing need be recorded: they come back to their caller, call nothing
+//! of the program's, and do not wait.
 //!
-//! Not here: what takes a function (`qsort`), may end the process (`exit`), may be told to call something (`printf` with types of the program's
-//! own), is a point of cancellation (`read`), or is another library's that is recorded (`sin`), or often is (`malloc`).
+//! Not here: what takes a function (`qsort`), may end the process (`exit`), may be told to call something
+//! (`printf` with types of the program's own), is a point of cancellation (`read`), or is another library's
+//! that is recorded (`sin`), or often is (`malloc`).
 
 use std::collections::HashSet;
 use std::sync::LazyLock;

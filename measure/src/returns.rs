@@ -1,4 +1,5 @@
-//! Calls that are sure to come back: once, to the instruction behind them, unless the process dies in them or a signal's handler leaves them.
+//! Calls that are sure to come back: once, to the instruction behind them, unless the process dies in them or
+//! a signal's handler leaves them.
 //!
 //! Source: C11 7.24, 7.22.3, 7.12 for functions of the C library that call nothing back.
 
@@ -6,9 +7,10 @@ use memchr::memmem::Finder;
 use program::{BlockId, Call, CallKind, Callee, FuncId, Program, Va};
 use std::ops::Range;
 
-/// Functions of the C library that come back: they call nothing of the program's, and throw nothing. Not `malloc` and those that go with it,
-/// which programs put their own in place of. Nor those that go far from where they start, or deep: where a signal's handler leaves one, the
-/// runtime knows the call by its being near.
+/// Functions of the C library that come back: they call nothing of the program's, and throw nothing. Not
+/// `malloc` and those that go with it, which programs put their own in place of. Nor those that go far from
+/// where they start, or deep: where a signal's handler leaves one, the runtime knows the call by its being
+/// near.
 const IMPORTS: [&str; 83] = [
     "__ctype_b_loc",
     "__ctype_tolower_loc",
@@ -152,7 +154,8 @@ impl<'a> Returns<'a> {
         returns
     }
 
-    /// Whether `call` comes back. Of a function of the program nobody knows: a signal's handler may leave it, or the process may die in it.
+    /// Whether `call` comes back. Of a function of the program nobody knows: a signal's handler may leave it,
+    /// or the process may die in it.
     fn are_sure(&self, call: &Call) -> bool {
         call.kind == CallKind::Call
             && call.returns
@@ -163,8 +166,8 @@ impl<'a> Returns<'a> {
             }
     }
 
-    /// The direct calls of `program` that control may not come to where it comes to their blocks: an earlier call of the block may not
-    /// come back.
+    /// The direct calls of `program` that control may not come to where it comes to their blocks: an earlier
+    /// call of the block may not come back.
     pub fn doubtful(&self) -> Vec<Doubtful> {
         let mut all = Vec::new();
         let mut is_behind = (None, false);

@@ -5,10 +5,11 @@
 //! site  = where it led first (distance to the owner's word; 0: nowhere yet), how often, how often to where the table had no room for
 //! table = slots: number of the site's first word, where it led, how often, which module that is in (the runtime, `module.s`, says how)
 //! ```
-//! A call that leads where it led first costs a comparison and an increment; another one a look into the table, by hash.
+//! A call that leads where it led first costs a comparison and an increment; another one a look into the
+//! table, by hash.
 //!
-//! Invariant: a call is counted right before it is made, and once. Not counted are calls through slots that the dynamic linker
-//! fills, whose targets have names, and those that find something in the flags.
+//! Invariant: a call is counted right before it is made, and once. Not counted are calls through slots that
+//! the dynamic linker fills, whose targets have names, and those that find something in the flags.
 
 use crate::arch::{SITE_WORDS, SLOT_WORDS};
 use crate::movable::Stay;
@@ -46,8 +47,8 @@ fn n32(n: usize) -> u32 {
     u32::try_from(n).expect("no more than blocks")
 }
 
-/// Fewest and most slots of a table: 128 kB and 32 MB. Under `count`, only what is used is there; a file that records by itself takes the
-/// room of each area whole.
+/// Fewest and most slots of a table: 128 kB and 32 MB. Under `count`, only what is used is there; a file that
+/// records by itself takes the room of each area whole.
 const SLOTS: [usize; 2] = [1 << 12, 1 << 20];
 
 /// Finds the calls of moved code, and writes what stands before them; the first `n_words` are in use already.

@@ -12,8 +12,9 @@ use program::arch::emit::{self, EntryCheck};
 use program::image::{Kind, RelocationTo, SymbolKind};
 use program::{CallKind, Callee, Program, Va};
 
-/// Checks that stand right in front of entries: of the functions with `boards` whose code starts with their entry, but for those entries,
-/// sorted, that are `special`. `handlers` are those that may be called for a signal.
+/// Checks that stand right in front of entries: of the functions with `boards` whose code starts with their
+/// entry, but for those entries, sorted, that are `special`. `handlers` are those that may be called for a
+/// signal.
 pub fn in_front(
     program: &Program,
     boards: &[Springboard],
@@ -80,8 +81,9 @@ pub fn append_check(
     at
 }
 
-/// Those of the `addresses` that data or code of the program say, and those of functions that it exports, which may be handlers of signals.
-/// Sorted. Not those that only calls of the module's own go to, through slots of its linkage table.
+/// Those of the `addresses` that data or code of the program say, and those of functions that it exports,
+/// which may be handlers of signals. Sorted. Not those that only calls of the module's own go to, through
+/// slots of its linkage table.
 pub fn handlers(program: &Program, addresses: &[Va]) -> Vec<Va> {
     let image = &program.image;
     let mut slots: Vec<Va> = image.plt.iter().filter_map(|stub| stub.slot).collect();
@@ -104,7 +106,8 @@ pub fn handlers(program: &Program, addresses: &[Va]) -> Vec<Va> {
     all
 }
 
-/// Appends a check before `entry` of whether it is called for a signal; returns its address. `restore` gives r11 back, if it was put away.
+/// Appends a check before `entry` of whether it is called for a signal; returns its address. `restore` gives
+/// r11 back, if it was put away.
 pub fn append_saved_signal_check(text_at: Va, text: &mut Vec<u8>, restore: Va, entry: Va, signal: Va) -> Va {
     let at = text_at.plus(text.len() as u64);
     let (mut bytes, places) = emit::CHECK_SAVED_SIGNAL;
@@ -146,8 +149,8 @@ pub fn append_restore(text_at: Va, text: &mut Vec<u8>, entry: Va) -> Va {
     at
 }
 
-/// The entries, sorted, that code which stays calls directly. It may know that the function leaves r11 alone, and keep a value there
-/// (`-fipa-ra` of gcc); moved code does not come through checks.
+/// The entries, sorted, that code which stays calls directly. It may know that the function leaves r11 alone,
+/// and keep a value there (`-fipa-ra` of gcc); moved code does not come through checks.
 pub fn called_by_what_stays(program: &Program, stays: &[Option<Stay>]) -> Vec<Va> {
     let mut found: Vec<Va> = Vec::new();
     for call in program.calls.iter().filter(|c| c.kind != CallKind::FallThrough) {
@@ -162,7 +165,8 @@ pub fn called_by_what_stays(program: &Program, stays: &[Option<Stay>]) -> Vec<Va
     found
 }
 
-/// Entries that may run before there is a thread pointer: the entry point, and resolvers of indirect functions. Sorted.
+/// Entries that may run before there is a thread pointer: the entry point, and resolvers of indirect
+/// functions. Sorted.
 pub fn without_thread_pointer(program: &Program) -> Vec<Va> {
     let resolvers = program.image.relocations.iter().filter_map(|r| match r.to {
         RelocationTo::Resolver(at) => Some(at),

@@ -1,9 +1,10 @@
 //! Which counter each block or edge has, and how it is incremented.
 //!
-//! A block's counter is incremented at the first place in the block where that costs nothing but `inc`: where the
-//! flags are dead. Places after a call do not qualify, since a call may not return.
+//! A block's counter is incremented at the first place in the block where that costs nothing but `inc`: where
+//! the flags are dead. Places after a call do not qualify, since a call may not return.
 //!
-//! Source: Knuth, TAOCP vol. 1, 1.3.3 for counting at all; the placement by liveness is that of every binary instrumenter.
+//! Source: Knuth, TAOCP vol. 1, 1.3.3 for counting at all; the placement by liveness is that of every binary
+//! instrumenter.
 
 use crate::movable::Stay;
 use crate::plan::{Code, CountedCall, Counting, Spot, Written};
@@ -22,8 +23,8 @@ pub enum Counted {
     Edge(EdgeId),
 }
 
-/// What is counted, in the order of the counters: function by function, blocks before edges; and which functions as sparsely as was
-/// asked for.
+/// What is counted, in the order of the counters: function by function, blocks before edges; and which
+/// functions as sparsely as was asked for.
 pub fn choose(
     program: &Program,
     counting: &Counting,
@@ -56,8 +57,8 @@ pub fn choose(
     (all, sparsely)
 }
 
-/// The calls, ascending, of stubs that stay. They come as from inside of the stub, where nothing else stands: so it is known where in the block each
-/// of them is. They are put where they go.
+/// The calls, ascending, of stubs that stay. They come as from inside of the stub, where nothing else stands:
+/// so it is known where in the block each of them is. They are put where they go.
 pub fn mark_stub_calls(program: &Program, stays: &[Option<Stay>], inserts: &mut Vec<Written>) -> Vec<Va> {
     let stay = |id: FuncId| stays.get(id.index()).copied().flatten();
     let mut all = Vec::new();
@@ -74,8 +75,9 @@ pub fn mark_stub_calls(program: &Program, stays: &[Option<Stay>], inserts: &mut 
     all
 }
 
-/// Which calls of stubs that stay are counted by themselves, ascending: of functions that are `sparse`, those of `calls` where it does not
-/// follow how often control comes to them; of others all, since nothing tells how often a signal's handler left their blocks before.
+/// Which calls of stubs that stay are counted by themselves, ascending: of functions that are `sparse`, those
+/// of `calls` where it does not follow how often control comes to them; of others all, since nothing tells
+/// how often a signal's handler left their blocks before.
 pub fn choose_calls(
     program: &Program,
     calls: &[CountedCall],
@@ -114,8 +116,8 @@ pub fn count_calls(
     }
 }
 
-/// Whether old code may lead into the function elsewhere than at its entries and at the blocks `open`; `boards` are the places of
-/// springboards, sorted.
+/// Whether old code may lead into the function elsewhere than at its entries and at the blocks `open`;
+/// `boards` are the places of springboards, sorted.
 fn has_other_ways_in(program: &Program, id: FuncId, boards: &[Va], open: &[BlockId]) -> bool {
     let function = program.function(id);
     let is_other = |at: Va| {

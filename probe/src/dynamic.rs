@@ -1,4 +1,5 @@
-//! What a module's dynamic section says that moved code needs: where it starts, what it is called, which words are relocated.
+//! What a module's dynamic section says that moved code needs: where it starts, what it is called, which
+//! words are relocated.
 #![warn(clippy::indexing_slicing)]
 
 use crate::module::Patch;
@@ -9,7 +10,8 @@ use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use program::{Program, Va};
 
-/// The addends of the relocations that fill absolute tables: in their rows, and in the words where they are kept in place.
+/// The addends of the relocations that fill absolute tables: in their rows, and in the words where they are
+/// kept in place.
 pub fn patch_relocations(program: &Program, wanted: &[(Va, Va)], patches: &mut Vec<Patch>) -> Option<()> {
     if wanted.is_empty() {
         return Some(());
@@ -33,7 +35,8 @@ pub fn patch_relocations(program: &Program, wanted: &[(Va, Va)], patches: &mut V
     (tag(elf::DT_RELR).is_some() || is_done.iter().all(|&d| d)).then_some(())
 }
 
-/// Has the dynamic section lead to tables with names for moved code. They are put behind `tables`, which stand at `at`.
+/// Has the dynamic section lead to tables with names for moved code. They are put behind `tables`, which
+/// stand at `at`.
 pub fn name_moved(
     program: &Program,
     moves: Moves<'_>,

@@ -1,5 +1,6 @@
-//! Calls that end the process, or make another program of it: it is written down before them that the thread is at a call, not in the middle
-//! of a block, and which threads are no more. And calls that let a thread be cancelled anywhere.
+//! Calls that end the process, or make another program of it: it is written down before them that the thread
+//! is at a call, not in the middle of a block, and which threads are no more. And calls that let a thread be
+//! cancelled anywhere.
 //!
 //! Not here: what is done then, and when the program ends by `exit` (`arch`).
 
@@ -28,7 +29,8 @@ enum Does {
 }
 
 const ENDS: [&str; 2] = ["_exit", "_Exit"];
-/// What runs in the child of `posix_spawn`, which has its parent's memory and thread pointer: in glibc and in musl.
+/// What runs in the child of `posix_spawn`, which has its parent's memory and thread pointer: in glibc and in
+/// musl.
 const SPAWNED: [&str; 2] = ["__spawni_child", "child"];
 const ABORTS: [&str; 7] = [
     "__assert",
@@ -54,8 +56,8 @@ fn what(name: &str) -> Option<Does> {
     }
 }
 
-/// Whether a handler of signals may be a function of the C library that ends the process: then nothing says that the thread was in the middle of a
-/// block.
+/// Whether a handler of signals may be a function of the C library that ends the process: then nothing says
+/// that the thread was in the middle of a block.
 pub fn are_taken(program: &Program) -> bool {
     let is_name = |name: &str| name == "exit" || matches!(what(name), Some(Does::End | Does::EndSoon));
     let is_static = program.image.kind.is_static();

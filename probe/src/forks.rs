@@ -11,8 +11,9 @@ fn is_name(name: &str) -> bool {
     FORKS.contains(&name)
 }
 
-/// Those calls, by address. A function that jumps to such a function in place of a return is one, too. Where the program takes the
-/// address of one, all calls through pointers are. Not told: addresses that `dlsym` says.
+/// Those calls, by address. A function that jumps to such a function in place of a return is one, too. Where
+/// the program takes the address of one, all calls through pointers are. Not told: addresses that `dlsym`
+/// says.
 pub fn calls(program: &Program) -> Vec<Va> {
     let imports: Vec<bool> = program.imports.iter().map(|name| is_name(name)).collect();
     let functions = functions(program, &imports);

@@ -1,7 +1,8 @@
 //! Language-specific data of moved code: which call lands where when it throws.
 //!
-//! Call sites are written with the moved addresses, landing pads relative to the lowest of them, since a pad may have moved away
-//! from its function. Actions and filters are copied; pointers to types are written anew, relative to where they now stand.
+//! Call sites are written with the moved addresses, landing pads relative to the lowest of them, since a pad
+//! may have moved away from its function. Actions and filters are copied; pointers to types are written anew,
+//! relative to where they now stand.
 //!
 //! Source: Itanium C++ ABI, exception handling, level II; gcc's `unwind-pe.h` for the encodings.
 #![warn(clippy::indexing_slicing)]
@@ -32,7 +33,8 @@ struct Site {
     action: u64,
 }
 
-/// The table at `at`, of the function that starts at `start`, for the moved part `covered`; `None` if it cannot be understood.
+/// The table at `at`, of the function that starts at `start`, for the moved part `covered`; `None` if it
+/// cannot be understood.
 pub fn translate(
     image: &Image,
     at: Va,
@@ -199,7 +201,8 @@ fn cut(site: Site, placed: &Placed<'_>, pieces: &[Placed<'_>]) -> Vec<Site> {
         .collect()
 }
 
-/// The action table as far as `sites` reach into it, the highest number of a type it names, and the filters behind the types.
+/// The action table as far as `sites` reach into it, the highest number of a type it names, and the filters
+/// behind the types.
 fn actions(bytes: &[u8], at: usize, sites: &[Site], limit: usize) -> Option<(Vec<u8>, usize, Vec<u8>)> {
     let (mut end, mut highest, mut filters_end) = (at, 0, limit);
     let mut work: Vec<usize> = Vec::new();

@@ -7,9 +7,11 @@
 //!  tables     (R)            program headers, search table, unwind rows, language-specific data
 //! ```
 //!
-//! Invariant: what stays where it was is bit by bit what it was, but for springboards and the tables named in `patches`.
+//! Invariant: what stays where it was is bit by bit what it was, but for springboards and the tables named in
+//! `patches`.
 //!
-//! Source: System V ABI, chapter 5 (program headers); W. Wang, X. Meng, ASPLOS 2021, for moving whole functions.
+//! Source: System V ABI, chapter 5 (program headers); W. Wang, X. Meng, ASPLOS 2021, for moving whole
+//! functions.
 #![warn(clippy::indexing_slicing)]
 
 use crate::arch::{self as runtime, ExecSite, Runtime};
@@ -97,7 +99,8 @@ pub enum Old {
 pub enum Room {
     /// Behind the old ones: for files, whose heap the kernel puts behind the last segment.
     Behind,
-    /// Apart from the heap, which has its place already: below a module that can be moved, else high in the 2 GiB that code can reach.
+    /// Apart from the heap, which has its place already: below a module that can be moved, else high in the 2
+    /// GiB that code can reach.
     Apart,
 }
 
@@ -155,7 +158,8 @@ impl<'a> Module<'a> {
     /// Moves all functions of `program` that can be moved, with what `plan` puts into them.
     ///
     /// # Errors
-    /// If there is no room for new segments, probes cannot be put where they are wanted, or they would disturb it.
+    /// If there is no room for new segments, probes cannot be put where they are wanted, or they would
+    /// disturb it.
     pub fn build(program: &'a Program, plan: &Plan, room: Room) -> Result<Module<'a>, RewriteError> {
         if !plan.is_null()
             && let Some(at) = movable::uses_gs(program)
@@ -174,7 +178,8 @@ impl<'a> Module<'a> {
         }
     }
 
-    /// Why each function of `program` stays where it is; `None` for those that are moved when blocks are counted.
+    /// Why each function of `program` stays where it is; `None` for those that are moved when blocks are
+    /// counted.
     pub fn stays(program: &Program) -> Vec<Option<Stay>> {
         match Module::build(program, &Plan::NULL, Room::Apart) {
             Ok(module) => module.stays,
@@ -498,8 +503,9 @@ impl<'a> Module<'a> {
         self.program.image.kind != Kind::SharedObject || dynamic::init_slot(self.program).is_some()
     }
 
-    /// Has the file make a recording by itself when it is run or loaded, called `name` unless its user says otherwise. `notes` go into
-    /// the recording as they are: they must say what its counters mean. A file with other notes counts in another row of it.
+    /// Has the file make a recording by itself when it is run or loaded, called `name` unless its user says
+    /// otherwise. `notes` go into the recording as they are: they must say what its counters mean. A file
+    /// with other notes counts in another row of it.
     pub fn set_notes(&mut self, name: &str, notes: &[u8]) {
         let Some(runtime) = &mut self.runtime else { return };
         let mut row = Xxh3::new();

@@ -1,7 +1,7 @@
 //! Which functions can be moved, and why the others stay where they are.
 //!
-//! A function is moved only if all its control flow is understood, and its tables can be made to lead to the moved blocks.
-//! What stays is never wrong: it runs where it always ran.
+//! A function is moved only if all its control flow is understood, and its tables can be made to lead to the
+//! moved blocks. What stays is never wrong: it runs where it always ran.
 //!
 //! Not here: how a function is moved (`piece`), how control gets there (`springboard`).
 
@@ -69,7 +69,8 @@ pub struct Movable {
     pub switches: Vec<Switch>,
 }
 
-/// Looks at each function by itself, then at what they share; those in `staying` have unwind tables that could not be taken over.
+/// Looks at each function by itself, then at what they share; those in `staying` have unwind tables that
+/// could not be taken over.
 pub fn find(program: &Program, staying: &BTreeSet<FuncId>) -> Movable {
     let signal: Vec<Range<Va>> =
         program.image.unwind.iter().filter(|u| u.signal).map(|u| u.range.clone()).collect();
@@ -106,8 +107,8 @@ pub fn find(program: &Program, staying: &BTreeSet<FuncId>) -> Movable {
     Movable { stays, switches }
 }
 
-/// Whether more code than not is found by its looks alone: then no compiler that we know made it, and what the rest leads to, and who
-/// looks at it, is not known either.
+/// Whether more code than not is found by its looks alone: then no compiler that we know made it, and what
+/// the rest leads to, and who looks at it, is not known either.
 fn is_strange(program: &Program) -> bool {
     let len = |f: &Function| f.ranges.iter().map(|r| r.end.since(r.start)).sum::<u64>();
     let guessed: u64 = program.functions.iter().filter(|f| f.sure == Sure::Guessed).map(len).sum();
@@ -115,7 +116,8 @@ fn is_strange(program: &Program) -> bool {
     guessed > all / 2
 }
 
-/// The first instruction that uses `gs`. Threads find their counters by it, so no other can be meant by it in the same process.
+/// The first instruction that uses `gs`. Threads find their counters by it, so no other can be meant by it in
+/// the same process.
 pub fn uses_gs(program: &Program) -> Option<Va> {
     let store = Finder::new(&[0x0f, 0xae]);
     let in_block = |b| program.insns(b).find(|insn| insn.uses_gs()).map(|insn| insn.at());
@@ -132,7 +134,8 @@ pub fn uses_gs(program: &Program) -> Option<Va> {
     functions.filter_map(in_function).min()
 }
 
-/// Where V8 keeps the code that it was built with. It tells its own frames by whether their addresses lie there.
+/// Where V8 keeps the code that it was built with. It tells its own frames by whether their addresses lie
+/// there.
 ///
 /// Source: V8, src/snapshot/embedded/embedded-file-writer.h, for the names.
 fn v8_builtins(program: &Program) -> Vec<Range<Va>> {
@@ -212,10 +215,12 @@ fn reads_its_address(program: &Program, call: &Call, id: FuncId) -> bool {
             && !program.block_from(to).is_some_and(|t| function.entries.contains(&t))
 }
 
-/// Whether a jump that seems to leave the function may lead into it: code of its own is reached by nothing that is known.
+/// Whether a jump that seems to leave the function may lead into it: code of its own is reached by nothing
+/// that is known.
 ///
-/// Interpreters in assembly compute where an instruction's code stands from offsets of their own making; so does libffi. Compilers
-/// leave no code behind that nothing reaches, or only traps, and jumps and calls of what does not return.
+/// Interpreters in assembly compute where an instruction's code stands from offsets of their own making; so
+/// does libffi. Compilers leave no code behind that nothing reaches, or only traps, and jumps and calls of
+/// what does not return.
 fn has_hidden_ways(program: &Program, id: FuncId) -> bool {
     let function = program.function(id);
     if !function.block_ids().any(|b| program.block(b).end == BlockEnd::IndirectTailCall) {

@@ -1,7 +1,8 @@
-//! Names of moved code: for who asks the dynamic linker (`backtrace_symbols`), and for who reads the file (gdb, nm, Rust's backtraces).
+//! Names of moved code: for who asks the dynamic linker (`backtrace_symbols`), and for who reads the file
+//! (gdb, nm, Rust's backtraces).
 //!
-//! A function's address stays its old entry, so nobody who looks a name up may find the moved code; who has an address in
-//! moved code is to find the name. Two tables grow:
+//! A function's address stays its old entry, so nobody who looks a name up may find the moved code; who has
+//! an address in moved code is to find the name. Two tables grow:
 //!
 //! ```text
 //!  DT_SYMTAB, DT_GNU_HASH   a copy with local symbols behind the old ones, in a chain of their own whose hashes are of no name
@@ -9,7 +10,8 @@
 //! ```
 //! Invariant: numbers of old dynamic symbols do not change; no name leads to a new symbol by its hash.
 //!
-//! Source: System V ABI, chapter 4 (sections, symbols); glibc 2.36, elf/dl-addr.c for how it searches all chains of `DT_GNU_HASH`.
+//! Source: System V ABI, chapter 4 (sections, symbols); glibc 2.36, elf/dl-addr.c for how it searches all
+//! chains of `DT_GNU_HASH`.
 #![warn(clippy::indexing_slicing)]
 
 use program::Va;
@@ -113,7 +115,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What the dynamic section says of symbols, as bytes from where each table starts to the end of what is loaded with it.
+/// What the dynamic section says of symbols, as bytes from where each table starts to the end of what is
+/// loaded with it.
 #[derive(Clone, Copy)]
 pub struct Dynamic<'a> {
     /// DT_SYMTAB.
@@ -124,7 +127,8 @@ pub struct Dynamic<'a> {
     pub hash: &'a [u8],
 }
 
-/// The dynamic tables with names for moved code: symbols, then hashes; both at offsets that are multiples of 8.
+/// The dynamic tables with names for moved code: symbols, then hashes; both at offsets that are multiples of
+/// 8.
 pub struct Grown {
     /// Both.
     pub bytes: Vec<u8>,
@@ -243,8 +247,9 @@ impl Section {
     }
 }
 
-/// Appends to `out`, the rewritten form of `old`, section headers with names for moved code. Returns where they are, and how
-/// many; `None`, with `out` as it was, if the old file has none, or none that can be understood.
+/// Appends to `out`, the rewritten form of `old`, section headers with names for moved code. Returns where
+/// they are, and how many; `None`, with `out` as it was, if the old file has none, or none that can be
+/// understood.
 pub fn sections(old: &[u8], out: &mut Vec<u8>, parts: &Parts, moves: Moves<'_>) -> Option<(u64, u16)> {
     let header = old.get(..64)?;
     let number = |at: usize| header.get(at..).and_then(|b| b.first_chunk()).map(|b| u16::from_le_bytes(*b));
@@ -345,7 +350,8 @@ pub fn sections(old: &[u8], out: &mut Vec<u8>, parts: &Parts, moves: Moves<'_>) 
     Some((at, n_sections))
 }
 
-/// Relocations that were left in the file (`ld --emit-relocs`) number symbols: those from `first` on by `n` more.
+/// Relocations that were left in the file (`ld --emit-relocs`) number symbols: those from `first` on by `n`
+/// more.
 fn shift(out: &mut [u8], all: &[Section], names: usize, first: u32, n: u32) {
     for section in all.iter().filter(|s| s.kind() == ROWS && s.half(40) as usize == names) {
         let (Ok(from), Ok(len)) = (usize::try_from(section.word(24)), usize::try_from(section.word(32)))
@@ -411,7 +417,8 @@ mod tests {
     #[test]
     fn names_lead_to_old_code_and_addresses_to_names() {
         let strings = b"\0ab\0cd\0data\0";
-        // With a free bucket and without one: `ab` and `cd` are in the same bucket of two, or in the only one.
+        // With a free bucket and without one: `ab` and `cd` are in the same bucket of two, or in the only
+        // one.
         for n_buckets in [1u32, 2] {
             let names: [(&[u8], u32); 2] = [(b"ab", 1), (b"cd", 4)];
             assert!(names.iter().all(|(name, _)| hash(name) % 2 == hash(b"ab") % 2));

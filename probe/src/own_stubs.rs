@@ -1,8 +1,9 @@
-//! Calls of the module's own functions through its linkage table, as of all that a library exports unless it is linked otherwise: another module
-//! may define what is called so, which the dynamic linker decides.
+//! Calls of the module's own functions through its linkage table, as of all that a library exports unless it
+//! is linked otherwise: another module may define what is called so, which the dynamic linker decides.
 //!
-//! Moved code calls a stub of ours in place of the one of the table: where the slot leads to the old function, control goes to the moved
-//! one at once, as of a direct call; else to where the slot leads. Without it, each such call would go by way of two places of old code.
+//! Moved code calls a stub of ours in place of the one of the table: where the slot leads to the old
+//! function, control goes to the moved one at once, as of a direct call; else to where the slot leads.
+//! Without it, each such call would go by way of two places of old code.
 //!
 //! Invariant: r11 and the flags, which ours uses, are free at a stub: the dynamic linker may run there.
 
@@ -28,7 +29,8 @@ struct OwnStub {
 }
 
 impl OwnStubs {
-    /// Those of `program` for what is `moved` to somewhere, from `at` on. Stubs that are moved themselves have none.
+    /// Those of `program` for what is `moved` to somewhere, from `at` on. Stubs that are moved themselves
+    /// have none.
     pub fn find(program: &Program, at: Va, moved: impl Fn(Va) -> Option<Va>) -> OwnStubs {
         let of = |stub: &program::image::PltStub| {
             let slot = stub.slot?;

@@ -4,11 +4,11 @@
 //!  old  401130: cmp; jne 401150     new  inc gs:[rip+c0]; cmp; jne L1
 //!       401136: ...                      inc gs:[rip+c1]; ...
 //! ```
-//! A piece is laid out without knowing where it will stand: branches within it are as short as they can be, all others
-//! have four bytes of offset, filled in when every piece has its place (`Fixup`).
+//! A piece is laid out without knowing where it will stand: branches within it are as short as they can be,
+//! all others have four bytes of offset, filled in when every piece has its place (`Fixup`).
 //!
-//! Invariant: blocks keep their order; after the last instruction of a block control goes where it went; padding between blocks is
-//! left out, but a block that was aligned stays so.
+//! Invariant: blocks keep their order; after the last instruction of a block control goes where it went;
+//! padding between blocks is left out, but a block that was aligned stays so.
 
 use crate::counters::{self, Counted, Probe};
 use crate::movable::Stay;
@@ -79,17 +79,21 @@ pub struct Piece {
     pub bytes: Vec<u8>,
     /// What depends on its place.
     pub fixups: Vec<Fixup>,
-    /// Old offset from the range's start, new offset: where runs of unchanged distance start. Ascending in both.
+    /// Old offset from the range's start, new offset: where runs of unchanged distance start. Ascending in
+    /// both.
     pub runs: Vec<(u32, u32)>,
     /// New offset of each block, in order, with its old start.
     pub blocks: Vec<(Va, u32)>,
-    /// New offset of what stands behind the code of an edge that is taken, with the old start of its block. Ascending.
+    /// New offset of what stands behind the code of an edge that is taken, with the old start of its block.
+    /// Ascending.
     pub behind_taken: Vec<(Va, u32)>,
-    /// New offset of what stands behind a call that comes as from inside, with the old start of its block. Ascending.
+    /// New offset of what stands behind a call that comes as from inside, with the old start of its block.
+    /// Ascending.
     pub behind_calls: Vec<(Va, u32)>,
     /// Code in front of blocks, for some who go there: old start, whom it is for, new offset.
     pub sides: Vec<(Va, Side, u32)>,
-    /// Where code of ours moves the stack pointer: new offset of the next instruction, and where the stack is from there on.
+    /// Where code of ours moves the stack pointer: new offset of the next instruction, and where the stack is
+    /// from there on.
     pub stack: Vec<(u32, Stack)>,
     /// What its place must be a multiple of.
     pub align: u32,
@@ -159,7 +163,8 @@ enum Aim {
 
 /// What decides how long branches are.
 enum Step {
-    /// The start of a block, by position; aligned to so much. Behind the positions of the blocks come other labels.
+    /// The start of a block, by position; aligned to so much. Behind the positions of the blocks come other
+    /// labels.
     Block(usize, u32),
     /// A branch.
     Branch(Branch, Aim),
@@ -177,7 +182,8 @@ pub struct Layout {
     n_bytes: u32,
     /// Bytes that are not the old ones.
     made: Vec<u8>,
-    /// Distances in old bytes, by their offsets in the range, and in `made`: where they are, where their instruction ends, where to.
+    /// Distances in old bytes, by their offsets in the range, and in `made`: where they are, where their
+    /// instruction ends, where to.
     in_old: Vec<(usize, usize, Target)>,
     in_made: Vec<(usize, usize, Target)>,
     /// Where in `made` the stack pointer moves.
@@ -256,7 +262,8 @@ fn len32(n: usize) -> u32 {
     u32::try_from(n).expect("pieces are below 2 GiB")
 }
 
-/// The pieces of all functions that are moved, with the increments of what is `counted` and `inserts` besides.
+/// The pieces of all functions that are moved, with the increments of what is `counted` and `inserts`
+/// besides.
 pub fn pieces(
     program: &Program,
     stays: &[Option<Stay>],
@@ -294,8 +301,8 @@ pub fn pieces(
     ranges.par_iter().map_init(Layout::default, one).collect()
 }
 
-/// Lays out `range` of a function; `probe` says what stands before a block, `inserts` what else is put in; `forks` are the calls after which counters may
-/// be another's; `all` is room.
+/// Lays out `range` of a function; `probe` says what stands before a block, `inserts` what else is put in;
+/// `forks` are the calls after which counters may be another's; `all` is room.
 pub fn lay_out(
     program: &Program,
     range: &Range<Va>,
@@ -408,7 +415,8 @@ pub fn lay_out(
                 let base = all.made.len();
                 all.increment(probe.how, probe.counter);
                 all.made(base);
-                // The instruction's own address stays in front of its probe, for unwinding and for who jumps there.
+                // The instruction's own address stays in front of its probe, for unwinding and for who jumps
+                // there.
                 all.items.push(Item::Run(old(at) + 1, 1));
             }
             if let Some(code) = code_at(Spot::Before(at)) {
@@ -645,8 +653,8 @@ fn place(
                 }
             }
             Item::Side(to, side) => sides.push((*to, *side, len32(out.len()))),
-            // Of two for one address, the first is in front of what was put between them, and what follows the address is behind it; of two
-            // behind something, the last counts.
+            // Of two for one address, the first is in front of what was put between them, and what follows
+            // the address is behind it; of two behind something, the last counts.
             Item::Run(old, further) => match runs.last_mut() {
                 Some(last) if last.0 == *old && *further > 0 => last.1 = len32(out.len()) + further,
                 Some(last) if last.0 == *old && last.1 < len32(out.len()) => {

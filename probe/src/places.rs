@@ -1,4 +1,5 @@
-//! Which block's moved code stands where, and what has been counted there: so that it can be said where in its flow a function was left.
+//! Which block's moved code stands where, and what has been counted there: so that it can be said where in
+//! its flow a function was left.
 
 use crate::piece::Target;
 use crate::unwind::Placed;
@@ -49,7 +50,8 @@ pub fn places(program: &Program, placed: &[Placed<'_>], text_at: Va) -> Vec<(u32
         let mut counted = counted.iter().peekable();
         let mut behind = p.piece.behind_taken.iter().peekable();
         let mut called = p.piece.behind_calls.iter().peekable();
-        // Of those at one place, what a block or what stands behind an edge's code says comes last, and holds.
+        // Of those at one place, what a block or what stands behind an edge's code says comes last, and
+        // holds.
         let mut up_to = |at: u32, all: &mut Vec<(u32, Place)>| loop {
             let end = counted.peek().map_or(u32::MAX, |c| c.0);
             if let Some(&(old, at)) = behind.next_if(|b| b.1 <= at && b.1 < end) {

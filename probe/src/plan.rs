@@ -1,12 +1,14 @@
 //! What is put where: points of a program, and what happens there.
 //!
-//! A point is one place or several, each before an instruction, behind it, or on an edge. An edge gets code of its own: a branch that
-//! is taken leads around it, entries of a jump table and call sites of an exception table lead to it.
+//! A point is one place or several, each before an instruction, behind it, or on an edge. An edge gets code
+//! of its own: a branch that is taken leads around it, entries of a jump table and call sites of an exception
+//! table lead to it.
 //!
-//! Invariant: a probe sees every passing of its point, and nothing else; what cannot be had so is an error, not a guess.
+//! Invariant: a probe sees every passing of its point, and nothing else; what cannot be had so is an error,
+//! not a guess.
 //!
-//! Source: points as in MAQAO's MIL (VPROF, section 2.1); edges by code of their own: Meng and Miller, "Binary Code Is Not Easy",
-//! ISSTA 2016, section 5.
+//! Source: points as in MAQAO's MIL (VPROF, section 2.1); edges by code of their own: Meng and Miller,
+//! "Binary Code Is Not Easy", ISSTA 2016, section 5.
 #![warn(clippy::indexing_slicing)]
 
 use crate::events::Event;
@@ -26,7 +28,8 @@ use rayon::prelude::*;
 pub enum Point {
     /// A function is entered at its entry, by whoever calls it or jumps to it from outside.
     Entry(FuncId),
-    /// A function is left: by a return, or by a jump out of it. Not by an exception, or by a call that never returns.
+    /// A function is left: by a return, or by a jump out of it. Not by an exception, or by a call that never
+    /// returns.
     Exit(FuncId),
     /// A block is entered.
     Block(BlockId),
@@ -51,8 +54,8 @@ pub enum Action {
     Count,
     /// A value goes into the thread's own memory.
     Keep(Value, Sink),
-    /// A routine is called with a value: position-independent code that keeps to the ABI, touches no vector register, and has so
-    /// many words of the thread's own memory.
+    /// A routine is called with a value: position-independent code that keeps to the ABI, touches no vector
+    /// register, and has so many words of the thread's own memory.
     Call(Value, Routine),
 }
 
@@ -83,7 +86,8 @@ pub enum Counting {
     Nothing,
     /// A counter a block.
     Blocks,
-    /// By function: these blocks and edges, from whose counts the others follow; every block of a function that has none.
+    /// By function: these blocks and edges, from whose counts the others follow; every block of a function
+    /// that has none.
     Sparse(Vec<Option<Sparse>>),
 }
 
@@ -103,8 +107,8 @@ pub struct Sparse {
 pub struct Plan {
     /// What is counted.
     pub counting: Counting,
-    /// Direct calls that are counted by themselves, ascending, if what they call stays and control comes to them less often than to their
-    /// blocks.
+    /// Direct calls that are counted by themselves, ascending, if what they call stays and control comes to
+    /// them less often than to their blocks.
     pub calls: Vec<CountedCall>,
     /// What else.
     pub probes: Vec<Probe>,
@@ -112,7 +116,8 @@ pub struct Plan {
     pub callees: bool,
     /// What is appended to the thread's stream of events; nothing else keeps anything then.
     pub events: Vec<Event>,
-    /// Direct calls, by address, that come as from inside of the function that they call: past what is put there for who comes from outside.
+    /// Direct calls, by address, that come as from inside of the function that they call: past what is put
+    /// there for who comes from outside.
     pub from_inside: Vec<Va>,
 }
 
@@ -452,7 +457,8 @@ impl At<'_> {
         self.liveness(block).map_or(abi::ALL, |l| l.live_in(block))
     }
 
-    /// The block of the instruction at `at`, its place in it, and all instructions with what is live before them.
+    /// The block of the instruction at `at`, its place in it, and all instructions with what is live before
+    /// them.
     fn insn(&self, at: Va) -> Result<(BlockId, program::arch::Insn, RegSet, RegSet), PlanError> {
         let program = self.program;
         let missing = PlanError::NoInstruction(at);

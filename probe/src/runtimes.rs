@@ -44,9 +44,11 @@ impl fmt::Display for Language {
 
 /// The language whose compiler made code of `image`, if its runtime knows that code by its addresses.
 ///
-/// Stripped files are known by what the runtime reads, the names of its variables in the environment, and by what it says.
+/// Stripped files are known by what the runtime reads, the names of its variables in the environment, and by
+/// what it says.
 ///
-/// Source: OCaml, runtime/backtrace_nat.c, runtime/stack.h, asmcomp/emitaux.ml; GHC, rts/include/rts/storage/InfoTables.h, rts/RtsFlags.c.
+/// Source: OCaml, runtime/backtrace_nat.c, runtime/stack.h, asmcomp/emitaux.ml; GHC,
+/// rts/include/rts/storage/InfoTables.h, rts/RtsFlags.c.
 pub fn by_address(image: &Image) -> Option<Language> {
     if !image.go_functions.is_empty() {
         return Some(Language::Go);
@@ -70,7 +72,8 @@ pub fn by_address(image: &Image) -> Option<Language> {
     if is_imported(&is_info) {
         return Some(Language::Haskell);
     }
-    // Others may speak of these languages, too: only a runtime holds all of them. Written so that we do not hold the first ourselves.
+    // Others may speak of these languages, too: only a runtime holds all of them. Written so that we do not
+    // hold the first ourselves.
     let text = |next: &[u8]| -> Vec<u8> { std::hint::black_box(next).iter().map(|b| b - 1).collect() };
     let holds_all = |first: &[u8], others: &[&[u8]]| {
         holds_string(image, &[&text(first)[..], &[0]].concat())
@@ -80,7 +83,8 @@ pub fn by_address(image: &Image) -> Option<Language> {
     if holds_all(b"HIDSUT", &[b"Usage: <prog> <args> [+RTS <rtsopts>"]) {
         return Some(Language::Haskell);
     }
-    // The bytecode interpreter, which can be moved, exports its primitives. The exception is one that every native program defines itself.
+    // The bytecode interpreter, which can be moved, exports its primitives. The exception is one that every
+    // native program defines itself.
     let is_native = !names_caml && holds_all(b"DBNMSVOQBSBN", &[b"Undefined_recursive_module\0"]);
     is_native.then_some(Language::OCaml)
 }

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Identity of a whole file, data and tables included: files with the same code are not interchangeable. What is made of a file, and
-/// its place in a recording, are known by it.
+/// Identity of a whole file, data and tables included: files with the same code are not interchangeable. What
+/// is made of a file, and its place in a recording, are known by it.
 pub fn file_key(image: &Image) -> u128 {
     xxh3_128(image.file_bytes())
 }
@@ -34,8 +34,8 @@ pub fn asking(image: &Image, sites: &[ExecSite]) -> Vec<u8> {
     bytes
 }
 
-/// Puts the call that asks at each of `sites`: in old code that stays, and in new code, `text` from `text_at` on, where their blocks
-/// have `moved`.
+/// Puts the call that asks at each of `sites`: in old code that stays, and in new code, `text` from `text_at`
+/// on, where their blocks have `moved`.
 pub(crate) fn ask_at(
     sites: &[ExecSite],
     moved: &[(Va, Va)],
@@ -64,7 +64,8 @@ pub(crate) fn ask_at(
     patches.sort_by_key(|p| p.at);
 }
 
-/// What a process is given in which a module is to run moved: the new segments and what changes in the old ones.
+/// What a process is given in which a module is to run moved: the new segments and what changes in the old
+/// ones.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Segments {
     /// Identity of the module's file ([`file_key`]).

@@ -1,7 +1,7 @@
 //! Jumps written over old code, so that whoever still comes there gets to the moved code.
 //!
-//! Control comes to old code at entries, and wherever an address of a block has been put into data or a register. All else is
-//! reached from moved code only.
+//! Control comes to old code at entries, and wherever an address of a block has been put into data or a
+//! register. All else is reached from moved code only.
 //!
 //! Tactics, in this order:
 //! 1. `jmp rel32`, 5 bytes, where no other block starts inside it.
@@ -10,9 +10,11 @@
 //! 4. None, where there is no room and all that reaches the entry is calls of moved code.
 //! 5. `jmp rel8` to old code of another moved function that holds the long one.
 //!
-//! Invariant: never a trap (a program may block its signal); nothing is written over code that stays, or over another springboard.
+//! Invariant: never a trap (a program may block its signal); nothing is written over code that stays, or over
+//! another springboard.
 //!
-//! Source: W. Wang, X. Meng, "Incremental CFG patching for binary rewriting" (ASPLOS 2021), 4.3 for springboards and holes.
+//! Source: W. Wang, X. Meng, "Incremental CFG patching for binary rewriting" (ASPLOS 2021), 4.3 for
+//! springboards and holes.
 
 use crate::movable::{Movable, Stay};
 use crate::stubs;
@@ -47,7 +49,8 @@ pub struct Springboard {
 const LONG: u64 = 5;
 const SHORT: u64 = 2;
 
-/// Plans a springboard for every block of a moved function that can be reached from outside; functions without room stay.
+/// Plans a springboard for every block of a moved function that can be reached from outside; functions
+/// without room stay.
 ///
 /// `addresses`, sorted, are those of code that data hold or code computes.
 pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<Springboard> {
@@ -112,8 +115,8 @@ fn callers(program: &Program) -> Vec<(FuncId, FuncId)> {
     all
 }
 
-/// Springboards of all places of `id` that can be reached from outside, but for those that may lack one; `None` if there is no room for
-/// one of them.
+/// Springboards of all places of `id` that can be reached from outside, but for those that may lack one;
+/// `None` if there is no room for one of them.
 fn all_of(
     program: &Program,
     id: FuncId,
@@ -147,9 +150,11 @@ fn all_of(
     Some(boards)
 }
 
-/// Where there was no room: a short jump to a long one that is written over old code of functions that are moved.
+/// Where there was no room: a short jump to a long one that is written over old code of functions that are
+/// moved.
 ///
-/// Nothing runs that code any more. Only that of functions which every jump is known of is taken, so that this is certain.
+/// Nothing runs that code any more. Only that of functions which every jump is known of is taken, so that
+/// this is certain.
 fn over_dead_code(program: &Program, exposed: &[Va], movable: &mut Movable, boards: &mut Vec<Springboard>) {
     let cramped: Vec<FuncId> =
         program.func_ids().filter(|id| movable.stays[id.index()] == Some(Stay::NoRoom)).collect();
@@ -195,7 +200,8 @@ fn over_dead_code(program: &Program, exposed: &[Va], movable: &mut Movable, boar
     }
 }
 
-/// Whether all ways into and through the function are known: it was not found by its looks, and no jump of it is computed.
+/// Whether all ways into and through the function are known: it was not found by its looks, and no jump of it
+/// is computed.
 fn is_plain(program: &Program, id: FuncId) -> bool {
     let function = program.function(id);
     let is_direct = |b: BlockId| {
@@ -205,14 +211,16 @@ fn is_plain(program: &Program, id: FuncId) -> bool {
     function.sure == Sure::Proved && function.block_ids().all(is_direct)
 }
 
-/// Whether calls of code that is moved lead to `id`, and none of code that stays; `callers` are pairs of callee and caller, sorted.
+/// Whether calls of code that is moved lead to `id`, and none of code that stays; `callers` are pairs of
+/// callee and caller, sorted.
 fn called_by_moved(callers: &[(FuncId, FuncId)], id: FuncId, movable: &Movable) -> bool {
     let from = callers.partition_point(|c| c.0 < id);
     let mut mine = callers[from..].iter().take_while(|c| c.0 == id).peekable();
     mine.peek().is_some() && mine.all(|c| movable.stays[c.1.index()].is_none())
 }
 
-/// Entries that may be reached other than by a call of the image's own code: their address is in data, is computed, or known to others. Sorted.
+/// Entries that may be reached other than by a call of the image's own code: their address is in data, is
+/// computed, or known to others. Sorted.
 fn outside(program: &Program, exposed: &[Va]) -> Vec<Va> {
     let image = &program.image;
     let exported = image.symbols.iter().filter(|s| s.dynamic).map(|s| s.at);
@@ -316,7 +324,8 @@ fn exposed(program: &Program, addresses: &[Va], movable: &Movable) -> Vec<Va> {
     addresses.iter().copied().filter(|&at| is_inner(at)).collect()
 }
 
-/// What data hold, tables that are changed apart, and code computes, where that is the start of a block. Sorted.
+/// What data hold, tables that are changed apart, and code computes, where that is the start of a block.
+/// Sorted.
 ///
 /// A function that they lead into the middle of a block of stays: no jump could be written there.
 pub fn addresses(program: &Program, movable: &mut Movable) -> Vec<Va> {
@@ -363,8 +372,9 @@ pub fn addresses(program: &Program, movable: &mut Movable) -> Vec<Va> {
     starts
 }
 
-/// The function that a word of data leads into the middle of a block of. Where nothing is relocated, it may be a number; but not if
-/// the function jumps where data say, other words lead to blocks of it, and this one to an instruction.
+/// The function that a word of data leads into the middle of a block of. Where nothing is relocated, it may
+/// be a number; but not if the function jumps where data say, other words lead to blocks of it, and this one
+/// to an instruction.
 fn led_inside(program: &Program, starts: &[Va], at: Va) -> Option<FuncId> {
     let block = program.block_at(at)?;
     let func = program.block(block).func;

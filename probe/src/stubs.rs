@@ -1,18 +1,20 @@
 //! Stubs of the linkage table that must be moved to be counted.
 //!
-//! A stub mostly stays where it is: it runs as often as the blocks that call it, and these have counters. Where one of its callers
-//! stays, too, or jumps to it under a condition, or its address is a function's for someone, it is moved like other code.
+//! A stub mostly stays where it is: it runs as often as the blocks that call it, and these have counters.
+//! Where one of its callers stays, too, or jumps to it under a condition, or its address is a function's for
+//! someone, it is moved like other code.
 //!
-//! Invariant: only the jump through the slot is moved. What a slot leads to until it is bound, the push behind that jump, stays,
-//! and so does the rule that unwinds by an address's last four bits: at the moved jump, too, they say that nothing was pushed.
+//! Invariant: only the jump through the slot is moved. What a slot leads to until it is bound, the push
+//! behind that jump, stays, and so does the rule that unwinds by an address's last four bits: at the moved
+//! jump, too, they say that nothing was pushed.
 
 use crate::movable::{Movable, Stay};
 use program::{BlockEnd, BlockId, CallKind, Callee, FuncId, Function, Program, Va};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Has those stubs moved that are not as often run as their callers say; `addresses`, sorted, are those that data hold or code computes.
-/// Whether there are any. Those in `staying` cannot be moved.
+/// Has those stubs moved that are not as often run as their callers say; `addresses`, sorted, are those that
+/// data hold or code computes. Whether there are any. Those in `staying` cannot be moved.
 pub fn release(
     program: &Program,
     addresses: &[Va],

@@ -1,10 +1,11 @@
 //! Jump tables of moved functions: changed where they stand, so that their entries lead to the moved blocks.
 //!
-//! Changing a table in place needs no knowledge of the code that reads it: whoever adds an entry to the table's address gets
-//! the moved block. A table is understood if each entry, read in one of three forms, gives the target that the analysis found.
+//! Changing a table in place needs no knowledge of the code that reads it: whoever adds an entry to the
+//! table's address gets the moved block. A table is understood if each entry, read in one of three forms,
+//! gives the target that the analysis found.
 //!
-//! Invariant: a table is changed only if every function that reads it is moved, and no byte of it belongs to another table, unless
-//! what they have in common are addresses that both read.
+//! Invariant: a table is changed only if every function that reads it is moved, and no byte of it belongs to
+//! another table, unless what they have in common are addresses that both read.
 
 use crate::bytes::set_distance;
 use crate::module::Patch;

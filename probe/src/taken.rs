@@ -1,9 +1,11 @@
-//! Whether code or data of a program has the address of a function of the C library, to call it by a pointer, or have it called.
+//! Whether code or data of a program has the address of a function of the C library, to call it by a pointer,
+//! or have it called.
 
 use program::image::RelocationTo;
 use program::{Program, Va};
 
-/// Whether the address of one of these `functions` (per function), or of an import that `is_name`, is anywhere but in a slot that calls go through.
+/// Whether the address of one of these `functions` (per function), or of an import that `is_name`, is
+/// anywhere but in a slot that calls go through.
 pub fn is_taken(program: &Program, functions: &[bool], is_name: impl Fn(&str) -> bool) -> bool {
     let image = &program.image;
     let mut entries: Vec<Va> =
@@ -33,7 +35,8 @@ pub fn is_taken(program: &Program, functions: &[bool], is_name: impl Fn(&str) ->
         || !image.kind.is_relocated() && (is_in_words(program, is_entry) || are_in_code(program, &entries))
 }
 
-/// Whether a word of data says an address that `is_entry`. For programs that are loaded where they are linked.
+/// Whether a word of data says an address that `is_entry`. For programs that are loaded where they are
+/// linked.
 fn is_in_words(program: &Program, is_entry: impl Fn(&Va) -> bool) -> bool {
     let image = &program.image;
     let words = |start: Va| {

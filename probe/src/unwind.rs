@@ -1,8 +1,9 @@
 //! Unwind tables of moved code: each row of `.eh_frame` again, for the addresses where its code now stands.
 //!
-//! The instructions of a row are copied byte by byte; only the distances between them are written anew, since probes and
-//! branches of other lengths move them apart. The language-specific data of C++ and Rust follow the same way (`lsda`).
-//! Beside the new table stands a search table over old and new rows together: old code still runs where functions stay.
+//! The instructions of a row are copied byte by byte; only the distances between them are written anew, since
+//! probes and branches of other lengths move them apart. The language-specific data of C++ and Rust follow
+//! the same way (`lsda`). Beside the new table stands a search table over old and new rows together: old code
+//! still runs where functions stay.
 //!
 //! Source: LSB 5.0, 10.6 (`.eh_frame`, `.eh_frame_hdr`); DWARF 5, 6.4.2 and 7.24 for the instructions.
 #![warn(clippy::indexing_slicing)]
@@ -48,7 +49,8 @@ pub struct Unwind {
     pub header_len: usize,
     /// How much of the rest are rows.
     pub rows_len: usize,
-    /// Moved ranges that have a row which could not be taken over: a throw through them would end the program.
+    /// Moved ranges that have a row which could not be taken over: a throw through them would end the
+    /// program.
     pub left_out: Vec<Range<Va>>,
 }
 
@@ -69,8 +71,8 @@ struct Common {
 }
 
 /// Builds the tables that stand at `at`; `pieces` are sorted by old address; `runtime` has what handlers of
-/// signals return to, what calls something when the program ends, and, if these are counted, what calls through pointers go through;
-/// `own_stubs` is called as functions are, and leaves the stack as it is.
+/// signals return to, what calls something when the program ends, and, if these are counted, what calls
+/// through pointers go through; `own_stubs` is called as functions are, and leaves the stack as it is.
 pub fn build(
     image: &Image,
     pieces: &[Placed<'_>],
@@ -233,7 +235,8 @@ fn common(image: &Image, base: Va, table: &[u8], at: usize) -> Option<Common> {
                         personality = Some((encoding, r.pointer(image, encoding & 0x7f)?));
                     }
                     b'S' | b'B' => {}
-                    // The data of one that is unknown have an unknown length, but all of them together are stepped over.
+                    // The data of one that is unknown have an unknown length, but all of them together are
+                    // stepped over.
                     _ => {
                         known = false;
                         break;
@@ -512,7 +515,8 @@ fn advance(out: &mut Vec<u8>, by: u32) {
     }
 }
 
-/// The moves of the stack pointer by code of ours, up to `to`: where the frame is found by it, the distance changes.
+/// The moves of the stack pointer by code of ours, up to `to`: where the frame is found by it, the distance
+/// changes.
 fn move_frame(
     out: &mut Vec<u8>,
     frames: &Frames,
@@ -599,7 +603,8 @@ fn instruction(r: &mut Reader<'_>) -> Option<Option<u64>> {
         0x02 => Some(u64::from(r.byte()?)),
         0x03 => Some(u64::from(u16::from_le_bytes(*r.take(2)?.first_chunk()?))),
         0x04 => Some(u64::from(u32::from_le_bytes(*r.take(4)?.first_chunk()?))),
-        // offset, restore; restore_extended, undefined, same_value, def_cfa_register, def_cfa_offset, args_size
+        // offset, restore; restore_extended, undefined, same_value, def_cfa_register, def_cfa_offset,
+        // args_size
         0x80..=0xbf | 0x06 | 0x07 | 0x08 | 0x0d | 0x0e | 0x2e => {
             r.uleb()?;
             None

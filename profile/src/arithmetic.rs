@@ -1,14 +1,15 @@
 //! Arithmetic of profiles of one image: add, scale, overlap.
 //!
-//! Invariant: unknown is not zero, and what ran a little still ran. What only some of the profiles know is the sum of what
-//! those say.
+//! Invariant: unknown is not zero, and what ran a little still ran. What only some of the profiles know is
+//! the sum of what those say.
 
 use crate::counts::{Exactness, Intervals, Profile};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 impl Profile {
-    /// Adds the counts of `other`, a profile of the same image, to this one. Counts stop at the largest number.
+    /// Adds the counts of `other`, a profile of the same image, to this one. Counts stop at the largest
+    /// number.
     ///
     /// Samples and executions do not make executions: the result is as inexact as the less exact of the two.
     pub fn add(&mut self, other: &Profile) {
@@ -37,7 +38,8 @@ impl Profile {
         add_all(&mut self.calls_beyond, &other.calls_beyond);
     }
 
-    /// Multiplies every count by `factor`, which is not negative: see [`scaled`]. Counts are no executions any more.
+    /// Multiplies every count by `factor`, which is not negative: see [`scaled`]. Counts are no executions
+    /// any more.
     pub fn scale(&mut self, factor: f64) {
         if factor == 1.0 {
             return;
@@ -72,8 +74,8 @@ impl Profile {
         Cow::Owned(small)
     }
 
-    /// How alike the blocks' counts of two profiles of one image are: see [`overlap`]. A block that is known to one alone
-    /// counts as not run in the other.
+    /// How alike the blocks' counts of two profiles of one image are: see [`overlap`]. A block that is known
+    /// to one alone counts as not run in the other.
     pub fn overlap(&self, other: &Profile) -> f64 {
         let count = |p: &Profile, at| p.blocks.get(at).copied().unwrap_or(0);
         let mine = self.blocks.iter().map(|(at, &n)| (n, count(other, at)));
@@ -98,8 +100,8 @@ pub fn scaled(count: u64, factor: f64) -> u64 {
     if count > 0 && factor > 0.0 { part.max(1) } else { part }
 }
 
-/// The sum of the smaller of two normalised counts, 0.0..=1.0: 1 where one is a multiple of the other, 0 where either
-/// side has nothing.
+/// The sum of the smaller of two normalised counts, 0.0..=1.0: 1 where one is a multiple of the other, 0
+/// where either side has nothing.
 ///
 /// Source: the overlap of BMAT's table 7, which llvm-profdata calls similarity.
 #[expect(clippy::cast_precision_loss, reason = "shares are for comparing")]

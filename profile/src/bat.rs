@@ -1,7 +1,8 @@
 //! BAT: profiles of a program that llvm-bolt made, translated back to the program that it was made of.
 //!
-//! `llvm-bolt --enable-bat` leaves a table in the section `.note.bolt_bat`: for each function that it wrote, where each block and
-//! each branch or call stood before. The profile is read as one of the program that ran; this turns it into one of the original.
+//! `llvm-bolt --enable-bat` leaves a table in the section `.note.bolt_bat`: for each function that it wrote,
+//! where each block and each branch or call stood before. The profile is read as one of the program that ran;
+//! this turns it into one of the original.
 //!
 //! ```text
 //! note header: name length 5, length, type 1, "BOLT"
@@ -13,10 +14,12 @@
 //!            for blocks 8 bytes hash, ULEB number, from the one before
 //!   hot: ULEB inner entries, from the one before
 //! ```
-//! The table has no names and no original addresses: functions are found by their symbol, which llvm-bolt keeps in its place in the
-//! symbol table. Code that llvm-bolt did not move has its old address. A block that llvm-bolt deleted stands at its function's end.
+//! The table has no names and no original addresses: functions are found by their symbol, which llvm-bolt
+//! keeps in its place in the symbol table. Code that llvm-bolt did not move has its old address. A block that
+//! llvm-bolt deleted stands at its function's end.
 //!
-//! Source: LLVM 19, `bolt/docs/BAT.md`, `bolt/lib/Profile/BoltAddressTranslation.cpp`; the behaviour, checked against 19.1.7.
+//! Source: LLVM 19, `bolt/docs/BAT.md`, `bolt/lib/Profile/BoltAddressTranslation.cpp`; the behaviour, checked
+//! against 19.1.7.
 
 use crate::bolt::BoltView;
 use crate::counts::{Lost, Profile};
@@ -295,7 +298,8 @@ struct Moved {
     entries: Vec<Entry>,
 }
 
-/// Finds the original function of each fragment by symbol: same name, same source file, as manyth in the table.
+/// Finds the original function of each fragment by symbol: same name, same source file, as manyth in the
+/// table.
 fn bind(fragments: &[Fragment], bolted: &Program, original: &Program) -> Vec<Moved> {
     let of_original: HashMap<_, Va> =
         symbols(&original.image).into_iter().map(|(key, at, _)| (key, at)).collect();
@@ -449,7 +453,8 @@ impl Translator<'_> {
         parts
     }
 
-    /// Blocks ran as often as what they became; within what became one block, control went from each to the next.
+    /// Blocks ran as often as what they became; within what became one block, control went from each to the
+    /// next.
     fn blocks(&mut self, profile: &Profile) {
         for (&start, &n) in &profile.blocks {
             let Some(id) = self.bolted.block_from(start) else { continue };
@@ -487,7 +492,8 @@ impl Translator<'_> {
         }
     }
 
-    /// An edge between the original blocks at `from` and `to`, perhaps over one that llvm-bolt found to be nothing but a jump.
+    /// An edge between the original blocks at `from` and `to`, perhaps over one that llvm-bolt found to be
+    /// nothing but a jump.
     fn edge(&mut self, at: Va, from: Va, to: Va, misses: u64, count: u64) {
         let found = self.view.function_at(from).and_then(|f| {
             let blocks = self.view.blocks(f);
@@ -508,7 +514,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Ways from a block to another over a third that has no other way out: (exit, the third's start), the third's exit.
+    /// Ways from a block to another over a third that has no other way out: (exit, the third's start), the
+    /// third's exit.
     fn route(&self, from: Va, to: Va) -> Option<((Va, Va), Va)> {
         let function = self.view.function_at(from)?;
         let blocks = self.view.blocks(function);

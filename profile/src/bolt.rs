@@ -167,8 +167,8 @@ impl<'p> BoltView<'p> {
         self.functions.sort_by_key(|f| f.start);
     }
 
-    /// Where functions are entered in their middle: what it calls a secondary entry. Our functions' parts are functions to it, so that a
-    /// jump from one part into another is such an entry.
+    /// Where functions are entered in their middle: what it calls a secondary entry. Our functions' parts are
+    /// functions to it, so that a jump from one part into another is such an entry.
     fn find_inner_entries(&mut self) {
         let program = self.program;
         let mut found = Vec::new();
@@ -285,8 +285,8 @@ impl BoltBlocks {
         self.leaders.iter().copied()
     }
 
-    /// How many instructions the block that starts at `leader` has, at least and at most: it takes some prefixes for
-    /// instructions.
+    /// How many instructions the block that starts at `leader` has, at least and at most: it takes some
+    /// prefixes for instructions.
     pub fn n_insns(&self, leader: Va) -> std::ops::RangeInclusive<u64> {
         let insns = self.insns_of(leader);
         let n = insns.len() as u64;
@@ -326,14 +326,15 @@ impl BoltBlocks {
         self.leaders.range(leader.plus(1)..).next().copied()
     }
 
-    /// Which address a record for leaving the block that starts at `leader` has: the last instruction that is no padding.
+    /// Which address a record for leaving the block that starts at `leader` has: the last instruction that is
+    /// no padding.
     pub fn leaves_at(&self, leader: Va) -> Option<Va> {
         let insns = self.insns_of(leader);
         insns.iter().rev().find(|i| !i.nop).or(insns.last()).map(|i| i.at)
     }
 
-    /// Starts of the blocks that control falls through from the block of instruction `from` to the one at `to`, if
-    /// those in between are nothing but padding: the ends included.
+    /// Starts of the blocks that control falls through from the block of instruction `from` to the one at
+    /// `to`, if those in between are nothing but padding: the ends included.
     pub fn over_padding(&self, from: Va, to: Va) -> Option<Vec<Va>> {
         let mut path = vec![self.leader_of(from)?];
         loop {
@@ -395,7 +396,8 @@ mod tests {
     use super::*;
     use crate::testing::{assemble, function};
 
-    /// What a cold part jumps back to is a secondary entry to llvm-bolt, where a block starts; nothing else of the function leads there.
+    /// What a cold part jumps back to is a secondary entry to llvm-bolt, where a block starts; nothing else
+    /// of the function leads there.
     #[test]
     fn a_jump_back_from_a_cold_part_starts_a_block_of_llvm_bolts() {
         let source = r#"

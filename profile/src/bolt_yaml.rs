@@ -13,11 +13,13 @@
 //!         calls: [ { off: 0x9, fid: 150, disc: 1, cnt: 1, mis: 1 } ]      disc: an entry other than the first
 //!         succ: [ { bid: 4, cnt: 3, mis: 1 } ]
 //! ```
-//! Only the build that it was taken on has these blocks, so a block is bound by its function's name and its offset, and must
-//! be as long as it says; what does not fit is lost. A call is to where its instruction leads; `fid` says it for indirect ones.
+//! Only the build that it was taken on has these blocks, so a block is bound by its function's name and its
+//! offset, and must be as long as it says; what does not fit is lost. A call is to where its instruction
+//! leads; `fid` says it for indirect ones.
 //!
-//! Source: LLVM 19, `bolt/include/bolt/Profile/ProfileYAMLMapping.h` (keys), `bolt/lib/Profile/YAMLProfileWriter.cpp`,
-//! `bolt/include/bolt/Core/HashUtilities.h` (BlendedBlockHash: the offset in the hash).
+//! Source: LLVM 19, `bolt/include/bolt/Profile/ProfileYAMLMapping.h` (keys),
+//! `bolt/lib/Profile/YAMLProfileWriter.cpp`, `bolt/include/bolt/Core/HashUtilities.h` (BlendedBlockHash: the
+//! offset in the hash).
 
 use crate::bolt::{BoltBlocks, BoltView};
 use crate::counts::{Exactness, Lost, Profile};
@@ -143,7 +145,8 @@ fn read_yaml(bytes: &[u8]) -> Result<File, ReadError> {
         let before = bytes.get(..err.valid_up_to()).unwrap_or_default();
         bad(1 + before.iter().filter(|b| **b == b'\n').count(), "it is no text (UTF-8)".to_owned())
     })?;
-    // As many events as the file has bytes to make them of, so that a profile of any size is read; it has no anchors.
+    // As many events as the file has bytes to make them of, so that a profile of any size is read; it has no
+    // anchors.
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: text.len(),
@@ -236,8 +239,8 @@ impl Reader<'_> {
                 };
                 let mut count = to.cnt;
                 if target == found.start {
-                    // A jump to the start of the function: llvm-bolt takes calls of itself in the block for the same edge,
-                    // and both for entries.
+                    // A jump to the start of the function: llvm-bolt takes calls of itself in the block for
+                    // the same edge, and both for entries.
                     let itself = block.calls.iter().filter(|c| c.fid == function.fid && c.disc == 0);
                     count = itself.fold(count, |n, c| n.saturating_sub(c.cnt));
                     add(&mut self.entered, target, count);

@@ -1,4 +1,5 @@
-//! callgrind: exact counts from `valgrind --tool=callgrind --dump-instr=yes --collect-jumps=yes`; written for KCachegrind.
+//! callgrind: exact counts from `valgrind --tool=callgrind --dump-instr=yes --collect-jumps=yes`; written for
+//! KCachegrind.
 //!
 //! ```text
 //! positions: instr line          what stands before the costs of a line
@@ -11,16 +12,19 @@
 //! jump=5 0x1150 9                jumps; the next line is the jumping instruction, without costs
 //! jcnd=3/12 0x1150 9             a conditional branch that was taken 3 times of 12
 //! ```
-//! A target's position does not count as "the one before". Functions that callgrind holds for different ones are joined
-//! by `calls=` even if it is a jump that leads from one to the other. Lines of one instruction add up (recursion levels).
+//! A target's position does not count as "the one before". Functions that callgrind holds for different ones
+//! are joined by `calls=` even if it is a jump that leads from one to the other. Lines of one instruction add
+//! up (recursion levels).
 //!
-//! callgrind prints an object's own addresses, as in the ELF file; addresses of an object that is unloaded already, of
-//! `???`, are those in the process. A file with addresses that were moved is recognised by its functions' starts.
+//! callgrind prints an object's own addresses, as in the ELF file; addresses of an object that is unloaded
+//! already, of `???`, are those in the process. A file with addresses that were moved is recognised by its
+//! functions' starts.
 //!
-//! Traps: `rep` counts once an iteration. The stubs of the PLT are skipped, so a call to one shows the import, and has the
-//! stub's instructions added to its own.
+//! Traps: `rep` counts once an iteration. The stubs of the PLT are skipped, so a call to one shows the
+//! import, and has the stub's instructions added to its own.
 //!
-//! Source: the valgrind manual, "Callgrind Format Specification"; valgrind 3.19 `callgrind/dump.c` for what is relative to what.
+//! Source: the valgrind manual, "Callgrind Format Specification"; valgrind 3.19 `callgrind/dump.c` for what
+//! is relative to what.
 
 use crate::counts::{Edge, ImageRef, Lost, Profile};
 use crate::derive::add;
@@ -41,7 +45,8 @@ pub(crate) fn is_one(text: &str) -> bool {
             && text.lines().take(20).any(|l| l.starts_with("events:"))
 }
 
-/// Whether a file counts jumps. Without them it holds executions of blocks only, and says of no branch where it went.
+/// Whether a file counts jumps. Without them it holds executions of blocks only, and says of no branch where
+/// it went.
 pub fn has_jumps(bytes: &[u8]) -> bool {
     let starts = |line: &[u8]| line.starts_with(b"jump=") || line.starts_with(b"jcnd=");
     bytes.split(|&b| b == b'\n').any(starts)
@@ -105,7 +110,8 @@ struct Lines {
     names: Names,
     /// Names of functions, which are numbered on their own.
     functions: Names,
-    /// Whether the next call is to what binds imports on their first call. The call of the import itself is told of too.
+    /// Whether the next call is to what binds imports on their first call. The call of the import itself is
+    /// told of too.
     binds: bool,
     object: Object,
     /// Object of the next call, if it is named.
@@ -263,8 +269,8 @@ impl Lines {
 /// Reads exact counts of `program`.
 ///
 /// # Errors
-/// [`ReadError::BadLine`] for a line that is not as described above, [`ReadError::NotInIt`] if no object of the file is
-/// the program.
+/// [`ReadError::BadLine`] for a line that is not as described above, [`ReadError::NotInIt`] if no object of
+/// the file is the program.
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     let dump = Dump::parse(&String::from_utf8_lossy(bytes))?;
     let mut starts = Starts { program, blocks: HashMap::new() };
@@ -317,7 +323,8 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     Ok((layer.profile, layer.lost.into_list()))
 }
 
-/// The objects that might be another build of the program: of a name that begins alike; else those that are no shared libraries.
+/// The objects that might be another build of the program: of a name that begins alike; else those that are
+/// no shared libraries.
 fn resembling(dump: &Dump, program: &str) -> Vec<String> {
     let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let stem = |path: &str| -> String {
@@ -356,7 +363,8 @@ impl Starts<'_> {
     }
 }
 
-/// The object that is the program, and by how much its addresses were moved: almost all of its instructions are ours.
+/// The object that is the program, and by how much its addresses were moved: almost all of its instructions
+/// are ours.
 fn choose(dump: &Dump, starts: &mut Starts) -> Option<(Object, u64)> {
     let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let wanted = file_name(&starts.program.image.name);
@@ -402,7 +410,8 @@ fn likely_bias(addresses: &[u64], program: &Program) -> Option<u64> {
     votes.into_iter().max_by_key(|&(bias, n)| (n, std::cmp::Reverse(bias))).map(|(bias, _)| bias)
 }
 
-/// Where the program lay in memory, if a direct call of it leads into what was unloaded when the file was written.
+/// Where the program lay in memory, if a direct call of it leads into what was unloaded when the file was
+/// written.
 fn unloaded_bias(dump: &Dump, object: Object, moved: u64, program: &Program) -> Option<u64> {
     let mut biases = dump.calls.keys().filter_map(|&(from, at, called, target)| {
         let unloaded = dump.objects.get(called).is_some_and(|n| n == "???");
@@ -438,7 +447,8 @@ impl Layer<'_> {
         plt.get(i).is_some_and(|s| s.range.contains(&at))
     }
 
-    /// A block ran as often as its first instruction; as its second, if the first one is repeated by a prefix.
+    /// A block ran as often as its first instruction; as its second, if the first one is repeated by a
+    /// prefix.
     fn blocks(&mut self) {
         let mut functions: Vec<_> =
             self.insns.keys().filter_map(|&at| self.program.function_at(at)).collect();

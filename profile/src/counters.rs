@@ -1,4 +1,5 @@
-//! Counters as a program leaves them: memory of a run that was counted, and notes that say what each counter means.
+//! Counters as a program leaves them: memory of a run that was counted, and notes that say what each counter
+//! means.
 //!
 //! ```text
 //! recording = header rows owners extents stops states (notes | counters)*
@@ -11,8 +12,8 @@
 //!             how often it was left there otherwise than the flow says
 //! state     = a byte an area, what is known of its thread: 1 or 3 it may have been stopped in the middle of a block
 //! ```
-//! An area is a thread's; the counts of a run are their sum. What counters mean stands in the notes (`notes`).
-//! A running program may be read too.
+//! An area is a thread's; the counts of a run are their sum. What counters mean stands in the notes
+//! (`notes`). A running program may be read too.
 //!
 //! Invariant: a block has a count only if it was counted; a counted block that never ran has the count zero.
 #![warn(clippy::indexing_slicing)]
@@ -92,8 +93,8 @@ pub fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(&RAW_MAGIC.to_le_bytes())
 }
 
-/// The profiles of all images that were counted, as far as the run has come. Copies of an image whose notes are the same count together;
-/// an image that was counted in two ways has two profiles.
+/// The profiles of all images that were counted, as far as the run has come. Copies of an image whose notes
+/// are the same count together; an image that was counted in two ways has two profiles.
 ///
 /// # Errors
 /// [`ReadError::Damaged`] if it is cut off or its tables lead outside of it.
@@ -190,8 +191,8 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    /// The images that were counted, in the order of their first rows; with `skips`, without those whose notes are not whole. The same notes are
-    /// read once.
+    /// The images that were counted, in the order of their first rows; with `skips`, without those whose
+    /// notes are not whole. The same notes are read once.
     fn groups(&self, skips: bool) -> Result<Vec<Group>, ReadError> {
         let mut places: HashMap<(u64, u64), usize> = HashMap::new();
         let mut known: HashMap<&[u8], usize> = HashMap::new();

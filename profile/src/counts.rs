@@ -69,8 +69,8 @@ pub struct Lost {
     pub count: u64,
 }
 
-/// Counts that may be off, most since threads may have been stopped in the middle of a block: the least and the most of each. What is not
-/// in here is exact.
+/// Counts that may be off, most since threads may have been stopped in the middle of a block: the least and
+/// the most of each. What is not in here is exact.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Intervals {
     /// How many threads that may be, in all images together.
@@ -81,7 +81,8 @@ pub struct Intervals {
     pub blocks: BTreeMap<Va, (u64, u64)>,
     /// Of edges.
     pub edges: BTreeMap<Edge, (u64, u64)>,
-    /// Of calls that follow from blocks (`calls`): behind one that may not have come back. In no file: they follow again.
+    /// Of calls that follow from blocks (`calls`): behind one that may not have come back. In no file: they
+    /// follow again.
     pub calls: BTreeMap<(Va, Va), (u64, u64)>,
 }
 
@@ -201,8 +202,8 @@ impl Profile {
         self.entries.get(&at).map(|&n| Count::of(n, self.intervals.entries.get(&at)))
     }
 
-    /// Whether its counts are samples of instructions, summed up by block: a long block has more of them than a short one
-    /// that ran as often. Samples of branches are not.
+    /// Whether its counts are samples of instructions, summed up by block: a long block has more of them than
+    /// a short one that ran as often. Samples of branches are not.
     pub fn is_of_points(&self) -> bool {
         self.exactness == Exactness::Sampled
             && self.edges.is_empty()

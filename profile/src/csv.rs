@@ -4,10 +4,11 @@
 //! image,function,start,end,executions
 //! lua,luaH_get,0x285b0,0x285c4,15000
 //! ```
-//! Addresses are hexadecimal, as in the ELF file; `end` is the first address after the block and after the padding that it always runs
-//! through: where it ends without a branch, that of the next block. Quoted as RFC 4180 has it.
-//! Blocks without a count have no row: unknown is not zero. Edges, calls and entries are not in it. Of a recording, padding that runs
-//! when a branch is not taken has rows, too, where it is sure how often it ran; they name no function, and are not read.
+//! Addresses are hexadecimal, as in the ELF file; `end` is the first address after the block and after the
+//! padding that it always runs through: where it ends without a branch, that of the next block. Quoted as RFC
+//! 4180 has it. Blocks without a count have no row: unknown is not zero. Edges, calls and entries are not in
+//! it. Of a recording, padding that runs when a branch is not taken has rows, too, where it is sure how often
+//! it ran; they name no function, and are not read.
 
 use crate::counts::{ImageRef, Lost, Profile};
 use crate::derive::{add, functions_of};
@@ -167,7 +168,8 @@ mod tests {
         assert_eq!(ends, [6, 10, 13, 14]);
         assert_eq!(f.block_ids().map(|b| program.n_insns_run(b)).collect::<Vec<_>>(), [3, 2, 1, 1]);
         assert_eq!(parse(&written.bytes).unwrap().0.blocks, profile.blocks);
-        // The loop at 6 was left past the padding at 10: the block behind it ran 3 times, and its own branch was never taken.
+        // The loop at 6 was left past the padding at 10: the block behind it ran 3 times, and its own branch
+        // was never taken.
         let all = write_all(&profile, &program).bytes;
         let text = String::from_utf8(all.clone()).unwrap();
         let padding = format!(",,{},{},3", f.entry.plus(10), f.entry.plus(11));

@@ -60,7 +60,8 @@ pub(crate) fn add<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, n: u64) {
     *count = count.saturating_add(n);
 }
 
-/// How many functions a profile speaks of; without its program only those that it has entries of, and none is unknown.
+/// How many functions a profile speaks of; without its program only those that it has entries of, and none is
+/// unknown.
 pub fn n_functions(profile: &Profile, program: Option<&Program>) -> Option<usize> {
     match program {
         Some(program) => Some(functions_of(profile, program).len()),
@@ -96,16 +97,18 @@ fn add_functions(functions: &mut BTreeSet<FuncId>, all: impl Iterator<Item = Va>
     }
 }
 
-/// Fills in the counts of blocks that have none, from entries, edges and calls; and before that those edges that a
-/// source does not count because it sees one block where we see two. `joined` says of a block's start that the
-/// source does not tell it from the block before it.
+/// Fills in the counts of blocks that have none, from entries, edges and calls; and before that those edges
+/// that a source does not count because it sees one block where we see two. `joined` says of a block's start
+/// that the source does not tell it from the block before it.
 ///
-/// Source: the count of a block is the larger of what comes in and what goes out, as llvm-bolt and the paper's C.C. have it.
+/// Source: the count of a block is the larger of what comes in and what goes out, as llvm-bolt and the
+/// paper's C.C. have it.
 pub(crate) fn derive_blocks(profile: &mut Profile, program: &Program, joined: &dyn Fn(Va) -> bool) {
     let mut flows = Flows::of(profile, program);
     for func in functions_of(profile, program) {
         let ids: Vec<BlockId> = program.function(func).block_ids().collect();
-        // Backwards, so that a chain of joined blocks hands its count up; then forwards, for what comes in at its head.
+        // Backwards, so that a chain of joined blocks hands its count up; then forwards, for what comes in at
+        // its head.
         let pairs: Vec<(BlockId, BlockId)> = ids
             .windows(2)
             .map(|w| (w[0], w[1]))
@@ -138,7 +141,8 @@ pub(crate) fn derive_blocks(profile: &mut Profile, program: &Program, joined: &d
     }
 }
 
-/// Counts of blocks that do not follow from the entries, edges and calls of a profile: what a format of transfers cannot hold.
+/// Counts of blocks that do not follow from the entries, edges and calls of a profile: what a format of
+/// transfers cannot hold.
 pub(crate) fn blocks_alone(profile: &Profile, program: &Program) -> Vec<(Va, u64)> {
     let flows = Flows::of(profile, program);
     let functions = functions_passed(profile, program);

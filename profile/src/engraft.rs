@@ -13,8 +13,8 @@
 //! bytes     = length: varint, that many bytes
 //! varint    = LEB128, unsigned; signed numbers zigzagged (0, -1, 1, -2 …)
 //! ```
-//! A table is stored column by column; rows are sorted by the first address, then the second. The first column is
-//! the difference from the row before; a second address is the signed difference from the first.
+//! A table is stored column by column; rows are sorted by the first address, then the second. The first
+//! column is the difference from the row before; a second address is the signed difference from the first.
 //!
 //! | tag | rows | columns |
 //! | --- | --- | --- |
@@ -30,7 +30,8 @@
 //! | `E`, `B`, `G` | entries, blocks, edges whose counts may be off | as `e`, `b`, `g`: the least that it may be |
 //! | `F`, `C`, `H` | the same ones | the most |
 //!
-//! A reader skips tables whose tag it does not know. A change that old readers would misread raises the version.
+//! A reader skips tables whose tag it does not know. A change that old readers would misread raises the
+//! version.
 #![warn(clippy::indexing_slicing)]
 
 use crate::counts::{Beyond, Edge, Exactness, ImageRef, Profile};

@@ -9,12 +9,13 @@
 //! boltedcollection                                         first line: taken on a program that llvm-bolt made, and
 //!                                                          translated back: a record starts at its block, not its branch
 //! ```
-//! KIND: 0 nothing known (`0 [unknown] 0`), 1 a global symbol, 2 a local one (llvm-bolt writes 1 for both); 3 to 5
-//! the same in records of memory accesses. OFFSET is hexadecimal, from the symbol. Records that say the same add up.
+//! KIND: 0 nothing known (`0 [unknown] 0`), 1 a global symbol, 2 a local one (llvm-bolt writes 1 for both); 3
+//! to 5 the same in records of memory accesses. OFFSET is hexadecimal, from the symbol. Records that say the
+//! same add up.
 //!
 //! What llvm-bolt does with a record, so what may be written (19.1.7):
-//! - Inside a function, `to` starts a block, and `from` is a branch, or the last instruction before `to` that is no
-//!   padding. A record that fits no edge makes it reject *all* records of that function.
+//! - Inside a function, `to` starts a block, and `from` is a branch, or the last instruction before `to` that
+//!   is no padding. A record that fits no edge makes it reject *all* records of that function.
 //! - A record that leaves the function starts at a call, branch or return.
 //! - A record from elsewhere to offset 0 counts an entry, one to a landing pad or inner entry likewise.
 //!
@@ -58,10 +59,12 @@ pub(crate) fn is_one(text: &str) -> bool {
 
 /// Reads fdata of `program`.
 ///
-/// Block counts are derived: the larger of what comes in and what goes out, for blocks of which a record speaks.
+/// Block counts are derived: the larger of what comes in and what goes out, for blocks of which a record
+/// speaks.
 ///
 /// # Errors
-/// [`ReadError::BadLine`] for a line that is no record. Records that do not fit the program are in the second part.
+/// [`ReadError::BadLine`] for a line that is no record. Records that do not fit the program are in the second
+/// part.
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     let text = String::from_utf8_lossy(bytes);
     let view = BoltView::of(program);
@@ -164,7 +167,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The branch that a record means which was translated back: the one of its block that leads where the record goes.
+    /// The branch that a record means which was translated back: the one of its block that leads where the
+    /// record goes.
     fn leaving(&self, from: Va, to: Option<Va>) -> Option<Va> {
         let function = self.view.function_at(from)?;
         let blocks = self.view.blocks(function);
@@ -221,8 +225,8 @@ impl Reader<'_> {
         self.layer.branch(from, to, misses, count);
     }
 
-    /// Where the jump at `from` goes if it leads into the part of its function that starts at `to`, but not to its start:
-    /// instrumentation has no other offset for a jump from one part into another.
+    /// Where the jump at `from` goes if it leads into the part of its function that starts at `to`, but not
+    /// to its start: instrumentation has no other offset for a jump from one part into another.
     fn across(&self, from: Va, to: Va) -> Option<Va> {
         let program = self.layer.program();
         let (here, there) = (self.view.function_at(from)?, self.view.function_at(to)?);

@@ -1,8 +1,8 @@
 //! Counts of edges and calls that follow from those of blocks.
 //!
-//! An edge's count follows where the flow leaves no choice: of the edges into a block, or out of it, all but one known. A call that did
-//! not return makes the flow out of its block less than its count; then an edge out of it may be taken for more than it was. Edges that
-//! do not follow stay unknown.
+//! An edge's count follows where the flow leaves no choice: of the edges into a block, or out of it, all but
+//! one known. A call that did not return makes the flow out of its block less than its count; then an edge
+//! out of it may be taken for more than it was. Edges that do not follow stay unknown.
 //!
 //! Source: Knuth, TAOCP vol. 1, 2.3.4.1 (Kirchhoff's law).
 
@@ -12,8 +12,8 @@ use program::{BlockEnd, BlockId, CallKind, EdgeId, EdgeKind, FuncId, Program};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Adds to an exact profile the edges of those functions whose blocks alone it counts, and the direct calls, as far as they follow. One
-/// that is to be carried needs this not: there all edges are inferred.
+/// Adds to an exact profile the edges of those functions whose blocks alone it counts, and the direct calls,
+/// as far as they follow. One that is to be carried needs this not: there all edges are inferred.
 pub fn complete(program: &Program, profile: &mut Profile) {
     if profile.exactness != Exactness::Exact || profile.blocks.is_empty() || !profile.calls.is_empty() {
         return;
@@ -47,7 +47,8 @@ pub fn edges(program: &Program, func: FuncId, profile: &Profile) -> BTreeMap<Edg
     solve(program, func, profile, false)
 }
 
-/// Those that follow whatever became of calls: from no way out of a block with one, and from no entry. None, if ways are not known.
+/// Those that follow whatever became of calls: from no way out of a block with one, and from no entry. None,
+/// if ways are not known.
 pub fn sure_edges(program: &Program, func: FuncId, profile: &Profile) -> BTreeMap<EdgeId, u64> {
     match program.function(func).complete {
         true => solve(program, func, profile, true),
@@ -55,8 +56,9 @@ pub fn sure_edges(program: &Program, func: FuncId, profile: &Profile) -> BTreeMa
     }
 }
 
-/// The padding of `func` that ran behind branches that were not taken: the block in front of it, and how often as far as it is sure;
-/// else, as far as it follows. What follows blocks that end without a branch runs as often as they do.
+/// The padding of `func` that ran behind branches that were not taken: the block in front of it, and how
+/// often as far as it is sure; else, as far as it follows. What follows blocks that end without a branch runs
+/// as often as they do.
 pub fn padding(program: &Program, func: FuncId, profile: &Profile) -> Vec<(BlockId, Padding)> {
     let ran = |b: &BlockId| profile.blocks.get(&program.block(*b).start).is_some_and(|n| *n > 0);
     let branches = program.function(func).block_ids().filter(|&b| program.block(b).end == BlockEnd::Branch);
@@ -175,7 +177,8 @@ mod tests {
         assert_eq!(found, [7, 3]);
     }
 
-    /// `for (; n > 0; n--) s += n & 1`, once with each of these numbers; what callgrind counts of it was written down by hand.
+    /// `for (; n > 0; n--) s += n & 1`, once with each of these numbers; what callgrind counts of it was
+    /// written down by hand.
     #[test]
     fn edges_follow_from_blocks() {
         let text = "

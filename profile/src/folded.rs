@@ -3,11 +3,12 @@
 //! ```text
 //! luaV_execute;luaV_equalobj 15000       outermost first, `;` between frames, then instructions executed, or samples
 //! ```
-//! Of samples of instructions the numbers are samples: they add up to what was taken. Those of a block are spread over its
-//! instructions evenly, since a profile counts blocks.
+//! Of samples of instructions the numbers are samples: they add up to what was taken. Those of a block are
+//! spread over its instructions evenly, since a profile counts blocks.
 //!
-//! A frame is a function; where DWARF is there, the functions that were inlined stand behind the one they were inlined into.
-//! Callers are not in it: a profile of counts does not know them. So it is only written: names lead back to no block.
+//! A frame is a function; where DWARF is there, the functions that were inlined stand behind the one they
+//! were inlined into. Callers are not in it: a profile of counts does not know them. So it is only written:
+//! names lead back to no block.
 
 use crate::counts::Profile;
 use crate::format::Written;

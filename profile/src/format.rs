@@ -1,6 +1,7 @@
 //! Which formats there are, how a file's format is told from its content, and reading and writing by format.
 //!
-//! To add one: a file with `parse` and `write`, a line in each table here, and its consumer in `checks/formats.sh`.
+//! To add one: a file with `parse` and `write`, a line in each table here, and its consumer in
+//! `checks/formats.sh`.
 
 use crate::counts::{Lost, Profile};
 use crate::derive::n_functions;
@@ -255,7 +256,8 @@ pub enum ReadError {
     },
 }
 
-/// Whether a name can stand in a text of lines: one that holds control characters would break it, and is another name without them.
+/// Whether a name can stand in a text of lines: one that holds control characters would break it, and is
+/// another name without them.
 pub(crate) fn is_one_line(name: &str) -> bool {
     !name.contains(char::is_control)
 }

@@ -6,10 +6,12 @@
 //!  "edges": [{"from": "0x1136", "to": "0x1150", "count": 2, "mispredicts": 1}],
 //!  "calls": [{"at": "0x1140", "callee": "0x1200", "count": 3}], "calls_out": [{"at": "0x1145", "count": 1}]}
 //! ```
-//! Where calls out led may follow: `"calls_beyond": [{"at": "0x1145", "image": "libc.so.6", "callee": "0x1200", "count": 1}]`.
-//! Addresses are strings in hexadecimal, as in the ELF file: JSON's numbers end at 2⁵³. `id`, `build_id` and
-//! `mispredicts` may be missing. Of entries, blocks and edges whose counts may be off, since threads may have been stopped in the middle of
-//! a block, `at_least` and `at_most` are there, too; `n_stopped` is how many threads may have been. `exactness` is `exact`, `sampled` or `inferred`. Counts are numbers of up to 64 bits.
+//! Where calls out led may follow: `"calls_beyond": [{"at": "0x1145", "image": "libc.so.6", "callee":
+//! "0x1200", "count": 1}]`. Addresses are strings in hexadecimal, as in the ELF file: JSON's numbers end at
+//! 2⁵³. `id`, `build_id` and `mispredicts` may be missing. Of entries, blocks and edges whose counts may be
+//! off, since threads may have been stopped in the middle of a block, `at_least` and `at_most` are there,
+//! too; `n_stopped` is how many threads may have been. `exactness` is `exact`, `sampled` or `inferred`.
+//! Counts are numbers of up to 64 bits.
 
 use crate::counts::{Beyond, Edge, Exactness, ImageRef, Intervals, Profile};
 use crate::format::{Format, ReadError, Written};
@@ -36,7 +38,8 @@ struct File {
     calls_beyond: Vec<BeyondView>,
 }
 
-/// Where a call that left the image led: with an image, an address in it; without, in the process; without either, that is not known.
+/// Where a call that left the image led: with an image, an address in it; without, in the process; without
+/// either, that is not known.
 #[derive(Serialize, Deserialize)]
 struct BeyondView {
     at: String,

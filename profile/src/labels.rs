@@ -1,7 +1,9 @@
-//! Labels of C and its like, from the text of a source: which lines have one, and where the code behind it stands.
+//! Labels of C and its like, from the text of a source: which lines have one, and where the code behind it
+//! stands.
 //!
-//! Compilers write down where code came from, and a label is none. gcov, which is part of the compiler, lists the lines of labels: of
-//! `case A:` and those that follow it at once the first, and every one that `goto` can name.
+//! Compilers write down where code came from, and a label is none. gcov, which is part of the compiler, lists
+//! the lines of labels: of `case A:` and those that follow it at once the first, and every one that `goto`
+//! can name.
 //!
 //! Not here: how often they ran (`line_counts`).
 #![warn(clippy::indexing_slicing)]
@@ -225,7 +227,8 @@ fn label_macro(directive: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Lines that are labels say at their end, behind `//@`, where the code behind them starts; lines of code say nothing.
+    /// Lines that are labels say at their end, behind `//@`, where the code behind them starts; lines of code
+    /// say nothing.
     #[track_caller]
     fn check(text: &str) {
         let lines = || (1u32..).zip(text.lines());

@@ -12,7 +12,8 @@
 //! LF:9   LH:7               lines found and hit
 //! end_of_record
 //! ```
-//! Lines of code that has no count have no record: unknown is not zero. What a line's count is: `line_counts`.
+//! Lines of code that has no count have no record: unknown is not zero. What a line's count is:
+//! `line_counts`.
 //!
 //! Source: geninfo(1), "FILES", of lcov 1.16.
 
@@ -89,7 +90,8 @@ pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
 /// Reads executions of lines back onto blocks: a block ran as often as the line of it that ran least.
 ///
 /// # Errors
-/// [`ReadError::BadLine`] for a line that is not as described above, [`ReadError::NoLines`] if the program has no lines.
+/// [`ReadError::BadLine`] for a line that is not as described above, [`ReadError::NoLines`] if the program
+/// has no lines.
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     let lines = Lines::load(&program.image).ok_or(ReadError::NoLines { format: Format::Lcov })?;
     let text = String::from_utf8_lossy(bytes);
@@ -128,8 +130,8 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
             {
                 profile.entries.insert(function.entry, n);
             }
-            // A line that the file does not have did not run as code with counts: nor did the block. That of a brace at the end, where
-            // the frame is taken down, nobody lists.
+            // A line that the file does not have did not run as code with counts: nor did the block. That of
+            // a brace at the end, where the frame is taken down, nobody lists.
             let of_line = |(file, line): (&str, u32)| counts.get(file)?.get(&line).copied();
             let insns = program.insns(id).zip(&source.insns).filter(|(insn, _)| !insn.takes_frame_down());
             let known: Option<Vec<u64>> =

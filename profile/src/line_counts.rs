@@ -1,18 +1,22 @@
-//! How often each source line ran, and where its branches went, as gcov has it: from counts of blocks and edges.
+//! How often each source line ran, and where its branches went, as gcov has it: from counts of blocks and
+//! edges.
 //!
-//! A line runs as often as control comes to it from elsewhere, and once more for each round of a loop that lies in it entirely. Code is
-//! cut behind calls for that, which may not come back; a piece belongs to its highest line. A line that no piece belongs to runs as often as the pieces that it stands in.
-//! Which of a block's calls did not come back follows from how often what they call was entered and left; control goes from there to landing pads.
+//! A line runs as often as control comes to it from elsewhere, and once more for each round of a loop that
+//! lies in it entirely. Code is cut behind calls for that, which may not come back; a piece belongs to its
+//! highest line. A line that no piece belongs to runs as often as the pieces that it stands in. Which of a
+//! block's calls did not come back follows from how often what they call was entered and left; control goes
+//! from there to landing pads.
 //!
-//! The line of a function's opening is the one that it is declared in; its last line, if nothing stands there but the frame being taken
-//! down, is none that runs. Copies of a line in several functions, inlined ones too, add up.
+//! The line of a function's opening is the one that it is declared in; its last line, if nothing stands there
+//! but the frame being taken down, is none that runs. Copies of a line in several functions, inlined ones
+//! too, add up.
 //!
 //! A label has no code. Where the source is at hand, its line runs as often as what it leads to.
 //!
 //! Where edges are not known, a line runs as often as the piece of it that ran most.
 //!
-//! Source: GCC 12, gcov.cc, `accumulate_line_info` (what a line's count is), profile.cc, `branch_prob`, and tree-cfg.cc,
-//! `gimple_flow_call_edges_add` (which lines a block has, and where blocks end).
+//! Source: GCC 12, gcov.cc, `accumulate_line_info` (what a line's count is), profile.cc, `branch_prob`, and
+//! tree-cfg.cc, `gimple_flow_call_edges_add` (which lines a block has, and where blocks end).
 
 use crate::counts::{Edge, Exactness, Profile};
 use crate::format::{NO_LINE, is_one_line, one_line};
@@ -44,7 +48,8 @@ pub(crate) struct FileCounts {
     pub functions: BTreeMap<String, (u32, u64)>,
     /// Executions.
     pub lines: BTreeMap<u32, u64>,
-    /// For each branch of a line, how often it went each way; nothing if it never ran. The way on comes first.
+    /// For each branch of a line, how often it went each way; nothing if it never ran. The way on comes
+    /// first.
     pub branches: BTreeMap<u32, Vec<Vec<Option<u64>>>>,
 }
 
@@ -185,7 +190,8 @@ impl LineCounts {
             let mut run = if has_flow { lines_run(&pieces) } else { most_run(&pieces) };
             one.add_labels(&mut run, &pieces, opening, &mut files);
             for (place, mut ran) in run {
-                // The opening of a function that stands in another one's line, as that of a lambda does, adds nothing to it.
+                // The opening of a function that stands in another one's line, as that of a lambda does, adds
+                // nothing to it.
                 if Some(place) != opening {
                     ran.owned = Some(ran.count());
                 }
@@ -243,11 +249,12 @@ impl OneFunction<'_> {
     fn places(&self, opening: Option<Place>, returns_value: bool, files: &mut Files) -> Vec<Places> {
         let (program, function) = (self.program, self.program.function(self.func));
         let mut last = 0;
-        // Of those lines, that have code for more than taking the frame down: a jump to the end, at the least, if nothing else.
+        // Of those lines, that have code for more than taking the frame down: a jump to the end, at the
+        // least, if nothing else.
         let mut stands = HashSet::new();
         let mut all: Vec<Places> = Vec::with_capacity(function.n_blocks());
-        // Lines that have code where a statement begins, in each block. What an optimiser has moved among those of other lines says nothing of
-        // how often its own ran.
+        // Lines that have code where a statement begins, in each block. What an optimiser has moved among
+        // those of other lines says nothing of how often its own ran.
         let begins = |b: BlockId| -> HashSet<Place> {
             let insns = program.insns(b).filter(|insn| self.statements.has(insn.at()));
             insns.filter_map(|insn| self.place_of(&insn, files)).collect()
@@ -298,7 +305,8 @@ impl OneFunction<'_> {
         if let Some(entry) = program.entry_block(self.func).filter(|b| function.blocks.contains(&b.0)) {
             let there = &mut all[self.place(entry)];
             there.before = Some(opening);
-            // Where the frame is set up, the first instructions are the opening's; else they are of the first statement.
+            // Where the frame is set up, the first instructions are the opening's; else they are of the first
+            // statement.
             if program.insns(entry).next().is_some_and(|insn| insn.sets_frame_up()) {
                 let first = there.own.first().copied().flatten().filter(|first| first.0 == opening.0);
                 let run = there.own.iter().take_while(|place| first.is_some() && **place == first).count();
@@ -308,7 +316,8 @@ impl OneFunction<'_> {
         all
     }
 
-    /// How many of a block's instructions there are up to the last call in the function's last line, of a destructor as it may be.
+    /// How many of a block's instructions there are up to the last call in the function's last line, of a
+    /// destructor as it may be.
     fn n_cleaning(&self, b: BlockId, closing: Place, places: &Places) -> usize {
         const CHECK: &str = "__stack_chk_fail";
         let program = self.program;
@@ -327,7 +336,8 @@ impl OneFunction<'_> {
         in_closing.last().map_or(0, |(n, _)| n + 1)
     }
 
-    /// Takes the line from jumps back to where it starts: they close a loop without a condition, and are nothing that it says.
+    /// Takes the line from jumps back to where it starts: they close a loop without a condition, and are
+    /// nothing that it says.
     fn drop_ways_back(&self, all: &mut [Places]) {
         let (program, function) = (self.program, self.program.function(self.func));
         for b in function.block_ids().filter(|b| program.block(*b).end == BlockEnd::Jump) {
@@ -422,8 +432,8 @@ impl OneFunction<'_> {
         pieces
     }
 
-    /// Where control goes from pieces that end with calls which did not come back so often: landing pads of their blocks, each as often as
-    /// nothing else leads there.
+    /// Where control goes from pieces that end with calls which did not come back so often: landing pads of
+    /// their blocks, each as often as nothing else leads there.
     fn caught(&self, thrown: Vec<(usize, BlockId, u64)>) -> Vec<(usize, BlockId, u64)> {
         let (program, profile) = (self.program, self.profile);
         let start = |b: BlockId| program.block(b).start;
@@ -452,8 +462,8 @@ impl OneFunction<'_> {
         ways
     }
 
-    /// How often each of a block's calls did not come back, of `n` times together: those of which it is known first, then the first of
-    /// what nothing is known of.
+    /// How often each of a block's calls did not come back, of `n` times together: those of which it is known
+    /// first, then the first of what nothing is known of.
     fn lost_by(&self, calls: &[&Call], n: u64) -> Vec<u64> {
         if n == 0 {
             return vec![0; calls.len()];
@@ -488,7 +498,8 @@ impl OneFunction<'_> {
         program.function(callee).import.is_none().then(|| entered.saturating_sub(left))
     }
 
-    /// Adds the lines of labels to those that `run`, if the source is there: each ran as often as the first code behind it.
+    /// Adds the lines of labels to those that `run`, if the source is there: each ran as often as the first
+    /// code behind it.
     fn add_labels(
         &self,
         run: &mut BTreeMap<Place, Runs>,
@@ -629,7 +640,8 @@ fn owned(pieces: &[Piece], mine: &[usize]) -> u64 {
 /// How many steps are made in search of rounds, at most: real lines need a few hundred.
 const MOST_STEPS: usize = 1 << 22;
 
-/// How many times flow goes round in a graph, given by the flow of each edge: elementary cycles, taken out one by one.
+/// How many times flow goes round in a graph, given by the flow of each edge: elementary cycles, taken out
+/// one by one.
 fn rounds(mut flows: Vec<Vec<(usize, u64)>>) -> u64 {
     let mut sum = 0u64;
     let mut steps = 0;
@@ -649,7 +661,8 @@ fn rounds(mut flows: Vec<Vec<(usize, u64)>>) -> u64 {
     sum
 }
 
-/// A way from `start` back to it along which flow goes, over nodes that are not before it: each node with the number of its edge.
+/// A way from `start` back to it along which flow goes, over nodes that are not before it: each node with the
+/// number of its edge.
 fn cycle(
     flows: &[Vec<(usize, u64)>],
     start: usize,

@@ -7,8 +7,8 @@
 //!  9: inlined:1000              a function inlined at that line: its body follows, one blank further in
 //!   1: 1000
 //! ```
-//! A line of several blocks has the count of the one that ran most, as llvm-profgen has it. Discriminators are not written.
-//! Without DWARF there are no lines and so no profile.
+//! A line of several blocks has the count of the one that ran most, as llvm-profgen has it. Discriminators
+//! are not written. Without DWARF there are no lines and so no profile.
 //!
 //! Source: clang's user manual, "Sample Profile Text Format".
 
@@ -180,7 +180,8 @@ pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
 /// Reads counts of lines back onto blocks: a block ran as often as the line of it that ran least.
 ///
 /// # Errors
-/// [`ReadError::BadLine`] for a line that is not as described above, [`ReadError::NoLines`] if the program has no lines.
+/// [`ReadError::BadLine`] for a line that is not as described above, [`ReadError::NoLines`] if the program
+/// has no lines.
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     let places = Places::of(program).ok_or(ReadError::NoLines { format: Format::LlvmSample })?;
     let text = String::from_utf8_lossy(bytes);

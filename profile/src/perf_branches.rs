@@ -1,4 +1,5 @@
-//! What `perf script` prints of branches, line by line and in order: branch stacks, and what a processor trace is decoded to.
+//! What `perf script` prints of branches, line by line and in order: branch stacks, and what a processor
+//! trace is decoded to.
 //!
 //! ```text
 //! perf script -F comm,pid,tid,time,ip,brstack --show-mmap-events         of `perf record -b`; the last branch first
@@ -8,11 +9,11 @@
 //!   a.out    77/78  [001]  7084.302001:   1  branches:uH:   tr end  syscall   7f2a01 write+0x14 (/lib/libc.so.6) =>   0 [unknown] ([unknown])
 //!  instruction trace error type 1 time 7084.302 cpu 1 pid 77 tid 78 ip 0x56250dc1e13d code 7: Overflow packet
 //! ```
-//! Address 0 is what was not traced. Of the fields before the addresses, what is not there is not known; `perf script` has the process and the thread
-//! as `PID/TID`, or the thread alone.
+//! Address 0 is what was not traced. Of the fields before the addresses, what is not there is not known;
+//! `perf script` has the process and the thread as `PID/TID`, or the thread alone.
 //!
-//! Source: perf-script(1), `-F brstack` and `flags`; perf-intel-pt(1); perf 6.1, `tools/perf/builtin-script.c` and
-//! `tools/perf/util/auxtrace.c` (errors).
+//! Source: perf-script(1), `-F brstack` and `flags`; perf-intel-pt(1); perf 6.1,
+//! `tools/perf/builtin-script.c` and `tools/perf/util/auxtrace.c` (errors).
 
 use crate::perf_script::{Mapped, mapping};
 use crate::samples::image_address;
@@ -129,8 +130,8 @@ pub fn bias(program: &Program, mapped: &Mapped<'_>) -> Option<Bias> {
     Some(Bias::between(at, LiveVa(live.start.wrapping_add(into))))
 }
 
-/// Whether code may be at an address: of a program's half of the addresses or the kernel's, of 57 bits at most, and not where errors are
-/// numbers.
+/// Whether code may be at an address: of a program's half of the addresses or the kernel's, of 57 bits at
+/// most, and not where errors are numbers.
 fn may_be_code(at: u64) -> bool {
     at < 1 << 56 || (0xff << 56..u64::MAX - 0xfff).contains(&at)
 }

@@ -1,7 +1,8 @@
 //! perf.data: what `perf record` writes, with branch stacks (`-b`, `-j any,u`) and without.
 //!
-//! With branch stacks the profile has edges and calls, else samples of blocks. Many programs may be in one file: the one
-//! asked for is found by its build-id (in MMAP2 records or in the table of build-ids), else by its file name.
+//! With branch stacks the profile has edges and calls, else samples of blocks. Many programs may be in one
+//! file: the one asked for is found by its build-id (in MMAP2 records or in the table of build-ids), else by
+//! its file name.
 //!
 //! Not here: kernel samples, call chains, Intel PT.
 //!
@@ -29,7 +30,8 @@ pub(crate) fn is_one(bytes: &[u8]) -> bool {
 /// Reads samples of `program`.
 ///
 /// # Errors
-/// [`ReadError::Damaged`] if it is cut off or contradicts itself, [`ReadError::NotInIt`] if the program was not mapped.
+/// [`ReadError::Damaged`] if it is cut off or contradicts itself, [`ReadError::NotInIt`] if the program was
+/// not mapped.
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     check_tables(bytes).map_err(|(at, what)| ReadError::Damaged {
         format: Format::PerfData,
@@ -164,7 +166,8 @@ fn check_tables(bytes: &[u8]) -> Result<(), (usize, &'static str)> {
     Ok(())
 }
 
-/// HEADER_EVENT_DESC: how many events and how long an attribute is; then of each its attribute, number of ids, name, ids.
+/// HEADER_EVENT_DESC: how many events and how long an attribute is; then of each its attribute, number of
+/// ids, name, ids.
 const EVENT_DESC: usize = 12;
 
 fn check_events(bytes: &[u8]) -> Option<()> {

@@ -7,10 +7,12 @@
 //!     77     56250dc1e13d  0x56250dc1e13d/0x56250dc1e150/P/-/-/1  0x…/0x…/M/-/-/4
 //!     lua 77  7084.3:     250000 cpu-clock:  56250dc1e13d f+0x1 (/bin/a.out)
 //! ```
-//! Branches are FROM/TO/M (mispredicted) or P/…, the last one first. The mapping events say where the program lay; without
-//! them only a program at fixed addresses can be placed. A sample without its process belongs to the one process of the file.
+//! Branches are FROM/TO/M (mispredicted) or P/…, the last one first. The mapping events say where the program
+//! lay; without them only a program at fixed addresses can be placed. A sample without its process belongs to
+//! the one process of the file.
 //!
-//! Source: perf-script(1), `-F`, `--show-mmap-events`; perf 6.1 `tools/perf/util/event.c` for the mapping lines.
+//! Source: perf-script(1), `-F`, `--show-mmap-events`; perf 6.1 `tools/perf/util/event.c` for the mapping
+//! lines.
 
 use crate::counts::{Lost, Profile};
 use crate::format::{Format, ReadError};
@@ -38,7 +40,8 @@ fn branches(line: &str) -> impl Iterator<Item = Branch> {
     })
 }
 
-/// The address of a sample: the first number of at least four hexadecimal digits behind the event's name, or of the line.
+/// The address of a sample: the first number of at least four hexadecimal digits behind the event's name, or
+/// of the line.
 ///
 /// What stands behind it may look like one: a symbol called `deadbeef`.
 fn ip(line: &str) -> Option<LiveVa> {
@@ -51,7 +54,8 @@ fn ip(line: &str) -> Option<LiveVa> {
     let fields = || rest.split_whitespace().take_while(|f| !f.starts_with('('));
     let mut found = fields().take(3).filter_map(|f| Some((f, address(f)?)));
     let (first, at) = found.next()?;
-    // Without an event, a process id may come before it: a narrower column, and the kernel has no larger numbers.
+    // Without an event, a process id may come before it: a narrower column, and the kernel has no larger
+    // numbers.
     let column = line.find(first).unwrap_or(0) + first.len();
     let is_pid = event.is_none() && column < 16 && first.parse::<u32>().is_ok_and(|pid| pid <= 1 << 22);
     let second = found.next().filter(|_| is_pid).map(|(_, at)| at);
@@ -114,7 +118,8 @@ pub(crate) fn mapping(line: &str) -> Option<Mapped<'_>> {
 /// Reads samples of `program`.
 ///
 /// # Errors
-/// [`ReadError::NoMappings`] if it has none, [`ReadError::NotInIt`] if no mapping of the program is in it, and it does not lie at fixed addresses.
+/// [`ReadError::NoMappings`] if it has none, [`ReadError::NotInIt`] if no mapping of the program is in it,
+/// and it does not lie at fixed addresses.
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     let text = String::from_utf8_lossy(bytes);
     let mut samples = Samples::of(program);
@@ -144,7 +149,8 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     let mut last = one;
     let mut inside_chain = false;
     for line in text.lines().filter(|l| !l.contains("PERF_RECORD_") && !l.starts_with('#')) {
-        // With call chains (`record -g`) the frames stand below the sample's line, behind tabs; the first is where it was taken.
+        // With call chains (`record -g`) the frames stand below the sample's line, behind tabs; the first is
+        // where it was taken.
         let is_frame = line.starts_with('\t');
         if is_frame && inside_chain || line.trim().is_empty() {
             inside_chain &= is_frame;
@@ -231,7 +237,8 @@ mod tests {
     #[test]
     fn branch_stacks_mean_to_us_what_their_sums_mean_to_perf2bolt() {
         let program = branching();
-        // As perf-script(1) has it: FROM/TO/mispredicted/in a transaction/aborted/cycles, the last branch first.
+        // As perf-script(1) has it: FROM/TO/mispredicted/in a transaction/aborted/cycles, the last branch
+        // first.
         let line = "  7  401009  0x401009/0x401011/P/-/-/1  0x401002/0x401009/M/-/-/2  0x40100a/0x401000/P/-/-/1  \
                     0x401004/0x40100a/P/-/-/1  0x7f0000000010/0x401000/P/-/-/1\n";
         let (profile, lost) = parse(format!("{line}{line}").as_bytes(), &program).unwrap();

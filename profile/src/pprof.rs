@@ -1,8 +1,8 @@
 //! pprof's profile.proto, gzipped: for `pprof`, Grafana's Pyroscope, Speedscope.
 //!
-//! A sample is a block: its location is the block's start, with the functions inlined there where DWARF is present; values
-//! are executions of the block and instructions executed in it. Stacks are one location deep: a profile of counts knows
-//! no callers.
+//! A sample is a block: its location is the block's start, with the functions inlined there where DWARF is
+//! present; values are executions of the block and instructions executed in it. Stacks are one location deep:
+//! a profile of counts knows no callers.
 //!
 //! Source: github.com/google/pprof, `proto/profile.proto`; field numbers as there.
 
@@ -109,7 +109,8 @@ struct Function {
     filename: i64,
 }
 
-/// How many bytes a file may unpack to: a hostile one expands a thousandfold, a million blocks take a third of this.
+/// How many bytes a file may unpack to: a hostile one expands a thousandfold, a million blocks take a third
+/// of this.
 const LARGEST: u64 = 128 << 20;
 
 /// What the values of samples are called.
@@ -239,12 +240,14 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
     Written { bytes, n_functions: functions.len(), count: total, lost: lost.into_list() }
 }
 
-/// Reads samples of `program`: the innermost location of each, in what is mapped from a file of its build-id or name.
+/// Reads samples of `program`: the innermost location of each, in what is mapped from a file of its build-id
+/// or name.
 ///
 /// Of the values of a sample, executions are taken if they are there, else the first.
 ///
 /// # Errors
-/// [`ReadError::Damaged`] if it is no gzipped profile, [`ReadError::NotInIt`] if none of its mappings is the program.
+/// [`ReadError::Damaged`] if it is no gzipped profile, [`ReadError::NotInIt`] if none of its mappings is the
+/// program.
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     let damaged = |what: String| ReadError::Damaged { format: Format::Pprof, at: 0, what };
     let mut raw = Vec::new();

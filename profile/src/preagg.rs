@@ -5,8 +5,8 @@
 //! F [ID:]START [ID:]END COUNT               straight execution from START to the instruction END, reached by a branch from here
 //! f [ID:]START [ID:]END COUNT               the same, reached from another image or by a return
 //! ```
-//! Addresses are hexadecimal, from the image's load address: as in the ELF file. ID is the build-id of another image, `X` if
-//! nothing is known of it; without one it is the program.
+//! Addresses are hexadecimal, from the image's load address: as in the ELF file. ID is the build-id of
+//! another image, `X` if nothing is known of it; without one it is the program.
 //!
 //! Source: LLVM 19, `bolt/include/bolt/Profile/DataAggregator.h`, "parsePreAggregatedLBRSamples".
 

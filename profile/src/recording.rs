@@ -8,8 +8,8 @@
 //! profiles = number: varint, that many times: length: varint, a `.engraft` file of kind 'P'
 //! checksum = u64, little-endian: XXH3 of all bytes before it
 //! ```
-//! The first profile is that of the executable; the images' names are the paths they were loaded from. Behind the sums may stand
-//! the profiles of each thread.
+//! The first profile is that of the executable; the images' names are the paths they were loaded from. Behind
+//! the sums may stand the profiles of each thread.
 #![warn(clippy::indexing_slicing)]
 
 use crate::counters;
@@ -60,8 +60,8 @@ pub fn parse(file: &[u8]) -> Result<Vec<Profile>, ReadError> {
     list(&mut Cursor::open(file, b'R', "it is no recording")?)
 }
 
-/// Reads the profiles of each thread of a recording; none if they were not kept apart. Of what a counted program wrote, an area is a
-/// thread: one that ends leaves it to the next with the same thread pointer.
+/// Reads the profiles of each thread of a recording; none if they were not kept apart. Of what a counted
+/// program wrote, an area is a thread: one that ends leaves it to the next with the same thread pointer.
 ///
 /// # Errors
 /// As [`parse`].

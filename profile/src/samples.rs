@@ -1,7 +1,7 @@
 //! Samples of processes onto an image: what perf.data and `perf script` have in common.
 //!
-//! A sample's address is one in a process. Which image lies there, the mappings say; an image is the program if it has its
-//! build-id, or its file name where no build-id is known.
+//! A sample's address is one in a process. Which image lies there, the mappings say; an image is the program
+//! if it has its build-id, or its file name where no build-id is known.
 
 use crate::counts::{Exactness, Lost, Profile};
 use crate::derive::{add, derive_blocks};
@@ -144,7 +144,8 @@ impl<'p> Samples<'p> {
     }
 }
 
-/// The address of the code that a mapping of `len` bytes of the file from `offset` on holds, and how far into the mapping it is.
+/// The address of the code that a mapping of `len` bytes of the file from `offset` on holds, and how far into
+/// the mapping it is.
 pub(crate) fn image_address(program: &Program, offset: FileOff, len: u64) -> Option<(Va, u64)> {
     program.image.segments.iter().filter(|s| s.executable).find_map(|s| {
         let end = s.offset.0.checked_add(s.file_len)?;

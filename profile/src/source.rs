@@ -1,7 +1,7 @@
 //! Counts by source line: what the formats that speak of lines have in common.
 //!
-//! A line runs as often as the block of it that ran most. Back from lines to blocks, a block runs as often as the line of
-//! it that ran least: what is written, read and written again is the same.
+//! A line runs as often as the block of it that ran most. Back from lines to blocks, a block runs as often as
+//! the line of it that ran least: what is written, read and written again is the same.
 
 use crate::counts::Profile;
 use crate::losses::Losses;

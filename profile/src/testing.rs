@@ -56,8 +56,8 @@ pub fn sample() -> Profile {
     }
 }
 
-/// What the formats of branches are tested on, at a fixed address. `f`, 0x401000: 0 test, 2 je →9, 4 call g, 9 ret; `g`,
-/// 0x40100a: jmp f; `_start`, 0x40100c: call f, then hlt at 0x401011.
+/// What the formats of branches are tested on, at a fixed address. `f`, 0x401000: 0 test, 2 je →9, 4 call g,
+/// 9 ret; `g`, 0x40100a: jmp f; `_start`, 0x40100c: call f, then hlt at 0x401011.
 #[track_caller]
 pub fn branching() -> Program {
     let text = ".globl f\n.type f,@function\nf: test %edi,%edi\nje 1f\ncall g\n1: ret\n.size f,.-f\n.globl g\n\
@@ -78,8 +78,8 @@ pub fn as_fdata(profile: &Profile, program: &Program) -> Vec<String> {
     lines
 }
 
-/// What perf2bolt 19.1.7 makes of two runs of `_start` into `f`, which calls `g`, which jumps to `f`, which returns:
-/// `perf2bolt output -p s.preagg -pa -o o.fdata`, sorted. [`RUNS`] is s.preagg.
+/// What perf2bolt 19.1.7 makes of two runs of `_start` into `f`, which calls `g`, which jumps to `f`, which
+/// returns: `perf2bolt output -p s.preagg -pa -o o.fdata`, sorted. [`RUNS`] is s.preagg.
 pub const PERF2BOLT: [&str; 5] =
     ["0 [unknown] 0 1 f 0 0 2", "1 f 2 1 f 4 0 2", "1 f 2 1 f 9 2 2", "1 f 4 1 g 0 0 2", "1 g 0 1 f 0 0 2"];
 

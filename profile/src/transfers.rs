@@ -1,6 +1,8 @@
-//! Laying records of transfers, given by addresses, onto a program: what all formats of branches have in common.
+//! Laying records of transfers, given by addresses, onto a program: what all formats of branches have in
+//! common.
 //!
-//! Invariant: an edge that is counted is one that the program has, or leaves a jump that it could not resolve.
+//! Invariant: an edge that is counted is one that the program has, or leaves a jump that it could not
+//! resolve.
 
 use crate::counts::{Edge, ImageRef, Profile};
 use crate::derive::add;
@@ -154,7 +156,8 @@ impl<'a> Layer<'a> {
                 } else if let Some(b) = target
                     && self.falls_to(source, b)
                 {
-                    // What comes back from a call: no transfer of its own, but the last instruction before a block.
+                    // What comes back from a call: no transfer of its own, but the last instruction before a
+                    // block.
                     self.edge(source, b, misses, count);
                 } else {
                     add(&mut self.profile.calls, (from, to), count);
@@ -172,8 +175,8 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// The block before the padding at `padding` that goes on at `to` without a branch of its own: a record of its end may
-    /// have the address of the padding.
+    /// The block before the padding at `padding` that goes on at `to` without a branch of its own: a record
+    /// of its end may have the address of the padding.
     fn falls_into(&self, padding: Va, to: Va) -> Option<BlockId> {
         // Nobody pads to more than a cache line.
         let id = (1..=64).find_map(|n| self.program.block_at(Va(padding.0.checked_sub(n)?)))?;

@@ -1,7 +1,9 @@
-//! Times the parts of the analysis of a file on one thread: `cargo run --release -p program --example analyze -- FILE…`.
+//! Times the parts of the analysis of a file on one thread: `cargo run --release -p program --example analyze
+//! -- FILE…`.
 //!
-//! Prints for each file, in milliseconds of processor time: loading, blocks and edges, loops, liveness; then how many blocks begin with
-//! all arithmetic flags dead, and with how many general registers dead. With `VERIFY` set, also what the verifier finds.
+//! Prints for each file, in milliseconds of processor time: loading, blocks and edges, loops, liveness; then
+//! how many blocks begin with all arithmetic flags dead, and with how many general registers dead. With
+//! `VERIFY` set, also what the verifier finds.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 

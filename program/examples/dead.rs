@@ -1,8 +1,10 @@
-//! Prints, for random instructions of a file, which registers and flags are dead before them: `dead FILE N SEED`.
+//! Prints, for random instructions of a file, which registers and flags are dead before them: `dead FILE N
+//! SEED`.
 //!
-//! One line of JSON a place, all numbers decimal: `at` (address in the file), then one bit a register: `general` (rax is bit 0, by the
-//! processor's numbers), `flags` (CF PF AF ZF SF OF DF from bit 0), `low` and `upper` (bits 0–127 of vector register n, and
-//! those above), `mask` (k0–k7). `checks/liveness.c` puts random values there while the program runs.
+//! One line of JSON a place, all numbers decimal: `at` (address in the file), then one bit a register:
+//! `general` (rax is bit 0, by the processor's numbers), `flags` (CF PF AF ZF SF OF DF from bit 0), `low` and
+//! `upper` (bits 0–127 of vector register n, and those above), `mask` (k0–k7). `checks/liveness.c` puts
+//! random values there while the program runs.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 

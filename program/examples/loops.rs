@@ -1,8 +1,9 @@
 //! Compares the loops of every function of files with their definition, taken word by word: `loops FILE…`.
 //!
-//! A loop is a strongly connected component that holds an edge; its entries are its blocks that an edge from outside leads to, or
-//! where control enters; without them, the components of what is left are the loops inside. Components are found by two
-//! depth-first searches (Kosaraju, as in Sharir, 1981), which shares nothing with what `Loops` does.
+//! A loop is a strongly connected component that holds an edge; its entries are its blocks that an edge from
+//! outside leads to, or where control enters; without them, the components of what is left are the loops
+//! inside. Components are found by two depth-first searches (Kosaraju, as in Sharir, 1981), which shares
+//! nothing with what `Loops` does.
 //!
 //! Prints a line a file; exits with an error that names the first function whose loops differ.
 

@@ -1,6 +1,7 @@
 //! All code while it is being understood: raw blocks by address, who owns them, and look-ups over them.
 //!
-//! Invariant: `blocks` are sorted and do not overlap; `owner`, if filled, is as long as `blocks`; the index fits `blocks`.
+//! Invariant: `blocks` are sorted and do not overlap; `owner`, if filled, is as long as `blocks`; the index
+//! fits `blocks`.
 //!
 //! Not here: decisions (`gaps`, `noreturn`), and the tables that are kept (`cfg`).
 
@@ -52,7 +53,8 @@ pub struct Code<'a> {
     stub_slots: Vec<Rel>,
     index: Vec<u32>,
     index_from: Rel,
-    /// The block that each block's jump or branch leads to, made when it is first asked for; [`NO_RANK`] for none.
+    /// The block that each block's jump or branch leads to, made when it is first asked for; [`NO_RANK`] for
+    /// none.
     targets: OnceLock<Vec<u32>>,
     /// The first call at or after the start of each block, by rank.
     first_call: Vec<u32>,
@@ -247,7 +249,8 @@ impl<'a> Code<'a> {
             return;
         }
         for call in self.calls_in(rank).iter().filter(|c| c.how.is_call()) {
-            // Ranges of one function do not overlap; those that start before the call are looked at from the last on.
+            // Ranges of one function do not overlap; those that start before the call are looked at from the
+            // last on.
             let to = self.sites.partition_point(|s| s.0.start <= call.at);
             if let Some((range, pad)) = self.sites[..to].last()
                 && range.contains(&call.at)
@@ -308,7 +311,8 @@ impl<'a> Code<'a> {
         self.regions.get(i).filter(|r| r.range.contains(&at)).map(|_| i)
     }
 
-    /// Makes blocks start at the addresses `at` (sorted), where instructions start there; returns those where none does.
+    /// Makes blocks start at the addresses `at` (sorted), where instructions start there; returns those where
+    /// none does.
     pub fn split(&mut self, at: &[Rel]) -> Vec<Rel> {
         let mut missing = Vec::new();
         let mut new: Vec<(usize, RawBlock)> = Vec::new();
@@ -411,12 +415,14 @@ impl<'a> Code<'a> {
 }
 
 impl Code<'_> {
-    /// Ends blocks at the calls that do not return; what follows such a call becomes a block of its own, padding none.
+    /// Ends blocks at the calls that do not return; what follows such a call becomes a block of its own,
+    /// padding none.
     pub fn end_at_calls(&mut self) {
         let never = std::mem::take(&mut self.never);
         let mut cuts = Vec::new();
-        // The last call looked at: its block, and the instructions before it. The next is often in the same block, and decoding
-        // goes on from there, so that each block is decoded about once however many calls it holds.
+        // The last call looked at: its block, and the instructions before it. The next is often in the same
+        // block, and decoding goes on from there, so that each block is decoded about once however many calls
+        // it holds.
         let mut done: Option<(u32, Rel, u32)> = None;
         let mut i = 0;
         while let Some(&at) = never.get(i) {
@@ -478,8 +484,8 @@ impl Code<'_> {
         }
     }
 
-    /// Forgets the blocks of no-operations that nothing of their function leads to, nor anything else: only a guess, such as a
-    /// table of another function or a pointer into padding, made them blocks.
+    /// Forgets the blocks of no-operations that nothing of their function leads to, nor anything else: only a
+    /// guess, such as a table of another function or a pointer into padding, made them blocks.
     pub fn drop_padding(&mut self) {
         let dropped = self.padding();
         if dropped.is_empty() {

@@ -1,10 +1,11 @@
 //! Data objects: what code and data refer to as one piece.
 //!
 //! Where symbols say what the pieces are, they are believed. Elsewhere a piece starts where an instruction, a
-//! relocated word or (in files at fixed addresses) a word that holds an address of data points, and ends before the
-//! next one; strings and padding are told by their bytes.
+//! relocated word or (in files at fixed addresses) a word that holds an address of data points, and ends
+//! before the next one; strings and padding are told by their bytes.
 //!
-//! Not here: finding jump tables (`tables`); which object of one build is which of another (crate `matching`).
+//! Not here: finding jump tables (`tables`); which object of one build is which of another (crate
+//! `matching`).
 #![warn(clippy::indexing_slicing)]
 
 mod pieces;
@@ -33,7 +34,8 @@ pub struct Mark {
     pub size: u8,
 }
 
-/// The data objects of a program whose code has been analysed, by address. `refs` is what instructions refer to, by instruction.
+/// The data objects of a program whose code has been analysed, by address. `refs` is what instructions refer
+/// to, by instruction.
 pub fn find(program: &Program, refs: Vec<Vec<DataRef>>) -> Vec<DataObject> {
     let image = &program.image;
     let regions = regions(program);
@@ -53,7 +55,8 @@ pub fn find(program: &Program, refs: Vec<Vec<DataRef>>) -> Vec<DataObject> {
         sort(&mut marks);
     }
     let fixed = fixed(program);
-    // Rust and Go put strings side by side without zero bytes, so a reference into text starts a new one there.
+    // Rust and Go put strings side by side without zero bytes, so a reference into text starts a new one
+    // there.
     let joined = !image.compilers.iter().any(|c| c.contains("rustc") || c.starts_with("go1") || c == "Go");
     let found: Vec<Vec<DataObject>> = regions
         .par_iter()

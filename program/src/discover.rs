@@ -108,7 +108,8 @@ impl Claims {
                 }
                 found.push(claim);
             } else if claim.range.start == last.range.start {
-                // The unwind range may end in the middle of a fall-through, or a symbol may have the wrong size.
+                // The unwind range may end in the middle of a fall-through, or a symbol may have the wrong
+                // size.
                 last.range.end = last.range.end.max(claim.range.end);
             } else if rank(&claim.kind) < rank(&last.kind) {
                 // An unwind range that starts within a symbol: another function.
@@ -130,8 +131,8 @@ impl Claims {
 fn after_alignment(image: &Image, space: Space, range: &Range<Rel>, signal: bool, named: &[Va]) -> Rel {
     let aligned = range.start.next_multiple_of(16);
     if signal && aligned == range.start + 1 && aligned < range.end {
-        // Unwinders look for the call before a return address; a signal's return address has none, so the range of its
-        // trampoline starts a byte early.
+        // Unwinders look for the call before a return address; a signal's return address has none, so the
+        // range of its trampoline starts a byte early.
         return aligned;
     }
     if aligned >= range.end || aligned == range.start {
@@ -171,7 +172,8 @@ fn is_padding(image: &Image, space: Space, range: Range<Rel>) -> bool {
     bytes.iter().all(|&b| b == 0) || Decoder::new(bytes, va.start).are_nops_or(|insn| insn.is_padding())
 }
 
-/// Seeds from symbols without a size, the entry point, start-up functions, and words of data; sorted by address, one a place.
+/// Seeds from symbols without a size, the entry point, start-up functions, and words of data; sorted by
+/// address, one a place.
 pub fn seeds(image: &Image, space: Space, is_code: impl Fn(Rel) -> bool) -> Vec<Seed> {
     let mut found = Vec::new();
     let mut add = |va: Va, origin| {
@@ -197,7 +199,8 @@ pub fn seeds(image: &Image, space: Space, is_code: impl Fn(Rel) -> bool) -> Vec<
     found
 }
 
-/// Code that words of data point to, sorted: by relocations, and where there are none, by what the words look like.
+/// Code that words of data point to, sorted: by relocations, and where there are none, by what the words look
+/// like.
 pub fn pointed_to(image: &Image, space: Space, is_code: impl Fn(Rel) -> bool) -> Vec<Pointer> {
     let mut found = Vec::new();
     let mut add = |from: Va, to: Va| {

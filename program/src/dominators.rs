@@ -1,12 +1,12 @@
 //! Dominators: which blocks control must have passed to be at a block.
 //!
-//! A virtual root leads to the function's main entry, to its further entries, and, for blocks that none of them reaches, to the
-//! lowest block of each strongly connected component that nothing outside leads into. So every block has its place in one tree,
-//! and what is entered in two ways is dominated by neither.
+//! A virtual root leads to the function's main entry, to its further entries, and, for blocks that none of
+//! them reaches, to the lowest block of each strongly connected component that nothing outside leads into. So
+//! every block has its place in one tree, and what is entered in two ways is dominated by neither.
 //!
-//! Source: L. Georgiadis, "Linear-Time Algorithms for Dominators and Related Problems", 2005, 2.2 (Semi-NCA): semidominators as
-//! Lengauer and Tarjan compute them, with path compression, then the nearest common ancestor by walking up.
-//! Nothing recurses.
+//! Source: L. Georgiadis, "Linear-Time Algorithms for Dominators and Related Problems", 2005, 2.2 (Semi-NCA):
+//! semidominators as Lengauer and Tarjan compute them, with path compression, then the nearest common
+//! ancestor by walking up. Nothing recurses.
 
 use crate::graph::{FlowGraph, count};
 use crate::ids::{BlockId, FuncId};
@@ -40,8 +40,8 @@ impl Dominators {
         Dominators { func, first: program.function(func).blocks.start, tree: Tree::of(&graph) }
     }
 
-    /// The block that every way to `block` passes last before it; `None` for an entry, and where several entries lead to it
-    /// by ways that have nothing in common.
+    /// The block that every way to `block` passes last before it; `None` for an entry, and where several
+    /// entries lead to it by ways that have nothing in common.
     pub fn immediate(&self, block: BlockId) -> Option<BlockId> {
         let idom = self.tree.idom[(block.0 - self.first) as usize];
         (idom != NONE).then(|| BlockId(self.first + idom))
@@ -131,7 +131,8 @@ impl Tree {
     }
 }
 
-/// The node of least semidominator on the way from `v` up to where numbers are below `linked`; compresses that way.
+/// The node of least semidominator on the way from `v` up to where numbers are below `linked`; compresses
+/// that way.
 fn eval(
     v: u32,
     linked: u32,

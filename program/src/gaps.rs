@@ -1,8 +1,9 @@
 //! Functions that only the code itself shows: in the gaps between what unwind ranges and symbols claim.
 //!
-//! Functions start where something calls or points to, and then, what those do not reach by their own jumps, at places that look
-//! like entries: aligned as the file's functions are, after code that does not go on, reading only what a caller provides. A
-//! jump to such a place leaves its function if it comes with an empty stack.
+//! Functions start where something calls or points to, and then, what those do not reach by their own jumps,
+//! at places that look like entries: aligned as the file's functions are, after code that does not go on,
+//! reading only what a caller provides. A jump to such a place leaves its function if it comes with an empty
+//! stack.
 //!
 //! Not here: the claimed regions (`partition`).
 
@@ -15,8 +16,9 @@ use crate::sweep::{RawEnd, RegionKind, Rel};
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Calls in the gaps that padding follows up to an aligned place to which no jump leads, but where a function may start: no
-/// compiler pads code that runs through, so such a call does not return. By call, with the place.
+/// Calls in the gaps that padding follows up to an aligned place to which no jump leads, but where a function
+/// may start: no compiler pads code that runs through, so such a call does not return. By call, with the
+/// place.
 pub fn seams(code: &Code<'_>) -> Vec<(Rel, Rel)> {
     let mut found = Vec::new();
     for region in code.regions.iter().filter(|r| r.kind == RegionKind::Gap) {
@@ -173,7 +175,8 @@ struct Search<'s, 'f, 'a> {
     last_round: bool,
     seen: Vec<u32>,
     round: u32,
-    /// Depth of the stack at the end of each block, for functions looked at in this round; empty before the first.
+    /// Depth of the stack at the end of each block, for functions looked at in this round; empty before the
+    /// first.
     depths: Vec<Depth>,
     /// The last walk that came through each block, and how many there were.
     passed: Vec<u32>,
@@ -316,7 +319,8 @@ impl Search<'_, '_, '_> {
         block.end == RawEnd::Jump && block.n_insns == 1 && !self.is_padded(u)
     }
 
-    /// Counts blocks within functions that padding precedes though nothing loops to them: gcc aligns these, clang does not.
+    /// Counts blocks within functions that padding precedes though nothing loops to them: gcc aligns these,
+    /// clang does not.
     fn padded_within(&mut self, ranks: &Range<u32>) -> usize {
         let within = |u: &u32| {
             let incoming = self.incoming(*u);
@@ -344,7 +348,8 @@ impl Search<'_, '_, '_> {
         let incoming: Vec<Jump> = self.incoming(u).iter().filter(|j| !own.contains(&j.1)).copied().collect();
         let cold = has(&self.finder.evidence.cold, at);
         if let Some(&(_, source)) = incoming.first() {
-            // Conditional jumps out of functions are rare; to a place where functions start they are such nevertheless.
+            // Conditional jumps out of functions are rare; to a place where functions start they are such
+            // nevertheless.
             let conditional =
                 self.may_start(u) && (self.aligned || self.is_padded(u) && has_prologue(code, at));
             let leaves = incoming.iter().any(|j| {
@@ -439,7 +444,8 @@ impl Search<'_, '_, '_> {
         }
         let block = &code.blocks[rank as usize];
         let region = code.region_at(block.start).map(|r| code.regions[r].range.clone())?;
-        // From function to function: the parts between go with the one before, so that each block is looked at once a round.
+        // From function to function: the parts between go with the one before, so that each block is looked
+        // at once a round.
         let i = self.starts.partition_point(|s| s.0 <= block.start);
         let within = self.starts[..i].iter().rev().take_while(|s| s.0 >= region.start);
         let is_function = |s: &&(Rel, Is)| matches!(s.1, Is::Function(_));

@@ -1,7 +1,7 @@
 //! A function's flow graph by position: what dominators, loops, liveness and the layout walk over.
 //!
-//! Invariant: every node is reached from a root. Edges keep their order, so that the edge at `k` of the list is the `k`-th of
-//! the function; two edges between the same nodes stay two.
+//! Invariant: every node is reached from a root. Edges keep their order, so that the edge at `k` of the list
+//! is the `k`-th of the function; two edges between the same nodes stay two.
 //!
 //! Not here: what edges mean (`model`).
 
@@ -16,8 +16,8 @@ pub(crate) struct FlowGraph {
     to: Vec<u32>,
     first_in: Vec<u32>,
     from: Vec<u32>,
-    /// Where control enters: the entries that were given, in that order; then, for each strongly connected component that
-    /// nothing outside leads into and that holds no entry, its lowest node.
+    /// Where control enters: the entries that were given, in that order; then, for each strongly connected
+    /// component that nothing outside leads into and that holds no entry, its lowest node.
     pub roots: Vec<u32>,
 }
 
@@ -92,7 +92,8 @@ impl FlowGraph {
         &self.from[self.first_in[node as usize] as usize..self.first_in[node as usize + 1] as usize]
     }
 
-    /// Nodes in an order in which a node follows its successors, but for those it is reached from: a depth-first postorder.
+    /// Nodes in an order in which a node follows its successors, but for those it is reached from: a
+    /// depth-first postorder.
     pub fn postorder(&self) -> Vec<u32> {
         let mut seen = vec![false; self.len()];
         let mut order = Vec::with_capacity(self.len());
@@ -134,8 +135,9 @@ impl FlowGraph {
         if order.len() == n {
             return;
         }
-        // In the reverse of a postorder, the first node not reached yet is in a component that nothing else leads into
-        // (Kosaraju); what it reaches is done with, and the lowest node that reaches it back is the root.
+        // In the reverse of a postorder, the first node not reached yet is in a component that nothing else
+        // leads into (Kosaraju); what it reaches is done with, and the lowest node that reaches it back is
+        // the root.
         let reached = seen.clone();
         let mut rest = Vec::new();
         for node in 0..count(n) {
@@ -173,7 +175,8 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Graphs of up to `n` nodes with any edges: reducible or not, with self-loops, several entries, parts that nothing reaches.
+    /// Graphs of up to `n` nodes with any edges: reducible or not, with self-loops, several entries, parts
+    /// that nothing reaches.
     pub fn any_graph(n: usize) -> impl Strategy<Value = FlowGraph> {
         (1..=n).prop_flat_map(move |n| {
             let node = 0..count(n);

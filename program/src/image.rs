@@ -216,7 +216,8 @@ pub struct Symbol {
 pub enum RelocationTo {
     /// An address of this image.
     Address(Va),
-    /// The address of an imported or exported symbol, by name; with the address (addend included) if it is defined here.
+    /// The address of an imported or exported symbol, by name; with the address (addend included) if it is
+    /// defined here.
     Symbol(Arc<str>, Option<Va>),
     /// What the resolver at this address returns.
     Resolver(Va),
@@ -238,15 +239,16 @@ pub struct Relocation {
 pub struct PltStub {
     /// Its addresses, with the padding that makes all stubs equally long.
     pub range: Range<Va>,
-    /// The import's name. `None` for the parts that only the dynamic linker uses (the first entry, and the halves
-    /// of lazy IBT stubs that push a number), and where the slot belongs to a resolver without a name.
+    /// The import's name. `None` for the parts that only the dynamic linker uses (the first entry, and the
+    /// halves of lazy IBT stubs that push a number), and where the slot belongs to a resolver without a name.
     pub import: Option<Box<str>>,
     /// The slot it jumps through; `None` for the parts that only the dynamic linker uses.
     pub slot: Option<Va>,
 }
 
 impl PltStub {
-    /// Whether it is the head of the table, or another part that the dynamic linker alone uses: known, and no function.
+    /// Whether it is the head of the table, or another part that the dynamic linker alone uses: known, and no
+    /// function.
     pub fn is_linkers(&self) -> bool {
         self.slot.is_none()
     }
@@ -297,7 +299,8 @@ pub struct Image {
     pub symbols: Vec<Symbol>,
     /// Dynamic relocations, by place, one a place.
     pub relocations: Vec<Relocation>,
-    /// Imports that the C library defined when the file was linked, sorted; another module may still define them for it ([`Image::interpose`]).
+    /// Imports that the C library defined when the file was linked, sorted; another module may still define
+    /// them for it ([`Image::interpose`]).
     pub libc_imports: Vec<Box<str>>,
     /// Functions named by DT_INIT, DT_FINI and the init and fini arrays, by address.
     pub init_fini: Vec<Va>,
@@ -321,13 +324,14 @@ pub struct Image {
 }
 
 impl Image {
-    /// Whether the import of this name is the C library's, not that of a library which calls a function of its own so.
+    /// Whether the import of this name is the C library's, not that of a library which calls a function of
+    /// its own so.
     pub fn is_libc_import(&self, name: &str) -> bool {
         self.libc_imports.binary_search_by(|n| (**n).cmp(name)).is_ok()
     }
 
-    /// Imports of these `names`, sorted, are other modules' that come before the C library, which define them, too: they are none of the
-    /// C library's. Returns those that there are.
+    /// Imports of these `names`, sorted, are other modules' that come before the C library, which define
+    /// them, too: they are none of the C library's. Returns those that there are.
     pub fn interpose(&mut self, names: &[Box<str>]) -> Vec<Box<str>> {
         let is_taken = |name: &mut Box<str>| names.binary_search(name).is_ok();
         self.libc_imports.extract_if(.., is_taken).collect()

@@ -1,14 +1,16 @@
 //! Where to draw the blocks and edges of a function: a layered layout.
 //!
-//! Back edges are reversed, nodes put into layers by longest path, long edges broken into one dummy node a layer, layers ordered so that
-//! edges cross little, and nodes placed so that chains run straight. Edges are polylines through their dummy nodes.
+//! Back edges are reversed, nodes put into layers by longest path, long edges broken into one dummy node a
+//! layer, layers ordered so that edges cross little, and nodes placed so that chains run straight. Edges are
+//! polylines through their dummy nodes.
 //!
-//! Invariant: deterministic; no two boxes overlap; every layer lies below the one before; nothing recurses. Near-linear in nodes and
-//! dummy nodes: a fixed number of sweeps.
+//! Invariant: deterministic; no two boxes overlap; every layer lies below the one before; nothing recurses.
+//! Near-linear in nodes and dummy nodes: a fixed number of sweeps.
 //!
-//! Source: K. Sugiyama, S. Tagawa, M. Toda, "Methods for Visual Understanding of Hierarchical System Structures", 1981 (layers, dummy
-//! nodes, barycentres); E. Gansner and others, "A Technique for Drawing Directed Graphs", 1993, 3 (medians, transposing neighbours).
-//! Places follow the priority idea of Sugiyama's section 4, the straightness of long edges first.
+//! Source: K. Sugiyama, S. Tagawa, M. Toda, "Methods for Visual Understanding of Hierarchical System
+//! Structures", 1981 (layers, dummy nodes, barycentres); E. Gansner and others, "A Technique for Drawing
+//! Directed Graphs", 1993, 3 (medians, transposing neighbours). Places follow the priority idea of Sugiyama's
+//! section 4, the straightness of long edges first.
 //!
 //! Not here: what a picture looks like (`layout::svg`), or Graphviz's text (`layout::dot`).
 
@@ -127,7 +129,8 @@ pub fn compute(sizes: &[Size], edges: &[(u32, u32)]) -> Layout {
     Layout { nodes, edges: lines, size }
 }
 
-/// Which edges go back in a depth-first search from node 0, then from the others in order. An edge to its own node does.
+/// Which edges go back in a depth-first search from node 0, then from the others in order. An edge to its own
+/// node does.
 fn back_edges(n: usize, edges: &[(u32, u32)]) -> Vec<bool> {
     let mut out = vec![Vec::new(); n];
     for (e, &(from, _)) in edges.iter().enumerate() {
@@ -168,7 +171,8 @@ fn downwards(edge: (u32, u32), back: bool) -> (u32, u32) {
     if back { (edge.1, edge.0) } else { edge }
 }
 
-/// Layer of each node: the longest way from a source; then sources other than node 0 are pulled down to just above what they lead to.
+/// Layer of each node: the longest way from a source; then sources other than node 0 are pulled down to just
+/// above what they lead to.
 fn longest_paths(n: usize, edges: &[(u32, u32)], back: &[bool]) -> Vec<u32> {
     let mut below = vec![Vec::new(); n];
     let mut n_above = vec![0u32; n];
@@ -199,8 +203,8 @@ fn longest_paths(n: usize, edges: &[(u32, u32)], back: &[bool]) -> Vec<u32> {
     layer
 }
 
-/// The longest edges, by index, where all edges together would need more dummies than are drawn: a few hundred in real functions,
-/// the square of the size in hostile ones. They run straight.
+/// The longest edges, by index, where all edges together would need more dummies than are drawn: a few
+/// hundred in real functions, the square of the size in hostile ones. They run straight.
 fn longer_than_room(n: usize, edges: &[(u32, u32)], back: &[bool], layer: &[u32]) -> Vec<usize> {
     let span = |e: usize| {
         let (a, b) = downwards(edges[e], back[e]);
@@ -286,8 +290,8 @@ impl Route<'_> {
         self.centre[v as usize] - self.left
     }
 
-    /// Where each edge touches the lower side of its upper box, and the upper side of its lower box: spread, in the order of
-    /// where the edges go, so that they do not cross at once.
+    /// Where each edge touches the lower side of its upper box, and the upper side of its lower box: spread,
+    /// in the order of where the edges go, so that they do not cross at once.
     fn ports(&self, edges: &[(u32, u32)], back: &[bool], chains: &[Vec<u32>]) -> Vec<(f64, f64)> {
         let n = self.graph.n_real;
         let mut lower: Vec<Vec<(f64, usize)>> = vec![Vec::new(); n];

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 type Reader = gimli::EndianArcSlice<LittleEndian>;
 
-/// Debug information cannot make a section longer than this many times its compressed form (zlib's own bound).
+/// Debug information cannot make a section longer than this many times its compressed form (zlib's own
+/// bound).
 const MOST_EXPANSION: u64 = 1032;
 
 /// The line table of an image. For use by one thread.
@@ -31,14 +32,15 @@ pub struct Frame {
     pub file: Option<String>,
     /// The line, from 1.
     pub line: Option<u32>,
-    /// Where the debug information speaks of this function, or of this inlined copy of it: offset in its section.
+    /// Where the debug information speaks of this function, or of this inlined copy of it: offset in its
+    /// section.
     entry: Option<usize>,
 }
 
 /// The lines at which functions are declared, and whether they return a value.
 ///
-/// Looked up by what debug information says of a frame, not by name: two files may have a function of one name each, and say where a third
-/// one has it.
+/// Looked up by what debug information says of a frame, not by name: two files may have a function of one
+/// name each, and say where a third one has it.
 #[derive(Debug)]
 pub struct Declarations(HashMap<usize, Declaration>);
 
@@ -69,8 +71,8 @@ impl Declarations {
     }
 }
 
-/// Which instructions are of a statement where it begins (DWARF 5, 6.2.2, `is_stmt`). Others belong to its line, too: constants that are
-/// loaded early, and what else an optimiser has put among other statements.
+/// Which instructions are of a statement where it begins (DWARF 5, 6.2.2, `is_stmt`). Others belong to its
+/// line, too: constants that are loaded early, and what else an optimiser has put among other statements.
 #[derive(Debug)]
 pub struct Statements {
     /// From where on, and whether it is not so, by address.
@@ -168,7 +170,8 @@ impl Lines {
         Declarations(found)
     }
 
-    /// The functions that the instruction at `at` belongs to: the innermost inlined one first, the real one last.
+    /// The functions that the instruction at `at` belongs to: the innermost inlined one first, the real one
+    /// last.
     pub fn frames(&self, at: Va) -> Vec<Frame> {
         let mut found = Vec::new();
         let Ok(mut frames) = self.context.find_frames(at.0).skip_all_loads() else { return found };

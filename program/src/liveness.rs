@@ -1,27 +1,35 @@
 //! Liveness: which registers and flags may still be read before they are written.
 //!
-//! What is *not* live may be overwritten at will: the program cannot tell. So everything here errs on the side of live.
+//! What is *not* live may be overwritten at will: the program cannot tell. So everything here errs on the
+//! side of live.
 //!
-//! **Where code meets other code.** Compilers keep to the ABI at calls they cannot see through, and only there: gcc's
-//! `-fipa-ra` keeps values in caller-saved registers across a call to a local function that does not touch them, hand-written code
-//! has conventions of its own. So direct calls and tail calls within the image are analysed across ([`Conventions`]): a call reads
-//! what is live where the callee starts, a return provides what is live after the calls that may have led there.
-//! The ABI speaks where the other side is not seen:
-//! - A call through the PLT, a slot or a pointer reads the argument registers and destroys the caller-saved ones and the arithmetic
-//!   flags. Whether it really takes six arguments is not known; where such a register would have to survive an earlier call within
-//!   the image to get there, it counts only if that callee never writes it.
-//! - Any function may be called from outside: at its returns, the callee-saved and the result registers are live.
-//! - A call may throw: what a landing pad reads is live before the call, the frame pointer at every call, and so
-//!   is every callee-saved register that this function never writes (it is in no frame, so only the register holds it).
-//! - System calls may look at every general register. An unresolved jump, a jump to unknown code, a return to an address the
-//!   function made up (`push; ret`), or one after it loaded another stack pointer: everything is live.
+//! **Where code meets other code.** Compilers keep to the ABI at calls they cannot see through, and only
+//! there: gcc's `-fipa-ra` keeps values in caller-saved registers across a call to a local function that does
+//! not touch them, hand-written code has conventions of its own. So direct calls and tail calls within the
+//! image are analysed across ([`Conventions`]): a call reads what is live where the callee starts, a return
+//! provides what is live after the calls that may have led there. The ABI speaks where the other side is not
+//! seen:
+//! - A call through the PLT, a slot or a pointer reads the argument registers and destroys the caller-saved
+//!   ones and the arithmetic flags. Whether it really takes six arguments is not known; where such a register
+//!   would have to survive an earlier call within the image to get there, it counts only if that callee never
+//!   writes it.
+//! - Any function may be called from outside: at its returns, the callee-saved and the result registers are
+//!   live.
+//! - A call may throw: what a landing pad reads is live before the call, the frame pointer at every call, and
+//!   so is every callee-saved register that this function never writes (it is in no frame, so only the
+//!   register holds it).
+//! - System calls may look at every general register. An unresolved jump, a jump to unknown code, a return to
+//!   an address the function made up (`push; ret`), or one after it loaded another stack pointer: everything
+//!   is live.
 //! - In files with Go code the ABI is not System V's: everything is live at calls and returns.
 //!
 //! The stack pointer, segment and control registers and the x87 stack are always live.
 //!
-//! Invariant: the result is the least fixed point, so the same whatever the number of threads. Nothing recurses.
+//! Invariant: the result is the least fixed point, so the same whatever the number of threads. Nothing
+//! recurses.
 //!
-//! Source: any textbook for the equations; System V ABI, AMD64 supplement, 3.2 for calls (the sets are in `arch::abi`).
+//! Source: any textbook for the equations; System V ABI, AMD64 supplement, 3.2 for calls (the sets are in
+//! `arch::abi`).
 
 mod body;
 mod flags;
@@ -84,9 +92,10 @@ impl Conventions {
         let calls = CallGraph::of(callees);
         let mut conventions = Conventions::start(system_v, &bodies, &calls);
         let mut solved: Vec<Option<Starts>> = bodies.iter().map(|_| None).collect();
-        // Callees first, so that most functions are solved once; what recursion and callers ask for comes later.
-        // Those of one level are solved from the same conventions, then tell what they ask of others. Sets only grow, so each
-        // function is solved at most as often as its callers, callees and itself have registers.
+        // Callees first, so that most functions are solved once; what recursion and callers ask for comes
+        // later. Those of one level are solved from the same conventions, then tell what they ask of others.
+        // Sets only grow, so each function is solved at most as often as its callers, callees and itself have
+        // registers.
         let mut pending = Pending::all(&calls);
         while let Some(level) = pending.take() {
             let before: Vec<_> = level.iter().map(|&i| (i, solved[i as usize].take())).collect();
@@ -148,7 +157,8 @@ impl Conventions {
             .zip(clobbers)
             .map(|(body, clobbers)| match !body.entries().is_empty() && system_v {
                 true => {
-                    // What solving would find soon for most: a caller may pass an argument on to its next call.
+                    // What solving would find soon for most: a caller may pass an argument on to its next
+                    // call.
                     let is_called = !calls.callers(body.func.0).is_empty();
                     let passed = if is_called { abi::ARGUMENTS.minus(clobbers) } else { RegSet::EMPTY };
                     Convention {
@@ -179,7 +189,8 @@ impl PartialEq for Liveness {
 impl Eq for Liveness {}
 
 impl Liveness {
-    /// What is live in `func`, nothing being known of the other functions. [`Conventions::compute`] finds more dead.
+    /// What is live in `func`, nothing being known of the other functions. [`Conventions::compute`] finds
+    /// more dead.
     pub fn compute(program: &Program, func: FuncId) -> Liveness {
         Liveness::compute_with(program, &Conventions::unknown(program), func)
     }
@@ -234,8 +245,8 @@ impl Liveness {
     }
 }
 
-/// Live before each instruction of `block`, given what is live after it, what always is, what is at all calls, and what is where functions
-/// of the image start.
+/// Live before each instruction of `block`, given what is live after it, what always is, what is at all
+/// calls, and what is where functions of the image start.
 fn walk_back(
     program: &Program,
     system_v: bool,
@@ -385,8 +396,9 @@ impl CallGraph {
 struct Pending {
     levels: BTreeMap<u32, Vec<u32>>,
     is_pending: Vec<bool>,
-    /// The level last taken, and whether the next is one above: callees ask callers for more and callers callees, so the way
-    /// goes up and down in turn, and a chain of calls takes one way whatever its direction.
+    /// The level last taken, and whether the next is one above: callees ask callers for more and callers
+    /// callees, so the way goes up and down in turn, and a chain of calls takes one way whatever its
+    /// direction.
     at: u32,
     up: bool,
 }

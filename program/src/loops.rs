@@ -1,22 +1,27 @@
 //! The loop nesting forest, with loops that are entered at several blocks.
 //!
-//! **Which forest.** A *loop* is a strongly connected component that holds an edge. Its *entries* are its blocks that an edge from
-//! outside leads to, or where control enters the function. Its *back edges* are its edges to its entries. Take the entries away:
-//! the loops of what is left of the component are the loops directly inside it. A loop of one entry is reducible, and that
-//! entry its header in the usual sense; one of several is irreducible, and all its entries are headers alike.
+//! **Which forest.** A *loop* is a strongly connected component that holds an edge. Its *entries* are its
+//! blocks that an edge from outside leads to, or where control enters the function. Its *back edges* are its
+//! edges to its entries. Take the entries away: the loops of what is left of the component are the loops
+//! directly inside it. A loop of one entry is reducible, and that entry its header in the usual sense; one of
+//! several is irreducible, and all its entries are headers alike.
 //!
-//! This is Steensgaard's forest. It is a property of the graph: no order of visiting is in it, so that two analyses, or a brute
-//! force by components, find the same. (Havlak's, and that of Wei and others, 2007, agree on reducible graphs; on others they
-//! make the entry first visited the header, so theirs depends on the search.)
+//! This is Steensgaard's forest. It is a property of the graph: no order of visiting is in it, so that two
+//! analyses, or a brute force by components, find the same. (Havlak's, and that of Wei and others, 2007,
+//! agree on reducible graphs; on others they make the entry first visited the header, so theirs depends on
+//! the search.)
 //!
-//! Blocks that the entries do not reach count as entered as `Dominators` says; so loops of unreached code are found too.
+//! Blocks that the entries do not reach count as entered as `Dominators` says; so loops of unreached code are
+//! found too.
 //!
-//! **How.** One depth-first search finds the nesting by collapsing inner loops bottom-up (Tarjan; Havlak), with an edge between two
-//! branches of the search considered at their nearest common ancestor (G. Ramalingam, "Identifying Loops in Almost Linear Time",
-//! TOPLAS 1999, section 3), which makes it almost linear. In a loop with one entry that is Steensgaard's nesting. The outermost loops
-//! with several are searched again inside, without their entries: one more pass for each level of irreducible nesting.
+//! **How.** One depth-first search finds the nesting by collapsing inner loops bottom-up (Tarjan; Havlak),
+//! with an edge between two branches of the search considered at their nearest common ancestor (G.
+//! Ramalingam, "Identifying Loops in Almost Linear Time", TOPLAS 1999, section 3), which makes it almost
+//! linear. In a loop with one entry that is Steensgaard's nesting. The outermost loops with several are
+//! searched again inside, without their entries: one more pass for each level of irreducible nesting.
 //!
-//! Invariant: nothing recurses; a block is an entry of at most one loop, its innermost; `blocks` of a loop are contiguous.
+//! Invariant: nothing recurses; a block is an entry of at most one loop, its innermost; `blocks` of a loop
+//! are contiguous.
 
 use crate::graph::{FlowGraph, count};
 use crate::ids::{BlockId, EdgeId, FuncId};
@@ -24,7 +29,8 @@ use crate::model::Program;
 use std::fmt;
 use std::ops::Range;
 
-/// A loop of one function; prints as `loop2`. Outer loops come before inner ones, loops side by side in the order of their first entries.
+/// A loop of one function; prints as `loop2`. Outer loops come before inner ones, loops side by side in the
+/// order of their first entries.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LoopId(pub u32);
 
@@ -203,7 +209,8 @@ fn has_cycle(program: &Program, func: FuncId) -> bool {
     const DONE: u8 = 2;
     let f = program.function(func);
     let (mut state, mut open) = (Vec::new(), Vec::new());
-    // A cycle goes back at least once in any order of the blocks, so it is reached from where such an edge leads.
+    // A cycle goes back at least once in any order of the blocks, so it is reached from where such an edge
+    // leads.
     for b in f.block_ids() {
         for e in program.successors(b).iter().filter(|e| e.to <= e.from) {
             state.resize(f.n_blocks(), 0u8);
@@ -261,7 +268,8 @@ impl Nest {
     }
 }
 
-/// A part of the graph whose loops are to be found: all of it at first, then an irreducible loop without its entries.
+/// A part of the graph whose loops are to be found: all of it at first, then an irreducible loop without its
+/// entries.
 struct Part {
     nodes: Vec<u32>,
     /// Where the part is entered from outside it.
@@ -292,7 +300,8 @@ struct Search<'a> {
     around: Vec<u32>,
     is_header: Vec<bool>,
     is_irreducible: Vec<bool>,
-    /// Edges into a node from the same branch of the search, and those put off until their common ancestor, as linked lists.
+    /// Edges into a node from the same branch of the search, and those put off until their common ancestor,
+    /// as linked lists.
     inside: Lists,
     put_off: Lists,
     back: Lists,
@@ -429,7 +438,8 @@ impl<'a> Search<'a> {
         (order, across)
     }
 
-    /// Makes the loop whose header is `x`, if it is one, of the nodes below it that reach it; inner loops are one node already.
+    /// Makes the loop whose header is `x`, if it is one, of the nodes below it that reach it; inner loops are
+    /// one node already.
     fn collapse(&mut self, x: u32) {
         let mut cell = self.put_off.head[x as usize];
         while let Some((from, to)) = self.put_off.next(&mut cell) {
@@ -465,7 +475,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// An edge from outside leads to `to`: if it is in a loop but not its header, the outermost such loop has several entries.
+    /// An edge from outside leads to `to`: if it is in a loop but not its header, the outermost such loop has
+    /// several entries.
     fn enter(&mut self, to: u32) {
         let outermost = find(&mut self.header, to);
         if outermost != to {
@@ -473,7 +484,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes over what was found in `part`: reducible loops as they are, of irreducible ones the outermost, whose inside is a new part.
+    /// Takes over what was found in `part`: reducible loops as they are, of irreducible ones the outermost,
+    /// whose inside is a new part.
     fn record(&mut self, part: &Part, order: &[u32]) {
         // For a header its loop, and which irreducible loop's region a node is in, by its header.
         let mut loop_of: Vec<(u32, u32)> = Vec::new();

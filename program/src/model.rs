@@ -1,9 +1,10 @@
-//! The [`Program`]: dense tables of functions, blocks, edges, calls, tables, data, and what was not understood.
+//! The [`Program`]: dense tables of functions, blocks, edges, calls, tables, data, and what was not
+//! understood.
 //!
 //! Invariant: made once by [`Program::analyze`], never changed. Functions are sorted by entry address.
-//! The blocks of a function are contiguous, by address within it; the edges of a block are contiguous, by target.
-//! A block belongs to one function; blocks do not overlap; a call does not end a block, unless it cannot return.
-//! Padding belongs to no block. `verify` checks all of this.
+//! The blocks of a function are contiguous, by address within it; the edges of a block are contiguous, by
+//! target. A block belongs to one function; blocks do not overlap; a call does not end a block, unless it
+//! cannot return. Padding belongs to no block. `verify` checks all of this.
 
 use crate::addr::Va;
 use crate::arch::{Decoder, Flow, Insn, LOCK, Quick};
@@ -17,7 +18,8 @@ use std::sync::OnceLock;
 pub enum Sure {
     /// It follows from the bytes and the tables of the file.
     Proved,
-    /// By a heuristic that is right for compilers' output: bounded by the next table, reached in the gaps, and so on.
+    /// By a heuristic that is right for compilers' output: bounded by the next table, reached in the gaps,
+    /// and so on.
     Likely,
     /// By scoring alone.
     Guessed,
@@ -53,7 +55,8 @@ pub struct Function {
     pub entry: Va,
     /// All its symbols' names, the preferred one first; for a PLT stub `import@plt`. Empty in stripped code.
     pub names: Box<[Box<str>]>,
-    /// Its code: the range of the entry first, then cold parts by address. Padding at the end is not part of it.
+    /// Its code: the range of the entry first, then cold parts by address. Padding at the end is not part of
+    /// it.
     pub ranges: Box<[Range<Va>]>,
     /// Its blocks, by address.
     pub blocks: Range<u32>,
@@ -69,8 +72,8 @@ pub struct Function {
     pub import: Option<Box<str>>,
     /// The function this one was cut from, if it is a `.part.N`.
     pub cut_from: Option<FuncId>,
-    /// Whether all its control flow is understood: no unresolved jumps, no jumps into the middle of instructions, and no bytes that
-    /// do not decode. Where it is not, a gap says where and why.
+    /// Whether all its control flow is understood: no unresolved jumps, no jumps into the middle of
+    /// instructions, and no bytes that do not decode. Where it is not, a gap says where and why.
     pub complete: bool,
 }
 
@@ -194,7 +197,8 @@ pub enum CallKind {
     TailCall,
     /// A conditional jump out of the function.
     BranchTailCall,
-    /// No jump at all: control runs on from the end of the block into the next function, as hand-written assembly lets it.
+    /// No jump at all: control runs on from the end of the block into the next function, as hand-written
+    /// assembly lets it.
     FallThrough,
 }
 
@@ -211,8 +215,8 @@ pub enum Callee {
     Indirect,
 }
 
-/// A call, or a way out of a function that may come back to its caller. Sorted by address; a branch out of a function that runs on
-/// into the next one if it is not taken comes twice, the running on last.
+/// A call, or a way out of a function that may come back to its caller. Sorted by address; a branch out of a
+/// function that runs on into the next one if it is not taken comes twice, the running on last.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// The calling instruction.
@@ -238,7 +242,8 @@ pub struct JumpTable {
     pub func: FuncId,
     /// The jumps that use it.
     pub jumps: Box<[Va]>,
-    /// Where its entries lead, in order, repeated ones too. Those that cannot happen may lead out of the function.
+    /// Where its entries lead, in order, repeated ones too. Those that cannot happen may lead out of the
+    /// function.
     pub targets: Box<[Va]>,
     /// Whether its length follows from a bound check, or from what stands after it.
     pub sure: Sure,
@@ -249,7 +254,8 @@ pub struct JumpTable {
 pub enum GapReason {
     /// Bytes of code that no function holds, but for what of the linkage table is the dynamic linker's own.
     NoFunction,
-    /// Control runs off the end of a block into what is no code that we know; the range is the block's last instruction.
+    /// Control runs off the end of a block into what is no code that we know; the range is the block's last
+    /// instruction.
     OpenEnd,
     /// An indirect jump whose targets are not known; the range is the instruction.
     UnresolvedJump,
@@ -327,7 +333,8 @@ pub struct Program {
     pub(crate) stretches: OnceLock<Stretches>,
 }
 
-/// Stretches of equal length, from the first block on: how many blocks start before each. About two blocks start in each.
+/// Stretches of equal length, from the first block on: how many blocks start before each. About two blocks
+/// start in each.
 #[derive(Debug)]
 pub(crate) struct Stretches {
     first: Va,
@@ -412,7 +419,8 @@ impl Program {
         let n = self.calls[from..].iter().take_while(|c| c.at < range.end).count();
         &self.calls[from..from + n]
     }
-    /// Whether the instruction at `at` is a call that has its target in itself: not one through a slot, whatever is in there.
+    /// Whether the instruction at `at` is a call that has its target in itself: not one through a slot,
+    /// whatever is in there.
     pub fn is_direct_call(&self, at: Va) -> bool {
         let bytes = self.image.bytes_from(at).unwrap_or_default();
         Decoder::new(bytes, at).next().is_some_and(|insn| matches!(insn.flow(), Flow::Call(_)))
@@ -435,7 +443,8 @@ impl Program {
     pub fn block_from(&self, at: Va) -> Option<BlockId> {
         self.block_at(at).filter(|&b| self.block(b).start == at)
     }
-    /// Where a jump to `to` leads: past the prefix that makes a block's first instruction atomic, it is that block's start.
+    /// Where a jump to `to` leads: past the prefix that makes a block's first instruction atomic, it is that
+    /// block's start.
     pub fn led_to(&self, to: Va) -> Va {
         let lock = Va(to.0.wrapping_sub(1));
         let is_past = self.image.bytes_from(lock).is_some_and(|bytes| bytes.first() == Some(&LOCK))
@@ -476,8 +485,8 @@ impl Program {
         let i = self.data.partition_point(|d| d.range.end <= at);
         self.data.get(i).filter(|d| d.range.contains(&at)).map(|_| i)
     }
-    /// The padding that control runs through from the end of `block`, without a branch or past one that is not taken, to the next block.
-    /// Empty where there is none.
+    /// The padding that control runs through from the end of `block`, without a branch or past one that is
+    /// not taken, to the next block. Empty where there is none.
     pub fn padding_behind(&self, block: BlockId) -> Range<Va> {
         let end = self.block(block).end_va();
         let falls = || {
@@ -490,7 +499,8 @@ impl Program {
             _ => end..end,
         }
     }
-    /// How many instructions run with each execution of `block`: its own, and the padding that it always runs through at its end.
+    /// How many instructions run with each execution of `block`: its own, and the padding that it always runs
+    /// through at its end.
     pub fn n_insns_run(&self, block: BlockId) -> u64 {
         let own = self.block(block);
         let behind = match own.end {
@@ -519,8 +529,8 @@ impl Program {
     }
 }
 
-/// The instructions of one block after the other, as [`Program::insns`] has them; for blocks that stand near each other the decoder
-/// is made once.
+/// The instructions of one block after the other, as [`Program::insns`] has them; for blocks that stand near
+/// each other the decoder is made once.
 pub struct Instructions<'a> {
     program: &'a Program,
     decoder: Decoder<'a>,

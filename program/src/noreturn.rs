@@ -1,10 +1,13 @@
-//! Calls that come back never, or more than once: imports by name, and functions that never return as a fixpoint over the call graph.
+//! Calls that come back never, or more than once: imports by name, and functions that never return as a
+//! fixpoint over the call graph.
 //!
-//! A function returns if control can get from an entry of it to a return, to a jump out of it that may return, or to
-//! anything that is not understood, passing only calls that return. We start with none and add until nothing changes,
-//! so functions that only call each other do not return. Functions of the image that bear a reserved name never return.
+//! A function returns if control can get from an entry of it to a return, to a jump out of it that may
+//! return, or to anything that is not understood, passing only calls that return. We start with none and add
+//! until nothing changes, so functions that only call each other do not return. Functions of the image that
+//! bear a reserved name never return.
 //!
-//! Source: C11 7.22.4, 7.13.2; POSIX; Itanium C++ ABI 2.4.3; what glibc, libstdc++, libgcc declare `noreturn`.
+//! Source: C11 7.22.4, 7.13.2; POSIX; Itanium C++ ABI 2.4.3; what glibc, libstdc++, libgcc declare
+//! `noreturn`.
 
 use crate::code::{Code, NO_FUNC};
 use crate::sweep::{How, RawCall, RawEnd};
@@ -63,8 +66,9 @@ fn never_returns(name: &str) -> bool {
     NEVER.contains(&name) || name.starts_with("_ZSt") && name.contains("__throw_")
 }
 
-/// Whether a function of this name never returns even where it is the image's own: names that C and C++ reserve, so that no
-/// program may give them to something else. Its code may not show it, since unwinders and `longjmp` leave by indirect jumps.
+/// Whether a function of this name never returns even where it is the image's own: names that C and C++
+/// reserve, so that no program may give them to something else. Its code may not show it, since unwinders and
+/// `longjmp` leave by indirect jumps.
 ///
 /// Source: C11 7.1.3, 7.13.2; C++20 [lex.name]; glibc's sysdeps for what `longjmp` is made of.
 pub fn is_reserved(name: &str) -> bool {
@@ -72,10 +76,11 @@ pub fn is_reserved(name: &str) -> bool {
     MADE_OF.contains(&name) || never_returns(name) && !PROGRAMS_OWN.contains(&name)
 }
 
-/// Whether a call to the function of this name may come back more than once, so that a block must end at it: what follows runs
-/// more often than what is before. An import's name, or that of a function of the image.
+/// Whether a call to the function of this name may come back more than once, so that a block must end at it:
+/// what follows runs more often than what is before. An import's name, or that of a function of the image.
 ///
-/// Source: C11 7.13.1; POSIX.1-2008 setjmp, sigsetjmp; POSIX.1-2001 getcontext; vfork(2); glibc's names for them.
+/// Source: C11 7.13.1; POSIX.1-2008 setjmp, sigsetjmp; POSIX.1-2001 getcontext; vfork(2); glibc's names for
+/// them.
 pub fn returns_twice(name: &str) -> bool {
     const TWICE: [&str; 9] = [
         "__getcontext",
@@ -93,8 +98,8 @@ pub fn returns_twice(name: &str) -> bool {
 
 /// Works out which functions and calls return, and notes it in `code`.
 ///
-/// Each block is looked at once, and once more for each callee that it waits for: what is found to return sets the blocks going
-/// that stopped at calls to it, not their functions.
+/// Each block is looked at once, and once more for each callee that it waits for: what is found to return
+/// sets the blocks going that stopped at calls to it, not their functions.
 pub fn infer(code: &mut Code<'_>) {
     let n = code.funcs.len();
     let entries = code.entry_ranks();
@@ -255,7 +260,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Goes on at a block; whether that is out of the function and comes back. `beyond` is whether it does where there is no block.
+    /// Goes on at a block; whether that is out of the function and comes back. `beyond` is whether it does
+    /// where there is no block.
     fn follow(&mut self, to: Option<u32>, b: u32, beyond: bool) -> bool {
         let Some(t) = to else { return beyond };
         let (f, g) = (self.code.owner[b as usize], self.code.owner[t as usize]);

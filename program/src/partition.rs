@@ -1,9 +1,10 @@
 //! Which blocks make up which function.
 //!
-//! Code with unwind ranges or sized symbols is one function a range; parts that begin in the middle of a function (`.cold`) go to
-//! the function that jumps there. What lies in the gaps between is `gaps`' affair.
+//! Code with unwind ranges or sized symbols is one function a range; parts that begin in the middle of a
+//! function (`.cold`) go to the function that jumps there. What lies in the gaps between is `gaps`' affair.
 //!
-//! Invariant: every start is a block's start; a block belongs to the last start at or below it within its region.
+//! Invariant: every start is a block's start; a block belongs to the last start at or below it within its
+//! region.
 
 use crate::code::{Code, NO_FUNC, Proto};
 use crate::discover::{Pointer, Seed};

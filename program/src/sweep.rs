@@ -1,8 +1,9 @@
-//! Linear decoding of one region of code to raw blocks, calls, and references: the only full decoding of the file.
+//! Linear decoding of one region of code to raw blocks, calls, and references: the only full decoding of the
+//! file.
 //!
-//! Invariant: a raw block knows nothing of functions. Blocks start at the region's start, after what ends a block, and
-//! where a jump, a table or a landing pad of the region leads; padding that nothing leads to is in none.
-//! Addresses are [`Rel`]: 32 bits above the image's lowest one, since there are many of them.
+//! Invariant: a raw block knows nothing of functions. Blocks start at the region's start, after what ends a
+//! block, and where a jump, a table or a landing pad of the region leads; padding that nothing leads to is in
+//! none. Addresses are [`Rel`]: 32 bits above the image's lowest one, since there are many of them.
 //!
 //! Not here: who owns the blocks (`discover`, `gaps`), what crosses regions (`cfg`).
 
@@ -278,7 +279,8 @@ impl Bits {
     }
 }
 
-/// The addresses `all`, sorted and without repeats. Those in `span`, where most lie, are not compared with each other.
+/// The addresses `all`, sorted and without repeats. Those in `span`, where most lie, are not compared with
+/// each other.
 pub fn sorted(all: &[Rel], span: &Range<Rel>) -> Vec<Rel> {
     let mut found = Vec::new();
     let is_worth_it = all.len() >= (span.end.saturating_sub(span.start) / 256) as usize;
@@ -528,8 +530,8 @@ impl Sweeper {
     }
 
     /// Notes that the instruction at `from` names `place`; whether it puts that address into a register.
-    /// The end of a run of zeros at `at`, where nothing runs into it: some compilers and linkers fill space so. Only in gaps: what
-    /// unwind tables or symbols claim is code, whatever it looks like.
+    /// The end of a run of zeros at `at`, where nothing runs into it: some compilers and linkers fill space
+    /// so. Only in gaps: what unwind tables or symbols claim is code, whatever it looks like.
     fn zeros(&self, region: &Region, bytes: &[u8], at: Rel) -> Option<Rel> {
         let last = self.insns.last()?;
         if region.kind != RegionKind::Gap || last.kind.falls_through() || last.kind == Kind::Invalid {
@@ -627,8 +629,8 @@ impl Sweeper {
     fn blocks(&self, region: &Region, out: &mut Swept) {
         let insns = self.insns.as_slice();
         let starts_here = region.kind != RegionKind::Gap;
-        // gcc starts a cold part with a no-operation when a landing pad comes first: at offset 0 it would count as none. It is a
-        // block of its own, until it is known whether anything leads there.
+        // gcc starts a cold part with a no-operation when a landing pad comes first: at offset 0 it would
+        // count as none. It is a block of its own, until it is known whether anything leads there.
         let part = region.kind == RegionKind::Unwind { at_entry: false };
         let mut fallen_into = false;
         let mut i = 0;

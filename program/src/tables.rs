@@ -1,14 +1,16 @@
 //! Jump tables and tables of labels: from an indirect jump back to the table it reads.
 //!
-//! A jump is sliced backwards to the load of an entry, from there to the table's address (a constant put into a register,
-//! perhaps in the prologue, perhaps spilled), and to the comparison, mask or width that bounds the index. Where nothing
-//! bounds it (clang leaves the check out when the default cannot happen), the table ends before the next address that
-//! anything refers to, and at the first entry that leads to no instruction of this function.
+//! A jump is sliced backwards to the load of an entry, from there to the table's address (a constant put into
+//! a register, perhaps in the prologue, perhaps spilled), and to the comparison, mask or width that bounds
+//! the index. Where nothing bounds it (clang leaves the check out when the default cannot happen), the table
+//! ends before the next address that anything refers to, and at the first entry that leads to no instruction
+//! of this function.
 //!
-//! Invariant: every entry of an unbounded table leads to an instruction of its function; an indirect jump that reads no
-//! table leaves the function (a tail call through a vtable or a slot).
+//! Invariant: every entry of an unbounded table leads to an instruction of its function; an indirect jump
+//! that reads no table leaves the function (a tail call through a vtable or a slot).
 //!
-//! Source: C. Cifuentes, M. Van Emmerik, "Recovery of jump table case statements from binary code", 1999, for the slice.
+//! Source: C. Cifuentes, M. Van Emmerik, "Recovery of jump table case statements from binary code", 1999, for
+//! the slice.
 
 use crate::addr::Va;
 use crate::arch::{Insn, Operand, Reg, RegSet, Step, Test};
@@ -143,14 +145,16 @@ fn read(
             if !(inside || part || to == range.end || out) {
                 break;
             }
-            // Who leads to the function's start, and else only to others, calls: a table of functions, this one among them.
+            // Who leads to the function's start, and else only to others, calls: a table of functions, this
+            // one among them.
             own += u32::from(inside && to != range.start);
             targets.push(to);
         }
         (targets, own)
     };
     let whole = |targets: &[Rel]| bound.is_some_and(|n| n.saturating_add(1) == targets.len() as u64);
-    // A reference into the middle of a checked table is another one's base with an offset; but a check may be of something else.
+    // A reference into the middle of a checked table is another one's base with an offset; but a check may be
+    // of something else.
     let (mut targets, mut own) = count(bound.map_or(room, |n| n.saturating_add(1)));
     if bound.is_some() && targets.len() as u64 > room && !whole(&targets) {
         (targets, own) = count(room);
@@ -161,7 +165,8 @@ fn read(
         }
     }
     let whole = whole(&targets);
-    // A switch in a cold part may lead to nothing but the hot one; not to the starts of functions, as a table of those does.
+    // A switch in a cold part may lead to nothing but the hot one; not to the starts of functions, as a table
+    // of those does.
     let leads_in = || targets.iter().any(|&to| !is_start(cx, to));
     if own == 0 && !(whole && cx.in_part(range.start) && leads_in()) {
         return None;
@@ -293,8 +298,8 @@ impl Slice<'_, '_> {
             }
         }
         if all.is_empty() {
-            // Set before an indirect jump that was not followed, as in interpreters: take what is ever put there.
-            // Where a region holds many functions, only what was put there last.
+            // Set before an indirect jump that was not followed, as in interpreters: take what is ever put
+            // there. Where a region holds many functions, only what was put there last.
             let before = self.sweeper.bases.partition_point(|&b| b < index);
             let (near, far) = self.sweeper.bases.split_at(before);
             for &base in near.iter().rev().chain(far).take(if self.many { 64 } else { usize::MAX }) {
@@ -398,8 +403,9 @@ impl Slice<'_, '_> {
         false
     }
 
-    /// A target that stands at a known place, as compilers write it where they know the index. Where it leads out of the function, it is
-    /// a pointer to another one; where it may be written, nobody knows what it will be.
+    /// A target that stands at a known place, as compilers write it where they know the index. Where it leads
+    /// out of the function, it is a pointer to another one; where it may be written, nobody knows what it
+    /// will be.
     fn one_entry(&mut self, place: Va, into: &mut Vec<Shape>) -> bool {
         let (bases, entry_len) = (vec![place], 8);
         let shape = Shape { bases, entry_len, signed: false, relative: false, index: None, factor: 0 };
@@ -490,9 +496,9 @@ impl Slice<'_, '_> {
         }
     }
 
-    /// Of two registers that are added at `at`, where one is an index multiplied before (`lea 0(,%rax,4),%rdx`, as gcc writes it
-    /// without optimisation): the other register, the index with the instruction that multiplies it, the factor, and what that
-    /// instruction adds.
+    /// Of two registers that are added at `at`, where one is an index multiplied before (`lea
+    /// 0(,%rax,4),%rdx`, as gcc writes it without optimisation): the other register, the index with the
+    /// instruction that multiplies it, the factor, and what that instruction adds.
     fn scaled(&mut self, at: u32, a: Reg, b: Reg) -> Option<(Reg, (Reg, u32), u8, i64)> {
         for (product, anchor) in [(a, b), (b, a)] {
             let defs = self.defs(at, Loc::Reg(product));
@@ -508,7 +514,8 @@ impl Slice<'_, '_> {
         None
     }
 
-    /// Whether the sign of the value that `from` loads into `reg` is spread before `to`, which follows it without a jump between.
+    /// Whether the sign of the value that `from` loads into `reg` is spread before `to`, which follows it
+    /// without a jump between.
     fn is_extended(&self, from: u32, to: u32, reg: Reg) -> bool {
         let extends = |step: Step| match step {
             Step::Copy { from: Operand::Reg(from, 4), signed: true, .. } => from == reg,

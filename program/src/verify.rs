@@ -1,9 +1,10 @@
 //! Checks everything that a [`Program`] promises, with its bytes decoded anew.
 //!
-//! The promises, one [`Rule`] each, are the specification of `model`; the analysis keeps them for every file that loads.
+//! The promises, one [`Rule`] each, are the specification of `model`; the analysis keeps them for every file
+//! that loads.
 //!
-//! Invariant: linear in the size of the program; one function is one unit of work; violations come out in one order
-//! whatever the number of threads. Nothing here panics, however wrong the tables are.
+//! Invariant: linear in the size of the program; one function is one unit of work; violations come out in one
+//! order whatever the number of threads. Nothing here panics, however wrong the tables are.
 //!
 //! Not here: whether the analysis is *good* (that takes a truth from outside).
 
@@ -25,28 +26,31 @@ use std::ops::Range;
 pub enum Rule {
     /// Functions are sorted by entry, no two have the same; `cut_from` names another function.
     Functions,
-    /// A function's ranges are not empty and lie in code; the one with the entry comes first, the others by address;
-    /// no byte is in two ranges, of one function or of two.
+    /// A function's ranges are not empty and lie in code; the one with the entry comes first, the others by
+    /// address; no byte is in two ranges, of one function or of two.
     Ranges,
-    /// Blocks are grouped by function without holes, sorted within it, know their function, lie inside one range of it,
-    /// and no byte is in two blocks.
+    /// Blocks are grouped by function without holes, sorted within it, know their function, lie inside one
+    /// range of it, and no byte is in two blocks.
     Blocks,
-    /// A block's bytes decode to `n_insns` instructions that end exactly where it ends; `last` is the last of them;
-    /// none but the last ends a block, and none is invalid.
+    /// A block's bytes decode to `n_insns` instructions that end exactly where it ends; `last` is the last of
+    /// them; none but the last ends a block, and none is invalid.
     Decode,
-    /// Padding is in no block: none ends in a no-operation, unless it is nothing else and something enters it there.
+    /// Padding is in no block: none ends in a no-operation, unless it is nothing else and something enters it
+    /// there.
     Padding,
     /// `end` says what the last instruction does: the table in `end_agrees`.
     End,
-    /// Edges are grouped by block without holes, sorted by target and kind, not repeated; kinds and number follow from
-    /// the block's end; targets are blocks of the same function; a landing pad is reached from a block with a call.
-    /// A fall-through leads to the next instruction that is not padding.
+    /// Edges are grouped by block without holes, sorted by target and kind, not repeated; kinds and number
+    /// follow from the block's end; targets are blocks of the same function; a landing pad is reached from a
+    /// block with a call. A fall-through leads to the next instruction that is not padding.
     Edges,
-    /// A direct jump or branch to an address in a block of its own function is an edge; into the middle of a block, a gap.
+    /// A direct jump or branch to an address in a block of its own function is an edge; into the middle of a
+    /// block, a gap.
     Targets,
-    /// Calls are sorted by address; each is the call instruction of its block, its last jump out of the function, or the last
-    /// instruction before it runs on into the next function; every such instruction has exactly one, a branch out of the function
-    /// that runs on as well two, the running on last; kind, callee and target agree.
+    /// Calls are sorted by address; each is the call instruction of its block, its last jump out of the
+    /// function, or the last instruction before it runs on into the next function; every such instruction has
+    /// exactly one, a branch out of the function that runs on as well two, the running on last; kind, callee
+    /// and target agree.
     Calls,
     /// A call that does not return ends its block as `NoReturn`, and only such a call does;
     /// nobody returns from a function that does not.
@@ -54,25 +58,29 @@ pub enum Rule {
     /// Tables are sorted by address; each jump of a table ends a `Switch` block of the table's function;
     /// its entries within the function and that block's table edges are the same set.
     Tables,
-    /// Gaps are sorted by address, not empty, and those of one reason do not overlap; bytes without a function or
-    /// undecodable are in no block; `UnresolvedJump` is exactly the last instruction of an `Unresolved` block, `OpenEnd` that of a
-    /// `Broken` one or of a branch past which nothing is known, and every such block has one.
+    /// Gaps are sorted by address, not empty, and those of one reason do not overlap; bytes without a
+    /// function or undecodable are in no block; `UnresolvedJump` is exactly the last instruction of an
+    /// `Unresolved` block, `OpenEnd` that of a `Broken` one or of a branch past which nothing is known, and
+    /// every such block has one.
     Gaps,
-    /// Every byte of code is in a block, in a gap of bytes without a function or that do not decode, or padding.
+    /// Every byte of code is in a block, in a gap of bytes without a function or that do not decode, or
+    /// padding.
     Covered,
     /// Data objects are sorted by address, not empty, do not overlap, and lie in a segment.
     Data,
     /// `by_address` holds every block once, by start.
     ByAddress,
-    /// The main entry starts a block of the function, unless nothing decodes there; further entries are blocks of the function,
-    /// by address, without the main one. Each of these is reached from another function, by a call, or by its address, or the file
-    /// names it: a function's own jumps make no entry, wherever they stand.
+    /// The main entry starts a block of the function, unless nothing decodes there; further entries are
+    /// blocks of the function, by address, without the main one. Each of these is reached from another
+    /// function, by a call, or by its address, or the file names it: a function's own jumps make no entry,
+    /// wherever they stand.
     Entries,
-    /// A `complete` function has blocks, none of which ends `Unresolved`, `Broken`, as an open branch, or with a jump into the
-    /// middle of an instruction of the function; any other function has such a block, or none at all.
+    /// A `complete` function has blocks, none of which ends `Unresolved`, `Broken`, as an open branch, or
+    /// with a jump into the middle of an instruction of the function; any other function has such a block, or
+    /// none at all.
     Complete,
-    /// `fixed` holds the instructions of blocks that cannot be moved and no other of theirs, `named` every start of a block whose
-    /// address one of them takes.
+    /// `fixed` holds the instructions of blocks that cannot be moved and no other of theirs, `named` every
+    /// start of a block whose address one of them takes.
     Moving,
 }
 
@@ -453,7 +461,8 @@ impl Program {
                 f.entry == to || f.entries.iter().any(|&e| self.block(e).start == to)
             }
             (Callee::Unknown(va), Some(to)) => va == to && self.block_from(to).is_none(),
-            // A call through a slot may be resolved to an import, or to the function whose address stands there.
+            // A call through a slot may be resolved to an import, or to the function whose address stands
+            // there.
             (Callee::Import(_) | Callee::Indirect | Callee::Function(_), None) => true,
             _ => false,
         };
@@ -505,7 +514,8 @@ impl Program {
         let (on, out) = (usize::from(on), usize::from(left.is_some()));
         let number = match block.end {
             BlockEnd::FallThrough => (falls + on, jumps, taken, table) == (1, 0, 0, 0),
-            // Where a target is in the middle of an instruction, no edge and no call: a gap, and `check_target` asks for it.
+            // Where a target is in the middle of an instruction, no edge and no call: a gap, and
+            // `check_target` asks for it.
             BlockEnd::Jump => (falls, taken, table) == (0, 0, 0) && jumps + out <= 1,
             BlockEnd::Branch => (jumps, table) == (0, 0) && taken + out <= 1 && falls + on <= 1,
             BlockEnd::Switch => falls + jumps + taken == 0 && table > 0 && out == 0,
@@ -582,7 +592,8 @@ impl Program {
     }
 
     fn gaps_at(&self, at: Va) -> bool {
-        // Gaps of different reasons may overlap, but only a few do: look back over those that start just before.
+        // Gaps of different reasons may overlap, but only a few do: look back over those that start just
+        // before.
         let to = self.gaps.partition_point(|g| g.range.start <= at);
         self.gaps[..to].iter().rev().take(8).any(|g| g.range.contains(&at))
     }

@@ -1,5 +1,5 @@
-//! What packing and searching cost, in CPU time of this process: `rows TRACE.trc TRACE.paths FOLDER`; without FOLDER, what
-//! it costs to search the trace in memory.
+//! What packing and searching cost, in CPU time of this process: `rows TRACE.trc TRACE.paths FOLDER`; without
+//! FOLDER, what it costs to search the trace in memory.
 #![expect(clippy::print_stdout, reason = "it is run by hand and by checks/query.sh")]
 
 use std::fs::File;

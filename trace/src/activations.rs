@@ -1,19 +1,23 @@
 //! Activations that are equal, made one symbol each: a function is entered, does the same, and is left.
 //!
-//! When a function is left, what it did since its entry is looked up; its calls have been made symbols by then. What is new goes to the
-//! compressor as a part of its own, and has a symbol from then on, which stands in the activation below. So the compressor does not see
-//! what was seen before, but one symbol of it, and no repetition is cut by a call that was made.
+//! When a function is left, what it did since its entry is looked up; its calls have been made symbols by
+//! then. What is new goes to the compressor as a part of its own, and has a symbol from then on, which stands
+//! in the activation below. So the compressor does not see what was seen before, but one symbol of it, and no
+//! repetition is cut by a call that was made.
 //!
-//! What stands in one activation is gathered, too, since loops may run long in it: the rounds of its loops (a block behind one of a higher
-//! number begins one), about eight of these, and about eight of those. Where a gathering ends is said by the last symbol of it alone, so
-//! that what is equal is cut alike. Where much is known already, only the second round of its kind is made a symbol: in code that never does
-//! the same, most come once.
+//! What stands in one activation is gathered, too, since loops may run long in it: the rounds of its loops (a
+//! block behind one of a higher number begins one), about eight of these, and about eight of those. Where a
+//! gathering ends is said by the last symbol of it alone, so that what is equal is cut alike. Where much is
+//! known already, only the second round of its kind is made a symbol: in code that never does the same, most
+//! come once.
 //!
-//! Activations are told by 128 bits of their symbols, as strings are in the columns: they need not be kept. One that becomes too long to be
-//! kept until it ends is given to the compressor as it comes, with those that it was called from.
+//! Activations are told by 128 bits of their symbols, as strings are in the columns: they need not be kept.
+//! One that becomes too long to be kept until it ends is given to the compressor as it comes, with those that
+//! it was called from.
 //!
-//! Source: the technique is hash-consing (Ershov, On programming of arithmetic operations, CACM 1(8), 1958); to use it on calls is ours. Borders
-//! that contents say are those of Muthitacharoen, Chen and Mazières, A Low-bandwidth Network File System, SOSP 2001, section 3.1.
+//! Source: the technique is hash-consing (Ershov, On programming of arithmetic operations, CACM 1(8), 1958);
+//! to use it on calls is ours. Borders that contents say are those of Muthitacharoen, Chen and Mazières, A
+//! Low-bandwidth Network File System, SOSP 2001, section 3.1.
 
 use crate::symbol::{Step, Symbol};
 use std::collections::HashMap;

@@ -1,7 +1,9 @@
-//! A path as a deterministic automaton over the blocks of its function; of a plain path, Knuth, Morris and Pratt's.
+//! A path as a deterministic automaton over the blocks of its function; of a plain path, Knuth, Morris and
+//! Pratt's.
 //!
-//! Blocks fall into classes: those that the path names have one each, all others share class 0. The state after a block says
-//! which beginnings of the path end there; an occurrence ends wherever an accepting state is reached.
+//! Blocks fall into classes: those that the path names have one each, all others share class 0. The state
+//! after a block says which beginnings of the path end there; an occurrence ends wherever an accepting state
+//! is reached.
 
 use crate::path::Path;
 use std::collections::BTreeMap;

@@ -1,7 +1,9 @@
-//! The promise of every trace, checked symbol by symbol: what is entered is left, in order, and blocks belong to an open function.
+//! The promise of every trace, checked symbol by symbol: what is entered is left, in order, and blocks belong
+//! to an open function.
 //!
-//! A stream may hold several roots one after the other. [`Balance`] also measures what a piece of a stream does to the stack:
-//! [`Levels`], which the paper's `entryLevel`, `exitLevel` and `smallestEndLevel` come from.
+//! A stream may hold several roots one after the other. [`Balance`] also measures what a piece of a stream
+//! does to the stack: [`Levels`], which the paper's `entryLevel`, `exitLevel` and `smallestEndLevel` come
+//! from.
 
 use crate::symbol::{Step, Symbol};
 
@@ -36,10 +38,11 @@ pub enum Unbalanced {
 
 /// What a piece of a stream does to the stack of open functions.
 ///
-/// The paper's `smallestEndLevel` means two things when it is 0 (no exit at all; the exit of main), and its `entryLevel` is never
-/// set. Here both are defined: with `entry` functions open before the piece, `pops` of them are left in it, and `pushes` that
-/// are entered in it are still open behind it. So its smallest level is `entry - pops`, its exit level `entry - pops + pushes`,
-/// and a state vector that skips the piece keeps `entry - pops` entries and gets `pushes` new ones.
+/// The paper's `smallestEndLevel` means two things when it is 0 (no exit at all; the exit of main), and its
+/// `entryLevel` is never set. Here both are defined: with `entry` functions open before the piece, `pops` of
+/// them are left in it, and `pushes` that are entered in it are still open behind it. So its smallest level
+/// is `entry - pops`, its exit level `entry - pops + pushes`, and a state vector that skips the piece keeps
+/// `entry - pops` entries and gets `pushes` new ones.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Levels {
     /// How many functions that were open before it are left in it.
@@ -80,7 +83,8 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Takes the next symbol, and says whose it is: the function that is entered, left, or executes the block.
+    /// Takes the next symbol, and says whose it is: the function that is entered, left, or executes the
+    /// block.
     ///
     /// # Errors
     /// If it cannot stand here.

@@ -1,8 +1,10 @@
-//! How often a path occurs by who called its function, on the grammar, in one pass. Where there is none, `calls` does it.
+//! How often a path occurs by who called its function, on the grammar, in one pass. Where there is none,
+//! `calls` does it.
 //!
-//! Who called an activation is the function below it on the stack. A rule is summed up level by level, as in `compressed`; each level
-//! also has the occurrences in the activation itself, and those in activations that it called. When a function is left that the
-//! rule entered, it is known who it is: what it called is counted for it, as often as the rule runs.
+//! Who called an activation is the function below it on the stack. A rule is summed up level by level, as in
+//! `compressed`; each level also has the occurrences in the activation itself, and those in activations that
+//! it called. When a function is left that the rule entered, it is known who it is: what it called is counted
+//! for it, as often as the rule runs.
 
 use crate::automaton::Automaton;
 use crate::columns::runs;
@@ -30,7 +32,8 @@ const EMPTY: Level = Level { func: None, effect: NOTHING, own: 0, called: 0 };
 
 struct Counts<'a> {
     effects: Effects,
-    /// By symbol, where in `pieces` its levels begin. What has no occurrence and leaves the stack as it is shares the first.
+    /// By symbol, where in `pieces` its levels begin. What has no occurrence and leaves the stack as it is
+    /// shares the first.
     at: Vec<u32>,
     pieces: Vec<Level>,
     done: Vec<Level>,

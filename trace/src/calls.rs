@@ -1,9 +1,10 @@
 //! Paths that go through calls, by scanning (schemes 1 and 3).
 //!
-//! A path whose steps have calls before them is a tree of paths: each is followed in every activation of its function, as a set of positions
-//! (bit i: its first i steps have been matched). When an activation is left, those of its paths that occurred in it count for the activation
-//! below, which called it: of the calls that a step wants before it, in this order, the next is made. A block takes a step only if
-//! its calls were made since the last block, and forgets them. Calls in between that are not wanted are of no account.
+//! A path whose steps have calls before them is a tree of paths: each is followed in every activation of its
+//! function, as a set of positions (bit i: its first i steps have been matched). When an activation is left,
+//! those of its paths that occurred in it count for the activation below, which called it: of the calls that
+//! a step wants before it, in this order, the next is made. A block takes a step only if its calls were made
+//! since the last block, and forgets them. Calls in between that are not wanted are of no account.
 //!
 //! The paper has no such paths; the vector of states is its (section 4.1).
 
@@ -54,7 +55,8 @@ struct Activation {
 pub struct Scan {
     /// The tree; the path that is searched is the first.
     tree: Vec<Followed>,
-    /// By function, its paths: of those that one step wants, the last first, so that a call is not taken for two.
+    /// By function, its paths: of those that one step wants, the last first, so that a call is not taken for
+    /// two.
     of: BTreeMap<u32, Vec<usize>>,
     open: Vec<Activation>,
     /// For each path of an open activation, its positions, and whether it has occurred.
@@ -87,8 +89,8 @@ impl Scan {
         self.index = 0;
     }
 
-    /// Takes the next symbols; `found` is told the index of the last block of each occurrence and who called the function, and says
-    /// whether to go on. Returns whether it did.
+    /// Takes the next symbols; `found` is told the index of the last block of each occurrence and who called
+    /// the function, and says whether to go on. Returns whether it did.
     pub fn feed(&mut self, symbols: &[u32], mut found: impl FnMut(u64, Option<u32>) -> bool) -> bool {
         for &code in symbols {
             match Symbol(code).step() {

@@ -1,13 +1,16 @@
-//! The trace event format of Chrome, which Perfetto and speedscope read, too: calls as slices, a track a thread.
+//! The trace event format of Chrome, which Perfetto and speedscope read, too: calls as slices, a track a
+//! thread.
 //!
 //! ```text
 //! {"ph":"B","pid":1,"tid":0,"ts":12.345,"name":"main"}    entered, microseconds from the start of the recording
 //! {"ph":"E","pid":1,"tid":0,"ts":20}                      left
 //! ```
-//! Where a trace has no times, the index of a symbol in its stream is its time. Every B has its E: what is open at the start of a part is entered
-//! there, what is open at its end is left there. `args` say what is not plain: `"from":"outside"`, `"left by":"longjmp"`.
+//! Where a trace has no times, the index of a symbol in its stream is its time. Every B has its E: what is
+//! open at the start of a part is entered there, what is open at its end is left there. `args` say what is
+//! not plain: `"from":"outside"`, `"left by":"longjmp"`.
 //!
-//! Source: "Trace Event Format", Google, 2016 (duration events, metadata events); perfetto.dev, "Other trace formats".
+//! Source: "Trace Event Format", Google, 2016 (duration events, metadata events); perfetto.dev, "Other trace
+//! formats".
 
 use crate::file::ReadError;
 use crate::part::{Part, Piece};
@@ -77,7 +80,8 @@ struct Track<'a> {
 }
 
 impl Track<'_> {
-    /// The time of the symbol at an index, in nanoseconds; of one without times, thousandfold, so that a symbol is a microsecond.
+    /// The time of the symbol at an index, in nanoseconds; of one without times, thousandfold, so that a
+    /// symbol is a microsecond.
     fn time(&mut self, index: u64) -> u64 {
         self.clock.as_mut().map_or_else(|| index.saturating_mul(1000), |clock| clock.at(index))
     }

@@ -1,4 +1,5 @@
-//! Chunks: pieces of a stream, 4 MB of symbols each, compressed alone, with the index that lets a search pass over them.
+//! Chunks: pieces of a stream, 4 MB of symbols each, compressed alone, with the index that lets a search pass
+//! over them.
 //!
 //! ```text
 //! section = thread: varint, first index, n symbols, start in ns, entry level, pops, pushes (see `balance::Levels`),
@@ -10,9 +11,9 @@
 //!           and those that are entered and stay open, for each: its number, n blocks, the last blocks that it executed in the chunk,
 //!           eight at most
 //! ```
-//! A pair is two blocks that one activation executed one after the other, the second of them in the chunk. The survivor is the topmost of
-//! the functions that were open before and stay open.
-//! Source: Zhang and Gupta, Path Matching in Compressed Control Flow Traces, section 4.3.
+//! A pair is two blocks that one activation executed one after the other, the second of them in the chunk.
+//! The survivor is the topmost of the functions that were open before and stay open. Source: Zhang and Gupta,
+//! Path Matching in Compressed Control Flow Traces, section 4.3.
 #![warn(clippy::indexing_slicing)]
 
 use crate::automaton::{Automaton, State};
@@ -26,8 +27,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Symbols in a chunk, but the last of a stream: 4 MB.
 pub const CHUNK: usize = 1 << 20;
-/// Bytes of a chunk's index before it is packed, at most: of each symbol either a pair and a last block, of four numbers, or an entry, of two;
-/// and what is left.
+/// Bytes of a chunk's index before it is packed, at most: of each symbol either a pair and a last block, of
+/// four numbers, or an entry, of two; and what is left.
 const MOST_INDEX: usize = 20 * CHUNK + 128;
 /// What a chunk's section is called.
 pub const TAG: [u8; 4] = *b"CHK2";
@@ -73,7 +74,8 @@ pub struct Index {
     pairs: Vec<(u32, u32, u32)>,
     /// Whether the first of those that stay open was open before.
     has_survivor: bool,
-    /// The topmost of the functions that were open before and stay open, and those that are entered and stay open.
+    /// The topmost of the functions that were open before and stay open, and those that are entered and stay
+    /// open.
     open: Vec<StaysOpen>,
 }
 
@@ -303,9 +305,9 @@ impl Index {
         self.open.len() == levels.pushes as usize + usize::from(self.has_survivor)
     }
 
-    /// Whether no occurrence of a plain path ends in the chunk, and the states behind it are known: the pair that it ends with is not
-    /// there, or any of its pairs, if no activation `has_begun` two blocks of it before the chunk; and no block that an activation
-    /// executed last ends one of the others that are.
+    /// Whether no occurrence of a plain path ends in the chunk, and the states behind it are known: the pair
+    /// that it ends with is not there, or any of its pairs, if no activation `has_begun` two blocks of it
+    /// before the chunk; and no block that an activation executed last ends one of the others that are.
     pub fn is_passed(&self, func: u32, path: &[u32], has_begun: impl FnOnce() -> bool) -> bool {
         let has = |two: &[u32]| match *two {
             [a, b] => self.pairs.binary_search(&(func, a, b)).is_ok(),
@@ -315,7 +317,8 @@ impl Index {
         if has(end) && (path.windows(2).all(has) || has_begun()) {
             return false;
         }
-        // What an activation did last says its state, if it is all that matters, or if it follows nothing that does.
+        // What an activation did last says its state, if it is all that matters, or if it follows nothing
+        // that does.
         let is_known = |open: &StaysOpen| {
             let is_all = open.blocks.len() < LAST || open.blocks.len() + 1 >= path.len();
             let follows = |two: &[u32]| two.last() == open.blocks.last() && has(two);
@@ -324,7 +327,8 @@ impl Index {
         self.open.iter().all(|open| open.func != func || is_known(open))
     }
 
-    /// Brings the states of open functions from before the chunk to behind it; `other` is the state of other functions.
+    /// Brings the states of open functions from before the chunk to behind it; `other` is the state of other
+    /// functions.
     pub fn pass(&self, levels: Levels, automaton: &Automaton, other: State, states: &mut Vec<State>) {
         states.truncate(states.len().saturating_sub(levels.pops as usize).max(1));
         let behind = |open: &StaysOpen, before: State| {

@@ -1,17 +1,18 @@
 //! A grammar as few bytes: rules stand where they are first used, and each symbol is told by what can follow.
 //!
-//! The sequences are written from left to right. A rule that has not been written yet is written in place: a flag, its length, its body.
-//! Everything else has been seen, and is written in two steps: with which terminal it begins, by what followed the last terminal
-//! before (behind an exit: the last two) so far; then which of the symbols that begin with this terminal it is, the latest first. The place
-//! among these moves half way up whenever a symbol is used.
+//! The sequences are written from left to right. A rule that has not been written yet is written in place: a
+//! flag, its length, its body. Everything else has been seen, and is written in two steps: with which
+//! terminal it begins, by what followed the last terminal before (behind an exit: the last two) so far; then
+//! which of the symbols that begin with this terminal it is, the latest first. The place among these moves
+//! half way up whenever a symbol is used.
 //!
 //! ```text
 //! section = version 2, terminals, sequences: varint, for each: thread, n symbols; n rules, n symbols of all bodies, range-coded body
 //! ```
 //!
-//! How numbers and bits are coded is said in `range`. What is coded takes a byte for each 1,024 symbols, rules and numbers beyond the first 1,024, if
-//! need be zeros at its end, so that what says that it has more is known to be damaged. Columns (`columns`) are coded the same way; the version
-//! is that of the file.
+//! How numbers and bits are coded is said in `range`. What is coded takes a byte for each 1,024 symbols,
+//! rules and numbers beyond the first 1,024, if need be zeros at its end, so that what says that it has more
+//! is known to be damaged. Columns (`columns`) are coded the same way; the version is that of the file.
 #![warn(clippy::indexing_slicing)]
 
 use crate::file::unpacked_words;
@@ -27,7 +28,8 @@ const A_BYTE: usize = 1024;
 /// Symbols of all kinds that a grammar may have.
 const MOST: usize = 1 << 30;
 
-/// Rules over terminals that are numbers, in the form that is coded. A symbol is a terminal if it is below their number, else a rule.
+/// Rules over terminals that are numbers, in the form that is coded. A symbol is a terminal if it is below
+/// their number, else a rule.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Slp {
     /// How many terminals there are.
@@ -55,7 +57,8 @@ mod model {
         fresh: Number,
         by_first: Vec<Vec<Seen>>,
         n_seen: u32,
-        /// By symbol, for who writes: where it is in the list of those that begin as it does, and how that is.
+        /// By symbol, for who writes: where it is in the list of those that begin as it does, and how that
+        /// is.
         places: Vec<(u32, u32)>,
         depth: Vec<Number>,
         is_new: [Bit; 16],
@@ -65,7 +68,8 @@ mod model {
 
     pub const NONE: u32 = u32::MAX;
 
-    /// A symbol that has been seen. How it ends is kept beside its number: looked up elsewhere, it would not be in the processor's cache.
+    /// A symbol that has been seen. How it ends is kept beside its number: looked up elsewhere, it would not
+    /// be in the processor's cache.
     #[derive(Clone, Copy)]
     struct Seen {
         symbol: u32,
@@ -174,7 +178,8 @@ mod model {
             Some((got.symbol, first))
         }
 
-        /// The rule that was written last, which begins with terminal `first`, gets the next number: it ends as what was written does.
+        /// The rule that was written last, which begins with terminal `first`, gets the next number: it ends
+        /// as what was written does.
         pub fn define<C: Coder>(&mut self, first: u32) -> u32 {
             let symbol = self.n_seen;
             let list = &mut self.by_first[first as usize];
@@ -285,7 +290,8 @@ fn n_all(lengths: impl Iterator<Item = usize>, others: [usize; 3]) -> usize {
     lengths.chain(others).fold(0, usize::saturating_add)
 }
 
-/// Reads what [`encode`] wrote: `lengths` are those of the sequences, then so many rules, symbols of bodies, and numbers.
+/// Reads what [`encode`] wrote: `lengths` are those of the sequences, then so many rules, symbols of bodies,
+/// and numbers.
 pub fn decode(
     bytes: &[u8],
     n_terminals: u32,
@@ -307,7 +313,8 @@ pub fn decode(
     let mut slp = Slp { n_terminals, ..Slp::default() };
     slp.bodies.reserve_exact(n_symbols.min(1 << 24));
     slp.ends.reserve_exact(n_rules.min(1 << 24));
-    // Symbols of bodies that are not done, innermost last: where each begins, how long it will be, and its first terminal.
+    // Symbols of bodies that are not done, innermost last: where each begins, how long it will be, and its
+    // first terminal.
     let (mut stack, mut open): (Vec<u32>, Vec<(usize, usize, u32)>) = (Vec::new(), Vec::new());
     let mut n_open = 0;
     for &len in lengths {

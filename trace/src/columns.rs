@@ -1,18 +1,22 @@
-//! Scheme 5: the columns. The blocks of each function by themselves, activation by activation, calls left out.
+//! Scheme 5: the columns. The blocks of each function by themselves, activation by activation, calls left
+//! out.
 //!
-//! They are not recorded a second time: the grammar gives them. What a rule adds to the function on top, to the one below, and so on
-//! (see `compressed`), are strings of blocks, made of the strings of what the rule is made of; equal ones are one, told by two
-//! fingerprints of 61 bits. So each function gets a grammar of its own, whose sequence is its distinct strings, each with the number of
-//! activations that executed it. In it a path is neither interrupted nor in another context.
+//! They are not recorded a second time: the grammar gives them. What a rule adds to the function on top, to
+//! the one below, and so on (see `compressed`), are strings of blocks, made of the strings of what the rule
+//! is made of; equal ones are one, told by two fingerprints of 61 bits. So each function gets a grammar of
+//! its own, whose sequence is its distinct strings, each with the number of activations that executed it. In
+//! it a path is neither interrupted nor in another context.
 //!
-//! A count needs one pass over that grammar; a plain path is first made shorter where it must go as it goes: if each b is
-//! followed by c, a path that ends in b c occurs as often as one that ends in b. Counts of pairs are made when a column is read.
+//! A count needs one pass over that grammar; a plain path is first made shorter where it must go as it goes:
+//! if each b is followed by c, a path that ends in b c occurs as often as one that ends in b. Counts of pairs
+//! are made when a column is read.
 //!
 //! ```text
 //! section  = functions: varint, for each: number − last number, length of its column in bytes; the columns
 //! column   = n blocks, n strings, n rules, n symbols of bodies; blocks (rising); range-coded counts of strings, and grammar (`coder`)
 //! ```
-//! Zhang and Gupta refuse to unwind a trace (section 3.2), because compression would not be on-line: this is done behind it.
+//! Zhang and Gupta refuse to unwind a trace (section 3.2), because compression would not be on-line: this is
+//! done behind it.
 
 use crate::automaton::Automaton;
 use crate::coder::{self, Parts, Slp};

@@ -1,15 +1,18 @@
 //! Schemes 2 and 4: a path found on the rules of the grammar.
 //!
-//! What a symbol X makes is, level by level, `s0 E s1 E … E sk F t1 F … F tj`: the own blocks that it adds to the function on top,
-//! to the one below, and so on, for the k functions that it leaves and the one that is on top then; then those of the j functions
-//! that it enters and does not leave (`k` and `j` are its [`Levels`]). What is entered and left within X adds occurrences, nothing
-//! else. So a rule is summed up by the occurrences that are wholly in it, and k + 1 + j effects ([`Effects`]): the paper's internal,
-//! suffix and prefix flags for each nesting level. The sequence of a thread is run through with a state for each open function.
-//! Blocks are numbered over the whole program, so other functions' blocks have no effect, and the paper's nil is not needed.
+//! What a symbol X makes is, level by level, `s0 E s1 E … E sk F t1 F … F tj`: the own blocks that it adds to
+//! the function on top, to the one below, and so on, for the k functions that it leaves and the one that is
+//! on top then; then those of the j functions that it enters and does not leave (`k` and `j` are its
+//! [`Levels`]). What is entered and left within X adds occurrences, nothing else. So a rule is summed up by
+//! the occurrences that are wholly in it, and k + 1 + j effects ([`Effects`]): the paper's internal, suffix
+//! and prefix flags for each nesting level. The sequence of a thread is run through with a state for each
+//! open function. Blocks are numbered over the whole program, so other functions' blocks have no effect, and
+//! the paper's nil is not needed.
 //!
-//! Scheme 4 passes over segments of the sequences that do not have the function: with `entry` functions open, a segment that pops
-//! k and pushes j keeps the first `entry − k` states and adds j new ones, whether k is 0 or not (see [`Levels`] for what
-//! the paper leaves open). Rules are summed up only when a segment needs them.
+//! Scheme 4 passes over segments of the sequences that do not have the function: with `entry` functions open,
+//! a segment that pops k and pushes j keeps the first `entry − k` states and adds j new ones, whether k is 0
+//! or not (see [`Levels`] for what the paper leaves open). Rules are summed up only when a segment needs
+//! them.
 //!
 //! Source: Zhang and Gupta, Path Matching in Compressed Control Flow Traces, sections 4.2 and 4.4.
 
@@ -50,8 +53,8 @@ impl Loaded {
         Self { grammar, lengths, levels, segments, ends: OnceLock::new() }
     }
 
-    /// Reads the section of a grammar, and that of its segments; without the latter, they are computed. Otherwise, says which of the two
-    /// makes no sense.
+    /// Reads the section of a grammar, and that of its segments; without the latter, they are computed.
+    /// Otherwise, says which of the two makes no sense.
     pub fn read(bytes: &[u8], segments: Option<&[u8]>) -> Result<Self, (Tag, &'static str)> {
         const GRAMMAR: (Tag, &str) = (pack::GRAMMAR, "the grammar");
         let grammar = coder::read_grammar(bytes).ok_or(GRAMMAR)?;

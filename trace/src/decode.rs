@@ -1,8 +1,9 @@
 //! From events to symbols: which functions were entered, which blocks executed, which functions left.
 //!
-//! The decoder walks through the code as the program did. It stays where it is until an event comes, to which one way leads (`region`). That
-//! may lead out of the function, and out of the one below, and into others. What comes unexpected is a handler of a signal, a callback, or
-//! what a `longjmp` or an exception led to: for the last two, the activation is found by the stack pointer, and those above it are left.
+//! The decoder walks through the code as the program did. It stays where it is until an event comes, to which
+//! one way leads (`region`). That may lead out of the function, and out of the one below, and into others.
+//! What comes unexpected is a handler of a signal, a callback, or what a `longjmp` or an exception led to:
+//! for the last two, the activation is found by the stack pointer, and those above it are left.
 //!
 //! Invariant: whatever the events, what comes out is balanced but for what is open at the end.
 #![warn(clippy::indexing_slicing)]
@@ -97,7 +98,8 @@ pub struct Decoder<'c> {
     kept: Kept,
     /// Room for what is told and not kept.
     untold: Vec<u32>,
-    /// Functions that were left and points that came next, where nobody called the one who leads to the other.
+    /// Functions that were left and points that came next, where nobody called the one who leads to the
+    /// other.
     orphans: HashSet<(usize, u32, u32)>,
     /// Whether all that was open was left when something was sought last, and nobody knows for what.
     has_run_out: bool,
@@ -171,8 +173,8 @@ impl<'c> Decoder<'c> {
         self.rest.clear();
     }
 
-    /// Leaves all that is open. Where the recording ended first, what ran behind the last event is not known; where a signal
-    /// ended the thread, it is where that came.
+    /// Leaves all that is open. Where the recording ended first, what ran behind the last event is not known;
+    /// where a signal ended the thread, it is where that came.
     pub fn finish(mut self, cause: Cause, out: &mut Vec<u32>) -> Forked {
         if !self.is_told() {
             return self.forked;
@@ -381,7 +383,8 @@ impl<'c> Decoder<'c> {
                     self.codes.point(a.of.module, word).filter(|point| point.function() == a.of.func)
                 };
                 let open = || self.open.iter().enumerate().rev().filter_map(|(n, a)| Some((n, a, point(a)?)));
-                // One that may come there from where it is, or else the nearest: it may have been another's that it left.
+                // One that may come there from where it is, or else the nearest: it may have been another's
+                // that it left.
                 let leads =
                     |a: &Activation| a.region(self.codes).is_some_and(|r| self.way(a, r, told).is_some());
                 let n_asked = if is_elsewhere { 0 } else { MOST_ASKED };
@@ -395,7 +398,8 @@ impl<'c> Decoder<'c> {
                         self.settle(at + 1, false, out);
                     }
                     self.leave_above(at, Cause::Longjmp, out);
-                    // It may have come there by itself meanwhile, where nobody knew in which call of it the handler was entered.
+                    // It may have come there by itself meanwhile, where nobody knew in which call of it the
+                    // handler was entered.
                     let found_again = if is_elsewhere { None } else { self.find(told) };
                     if let Some(found) = found_again.filter(|found| found.n_open == at + 1) {
                         self.approach(found, told, out);
@@ -419,7 +423,8 @@ impl<'c> Decoder<'c> {
         self.pass_stub(out);
     }
 
-    /// The point of this word, of a function that is open since before the events: what was above it has returned.
+    /// The point of this word, of a function that is open since before the events: what was above it has
+    /// returned.
     fn taken_up(&mut self, word: u32, out: &mut Vec<u32>) -> Option<Point> {
         let (module, _) = self.codes.module(word)?;
         let point = self.codes.point(module, word)?;
@@ -468,8 +473,8 @@ impl<'c> Decoder<'c> {
         }
     }
 
-    /// How control came to what is told: functions above return, or are left by a jump, without an event, and others are entered so. Nothing
-    /// is open if all are left. Each step of it is in `chain`.
+    /// How control came to what is told: functions above return, or are left by a jump, without an event, and
+    /// others are entered so. Nothing is open if all are left. Each step of it is in `chain`.
     fn find(&mut self, told: Told) -> Option<Found> {
         let mut found = Found { n_ends: 0, n_open: self.open.len() };
         self.memos.tidy();
@@ -585,7 +590,8 @@ impl<'c> Decoder<'c> {
             }
             .or_else(trap);
         }
-        // In what a call goes to that nothing tells of; the first of them, if there are several: what is told of fits each.
+        // In what a call goes to that nothing tells of; the first of them, if there are several: what is told
+        // of fits each.
         for (n, step) in [(a.block, 0)].into_iter().chain(region.blocks()) {
             let first = if step == 0 { a.call } else { 0 };
             let block = self.codes.block(a.of, n)?;
@@ -628,7 +634,8 @@ impl<'c> Decoder<'c> {
         }
     }
 
-    /// Control goes where its region ends silently, and on from there: out of the function, or into another. Whether it does.
+    /// Control goes where its region ends silently, and on from there: out of the function, or into another.
+    /// Whether it does.
     fn pass_end(&mut self, out: &mut Vec<u32>) -> bool {
         // What a call of it jumped to tells that it is entered.
         if self.open.last().is_some_and(|top| top.follows.is_some()) {
@@ -664,8 +671,8 @@ impl<'c> Decoder<'c> {
         }
     }
 
-    /// Goes where nothing else is left to it without an event; functions above the first `least` may be left. If it `is_last`, not
-    /// beyond a system call.
+    /// Goes where nothing else is left to it without an event; functions above the first `least` may be left.
+    /// If it `is_last`, not beyond a system call.
     fn settle(&mut self, least: usize, is_last: bool, out: &mut Vec<u32>) {
         // Each step leaves one or enters one; the code of a damaged file may go round in a circle.
         for _ in 0..self.open.len() + MOST_INSIDE {
@@ -687,7 +694,8 @@ impl<'c> Decoder<'c> {
         }
     }
 
-    /// The step to the first block on the way to another step, that of the position among them, where the process may have ended.
+    /// The step to the first block on the way to another step, that of the position among them, where the
+    /// process may have ended.
     fn to_over(&self, step: u32) -> Option<u32> {
         let top = self.open.last()?;
         let is_over = |n: u32| self.codes.block(top.of, n).is_some_and(|b| b.may_end);

@@ -65,7 +65,8 @@ impl Pairing {
     }
 }
 
-/// The index of the first symbol of a stream that is not the same in both traces, marks left out; `None` if there is none.
+/// The index of the first symbol of a stream that is not the same in both traces, marks left out; `None` if
+/// there is none.
 ///
 /// # Errors
 /// [`Unreadable`] says which of them cannot be read.

@@ -1,7 +1,8 @@
-//! What strings of blocks do to an automaton: from each state to which state, and how many occurrences more than from the first state.
+//! What strings of blocks do to an automaton: from each state to which state, and how many occurrences more
+//! than from the first state.
 //!
-//! Effects are interned, and products remembered: of a path there are few, so that composing two is a look-up. This is what the paper's
-//! prefix, suffix and internal flags say (section 4.2), for any automaton.
+//! Effects are interned, and products remembered: of a path there are few, so that composing two is a
+//! look-up. This is what the paper's prefix, suffix and internal flags say (section 4.2), for any automaton.
 
 use crate::automaton::{Automaton, State};
 use std::collections::HashMap;
@@ -26,7 +27,8 @@ pub struct Effects {
     ids: HashMap<Rc<Effect>, EffectId>,
     /// Products of the first effects, by both: those of most paths are all among them.
     products: Vec<Vec<(EffectId, u64)>>,
-    /// Products of others. A path with gaps has as many effects as there are rules, and few of their products come up.
+    /// Products of others. A path with gaps has as many effects as there are rules, and few of their products
+    /// come up.
     rare: HashMap<u64, (EffectId, u64), BuildHasherDefault<Mixer>>,
     of_class: Vec<(EffectId, u64)>,
 }
@@ -123,7 +125,8 @@ impl Effects {
         let (first, second) = (&self.all[a as usize], &self.all[b as usize]);
         let gained = second.more[usize::from(first.to[0])];
         let to = first.to.iter().map(|&p| second.to[usize::from(p)]).collect();
-        // What a state adds in the second is never less than what the first state does: it stands for more beginnings.
+        // What a state adds in the second is never less than what the first state does: it stands for more
+        // beginnings.
         let more = first.to.iter().zip(&first.more);
         let more = more
             .map(|(&p, more)| more.saturating_add(second.more[usize::from(p)].saturating_sub(gained)))
@@ -141,7 +144,8 @@ impl Effects {
         product
     }
 
-    /// The state behind a string that starts in `state`, and the occurrences that end in it but begin before it.
+    /// The state behind a string that starts in `state`, and the occurrences that end in it but begin before
+    /// it.
     #[inline]
     pub fn from(&self, state: State, effect: EffectId) -> (State, u64) {
         let effect = &self.all[effect as usize];

@@ -17,7 +17,8 @@
 //! CODE  = a `Code`, as postcard under zstd; in the order of their functions' numbers
 //! ENDS  = (thread: varint, cause)*
 //! ```
-//! The bits are the highest of the word. Each module has numbers of its own (`Code::base`). Between two events control goes where only one way leads to what the second tells.
+//! The bits are the highest of the word. Each module has numbers of its own (`Code::base`). Between two
+//! events control goes where only one way leads to what the second tells.
 #![warn(clippy::indexing_slicing)]
 
 use crate::file::{ReadError, Section, Source, section, unpacked_words};
@@ -56,7 +57,8 @@ pub const NO_PLACE: u32 = u32::MAX;
 pub const IN_CALL: u32 = 1 << 31;
 /// In place of the module: a handler does not return to where its signal came.
 pub const REDIRECTED: u32 = u32::MAX;
-/// In place of the module: a signal ended the thread; in place of where: 1 if that is what the signal before tells, 0 if nobody knows.
+/// In place of the module: a signal ended the thread; in place of where: 1 if that is what the signal before
+/// tells, 0 if nobody knows.
 pub const ENDED: u32 = u32::MAX - 1;
 
 /// A module, as far as its events need it.
@@ -76,7 +78,8 @@ pub struct Code {
     pub base: u32,
     /// Its points, from 1.
     pub points: Vec<Point>,
-    /// Which block of which function the moved code is of, from some distance from its start on, in order; `None`: none.
+    /// Which block of which function the moved code is of, from some distance from its start on, in order;
+    /// `None`: none.
     pub places: Vec<(u32, Option<(u32, u32)>)>,
 }
 
@@ -96,7 +99,8 @@ pub struct Block {
     pub at: u64,
     /// The point at its start; 0: none.
     pub point: u32,
-    /// The point where its branch leaves the function, if it may, and the entry that it comes to, as of [`End::Tail`].
+    /// The point where its branch leaves the function, if it may, and the entry that it comes to, as of
+    /// [`End::Tail`].
     pub leaves: Option<(u32, Option<u32>)>,
     /// Whether exceptions come here.
     pub lands: bool,
@@ -159,8 +163,8 @@ pub enum SiteTold {
     Event,
     /// The first event of what it comes to, or of what that calls: `entry` is sure, and says nothing.
     Inside,
-    /// Nothing: it goes on behind it without an event, whatever it does. It calls nothing that is recorded, or, if `entry` is sure, a function of
-    /// one way without events.
+    /// Nothing: it goes on behind it without an event, whatever it does. It calls nothing that is recorded,
+    /// or, if `entry` is sure, a function of one way without events.
     Nothing,
 }
 
@@ -224,8 +228,8 @@ impl Packer {
         Ok(Packer(zstd::bulk::Compressor::new(LEVEL)?))
     }
 
-    /// The section of `words` of a stream, taken `taken_ns` after the recording began: what they tell came before. One without words says
-    /// that the stream had begun by then.
+    /// The section of `words` of a stream, taken `taken_ns` after the recording began: what they tell came
+    /// before. One without words says that the stream had begun by then.
     ///
     /// # Errors
     /// If there is no memory.

@@ -1,9 +1,9 @@
 //! Range expansion: the symbols of a stream from any index on, and the functions that are open there.
 //!
-//! On the grammar, a search in the sums of lengths finds where in the sequence the index is, and the lengths of rules lead down to its
-//! symbol. From there the grammar is read forwards for the symbols, and backwards for the functions that were entered before and not
-//! left: a rule that leaves as many as it enters is one step, whatever its length. Chunks are read from the one that has the index,
-//! recordings from their start.
+//! On the grammar, a search in the sums of lengths finds where in the sequence the index is, and the lengths
+//! of rules lead down to its symbol. From there the grammar is read forwards for the symbols, and backwards
+//! for the functions that were entered before and not left: a rule that leaves as many as it enters is one
+//! step, whatever its length. Chunks are read from the one that has the index, recordings from their start.
 
 use crate::chunks::{Head, Unpacker};
 use crate::compressed::Loaded;
@@ -22,7 +22,8 @@ mod tests;
 pub struct Line {
     /// Its index in the stream.
     pub index: u64,
-    /// The function that is entered, left, or executes the block; `None` where a damaged stream has none open.
+    /// The function that is entered, left, or executes the block; `None` where a damaged stream has none
+    /// open.
     pub func: Option<u32>,
     /// What is there.
     pub symbol: Symbol,
@@ -79,7 +80,8 @@ impl Reader<'_> {
 
 /// The functions that are open before a symbol, the topmost first.
 enum Open<'a> {
-    /// What stands before it: bodies, the innermost last; and how many entries are matched by exits that were passed.
+    /// What stands before it: bodies, the innermost last; and how many entries are matched by exits that were
+    /// passed.
     Grammar {
         loaded: &'a Loaded,
         before: Vec<&'a [u32]>,
@@ -194,8 +196,8 @@ impl Trace {
         Ok(Open::Chunks { source, before, symbols, matched: 0 })
     }
 
-    /// The symbols `range` of the stream of `thread`, one after the other, until `take` has enough; of a recording as it was taken, with
-    /// all before them.
+    /// The symbols `range` of the stream of `thread`, one after the other, until `take` has enough; of a
+    /// recording as it was taken, with all before them.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -210,7 +212,8 @@ impl Trace {
         }
         let mut reader = self.read_from(thread, range.start)?;
         let mut outer = self.open_before(thread, range.start)?;
-        // Functions that were entered in the range; and the one on top where there is none of them, once it was asked for.
+        // Functions that were entered in the range; and the one on top where there is none of them, once it
+        // was asked for.
         let (mut open, mut below): (Vec<u32>, Option<Option<u32>>) = (Vec::new(), None);
         let mut index = range.start;
         while index < range.end {

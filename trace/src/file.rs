@@ -7,12 +7,14 @@
 //! kind    = u8, 'T' for a trace
 //! section = tag: 4 bytes · u32: low half of XXH3 of what follows in this head · length: u64 · XXH3 of the payload: u64 · payload
 //! ```
-//! All numbers are little-endian. Tags: `CHK2` a chunk of symbols, and `PRS2` the index of the one before it (`chunks`); `EVNT` events as
-//! they were recorded, `CODE` what a module's events mean, `ENDS` how streams ended (`events`); `NAME` names (`names`); `GRAM` the grammar
-//! (`coder`), `SEGM` its segments (`segments`), `COLS` the columns (`columns`); `TIME` when symbols were executed (`times`); `FLOW`
-//! which blocks may follow each other (`flow`); `END ` nothing: the file is whole. What has another tag is passed over.
+//! All numbers are little-endian. Tags: `CHK2` a chunk of symbols, and `PRS2` the index of the one before it
+//! (`chunks`); `EVNT` events as they were recorded, `CODE` what a module's events mean, `ENDS` how streams
+//! ended (`events`); `NAME` names (`names`); `GRAM` the grammar (`coder`), `SEGM` its segments (`segments`),
+//! `COLS` the columns (`columns`); `TIME` when symbols were executed (`times`); `FLOW` which blocks may
+//! follow each other (`flow`); `END ` nothing: the file is whole. What has another tag is passed over.
 //!
-//! Invariant: a section is whole or not there. A file that is cut, or was not finished, has all sections that were complete.
+//! Invariant: a section is whole or not there. A file that is cut, or was not finished, has all sections that
+//! were complete.
 #![warn(clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -118,7 +120,8 @@ pub fn section(tag: Tag, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A file with checksums that fit, as far as its sections can be told apart: for tests of what is behind the checksums.
+/// A file with checksums that fit, as far as its sections can be told apart: for tests of what is behind the
+/// checksums.
 #[doc(hidden)]
 pub fn resealed(file: &[u8]) -> Option<Vec<u8>> {
     let (start, mut rest) = file.split_at_checked(HEADER)?;
@@ -141,7 +144,8 @@ pub(crate) fn unpacked(packed: &[u8], most: usize) -> Option<Vec<u8>> {
     (out.len() <= most).then_some(out)
 }
 
-/// What zstd packed of words and numbers that are not all the same: they do not become a 256th, unless they are few.
+/// What zstd packed of words and numbers that are not all the same: they do not become a 256th, unless they
+/// are few.
 pub(crate) fn unpacked_words(packed: &[u8]) -> Option<Vec<u8>> {
     unpacked(packed, packed.len().saturating_mul(256).saturating_add(16 << 20))
 }
@@ -277,7 +281,8 @@ impl Source {
             .map(|at| if is_damaged { ReadError::Broken { what, at } } else { ReadError::Cut { what, at } })
     }
 
-    /// The error for something that a section holds, whose checksum is right but whose content makes no sense.
+    /// The error for something that a section holds, whose checksum is right but whose content makes no
+    /// sense.
     pub fn senseless(&self, tag: Tag, what: &'static str) -> ReadError {
         ReadError::Damaged { what, at: self.sections.iter().find(|s| s.tag == tag).map_or(0, |s| s.at) }
     }

@@ -1,4 +1,5 @@
-//! Which blocks may follow each other, and in which file each function is: what a trace knows of its program beside names.
+//! Which blocks may follow each other, and in which file each function is: what a trace knows of its program
+//! beside names.
 //!
 //! ```text
 //! FLOW   = modules: varint, for each: first function, key, length of path: varint, path; then
@@ -97,7 +98,8 @@ impl Flow {
         self.modules.get(n).map(|m| (m, func - m.first))
     }
 
-    /// Checks that each block of a path may follow the one before it; `called` says what functions are called.
+    /// Checks that each block of a path may follow the one before it; `called` says what functions are
+    /// called.
     ///
     /// # Errors
     /// [`NotAPath`] names the two that cannot, and the nearest way from the one to the other.
@@ -163,7 +165,8 @@ impl Flow {
     }
 }
 
-/// What may follow the blocks of a recorded function; what nothing leads to may follow any, unless a call comes there.
+/// What may follow the blocks of a recorded function; what nothing leads to may follow any, unless a call
+/// comes there.
 fn follows(blocks: &[Block], is_entry: impl Fn(u32) -> bool) -> Vec<Follow> {
     let mut is_led_to = vec![false; blocks.len()];
     for (to, _) in blocks.iter().flat_map(Block::ways) {

@@ -3,10 +3,12 @@
 //! ```text
 //! main;parse;next_token 15000       outermost first, `;` between frames, then blocks executed, or instructions
 //! ```
-//! A line a stack that executed something by itself, so the numbers add up to all that was executed. Functions that a part of a trace
-//! begins in are on its stacks. What is called deeper than a bound counts for the function at the bound.
+//! A line a stack that executed something by itself, so the numbers add up to all that was executed.
+//! Functions that a part of a trace begins in are on its stacks. What is called deeper than a bound counts
+//! for the function at the bound.
 //!
-//! Source: Gregg, "The Flame Graph", CACM 59(6), 2016; the tree of calling contexts: Ammons, Ball and Larus, PLDI 1997.
+//! Source: Gregg, "The Flame Graph", CACM 59(6), 2016; the tree of calling contexts: Ammons, Ball and Larus,
+//! PLDI 1997.
 
 use crate::file::ReadError;
 use crate::part::Part;
@@ -53,7 +55,8 @@ pub struct Folded {
 }
 
 impl Folded {
-    /// Reads the part; each block counts as `weight(function, block)`. Functions deeper than `depth` are not told apart.
+    /// Reads the part; each block counts as `weight(function, block)`. Functions deeper than `depth` are not
+    /// told apart.
     ///
     /// # Errors
     /// If the trace cannot be read, or has more stacks than can be kept.

@@ -1,7 +1,8 @@
-//! A trace as a grammar: rules over terminals, a sequence a thread; what each rule does to the stack; pieces of it, expanded.
+//! A trace as a grammar: rules over terminals, a sequence a thread; what each rule does to the stack; pieces
+//! of it, expanded.
 //!
-//! Terminals are numbered over the whole program: a block of a function is one, wherever it stands. So the path-context problem is
-//! gone: each rule says by its terminals whose blocks it has.
+//! Terminals are numbered over the whole program: a block of a function is one, wherever it stands. So the
+//! path-context problem is gone: each rule says by its terminals whose blocks it has.
 //!
 //! Source: Larus, Whole Program Paths, PLDI 1999 (the grammar); Zhang and Gupta, section 4.2.
 
@@ -169,8 +170,8 @@ impl Grammar {
         levels
     }
 
-    /// Whether what it makes is not too long to be counted, nor the functions that it leaves open too many to be kept: a few bytes may
-    /// stand for any number.
+    /// Whether what it makes is not too long to be counted, nor the functions that it leaves open too many to
+    /// be kept: a few bytes may stand for any number.
     pub fn is_sane(&self, lengths: &[u64], levels: &[Levels]) -> bool {
         let sum = |body: &[u32]| body.iter().fold(0, |sum: u64, &s| sum.saturating_add(lengths[s as usize]));
         let n_symbols = self.sequences.iter().fold(0, |n: u64, s| n.saturating_add(sum(&s.body)));

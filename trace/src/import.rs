@@ -145,7 +145,8 @@ impl<W: Write> Keeper<W> {
         Ok(balance)
     }
 
-    /// Writes the rest: what is known of the program's control flow, as far as it ran, of times, and of what was wrong.
+    /// Writes the rest: what is known of the program's control flow, as far as it ran, of times, and of what
+    /// was wrong.
     fn finish(mut self, flow: &Flow, times: &Times, faults: Faults) -> io::Result<Imported> {
         self.end()?;
         if let Some(builder) = self.builder {
@@ -206,8 +207,8 @@ pub enum RepackError {
     Write(#[from] io::Error),
 }
 
-/// Keeps a trace in another way: what was recorded as chunks becomes a grammar, a sequence a thread. What a cut recording leaves
-/// open stays open.
+/// Keeps a trace in another way: what was recorded as chunks becomes a grammar, a sequence a thread. What a
+/// cut recording leaves open stays open.
 ///
 /// # Errors
 /// If it cannot be read, or the file cannot be written.

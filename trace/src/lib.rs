@@ -1,4 +1,5 @@
-//! Control-flow traces: stored, compressed, indexed, and searched without unpacking. Knows numbers of functions and blocks, not ELF.
+//! Control-flow traces: stored, compressed, indexed, and searched without unpacking. Knows numbers of
+//! functions and blocks, not ELF.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,7 +1,7 @@
 //! What functions and blocks are called, where they are, and which source line they come from.
 //!
-//! Read from text, one block a line: `FUNCTION BLOCK 0xADDRESS NAME FILE:LINE`, where FUNCTION and BLOCK are the numbers of the
-//! trace; the name may have spaces, the line may be `?`.
+//! Read from text, one block a line: `FUNCTION BLOCK 0xADDRESS NAME FILE:LINE`, where FUNCTION and BLOCK are
+//! the numbers of the trace; the name may have spaces, the line may be `?`.
 //!
 //! ```text
 //! section = functions: varint, for each: number − last number, name, blocks

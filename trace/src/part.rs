@@ -1,4 +1,5 @@
-//! A part of a trace, read piece by piece: of one thread or all, from a symbol on, with the functions that are open there.
+//! A part of a trace, read piece by piece: of one thread or all, from a symbol on, with the functions that
+//! are open there.
 
 use crate::file::ReadError;
 use crate::symbol::{Step, Symbol};
@@ -31,7 +32,8 @@ pub struct Piece<'a> {
     pub thread: u32,
     /// The index of the first symbol.
     pub first: u64,
-    /// Of the first piece of a stream: the functions that are open before it, the outermost first. Else empty.
+    /// Of the first piece of a stream: the functions that are open before it, the outermost first. Else
+    /// empty.
     pub open: &'a [u32],
     /// The symbols.
     pub symbols: &'a [u32],

@@ -6,8 +6,9 @@
 //!      | ".."                              any blocks of the activation, or none
 //! call = "{" path "}"                      between the block before and this one, a call in which the path occurs
 //! ```
-//! FUNCTION is a name, `#ID` as the trace numbers it, or an address; a block is its number, or an address. An occurrence is
-//! named by its last block, so a path that ends in `..` says no more than one that does not, and is refused.
+//! FUNCTION is a name, `#ID` as the trace numbers it, or an address; a block is its number, or an address. An
+//! occurrence is named by its last block, so a path that ends in `..` says no more than one that does not,
+//! and is refused.
 
 use crate::names::{Function, Names};
 use crate::symbol::Symbol;
@@ -31,8 +32,8 @@ pub struct PathStep {
     pub repeats: bool,
     /// Other blocks may come before it.
     pub after_gap: bool,
-    /// Calls that are made, in this order, between the block before it (or the entry) and its own; paths that occur in them. Where
-    /// it repeats, before the first time.
+    /// Calls that are made, in this order, between the block before it (or the entry) and its own; paths that
+    /// occur in them. Where it repeats, before the first time.
     pub calls: Vec<Path>,
 }
 

@@ -1,4 +1,5 @@
-//! Plain traces: an array of [`Symbol`]s as little-endian u32, one stream, no header. Read and written in bounded memory.
+//! Plain traces: an array of [`Symbol`]s as little-endian u32, one stream, no header. Read and written in
+//! bounded memory.
 
 use crate::symbol::Symbol;
 use std::io::{self, Read, Write};
@@ -23,7 +24,8 @@ pub enum PlainError {
     },
 }
 
-/// Whether a file that starts with `bytes` can be a plain trace: a function is entered first, of a number that text does not look like.
+/// Whether a file that starts with `bytes` can be a plain trace: a function is entered first, of a number
+/// that text does not look like.
 pub fn is_one(bytes: &[u8]) -> bool {
     bytes.first_chunk::<4>().is_some_and(|code| u32::from_le_bytes(*code) >> 24 == 0x40)
 }

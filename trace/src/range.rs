@@ -1,14 +1,16 @@
 //! A binary range coder with adaptive bits: the same model code writes and reads.
 //!
-//! A bit is 0 with the mean of two shares of 65,536, the lowest bit of it set: one that moves a 16th of the way with each bit that comes, one that moves a
-//! 128th. A number n is n + 1 as how many bits it has behind its first, in a tree of bits, then the two highest of these, each with
-//! probabilities of their own, and the rest as they are. The range has 64 bits; 32 are written at once, the highest byte first; zeros at
-//! the end are left out.
+//! A bit is 0 with the mean of two shares of 65,536, the lowest bit of it set: one that moves a 16th of the
+//! way with each bit that comes, one that moves a 128th. A number n is n + 1 as how many bits it has behind
+//! its first, in a tree of bits, then the two highest of these, each with probabilities of their own, and the
+//! rest as they are. The range has 64 bits; 32 are written at once, the highest byte first; zeros at the end
+//! are left out.
 //!
 //! Source: Martin, Range encoding, 1979; binary, as in LZMA.
 #![warn(clippy::indexing_slicing)]
 
-/// The probability that a bit is 0, in 65536ths, as the last few bits have it, and as the last hundred: what counts is their mean.
+/// The probability that a bit is 0, in 65536ths, as the last few bits have it, and as the last hundred: what
+/// counts is their mean.
 #[derive(Clone, Copy)]
 pub struct Bit {
     few: u16,
@@ -205,8 +207,8 @@ impl Number {
         self.code_below(coder, value, 31)
     }
 
-    /// Codes `value`; `value` + 1 is below 2^(`most_bits` + 1), which is 2^32 at most. A model always has the same `most_bits`. What is read from damaged
-    /// bytes may be larger.
+    /// Codes `value`; `value` + 1 is below 2^(`most_bits` + 1), which is 2^32 at most. A model always has the
+    /// same `most_bits`. What is read from damaged bytes may be larger.
     #[inline(always)]
     pub fn code_below(&mut self, coder: &mut impl Coder, value: u32, most_bits: u32) -> u32 {
         let wanted = value + 1;

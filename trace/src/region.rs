@@ -1,16 +1,18 @@
 //! Where control may go without an event, and which events can be left out since the next ones tell.
 //!
-//! A position is a place in a function behind an event, an entry or a call that returned. Its region is what control may come to from there
-//! before the next event: it ends at points, at calls that something tells of, and where the function is left.
+//! A position is a place in a function behind an event, an entry or a call that returned. Its region is what
+//! control may come to from there before the next event: it ends at points, at calls that something tells of,
+//! and where the function is left.
 //!
-//! Invariant: every region is a tree: to each of its blocks and ends, one way leads. At most one of its ends is silent (it may be followed by
-//! whatever event of other functions: a return, a jump out, a call of something unknown, or one that what it calls tells of); then no call of
-//! it tells itself by the entry that it comes to; and where there are such calls, each comes to another entry. A block that control may come
-//! to from any depth is silent, too. Where regions follow each other by their silent ends, out of functions and into others, no point is of
-//! two of them (`Passage`).
+//! Invariant: every region is a tree: to each of its blocks and ends, one way leads. At most one of its ends
+//! is silent (it may be followed by whatever event of other functions: a return, a jump out, a call of
+//! something unknown, or one that what it calls tells of); then no call of it tells itself by the entry that
+//! it comes to; and where there are such calls, each comes to another entry. A block that control may come to
+//! from any depth is silent, too. Where regions follow each other by their silent ends, out of functions and
+//! into others, no point is of two of them (`Passage`).
 //!
-//! Source: Ball and Larus, "Optimally Profiling and Tracing Programs", TOPLAS 1994, section 5 (witnesses; there a procedure's events
-//! are a file of their own, here all are in one).
+//! Source: Ball and Larus, "Optimally Profiling and Tracing Programs", TOPLAS 1994, section 5 (witnesses;
+//! there a procedure's events are a file of their own, here all are in one).
 #![warn(clippy::indexing_slicing)]
 
 use crate::events::{Block, End, Site, SiteTold};
@@ -184,7 +186,8 @@ type Word = (u32, u32);
 /// What may be told where control passes from regions of a function to those of others by silent ends.
 #[derive(Clone, Debug, Default)]
 pub struct Passage {
-    /// The points of which one is next when an entry is entered; `None`: not known, or none need be, or its stack pointer is needed.
+    /// The points of which one is next when an entry is entered; `None`: not known, or none need be, or its
+    /// stack pointer is needed.
     first: Option<Vec<Word>>,
     /// The points that could have been next when it returned without an event; `None`: not known.
     last: Option<Vec<Word>>,
@@ -211,8 +214,8 @@ impl Passages {
         self.get(Some(entry)).is_some_and(|passage| passage.plain.is_some())
     }
 
-    /// Adds the entries of `func`, each with its block: what it calls is here, but what may call it, too. None of it may be
-    /// entered that needs its stack pointer (`has_frame`).
+    /// Adds the entries of `func`, each with its block: what it calls is here, but what may call it, too.
+    /// None of it may be entered that needs its stack pointer (`has_frame`).
     pub fn add(
         &mut self,
         func: u32,
@@ -310,7 +313,8 @@ impl Passages {
         (n <= MOST_PLAIN).then_some(n)
     }
 
-    /// Whether the region of a position is as the invariant says, and those that follow it and that it follows.
+    /// Whether the region of a position is as the invariant says, and those that follow it and that it
+    /// follows.
     fn is_well(&self, blocks: &[Block], from: Position) -> bool {
         let region = Region::of(blocks, from);
         if !region.is_clear {
@@ -349,7 +353,8 @@ impl Region {
         blocks.get(block as usize).is_some_and(|b| b.end == End::Return)
     }
 
-    /// The points that it ends at, those behind calls, too; `None` if it is not clear, or control may come there from any depth.
+    /// The points that it ends at, those behind calls, too; `None` if it is not clear, or control may come
+    /// there from any depth.
     fn words(&self, func: u32, blocks: &[Block]) -> Option<Vec<Word>> {
         let is_far = |n: u32| blocks.iter().any(|b| b.is_far && b.point == n);
         let mut words = Vec::new();
@@ -376,8 +381,9 @@ enum Place {
     Call(u32, u32),
 }
 
-/// Leaves out points of a function, and what entries that it calls tell, dearest first, where the next events tell what they would. Control
-/// comes from outside to those of `blocks` that are `entered`; each point has a number of its own; what it calls is among `passages`.
+/// Leaves out points of a function, and what entries that it calls tell, dearest first, where the next events
+/// tell what they would. Control comes from outside to those of `blocks` that are `entered`; each point has a
+/// number of its own; what it calls is among `passages`.
 pub fn thin(blocks: &mut [Block], entered: &[bool], costs: &Costs, passages: &Passages) {
     let mut before = vec![Vec::new(); blocks.len()];
     for (from, block) in (0u32..).zip(blocks.iter()) {
@@ -465,7 +471,8 @@ fn slot(blocks: &mut [Block], place: Place) -> Option<&mut u32> {
     }
 }
 
-/// The positions from which control may come to these places without an event, a call of its block or its end; `None` if there are too many.
+/// The positions from which control may come to these places without an event, a call of its block or its
+/// end; `None` if there are too many.
 fn positions(
     blocks: &[Block],
     before: &[Vec<u32>],

@@ -1,10 +1,13 @@
-//! RePair: a grammar of sequences, made off-line: the pair that stands there most often becomes a rule, again and again.
+//! RePair: a grammar of sequences, made off-line: the pair that stands there most often becomes a rule, again
+//! and again.
 //!
-//! Smaller than SEQUITUR's by a third, but everything is kept until the end, 12 bytes a symbol and some 30 a pair that differs, and it
-//! takes several times as long. Occurrences of a pair are a linked list through the text; a symbol that was replaced leaves a hole, whose
-//! ends say where it begins and ends. What comes next is told by a heap, whose entries are corrected when they come up.
+//! Smaller than SEQUITUR's by a third, but everything is kept until the end, 12 bytes a symbol and some 30 a
+//! pair that differs, and it takes several times as long. Occurrences of a pair are a linked list through the
+//! text; a symbol that was replaced leaves a hole, whose ends say where it begins and ends. What comes next
+//! is told by a heap, whose entries are corrected when they come up.
 //!
-//! Source: Larsson and Moffat, Off-Line Dictionary-Based Compression, Proc. IEEE 88(11), 2000, section II; a heap in place of their queues.
+//! Source: Larsson and Moffat, Off-Line Dictionary-Based Compression, Proc. IEEE 88(11), 2000, section II; a
+//! heap in place of their queues.
 
 use crate::activations::Compressor;
 use crate::rules::{END, Loose, PART, RULE, is_barrier};
@@ -55,7 +58,8 @@ struct Pair {
 
 struct Text {
     symbols: Vec<u32>,
-    /// Of a symbol, the next occurrence of the pair that it begins; of the first of a hole, the symbol behind it.
+    /// Of a symbol, the next occurrence of the pair that it begins; of the first of a hole, the symbol behind
+    /// it.
     next: Vec<u32>,
     /// The one before; of the last of a hole, the symbol before it.
     prev: Vec<u32>,

@@ -1,4 +1,5 @@
-//! Rules as a compressor leaves them, and put in order: what a rule is made of comes before it; what is used once stands where it is used.
+//! Rules as a compressor leaves them, and put in order: what a rule is made of comes before it; what is used
+//! once stands where it is used.
 
 /// In a symbol: it is a rule, not a terminal.
 pub const RULE: u32 = 1 << 31;
@@ -15,7 +16,8 @@ pub fn is_barrier(symbol: u32) -> bool {
     symbol & RULE == 0 && symbol >= END
 }
 
-/// Rules in any order. Parts are rules that the compressor was told of; they may be used once, or be another rule's only symbol.
+/// Rules in any order. Parts are rules that the compressor was told of; they may be used once, or be another
+/// rule's only symbol.
 #[derive(Default)]
 pub struct Loose {
     /// The bodies, one behind the other: those of rules, then those of parts.

@@ -1,5 +1,5 @@
-//! How often code runs, by a sample of a run's events: what later recordings of the same program go by, so that events stand where it runs
-//! seldom.
+//! How often code runs, by a sample of a run's events: what later recordings of the same program go by, so
+//! that events stand where it runs seldom.
 #![warn(clippy::indexing_slicing)]
 
 use crate::decode::{Codes, Decoder};
@@ -60,8 +60,9 @@ impl Sample {
         self.chunks.push(words.to_vec());
     }
 
-    /// How often the code of each module ran; `None` unless `is_wanted` says of one of them, by its place and how many events it appended,
-    /// that somebody wants to know: it takes long. A chunk starts anywhere: what was open before it is taken up where it goes on.
+    /// How often the code of each module ran; `None` unless `is_wanted` says of one of them, by its place and
+    /// how many events it appended, that somebody wants to know: it takes long. A chunk starts anywhere: what
+    /// was open before it is taken up where it goes on.
     pub fn weights(&self, codes: Vec<Code>, is_wanted: impl Fn(usize, u64) -> bool) -> Option<Vec<Weights>> {
         let codes = Codes::new(codes);
         let mut weights: Vec<Weights> = codes.modules().map(|_| Weights::default()).collect();

@@ -1,18 +1,19 @@
 //! Scheme 1: the vector-state automaton over symbols as they were executed. Scheme 3 lets it skip chunks.
 //!
-//! The state is a vector: one [`State`] for each open activation of the function, and how many others are open above it. An entry
-//! appends to it, an exit takes away, a block moves the last. So calls do not interrupt a path, and each activation of a recursive
-//! function has its own.
+//! The state is a vector: one [`State`] for each open activation of the function, and how many others are
+//! open above it. An entry appends to it, an exit takes away, a block moves the last. So calls do not
+//! interrupt a path, and each activation of a recursive function has its own.
 //!
-//! Most symbols need not be looked at one by one: where no activation is open, all up to the next entry of the function; above an
-//! activation, all that cannot leave as many functions as are open above it. What is left is sorted without branches: the own blocks
-//! of activations, one behind the other, a mark between activations. To do so 64 symbols, or 16, are made bits of entries and exits
-//! (`kinds`) and sums of these; own blocks are where the sum is that of the activation, while it is open, which a carry says that runs from
-//! entries of the function to the exits that end them. In these a plain path is looked for by comparing 16
-//! places at once with each of its blocks; other paths are followed by their automaton.
+//! Most symbols need not be looked at one by one: where no activation is open, all up to the next entry of
+//! the function; above an activation, all that cannot leave as many functions as are open above it. What is
+//! left is sorted without branches: the own blocks of activations, one behind the other, a mark between
+//! activations. To do so 64 symbols, or 16, are made bits of entries and exits (`kinds`) and sums of these;
+//! own blocks are where the sum is that of the activation, while it is open, which a carry says that runs
+//! from entries of the function to the exits that end them. In these a plain path is looked for by comparing
+//! 16 places at once with each of its blocks; other paths are followed by their automaton.
 //!
-//! Source: Zhang and Gupta, Path Matching in Compressed Control Flow Traces, sections 4.1 and 4.3 (the levels that section 4.3 leaves
-//! open are those of [`Levels`]); to pass over what does not matter is ours.
+//! Source: Zhang and Gupta, Path Matching in Compressed Control Flow Traces, sections 4.1 and 4.3 (the levels
+//! that section 4.3 leaves open are those of [`Levels`]); to pass over what does not matter is ours.
 
 use crate::automaton::{Automaton, State};
 use crate::balance::Levels;
@@ -27,7 +28,8 @@ const OTHER: State = State::MAX;
 
 /// Symbols after which own blocks are searched: they stay in the cache.
 const PIECE: usize = 1 << 12;
-/// Room for own blocks. They are searched when half of it is taken: more than a piece and a path do not come at once.
+/// Room for own blocks. They are searched when half of it is taken: more than a piece and a path do not come
+/// at once.
 const ROOM: usize = 1 << 14;
 const _: () = assert!(PIECE + MOST_STEPS + BLOCK < ROOM / 2);
 
@@ -36,8 +38,8 @@ pub struct Scan<'a> {
     automaton: &'a Automaton,
     /// The blocks of a plain path.
     plain: Option<&'a [u32]>,
-    /// Activations of the function that are open, but the innermost: their states, and how many functions are open from each on to
-    /// the next.
+    /// Activations of the function that are open, but the innermost: their states, and how many functions are
+    /// open from each on to the next.
     below: Vec<(State, usize)>,
     /// How many functions are open from the innermost activation on, itself included; 0 if there is none.
     depth: usize,
@@ -185,8 +187,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Takes the next symbols; `found` is told the index of the last block of each occurrence, and says whether to go on.
-    /// Returns whether it did.
+    /// Takes the next symbols; `found` is told the index of the last block of each occurrence, and says
+    /// whether to go on. Returns whether it did.
     pub fn feed(&mut self, symbols: &[u32], mut found: impl FnMut(u64) -> bool) -> bool {
         for piece in symbols.chunks(PIECE) {
             if !self.take(piece, &mut found) {
@@ -265,8 +267,8 @@ impl<'a> Scan<'a> {
         true
     }
 
-    /// Sorts whole groups, if a plain path is searched, and no activation is entered in one, or left for one, and all have as many functions
-    /// below them.
+    /// Sorts whole groups, if a plain path is searched, and no activation is entered in one, or left for one,
+    /// and all have as many functions below them.
     #[inline(always)]
     fn sort(&mut self, symbols: &[u32], kinds: Kinds, start: u16) -> bool {
         let Kinds { entries, own, exits } = kinds;
@@ -294,7 +296,8 @@ impl<'a> Scan<'a> {
         if own & !at != 0 {
             return false;
         }
-        // It is open behind an entry of its own, and where it was open before, but not behind an exit to one less.
+        // It is open behind an entry of its own, and where it was open before, but not behind an exit to one
+        // less.
         let closes = below & exits;
         let (stays, opens) = (u128::from(!closes), u128::from(own));
         let carries = stays ^ opens ^ (stays + opens + u128::from(self.depth > 0));
@@ -393,8 +396,8 @@ impl<'a> Scan<'a> {
         });
     }
 
-    /// Passes over symbols; `pass(OTHER, states)` brings the states behind them, the top's last and one more below all. Functions
-    /// below the outermost activation are not among them.
+    /// Passes over symbols; `pass(OTHER, states)` brings the states behind them, the top's last and one more
+    /// below all. Functions below the outermost activation are not among them.
     pub fn pass(&mut self, n_symbols: u64, pass: impl FnOnce(State, &mut Vec<State>)) {
         let mut states = vec![OTHER];
         let innermost = (self.depth > 0).then(|| (self.innermost(), self.depth));
@@ -428,7 +431,8 @@ mod tests {
     use crate::tests::{Rng, oracle_of, random_path, random_stream, widened};
     use proptest::prelude::*;
 
-    /// Some symbols of a random stream, and behind some of its blocks long loops, and deep calls of other functions.
+    /// Some symbols of a random stream, and behind some of its blocks long loops, and deep calls of other
+    /// functions.
     fn stretched(rng: &mut Rng, stream: &[u32]) -> Vec<u32> {
         let mut out = Vec::new();
         for &code in stream {

@@ -75,10 +75,11 @@ pub struct Position {
 /// What was found; as much of it as was wanted.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Found {
-    /// How many occurrences. Where one alone is asked for, how many there are up to it, itself included; all, if it is not there.
+    /// How many occurrences. Where one alone is asked for, how many there are up to it, itself included; all,
+    /// if it is not there.
     pub count: u64,
-    /// The last block of the first occurrence, or of the one that is asked for; with [`Want::Count`] and its like, not all
-    /// schemes know it.
+    /// The last block of the first occurrence, or of the one that is asked for; with [`Want::Count`] and its
+    /// like, not all schemes know it.
     pub first: Option<Position>,
     /// Each one's last block, in order; with [`Want::All`] alone.
     pub all: Vec<Position>,

@@ -1,17 +1,19 @@
 //! Segments of the sequences of a grammar, with the index that lets schemes 3 and 4 pass over them.
 //!
-//! A segment is passed over if the function neither is entered nor executes a block in it; and, of a plain path of two blocks or more,
-//! if the last of the path's pairs of neighbours is not completed in it, or any of them, while no activation has executed two blocks of
-//! the path before it. Then no occurrence ends in it. The states behind it are
-//! known from the last block that each open activation executed in it, the first block of the path or any other; if it is the second of
-//! a pair of the path that is completed in the segment, they are not, and the segment is searched.
+//! A segment is passed over if the function neither is entered nor executes a block in it; and, of a plain
+//! path of two blocks or more, if the last of the path's pairs of neighbours is not completed in it, or any
+//! of them, while no activation has executed two blocks of the path before it. Then no occurrence ends in it.
+//! The states behind it are known from the last block that each open activation executed in it, the first
+//! block of the path or any other; if it is the second of a pair of the path that is completed in the
+//! segment, they are not, and the segment is searched.
 //!
 //! ```text
 //! section  = zstd of: pairs: varint, for each: first terminal − last first (rising), second; for each sequence: segments: varint, for each:
 //!            length in the sequence, n symbols, pops, pushes, functions (rising), 1 + last block of the survivor or 0, last blocks
 //!            of what was entered; then for each segment its bits, one a pair, exclusive-or those of the segment before
 //! ```
-//! Source: Zhang and Gupta, section 4.4 (128 segments of the first rule; [`Levels`] for what it leaves open); pairs are ours.
+//! Source: Zhang and Gupta, section 4.4 (128 segments of the first rule; [`Levels`] for what it leaves open);
+//! pairs are ours.
 #![warn(clippy::indexing_slicing)]
 
 use crate::automaton::{Automaton, State};
@@ -61,7 +63,8 @@ pub enum Wanted {
     Nothing,
     /// The function.
     Function,
-    /// All of these pairs, or the last if something has begun, or one that leaves the state open: each with its second block, a terminal.
+    /// All of these pairs, or the last if something has begun, or one that leaves the state open: each with
+    /// its second block, a terminal.
     Pairs(Vec<(usize, u32)>),
 }
 
@@ -75,7 +78,8 @@ mod compute {
 
     const NONE: u32 = u32::MAX;
 
-    /// By level, the first and the last block that a symbol adds; of what it enters, the entry where there is no block.
+    /// By level, the first and the last block that a symbol adds; of what it enters, the entry where there is
+    /// no block.
     struct Rules {
         at: Vec<u32>,
         pieces: Vec<(u32, u32)>,
@@ -119,8 +123,8 @@ mod compute {
         (n_symbols, piece.iter().fold(Levels::default(), |sum, &s| sum.then(levels[s as usize])))
     }
 
-    /// More bytes than the section has before it is packed: 10 for each number, and one segment's bits for each symbol of a grammar that
-    /// may complete a pair.
+    /// More bytes than the section has before it is packed: 10 for each number, and one segment's bits for
+    /// each symbol of a grammar that may complete a pair.
     pub fn longest(grammar: &Grammar, levels: &[Levels]) -> usize {
         let n_levels = |&s: &u32| levels[s as usize].pops as usize + levels[s as usize].pushes as usize + 1;
         let sum = |body: &[u32]| body.iter().map(n_levels).fold(0, usize::saturating_add);
@@ -384,8 +388,8 @@ impl Segments {
 }
 
 impl Segment {
-    /// Whether a search that wants this need not look into the segment; `has_begun` says whether an activation executed two blocks of a plain
-    /// path, or more, before it.
+    /// Whether a search that wants this need not look into the segment; `has_begun` says whether an
+    /// activation executed two blocks of a plain path, or more, before it.
     pub fn is_passed(&self, wanted: &Wanted, func: u32, has_begun: impl FnOnce() -> bool) -> bool {
         let has = |pair: usize| self.pairs.get(pair / 64).is_some_and(|word| word >> (pair % 64) & 1 == 1);
         let leaves_open = |block: &u32, pairs: &[(usize, u32)]| {
@@ -403,8 +407,8 @@ impl Segment {
         }
     }
 
-    /// Brings the states of open functions from before the segment to behind it, if it is passed over. The first state stands for no
-    /// function, and stays; `other` is the state of other functions.
+    /// Brings the states of open functions from before the segment to behind it, if it is passed over. The
+    /// first state stands for no function, and stays; `other` is the state of other functions.
     pub fn pass(&self, terminals: &[Terminal], automaton: &Automaton, other: State, states: &mut Vec<State>) {
         let kept = states.len().saturating_sub(self.levels.pops as usize).max(1);
         states.truncate(kept);

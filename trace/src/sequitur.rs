@@ -1,11 +1,14 @@
-//! SEQUITUR: a grammar of a sequence, made on-line in linear time: no pair of neighbours stands in it twice, and each rule is used twice.
+//! SEQUITUR: a grammar of a sequence, made on-line in linear time: no pair of neighbours stands in it twice,
+//! and each rule is used twice.
 //!
-//! Nodes live in one arena and are linked by index; the pairs that are in the grammar are found in a table with open addressing,
-//! whose entries have a byte beside the node: how far they are from where they belong, and some of the pair's hash. So nodes are looked at
-//! only where they are likely to match, and entries are mostly moved without looking at them.
+//! Nodes live in one arena and are linked by index; the pairs that are in the grammar are found in a table
+//! with open addressing, whose entries have a byte beside the node: how far they are from where they belong,
+//! and some of the pair's hash. So nodes are looked at only where they are likely to match, and entries are
+//! mostly moved without looking at them.
 //!
-//! Source: Nevill-Manning and Witten, Identifying Hierarchical Structure in Sequences, JAIR 7, 1997, section 2 and 3 (with overlapping
-//! pairs as in their program: of `aaa`, the second pair is entered again when the first one goes).
+//! Source: Nevill-Manning and Witten, Identifying Hierarchical Structure in Sequences, JAIR 7, 1997, section
+//! 2 and 3 (with overlapping pairs as in their program: of `aaa`, the second pair is entered again when the
+//! first one goes).
 
 use crate::activations::Compressor;
 use crate::rules::{END, GUARD, Loose, PART, RULE, is_barrier};
@@ -43,8 +46,8 @@ pub struct Sequitur {
     n_parts: u32,
 }
 
-/// The pairs of neighbours. While it is changed, each node in it still has, with its neighbour, the pair that it was entered for: where an entry
-/// belongs is found by that.
+/// The pairs of neighbours. While it is changed, each node in it still has, with its neighbour, the pair that
+/// it was entered for: where an entry belongs is found by that.
 struct Pairs {
     slots: Vec<Slot>,
     shift: u32,
@@ -363,7 +366,8 @@ impl Sequitur {
         }
     }
 
-    /// Looks the pair at `node` up: a new one is entered, of an old one both become a rule. Returns whether it was there.
+    /// Looks the pair at `node` up: a new one is entered, of an old one both become a rule. Returns whether
+    /// it was there.
     #[inline]
     fn check(&mut self, node: u32) -> bool {
         let Some((a, b)) = self.pair(node) else { return false };
@@ -503,7 +507,8 @@ mod tests {
         rules.bodies[start..rules.ends[rule]].iter().for_each(|&s| expand(rules, s, out));
     }
 
-    /// What the grammar of sequences makes is them; pairs stand in it once, but for overlaps, and rules are used twice.
+    /// What the grammar of sequences makes is them; pairs stand in it once, but for overlaps, and rules are
+    /// used twice.
     fn held(sequences: &[Vec<u32>]) {
         let mut sequitur = Sequitur::new();
         for sequence in sequences {

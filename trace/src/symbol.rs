@@ -5,8 +5,9 @@
 //! j < 0x4000_0000   B_j: block j of the function on top of the stack of open functions
 //! 0x8000_0000       E: the function on top is left
 //! ```
-//! Two marks that a recorder sets and a plain file does not have: `0x2000_0000` on an entry says that it came from outside
-//! (a callback, a handler, the middle of a run), the low bits of an exit say its [`Cause`]. No search looks at them.
+//! Two marks that a recorder sets and a plain file does not have: `0x2000_0000` on an entry says that it came
+//! from outside (a callback, a handler, the middle of a run), the low bits of an exit say its [`Cause`]. No
+//! search looks at them.
 
 /// One step of a run. Ordered and compared as its code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -121,7 +122,8 @@ impl Symbol {
         Cause::ALL.into_iter().find(has)
     }
 
-    /// What it says. A code that is none, which [`Symbol::is_valid`] tells, comes out as one of its neighbours.
+    /// What it says. A code that is none, which [`Symbol::is_valid`] tells, comes out as one of its
+    /// neighbours.
     #[inline]
     pub fn step(self) -> Step {
         if self.0 & EXIT != 0 {

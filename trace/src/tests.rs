@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 
-/// A balanced stream: recursion, repeated bodies, several exits at once (as `longjmp` makes them), entries in the middle.
+/// A balanced stream: recursion, repeated bodies, several exits at once (as `longjmp` makes them), entries in
+/// the middle.
 pub(crate) fn random_stream(seed: u64, n: usize) -> Vec<u32> {
     let mut rng = Rng(seed | 1);
     let n_funcs = 1 + rng.below(5);
@@ -99,7 +100,8 @@ pub(crate) fn oracle_of(stream: &[u32], path: &Path) -> Vec<u64> {
     found
 }
 
-/// Whether blocks end with a path: from its last step on, which beginnings of the blocks may stand before what has been matched.
+/// Whether blocks end with a path: from its last step on, which beginnings of the blocks may stand before
+/// what has been matched.
 pub(crate) fn ends_with(blocks: &[u32], path: &Path) -> bool {
     let mut ends: BTreeSet<usize> = [blocks.len()].into();
     for step in path.steps.iter().rev() {
@@ -161,7 +163,8 @@ pub(crate) fn opened(bytes: &[u8]) -> Result<Trace, ReadError> {
     Trace::open(file)
 }
 
-/// A file of several streams in chunks of `len` symbols, as a recorder writes it: the chunks of the streams mixed.
+/// A file of several streams in chunks of `len` symbols, as a recorder writes it: the chunks of the streams
+/// mixed.
 pub(crate) fn chunked(streams: &[Vec<u32>], codec: Codec, len: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
@@ -334,7 +337,8 @@ fn use_up(file: &[u8]) {
     }
 }
 
-/// What is passed over is passed over by what heads and indices say: a bit of them that has changed is seen, or makes no difference.
+/// What is passed over is passed over by what heads and indices say: a bit of them that has changed is seen,
+/// or makes no difference.
 #[test]
 fn no_changed_bit_has_chunks_passed_over() {
     let stream = random_stream(11, 300);
@@ -421,7 +425,8 @@ fn answers(trace: &Trace, path: &Path) -> Vec<Option<String>> {
     all
 }
 
-/// A packed file that is cut gives errors, or the answers of the whole one; what its grammar tells as soon as that is complete.
+/// A packed file that is cut gives errors, or the answers of the whole one; what its grammar tells as soon as
+/// that is complete.
 #[test]
 fn a_cut_packed_file_answers_as_the_whole_one_or_not_at_all() {
     let streams = [random_stream(7, 400), random_stream(8, 300)];
@@ -482,7 +487,8 @@ fn doubled(terminals: &[Terminal], start: &[u32], n: u32) -> Vec<u8> {
     out
 }
 
-/// Few bytes may stand for more symbols than there is time for, or more open functions than there is memory for.
+/// Few bytes may stand for more symbols than there is time for, or more open functions than there is memory
+/// for.
 #[test]
 fn grammars_that_grow_beyond_measure_are_refused() {
     let terminal = |func, symbol| Terminal { func, symbol };
@@ -497,7 +503,8 @@ fn grammars_that_grow_beyond_measure_are_refused() {
         found.map(|(found, _)| found.count).map_err(|err| err.to_string())
     };
     let refused = Err("it is damaged: the grammar at byte 0x28".to_owned());
-    // Calls that return, so many that their number does not fit 32 bits; each block but the first of each ends the path.
+    // Calls that return, so many that their number does not fit 32 bits; each block but the first of each
+    // ends the path.
     assert_eq!(counted(&[enter, block, block, block, exit], 40), Ok(2 << 41));
     for n in [45, 63, 64, 200] {
         assert_eq!(counted(&[enter, block, block, block, exit], n), refused, "{n}");
@@ -511,7 +518,8 @@ fn grammars_that_grow_beyond_measure_are_refused() {
     }
 }
 
-/// The occurrences of a path with gaps that begin before a rule are more than its length, and add up over rules.
+/// The occurrences of a path with gaps that begin before a rule are more than its length, and add up over
+/// rules.
 #[test]
 fn occurrences_beyond_32_bits_are_counted() {
     let terminal = |func, symbol| Terminal { func, symbol };

@@ -1,9 +1,11 @@
-//! When symbols were executed. A recording says when chunks of events were taken; between two such times, symbols are spread evenly.
+//! When symbols were executed. A recording says when chunks of events were taken; between two such times,
+//! symbols are spread evenly.
 //!
 //! ```text
 //! TIME  = (thread, n times: varint, for each: index − last index, ns − last ns: varint)*
 //! ```
-//! The index is that of the first symbol that was executed after the time, in nanoseconds since the recording began.
+//! The index is that of the first symbol that was executed after the time, in nanoseconds since the recording
+//! began.
 #![warn(clippy::indexing_slicing)]
 
 use crate::varint::{self, Cursor};
@@ -20,7 +22,8 @@ pub struct Times {
 }
 
 impl Times {
-    /// Notes that the stream of `thread` came to the symbol `index` at `ns`. What goes back in time is taken for the time before.
+    /// Notes that the stream of `thread` came to the symbol `index` at `ns`. What goes back in time is taken
+    /// for the time before.
     pub fn note(&mut self, thread: u32, index: u64, ns: u64) {
         let points = self.of.entry(thread).or_default();
         match points.last().copied() {
@@ -34,7 +37,8 @@ impl Times {
         }
     }
 
-    /// Notes that what is before the symbol `index` was taken at `ns`. Of a stream of which no earlier time is known, it began with the recording.
+    /// Notes that what is before the symbol `index` was taken at `ns`. Of a stream of which no earlier time
+    /// is known, it began with the recording.
     pub(crate) fn taken(&mut self, thread: u32, index: u64, ns: u64) {
         if index > 0 && !self.of.contains_key(&thread) {
             self.note(thread, 0, 0);

@@ -29,7 +29,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What the section of names is called.
 pub(crate) const NAMES: [u8; 4] = *b"NAME";
-/// The section of what was wrong with the events that a file was made of: `n_astray n_lost`, as varints; not there if nothing was.
+/// The section of what was wrong with the events that a file was made of: `n_astray n_lost`, as varints; not
+/// there if nothing was.
 pub(crate) const FAULTS: [u8; 4] = *b"FLTS";
 
 /// A trace file.
@@ -90,7 +91,8 @@ impl Trace {
     /// Opens a file. Reads no more than where things are.
     ///
     /// # Errors
-    /// If it is no trace, or its chunks do not follow each other. A cut file is no error: [`Trace::cut`] tells.
+    /// If it is no trace, or its chunks do not follow each other. A cut file is no error: [`Trace::cut`]
+    /// tells.
     pub fn open(file: File) -> Result<Self, ReadError> {
         let source = Source::open(file)?;
         let mut chunks = chunks::heads(&source)?;
@@ -148,7 +150,8 @@ impl Trace {
         self.source.n_behind
     }
 
-    /// What was wrong with the events of a recording, as far as it was read, or of that which a file was made of.
+    /// What was wrong with the events of a recording, as far as it was read, or of that which a file was made
+    /// of.
     pub fn faults(&self) -> Faults {
         *self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -247,8 +250,8 @@ impl Trace {
         Ok(None)
     }
 
-    /// Searches, by the fastest scheme if none is named; says by which it was done. Columns count, and say what does not occur; where
-    /// something is, scheme 4 finds.
+    /// Searches, by the fastest scheme if none is named; says by which it was done. Columns count, and say
+    /// what does not occur; where something is, scheme 4 finds.
     ///
     /// # Errors
     /// If the file cannot be read, or does not hold what the scheme works on.
@@ -301,7 +304,8 @@ impl Trace {
     /// Searches a path, which may go through calls; else as [`Trace::search`].
     ///
     /// # Errors
-    /// If the file cannot be read, does not hold what the scheme works on, or the scheme does not follow calls.
+    /// If the file cannot be read, does not hold what the scheme works on, or the scheme does not follow
+    /// calls.
     pub fn search_path(
         &self,
         path: &Path,
@@ -316,7 +320,8 @@ impl Trace {
         Ok((found, scheme))
     }
 
-    /// Tells thread and index of each occurrence of a path, in one stream or all, as long as `note` wants more; by scheme 1 or 3.
+    /// Tells thread and index of each occurrence of a path, in one stream or all, as long as `note` wants
+    /// more; by scheme 1 or 3.
     pub(crate) fn each(
         &self,
         path: &Path,
@@ -354,7 +359,8 @@ impl Trace {
         Ok(())
     }
 
-    /// How often a path occurs by who called the function: `None` stands for no caller, where a stream starts in it.
+    /// How often a path occurs by who called the function: `None` stands for no caller, where a stream starts
+    /// in it.
     ///
     /// # Errors
     /// If the file cannot be read, or the path is too wide.
@@ -371,7 +377,8 @@ impl Trace {
         Ok(counts)
     }
 
-    /// Follows a path through calls; `found` is told the thread, the index, and the caller of each occurrence.
+    /// Follows a path through calls; `found` is told the thread, the index, and the caller of each
+    /// occurrence.
     fn follow(
         &self,
         path: &Path,
@@ -440,7 +447,8 @@ impl Trace {
         Ok(())
     }
 
-    /// Decodes the grammar, if there is one and it has not been done; searches by schemes 2 and 4 do it themselves.
+    /// Decodes the grammar, if there is one and it has not been done; searches by schemes 2 and 4 do it
+    /// themselves.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -607,7 +615,8 @@ impl Trace {
         flow.ok_or_else(|| self.source.senseless(flow::FLOW, "the control flow"))
     }
 
-    /// How often each block was executed, by the numbers of its function and of itself; in one stream, if one is named.
+    /// How often each block was executed, by the numbers of its function and of itself; in one stream, if one
+    /// is named.
     ///
     /// # Errors
     /// If it cannot be read.

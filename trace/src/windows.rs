@@ -1,11 +1,13 @@
-//! Paths of a given length: the strings of blocks of one activation, calls left out, with how often each occurs.
+//! Paths of a given length: the strings of blocks of one activation, calls left out, with how often each
+//! occurs.
 //!
-//! On a column, each symbol is run through once: what is wholly in a part was counted there, as often as the part occurs; the strings
-//! that end in a part and begin before it are new. Only the first and the last blocks of each symbol are kept for this. Where there is
-//! no column, activations are followed, each with its last blocks.
+//! On a column, each symbol is run through once: what is wholly in a part was counted there, as often as the
+//! part occurs; the strings that end in a part and begin before it are new. Only the first and the last
+//! blocks of each symbol are kept for this. Where there is no column, activations are followed, each with its
+//! last blocks.
 //!
-//! Source: the counting is that of Goto, Bannai, Inenaga and Takeda, Fast q-gram mining on SLP compressed strings, Journal of Discrete
-//! Algorithms, 2013; there, rules have two symbols.
+//! Source: the counting is that of Goto, Bannai, Inenaga and Takeda, Fast q-gram mining on SLP compressed
+//! strings, Journal of Discrete Algorithms, 2013; there, rules have two symbols.
 
 use crate::columns::Column;
 use crate::file::ReadError;
@@ -24,7 +26,8 @@ pub const LONGEST: usize = 64;
 pub type Paths = BTreeMap<Vec<u32>, u64>;
 
 impl Trace {
-    /// The paths of `len` blocks, at most [`LONGEST`], of each function that ran so many in one activation; or of `func` alone.
+    /// The paths of `len` blocks, at most [`LONGEST`], of each function that ran so many in one activation;
+    /// or of `func` alone.
     ///
     /// # Errors
     /// If they cannot be read.

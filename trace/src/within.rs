@@ -17,7 +17,8 @@ impl Trace {
     /// Searches as [`Trace::search_path`], for what has its last block in these ranges.
     ///
     /// # Errors
-    /// If the file cannot be read, does not hold what the scheme works on, or the scheme does not follow calls.
+    /// If the file cannot be read, does not hold what the scheme works on, or the scheme does not follow
+    /// calls.
     pub fn search_within(
         &self,
         path: &Path,
@@ -36,7 +37,8 @@ impl Trace {
         Ok((found, used))
     }
 
-    /// On the grammar: how often it occurs before each end of a range. Where each is asked for, all of them are found.
+    /// On the grammar: how often it occurs before each end of a range. Where each is asked for, all of them
+    /// are found.
     fn search_grammar_within(
         &self,
         path: &Automaton,

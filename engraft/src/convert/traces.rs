@@ -1,4 +1,5 @@
-//! `engraft convert` for traces: from a plain one to a file of ours, and back. What else they are made of and become: `branches`, `exports`.
+//! `engraft convert` for traces: from a plain one to a file of ours, and back. What else they are made of and
+//! become: `branches`, `exports`.
 
 use super::{Args, branches, exports};
 use crate::input;

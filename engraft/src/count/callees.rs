@@ -81,7 +81,8 @@ struct Mapped {
 }
 
 impl Maps {
-    /// Looks at process `pid` now and then, which does not hold it up, until it is gone, as `is_gone` may say.
+    /// Looks at process `pid` now and then, which does not hold it up, until it is gone, as `is_gone` may
+    /// say.
     pub fn watch(pid: u32, is_gone: &AtomicBool) -> Maps {
         let mut maps = Maps::default();
         // Libraries are there soon, and short programs gone.

@@ -1,4 +1,5 @@
-//! Programs that a counted process starts by `exec`: which file each is, whether it can be counted, and taking it over.
+//! Programs that a counted process starts by `exec`: which file each is, whether it can be counted, and
+//! taking it over.
 //!
 //! Invariant: a process whose new program is not counted is not touched; why, is said.
 //!

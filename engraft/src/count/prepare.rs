@@ -1,8 +1,9 @@
 //! Modules made ready to be counted, before the program starts and while it runs; kept for the next time.
 //!
-//! Invariant: what a module's counters mean is kept beside its rewritten code, by the identity of the whole file and of ourselves: the
-//! second time, nothing is analysed before the program runs. What cannot be kept is made each time. Of a module that ran long, how it ran
-//! is kept, too: then it is made once more, with its counters where it seldom went.
+//! Invariant: what a module's counters mean is kept beside its rewritten code, by the identity of the whole
+//! file and of ourselves: the second time, nothing is analysed before the program runs. What cannot be kept
+//! is made each time. Of a module that ran long, how it ran is kept, too: then it is made once more, with its
+//! counters where it seldom went.
 
 use crate::input::{self, refuse_known_by_address, refuse_sanitized, warn_of_changing_code};
 use anyhow::Context as _;
@@ -148,8 +149,8 @@ impl Store {
         self.earlier(module.key).is_some()
     }
 
-    /// Keeps how `module` ran, for the places of its counters or events the next time; if it ran so long that it is worth it to rewrite it
-    /// once more.
+    /// Keeps how `module` ran, for the places of its counters or events the next time; if it ran so long that
+    /// it is worth it to rewrite it once more.
     pub fn keep_run(&self, module: &Counted, is_long: bool, profile: &Profile) {
         if is_long && !self.is_temporary() && !self.knows_run(module) {
             self.keep(&self.name(module.key, RAN), &profile::recording::write(std::slice::from_ref(profile)));
@@ -227,7 +228,8 @@ pub struct How<'a> {
     pub placement: Placement,
     /// Whether it is counted where calls through pointers lead.
     pub callees: bool,
-    /// Whether programs that are started by `exec` are counted, too: then the code that starts them asks first.
+    /// Whether programs that are started by `exec` are counted, too: then the code that starts them asks
+    /// first.
     pub follows: bool,
     /// Which numbers events have: others than those of the turn before.
     pub turn: u32,
@@ -237,7 +239,8 @@ pub struct How<'a> {
     pub functions: &'a [String],
     /// Names of functions of which an event tells each time that they are entered.
     pub telling: &'a [String],
-    /// Names that modules of the program define, not the C library, sorted: calls of such a name may be theirs.
+    /// Names that modules of the program define, not the C library, sorted: calls of such a name may be
+    /// theirs.
     pub interposed: &'a [Box<str>],
 }
 
@@ -249,7 +252,8 @@ impl How<'_> {
         How { placement, callees, follows, turn: 0, libc, functions, telling, interposed: &[] }
     }
 
-    /// Has `image` have the imports that it has in a program like this; and what tells it apart from the same module in another one.
+    /// Has `image` have the imports that it has in a program like this; and what tells it apart from the same
+    /// module in another one.
     fn interpose(self, image: &mut Image) -> String {
         let theirs = image.interpose(self.interposed);
         if theirs.is_empty() { String::new() } else { format!("-without-{:016x}", hash(&theirs)) }
@@ -325,7 +329,8 @@ impl How<'_> {
     }
 }
 
-/// Whether `name`, in which `*` stands for anything, is a function's: the symbol, or what the source calls it, with its parameters or without.
+/// Whether `name`, in which `*` stands for anything, is a function's: the symbol, or what the source calls
+/// it, with its parameters or without.
 pub fn is_name(name: &str, symbol: &str) -> bool {
     let is_it = |text: &str| super::fits(name.as_bytes(), text.as_bytes());
     let in_source = || matching::names::in_source(symbol);
@@ -380,8 +385,9 @@ impl Start {
     }
 }
 
-/// Names of functions of the C library that count for plans, and that the executable of `image` or one of its `libraries` defines that are not
-/// the C library's: calls of such a name from any of its modules may be theirs. Sorted.
+/// Names of functions of the C library that count for plans, and that the executable of `image` or one of its
+/// `libraries` defines that are not the C library's: calls of such a name from any of its modules may be
+/// theirs. Sorted.
 fn interposed(image: &Image, libraries: &[PathBuf]) -> Vec<Box<str>> {
     let is_libc = |path: &&PathBuf| {
         path.file_name().is_some_and(|name| program::image::is_libc_file(&name.to_string_lossy()))
@@ -507,7 +513,8 @@ fn library(kept: &Store, file: &Path, path: &Path, how: How<'_>) -> anyhow::Resu
     Ok((Counted::new(path, program, meaning, means), given))
 }
 
-/// A module whose events are told apart from those of others: the one that was `made`, or one that is made again.
+/// A module whose events are told apart from those of others: the one that was `made`, or one that is made
+/// again.
 fn told_apart<T>(
     mut made: (Counted, T),
     is_well: impl Fn(&Counted) -> bool,
@@ -709,7 +716,8 @@ impl<'a> Loader<'a> {
         Ok(Made { segments, file, sites })
     }
 
-    /// Answers until `is_over`, from when it says that it is ready. However it ends, nobody waits for an answer any more.
+    /// Answers until `is_over`, from when it says that it is ready. However it ends, nobody waits for an
+    /// answer any more.
     pub fn serve(&self, ready: Sender<()>, is_over: &AtomicBool) {
         let _closes = Closes(self.arena);
         if self.arena.hold_mailbox().is_err() {

@@ -1,4 +1,5 @@
-//! What is not the same in each of several runs: functions, blocks, edges, with the least and the largest count.
+//! What is not the same in each of several runs: functions, blocks, edges, with the least and the largest
+//! count.
 
 use crate::input;
 use crate::view::{Table, cut, many};
@@ -185,7 +186,8 @@ pub struct RepeatView {
     functions: Vec<FunctionSpread>,
     blocks: Vec<BlockSpread>,
     edges: Vec<EdgeSpread>,
-    /// Of how many entries, blocks and edges the numbers are not the same, but may be: threads may have been stopped in the middle of one.
+    /// Of how many entries, blocks and edges the numbers are not the same, but may be: threads may have been
+    /// stopped in the middle of one.
     #[serde(skip_serializing_if = "is_none")]
     n_within: usize,
 }
@@ -310,7 +312,8 @@ mod tests {
         for (counts, want) in [
             (&[of(5, 6), of(6, 6)][..], false),
             (&[of(5, 6), of(7, 7)], true),
-            // Each two of them may be the same: the first and the last with 6, with 5 the first and the second.
+            // Each two of them may be the same: the first and the last with 6, with 5 the first and the
+            // second.
             (&[of(5, 6), of(5, 5), of(6, 6)], true),
             (&[of(5, 6), of(4, 6), of(6, 9)], false),
         ] {

@@ -27,7 +27,8 @@ pub struct CountView {
     /// How many threads may have been stopped in the middle of a block.
     stopped: u64,
     instructions: u64,
-    /// Of all instructions that are known to have run in the counted modules: more may have run uncounted, so this is an upper bound.
+    /// Of all instructions that are known to have run in the counted modules: more may have run uncounted, so
+    /// this is an upper bound.
     counted_share: f64,
     modules: Vec<ModuleView>,
     functions: Vec<FunctionView>,
@@ -159,7 +160,8 @@ fn instructions(profile: &Profile, program: &Program) -> u64 {
     program.func_ids().fold(own, |sum, id| sum.saturating_add(padding(profile, program, id).0))
 }
 
-/// How many instructions of padding ran in `id` behind branches that were not taken: where that is sure, and where it is not.
+/// How many instructions of padding ran in `id` behind branches that were not taken: where that is sure, and
+/// where it is not.
 fn padding(profile: &Profile, program: &Program, id: FuncId) -> (u64, u64) {
     let (mut sure, mut other) = (0u64, 0u64);
     for (block, padding) in flow::padding(program, id, profile) {

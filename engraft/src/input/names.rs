@@ -1,4 +1,5 @@
-//! Functions by the names that people type: the source's, its end, or one that looks like it. By symbol they are found before.
+//! Functions by the names that people type: the source's, its end, or one that looks like it. By symbol they
+//! are found before.
 
 use matching::names::{distance, erased, in_source};
 
@@ -16,8 +17,8 @@ fn spelt(symbol: &str) -> String {
     in_source(symbol).unwrap_or_else(|| symbol.to_owned())
 }
 
-/// Those that `what` names, of `all` with their names in the source: by all of it; without parameters, or what stands behind them; else by
-/// its end, so that `run` is `app::run` if nothing else ends so.
+/// Those that `what` names, of `all` with their names in the source: by all of it; without parameters, or
+/// what stands behind them; else by its end, so that `run` is `app::run` if nothing else ends so.
 pub fn called<T: Copy + PartialEq>(all: &[(T, String)], what: &str) -> Vec<T> {
     let what = squeezed(what);
     for named in [is_all, is_called, ends_in] {
@@ -69,7 +70,8 @@ fn is_called(name: &str, what: &str) -> bool {
     squeezed(path(name)) == what || squeezed(to_parameters(name)) == what
 }
 
-/// Whether `what` is the end of this name's path, with or without the arguments of templates; or that and the parameters.
+/// Whether `what` is the end of this name's path, with or without the arguments of templates; or that and the
+/// parameters.
 fn ends_in(name: &str, what: &str) -> bool {
     let path = squeezed(path(name));
     let is_end =
@@ -86,7 +88,8 @@ fn squeezed(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
-/// A source name without parameters and what stands behind them, and without the type of what comes back, which templates have before it.
+/// A source name without parameters and what stands behind them, and without the type of what comes back,
+/// which templates have before it.
 pub fn path(name: &str) -> &str {
     if name.contains("thunk to ") {
         return name;

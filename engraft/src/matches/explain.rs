@@ -1,4 +1,5 @@
-//! `engraft match --explain FUNCTION`: a function of both builds side by side, block by block, with how each pair was found.
+//! `engraft match --explain FUNCTION`: a function of both builds side by side, block by block, with how each
+//! pair was found.
 
 use crate::input;
 use crate::out::Hinted;
@@ -17,7 +18,8 @@ pub struct ExplainView {
     new: Option<SideView>,
     method: Option<String>,
     confidence: Option<f32>,
-    /// New blocks by address, each with the old ones it has; old blocks that went nowhere stand after the one before them.
+    /// New blocks by address, each with the old ones it has; old blocks that went nowhere stand after the one
+    /// before them.
     rows: Vec<RowView>,
 }
 

@@ -157,7 +157,8 @@ fn paths(a: &Side, b: &Side, pairing: &Pairing, named: &str, length: usize) -> a
     Ok(alone.into_iter().map(view).collect())
 }
 
-/// The function whose paths are compared in each of the two: `Some(None)` stands for all of them, `None` for none.
+/// The function whose paths are compared in each of the two: `Some(None)` stands for all of them, `None` for
+/// none.
 type InBoth = (Option<Option<u32>>, Option<Option<u32>>);
 
 fn functions(a: &Side, b: &Side, pairing: &Pairing, named: &str) -> anyhow::Result<InBoth> {

@@ -33,7 +33,8 @@ impl<'a> Functions<'a> {
         self.source_name(func).map_or_else(|| self.names.function(func), |name| name.to_string())
     }
 
-    /// The function that a text names: as the trace has it; by the name in the source, or its end, if only one function has it.
+    /// The function that a text names: as the trace has it; by the name in the source, or its end, if only
+    /// one function has it.
     ///
     /// # Errors
     /// [`NotAPath`] says what is wrong, and names those that may be meant.

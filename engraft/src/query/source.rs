@@ -109,7 +109,8 @@ impl<'a> Binaries<'a> {
         insns
     }
 
-    /// The source lines that a block is of, in the order of its instructions; of a trace that knows no binaries, what came with its names.
+    /// The source lines that a block is of, in the order of its instructions; of a trace that knows no
+    /// binaries, what came with its names.
     pub fn lines(&self, func: u32, block: u32) -> Vec<(String, u32)> {
         let Some(binary) = self.binary(func) else {
             let known = self.names.functions.get(&func).and_then(|f| f.blocks.get(&block));

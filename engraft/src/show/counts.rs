@@ -142,7 +142,8 @@ struct CallRow {
     caller: String,
     /// `null` where the caller is in another module, or called through a pointer.
     callee: Option<String>,
-    /// Of calls through pointers whose targets were counted: the module that they led to, if it is another one and known.
+    /// Of calls through pointers whose targets were counted: the module that they led to, if it is another
+    /// one and known.
     #[serde(skip_serializing_if = "Option::is_none")]
     callee_module: Option<String>,
     count: u64,
@@ -208,7 +209,8 @@ pub fn call_graph(images: &[Image]) -> CountsView<CallGraph> {
     let mut others = Outside { images, files: BTreeMap::new() };
     for image in images {
         let (program, profile) = image;
-        // By caller and callee, which is a function of ours or a name and perhaps a module: how often, and from where.
+        // By caller and callee, which is a function of ours or a name and perhaps a module: how often, and
+        // from where.
         type Who = (FuncId, Result<FuncId, (String, Option<String>)>);
         let mut sums: BTreeMap<Who, (Count, Vec<u64>)> = BTreeMap::new();
         for call in calls::made(profile, program) {

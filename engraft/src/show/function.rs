@@ -106,7 +106,8 @@ fn edge(kind: EdgeKind) -> &'static str {
     }
 }
 
-/// The kind of edges between the same two blocks, taken as one: a branch to the next instruction goes there either way.
+/// The kind of edges between the same two blocks, taken as one: a branch to the next instruction goes there
+/// either way.
 pub(super) fn kind_of_all(edges: impl IntoIterator<Item = EdgeKind>) -> &'static str {
     let mut kinds = edges.into_iter();
     let first = kinds.next().map_or("", edge);

@@ -110,8 +110,9 @@ impl Texts<'_> {
         texts
     }
 
-    /// By area, the words that say where its thread was when a signal ended it, in the block and the instruction that it was in, or in a
-    /// function that it had just called there. Of others, nothing is said.
+    /// By area, the words that say where its thread was when a signal ended it, in the block and the
+    /// instruction that it was in, or in a function that it had just called there. Of others, nothing is
+    /// said.
     pub fn last_words(&self, owners: &[Owner], told: &Told) -> BTreeMap<u32, [u32; 6]> {
         let mut said = BTreeMap::new();
         for death in &told.deaths {
@@ -134,8 +135,8 @@ impl Texts<'_> {
     }
 }
 
-/// The area of a thread that a signal has ended: the last that has its number, which others may have had before. What has ended by itself, or
-/// became another program, is another's.
+/// The area of a thread that a signal has ended: the last that has its number, which others may have had
+/// before. What has ended by itself, or became another program, is another's.
 fn area(owners: &[Owner], death: &Death) -> Option<u32> {
     let is_one = |owner: &Owner| {
         (owner.process, owner.thread) == (death.process, Some(death.thread))
@@ -151,7 +152,8 @@ pub fn signal_of(owner: &Owner, told: &Told) -> Option<i32> {
     told.deaths.iter().find(is_its).map(|death| death.signal)
 }
 
-/// Whether a thread ended by itself, and nobody saw it: a signal ended its process, and the kernel told of all whom that ended.
+/// Whether a thread ended by itself, and nobody saw it: a signal ended its process, and the kernel told of
+/// all whom that ended.
 pub fn ended_before(owner: &Owner, told: &Told) -> bool {
     let of_process = || told.deaths.iter().filter(|death| death.process == owner.process);
     let is_known = |thread| of_process().next().is_some() && of_process().all(|death| death.thread != thread);

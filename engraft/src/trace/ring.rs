@@ -12,7 +12,8 @@ type Piece = (u32, bool, Vec<u8>);
 /// When it was appended, and how many were pushed before it.
 type At = (u64, u64);
 
-/// The last sections of a recording, which have no more than so many bytes; but for those that are the last of their streams.
+/// The last sections of a recording, which have no more than so many bytes; but for those that are the last
+/// of their streams.
 #[derive(Debug)]
 pub struct Ring {
     most: usize,
@@ -62,7 +63,8 @@ impl Ring {
         if pieces.is_empty() { vec![words] } else { pieces }
     }
 
-    /// Adds the next `words` of stream `k`, appended until `at_ns`, as sections that `pack` makes, and leaves out what was appended first.
+    /// Adds the next `words` of stream `k`, appended until `at_ns`, as sections that `pack` makes, and leaves
+    /// out what was appended first.
     ///
     /// # Errors
     /// The first of `pack`.
@@ -135,8 +137,8 @@ impl Ring {
         (self.n_bytes > self.most).then_some(self.n_bytes)
     }
 
-    /// All of them in order, each with its stream. The first of a stream whose first ones were left out comes with a mark that says so, which
-    /// goes before it.
+    /// All of them in order, each with its stream. The first of a stream whose first ones were left out comes
+    /// with a mark that says so, which goes before it.
     pub fn take(&mut self) -> impl Iterator<Item = (u32, Option<&'static [u32]>, Vec<u8>)> {
         self.n_bytes = 0;
         let mut cut = std::mem::take(&mut self.cut);

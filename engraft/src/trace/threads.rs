@@ -1,6 +1,8 @@
-//! Which thread of the trace events are of: the memory of a thread that has ended is another's later, which says so when it comes.
+//! Which thread of the trace events are of: the memory of a thread that has ended is another's later, which
+//! says so when it comes.
 //!
-//! Invariant: each thread of the program has a number of its own in the trace; those of areas come in the order in which these were seen.
+//! Invariant: each thread of the program has a number of its own in the trace; those of areas come in the
+//! order in which these were seen.
 
 use super::window::{len, word};
 use std::collections::HashMap;
@@ -9,7 +11,8 @@ use trace::events::{ANOTHER, GAP, PAUSE, START};
 /// The threads that events came of so far.
 #[derive(Default, Debug)]
 pub struct Threads {
-    /// By area: the number of the thread that has it, and whether what comes next is not kept, but tells what is open.
+    /// By area: the number of the thread that has it, and whether what comes next is not kept, but tells what
+    /// is open.
     now: HashMap<u32, (u32, bool)>,
     /// Numbers of threads whose areas are others' by now.
     ended: Vec<u32>,
@@ -38,7 +41,8 @@ impl Threads {
         &self.ended
     }
 
-    /// Cuts `words`, the next of `area`, where they are another thread's; `each` is told the number, and what it has.
+    /// Cuts `words`, the next of `area`, where they are another thread's; `each` is told the number, and what
+    /// it has.
     ///
     /// # Errors
     /// The first of `each`.
@@ -78,8 +82,8 @@ impl Threads {
     }
 }
 
-/// Whether one of `words` is one of `marks`. All that a program appends goes through here: without a way out in the middle, many words are
-/// compared at once.
+/// Whether one of `words` is one of `marks`. All that a program appends goes through here: without a way out
+/// in the middle, many words are compared at once.
 fn has_any(words: &[u8], marks: [u32; 4]) -> bool {
     let is_one =
         |w: &[u8; 4]| marks.iter().fold(false, |found, mark| found | (u32::from_le_bytes(*w) == *mark));

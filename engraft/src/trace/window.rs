@@ -1,14 +1,16 @@
 //! What of a run is kept: from a moment to another, from a function to another, while it is switched on.
 //!
-//! Events are taken in any case, so that the program runs on. Between two things that are kept there is a mark ([`PAUSE`]) and what is left out,
-//! which tells what is open, up to another mark ([`START`]); where that is too much, the first event of it, a mark that says so ([`GAP`]), and the
-//! last of it.
+//! Events are taken in any case, so that the program runs on. Between two things that are kept there is a
+//! mark ([`PAUSE`]) and what is left out, which tells what is open, up to another mark ([`START`]); where
+//! that is too much, the first event of it, a mark that says so ([`GAP`]), and the last of it.
 //!
-//! Functions open and close it for all threads, but nothing says what the others did at that moment. So streams are looked at often, before what
-//! they hold is taken: what came to another stream since the look before the one that shows an entry had begun may have come behind it, and
-//! what came until that is over may have come before it. The first is kept where it is opened, the second where it is closed.
+//! Functions open and close it for all threads, but nothing says what the others did at that moment. So
+//! streams are looked at often, before what they hold is taken: what came to another stream since the look
+//! before the one that shows an entry had begun may have come behind it, and what came until that is over may
+//! have come before it. The first is kept where it is opened, the second where it is closed.
 //!
-//! Invariant: what ran inside is kept; of a stream, only words are taken that the next look cannot open any more.
+//! Invariant: what ran inside is kept; of a stream, only words are taken that the next look cannot open any
+//! more.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -113,7 +115,8 @@ pub fn len(head: u32) -> usize {
 const CONTEXT: usize = 1 << 16;
 
 impl Window {
-    /// That is open from the first entry of a function of `from` on, if there are any, up to one of `to`, and so on.
+    /// That is open from the first entry of a function of `from` on, if there are any, up to one of `to`, and
+    /// so on.
     pub fn new(when: When, from: HashSet<u32>, to: HashSet<u32>) -> Window {
         let is_inside = from.is_empty();
         let is_open = !when.is_paused && when.after.is_zero();
@@ -152,8 +155,8 @@ impl Window {
         }
     }
 
-    /// Looks at `words`, which stream `k` has behind those that were looked at. All of the first `n_whole` are there; of the others, zeros at the
-    /// end may be written still.
+    /// Looks at `words`, which stream `k` has behind those that were looked at. All of the first `n_whole`
+    /// are there; of the others, zeros at the end may be written still.
     pub fn look(&mut self, k: u32, words: &[u8], n_whole: usize) {
         let (is_open, is_inside) = (self.is_open, self.is_inside);
         let stream = self.streams.entry(k).or_insert_with(|| Stream::new(is_open, is_inside));
@@ -172,8 +175,9 @@ impl Window {
         stream.n_seen += n.min(n_words) as u64;
     }
 
-    /// What the streams hold from now on is kept, or not, by the clock, by the switch, which was turned `n_turns` times, and by what the look
-    /// has shown that is just over; how many words each holds that were not taken says `n_words`.
+    /// What the streams hold from now on is kept, or not, by the clock, by the switch, which was turned
+    /// `n_turns` times, and by what the look has shown that is just over; how many words each holds that were
+    /// not taken says `n_words`.
     pub fn tick(&mut self, since: Duration, n_turns: usize, n_streams: u32, n_words: impl Fn(u32) -> u64) {
         let When { after, lasts, is_paused, .. } = self.when;
         let is_time = since >= after && lasts.is_none_or(|lasts| since.saturating_sub(after) < lasts);
@@ -253,7 +257,8 @@ impl Window {
                 stream.has_begun = true;
                 kept.extend(event);
             } else if head == ANOTHER {
-                // What the thread before had open is nothing to this one, which is not kept from its first event on.
+                // What the thread before had open is nothing to this one, which is not kept from its first
+                // event on.
                 stream.left_out = [Vec::new(), Vec::new()];
                 stream.is_whole = true;
                 kept.extend(event);
@@ -415,7 +420,8 @@ mod tests {
         assert_eq!(word(&kept, n - 3), *long.last().expect("it is long"));
     }
 
-    /// What comes while nothing is kept begins a thread in any case, of whose open functions the last one's say nothing.
+    /// What comes while nothing is kept begins a thread in any case, of whose open functions the last one's
+    /// say nothing.
     #[test]
     fn threads_that_are_left_out_begin() {
         let mut window = window(0, None, &[], &[]);

@@ -92,8 +92,8 @@ impl Writer {
         })
     }
 
-    /// Takes all events until `is_done`, and what is there then: who goes on, is left alone. What cannot be written any more is still taken: the
-    /// program must not wait.
+    /// Takes all events until `is_done`, and what is there then: who goes on, is left alone. What cannot be
+    /// written any more is still taken: the program must not wait.
     pub fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> Taken {
         let mut taken = Taken::default();
         taken.failed = self.take_to(&mut taken, arena, is_done).err();
@@ -183,7 +183,8 @@ impl Writer {
         Ok(streams.len() > n_before)
     }
 
-    /// Writes what is kept of `bytes`, the next of an area's stream, that were appended until `at`, or until now.
+    /// Writes what is kept of `bytes`, the next of an area's stream, that were appended until `at`, or until
+    /// now.
     fn keep(&mut self, area: u32, bytes: &[u8], at: Option<Duration>, taken: &mut Taken) {
         taken.n_bytes += bytes.len();
         if !bytes.is_empty() {

@@ -38,7 +38,8 @@ fn what_ran_long_is_counted_elsewhere_the_next_time() {
     assert_eq!(cached(), names);
 }
 
-/// What is kept is not what it was any more, as after a full disk: it is made again, and the program runs and counts as the first time.
+/// What is kept is not what it was any more, as after a full disk: it is made again, and the program runs and
+/// counts as the first time.
 #[test]
 fn what_is_kept_and_was_changed_is_made_again() {
     needs!("gcc");

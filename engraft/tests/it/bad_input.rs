@@ -1,4 +1,5 @@
-//! What cannot be used is refused: exit code 2, one line with the place, one with the remedy, nothing on standard output.
+//! What cannot be used is refused: exit code 2, one line with the place, one with the remedy, nothing on
+//! standard output.
 
 use crate::run::{compile, engraft, folder, looks_like, pair};
 use std::path::Path;

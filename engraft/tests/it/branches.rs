@@ -1,5 +1,6 @@
-//! What perf prints of branches as a trace: the text is made of runs that were stepped through, instruction by instruction, and the trace
-//! held against the addresses that were stepped to, and against `engraft trace`.
+//! What perf prints of branches as a trace: the text is made of runs that were stepped through, instruction
+//! by instruction, and the trace held against the addresses that were stepped to, and against `engraft
+//! trace`.
 
 use crate::needs;
 use crate::run::{compile, engraft, folder, must};
@@ -170,7 +171,8 @@ fn all_blocks(folder: &Path) -> BTreeSet<u64> {
     blocks
 }
 
-/// The symbols of a trace: as they are printed, without what is behind their block; and the addresses of blocks.
+/// The symbols of a trace: as they are printed, without what is behind their block; and the addresses of
+/// blocks.
 fn symbols(folder: &Path, trace: &str) -> (Vec<String>, Vec<u64>) {
     engraft(folder, &format!("convert {trace} -q --store packed -o any.trace")).ok();
     let n = engraft(folder, "query any.trace --stats --json").json()["n_symbols"].as_u64().expect("a number");

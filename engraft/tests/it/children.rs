@@ -13,7 +13,8 @@ fn child_processes_are_counted() {
     }
 }
 
-/// Parent and child run at once, and call nothing before they count: increments of counters that both had would be lost.
+/// Parent and child run at once, and call nothing before they count: increments of counters that both had
+/// would be lost.
 #[test]
 fn children_of_other_calls_than_fork_count_apart() {
     needs!("gcc");

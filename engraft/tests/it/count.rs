@@ -13,7 +13,8 @@ pub fn plain(folder: &Path, command: &[&str]) -> Output {
     Command::new(program).args(args).current_dir(folder).output().expect("it runs")
 }
 
-/// Runs `command` under `count -q`; fails unless it prints and ends as it does by itself. Returns the counts of its blocks.
+/// Runs `command` under `count -q`; fails unless it prints and ends as it does by itself. Returns the counts
+/// of its blocks.
 #[track_caller]
 pub fn counted(folder: &Path, command: &[&str], modules: &str) -> BTreeMap<u64, u64> {
     let want = plain(folder, command);
@@ -122,12 +123,14 @@ fn libraries_that_are_loaded_later_are_counted() {
     compile(&place.path().join("plugin.so"), "plugin.c", "-O1 -shared -fPIC");
     counted(place.path(), &["./host"], "all");
     let got = blocks(place.path(), "run.engraft", "plugin.so");
-    // Loaded six times; each time its loop runs a thousand times, and that of its resolver, which runs before anything else of it, three.
+    // Loaded six times; each time its loop runs a thousand times, and that of its resolver, which runs before
+    // anything else of it, three.
     assert!([6000, 18].iter().all(|n| got.values().any(|got| got == n)), "{got:?}");
     assert!(got.values().all(|n| [0, 6, 18, 6000].contains(n)), "{got:?}");
 }
 
-/// A constructor of one library calls into another one that is loaded with it and has not started, in a thread that is not the first.
+/// A constructor of one library calls into another one that is loaded with it and has not started, in a
+/// thread that is not the first.
 #[test]
 fn code_that_runs_before_its_library_starts_is_counted() {
     needs!("gcc");
@@ -164,7 +167,8 @@ fn a_program_outlives_us() {
     printed.read_line(&mut text).expect("a line");
     assert_eq!(text, "ready\n");
     us.kill().expect("it runs");
-    // Until the program ends, too: an alarm ends it if it waits for us. Nobody has asked how we ended, so we are there and dead.
+    // Until the program ends, too: an alarm ends it if it waits for us. Nobody has asked how we ended, so we
+    // are there and dead.
     printed.read_to_string(&mut text).expect("the rest");
     assert_eq!(text, want);
     us.wait().expect("it ended");
@@ -241,7 +245,8 @@ fn without_room_for_a_recording_the_program_runs_all_the_same() {
     assert!(!place.path().join("small").exists(), "an empty file is left");
 }
 
-/// Each call from outside is as quick as it is with a recording; with a system call for each of them this would take ten seconds.
+/// Each call from outside is as quick as it is with a recording; with a system call for each of them this
+/// would take ten seconds.
 #[test]
 fn without_a_recording_the_program_is_as_quick() {
     needs!("gcc", "sh");

@@ -60,7 +60,8 @@ fn loops_calls_paths_and_edges_of_a_recording_are_those_of_the_source() {
     }
     assert_eq!(made("kind", "fib"), [] as [u64; 0]);
 
-    // The `switch` compares more than it has ways; of `sum > 5 ?` only one way is taken; `exit` ends the loop of line 92.
+    // The `switch` compares more than it has ways; of `sum > 5 ?` only one way is taken; `exit` ends the loop
+    // of line 92.
     let view = shown("never");
     let never: BTreeSet<String> = view["edges"]
         .as_array()
@@ -84,7 +85,8 @@ fn loops_calls_paths_and_edges_of_a_recording_are_those_of_the_source() {
     };
     assert_eq!((of_line("lines.c:65"), of_line("lines.c:71")), (vec![46, 8], vec![45, 8]));
 
-    // Of 53 rounds of the endless loop, 45 go round; the function's own path is left on the way by who returns otherwise.
+    // Of 53 rounds of the endless loop, 45 go round; the function's own path is left on the way by who
+    // returns otherwise.
     let view = shown("paths");
     let paths = view["paths"].as_array().expect("a list");
     let of_loop = paths.iter().find(|p| text(p, "function") == "loops" && p["of"] == 53).expect("it is hot");
@@ -259,7 +261,8 @@ fn both_ways_to_one_block_are_one_way() {
     assert!(!written.contains("jcnd=80/80"), "{written}");
 }
 
-/// Code behind labels whose addresses are known elsewhere may be come to from there: edges of their function are known all the same.
+/// Code behind labels whose addresses are known elsewhere may be come to from there: edges of their function
+/// are known all the same.
 #[test]
 fn edges_of_functions_whose_labels_are_taken_are_counted() {
     needs!("gcc");

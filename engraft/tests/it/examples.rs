@@ -1,4 +1,5 @@
-//! What `--help` and `engraft help` say can be done, done: every command in them runs, and prints what is shown under it.
+//! What `--help` and `engraft help` say can be done, done: every command in them runs, and prints what is
+//! shown under it.
 
 use crate::needs;
 use crate::run::{callgrind, compile, engraft, folder, looks_like};

@@ -1,4 +1,5 @@
-//! Traces as folded stacks and as slices, held against the plain trace, against callgrind, and against a program's own clock.
+//! Traces as folded stacks and as slices, held against the plain trace, against callgrind, and against a
+//! program's own clock.
 
 use crate::needs;
 use crate::query::{ENTER, EXIT, FUNCTIONS, random_run, written};
@@ -8,7 +9,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// How often each stack of the run's symbols from `start` on, before `end`, executed a block; so deep at most.
+/// How often each stack of the run's symbols from `start` on, before `end`, executed a block; so deep at
+/// most.
 fn stacks(run: &[u32], start: usize, end: usize, depth: usize) -> BTreeMap<String, u64> {
     let (mut open, mut counts) = (Vec::new(), BTreeMap::new());
     for (index, &code) in run.iter().enumerate().take(end) {

@@ -7,7 +7,8 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs `command` under `count --follow`; fails unless it prints and ends as it does by itself. Returns what was said, as JSON by line.
+/// Runs `command` under `count --follow`; fails unless it prints and ends as it does by itself. Returns what
+/// was said, as JSON by line.
 #[track_caller]
 fn followed(place: &Path, command: &[&str]) -> String {
     let want = plain(place, command);

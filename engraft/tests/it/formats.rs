@@ -1,4 +1,5 @@
-//! Every format that `convert` writes, read by the tool that it is for; and what other tools write, read by `convert`.
+//! Every format that `convert` writes, read by the tool that it is for; and what other tools write, read by
+//! `convert`.
 
 use crate::needs;
 use crate::run::{at, built, callgrind, compile, engraft, folder, must};
@@ -9,7 +10,8 @@ use std::sync::OnceLock;
 
 const LLVM: &str = "/usr/lib/llvm-19/bin";
 
-/// The small program as llvm-bolt wants it, `old`, with exact counts: `old.callgrind`, and the same as fdata and csv.
+/// The small program as llvm-bolt wants it, `old`, with exact counts: `old.callgrind`, and the same as fdata
+/// and csv.
 fn counted() -> &'static Path {
     static COUNTED: OnceLock<PathBuf> = OnceLock::new();
     COUNTED.get_or_init(|| {
@@ -232,7 +234,8 @@ fn lines() -> tempfile::TempDir {
     to
 }
 
-/// Records of a tracefile by what stands before the number of executions: of branches, the line alone, and all their counts.
+/// Records of a tracefile by what stands before the number of executions: of branches, the line alone, and
+/// all their counts.
 fn traced(text: &str, kind: &str) -> BTreeMap<String, Vec<u64>> {
     let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for rest in text.lines().filter_map(|line| line.strip_prefix(kind)?.strip_prefix(':')) {
@@ -278,7 +281,8 @@ fn lines_branches_and_functions_ran_as_often_as_gcov_says() {
     assert!(said.contains(&format!("({} of {} branches)", n("BRH:"), n("BRF:"))), "{said}");
 }
 
-/// What a call that does not come back leaves, runs as often as gcov says; so do destructors at the end of a function, and where exceptions land.
+/// What a call that does not come back leaves, runs as often as gcov says; so do destructors at the end of a
+/// function, and where exceptions land.
 #[test]
 fn lines_that_exceptions_leave_ran_as_often_as_gcov_says() {
     needs!("g++", "gcov", "geninfo");
@@ -350,7 +354,8 @@ fn what_an_optimiser_moved_is_no_execution_of_its_line() {
     assert_eq!((&lines["8"], &lines["9"]), (&vec![100], &vec![1000]), "{lines:?}");
 }
 
-/// What a file of callgrind without compression says of functions of `lines.c`: calls with their number and cost, jumps with theirs.
+/// What a file of callgrind without compression says of functions of `lines.c`: calls with their number and
+/// cost, jumps with theirs.
 #[derive(Default)]
 struct Graph {
     calls: BTreeMap<(String, String), (u64, u64)>,
@@ -509,7 +514,8 @@ fn clang_applies_the_counts_of_several_files_to_their_lines() {
     );
 }
 
-/// Executions by instruction of a file in callgrind's format, of addresses in `range`; but of calls, to which callgrind adds those of stubs.
+/// Executions by instruction of a file in callgrind's format, of addresses in `range`; but of calls, to which
+/// callgrind adds those of stubs.
 fn executions(text: &str, range: &std::ops::Range<u64>) -> BTreeMap<u64, u64> {
     let (mut all, mut at, mut is_cost, mut calls) = (BTreeMap::new(), 0u64, false, Vec::new());
     for line in text.lines() {

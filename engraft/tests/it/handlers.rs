@@ -1,5 +1,5 @@
-//! What handlers of signals leave for good, wherever their addresses stand and whatever they interrupt. Programs say themselves how often
-//! they did what.
+//! What handlers of signals leave for good, wherever their addresses stand and whatever they interrupt.
+//! Programs say themselves how often they did what.
 
 use crate::count::{blocks, counted, plain};
 use crate::needs;
@@ -7,7 +7,8 @@ use crate::run::{at, built, engraft, entries, folder};
 use std::path::Path;
 use std::process::Command;
 
-/// `work` is called 80 times, fails in every fourth, and calls `ended` last; `before` and `after` say how often it began and ended.
+/// `work` is called 80 times, fails in every fourth, and calls `ended` last; `before` and `after` say how
+/// often it began and ended.
 const HEAD: &str =
     "#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>
     extern sigjmp_buf env; void install(void (*)(int)); void on_fault(int); void log(int);
@@ -100,7 +101,8 @@ fn what_handlers_leave_is_seen_wherever_they_come_from() {
     }
 }
 
-/// A stub that is moved, since it is called with its address elsewhere: a function of a library that is left in it.
+/// A stub that is moved, since it is called with its address elsewhere: a function of a library that is left
+/// in it.
 #[test]
 fn what_a_moved_stub_leads_to_may_be_left() {
     needs!("gcc");
@@ -144,8 +146,8 @@ fn a_stub_behind_a_fault_is_not_called() {
     }
 }
 
-/// A fault in a library that is not counted, on a stack where a call of a function that comes back has left its return address: it is not that call that
-/// was left.
+/// A fault in a library that is not counted, on a stack where a call of a function that comes back has left
+/// its return address: it is not that call that was left.
 #[test]
 fn what_other_code_does_is_no_matter_of_calls_that_are_over() {
     needs!("gcc");
@@ -165,8 +167,8 @@ fn what_other_code_does_is_no_matter_of_calls_that_are_over() {
     assert!(counts.len() > 3 && counts.iter().all(|n| [40, 80].contains(n)), "{counts:?}");
 }
 
-/// A function of the C library is left where a call of another one that is near it has left its return address, at each place in turn: which of
-/// them was left may not be known, but what is said is so.
+/// A function of the C library is left where a call of another one that is near it has left its return
+/// address, at each place in turn: which of them was left may not be known, but what is said is so.
 #[test]
 fn calls_that_are_over_may_leave_doubt() {
     needs!("gcc");
@@ -206,7 +208,8 @@ fn calls_that_are_over_may_leave_doubt() {
     assert!((1..=12 * 20).contains(&n_wide), "{n_wide} of {} are in doubt", 25 * 20);
 }
 
-/// Steps through `work`, and leaves it for good at instruction `v[1]` behind its beginning; says how many there are, and how often `work` began.
+/// Steps through `work`, and leaves it for good at instruction `v[1]` behind its beginning; says how many
+/// there are, and how often `work` began.
 const STEPPED: &str = "#include <math.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <time.h>
     static sigjmp_buf env; static volatile long steps, last; static int odd, even, began; static struct timespec now;
     static volatile double x = 0.3; char text[64] = \"some text\", room[64];
@@ -219,7 +222,8 @@ const STEPPED: &str = "#include <math.h>\n#include <setjmp.h>\n#include <signal.
       TRAP(\"andl $~0x100\"); work(text); work(text + 1);
       printf(\"%ld %d\\n\", steps, began); return 0; }";
 
-/// Functions that are near and far from where they start, that are bound when they are called first, and that are taken to come back or not.
+/// Functions that are near and far from where they start, that are bound when they are called first, and that
+/// are taken to come back or not.
 #[test]
 fn a_call_may_be_left_at_any_instruction() {
     needs!("gcc");
@@ -299,8 +303,8 @@ fn stacks_are_not_read_beyond_their_ends() {
     }
 }
 
-/// What a library calls by a name of libc's is the executable's, if that has one of this name: here it leaves the library by `longjmp`, half
-/// of the time. Beside another executable the same library calls libc.
+/// What a library calls by a name of libc's is the executable's, if that has one of this name: here it leaves
+/// the library by `longjmp`, half of the time. Beside another executable the same library calls libc.
 #[test]
 fn names_of_libcs_are_the_executables_if_it_has_them() {
     needs!("gcc");
@@ -349,8 +353,9 @@ const THREE: &str = "#include <setjmp.h>
     void on_second(int s) { n_signals++; raise(SIGALRM); }
     void on_third(int s) { n_signals++; siglongjmp(back, 1); }";
 
-/// Two signals come at once, and the second's handler lets a third one come where the first's handler has not begun, whose address is a
-/// stub's of the linkage table. All over the stack above stand return addresses of calls that are over.
+/// Two signals come at once, and the second's handler lets a third one come where the first's handler has not
+/// begun, whose address is a stub's of the linkage table. All over the stack above stand return addresses of
+/// calls that are over.
 const OVER: &str = "#include <alloca.h>
     #include <setjmp.h>
     #include <signal.h>

@@ -1,4 +1,5 @@
-//! Counts where threads may have been stopped in the middle of a block: intervals, where they are needed and nowhere else.
+//! Counts where threads may have been stopped in the middle of a block: intervals, where they are needed and
+//! nowhere else.
 
 use crate::count::{instrumented, plain};
 use crate::needs;
@@ -55,14 +56,16 @@ fn only_threads_that_may_be_in_a_block_are_said_to_be() {
             ("0 S children", 3, 5..=5),
             ("0 q children", 3, if flags.contains("static") { 0..=5 } else { 5..=5 }),
         ] {
-            // In a static program, the call that ends it is the C library's own, where the system is called at once.
+            // In a static program, the call that ends it is the C library's own, where the system is called
+            // at once.
             let got = stopped(place.path(), &format!("./ends {words}"), status);
             assert!(got.is_some_and(|n| want.contains(&n)), "{flags}: {words}: {got:?}, not {want:?}");
         }
     }
 }
 
-/// A handler of signals that is `_exit` says nothing; its argument, the signal's number, is how the process ends.
+/// A handler of signals that is `_exit` says nothing; its argument, the signal's number, is how the process
+/// ends.
 #[test]
 fn a_handler_may_be_what_ends_the_process() {
     needs!("gcc");
@@ -73,7 +76,8 @@ fn a_handler_may_be_what_ends_the_process() {
           signal(SIGALRM, (void (*)(int))END); ualarm(20000, 0);
           while (!never) ;
           _exit(3); }";
-    // At fixed addresses, that of `_exit` is a stub of the program's own. Of `exit`, the end is seen: of a static program, all of it.
+    // At fixed addresses, that of `_exit` is a stub of the program's own. Of `exit`, the end is seen: of a
+    // static program, all of it.
     let built_so = [
         ("-O1", [1, 1]),
         ("-O1 -no-pie -fno-pie", [0, 1]),
@@ -107,7 +111,8 @@ fn counts_of_killed_programs_are_within_what_is_said() {
     assert!(ran.status.success() && said.contains("killed: 24 runs"), "{said}");
 }
 
-/// `show` gives intervals, in all its forms; `never` has nothing that is not sure; an instrumented file's recording says the same.
+/// `show` gives intervals, in all its forms; `never` has nothing that is not sure; an instrumented file's
+/// recording says the same.
 #[test]
 fn intervals_are_shown() {
     needs!("gcc");
@@ -122,7 +127,8 @@ fn intervals_are_shown() {
     assert_eq!(status.ok().and_then(|s| std::os::unix::process::ExitStatusExt::signal(&s)), Some(9));
     for rec in ["count.engraft", "file.engraft"] {
         let text = engraft(place.path(), &format!("show ends function end --counts {rec}")).ok();
-        // It ran once; whether what follows is off upwards or downwards depends on which blocks have counters.
+        // It ran once; whether what follows is off upwards or downwards depends on which blocks have
+        // counters.
         let is_wide = text.contains("  0..1 ×") || text.contains("  1..2 ×");
         assert!(is_wide && text.contains("  1 ×"), "{rec}: {text}");
         let json = engraft(place.path(), &format!("show ends function end --counts {rec} --json")).json();
@@ -139,7 +145,8 @@ fn intervals_are_shown() {
     }
 }
 
-/// Where handlers of signals left code in more places than there is room for, an instrumented file's recording says so.
+/// Where handlers of signals left code in more places than there is room for, an instrumented file's
+/// recording says so.
 #[test]
 fn what_was_not_written_down_is_said() {
     needs!("gcc");
@@ -212,7 +219,8 @@ fn loops_and_paths_of_a_program_that_died_are_within_what_is_said() {
         let dot = engraft(to, "show run.engraft function inner --dot").ok();
         let has_labels = |text: &str, label: &str| text.contains(label) && text.contains("..");
         assert!(has_labels(&svg, "..21 times") && has_labels(&dot, "..21"), "{flags}: {svg}");
-        // The rounds that came back to where they began without the store: all but the last, and those that left.
+        // The rounds that came back to where they began without the store: all but the last, and those that
+        // left.
         let paths = engraft(to, "show run.engraft paths --json").json();
         let rows = paths["paths"].as_array().expect("a list").iter();
         let own = rows.filter(|p| p["function"] == "inner" && p["is_loop"] == true);

@@ -1,4 +1,5 @@
-//! The quick part of `checks/kinds.sh`, `checks/processes.sh` and `checks/tree.sh`: programs of every kind, many processes and threads.
+//! The quick part of `checks/kinds.sh`, `checks/processes.sh` and `checks/tree.sh`: programs of every kind,
+//! many processes and threads.
 
 use crate::needs;
 use std::path::Path;

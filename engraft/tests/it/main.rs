@@ -1,7 +1,8 @@
-//! The command as users run it, on programs built on the spot; and the rules that a machine can check of this repository.
+//! The command as users run it, on programs built on the spot; and the rules that a machine can check of this
+//! repository.
 //!
-//! A test that needs a tool says so with `needs!`: without the tool it is skipped, and `skips` counts it in one closing line.
-//! With `ENGRAFT_TEST_NEEDS=all`, as in `.ci/run`, a missing tool is a failure.
+//! A test that needs a tool says so with `needs!`: without the tool it is skipped, and `skips` counts it in
+//! one closing line. With `ENGRAFT_TEST_NEEDS=all`, as in `.ci/run`, a missing tool is a failure.
 
 mod again;
 mod bad_input;

@@ -127,7 +127,8 @@ fn pins_and_forbids_of_a_map_are_obeyed_and_shown() {
 #[test]
 fn carry_goes_along_pins_and_edited_lines_of_one_map() {
     needs!("valgrind");
-    // `hash` is deleted by hand, which a pin of other functions must not undo; nor must the deletion undo the pin.
+    // `hash` is deleted by hand, which a pin of other functions must not undo; nor must the deletion undo the
+    // pin.
     let without_hash = |text: &str| -> String {
         text.lines().filter(|l| !l.starts_with("match hash ")).map(|l| format!("{l}\n")).collect()
     };

@@ -1,4 +1,5 @@
-//! What the command says, and what it keeps quiet about: refusals that save a file, warnings with their remedy, talk as JSON.
+//! What the command says, and what it keeps quiet about: refusals that save a file, warnings with their
+//! remedy, talk as JSON.
 
 use crate::needs;
 use crate::run::{Ran, compile, engraft, folder, looks_like, must, pair};

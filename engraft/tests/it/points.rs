@@ -1,4 +1,5 @@
-//! Probes at all kinds of points: they see what the program says of itself, and the program does not see them.
+//! Probes at all kinds of points: they see what the program says of itself, and the program does not see
+//! them.
 
 use crate::needs;
 use crate::run::{compile, engraft, folder};

@@ -199,7 +199,8 @@ fn the_hottest_paths_of_query_are_those_counted_one_by_one() {
     }
 }
 
-/// Where `parse: 1 {hash: 2 2} 3` ends: for each open activation its last block, and since then, whether it called `hash` with 2 2 in it.
+/// Where `parse: 1 {hash: 2 2} 3` ends: for each open activation its last block, and since then, whether it
+/// called `hash` with 2 2 in it.
 fn through_calls(run: &[u32]) -> Vec<usize> {
     let mut open: Vec<(u32, Vec<u32>, bool)> = Vec::new();
     let mut found = Vec::new();

@@ -6,8 +6,9 @@ use crate::run::{built, engraft, entries, folder};
 use std::path::Path;
 use std::process::Command;
 
-/// A function calls through a table in which it is itself, as its last deed. That is no switch: its entry is a call each time, the others
-/// may never come back, and the table holds the addresses that the program compares.
+/// A function calls through a table in which it is itself, as its last deed. That is no switch: its entry is
+/// a call each time, the others may never come back, and the table holds the addresses that the program
+/// compares.
 #[test]
 fn a_table_of_functions_is_no_jump_table() {
     needs!("gcc");
@@ -46,8 +47,9 @@ fn a_table_of_functions_is_no_jump_table() {
     }
 }
 
-/// A handler leaves what it interrupted: by longjmp, out of a function that its caller trusts to come back; by ending its thread; by having
-/// the thread go on elsewhere; and by going on behind the instruction that failed, and coming back. The program counts by itself.
+/// A handler leaves what it interrupted: by longjmp, out of a function that its caller trusts to come back;
+/// by ending its thread; by having the thread go on elsewhere; and by going on behind the instruction that
+/// failed, and coming back. The program counts by itself.
 #[test]
 fn what_handlers_of_signals_leave_is_counted_exactly() {
     needs!("gcc");

@@ -14,7 +14,8 @@ fn rows(place: &Path, recording: &str) -> (Option<BTreeSet<String>>, String) {
     (text.map(|text| text.lines().map(str::to_owned).collect()), ran.stderr)
 }
 
-/// Cuts `recording` at every `step`th byte: fails unless each is refused with one error, or gives whole modules of it.
+/// Cuts `recording` at every `step`th byte: fails unless each is refused with one error, or gives whole
+/// modules of it.
 #[track_caller]
 fn cut(place: &Path, recording: &str, step: usize) -> BTreeSet<usize> {
     let bytes = std::fs::read(place.join(recording)).expect("it is there");

@@ -1,4 +1,5 @@
-//! Files are told apart by all of their bytes, recordings by what their counters mean; what is not understood stays; a cache is a help only.
+//! Files are told apart by all of their bytes, recordings by what their counters mean; what is not understood
+//! stays; a cache is a help only.
 
 use crate::count::{blocks, counted, instrumented, plain};
 use crate::needs;
@@ -110,7 +111,8 @@ fn a_cache_that_cannot_be_written_is_done_without() {
     assert!(blocks(place.path(), "run.engraft", "plugin.so").values().any(|n| *n == 6000));
 }
 
-/// A program at low addresses has what its threads count in above it, where a library at high addresses would have none.
+/// A program at low addresses has what its threads count in above it, where a library at high addresses would
+/// have none.
 #[test]
 fn a_library_that_many_threads_are_there_before_disturbs_none() {
     needs!("gcc");

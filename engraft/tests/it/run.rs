@@ -52,7 +52,8 @@ pub fn engraft(folder: &Path, args: &str) -> Ran {
     command.expect("cargo built it").into()
 }
 
-/// Whether `tool` can be run. If not, the test at this place is written down as skipped, or fails, as the environment asks.
+/// Whether `tool` can be run. If not, the test at this place is written down as skipped, or fails, as the
+/// environment asks.
 pub fn has(tool: &str, module: &str, line: u32) -> bool {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file()))
@@ -145,7 +146,8 @@ fn looks_like_takes_anything_for_an_ellipsis_and_nothing_else() {
     }
 }
 
-/// Two builds of the small program that most tests look at: `old` and `new`, in a folder that all tests share.
+/// Two builds of the small program that most tests look at: `old` and `new`, in a folder that all tests
+/// share.
 pub fn pair() -> &'static Path {
     static PAIR: OnceLock<PathBuf> = OnceLock::new();
     PAIR.get_or_init(|| {

@@ -1,4 +1,5 @@
-//! What `count` and `instrument` refuse, warn of, and where what they write goes when it cannot go where it was to.
+//! What `count` and `instrument` refuse, warn of, and where what they write goes when it cannot go where it
+//! was to.
 
 use crate::count::plain;
 use crate::needs;

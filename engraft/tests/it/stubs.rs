@@ -1,5 +1,5 @@
-//! Stubs of the linkage table are counted whoever calls them; static programs are counted whole; labels that data hold are led to;
-//! filters of system calls do not end a program for ours.
+//! Stubs of the linkage table are counted whoever calls them; static programs are counted whole; labels that
+//! data hold are led to; filters of system calls do not end a program for ours.
 
 use crate::count::{blocks, counted, plain};
 use crate::needs;
@@ -7,8 +7,8 @@ use crate::run::{at, built, compile, engraft, folder};
 use std::path::Path;
 use std::process::Command;
 
-/// Calls `abs` 2000 times by a jump under a condition, and 500 times by its address, which in a program at fixed addresses is the
-/// stub's; `labs` 50 times itself, and 100 times by code that stays where it is.
+/// Calls `abs` 2000 times by a jump under a condition, and 500 times by its address, which in a program at
+/// fixed addresses is the stub's; `labs` 50 times itself, and 100 times by code that stays where it is.
 const STUBS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,8 +61,9 @@ fn stubs_are_counted_whoever_calls_them() {
     }
 }
 
-/// Of 100 rounds each, half do not come back from the first call of the block; then nobody comes to the second one, which is in a block
-/// that goes on, in one that ends the function, in one that branches to a tail call, and in one that ends the process.
+/// Of 100 rounds each, half do not come back from the first call of the block; then nobody comes to the
+/// second one, which is in a block that goes on, in one that ends the function, in one that branches to a
+/// tail call, and in one that ends the process.
 const BEHIND: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -101,7 +102,8 @@ fn stubs_are_counted_behind_calls_that_do_not_come_back() {
     }
 }
 
-/// Its C library jumps past `lock` while there is one thread, and calls its own string functions by way of stubs.
+/// Its C library jumps past `lock` while there is one thread, and calls its own string functions by way of
+/// stubs.
 const ALLOCATES: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
@@ -137,7 +139,8 @@ fn static_programs_are_counted_whole() {
     }
 }
 
-/// Threaded code: its program holds addresses of labels, some of which stand behind a call in the middle of straight-line code.
+/// Threaded code: its program holds addresses of labels, some of which stand behind a call in the middle of
+/// straight-line code.
 const LABELS: &str = r#"
 #include <stdio.h>
 static int n;
@@ -180,8 +183,8 @@ fn strict_filters_of_system_calls_let_counted_programs_live() {
     }
 }
 
-/// Code that stays keeps a value in r11 while functions of its own run that do not touch it, as gcc's `-fipa-ra` does; code takes the
-/// address of one of them.
+/// Code that stays keeps a value in r11 while functions of its own run that do not touch it, as gcc's
+/// `-fipa-ra` does; code takes the address of one of them.
 const KEEPER: &str = r#"
 #include <stdio.h>
 __attribute__((noinline)) long one(long x) { return x * 3; }
@@ -208,7 +211,8 @@ fn registers_that_callers_keep_across_known_functions_are_left_alone() {
     }
 }
 
-/// A library that is named by its place from here is known before the program starts, as others are; one that uses gs is refused.
+/// A library that is named by its place from here is known before the program starts, as others are; one that
+/// uses gs is refused.
 #[test]
 fn libraries_beside_the_program_are_looked_at_before_it_starts() {
     needs!("gcc");
@@ -255,8 +259,8 @@ fn compile_with(folder: &Path, flags: &str) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A library's calls of what it exports go to its own function, which is moved, or to the executable's of the same name, as the dynamic
-/// linker decides.
+/// A library's calls of what it exports go to its own function, which is moved, or to the executable's of the
+/// same name, as the dynamic linker decides.
 #[test]
 fn calls_of_what_a_library_exports_go_where_the_linker_says() {
     needs!("gcc");

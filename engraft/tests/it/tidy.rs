@@ -36,7 +36,8 @@ fn crates_only_look_down() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Each crate of the workspace with the workspace crates it uses. From cargo itself: a manifest can say it in too many ways.
+/// Each crate of the workspace with the workspace crates it uses. From cargo itself: a manifest can say it in
+/// too many ways.
 fn workspace_uses() -> Vec<(String, Vec<String>)> {
     let out = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version=1", "--offline"])
@@ -54,8 +55,9 @@ fn workspace_uses() -> Vec<(String, Vec<String>)> {
     crates.collect()
 }
 
-/// `ARCHITECTURE.md` names a source file as a list item: ``- `program/src/cfg.rs` (`assemble`): what it is for``, with the files in
-/// its folder in brackets. Both ways: what is there is listed, what is listed is there.
+/// `ARCHITECTURE.md` names a source file as a list item: ``- `program/src/cfg.rs` (`assemble`): what it is
+/// for``, with the files in its folder in brackets. Both ways: what is there is listed, what is listed is
+/// there.
 #[test]
 fn the_map_and_the_tree_agree() {
     let map = read(&top().join("ARCHITECTURE.md"));

@@ -4,8 +4,8 @@ use crate::count::{blocks, instrumented, plain};
 use crate::needs;
 use crate::run::{built, folder};
 
-/// Each process runs its loop 12,345 times; then the two at both ends of a pipe wait for each other, which they do for ever unless both run;
-/// and one that starts another waits for its end.
+/// Each process runs its loop 12,345 times; then the two at both ends of a pipe wait for each other, which
+/// they do for ever unless both run; and one that starts another waits for its end.
 const TEXT: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-//! `engraft trace`: runs recorded whole, held against `count`, against what programs say themselves, and against their source.
+//! `engraft trace`: runs recorded whole, held against `count`, against what programs say themselves, and
+//! against their source.
 
 mod ends;
 mod signals;
@@ -31,7 +32,8 @@ fn traced(folder: &Path, command: &[&str], modules: &str) {
     assert_eq!(said(&got), said(&want), "{command:?}");
 }
 
-/// The symbols of the trace, as text: entries with `!` if from outside, exits with their cause if it is not a return.
+/// The symbols of the trace, as text: entries with `!` if from outside, exits with their cause if it is not a
+/// return.
 #[track_caller]
 fn symbols(folder: &Path) -> String {
     engraft(folder, "convert run.trace -q -o run.trc").ok();
@@ -225,7 +227,8 @@ fn a_trace_is_what_ran_in_order() {
     assert!(said.code == Some(2) && said.stderr.contains("engraft trace pack run.trace"), "{}", said.stderr);
 }
 
-/// What is recorded is there when the program is killed, and when its disk is full; and the program when `trace` is killed.
+/// What is recorded is there when the program is killed, and when its disk is full; and the program when
+/// `trace` is killed.
 #[test]
 fn sudden_ends_lose_nothing() {
     needs!("gcc");
@@ -311,7 +314,8 @@ fn what_a_traced_program_becomes_is_said() {
     assert!(ran.code == Some(0) && !ran.stderr.contains("became"), "{}", ran.stderr);
 }
 
-/// Functions of one way, which no event tells of, run as often as the program counts: between two stacks, and while signals come.
+/// Functions of one way, which no event tells of, run as often as the program counts: between two stacks, and
+/// while signals come.
 #[test]
 fn quiet_functions_run_as_often_as_they_do_on_stacks_and_among_signals() {
     needs!("gcc");
@@ -345,12 +349,14 @@ fn quiet_functions_run_as_often_as_they_do_on_stacks_and_among_signals() {
     }
 }
 
-/// What is kept: between functions, of some functions, while it is switched on, the last of it; the program is the same.
+/// What is kept: between functions, of some functions, while it is switched on, the last of it; the program
+/// is the same.
 #[test]
 fn a_part_of_a_run_is_kept() {
     needs!("gcc");
     let place = folder();
-    // Between the signals there is more than all chunks hold, so that what was taken before is known to be taken.
+    // Between the signals there is more than all chunks hold, so that what was taken before is known to be
+    // taken.
     let text = "#include <stdio.h>\n#include <stdlib.h>\n#include <signal.h>\n#include <unistd.h>
         static volatile unsigned long x = 1, n;
         #define PHASE(f) __attribute__((noinline)) int f(int n) { static volatile int s; return s += n & 3 ? n : 2; }
@@ -446,7 +452,8 @@ fn a_trace_is_packed_in_its_place() {
     engraft(place.path(), "trace pack -q run.trace -o beside.trace").ok();
 }
 
-/// What is asked by line needs the binary that was recorded: if it is gone, or another one by now, that is said.
+/// What is asked by line needs the binary that was recorded: if it is gone, or another one by now, that is
+/// said.
 #[test]
 fn a_binary_that_is_gone_is_named_where_lines_are_asked_for() {
     needs!("gcc");
@@ -467,7 +474,8 @@ fn a_binary_that_is_gone_is_named_where_lines_are_asked_for() {
     asked(" is not the file any more that was recorded");
 }
 
-/// One thread opens and closes what is kept, another one runs meanwhile: all of that is kept, and nothing that ran long before or behind.
+/// One thread opens and closes what is kept, another one runs meanwhile: all of that is kept, and nothing
+/// that ran long before or behind.
 #[test]
 fn what_another_thread_runs_inside_is_kept() {
     needs!("gcc");

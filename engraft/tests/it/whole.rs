@@ -9,7 +9,8 @@ fn ourselves() -> &'static str {
     env!("CARGO_BIN_EXE_engraft")
 }
 
-/// The command as it would be installed: without debug information, so that loading it takes no minute in a test.
+/// The command as it would be installed: without debug information, so that loading it takes no minute in a
+/// test.
 fn stripped(to: &Path) {
     must(Command::new("strip").arg("-g").arg("-o").arg(to).arg(ourselves()));
 }

@@ -37,5 +37,6 @@ pub fn is_exec(regs: &user_regs_struct) -> bool {
     [SYS_execve, SYS_execveat].iter().any(|number| regs.orig_rax == number.cast_unsigned())
 }
 
-/// The registers that the kernel tells with an event: `PERF_REG_X86_SP`, then `PERF_REG_X86_IP`, a bit each, told in this order.
+/// The registers that the kernel tells with an event: `PERF_REG_X86_SP`, then `PERF_REG_X86_IP`, a bit each,
+/// told in this order.
 pub const SAMPLED: u64 = 1 << 7 | 1 << 8;

@@ -65,8 +65,9 @@ impl Stream<'_> {
         Ok((n_full * runtime::CHUNK_LEN + used) / 4)
     }
 
-    /// Moves what was not taken to `events`, from its word `from` on, and leaves it where it is; how many of these words are in chunks that are
-    /// full. The others may not be written yet, and are zeros then; of an event, no word is there without those before.
+    /// Moves what was not taken to `events`, from its word `from` on, and leaves it where it is; how many of
+    /// these words are in chunks that are full. The others may not be written yet, and are zeros then; of an
+    /// event, no word is there without those before.
     ///
     /// # Errors
     /// The kernel's.
@@ -92,8 +93,8 @@ impl Stream<'_> {
         usize::try_from(n_whole).map(|n| n.min(events.len() / 4)).map_err(io::Error::other)
     }
 
-    /// What is in the next chunk, full or not: all that was not taken, when nobody appends any more. Where somebody does, what is not whole
-    /// yet is zeros, or left out at the end.
+    /// What is in the next chunk, full or not: all that was not taken, when nobody appends any more. Where
+    /// somebody does, what is not whole yet is zeros, or left out at the end.
     ///
     /// # Errors
     /// The kernel's.
@@ -184,7 +185,8 @@ impl Arena {
         Ok(u32::from_le_bytes(number))
     }
 
-    /// Makes room for streams of events, one a thread, of modules with these keys: all modules of a thread append to one.
+    /// Makes room for streams of events, one a thread, of modules with these keys: all modules of a thread
+    /// append to one.
     ///
     /// # Errors
     /// As [`Arena::create`].

@@ -1,11 +1,13 @@
-//! Matching what equal hashes leave: pairs of blocks are scored by content, neighbours and order until the scores settle.
+//! Matching what equal hashes leave: pairs of blocks are scored by content, neighbours and order until the
+//! scores settle.
 //!
-//! Few candidates per block (those between the same matched neighbours in address order, next to matched blocks, of the
-//! same rare reference or opcode hash), so the cost grows with the number of blocks. Scores spread along the edges, as
-//! in similarity flooding; pairs that are each other's best are taken, the clearest first, and count as matched when
-//! the next round is scored.
+//! Few candidates per block (those between the same matched neighbours in address order, next to matched
+//! blocks, of the same rare reference or opcode hash), so the cost grows with the number of blocks. Scores
+//! spread along the edges, as in similarity flooding; pairs that are each other's best are taken, the
+//! clearest first, and count as matched when the next round is scored.
 //!
-//! Source: Melnik, Garcia-Molina, Rahm, "Similarity Flooding", ICDE 2002, for the idea of spreading; the rest is ours.
+//! Source: Melnik, Garcia-Molina, Rahm, "Similarity Flooding", ICDE 2002, for the idea of spreading; the rest
+//! is ours.
 
 use super::body::{Body, Link, NONE, count};
 use super::pair::Pair;
@@ -230,8 +232,8 @@ fn most_alike(old: &Contents, a: u32, new: &Contents, b: u32) -> f32 {
     0.65 * strong + 0.35 * weak + ROUNDING
 }
 
-/// Where, by the matched blocks around it in address order, each new block should be found: a range of old positions and
-/// the place in it.
+/// Where, by the matched blocks around it in address order, each new block should be found: a range of old
+/// positions and the place in it.
 struct Expected {
     low: Vec<u32>,
     high: Vec<u32>,
@@ -486,8 +488,8 @@ fn score(pair: &Pair<'_>, expected: &Expected, old: &Contents, new: &Contents, t
     next
 }
 
-/// How often a match of this score is right: measured against line tables on sqlite 3.38→3.46→3.49 and Lua 5.4.3→5.4.8
-/// (0.35: 75 %, 0.5: 91 %, 0.6: 94 %, 0.7: 98 %, 0.8: 99 %).
+/// How often a match of this score is right: measured against line tables on sqlite 3.38→3.46→3.49 and Lua
+/// 5.4.3→5.4.8 (0.35: 75 %, 0.5: 91 %, 0.6: 94 %, 0.7: 98 %, 0.8: 99 %).
 pub(crate) fn confidence(score: f32) -> f32 {
     1.0 - 0.5 * (-6.5 * (score - 0.27).max(0.0)).exp()
 }

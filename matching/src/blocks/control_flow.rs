@@ -1,14 +1,15 @@
-//! Matching what is left by its place in the control flow: both graphs are walked down together from what is matched.
+//! Matching what is left by its place in the control flow: both graphs are walked down together from what is
+//! matched.
 //!
-//! A new block gets the old block at whose place it stands; several may share one. Branches, jumps, returns and earlier
-//! matches are what the two walks are held together by, not calls. `partial` marks a block that some of the old one's
-//! flow may go past: of what ways lead to the old block's place, only some lead through the new one. So is one whose
-//! old block has no match of its own either, unless matched blocks on both sides hem the two in: there the walks may
-//! have lost each other. And so is a match, however found, that is only the test of its old block behind new tests, if these
-//! let flow past it.
+//! A new block gets the old block at whose place it stands; several may share one. Branches, jumps, returns
+//! and earlier matches are what the two walks are held together by, not calls. `partial` marks a block that
+//! some of the old one's flow may go past: of what ways lead to the old block's place, only some lead through
+//! the new one. So is one whose old block has no match of its own either, unless matched blocks on both sides
+//! hem the two in: there the walks may have lost each other. And so is a match, however found, that is only
+//! the test of its old block behind new tests, if these let flow past it.
 //!
-//! Source: BMAT, 2.3 and figure 3. The paper does not say how a branch that only one side has is walked: here the other
-//! side waits in front of it.
+//! Source: BMAT, 2.3 and figure 3. The paper does not say how a branch that only one side has is walked: here
+//! the other side waits in front of it.
 
 use super::body::{Link, NONE};
 use super::pair::{More, Pair};
@@ -88,7 +89,8 @@ fn comparable(a: BlockEnd, b: BlockEnd) -> bool {
 fn counterpart(pair: &Pair<'_>, old: u32, new: u32, i: usize, link: &Link) -> u32 {
     let left = pair.old.successors(old);
     let right = pair.new.successors(new);
-    // An old successor that another of our edges leads to is not this edge's (a branch may have been inverted).
+    // An old successor that another of our edges leads to is not this edge's (a branch may have been
+    // inverted).
     let taken = |to: u32| {
         let of = pair.of_old[to as usize];
         of != NONE && right.len() <= 8 && right.iter().any(|r| r.to == of)
@@ -154,9 +156,10 @@ fn finish(pair: &mut Pair<'_>, walk: &Walk) {
     }
 }
 
-/// Whether a way leads from a region past its `anchor` to where control formerly came through the anchor's old block alone,
-/// and the anchor is the old block's test and no more: then the rest of it is done in front of the new tests, and only what
-/// they let through comes to the old one. A block that does the old one's work may be all that most of the flow goes to.
+/// Whether a way leads from a region past its `anchor` to where control formerly came through the anchor's
+/// old block alone, and the anchor is the old block's test and no more: then the rest of it is done in front
+/// of the new tests, and only what they let through comes to the old one. A block that does the old one's
+/// work may be all that most of the flow goes to.
 fn goes_past(pair: &Pair<'_>, walk: &Walk, region: &[u32], old: u32, anchor: u32) -> bool {
     let (was, is) = (pair.old.hash(old).n_insns, pair.new.hash(anchor).n_insns);
     let branches = |end| end == BlockEnd::Branch;
@@ -191,8 +194,9 @@ fn goes_past(pair: &Pair<'_>, walk: &Walk, region: &[u32], old: u32, anchor: u32
     places.iter().any(|&p| !seen[p as usize])
 }
 
-/// Whether all of the old block's flow goes through `block`: no way into the region, and through it to `anchor` (the new
-/// block that the old one became, if it became one), or without one out of the region again, goes past it.
+/// Whether all of the old block's flow goes through `block`: no way into the region, and through it to
+/// `anchor` (the new block that the old one became, if it became one), or without one out of the region
+/// again, goes past it.
 fn on_every_path(pair: &Pair<'_>, region: &[u32], anchor: u32, block: u32) -> bool {
     let inside = |b: u32| b == anchor || region.contains(&b);
     let enters = |b: u32| b == pair.new.entry || pair.new.predecessors(b).iter().any(|l| !inside(l.to));
@@ -217,8 +221,8 @@ fn on_every_path(pair: &Pair<'_>, region: &[u32], anchor: u32, block: u32) -> bo
     true
 }
 
-/// Whether two blocks are entered from the same matched blocks alone, or matched blocks on both sides say that they are
-/// each other and none that they are not.
+/// Whether two blocks are entered from the same matched blocks alone, or matched blocks on both sides say
+/// that they are each other and none that they are not.
 fn hemmed_in(pair: &Pair<'_>, old: u32, new: u32) -> bool {
     // How many neighbours are matched, on both sides together; `None` if one of them contradicts.
     let agreeing = |left: &[Link], right: &[Link]| -> Option<usize> {

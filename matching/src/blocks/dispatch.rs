@@ -1,8 +1,8 @@
 //! Matching the handlers of a dispatch: blocks at the same place of two tables of labels are each other.
 //!
-//! An interpreter's handlers look alike and move about, but their numbers stay: the tables are aligned as sequences, by
-//! how alike the labelled blocks are, so that numbers may come and go between. Where numbers were dealt anew, aligned
-//! blocks are not alike, and the tables say nothing.
+//! An interpreter's handlers look alike and move about, but their numbers stay: the tables are aligned as
+//! sequences, by how alike the labelled blocks are, so that numbers may come and go between. Where numbers
+//! were dealt anew, aligned blocks are not alike, and the tables say nothing.
 //!
 //! Source: Needleman and Wunsch, 1970, for the alignment.
 
@@ -19,7 +19,8 @@ const MOST_TABLES: usize = 24;
 const GAP: f32 = 0.25;
 /// What is taken off the likeness of two labels: unlike ones together cost less than two gaps.
 const UNLIKE: f32 = 0.3;
-/// How much more alike aligned labels must be than any two are on average: 0 no more, 1 equal. Gaps count as not at all.
+/// How much more alike aligned labels must be than any two are on average: 0 no more, 1 equal. Gaps count as
+/// not at all.
 const LEAST: f64 = 0.35;
 /// Of the labels of the other table, how many each is compared with to know how alike any two are.
 const SAMPLE: usize = 24;

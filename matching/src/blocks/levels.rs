@@ -1,4 +1,5 @@
-//! Matching by hashes at rising fuzziness: at each level blocks that are each other's only candidates, then their neighbours.
+//! Matching by hashes at rising fuzziness: at each level blocks that are each other's only candidates, then
+//! their neighbours.
 //!
 //! Source: BMAT, 3.3 and 3.4.
 
@@ -36,8 +37,8 @@ pub(crate) struct Phases {
     pub one_to_one: bool,
     /// The propagation phase.
     pub propagation: bool,
-    /// Leave what matched neighbours contradict, or what only its hash speaks for and which is short or crosses other
-    /// matches: alignment does better on it.
+    /// Leave what matched neighbours contradict, or what only its hash speaks for and which is short or
+    /// crosses other matches: alignment does better on it.
     pub careful: bool,
 }
 
@@ -108,7 +109,8 @@ fn allowed_pair(pair: &Pair<'_>, crossing: &Crossing, level: Level, old: u32, ne
     }
 }
 
-/// Whether no matched neighbour contradicts the match, and either one supports it, or it is long and in order.
+/// Whether no matched neighbour contradicts the match, and either one supports it, or it is long and in
+/// order.
 fn fits(pair: &Pair<'_>, crossing: &Crossing, old: u32, new: u32) -> bool {
     let mut supported = false;
     for (left, right, map) in [

@@ -1,7 +1,8 @@
 //! Old blocks that were alike and that the new compiler made one of: the new block carries what they all did.
 //!
-//! GCC merges equal tails (cross-jumping), as many as it finds that day. An old block that is left over, though the way
-//! to it leads on to a new block of the same content that a twin of it became, was merged into that one.
+//! GCC merges equal tails (cross-jumping), as many as it finds that day. An old block that is left over,
+//! though the way to it leads on to a new block of the same content that a twin of it became, was merged into
+//! that one.
 //!
 //! Not here: one old block that became several new ones, of which each carries a part (`control_flow`).
 
@@ -51,8 +52,8 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
     }
 }
 
-/// New blocks to which control comes from `q`, through at most a few without a counterpart: a tail that was merged from
-/// the middle of a block on is a block of its own.
+/// New blocks to which control comes from `q`, through at most a few without a counterpart: a tail that was
+/// merged from the middle of a block on is a block of its own.
 pub(super) fn beyond(pair: &Pair<'_>, q: u32) -> Vec<u32> {
     let mut found: Vec<u32> = pair.new.successors(q).iter().map(|l| l.to).collect();
     let mut next = 0;
@@ -70,8 +71,8 @@ pub(super) fn beyond(pair: &Pair<'_>, q: u32) -> Vec<u32> {
     found
 }
 
-/// Whether `a`, to which `p` leads, is in `b` now: `b` is what a twin of `a` became to which `p` does not lead. A single
-/// instruction has twins everywhere.
+/// Whether `a`, to which `p` leads, is in `b` now: `b` is what a twin of `a` became to which `p` does not
+/// lead. A single instruction has twins everywhere.
 fn merged(pair: &Pair<'_>, p: u32, a: u32, b: u32) -> bool {
     let twin = pair.of_new[b as usize];
     if twin == NONE || pair.old.successors(p).iter().any(|l| l.to == twin) {

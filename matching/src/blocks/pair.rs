@@ -1,6 +1,7 @@
 //! Two functions while their blocks are being matched.
 //!
-//! Invariant: `of_old` and `of_new` are each other's inverse; what several new blocks share with one old one is in `more`.
+//! Invariant: `of_old` and `of_new` are each other's inverse; what several new blocks share with one old one
+//! is in `more`.
 
 use super::body::{Body, NONE, count};
 use crate::options::Options;
@@ -53,7 +54,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Matches what a person pinned and keeps apart what they forbade; answers whether there was any such thing.
+    /// Matches what a person pinned and keeps apart what they forbade; answers whether there was any such
+    /// thing.
     pub fn obey(&mut self, options: &Options) -> bool {
         let inside = |&(o, n): &(BlockId, BlockId)| Some((self.old.position(o)?, self.new.position(n)?));
         self.forbidden = options.block_forbids().iter().filter_map(inside).collect();

@@ -1,9 +1,10 @@
 //! Matching by hashes that hold what surrounds a block: its neighbours' hashes, their neighbours', and so on.
 //!
-//! Blocks that are unique with their surroundings are matched first, by the widest surroundings; so a short block that
-//! occurs often is told apart by where it stands, not by how far down the function it is.
+//! Blocks that are unique with their surroundings are matched first, by the widest surroundings; so a short
+//! block that occurs often is told apart by where it stands, not by how far down the function it is.
 //!
-//! Source: Weisfeiler and Lehman, 1968 (colour refinement), on hashes at BMAT's level 1 with structure offsets.
+//! Source: Weisfeiler and Lehman, 1968 (colour refinement), on hashes at BMAT's level 1 with structure
+//! offsets.
 
 use super::body::{Body, Link, NONE, count};
 use super::pair::Pair;
@@ -43,7 +44,8 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
     }
 }
 
-/// From matched blocks on, matches neighbours of the same hash by the same kind of edge, where there is only one such on each side.
+/// From matched blocks on, matches neighbours of the same hash by the same kind of edge, where there is only
+/// one such on each side.
 fn spread(pair: &mut Pair<'_>) {
     let mut work: Vec<(u32, u32)> = pair.matched().collect();
     while let Some((a, b)) = work.pop() {
@@ -83,7 +85,8 @@ fn rounds(body: &Body) -> Vec<Vec<u64>> {
         let next = (0..count(hashes.len()))
             .map(|i| {
                 let mut hash = combine(hashes[i as usize], 1);
-                // Of a dispatch over many labels, one changed handler would change all blocks: what is wide says nothing.
+                // Of a dispatch over many labels, one changed handler would change all blocks: what is wide
+                // says nothing.
                 let successors = body.successors(i);
                 if successors.len() <= WIDE {
                     for link in successors {

@@ -1,12 +1,12 @@
-//! Old blocks that became two in a row, because the new source tests something before what they tested: the second carries
-//! their branch, and all their flow.
+//! Old blocks that became two in a row, because the new source tests something before what they tested: the
+//! second carries their branch, and all their flow.
 //!
-//! The first has the old block's match, by its code; its branch is a new one. The second is reached from it alone, is
-//! nothing but a test, on the old block's condition, and leads to where the old one led. If it does more, the new test may
-//! well be there to save that work, and nothing is said.
+//! The first has the old block's match, by its code; its branch is a new one. The second is reached from it
+//! alone, is nothing but a test, on the old block's condition, and leads to where the old one led. If it does
+//! more, the new test may well be there to save that work, and nothing is said.
 //!
-//! Source: ours; BMAT (figure 3) has blocks that became several, but none of which one has the code and another the branch.
-//! Not here: what has only a part of the flow (`control_flow`).
+//! Source: ours; BMAT (figure 3) has blocks that became several, but none of which one has the code and
+//! another the branch. Not here: what has only a part of the flow (`control_flow`).
 
 use super::body::{Body, NONE};
 use super::merged::beyond;

@@ -159,7 +159,8 @@ fn each_pass_alone_finds_something_and_none_finds_nothing() {
             assert!(!matched(old, new, &only(&[pass])).is_empty(), "{pass}");
         }
     }
-    // A block of an instruction or two is not known by its nearest neighbours alone; a longer one is, and what it leads to.
+    // A block of an instruction or two is not known by its nearest neighbours alone; a longer one is, and
+    // what it leads to.
     let [old, new] = FIGURE_3;
     assert!(matched(old, new, &only(&[Pass::BlockRefinement])).is_empty());
     let longer = |code: &str| code.replace("sub $9, %edx", "sub $9, %edx; xor %edx, %ecx; mov %ecx, (%rdi)");
@@ -233,8 +234,9 @@ fn code_put_on_one_of_several_ways_to_a_block_carries_a_part_only() {
 
 #[test]
 fn an_old_test_behind_a_new_one_carries_a_part_only() {
-    // A loop turned round: its head, a load and a test, is in front of the loop and at its end now; between them and the old
-    // test there is a new one, and what that one takes out does not come by the old test any more.
+    // A loop turned round: its head, a load and a test, is in front of the loop and at its end now; between
+    // them and the old test there is a new one, and what that one takes out does not come by the old test any
+    // more.
     let old = "a1: push %rbx; mov %rsi, %rbx; lea sym2(%rip), %r9; mov %r9, (%rdx)
                a2: mov 36(%rdi), %eax; cmp $127, %eax; jbe a4
                a3: push $5; call other; pop %rsi; add %rax, %rbx; jmp a5
@@ -267,7 +269,8 @@ fn an_old_test_behind_a_new_one_carries_a_part_only() {
     );
 }
 
-/// An interpreter of ten handlers, each named by a letter; `order` is how they stand in the code, `ops` in the table.
+/// An interpreter of ten handlers, each named by a letter; `order` is how they stand in the code, `ops` in
+/// the table.
 fn interpreter(order: &str, ops: &str) -> String {
     let mut code = String::from(
         "go: lea t(%rip), %rdx; movzbl (%rsi), %eax; cmp $9, %al; ja end; movslq (%rdx,%rax,4), %rax; add %rdx, %rax; jmp *%rax\n",

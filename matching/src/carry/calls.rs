@@ -1,7 +1,7 @@
 //! Calls and mispredictions of the new build: what is known of them beyond the counts of blocks and edges.
 //!
-//! Direct calls run as often as their block, those of imports through their slots too; indirect ones go where their matches
-//! went. Mispredictions go along with their edges.
+//! Direct calls run as often as their block, those of imports through their slots too; indirect ones go where
+//! their matches went. Mispredictions go along with their edges.
 //!
 //! Invariant: what is in the old profile and not in the new one is among the losses, or its block is.
 
@@ -19,7 +19,8 @@ fn losses(lost: Lost, reason: LossReason) -> Vec<CarryLoss> {
     lost.into_iter().map(loss).collect()
 }
 
-/// Calls of the new build: direct ones run as often as their block, indirect ones go where their matches went.
+/// Calls of the new build: direct ones run as often as their block, indirect ones go where their matches
+/// went.
 pub(crate) struct Calls {
     /// By calling instruction: targets and their share of the block's executions.
     indirect: BTreeMap<Va, Vec<(Va, f64)>>,
@@ -191,7 +192,8 @@ fn share_of(times: u64, share: f64) -> u64 {
     count
 }
 
-/// Puts the mispredictions of `profile` at the edges that `carried` has in their place. Returns those that found none.
+/// Puts the mispredictions of `profile` at the edges that `carried` has in their place. Returns those that
+/// found none.
 pub(super) fn mispredicts(along: &Along<'_>, profile: &Profile, carried: &mut Profile) -> Vec<CarryLoss> {
     let mut lost = Lost::new();
     let start = |b: BlockId| along.new.block(b).start;

@@ -1,8 +1,8 @@
 //! The old build's counts, made complete: every block and edge of a function that was measured gets a count.
 //!
-//! Invariant: exact consistent counts come out as they are; where control leaks (a call that did not come back, or came
-//! back twice), the leak is known by block, so that the new build may leak there too.
-//! Not here: how the gaps are filled (`infer`).
+//! Invariant: exact consistent counts come out as they are; where control leaks (a call that did not come
+//! back, or came back twice), the leak is known by block, so that the new build may leak there too. Not here:
+//! how the gaps are filled (`infer`).
 
 use crate::carry::likely;
 use crate::infer::{Estimate, Inferred, Problem};
@@ -112,7 +112,8 @@ pub(crate) fn edges_of(program: &Program, func: FuncId) -> std::ops::Range<usize
     first_edge(program, func)..end
 }
 
-/// The graph of `func` with nothing known: where control enters, where it leaves, where it might leak and at what cost.
+/// The graph of `func` with nothing known: where control enters, where it leaves, where it might leak and at
+/// what cost.
 pub(crate) fn graph(program: &Program, func: FuncId, leak: u32) -> Problem {
     let function = program.function(func);
     let first = function.blocks.start;
@@ -169,8 +170,8 @@ pub(crate) fn graph(program: &Program, func: FuncId, leak: u32) -> Problem {
 
 /// Whether more is known of `func`, of whose edges none was counted, than that its entry ran.
 ///
-/// Instrumentation counts the calls of functions that it leaves alone: what is entered, and then goes nowhere, is not known.
-/// Formats that list branches leave out what only falls through.
+/// Instrumentation counts the calls of functions that it leaves alone: what is entered, and then goes
+/// nowhere, is not known. Formats that list branches leave out what only falls through.
 fn goes_on(program: &Program, func: FuncId, profile: &Profile, measured: &Measured) -> bool {
     let Some(entry) = program.entry_block(func) else { return true };
     let mut at = entry;
@@ -197,7 +198,8 @@ fn goes_on(program: &Program, func: FuncId, profile: &Profile, measured: &Measur
 /// The cost of changing a count that was measured.
 const MEASURED: u32 = 100;
 
-/// The cost of control that comes from nowhere or goes nowhere in an exact profile: more than to change one count.
+/// The cost of control that comes from nowhere or goes nowhere in an exact profile: more than to change one
+/// count.
 const LOST: u32 = MEASURED + MEASURED / 2;
 
 fn function(
@@ -245,7 +247,8 @@ fn function(
     }
     let mut p = graph(program, func, 5);
     if exactness == Exactness::Exact {
-        // A jump out by `longjmp` leaves counts that no flow has: where they differ, control was lost, not made up elsewhere.
+        // A jump out by `longjmp` leaves counts that no flow has: where they differ, control was lost, not
+        // made up elsewhere.
         for ends in [&mut p.enter, &mut p.leave] {
             for e in ends.iter_mut().filter(|e| e.is_none()) {
                 *e = Some(Estimate::unknown(LOST));

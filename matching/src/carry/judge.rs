@@ -1,8 +1,8 @@
 //! Whether blocks ran that nothing firm was matched to, and estimates of their counts from that.
 //!
-//! How likely each is to have run follows from what is known around it and from what was learnt of sides of branches; what
-//! is more likely not to have run gets none of the flow. A block that only its place speaks for is believed as far as such
-//! matches turned out right.
+//! How likely each is to have run follows from what is known around it and from what was learnt of sides of
+//! branches; what is more likely not to have run gets none of the flow. A block that only its place speaks
+//! for is believed as far as such matches turned out right.
 //!
 //! Source: ours. Not here: what was learnt (`learned`), how contradictions are settled (`infer`).
 
@@ -16,8 +16,8 @@ use program::{BlockId, Dominators, FuncId};
 const RAN_ALL_THE_SAME: f64 = 0.03;
 /// What it adds to the log-odds of having run that all the flow of an old block goes through, which ran.
 const ALL_OF_WHAT_RAN: f64 = 1.9;
-/// What it adds to the log-odds of a side of an old branch, or of an old block, to lead to new code: measured over seven
-/// pairs, what is new in an old function runs less often than its like.
+/// What it adds to the log-odds of a side of an old branch, or of an old block, to lead to new code: measured
+/// over seven pairs, what is new in an old function runs less often than its like.
 const NEW_IN_OLD: f64 = -1.2;
 
 /// What is left of that for the blocks behind it, when it is decided whether they ran.

@@ -1,13 +1,15 @@
-//! Which sides of branches run, learnt from the old build's profile: for code of the new build that nothing was matched to.
+//! Which sides of branches run, learnt from the old build's profile: for code of the new build that nothing
+//! was matched to.
 //!
-//! Every branch of the old build that ran is an example: each of its sides ran or did not, and took a share of the flow.
-//! What is seen of a side is what static prediction looks at (loops, calls, returns, ways that end, conditions), and what
-//! a profile adds: whether the callee ran elsewhere, and how often the branch did. Two logistic regressions, their weights
-//! held to zero, say how likely a side is to run at all, and which share it takes. Nothing comes from other programs.
+//! Every branch of the old build that ran is an example: each of its sides ran or did not, and took a share
+//! of the flow. What is seen of a side is what static prediction looks at (loops, calls, returns, ways that
+//! end, conditions), and what a profile adds: whether the callee ran elsewhere, and how often the branch did.
+//! Two logistic regressions, their weights held to zero, say how likely a side is to run at all, and which
+//! share it takes. Nothing comes from other programs.
 //!
-//! Source: Ball and Larus, PLDI 1993 (what to look at); Calder et al., "Evidence-based static branch prediction using
-//! machine learning", TOPLAS 1997 (learning it). We differ in that the program's own old profile is what is learnt from.
-//! Not here: what becomes of the estimates (`likely`, `infer`).
+//! Source: Ball and Larus, PLDI 1993 (what to look at); Calder et al., "Evidence-based static branch
+//! prediction using machine learning", TOPLAS 1997 (learning it). We differ in that the program's own old
+//! profile is what is learnt from. Not here: what becomes of the estimates (`likely`, `infer`).
 
 use crate::carry::complete::{Complete, Known, edges_of};
 use crate::carry::likely::Loops;
@@ -205,7 +207,8 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// What is seen of edge `k` of `from`; `count`: how often `from` runs. `ran`: while learning, whether each edge did.
+    /// What is seen of edge `k` of `from`; `count`: how often `from` runs. `ran`: while learning, whether
+    /// each edge did.
     fn side(&self, from: BlockId, k: usize, count: u64, condition: u8, ran: Option<&[bool]>) -> Side {
         let p = self.seen.program;
         let out = p.successors(from);
@@ -327,7 +330,8 @@ impl Learned {
         1.0 / (1.0 + (-sum(weights, side.all())).exp())
     }
 
-    /// Of each edge of `block`, in order: how likely it is to run at all given that `block` runs, and its share of the flow.
+    /// Of each edge of `block`, in order: how likely it is to run at all given that `block` runs, and its
+    /// share of the flow.
     pub fn sides(&self, shape: &Shape<'_>, block: BlockId, count: u64) -> Vec<(f64, f64)> {
         let p = shape.seen.program;
         let out = p.successors(block);
@@ -453,8 +457,8 @@ mod tests {
 
     #[test]
     fn what_is_learnt_is_the_rate_of_what_was_seen() {
-        // 300 of 400 with property 7, 40 of 400 without it; held to a half by four examples a weight. The rates are those
-        // of the same two equations, solved outside this program.
+        // 300 of 400 with property 7, 40 of 400 without it; held to a half by four examples a weight. The
+        // rates are those of the same two equations, solved outside this program.
         let mut seen: Vec<(&[u8], f64)> = Vec::new();
         for i in 0..400 {
             seen.push((&[0, 7], f64::from(u8::from(i < 300))));

@@ -1,8 +1,9 @@
 //! Which way branches go when no profile says so, and weak estimates of counts from that.
 //!
-//! Source: Ball and Larus, "Branch prediction for free", PLDI 1993; Wu and Larus, "Static branch frequency and program
-//! profile analysis", MICRO 1994, table 1 (the probabilities) and section 2.2 (how they are combined).
-//! We differ in that what cannot return is all but never reached, and that operands are looked at, not types.
+//! Source: Ball and Larus, "Branch prediction for free", PLDI 1993; Wu and Larus, "Static branch frequency
+//! and program profile analysis", MICRO 1994, table 1 (the probabilities) and section 2.2 (how they are
+//! combined). We differ in that what cannot return is all but never reached, and that operands are looked at,
+//! not types.
 
 use crate::carry::complete::edges_of;
 use crate::infer::{Estimate, Problem};
@@ -186,7 +187,8 @@ pub(crate) fn weak(count: f64, e: &mut Estimate) {
     *e = Estimate { count, raise: 2, lower: 1, keep: false };
 }
 
-/// Gives blocks and edges of unknown count weak estimates, from what is known around them and from probabilities.
+/// Gives blocks and edges of unknown count weak estimates, from what is known around them and from
+/// probabilities.
 pub(crate) fn fill(program: &Program, func: FuncId, p: &mut Problem) {
     const ROUNDS: usize = 24;
     let n = p.blocks.len();

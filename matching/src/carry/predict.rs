@@ -1,15 +1,17 @@
 //! How good a carried profile will turn out, said without a fresh one; or why nothing can be said.
 //!
-//! Four things make a carried profile wrong, and each has its price in B.P. and C.C.: a match is wrong or the code behaves
-//! otherwise (by how sure the match is), the old profile is made of samples (by how few there are), functions ran of which
-//! it does not know the inside (by what they are expected to run), and its counts contradict each other. The last one has
-//! no price: then nothing is said. Nor is anything said if a price is so high that it is itself a guess, or if the builds
-//! have so little in common that the prices, which were measured on releases of one program, say nothing of them.
+//! Four things make a carried profile wrong, and each has its price in B.P. and C.C.: a match is wrong or the
+//! code behaves otherwise (by how sure the match is), the old profile is made of samples (by how few there
+//! are), functions ran of which it does not know the inside (by what they are expected to run), and its
+//! counts contradict each other. The last one has no price: then nothing is said. Nor is anything said if a
+//! price is so high that it is itself a guess, or if the builds have so little in common that the prices,
+//! which were measured on releases of one program, say nothing of them.
 //!
 //! Invariant: surer matches, more samples and more functions known never make the prediction worse.
 //!
-//! Source: ours; BMAT has no such prediction. What samples have not seen: Good, "The population frequencies of species",
-//! Biometrika 1953. The measures themselves: `score`; `examples/calibrate.rs` measures the table.
+//! Source: ours; BMAT has no such prediction. What samples have not seen: Good, "The population frequencies
+//! of species", Biometrika 1953. The measures themselves: `score`; `examples/calibrate.rs` measures the
+//! table.
 
 use super::complete::{Complete, Known, WORK, graph};
 use super::likely;
@@ -81,11 +83,11 @@ pub enum Doubt {
     },
 }
 
-/// Up to this confidence; of a branch's executions there, the share that goes wrong beyond what a fresh profile gets wrong;
-/// of blocks of functions that ran, the share whose "was executed" differs.
+/// Up to this confidence; of a branch's executions there, the share that goes wrong beyond what a fresh
+/// profile gets wrong; of blocks of functions that ran, the share whose "was executed" differs.
 ///
-/// Pooled over the eight pairs of releases of lua, sqlite, ripgrep, qjs and zstd, few classes so that each has thousands of
-/// blocks of several programs, neighbours that were out of order joined.
+/// Pooled over the eight pairs of releases of lua, sqlite, ripgrep, qjs and zstd, few classes so that each
+/// has thousands of blocks of several programs, neighbours that were out of order joined.
 const CLASSES: [(f32, f64, f64); 4] =
     [(0.05, 0.45, 0.36), (0.5, 0.18, 0.26), (0.95, 0.022, 0.10), (1.0, 0.002, 0.004)];
 /// Blocks of functions that did not run, or that only the new build has: the share that runs after all.
@@ -99,8 +101,8 @@ const TOO_DEAR: f64 = 0.01;
 /// Samples may have to double so often until every block is seen: from a thousandth of the executions to all.
 const DOUBLINGS: f64 = 10.0;
 
-/// Of two releases of one program, no less than 94, 67 and 70 of a hundred were ever matched; of one source built with
-/// `-O2` and `-Os`, or by gcc and clang, at most 92, 59 and 61. The table above is of the former.
+/// Of two releases of one program, no less than 94, 67 and 70 of a hundred were ever matched; of one source
+/// built with `-O2` and `-Os`, or by gcc and clang, at most 92, 59 and 61. The table above is of the former.
 const CARRIED: f64 = 0.9;
 /// Likewise, of blocks of functions that ran.
 const RAN: f64 = 0.63;
@@ -288,12 +290,13 @@ fn by_confidence(
     (branches, cc, mass, n)
 }
 
-/// Samples that a branch is expected to lose, seen `few` times on one side and `many` on the other, because the sides may
-/// truly be the other way round: the mean of the difference's negative part.
+/// Samples that a branch is expected to lose, seen `few` times on one side and `many` on the other, because
+/// the sides may truly be the other way round: the mean of the difference's negative part.
 fn regret(few: f64, many: f64) -> f64 {
     let sd = (few + many + 1.0).sqrt();
     let z = (many - few) / sd;
-    // Mean of the negative part of a normal number around z: its density at z less z times its tail; beyond six deviations that is nothing.
+    // Mean of the negative part of a normal number around z: its density at z less z times its tail; beyond
+    // six deviations that is nothing.
     if z > 6.0 {
         return 0.0;
     }
@@ -304,7 +307,8 @@ fn regret(few: f64, many: f64) -> f64 {
     (sd * (density - z * tail)).clamp(0.0, many)
 }
 
-/// The share that half of the samples would not have seen, of the old build's blocks, and of those that were seen.
+/// The share that half of the samples would not have seen, of the old build's blocks, and of those that were
+/// seen.
 fn halving(old: &Old<'_>, per_sample: f64) -> (f64, f64) {
     let times = old.measured.times(old.program);
     let lost: f64 = times.iter().filter(|&&c| c > 0).map(|&c| 0.5_f64.powf(c as f64 / per_sample)).sum();
@@ -322,7 +326,8 @@ struct Missing {
     blocks: f64,
 }
 
-/// Where counts are samples, calls are taken from what was seen: inference balances samples through code that never ran.
+/// Where counts are samples, calls are taken from what was seen: inference balances samples through code that
+/// never ran.
 fn silence(old: &Old<'_>, sampled: bool) -> Silence {
     let seen = if sampled { old.measured.times(old.program) } else { Vec::new() };
     let times = if sampled { &seen } else { &old.counts.blocks };
@@ -363,7 +368,8 @@ fn missing(old: &Old<'_>, silence: &Silence, mass: f64) -> Missing {
         missing.branches += sides.map(|[a, b]| ran(a).max(ran(b))).sum::<f64>();
         missing.blocks += runs * function.n_blocks() as f64;
     }
-    // Static prediction does not know how often loops run: twice as much a call as in other functions is enough.
+    // Static prediction does not know how often loops run: twice as much a call as in other functions is
+    // enough.
     missing.branches = missing.branches.min(2.0 * mass * silence.call_share());
     missing
 }

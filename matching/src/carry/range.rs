@@ -1,10 +1,11 @@
-//! Between what a block's count must lie: for blocks that carry only a part of a known flow, and those without a match.
+//! Between what a block's count must lie: for blocks that carry only a part of a known flow, and those
+//! without a match.
 //!
-//! Invariant: holds for every flow that has the known counts, or up to twice or down to half of them, since they are of
-//! another build; what bounds nothing is 0 or [`u64::MAX`].
+//! Invariant: holds for every flow that has the known counts, or up to twice or down to half of them, since
+//! they are of another build; what bounds nothing is 0 or [`u64::MAX`].
 //!
-//! Source: BMAT, figure 3: a partial block runs "anywhere between 0 and N times". We differ in that the edges around it
-//! narrow that: what comes in must go out, and no more comes out of a block than goes in.
+//! Source: BMAT, figure 3: a partial block runs "anywhere between 0 and N times". We differ in that the edges
+//! around it narrow that: what comes in must go out, and no more comes out of a block than goes in.
 
 use program::{BlockEnd, BlockId, CallKind, FuncId, Program, Va};
 use std::collections::BTreeMap;
@@ -18,7 +19,8 @@ pub struct Range {
     pub high: u64,
 }
 
-/// By what factor counts of the same code differ from build to build: one that bounds others holds up to that.
+/// By what factor counts of the same code differ from build to build: one that bounds others holds up to
+/// that.
 const DRIFT: u64 = 2;
 
 /// Ranges of the blocks of `func` whose count is not `known`, by start.

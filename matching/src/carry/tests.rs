@@ -1,4 +1,5 @@
-//! Counts come from random walks over the graphs of compiled functions: consistent, and known to the last one.
+//! Counts come from random walks over the graphs of compiled functions: consistent, and known to the last
+//! one.
 
 use super::*;
 use crate::Options;
@@ -239,7 +240,8 @@ fn call_at(program: &Program, is: impl Fn(&Callee) -> bool) -> Va {
     *at
 }
 
-/// A walk in which the calls through the pointer went to `twice` a third of the times, and every fourth branch was mispredicted.
+/// A walk in which the calls through the pointer went to `twice` a third of the times, and every fourth
+/// branch was mispredicted.
 fn called(program: &Program) -> Profile {
     let mut profile = walked(program, 7);
     let hook = call_at(program, |c| matches!(c, Callee::Indirect));

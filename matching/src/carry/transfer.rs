@@ -1,8 +1,8 @@
 //! What the old build's counts say about one function of the new build, before inference.
 //!
-//! A block's count goes along its matches by their shares; an edge's count goes to the new edge between the matches of its
-//! ends, or to the one from which only blocks without a match lead there. What is left goes to what is left.
-//! Not here: how contradictions are settled (`infer`).
+//! A block's count goes along its matches by their shares; an edge's count goes to the new edge between the
+//! matches of its ends, or to the one from which only blocks without a match lead there. What is left goes to
+//! what is left. Not here: how contradictions are settled (`infer`).
 
 use crate::carry::CarryOptions;
 use crate::carry::complete::{Complete, Known, edges_of, graph};
@@ -169,8 +169,9 @@ impl<'a> Along<'a> {
         Transferred { problem: p, any, matched }
     }
 
-    /// An old block that is several now, with ways past each: together they are entered as often as it ran. If all but one
-    /// of the blocks from which they are entered, and that lead nowhere else, have counts, that one has the rest.
+    /// An old block that is several now, with ways past each: together they are entered as often as it ran.
+    /// If all but one of the blocks from which they are entered, and that lead nowhere else, have counts,
+    /// that one has the rest.
     fn split_heads(&self, func: FuncId, p: &mut Problem, matched: &[Option<Carried>]) {
         let first = self.new.function(func).blocks.start;
         for b in self.new.function(func).block_ids() {
@@ -202,7 +203,8 @@ impl<'a> Along<'a> {
         }
     }
 
-    /// What is in no loop runs once a call at most: where its old block was in one, only a part of that one's flow comes here.
+    /// What is in no loop runs once a call at most: where its old block was in one, only a part of that one's
+    /// flow comes here.
     fn once_a_call(&self, func: FuncId, from: FuncId, p: &mut Problem, matched: &mut [Option<Carried>]) {
         let blocks = || self.old.function(from).block_ids();
         let entered = blocks().map(|b| self.counts.enter[b.index()]).fold(0_u64, u64::saturating_add);
@@ -210,7 +212,8 @@ impl<'a> Along<'a> {
         if entered == 0 || !matched.iter().any(|c| more(entered, c)) {
             return;
         }
-        // Not every source counts all calls: what ran in no loop of the old build says how many there were, too.
+        // Not every source counts all calls: what ran in no loop of the old build says how many there were,
+        // too.
         let loops = Loops::compute(self.old, from);
         let once = blocks().filter(|&b| loops.block_depth(b) == 0).map(|b| self.counts.blocks[b.index()]);
         let entered = once.fold(entered, u64::max);
@@ -296,7 +299,8 @@ impl<'a> Along<'a> {
             known = true;
             let unit = price(m.confidence) * 3 / 5;
             let share = self.share(m);
-            // Of a block that became two in a row, the branch is the second's, and all of the flow goes there.
+            // Of a block that became two in a row, the branch is the second's, and all of the flow goes
+            // there.
             if let Some(k) = out.iter().position(|e| self.is_second(m.old, b, e.to)) {
                 sum[k] = sum[k].saturating_add(part(self.counts.blocks[m.old.index()], share));
                 explained[k] = true;
@@ -393,7 +397,8 @@ impl<'a> Along<'a> {
         }
     }
 
-    /// Whether `to` is the second part of `old`, of which `from` is the first: control comes to it from there alone.
+    /// Whether `to` is the second part of `old`, of which `from` is the first: control comes to it from there
+    /// alone.
     fn is_second(&self, old: BlockId, from: BlockId, to: BlockId) -> bool {
         let firm = |m: &BlockMatch| !m.partial && m.method == BlockMethod::Aligned;
         let mut into = edges_of(self.new, self.new.block(to).func).filter(|&e| self.new.edges[e].to == to);

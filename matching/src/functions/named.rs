@@ -1,7 +1,7 @@
 //! Functions by name: exact, bare, hierarchical, similar.
 //!
-//! Where several functions share a name (statics of several files, instances of one generic), content, file and
-//! neighbours in the call graph decide among them, and order where those are silent.
+//! Where several functions share a name (statics of several files, instances of one generic), content, file
+//! and neighbours in the call graph decide among them, and order where those are silent.
 //!
 //! Source: BMAT, 2.1. We differ in taking decorations off before names are compared.
 
@@ -195,8 +195,8 @@ fn by_key(
     assign(state, several, method, least);
 }
 
-/// Pairs the functions of each group one to one, the surest first. A pair below `least` is left apart, unless the
-/// group has as many old as new functions.
+/// Pairs the functions of each group one to one, the surest first. A pair below `least` is left apart, unless
+/// the group has as many old as new functions.
 fn assign(state: &mut State<'_>, groups: Vec<Group>, method: FunctionMethod, least: f32) {
     // Twice: what the first round found is context for the second.
     for last in [false, true] {

@@ -1,10 +1,12 @@
-//! Functions without names: rounds of mutual best, the surest first, each round with the context that the last one made.
+//! Functions without names: rounds of mutual best, the surest first, each round with the context that the
+//! last one made.
 //!
-//! A pair is worth what its words are worth that both functions have, against those that one lacks. It is taken if it
-//! is the best for both by a margin and above the threshold; thresholds fall when nothing more is found, and rise again
-//! when something was. What stays below the last threshold is taken for new.
+//! A pair is worth what its words are worth that both functions have, against those that one lacks. It is
+//! taken if it is the best for both by a margin and above the threshold; thresholds fall when nothing more is
+//! found, and rise again when something was. What stays below the last threshold is taken for new.
 //!
-//! Invariant: near-linear. Candidates come from an index of words, rare ones first, so many for each function.
+//! Invariant: near-linear. Candidates come from an index of words, rare ones first, so many for each
+//! function.
 //!
 //! Not here: what words there are (`words`).
 
@@ -246,7 +248,8 @@ fn candidates(acc: &mut [f32], list: &[u64], index: &Index, rarity: impl Fn(u64)
     touched
 }
 
-/// What two sorted lists share, what is missing on either side, and how much of what is shared is order; by worth.
+/// What two sorted lists share, what is missing on either side, and how much of what is shared is order; by
+/// worth.
 fn compare(a: &[u64], b: &[u64], rarity: impl Fn(u64, usize, usize) -> f32) -> (f32, f32, f32) {
     let (mut shared, mut missing, mut order) = (0.0, 0.0, 0.0);
     let (mut i, mut j) = (0, 0);

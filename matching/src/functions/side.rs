@@ -1,4 +1,5 @@
-//! One program as function matching sees it: who calls whom, which file a function came from, how much code it is.
+//! One program as function matching sees it: who calls whom, which file a function came from, how much code
+//! it is.
 
 use crate::blocks;
 use crate::hash::Hashes;
@@ -107,7 +108,8 @@ pub fn alike(old: &Side<'_>, o: usize, new: &Side<'_>, n: usize) -> f32 {
     blocks::similarity(old.program, FuncId::at(o), old.hashes, new.program, FuncId::at(n), new.hashes)
 }
 
-/// How well the matched callees and callers of two functions agree: (agreeing, disagreeing), each neighbour once.
+/// How well the matched callees and callers of two functions agree: (agreeing, disagreeing), each neighbour
+/// once.
 pub fn context(old: &Side<'_>, o: usize, new: &Side<'_>, n: usize, pairs: &OneToOne) -> (u32, u32) {
     /// A function that thousands call says little, and would cost much.
     const MOST: usize = 64;

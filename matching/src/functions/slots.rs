@@ -1,7 +1,8 @@
 //! Functions that tables of pointers hold at the same place: tables of methods, of an interface, of commands.
 //!
-//! Two free functions are each other if the pointers around them, at the same distances, are to functions that are each
-//! other, and no string beside them says otherwise. It finds what changed too much to be known by content, such as what became a call of something new.
+//! Two free functions are each other if the pointers around them, at the same distances, are to functions
+//! that are each other, and no string beside them says otherwise. It finds what changed too much to be known
+//! by content, such as what became a call of something new.
 //!
 //! Invariant: takes only what is free on both sides, and never two different names.
 //!

@@ -5,7 +5,8 @@ use crate::relation::{FunctionMethod, Matching};
 use crate::testing::{compile, function};
 use program::Program;
 
-/// A program of `n` functions that differ a little, with a table of pointers, strings and calls; `changed` of them changed.
+/// A program of `n` functions that differ a little, with a table of pointers, strings and calls; `changed` of
+/// them changed.
 fn source(n: usize, changed: &[usize], added: &[usize]) -> String {
     let mut out = String::from("#include <stdio.h>\n#include <string.h>\nint state;\n");
     for i in 0..n {

@@ -1,9 +1,9 @@
-//! Evidence as words: what a function is made of and what stands around it. Two functions are alike as far as they
-//! share words, each worth as much as it is rare.
+//! Evidence as words: what a function is made of and what stands around it. Two functions are alike as far as
+//! they share words, each worth as much as it is rare.
 //!
-//! Content words (blocks, runs of instructions, strings, imports, constants, what stands beside a pointer to the
-//! function in data) are made once. Context words (matched callees, callers, neighbours in the file and in tables of
-//! pointers) change with every match and are made anew each round.
+//! Content words (blocks, runs of instructions, strings, imports, constants, what stands beside a pointer to
+//! the function in data) are made once. Context words (matched callees, callers, neighbours in the file and
+//! in tables of pointers) change with every match and are made anew each round.
 //!
 //! Invariant: a word means the same in both builds; it holds no address and no id but of what is matched.
 
@@ -61,8 +61,8 @@ impl Kind {
         let i = usize::try_from(word >> 56).unwrap_or(0);
         Kind::ALL[i.min(Kind::ALL.len() - 1)]
     }
-    /// How much a word of this kind is worth where it is shared, for its rarity; and how much it counts against where it
-    /// is missing.
+    /// How much a word of this kind is worth where it is shared, for its rarity; and how much it counts
+    /// against where it is missing.
     pub fn worth(self) -> (f32, f32) {
         match self {
             Kind::Block => (0.6, 0.6),
@@ -84,7 +84,8 @@ fn word(kind: Kind, hash: u64) -> u64 {
     (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8) | (kind as u64) << 56
 }
 
-/// Longest list of words; of more, those with the smallest hashes stay, which are the same ones on both sides.
+/// Longest list of words; of more, those with the smallest hashes stay, which are the same ones on both
+/// sides.
 const MOST_WORDS: usize = 3000;
 
 /// Numbers repeated words, so that a list is a set: the second `x` is another word than the first.

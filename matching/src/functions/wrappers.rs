@@ -1,7 +1,7 @@
 //! Functions whose body was moved into a new one that they jump to, or back.
 //!
-//! By content the old function is the new body; by who calls it, it is the wrapper that is left. The wrapper is what
-//! callers know, what has the name, and what is entered as often: it wins.
+//! By content the old function is the new body; by who calls it, it is the wrapper that is left. The wrapper
+//! is what callers know, what has the name, and what is entered as often: it wins.
 
 use super::State;
 use super::side::Side;
@@ -28,8 +28,8 @@ pub fn run(state: &mut State<'_>) {
     }
 }
 
-/// The free function of `here` that ends in a jump to `body`, is shorter, and is called by the counterparts of most
-/// of those that call `whole` in the other build.
+/// The free function of `here` that ends in a jump to `body`, is shorter, and is called by the counterparts
+/// of most of those that call `whole` in the other build.
 fn wrapper(
     here: &Side<'_>,
     body: usize,

@@ -1,8 +1,9 @@
-//! One pass over a block's instructions: its hash at every level, and a token per instruction for comparing blocks in part.
+//! One pass over a block's instructions: its hash at every level, and a token per instruction for comparing
+//! blocks in part.
 //!
-//! Source: BMAT, 3.2 and table 1. The first class (merged from level 1 on, dependencies kept) is all caller-saved registers.
-//! Argument registers among them: kept apart, 2 to 4 % more of BMAT's blocks are wrong (sqlite 989 → 1,002 and 314 → 326, Lua
-//! 30 → 31, against line tables).
+//! Source: BMAT, 3.2 and table 1. The first class (merged from level 1 on, dependencies kept) is all
+//! caller-saved registers. Argument registers among them: kept apart, 2 to 4 % more of BMAT's blocks are
+//! wrong (sqlite 989 → 1,002 and 314 → 326, Lua 30 → 31, against line tables).
 
 use super::{Keys, combine, low};
 use program::arch::{Flow, Operand, Reg, RegClass};
@@ -16,7 +17,8 @@ pub(crate) const NO_TARGET: u32 = u32::MAX;
 pub(crate) struct BlockHash {
     /// Level 0.
     pub zero: u64,
-    /// Level 1 with structure offsets (not those from the stack pointer): finer than any level of the paper but 0.
+    /// Level 1 with structure offsets (not those from the stack pointer): finer than any level of the paper
+    /// but 0.
     pub fine: u64,
     /// Level 1 (and 2).
     pub one: u64,
@@ -61,7 +63,8 @@ impl BlockHash {
 /// An instruction, for comparing blocks in part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Token {
-    /// Operation and operands, but for which register of a class, stack offsets, and targets within the function.
+    /// Operation and operands, but for which register of a class, stack offsets, and targets within the
+    /// function.
     pub strong: u32,
     /// Family of the operation and kinds of operands.
     pub weak: u32,

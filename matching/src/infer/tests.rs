@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 const LIMIT: u64 = 10_000_000;
 
-/// A graph of `n` blocks: block 0 is entered; each block has the given targets (modulo n) and leaves if it has none.
+/// A graph of `n` blocks: block 0 is entered; each block has the given targets (modulo n) and leaves if it
+/// has none.
 fn graph(targets: &[Vec<usize>]) -> Problem {
     let n = targets.len();
     let mut p = Problem {
@@ -34,7 +35,8 @@ fn index(i: usize) -> u32 {
     u32::try_from(i).expect("small")
 }
 
-/// Runs the graph: `walks` choose a target at each step; counts what really happens. Walks that do not end leak.
+/// Runs the graph: `walks` choose a target at each step; counts what really happens. Walks that do not end
+/// leak.
 fn walk(p: &Problem, walks: &[Vec<usize>]) -> Inferred {
     let n = p.blocks.len();
     let mut f = Inferred {

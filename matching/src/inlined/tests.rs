@@ -5,7 +5,8 @@ use crate::options::{Options, Pass};
 use crate::relation::Matching;
 use crate::testing::{compile, function};
 
-/// A program in which `helper` is called by `user`, or inlined into it; each of its ways ends in a call of its own.
+/// A program in which `helper` is called by `user`, or inlined into it; each of its ways ends in a call of
+/// its own.
 fn program(inlined: bool) -> Program {
     let how = if inlined { "always_inline" } else { "noinline" };
     let text = format!(

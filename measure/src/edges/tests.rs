@@ -37,8 +37,8 @@ impl Dice {
     }
 }
 
-/// How often walks came through each block and edge: they start at entries of functions, and mostly take the first way, or mostly the last.
-/// Of each function, `n_stopped` more stop after some steps.
+/// How often walks came through each block and edge: they start at entries of functions, and mostly take the
+/// first way, or mostly the last. Of each function, `n_stopped` more stop after some steps.
 fn walk(
     program: &Program,
     often_first: u64,
@@ -90,7 +90,8 @@ fn completed(
     (crate::notes(&module).profile(&counters, &[], n_stopped), n_all)
 }
 
-/// Walks that stop anywhere: what follows is between the least and the most that is said, and exact where nothing is said.
+/// Walks that stop anywhere: what follows is between the least and the most that is said, and exact where
+/// nothing is said.
 #[test]
 fn counts_are_within_their_intervals_wherever_threads_stop() {
     // Counts in all, those with an interval, and those that are not what follows.

@@ -1,4 +1,5 @@
-// Steps through calls of functions that are known to come back, and prints how far from where each of them starts it goes, and how deep its stack is.
+// Steps through calls of functions that are known to come back, and prints how far from where each of them
+// starts it goes, and how deep its stack is.
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <errno.h>

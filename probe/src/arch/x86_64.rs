@@ -1,4 +1,5 @@
-//! The code of ours that runs inside the program: position-independent, no stack frame but its own, system calls only.
+//! The code of ours that runs inside the program: position-independent, no stack frame but its own, system
+//! calls only.
 //!
 //! Each piece is a run of bytes between two labels; the words at its start are filled in by who copies it.
 //!
@@ -8,23 +9,27 @@
 //! | [`open_library`] (`open_library.s`) | beside ld.so, in place of an `openat` | passes on the path of a counted library in place of the plain one |
 //! | [`exec_page`] (`exec.s`) | low, in place of an `execve` | tells the launcher, which then takes the new program over before it starts |
 //!
-//! **Areas.** Every module has a *home* for its counters within reach of its code. Thread k counts at home + dₖ, with dₖ in the base of
-//! `gs`, the same for all modules; the first thread has d = 0. A home starts with a page whose last word is the thread pointer of the
-//! area's owner. A thread inherits `gs` from the one that made it: so an entry from outside compares the owner with its own thread
-//! pointer, and where they differ it comes here. `fork` wipes that page in the child, which so gets an area of its own. Code of a library may run
-//! before its DT_INIT, by a thread whose counters of that library are not mapped yet: so its entries first look at a byte that tells whether
-//! it has started, and if not, it starts then. The area of a thread that is no more goes to the next one. All areas are
-//! ranges of the recording, which several processes may share: an area whose process is gone is given out again, but for those of
-//! processes in namespaces of their own, where numbers of processes mean others.
+//! **Areas.** Every module has a *home* for its counters within reach of its code. Thread k counts at home +
+//! dₖ, with dₖ in the base of `gs`, the same for all modules; the first thread has d = 0. A home starts with
+//! a page whose last word is the thread pointer of the area's owner. A thread inherits `gs` from the one that
+//! made it: so an entry from outside compares the owner with its own thread pointer, and where they differ it
+//! comes here. `fork` wipes that page in the child, which so gets an area of its own. Code of a library may
+//! run before its DT_INIT, by a thread whose counters of that library are not mapped yet: so its entries
+//! first look at a byte that tells whether it has started, and if not, it starts then. The area of a thread
+//! that is no more goes to the next one. All areas are ranges of the recording, which several processes may
+//! share: an area whose process is gone is given out again, but for those of processes in namespaces of their
+//! own, where numbers of processes mean others.
 //!
-//! **Recordings** are made by a launcher, which maps them before the program starts, or, by a module that carries notes, as a file when it
-//! starts by itself. The disk's room for an area is taken before it is mapped. Where none can be had, counts stay in the process, and are lost with it.
+//! **Recordings** are made by a launcher, which maps them before the program starts, or, by a module that
+//! carries notes, as a file when it starts by itself. The disk's room for an area is taken before it is
+//! mapped. Where none can be had, counts stay in the process, and are lost with it.
 //!
-//! Invariant: all registers are as they were but those dead at a function's entry (r11, flags), or destroyed by a system call (rax, rcx,
-//! r11) where one was about to be made; the red zone is stepped over; no signal is handled while the recording is locked.
+//! Invariant: all registers are as they were but those dead at a function's entry (r11, flags), or destroyed
+//! by a system call (rax, rcx, r11) where one was about to be made; the red zone is stepped over; no signal
+//! is handled while the recording is locked.
 //!
-//! Source: syscall(2), mremap(2) for mapping a shared range a second time (old size 0), rt_sigprocmask(2) for asking whether one is there;
-//! Intel SDM vol. 2B, WRGSBASE.
+//! Source: syscall(2), mremap(2) for mapping a shared range a second time (old size 0), rt_sigprocmask(2) for
+//! asking whether one is there; Intel SDM vol. 2B, WRGSBASE.
 #![allow(unsafe_code, reason = "the bytes between two labels of this file's assembly are read as statics")]
 
 use program::arch::emit::Position;
@@ -38,8 +43,9 @@ pub const ARENA: u64 = 0x1f00_0000_0000;
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"ENGRAFT\x02");
 /// Offset of the number of modules, 4 bytes.
 pub const N_ROWS: u64 = 8;
-/// Events: the first page of a thread's memory, all modules together. Offset 0: where the next event goes, an address in the mapping of
-/// the recording. Offset of where there is no room for one any more; 0: nothing is recorded.
+/// Events: the first page of a thread's memory, all modules together. Offset 0: where the next event goes, an
+/// address in the mapping of the recording. Offset of where there is no room for one any more; 0: nothing is
+/// recorded.
 pub const EVENTS_LIMIT: u64 = 8;
 /// Offset of the number of the chunk that is filled.
 pub const EVENTS_CHUNK: u64 = 16;
@@ -47,18 +53,21 @@ pub const EVENTS_CHUNK: u64 = 16;
 pub const EVENTS_BASE: u64 = 24;
 /// Offset of where this page is in the mapping of the recording.
 pub const EVENTS_CONTROL: u64 = 32;
-/// Offset of where it is said that nobody takes chunks any more: as the kernel says that who held a futex died.
+/// Offset of where it is said that nobody takes chunks any more: as the kernel says that who held a futex
+/// died.
 pub const EVENTS_TAKER: u64 = 40;
 /// Offset of how often a thread had to wait for a chunk.
 pub const EVENTS_STALLS: u64 = 48;
-/// Offset of whether events were lost, since nobody takes chunks any more: then they go round in what is left of the page.
+/// Offset of whether events were lost, since nobody takes chunks any more: then they go round in what is left
+/// of the page.
 pub const EVENTS_LOST: u64 = 56;
 /// Offset of 4 bytes a chunk: 1 while it waits to be taken.
 pub const EVENTS_FULL: u64 = 64;
 /// Offset of the number of the thread that appends, 4 bytes; 0: it is not known.
 pub const EVENTS_NUMBER: u64 = EVENTS_FULL + 4 * N_CHUNKS;
-/// The event that says that what is entered next is a handler of signals; two words follow: the low half of the key of the module in whose
-/// moved code the signal came, and how far from its start, with the bit [`EVENTS_IN_CALL`] set if it came in what the call there led to.
+/// The event that says that what is entered next is a handler of signals; two words follow: the low half of
+/// the key of the module in whose moved code the signal came, and how far from its start, with the bit
+/// [`EVENTS_IN_CALL`] set if it came in what the call there led to.
 pub const EVENTS_HANDLER: u32 = (1 << 29) - 1;
 /// See there.
 pub const EVENTS_IN_CALL: u32 = 31;
@@ -74,7 +83,8 @@ pub const CHUNK_LEN: u64 = 1 << 19;
 pub const N_CHUNKS: u64 = 8;
 /// What is left free at the end of a chunk, the longest event.
 pub const CHUNK_ROOM: u64 = 16;
-/// Offset of the number of areas that are so near to others that a library which comes later may find no room beside them.
+/// Offset of the number of areas that are so near to others that a library which comes later may find no room
+/// beside them.
 pub const N_NEAR: u64 = 120;
 /// Offset of the lock, 4 bytes: the number of the process that holds it, or 0.
 pub const LOCK: u64 = 12;
@@ -86,7 +96,8 @@ pub const MAX_ROWS: u64 = 24;
 pub const MAX_AREAS: u64 = 32;
 /// Offset of the offset of the areas' owners: numbers of processes, 4 bytes each.
 pub const OWNERS_AT: u64 = 40;
-/// Offset of the offset of the extents: where the counters of module m and area k are, at 8 · (m · `MAX_AREAS` + k); 0: nowhere yet.
+/// Offset of the offset of the extents: where the counters of module m and area k are, at 8 · (m ·
+/// `MAX_AREAS` + k); 0: nowhere yet.
 pub const EXTENTS_AT: u64 = 48;
 /// Offset of the length of the recording.
 pub const END: u64 = 56;
@@ -94,35 +105,40 @@ pub const END: u64 = 56;
 pub const N_SHARED: u64 = 64;
 /// Offset of where libraries are asked for: a [`MAILBOX_LEN`] bytes long mailbox; 0: nowhere.
 pub const MAILBOX_AT: u64 = 72;
-/// Offset of the namespace of processes (its file's number) in which the owners and the lock are what they are called; 0: not known yet.
+/// Offset of the namespace of processes (its file's number) in which the owners and the lock are what they
+/// are called; 0: not known yet.
 pub const NAMESPACE: u64 = 80;
-/// Offset of the offset of where code was interrupted: [`N_INTERRUPTED`] rows of 16 bytes, the number of the module, from 1, times 2⁴⁰
-/// and where in its moved code; how often handlers of signals that came there have not returned there (less than none: returned more often).
+/// Offset of the offset of where code was interrupted: [`N_INTERRUPTED`] rows of 16 bytes, the number of the
+/// module, from 1, times 2⁴⁰ and where in its moved code; how often handlers of signals that came there have
+/// not returned there (less than none: returned more often).
 pub const INTERRUPTED_AT: u64 = 88;
 /// How many rows that has.
 pub const N_INTERRUPTED: u64 = 1024;
-/// The bit of that number and offset which says that it is a call behind which it stands that was not to come back.
+/// The bit of that number and offset which says that it is a call behind which it stands that was not to come
+/// back.
 pub const BEHIND_CALL: u64 = 39;
-/// How far from where a function that is known to come back starts that it calls or jumps to is, at most: nearer than another library's code.
+/// How far from where a function that is known to come back starts that it calls or jumps to is, at most:
+/// nearer than another library's code.
 pub const NEAR: u32 = 0xc000;
-/// How far behind the start of what a call leads to a place is taken for one in it: most functions are shorter. A guess, which costs an
-/// interval where it is wrong.
+/// How far behind the start of what a call leads to a place is taken for one in it: most functions are
+/// shorter. A guess, which costs an interval where it is wrong.
 const WITHIN: u32 = 0x800;
 /// How large a library with such functions is, at most: glibc's is 2 MB.
 const SAME: u32 = 0x20_0000;
 /// How far from where it binds slots the dynamic linker's code reaches, at most: glibc's is 0.2 MB.
 const LINKER: u32 = 0x4_0000;
-/// How far on the stack above where a signal came the call is that led to there: functions that are known to come back need less.
+/// How far on the stack above where a signal came the call is that led to there: functions that are known to
+/// come back need less.
 pub const DEEP: u32 = 0x400;
 /// The same where the dynamic linker finds such a function first, with all registers on the stack.
 const DEEPEST: u32 = 0x1000;
 /// Offset of how often there was no row for one.
 pub const N_UNKNOWN: u64 = 96;
-/// Offset of the offset of what is known of the thread of each area, a byte each: 0 (it has ended, or never was), [`MAY_RUN`], [`HAS_ENDED`],
-/// [`ABORTS`] or [`IN_EXIT`].
+/// Offset of the offset of what is known of the thread of each area, a byte each: 0 (it has ended, or never
+/// was), [`MAY_RUN`], [`HAS_ENDED`], [`ABORTS`] or [`IN_EXIT`].
 pub const STATES_AT: u64 = 104;
-/// Offset of how many threads may have been stopped in the middle of a block besides those in [`MAY_RUN`]: those that were when their areas
-/// went to others, and those that let themselves be cancelled anywhere.
+/// Offset of how many threads may have been stopped in the middle of a block besides those in [`MAY_RUN`]:
+/// those that were when their areas went to others, and those that let themselves be cancelled anywhere.
 pub const N_STOPPED: u64 = 112;
 /// A thread that runs, or that nobody saw end.
 pub const MAY_RUN: u8 = 1;
@@ -130,21 +146,24 @@ pub const MAY_RUN: u8 = 1;
 pub const HAS_ENDED: u8 = 2;
 /// One that was about to end its process by SIGABRT: so it did, if that is what the process ended by.
 pub const ABORTS: u8 = 3;
-/// One that has come to the end of `exit`: after `main` returned, or it was called, be it as a handler of signals.
+/// One that has come to the end of `exit`: after `main` returned, or it was called, be it as a handler of
+/// signals.
 pub const IN_EXIT: u8 = 4;
 /// What is added to the number of a process that is in another one: whether it is gone nobody else can tell.
 pub const IS_APART: u32 = 1 << 30;
-/// With fewer areas than these, a new one is taken before anybody is asked whether he is there still, which filters may forbid.
+/// With fewer areas than these, a new one is taken before anybody is asked whether he is there still, which
+/// filters may forbid.
 const FEW_AREAS: u64 = 64;
 /// Length of all this.
 pub const HEADER_LEN: u64 = 128;
-/// Where the table of modules starts: key (16 bytes), length of the counters in bytes (whole pages), offset and length of the notes.
+/// Where the table of modules starts: key (16 bytes), length of the counters in bytes (whole pages), offset
+/// and length of the notes.
 pub const ROWS_AT: u64 = HEADER_LEN;
 /// Bytes a row of that table.
 pub const ROW_LEN: u64 = 64;
 
-/// Where a process keeps what concerns only itself. In its first page, which `fork` wipes, is its number, then what it is called in the
-/// recording.
+/// Where a process keeps what concerns only itself. In its first page, which `fork` wipes, is its number,
+/// then what it is called in the recording.
 pub const OWN: u64 = ARENA - 0x20_0000;
 /// Offset there of the number of threads with an area.
 pub const N_THREADS: u64 = 0x1000;
@@ -159,26 +178,28 @@ pub const PATH: u64 = 0x1020;
 const PATH_MAX: u64 = 4000;
 /// Offset there of the thread that was looked at last, for whether it is still there.
 const NEXT_THREAD: u64 = 0x1fc8;
-/// Offset there of whether this process, or the one that it was forked from, knows what it is called (1), and whether that means
-/// something else to others (as in its name).
+/// Offset there of whether this process, or the one that it was forked from, knows what it is called (1), and
+/// whether that means something else to others (as in its name).
 pub const KIN: u64 = 0x1fd0;
 /// Offset there of how much of the recording is mapped, if it has no path.
 pub const MAPPED: u64 = 0x1fd8;
 /// Offset there of what is to be called when the program ends, but for us.
 const AT_END: u64 = 0x1fe0;
-/// Offset there of the modules' homes: the home, the address of the module's [`Runtime`], start and end of its moved code, and of its old
-/// segments.
+/// Offset there of the modules' homes: the home, the address of the module's [`Runtime`], start and end of
+/// its moved code, and of its old segments.
 pub const HOMES: u64 = 0x2000;
 /// Bytes a module there.
 pub const HOME_LEN: u64 = 64;
-/// Offset there of the threads: thread pointer, distance, number of the area, and 4 bytes each: the thread's number, and how far from its
-/// thread pointer that stands as long as it runs, 0 if that is not known.
+/// Offset there of the threads: thread pointer, distance, number of the area, and 4 bytes each: the thread's
+/// number, and how far from its thread pointer that stands as long as it runs, 0 if that is not known.
 pub const THREADS: u64 = HOMES + HOME_LEN * Capacity::LAUNCH.n_rows;
 const THREAD_LEN: u64 = 32;
-/// Where C libraries keep the number of a thread, from its thread pointer: glibc's `struct pthread.tid`, musl's `struct pthread.tid`.
+/// Where C libraries keep the number of a thread, from its thread pointer: glibc's `struct pthread.tid`,
+/// musl's `struct pthread.tid`.
 const TID_GLIBC: u64 = 720;
 const TID_MUSL: u64 = 48;
-/// By which they are known: glibc's `robust_head.futex_offset`, which is always the same; musl's `detach_state`, which is this or one more.
+/// By which they are known: glibc's `robust_head.futex_offset`, which is always the same; musl's
+/// `detach_state`, which is this or one more.
 const ROBUST_GLIBC: u64 = 744;
 const ROBUST_OFFSET: u32 = (-32i32).cast_unsigned();
 const DETACH_MUSL: u64 = 56;
@@ -190,7 +211,8 @@ const IN_VFORK: u64 = 16;
 /// Length of all that.
 pub const OWN_LEN: u64 = THREADS + THREAD_LEN * 2048;
 
-/// A home starts with a page of its own, whose last word is the thread pointer of the owner; the counters follow.
+/// A home starts with a page of its own, whose last word is the thread pointer of the owner; the counters
+/// follow.
 pub const HOME_HEAD: u64 = 0x1000;
 /// Offset of the owner.
 pub const OWNER: u64 = HOME_HEAD - 8;
@@ -204,21 +226,26 @@ pub const SITE_WORDS: u32 = 3;
 /// As said.
 pub const SLOT_WORDS: u32 = 4;
 
-/// Length of a mailbox. Four bytes each: whether the launcher has to answer (1); the lock, which is the asking process; nothing; the
-/// number of requests so far. Then the path that is asked for and, in its place, the path to be opened, or nothing.
+/// Length of a mailbox. Four bytes each: whether the launcher has to answer (1); the lock, which is the
+/// asking process; nothing; the number of requests so far. Then the path that is asked for and, in its place,
+/// the path to be opened, or nothing.
 pub const MAILBOX_LEN: u64 = 0x1000;
 /// Offset of the path there.
 pub const MAILBOX_PATH: u64 = 16;
-/// Offset of a lock (futex(2), robust) that the launcher holds while it answers: bit 30 is set when it does so no more.
+/// Offset of a lock (futex(2), robust) that the launcher holds while it answers: bit 30 is set when it does
+/// so no more.
 pub const MAILBOX_OWNER: u64 = 4032;
 
-/// Length of what threads that are about to `exec` say so in: a word that each of them raises, then a slot a thread.
+/// Length of what threads that are about to `exec` say so in: a word that each of them raises, then a slot a
+/// thread.
 pub const BELL_LEN: u64 = 0x1000;
-/// Length of a slot, and of what stands before the first. Four bytes each: the thread, 0 if it is nobody's; whether the launcher has to answer (1);
-/// nothing twice. Then eight bytes each: the number of the call, and its first, second and fifth argument.
+/// Length of a slot, and of what stands before the first. Four bytes each: the thread, 0 if it is nobody's;
+/// whether the launcher has to answer (1); nothing twice. Then eight bytes each: the number of the call, and
+/// its first, second and fifth argument.
 pub const BELL_SLOT_LEN: u64 = 64;
 
-/// Unwind rules at the return address of a signal's handler, the stack pointer being that of `ucontext_t`: where its registers are.
+/// Unwind rules at the return address of a signal's handler, the stack pointer being that of `ucontext_t`:
+/// where its registers are.
 ///
 /// Source: glibc 2.36, sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c; sys/ucontext.h; DWARF 5, 6.4.2.
 pub struct SignalFrame {
@@ -261,8 +288,8 @@ pub const SIGNAL_FRAME: SignalFrame = SignalFrame {
     len: 16,
 };
 
-/// Unwind rules of [`Runtime::last`]: of the common entry, with the factor of data and the column of the return address before them;
-/// and of itself.
+/// Unwind rules of [`Runtime::last`]: of the common entry, with the factor of data and the column of the
+/// return address before them; and of itself.
 ///
 /// Source: DWARF 5, 6.4.2.
 pub const LAST_FRAME: ([u8; 2], [u8; 5], [u8; 3]) = (
@@ -443,7 +470,8 @@ unsafe extern "C" {
 /// The bytes from `from` to `to`.
 fn between(from: *const u8, to: *const u8) -> Vec<u8> {
     let len = to as usize - from as usize;
-    // SAFETY: both are labels of one section of the assembly above, in this order: what lies between are its bytes.
+    // SAFETY: both are labels of one section of the assembly above, in this order: what lies between are its
+    // bytes.
     unsafe { std::slice::from_raw_parts(from, len) }.to_vec()
 }
 
@@ -464,7 +492,8 @@ pub struct Runtime {
     pub signal: Va,
     /// What a signal's handler returns to, if it interrupted moved code.
     pub signalled: Va,
-    /// Where a thread goes before a call that ends the process, or makes another program of it, with r11 telling where to go on.
+    /// Where a thread goes before a call that ends the process, or makes another program of it, with r11
+    /// telling where to go on.
     pub leave: Va,
     /// The same before a call that ends the process by SIGABRT.
     pub abort: Va,
@@ -478,8 +507,8 @@ pub struct Runtime {
     pub begin: Va,
     /// What is called when the program ends.
     pub last: Range<Va>,
-    /// What counts calls through pointers that do not lead where they led first: the distance from where they lead to the owner's word
-    /// in r11, the number of the site's first word on the stack.
+    /// What counts calls through pointers that do not lead where they led first: the distance from where they
+    /// lead to the owner's word in r11, the number of the site's first word on the stack.
     pub callee: Va,
     /// What takes another chunk for events, where the one is full: flags then say zero if there is none.
     pub chunk: Va,
@@ -495,8 +524,9 @@ impl Runtime {
         between(&raw const engraft_module, &raw const engraft_module_end).len() as u64
     }
 
-    /// Placed at `at`, behind the moved code, which starts at `text`, for `len` bytes of counters behind the head of `home`; `init` is
-    /// what it goes on with when the module starts, `started` the byte that says whether it has, for a library, whose code may run before.
+    /// Placed at `at`, behind the moved code, which starts at `text`, for `len` bytes of counters behind the
+    /// head of `home`; `init` is what it goes on with when the module starts, `started` the byte that says
+    /// whether it has, for a library, whose code may run before.
     pub fn at(
         at: Va,
         text: Va,
@@ -537,8 +567,8 @@ impl Runtime {
         runtime
     }
 
-    /// How to unwind through the routine for calls through pointers: its length, and the instructions of its row, behind those of its common
-    /// entry, as in [`LAST_FRAME`].
+    /// How to unwind through the routine for calls through pointers: its length, and the instructions of its
+    /// row, behind those of its common entry, as in [`LAST_FRAME`].
     ///
     /// Source: DWARF 5, 6.4.2 and 7.24.
     pub fn callee_frame() -> (u64, Vec<u8>) {
@@ -575,8 +605,9 @@ impl Runtime {
         self.bytes[16..32].copy_from_slice(&key.to_le_bytes());
     }
 
-    /// Says where the old segments are, `old`, the module being at home `home`; and, if calls through pointers are counted, that the words of
-    /// their sites start at word `first`, of so many, and where the table for the rest is, and how many slots it has.
+    /// Says where the old segments are, `old`, the module being at home `home`; and, if calls through
+    /// pointers are counted, that the words of their sites start at word `first`, of so many, and where the
+    /// table for the rest is, and how many slots it has.
     pub fn set_callees(&mut self, old: &Range<Va>, home: Va, callees: Option<(u32, usize, u32, u32)>) {
         set(&mut self.bytes, 88, old.start.since(self.at));
         set(&mut self.bytes, 96, old.end.since(self.at));
@@ -588,7 +619,8 @@ impl Runtime {
         set(&mut self.bytes, 136, old.end.since(home.plus(OWNER + 1)));
     }
 
-    /// Has the module make a recording by itself; `header` is where its first bytes are, its name behind them; `notes` is where its notes are.
+    /// Has the module make a recording by itself; `header` is where its first bytes are, its name behind
+    /// them; `notes` is where its notes are.
     pub fn set_notes(&mut self, header: Va, notes: Va, notes_len: u64) {
         set(&mut self.bytes, 48, notes.since(self.at));
         set(&mut self.bytes, 56, notes_len);
@@ -623,7 +655,8 @@ pub fn open_sites(linker: &Program) -> Vec<OpenSite> {
     found
 }
 
-/// Calls `found` for each system call in `block` whose number `set_number` sets: with its address and all its bytes.
+/// Calls `found` for each system call in `block` whose number `set_number` sets: with its address and all its
+/// bytes.
 fn calls_in(program: &Program, block: &Block, set_number: &[u8; 5], mut found: impl FnMut(Va, Vec<u8>)) {
     let Some(bytes) = program.image.bytes_in(&block.range()) else { return };
     if !bytes.windows(set_number.len()).any(|w| w == set_number) {
@@ -650,7 +683,8 @@ fn calls_in(program: &Program, block: &Block, set_number: &[u8; 5], mut found: i
     }
 }
 
-/// A place where a program becomes another one: `mov $59,%eax` (or 322), perhaps more, `syscall`; and what is put there to ask first.
+/// A place where a program becomes another one: `mov $59,%eax` (or 322), perhaps more, `syscall`; and what is
+/// put there to ask first.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct ExecSite {
     /// The `mov`.
@@ -700,12 +734,12 @@ fn uses_red_zone(program: &Program, block: &Block) -> bool {
     })
 }
 
-/// Where what a program asks before it becomes another one is mapped, in the low 2 GiB so that a call of seven bytes leads there:
-/// first the addresses of what is called for `execve` and for `execveat`.
+/// Where what a program asks before it becomes another one is mapped, in the low 2 GiB so that a call of
+/// seven bytes leads there: first the addresses of what is called for `execve` and for `execveat`.
 pub const EXEC: u64 = 0x7f00_0000;
 
-/// What stands at [`EXEC`]; `bells` and `owner` are where, in the process, it asks ([`BELL_LEN`]) and sees that nobody answers
-/// ([`MAILBOX_OWNER`]).
+/// What stands at [`EXEC`]; `bells` and `owner` are where, in the process, it asks ([`BELL_LEN`]) and sees
+/// that nobody answers ([`MAILBOX_OWNER`]).
 pub fn exec_page(bells: u64, owner: u64) -> Vec<u8> {
     let from = &raw const engraft_exec;
     let mut code = between(from, &raw const engraft_exec_end);
@@ -717,17 +751,20 @@ pub fn exec_page(bells: u64, owner: u64) -> Vec<u8> {
     code
 }
 
-/// What the runtime says where it cannot record, up to the reason: a file that holds it counts by itself, or is ours.
+/// What the runtime says where it cannot record, up to the reason: a file that holds it counts by itself, or
+/// is ours.
 pub const SAYS: &[u8] = b"engraft: nothing is recorded, for ";
 
 /// Offset of the first instruction of [`open_library`].
 pub const OPEN_LIBRARY_ENTRY: u64 = 32;
 
-/// What ld.so runs in place of `site`, which stands at `live` in the process; `paths` and `mailbox` are addresses in the process too.
-/// Without a mailbox (0), libraries that are not in the table of paths are opened as they are.
+/// What ld.so runs in place of `site`, which stands at `live` in the process; `paths` and `mailbox` are
+/// addresses in the process too. Without a mailbox (0), libraries that are not in the table of paths are
+/// opened as they are.
 ///
-/// The table of paths is a row after another: length of the row (4 bytes), where in it the second path starts (4 bytes), the path that
-/// is asked for and the path that is passed on, each ended by a zero; the last row has length 0.
+/// The table of paths is a row after another: length of the row (4 bytes), where in it the second path starts
+/// (4 bytes), the path that is asked for and the path that is passed on, each ended by a zero; the last row
+/// has length 0.
 pub fn open_library(site: &OpenSite, live: u64, paths: u64, mailbox: u64) -> Vec<u8> {
     let mut code = between(&raw const engraft_open_library, &raw const engraft_open_library_end);
     set(&mut code, 0, live + site.bytes.len() as u64);

@@ -1,13 +1,16 @@
-//! The table against one written by hand, and cut off or changed at every byte; whole programs stand in `engraft/tests/it/formats.rs`.
+//! The table against one written by hand, and cut off or changed at every byte; whole programs stand in
+//! `engraft/tests/it/formats.rs`.
 
 use super::{Entry, Fragment, parse};
 
-/// A hot function at 0x1000: a block, a branch and a block at equal offsets, a block that came from further down; a cold part of it.
+/// A hot function at 0x1000: a block, a branch and a block at equal offsets, a block that came from further
+/// down; a cold part of it.
 fn table() -> Vec<u8> {
     let mut bytes = vec![5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
     bytes.extend(b"BOLT\0\0\0\0");
     let hash = [0xaa; 8];
-    // One hot function: address, hash, 4 blocks, 1 inner entry, 4 entries, 3 equal, of which the second is a branch.
+    // One hot function: address, hash, 4 blocks, 1 inner entry, 4 entries, 3 equal, of which the second is a
+    // branch.
     bytes.extend([1, 0x80, 0x20]);
     bytes.extend(hash);
     bytes.extend([4, 1, 4, 3, 0b010]);
@@ -24,7 +27,8 @@ fn table() -> Vec<u8> {
     bytes.push(2);
     // The inner entry.
     bytes.push(7);
-    // One cold part, 0x100 after the last entry: of function 0, skew 0x20, 2 entries, 1 equal; then back to offset 0x10.
+    // One cold part, 0x100 after the last entry: of function 0, skew 0x20, 2 entries, 1 equal; then back to
+    // offset 0x10.
     bytes.extend([1, 0x80, 0x02, 0, 0x20, 2, 1, 0]);
     bytes.push(0);
     bytes.extend(hash);

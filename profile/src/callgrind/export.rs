@@ -1,9 +1,12 @@
-//! Writing callgrind's format: instruction positions, lines, jumps and calls, as `--dump-instr=yes --collect-jumps=yes` has them.
+//! Writing callgrind's format: instruction positions, lines, jumps and calls, as `--dump-instr=yes
+//! --collect-jumps=yes` has them.
 //!
-//! What is called costs what it and all that it calls executed, in shares by number of calls, as gprof has it: a profile does not know
-//! which call cost how much. Of calls that close a cycle the caller pays nothing. What other images executed is not known.
+//! What is called costs what it and all that it calls executed, in shares by number of calls, as gprof has
+//! it: a profile does not know which call cost how much. Of calls that close a cycle the caller pays nothing.
+//! What other images executed is not known.
 //!
-//! Source: the valgrind manual, "Callgrind Format Specification"; S. Graham and others, "gprof: a Call Graph Execution Profiler", 1982, 4.
+//! Source: the valgrind manual, "Callgrind Format Specification"; S. Graham and others, "gprof: a Call Graph
+//! Execution Profiler", 1982, 4.
 
 use super::CREATOR;
 use crate::calls;
@@ -87,8 +90,8 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
     (out, total)
 }
 
-/// How often block `id` went on behind its call at `at`, which need not have come back, if that is known: up to the next call as often as that was
-/// made, and behind the last as often as the block was left for others.
+/// How often block `id` went on behind its call at `at`, which need not have come back, if that is known: up
+/// to the next call as often as that was made, and behind the last as often as the block was left for others.
 fn behind_call(
     profile: &Profile,
     program: &Program,

@@ -134,7 +134,8 @@ fn a_file_that_was_cut_off_is_refused() {
     assert!(why.contains("it was cut off"), "{why}");
 }
 
-/// Under lazy binding the first call of an import goes through the dynamic linker, of which callgrind tells beside the import's.
+/// Under lazy binding the first call of an import goes through the dynamic linker, of which callgrind tells
+/// beside the import's.
 #[test]
 fn binding_an_import_is_no_call_of_it() {
     let program = assemble(

@@ -1,17 +1,19 @@
-//! How often calls were made that stand behind others, which may not have come back: bounds from what their blocks, and those whom
-//! they call, did.
+//! How often calls were made that stand behind others, which may not have come back: bounds from what their
+//! blocks, and those whom they call, did.
 //!
-//! What is known of a run: who leaves a block along its ways came past all its calls. If as many left it as came to it, all came back. A
-//! function returned each time if as many executions ended in its returns as entered it, and the calls in the blocks of these came back
-//! (the innermost execution that did not end has nobody to wait for); or if all who called it went on behind the call. A call that is behind
-//! none that may not have come back ran as often as its block. Another one ran at most so often, and at least as often as its block was left
-//! along its ways; just as often, if it and all behind it came back. All calls of a function together are at most its entries; they are all
-//! of them if nothing else in the image leads there (`references`).
+//! What is known of a run: who leaves a block along its ways came past all its calls. If as many left it as
+//! came to it, all came back. A function returned each time if as many executions ended in its returns as
+//! entered it, and the calls in the blocks of these came back (the innermost execution that did not end has
+//! nobody to wait for); or if all who called it went on behind the call. A call that is behind none that may
+//! not have come back ran as often as its block. Another one ran at most so often, and at least as often as
+//! its block was left along its ways; just as often, if it and all behind it came back. All calls of a
+//! function together are at most its entries; they are all of them if nothing else in the image leads there
+//! (`references`).
 //!
 //! Threads that may have been stopped in a block may not have come to its calls: then less is sure.
 //!
-//! Invariant: a count is within its bounds, unless calls that came back twice (`fork`, `setjmp`) make up for others that did not, or a signal's
-//! handler left a block for good in between.
+//! Invariant: a count is within its bounds, unless calls that came back twice (`fork`, `setjmp`) make up for
+//! others that did not, or a signal's handler left a block for good in between.
 //!
 //! Source: the flow of `counters`, read from the other side.
 
@@ -121,7 +123,8 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Whether control came past all calls of `block`, but the last if the function ends with it, whenever it came to the block.
+    /// Whether control came past all calls of `block`, but the last if the function ends with it, whenever it
+    /// came to the block.
     fn is_past(&self, block: BlockId) -> bool {
         let Some(n) = self.count(block) else { return false };
         let calls = || self.program.calls_in(block).iter().filter(|c| c.kind == CallKind::Call);
@@ -144,7 +147,8 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Those whose returns ran as often as they were entered, with calls before them that came back: all but those of which that is refuted.
+    /// Those whose returns ran as often as they were entered, with calls before them that came back: all but
+    /// those of which that is refuted.
     fn find_returned(&mut self) {
         let program = self.program;
         // Per function: what it ends with, if that is known of each execution.
@@ -172,7 +176,8 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// The blocks in which executions of `id` ended, and whether these are fewer than began, or more. What is not known is fewer.
+    /// The blocks in which executions of `id` ended, and whether these are fewer than began, or more. What is
+    /// not known is fewer.
     fn ends(&self, id: FuncId) -> (Ordering, Vec<BlockId>) {
         let function = self.program.function(id);
         let unknown = (Ordering::Less, Vec::new());
@@ -205,7 +210,8 @@ impl<'a> Known<'a> {
         (sum.cmp(&entered.n), ends)
     }
 
-    /// Finds functions that were called only by those who went on behind it; whether there are more than before.
+    /// Finds functions that were called only by those who went on behind it; whether there are more than
+    /// before.
     fn find_left(&mut self) -> bool {
         let mut is_any = false;
         loop {

@@ -1,13 +1,15 @@
-//! Whether anything but direct calls may lead to a function: what its address, or a distance to it, may stand in.
+//! Whether anything but direct calls may lead to a function: what its address, or a distance to it, may stand
+//! in.
 //!
-//! Every byte is looked at, as an operand of code and as a word: what is one by chance counts, too. A function that other images may find by
-//! name is one, too.
+//! Every byte is looked at, as an operand of code and as a word: what is one by chance counts, too. A
+//! function that other images may find by name is one, too.
 
 use program::image::Kind;
 use program::{CallKind, Callee, Program, Va};
 use std::collections::{BTreeSet, HashSet};
 
-/// Those of the functions at `wanted` that something may refer to otherwise than by a direct call or jump that is known.
+/// Those of the functions at `wanted` that something may refer to otherwise than by a direct call or jump
+/// that is known.
 pub(super) fn referred(program: &Program, wanted: &BTreeSet<Va>) -> BTreeSet<Va> {
     let mut found = BTreeSet::new();
     let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return found };

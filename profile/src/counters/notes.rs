@@ -12,16 +12,18 @@
 //!            counters)
 //! watch    = what: bytes, counter: varint, keeps: varint (0 count, 1 last, 2 histogram, 3 + n ring of n)
 //! ```
-//! Counters are numbered as they come: a function's blocks, then its ways. What has none follows by conservation of flow: what enters
-//! a block, from other blocks or from outside, is its count; what leaves it, to other blocks or to outside, too. Calls that may not
-//! come back, or come back twice, leave to outside: so the rest holds whatever they do.
+//! Counters are numbered as they come: a function's blocks, then its ways. What has none follows by
+//! conservation of flow: what enters a block, from other blocks or from outside, is its count; what leaves
+//! it, to other blocks or to outside, too. Calls that may not come back, or come back twice, leave to
+//! outside: so the rest holds whatever they do.
 //!
-//! A thread that is stopped for good in the middle of a block came there, and did not leave. A count without a counter follows from the
-//! balance of all nodes that are cut off from outside if its edge is taken out of the tree: if k threads may have been stopped there, then
-//! what leads in ran up to k times more often than follows, and what leads out up to k times less often. Nobody is stopped where
-//! nobody can have come.
+//! A thread that is stopped for good in the middle of a block came there, and did not leave. A count without
+//! a counter follows from the balance of all nodes that are cut off from outside if its edge is taken out of
+//! the tree: if k threads may have been stopped there, then what leads in ran up to k times more often than
+//! follows, and what leads out up to k times less often. Nobody is stopped where nobody can have come.
 //!
-//! Source: Knuth, TAOCP vol. 1, 2.3.4.1; Ball and Larus, "Optimally Profiling and Tracing Programs", TOPLAS 1994, section 3.
+//! Source: Knuth, TAOCP vol. 1, 2.3.4.1; Ball and Larus, "Optimally Profiling and Tracing Programs", TOPLAS
+//! 1994, section 3.
 #![warn(clippy::indexing_slicing)]
 
 use super::BEHIND_CALL;
@@ -54,15 +56,17 @@ pub struct Notes {
     pub callees: Option<Callees>,
 }
 
-/// A function of one block that has no counter: it ran as often as all of these together. Blocks go by their position among all.
+/// A function of one block that has no counter: it ran as often as all of these together. Blocks go by their
+/// position among all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sum {
     /// The function.
     pub at: Va,
-    /// Blocks that call it: control comes to the call whenever it comes to the block, but where a handler leaves that before. And how many
-    /// calls whose places are known are made in the block before.
+    /// Blocks that call it: control comes to the call whenever it comes to the block, but where a handler
+    /// leaves that before. And how many calls whose places are known are made in the block before.
     pub blocks: Vec<(u32, u32)>,
-    /// Blocks that call it behind a call that may not come back: whoever comes to it leaves the block along a way.
+    /// Blocks that call it behind a call that may not come back: whoever comes to it leaves the block along a
+    /// way.
     pub left: Vec<u32>,
     /// Counters of calls.
     pub counters: Vec<u32>,
@@ -73,7 +77,8 @@ pub struct Sum {
 pub struct Flow {
     /// Its entry.
     pub entry: Va,
-    /// Whether all edges are here, so that their counts follow, too. Else only those of blocks hold, and what entered them.
+    /// Whether all edges are here, so that their counts follow, too. Else only those of blocks hold, and what
+    /// entered them.
     pub is_whole: bool,
     /// Its blocks, by address; those of cold parts may come first.
     pub blocks: Vec<Node>,
@@ -181,7 +186,8 @@ impl Flow {
         self.blocks.iter().position(|node| node.start == self.entry)
     }
 
-    /// Per node: whether a thread may have been stopped there. `known` are the counters of blocks and ways, as far as they have one.
+    /// Per node: whether a thread may have been stopped there. `known` are the counters of blocks and ways,
+    /// as far as they have one.
     fn may_stop(&self, known: &[Option<u64>]) -> Vec<bool> {
         let may_run = |n: Option<&Option<u64>>| n.is_some_and(|n| *n != Some(0));
         let mut first_way = self.blocks.len();
@@ -221,10 +227,12 @@ impl Flow {
         stops
     }
 
-    /// What follows from its counters. Sums wrap, so that what is known of a part of the flow does not spoil the rest.
+    /// What follows from its counters. Sums wrap, so that what is known of a part of the flow does not spoil
+    /// the rest.
     ///
-    /// `left` are nodes, and how often control left the flow there otherwise than along a way, or came from outside, if less than never:
-    /// 2 i is where block i starts, 2 i + 1 where it ends. `n_stopped` threads may have been stopped in it besides.
+    /// `left` are nodes, and how often control left the flow there otherwise than along a way, or came from
+    /// outside, if less than never: 2 i is where block i starts, 2 i + 1 where it ends. `n_stopped` threads
+    /// may have been stopped in it besides.
     pub fn solve(&self, counters: &[u64], left: &[(u32, i64)], n_stopped: u64) -> Solved {
         if self.is_whole && left.is_empty() && n_stopped == 0 && counters.iter().all(|n| *n == 0) {
             return self.never_ran();
@@ -374,8 +382,9 @@ impl Notes {
         self.callees.as_ref().map_or(0, end).max(self.n_counters())
     }
 
-    /// The profile that `counts`, one a counter, stand for. `left` says where moved code was left otherwise than its flow says, as offsets
-    /// in it, and how often. `n_stopped` threads may have been stopped in the middle of a block.
+    /// The profile that `counts`, one a counter, stand for. `left` says where moved code was left otherwise
+    /// than its flow says, as offsets in it, and how often. `n_stopped` threads may have been stopped in the
+    /// middle of a block.
     pub fn profile(&self, counts: &[u64], left: &[(u64, i64)], n_stopped: u64) -> Profile {
         // A block may end with its call.
         let is_call = |at: u64| at >> BEHIND_CALL & 1 == 1;

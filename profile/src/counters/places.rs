@@ -1,12 +1,13 @@
-//! Where moved code belongs to in the flow of its functions: whoever leaves it there for good, leaves the flow at that node.
+//! Where moved code belongs to in the flow of its functions: whoever leaves it there for good, leaves the
+//! flow at that node.
 //!
 //! ```text
 //! places = place*
 //! place  = bytes from the one before: varint, 0 (no node) or 1 + functions from the one before, signed: varint, then
 //!          32 · node + 2 · n_called + is_start from the one before, signed: varint
 //! ```
-//! A place holds up to the next one. Nodes are those of `Flow`: 2 i is the head of its block i, where its counter has not been
-//! incremented yet, 2 i + 1 its end.
+//! A place holds up to the next one. Nodes are those of `Flow`: 2 i is the head of its block i, where its
+//! counter has not been incremented yet, 2 i + 1 its end.
 //!
 //! Invariant: places come in the order of the moved code.
 #![warn(clippy::indexing_slicing)]
@@ -22,7 +23,8 @@ pub struct Place {
     pub at: u32,
     /// The function, by position in the notes, and its node; nothing for what belongs to none.
     pub node: Option<(u32, u32)>,
-    /// Whether a block without a counter starts here: who is at its first byte has not run it, and is at its head.
+    /// Whether a block without a counter starts here: who is at its first byte has not run it, and is at its
+    /// head.
     pub is_start: bool,
     /// How many of the block's calls whose places are known (`Sum::blocks`) stand before; 15 are more, too.
     pub n_called: u32,

@@ -1,4 +1,5 @@
-//! Names and extensions, what is no profile, what a format has no place for; and every format cut off and changed at every byte.
+//! Names and extensions, what is no profile, what a format has no place for; and every format cut off and
+//! changed at every byte.
 
 use super::*;
 use crate::testing::function;
@@ -177,7 +178,8 @@ fn files(program: &Program, profile: &Profile) -> Vec<(Format, Vec<u8>)> {
     files
 }
 
-/// Reads what is no whole file: it may be one by chance, but what is said of it is one line that says where, or what it is instead.
+/// Reads what is no whole file: it may be one by chance, but what is said of it is one line that says where,
+/// or what it is instead.
 #[track_caller]
 fn tried(format: Format, bytes: &[u8], program: &Program, what: &str) {
     let Err(err) = read(bytes, &Context::of(program)) else { return };

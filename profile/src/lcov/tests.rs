@@ -54,7 +54,8 @@ fn lines_that_gcov_counted_become_blocks_and_come_back() {
     let entry = |f| program.function(f).entry;
     assert_eq!(profile.entries, [(entry(main), 1), (entry(odd), 10)].into());
     let lines = Lines::load(&program.image).unwrap();
-    // By hand: of ten numbers five are odd. What shares a block with a line that gcov has no count of (the braces) has none.
+    // By hand: of ten numbers five are odd. What shares a block with a line that gcov has no count of (the
+    // braces) has none.
     for (line, want) in [(2, Some(10)), (4, Some(5)), (5, Some(5)), (6, None), (7, Some(1)), (11, Some(5))] {
         let mut blocks = program.func_ids().flat_map(|f| program.function(f).block_ids());
         let block = blocks

@@ -3,10 +3,12 @@
 use super::*;
 use crate::testing::{compile, function};
 
-/// `llvm-profdata merge --sample --text` of these counts, written by hand: offsets are lines behind the function's.
+/// `llvm-profdata merge --sample --text` of these counts, written by hand: offsets are lines behind the
+/// function's.
 const MERGED: &str = include_str!("merged.prof");
 
-/// Executions by line of the program that the tests of lcov have; those of the braces are those of the function's end.
+/// Executions by line of the program that the tests of lcov have; those of the braces are those of the
+/// function's end.
 const BY_LINE: [(u32, u64); 10] =
     [(2, 10), (4, 5), (5, 5), (6, 10), (7, 1), (9, 11), (10, 10), (11, 5), (12, 1), (13, 1)];
 

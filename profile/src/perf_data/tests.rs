@@ -1,4 +1,5 @@
-//! perf.data written byte by byte, since few machines have branch stacks: the same counts as of the text that says the same.
+//! perf.data written byte by byte, since few machines have branch stacks: the same counts as of the text that
+//! says the same.
 
 use super::parse;
 use crate::testing::{function, perf_file::PerfFile};
@@ -79,8 +80,8 @@ const LOOP: &str = ".globl _start\n.type _start,@function\n_start: mov $30000000
 fn what_perf_recorded_is_what_perf_script_prints_of_it() {
     let flags = ["-nostdlib", "-static", "-no-pie", "-Wl,-Ttext=0x401000", "-Wl,--build-id=none"];
     let program = crate::testing::compile(LOOP, "s", &flags);
-    // perf 6.1: `perf record -e cpu-clock:u -F 500 ./output`; then `perf script -F ip | sort | uniq -c` printed
-    // 11 40100a, 1 40100c, 9 401017, 1 40101c, 7 40101e.
+    // perf 6.1: `perf record -e cpu-clock:u -F 500 ./output`; then `perf script -F ip | sort | uniq -c`
+    // printed 11 40100a, 1 40100c, 9 401017, 1 40101c, 7 40101e.
     let (profile, lost) = parse(include_bytes!("loop.data"), &program).unwrap();
     assert_eq!(lost, []);
     assert_eq!(profile.blocks, [(Va(0x40_1005), 12), (Va(0x40_1017), 9), (Va(0x40_101c), 8)].into());

@@ -1,7 +1,8 @@
-//! perf.data files written byte by byte: what `perf record -j any,u` writes, on machines that have no branch stacks too.
+//! perf.data files written byte by byte: what `perf record -j any,u` writes, on machines that have no branch
+//! stacks too.
 //!
-//! Source: Linux, `tools/perf/Documentation/perf.data-file-format.txt`; `include/uapi/linux/perf_event.h` (perf_event_attr,
-//! PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE).
+//! Source: Linux, `tools/perf/Documentation/perf.data-file-format.txt`; `include/uapi/linux/perf_event.h`
+//! (perf_event_attr, PERF_RECORD_MMAP2, PERF_RECORD_SAMPLE).
 
 /// A file in the making: its records.
 #[derive(Clone, Default)]
@@ -85,7 +86,8 @@ impl PerfFile {
         const ATTR: u64 = 112;
         let mut file = b"PERFILE2".to_vec();
         let data = HEADER + ATTR + 16;
-        // Header's size; an attribute with the place of its ids; where attributes, data and event types are; features.
+        // Header's size; an attribute with the place of its ids; where attributes, data and event types are;
+        // features.
         let len = self.records.len() as u64;
         for word in [HEADER, ATTR + 16, HEADER, ATTR + 16, data, len, 0, 0, 0, 0, 0, 0] {
             file.extend(word.to_le_bytes());

@@ -20,7 +20,8 @@ use iced_x86::{
 };
 use std::fmt;
 
-/// The byte in front of an instruction that makes it atomic. Code that knows of no second thread may jump over it.
+/// The byte in front of an instruction that makes it atomic. Code that knows of no second thread may jump
+/// over it.
 pub const LOCK: u8 = 0xf0;
 
 /// Where control goes after an instruction.
@@ -319,7 +320,8 @@ impl Insn {
     pub fn flow(&self) -> Flow {
         let i = &self.0;
         match i.flow_control() {
-            // Outside of the kernel it faults, as `ud2` does: what C libraries put where nothing may be reached.
+            // Outside of the kernel it faults, as `ud2` does: what C libraries put where nothing may be
+            // reached.
             FlowControl::Next if i.mnemonic() == Mnemonic::Hlt => Flow::Stop,
             FlowControl::Next => Flow::Next,
             FlowControl::UnconditionalBranch => Flow::Jump(Va(i.near_branch_target())),
@@ -393,7 +395,8 @@ impl Insn {
     pub fn mnemonic(&self) -> u16 {
         self.0.mnemonic() as u16
     }
-    /// A number for the operation's family: all conditional branches are one, all conditional moves, all sets, else the mnemonic.
+    /// A number for the operation's family: all conditional branches are one, all conditional moves, all
+    /// sets, else the mnemonic.
     pub fn group(&self) -> u16 {
         const BRANCH: u16 = 60_000;
         const SET: u16 = 60_001;
@@ -407,8 +410,8 @@ impl Insn {
             _ => CMOV,
         }
     }
-    /// The condition it depends on (as a branch, a move or a set), 1..=16: odd ones and the following even ones are each other's
-    /// negation; 0 if none.
+    /// The condition it depends on (as a branch, a move or a set), 1..=16: odd ones and the following even
+    /// ones are each other's negation; 0 if none.
     pub fn condition(&self) -> u8 {
         self.0.condition_code() as u8
     }
@@ -416,8 +419,8 @@ impl Insn {
     pub fn operands(&self) -> impl Iterator<Item = Operand> + '_ {
         (0..self.0.op_count()).filter_map(|n| self.operand(n))
     }
-    /// The same in a file that is at fixed addresses or not: where it is not, only what counts from `rip` is a place, and a large
-    /// displacement is the offset of a field.
+    /// The same in a file that is at fixed addresses or not: where it is not, only what counts from `rip` is
+    /// a place, and a large displacement is the offset of a field.
     pub fn operands_in(&self, fixed: bool) -> impl Iterator<Item = Operand> + '_ {
         let relative = fixed || self.0.is_ip_rel_memory_operand();
         self.operands().map(move |operand| match operand {
@@ -480,8 +483,9 @@ impl Insn {
         }
         Operand::Mem { base, index, disp: disp.cast_signed(), size, segment }
     }
-    /// Places it refers to as data, each with the width of the access, 0 if only the address is taken: by `rip`, and if
-    /// the file is at fixed addresses (`absolute`) by displacements and immediates that could be addresses.
+    /// Places it refers to as data, each with the width of the access, 0 if only the address is taken: by
+    /// `rip`, and if the file is at fixed addresses (`absolute`) by displacements and immediates that could
+    /// be addresses.
     pub fn refers_to(&self, absolute: bool) -> [Option<(Va, u8)>; 2] {
         let i = &self.0;
         if i.is_ip_rel_memory_operand() {
@@ -508,7 +512,8 @@ impl Insn {
         let n = (0..i.op_count()).find(|&n| wide(i.op_kind(n)))?;
         Some((Va(i.immediate(n)), 0))
     }
-    /// Registers and flags it reads, and those it writes entirely or in part. For many instructions, reuse an [`EffectsOf`].
+    /// Registers and flags it reads, and those it writes entirely or in part. For many instructions, reuse an
+    /// [`EffectsOf`].
     pub fn effects(&self) -> Effects {
         effects::once(self)
     }
@@ -575,7 +580,8 @@ impl Insn {
             && i.memory_displacement64() == 0;
         i.mnemonic() == Mnemonic::Push || (i.mnemonic() == Mnemonic::Mov && on_top)
     }
-    /// Whether it is `call *(%rax)` after `lea x(%rip),%rax`: a TLS descriptor, whose resolver keeps all registers but one.
+    /// Whether it is `call *(%rax)` after `lea x(%rip),%rax`: a TLS descriptor, whose resolver keeps all
+    /// registers but one.
     pub fn is_descriptor_call(&self, before: Option<&Insn>) -> bool {
         let i = &self.0;
         i.code() == Code::Call_rm64
@@ -624,7 +630,8 @@ pub fn decode(bytes: &[u8], at: Va) -> Option<Insn> {
     Decoder::new(bytes, at).next().filter(|insn| insn.flow() != Flow::Invalid)
 }
 
-/// Decodes one instruction after another, to the end of the bytes. Bytes that are none yield [`Flow::Invalid`] and one byte of length.
+/// Decodes one instruction after another, to the end of the bytes. Bytes that are none yield
+/// [`Flow::Invalid`] and one byte of length.
 pub struct Decoder<'a> {
     /// Made when it is needed; may be behind.
     inner: Option<iced_x86::Decoder<'a>>,

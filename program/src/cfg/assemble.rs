@@ -96,7 +96,8 @@ impl<'c, 'a> Assembly<'c, 'a> {
         self.code.cx.space.va(rel)
     }
 
-    /// One table for all jumps of a function that use it; targets that are no blocks of the function are left out.
+    /// One table for all jumps of a function that use it; targets that are no blocks of the function are left
+    /// out.
     fn settle_tables(&mut self) {
         let code = self.code;
         let mut rows: Vec<(Va, u32, usize)> = Vec::new();
@@ -117,7 +118,8 @@ impl<'c, 'a> Assembly<'c, 'a> {
             if !longest.targets.iter().any(own) {
                 continue;
             }
-            // In the middle of a block of this function nothing can be led to; elsewhere, what cannot happen may.
+            // In the middle of a block of this function nothing can be led to; elsewhere, what cannot happen
+            // may.
             let inside =
                 |to: &&Rel| own(to) || code.block_at(**to).is_none_or(|b| code.owner[b as usize] != owner);
             let targets: Box<[Va]> = longest.targets.iter().filter(inside).map(|&t| self.va(t)).collect();
@@ -282,7 +284,8 @@ impl<'c, 'a> Assembly<'c, 'a> {
         self.own_target(rank).is_none() && !self.misses(rank)
     }
 
-    /// Whether the jump or branch at the end of the block leads into the middle of an instruction of its function.
+    /// Whether the jump or branch at the end of the block leads into the middle of an instruction of its
+    /// function.
     fn misses(&self, rank: u32) -> bool {
         let block = &self.code.blocks[rank as usize];
         matches!(block.end, RawEnd::Jump | RawEnd::Branch)

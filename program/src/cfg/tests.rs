@@ -1,4 +1,5 @@
-//! What the analysis finds in code whose truth the assembler and the symbol table know. The files are stripped before we see them.
+//! What the analysis finds in code whose truth the assembler and the symbol table know. The files are
+//! stripped before we see them.
 
 use crate::addr::Va;
 use crate::image::{Image, SymbolKind};
@@ -7,7 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Builds `source` with gcc, in the language of `name`'s ending; the program, stripped, and the symbols it had.
+/// Builds `source` with gcc, in the language of `name`'s ending; the program, stripped, and the symbols it
+/// had.
 fn build(name: &str, source: &str, flags: &[&str]) -> (Program, Image) {
     let dir = tempfile::tempdir().expect("a folder for the test's files");
     let (path, whole, stripped) =
@@ -77,7 +79,8 @@ fn compilers_jumps_are_understood_without_symbols() {
     check_fixture(include_str!("../../fixtures/src/jumps.s"), &["-pie"]);
 }
 
-/// A library with a function that has the name of an import that never returns, and one whose code does not show that it is final.
+/// A library with a function that has the name of an import that never returns, and one whose code does not
+/// show that it is final.
 const STUBS: &str = r#"
     .text
     .macro function name
@@ -198,8 +201,8 @@ fn a_block_ends_at_a_call_that_may_come_back_twice() {
     );
 }
 
-/// A jump past the prefix `lock`, as the C library has it while there is one thread; and a cold part whose switch leads to nothing but
-/// the hot one.
+/// A jump past the prefix `lock`, as the C library has it while there is one thread; and a cold part whose
+/// switch leads to nothing but the hot one.
 const PAST: &str = r#"
     .text
     .globl adds, picks
@@ -309,7 +312,8 @@ fn a_table_of_functions_is_no_switch_of_a_cold_part() {
     }
 }
 
-/// A label behind a call that only data know of, as interpreters have them whose code holds addresses of labels.
+/// A label behind a call that only data know of, as interpreters have them whose code holds addresses of
+/// labels.
 const LABEL: &str = r#"
     .text
     .globl f, label
@@ -360,7 +364,8 @@ int main(int c, char **v) {
 }
 "#;
 
-/// Functions of the program's own that the symbol table names and the analysis does not find, and those it makes up.
+/// Functions of the program's own that the symbol table names and the analysis does not find, and those it
+/// makes up.
 fn differences(flags: &[&str]) -> (Vec<Va>, Vec<Va>) {
     let (program, whole) = build("a.c", SOURCE, flags);
     let functions = || whole.symbols.iter().filter(|s| s.kind == SymbolKind::Function && whole.is_code(s.at));
@@ -432,7 +437,8 @@ fn functions_are_found_by_unwind_tables() {
 
 #[test]
 fn forty_thousand_final_calls_in_a_row_are_no_matter() {
-    // Each ends a block of one call; decoding each from the function's start would take 800 million instructions.
+    // Each ends a block of one call; decoding each from the function's start would take 800 million
+    // instructions.
     let n = 40_000;
     let source = format!(
         ".globl main\n.type main,@function\nmain: .cfi_startproc\n.rept {n}\ncall abort@PLT\n.endr\nret\n\
@@ -514,7 +520,8 @@ int main(int argc, char **argv) { return loops(argc, (const int *)argv); }
     }
 }
 
-/// An interpreter that keeps the address of its table in its frame, and reads it from there into whatever register is free.
+/// An interpreter that keeps the address of its table in its frame, and reads it from there into whatever
+/// register is free.
 const SPILLED_TABLE: &str = r#"
     .text
     .globl interpret

@@ -107,14 +107,16 @@ fn between(
     }
 }
 
-/// The object at `m`, whose bytes up to the `next` place are `own`: one thing with padding after it, or strings in a row.
+/// The object at `m`, whose bytes up to the `next` place are `own`: one thing with padding after it, or
+/// strings in a row.
 fn pieces(image: &Image, m: Mark, own: &[u8], next: Va, out: &mut Vec<DataObject>) {
     let pointers = has_pointer(image, &(m.at..m.at.plus(own.len() as u64)));
     let mut at = 0;
     let mut strings = Vec::new();
     while m.size <= 1 && !pointers && at < own.len() {
         let Some(len) = own.get(at..).and_then(text_len) else { break };
-        // Nothing refers to the later ones: shorter texts are as likely numbers, or text of two bytes a letter.
+        // Nothing refers to the later ones: shorter texts are as likely numbers, or text of two bytes a
+        // letter.
         if !strings.is_empty() && len < LEAST_TEXT {
             break;
         }
@@ -181,8 +183,8 @@ pub fn has_pointer(image: &Image, range: &Range<Va>) -> bool {
         || !image.kind.is_relocated() && words(image, range).next().is_some()
 }
 
-/// Length of the text at the start of `bytes`, which a zero byte must end. Text is UTF-8 without control characters
-/// other than those that programs print.
+/// Length of the text at the start of `bytes`, which a zero byte must end. Text is UTF-8 without control
+/// characters other than those that programs print.
 pub fn text_len(bytes: &[u8]) -> Option<usize> {
     let len = memchr::memchr(0, bytes)?;
     let text = std::str::from_utf8(bytes.get(..len)?).ok()?;
@@ -201,7 +203,8 @@ pub fn is_pointer(image: &Image, at: Va, value: u64) -> bool {
     }
 }
 
-/// The aligned words of `range` that hold an address of a segment, with that address. For files at fixed addresses.
+/// The aligned words of `range` that hold an address of a segment, with that address. For files at fixed
+/// addresses.
 pub fn words<'a>(image: &'a Image, range: &Range<Va>) -> impl Iterator<Item = (Va, Va)> + use<'a> {
     let start = Va(range.start.0.next_multiple_of(8));
     let bytes = image.bytes_in(&(start..range.end.max(start))).unwrap_or_default();

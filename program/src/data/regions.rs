@@ -1,4 +1,5 @@
-//! Where data can lie: loaded sections that are neither code nor the linker's tables; without sections, segments.
+//! Where data can lie: loaded sections that are neither code nor the linker's tables; without sections,
+//! segments.
 
 use crate::addr::Va;
 use crate::model::{GapReason, Program};
@@ -52,7 +53,8 @@ pub fn regions(program: &Program) -> Vec<Region> {
     found
 }
 
-/// Sections that the linker made for the dynamic linker, the unwinder and other tools; thread-local data has no address.
+/// Sections that the linker made for the dynamic linker, the unwinder and other tools; thread-local data has
+/// no address.
 fn is_linkers(name: &str) -> bool {
     const TABLES: [&str; 14] = [
         ".interp",

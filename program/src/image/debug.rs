@@ -1,8 +1,10 @@
-//! Files of debug information that belong to a stripped file: found by build-id or `.gnu_debuglink`, checked, their symbols taken.
+//! Files of debug information that belong to a stripped file: found by build-id or `.gnu_debuglink`, checked,
+//! their symbols taken.
 //!
 //! Source: GDB manual, "Debugging Information in Separate Files".
 //!
-//! Not here: `.gnu_debugdata` (symbols compressed with xz inside the file), which is only noted; source lines (`lines`).
+//! Not here: `.gnu_debugdata` (symbols compressed with xz inside the file), which is only noted; source lines
+//! (`lines`).
 #![warn(clippy::indexing_slicing)]
 
 use super::elf::{self, Headers};

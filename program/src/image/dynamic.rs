@@ -1,8 +1,10 @@
-//! What the dynamic linker reads: PT_DYNAMIC, its symbols and relocations, the functions it runs first and last.
+//! What the dynamic linker reads: PT_DYNAMIC, its symbols and relocations, the functions it runs first and
+//! last.
 //!
 //! Found through program headers alone, so that a file without section headers gives the same.
 //!
-//! Source: System V ABI, chapter 5; AMD64 supplement 4.4; "RELR relative relocation format" (generic-abi, 2017).
+//! Source: System V ABI, chapter 5; AMD64 supplement 4.4; "RELR relative relocation format" (generic-abi,
+//! 2017).
 #![warn(clippy::indexing_slicing)]
 
 use super::elf::{Headers, LE, records, section_bytes, string_at, symbol};
@@ -73,7 +75,8 @@ impl Dynamic {
         self.symbols.iter().filter_map(|s| symbol(s, &self.strings, true, names_left)).collect()
     }
 
-    /// The imports that the C library defines: as their versions say; where there are none, if nothing else is needed. Sorted.
+    /// The imports that the C library defines: as their versions say; where there are none, if nothing else
+    /// is needed. Sorted.
     pub fn libc_imports(&self, image: &Image, names_left: &mut usize) -> Vec<Box<str>> {
         let is_libc = |at: u64| {
             let name = u32::try_from(at).ok().and_then(|at| string_at(&self.strings, at));
@@ -105,7 +108,8 @@ impl Dynamic {
         names
     }
 
-    /// The numbers of the versions (DT_VERNEED) that are asked of files whose names are at offsets that `is_libc`; nothing if there are none.
+    /// The numbers of the versions (DT_VERNEED) that are asked of files whose names are at offsets that
+    /// `is_libc`; nothing if there are none.
     fn versions_of(&self, image: &Image, is_libc: impl Fn(u64) -> bool) -> Option<Vec<u16>> {
         let table = image.bytes_from(Va(self.value(elf::DT_VERNEED.0)?))?;
         let word16 = |at: usize| table.get(at..)?.first_chunk().map(|b| u16::from_le_bytes(*b));
@@ -133,8 +137,8 @@ impl Dynamic {
         bytes_at(image, Va(self.value(at)?), self.value(len)?)
     }
 
-    /// How many symbols there are: the section says so; else DT_HASH does; else the chains of DT_GNU_HASH, which
-    /// leave out imports if nothing is exported, and the relocations, which name those.
+    /// How many symbols there are: the section says so; else DT_HASH does; else the chains of DT_GNU_HASH,
+    /// which leave out imports if nothing is exported, and the relocations, which name those.
     fn n_symbols(&self, image: &Image, headers: &Headers) -> usize {
         let at = self.value(elf::DT_SYMTAB.0).unwrap_or(0);
         let section =
@@ -298,7 +302,8 @@ fn gnu_hash_symbols(table: &[u8]) -> Option<u64> {
     Some(u64::from(last) + 1)
 }
 
-/// Places named by DT_RELR: an even word is an address, an odd one a bitmap of the 63 words after the last place.
+/// Places named by DT_RELR: an even word is an address, an odd one a bitmap of the 63 words after the last
+/// place.
 fn relr_places(table: &[u8]) -> impl Iterator<Item = Va> {
     let mut next = 0u64;
     table.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).flat_map(move |word| {

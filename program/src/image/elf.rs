@@ -1,4 +1,5 @@
-//! From bytes to an [`Image`]: ELF header, segments, sections, symbols; the other files of this folder do the rest.
+//! From bytes to an [`Image`]: ELF header, segments, sections, symbols; the other files of this folder do the
+//! rest.
 //!
 //! Invariant: no count, size or offset of the file is believed before it was compared with the file's length,
 //! and what is kept is proportional to that length.
@@ -58,7 +59,8 @@ pub(super) fn string_at(table: &[u8], offset: u32) -> Option<std::borrow::Cow<'_
 }
 
 impl Image {
-    /// Reads and parses the file at `path`; symbols that it lacks are taken from its debug file, if that is there.
+    /// Reads and parses the file at `path`; symbols that it lacks are taken from its debug file, if that is
+    /// there.
     ///
     /// # Errors
     /// Any [`LoadError`].
@@ -141,7 +143,8 @@ impl Image {
     }
 }
 
-/// Checks what the file is, and copies its headers. A file of debug information without code is refused, or wanted.
+/// Checks what the file is, and copies its headers. A file of debug information without code is refused, or
+/// wanted.
 pub(super) fn headers(bytes: &[u8], name: &str, debug_wanted: bool) -> Result<Headers, LoadError> {
     let damaged = |what: &str, at: u64| LoadError::Damaged {
         name: name.to_owned(),
@@ -365,7 +368,8 @@ fn interpreter(headers: &Headers, bytes: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(std::str::from_utf8(path).ok()?))
 }
 
-/// ET_DYN covers three kinds; the linker marks executables with DF_1_PIE, older ones can be told by what they lack.
+/// ET_DYN covers three kinds; the linker marks executables with DF_1_PIE, older ones can be told by what they
+/// lack.
 fn kind(image: &Image, headers: &Headers, dynamic: &dynamic::Dynamic) -> Kind {
     let interpreter = headers.segments.iter().any(|p| p.p_type(LE) == elf::PT_INTERP);
     if headers.file.e_type(LE) == elf::ET_EXEC {

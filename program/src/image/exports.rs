@@ -1,6 +1,7 @@
 //! Names that a file defines for other modules, read without the rest of it.
 //!
-//! Source: System V ABI, chapter 5 (symbol interposition: the first module in search order that defines a name is taken).
+//! Source: System V ABI, chapter 5 (symbol interposition: the first module in search order that defines a
+//! name is taken).
 
 use super::{Image, LoadError};
 use object::read::elf::ElfFile64;

@@ -45,7 +45,8 @@ fn read(image: &Image, at: Va) -> Option<Vec<(Va, Box<str>)>> {
     let offset = |i: usize| usize::try_from(word(i)?).ok();
     let relative = MAGICS.iter().position(|&m| u32_at(0) == Some(m))? > 0;
     let n = offset(8)?;
-    // Words 3 and on: the start of the text if entries count from there, then names, units, files, pc tables, functions.
+    // Words 3 and on: the start of the text if entries count from there, then names, units, files, pc tables,
+    // functions.
     let (text, first) = if relative { (image.address_at(at.plus(24))?, 32) } else { (Va(0), 24) };
     let text = match text {
         Va(0) if relative => image.sections.iter().find(|s| s.name == ".text")?.range.start,

@@ -1,7 +1,8 @@
 //! Stubs of the procedure linkage table: which import each jumps to.
 //!
-//! A stub is recognised by its jump through a slot and named by the relocation of that slot, whatever the linker
-//! (ld.bfd, ld.lld, mold) and whatever stands around the jump (`endbr64`, `bnd`, the push and jump of lazy binding).
+//! A stub is recognised by its jump through a slot and named by the relocation of that slot, whatever the
+//! linker (ld.bfd, ld.lld, mold) and whatever stands around the jump (`endbr64`, `bnd`, the push and jump of
+//! lazy binding).
 //!
 //! Source: AMD64 supplement 5.2 and, for IBT, its section on `.plt.sec`.
 #![warn(clippy::indexing_slicing)]
@@ -63,7 +64,8 @@ fn section(image: &Image, range: &Range<Va>, resolvers: &HashMap<Va, &str>, foun
     let stubs = split(bytes, range.start);
     for (i, (start, slot, pushes)) in stubs.iter().enumerate() {
         let end = stubs.get(i + 1).map_or(range.end, |next| next.0);
-        // The first entry pushes a word of the table and jumps through the next one; both are the linker's own.
+        // The first entry pushes a word of the table and jumps through the next one; both are the linker's
+        // own.
         let import = slot.filter(|_| !pushes).and_then(|slot| import_of(image, slot, resolvers));
         let slot = import.as_ref().and(*slot);
         found.push(PltStub { range: *start..end, import: import.flatten(), slot });
@@ -80,7 +82,8 @@ fn split(bytes: &[u8], at: Va) -> Vec<(Va, Option<Va>, bool)> {
             if insn.is_padding() {
                 continue;
             }
-            // A lazy stub goes on right after its jump through the slot, with the push and the jump that bind it.
+            // A lazy stub goes on right after its jump through the slot, with the push and the jump that bind
+            // it.
             let continues = !insn.at().0.is_multiple_of(8);
             if !(continues && stubs.last().is_some_and(|s| s.1.is_some())) {
                 stubs.push((insn.at(), None, false));
@@ -102,8 +105,9 @@ fn split(bytes: &[u8], at: Va) -> Vec<(Va, Option<Va>, bool)> {
     stubs
 }
 
-/// Stubs by their looks, where no section says where they are: at a multiple of 8, a jump through a slot that the
-/// dynamic linker fills with a function's address, followed by padding or by the push and jump of lazy binding.
+/// Stubs by their looks, where no section says where they are: at a multiple of 8, a jump through a slot that
+/// the dynamic linker fills with a function's address, followed by padding or by the push and jump of lazy
+/// binding.
 fn scan(image: &Image, range: &Range<Va>, resolvers: &HashMap<Va, &str>, found: &mut Vec<PltStub>) {
     let Some(bytes) = image.bytes_in(range) else { return };
     // `jmp *disp32(%rip)`: the only opcode that stubs use.

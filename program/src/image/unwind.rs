@@ -1,6 +1,7 @@
 //! `.eh_frame` and the tables it leads to: which code belongs together, and where exceptions land.
 //!
-//! Source: LSB 5.0, 10.6 (`.eh_frame`, `.eh_frame_hdr`); Itanium C++ ABI, exception handling, level II (LSDA).
+//! Source: LSB 5.0, 10.6 (`.eh_frame`, `.eh_frame_hdr`); Itanium C++ ABI, exception handling, level II
+//! (LSDA).
 #![warn(clippy::indexing_slicing)]
 
 use super::elf::{Headers, LE};
@@ -98,8 +99,9 @@ pub fn parse(image: &Image, headers: &Headers) -> (Vec<UnwindRange>, Vec<Range<V
     (found, places)
 }
 
-/// Whether an unwind table begins as that of a function does: the caller's frame is 8 bytes above the stack pointer, and one
-/// byte of code, a push or nothing, makes it 16 at most. A cold part may start with a padding byte before its real first row.
+/// Whether an unwind table begins as that of a function does: the caller's frame is 8 bytes above the stack
+/// pointer, and one byte of code, a push or nothing, makes it 16 at most. A cold part may start with a
+/// padding byte before its real first row.
 fn starts_at_entry(mut instructions: gimli::CallFrameInstructionIter<'_, Slice<'_>>) -> bool {
     use gimli::CallFrameInstruction as Cfi;
     let mut room = 8;
@@ -119,8 +121,8 @@ fn starts_at_entry(mut instructions: gimli::CallFrameInstructionIter<'_, Slice<'
     true
 }
 
-/// The table of a file with neither section headers nor PT_GNU_EH_FRAME (static programs): where the first CIE stands
-/// that compilers write for x86-64: no factor for code, −8 for data, return address in column 16.
+/// The table of a file with neither section headers nor PT_GNU_EH_FRAME (static programs): where the first
+/// CIE stands that compilers write for x86-64: no factor for code, −8 for data, return address in column 16.
 fn by_first_cie(image: &Image) -> Option<(Va, &[u8])> {
     let cie = |augmentation: &[u8]| [b"\0\0\0\0\x01", augmentation, b"\0\x01\x78\x10"].concat();
     let first = |s: &super::Segment| {

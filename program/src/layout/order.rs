@@ -1,5 +1,5 @@
-//! Orders each layer so that edges cross little: medians of the neighbours above and below in turn, then swaps of neighbours
-//! that pay; the best order seen is kept.
+//! Orders each layer so that edges cross little: medians of the neighbours above and below in turn, then
+//! swaps of neighbours that pay; the best order seen is kept.
 //!
 //! Source: Gansner and others 1993, 3.
 
@@ -39,7 +39,8 @@ fn set(graph: &mut Layers, l: usize, nodes: Vec<u32>) {
     graph.layers[l] = nodes;
 }
 
-/// Sorts a layer by the median position of its neighbours above (or below); nodes without any keep their place.
+/// Sorts a layer by the median position of its neighbours above (or below); nodes without any keep their
+/// place.
 fn by_median(graph: &mut Layers, l: usize, down: bool) {
     let mut keyed: Vec<(f64, u32)> = Vec::new();
     let mut fixed: Vec<(usize, u32)> = Vec::new();

@@ -1,7 +1,8 @@
 //! Gives each node its place in its layer: near its neighbours, in its layer's order, without overlaps.
 //!
-//! Each sweep asks every node where it would like to be (the median of its neighbours in the layer before; dummy nodes with more
-//! weight, so that long edges run straight) and finds the places in order that are nearest to those wishes by weighted least squares.
+//! Each sweep asks every node where it would like to be (the median of its neighbours in the layer before;
+//! dummy nodes with more weight, so that long edges run straight) and finds the places in order that are
+//! nearest to those wishes by weighted least squares.
 //!
 //! Source: the last step is isotonic regression by pooling adjacent violators (R. Barlow and others, 1972).
 
@@ -40,7 +41,8 @@ pub(super) fn centres(graph: &Layers, width: impl Fn(u32) -> f64, gap: impl Fn(u
 /// Moves the nodes of a layer to where they want to be, as far as order and distances allow.
 fn settle(graph: &Layers, l: usize, down: bool, both: bool, centre: &mut [f64], offset: &[f64]) {
     let nodes = &graph.layers[l];
-    // Wishes with the distances taken out: then places need only not decrease. Pools: sum of weighted wishes, weight, how many.
+    // Wishes with the distances taken out: then places need only not decrease. Pools: sum of weighted wishes,
+    // weight, how many.
     let mut pools: Vec<(f64, f64, usize)> = Vec::with_capacity(nodes.len());
     for &v in nodes {
         let (first, second) = (&graph.above[v as usize], &graph.below[v as usize]);

@@ -1,14 +1,16 @@
 //! A function as a picture: boxes of blocks, edges by kind, loops shaded by depth, what never ran pale.
 //!
-//! Invariant: well-formed XML, whatever the names hold; the same bytes for the same program and counts; needs no script and no font
-//! but the viewer's monospace one.
+//! Invariant: well-formed XML, whatever the names hold; the same bytes for the same program and counts; needs
+//! no script and no font but the viewer's monospace one.
 //!
-//! Legend: a branch's taken edge is green and dashed, its fall-through red, jumps grey, table edges violet, landing pads orange; back edges
-//! are blue, thick, with the loop's number. A darker box is deeper in loops; a header has a thick blue border. Boxes by how many
-//! edges they have: where flow parts they are wider below, where it comes together above, where both in the middle; round where it
-//! starts or ends. With counts, a line is thicker the more often it ran; never executed is dotted and pale.
+//! Legend: a branch's taken edge is green and dashed, its fall-through red, jumps grey, table edges violet,
+//! landing pads orange; back edges are blue, thick, with the loop's number. A darker box is deeper in loops;
+//! a header has a thick blue border. Boxes by how many edges they have: where flow parts they are wider
+//! below, where it comes together above, where both in the middle; round where it starts or ends. With
+//! counts, a line is thicker the more often it ran; never executed is dotted and pale.
 //!
-//! Source: S. Henry and others, "MAQAO VPROF", figure 2: shapes by predecessors and successors, dashes for conditional jumps, counts at edges.
+//! Source: S. Henry and others, "MAQAO VPROF", figure 2: shapes by predecessors and successors, dashes for
+//! conditional jumps, counts at edges.
 
 use super::{Layout, Point, Size, compute};
 use crate::ids::{BlockId, EdgeId, FuncId};
@@ -49,7 +51,8 @@ impl std::fmt::Display for Ran {
     }
 }
 
-/// The other edges between the two blocks of `id`, such as those of a branch to the next instruction: one count is of all of them.
+/// The other edges between the two blocks of `id`, such as those of a branch to the next instruction: one
+/// count is of all of them.
 pub(super) fn beside(program: &Program, id: EdgeId) -> impl Iterator<Item = EdgeId> + '_ {
     let edge = program.edge(id);
     program.edge_ids(edge.from).filter(move |&e| e != id && program.edge(e).to == edge.to)
@@ -253,7 +256,8 @@ impl Shape {
         }
     }
 
-    /// As an element of SVG, up to its attributes of style. Slants lie outside of the box, in the space between boxes.
+    /// As an element of SVG, up to its attributes of style. Slants lie outside of the box, in the space
+    /// between boxes.
     fn outline(self, at: Point, size: Size) -> String {
         const SLANT: f64 = 7.0;
         let (left, right, top, bottom) = (at.x, at.x + size.width, at.y, at.y + size.height);

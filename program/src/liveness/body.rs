@@ -1,7 +1,7 @@
 //! One function for liveness: its instructions summed up once, then solved as often as others ask for more.
 //!
-//! Invariant: `Body` is small (some 20 bytes a block, [`Starts`] 8), since all functions are held at once; what solving needs besides is
-//! [`Scratch`], used again for the next function.
+//! Invariant: `Body` is small (some 20 bytes a block, [`Starts`] 8), since all functions are held at once;
+//! what solving needs besides is [`Scratch`], used again for the next function.
 
 use super::{Conventions, Crossing, Liveness};
 use crate::addr::Va;
@@ -63,8 +63,9 @@ impl Packed {
     }
 }
 
-/// A [`Run`] in less room: general registers and flags here, read and killed; what it does to the others, which few runs touch, in a list:
-/// the number is a position in the list of the body, counted from one, or 0 for nothing. What is always live is left out.
+/// A [`Run`] in less room: general registers and flags here, read and killed; what it does to the others,
+/// which few runs touch, in a list: the number is a position in the list of the body, counted from one, or 0
+/// for nothing. What is always live is left out.
 type Segment = Packed;
 
 /// Read for certain, and live, at one place: general registers and flags apart from the others.
@@ -127,13 +128,14 @@ pub struct Body {
     /// Whether an edge leads to a block that does not come before in the order.
     is_cyclic: bool,
     has_pads: bool,
-    /// In this order, to be one piece of memory: a depth-first postorder of the blocks, by position; where each block's segments end
-    /// in `segments`, above [`CALLS`] and [`EXITS`]; the blocks at the entries; the functions called at the ends of all segments
-    /// but each block's last.
+    /// In this order, to be one piece of memory: a depth-first postorder of the blocks, by position; where
+    /// each block's segments end in `segments`, above [`CALLS`] and [`EXITS`]; the blocks at the entries; the
+    /// functions called at the ends of all segments but each block's last.
     words: Box<[u32]>,
     /// Segments of all blocks.
     segments: Box<[Segment]>,
-    /// What `segments` do to vector and mask registers, and the narrow ones among `all_reads` that may be read only.
+    /// What `segments` do to vector and mask registers, and the narrow ones among `all_reads` that may be
+    /// read only.
     rest: Box<[Run]>,
     /// Written by its instructions, or by calls that keep to the ABI.
     pub writes: RegSet,
@@ -168,7 +170,8 @@ pub struct Starts {
     wides: Vec<Wide>,
 }
 
-/// Read for certain, and live; the number is the position of the other registers, in [`USUAL`] and `wides` behind one another.
+/// Read for certain, and live; the number is the position of the other registers, in [`USUAL`] and `wides`
+/// behind one another.
 type Start = Packed;
 
 /// What the ABI makes live where nothing else does.
@@ -236,7 +239,8 @@ impl Starts {
         if self.wides.is_empty() {
             self.wides.reserve_exact(1);
         }
-        // No compiler makes so many different ones; of those that are too many, everything is said to be live.
+        // No compiler makes so many different ones; of those that are too many, everything is said to be
+        // live.
         match (USUAL.len() + self.wides.len() + 1).cmp(&Packed::LIMIT) {
             Ordering::Less => self.wides.push(wide),
             Ordering::Equal => self.wides.push(Wide { reads: abi::ALL.wide(), live: abi::ALL.wide() }),
@@ -316,7 +320,8 @@ impl Scratch {
         } else if let Some(back) = self.rest.iter().rev().take(RECENT).position(same) {
             self.rest.len() - back
         } else {
-            // As with what is live: if there are too many different ones, the last says that everything is read.
+            // As with what is live: if there are too many different ones, the last says that everything is
+            // read.
             let all = Run { reads: abi::ALL.wide(), all_reads: abi::ALL, kills: RegSet::EMPTY };
             match (self.rest.len() + 2).cmp(&Packed::LIMIT) {
                 Ordering::Less => self.rest.push(rest),
@@ -510,9 +515,9 @@ impl Body {
 
     /// The least solution. `before` is one for conventions that asked for less, which is where to go on from.
     ///
-    /// A block is computed again only when something grew at one of its successors, which can happen once a register. Most
-    /// functions are done after three passes over their blocks in postorder; what is not by the sixth goes on block by block,
-    /// so that the work is at most edges times registers.
+    /// A block is computed again only when something grew at one of its successors, which can happen once a
+    /// register. Most functions are done after three passes over their blocks in postorder; what is not by
+    /// the sixth goes on block by block, so that the work is at most edges times registers.
     pub fn solve(
         &self,
         program: &Program,
@@ -710,7 +715,8 @@ impl Body {
                 let kept = abi::CALLEE_SAVED.union(me.at_return.minus(abi::CALLER_SAVED));
                 (kept, kept.union(abi::ARGUMENTS))
             }
-            // Any register may hold what the target needs, but no compiler passes flags to code it cannot see.
+            // Any register may hold what the target needs, but no compiler passes flags to code it cannot
+            // see.
             Exit::Pointer if conventions.system_v => (abi::CALLEE_SAVED, abi::ALL.minus(abi::FLAGS)),
             Exit::Outside | Exit::Pointer | Exit::Unknown => both(abi::ALL),
         }
@@ -721,7 +727,8 @@ pub fn insn_at(program: &Program, at: Va) -> Option<Insn> {
     Decoder::new(program.image.bytes_from(at)?, at).next()
 }
 
-/// Puts a depth-first postorder of the blocks of `func` into `scratch.order`; whether an edge leads back in it.
+/// Puts a depth-first postorder of the blocks of `func` into `scratch.order`; whether an edge leads back in
+/// it.
 fn postorder(program: &Program, func: FuncId, entries: &[u32], scratch: &mut Scratch) -> bool {
     let blocks = &program.function(func).blocks;
     let n = blocks.len();

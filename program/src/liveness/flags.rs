@@ -1,7 +1,9 @@
-//! Which arithmetic flags are live where a block starts: much less work than all registers, and nearly all that counting needs.
+//! Which arithmetic flags are live where a block starts: much less work than all registers, and nearly all
+//! that counting needs.
 //!
-//! The equations are those of [`Conventions`], with the flags alone. Compiled code keeps no flags across calls and returns, so one look
-//! at each function says nearly all; what hand-written code asks of others is followed up until nothing grows.
+//! The equations are those of [`Conventions`], with the flags alone. Compiled code keeps no flags across
+//! calls and returns, so one look at each function says nearly all; what hand-written code asks of others is
+//! followed up until nothing grows.
 //!
 //! Invariant: a flag that [`Conventions::compute`] finds live is live here.
 //!
@@ -44,7 +46,8 @@ struct Convention {
 struct Solved {
     starts: Vec<u8>,
     at_entry: u8,
-    /// What is live after calls, or must be at the returns of functions it jumps to; where it is nothing, it is left out.
+    /// What is live after calls, or must be at the returns of functions it jumps to; where it is nothing, it
+    /// is left out.
     wanted: Vec<(FuncId, u8)>,
 }
 
@@ -89,7 +92,8 @@ impl FlagLiveness {
             settle(program, &mut conventions, FuncId::at(i), solved, &mut callers, &mut pending);
         }
         let mut scratch = Scratch::default();
-        // Sets only grow, so a function comes here at most as often as it, its callers and callees have flags.
+        // Sets only grow, so a function comes here at most as often as it, its callers and callees have
+        // flags.
         while let Some(f) = pending.pop() {
             all[f.index()] = solve(program, &conventions, f, &mut scratch);
             settle(program, &mut conventions, f, &all[f.index()], &mut callers, &mut pending);
@@ -105,8 +109,8 @@ impl FlagLiveness {
         RegSet::from_flag_bits(self.starts[block.index()])
     }
 
-    /// Live before each instruction of `block`. Of registers, more may be said to be live than are: only some blocks ahead are looked
-    /// at, and only if none is found to be dead in the block itself.
+    /// Live before each instruction of `block`. Of registers, more may be said to be live than are: only some
+    /// blocks ahead are looked at, and only if none is found to be dead in the block itself.
     pub fn before(&self, program: &Program, block: BlockId) -> Vec<(Va, RegSet)> {
         let flags = self.out(program, block);
         let found = self.walk_back(program, block, flags.union(NO_FLAGS));

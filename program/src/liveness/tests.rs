@@ -1,4 +1,5 @@
-//! Liveness by hand for small functions, and against its definition: somewhere on a way from here it is read before it is killed.
+//! Liveness by hand for small functions, and against its definition: somewhere on a way from here it is read
+//! before it is killed.
 
 use super::*;
 use crate::image::Image;
@@ -15,7 +16,8 @@ fn build(name: &str, text: &str, options: &[&str]) -> Program {
     Program::analyze(Image::load(&binary).expect("gcc makes what we read"))
 }
 
-/// Assembly of one function `f`, that `main` calls if told to; registers and flags live before `f`'s first block, of those asked for.
+/// Assembly of one function `f`, that `main` calls if told to; registers and flags live before `f`'s first
+/// block, of those asked for.
 #[track_caller]
 fn check(body: &str, ask: &str, want: &str) {
     let text = format!(
@@ -92,7 +94,8 @@ fn unknown_jumps_need_everything() {
     check("ud2", "rax rdi rbx r11 cf", "rbx");
 }
 
-/// Each register, from each block's start: is it read before it is killed on some way? Searched forward, one register at a time.
+/// Each register, from each block's start: is it read before it is killed on some way? Searched forward, one
+/// register at a time.
 #[test]
 fn what_is_live_is_what_some_way_reads() {
     let source = r"

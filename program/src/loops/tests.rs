@@ -1,4 +1,5 @@
-//! Loops against brute force by strongly connected components, on random graphs and on the functions of real binaries.
+//! Loops against brute force by strongly connected components, on random graphs and on the functions of real
+//! binaries.
 
 use super::*;
 use crate::graph::tests::{any_graph, reach};
@@ -10,7 +11,8 @@ use std::process::Command;
 /// A loop by what it consists of: its nodes, its entries, and the nodes of the loop around it.
 type Plain = BTreeMap<Vec<u32>, (Vec<u32>, Option<Vec<u32>>)>;
 
-/// The definition at the head of the module, word by word: components by mutual reachability, entries taken away, again inside.
+/// The definition at the head of the module, word by word: components by mutual reachability, entries taken
+/// away, again inside.
 fn brute_force(graph: &FlowGraph) -> Plain {
     let mut found = Plain::new();
     let mut without = vec![true; graph.len()];
@@ -128,7 +130,8 @@ proptest! {
     }
 }
 
-/// Fifty thousand blocks in the shapes that make simple algorithms quadratic. Each takes milliseconds here; a quadratic one, minutes.
+/// Fifty thousand blocks in the shapes that make simple algorithms quadratic. Each takes milliseconds here; a
+/// quadratic one, minutes.
 #[test]
 fn fifty_thousand_blocks_are_no_matter() {
     let n = 50_000u32;

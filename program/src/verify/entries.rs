@@ -1,7 +1,7 @@
 //! Whether something enters a function at each of its further entries.
 //!
-//! Invariant: nothing of what the analysis noted on the way is looked at: instructions are decoded anew. Costs nothing where a
-//! program has no such entry that its tables do not explain.
+//! Invariant: nothing of what the analysis noted on the way is looked at: instructions are decoded anew.
+//! Costs nothing where a program has no such entry that its tables do not explain.
 
 use super::{Report, Rule};
 use crate::addr::Va;
@@ -13,7 +13,8 @@ use crate::sweep::Space;
 use rayon::prelude::*;
 
 impl Program {
-    /// Checks that each further entry is reached from another function, by a call, by its address, or named by the file.
+    /// Checks that each further entry is reached from another function, by a call, by its address, or named
+    /// by the file.
     pub(super) fn check_entries(&self, report: &mut Report) {
         let space = Space::of(&self.image);
         let is_code = |at| self.image.is_code(space.va(at));
@@ -37,7 +38,8 @@ impl Program {
             .into_par_iter()
             .flat_map_iter(|i| self.enters(BlockId::at(i)).into_iter().filter_map(find))
             .collect();
-        // What code that is no function's does, nobody knows: it was decoded from where something leads to, not from its start.
+        // What code that is no function's does, nobody knows: it was decoded from where something leads to,
+        // not from its start.
         let gaps = self.gaps.iter().filter(|g| g.reason == GapReason::NoFunction).map(|g| &g.range);
         // Nor what the linkage table holds beside its stubs, where it is damaged.
         let stubs = self.image.plt.iter().map(|p| &p.range).filter(|r| self.function_from(r.start).is_none());

@@ -1,4 +1,5 @@
-//! Which functions were open before a stream that begins in the middle, of those that nothing tells of: who may have called what is left.
+//! Which functions were open before a stream that begins in the middle, of those that nothing tells of: who
+//! may have called what is left.
 #![warn(clippy::indexing_slicing)]
 
 use super::activation::Activation;
@@ -12,7 +13,8 @@ use std::collections::HashMap;
 
 type Call = (Of, u32, u32);
 
-/// The calls that come to functions, at once or by jumps in place of returns, and that nothing tells the end of. Calls through pointers are not known.
+/// The calls that come to functions, at once or by jumps in place of returns, and that nothing tells the end
+/// of. Calls through pointers are not known.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     /// By module and function: the function, the block, and which call of it.
@@ -61,7 +63,8 @@ impl Codes {
         self.callers.get().is_some_and(|callers| callers.is_partial)
     }
 
-    /// A function, and those that it may jump to in place of a return, one after the other: each returns to its caller. And whether there are more.
+    /// A function, and those that it may jump to in place of a return, one after the other: each returns to
+    /// its caller. And whether there are more.
     fn jumps_to(&self, module: usize, func: u32) -> (Vec<u32>, bool) {
         let mut all = vec![func];
         let mut n_seen = 0;
@@ -81,8 +84,9 @@ impl Codes {
 }
 
 impl Decoder<'_> {
-    /// Where all that is open was left, and what is told is nowhere that is known: the functions below it, from which control comes there. They
-    /// are entered from outside, in the calls that what was left comes back from.
+    /// Where all that is open was left, and what is told is nowhere that is known: the functions below it,
+    /// from which control comes there. They are entered from outside, in the calls that what was left comes
+    /// back from.
     pub(super) fn find_caller(&mut self, told: Told, out: &mut Vec<u32>) -> Option<Found> {
         let left = self.open.first()?.of;
         let Told::Point(word) = told else { return None };
@@ -101,8 +105,9 @@ impl Decoder<'_> {
         self.find(told)
     }
 
-    /// The nearest functions, from the lowest, that `left` may have returned to, and that lead to what is told. If that is in none of them,
-    /// but in what they call next, others that call the same may have been there: then only those that nobody else can be are.
+    /// The nearest functions, from the lowest, that `left` may have returned to, and that lead to what is
+    /// told. If that is in none of them, but in what they call next, others that call the same may have been
+    /// there: then only those that nobody else can be are.
     fn below(&mut self, left: Of, told: Told) -> Option<Vec<Activation>> {
         let codes = self.codes;
         let open = std::mem::take(&mut self.open);

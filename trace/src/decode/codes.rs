@@ -117,7 +117,8 @@ impl Codes {
         n != 0 && self.all.get(module).is_some_and(|code| code.base.checked_add(n) == Some(word))
     }
 
-    /// Whether a call in a module comes to entry `n` of module `of`, as far as is known: another module may define what it calls by name.
+    /// Whether a call in a module comes to entry `n` of module `of`, as far as is known: another module may
+    /// define what it calls by name.
     pub(super) fn comes_to(&self, module: usize, site: &Site, of: usize, n: u32) -> bool {
         if of == module && site.entry.is_some() {
             return site.entry == Some(n);

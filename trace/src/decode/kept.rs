@@ -1,7 +1,7 @@
 //! What of a stream is kept: words that are not tell what is open where it is kept again.
 //!
-//! Where functions say when it is kept, that is exact: the way to the entry that ends it is told, and the way to the entry that begins it is
-//! not.
+//! Where functions say when it is kept, that is exact: the way to the entry that ends it is told, and the way
+//! to the entry that begins it is not.
 #![warn(clippy::indexing_slicing)]
 
 use super::Decoder;

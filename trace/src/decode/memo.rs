@@ -1,4 +1,5 @@
-//! What was found before: of a position and an event, where control goes from there without another event, and what that is told by.
+//! What was found before: of a position and an event, where control goes from there without another event,
+//! and what that is told by.
 #![warn(clippy::indexing_slicing)]
 
 use super::activation::Activation;
@@ -49,7 +50,8 @@ impl Memos {
         self.table.get(Self::place(key)).copied().flatten().filter(|memo| memo.key == key)
     }
 
-    /// Notes how the function `from` goes: `walk` has it go there. Without a word, it is not kept for the next time.
+    /// Notes how the function `from` goes: `walk` has it go there. Without a word, it is not kept for the
+    /// next time.
     pub(super) fn put(
         &mut self,
         position: u32,

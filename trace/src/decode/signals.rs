@@ -29,8 +29,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// A signal ended the thread, where the one before came, if that `is_placed`: if that was in a call, what is called was entered. Nothing is told of
-    /// what is behind.
+    /// A signal ended the thread, where the one before came, if that `is_placed`: if that was in a call, what
+    /// is called was entered. Nothing is told of what is behind.
     pub(super) fn ended(&mut self, is_placed: bool, out: &mut Vec<u32>) {
         (self.has_ended, self.is_handler) = (true, false);
         let place = self.in_call.take().filter(|_| is_placed);

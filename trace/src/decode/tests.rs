@@ -1,4 +1,5 @@
-//! Random programs that are walked through here, with what they do and the events that they append written down side by side.
+//! Random programs that are walked through here, with what they do and the events that they append written
+//! down side by side.
 
 use super::*;
 use crate::balance::Balance;
@@ -22,8 +23,8 @@ impl Rng {
 /// What the points of a module are called from.
 const BASE: u32 = 1000;
 
-/// Functions that call only later ones for sure; block 0 is the entry; a block that something far may lead to is the last one. Points that
-/// are not needed, as `thin` says, are left out.
+/// Functions that call only later ones for sure; block 0 is the entry; a block that something far may lead to
+/// is the last one. Points that are not needed, as `thin` says, are left out.
 fn program(rng: &mut Rng) -> Code {
     let n_functions = 2 + rng.below(5);
     let mut code = Code { base: BASE, ..Code::default() };
@@ -267,8 +268,9 @@ fn executed(symbols: &[u32]) -> Vec<(u32, u32)> {
     all
 }
 
-/// Of a run that is told from the events on that end at symbols `behind`: the blocks of which the telling is sure. When a function is left
-/// of which nothing told before, it is not known who called it until the next event: what is behind the last such place is the same.
+/// Of a run that is told from the events on that end at symbols `behind`: the blocks of which the telling is
+/// sure. When a function is left of which nothing told before, it is not known who called it until the next
+/// event: what is behind the last such place is the same.
 fn told_for_sure(all: &[u32], behind: &[usize]) -> Vec<(u32, u32)> {
     let (mut open, mut n_known, mut sure) = (Vec::new(), 0, Vec::new());
     for (i, &code) in all.iter().enumerate() {
@@ -305,7 +307,8 @@ fn decoded(codes: &Codes, words: &[u32]) -> Vec<u32> {
     plain(&got)
 }
 
-/// A signal's place may be a block whose event is still to come, or where a trap would go on; in a function that nothing told of.
+/// A signal's place may be a block whose event is still to come, or where a trap would go on; in a function
+/// that nothing told of.
 #[test]
 fn a_signal_comes_before_the_event_of_its_place() {
     let block = |point, end| Block { point, end, ..Block::default() };
@@ -342,8 +345,9 @@ fn a_signal_comes_before_the_event_of_its_place() {
     assert_eq!(trap, [&way[..], &[b(2), f(2), b(0), Symbol::EXIT.0, b(3)]].concat());
 }
 
-/// A signal came in what nothing records, and the call that is said to have led there is one that was over: then what was entered last went to its end.
-/// Behind the call that control was in, nothing above it is open: whose it is is told by where it may come from.
+/// A signal came in what nothing records, and the call that is said to have led there is one that was over:
+/// then what was entered last went to its end. Behind the call that control was in, nothing above it is open:
+/// whose it is is told by where it may come from.
 #[test]
 fn a_place_that_nothing_leads_to_is_none() {
     let block = |point, end| Block { point, end, ..Block::default() };
@@ -405,7 +409,8 @@ fn a_place_that_nothing_leads_to_is_none() {
     assert_eq!(unwritten, [&around[..], &[b(2), f(2), b(0)]].concat());
     let written = decoded(&[entry(4), BASE + 6, HANDLER, 7, 60, entry(2)]);
     assert_eq!(written, [&around[..], &[f(2), b(0)]].concat());
-    // A handler leads elsewhere: it is over, and what it led to is called by nobody; one that is not recorded was entered by nobody.
+    // A handler leads elsewhere: it is over, and what it led to is called by nobody; one that is not recorded
+    // was entered by nobody.
     let away = [HANDLER, REDIRECTED, NO_PLACE, entry(3)];
     let runs = decoded(&[&[entry(0), BASE + 2, HANDLER, 7, 40, entry(2)], &away[..]].concat());
     assert_eq!(runs, [&way[..], &[f(2), b(0), exit, f(3), b(0)]].concat());
@@ -414,7 +419,8 @@ fn a_place_that_nothing_leads_to_is_none() {
     assert_eq!(runs, [&way[..], &[f(2), b(0), f(3), b(0)]].concat());
 }
 
-/// A signal ended a thread: in a block; in what a call goes to, of which only the stub is recorded; nobody knows where. Behind that, nothing is told.
+/// A signal ended a thread: in a block; in what a call goes to, of which only the stub is recorded; nobody
+/// knows where. Behind that, nothing is told.
 #[test]
 fn nothing_is_told_behind_an_end() {
     let by_stub = Site { stub: 2, told: SiteTold::Nothing, ..Site::default() };
@@ -454,8 +460,9 @@ fn nothing_is_told_behind_an_end() {
     assert_eq!(ends(&[]), [&way[..], &passed, &passed, &[b(2), Symbol::EXIT.0]].concat());
 }
 
-/// `work` is called, and jumped to; what only calls it never ran, and is not made up, since what calls the one that jumps may be there as well.
-/// What a call jumped to tells that it is entered: until then, the call is not made again.
+/// `work` is called, and jumped to; what only calls it never ran, and is not made up, since what calls the
+/// one that jumps may be there as well. What a call jumped to tells that it is entered: until then, the call
+/// is not made again.
 #[test]
 fn a_caller_is_made_up_only_where_no_other_may_be() {
     let inside = |entry| Site { entry: Some(entry), told: SiteTold::Inside, ..Site::default() };
@@ -564,7 +571,8 @@ proptest! {
         prop_assert!(got[0].n_events <= words.len() as u64);
     }
 
-    /// What was open before the first event is taken up where it goes on: what is told of the rest is the same.
+    /// What was open before the first event is taken up where it goes on: what is told of the rest is the
+    /// same.
     #[test]
     fn a_stream_may_start_anywhere(seed in any::<u64>()) {
         let mut rng = Rng(seed | 1);
@@ -590,7 +598,8 @@ proptest! {
         decoder.push(rest, &mut got);
         prop_assert_eq!(decoder.faults.n_lost, 0);
         let (sure, told) = (told_for_sure(&all, &behind), executed(&got));
-        // Of what was open before, it is not known where its frame is: what leads there from afar may not be told.
+        // Of what was open before, it is not known where its frame is: what leads there from afar may not be
+        // told.
         let is_far = |word: &u32| word & (ENTRY | FROM_ANYWHERE) == FROM_ANYWHERE;
         if !rest.iter().any(is_far) {
             prop_assert!(told.ends_with(&sure), "{:?} does not end with {:?}", told, sure);
@@ -603,7 +612,8 @@ proptest! {
         prop_assert!(balance.finish().is_ok());
     }
 
-    /// What is left out of the middle is missing, and what is open there is left and entered again; nothing else changes.
+    /// What is left out of the middle is missing, and what is open there is left and entered again; nothing
+    /// else changes.
     #[test]
     fn a_pause_leaves_out_what_is_in_it(seed in any::<u64>(), from in 0..300usize, n in 1..60usize) {
         let mut rng = Rng(seed | 1);

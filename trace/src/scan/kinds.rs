@@ -1,7 +1,8 @@
 //! What kinds of symbols there are in a block, a bit each: all that a scan asks of most of them.
 //!
-//! Here, and where the scan is compiled once more for processors with AVX2, is the only unsafe code of this crate: without vectors it takes
-//! three times as long, and what compilers make of plain loops changes with each.
+//! Here, and where the scan is compiled once more for processors with AVX2, is the only unsafe code of this
+//! crate: without vectors it takes three times as long, and what compilers make of plain loops changes with
+//! each.
 
 /// Symbols in a group.
 pub const GROUP: usize = 16;
@@ -47,7 +48,8 @@ pub fn kinds(block: &[u32; BLOCK], func: u32) -> Kinds {
     all
 }
 
-/// Behind which symbols of a group `level` functions are open, and behind which one less, if `before` are before it.
+/// Behind which symbols of a group `level` functions are open, and behind which one less, if `before` are
+/// before it.
 #[inline(always)]
 pub fn at_level(group: &[u32; GROUP], before: i8, level: i8) -> (u16, u16) {
     #[cfg(target_arch = "x86_64")]

@@ -13,7 +13,8 @@ fn entered(folder: &Path, trace: &str, function: &str) -> Option<u64> {
     engraft(folder, &format!("query {trace} '{function}: 0' --count")).stdout.trim().parse().ok()
 }
 
-/// A child that goes on, busy, until there is nothing more to read: `trace` does not wait for it, says so, and leaves it alone.
+/// A child that goes on, busy, until there is nothing more to read: `trace` does not wait for it, says so,
+/// and leaves it alone.
 #[test]
 fn what_outlives_a_program_is_said_and_goes_on() {
     needs!("gcc");
@@ -43,7 +44,8 @@ fn what_outlives_a_program_is_said_and_goes_on() {
     assert_eq!(stdout, "parent\nchild\n", "{stderr}");
     let left = "1 process that it started still runs: what it does from now on is not recorded";
     assert!(stderr.contains(left) && stderr.matches("warning").count() == 1, "{stderr}");
-    // All that came before the program ended is there; of the last one, the event behind `write` tells, which may have come later.
+    // All that came before the program ended is there; of the last one, the event behind `write` tells, which
+    // may have come later.
     let n = entered(place.path(), "run.trace", "step").expect("it can be read");
     assert!((499_999..=500_000).contains(&n), "{n}");
     let stats = engraft(place.path(), "query run.trace --stats --json").json();
@@ -78,7 +80,8 @@ fn too_many_threads_at_once_are_said() {
     }
 }
 
-/// A module that is loaded late has its symbols in what was written when `trace` is killed; the program goes on to its end.
+/// A module that is loaded late has its symbols in what was written when `trace` is killed; the program goes
+/// on to its end.
 #[test]
 fn late_modules_are_known_when_trace_is_killed() {
     needs!("gcc");
@@ -109,7 +112,8 @@ fn late_modules_are_known_when_trace_is_killed() {
     assert!(stats.stderr.contains("cut off"), "{}", stats.stderr);
 }
 
-/// A process that ends itself comes to where it does so, and so does one that becomes another program, although nothing comes after it.
+/// A process that ends itself comes to where it does so, and so does one that becomes another program,
+/// although nothing comes after it.
 #[test]
 fn the_last_call_of_a_process_is_come_to() {
     needs!("gcc");
@@ -212,7 +216,8 @@ fn a_disk_that_fills_in_the_middle_costs_the_rest_alone() {
     assert!(stats.stderr.contains("cut off"), "{}", stats.stderr);
 }
 
-/// What idle threads did long ago does not take the room of what the one did that fails, however little room there is.
+/// What idle threads did long ago does not take the room of what the one did that fails, however little room
+/// there is.
 #[test]
 fn the_last_of_a_run_is_what_led_to_its_end() {
     needs!("gcc");
@@ -245,7 +250,8 @@ fn the_last_of_a_run_is_what_led_to_its_end() {
 fn streams_end_as_their_processes_did() {
     needs!("gcc", "sleep");
     let place = folder();
-    // The pipe is closed when the child has become another program, which runs for longer than a machine under load takes to say so.
+    // The pipe is closed when the child has become another program, which runs for longer than a machine
+    // under load takes to say so.
     let text = "#include <pthread.h>\n#include <unistd.h>\n#include <stdlib.h>\n#include <fcntl.h>\n#include <sys/wait.h>
         __attribute__((noinline)) void in_thread(void) { pthread_exit(0); }
         __attribute__((noinline)) void in_child(void) { _exit(3); }
@@ -274,7 +280,8 @@ fn streams_end_as_their_processes_did() {
     }
 }
 
-/// What a thread did up to the very instruction that ended it: nothing tells of it but the kernel, wherever in the program that was.
+/// What a thread did up to the very instruction that ended it: nothing tells of it but the kernel, wherever
+/// in the program that was.
 #[test]
 fn what_led_to_a_fault_is_there() {
     needs!("gcc");
@@ -325,8 +332,8 @@ fn what_led_to_a_fault_is_there() {
     }
 }
 
-/// Where nobody tells at which instruction a process was ended, nothing is made up that it did not do: neither in a loop that it never left, nor
-/// in a child that may be told of by nobody.
+/// Where nobody tells at which instruction a process was ended, nothing is made up that it did not do:
+/// neither in a loop that it never left, nor in a child that may be told of by nobody.
 #[test]
 fn nothing_is_made_up_behind_a_signal() {
     needs!("gcc");

@@ -5,8 +5,8 @@ use crate::count::blocks;
 use crate::needs;
 use crate::run::{built, engraft, folder};
 
-/// A fault in a function that no event tells of, whose handler has two more signals wait for its return: both handlers' frames are there before either
-/// begins.
+/// A fault in a function that no event tells of, whose handler has two more signals wait for its return: both
+/// handlers' frames are there before either begins.
 const AT_ONCE: &str = "#include <signal.h>\n#include <stdio.h>\n#include <ucontext.h>\n#include <unistd.h>
     volatile int n; static volatile int room[4];
     void one(int s) { n++; }
@@ -92,7 +92,8 @@ fn where_a_handler_leads_to_is_called_by_nobody() {
     }
 }
 
-/// A program that has a signal sent to itself at each instruction: so also between any two of an event. `tick` runs as often as its handler did.
+/// A program that has a signal sent to itself at each instruction: so also between any two of an event.
+/// `tick` runs as often as its handler did.
 const AT_EACH: &str = "#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>
     #define TRAP(HOW) __asm__ volatile(\"lea -128(%%rsp),%%rsp; pushfq; \" HOW \",(%%rsp); popfq; lea 128(%%rsp),%%rsp\" ::: \"memory\", \"cc\")
     volatile int n, sum;

@@ -7,7 +7,8 @@ use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Forty threads, one after the other, each with as many rounds as its number says: all have the memory of the same one, or of the first.
+/// Forty threads, one after the other, each with as many rounds as its number says: all have the memory of
+/// the same one, or of the first.
 #[test]
 fn threads_that_follow_each_other_are_told_apart() {
     needs!("gcc");
@@ -32,8 +33,8 @@ fn threads_that_follow_each_other_are_told_apart() {
     }
 }
 
-/// A program whose recorder is killed does not ask the kernel at each of 30 million events: its own time in the kernel stays what it was (with two
-/// calls an event, such a program took 39 seconds).
+/// A program whose recorder is killed does not ask the kernel at each of 30 million events: its own time in
+/// the kernel stays what it was (with two calls an event, such a program took 39 seconds).
 #[test]
 fn a_program_goes_on_at_speed_when_its_recorder_is_killed() {
     needs!("gcc");

@@ -21,7 +21,8 @@ fn symbols(folder: &Path, trace: &str) -> Vec<String> {
     text.lines().map(|line| line.split_once(' ').expect("a number, and what it is").1.to_owned()).collect()
 }
 
-/// Each window begins with the entry of the one function, and ends before that of the other; what is open stands around it.
+/// Each window begins with the entry of the one function, and ends before that of the other; what is open
+/// stands around it.
 #[test]
 fn windows_begin_and_end_at_entries() {
     needs!("gcc");
@@ -92,7 +93,8 @@ fn the_last_of_a_run_is_told_although_its_callers_say_nothing() {
     assert!(twice.abs_diff(steps) <= 1 && run.abs_diff(steps) <= 1, "{steps} {twice} {run}");
 }
 
-/// What is called by a jump returns to who called the one that jumped: who only calls it, and never ran, is not made up. Packed at once.
+/// What is called by a jump returns to who called the one that jumped: who only calls it, and never ran, is
+/// not made up. Packed at once.
 #[test]
 fn nothing_runs_in_the_last_of_a_run_that_did_not() {
     needs!("gcc");

@@ -1,7 +1,7 @@
 # What a program runs in place of an `execve` or `execveat`. See `exec_page` in `x86_64.rs`.
 #
-# It is called. All registers are kept but rax, rcx and r11, as by the system call. Signals wait while the launcher is asked, so that no
-# handler finds the thread asking.
+# It is called. All registers are kept but rax, rcx and r11, as by the system call. Signals wait while the
+# launcher is asked, so that no handler finds the thread asking.
 .pushsection .rodata
 .balign 16
 .globl engraft_exec, engraft_execve, engraft_execveat, engraft_exec_end

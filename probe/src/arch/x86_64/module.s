@@ -1,6 +1,7 @@
 # The runtime behind the moved code of a counted module. See `x86_64.rs` for what is where.
 #
-# In all routines: rbx = the recording, r12 = what this process knows. They keep r12 and rbx, and the others as they say.
+# In all routines: rbx = the recording, r12 = what this process knows. They keep r12 and rbx, and the others
+# as they say.
 .pushsection .rodata
 .balign 16
 .globl engraft_module, engraft_module_slow, engraft_module_start, engraft_module_entry, engraft_module_end
@@ -27,7 +28,8 @@ engraft_module:
     .quad 0             # 136: added to the distance of such a target, it is below the length of the old segments if it is in them
     .quad 0             # 144: whether its words are those of events
 
-# An entry whose area is another thread's, or another process's, or one of a library that has not started. r11: where to go on.
+# An entry whose area is another thread's, or another process's, or one of a library that has not started.
+# r11: where to go on.
 engraft_module_slow:
     push rax
     lea rax, [rip + engraft_module]
@@ -221,8 +223,8 @@ engraft_module_slow:
 9:
     ret
 
-# Before a call that lets this thread be cancelled anywhere (edi: 1, or 0 if not): so it may be stopped in the middle of a block, and nobody will
-# see it.
+# Before a call that lets this thread be cancelled anywhere (edi: 1, or 0 if not): so it may be stopped in the
+# middle of a block, and nobody will see it.
 engraft_module_async:
     cmp edi, 1          # PTHREAD_CANCEL_ASYNCHRONOUS
     je 1f
@@ -238,8 +240,8 @@ engraft_module_vforked:
     mov al, 255
     jmp 2f
 
-# Before a call that ends the process, or makes another program of it: says so of this thread, and of those that are no more. r11: where to
-# go on. And behind such a call that came back: this thread goes on.
+# Before a call that ends the process, or makes another program of it: says so of this thread, and of those
+# that are no more. r11: where to go on. And behind such a call that came back: this thread goes on.
 engraft_module_leave:
     push rax
     mov al, {has_ended}
@@ -312,7 +314,8 @@ engraft_module_abort:   # what ends the process by SIGABRT, unless a handler of 
     add rsp, 8
     jmp .Lengraft_slow_done
 
-# In front of the entry point. rdx: what is to be called when the program ends, or 0; it is called by us then. r11: where to go on.
+# In front of the entry point. rdx: what is to be called when the program ends, or 0; it is called by us then.
+# r11: where to go on.
 engraft_module_begin:
     push rax
     push rcx
@@ -355,7 +358,8 @@ engraft_module_last:
     ret
 engraft_module_last_end:
 
-# Writes down what is known of the threads of this process: of this one, cl; of those that are no more, that they have ended. Locked.
+# Writes down what is known of the threads of this process: of this one, cl; of those that are no more, that
+# they have ended. Locked.
 .Lengraft_take_stock:
     push rcx
     rdfsbase rbp
@@ -402,9 +406,10 @@ engraft_module_last_end:
     pop rcx
     ret
 
-# Writes down that this thread runs, of which rax is what is kept: its number, and where its C library keeps that as long as it is there. The
-# kernel, or that library, overwrites it when the thread ends, before anybody can have waited for it. Which library it is, is known by
-# what stands beside it; nothing is asked that filters may forbid. rbp: its thread pointer.
+# Writes down that this thread runs, of which rax is what is kept: its number, and where its C library keeps
+# that as long as it is there. The kernel, or that library, overwrites it when the thread ends, before anybody
+# can have waited for it. Which library it is, is known by what stands beside it; nothing is asked that
+# filters may forbid. rbp: its thread pointer.
 .Lengraft_begins:
     push r13
     push r14
@@ -481,14 +486,15 @@ engraft_module_last_end:
 9:
     ret
 
-# An entry whose third argument stands right behind its return address: as that of a signal's handler does. r11: where to go on.
-# Where the signal came in moved code, that is written down, and taken back when the handler returns: so what is left is where handlers left
-# code that they interrupted, by longjmp, by ending their thread, or by changing its context.
+# An entry whose third argument stands right behind its return address: as that of a signal's handler does.
+# r11: where to go on. Where the signal came in moved code, that is written down, and taken back when the
+# handler returns: so what is left is where handlers left code that they interrupted, by longjmp, by ending
+# their thread, or by changing its context.
 #
-# The next signal may come in here. So: r13 is its siginfo_t (304 bytes behind its ucontext_t), rsi that of the signal that is being
-# written down, r8 by how much; the other registers are free, since a handler expects nothing in them. Whoever interrupts this, does it all for
-# it, and has it go on with its handler, whose event is then still to come or comes again: else it would never be done, should that handler
-# leave.
+# The next signal may come in here. So: r13 is its siginfo_t (304 bytes behind its ucontext_t), rsi that of
+# the signal that is being written down, r8 by how much; the other registers are free, since a handler expects
+# nothing in them. Whoever interrupts this, does it all for it, and has it go on with its handler, whose event
+# is then still to come or comes again: else it would never be done, should that handler leave.
 engraft_module_signal:
     push rax
     lea rax, [rdx + 304]
@@ -588,8 +594,8 @@ engraft_module_signalled:
     syscall
 .Lengraft_signalled_end:
 
-# Where events are recorded, appends one that says where the signal r13 came, and that its handler is entered next. If it came before the
-# handler of another signal has begun, that is where the other one came.
+# Where events are recorded, appends one that says where the signal r13 came, and that its handler is entered
+# next. If it came before the handler of another signal has begun, that is where the other one came.
 .Lengraft_mark:
     lea rbx, [rip + engraft_module]
     cmp qword ptr [rbx + 144], 0
@@ -700,8 +706,9 @@ engraft_module_signalled:
 9:
     ret
 
-# Where events are recorded, appends one if the handler of the signal r13 has changed the context to lead elsewhere, out of moved code. Keeps
-# r8 and r13. Before 1 is taken back: if another signal comes meanwhile whose handler leaves, that is never done.
+# Where events are recorded, appends one if the handler of the signal r13 has changed the context to lead
+# elsewhere, out of moved code. Keeps r8 and r13. Before 1 is taken back: if another signal comes meanwhile
+# whose handler leaves, that is never done.
 .Lengraft_redirected:
     lea rbx, [rip + engraft_module]
     cmp qword ptr [rbx + 144], 0
@@ -736,9 +743,10 @@ engraft_module_signalled:
 9:
     ret
 
-# Where the signal rsi came between the two instructions of moved code that take room for an event and read where it is, reads it for the
-# thread: before the handler takes room. Its form is that of `snippet::event`; no other code has the address of that word. There may be no
-# code any more where the signal came. Keeps rsi, r8 and r13.
+# Where the signal rsi came between the two instructions of moved code that take room for an event and read
+# where it is, reads it for the thread: before the handler takes room. Its form is that of `snippet::event`;
+# no other code has the address of that word. There may be no code any more where the signal came. Keeps rsi,
+# r8 and r13.
 .Lengraft_room:
     cmp qword ptr [rip + engraft_module + 144], 0
     je 9f
@@ -812,12 +820,14 @@ engraft_module_signalled:
 9:
     ret
 
-# Adds r8, 1 or -1, to how often moved code was interrupted where the signal rsi came. Zero if it was moved code, and could be. Where it came in other
-# code, which may have been called by moved code that takes it to come back: the nearest address on the stack that may be behind such a call; where
-# that only leads near, and a further one right there, or near, too, nobody knows which. There, the
-# handler may have changed the context before 1 is taken back: where it stood, where a handler returns to, and what was written down, is kept in
-# words of the frame that are nobody's (`reserved1` of `struct sigcontext`). If the address is behind a call of a function that is not near, but may be of
-# the same library, it may be one of a call that is over: then a thread may have been stopped somewhere, no more is known.
+# Adds r8, 1 or -1, to how often moved code was interrupted where the signal rsi came. Zero if it was moved
+# code, and could be. Where it came in other code, which may have been called by moved code that takes it to
+# come back: the nearest address on the stack that may be behind such a call; where that only leads near, and
+# a further one right there, or near, too, nobody knows which. There, the handler may have changed the context
+# before 1 is taken back: where it stood, where a handler returns to, and what was written down, is kept in
+# words of the frame that are nobody's (`reserved1` of `struct sigcontext`). If the address is behind a call
+# of a function that is not near, but may be of the same library, it may be one of a call that is over: then a
+# thread may have been stopped somewhere, no more is known.
 .Lengraft_interrupted:
     movabs rbx, {arena}
     movabs r9, {own} + {homes}
@@ -868,8 +878,8 @@ engraft_module_signalled:
     jmp .Lengraft_committed
 22:
     mov rdx, [rsi - 144] # rsp
-    # No further than a signal's frame, whose registers may be any: segments stand in it, as in all 64-bit programs. Those whose handlers
-    # were seen return elsewhere, and what is left of them may stand anywhere.
+    # No further than a signal's frame, whose registers may be any: segments stand in it, as in all 64-bit
+    # programs. Those whose handlers were seen return elsewhere, and what is left of them may stand anywhere.
     mov qword ptr [rsi - 40], 0
     mov rcx, [rsi - 168] # rdx: the first instruction of another handler, if its arguments are where the kernel puts them
     lea rax, [rcx - 8]
@@ -1323,8 +1333,8 @@ engraft_module_signalled:
     ret
 .Lengraft_signals_end:
 
-# Takes another chunk for events, where there is no room in the one that is filled; all registers are kept. Flags: zero if nothing is recorded.
-# Signals wait meanwhile: a handler's events come before or behind.
+# Takes another chunk for events, where there is no room in the one that is filled; all registers are kept.
+# Flags: zero if nothing is recorded. Signals wait meanwhile: a handler's events come before or behind.
 engraft_module_chunk:
     push rax
     push rcx
@@ -1426,7 +1436,8 @@ engraft_module_chunk:
     pop rax
     ret
 
-# From here on events go round where nobody reads them: that is as quick as before, and nothing else is to be asked at each.
+# From here on events go round where nobody reads them: that is as quick as before, and nothing else is to be
+# asked at each.
 .Lengraft_into_nothing:
     mov rcx, gs:[rbx + {events_control}]
     add rcx, {events_nothing}
@@ -1435,15 +1446,18 @@ engraft_module_chunk:
     mov gs:[rbx + {events_limit}], rcx
     ret
 
-# A call through a pointer that does not lead where its site led first. r11: the distance from where it leads to the owner's word; in front of the
-# return address, the number of the site's first word, which is taken off. All registers but the flags are kept. No system calls.
+# A call through a pointer that does not lead where its site led first. r11: the distance from where it leads
+# to the owner's word; in front of the return address, the number of the site's first word, which is taken
+# off. All registers but the flags are kept. No system calls.
 #
-# A site has three words: where it led first, if that is in this module; how often; how often to where the table had no room for.
-# A slot of the table has four: the site; r11; how often; and 1, or, of a target in another module, which it is: 2^48 times the number of its row,
-# from 1, and where it is from the start of its old segments; or the target itself, if it is in none that is known. A slot is taken word by
-# word, each by one instruction: whoever comes in between, by a signal, finds it free or as good as taken.
+# A site has three words: where it led first, if that is in this module; how often; how often to where the
+# table had no room for. A slot of the table has four: the site; r11; how often; and 1, or, of a target in
+# another module, which it is: 2^48 times the number of its row, from 1, and where it is from the start of its
+# old segments; or the target itself, if it is in none that is known. A slot is taken word by word, each by
+# one instruction: whoever comes in between, by a signal, finds it free or as good as taken.
 #
-# The return address is {callee_frame} bytes above the stack pointer, but before the first and the last instruction.
+# The return address is {callee_frame} bytes above the stack pointer, but before the first and the last
+# instruction.
 engraft_module_callee:
     lea rsp, [rsp - {callee_frame}]
     mov [rsp + 88], rax
@@ -1711,8 +1725,9 @@ engraft_module_entry:
     test rsp, rsp
     ret
 
-# rax: what is kept of a thread that is no more, among the next r14 threads; 0 if there is none. A thread is there as long as the first word
-# at its thread pointer is that pointer, of which the kernel is asked for the lower half: it may be unmapped at any moment.
+# rax: what is kept of a thread that is no more, among the next r14 threads; 0 if there is none. A thread is
+# there as long as the first word at its thread pointer is that pointer, of which the kernel is asked for the
+# lower half: it may be unmapped at any moment.
 .Lengraft_reap:
     push r13
 2:
@@ -1813,8 +1828,8 @@ engraft_module_entry:
 4:
     ret
 
-# r9d: what this process is called in the recording: its number, and whether that means something else to the others, since it is in a
-# namespace of its own. Whether a process is gone can only be asked within one.
+# r9d: what this process is called in the recording: its number, and whether that means something else to the
+# others, since it is in a namespace of its own. Whether a process is gone can only be asked within one.
 .Lengraft_self:
     mov r9d, [r12 + 8]
     test r9d, r9d
@@ -1967,7 +1982,8 @@ engraft_module_entry:
     pop r14
     ret
 
-# rax: the number of an area that nobody has, for us; negative if there is none. While there are few, nobody is asked whether he is there.
+# rax: the number of an area that nobody has, for us; negative if there is none. While there are few, nobody
+# is asked whether he is there.
 .Lengraft_new_area:
     push r13
     push r14
@@ -2113,7 +2129,8 @@ engraft_module_entry:
     syscall
     ret
 
-# Maps area r13 of row r14 to rdi, over what is there, or to anywhere if that is 0. rax: where it is, or an error.
+# Maps area r13 of row r14 to rdi, over what is there, or to anywhere if that is 0. rax: where it is, or an
+# error.
 .Lengraft_map_shared:
     push rbp
     push r15
@@ -2252,7 +2269,8 @@ engraft_module_entry:
     test rax, rax
     ret
 
-# Whether this process may make a file rdi bytes long: else writing to it would end it. rax, flags: negative if not.
+# Whether this process may make a file rdi bytes long: else writing to it would end it. rax, flags: negative
+# if not.
 .Lengraft_check_limit:
     sub rsp, 24
     mov [rsp + 16], rdi
@@ -2457,8 +2475,8 @@ engraft_module_entry:
     inc r13
     jmp 2b
 
-# What calls through pointers led to so far, at home rbp, goes to the area at rdi: keeps rdi, rax. What another process has led elsewhere
-# before is not looked for: that goes to where the table had no room for.
+# What calls through pointers led to so far, at home rbp, goes to the area at rdi: keeps rdi, rax. What
+# another process has led elsewhere before is not looked for: that goes to where the table had no room for.
 .Lengraft_join_callees:
     push rax
     lea r8, [rip + engraft_module]

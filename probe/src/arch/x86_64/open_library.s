@@ -66,7 +66,8 @@ engraft_open_library:
     lea rsp, [rsp + 128]
     jmp [rip + engraft_open_library]
 
-# rax: a file that was opened. Asks the launcher what to open in its place. [rsp + 16]: its path. rax: the file to use.
+# rax: a file that was opened. Asks the launcher what to open in its place. [rsp + 16]: its path. rax: the
+# file to use.
 .Lengraft_ask:
     push rbx
     push rbp

@@ -45,7 +45,8 @@ fn calls_that_do_not_come_back_leave() {
     check(vec![node(0, "cel", &[1]), node(1, "cl", &[])], &[1, 2], &[1, 2, 2]);
 }
 
-/// What is interrupted for good in a block runs, and does not go on; what is gone on with runs on, and did not come in.
+/// What is interrupted for good in a block runs, and does not go on; what is gone on with runs on, and did
+/// not come in.
 #[test]
 fn interrupted_blocks_leave() {
     let blocks = || vec![node(0, "e", &[1, 2]), node(1, "", &[2]), node(2, "cl", &[])];
@@ -61,7 +62,8 @@ fn interrupted_blocks_leave() {
     assert_eq!(flow.solve(&[0, 0], &[(9, 1), (1, 1)], 0).blocks, [Some(1), Some(0), Some(0)]);
 }
 
-/// Two threads may have been stopped in it: who came in but did not come to the end is in the first or the second block.
+/// Two threads may have been stopped in it: who came in but did not come to the end is in the first or the
+/// second block.
 #[test]
 fn stopped_threads_make_intervals() {
     let mut blocks = vec![node(0, "e", &[1, 2]), node(1, "", &[2]), node(2, "cl", &[])];
@@ -74,7 +76,8 @@ fn stopped_threads_make_intervals() {
     assert_eq!(between.ways, [(6, 8), (4, 4), (6, 8)]);
     assert_eq!(between.enters.first(), Some(&(10, 12)));
     assert_eq!(flow.solve(&[10, 4], &[], 0).between, Between::default());
-    // Nobody has come to it, and the way that leads to its end is counted: in the first block alone somebody may be.
+    // Nobody has come to it, and the way that leads to its end is counted: in the first block alone somebody
+    // may be.
     assert_eq!(flow.solve(&[0, 0], &[], 1).between.blocks, [(0, 1), (0, 1), (0, 0)]);
     if let Some(first) = flow.blocks.first_mut() {
         first.is_counted = true;

@@ -1,12 +1,13 @@
 //! What an instruction does to registers and flags, exactly enough to call a register dead.
 //!
-//! Where the manuals leave open what happens, nothing is killed: a count of zero leaves the flags of a shift alone, and so does a
-//! repeated string operation; `undefined` may mean `unchanged`, and on some processors does (AMD APM vol. 3, IMUL, DIV, BSF).
-//! A legacy SSE instruction keeps the upper part of its register, one with a VEX or EVEX prefix clears it: so that part
-//! is a register of its own here.
+//! Where the manuals leave open what happens, nothing is killed: a count of zero leaves the flags of a shift
+//! alone, and so does a repeated string operation; `undefined` may mean `unchanged`, and on some processors
+//! does (AMD APM vol. 3, IMUL, DIV, BSF). A legacy SSE instruction keeps the upper part of its register, one
+//! with a VEX or EVEX prefix clears it: so that part is a register of its own here.
 //!
-//! Source: Intel SDM vol. 1, 3.4.1.1 (32-bit results clear the upper half), 14.1.3 (VEX); vol. 2 for the instructions. iced-x86's tables
-//! say which operands an operation reads and writes; the most common operations take a short way around them, which a test compares.
+//! Source: Intel SDM vol. 1, 3.4.1.1 (32-bit results clear the upper half), 14.1.3 (VEX); vol. 2 for the
+//! instructions. iced-x86's tables say which operands an operation reads and writes; the most common
+//! operations take a short way around them, which a test compares.
 
 use super::{Insn, Reg, RegSet, abi};
 use iced_x86::{
@@ -41,7 +42,8 @@ impl EffectsOf {
         EffectsOf { factory: InstructionInfoFactory::new() }
     }
 
-    /// What `insn` does. Of a call or system call, only what the instruction itself does to registers: not what is called.
+    /// What `insn` does. Of a call or system call, only what the instruction itself does to registers: not
+    /// what is called.
     pub fn effects(&mut self, insn: &Insn) -> Effects {
         short_way(&insn.0).unwrap_or_else(|| self.long_way(insn))
     }
@@ -53,7 +55,8 @@ impl EffectsOf {
             return out;
         }
         match i.mnemonic() {
-            // The kernel may look at any register (clone, sigreturn); it returns in rax and destroys rcx and r11.
+            // The kernel may look at any register (clone, sigreturn); it returns in rax and destroys rcx and
+            // r11.
             Mnemonic::Syscall | Mnemonic::Sysenter | Mnemonic::Int => {
                 out.reads = RegSet(0xffff);
                 if i.mnemonic() == Mnemonic::Syscall {

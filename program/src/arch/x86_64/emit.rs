@@ -1,11 +1,13 @@
 //! Writing instructions: the few that moving code and counting need, byte by byte.
 //!
-//! An instruction that is moved keeps its bytes; only what depends on where it stands is written anew: the offset of a direct
-//! branch, and that of a `rip`-relative operand.
+//! An instruction that is moved keeps its bytes; only what depends on where it stands is written anew: the
+//! offset of a direct branch, and that of a `rip`-relative operand.
 //!
-//! Invariant: what is emitted changes no flag and no register but what its comment says, and never touches the stack.
+//! Invariant: what is emitted changes no flag and no register but what its comment says, and never touches
+//! the stack.
 //!
-//! Source: Intel SDM vol. 2A, 2.2 (prefixes, REX), 2.2.1.6 (`rip`-relative), and the pages of the instructions.
+//! Source: Intel SDM vol. 2A, 2.2 (prefixes, REX), 2.2.1.6 (`rip`-relative), and the pages of the
+//! instructions.
 
 use super::{Decoder, Flow, Insn, Quick, Reg, RegSet, abi};
 use crate::addr::Va;
@@ -20,7 +22,8 @@ pub enum Branch {
     Conditional(u8),
     /// `call`: 5 bytes.
     Call,
-    /// `loop`, `loopne`, `loope`, `jrcxz`, which have no long form: the bytes before their offset, and how many.
+    /// `loop`, `loopne`, `loope`, `jrcxz`, which have no long form: the bytes before their offset, and how
+    /// many.
     ShortOnly([u8; 2], u8),
 }
 
@@ -148,15 +151,17 @@ impl Branch {
     }
 }
 
-/// Before an entry from outside: whether this thread owns the area that `gs` says. The flags and r11 are dead there.
+/// Before an entry from outside: whether this thread owns the area that `gs` says. The flags and r11 are dead
+/// there.
 ///
 /// ```text
 /// mov %fs:0,%r11; cmp %gs:OWNER(%rip),%r11; je ENTRY; lea ENTRY(%rip),%r11; jmp SLOW
 /// ```
-/// `is_early`: the code may run before there is a thread pointer, as in static programs; the base of `fs` is read in place of the
-/// word there, which is the same once there is one.
+/// `is_early`: the code may run before there is a thread pointer, as in static programs; the base of `fs` is
+/// read in place of the word there, which is the same once there is one.
 ///
-/// Returns the bytes and, in this order, the offsets of the distances to OWNER, ENTRY, ENTRY, SLOW; each counts from four bytes further.
+/// Returns the bytes and, in this order, the offsets of the distances to OWNER, ENTRY, ENTRY, SLOW; each
+/// counts from four bytes further.
 pub fn check_owner(is_early: bool) -> ([u8; 35], [usize; 4]) {
     let mut bytes = [
         0x64, 0x4c, 0x8b, 0x1c, 0x25, 0, 0, 0, 0, // mov %fs:0,%r11
@@ -171,14 +176,14 @@ pub fn check_owner(is_early: bool) -> ([u8; 35], [usize; 4]) {
     (bytes, [13, 19, 26, 31])
 }
 
-/// Like [`check_owner`], of a library, whose code may run before it has started: its counters may not be there yet, so first
-/// the byte STARTED is looked at, which is the same for all threads.
+/// Like [`check_owner`], of a library, whose code may run before it has started: its counters may not be
+/// there yet, so first the byte STARTED is looked at, which is the same for all threads.
 ///
 /// ```text
 /// mov %fs:0,%r11; cmpb $0,STARTED(%rip); je 1f; cmp %gs:OWNER(%rip),%r11; je ENTRY; 1: lea ENTRY(%rip),%r11; jmp SLOW
 /// ```
-/// Returns the bytes and, in this order, the offsets of the distances to OWNER, ENTRY, ENTRY, SLOW, which count from four bytes
-/// further, and to STARTED, which counts from five bytes further.
+/// Returns the bytes and, in this order, the offsets of the distances to OWNER, ENTRY, ENTRY, SLOW, which
+/// count from four bytes further, and to STARTED, which counts from five bytes further.
 pub fn check_started_owner() -> ([u8; 44], [usize; 5]) {
     let bytes = [
         0x64, 0x4c, 0x8b, 0x1c, 0x25, 0, 0, 0, 0, // mov %fs:0,%r11
@@ -192,7 +197,8 @@ pub fn check_started_owner() -> ([u8; 44], [usize; 5]) {
     (bytes, [22, 28, 35, 40, 11])
 }
 
-/// A check in front of an entry, which control runs through if all is well, and in front of that where it goes otherwise.
+/// A check in front of an entry, which control runs through if all is well, and in front of that where it
+/// goes otherwise.
 ///
 /// ```text
 ///    4: lea 2f(%rip),%r11; jmp SIGNAL
@@ -208,7 +214,8 @@ pub struct EntryCheck {
     pub found: Vec<u8>,
     /// The check itself.
     pub check: Vec<u8>,
-    /// Offsets in `found` of the distances to SIGNAL, if that is asked, and SLOW, which count from four bytes further.
+    /// Offsets in `found` of the distances to SIGNAL, if that is asked, and SLOW, which count from four bytes
+    /// further.
     pub signal: Option<usize>,
     /// See `signal`.
     pub slow: usize,
@@ -219,8 +226,8 @@ pub struct EntryCheck {
 }
 
 impl EntryCheck {
-    /// Of a program that is loaded with its thread pointer in place or not (`is_early`); of a library that may not have started
-    /// (`asks_started`); before what may be a handler of signals (`asks_signal`).
+    /// Of a program that is loaded with its thread pointer in place or not (`is_early`); of a library that
+    /// may not have started (`asks_started`); before what may be a handler of signals (`asks_signal`).
     pub fn new(is_early: bool, asks_started: bool, asks_signal: bool) -> EntryCheck {
         const BY_WAY: usize = BY_WAY_OF.0.len();
         let (owner_check, _) = check_owner(is_early);
@@ -261,8 +268,9 @@ impl EntryCheck {
     }
 }
 
-/// Behind a call that may return in a new process: whether the counters are still this one's. The flags and r11 are dead there.
-/// Like [`check_owner`], going on behind itself; the offsets are those of the distances to OWNER and SLOW.
+/// Behind a call that may return in a new process: whether the counters are still this one's. The flags and
+/// r11 are dead there. Like [`check_owner`], going on behind itself; the offsets are those of the distances
+/// to OWNER and SLOW.
 pub fn check_owner_here(is_early: bool) -> ([u8; 35], [usize; 2]) {
     let (mut bytes, [owner, je, lea, slow]) = check_owner(is_early);
     let end = bytes.len();
@@ -273,13 +281,14 @@ pub fn check_owner_here(is_early: bool) -> ([u8; 35], [usize; 2]) {
     (bytes, [owner, slow])
 }
 
-/// Before an entry that may be a handler's of signals: whether the kernel came, which passes the address right above the return address
-/// as the third argument. The flags and r11 are dead there.
+/// Before an entry that may be a handler's of signals: whether the kernel came, which passes the address
+/// right above the return address as the third argument. The flags and r11 are dead there.
 ///
 /// ```text
 /// lea 8(%rsp),%r11; cmp %r11,%rdx; jne ENTRY; lea ENTRY(%rip),%r11; jmp SIGNAL
 /// ```
-/// Returns the bytes and, in this order, the offsets of the distances to ENTRY, ENTRY, SIGNAL; each counts from four bytes further.
+/// Returns the bytes and, in this order, the offsets of the distances to ENTRY, ENTRY, SIGNAL; each counts
+/// from four bytes further.
 pub const CHECK_SIGNAL: ([u8; 26], [usize; 3]) = (
     [
         0x4c, 0x8d, 0x5c, 0x24, 0x08, // lea 8(%rsp),%r11
@@ -291,7 +300,8 @@ pub const CHECK_SIGNAL: ([u8; 26], [usize; 3]) = (
     [10, 17, 22],
 );
 
-/// The same where [`SAVE`] stands before: goes on at RESTORE if it is none, and at ENTRY without what was put away if it is one.
+/// The same where [`SAVE`] stands before: goes on at RESTORE if it is none, and at ENTRY without what was put
+/// away if it is one.
 ///
 /// ```text
 /// lea 16(%rsp),%r11; cmp %r11,%rdx; jne RESTORE; pop %r11; lea ENTRY(%rip),%r11; jmp SIGNAL
@@ -309,7 +319,8 @@ pub const CHECK_SAVED_SIGNAL: ([u8; 28], [usize; 3]) = (
     [10, 19, 24],
 );
 
-/// `lea NEXT(%rip),%r11; jmp OTHER`: goes on at NEXT by way of OTHER. Returns the bytes and the offsets of the distances to NEXT and OTHER.
+/// `lea NEXT(%rip),%r11; jmp OTHER`: goes on at NEXT by way of OTHER. Returns the bytes and the offsets of
+/// the distances to NEXT and OTHER.
 pub const BY_WAY_OF: ([u8; 12], [usize; 2]) = ([0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xe9, 0, 0, 0, 0], [3, 8]);
 
 /// `push %r11`: before a check of an entry whose callers may keep a value there.
@@ -318,8 +329,8 @@ pub const SAVE: [u8; 2] = [0x41, 0x53];
 /// `pop %r11; jmp ENTRY`: behind such a check. Returns the bytes and the offset of the distance to ENTRY.
 pub const RESTORE: ([u8; 7], usize) = ([0x41, 0x5b, 0xe9, 0, 0, 0, 0], 3);
 
-/// In place of a stub of the linkage table for a function that the module has itself: straight to where that is moved, if its slot leads to
-/// it.
+/// In place of a stub of the linkage table for a function that the module has itself: straight to where that
+/// is moved, if its slot leads to it.
 ///
 /// ```text
 /// lea OLD(%rip),%r11; cmp %r11,SLOT(%rip); je NEW; jmp *SLOT(%rip)
@@ -333,8 +344,8 @@ pub const OWN_STUB: ([u8; 32], [usize; 4]) = (
     [3, 10, 16, 22],
 );
 
-/// In place of an entry that may be called while the counters of the calling thread are not there yet: calls it with the first
-/// thread's.
+/// In place of an entry that may be called while the counters of the calling thread are not there yet: calls
+/// it with the first thread's.
 ///
 /// ```text
 /// push %rbx; rdgsbase %rbx; xor %r11d,%r11d; wrgsbase %r11; call ENTRY; wrgsbase %rbx; pop %rbx; ret
@@ -401,7 +412,8 @@ impl Increment {
         free.map_or(Increment::Spilled, Increment::Through)
     }
 
-    /// Where the stack pointer moves in what [`Increment::emit`] writes: offset of the next instruction, and where it is from there on.
+    /// Where the stack pointer moves in what [`Increment::emit`] writes: offset of the next instruction, and
+    /// where it is from there on.
     pub fn stack(self) -> &'static [(usize, Stack)] {
         match self {
             Increment::Spilled => &[
@@ -414,8 +426,8 @@ impl Increment {
         }
     }
 
-    /// Appends the increment of the 8-byte counter at `gs:[rip+…]`. Returns where its offsets stand: each is the four bytes before
-    /// the returned position's second number, the end of that instruction.
+    /// Appends the increment of the 8-byte counter at `gs:[rip+…]`. Returns where its offsets stand: each is
+    /// the four bytes before the returned position's second number, the end of that instruction.
     pub fn emit(self, out: &mut Vec<u8>) -> impl Iterator<Item = (usize, usize)> + use<> {
         let mut places = [None; 2];
         let mut place = |out: &mut Vec<u8>, head: &[u8]| {

@@ -1,14 +1,16 @@
-//! The most common forms of instructions, eight of ten, decoded without tables: length, flow and effects alone.
+//! The most common forms of instructions, eight of ten, decoded without tables: length, flow and effects
+//! alone.
 //!
-//! Invariant: what is told here is what iced-x86 tells of the same bytes, which a test compares over all opcodes;
-//! any other form is left to it.
+//! Invariant: what is told here is what iced-x86 tells of the same bytes, which a test compares over all
+//! opcodes; any other form is left to it.
 //!
 //! Source: Intel SDM vol. 2, 2.1 (instruction format), 2.2.1 (REX), appendix A (opcode maps).
 
 use super::{Effects, Flow, Reg, RegSet};
 use crate::addr::Va;
 
-/// An instruction of a common form. None of them is padding, an indirect jump or call, or a load of the stack pointer.
+/// An instruction of a common form. None of them is padding, an indirect jump or call, or a load of the stack
+/// pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quick {
     /// Length in bytes.
@@ -123,7 +125,8 @@ pub(super) fn nop(bytes: &[u8]) -> Option<u8> {
     (len <= rest.len()).then(|| u8::try_from(prefixes + len).ok()).flatten().filter(|&len| len <= 15)
 }
 
-/// The length of the operand that a no-operation of several bytes names: `(%rax)` with or without index and displacement.
+/// The length of the operand that a no-operation of several bytes names: `(%rax)` with or without index and
+/// displacement.
 fn nop_operand(bytes: &[u8]) -> Option<usize> {
     match bytes.first()? {
         0x00 => Some(1),
@@ -395,7 +398,8 @@ impl Quick {
         self
     }
 
-    /// The place it names, if it names one relative to itself and lies at `at`, and where in its bytes the distance is written.
+    /// The place it names, if it names one relative to itself and lies at `at`, and where in its bytes the
+    /// distance is written.
     #[inline(always)]
     pub(super) fn written_place(&self, at: Va) -> Option<(u8, Va)> {
         self.place(at).map(|to| (self.displacement_at, to))

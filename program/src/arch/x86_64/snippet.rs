@@ -1,7 +1,9 @@
-//! Code that looks at a running program at one place and keeps what it sees: written so that the program cannot tell.
+//! Code that looks at a running program at one place and keeps what it sees: written so that the program
+//! cannot tell.
 //!
-//! Registers that are dead are used first; others are kept on the stack, beyond the red zone. Flags that are live go through `lahf`
-//! and `seto`, never through `pushf`. What is kept lies in the thread's own memory, at `gs`.
+//! Registers that are dead are used first; others are kept on the stack, beyond the red zone. Flags that are
+//! live go through `lahf` and `seto`, never through `pushf`. What is kept lies in the thread's own memory, at
+//! `gs`.
 //!
 //! ```text
 //! lea -128(%rsp),%rsp; push …      only if something must be kept
@@ -11,7 +13,8 @@
 //! pop %rax; add $127,%al; sahf; pop …; lea 128(%rsp),%rsp
 //! ```
 //!
-//! Invariant: what is live has the same value behind the code as before it; vector registers are never touched.
+//! Invariant: what is live has the same value behind the code as before it; vector registers are never
+//! touched.
 //!
 //! Source: Intel SDM vol. 2A, LAHF and SETcc; vol. 2B, SAHF: OF comes back through the overflow of `add`.
 
@@ -34,7 +37,8 @@ use iced_x86::{
 pub enum Value {
     /// A general register.
     Register(Reg),
-    /// What the instruction's memory operand holds before it runs, zero-extended; its low 8 bytes if it is longer.
+    /// What the instruction's memory operand holds before it runs, zero-extended; its low 8 bytes if it is
+    /// longer.
     Memory,
     /// The address of that operand.
     Address,
@@ -78,7 +82,8 @@ pub enum Place {
 pub struct Snippet {
     /// The code.
     pub bytes: Vec<u8>,
-    /// Offset of four bytes that hold a distance, offset of the instruction's end, from where it counts, and where it leads.
+    /// Offset of four bytes that hold a distance, offset of the instruction's end, from where it counts, and
+    /// where it leads.
     pub places: Vec<(usize, usize, Place)>,
     /// Where the stack pointer moves: offset of the next instruction, and where the stack is from there on.
     pub stack: Vec<(usize, Stack)>,
@@ -169,7 +174,8 @@ fn operand(insn: Option<&Insn>, is_read: bool) -> Result<Operand, NoValue> {
     let size = i.memory_size().size();
     let access = factory.info(i).op_access(n);
     let touched = matches!(access, OpAccess::Read | OpAccess::Write | OpAccess::ReadWrite);
-    // Masked accesses and bit strings reach less or more than the operand says; `pop` computes its address behind the pop.
+    // Masked accesses and bit strings reach less or more than the operand says; `pop` computes its address
+    // behind the pop.
     let is_plain = !i.has_op_mask()
         && !matches!(
             i.mnemonic(),
@@ -303,7 +309,8 @@ fn word(base: Register, index: Register) -> MemoryOperand {
     )
 }
 
-/// The code that does `sink` with `value`, where `live` must not change; before `insn`, if the place is before one.
+/// The code that does `sink` with `value`, where `live` must not change; before `insn`, if the place is
+/// before one.
 ///
 /// # Errors
 /// If there is no such value at this place.

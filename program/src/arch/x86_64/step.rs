@@ -1,6 +1,7 @@
 //! What single instructions do to values, as far as slicing for jump tables and looks at prologues need it.
 //!
-//! Source: Intel SDM vol. 2 for the instructions; System V ABI, AMD64 supplement, 3.2.1 and 3.2.3 for who may read what at an entry.
+//! Source: Intel SDM vol. 2 for the instructions; System V ABI, AMD64 supplement, 3.2.1 and 3.2.3 for who may
+//! read what at an entry.
 
 use super::{Insn, Operand, Reg, RegSet};
 use iced_x86::{Mnemonic, OpKind, Register};
@@ -303,8 +304,8 @@ fn ones(n: u32) -> u64 {
 pub const DWARF_STACK_POINTER: u16 = 7;
 
 impl RegSet {
-    /// Registers that hold something a callee may read at its entry: arguments, the count of vector arguments, the static
-    /// chain, the stack and special registers.
+    /// Registers that hold something a callee may read at its entry: arguments, the count of vector
+    /// arguments, the static chain, the stack and special registers.
     pub fn defined_at_entry() -> RegSet {
         let mut set = RegSet::EMPTY;
         // The x87 stack counts as read by all that touches it; vector arguments may be wide.

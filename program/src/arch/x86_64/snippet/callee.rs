@@ -9,10 +9,11 @@
 //! ```
 //! What a call leads to may expect nothing in r11, in the flags, or below the stack pointer: they are free.
 //!
-//! Invariant: as of all snippets; nothing is written below the stack pointer before a jump but beyond the red zone.
+//! Invariant: as of all snippets; nothing is written below the stack pointer before a jump but beyond the red
+//! zone.
 //!
-//! Source: System V ABI, AMD64 supplement, 3.2.1 (r11), 3.2.2 (the red zone); the cache beside the call is that of L. P. Deutsch and
-//! A. Schiffman, "Efficient Implementation of the Smalltalk-80 System", POPL 1984.
+//! Source: System V ABI, AMD64 supplement, 3.2.1 (r11), 3.2.2 (the red zone); the cache beside the call is
+//! that of L. P. Deutsch and A. Schiffman, "Efficient Implementation of the Smalltalk-80 System", POPL 1984.
 
 use super::{JUMP, JUMP_IF_NOT, NoValue, Place, RSP, SOMEWHERE, Snippet, Writer, operand, word};
 use crate::arch::x86_64::{Insn, Reg};
@@ -20,8 +21,8 @@ use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 
 const R11: Reg = Reg(11);
 
-/// The code that counts where `insn` leads, which calls or jumps through a register or memory, in the words of the thread's own memory
-/// from `site` on. `keeps_r11`: what it leads to may expect something there.
+/// The code that counts where `insn` leads, which calls or jumps through a register or memory, in the words
+/// of the thread's own memory from `site` on. `keeps_r11`: what it leads to may expect something there.
 ///
 /// # Errors
 /// If that cannot be seen before it.
@@ -106,7 +107,8 @@ pub fn callee(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet, NoValu
     Ok(Snippet { bytes: w.out, places: w.places, stack: w.stack })
 }
 
-/// A variable of a thread may be found by a call that keeps all registers but rax: `lea x@tlsdesc(%rip),%rax; call *(%rax)`.
+/// A variable of a thread may be found by a call that keeps all registers but rax: `lea x@tlsdesc(%rip),%rax;
+/// call *(%rax)`.
 ///
 /// Source: A. Oliva and G. Araujo, "Speeding Up Thread-Local Storage Access in Dynamic Libraries", 2006.
 impl Insn {

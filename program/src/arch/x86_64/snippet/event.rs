@@ -9,12 +9,15 @@
 //! 2: movl $WORD,-LEN(%t)
 //! 3:
 //! ```
-//! One instruction takes the room, so that a handler of signals takes room behind it. The next one reads where that is: where a signal
-//! comes between the two, the routine of signals does that before the handler appends anything (`.Lengraft_room`, which knows its bytes).
-//! Not where the handler is none that is recorded, but calls what is: then an event may be lost, or stand in place of another. `xadd` would
-//! do both at once, but waits for memory each time: lua and python3 were slower by a tenth (`BENCHMARKS.md`, row 1 of issue 6).
+//! One instruction takes the room, so that a handler of signals takes room behind it. The next one reads
+//! where that is: where a signal comes between the two, the routine of signals does that before the handler
+//! appends anything (`.Lengraft_room`, which knows its bytes). Not where the handler is none that is
+//! recorded, but calls what is: then an event may be lost, or stand in place of another. `xadd` would do both
+//! at once, but waits for memory each time: lua and python3 were slower by a tenth (`BENCHMARKS.md`, row 1 of
+//! issue 6).
 //!
-//! The end is held against LIMIT, so what is stored ends below it; the runtime's own events only start below it.
+//! The end is held against LIMIT, so what is stored ends below it; the runtime's own events only start below
+//! it.
 //!
 //! Invariant: as of all snippets.
 
@@ -25,8 +28,9 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 /// `jb` over 8 bits, its offset zero.
 const JUMP_IF_BELOW: [u8; 2] = [0x72, 0];
 
-/// Appends `word`, and behind it the low half of the stack pointer if `has_frame`, where `live` must not change. Word 0 of the
-/// thread's memory is where the next event goes, word 1 where there is no room any more.
+/// Appends `word`, and behind it the low half of the stack pointer if `has_frame`, where `live` must not
+/// change. Word 0 of the thread's memory is where the next event goes, word 1 where there is no room any
+/// more.
 ///
 /// # Errors
 /// If it cannot be written.
