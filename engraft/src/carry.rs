@@ -1,7 +1,7 @@
 //! `engraft carry`: a profile of one build becomes a profile of a later one.
 
 use crate::input;
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::view::{Output, Table, View, many, readable, share};
 use matching::{
     CarryOptions, CarryReport, Doubt, LossReason, Matching, MergeOptions, Options, Prediction, carry, merge,
@@ -102,7 +102,7 @@ fn gate(text: &str) -> Result<Gate, String> {
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     input::output_format(&args.o, args.to)?;
     let read = args.new.iter().chain([&args.old, &args.profile]).chain(&args.map).chain(&args.merge);
-    out::spares(&args.o, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
+    output::spares(&args.o, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
     if args.map.is_some() && args.new.len() > 1 {
         let hint = "carry step by step, each with its own map";
         return Err(Hinted::new("a map is of two builds, and more are named", hint).into());

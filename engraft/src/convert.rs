@@ -7,7 +7,7 @@ pub mod traces;
 
 use crate::carry::{WrittenView, written_view};
 use crate::input;
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::query;
 use crate::view::{Output, Table, View, many};
 use anyhow::Context as _;
@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         None => return Err(traces::is_unnamed(args)),
     };
     let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
-    out::spares(&args.o, &read.collect::<Vec<_>>())?;
+    output::spares(&args.o, &read.collect::<Vec<_>>())?;
     if let ([recording], None, Some(images)) = (args.inputs.as_slice(), &args.binary, Images::new(format))
         && let Some(profiles) = input::recording(recording)?
     {
@@ -164,7 +164,7 @@ fn whole_recording(
         inputs.push(view.read_from(from));
     }
     let whole = images.finish()?;
-    out::data(Some(&args.o), |w| w.write_all(&whole.bytes))?;
+    output::data(Some(&args.o), |w| w.write_all(&whole.bytes))?;
     let view = ConvertView { schema: "engraft.convert/1", inputs, written: written_view(&args.o, &whole) };
     args.output.print_beside_file(&args.o, &view)?;
     Ok(Answer::Yes)

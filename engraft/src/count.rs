@@ -8,7 +8,7 @@ mod repeat;
 mod view;
 
 use crate::input;
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::view::Output;
 use anyhow::Context as _;
 use live::launch::{Ready, Started, Swap};
@@ -156,7 +156,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let (name, _) = args.command.split_first().expect("clap asks for one at least");
     let target = find(name)?;
     let rec = recording_path(args, &target.command)?;
-    out::can_be_written(&rec)?;
+    output::can_be_written(&rec)?;
     if let Some(n) = live::Limits::ours().addresses.filter(|n| *n < OWN_ADDRESSES) {
         let what = format!(
             "the limit of addresses (`ulimit -v`) is {} kB, of which count itself needs more",
@@ -273,7 +273,7 @@ fn once(
     for pattern in args.modules.iter().filter(|m| *m != "all" && *m != "exe") {
         if !seen.iter().any(|path| names(pattern, path)) {
             let hint = "file names are meant, as `ldd` shows them; * stands for anything";
-            out::warn(&format!("no module is called {pattern}"), Some(hint));
+            output::warn(&format!("no module is called {pattern}"), Some(hint));
         }
     }
 
@@ -329,32 +329,32 @@ fn once(
     let bytes = profile::recording::write_with_threads(&profiles, &threads);
     keep(rec, &bytes)?;
     if arena.n_shared()? > 0 {
-        out::warn(input::SHARED, None);
+        output::warn(input::SHARED, None);
     }
     if arena.n_unknown()? > 0 {
-        out::warn(input::UNKNOWN, None);
+        output::warn(input::UNKNOWN, None);
     }
     warn_of_left(arena.running()?, "counted");
     if let Some(program) = became {
         warn_of_another(&program, "counted");
     }
     for (path, why) in &refused {
-        out::warn(&format!("{} was not counted: {why}", path.display()), None);
+        output::warn(&format!("{} was not counted: {why}", path.display()), None);
     }
     for module in counted.iter().filter(|module| module.notes.n_counters() == 0) {
         let hint = "`engraft instrument --null` lists why each function stays";
         let what =
             format!("nothing of {} was counted: no function of it can be moved", module.path.display());
-        out::warn(&what, Some(hint));
+        output::warn(&what, Some(hint));
     }
-    if out::manner().quiet {
+    if output::manner().quiet {
         // All memory goes with the process, at once.
         std::mem::forget((counted, profiles, threads));
     } else {
         let programs: Vec<Program> = counted.into_par_iter().filter_map(Counted::into_program).collect();
         let mut view = view::view(rec, &profiles, &threads, &programs, Some(n_areas));
         view.repeated = repeats.map(|repeats| repeats.view(&programs));
-        out::report(|w| args.output.write(&view, w));
+        output::report(|w| args.output.write(&view, w));
     }
     Ok((code, true))
 }
@@ -364,8 +364,8 @@ fn once(
 /// # Errors
 /// If it is not where it was to be. That says where it is.
 fn keep(rec: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let Err(err) = out::data(Some(rec), |w| w.write_all(bytes)) else { return Ok(()) };
-    if out::is_standard_output(rec) {
+    let Err(err) = output::data(Some(rec), |w| w.write_all(bytes)) else { return Ok(()) };
+    if output::is_standard_output(rec) {
         return Err(err);
     }
     let made = tempfile::Builder::new().prefix("run-").suffix(".engraft").tempfile();
@@ -380,7 +380,7 @@ fn keep(rec: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Why there is no memory for the `what` of a program.
 pub fn no_memory(what: &str, err: &std::io::Error) -> Hinted {
-    let hint = out::hint_of(err).unwrap_or(
+    let hint = output::hint_of(err).unwrap_or(
         "they are in memory that is shared: raise the limits of the length of files and of addresses (`ulimit -f`, `ulimit -v`)",
     );
     Hinted::new(format!("cannot get memory for the {what}: {err}"), hint)
@@ -493,7 +493,7 @@ fn is_traced() -> bool {
 /// Says that the program became another one, of which nothing was counted, or whatever was to be `done`.
 pub fn warn_of_another(program: &Path, done: &str) {
     let what = format!("it became another program, {}, which was not {done}", program.display());
-    out::warn(&what, Some("name that program after `--` if it can be started by itself"));
+    output::warn(&what, Some("name that program after `--` if it can be started by itself"));
 }
 
 /// Says that so many processes go on, of which nothing is `done` any more.
@@ -503,7 +503,7 @@ pub fn warn_of_left(n_left: usize, done: &str) {
         1 => format!("1 process that it started still runs: what it does from now on is not {done}"),
         n => format!("{n} processes that it started still run: what they do from now on is not {done}"),
     };
-    out::warn(&what, None);
+    output::warn(&what, None);
 }
 
 /// What a thread has seen that watches until something is over, which is over.
@@ -539,7 +539,7 @@ pub fn what_it_becomes(pid: u32, started: &Path, is_gone: &AtomicBool) -> Option
 /// Where the recording goes: as asked, else beside where we are, under a name that nothing has.
 fn recording_path(args: &Args, command: &Path) -> anyhow::Result<PathBuf> {
     if let Some(path) = &args.o {
-        out::spares(path, &[command])?;
+        output::spares(path, &[command])?;
         return Ok(path.clone());
     }
     let stem = command.file_name().unwrap_or_default();

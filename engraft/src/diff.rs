@@ -1,7 +1,7 @@
 //! `engraft diff`: what two runs executed otherwise: functions, loops, edges.
 
 use crate::input;
-use crate::out::{Answer, Hinted};
+use crate::output::{Answer, Hinted};
 use crate::view::{Intervals, Output, Table, View, cut, intervals, known, many};
 use measure::loops;
 use profile::{Count, Edge, Profile};

@@ -1,7 +1,7 @@
 //! `engraft doctor`: what works on this machine, and why not; tried, not guessed, where that is possible.
 
 use crate::count;
-use crate::out::Answer;
+use crate::output::Answer;
 use crate::view::{Output, Table, View};
 use serde::Serialize;
 use std::path::Path;

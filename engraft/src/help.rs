@@ -1,6 +1,6 @@
 //! `engraft help`: an example session a verb, what `--json` prints, man pages, shell completions.
 
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use clap::CommandFactory as _;
 use std::path::PathBuf;
 
@@ -88,16 +88,16 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     } else if let Some(shell) = args.completions {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut command, "engraft", &mut script);
-        out::data(None, |w| w.write_all(&script))?;
+        output::data(None, |w| w.write_all(&script))?;
     } else if let Some(topic) = &args.topic {
         let names = || TOPICS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         let found = TOPICS.iter().find(|(name, _)| name == topic).ok_or_else(|| {
             Hinted::new(format!("there is no help on {topic}"), format!("there is help on {}", names()))
         })?;
-        out::data(None, |w| w.write_all(text(found.0, found.1).as_bytes()))?;
+        output::data(None, |w| w.write_all(text(found.0, found.1).as_bytes()))?;
     } else {
         let text = command.render_long_help();
-        out::data(None, |w| write!(w, "{text}"))?;
+        output::data(None, |w| write!(w, "{text}"))?;
     }
     Ok(Answer::Yes)
 }

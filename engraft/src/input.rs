@@ -2,7 +2,7 @@
 
 pub mod names;
 
-use crate::out::{self, Hinted};
+use crate::output::{self, Hinted};
 use crate::view::share;
 use anyhow::Context as _;
 use matching::Map;
@@ -93,7 +93,7 @@ pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Importe
     if read.format == Format::Callgrind && !profile::callgrind::has_jumps(&bytes) {
         let hint = "take it with `valgrind --tool=callgrind --dump-instr=yes --collect-jumps=yes`";
         let what = "counts no jumps: where branches went is guessed from the counts of blocks";
-        out::warn(&format!("{} {what}", path.display()), Some(hint));
+        output::warn(&format!("{} {what}", path.display()), Some(hint));
     }
     Ok(read)
 }
@@ -248,10 +248,10 @@ pub const UNKNOWN: &str =
 fn say_faults(bytes: &[u8]) {
     let faults = profile::counters::faults(bytes);
     if faults.n_shared > 0 {
-        out::warn(SHARED, None);
+        output::warn(SHARED, None);
     }
     if faults.n_unknown > 0 {
-        out::warn(UNKNOWN, None);
+        output::warn(UNKNOWN, None);
     }
 }
 
@@ -265,7 +265,7 @@ fn whole(path: &Path, bytes: &[u8]) -> Option<Vec<Profile>> {
     let (n, all) = (whole.profiles.len(), whole.n_images);
     let what =
         format!("{} was cut off or changed: {n} of its {all} modules are whole, and used", path.display());
-    out::warn(&what, None);
+    output::warn(&what, None);
     Some(whole.profiles)
 }
 
@@ -350,7 +350,7 @@ pub fn warn_of_changing_code(image: &Image) {
             "{} may change its own code while it runs: moved code does not change with it",
             image.name
         );
-        out::warn(&what, Some("if it behaves otherwise than alone, leave it out with --modules"));
+        output::warn(&what, Some("if it behaves otherwise than alone, leave it out with --modules"));
     }
 }
 
@@ -470,7 +470,7 @@ fn fits(path: &Path, read: &Imported, program: &Program) -> anyhow::Result<()> {
         return Err(Hinted::new(unfit(), of_another).into());
     }
     if fit.is_poor() {
-        out::warn(&unfit(), Some("was it taken on another build?"));
+        output::warn(&unfit(), Some("was it taken on another build?"));
     }
     Ok(())
 }
@@ -497,7 +497,7 @@ pub fn write_profile(
         _ => None,
     };
     let written = profile::write(completed.as_ref().unwrap_or(profile), program, format)?;
-    out::data(Some(path), |w| w.write_all(&written.bytes))?;
+    output::data(Some(path), |w| w.write_all(&written.bytes))?;
     if let Some(program) = program.filter(|p| format == Format::Fdata && !has_symbols(p)) {
         let warning = format!(
             "{} has no symbols, and llvm-bolt refuses records of functions without: it will use nothing of {}",
@@ -506,7 +506,7 @@ pub fn write_profile(
         );
         let hint = "write a .engraft file in place of it, and then\n\
                     `engraft convert IT.engraft --binary UNSTRIPPED -o OUT.fdata` with the same build before it was stripped";
-        out::warn(&warning, Some(hint));
+        output::warn(&warning, Some(hint));
     }
     Ok(written)
 }

@@ -1,7 +1,7 @@
 //! `engraft instrument`: the same program with its code moved, as a file.
 
 use crate::input;
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::view::{Output, Table, View};
 use measure::Placement;
 use measure::points::Points;
@@ -56,7 +56,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let read: Vec<&Path> = args.plan.iter().chain([&args.binary]).map(PathBuf::as_path).collect();
-    out::spares_inputs(&args.o, &read)?;
+    output::spares_inputs(&args.o, &read)?;
     let program = input::program(&args.binary)?;
     input::refuse_known_by_address(&program.image)?;
     if !args.null {
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let name = args.binary.file_name().unwrap_or_default().to_string_lossy();
         if module.n_words == 0 {
             let hint = "`engraft instrument --null` lists why each function stays";
-            out::warn(
+            output::warn(
                 &format!("{} will record nothing: no function of it can be moved", args.o.display()),
                 Some(hint),
             );
@@ -104,15 +104,15 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         module.set_notes(&format!("{name}.engraft"), &notes.write());
     }
     let bytes = module.to_file(if args.poison { Old::Poisoned } else { Old::Kept })?;
-    if out::is_standard_output(&args.o) {
-        out::data(None, |w| w.write_all(&bytes))?;
+    if output::is_standard_output(&args.o) {
+        output::data(None, |w| w.write_all(&bytes))?;
         args.output.print_beside_file(&args.o, &view(&args.o, &module, bytes.len()))?;
         return Ok(Answer::Yes);
     }
-    out::file(&args.o, |w| w.write_all(&bytes))?;
+    output::file(&args.o, |w| w.write_all(&bytes))?;
     let mode = std::fs::metadata(&args.binary)?.permissions().mode();
     // Devices are everybody's, and so is where others write, too.
-    if out::is_own_file(&args.o) {
+    if output::is_own_file(&args.o) {
         std::fs::set_permissions(&args.o, std::fs::Permissions::from_mode(mode & 0o777))?;
     }
     args.output.print_beside_file(&args.o, &view(&args.o, &module, bytes.len()))?;

@@ -10,7 +10,7 @@ mod help;
 mod input;
 mod instrument;
 mod matches;
-mod out;
+mod output;
 mod query;
 mod score;
 mod show;
@@ -19,7 +19,7 @@ mod trace;
 mod view;
 
 use clap::{Parser, Subcommand};
-use out::Answer;
+use output::Answer;
 use std::process::ExitCode;
 
 /// Profiles, compares and re-optimises x86-64 Linux programs from their binaries alone
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
 }
 
 fn work() -> ExitCode {
-    out::talk(manner());
+    output::talk(manner());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // clap prints help and version as data, mistakes as talk, and knows which exit code each has.
@@ -84,7 +84,7 @@ fn work() -> ExitCode {
             return if err.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
         }
     };
-    out::finish(run(cli))
+    output::finish(run(cli))
 }
 
 /// Whether the command line is so short that the whole help is the answer.
@@ -104,16 +104,19 @@ fn misused(err: &clap::Error) {
     });
     let hints: Vec<_> = hints.filter(|hint| !hint.is_empty()).collect();
     let hints = hints.join("\n").replace("For more information, try '--help'.", "--help says more");
-    out::failed(words(error).trim_start_matches("error: "), Some(&*hints).filter(|hints| !hints.is_empty()));
+    output::failed(
+        words(error).trim_start_matches("error: "),
+        Some(&*hints).filter(|hints| !hints.is_empty()),
+    );
 }
 
 /// How to talk, from the words of the command line: mistakes in them are talk too.
-fn manner() -> out::Manner {
+fn manner() -> output::Manner {
     let words: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
     let has = |wanted: &[&str]| words.iter().any(|word| wanted.iter().any(|wanted| word == wanted));
     let json = has(&["--json", "--format=json"])
         || words.windows(2).any(|two| two[0] == "--format" && two[1] == "json");
-    out::Manner { json, quiet: has(&["-q", "--quiet"]) }
+    output::Manner { json, quiet: has(&["-q", "--quiet"]) }
 }
 
 /// Threads for each core, at most: more only cost memory.
@@ -125,12 +128,15 @@ fn threads(wanted: usize) -> anyhow::Result<()> {
     let n = wanted.min(cores.saturating_mul(PER_CORE));
     if n < wanted {
         let what = format!("{wanted} threads are asked for, {n} are used: {PER_CORE} for each core");
-        out::warn(&what, Some("the result is the same with any number; without --threads it is one a core"));
+        output::warn(
+            &what,
+            Some("the result is the same with any number; without --threads it is one a core"),
+        );
     }
     let built = rayon::ThreadPoolBuilder::new().num_threads(n).build_global();
     built.map_err(|err| {
         let hint = "ask for fewer with --threads, or raise the limit of addresses, data or processes (`ulimit -v`, `ulimit -d`, `ulimit -u`)";
-        out::Hinted::new(format!("cannot start {n} threads: {err}"), hint).into()
+        output::Hinted::new(format!("cannot start {n} threads: {err}"), hint).into()
     })
 }
 

@@ -4,7 +4,7 @@ mod explain;
 mod report;
 
 use crate::input;
-use crate::out::{self, Answer};
+use crate::output::{self, Answer};
 use crate::view::{Format, Output};
 use matching::{Map, Matching, Options, Pass};
 use std::collections::BTreeSet;
@@ -48,7 +48,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if let Some(to) = &args.o {
         // A map may be written over: `--with` has read it by then, and its own lines are kept.
-        out::spares(to, &[&args.old, &args.new])?;
+        output::spares(to, &[&args.old, &args.new])?;
     }
     let (old, new) = input::pair(&args.old, &args.new)?;
     let mut options = args.without.iter().fold(Options::all(), |options, &pass| options.without(pass));
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     warn_of_edits(&told, &map);
     if let Some(path) = &args.o {
         let text = map.write(&old, &new);
-        out::data(Some(path), |w| w.write_all(text.as_bytes()))?;
+        output::data(Some(path), |w| w.write_all(text.as_bytes()))?;
     }
     let matching = map.matching;
     if let Some(what) = &args.explain {
@@ -94,7 +94,7 @@ fn warn_of_edits(told: &Matching, now: &Map) {
     let n = lost.count();
     if n > 0 {
         let s = if n == 1 { "" } else { "s" };
-        out::warn(
+        output::warn(
             &format!(
                 "{n} `match` line{s} of the map not found anew: only its pins and forbids bear on a new matching"
             ),

@@ -12,7 +12,7 @@ mod symbols;
 mod within;
 
 use crate::input::from_one;
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::view::{Format, Output, many};
 use answer::{CallersView, QueryView, ThreadsView};
 use anyhow::Context as _;
@@ -128,12 +128,12 @@ pub fn open(path: &Path) -> anyhow::Result<Trace> {
         }
         let how = if trace.is_damaged() { "damaged" } else { "cut off" };
         let what = format!("{} is {how} at byte {at:#x}", path.display());
-        out::warn(&what, Some("what was complete before that is used"));
+        output::warn(&what, Some("what was complete before that is used"));
     }
     if trace.n_behind() > 0 {
         let n = many(usize::try_from(trace.n_behind()).unwrap_or(usize::MAX), "byte");
         let what = format!("{}: {n} behind its end are no part of it, and not read", path.display());
-        out::warn(&what, Some("if several traces were put into one file, keep each in a file of its own"));
+        output::warn(&what, Some("if several traces were put into one file, keep each in a file of its own"));
     }
     Ok(trace)
 }
@@ -202,12 +202,12 @@ fn warn_of_faults(path: &Path, trace: &Trace) {
         let n = times(faults.n_astray);
         let what =
             format!("{path}: {n} control was not where its events led: what is told near there may be wrong");
-        out::warn(&what, Some("record all of the run, if this is a part of it"));
+        output::warn(&what, Some("record all of the run, if this is a part of it"));
     }
     if faults.n_lost > 0 {
         let n = times(faults.n_lost);
         let what = format!("{path}: {n} an event had no meaning: what is told near there may be wrong");
-        out::warn(&what, Some("record the run again: what was read may be damaged, or part of a trace"));
+        output::warn(&what, Some("record the run again: what was read may be damaged, or part of a trace"));
     }
 }
 
@@ -260,7 +260,7 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
         threads.retain(|of| args.thread.is_none_or(|asked| of.thread == asked));
         let view = ThreadsView::new(&path, &functions, &threads, &found);
         match args.count && is_bare {
-            true => out::data(None, |w| view.bare(w))?,
+            true => output::data(None, |w| view.bare(w))?,
             false => args.output.print(&view)?,
         }
         return Ok(if found.count > 0 || args.count { Answer::Yes } else { Answer::No });
@@ -275,23 +275,23 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
         _ => None,
     };
     if is_bare && want == Want::Count {
-        out::data(None, |w| writeln!(w, "{}", found.count))?;
+        output::data(None, |w| writeln!(w, "{}", found.count))?;
         return Ok(Answer::Yes);
     }
     let is_alone = is_bare && want != Want::CountAndFirst;
     if let (true, Some(context), Some(at)) = (is_alone, &context, found.first) {
-        out::data(None, |w| symbols::marked(w, context, Some(at.index)))?;
+        output::data(None, |w| symbols::marked(w, context, Some(at.index)))?;
     } else if is_alone {
         let n_threads = threads()?.len();
         let positions = if args.all { found.all.as_slice() } else { found.first.as_slice() };
-        out::data(None, |w| positions.iter().try_for_each(|p| position(w, n_threads, *p)))?;
+        output::data(None, |w| positions.iter().try_for_each(|p| position(w, n_threads, *p)))?;
     } else {
         args.output.print(&QueryView::new(&path, &functions, scheme, want, &found).with(context))?;
     }
     let is_found = found.first.is_some() || found.count > 0 && matches!(want, Want::Count | Want::All);
     if let (Some(n), false) = (args.nth, is_found) {
         let has = many(usize::try_from(found.count).unwrap_or(usize::MAX), "occurrence");
-        out::warn(&format!("there is no occurrence {n}: the trace has {has}"), None);
+        output::warn(&format!("there is no occurrence {n}: the trace has {has}"), None);
     }
     // A count of nothing is an answer, too.
     Ok(if is_found || want == Want::Count { Answer::Yes } else { Answer::No })
@@ -342,7 +342,7 @@ fn may_follow(
     }
     let observed = trace::Flow::observed(trace, path.func).map_err(|err| unreadable(&args.trace, err))?;
     if let Err(err) = observed.check(path, &called) {
-        out::warn(&format!("in this run, {}", err.what.replace("cannot", "does not")), Some(&err.hint));
+        output::warn(&format!("in this run, {}", err.what.replace("cannot", "does not")), Some(&err.hint));
     }
     Ok(())
 }

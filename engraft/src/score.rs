@@ -1,7 +1,7 @@
 //! `engraft score`: how good a carried profile is, held against one taken on the new build itself.
 
 use crate::input;
-use crate::out::Answer;
+use crate::output::Answer;
 use crate::view::{Output, Table, View, readable, share, share_if_any};
 use matching::{Score, Uncertainty, score, uncertainty};
 use program::{Program, Va};

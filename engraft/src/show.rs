@@ -10,7 +10,7 @@ mod verify;
 
 use crate::count;
 use crate::input;
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::view::Output;
 use profile::Profile;
 use program::{FuncId, Program};
@@ -170,7 +170,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let wanted = args.wanted()?;
     if let Some(to) = &args.o {
         let read = args.binary.iter().chain(&args.profile).chain(&args.counts);
-        out::spares(to, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
+        output::spares(to, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
     }
     let profile = args.profile.as_deref().or(wanted.counts);
     let is_of_counts =
@@ -244,7 +244,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             let id = input::function(&program, wanted.name.unwrap_or_default())?;
             if args.svg || args.dot {
                 let picture = function::picture(&program, id, args.svg, counts.as_ref());
-                out::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
+                output::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
             } else {
                 let view = function::view(&program, id, args.liveness, counts.as_ref());
                 args.output.print_to(to, &view)?;
@@ -281,7 +281,7 @@ fn say_if_uncounted(program: &Program, profile: &Profile, id: FuncId) {
     let why = probe::Module::stays(program).get(id.index()).copied().flatten();
     let why = why.map_or_else(String::new, |why| format!(": {why}"));
     let hint = "counts that are shown follow from those of other functions";
-    out::warn(&format!("{} was not counted{why}", function.name()), Some(hint));
+    output::warn(&format!("{} was not counted{why}", function.name()), Some(hint));
 }
 
 /// The counted image that has the function `name`, the executable first, with its counts.

@@ -2,7 +2,7 @@
 //!
 //! Both come from the spans that the libraries open with [`tracing`]; nothing is measured twice.
 
-use crate::out;
+use crate::output;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -47,7 +47,7 @@ impl Watch {
         }
         if self.time {
             let text = self.steps.lock().tree();
-            out::say(text.trim_end());
+            output::say(text.trim_end());
         }
     }
 }

@@ -10,7 +10,7 @@ mod writer;
 use self::deaths::End;
 use crate::count::prepare::{Counted, Start};
 use crate::count::{How, Loader, Store, Wanted, prepare};
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::view::{Output, Table, View, many};
 use anyhow::Context as _;
 use live::launch::{Ready, Started, Swap};
@@ -203,14 +203,14 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 
 fn record(args: &Recording) -> anyhow::Result<Answer> {
     let (name, rest) = args.command.split_first().expect("clap asks for one at least");
-    if let Some(of) = out::shared(&args.o) {
+    if let Some(of) = output::shared(&args.o) {
         let hint = "name a file: `-o FILE`; one of that name is `./-`";
         return Err(Hinted::new(format!("{of} is the program's: a trace is not written to it"), hint).into());
     }
     let target = crate::count::find(name)?;
-    out::spares(&args.o, &[&target.command])?;
-    out::can_be_written(&args.o)?;
-    if args.pack && !out::is_own_file(&args.o) {
+    output::spares(&args.o, &[&target.command])?;
+    output::can_be_written(&args.o)?;
+    if args.pack && !output::is_own_file(&args.o) {
         let what = format!("{} cannot be read again, to be packed", args.o.display());
         return Err(Hinted::new(what, "leave out --pack, or name a file").into());
     }
@@ -247,7 +247,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     }
     let ring = args.last.map(Ring::new);
     let (tells, later) = std::sync::mpsc::channel();
-    let mut writer = out::started(&args.o, |file| Writer::new(file, &first, later, window, ring))?;
+    let mut writer = output::started(&args.o, |file| Writer::new(file, &first, later, window, ring))?;
     let mut command = Command::new(&target.start);
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
     command.args(&target.before).args(rest);
@@ -276,7 +276,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
             watches: true,
         };
         let started = live::launch::launch(command, &ready, &arena).map_err(anyhow::Error::from);
-        let started = started.inspect_err(|_| out::abandoned(&args.o));
+        let started = started.inspect_err(|_| output::abandoned(&args.o));
         let status = started.and_then(|Started { mut child, text, deaths }| {
             let (pid, started, is_gone) = (child.id(), &target.executable, &is_gone);
             let watch =
@@ -301,7 +301,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         crate::count::warn_of_another(&program, "recorded");
     }
     for (path, why) in &refused {
-        out::warn(&format!("{} was not recorded: {why}", path.display()), None);
+        output::warn(&format!("{} was not recorded: {why}", path.display()), None);
     }
     let codes: Vec<events::Code> = recorded.iter().filter_map(Counted::means).collect();
     let told = deaths.map(|deaths| deaths.told()).unwrap_or_default();
@@ -356,32 +356,32 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     }
     kept.trim();
     if let Some(err) = &taken.failed {
-        out::warn(&format!("cannot take the events of {}: {err}", name.display()), None);
+        output::warn(&format!("cannot take the events of {}: {err}", name.display()), None);
     }
     if taken.n_lost > 0 {
-        out::warn("not all was recorded: events were not taken", None);
+        output::warn("not all was recorded: events were not taken", None);
     }
     if taken.n_bytes > 0 && !taken.has_kept {
         let what = format!("nothing was kept: {} ended outside of what was asked for", name.display());
-        out::warn(&what, Some("--from, --after, --for, --switch and --paused say what is kept"));
+        output::warn(&what, Some("--from, --after, --for, --switch and --paused say what is kept"));
     }
     if taken.n_shared > 0 {
         let what = "more threads than there is room for ran at once: some share a stream, in which what they did cannot be told apart";
-        out::warn(what, None);
+        output::warn(what, None);
     }
     crate::count::warn_of_left(taken.n_left, "recorded");
     let n_bytes = written.map_err(|err| {
         let what = format!("cannot write {}: {err}", args.o.display());
-        out::warn(&what, Some("what was recorded before can be read; make room for the rest"));
+        output::warn(&what, Some("what was recorded before can be read; make room for the rest"));
     });
     let n_bytes = match args.pack {
         true => n_bytes.and_then(|n| {
             let packed = pack::file(&args.o, &args.o, Maker::Sequitur).map(|wrote| wrote.n_bytes);
-            packed.map_err(|err| out::warn(&format!("{err:#}"), out::hint(&err).as_deref())).or(Ok(n))
+            packed.map_err(|err| output::warn(&format!("{err:#}"), output::hint(&err).as_deref())).or(Ok(n))
         }),
         false => n_bytes,
     };
-    if !out::manner().quiet {
+    if !output::manner().quiet {
         let view = TraceView {
             schema: "engraft.trace/1",
             file: args.o.display().to_string(),
@@ -393,7 +393,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
             is_cut,
             modules: codes.iter().map(|code| code.path.clone()).collect(),
         };
-        out::report(|w| args.output.write(&view, w));
+        output::report(|w| args.output.write(&view, w));
     }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(Answer::Status(u8::try_from(code & 0xff).expect("eight bits")))

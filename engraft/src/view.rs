@@ -7,7 +7,7 @@ mod loops;
 
 pub use loops::LoopView;
 
-use crate::out;
+use crate::output;
 use matching::names;
 use profile::Count;
 use serde::Serialize;
@@ -51,7 +51,7 @@ impl Output {
     /// Prints what is to be said of the file `o` that was written: with `--quiet` only if a form was asked
     /// for. Where the data went to standard output, it is talk.
     pub fn print_beside_file(&self, o: &Path, view: &impl View) -> anyhow::Result<()> {
-        if out::manner().quiet && self.format() == Format::Table {
+        if output::manner().quiet && self.format() == Format::Table {
             return Ok(());
         }
         self.print_beside(Some(o), view)
@@ -59,8 +59,8 @@ impl Output {
 
     /// Prints `view`: on standard error if the data went to standard output.
     pub fn print_beside(&self, o: Option<&Path>, view: &impl View) -> anyhow::Result<()> {
-        if o.is_some_and(out::is_standard_output) {
-            out::report(|w| self.write(view, w));
+        if o.is_some_and(output::is_standard_output) {
+            output::report(|w| self.write(view, w));
             return Ok(());
         }
         self.print(view)
@@ -68,7 +68,7 @@ impl Output {
 
     /// Writes `view` to `to`, or prints it.
     pub fn print_to(&self, to: Option<&PathBuf>, view: &impl View) -> anyhow::Result<()> {
-        out::data(to.map(PathBuf::as_path), |w| self.write(view, w))
+        output::data(to.map(PathBuf::as_path), |w| self.write(view, w))
     }
 
     /// Writes `view` in the form asked for.

@@ -2,7 +2,7 @@
 
 use super::{Args, traces};
 use crate::input;
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::view::{Table, View, many};
 use anyhow::Context as _;
 use measure::branches::{self, Faults, Module, Place, Walker};
@@ -86,7 +86,7 @@ fn load(args: &Args, from: &Path, named: &Named) -> anyhow::Result<Programs> {
         let program = input::program(file)?;
         if is_same(&program) == Some(false) {
             let what = format!("{path} is not the build that ran any more: it is left out");
-            out::warn(&what, Some("say --binary with the build that ran"));
+            output::warn(&what, Some("say --binary with the build that ran"));
             continue;
         }
         programs.by_name.insert(path.clone(), programs.all.len());
@@ -323,14 +323,14 @@ pub fn import(args: &Args, from: &Path) -> anyhow::Result<Answer> {
         return Err(Hinted::new(what, hint).into());
     }
     if n_senseless > 0 {
-        out::warn(
+        output::warn(
             &format!("{} {SENSELESS}", said(n_senseless, from)),
             Some("each is a gap: what ran there is not known"),
         );
     }
     if faults.n_astray > 0 {
         let what = format!("{} of {} branches do not fit the code", faults.n_astray, threads.n_branches);
-        out::warn(
+        output::warn(
             &what,
             Some("is it the build that ran? Code that changes while it runs does not fit, either"),
         );
@@ -371,7 +371,7 @@ fn write(args: &Args, programs: &Programs, threads: &Threads<'_>) -> anyhow::Res
     let streams = (0..).zip(threads.all.iter().map(|thread| thread.walker.symbols.as_slice()));
     let stores = traces::stores(&args.store)?;
     let mut result = None;
-    let wrote = out::data(Some(&args.o), |w| {
+    let wrote = output::data(Some(&args.o), |w| {
         match import_streams(streams.filter(|(_, symbols)| !symbols.is_empty()), w, around, stores) {
             Err(trace::ImportError::Write(err)) => Err(err),
             imported => {

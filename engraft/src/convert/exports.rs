@@ -2,7 +2,7 @@
 
 use super::Args;
 use crate::input;
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::query;
 use crate::query::functions::Functions;
 use crate::view::{Table, View, many};
@@ -79,7 +79,7 @@ pub fn folded(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer>
     let functions = Functions::new(&names);
     let called = |func| functions.called(func);
     folded.fits(&called).map_err(refused)?;
-    info_span!("write").in_scope(|| out::data(Some(&args.o), |w| folded.write(w, &called)))?;
+    info_span!("write").in_scope(|| output::data(Some(&args.o), |w| folded.write(w, &called)))?;
     args.output.print_beside_file(
         &args.o,
         &StacksView {
@@ -108,14 +108,14 @@ pub fn chrome(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer>
     let times = info_span!("times").in_scope(|| trace.times()).map_err(unreadable)?;
     if times.is_none() {
         let what = format!("{} has no times: a symbol is shown as a microsecond", from.display());
-        out::warn(&what, Some("recordings of `engraft trace` have times"));
+        output::warn(&what, Some("recordings of `engraft trace` have times"));
     }
     let functions = Functions::new(&names);
     let called = |func| functions.called(func);
     let mut failed = None;
     let mut slices = Slices::default();
     let _span = info_span!("write").entered();
-    out::data(Some(&args.o), |w| {
+    output::data(Some(&args.o), |w| {
         match chrome::write(trace, &part, depth(args), &called, times.as_ref(), w) {
             Ok(written) => {
                 slices = written;
@@ -132,7 +132,7 @@ pub fn chrome(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer>
     .map_err(|err| failed.map_or(err, unreadable))?;
     if slices.n_calls > MANY_SLICES {
         let what = format!("{} has {} calls: more than browsers open", args.o.display(), slices.n_calls);
-        out::warn(&what, Some("bound it: --depth N leaves deeper calls out, --at I..J takes a part"));
+        output::warn(&what, Some("bound it: --depth N leaves deeper calls out, --at I..J takes a part"));
     }
     args.output.print_beside_file(
         &args.o,

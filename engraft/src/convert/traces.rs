@@ -3,7 +3,7 @@
 
 use super::{Args, branches, exports};
 use crate::input;
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::query;
 use crate::view::{Table, View};
 use anyhow::Context as _;
@@ -164,7 +164,7 @@ fn what(args: &Args) -> anyhow::Result<Option<What>> {
 fn becomes_ours(args: &Args, what: What) -> anyhow::Result<What> {
     let is_asked = !args.store.is_empty();
     match target(args) {
-        None if !is_asked && out::is_standard_output(&args.o) => return Err(is_unnamed(args)),
+        None if !is_asked && output::is_standard_output(&args.o) => return Err(is_unnamed(args)),
         Some(Target::Profile(profile::Format::Engraft)) if args.to.is_none() => return Ok(what),
         Some(Target::Profile(_) | Target::Chrome) => {}
         Some(Target::Trace) if args.to.is_none() && !is_asked && is_named(&args.o, PLAIN) => {}
@@ -179,7 +179,7 @@ fn becomes_ours(args: &Args, what: What) -> anyhow::Result<What> {
 /// Converts a trace.
 pub fn run(args: &Args, what: What) -> anyhow::Result<Answer> {
     let read = args.inputs.iter().chain(&args.meta).map(std::path::PathBuf::as_path);
-    out::spares(&args.o, &read.collect::<Vec<_>>())?;
+    output::spares(&args.o, &read.collect::<Vec<_>>())?;
     let from = args.inputs.first().context("clap asks for one")?;
     let wrote = match what {
         _ if args.thread.is_some() && is_whole(args, &what) => {
@@ -256,7 +256,7 @@ fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
     };
     let stores = stores(&args.store)?;
     let mut result = None;
-    out::data(Some(&args.o), |w| {
+    output::data(Some(&args.o), |w| {
         match import::import(input, w, &names, stores) {
             Err(ImportError::Write(err)) => Err(err),
             imported => {
@@ -290,7 +290,7 @@ fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
 /// If it cannot be read, packed or written.
 pub fn repacked(from: &Path, to: &Path, trace: &Trace, stores: Stores) -> anyhow::Result<TraceView> {
     let mut result = None;
-    let wrote = out::data(Some(to), |w| match import::repack(trace, w, stores) {
+    let wrote = output::data(Some(to), |w| match import::repack(trace, w, stores) {
         Err(RepackError::Write(err)) => Err(err),
         Err(err) => {
             result = Some(Err(err));
@@ -327,7 +327,7 @@ fn unpack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> 
         }
     };
     let (mut n_symbols, mut failed) = (0, None);
-    out::data(Some(&args.o), |w| {
+    output::data(Some(&args.o), |w| {
         let read = trace.read(|thread, symbols| {
             if Some(thread) != wanted {
                 return ControlFlow::Continue(());

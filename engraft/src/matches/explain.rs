@@ -2,7 +2,7 @@
 //! pair was found.
 
 use crate::input;
-use crate::out::Hinted;
+use crate::output::Hinted;
 use crate::view::{Table, View, many};
 use matching::Matching;
 use program::{BlockId, FuncId, Program, Va};
@@ -59,7 +59,7 @@ pub fn view(old: &Program, new: &Program, matching: &Matching, what: &str) -> an
         (Ok(n), _) => (matching.functions.iter().find(|m| m.new == n).map(|m| m.old), Some(n)),
         (Err(_), Ok(o)) => (Some(o), matching.functions.iter().find(|m| m.old == o).map(|m| m.new)),
         (Err(err), Err(older)) => {
-            let hints = [&err, &older].map(|err| crate::out::hint(err).unwrap_or_default());
+            let hints = [&err, &older].map(|err| crate::output::hint(err).unwrap_or_default());
             let hint = match &hints {
                 [new, old] if new == old => new.clone(),
                 [of_new, of_old] => {

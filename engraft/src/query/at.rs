@@ -1,7 +1,7 @@
 //! Positions in a trace, as users give them.
 
 use super::unreadable;
-use crate::out::Hinted;
+use crate::output::Hinted;
 use crate::view::many;
 use std::num::NonZeroUsize;
 use std::ops::Range;

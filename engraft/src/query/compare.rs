@@ -4,7 +4,7 @@ use super::functions::{FunctionView, Functions};
 use super::hottest::{LENGTH, blocks, function};
 use super::symbols::{self, SymbolView};
 use super::{Args, open, unreadable, warn_of_faults};
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::view::{Table, View};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let pairing = Pairing::new(&a.names, &b.names);
     if !pairing.is_by_number() {
         let what = "the traces are not of the same build: functions are paired by name, blocks by number";
-        out::warn(what, Some("where code was changed, the same block may have another number"));
+        output::warn(what, Some("where code was changed, the same block may have another number"));
     }
     let length = args.length.unwrap_or(LENGTH);
     let paths = info_span!("paths").in_scope(|| paths(&a, &b, &pairing, &named.join(" "), length))?;

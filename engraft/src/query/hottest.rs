@@ -2,7 +2,7 @@
 
 use super::functions::{FunctionView, Functions};
 use super::{Args, unreadable};
-use crate::out::{Answer, Hinted};
+use crate::output::{Answer, Hinted};
 use crate::view::{Table, View};
 use serde::Serialize;
 use std::cmp::Reverse;

@@ -3,7 +3,7 @@
 use super::answer::QueryView;
 use super::functions::Functions;
 use super::{Args, may_follow, searched, want};
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::view::{Format, Table, View};
 use serde::Serialize;
 use std::io;
@@ -76,7 +76,7 @@ pub fn run(
     let is_bare = args.output.format() == Format::Table && want != Want::CountAndFirst;
     if is_bare {
         let n_threads = trace.threads().map_err(|err| super::unreadable(&args.trace, err))?.len();
-        out::data(None, |w| {
+        output::data(None, |w| {
             for (n, found) in (1..).zip(&all) {
                 match want {
                     Want::Count => writeln!(w, "{}", found.count)?,

@@ -1,7 +1,7 @@
 //! Blocks of a trace in their binaries: which source lines they are of, and their instructions.
 
 use crate::input;
-use crate::out::{self, Hinted};
+use crate::output::{self, Hinted};
 use probe::Module;
 use program::arch::{Insn, decode};
 use program::{Image, Lines, Program, Va};
@@ -60,7 +60,7 @@ impl<'a> Binaries<'a> {
     /// Says what went wrong, where code was to be shown beside the answer.
     pub fn warn(self) {
         for err in self.failed.into_inner() {
-            out::warn(&format!("code is left out: {err:#}"), out::hint(&err).as_deref());
+            output::warn(&format!("code is left out: {err:#}"), output::hint(&err).as_deref());
         }
     }
 

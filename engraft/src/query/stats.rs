@@ -1,7 +1,7 @@
 //! `engraft query --stats`: what a trace holds.
 
 use super::{Args, unreadable};
-use crate::out::Answer;
+use crate::output::Answer;
 use crate::view::{Table, View};
 use serde::Serialize;
 use trace::Trace;

@@ -4,7 +4,7 @@ use super::at::Span;
 use super::functions::{FunctionView, Functions};
 use super::source::{Binaries, Code};
 use super::{Args, unreadable};
-use crate::out::{self, Answer};
+use crate::output::{self, Answer};
 use crate::view::{Format, Table, View};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -146,7 +146,7 @@ pub fn print(
     }
     // A range may be the whole run: it is not kept.
     let mut failed = None;
-    let printed = out::data(None, |w| {
+    let printed = output::data(None, |w| {
         let expanded = trace.expand(of.thread, range, |line| {
             let symbol = SymbolView::new(&line, functions).with(&binaries, args.code);
             symbol.text(w).map_or_else(ControlFlow::Break, ControlFlow::Continue)

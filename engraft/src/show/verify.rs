@@ -1,6 +1,6 @@
 //! `show BINARY --verify`: does the analysis keep what it promises?
 
-use crate::out::Answer;
+use crate::output::Answer;
 use crate::view::{Table, View, many};
 use program::{Program, Va};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! `engraft trace pack`: of what was recorded, one file that is smaller, and searched without being unpacked.
 
 use crate::convert::traces::{TraceView, repacked};
-use crate::out::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted};
 use crate::view::Output;
 use std::path::{Path, PathBuf};
 use trace::{Maker, Stores};
@@ -32,7 +32,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let to = args.o.as_ref().unwrap_or(&args.trace);
     if args.o.is_some() {
-        out::spares(to, &[&args.trace])?;
+        output::spares(to, &[&args.trace])?;
     }
     if args.o.is_none() {
         let trace = crate::query::open(&args.trace)?;

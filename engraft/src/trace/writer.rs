@@ -3,7 +3,7 @@
 use super::ring::Ring;
 use super::threads::Threads;
 use super::window::Window;
-use crate::out;
+use crate::output;
 use crate::view::size;
 use live::{Arena, Owner, Stream};
 use std::borrow::Cow;
@@ -239,14 +239,14 @@ impl Writer {
             return;
         }
         self.has_said = true;
-        let manner = out::manner();
+        let manner = output::manner();
         if manner.quiet || manner.json || self.ring.is_some() || !self.window.is_all() {
             return;
         }
         let since_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1);
         let a_minute = |n: u64| size(n.saturating_mul(60_000) / since_ms);
         let (events, file) = (a_minute(taken.n_bytes as u64), a_minute(self.n_written));
-        out::say(format_args!(
+        output::say(format_args!(
             "recording: a minute like what came so far has {events} of events, {file} in the file"
         ));
     }
@@ -279,7 +279,7 @@ impl Writer {
         if let Some(n_bytes) = self.ring.as_ref().and_then(Ring::excess) {
             let what =
                 format!("what each thread did last takes {}: more than --last allows", size(n_bytes as u64));
-            out::warn(&what, None);
+            output::warn(&what, None);
         }
         for (thread, mark, section) in self.ring.iter_mut().flat_map(Ring::take) {
             if let Some(mark) = mark {

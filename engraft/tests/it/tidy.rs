@@ -157,16 +157,16 @@ fn the_processor_stays_in_its_folder() {
 }
 
 #[test]
-fn only_out_prints() {
+fn only_output_prints() {
     let words = [("print", "ln!("), ("print", "!("), ("io::std", "out("), ("process::ex", "it(")];
     complain(|file, text| {
-        if !file.contains("/src/") || file == "engraft/src/out.rs" {
+        if !file.contains("/src/") || file == "engraft/src/output.rs" {
             return None;
         }
         let found =
             |w: &String| text.lines().any(|l| !l.trim_start().starts_with("//") && l.contains(w.as_str()));
         let word = words.iter().map(|(a, b)| format!("{a}{b}")).find(found)?;
-        Some(format!("{file} has {word}: libraries return values, verbs print with `out`"))
+        Some(format!("{file} has {word}: libraries return values, verbs print with `output`"))
     });
 }
 
