@@ -5,7 +5,7 @@
 //!
 //! | piece | where | what it does |
 //! | --- | --- | --- |
-//! | [`Runtime`] (`module.s`) | behind the moved code of a counted module | gives a thread its area; maps the counters over |
+//! | [`Runtime`] (`runtime/*.s`) | behind the moved code of a counted module | gives a thread its area; maps the counters over |
 //! | [`open_library`] (`open_library.s`) | beside ld.so, in place of an `openat` | passes on the path of a counted library in place of the plain one |
 //! | [`exec_page`] (`exec.s`) | low, in place of an `execve` | tells the launcher, which then takes the new program over before it starts |
 //!
@@ -353,7 +353,18 @@ impl Capacity {
 }
 
 std::arch::global_asm!(
-    include_str!("x86_64/module.s"),
+    include_str!("x86_64/runtime/head.s"),
+    include_str!("x86_64/runtime/entry.s"),
+    include_str!("x86_64/runtime/exit.s"),
+    include_str!("x86_64/runtime/threads.s"),
+    include_str!("x86_64/runtime/signals.s"),
+    include_str!("x86_64/runtime/interrupted.s"),
+    include_str!("x86_64/runtime/chunks.s"),
+    include_str!("x86_64/runtime/indirect.s"),
+    include_str!("x86_64/runtime/start.s"),
+    include_str!("x86_64/runtime/areas.s"),
+    include_str!("x86_64/runtime/join.s"),
+    include_str!("x86_64/runtime/file.s"),
     arena = const ARENA,
     magic = const ARENA_MAGIC,
     n_rows = const N_ROWS,
