@@ -340,7 +340,7 @@ fn may_follow(
     if !flow.modules.is_empty() {
         return flow.check(path, &called).map_err(|err| Hinted::new(err.what, err.hint).into());
     }
-    let observed = trace::Flow::observed(trace, path.func).map_err(|err| unreadable(&args.trace, err))?;
+    let observed = trace.observed_flow(path.func).map_err(|err| unreadable(&args.trace, err))?;
     if let Err(err) = observed.check(path, &called) {
         output::warn(&format!("in this run, {}", err.what.replace("cannot", "does not")), Some(&err.hint));
     }

@@ -8,8 +8,8 @@
 
 use crate::automaton::Automaton;
 use crate::columns::runs;
-use crate::compressed::Loaded;
 use crate::effects::{EffectId, Effects, NOTHING};
+use crate::loaded::Loaded;
 use crate::symbol::{Step, Symbol};
 use std::collections::BTreeMap;
 

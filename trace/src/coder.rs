@@ -21,6 +21,9 @@ use crate::range::{Bit, Coder, Decoder, Encoder, Number};
 use crate::symbol::{Step, Symbol};
 use crate::varint::{self, Cursor};
 
+/// What the section of the grammar is called.
+pub(crate) const GRAMMAR: [u8; 4] = *b"GRAM";
+
 /// The version of the section of a grammar.
 const GRAMMAR_VERSION: u8 = 2;
 /// What a byte may stand for, at most, of symbols, rules and numbers; so many may come for nothing.

@@ -27,6 +27,9 @@ use crate::varint::{self, Cursor};
 use hashbrown::HashTable;
 use std::collections::{BTreeMap, HashMap};
 
+/// What the section of the columns is called.
+pub(crate) const COLUMNS: [u8; 4] = *b"COLS";
+
 /// A string that stands for no block.
 const EMPTY: u32 = 0;
 const PRIME: u64 = (1 << 61) - 1;

@@ -6,9 +6,9 @@
 //! step, whatever its length. Chunks are read from the one that has the index, recordings from their start.
 
 use crate::chunks::{Head, Unpacker};
-use crate::compressed::Loaded;
 use crate::file::{ReadError, Section, Source};
 use crate::grammar::{Expansion, Sequence};
+use crate::loaded::Loaded;
 use crate::part::Part;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;

@@ -11,17 +11,12 @@
 
 use crate::decode::Codes;
 use crate::events::{Block, End};
-use crate::file::ReadError;
 use crate::path::{NotAPath, Path, PathStep};
-use crate::trace::Trace;
 use crate::varint::{self, Cursor};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What the section is called.
 pub(crate) const FLOW: [u8; 4] = *b"FLOW";
-
-/// A trace may say any number; no function has a block beyond this one.
-const MOST_BLOCKS: u32 = 1 << 22;
 
 /// What of a program's control flow is known.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -67,29 +62,6 @@ impl Flow {
             }
         }
         flow
-    }
-
-    /// Of a trace that knows no program: what follows what in it, of one function.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn observed(trace: &Trace, func: u32) -> Result<Self, ReadError> {
-        let (pairs, ran) = (trace.paths(2, Some(func))?, trace.paths(1, Some(func))?);
-        let mut blocks: Vec<Follow> = Vec::new();
-        for block in ran.values().flat_map(BTreeMap::keys).flatten() {
-            if *block > MOST_BLOCKS {
-                return Ok(Self::default());
-            }
-            blocks.resize(blocks.len().max(*block as usize + 1), Follow::default());
-        }
-        for pair in pairs.values().flat_map(BTreeMap::keys) {
-            if let [from, to] = *pair.as_slice()
-                && let Some(block) = blocks.get_mut(from as usize)
-            {
-                block.to.push(to);
-            }
-        }
-        Ok(Self { modules: Vec::new(), functions: [(func, blocks)].into() })
     }
 
     /// The file that a function is in, and its number there.

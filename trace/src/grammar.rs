@@ -198,6 +198,9 @@ const MOST_KEPT: u64 = 1 << 26;
 /// Levels of all symbols of rules and sequences: steps that a search takes.
 const MOST_STEPS: u64 = 1 << 32;
 
+/// Symbols that are expanded at once: they stay in the cache.
+pub(crate) const PIECE: usize = 1 << 16;
+
 /// Expands a sequence from its start, a buffer at a time.
 pub struct Expansion<'a> {
     grammar: &'a Grammar,

@@ -43,6 +43,7 @@ mod coder;
 mod columns;
 mod compressed;
 mod effects;
+mod loaded;
 mod range;
 pub mod region;
 mod segments;

@@ -3,23 +3,15 @@
 use crate::activations::{Activations, Compressor};
 use crate::coder;
 use crate::columns;
-use crate::compressed::Loaded;
 use crate::file::{Sections, section};
 use crate::grammar::{Alphabet, Grammar};
+use crate::loaded::Loaded;
 use crate::repair::Repair;
 use crate::rules::Rules;
+use crate::segments;
 use crate::sequitur::Sequitur;
 use crate::symbol::Symbol;
 use std::io::{self, Write};
-
-/// What the section of the grammar is called.
-pub(crate) const GRAMMAR: [u8; 4] = *b"GRAM";
-
-/// What the section of its segments is called.
-pub(crate) const SEGMENTS: [u8; 4] = *b"SEGM";
-
-/// What the section of the columns is called.
-pub(crate) const COLUMNS: [u8; 4] = *b"COLS";
 
 /// How a grammar is made.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -101,9 +93,9 @@ impl Builder {
         if !grammar.is_sane(&grammar.lengths(), &grammar.levels()) {
             return Err(io::Error::other("it has too many open functions to be packed: keep it as chunks"));
         }
-        sections.write(&section(GRAMMAR, &coder::write_grammar(&grammar)))?;
-        sections.write(&section(COLUMNS, &columns::write(&columns::of_grammar(&grammar))))?;
+        sections.write(&section(coder::GRAMMAR, &coder::write_grammar(&grammar)))?;
+        sections.write(&section(columns::COLUMNS, &columns::write(&columns::of_grammar(&grammar))))?;
         let loaded = Loaded::new(grammar);
-        sections.write(&section(SEGMENTS, &loaded.segments.encode()))
+        sections.write(&section(segments::SEGMENTS, &loaded.segments.encode()))
     }
 }

@@ -2,8 +2,9 @@
 //! are open there.
 
 use crate::file::ReadError;
+use crate::grammar::PIECE;
 use crate::symbol::{Step, Symbol};
-use crate::trace::{PIECE, Trace};
+use crate::trace::Trace;
 use std::ops::{ControlFlow, Range};
 
 /// Which symbols of which streams.

@@ -23,6 +23,9 @@ use crate::grammar::{Grammar, Terminal};
 use crate::symbol::{Step, Symbol};
 use crate::varint::{self, Cursor};
 
+/// What the section of the segments is called.
+pub(crate) const SEGMENTS: [u8; 4] = *b"SEGM";
+
 /// Segments that a sequence is divided into, at most.
 const MOST_SEGMENTS: usize = 128;
 

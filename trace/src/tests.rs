@@ -481,7 +481,7 @@ fn doubled(terminals: &[Terminal], start: &[u32], n: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
     sections
-        .write(&file::section(pack::GRAMMAR, &coder::write_grammar(&grammar)))
+        .write(&file::section(coder::GRAMMAR, &coder::write_grammar(&grammar)))
         .expect("a vector takes all");
     sections.finish().expect("a vector takes all");
     out
@@ -538,8 +538,8 @@ fn occurrences_beyond_32_bits_are_counted() {
     let mut out = Vec::new();
     let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
     for (tag, bytes) in [
-        (pack::GRAMMAR, coder::write_grammar(&grammar)),
-        (pack::COLUMNS, columns::write(&columns::of_grammar(&grammar))),
+        (coder::GRAMMAR, coder::write_grammar(&grammar)),
+        (columns::COLUMNS, columns::write(&columns::of_grammar(&grammar))),
     ] {
         sections.write(&file::section(tag, &bytes)).expect("a vector takes all");
     }
@@ -592,7 +592,7 @@ fn what_unpacks_to_more_than_makes_sense_is_refused() {
     };
     assert!(with(NAMES, &bomb).names().is_err());
     assert!(with(flow::FLOW, &bomb).flow().is_err());
-    assert!(with(pack::SEGMENTS, &bomb).load_grammar().is_err());
+    assert!(with(segments::SEGMENTS, &bomb).load_grammar().is_err());
     assert!(with(*b"CODE", &bomb).codes().is_err());
     assert!(with(*b"JUNK", &bomb).load_grammar().is_ok());
 }

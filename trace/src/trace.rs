@@ -1,31 +1,34 @@
 //! A trace file, opened: what is in it, its streams, and searches by every scheme that its contents allow.
 
 use crate::automaton::{Automaton, TooWide};
-use crate::balance::Balance;
 use crate::callers;
 use crate::calls;
 use crate::chunks::{self, Head, Indices, Unpacker};
+use crate::coder;
 use crate::columns::{self, Column};
-use crate::compressed::{self, Loaded};
+use crate::compressed;
 use crate::decode::{Codes, Decoder, Faults, Forked};
 use crate::events;
 use crate::file::{ReadError, Section, Source, unpacked_words};
 use crate::flow::{self, Flow};
-use crate::grammar::Expansion;
+use crate::grammar::{Expansion, PIECE};
+use crate::loaded::Loaded;
 use crate::names::Names;
-use crate::pack;
-use crate::part::Part;
 use crate::path::Path;
 use crate::scan::Scan;
 use crate::search::{Found, Scheme, Want};
-use crate::segments::Wanted;
-use crate::symbol::{Cause, Step, Symbol};
+use crate::segments::{self, Wanted};
+use crate::symbol::Cause;
 use crate::times::{self, Times};
 use crate::varint::Cursor;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+mod stats;
+
+pub use stats::Stats;
 
 /// What the section of names is called.
 pub(crate) const NAMES: [u8; 4] = *b"NAME";
@@ -83,10 +86,6 @@ pub enum SearchError {
     Wide(#[from] TooWide),
 }
 
-/// Numbers from these on are not counted in tables.
-const MOST_FUNCTIONS: u32 = 1 << 20;
-const MOST_BLOCKS: u32 = 1 << 14;
-
 impl Trace {
     /// Opens a file. Reads no more than where things are.
     ///
@@ -110,7 +109,7 @@ impl Trace {
             last = Some(head);
         }
         let has = |tag| source.sections.iter().any(|s| s.tag == tag);
-        let (has_grammar, has_columns) = (has(pack::GRAMMAR), has(pack::COLUMNS));
+        let (has_grammar, has_columns) = (has(coder::GRAMMAR), has(columns::COLUMNS));
         let events = events::heads(&source)?;
         let faults = match source.read_tagged(FAULTS)? {
             None => Faults::default(),
@@ -173,7 +172,7 @@ impl Trace {
     /// # Errors
     /// If it cannot be read.
     pub fn is_empty(&self) -> Result<bool, ReadError> {
-        if !self.chunks.is_empty() || self.source.sections.iter().any(|section| section.tag == pack::GRAMMAR)
+        if !self.chunks.is_empty() || self.source.sections.iter().any(|section| section.tag == coder::GRAMMAR)
         {
             return Ok(false);
         }
@@ -458,8 +457,8 @@ impl Trace {
 
     fn load(&self) -> Result<Option<&Loaded>, ReadError> {
         if self.loaded.get().is_none() {
-            let Some(bytes) = self.source.read_tagged(pack::GRAMMAR)? else { return self.without_grammar() };
-            let segments = self.source.read_tagged(pack::SEGMENTS)?;
+            let Some(bytes) = self.source.read_tagged(coder::GRAMMAR)? else { return self.without_grammar() };
+            let segments = self.source.read_tagged(segments::SEGMENTS)?;
             let loaded = Loaded::read(&bytes, segments.as_deref());
             let loaded = loaded.map_err(|(tag, what)| self.source.senseless(tag, what))?;
             let _set_meanwhile = self.loaded.set(loaded);
@@ -488,7 +487,7 @@ impl Trace {
         }
         let Some(bytes) = self.column_bytes()? else { return Ok(None) };
         let column = columns::read(bytes, func);
-        let column = Arc::new(column.ok_or_else(|| self.source.senseless(pack::COLUMNS, "the columns"))?);
+        let column = Arc::new(column.ok_or_else(|| self.source.senseless(columns::COLUMNS, "the columns"))?);
         decoded().insert(func, Arc::clone(&column));
         Ok(Some(column))
     }
@@ -496,12 +495,14 @@ impl Trace {
     /// The functions that have columns; `None` if the file has none at all.
     pub(crate) fn column_functions(&self) -> Result<Option<Vec<u32>>, ReadError> {
         let Some(bytes) = self.column_bytes()? else { return Ok(None) };
-        columns::functions(bytes).map(Some).ok_or_else(|| self.source.senseless(pack::COLUMNS, "the columns"))
+        columns::functions(bytes)
+            .map(Some)
+            .ok_or_else(|| self.source.senseless(columns::COLUMNS, "the columns"))
     }
 
     fn column_bytes(&self) -> Result<Option<&Vec<u8>>, ReadError> {
         if self.columns.get().is_none() {
-            let Some(bytes) = self.source.read_tagged(pack::COLUMNS)? else { return Ok(None) };
+            let Some(bytes) = self.source.read_tagged(columns::COLUMNS)? else { return Ok(None) };
             let _set_meanwhile = self.columns.set(bytes);
         }
         Ok(self.columns.get())
@@ -615,50 +616,6 @@ impl Trace {
         flow.ok_or_else(|| self.source.senseless(flow::FLOW, "the control flow"))
     }
 
-    /// How often each block was executed, by the numbers of its function and of itself; in one stream, if one
-    /// is named.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn block_counts(&self, thread: Option<u32>) -> Result<BTreeMap<(u32, u32), u64>, ReadError> {
-        // By function; those of numbers beyond a table's.
-        let mut counts: Vec<Vec<u64>> = Vec::new();
-        let mut rare: BTreeMap<(u32, u32), u64> = BTreeMap::new();
-        let (mut open, mut of): (Vec<u32>, _) = (Vec::new(), None);
-        self.read_part(&Part { thread, ..Part::ALL }, |piece| {
-            if of.replace(piece.thread) != Some(piece.thread) {
-                open.clear();
-            }
-            for &code in piece.symbols {
-                match Symbol(code).step() {
-                    Step::Enter(func) => open.push(func),
-                    Step::Exit => drop(open.pop()),
-                    Step::Block(block) => {
-                        let func = open.last().copied().unwrap_or(0);
-                        if func >= MOST_FUNCTIONS || block >= MOST_BLOCKS {
-                            *rare.entry((func, block)).or_default() += 1;
-                            continue;
-                        }
-                        let (func, block) = (func as usize, block as usize);
-                        if counts.len() <= func {
-                            counts.resize(func + 1, Vec::new());
-                        }
-                        let Some(blocks) = counts.get_mut(func) else { continue };
-                        if blocks.len() <= block {
-                            blocks.resize(block + 1, 0);
-                        }
-                        blocks.get_mut(block).into_iter().for_each(|n| *n += 1);
-                    }
-                }
-            }
-            ControlFlow::<()>::Continue(())
-        })?;
-        let each = |(func, blocks): (u32, Vec<u64>)| {
-            (0..).zip(blocks).filter(|b| b.1 > 0).map(move |(block, n)| ((func, block), n))
-        };
-        Ok((0..).zip(counts).flat_map(each).chain(rare).collect())
-    }
-
     /// What its events tell, stream by stream.
     fn read_events<B>(
         &self,
@@ -734,73 +691,4 @@ impl Trace {
             if symbols.is_empty() { ControlFlow::Continue(()) } else { take(thread, symbols) }
         })
     }
-
-    /// Numbers of the whole trace, in one pass.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn stats(&self) -> Result<Stats, ReadError> {
-        let mut stats = Stats::default();
-        let mut functions = std::collections::BTreeSet::new();
-        let (mut balance, mut of) = (Balance::default(), None);
-        self.read(|thread, symbols| {
-            if of.replace(thread) != Some(thread) {
-                stats.n_threads += 1;
-                stats.n_open += balance.open().len() as u64;
-                balance = Balance::default();
-            }
-            for &code in symbols {
-                let symbol = Symbol(code);
-                if balance.push(symbol).is_err() {
-                    stats.n_unbalanced += 1;
-                }
-                match symbol.step() {
-                    Step::Enter(func) => {
-                        stats.n_entries += 1;
-                        functions.insert(func);
-                        stats.deepest = stats.deepest.max(balance.open().len() as u64);
-                    }
-                    Step::Block(_) => stats.n_blocks += 1,
-                    Step::Exit => {
-                        stats.n_exits += 1;
-                        stats.n_open += u64::from(symbol.cause() == Some(Cause::RecordingEnd));
-                    }
-                }
-            }
-            ControlFlow::<()>::Continue(())
-        })?;
-        stats.n_open += balance.open().len() as u64;
-        stats.n_functions = functions.len() as u64;
-        stats.faults = self.faults();
-        stats.n_symbols = stats.n_entries + stats.n_blocks + stats.n_exits;
-        Ok(stats)
-    }
-}
-
-/// Symbols that are expanded at once: they stay in the cache.
-pub(crate) const PIECE: usize = 1 << 16;
-
-/// What [`Trace::stats`] counts.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Stats {
-    /// Streams.
-    pub n_threads: u64,
-    /// Symbols of all kinds.
-    pub n_symbols: u64,
-    /// Functions entered, each time.
-    pub n_entries: u64,
-    /// Blocks executed, each time.
-    pub n_blocks: u64,
-    /// Functions left, each time.
-    pub n_exits: u64,
-    /// Functions that ran.
-    pub n_functions: u64,
-    /// The most functions open at once.
-    pub deepest: u64,
-    /// Functions that what is kept ends in: of a stream that was cut, or of a part.
-    pub n_open: u64,
-    /// Symbols that cannot stand where they are: always 0 in what we wrote.
-    pub n_unbalanced: u64,
-    /// Of a recording: what was wrong with its events.
-    pub faults: Faults,
 }

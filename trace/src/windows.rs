@@ -11,6 +11,7 @@
 
 use crate::columns::Column;
 use crate::file::ReadError;
+use crate::flow::{Flow, Follow};
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +22,9 @@ mod tests;
 
 /// The longest paths that are counted.
 pub const LONGEST: usize = 64;
+
+/// A trace may say any number; no function has a block beyond this one.
+const MOST_BLOCKS: u32 = 1 << 22;
 
 /// The paths of a function of one length, with how often each occurs.
 pub type Paths = BTreeMap<Vec<u32>, u64>;
@@ -42,6 +46,29 @@ impl Trace {
             }
         }
         Ok(all)
+    }
+
+    /// What follows what in one function, of a trace that knows no program.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn observed_flow(&self, func: u32) -> Result<Flow, ReadError> {
+        let (pairs, ran) = (self.paths(2, Some(func))?, self.paths(1, Some(func))?);
+        let mut blocks: Vec<Follow> = Vec::new();
+        for block in ran.values().flat_map(BTreeMap::keys).flatten() {
+            if *block > MOST_BLOCKS {
+                return Ok(Flow::default());
+            }
+            blocks.resize(blocks.len().max(*block as usize + 1), Follow::default());
+        }
+        for pair in pairs.values().flat_map(BTreeMap::keys) {
+            if let [from, to] = *pair.as_slice()
+                && let Some(block) = blocks.get_mut(from as usize)
+            {
+                block.to.push(to);
+            }
+        }
+        Ok(Flow { modules: Vec::new(), functions: [(func, blocks)].into() })
     }
 
     fn paths_by_scan(&self, len: usize, func: Option<u32>) -> Result<BTreeMap<u32, Paths>, ReadError> {

@@ -1,9 +1,9 @@
 //! The modules of a recording, as the decoder asks for them.
 #![warn(clippy::indexing_slicing)]
 
-use super::callers::Callers;
-use crate::events::{Block, Code, HANDLER, LIMIT, NO_PLACE, Point, Site};
+use crate::events::{Block, Code, End, HANDLER, LIMIT, NO_PLACE, Point, Site};
 use crate::region::{Position, Region};
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// A function of a module.
@@ -30,7 +30,7 @@ pub struct Codes {
     /// Per module and position: where control may go from there; made when it is asked for.
     regions: Vec<Vec<OnceLock<Box<Region>>>>,
     /// Made when it is asked for.
-    pub(super) callers: OnceLock<Callers>,
+    callers: OnceLock<Callers>,
 }
 
 impl Codes {
@@ -164,5 +164,74 @@ impl Codes {
 
     pub(super) fn entry(&self, module: usize, n: u32) -> Option<(u32, u32)> {
         self.all.get(module)?.entries.get(n as usize).copied()
+    }
+}
+
+type Call = (Of, u32, u32);
+
+/// The calls that come to functions, at once or by jumps in place of returns, and that nothing tells the end
+/// of. Calls through pointers are not known.
+#[derive(Debug, Default)]
+struct Callers {
+    /// By module and function: the function, the block, and which call of it.
+    of: HashMap<(usize, u32), Vec<Call>>,
+    /// Whether more functions jump to each other than are followed.
+    is_partial: bool,
+}
+
+/// So many functions that jump to each other are followed.
+const MOST_JUMPS: usize = 16;
+
+impl Codes {
+    pub(super) fn callers(&self, of: Of) -> &[Call] {
+        let find = || {
+            let mut found = Callers::default();
+            for (module, code) in self.all.iter().enumerate() {
+                for (func, function) in (0u32..).zip(&code.functions) {
+                    for (n, block) in (0u32..).zip(&function.blocks) {
+                        for (call, site) in (0u32..).zip(&block.calls).filter(|(_, site)| site.point == 0) {
+                            let Some((to, _)) = site.entry.and_then(|entry| self.entry(module, entry)) else {
+                                continue;
+                            };
+                            let (all, has_stopped) = self.jumps_to(module, to);
+                            found.is_partial |= has_stopped;
+                            for to in all {
+                                found.of.entry((module, to)).or_default().push((
+                                    Of { module, func },
+                                    n,
+                                    call,
+                                ));
+                            }
+                        }
+                    }
+                }
+            }
+            found
+        };
+        self.callers.get_or_init(find).of.get(&(of.module, of.func)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether some callers may be missing.
+    pub(super) fn misses_callers(&self) -> bool {
+        self.callers.get().is_some_and(|callers| callers.is_partial)
+    }
+
+    /// A function, and those that it may jump to in place of a return, one after the other: each returns to
+    /// its caller. And whether there are more.
+    fn jumps_to(&self, module: usize, func: u32) -> (Vec<u32>, bool) {
+        let mut all = vec![func];
+        let mut n_seen = 0;
+        while let Some(&func) = all.get(n_seen).filter(|_| n_seen < MOST_JUMPS) {
+            n_seen += 1;
+            let blocks = self.all.get(module).and_then(|code| code.functions.get(func as usize));
+            for block in blocks.into_iter().flat_map(|function| &function.blocks) {
+                let end = if let End::Tail(to) = block.end { to } else { None };
+                for entry in [end, block.leaves.and_then(|(_, to)| to)].into_iter().flatten() {
+                    all.extend(self.entry(module, entry).map(|(to, _)| to).filter(|to| !all.contains(to)));
+                }
+            }
+        }
+        let has_stopped = n_seen < all.len();
+        (all, has_stopped)
     }
 }
