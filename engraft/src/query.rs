@@ -23,7 +23,7 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use trace::path::Words;
-use trace::{Position, Scheme, SearchError, Trace, Want, windows};
+use trace::{Position, Scheme, SearchError, Trace, Want, ngrams};
 use tracing::info_span;
 
 /// Run as tests.
@@ -114,8 +114,8 @@ pub struct Args {
 }
 
 fn length(text: &str) -> Result<usize, String> {
-    let n = text.parse().ok().filter(|n| (1..=windows::LONGEST).contains(n));
-    n.ok_or_else(|| format!("paths have 1 to {} blocks", windows::LONGEST))
+    let n = text.parse().ok().filter(|n| (1..=ngrams::LONGEST).contains(n));
+    n.ok_or_else(|| format!("paths have 1 to {} blocks", ngrams::LONGEST))
 }
 
 /// Opens a trace.

@@ -16,11 +16,11 @@
 //! Path Matching in Compressed Control Flow Traces, section 4.3.
 #![warn(clippy::indexing_slicing)]
 
-use crate::automaton::{Automaton, State};
 use crate::balance::{Balance, Levels, Unbalanced};
+use crate::file::varint::{self, Cursor};
 use crate::file::{ReadError, Section, Source, section, unpacked};
+use crate::search::automaton::{Automaton, State};
 use crate::symbol::{Step, Symbol};
-use crate::varint::{self, Cursor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use xxhash_rust::xxh3::xxh3_64;

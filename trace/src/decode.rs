@@ -13,12 +13,13 @@ mod callers;
 mod codes;
 mod kept;
 mod memo;
+pub mod region;
 mod signals;
 
-use crate::events::{
+use crate::decode::region::{Border, MOST_PLAIN, Position, Region};
+use crate::recording::event::{
     Block, ENDED, ENTRY, End, FROM_ANYWHERE, HANDLER, HAS_FRAME, LIMIT, Point, REDIRECTED, SiteTold,
 };
-use crate::region::{Border, MOST_PLAIN, Position, Region};
 use crate::symbol::{Cause, Symbol};
 use activation::Activation;
 pub use codes::Codes;

@@ -22,6 +22,13 @@ use std::io::{self, Read as _, Write};
 use std::os::unix::fs::FileExt as _;
 use xxhash_rust::xxh3::xxh3_64;
 
+pub mod flow;
+pub mod import;
+pub mod names;
+pub mod plain;
+pub mod times;
+pub(crate) mod varint;
+
 /// What the file opens with.
 const MAGIC: &[u8; 8] = b"ENGRAFT\0";
 /// The version that is written, and the only one that is read.

@@ -7,9 +7,19 @@
 //! Source: Larus, Whole Program Paths, PLDI 1999 (the grammar); Zhang and Gupta, section 4.2.
 
 use crate::balance::Levels;
-use crate::rules::{RULE, Rules};
+use crate::grammar::rules::{RULE, Rules};
 use crate::symbol::{Step, Symbol};
 use std::collections::HashMap;
+
+pub mod activations;
+pub(crate) mod coder;
+pub(crate) mod loaded;
+pub mod pack;
+pub(crate) mod range;
+pub mod repair;
+pub mod rules;
+pub(crate) mod segments;
+pub mod sequitur;
 
 /// A symbol that may stand in a trace, with the function that it belongs to. Exits belong to all: to none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,5 +1,17 @@
 //! What is asked of a search, and what comes back. All schemes answer alike.
 
+pub mod automaton;
+pub(crate) mod callers;
+pub(crate) mod calls;
+pub(crate) mod columns;
+pub(crate) mod compressed;
+pub(crate) mod effects;
+pub mod expand;
+pub mod ngrams;
+pub mod path;
+pub mod scan;
+pub mod within;
+
 /// How much to find out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Want {

@@ -4,7 +4,9 @@ use crate::grammar::{Grammar, Sequence, Terminal};
 use crate::trace::NAMES;
 use crate::*;
 use chunks::Codec;
+use grammar::{coder, pack, segments};
 use proptest::prelude::*;
+use search::columns;
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::ops::ControlFlow;
@@ -323,8 +325,8 @@ fn use_up(file: &[u8]) {
     let automaton = Automaton::new(&Path::of(0, &[0, 1])).expect("it is plain");
     let _damaged =
         (trace.names(), trace.threads(), trace.stats(), trace.count_by_caller(&Path::of(0, &[0, 1])));
-    let same = divergence::Pairing::new(&Names::default(), &Names::default());
-    let _damaged = divergence::first(&trace, &trace, 0, &same);
+    let same = diff::Pairing::new(&Names::default(), &Names::default());
+    let _damaged = diff::first(&trace, &trace, 0, &same);
     let _damaged = trace.expand(0, 20..60, |_| ControlFlow::<()>::Continue(()));
     let _damaged = trace.paths(3, None);
     let through = Path::parse("#0: 0 {#1: 0} 1", &Names::default()).expect("it is a path");

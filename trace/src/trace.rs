@@ -1,31 +1,32 @@
 //! A trace file, opened: what is in it, its streams, and searches by every scheme that its contents allow.
 
-use crate::automaton::{Automaton, TooWide};
-use crate::callers;
-use crate::calls;
 use crate::chunks::{self, Head, Indices, Unpacker};
-use crate::coder;
-use crate::columns::{self, Column};
-use crate::compressed;
 use crate::decode::{Codes, Decoder, Faults, Forked};
-use crate::events;
+use crate::file::flow::{self, Flow};
+use crate::file::names::Names;
+use crate::file::times::{self, Times};
+use crate::file::varint::Cursor;
 use crate::file::{ReadError, Section, Source, unpacked_words};
-use crate::flow::{self, Flow};
+use crate::grammar::coder;
+use crate::grammar::loaded::Loaded;
+use crate::grammar::segments::{self, Wanted};
 use crate::grammar::{Expansion, PIECE};
-use crate::loaded::Loaded;
-use crate::names::Names;
-use crate::path::Path;
-use crate::scan::Scan;
+use crate::recording::event;
+use crate::search::automaton::{Automaton, TooWide};
+use crate::search::callers;
+use crate::search::calls;
+use crate::search::columns::{self, Column};
+use crate::search::compressed;
+use crate::search::path::Path;
+use crate::search::scan::Scan;
 use crate::search::{Found, Scheme, Want};
-use crate::segments::{self, Wanted};
 use crate::symbol::Cause;
-use crate::times::{self, Times};
-use crate::varint::Cursor;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub mod part;
 mod stats;
 
 pub use stats::Stats;
@@ -110,7 +111,7 @@ impl Trace {
         }
         let has = |tag| source.sections.iter().any(|s| s.tag == tag);
         let (has_grammar, has_columns) = (has(coder::GRAMMAR), has(columns::COLUMNS));
-        let events = events::heads(&source)?;
+        let events = event::heads(&source)?;
         let faults = match source.read_tagged(FAULTS)? {
             None => Faults::default(),
             Some(bytes) => {
@@ -177,7 +178,7 @@ impl Trace {
             return Ok(false);
         }
         for (_, section) in &self.events {
-            if events::n_words(&self.source, section)? > 0 {
+            if event::n_words(&self.source, section)? > 0 {
                 return Ok(false);
             }
         }
@@ -582,7 +583,7 @@ impl Trace {
     /// If they cannot be read.
     pub fn codes(&self) -> Result<&Codes, ReadError> {
         if self.codes.get().is_none() {
-            let _set_meanwhile = self.codes.set(Codes::new(events::codes(&self.source)?));
+            let _set_meanwhile = self.codes.set(Codes::new(event::codes(&self.source)?));
         }
         Ok(self.codes.get_or_init(Codes::default))
     }
@@ -636,14 +637,14 @@ impl Trace {
             return Ok(None);
         }
         let mut faults = Faults::default();
-        let (codes, ends) = (self.codes()?, events::ends(&self.source)?);
+        let (codes, ends) = (self.codes()?, event::ends(&self.source)?);
         let mut symbols = Vec::new();
         let mut forked = Forked::default();
         for stream in self.events.chunk_by(|a, b| a.0 == b.0) {
             let mut decoder = Decoder::new(codes).behind(std::mem::take(&mut forked));
             let thread = stream.first().map_or(0, |s| s.0);
             for (_, section) in stream {
-                let (words, taken_ns) = events::words(&self.source, section)?;
+                let (words, taken_ns) = event::words(&self.source, section)?;
                 // A word of events may be many symbols.
                 for piece in words.chunks(PIECE / 64) {
                     symbols.clear();

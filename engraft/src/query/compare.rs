@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
-use trace::divergence::{self, Alone, Pairing};
+use trace::diff::{self, Alone, Pairing};
 use trace::{Names, Trace};
 use tracing::info_span;
 
@@ -121,7 +121,7 @@ fn divergences(a: &Side, b: &Side, pairing: &Pairing, context: u64) -> anyhow::R
     }
     let mut found = Vec::new();
     for thread in threads {
-        let index = divergence::first(&a.trace, &b.trace, thread, pairing);
+        let index = diff::first(&a.trace, &b.trace, thread, pairing);
         let index =
             index.map_err(|failed| unreadable(if failed.is_second { b.path } else { a.path }, failed.err))?;
         let Some(index) = index else { continue };
@@ -153,7 +153,7 @@ fn paths(a: &Side, b: &Side, pairing: &Pairing, named: &str, length: usize) -> a
             count: alone.count,
         }
     };
-    let alone = divergence::alone(&all(a, in_a)?, &all(b, in_b)?, pairing);
+    let alone = diff::alone(&all(a, in_a)?, &all(b, in_b)?, pairing);
     Ok(alone.into_iter().map(view).collect())
 }
 

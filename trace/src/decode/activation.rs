@@ -2,8 +2,8 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::codes::{Codes, Of};
-use crate::events::{End, Site, SiteTold};
-use crate::region::{Border, MOST_PLAIN, Position, Region};
+use crate::decode::region::{Border, MOST_PLAIN, Position, Region};
+use crate::recording::event::{End, Site, SiteTold};
 use crate::symbol::{Cause, Symbol};
 
 /// A function that is open.

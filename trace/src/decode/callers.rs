@@ -6,7 +6,7 @@ use super::activation::Activation;
 use super::codes::Of;
 use super::memo::Memo;
 use super::{Decoder, Found, Told};
-use crate::region::Border;
+use crate::decode::region::Border;
 use crate::symbol::Symbol;
 
 /// So many callers are asked, at most; so many of them one in another.

@@ -1,8 +1,8 @@
 //! The modules of a recording, as the decoder asks for them.
 #![warn(clippy::indexing_slicing)]
 
-use crate::events::{Block, Code, End, HANDLER, LIMIT, NO_PLACE, Point, Site};
-use crate::region::{Position, Region};
+use crate::decode::region::{Position, Region};
+use crate::recording::event::{Block, Code, End, HANDLER, LIMIT, NO_PLACE, Point, Site};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 

@@ -6,7 +6,7 @@
 
 use super::Decoder;
 use super::activation::Activation;
-use crate::events::{ANOTHER, ENTRY, GAP, PAUSE, START};
+use crate::recording::event::{ANOTHER, ENTRY, GAP, PAUSE, START};
 use crate::symbol::{Cause, Symbol};
 
 /// Whether what comes is kept.

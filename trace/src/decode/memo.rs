@@ -3,7 +3,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::activation::Activation;
-use crate::region::Border;
+use crate::decode::region::Border;
 
 /// Of a position and an event.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Where signals come, what they end, and handlers that lead elsewhere.
 
 use super::{Decoder, MOST_INSIDE, Part, Told};
-use crate::events::{IN_CALL, NO_PLACE, SiteTold};
-use crate::region::Border;
+use crate::decode::region::Border;
+use crate::recording::event::{IN_CALL, NO_PLACE, SiteTold};
 use crate::symbol::Symbol;
 
 impl Decoder<'_> {

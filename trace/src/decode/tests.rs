@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::balance::Balance;
-use crate::events::{Code, Function, GAP, IN_CALL, NO_PLACE, PAUSE, START, Site};
-use crate::region::{Costs, Passages, thin};
-use crate::sample::{Sample, Weights};
+use crate::decode::region::{Costs, Passages, thin};
+use crate::recording::event::{Code, Function, GAP, IN_CALL, NO_PLACE, PAUSE, START, Site};
+use crate::recording::sample::{Sample, Weights};
 use crate::symbol::Step;
 use proptest::prelude::*;
 

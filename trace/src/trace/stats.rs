@@ -3,9 +3,9 @@
 use crate::balance::Balance;
 use crate::decode::Faults;
 use crate::file::ReadError;
-use crate::part::Part;
 use crate::symbol::{Cause, Step, Symbol};
 use crate::trace::Trace;
+use crate::trace::part::Part;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 

@@ -1,0 +1,4 @@
+//! A trace as other tools read it.
+
+pub mod chrome;
+pub mod folded;

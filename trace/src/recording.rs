@@ -1,0 +1,4 @@
+//! A run while it is recorded: what moved code appends, and what of it is kept.
+
+pub mod event;
+pub mod sample;

@@ -1,0 +1,270 @@
+//! Range expansion: the symbols of a stream from any index on, and the functions that are open there.
+//!
+//! On the grammar, a search in the sums of lengths finds where in the sequence the index is, and the lengths
+//! of rules lead down to its symbol. From there the grammar is read forwards for the symbols, and backwards
+//! for the functions that were entered before and not left: a rule that leaves as many as it enters is one
+//! step, whatever its length. Chunks are read from the one that has the index, recordings from their start.
+
+use crate::chunks::{Head, Unpacker};
+use crate::file::{ReadError, Section, Source};
+use crate::grammar::loaded::Loaded;
+use crate::grammar::{Expansion, Sequence};
+use crate::symbol::{Step, Symbol};
+use crate::trace::Trace;
+use crate::trace::part::Part;
+use std::ops::{ControlFlow, Range};
+
+#[cfg(test)]
+mod tests;
+
+/// A symbol where it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// Its index in the stream.
+    pub index: u64,
+    /// The function that is entered, left, or executes the block; `None` where a damaged stream has none
+    /// open.
+    pub func: Option<u32>,
+    /// What is there.
+    pub symbol: Symbol,
+}
+
+/// Where a symbol stands in the grammar: bodies, each with an index in it, the innermost last.
+type Place<'a> = Vec<(&'a [u32], usize)>;
+
+/// The place of the symbol `index` of a sequence; of its end, if there is none.
+fn place<'a>(loaded: &'a Loaded, sequence: &'a Sequence, mut index: u64) -> Place<'a> {
+    let ends = loaded.ends(sequence.thread);
+    let at = ends.partition_point(|&end| end <= index);
+    index -= at.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+    let mut place = vec![(sequence.body.as_slice(), at)];
+    let n_terminals = loaded.grammar.terminals.len();
+    while let Some(rule) =
+        place.last().and_then(|(body, at)| (*body.get(*at)? as usize).checked_sub(n_terminals))
+    {
+        let body = loaded.grammar.body(rule);
+        let mut at = 0;
+        while let Some(len) = body.get(at).map(|&s| loaded.lengths[s as usize]).filter(|&len| len <= index) {
+            index -= len;
+            at += 1;
+        }
+        place.push((body, at));
+    }
+    place
+}
+
+/// Reads a stream forwards.
+pub struct Reader<'a>(Forwards<'a>);
+
+enum Forwards<'a> {
+    Grammar(Expansion<'a>),
+    Chunks { source: &'a Source, rest: Vec<&'a (Section, Head)>, unpacker: Unpacker, passed: usize },
+}
+
+impl Reader<'_> {
+    /// The next symbols, none when the stream has ended; from a grammar about `about`, else those of a chunk.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn next(&mut self, about: usize) -> Result<&[u32], ReadError> {
+        match &mut self.0 {
+            Forwards::Grammar(expansion) => Ok(expansion.next(about)),
+            Forwards::Chunks { source, rest, unpacker, passed } => {
+                let Some((section, _)) = rest.pop() else { return Ok(&[]) };
+                let symbols = unpacker.unpack(source, section)?;
+                Ok(symbols.get(std::mem::take(passed)..).unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// The functions that are open before a symbol, the topmost first.
+enum Open<'a> {
+    /// What stands before it: bodies, the innermost last; and how many entries are matched by exits that were
+    /// passed.
+    Grammar {
+        loaded: &'a Loaded,
+        before: Vec<&'a [u32]>,
+        matched: u64,
+    },
+    Chunks {
+        source: &'a Source,
+        before: Vec<&'a (Section, Head)>,
+        symbols: Vec<u32>,
+        matched: u64,
+    },
+}
+
+impl Open<'_> {
+    fn next(&mut self) -> Result<Option<u32>, ReadError> {
+        match self {
+            Open::Grammar { loaded, before, matched } => Ok(next_in_grammar(loaded, before, matched)),
+            Open::Chunks { source, before, symbols, matched } => loop {
+                while let Some(code) = symbols.pop() {
+                    match Symbol(code).step() {
+                        Step::Exit => *matched += 1,
+                        Step::Enter(func) if *matched == 0 => return Ok(Some(func)),
+                        Step::Enter(_) => *matched -= 1,
+                        Step::Block(_) => {}
+                    }
+                }
+                let Some((section, head)) = before.pop() else { return Ok(None) };
+                match matched.checked_sub(u64::from(head.levels.pushes)) {
+                    Some(rest) => *matched = rest + u64::from(head.levels.pops),
+                    None => *symbols = Unpacker::default().unpack(source, section)?.to_vec(),
+                }
+            },
+        }
+    }
+}
+
+fn next_in_grammar<'a>(loaded: &'a Loaded, before: &mut Vec<&'a [u32]>, matched: &mut u64) -> Option<u32> {
+    let terminals = &loaded.grammar.terminals;
+    while let Some(body) = before.last_mut() {
+        let Some((&symbol, rest)) = body.split_last() else {
+            before.pop();
+            continue;
+        };
+        *body = rest;
+        let levels = loaded.levels[symbol as usize];
+        match (matched.checked_sub(u64::from(levels.pushes)), (symbol as usize).checked_sub(terminals.len()))
+        {
+            (Some(rest), _) => *matched = rest.saturating_add(u64::from(levels.pops)),
+            (None, Some(rule)) => before.push(loaded.grammar.body(rule)),
+            (None, None) => return terminals.get(symbol as usize).map(|t| t.func),
+        }
+    }
+    None
+}
+
+impl Trace {
+    /// Reads the stream of a thread from its symbol `from` on; nothing if there is no such thread.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read_from(&self, thread: u32, from: u64) -> Result<Reader<'_>, ReadError> {
+        if let Some(loaded) = self.load_unless_chunks()? {
+            let mut expansion = Expansion::new(&loaded.grammar, &loaded.lengths);
+            let sequence = loaded.grammar.sequences.iter().find(|s| s.thread == thread);
+            let place = sequence.map_or_else(Vec::new, |sequence| place(loaded, sequence, from));
+            let innermost = place.len().saturating_sub(1);
+            expansion.resume(place.iter().enumerate().filter_map(|(i, (body, at))| {
+                // Of all but the innermost, the symbol at the index is what the next body is of.
+                body.get(at + usize::from(i < innermost)..)
+            }));
+            return Ok(Reader(Forwards::Grammar(expansion)));
+        }
+        let (source, chunks) = self.chunks();
+        let has_more = |head: &Head| head.first + head.n_symbols as u64 > from;
+        let mut rest: Vec<_> = chunks.iter().filter(|(_, h)| h.thread == thread && has_more(h)).collect();
+        rest.reverse();
+        let first = rest.last().map_or(0, |(_, head)| head.first);
+        let passed = usize::try_from(from.saturating_sub(first)).unwrap_or(usize::MAX);
+        Ok(Reader(Forwards::Chunks { source, rest, unpacker: Unpacker::default(), passed }))
+    }
+
+    /// The functions that are open before the symbol `index` of a stream, the outermost first.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub(crate) fn open_at(&self, thread: u32, index: u64) -> Result<Vec<u32>, ReadError> {
+        let mut before = self.open_before(thread, index)?;
+        let mut open = Vec::new();
+        while let Some(func) = before.next()? {
+            open.push(func);
+        }
+        open.reverse();
+        Ok(open)
+    }
+
+    fn open_before(&self, thread: u32, index: u64) -> Result<Open<'_>, ReadError> {
+        if let Some(loaded) = self.load_unless_chunks()? {
+            let sequence = loaded.grammar.sequences.iter().find(|s| s.thread == thread);
+            let place = sequence.map_or_else(Vec::new, |sequence| place(loaded, sequence, index));
+            let before = place.iter().filter_map(|(body, at)| body.get(..*at)).collect();
+            return Ok(Open::Grammar { loaded, before, matched: 0 });
+        }
+        let (source, chunks) = self.chunks();
+        let starts_before = |head: &Head| head.first < index;
+        let mut before: Vec<_> =
+            chunks.iter().filter(|(_, h)| h.thread == thread && starts_before(h)).collect();
+        let mut symbols = Vec::new();
+        if let Some((section, head)) = before.pop() {
+            symbols = Unpacker::default().unpack(source, section)?.to_vec();
+            symbols.truncate(usize::try_from(index - head.first).unwrap_or(usize::MAX));
+        }
+        Ok(Open::Chunks { source, before, symbols, matched: 0 })
+    }
+
+    /// The symbols `range` of the stream of `thread`, one after the other, until `take` has enough; of a
+    /// recording as it was taken, with all before them.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn expand<B>(
+        &self,
+        thread: u32,
+        range: Range<u64>,
+        mut take: impl FnMut(Line) -> ControlFlow<B>,
+    ) -> Result<Option<B>, ReadError> {
+        if self.is_recording() {
+            return self.expand_through(&Part { thread: Some(thread), range }, take);
+        }
+        let mut reader = self.read_from(thread, range.start)?;
+        let mut outer = self.open_before(thread, range.start)?;
+        // Functions that were entered in the range; and the one on top where there is none of them, once it
+        // was asked for.
+        let (mut open, mut below): (Vec<u32>, Option<Option<u32>>) = (Vec::new(), None);
+        let mut index = range.start;
+        while index < range.end {
+            let wanted = range.end - index;
+            let symbols = reader.next(usize::try_from(wanted).unwrap_or(usize::MAX).min(1 << 16))?;
+            if symbols.is_empty() {
+                break;
+            }
+            for &code in symbols.iter().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
+                let symbol = Symbol(code);
+                let func = match (symbol.step(), open.last(), below) {
+                    (Step::Enter(func), ..) => {
+                        open.push(func);
+                        Some(func)
+                    }
+                    (_, Some(&top), _) => Some(top),
+                    (_, None, Some(known)) => known,
+                    (_, None, None) => *below.insert(outer.next()?),
+                };
+                if symbol.step() == Step::Exit && open.pop().is_none() {
+                    below = None;
+                }
+                if let ControlFlow::Break(enough) = take(Line { index, func, symbol }) {
+                    return Ok(Some(enough));
+                }
+                index += 1;
+            }
+        }
+        Ok(None)
+    }
+
+    fn expand_through<B>(
+        &self,
+        part: &Part,
+        mut take: impl FnMut(Line) -> ControlFlow<B>,
+    ) -> Result<Option<B>, ReadError> {
+        let mut open: Vec<u32> = Vec::new();
+        self.read_part(part, |piece| {
+            open.extend(piece.open);
+            for (index, &code) in (piece.first..).zip(piece.symbols) {
+                let symbol = Symbol(code);
+                if let Step::Enter(func) = symbol.step() {
+                    open.push(func);
+                }
+                let func = open.last().copied();
+                if symbol.step() == Step::Exit {
+                    open.pop();
+                }
+                take(Line { index, func, symbol })?;
+            }
+            ControlFlow::Continue(())
+        })
+    }
+}
