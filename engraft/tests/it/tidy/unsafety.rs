@@ -1,0 +1,54 @@
+//! Where code may be unsafe: where the map says.
+
+use super::{complain, read, top};
+use proc_macro2::{TokenStream, TokenTree};
+
+#[test]
+fn unsafe_code_stands_only_where_the_map_says() {
+    let allowed = allowed();
+    complain(|file, text| {
+        if !file.contains("/src/") || allowed.iter().any(|place| file.starts_with(place.as_str())) {
+            return None;
+        }
+        let tokens: TokenStream = text.parse().ok()?;
+        is_unsafe(tokens).then(|| {
+            format!("{file} has unsafe code: move it to where ARCHITECTURE.md says that it may stand, or say it there")
+        })
+    });
+    for place in &allowed {
+        let path = top().join(place);
+        assert!(path.exists(), "ARCHITECTURE.md says that {place} may be unsafe, but it is not there");
+    }
+}
+
+/// The places in the map's sentence `Unsafe code: …, ….`: files, or folders.
+fn allowed() -> Vec<String> {
+    let map = read(&top().join("ARCHITECTURE.md"));
+    let (_, list) = map.split_once("Unsafe code: ").expect("ARCHITECTURE.md has a sentence `Unsafe code: …`");
+    let end = list.find("`. ").or_else(|| list.find("`.\n")).expect("the sentence ends in a full stop");
+    let places: Vec<String> = list[..end + 1].split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    assert!(!places.is_empty(), "the list was not found");
+    places
+}
+
+/// Whether the keyword is there: in comments and strings it is no token of its own.
+fn is_unsafe(tokens: TokenStream) -> bool {
+    let mut last = String::new();
+    for token in tokens {
+        match token {
+            TokenTree::Ident(ident) if ident == "unsafe" => return true,
+            TokenTree::Group(group) => {
+                // `#![deny(unsafe_code)]` holds another word; `#[unsafe(naked)]` is meant.
+                if is_unsafe(group.stream()) {
+                    return true;
+                }
+            }
+            TokenTree::Ident(ident) => last = ident.to_string(),
+            _ => {}
+        }
+        if last == "global_asm" {
+            return true;
+        }
+    }
+    false
+}
