@@ -16,13 +16,13 @@ use live::{Arena, Target};
 use measure::Placement;
 use points::PointView;
 use prepare::{Counted, Start};
-pub use prepare::{How, Loader, Store, Wanted};
+pub use prepare::{How, Loader, Store};
 use program::Program;
 use rayon::prelude::*;
 use repeat::Repeats;
+use session::{Modules, is_system_file};
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,53 +71,6 @@ pub struct Args {
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM ARGS")]
     command: Vec<OsString>,
-}
-
-/// Modules that are counted only if they are named: what they do is the system's work.
-const SYSTEM: [&str; 12] = [
-    // glibc, also as its files were called until 2.34
-    "libc.so.",
-    "ld-linux",
-    "libpthread.so.",
-    "libdl.so.",
-    "librt.so.",
-    "libc-2.",
-    "ld-2.",
-    "libpthread-2.",
-    "libdl-2.",
-    "librt-2.",
-    // musl
-    "libc.musl-",
-    "ld-musl-",
-];
-
-/// Whether a file of this name is libc, or goes with it.
-fn is_system(file: &str) -> bool {
-    file == "libc.so" || SYSTEM.iter().any(|start| file.starts_with(start))
-}
-
-impl Wanted for Args {
-    fn library(&self, path: &Path) -> bool {
-        is_wanted(&self.modules, path)
-    }
-    fn executable(&self, path: &Path) -> bool {
-        is_wanted_executable(&self.modules, path)
-    }
-    fn is_system(&self, path: &Path) -> bool {
-        is_system_file(path)
-    }
-}
-
-/// Whether `modules` name the executable at `path`.
-pub fn is_wanted_executable(modules: &[String], path: &Path) -> bool {
-    // The dynamic linker, started as a program.
-    let is_system = is_system_file(path);
-    modules.iter().any(|m| (m == "all" || m == "exe") && !is_system || names(m, path))
-}
-
-/// Whether the file at `path` is libc, or goes with it.
-pub fn is_system_file(path: &Path) -> bool {
-    is_system(&path.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// The program that is called `name`, which can be counted on this machine.
@@ -195,12 +148,16 @@ fn once(
         info_span!("prepare").in_scope(|| Start::of(kept, target))?;
     let (callees, follows, interposed) = (args.callees, args.follow, interposed.as_slice());
     let how = How { callees, follows, interposed, ..How::of(placement) };
-    let is_exe_counted = args.executable(&target.executable);
+    let wanted = Modules::new(&args.modules);
+    let is_exe_counted = wanted.has_executable(&target.executable);
     let of_exe = How { placement: if is_exe_counted { placement } else { Placement::Nowhere }, ..how };
     let (segments, exe) =
         info_span!("prepare").in_scope(|| prepare::executable(kept, &target.executable, image, of_exe))?;
-    refuse_none(args, &args.modules, args.follow, target, &paths)?;
-    let (paths, others): (Vec<PathBuf>, Vec<_>) = paths.into_iter().partition(|path| args.library(path));
+    if !args.follow {
+        wanted.refuse_none(&target.executable, &paths)?;
+    }
+    let (paths, others): (Vec<PathBuf>, Vec<_>) =
+        paths.into_iter().partition(|path| wanted.has_library(path));
     // What is named by its place from here is given when it is asked for: the program may ask from elsewhere.
     // But whether it can be counted is known now.
     let (paths, from_here): (Vec<PathBuf>, Vec<_>) = paths.into_iter().partition(|path| path.is_absolute());
@@ -215,7 +172,7 @@ fn once(
         swaps.push(Swap { asked: library.path.clone(), given });
         counted.push(library);
     }
-    for asked in others.into_iter().filter(|path| args.follow && args.is_system(path)) {
+    for asked in others.into_iter().filter(|path| args.follow && is_system_file(path)) {
         swaps.extend(prepare::asking(kept, &asked)?.map(|given| Swap { asked, given }));
     }
     let keys: Vec<(u128, usize)> = counted.iter().map(|c| (c.key, c.notes.n_words())).collect();
@@ -225,7 +182,7 @@ fn once(
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
     command.args(&target.before).args(rest);
     live::pass_signals_on();
-    let loader = Loader::new(kept, &arena, args, how, counted, refused, swaps.clone());
+    let loader = Loader::new(kept, &arena, &wanted, how, counted, refused, swaps.clone());
     let (is_over, is_gone) = (AtomicBool::new(false), AtomicBool::new(false));
     let (ready, is_ready) = std::sync::mpsc::channel();
     let (status, became, pid, maps) = std::thread::scope(|scope| {
@@ -270,11 +227,9 @@ fn once(
     let (counted, refused, _) = loader.finish();
     let seen: Vec<&Path> =
         counted.iter().map(|c| c.path.as_path()).chain(refused.iter().map(|r| r.0.as_path())).collect();
-    for pattern in args.modules.iter().filter(|m| *m != "all" && *m != "exe") {
-        if !seen.iter().any(|path| names(pattern, path)) {
-            let hint = "file names are meant, as `ldd` shows them; * stands for anything";
-            output::warn(&format!("no module is called {pattern}"), Some(hint));
-        }
+    for name in wanted.unmatched(&seen) {
+        let hint = "file names are meant, as `ldd` shows them; * stands for anything";
+        output::warn(&format!("no module is called {name}"), Some(hint));
     }
 
     let _span = info_span!("write").entered();
@@ -384,37 +339,6 @@ pub fn no_memory(what: &str, err: &std::io::Error) -> Hinted {
         "they are in memory that is shared: raise the limits of the length of files and of addresses (`ulimit -f`, `ulimit -v`)",
     );
     Hinted::new(format!("cannot get memory for the {what}: {err}"), hint)
-}
-
-/// Refuses to run a program of which nothing would be counted, where that can be known: of its modules at the
-/// start, `libraries` among them, none is wanted, and it cannot load others.
-pub fn refuse_none(
-    args: &impl Wanted,
-    modules_named: &[String],
-    follows: bool,
-    target: &Target,
-    libraries: &[PathBuf],
-) -> anyhow::Result<()> {
-    let executable = &target.executable;
-    let modules = || std::iter::once(executable).chain(libraries);
-    let all_is_wanted = modules_named.iter().any(|m| m == "all");
-    if all_is_wanted || follows || args.is_system(executable) || args.executable(executable) {
-        return Ok(());
-    }
-    let loads = |path: &PathBuf| {
-        let bytes = std::fs::read(path).unwrap_or_default();
-        [&b"dlopen\0"[..], b"dlmopen\0"].iter().any(|name| memchr::memmem::find(&bytes, name).is_some())
-    };
-    if libraries.iter().any(|path| args.library(path))
-        || modules().any(|path| !args.is_system(path) && loads(path))
-    {
-        return Ok(());
-    }
-    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let hint =
-        format!("there are {}; * stands for anything", modules().map(name).collect::<Vec<_>>().join(", "));
-    let what = format!("nothing would be counted: no module is called {}", modules_named.join(" or "));
-    Err(Hinted::new(what, hint).into())
 }
 
 /// Counts `true`, which every system has: whether counting works on this one. Says what was counted.
@@ -551,64 +475,4 @@ fn recording_path(args: &Args, command: &Path) -> anyhow::Result<PathBuf> {
     let mut candidates =
         std::iter::once(named(".engraft".to_owned())).chain((1..).map(|n| named(format!(".{n}.engraft"))));
     Ok(candidates.find(|path| !path.exists()).expect("numbers do not end"))
-}
-
-pub fn is_wanted(modules: &[String], path: &Path) -> bool {
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
-    modules.iter().any(|m| m == "all" && !is_system(&file) || m != "exe" && names(m, path))
-}
-
-/// Whether `pattern`, in which `*` stands for anything, is the file name of `path`, or the path itself.
-fn names(pattern: &str, path: &Path) -> bool {
-    let file = path.file_name().unwrap_or_default();
-    let is_it =
-        || pattern.contains('/') && Path::new(pattern).canonicalize().is_ok_and(|named| named == path);
-    fits(pattern.as_bytes(), file.as_bytes())
-        || fits(pattern.as_bytes(), path.as_os_str().as_bytes())
-        || is_it()
-}
-
-fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    match pattern.split_first() {
-        None => text.is_empty(),
-        Some((b'*', rest)) => (0..=text.len()).any(|n| fits(rest, &text[n..])),
-        Some((c, rest)) => text.split_first().is_some_and(|(t, left)| t == c && fits(rest, left)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stars_stand_for_anything() {
-        for (pattern, path, want) in [
-            ("libz*", "/usr/lib/libz.so.1", true),
-            ("/usr/lib/*", "/usr/lib/libz.so.1", true),
-            ("libz", "/usr/lib/libz.so.1", false),
-            ("*", "/x", true),
-        ] {
-            assert_eq!(names(pattern, Path::new(path)), want, "{pattern} {path}");
-        }
-    }
-
-    #[test]
-    fn all_leaves_the_system_out_unless_it_is_named() {
-        let all = ["all".to_owned()];
-        assert!(is_wanted(&all, Path::new("/lib/libz.so.1")));
-        for (file, want) in [
-            ("libc.so.6", false),
-            ("libc-2.31.so", false),
-            ("ld-linux-x86-64.so.2", false),
-            ("ld-musl-x86_64.so.1", false),
-            ("libc.so", false),
-            ("libc-client.so.2007", true),
-            ("ld-decode.so", true),
-            ("libcap.so.2", true),
-        ] {
-            assert_eq!(is_wanted(&all, &Path::new("/lib/x86_64-linux-gnu").join(file)), want, "{file}");
-        }
-        assert!(is_wanted(&["libc.so*".to_owned()], Path::new("/lib/libc.so.6")));
-        assert!(!is_wanted(&["exe".to_owned()], Path::new("/lib/libz.so.1")));
-    }
 }

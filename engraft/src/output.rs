@@ -402,6 +402,9 @@ pub fn hint(err: &anyhow::Error) -> Option<String> {
         if let Some(hinted) = cause.downcast_ref::<Hinted>() {
             return Some(hinted.hint.clone());
         }
+        if let Some(none) = cause.downcast_ref::<session::NoneWanted>() {
+            return Some(none.hint());
+        }
         if let Some(hint) = cause.downcast_ref::<io::Error>().and_then(hint_of) {
             return Some(hint.to_owned());
         }

@@ -9,7 +9,7 @@ mod writer;
 
 use self::deaths::End;
 use crate::count::prepare::{Counted, Start};
-use crate::count::{How, Loader, Store, Wanted, prepare};
+use crate::count::{How, Loader, Store, prepare};
 use crate::output::{self, Answer, Hinted};
 use crate::view::{Output, Table, View, many};
 use anyhow::Context as _;
@@ -20,6 +20,7 @@ use profile::Profile;
 use program::Va;
 use ring::Ring;
 use serde::Serialize;
+use session::Modules;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -178,18 +179,6 @@ fn window(args: &Recording, codes: &[events::Code]) -> anyhow::Result<Window> {
     ))
 }
 
-impl Wanted for Recording {
-    fn library(&self, path: &Path) -> bool {
-        crate::count::is_wanted(&self.modules, path)
-    }
-    fn executable(&self, path: &Path) -> bool {
-        crate::count::is_wanted_executable(&self.modules, path)
-    }
-    fn is_system(&self, path: &Path) -> bool {
-        crate::count::is_system_file(path)
-    }
-}
-
 /// SIGABRT.
 const ABORT: i32 = 6;
 
@@ -215,17 +204,18 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         return Err(Hinted::new(what, "leave out --pack, or name a file").into());
     }
     let kept = Store::open(args.no_cache)?;
-    let libc = args.library(Path::new("libc.so.6"));
+    let wanted = Modules::new(&args.modules);
+    let libc = wanted.has_library(Path::new("libc.so.6"));
     let telling = [args.from.as_slice(), &args.to].concat();
     let Start { image, libraries: paths, sites, interposed } = Start::of(&kept, &target)?;
     let (functions, telling) = (args.functions.as_slice(), telling.as_slice());
     let how = How { libc, functions, telling, interposed: &interposed, ..How::of(Placement::Events) };
-    let is_exe_wanted = args.executable(&target.executable);
+    let is_exe_wanted = wanted.has_executable(&target.executable);
     let of_exe = How { placement: if is_exe_wanted { how.placement } else { Placement::Nowhere }, ..how };
     let (segments, exe) = prepare::executable(&kept, &target.executable, image, of_exe)?;
-    crate::count::refuse_none(args, &args.modules, false, &target, &paths)?;
+    wanted.refuse_none(&target.executable, &paths)?;
     let paths: Vec<PathBuf> =
-        paths.into_iter().filter(|path| args.library(path) && path.is_absolute()).collect();
+        paths.into_iter().filter(|path| wanted.has_library(path) && path.is_absolute()).collect();
     let (libraries, refused) = prepare::libraries(&kept, is_exe_wanted.then_some(&exe), paths, how)?;
     let mut recorded = if is_exe_wanted { vec![exe] } else { Vec::new() };
     let mut swaps = Vec::new();
@@ -252,7 +242,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     std::os::unix::process::CommandExt::arg0(&mut command, target.arg0.as_ref().unwrap_or(name));
     command.args(&target.before).args(rest);
     live::pass_signals_on();
-    let loader = Loader::new(&kept, &arena, args, how, recorded, refused, swaps.clone()).telling(tells);
+    let loader = Loader::new(&kept, &arena, &wanted, how, recorded, refused, swaps.clone()).telling(tells);
     let [is_over, is_gone, is_done] = [(); 3].map(|()| AtomicBool::new(false));
     let (ready, is_ready) = std::sync::mpsc::channel();
     let (status, became, pid, taken, text, deaths) = std::thread::scope(|scope| {

@@ -124,7 +124,7 @@ fn load(args: &Args, from: &Path, named: &Named) -> anyhow::Result<Programs> {
 fn is_wanted(args: &Args, path: &Path) -> bool {
     let all = ["all".to_owned()];
     let modules = if args.modules.is_empty() { &all[..] } else { &args.modules };
-    crate::count::is_wanted(modules, path)
+    session::Modules::new(modules).has_library(path)
 }
 
 /// Whether the program has a build-id; `None` if one of the two is not known.

@@ -17,6 +17,7 @@ use profile::Profile;
 use profile::counters::Notes;
 use program::{FuncId, Image, Program, Va};
 use rayon::prelude::*;
+use session::{Glob, Modules, is_system_file};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -332,7 +333,8 @@ impl How<'_> {
 /// Whether `name`, in which `*` stands for anything, is a function's: the symbol, or what the source calls
 /// it, with its parameters or without.
 pub fn is_name(name: &str, symbol: &str) -> bool {
-    let is_it = |text: &str| super::fits(name.as_bytes(), text.as_bytes());
+    let glob = Glob::new(name);
+    let is_it = |text: &str| glob.is_match(text);
     let in_source = || matching::names::in_source(symbol);
     is_it(symbol) || in_source().is_some_and(|source| is_it(&source) || is_it(input::names::path(&source)))
 }
@@ -561,21 +563,11 @@ pub fn libraries(
 pub struct Loader<'a> {
     kept: &'a Store,
     arena: &'a Arena,
-    wanted: &'a (dyn Wanted + Sync),
+    wanted: &'a Modules,
     how: How<'a>,
     state: Mutex<Loaded>,
     /// Who is told of each module before the program gets it.
     tells: Option<Sender<Code>>,
-}
-
-/// What is to be counted.
-pub trait Wanted {
-    /// A library.
-    fn library(&self, path: &Path) -> bool;
-    /// An executable.
-    fn executable(&self, path: &Path) -> bool;
-    /// Whether a library is libc, or goes with it.
-    fn is_system(&self, path: &Path) -> bool;
 }
 
 /// A program made ready.
@@ -640,7 +632,7 @@ impl<'a> Loader<'a> {
     pub fn new(
         kept: &'a Store,
         arena: &'a Arena,
-        wanted: &'a (dyn Wanted + Sync),
+        wanted: &'a Modules,
         how: How<'a>,
         counted: Vec<Counted>,
         refused: Refused,
@@ -699,7 +691,7 @@ impl<'a> Loader<'a> {
     }
 
     fn made(&self, file: &Path, path: &Path) -> anyhow::Result<Made> {
-        let is_counted = self.wanted.executable(path);
+        let is_counted = self.wanted.has_executable(path);
         let placement = if is_counted { self.how.placement } else { Placement::Nowhere };
         let image = load(file)?;
         let linker = image.interpreter.clone();
@@ -739,8 +731,8 @@ impl<'a> Loader<'a> {
     fn given(&self, request: &Request) -> Option<PathBuf> {
         let file = request.file();
         let real = file.canonicalize().ok()?;
-        if !self.wanted.library(&request.path) {
-            let asks = self.how.follows && self.wanted.is_system(&request.path) && is_elf(&file);
+        if !self.wanted.has_library(&request.path) {
+            let asks = self.how.follows && is_system_file(&request.path) && is_elf(&file);
             return if asks { asking(self.kept, &file).ok().flatten() } else { None };
         }
         if !is_elf(&file) {

@@ -16,7 +16,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("probe", &["program"]),
     ("live", &["program", "probe"]),
     ("measure", &["program", "profile", "probe", "trace"]),
-    ("engraft", &["program", "profile", "matching", "probe", "live", "measure", "trace"]),
+    ("session", &["program", "profile", "probe", "trace", "live", "measure"]),
+    ("engraft", &["program", "profile", "matching", "probe", "live", "measure", "trace", "session"]),
 ];
 
 /// Words that only the folders `arch` may know. Registers by name are found as whole words of code.
