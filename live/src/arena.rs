@@ -11,10 +11,12 @@ pub use streams::{Owner, Stream};
 
 use crate::sys::{self, SharedWord};
 use crate::target::Limits;
-use probe::arch::{self as runtime, Capacity};
+use probe::arch::shared::{self, Capacity, ExecRequest, ExecRequests, Header, Interrupted, Mailbox};
+use probe::offset;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::mem::{offset_of, size_of};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -33,7 +35,7 @@ const FUTEX_OWNER_DIED: u32 = 0x4000_0000;
 
 /// Counters of several modules, for every thread that counts: memory that outlives the program.
 ///
-/// The layout is that of `probe::arch`.
+/// The layout is that of `probe::arch::shared`.
 #[derive(Debug)]
 pub struct Arena {
     file: File,
@@ -118,7 +120,7 @@ pub struct Asking {
     pub number: u64,
     /// Its first, second and fifth argument.
     pub args: [u64; 3],
-    slot: u64,
+    slot: usize,
     /// It may ask again as soon as it is.
     is_answered: AtomicBool,
 }
@@ -152,7 +154,7 @@ impl Limits {
 
 /// Length of what every recording has, however few areas.
 const TABLES_LEN: u64 =
-    Capacity { n_areas: 0, ..Capacity::LAUNCH }.head_len() + runtime::MAILBOX_LEN + runtime::BELL_LEN + PAGE;
+    Capacity { n_areas: 0, ..Capacity::LAUNCH }.head_len() + Mailbox::LEN + ExecRequests::LEN + PAGE;
 
 /// Gives `file` this length; says how much that is, where the user's limit has none of it.
 fn set_len(file: &File, len: u64) -> io::Result<()> {
@@ -194,17 +196,17 @@ impl Arena {
         let file = File::from(fd);
         let area: u64 = modules.iter().map(|m| row_len(m.1)).sum();
         let mailbox = room.head_len();
-        let bells = mailbox + runtime::MAILBOX_LEN;
-        let len = bells + runtime::BELL_LEN;
+        let bells = mailbox + Mailbox::LEN;
+        let len = bells + ExecRequests::LEN;
         set_len(&file, len + area * room.n_areas)?;
         set_len(&file, len)?;
         file.write_all_at(&room.header(), 0)?;
-        file.write_all_at(&mailbox.to_le_bytes(), runtime::MAILBOX_AT)?;
+        file.write_all_at(&mailbox.to_le_bytes(), offset!(Header, mailbox_at))?;
         // Children in other namespaces of processes cannot tell who is gone; where ours is not known, the
         // first one who counts says so.
         let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino());
-        file.write_all_at(&namespace.to_le_bytes(), runtime::NAMESPACE)?;
-        file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), mailbox + runtime::MAILBOX_OWNER)?;
+        file.write_all_at(&namespace.to_le_bytes(), offset!(Header, namespace))?;
+        file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), mailbox + offset!(Mailbox, owner))?;
         let (head, word, bells) =
             (SharedWord::map(&file, 0)?, SharedWord::map(&file, mailbox)?, SharedWord::map(&file, bells)?);
         let state = Mutex::new(State { rows: Vec::new(), len, max_len: u64::MAX, mapped: len });
@@ -256,11 +258,11 @@ impl Arena {
         self.file.write_all_at(&extents, self.room.extents_at() + 8 * n * self.room.n_areas)?;
         let mut bytes = row.key.to_le_bytes().to_vec();
         bytes.extend(row.len.to_le_bytes());
-        self.file.write_all_at(&bytes, runtime::ROWS_AT + runtime::ROW_LEN * n)?;
-        self.file.write_all_at(&state.len.to_le_bytes(), runtime::END)?;
+        self.file.write_all_at(&bytes, Header::LEN + shared::Row::LEN * n)?;
+        self.file.write_all_at(&state.len.to_le_bytes(), offset!(Header, len_bytes))?;
         state.rows.push(row);
         let n_rows = u32::try_from(state.rows.len()).expect("there is room for fewer");
-        self.file.write_all_at(&n_rows.to_le_bytes(), runtime::N_ROWS)
+        self.file.write_all_at(&n_rows.to_le_bytes(), offset!(Header, n_rows))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -283,7 +285,7 @@ impl Arena {
 
     /// Where the owners of areas are in a process.
     pub(crate) fn owners_at(&self) -> u64 {
-        runtime::ARENA + self.room.owners_at()
+        shared::ARENA + self.room.owners_at()
     }
 
     /// How many threads may have been stopped in the middle of a block, in whatever process, each in one.
@@ -299,10 +301,10 @@ impl Arena {
         let n = |is: u8, of_main: bool| {
             areas.iter().filter(|a| a.1 == is && is_main(a) == of_main).count() as u64
         };
-        let states = [runtime::MAY_RUN, runtime::HAS_ENDED, runtime::ABORTS, runtime::IN_EXIT];
+        let states = [shared::MAY_RUN, shared::HAS_ENDED, shared::ABORTS, shared::IN_EXIT];
         let [runs, calls_end, aborts, in_exit] = states.map(|state| n(state, true));
         let ended = calls_end + in_exit;
-        let others = n(runtime::MAY_RUN, false) + n(runtime::ABORTS, false);
+        let others = n(shared::MAY_RUN, false) + n(shared::ABORTS, false);
         let is_by_handler = ends_are_taken && status.code().is_some_and(|n| (1..=64).contains(&n));
         let of_main = match status.signal() {
             None if calls_end > 0 => runs + aborts,
@@ -314,7 +316,7 @@ impl Arena {
             // It may have said that it would end, but was ended.
             Some(_) => (runs + ended + aborts).max(1),
         };
-        let lost = self.word(runtime::N_STOPPED)?.saturating_add(self.n_shared()?);
+        let lost = self.word(offset!(Header, n_stopped))?.saturating_add(self.n_shared()?);
         Ok(StoppedThreads {
             n: lost.saturating_add(others).saturating_add(of_main),
             in_areas: areas.iter().map(|a| lost.saturating_add(u64::from(may_run(a.1)))).collect(),
@@ -333,7 +335,7 @@ impl Arena {
 
     /// Where what is known of the thread of area `k` is in a process.
     pub(crate) fn state_at(&self, k: u64) -> u64 {
-        runtime::ARENA + self.room.states_at() + k
+        shared::ARENA + self.room.states_at() + k
     }
 
     /// How many processes count still.
@@ -348,12 +350,12 @@ impl Arena {
 
     /// Where the mailbox is in a process.
     pub(crate) fn mailbox_at(&self) -> u64 {
-        runtime::ARENA + self.mailbox
+        shared::ARENA + self.mailbox
     }
 
     /// Where threads that are about to `exec` say so, in a process; and where they see that nobody answers.
     pub(crate) fn bells_at(&self) -> (u64, u64) {
-        (self.mailbox_at() + runtime::MAILBOX_LEN, self.mailbox_at() + runtime::MAILBOX_OWNER)
+        (self.mailbox_at() + Mailbox::LEN, self.mailbox_at() + offset!(Mailbox, owner))
     }
 
     /// Threads that are about to `exec`, those that are known to be asking left out; waits `at_most` for one.
@@ -363,30 +365,33 @@ impl Arena {
     /// The kernel's.
     pub fn asking(&self, is_known: impl Fn(u32) -> bool, at_most: Duration) -> io::Result<Vec<Asking>> {
         for is_last in [false, true] {
-            let rung = self.bells.word(0).load(Ordering::SeqCst);
+            let rung = self.bells.word(offset_of!(ExecRequests, n_raised)).load(Ordering::SeqCst);
             let mut found = Vec::new();
-            for slot in 1..runtime::BELL_LEN / runtime::BELL_SLOT_LEN {
-                let thread = self.slot(slot, 0).load(Ordering::SeqCst);
+            for slot in 0..N_SLOTS {
+                let thread = self.slot(slot, offset_of!(ExecRequest, thread)).load(Ordering::SeqCst);
                 if thread == 0 {
                     continue;
                 }
                 // In this order, here and below: who asked may have gone on, and the slot be another's
                 // meanwhile.
                 if is_last && is_dead(thread) {
-                    if self.slot(slot, 0).load(Ordering::SeqCst) == thread {
-                        self.slot(slot, 4).store(0, Ordering::SeqCst);
-                        self.slot(slot, 0).store(0, Ordering::SeqCst);
+                    if self.slot(slot, offset_of!(ExecRequest, thread)).load(Ordering::SeqCst) == thread {
+                        self.slot(slot, offset_of!(ExecRequest, state)).store(0, Ordering::SeqCst);
+                        self.slot(slot, offset_of!(ExecRequest, thread)).store(0, Ordering::SeqCst);
                     }
                     continue;
                 }
-                if is_known(thread) || self.slot(slot, 4).load(Ordering::SeqCst) != 1 {
+                if is_known(thread)
+                    || self.slot(slot, offset_of!(ExecRequest, state)).load(Ordering::SeqCst) != 1
+                {
                     continue;
                 }
-                let at = self.mailbox + runtime::MAILBOX_LEN + slot * runtime::BELL_SLOT_LEN;
+                let at = self.mailbox + Mailbox::LEN + slot_at(slot) as u64;
+                let args = at + offset!(ExecRequest, args);
                 let asking = Asking {
                     thread,
-                    number: self.word(at + 16)?,
-                    args: [self.word(at + 24)?, self.word(at + 32)?, self.word(at + 40)?],
+                    number: self.word(at + offset!(ExecRequest, number))?,
+                    args: [self.word(args)?, self.word(args + 8)?, self.word(args + 16)?],
                     slot,
                     is_answered: AtomicBool::new(false),
                 };
@@ -404,14 +409,14 @@ impl Arena {
         Ok(Vec::new())
     }
 
-    fn slot(&self, slot: u64, at: usize) -> &AtomicU32 {
-        self.bells.word(usize::try_from(slot).expect("small") * SLOT + at)
+    fn slot(&self, slot: usize, at: usize) -> &AtomicU32 {
+        self.bells.word(slot_at(slot) + at)
     }
 
     /// Whether the thread that is called so here is the one that waits, in processes that have the recording
     /// mapped.
     pub fn is_here(&self, asking: &Asking) -> bool {
-        let at = self.bells_at().0 + asking.slot * runtime::BELL_SLOT_LEN + 4;
+        let at = self.bells_at().0 + slot_at(asking.slot) as u64 + offset!(ExecRequest, state);
         // The number of the call that it sleeps in, and its arguments; or `running`.
         let wanted = format!("{} {at:#x} ", nix::libc::SYS_futex);
         let path = format!("/proc/{}/syscall", asking.thread);
@@ -435,21 +440,21 @@ impl Arena {
 
     /// Whether it waits still.
     pub fn is_asking(&self, asking: &Asking) -> bool {
-        self.slot(asking.slot, 0).load(Ordering::SeqCst) == asking.thread
-            && self.slot(asking.slot, 4).load(Ordering::SeqCst) == 1
+        self.slot(asking.slot, offset_of!(ExecRequest, thread)).load(Ordering::SeqCst) == asking.thread
+            && self.slot(asking.slot, offset_of!(ExecRequest, state)).load(Ordering::SeqCst) == 1
     }
 
     /// Has it go on, once.
     pub fn let_go(&self, asking: &Asking) {
         if !asking.is_answered.swap(true, Ordering::SeqCst) && self.is_asking(asking) {
-            self.slot(asking.slot, 4).store(2, Ordering::SeqCst);
-            self.bells.wake_at(usize::try_from(asking.slot).expect("small") * SLOT + 4);
+            self.slot(asking.slot, offset_of!(ExecRequest, state)).store(2, Ordering::SeqCst);
+            self.bells.wake_at(slot_at(asking.slot) + offset_of!(ExecRequest, state));
         }
     }
 
     /// Has who sleeps in [`Arena::asking`] look again.
     pub fn ring(&self) {
-        self.bells.word(0).fetch_add(1, Ordering::SeqCst);
+        self.bells.word(offset_of!(ExecRequests, n_raised)).fetch_add(1, Ordering::SeqCst);
         self.bells.wake();
     }
 
@@ -465,14 +470,14 @@ impl Arena {
         // Of its threads, the one that became another program was at a call; the others were stopped wherever
         // they were.
         let mine = |is: u8| areas.iter().filter(|area| **area == (pid, is)).count() as u64;
-        let at_call = if mine(runtime::HAS_ENDED) + mine(runtime::IN_EXIT) > 0 { 0 } else { 1 };
-        let mut n_stopped = (mine(runtime::MAY_RUN) + mine(runtime::ABORTS)).saturating_sub(at_call);
+        let at_call = if mine(shared::HAS_ENDED) + mine(shared::IN_EXIT) > 0 { 0 } else { 1 };
+        let mut n_stopped = (mine(shared::MAY_RUN) + mine(shared::ABORTS)).saturating_sub(at_call);
         for (k, area) in (0..).zip(&mut areas).filter(|(_, area)| area.0 == pid) {
             *area = (0, 0);
             self.set_owner(k, 0)?;
             self.file.write_all_at(&[0], self.room.states_at() + k)?;
         }
-        let is_apart = i32::try_from(runtime::IS_APART).expect("a bit of 31");
+        let is_apart = i32::try_from(shared::IS_APART).expect("a bit of 31");
         let free = areas.iter().position(|area| area.0 == 0);
         let free =
             free.or_else(|| areas.iter().position(|&(own, _)| own & is_apart == 0 && sys::is_gone(own)));
@@ -481,14 +486,14 @@ impl Arena {
         n_stopped += u64::from(was_running);
         if n_stopped > 0 {
             // Programs add to it without the lock.
-            let at = usize::try_from(runtime::N_STOPPED).expect("small");
+            let at = offset_of!(Header, n_stopped);
             let more = u32::try_from(n_stopped).unwrap_or(u32::MAX);
             self.head.word(at).fetch_add(more, Ordering::SeqCst);
         }
         let k = match free {
             Some(k) => k as u64,
             None if n < self.room.n_areas => {
-                self.file.write_all_at(&(n + 1).to_le_bytes(), runtime::N_AREAS)?;
+                self.file.write_all_at(&(n + 1).to_le_bytes(), offset!(Header, n_areas))?;
                 n
             }
             None => return Err(io::Error::other("there is no room for more threads")),
@@ -504,12 +509,12 @@ impl Arena {
 
     /// Takes the lock of the recording, which processes take to share out areas, as they do.
     fn lock(&self) -> io::Result<Held<'_>> {
-        let word = self.head.word(usize::try_from(runtime::LOCK).expect("small"));
+        let word = self.head.word(offset_of!(Header, lock));
         let us = std::process::id();
         for n in 0..10_000 {
             match word.compare_exchange(0, us, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => return Ok(Held(word)),
-                Err(holder) if n % 100 == 99 && holder & runtime::IS_APART == 0 && is_dead(holder) => {
+                Err(holder) if n % 100 == 99 && holder & shared::IS_APART == 0 && is_dead(holder) => {
                     if word.compare_exchange(holder, us, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
                         return Ok(Held(word));
                     }
@@ -525,14 +530,18 @@ impl Arena {
     /// # Errors
     /// The kernel's.
     pub fn request(&self, at_most: Duration) -> io::Result<Option<Request>> {
-        let mut page = vec![0; usize::try_from(runtime::MAILBOX_LEN).expect("small")];
+        let mut page = vec![0; size_of::<Mailbox>()];
         for is_last in [false, true] {
             self.file.read_exact_at(&mut page, self.mailbox)?;
             let word = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"));
             if word(0) == 1 {
-                let path = page[usize::try_from(runtime::MAILBOX_PATH).expect("small")..].split(|b| *b == 0);
+                let path = page[offset_of!(Mailbox, path)..].split(|b| *b == 0);
                 let path = PathBuf::from(OsStr::from_bytes(path.into_iter().next().unwrap_or_default()));
-                return Ok(Some(Request { pid: word(4), number: word(12), path }));
+                return Ok(Some(Request {
+                    pid: word(offset_of!(Mailbox, lock)),
+                    number: word(offset_of!(Mailbox, n_requests)),
+                    path,
+                }));
             }
             if !is_last {
                 self.word.sleep(word(0), at_most);
@@ -552,7 +561,7 @@ impl Arena {
     /// # Errors
     /// The kernel's.
     pub fn hold_mailbox(&self) -> io::Result<()> {
-        self.word.hold(usize::try_from(runtime::MAILBOX_OWNER).expect("small"))
+        self.word.hold(offset_of!(Mailbox, owner))
     }
 
     /// Has whoever asks for a library from now on, or waits for an answer, take the plain one.
@@ -560,7 +569,7 @@ impl Arena {
     /// # Errors
     /// The kernel's.
     pub fn close_mailbox(&self) -> io::Result<()> {
-        self.file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), self.mailbox + runtime::MAILBOX_OWNER)?;
+        self.file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), self.mailbox + offset!(Mailbox, owner))?;
         self.word.wake();
         Ok(())
     }
@@ -572,16 +581,16 @@ impl Arena {
     pub fn answer(&self, request: &Request, given: Option<&Path>) -> io::Result<()> {
         // Who asked may be gone, and another one may ask now.
         let mut number = [0; 4];
-        self.file.read_exact_at(&mut number, self.mailbox + 12)?;
+        self.file.read_exact_at(&mut number, self.mailbox + offset!(Mailbox, n_requests))?;
         if u32::from_le_bytes(number) != request.number {
             return Ok(());
         }
         let mut path = given.map_or_else(Vec::new, |p| p.as_os_str().as_bytes().to_vec());
-        if path.len() as u64 + runtime::MAILBOX_PATH >= runtime::MAILBOX_OWNER {
+        if path.len() as u64 + offset!(Mailbox, path) >= offset!(Mailbox, owner) {
             path.clear();
         }
         path.push(0);
-        self.file.write_all_at(&path, self.mailbox + runtime::MAILBOX_PATH)?;
+        self.file.write_all_at(&path, self.mailbox + offset!(Mailbox, path))?;
         self.file.write_all_at(&2u32.to_le_bytes(), self.mailbox)?;
         self.word.wake();
         Ok(())
@@ -595,7 +604,7 @@ impl Arena {
 
     /// How many areas were used: one a thread pointer that was ever seen, in each process.
     pub fn n_areas(&self) -> io::Result<u64> {
-        Ok(self.word(runtime::N_AREAS)?.min(self.room.n_areas))
+        Ok(self.word(offset!(Header, n_areas))?.min(self.room.n_areas))
     }
 
     /// Whether what some threads count in is so near to that of others that a library which is loaded now may
@@ -604,12 +613,12 @@ impl Arena {
     /// # Errors
     /// The kernel's.
     pub fn has_near(&self) -> io::Result<bool> {
-        Ok(self.word(runtime::N_NEAR)? > 0)
+        Ok(self.word(offset!(Header, n_near))? > 0)
     }
 
     /// How often a thread had to count together with another, so that counts may be lost.
     pub fn n_shared(&self) -> io::Result<u64> {
-        self.word(runtime::N_SHARED)
+        self.word(offset!(Header, n_shared))
     }
 
     /// Where code was interrupted for good, as it is in recordings.
@@ -617,7 +626,7 @@ impl Arena {
     /// # Errors
     /// The kernel's.
     pub fn stops(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; usize::try_from(16 * runtime::N_INTERRUPTED).expect("small")];
+        let mut bytes = vec![0; usize::try_from(Interrupted::LEN * shared::N_INTERRUPTED).expect("small")];
         self.file.read_exact_at(&mut bytes, self.room.interrupted_at())?;
         Ok(bytes)
     }
@@ -627,7 +636,7 @@ impl Arena {
     /// # Errors
     /// The kernel's.
     pub fn n_unknown(&self) -> io::Result<u64> {
-        self.word(runtime::N_UNKNOWN)
+        self.word(offset!(Header, n_unknown))
     }
 
     /// The rows of the module with this key.
@@ -682,12 +691,18 @@ impl Drop for Held<'_> {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "it is 64")]
-const SLOT: usize = runtime::BELL_SLOT_LEN as usize;
+/// How many threads can say at once that they are about to `exec`.
+const N_SLOTS: usize =
+    (size_of::<ExecRequests>() - offset_of!(ExecRequests, slots)) / size_of::<ExecRequest>();
+
+/// Where a slot is among the [`ExecRequests`].
+fn slot_at(slot: usize) -> usize {
+    offset_of!(ExecRequests, slots) + slot * size_of::<ExecRequest>()
+}
 
 /// Whether a thread of which this is known may have been stopped in the middle of a block.
 fn may_run(state: u8) -> bool {
-    matches!(state, runtime::MAY_RUN | runtime::ABORTS)
+    matches!(state, shared::MAY_RUN | shared::ABORTS)
 }
 
 /// Whether the process of this number runs.

@@ -19,7 +19,9 @@ use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 use probe::Segments;
+use probe::arch::shared::{ARENA, Header, Home, HomePage, MAY_RUN, PROCESS, Process, Thread};
 use probe::arch::{self as runtime, ExecSite, OpenSite};
+use probe::offset;
 use program::{Bias, LiveVa, Va};
 use std::fs::File;
 use std::io;
@@ -180,8 +182,8 @@ pub(crate) fn prepare(
 
     let shared = libc::PROT_READ | libc::PROT_WRITE;
     let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    stopped.map(LiveVa(runtime::OWN), runtime::OWN_LEN, shared, private, u64::MAX, 0)?;
-    wipe_on_fork(stopped, LiveVa(runtime::OWN))?;
+    stopped.map(LiveVa(PROCESS), Process::LEN, shared, private, u64::MAX, 0)?;
+    wipe_on_fork(stopped, LiveVa(PROCESS))?;
     // Closed before the first instruction.
     let ours = u64::try_from(arena.file().as_raw_fd()).expect("an open file has a number");
     let (fd, area) = match recording {
@@ -200,12 +202,12 @@ pub(crate) fn prepare(
             return Err(err);
         }
     };
-    stopped.write(LiveVa(runtime::OWN), &own)?;
+    stopped.write(LiveVa(PROCESS), &own)?;
     let owner = u32::try_from(stopped.pid()).expect("process numbers are positive");
     stopped.write(LiveVa(arena.owners_at() + 4 * area), &owner.to_le_bytes())?;
-    stopped.write(LiveVa(arena.state_at(area)), &[runtime::MAY_RUN])?;
+    stopped.write(LiveVa(arena.state_at(area)), &[MAY_RUN])?;
     if recording == Recording::Inherited {
-        stopped.write(LiveVa(runtime::ARENA + runtime::N_AREAS), &1u64.to_le_bytes())?;
+        stopped.write(LiveVa(ARENA + offset!(Header, n_areas)), &1u64.to_le_bytes())?;
     }
     segments.patches.iter().try_for_each(|(at, _, new)| stopped.write(live(*at), new))?;
     vector.set(AT_PHDR, live(segments.tables_at).0, stopped)?;
@@ -230,47 +232,45 @@ fn map_all(
     let live = |at: u64| bias.to_live(Va(at));
     let shared = libc::PROT_READ | libc::PROT_WRITE;
     let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    stopped.map(
-        LiveVa(runtime::ARENA),
-        arena.mapped_len(),
-        shared,
-        libc::MAP_SHARED | libc::MAP_NORESERVE,
-        fd,
-        0,
-    )?;
+    stopped.map(LiveVa(ARENA), arena.mapped_len(), shared, libc::MAP_SHARED | libc::MAP_NORESERVE, fd, 0)?;
     stopped.call(&Syscall {
         name: "madvise",
         number: libc::SYS_madvise,
-        args: [runtime::ARENA, arena.mapped_len(), u64::from(libc::MADV_DONTDUMP.cast_unsigned()), 0, 0, 0],
+        args: [ARENA, arena.mapped_len(), u64::from(libc::MADV_DONTDUMP.cast_unsigned()), 0, 0, 0],
     })?;
-    let mut own = vec![0; usize::try_from(runtime::OWN_LEN).expect("small")];
+    let mut own = vec![0; usize::try_from(Process::LEN).expect("small")];
     let mut word = |at: u64, value: u64| {
         let at = usize::try_from(at).expect("small");
         own[at..at + 8].copy_from_slice(&value.to_le_bytes());
     };
     let pid = u64::try_from(stopped.pid()).expect("process numbers are positive");
-    word(0, pid);
+    word(offset!(Process, number), pid);
     if arena.knows_namespace() {
         // It need not ask what it is called, which filters of its own might forbid.
-        word(runtime::OWN_NAME, pid);
-        word(runtime::KIN, 1);
+        word(offset!(Process, name), pid);
+        word(offset!(Process, inherited_name), 1);
     }
-    word(runtime::MAPPED, arena.mapped_len());
-    word(runtime::N_THREADS, 1);
-    word(runtime::THREADS + 16, area);
+    word(offset!(Process, mapped), arena.mapped_len());
+    word(offset!(Process, n_threads), 1);
+    word(offset!(Process, threads) + offset!(Thread, area), area);
     if let Some(code) = segments.runtime_at
         && let Some((n, row)) = arena.row(segments.key)
     {
         let home = live(segments.counters_at);
-        stopped.map(home, runtime::HOME_HEAD, shared, private, u64::MAX, 0)?;
+        stopped.map(home, HomePage::LEN, shared, private, u64::MAX, 0)?;
         wipe_on_fork(stopped, home)?;
-        let counters = LiveVa(home.0 + runtime::HOME_HEAD);
+        let counters = LiveVa(home.0 + HomePage::LEN);
         stopped.map(counters, row.len, shared, libc::MAP_SHARED, fd, row.of(area))?;
-        let at = runtime::HOMES + runtime::HOME_LEN * n as u64;
-        word(at, home.0);
-        let (old, end) = (live(segments.old.start), live(segments.old.end));
-        for (k, place) in (1..).zip([live(code), live(segments.text_at), live(code), old, end]) {
-            word(at + 8 * k, place.0);
+        let at = offset!(Process, homes) + Home::LEN * n as u64;
+        for (field, place) in [
+            (offset!(Home, at), home),
+            (offset!(Home, runtime), live(code)),
+            (offset!(Home, text), live(segments.text_at)),
+            (offset!(Home, text_end), live(code)),
+            (offset!(Home, old), live(segments.old.start)),
+            (offset!(Home, old_end), live(segments.old.end)),
+        ] {
+            word(at + field, place.0);
         }
     }
     let (text, tables) = (live(segments.text_at), live(segments.tables_at));
@@ -411,10 +411,10 @@ fn room_near(stopped: &Stopped, near: LiveVa, len: u64) -> Result<LiveVa, Proces
 fn open(stopped: &Stopped, file: &File, how: i32) -> Result<u64, ProcessError> {
     let mut path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into_bytes();
     path.push(0);
-    stopped.write(LiveVa(runtime::OWN), &path)?;
+    stopped.write(LiveVa(PROCESS), &path)?;
     let flags = u64::from((how | libc::O_CLOEXEC).cast_unsigned());
     let here = i64::from(libc::AT_FDCWD).cast_unsigned();
-    let args = [here, runtime::OWN, flags, 0, 0, 0];
+    let args = [here, PROCESS, flags, 0, 0, 0];
     stopped.call(&Syscall { name: "openat", number: libc::SYS_openat, args }).map_err(|err| match err {
         ProcessError::Call { source, .. } => stopped.space(format!(
             "it may not open the memory that is shared with it, /proc/{}/fd/{}: {source}",

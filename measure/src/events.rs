@@ -36,10 +36,10 @@ use trace::region::{Costs, Passages, thin};
 
 // The runtime appends what `trace` reads.
 const _: () = assert!(
-    probe::arch::EVENTS_HANDLER == trace::events::HANDLER
-        && probe::arch::EVENTS_ANOTHER == trace::events::ANOTHER
-        && 1 << probe::arch::EVENTS_IN_CALL == trace::events::IN_CALL
-        && probe::arch::EVENTS_REDIRECTED == trace::events::REDIRECTED
+    probe::arch::shared::EVENTS_HANDLER == trace::events::HANDLER
+        && probe::arch::shared::EVENTS_ANOTHER == trace::events::ANOTHER
+        && 1 << probe::arch::shared::EVENTS_IN_CALL == trace::events::IN_CALL
+        && probe::arch::shared::EVENTS_REDIRECTED == trace::events::REDIRECTED
 );
 
 /// Why a module cannot be recorded.

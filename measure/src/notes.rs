@@ -2,6 +2,7 @@
 
 use crate::edges::{Shape, goes_on};
 use crate::returns::Returns;
+use probe::arch::shared;
 use probe::{Counted, Module, Place, Stay};
 use profile::ImageRef;
 use profile::counters::{self, Flow, Node, Notes, Sum, Way, places};
@@ -10,24 +11,24 @@ use std::collections::BTreeMap;
 
 // The runtime writes what `profile` reads.
 const _: () = assert!(
-    probe::arch::ARENA_MAGIC == counters::RAW_MAGIC
-        && probe::arch::N_ROWS == counters::N_ROWS
-        && probe::arch::N_AREAS == counters::N_AREAS
-        && probe::arch::MAX_AREAS == counters::MAX_AREAS
-        && probe::arch::EXTENTS_AT == counters::EXTENTS_AT
-        && probe::arch::ROWS_AT == counters::ROWS_AT
-        && probe::arch::ROW_LEN == counters::ROW_LEN
-        && probe::arch::INTERRUPTED_AT == counters::STOPS_AT
-        && probe::arch::N_INTERRUPTED == counters::N_STOPS
-        && probe::arch::BEHIND_CALL == counters::BEHIND_CALL
-        && probe::arch::N_SHARED == counters::N_SHARED
-        && probe::arch::N_UNKNOWN == counters::N_UNKNOWN
-        && probe::arch::STATES_AT == counters::STATES_AT
-        && probe::arch::N_STOPPED == counters::N_STOPPED
-        && probe::arch::MAY_RUN == counters::MAY_RUN
-        && probe::arch::ABORTS == counters::ABORTS
-        && probe::arch::SITE_WORDS as u64 == counters::callees::SITE_WORDS
-        && probe::arch::SLOT_WORDS as u64 == counters::callees::SLOT_WORDS
+    shared::ARENA_MAGIC == counters::RAW_MAGIC
+        && probe::offset!(shared::Header, n_rows) == counters::N_ROWS
+        && probe::offset!(shared::Header, n_areas) == counters::N_AREAS
+        && probe::offset!(shared::Header, max_areas) == counters::MAX_AREAS
+        && probe::offset!(shared::Header, extents_at) == counters::EXTENTS_AT
+        && shared::Header::LEN == counters::ROWS_AT
+        && shared::Row::LEN == counters::ROW_LEN
+        && probe::offset!(shared::Header, interrupted_at) == counters::STOPS_AT
+        && shared::N_INTERRUPTED == counters::N_STOPS
+        && shared::BEHIND_CALL == counters::BEHIND_CALL
+        && probe::offset!(shared::Header, n_shared) == counters::N_SHARED
+        && probe::offset!(shared::Header, n_unknown) == counters::N_UNKNOWN
+        && probe::offset!(shared::Header, states_at) == counters::STATES_AT
+        && probe::offset!(shared::Header, n_stopped) == counters::N_STOPPED
+        && shared::MAY_RUN == counters::MAY_RUN
+        && shared::ABORTS == counters::ABORTS
+        && shared::SITE_WORDS as u64 == counters::callees::SITE_WORDS
+        && shared::SLOT_WORDS as u64 == counters::callees::SLOT_WORDS
 );
 
 /// What the counters of `module` mean.
@@ -85,7 +86,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
         functions.push(Flow { entry: function.entry, is_whole, blocks: nodes });
     }
     let callees = module.callees.as_ref().map(|c| counters::callees::Callees {
-        base: module.counters.start.plus(probe::arch::OWNER),
+        base: module.counters.start.plus(probe::offset!(shared::HomePage, owner)),
         old: module.old_segments(),
         first: c.first,
         n_slots: c.n_slots,

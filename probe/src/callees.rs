@@ -11,7 +11,7 @@
 //! Invariant: a call is counted right before it is made, and once. Not counted are calls through slots that
 //! the dynamic linker fills, whose targets have names, and those that find something in the flags.
 
-use crate::arch::{SITE_WORDS, SLOT_WORDS};
+use crate::arch::shared::{SITE_WORDS, SLOT_WORDS};
 use crate::movable::Stay;
 use crate::piece::Target;
 use crate::plan::{Code, Spot, Text, Written};

@@ -14,7 +14,8 @@
 //! functions.
 #![warn(clippy::indexing_slicing)]
 
-use crate::arch::{self as runtime, ExecSite, Runtime};
+use crate::arch::shared::{Capacity, HomePage};
+use crate::arch::{ExecSite, Runtime};
 use crate::bytes::set_distance;
 use crate::callees::{self, Callees};
 use crate::checks::{
@@ -277,7 +278,7 @@ impl<'a> Module<'a> {
         };
         let counters = counters_at..counters_at.plus(match n_words {
             0 => 0,
-            n => runtime::HOME_HEAD + 8 * n as u64,
+            n => HomePage::LEN + 8 * n as u64,
         });
         // Of a library: a page behind its counters that says whether it has started.
         let has_started_page = n_words > 0 && program.image.kind == Kind::SharedObject;
@@ -339,7 +340,7 @@ impl<'a> Module<'a> {
                     Target::Inside(old) => lookup(old).or_else(|| own_stubs.of(old)).unwrap_or(old),
                     Target::Routine(n) => routines.get(n as usize).copied().unwrap_or(end),
                     Target::Place(to) => to,
-                    Target::Owner => counters.start.plus(runtime::OWNER),
+                    Target::Owner => counters.start.plus(crate::offset!(HomePage, owner)),
                     Target::Slow => runtime.as_ref().map_or(end, |r| r.slow),
                     Target::Leave => runtime.as_ref().map_or(end, |r| r.leave),
                     Target::Vforked => runtime.as_ref().map_or(end, |r| r.vforked),
@@ -351,7 +352,7 @@ impl<'a> Module<'a> {
                     Target::Started => page_up(counters.end),
                     Target::Callee => runtime.as_ref().map_or(end, |r| r.callee),
                     Target::Counter(n) | Target::Word(n) => {
-                        counters.start.plus(runtime::HOME_HEAD + 8 * u64::from(n))
+                        counters.start.plus(HomePage::LEN + 8 * u64::from(n))
                     }
                 };
                 set_distance(room, fixup.at as usize, to.since(end));
@@ -402,7 +403,7 @@ impl<'a> Module<'a> {
                 && !is_unchecked
                 && checked.is_none()
             {
-                let owner = counters.start.plus(runtime::OWNER);
+                let owner = counters.start.plus(crate::offset!(HomePage, owner));
                 let started = has_started_page.then(|| page_up(counters.end));
                 let keeps = keeping.binary_search(&board.at).is_ok();
                 let may_be_handler = handlers.binary_search(&board.at).is_ok();
@@ -513,7 +514,7 @@ impl<'a> Module<'a> {
         row.update(&self.n_words.to_le_bytes());
         row.update(notes);
         runtime.set_key(row.digest128());
-        let mut bytes = runtime::Capacity::FILE.header();
+        let mut bytes = Capacity::FILE.header();
         bytes.extend(name.bytes().filter(|b| *b != 0));
         bytes.push(0);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -741,7 +742,7 @@ fn runtime_at(
         Kind::SharedObject => dynamic::init_slot(program).and_then(|slot| slot.1),
         _ => image.entry,
     };
-    let len = page_up(counters.end).since(counters.start) - runtime::HOME_HEAD;
+    let len = page_up(counters.end).since(counters.start) - HomePage::LEN;
     let started = (image.kind == Kind::SharedObject).then(|| page_up(counters.end));
     let mut runtime = Runtime::at(at, text, counters.start, len, init, key, started);
     let callees = callees.filter(|c| !c.sites.is_empty());

@@ -3,7 +3,8 @@
 use super::{Arena, MOST_STREAMS, PAGE, StreamsAt};
 use crate::sys::{SharedBytes, SharedWord};
 use crate::target::Limits;
-use probe::arch::{self as runtime, Capacity};
+use probe::arch::shared::{self, Capacity, EventsPage, Header, Mailbox};
+use probe::offset;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::Ordering;
@@ -22,15 +23,15 @@ pub struct Stream<'a> {
 impl Stream<'_> {
     /// How many chunks may be full at once.
     #[expect(clippy::cast_possible_truncation, reason = "it is 8")]
-    pub const N_CHUNKS: usize = runtime::N_CHUNKS as usize;
+    pub const N_CHUNKS: usize = shared::N_CHUNKS as usize;
     /// How many words each has.
-    pub const N_WORDS: u64 = runtime::CHUNK_LEN / 4;
+    pub const N_WORDS: u64 = shared::CHUNK_LEN / 4;
     /// How many words more than there are may be counted, of which room was taken that is not used.
-    pub const N_UNUSED: u64 = runtime::CHUNK_ROOM / 4;
+    pub const N_UNUSED: u64 = shared::CHUNK_ROOM / 4;
 
     /// Moves the next chunk to `events`, if it is full; whoever waits for its room, gets it.
     pub fn take(&mut self, events: &mut Vec<u8>) -> bool {
-        let full = usize::try_from(runtime::EVENTS_FULL + 4 * self.next).expect("small");
+        let full = usize::try_from(offset!(EventsPage, full) + 4 * self.next).expect("small");
         if self.word.word(full).load(Ordering::SeqCst) == 0 {
             return false;
         }
@@ -39,21 +40,21 @@ impl Stream<'_> {
         self.events.take(place(self.next), events);
         self.word.word(full).store(0, Ordering::SeqCst);
         self.word.wake_at(full);
-        self.next = (self.next + 1) % runtime::N_CHUNKS;
+        self.next = (self.next + 1) % shared::N_CHUNKS;
         true
     }
 
     /// How many chunks are full, and how many bytes of the next one are used.
     fn extent(&self) -> io::Result<(u64, u64)> {
         // In this order: whoever goes on to another chunk says first that the one before is full.
-        let next = self.arena.word(self.page)?;
-        let is_full = |n: &u64| self.is_full((self.next + n) % runtime::N_CHUNKS);
-        let n_full = (0..runtime::N_CHUNKS).take_while(is_full).count() as u64;
-        let chunk = (self.next + n_full) % runtime::N_CHUNKS;
-        let used = next.wrapping_sub(runtime::ARENA + self.chunks + runtime::CHUNK_LEN * chunk);
+        let next = self.arena.word(self.page + offset!(EventsPage, next))?;
+        let is_full = |n: &u64| self.is_full((self.next + n) % shared::N_CHUNKS);
+        let n_full = (0..shared::N_CHUNKS).take_while(is_full).count() as u64;
+        let chunk = (self.next + n_full) % shared::N_CHUNKS;
+        let used = next.wrapping_sub(shared::ARENA + self.chunks + shared::CHUNK_LEN * chunk);
         // Room may be taken beyond the end, and is not used then; what is farther away is in another chunk.
-        let is_here = used < runtime::CHUNK_LEN + PAGE;
-        Ok((n_full, if is_here { used.min(runtime::CHUNK_LEN) & !3 } else { 0 }))
+        let is_here = used < shared::CHUNK_LEN + PAGE;
+        Ok((n_full, if is_here { used.min(shared::CHUNK_LEN) & !3 } else { 0 }))
     }
 
     /// How many words are there that were not taken, those of chunks that are not used among them.
@@ -62,7 +63,7 @@ impl Stream<'_> {
     /// The kernel's.
     pub fn n_words(&self) -> io::Result<u64> {
         let (n_full, used) = self.extent()?;
-        Ok((n_full * runtime::CHUNK_LEN + used) / 4)
+        Ok((n_full * shared::CHUNK_LEN + used) / 4)
     }
 
     /// Moves what was not taken to `events`, from its word `from` on, and leaves it where it is; how many of
@@ -74,22 +75,22 @@ impl Stream<'_> {
     pub fn look(&self, from: u64, events: &mut Vec<u8>) -> io::Result<usize> {
         events.clear();
         let (n_full, used) = self.extent()?;
-        let (mut at, end) = (4 * from, n_full * runtime::CHUNK_LEN + used);
+        let (mut at, end) = (4 * from, n_full * shared::CHUNK_LEN + used);
         let mut bytes = Vec::new();
         while at < end {
-            let (chunk, within) = (at / runtime::CHUNK_LEN, at % runtime::CHUNK_LEN);
+            let (chunk, within) = (at / shared::CHUNK_LEN, at % shared::CHUNK_LEN);
             // Whole words of 8 bytes.
             let start = within & !7;
-            let len = (end - chunk * runtime::CHUNK_LEN).min(runtime::CHUNK_LEN) - start;
+            let len = (end - chunk * shared::CHUNK_LEN).min(shared::CHUNK_LEN) - start;
             bytes.resize(usize::try_from(len.next_multiple_of(8)).map_err(io::Error::other)?, 0);
-            let place = place((self.next + chunk) % runtime::N_CHUNKS);
+            let place = place((self.next + chunk) % shared::N_CHUNKS);
             self.events.look(place + usize::try_from(start).map_err(io::Error::other)?, &mut bytes);
             let of_these = usize::try_from(within - start).map_err(io::Error::other)?;
             let len = usize::try_from(len).map_err(io::Error::other)?;
             events.extend(bytes.get(of_these..len).unwrap_or_default());
-            at = (chunk + 1) * runtime::CHUNK_LEN;
+            at = (chunk + 1) * shared::CHUNK_LEN;
         }
-        let n_whole = (n_full * runtime::CHUNK_LEN / 4).saturating_sub(from);
+        let n_whole = (n_full * shared::CHUNK_LEN / 4).saturating_sub(from);
         usize::try_from(n_whole).map(|n| n.min(events.len() / 4)).map_err(io::Error::other)
     }
 
@@ -100,7 +101,7 @@ impl Stream<'_> {
     /// The kernel's.
     pub fn rest(&self) -> io::Result<Vec<u8>> {
         let (n_full, used) = self.extent()?;
-        let len = if n_full > 0 { runtime::CHUNK_LEN } else { used };
+        let len = if n_full > 0 { shared::CHUNK_LEN } else { used };
         let mut bytes = vec![0; usize::try_from(len.next_multiple_of(8)).map_err(io::Error::other)?];
         self.events.look(place(self.next), &mut bytes);
         bytes.truncate(usize::try_from(len).map_err(io::Error::other)?);
@@ -112,7 +113,7 @@ impl Stream<'_> {
     /// # Errors
     /// The kernel's.
     pub fn n_stalls(&self) -> io::Result<u64> {
-        self.arena.word(self.page + runtime::EVENTS_STALLS)
+        self.arena.word(self.page + offset!(EventsPage, stalls))
     }
 
     /// Whether events were lost, since nobody took them.
@@ -120,18 +121,18 @@ impl Stream<'_> {
     /// # Errors
     /// The kernel's.
     pub fn has_lost(&self) -> io::Result<bool> {
-        Ok(self.arena.word(self.page + runtime::EVENTS_LOST)? != 0)
+        Ok(self.arena.word(self.page + offset!(EventsPage, lost))? != 0)
     }
 
     fn is_full(&self, chunk: u64) -> bool {
-        let full = usize::try_from(runtime::EVENTS_FULL + 4 * chunk).expect("small");
+        let full = usize::try_from(offset!(EventsPage, full) + 4 * chunk).expect("small");
         self.word.word(full).load(Ordering::SeqCst) != 0
     }
 }
 
 /// Where a chunk is among those of its stream.
 fn place(chunk: u64) -> usize {
-    usize::try_from(runtime::CHUNK_LEN * chunk).expect("mapped")
+    usize::try_from(shared::CHUNK_LEN * chunk).expect("mapped")
 }
 
 /// Who appended to a stream last, and what is known of its end.
@@ -171,7 +172,7 @@ impl Arena {
                 runs,
                 is_another: !maps.is_empty() && !has_it(),
                 has_ended: state == 0,
-                has_left: matches!(state, runtime::HAS_ENDED | runtime::IN_EXIT),
+                has_left: matches!(state, shared::HAS_ENDED | shared::IN_EXIT),
             }
         };
         Ok((0..).zip(self.areas()?).map(owner).collect())
@@ -181,7 +182,7 @@ impl Arena {
     fn number(&self, k: u64) -> io::Result<u32> {
         let at = self.streams.ok_or_else(|| io::Error::other("no events are recorded"))?;
         let mut number = [0; 4];
-        self.file.read_exact_at(&mut number, at.pages + PAGE * k + runtime::EVENTS_NUMBER)?;
+        self.file.read_exact_at(&mut number, at.pages + PAGE * k + offset!(EventsPage, number))?;
         Ok(u32::from_le_bytes(number))
     }
 
@@ -191,25 +192,25 @@ impl Arena {
     /// # Errors
     /// As [`Arena::create`].
     pub fn for_events(keys: &[u128]) -> io::Result<Arena> {
-        let stream = PAGE + runtime::CHUNK_LEN * runtime::N_CHUNKS;
+        let stream = PAGE + shared::CHUNK_LEN * shared::N_CHUNKS;
         let (room, later) = Limits::ours().room(stream, 0);
         let n_areas = room.n_areas.min(MOST_STREAMS);
         let mut arena = Arena::with(&[], Capacity { n_areas, ..room }, later)?;
         let mut state = arena.state();
         let pages = state.len.next_multiple_of(PAGE);
         let chunks = pages + PAGE * n_areas;
-        let len = chunks + runtime::CHUNK_LEN * runtime::N_CHUNKS * n_areas;
+        let len = chunks + shared::CHUNK_LEN * shared::N_CHUNKS * n_areas;
         super::set_len(&arena.file, len)?;
-        arena.file.write_all_at(&len.to_le_bytes(), runtime::END)?;
+        arena.file.write_all_at(&len.to_le_bytes(), offset!(Header, len_bytes))?;
         for k in 0..n_areas {
             let control = pages + PAGE * k;
-            let base = runtime::ARENA + chunks + runtime::CHUNK_LEN * runtime::N_CHUNKS * k;
+            let base = shared::ARENA + chunks + shared::CHUNK_LEN * shared::N_CHUNKS * k;
             for (at, word) in [
-                (0, base),
-                (runtime::EVENTS_LIMIT, base + runtime::CHUNK_LEN - runtime::CHUNK_ROOM),
-                (runtime::EVENTS_BASE, base),
-                (runtime::EVENTS_CONTROL, runtime::ARENA + control),
-                (runtime::EVENTS_TAKER, runtime::ARENA + arena.mailbox + runtime::MAILBOX_OWNER),
+                (offset!(EventsPage, next), base),
+                (offset!(EventsPage, limit), base + shared::CHUNK_LEN - shared::CHUNK_ROOM),
+                (offset!(EventsPage, base), base),
+                (offset!(EventsPage, control), shared::ARENA + control),
+                (offset!(EventsPage, taker), shared::ARENA + arena.mailbox + offset!(Mailbox, owner)),
             ] {
                 arena.file.write_all_at(&word.to_le_bytes(), control + at)?;
             }
@@ -228,7 +229,7 @@ impl Arena {
     pub fn stream(&self, k: u64) -> io::Result<Stream<'_>> {
         let at = self.streams.ok_or_else(|| io::Error::other("no events are recorded"))?;
         let page = at.pages + PAGE * k;
-        let len = runtime::CHUNK_LEN * runtime::N_CHUNKS;
+        let len = shared::CHUNK_LEN * shared::N_CHUNKS;
         let chunks = at.chunks + len * k;
         let word = SharedWord::map(&self.file, page)?;
         let events = SharedBytes::map(&self.file, chunks, len)?;

@@ -1,4 +1,4 @@
-# What a program runs in place of an `execve` or `execveat`. See `exec_page` in `x86_64.rs`.
+# What a program runs in place of an `execve` or `execveat`. See `exec_page` in `system_calls.rs`.
 #
 # It is called. All registers are kept but rax, rcx and r11, as by the system call. Signals wait while the
 # launcher is asked, so that no handler finds the thread asking.
@@ -6,11 +6,8 @@
 .balign 16
 .globl engraft_exec, engraft_execve, engraft_execveat, engraft_exec_end
 engraft_exec:
-    .quad 0             # 0: where `execve` goes
-    .quad 0             # 8: where `execveat` goes
-    .quad 0             # 16: address of the slots
-    .quad 0             # 24: address of the word that says whether anybody answers
-    .quad -1            # 32: all signals
+    .zero {mask}        # `shared::ExecPage`
+    .quad -1            # all signals
 engraft_execve:
     mov eax, 59
     jmp 1f
@@ -29,12 +26,12 @@ engraft_execveat:
     push r12
     push r13
     sub rsp, 8
-    mov rbx, [rip + engraft_exec + 16]
-    mov r13, [rip + engraft_exec + 24]
+    mov rbx, [rip + engraft_exec + {requests}]
+    mov r13, [rip + engraft_exec + {owner}]
     test dword ptr [r13], 0x40000000
     jnz 9f
     mov edi, 2          # SIG_SETMASK
-    lea rsi, [rip + engraft_exec + 32]
+    lea rsi, [rip + engraft_exec + {mask}]
     mov rdx, rsp
     mov r10d, 8
     mov eax, 14         # rt_sigprocmask
@@ -43,7 +40,7 @@ engraft_execveat:
     syscall
     mov r12d, eax
 2:  # a slot
-    lea rbp, [rbx + {slot_len}]
+    lea rbp, [rbx + {slots}]
 3:
     xor eax, eax
     lock cmpxchg [rbp], r12d
@@ -59,14 +56,14 @@ engraft_execveat:
     jmp 8f
 5:
     mov rax, [rsp + 88]
-    mov [rbp + 16], rax
+    mov [rbp + {number}], rax
     mov rax, [rsp + 80]
-    mov [rbp + 24], rax
+    mov [rbp + {args}], rax
     mov rax, [rsp + 72]
-    mov [rbp + 32], rax
+    mov [rbp + {args} + 8], rax
     mov rax, [rsp + 48]
-    mov [rbp + 40], rax
-    mov dword ptr [rbp + 4], 1
+    mov [rbp + {args} + 16], rax
+    mov dword ptr [rbp + {state}], 1
     lock inc dword ptr [rbx]
     mov rdi, rbx
     mov esi, 1          # FUTEX_WAKE
@@ -76,7 +73,7 @@ engraft_execveat:
 6:
     push 20000000       # 20 ms
     push 0
-    lea rdi, [rbp + 4]
+    lea rdi, [rbp + {state}]
     xor esi, esi        # FUTEX_WAIT
     mov edx, 1
     mov r10, rsp
@@ -84,13 +81,13 @@ engraft_execveat:
     syscall
     pop rcx
     pop rcx
-    cmp dword ptr [rbp + 4], 1
+    cmp dword ptr [rbp + {state}], 1
     jne 7f
     # Nobody answers any more: the launcher said so, or the kernel when the launcher died.
     test dword ptr [r13], 0x40000000
     jz 6b
 7:
-    mov dword ptr [rbp + 4], 0
+    mov dword ptr [rbp + {state}], 0
     mov dword ptr [rbp], 0
 8:
     mov edi, 2

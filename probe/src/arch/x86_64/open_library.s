@@ -1,20 +1,17 @@
-# What ld.so runs in place of an `openat`. See `open_library` in `x86_64.rs`.
+# What ld.so runs in place of an `openat`. See `open_library` in `system_calls.rs`.
 .pushsection .rodata
 .balign 16
 .globl engraft_open_library, engraft_open_library_end
 engraft_open_library:
-    .quad 0             # 0: where to go on
-    .quad 0             # 8: address of the table of paths
-    .quad 0             # 16: address of the mailbox, or 0
-    .quad 0
-    # Entry, at 32: as the number of the call is about to be set; first what stood between that and the call.
+    .zero {entry}       # `shared::OpenLibrary`
+    # Entry: as the number of the call is about to be set; first what stood between that and the call.
     .fill 32, 1, 0x90
     # As the `openat` is about to be made.
     lea rsp, [rsp - 128]
     push rdi
     push rsi
     push rdx
-    mov r11, [rip + engraft_open_library + 8]
+    mov r11, [rip + engraft_open_library + {paths}]
 2:  # a library that is known
     mov ecx, [r11]
     test ecx, ecx
@@ -49,7 +46,7 @@ engraft_open_library:
     syscall
     test rax, rax
     js 9f
-    cmp qword ptr [rip + engraft_open_library + 16], 0
+    cmp qword ptr [rip + engraft_open_library + {mailbox}], 0
     je 9f
     call .Lengraft_ask
     jmp 9f
@@ -77,8 +74,8 @@ engraft_open_library:
     push r12
     push r13
     mov r13, rax
-    mov rbx, [rip + engraft_open_library + 16]
-    mov rax, {own}      # its number is there, but in a child of fork
+    mov rbx, [rip + engraft_open_library + {mailbox}]
+    mov rax, {process}      # its number is there, but in a child of fork
     mov eax, [rax]
     test eax, eax
     jnz 1f
@@ -88,7 +85,7 @@ engraft_open_library:
     mov r12d, eax
 2:  # the mailbox, unless its holder is gone; ld.so opens one library at a time, so we are not holding it
     xor eax, eax
-    lock cmpxchg [rbx + 4], r12d
+    lock cmpxchg [rbx + {lock}], r12d
     jz 3f
     cmp eax, r12d
     je 3f
@@ -102,11 +99,11 @@ engraft_open_library:
     cmp rax, -3         # ESRCH
     jne 2b
     mov eax, ebp
-    lock cmpxchg [rbx + 4], r12d
+    lock cmpxchg [rbx + {lock}], r12d
     jnz 2b
 3:
     mov rsi, [rsp + 72]
-    lea rdi, [rbx + 16]
+    lea rdi, [rbx + {path}]
     mov ecx, 4000
 4:
     mov al, [rsi]
@@ -119,7 +116,7 @@ engraft_open_library:
     jnz 4b
     jmp 8f              # too long
 5:
-    inc dword ptr [rbx + 12]
+    inc dword ptr [rbx + {n_requests}]
     mov dword ptr [rbx], 1
     call .Lengraft_wake
 6:
@@ -136,13 +133,13 @@ engraft_open_library:
     cmp dword ptr [rbx], 1
     jne 7f
     # Nobody answers any more: the launcher said so, or the kernel when the launcher died.
-    test dword ptr [rbx + 4032], 0x40000000
+    test dword ptr [rbx + {owner}], 0x40000000
     jz 6b
     mov dword ptr [rbx], 0
     jmp 8f
 7:
     mov dword ptr [rbx], 0
-    lea rsi, [rbx + 16]
+    lea rsi, [rbx + {path}]
     cmp byte ptr [rsi], 0
     je 8f
     mov edi, -100       # AT_FDCWD
@@ -157,7 +154,7 @@ engraft_open_library:
     mov eax, 3          # close
     syscall
 8:
-    mov dword ptr [rbx + 4], 0
+    mov dword ptr [rbx + {lock}], 0
     mov rax, r13
     pop r13
     pop r12

@@ -38,12 +38,12 @@
 # Zero if there is a recording in this process; rbx, r12.
 .Lengraft_find:
     mov rbx, {arena}
-    mov r12, {own}
+    mov r12, {process}
     mov rsi, rbx
-    mov edi, -1
+    mov edi, -1         # in no known way: only asks whether the memory can be read
     xor edx, edx
     mov r10d, 8
-    mov eax, 14         # rt_sigprocmask, in no known way: whether the memory can be read. Whoever starts threads may call it
+    mov eax, 14         # rt_sigprocmask, which whoever starts threads may call
     syscall
     cmp rax, -22        # EINVAL: it could
     jne 2f
@@ -57,7 +57,7 @@
 .Lengraft_lock:
     mov eax, 14         # rt_sigprocmask
     mov edi, 2          # SIG_SETMASK
-    lea rsi, [rip + engraft_module + 32]
+    lea rsi, [rip + engraft_module + {module_mask}]
     lea rdx, [rsp + 8]
     mov r10d, 8
     syscall
@@ -106,10 +106,10 @@
 # r9d: what this process is called in the recording: its number, and whether that means something else to the
 # others, since it is in a namespace of its own. Whether a process is gone can only be asked within one.
 .Lengraft_self:
-    mov r9d, [r12 + 8]
+    mov r9d, [r12 + {process_name}]
     test r9d, r9d
     jnz 9f
-    mov r9d, [r12 + {kin}]
+    mov r9d, [r12 + {inherited_name}]
     test r9d, r9d
     jz 1f
     and r9d, {is_apart} # of the process that forked us
@@ -140,11 +140,11 @@
     mov eax, 39         # getpid
     syscall
     or r9d, eax
-    mov [r12 + 8], r9d
+    mov [r12 + {process_name}], r9d
     mov eax, r9d
     and eax, {is_apart}
     or eax, 1
-    mov [r12 + {kin}], eax
+    mov [r12 + {inherited_name}], eax
 9:
     ret
 
@@ -173,10 +173,10 @@
     rdgsbase r15
     mov qword ptr [r12 + {n_threads}], 1
     mov [r12 + {threads}], rbp
-    mov [r12 + {threads} + 8], r15
+    mov [r12 + {threads} + {thread_distance}], r15
     call .Lengraft_new_area
     mov r13, rax
-    mov [r12 + {threads} + 16], rax
+    mov [r12 + {threads} + {thread_area}], rax
     test rax, rax
     js 6f
     xor r14d, r14d
@@ -185,7 +185,7 @@
     jae 7f
     call .Lengraft_home
     jz 3f
-    lea rdi, [rax + r15 + 4096]
+    lea rdi, [rax + r15 + {home_head}]
     call .Lengraft_map_shared
     test rax, rax
     jns 3f
@@ -209,28 +209,28 @@
 # rax: the home of row r14, 0 if it is not loaded (any more). Flags for that.
 .Lengraft_home:
     mov eax, r14d
-    shl eax, 6
+    shl eax, {home_shift}
     lea r8, [r12 + rax + {homes}]
     cmp qword ptr [r8], 0
     je 8f
     mov eax, 14         # rt_sigprocmask with all signals blocked: whether the key can be read
     xor edi, edi
-    mov rsi, [r8 + 8]
+    mov rsi, [r8 + {home_runtime}]
     add rsi, 16
     xor edx, edx
     mov r10d, 8
     syscall
     test rax, rax
     jnz 7f
-    mov rcx, [r8 + 8]
+    mov rcx, [r8 + {home_runtime}]
     mov eax, r14d
-    shl eax, 6
+    shl eax, {row_shift}
     lea rdx, [rbx + rax + {rows_at}]
-    mov rax, [rcx + 16]
+    mov rax, [rcx + {module_key}]
     cmp rax, [rdx]
     jne 7f
-    mov rax, [rcx + 24]
-    cmp rax, [rdx + 8]
+    mov rax, [rcx + {module_key} + 8]
+    cmp rax, [rdx + {row_key} + 8]
     je 8f
 7:
     mov qword ptr [r8], 0
@@ -248,8 +248,8 @@
     jae 9f
     call .Lengraft_home
     jz 3f
-    mov [rax + r15 + 4088], rbp
-    mov byte ptr [rax + r15 + 4072], 1
+    mov [rax + r15 + {owner}], rbp
+    mov byte ptr [rax + r15 + {is_recorded}], 1
 3:
     inc r14d
     jmp 2b
@@ -283,7 +283,7 @@
     cmp r14, [rbx + {n_areas}]
     jae 4f
     mov edi, [r13 + 4 * r14]
-    mov eax, [r12 + 8]
+    mov eax, [r12 + {process_name}]
     cmp edi, eax
     je 33f
     or eax, edi
@@ -314,7 +314,7 @@
 53:
     mov byte ptr [rax], {may_run}
 52:
-    mov eax, [r12 + 8]
+    mov eax, [r12 + {process_name}]
     mov [r13 + 4 * r14], eax
     mov rax, r14
 6:
@@ -344,7 +344,7 @@
     jz 4b
     lea rdi, [rax + r15]
     call .Lengraft_row_len
-    lea rsi, [rax + 4096]
+    lea rsi, [rax + {home_head}]
     mov eax, 11         # munmap
     syscall
     jmp 4b
@@ -360,8 +360,8 @@
 # rax: the length of the counters of row r14.
 .Lengraft_row_len:
     mov eax, r14d
-    shl eax, 6
-    mov rax, [rbx + rax + {rows_at} + 16]
+    shl eax, {row_shift}
+    mov rax, [rbx + rax + {rows_at} + {row_counters_len}]
     ret
 
 # Maps the home rdi of row r14 for area r13 at distance r15, if nothing is there; zero if so.
@@ -370,7 +370,7 @@
     lea rbp, [rdi + r15]
     mov rdi, rbp
     call .Lengraft_row_len
-    lea rsi, [rax + 4096]
+    lea rsi, [rax + {home_head}]
     mov edx, 3          # PROT_READ | PROT_WRITE
     mov r10d, 0x104022  # MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE
     mov r8, -1
@@ -381,14 +381,14 @@
     jne 2f
     mov rdi, rbp
     call .Lengraft_wipe
-    lea rdi, [rbp + 4096]
+    lea rdi, [rbp + {home_head}]
     call .Lengraft_map_shared
-    lea rdi, [rbp + 4096]
+    lea rdi, [rbp + {home_head}]
     cmp rax, rdi
     je 2f
     mov rdi, rbp
     call .Lengraft_row_len
-    lea rsi, [rax + 4096]
+    lea rsi, [rax + {home_head}]
     mov eax, 11         # munmap
     syscall
     or eax, 1
@@ -398,7 +398,7 @@
 
 # Has a child of fork find the page at rdi zero.
 .Lengraft_wipe:
-    mov esi, 4096
+    mov esi, {home_head}
     mov edx, 18         # MADV_WIPEONFORK
     mov eax, 28         # madvise
     syscall

@@ -28,7 +28,7 @@ engraft_module_chunk:
     sub rsp, 16
     mov eax, 14         # rt_sigprocmask
     mov edi, 2          # SIG_SETMASK
-    lea rsi, [rip + engraft_module + 32]
+    lea rsi, [rip + engraft_module + {module_mask}]
     mov rdx, rsp
     mov r10d, 8
     syscall

@@ -7,7 +7,7 @@ engraft_module_slow:
     push rax
     lea rax, [rip + engraft_module]
     add rax, [rax]
-    cmp qword ptr [rax + 4080], 0
+    cmp qword ptr [rax + {is_alone}], 0
     je 26f
     pop rax             # nothing is recorded in this process
     jmp r11
@@ -41,7 +41,7 @@ engraft_module_slow:
 2:  # an area of ours, from a thread that had the same thread pointer before us
     test rcx, rcx
     jz 3f
-    mov r15, [rax + 8]
+    mov r15, [rax + {thread_distance}]
     cmp [rax], rbp
     je 8f
     add rax, {thread_len}
@@ -49,11 +49,11 @@ engraft_module_slow:
     jmp 2b
 3:  # the first area, if nobody has it
     lea rax, [r12 + {threads}]
-    mov r15, [rax + 8]
+    mov r15, [rax + {thread_distance}]
     cmp qword ptr [rax], 0
     jne 4f
     mov [rax], rbp
-    mov dword ptr [rax + 24], 0
+    mov dword ptr [rax + {thread_number}], 0
     jmp 7f
 4:  # one of a thread that is no more
     mov r14d, 8
@@ -79,7 +79,9 @@ engraft_module_slow:
     neg r15
     call .Lengraft_map_area
     jz 54f
-    neg r15             # above: for programs at low addresses, if their libraries, those that come later too, have addresses there
+    # Above: for programs at low addresses, if their libraries, those that come later too, have addresses
+    # there.
+    neg r15
     rdfsbase rax
     add rax, r15
     shr rax, 34
@@ -105,9 +107,9 @@ engraft_module_slow:
     imul rax, rax, {thread_len}
     lea rax, [r12 + rax + {threads}]
     mov [rax], rbp
-    mov [rax + 8], r15
-    mov [rax + 16], r13
-    mov dword ptr [rax + 24], 0
+    mov [rax + {thread_distance}], r15
+    mov [rax + {thread_area}], r13
+    mov dword ptr [rax + {thread_number}], 0
     inc qword ptr [r12 + {n_threads}]
     jmp 7f
 55:
@@ -125,12 +127,12 @@ engraft_module_slow:
     call .Lengraft_reap
     test rax, rax
     jnz 44f
-    mov r15, [r12 + {threads} + 8] # with the first thread
+    mov r15, [r12 + {threads} + {thread_distance}] # with the first thread
     lock inc qword ptr [rbx + {n_shared}]
     xor r14d, r14d
     jmp 81f
 44:
-    mov r15, [rax + 8]
+    mov r15, [rax + {thread_distance}]
     mov [rax], rbp
 7:
     push rax
@@ -138,9 +140,9 @@ engraft_module_slow:
     pop rax
 8:
     mov r13, rax
-    mov r14d, [rax + 24]
+    mov r14d, [rax + {thread_number}]
     call .Lengraft_begins
-    mov eax, [r13 + 24]
+    mov eax, [r13 + {thread_number}]
     test r14d, r14d     # the number of the thread that had it, if one had
     jz 81f
     sub r14d, eax
@@ -173,7 +175,7 @@ engraft_module_slow:
 
 # Says among its events that from here on they are another thread's.
 .Lengraft_is_another:
-    cmp qword ptr [rip + engraft_module + 144], 0
+    cmp qword ptr [rip + engraft_module + {module_has_events}], 0
     je 9f
     push rbx
     lea rbx, [rip + engraft_module]

@@ -44,7 +44,7 @@ engraft_module_abort:   # what ends the process by SIGABRT, unless a handler of 
     movzx ecx, al
     lea rax, [rip + engraft_module]
     add rax, [rax]
-    cmp qword ptr [rax + 4080], 0
+    cmp qword ptr [rax + {is_alone}], 0
     je 3f
     pop rcx             # nothing is recorded in this process
     pop rax
@@ -129,7 +129,7 @@ engraft_module_begin:
 .globl engraft_module_last
 engraft_module_last:
     sub rsp, 8
-    movabs rax, {own} + {at_end}
+    movabs rax, {process} + {at_end}
     mov rax, [rax]
     test rax, rax
     jz 2f
@@ -153,17 +153,17 @@ engraft_module_last_end:
 2:
     sub r13, 1
     jb 9f
-    mov r14, [r15 + 16]
+    mov r14, [r15 + {thread_area}]
     mov rdi, [r15]
     test rdi, rdi       # nobody has come here yet but the first thread
     jz 5f
     cmp rdi, rbp
     je 5f
-    mov eax, [r15 + 28]
+    mov eax, [r15 + {thread_number_at}]
     test eax, eax       # where its number is, is not known: it may be there
     jz 6f
     add rdi, rax
-    mov r9d, [r15 + 24]
+    mov r9d, [r15 + {thread_number}]
     call .Lengraft_holds
     cmp rax, -11        # EAGAIN: something else is there
     je 4f

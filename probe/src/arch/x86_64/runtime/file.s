@@ -3,7 +3,7 @@
 # Makes a recording, or joins the one that is there. r15: the environment. Zero if there is one now.
 .Lengraft_create:
     mov rdi, r12
-    mov esi, {own_len}
+    mov esi, {process_len}
     mov edx, 3
     mov r10d, 0x104022  # MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE
     mov r8, -1
@@ -12,7 +12,8 @@
     syscall
     cmp rax, r12
     jne 99f             # another module tried, and could not
-    mov eax, 102        # getuid; a program with other rights than its user's writes nothing where that user says
+    # A program with other rights than its user's writes nothing where that user says.
+    mov eax, 102        # getuid
     syscall
     mov ebp, eax
     mov eax, 107        # geteuid
@@ -74,7 +75,7 @@
     syscall
     mov [r12], rax
     lea rcx, [rip + engraft_module]
-    mov r13, [rip + engraft_module + 64]
+    mov r13, [rip + engraft_module + {module_header}]
     add r13, rcx        # the first bytes
     lea r14, [r13 + {header_len}]
 2:  # the name
@@ -229,7 +230,7 @@
     sub rsp, 8
     call .Lengraft_lock
     call .Lengraft_new_area
-    mov [r12 + {threads} + 16], rax
+    mov [r12 + {threads} + {thread_area}], rax
     mov r15, rax
     call .Lengraft_unlock
     add rsp, 8
@@ -313,10 +314,12 @@
     ret
 
 .Lengraft_said:
-    .ascii "engraft: nothing is recorded, for there is no room for it or no right to write it (set ENGRAFT_OUT to another file): "
+    .ascii "engraft: nothing is recorded, for there is no room for it or no right to write it "
+    .ascii "(set ENGRAFT_OUT to another file): "
 .Lengraft_said_end:
 .Lengraft_other:
-    .ascii "engraft: nothing is recorded, for the file there is something else, or a recording of `count` (set ENGRAFT_OUT to another file): "
+    .ascii "engraft: nothing is recorded, for the file there is something else, or a recording of `count` "
+    .ascii "(set ENGRAFT_OUT to another file): "
 .Lengraft_other_end:
 .Lengraft_line:
     .ascii "\n"

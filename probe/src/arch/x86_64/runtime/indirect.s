@@ -25,18 +25,18 @@ engraft_module_callee:
     imul rax, rdx
     lea rdx, [rip + engraft_module]
     shr rax, 32
-    and rax, [rdx + 128]
-    shl rax, 5
+    and rax, [rdx + {module_slot_mask}]
+    shl rax, {slot_shift}
     add rax, rdx
-    add rax, [rdx + 120]
+    add rax, [rdx + {module_slots}]
     cmp gs:[rax], rcx
     jne .Lengraft_callee_look
-    cmp gs:[rax + 8], r11
+    cmp gs:[rax + {slot_distance}], r11
     jne .Lengraft_callee_look
-    cmp qword ptr gs:[rax + 24], 1
+    cmp qword ptr gs:[rax + {slot_target}], 1
     jne 4f
 2:
-    inc qword ptr gs:[rax + 16]
+    inc qword ptr gs:[rax + {slot_n}]
 3:
     mov rdx, [rsp + 72]
     mov rcx, [rsp + 80]
@@ -49,22 +49,22 @@ engraft_module_callee_return:
     mov [rsp + 64], rdi
     mov [rsp + 56], rsi
     add rdx, [rdx]
-    lea rdx, [rdx + 4088]
+    lea rdx, [rdx + {owner}]
     sub rdx, r11
-    mov rdi, gs:[rax + 24]
+    mov rdi, gs:[rax + {slot_target}]
     cmp rdi, rdx
     je 5f
     mov rsi, rdi
     shr rsi, 48
     jz 6f
-    shl rsi, 6
-    movabs rcx, {own} + {homes} - 64
+    shl rsi, {home_shift}
+    movabs rcx, {process} + {homes} - 64
     add rsi, rcx
     cmp qword ptr [rsi], 0
     je 6f
     shl rdi, 16
     shr rdi, 16
-    add rdi, [rsi + 32]
+    add rdi, [rsi + {home_old}]
     cmp rdi, rdx
     jne 6f
 5:
@@ -86,14 +86,14 @@ engraft_module_callee_saved:
     mov [rsp + 24], r10
     lea rbx, [rip + engraft_module]
     mov r8, [rbx]
-    lea r8, [rbx + r8 + 4088] # the owner's word
+    lea r8, [rbx + r8 + {owner}] # the owner's word
     mov rdx, r8
     sub rdx, r11        # the target
-    lea rsi, [r8 + 8 * rcx + 8] # the site
+    lea rsi, [r8 + 8 * rcx + {home_head} - {owner}] # the site
     mov rax, r11
-    add rax, [rbx + 136]
-    mov rdi, [rbx + 96]
-    sub rdi, [rbx + 88]
+    add rax, [rbx + {module_old_bias}]
+    mov rdi, [rbx + {module_old_end}]
+    sub rdi, [rbx + {module_old}]
     cmp rax, rdi
     jae 22f
     xor eax, eax
@@ -103,30 +103,30 @@ engraft_module_callee_saved:
     cmp rax, r11
     jne 25f
 21:
-    inc qword ptr gs:[rsi + 8]
+    inc qword ptr gs:[rsi + {site_n}]
     jmp 29f
 22: # not in this module: in which?
     mov rax, rdx
     shr rax, 47
     jnz 28f
     mov rdi, rdx
-    cmp byte ptr gs:[r8 - 16], 0
+    cmp byte ptr gs:[r8 + {is_recorded} - {owner}], 0
     je 25f              # nothing is recorded in this process
     movabs r10, {arena}
     mov r10d, [r10 + {n_rows}]
-    movabs r9, {own} + {homes}
+    movabs r9, {process} + {homes}
     xor eax, eax
 23:
     cmp eax, r10d
     jae 24f
     inc eax
-    lea r9, [r9 + 64]
-    cmp qword ptr [r9 - 64], 0
+    lea r9, [r9 + {home_len}]
+    cmp qword ptr [r9 - {home_len}], 0
     je 23b
-    cmp rdx, [r9 - 64 + 40]
+    cmp rdx, [r9 - {home_len} + {home_old_end}]
     jae 23b
     mov rbx, rdx
-    sub rbx, [r9 - 64 + 32]
+    sub rbx, [r9 - {home_len} + {home_old}]
     jb 23b
     mov rdi, rax
     shl rdi, 48
@@ -141,11 +141,11 @@ engraft_module_callee_saved:
     shr r9, 32
     mov r10d, {callee_tries}
 26:
-    and r9, [rbx + 128]
+    and r9, [rbx + {module_slot_mask}]
     mov rdx, r9
-    shl rdx, 5
+    shl rdx, {slot_shift}
     add rdx, rbx
-    add rdx, [rbx + 120]
+    add rdx, [rbx + {module_slots}]
     mov rax, gs:[rdx]
     test rax, rax
     jnz 261f
@@ -155,32 +155,32 @@ engraft_module_callee_saved:
     cmp rax, rcx
     jne 27f
 262:
-    mov rax, gs:[rdx + 8]
+    mov rax, gs:[rdx + {slot_distance}]
     test rax, rax
     jnz 263f
-    cmpxchg gs:[rdx + 8], r11
+    cmpxchg gs:[rdx + {slot_distance}], r11
     jz 264f
 263:
     cmp rax, r11
     jne 27f
 264:
-    mov rax, gs:[rdx + 24]
+    mov rax, gs:[rdx + {slot_target}]
     test rax, rax
     jnz 265f
-    cmpxchg gs:[rdx + 24], rdi
+    cmpxchg gs:[rdx + {slot_target}], rdi
     jz 266f
 265:
     cmp rax, rdi
     jne 27f
 266:
-    inc qword ptr gs:[rdx + 16]
+    inc qword ptr gs:[rdx + {slot_n}]
     jmp 29f
 27:
     inc r9
     dec r10d
     jnz 26b
 28:
-    inc qword ptr gs:[rsi + 16]
+    inc qword ptr gs:[rsi + {site_n_lost}]
 29:
     mov r10, [rsp + 24]
     mov r9, [rsp + 32]

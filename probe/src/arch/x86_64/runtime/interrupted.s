@@ -10,7 +10,7 @@
 # thread may have been stopped somewhere, no more is known.
 .Lengraft_interrupted:
     movabs rbx, {arena}
-    movabs r9, {own} + {homes}
+    movabs r9, {process} + {homes}
     mov rax, [rsi - 136] # rip
     xor r10d, r10d
     test r8, r8
@@ -23,13 +23,13 @@
     jae 21f
     cmp qword ptr [r9], 0
     je 3f
-    cmp rax, [r9 + 16]
+    cmp rax, [r9 + {home_text}]
     jb 3f
-    cmp rax, [r9 + 24]
+    cmp rax, [r9 + {home_text_end}]
     jb 4f
     lea rdx, [rip + engraft_module]
     add rdx, rax
-    sub rdx, [r9 + 24]
+    sub rdx, [r9 + {home_text_end}]
     lea rcx, [rip + engraft_module_callee]
     cmp rdx, rcx
     jb 3f
@@ -37,7 +37,7 @@
     cmp rdx, rcx
     jb 33f
 3:
-    add r9, 64
+    add r9, {home_len}
     inc r10d
     jmp 2b
 21: # in other code
@@ -61,7 +61,8 @@
     # No further than a signal's frame, whose registers may be any: segments stand in it, as in all 64-bit
     # programs. Those whose handlers were seen return elsewhere, and what is left of them may stand anywhere.
     mov qword ptr [rsi - 40], 0
-    mov rcx, [rsi - 168] # rdx: the first instruction of another handler, if its arguments are where the kernel puts them
+    # At the first instruction of another handler, if its arguments are where the kernel puts them.
+    mov rcx, [rsi - 168] # rdx
     lea rax, [rcx - 8]
     sub rax, rdx
     cmp rax, 16         # its address may be a stub's, which has pushed two words at most
@@ -78,7 +79,8 @@
     movabs rcx, 0x002b000000000033
     lea rbp, [rdx + {deepest}]
     lea rdi, [rdx + {deep}]
-    mov rax, rdx        # where the signal's frame ends, there is memory; a stack that is full has it elsewhere
+    # Where the signal's frame ends, there is memory; a stack that is full has it elsewhere.
+    mov rax, rdx
     sub rax, rsi
     cmp rax, 0x4000
     jae 23f
@@ -104,24 +106,26 @@
 25:
     mov rax, [rdx]
     add rdx, 8
-    movabs r9, {own} + {homes}
+    movabs r9, {process} + {homes}
     xor r10d, r10d
 251:
     cmp r10d, [rbx + {n_rows}]
     jae 24b
     cmp qword ptr [r9], 0
     je 26f
-    cmp rax, [r9 + 16]
+    cmp rax, [r9 + {home_text}]
     jbe 26f
-    cmp rax, [r9 + 24]
+    cmp rax, [r9 + {home_text_end}]
     jb 27f
 26:
-    add r9, 64
+    add r9, {home_len}
     inc r10d
     jmp 251b
-27: # what calls that are over left behind may stand here, too: it is behind a call of a function near by, by its slot; or of code that stays
+    # What calls that are over left behind may stand here, too: it is behind a call of a function near by, by
+    # its slot; or of code that stays.
+27:
     lea r14, [rax - 6]
-    cmp r14, [r9 + 16]
+    cmp r14, [r9 + {home_text}]
     jb 24b
     cmp word ptr [r14], 0x15ff # call through a slot
     je 28f
@@ -129,14 +133,14 @@
     jne 24b
     movsxd r14, dword ptr [rax - 4]
     add r14, rax
-    cmp r14, [r9 + 16]
+    cmp r14, [r9 + {home_text}]
     jb 271f
-    cmp r14, [r9 + 24]
+    cmp r14, [r9 + {home_text_end}]
     jb 272f
 271:
-    cmp r14, [r9 + 32]
+    cmp r14, [r9 + {home_old}]
     jb 24b
-    cmp r14, [r9 + 40]
+    cmp r14, [r9 + {home_old_end}]
     jae 24b
     xchg rdx, r14
     call .Lengraft_reads # there may be nothing between segments
@@ -153,9 +157,9 @@
 274:
     cmp word ptr [r14], 0x25ff # jmp through a slot
     je 28f
-    cmp r14, [r9 + 16]
+    cmp r14, [r9 + {home_text}]
     jb 29f
-    cmp r14, [r9 + 24]
+    cmp r14, [r9 + {home_text_end}]
     jae 29f
     lea rax, [r14 + 64]
 275: # in moved code: a stub, behind its counter or its events
@@ -171,9 +175,9 @@
     call 298f
     jne 24b
     mov rax, [rsi - 136] # rip: in the stub? Then it has pushed two words at most
-    cmp rax, [r9 + 32]
+    cmp rax, [r9 + {home_old}]
     jb 281f
-    cmp rax, [r9 + 40]
+    cmp rax, [r9 + {home_old_end}]
     jae 281f
     mov r11, rdx
     sub r11, [rsi - 144]
@@ -181,9 +185,9 @@
     jbe 29f
 281:
     mov r14, [r14]
-    cmp r14, [r9 + 32]
+    cmp r14, [r9 + {home_old}]
     jb 282f
-    cmp r14, [r9 + 40]
+    cmp r14, [r9 + {home_old_end}]
     jae 282f
 2810: # not bound yet: it leads back to the stub, which has pushed its number
     call 298f
@@ -242,9 +246,9 @@
 2815:
     movsxd rax, dword ptr [r11 + 1]
     lea r11, [r11 + rax + 5]
-    cmp r11, [r9 + 16]
+    cmp r11, [r9 + {home_text}]
     jb 24b
-    cmp r11, [r9 + 24]
+    cmp r11, [r9 + {home_text_end}]
     jae 24b
     lea rax, [r11 + 64]
 2816:
@@ -325,7 +329,7 @@
     jmp .Lengraft_committed
 295: # writes down that a call led there which comes back to the word before rdx, of the row r10, at r9
     mov rax, [rdx - 8]
-    sub rax, [r9 + 16]
+    sub rax, [r9 + {home_text}]
     bts rax, {behind_call}
     lea r14, [r10 + 1]
     shl r14, 40
@@ -333,9 +337,9 @@
     mov [rsi - 40], r14
     ret
 298: # zero if r14 is in the old segments of the row at r9, and can be read
-    cmp r14, [r9 + 32]
+    cmp r14, [r9 + {home_old}]
     jb 299f
-    cmp r14, [r9 + 40]
+    cmp r14, [r9 + {home_old_end}]
     jae 299f
     xchg rdx, r14
     call .Lengraft_reads
@@ -356,12 +360,12 @@
 34:
     mov rax, [rbx]
     movabs rbx, {arena}
-    cmp rax, [r9 + 16]
+    cmp rax, [r9 + {home_text}]
     jb 8f
-    cmp rax, [r9 + 24]
+    cmp rax, [r9 + {home_text_end}]
     jae 8f
 4:  # the key: number of the row, from 1; where in its moved code
-    sub rax, [r9 + 16]
+    sub rax, [r9 + {home_text}]
     lea r9, [r10 + 1]
     shl r9, 40
     or r9, rax
@@ -391,7 +395,7 @@
     and r10d, {n_interrupted} - 1
     mov edx, r10d
     shl edx, 4
-    cmp qword ptr [r14 + rdx + 8], 0
+    cmp qword ptr [r14 + rdx + {interrupted_n}], 0
     je 6f
     inc r10d
     dec ecx
@@ -404,7 +408,7 @@
 6:
     lea r10, [r14 + rdx]
     mov rax, [r10]
-    mov rdx, [r10 + 8]
+    mov rdx, [r10 + {interrupted_n}]
     cmp rax, r9
     je 7f
     test rdx, rdx
@@ -446,7 +450,7 @@
 # Zero if ucontext_t r12 is in these routines, of whichever module; r9 is where it would be in ours.
 .Lengraft_inside:
     movabs rbx, {arena}
-    movabs rdx, {own} + {homes}
+    movabs rdx, {process} + {homes}
     mov rax, [r12 + 168]
     xor r10d, r10d
 2:
@@ -455,7 +459,7 @@
     cmp qword ptr [rdx], 0
     je 3f
     mov r9, rax
-    sub r9, [rdx + 8]
+    sub r9, [rdx + {home_runtime}]
     lea rcx, [rip + engraft_module]
     add r9, rcx
     lea rcx, [rip + .Lengraft_signal_known]
@@ -465,7 +469,7 @@
     cmp r9, rcx
     jb 4f
 3:
-    add rdx, 64
+    add rdx, {home_len}
     inc r10d
     jmp 2b
 4:

@@ -6,19 +6,19 @@
     mov r15, r8
     call .Lengraft_find
     jz 2f
-    cmp qword ptr [rip + engraft_module + 56], 0
+    cmp qword ptr [rip + engraft_module + {module_notes_len}], 0
     je 26f
     call .Lengraft_create
     jz 2f
 26:  # nothing is recorded: all threads and children count in this process, to no end
     lea rax, [rip + engraft_module]
     add rax, [rax]
-    mov qword ptr [rax + 4080], 1
+    mov qword ptr [rax + {is_alone}], 1
     jmp 85f
 2:
     call .Lengraft_lock
     call .Lengraft_refresh
-    cmp qword ptr [rip + engraft_module + 72], 0
+    cmp qword ptr [rip + engraft_module + {module_started}], 0
     je 25f
     call .Lengraft_is_started
     jnz 8f              # its code ran before its DT_INIT
@@ -28,21 +28,21 @@
     cmp r14d, [rbx + {n_rows}]
     jae 5f
     mov eax, r14d
-    shl eax, 6
+    shl eax, {row_shift}
     lea rdx, [rbx + rax + {rows_at}]
     mov rax, [rdx]
-    cmp rax, [rip + engraft_module + 16]
+    cmp rax, [rip + engraft_module + {module_key}]
     jne 4f
-    mov rax, [rdx + 8]
-    cmp rax, [rip + engraft_module + 24]
+    mov rax, [rdx + {row_key} + 8]
+    cmp rax, [rip + engraft_module + {module_key} + 8]
     jne 4f
-    mov rax, [rdx + 16]
-    cmp rax, [rip + engraft_module + 40]
+    mov rax, [rdx + {row_counters_len}]
+    cmp rax, [rip + engraft_module + {module_counters_len}]
     jne 4f
     call .Lengraft_home # not the row of a second copy of it that is loaded, too
     jz 6f
     lea rcx, [rip + engraft_module]
-    cmp [r8 + 8], rcx
+    cmp [r8 + {home_runtime}], rcx
     je 6f
 4:
     inc r14d
@@ -55,33 +55,33 @@
     mov rbp, rcx
     add rbp, [rcx]      # the home
     mov eax, r14d
-    shl eax, 6
+    shl eax, {home_shift}
     lea rax, [r12 + rax + {homes}]
-    mov [rax + 8], rcx
-    mov [rax + 24], rcx
+    mov [rax + {home_runtime}], rcx
+    mov [rax + {home_text_end}], rcx
     mov rdx, rcx
-    add rdx, [rcx + 80]
-    mov [rax + 16], rdx
+    add rdx, [rcx + {module_text}]
+    mov [rax + {home_text}], rdx
     mov rdx, rcx
     mov rdi, rcx
-    add rdx, [rcx + 88]
-    mov [rax + 32], rdx
-    add rdi, [rcx + 96]
-    mov [rax + 40], rdi
+    add rdx, [rcx + {module_old}]
+    mov [rax + {home_old}], rdx
+    add rdi, [rcx + {module_old_end}]
+    mov [rax + {home_old_end}], rdi
     mov [rax], rbp      # last: who reads these without the lock, sees it empty or whole
     xor ecx, ecx        # what was there before is there no more
 63:
     cmp ecx, [rbx + {n_rows}]
     jae 65f
     mov esi, ecx
-    shl esi, 6
+    shl esi, {home_shift}
     lea rsi, [r12 + rsi + {homes}]
     inc ecx
     cmp rsi, rax
     je 63b
-    cmp rdx, [rsi + 40]
+    cmp rdx, [rsi + {home_old_end}]
     jae 63b
-    cmp rdi, [rsi + 32]
+    cmp rdi, [rsi + {home_old}]
     jbe 63b
     mov qword ptr [rsi], 0
     jmp 63b
@@ -93,8 +93,8 @@
     jae 77f
     imul rax, rax, {thread_len}
     lea rax, [r12 + rax + {threads}]
-    mov r15, [rax + 8]
-    mov r13, [rax + 16]
+    mov r15, [rax + {thread_distance}]
+    mov r13, [rax + {thread_area}]
     push qword ptr [rax]
     test r15, r15
     jnz 73f
@@ -104,11 +104,11 @@
     js 74f
     mov rdi, rax
     call .Lengraft_row_len
-    mov rcx, [rip + engraft_module + 104]
+    mov rcx, [rip + engraft_module + {module_sums_len}]
 71:
     sub rcx, 8
     jb 715f
-    mov rdx, [rbp + rcx + 4096]
+    mov rdx, [rbp + rcx + {home_head}]
     add [rdi + rcx], rdx
     jmp 71b
 715:
@@ -117,7 +117,7 @@
     mov rsi, rax
     mov rdx, rax
     mov r10d, 3         # MREMAP_MAYMOVE | MREMAP_FIXED
-    lea r8, [rbp + 4096]
+    lea r8, [rbp + {home_head}]
     mov eax, 25         # mremap
     syscall
     mov rdi, rbp
@@ -135,8 +135,8 @@
     jmp 76f
 75:
     pop rax
-    mov [rbp + r15 + 4088], rax
-    mov byte ptr [rbp + r15 + 4072], 1
+    mov [rbp + r15 + {owner}], rax
+    mov byte ptr [rbp + r15 + {is_recorded}], 1
 76:
     inc qword ptr [rsp]
     jmp 7b
@@ -151,7 +151,8 @@
 9:
     add rsp, 16
     ret
-.Lengraft_alone:        # no row: the threads that are there get private counters, all later ones share the first one's
+# No row: the threads that are there get private counters, all later ones share the first one's.
+.Lengraft_alone:
     mov qword ptr [r12 + {is_full}], 1
     lock inc qword ptr [rbx + {n_shared}]
     lea rbp, [rip + engraft_module]
@@ -162,12 +163,12 @@
     jae 8b
     imul r14, r13, {thread_len}
     lea r14, [r12 + r14 + {threads}]
-    mov r15, [r14 + 8]
+    mov r15, [r14 + {thread_distance}]
     test r15, r15
     jz 3f
     lea rdi, [rbp + r15]
-    mov rsi, [rip + engraft_module + 40]
-    add rsi, 4096
+    mov rsi, [rip + engraft_module + {module_counters_len}]
+    add rsi, {home_head}
     mov edx, 3
     mov r10d, 0x104022  # MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE
     mov r8, -1
@@ -178,7 +179,7 @@
     js 4f
 3:
     mov rax, [r14]
-    mov [rbp + r15 + 4088], rax
+    mov [rbp + r15 + {owner}], rax
 4:
     inc r13
     jmp 2b
@@ -188,13 +189,13 @@
 .Lengraft_join_callees:
     push rax
     lea r8, [rip + engraft_module]
-    mov r9, [r8 + 104]
-    mov ecx, [r8 + 112]
+    mov r9, [r8 + {module_sums_len}]
+    mov ecx, [r8 + {module_n_sites}]
 2:
     sub ecx, 1
     jb 5f
-    lea rsi, [rbp + r9 + 4096]
-    mov rdx, [rsi + 8]
+    lea rsi, [rbp + r9 + {home_head}]
+    mov rdx, [rsi + {site_n}]
     cmp qword ptr [rdi + r9], 0
     jne 3f
     mov rax, [rsi]
@@ -203,25 +204,25 @@
     mov rax, [rsi]
     cmp rax, [rdi + r9]
     jne 4f
-    add [rdi + r9 + 8], rdx
+    add [rdi + r9 + {site_n}], rdx
     xor edx, edx
 4:
-    add rdx, [rsi + 16]
-    add [rdi + r9 + 16], rdx
+    add rdx, [rsi + {site_n_lost}]
+    add [rdi + r9 + {site_n_lost}], rdx
     add r9, 24
     jmp 2b
 5:
-    cmp dword ptr [r8 + 112], 0
+    cmp dword ptr [r8 + {module_n_sites}], 0
     je 7f
     mov rsi, r8
-    add rsi, [r8 + 120]
-    mov rcx, [r8 + 128]
+    add rsi, [r8 + {module_slots}]
+    mov rcx, [r8 + {module_slot_mask}]
 6:
     mov rax, [rsi]
-    mov rdx, [rsi + 16]
+    mov rdx, [rsi + {slot_n}]
     test rax, rax
     jz 65f
-    add [rdi + 8 * rax + 16], rdx
+    add [rdi + 8 * rax + {site_n_lost}], rdx
 65:
     add rsi, 32
     sub rcx, 1
@@ -238,9 +239,9 @@
     cmp r14, [rbx + {max_rows}]
     jae 8f
     mov eax, r14d
-    shl eax, 6
+    shl eax, {row_shift}
     lea rbp, [rbx + rax + {rows_at}]
-    mov rsi, [rip + engraft_module + 56]
+    mov rsi, [rip + engraft_module + {module_notes_len}]
     add rsi, 4095
     and rsi, -4096
     call .Lengraft_grow
@@ -252,8 +253,8 @@
     mov r15, rax
     mov rdi, rax
     lea rsi, [rip + engraft_module]
-    add rsi, [rip + engraft_module + 48]
-    mov rdx, [rip + engraft_module + 56]
+    add rsi, [rip + engraft_module + {module_notes}]
+    mov rdx, [rip + engraft_module + {module_notes_len}]
     mov r10, r13
     mov eax, 18         # pwrite64
     syscall
@@ -262,17 +263,17 @@
     mov eax, 3          # close
     syscall
     pop rax
-    mov rdx, [rip + engraft_module + 56]
+    mov rdx, [rip + engraft_module + {module_notes_len}]
     cmp rax, rdx
     jne 9f
-    mov rax, [rip + engraft_module + 16]
+    mov rax, [rip + engraft_module + {module_key}]
     mov [rbp], rax
-    mov rax, [rip + engraft_module + 24]
-    mov [rbp + 8], rax
-    mov rax, [rip + engraft_module + 40]
-    mov [rbp + 16], rax
-    mov [rbp + 24], r13
-    mov [rbp + 32], rdx
+    mov rax, [rip + engraft_module + {module_key} + 8]
+    mov [rbp + {row_key} + 8], rax
+    mov rax, [rip + engraft_module + {module_counters_len}]
+    mov [rbp + {row_counters_len}], rax
+    mov [rbp + {row_notes}], r13
+    mov [rbp + {row_notes_len}], rdx
     inc dword ptr [rbx + {n_rows}]
     xor eax, eax
     ret

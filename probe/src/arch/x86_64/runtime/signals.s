@@ -19,7 +19,8 @@ engraft_module_signal:
     cmp [rdx + 184], rax # segments, as in all 64-bit programs; si_signo is only there for some
     jne 8f
     pop rax
-    mov [rsi - 48], rdi # words that are nobody's, as `.Lengraft_interrupted` says: what the handler gets, and where it is
+    # What the handler gets, and where it is, in words that are nobody's, as `.Lengraft_interrupted` says.
+    mov [rsi - 48], rdi
     mov [rsi - 56], r11
     mov r13, rsi
     mov r8d, 1
@@ -41,7 +42,7 @@ engraft_module_signalled:
     lea rax, [rip + engraft_module]
     add rax, [rax]
     rdgsbase rcx
-    cmp byte ptr [rax + rcx + 4072], 0
+    cmp byte ptr [rax + rcx + {is_recorded}], 0
     je 7f               # nothing is recorded in this process
     call .Lengraft_log
 2:
@@ -114,7 +115,7 @@ engraft_module_signalled:
 # next. If it came before the handler of another signal has begun, that is where the other one came.
 .Lengraft_mark:
     lea rbx, [rip + engraft_module]
-    cmp qword ptr [rbx + 144], 0
+    cmp qword ptr [rbx + {module_has_events}], 0
     je 9f
     add rbx, [rbx]
     add rbx, {home_head}
@@ -123,7 +124,7 @@ engraft_module_signalled:
     call .Lengraft_room
     movabs r9, {arena}
     mov r10d, [r9 + {n_rows}]
-    movabs r9, {own} + {homes}
+    movabs r9, {process} + {homes}
     mov rdx, [rsi - 136] # rip
     lea rcx, [rip + engraft_module_end]
     lea rax, [rip + engraft_module]
@@ -133,26 +134,26 @@ engraft_module_signalled:
     jb 14f
     cmp qword ptr [r9], 0
     je 12f
-    mov rax, [r9 + 8]
+    mov rax, [r9 + {home_runtime}]
     sub rdx, rax
     cmp rdx, rcx
     jb 15f
     add rdx, rax
-    cmp rdx, [r9 + 32]
+    cmp rdx, [r9 + {home_old}]
     jb 111f
-    cmp rdx, [r9 + 40]
+    cmp rdx, [r9 + {home_old_end}]
     jb 13f
 111:
-    cmp rdx, [r9 + 16]
+    cmp rdx, [r9 + {home_text}]
     jb 12f
-    cmp rdx, [r9 + 24]
+    cmp rdx, [r9 + {home_text_end}]
     jae 12f
-    sub rdx, [r9 + 16]
-    mov rcx, [r9 + 8]
-    mov ecx, [rcx + 16]
+    sub rdx, [r9 + {home_text}]
+    mov rcx, [r9 + {home_runtime}]
+    mov ecx, [rcx + {module_key}]
     jmp 2f
 12:
-    add r9, 64
+    add r9, {home_len}
     jmp 11b
 13: # in old code: a handler's first instruction, if its arguments are where the kernel puts them
     mov rax, [rsi - 168] # rdx
@@ -175,23 +176,25 @@ engraft_module_signalled:
     jae 141f
     btr rax, {behind_call}
     jnc 141f
-    shl r9, 6
-    movabs rcx, {own} + {homes}
+    shl r9, {home_shift}
+    movabs rcx, {process} + {homes}
     add r9, rcx
     lea edx, [rax - 1]
-    mov rcx, [r9 + 24]
-    sub rcx, [r9 + 16]
+    mov rcx, [r9 + {home_text_end}]
+    sub rcx, [r9 + {home_text}]
     cmp rdx, rcx
     jae 141f
     bts edx, {in_call}
-    mov rcx, [r9 + 8]
-    mov ecx, [rcx + 16]
+    mov rcx, [r9 + {home_runtime}]
+    mov ecx, [rcx + {module_key}]
     jmp 2f
 141:
     xor ecx, ecx
     jmp 2f
-15: # in these routines, for another signal; or in what takes another chunk, or the like: at no place of the program's
-    mov ecx, [rax + 16]
+    # In these routines, for another signal; or in what takes another chunk, or the like: at no place of the
+    # program's.
+15:
+    mov ecx, [rax + {module_key}]
     lea rax, [rip + engraft_module]
     add rdx, rax
     lea rax, [rip + .Lengraft_signal_known]
@@ -227,7 +230,7 @@ engraft_module_signalled:
 # whose handler leaves, that is never done.
 .Lengraft_redirected:
     lea rbx, [rip + engraft_module]
-    cmp qword ptr [rbx + 144], 0
+    cmp qword ptr [rbx + {module_has_events}], 0
     je 9f
     mov rdx, [r13 - 136] # rip
     mov rax, rdx
@@ -237,18 +240,18 @@ engraft_module_signalled:
     jb 9f
     movabs r9, {arena}
     mov r10d, [r9 + {n_rows}]
-    movabs r9, {own} + {homes}
+    movabs r9, {process} + {homes}
 1:
     sub r10d, 1
     jb 3f
     cmp qword ptr [r9], 0
     je 2f
-    cmp rdx, [r9 + 16]
+    cmp rdx, [r9 + {home_text}]
     jb 2f
-    cmp rdx, [r9 + 24]
+    cmp rdx, [r9 + {home_text_end}]
     jb 9f
 2:
-    add r9, 64
+    add r9, {home_len}
     jmp 1b
 3:
     add rbx, [rbx]
@@ -264,23 +267,23 @@ engraft_module_signalled:
 # no other code has the address of that word. There may be no code any more where the signal came. Keeps rsi,
 # r8 and r13.
 .Lengraft_room:
-    cmp qword ptr [rip + engraft_module + 144], 0
+    cmp qword ptr [rip + engraft_module + {module_has_events}], 0
     je 9f
     movabs r9, {arena}
     mov r10d, [r9 + {n_rows}]
-    movabs r9, {own} + {homes}
+    movabs r9, {process} + {homes}
     mov rax, [rsi - 136] # rip
 1:
     sub r10d, 1
     jb 9f
     cmp qword ptr [r9], 0
     je 2f
-    cmp rax, [r9 + 16]
+    cmp rax, [r9 + {home_text}]
     jb 2f
-    cmp rax, [r9 + 24]
+    cmp rax, [r9 + {home_text_end}]
     jb 3f
 2:
-    add r9, 64
+    add r9, {home_len}
     jmp 1b
 3:
     mov rdx, rax

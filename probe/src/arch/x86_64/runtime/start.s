@@ -23,7 +23,7 @@ engraft_module_start:
     pop rdx
     pop rsi
     pop rdi
-    mov r11, [rip + engraft_module + 8]
+    mov r11, [rip + engraft_module + {module_init}]
     test r11, r11
     jz 2f
     lea rax, [rip + engraft_module]
@@ -67,13 +67,13 @@ engraft_module_entry:
     pop rcx
     pop rax
     lea r11, [rip + engraft_module]
-    add r11, [rip + engraft_module + 8]
+    add r11, [rip + engraft_module + {module_init}]
     jmp r11
 
 # Says that this library has started, if it is one.
 .Lengraft_set_started:
     lea rax, [rip + engraft_module]
-    mov rcx, [rax + 72]
+    mov rcx, [rax + {module_started}]
     test rcx, rcx
     jz 2f
     mov byte ptr [rax + rcx], 1
@@ -83,7 +83,7 @@ engraft_module_entry:
 # Zero if this is a library that has not started. rax: where that is said.
 .Lengraft_is_started:
     lea rax, [rip + engraft_module]
-    mov rcx, [rax + 72]
+    mov rcx, [rax + {module_started}]
     add rax, rcx
     test rcx, rcx
     jz 2f

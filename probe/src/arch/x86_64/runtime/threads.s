@@ -8,14 +8,14 @@
     push r13
     push r14
     mov r13, rax
-    mov r14, [rax + 16]
+    mov r14, [rax + {thread_area}]
     call .Lengraft_state
     jz 2f
     mov byte ptr [rax], {may_run}
 2:
     xor eax, eax
     call .Lengraft_number
-    mov dword ptr [r13 + 28], 0
+    mov dword ptr [r13 + {thread_number_at}], 0
     lea rdi, [rbp + {robust_glibc}]
     mov r9d, {robust_offset}
     mov r14d, {tid_glibc}
@@ -37,8 +37,8 @@
     mov eax, [rbp + r14]
     test eax, eax
     jle 9f
-    mov [r13 + 24], eax
-    mov [r13 + 28], r14d
+    mov [r13 + {thread_number}], eax
+    mov [r13 + {thread_number_at}], r14d
     call .Lengraft_number
 9:
     pop r14
@@ -47,7 +47,7 @@
 
 # Where events are recorded, writes down that the thread whose events are at distance r15 has the number eax.
 .Lengraft_number:
-    cmp qword ptr [rip + engraft_module + 144], 0
+    cmp qword ptr [rip + engraft_module + {module_has_events}], 0
     je 9f
     lea rdi, [rip + engraft_module]
     add rdi, [rdi]
