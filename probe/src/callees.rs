@@ -12,9 +12,9 @@
 //! the dynamic linker fills, whose targets have names, and those that find something in the flags.
 
 use crate::arch::shared::{SITE_WORDS, SLOT_WORDS};
-use crate::movable::Stay;
-use crate::piece::Target;
-use crate::plan::{Code, Spot, Text, Written};
+use crate::code::{Code, Target, Text};
+use crate::inserts::{Spot, Written};
+use crate::not_moved::Stay;
 use program::arch::snippet::{self, Place, Snippet};
 use program::arch::{Flow, abi};
 use program::{BlockId, CallKind, Callee, FlagLiveness, Program, Va};

@@ -3,9 +3,9 @@
 //! Not here: what happens then (`arch`).
 
 use crate::bytes::set_distance;
-use crate::movable::Stay;
-use crate::piece::Target;
-use crate::plan::{Code, Spot, Written};
+use crate::code::{Code, Target};
+use crate::inserts::{Spot, Written};
+use crate::not_moved::Stay;
 use crate::springboard::Springboard;
 use crate::stubs;
 use program::arch::emit::{self, EntryCheck};

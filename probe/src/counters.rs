@@ -6,8 +6,10 @@
 //! Source: Knuth, TAOCP vol. 1, 1.3.3 for counting at all; the placement by liveness is that of every binary
 //! instrumenter.
 
-use crate::movable::Stay;
-use crate::plan::{Code, CountedCall, Counting, Spot, Written};
+use crate::code::Code;
+use crate::inserts::{Spot, Written};
+use crate::not_moved::Stay;
+use crate::plan::{CountedCall, Counting};
 use crate::springboard::Springboard;
 use crate::stubs;
 use program::arch::Flow;

@@ -2,9 +2,8 @@
 //! words are relocated.
 #![warn(clippy::indexing_slicing)]
 
-use crate::module::Patch;
 use crate::names::{self, Dynamic, Moves};
-use crate::segments::patch;
+use crate::patch::{Patch, patch};
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};

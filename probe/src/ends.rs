@@ -4,9 +4,9 @@
 //!
 //! Not here: what is done then, and when the program ends by `exit` (`arch`).
 
-use crate::movable::Stay;
-use crate::piece::Target;
-use crate::plan::{Code, Spot, Text, Written};
+use crate::code::{Code, Target, Text};
+use crate::inserts::{Spot, Written};
+use crate::not_moved::Stay;
 use crate::taken::is_taken;
 use program::arch::emit;
 use program::{CallKind, Callee, Function, Program};

@@ -3,44 +3,17 @@
 //! Not here: what they mean (crate `measure`), who takes them (crate `live`).
 #![warn(clippy::indexing_slicing)]
 
-use crate::movable::Stay;
-use crate::piece::Target;
-use crate::plan::{Code, PlanError, Spot, Text, Written};
+use crate::code::{Code, Target, Text};
+use crate::inserts::{Spot, Written};
+use crate::not_moved::Stay;
+use crate::plan::{Event, EventAt, PlanError};
 use program::arch::snippet::{self, Place, Snippet};
 use program::arch::{RegSet, abi};
-use program::{BlockId, Conventions, EdgeKind, Program, Va};
+use program::{Conventions, EdgeKind, Program, Va};
 use rayon::prelude::*;
 
 /// Words of a thread's memory that events need: one page.
 pub const WORDS: u32 = 512;
-
-/// Where an event is appended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EventAt {
-    /// In front of the block, for who comes from outside of the function.
-    Entry,
-    /// At its start.
-    Start,
-    /// Behind this call of it.
-    Behind(Va),
-    /// Where its last instruction branches to, if it does.
-    Taken,
-    /// At its end, if control runs on.
-    Through,
-}
-
-/// What is appended, and where.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Event {
-    /// The block, of a function that is moved.
-    pub block: BlockId,
-    /// Where there.
-    pub at: EventAt,
-    /// What.
-    pub word: u32,
-    /// Whether the low half of the stack pointer comes behind it.
-    pub has_frame: bool,
-}
 
 /// Writes the code of `events`; the direct calls at `from_inside` come past those of entries.
 ///

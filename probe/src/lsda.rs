@@ -8,8 +8,8 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::bytes::{Reader, put_distance, put_uleb, set_distance};
-use crate::piece::Side;
-use crate::unwind::Placed;
+use crate::code::Side;
+use crate::place::Placed;
 use program::Va;
 use program::image::Image;
 use std::ops::Range;

@@ -21,20 +21,25 @@ use crate::callees::{self, Callees};
 use crate::checks::{
     self, append_begin, append_check, append_restore, append_saved_signal_check, append_signal_check,
 };
+use crate::code::{Side, Target};
 use crate::counters::{self, Counted};
 use crate::dynamic;
 use crate::events;
-use crate::movable::{self, Movable, Stay};
+use crate::movable::{self, Movable};
 use crate::names::{self, Moves, Part, Parts, Span};
+use crate::not_moved::Stay;
 use crate::own_stubs::OwnStubs;
-use crate::piece::{self, Side, Target};
+use crate::patch::{Patch, joined, long_jump, patch};
+use crate::piece;
+use crate::place::Placed;
 use crate::places::{Place, places};
-use crate::plan::{self, Action, Counting, Plan, PlanError};
-use crate::segments::{self, Segments, file_key, joined, long_jump, patch};
+use crate::plan::{Action, Counting, Plan, PlanError};
+use crate::points;
+use crate::segments::{self, Segments, file_key};
 use crate::springboard::{self, Springboard, Tactic};
 use crate::stubs;
 use crate::switches;
-use crate::unwind::{self, Placed, Unwind};
+use crate::unwind::{self, Unwind};
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -103,17 +108,6 @@ pub enum Room {
     /// Apart from the heap, which has its place already: below a module that can be moved, else high in the 2
     /// GiB that code can reach.
     Apart,
-}
-
-/// Bytes of the old file that change.
-#[derive(Clone, Debug)]
-pub struct Patch {
-    /// Where.
-    pub at: Va,
-    /// What was there.
-    pub old: Vec<u8>,
-    /// What is there now.
-    pub new: Vec<u8>,
 }
 
 /// A module with its functions moved.
@@ -231,7 +225,7 @@ impl<'a> Module<'a> {
         };
         let first_call = u32::try_from(counted.len()).expect("ids are 32 bits");
         let n_counters = first_call + u32::try_from(calls.len()).expect("no more than instructions");
-        let lowered = plan::lower(program, plan, n_counters, &stays, &switches)
+        let lowered = points::lower(program, plan, n_counters, &stays, &switches)
             .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why })?;
         let mut inserts = lowered.inserts;
         let flags = (!counted.is_empty() || plan.callees).then(|| FlagLiveness::compute(program));

@@ -10,9 +10,10 @@
 //! Invariant: blocks keep their order; after the last instruction of a block control goes where it went;
 //! padding between blocks is left out, but a block that was aligned stays so.
 
+use crate::code::{Code, Fixup, Side, Target};
 use crate::counters::{self, Counted, Probe};
-use crate::movable::Stay;
-use crate::plan::{Code, Inserts, Spot, Written};
+use crate::inserts::{Inserts, Spot, Written};
+use crate::not_moved::Stay;
 use crate::stubs;
 use crate::{ends, forks};
 use program::arch::emit::{self, Branch, Increment, Position, Stack};
@@ -20,56 +21,6 @@ use program::arch::{Decoder, Flow, LOCK};
 use program::{BlockEnd, BlockId, EdgeKind, FlagLiveness, FuncId, Program, Va};
 use rayon::prelude::*;
 use std::ops::Range;
-
-/// Four bytes that hold a distance, to be filled in.
-#[derive(Clone, Copy, Debug)]
-pub struct Fixup {
-    /// Their offset in the piece.
-    pub at: u32,
-    /// Offset of the end of the instruction: distances count from there.
-    pub end: u32,
-    /// Where to.
-    pub to: Target,
-}
-
-/// What a distance leads to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
-    /// Code at this old address: its moved copy, if it was moved.
-    Code(Va),
-    /// The same, for who is in the function already.
-    Inside(Va),
-    /// This address, whatever is there.
-    Place(Va),
-    /// This counter, a word of the thread's own memory.
-    Counter(u32),
-    /// This word of the thread's own memory, behind the counters.
-    Word(u32),
-    /// The routine for calls through pointers.
-    Callee,
-    /// The routine that takes another chunk for events.
-    Chunk,
-    /// The routine of this probe.
-    Routine(u32),
-    /// The byte that says whether the library has started.
-    Started,
-    /// Where a thread goes that comes to a handler of signals.
-    Signal,
-    /// The word that names the owner of the counters.
-    Owner,
-    /// Where a thread goes that is not their owner.
-    Slow,
-    /// Where a thread goes before a call that ends the process, or makes another program of it.
-    Leave,
-    /// The same behind a call of `vfork`.
-    Vforked,
-    /// The same before a call that ends the process by SIGABRT.
-    Abort,
-    /// The same behind such a call that came back.
-    Back,
-    /// The same before a call that says whether the thread may be cancelled anywhere.
-    Cancel,
-}
 
 /// A range of a function, laid out.
 pub struct Piece {
@@ -122,19 +73,6 @@ impl Piece {
         let next = self.runs.get(i).map_or(u32::MAX, |r| r.1);
         (to + (old - from)).min(next)
     }
-}
-
-/// For whom there is code in front of a block.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Side {
-    /// Who comes from outside of the function.
-    Outside,
-    /// The same from old code: it is checked whose counters these are.
-    Checked,
-    /// Exceptions that are raised in the block that starts here.
-    Pad(Va),
-    /// The jump at this address.
-    Table(Va),
 }
 
 /// Something to be laid out.

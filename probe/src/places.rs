@@ -1,8 +1,8 @@
 //! Which block's moved code stands where, and what has been counted there: so that it can be said where in
 //! its flow a function was left.
 
-use crate::piece::Target;
-use crate::unwind::Placed;
+use crate::code::Target;
+use crate::place::Placed;
 use program::{BlockId, Program, Va};
 
 /// What moved code is from some place on.

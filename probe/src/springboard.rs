@@ -16,7 +16,8 @@
 //! Source: W. Wang, X. Meng, "Incremental CFG patching for binary rewriting" (ASPLOS 2021), 4.3 for
 //! springboards and holes.
 
-use crate::movable::{Movable, Stay};
+use crate::movable::Movable;
+use crate::not_moved::Stay;
 use crate::stubs;
 use program::arch::Decoder;
 use program::image::RelocationTo;

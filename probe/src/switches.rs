@@ -8,10 +8,9 @@
 //! another table, unless what they have in common are addresses that both read.
 
 use crate::bytes::set_distance;
-use crate::module::Patch;
-use crate::movable::Stay;
-use crate::piece::Side;
-use crate::segments::patch;
+use crate::code::Side;
+use crate::not_moved::Stay;
+use crate::patch::{Patch, patch};
 use program::image::RelocationTo;
 use program::{FuncId, Program, Va};
 use std::collections::BTreeMap;

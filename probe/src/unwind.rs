@@ -11,7 +11,7 @@
 use crate::arch::{LAST_FRAME, Runtime, SIGNAL_FRAME};
 use crate::bytes::{Reader, put_distance, put_uleb, set_distance};
 use crate::lsda::{self, Lsda};
-use crate::piece::Piece;
+use crate::place::Placed;
 use program::Va;
 use program::arch::emit::Stack;
 use program::image::Image;
@@ -24,21 +24,6 @@ const PCREL_SDATA4: u8 = 0x1b;
 const DATAREL_SDATA4: u8 = 0x3b;
 const UDATA4: u8 = 0x03;
 const OMIT: u8 = 0xff;
-
-/// A piece at its place.
-pub struct Placed<'a> {
-    /// The piece.
-    pub piece: &'a Piece,
-    /// Its address.
-    pub at: Va,
-}
-
-impl Placed<'_> {
-    /// Where what was at `old` now is.
-    pub fn map(&self, old: Va) -> Va {
-        self.at.plus(u64::from(self.piece.offset_of(old)))
-    }
-}
 
 /// The unwind tables of a module with moved code.
 #[derive(Debug, Default)]

@@ -1,0 +1,133 @@
+//! Code of ours that is put into a program, and what the distances in it lead to.
+//!
+//! Not here: where it goes (`inserts`), who fills the distances in (`module`).
+
+use program::Va;
+use program::arch::emit::{Increment, Stack};
+
+/// Code to be put in.
+#[derive(Clone, Default, Debug)]
+pub struct Code {
+    /// What comes first; nearly all code is an increment alone.
+    pub text: Option<Box<Text>>,
+    /// The increment of this counter behind all that.
+    pub increment: Option<(Increment, u32)>,
+}
+
+/// Code with what its places lead to.
+#[derive(Clone, Default, Debug)]
+pub struct Text {
+    /// The code.
+    pub bytes: Vec<u8>,
+    /// Offset of a distance, end of its instruction, and where it leads.
+    pub places: Vec<(usize, usize, Target)>,
+    /// Where the stack pointer moves: offset of the next instruction, and where the stack is from there on.
+    pub stack: Vec<(usize, Stack)>,
+}
+
+impl Code {
+    /// Code of ours.
+    pub(crate) fn text(bytes: Vec<u8>, places: Vec<(usize, usize, Target)>) -> Code {
+        Code { increment: None, text: Some(Box::new(Text { bytes, places, stack: Vec::new() })) }
+    }
+
+    /// How many bytes its text has.
+    pub(crate) fn len(&self) -> usize {
+        let increment = self.increment.map_or(0, |(how, _)| {
+            let mut bytes = Vec::new();
+            let _places = how.emit(&mut bytes).count();
+            bytes.len()
+        });
+        self.text.as_ref().map_or(0, |text| text.bytes.len()) + increment
+    }
+
+    /// The increment of a counter.
+    pub(crate) fn increment(how: Increment, counter: u32) -> Code {
+        Code { increment: Some((how, counter)), text: None }
+    }
+
+    pub(crate) fn append(&mut self, other: Code) {
+        let text = self.text.get_or_insert_default();
+        if let Some((how, counter)) = self.increment.take() {
+            text.increment(how, counter);
+        }
+        self.increment = other.increment;
+        let Some(other) = other.text else { return };
+        let base = text.bytes.len();
+        text.stack.extend(other.stack.into_iter().map(|(at, stack)| (base + at, stack)));
+        text.bytes.extend(other.bytes);
+        text.places.extend(other.places.into_iter().map(|(at, end, to)| (base + at, base + end, to)));
+    }
+}
+
+impl Text {
+    /// Writes an increment.
+    fn increment(&mut self, how: Increment, counter: u32) {
+        let base = self.bytes.len();
+        self.stack.extend(how.stack().iter().map(|&(at, stack)| (base + at, stack)));
+        self.places.extend(how.emit(&mut self.bytes).map(|(at, end)| (at, end, Target::Counter(counter))));
+    }
+}
+
+/// Four bytes that hold a distance, to be filled in.
+#[derive(Clone, Copy, Debug)]
+pub struct Fixup {
+    /// Their offset in the piece.
+    pub at: u32,
+    /// Offset of the end of the instruction: distances count from there.
+    pub end: u32,
+    /// Where to.
+    pub to: Target,
+}
+
+/// What a distance leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Code at this old address: its moved copy, if it was moved.
+    Code(Va),
+    /// The same, for who is in the function already.
+    Inside(Va),
+    /// This address, whatever is there.
+    Place(Va),
+    /// This counter, a word of the thread's own memory.
+    Counter(u32),
+    /// This word of the thread's own memory, behind the counters.
+    Word(u32),
+    /// The routine for calls through pointers.
+    Callee,
+    /// The routine that takes another chunk for events.
+    Chunk,
+    /// The routine of this probe.
+    Routine(u32),
+    /// The byte that says whether the library has started.
+    Started,
+    /// Where a thread goes that comes to a handler of signals.
+    Signal,
+    /// The word that names the owner of the counters.
+    Owner,
+    /// Where a thread goes that is not their owner.
+    Slow,
+    /// Where a thread goes before a call that ends the process, or makes another program of it.
+    Leave,
+    /// The same behind a call of `vfork`.
+    Vforked,
+    /// The same before a call that ends the process by SIGABRT.
+    Abort,
+    /// The same behind such a call that came back.
+    Back,
+    /// The same before a call that says whether the thread may be cancelled anywhere.
+    Cancel,
+}
+
+/// For whom there is code in front of a block.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Side {
+    /// Who comes from outside of the function.
+    Outside,
+    /// The same from old code: it is checked whose counters these are.
+    Checked,
+    /// Exceptions that are raised in the block that starts here.
+    Pad(Va),
+    /// The jump at this address.
+    Table(Va),
+}

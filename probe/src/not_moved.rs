@@ -1,0 +1,50 @@
+//! Why a function is not moved.
+//!
+//! Not here: who finds that out (`movable`, `switches`, `springboard`).
+
+use std::fmt;
+
+/// Why a function stays where it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stay {
+    /// A stub of the procedure linkage table: its unwind rule computes with its own address.
+    PltStub,
+    /// Found by its looks alone: it may be data.
+    Uncertain,
+    /// Some of its control flow is not understood.
+    Incomplete,
+    /// It calls into its own middle, to learn where it stands.
+    ReadsItsAddress,
+    /// A signal frame, which the kernel and debuggers know by its address or bytes.
+    SignalFrame,
+    /// It has a table of a form that cannot be changed in place, or shares one with a function that stays.
+    Table,
+    /// It holds an instruction that cannot be moved.
+    FixedInstruction,
+    /// There is no room at an entry for a jump to the moved code.
+    NoRoom,
+    /// Code whose runtime looks it up by its addresses: Go's, OCaml's, Haskell's, V8's.
+    ChecksAddresses,
+    /// Too much of the program is found by its looks alone to trust the rest.
+    Strange,
+    /// Its unwind table holds what we do not know, so moved code would have none.
+    Unwind,
+}
+
+impl fmt::Display for Stay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stay::PltStub => "stub of the linkage table",
+            Stay::Uncertain => "found by its looks alone",
+            Stay::Incomplete => "control flow not understood",
+            Stay::ReadsItsAddress => "reads its own address",
+            Stay::SignalFrame => "signal frame",
+            Stay::Table => "jump table that cannot be changed",
+            Stay::FixedInstruction => "an instruction that cannot be moved",
+            Stay::NoRoom => "no room for a jump at an entry",
+            Stay::ChecksAddresses => "checks its own addresses",
+            Stay::Strange => "most of the program is found by its looks alone",
+            Stay::Unwind => "unwind table not understood",
+        })
+    }
+}

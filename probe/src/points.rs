@@ -1,0 +1,288 @@
+//! What the probes of a plan come to: code, and the spots where it goes.
+//!
+//! A point is one place or several, each before an instruction, behind it, or on an edge. An edge gets code
+//! of its own: a branch that is taken leads around it, entries of a jump table and call sites of an exception
+//! table lead to it.
+//!
+//! Source: edges by code of their own: Meng and Miller, "Binary Code Is Not Easy", ISSTA 2016, section 5.
+#![warn(clippy::indexing_slicing)]
+
+use crate::code::{Code, Target, Text};
+use crate::inserts::{Spot, Written};
+use crate::not_moved::Stay;
+use crate::plan::{Action, Plan, PlanError, Point};
+use crate::switches::Switch;
+use program::arch::emit::Increment;
+use program::arch::snippet::{self, Place, Sink, Snippet};
+use program::arch::{Flow, RegSet, abi};
+use program::{
+    BlockEnd, BlockId, CallKind, Conventions, EdgeId, EdgeKind, FuncId, Liveness, LoopId, Loops, Program, Va,
+};
+use rayon::prelude::*;
+
+/// What a plan comes to.
+pub struct Lowered {
+    /// What is put where.
+    pub inserts: Vec<Written>,
+    /// Per probe: its first word.
+    pub words: Vec<u32>,
+    /// How many words there are, those of the blocks included.
+    pub n_words: u32,
+}
+
+/// A place of a point: the spot, and what is live there.
+struct Site {
+    block: BlockId,
+    spot: Spot,
+    live: RegSet,
+    /// The instruction it is in front of.
+    insn: Option<program::arch::Insn>,
+}
+
+/// Finds the spots of all probes and writes their code. `first` words are in use already.
+///
+/// # Errors
+/// Which probes cannot be put where they are wanted, and why.
+pub fn lower(
+    program: &Program,
+    plan: &Plan,
+    first: u32,
+    stays: &[Option<Stay>],
+    switches: &[Switch],
+) -> Result<Lowered, Vec<(usize, PlanError)>> {
+    let conventions = (!plan.probes.is_empty()).then(|| Conventions::compute(program));
+    let mut n_words = first;
+    let mut words = Vec::with_capacity(plan.probes.len());
+    for probe in &plan.probes {
+        words.push(n_words);
+        n_words = n_words.saturating_add(probe.action.words());
+    }
+    let sites: Vec<Result<Vec<Written>, PlanError>> = plan
+        .probes
+        .par_iter()
+        .enumerate()
+        .map(|(n, probe)| {
+            let (conventions, live) = conventions.as_ref().expect("there are probes");
+            let at = At { program, stays, switches, conventions, live };
+            let word = words.get(n).copied().unwrap_or_default();
+            let routine = u32::try_from(n).unwrap_or(u32::MAX);
+            let code =
+                |site: Site| Ok(((site.block, site.spot), at.code(&probe.action, &site, word, routine)?));
+            at.sites(probe.point)?.into_iter().map(code).collect()
+        })
+        .collect();
+    let mut refused = Vec::new();
+    let mut inserts = Vec::new();
+    for (n, sites) in sites.into_iter().enumerate() {
+        match sites {
+            Ok(sites) => inserts.extend(sites),
+            Err(why) => refused.push((n, why)),
+        }
+    }
+    if !refused.is_empty() {
+        return Err(refused);
+    }
+    Ok(Lowered { inserts, words, n_words })
+}
+
+struct At<'a> {
+    program: &'a Program,
+    stays: &'a [Option<Stay>],
+    switches: &'a [Switch],
+    conventions: &'a Conventions,
+    live: &'a [Liveness],
+}
+
+impl At<'_> {
+    fn moved(&self, func: FuncId) -> Result<(), PlanError> {
+        match self.stays.get(func.index()) {
+            Some(None) => Ok(()),
+            why => Err(PlanError::Stays {
+                function: self.program.function(func).name(),
+                why: why.copied().flatten().unwrap_or(Stay::Incomplete),
+            }),
+        }
+    }
+
+    fn liveness(&self, block: BlockId) -> Option<&Liveness> {
+        self.live.get(self.program.block(block).func.index())
+    }
+
+    fn live_in(&self, block: BlockId) -> RegSet {
+        self.liveness(block).map_or(abi::ALL, |l| l.live_in(block))
+    }
+
+    /// The block of the instruction at `at`, its place in it, and all instructions with what is live before
+    /// them.
+    fn insn(&self, at: Va) -> Result<(BlockId, program::arch::Insn, RegSet, RegSet), PlanError> {
+        let program = self.program;
+        let missing = PlanError::NoInstruction(at);
+        let block = program.block_at(at).ok_or(missing.clone())?;
+        self.moved(program.block(block).func)?;
+        let live =
+            self.liveness(block).map(|l| l.before(program, self.conventions, block)).unwrap_or_default();
+        let n = program.insns(block).position(|i| i.at() == at).ok_or(missing.clone())?;
+        let insn = program.insns(block).nth(n).ok_or(missing)?;
+        let before = live.get(n).map_or(abi::ALL, |l| l.1);
+        let after = match live.get(n + 1) {
+            Some(next) => next.1,
+            None => self.liveness(block).map_or(abi::ALL, |l| l.live_out(program, block)),
+        };
+        Ok((block, insn, before, after))
+    }
+
+    fn before(&self, at: Va) -> Result<Site, PlanError> {
+        let (block, insn, live, _) = self.insn(at)?;
+        Ok(Site { block, spot: Spot::Before(at), live, insn: Some(insn) })
+    }
+
+    fn sites(&self, point: Point) -> Result<Vec<Site>, PlanError> {
+        let program = self.program;
+        match point {
+            Point::Entry(func) => {
+                self.moved(func)?;
+                let block = program.entry_block(func);
+                let block = block.ok_or(PlanError::NoInstruction(program.function(func).entry))?;
+                Ok(vec![Site { block, spot: Spot::Outside, live: self.live_in(block), insn: None }])
+            }
+            Point::Block(block) => {
+                self.moved(program.block(block).func)?;
+                Ok(vec![self.before(program.block(block).start)?])
+            }
+            Point::Before(at) => Ok(vec![self.before(at)?]),
+            Point::After(at) => {
+                let (block, insn, _, live) = self.insn(at)?;
+                let runs_on = insn.flow().falls_through()
+                    && !matches!(insn.flow(), Flow::Branch(_))
+                    && !(program.block(block).end == BlockEnd::NoReturn
+                        && program.block(block).last_insn() == at);
+                if !runs_on {
+                    return Err(PlanError::Branches(at));
+                }
+                Ok(vec![Site { block, spot: Spot::After(at), live, insn: None }])
+            }
+            Point::Exit(func) => self.exits(func),
+            Point::Edge(edge) => Ok(vec![self.edge(edge)?]),
+            Point::LoopEntry(header) => {
+                let (loops, id) = self.loop_of(header)?;
+                let func = program.block(header).func;
+                let into = |e: &EdgeId| {
+                    let edge = program.edge(*e);
+                    loops.entries(id).any(|h| h == edge.to) && !loops.contains(id, edge.from)
+                };
+                let blocks = program.function(func).block_ids();
+                let edges = blocks.flat_map(|b| program.edge_ids(b)).filter(into);
+                let mut sites: Vec<Site> = edges.map(|e| self.edge(e)).collect::<Result<_, _>>()?;
+                for block in program.function(func).entries.iter().copied() {
+                    if loops.entries(id).any(|h| h == block) {
+                        sites.push(Site {
+                            block,
+                            spot: Spot::Outside,
+                            live: self.live_in(block),
+                            insn: None,
+                        });
+                    }
+                }
+                Ok(sites)
+            }
+            Point::BackEdge(header) => {
+                let (loops, id) = self.loop_of(header)?;
+                loops.back_edges(id).iter().map(|&e| self.edge(e)).collect()
+            }
+            Point::LoopExit(header) => {
+                let (loops, id) = self.loop_of(header)?;
+                loops.exits(program, id).into_iter().map(|e| self.edge(e)).collect()
+            }
+        }
+    }
+
+    fn loop_of(&self, header: BlockId) -> Result<(Loops, LoopId), PlanError> {
+        let block = self.program.block(header);
+        self.moved(block.func)?;
+        let loops = Loops::compute(self.program, block.func);
+        let id = loops.ids().find(|&id| loops.header(id) == header);
+        let id = id.ok_or(PlanError::NoLoop(block.start))?;
+        Ok((loops, id))
+    }
+
+    fn exits(&self, func: FuncId) -> Result<Vec<Site>, PlanError> {
+        let program = self.program;
+        self.moved(func)?;
+        let mut sites = Vec::new();
+        for id in program.function(func).block_ids() {
+            let block = program.block(id);
+            if block.end == BlockEnd::Return {
+                sites.push(self.before(block.last_insn())?);
+            }
+            for call in program.calls_in(id) {
+                match call.kind {
+                    CallKind::Call => {}
+                    CallKind::TailCall => sites.push(self.before(call.at)?),
+                    // Who it leads to may want anything.
+                    CallKind::BranchTailCall => {
+                        sites.push(Site { block: id, spot: Spot::Taken, live: abi::ALL, insn: None })
+                    }
+                    CallKind::FallThrough => {
+                        sites.push(Site { block: id, spot: Spot::Through, live: abi::ALL, insn: None })
+                    }
+                }
+            }
+        }
+        Ok(sites)
+    }
+
+    fn edge(&self, edge: EdgeId) -> Result<Site, PlanError> {
+        let program = self.program;
+        let edge = program.edge(edge);
+        let (from, to) = (program.block(edge.from), program.block(edge.to));
+        self.moved(from.func)?;
+        let live = self.live_in(edge.to);
+        Ok(match edge.kind {
+            EdgeKind::FallThrough => Site { block: edge.from, spot: Spot::Through, live, insn: None },
+            EdgeKind::Taken => Site { block: edge.from, spot: Spot::Taken, live, insn: None },
+            EdgeKind::Jump => self.before(from.last_insn())?,
+            EdgeKind::Table => {
+                let jump = from.last_insn();
+                let tables = program.tables.iter().filter(|t| t.jumps.contains(&jump));
+                let mut n = 0;
+                for table in tables {
+                    n += 1;
+                    let is_changed = self.switches.iter().any(|s| s.at == table.at);
+                    if table.jumps.len() > 1 || !is_changed {
+                        return Err(PlanError::SharedTable { jump, table: table.at });
+                    }
+                }
+                if n == 0 {
+                    return Err(PlanError::Branches(jump));
+                }
+                Site { block: edge.from, spot: Spot::Table(to.start), live, insn: None }
+            }
+            EdgeKind::LandingPad => Site { block: edge.to, spot: Spot::Pad(from.start), live, insn: None },
+        })
+    }
+
+    fn code(&self, action: &Action, site: &Site, word: u32, routine: u32) -> Result<Code, PlanError> {
+        let at = match site.spot {
+            Spot::Before(at) | Spot::After(at) => at,
+            _ => self.program.block(site.block).start,
+        };
+        let (value, sink) = match action {
+            Action::Count => return Ok(Code::increment(Increment::at(site.live), word)),
+            Action::Keep(_, Sink::Ring(len)) if !len.is_power_of_two() || *len > 65536 => {
+                return Err(PlanError::Ring(*len));
+            }
+            Action::Keep(value, sink) => (*value, *sink),
+            Action::Call(value, _) => (*value, Sink::Call),
+        };
+        let Snippet { bytes, places, stack } = snippet::snippet(value, sink, site.live, site.insn.as_ref())
+            .map_err(|why| PlanError::Value { at, why })?;
+        let target = |place| match place {
+            Place::Word(n) => Target::Counter(word + n),
+            Place::At(to) => Target::Place(to),
+            Place::Routine => Target::Routine(routine),
+            Place::Owner => Target::Owner,
+        };
+        let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
+        Ok(Code { text: Some(Box::new(Text { bytes, places, stack })), increment: None })
+    }
+}
