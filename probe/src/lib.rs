@@ -11,46 +11,28 @@
 
 pub mod arch;
 mod bytes;
-mod callees;
-mod checks;
 mod code;
-mod counters;
-mod dynamic;
-mod ends;
-mod events;
-mod forks;
+mod image;
 mod inserts;
-mod lsda;
+mod layout;
+mod lower;
 mod module;
-mod movable;
-mod names;
 mod not_moved;
-mod own_stubs;
 mod patch;
-mod piece;
-mod place;
-mod places;
 mod plan;
-mod points;
-pub mod runtimes;
-mod segments;
-mod springboard;
-mod stubs;
-mod switches;
-mod taken;
-mod unwind;
+mod select;
 
-pub use callees::Callees;
-pub use counters::Counted;
-pub use ends::are_taken as ends_are_taken;
-pub use events::WORDS as EVENT_WORDS;
-pub use forks::calls as calls_of_forks;
+pub use image::segments::{Segments, asking, file_key};
+pub use layout::code_map::Place;
+pub use lower::counters::Counted;
+pub use lower::events::WORDS as EVENT_WORDS;
+pub use lower::exit_calls::are_taken as ends_are_taken;
+pub use lower::fork_calls::calls as calls_of_forks;
+pub use lower::indirect_calls::Callees;
 pub use module::{Module, Old, RewriteError, Room};
 pub use not_moved::Stay;
 pub use patch::Patch;
-pub use places::Place;
 pub use plan::{
     Action, CountedCall, Counting, Event, EventAt, Plan, PlanError, Point, Probe, Routine, Sparse,
 };
-pub use segments::{Segments, asking, file_key};
-pub use springboard::Tactic;
+pub use select::{runtimes, springboard::Tactic};

@@ -17,29 +17,29 @@
 use crate::arch::shared::{Capacity, HomePage};
 use crate::arch::{ExecSite, Runtime};
 use crate::bytes::set_distance;
-use crate::callees::{self, Callees};
-use crate::checks::{
+use crate::code::{Side, Target};
+use crate::image::dynamic;
+use crate::image::segments::{self, Segments, file_key};
+use crate::image::symbols::{self, Moves, Part, Parts, Span};
+use crate::image::unwind::{self, Unwind};
+use crate::layout::code_map::{Place, places};
+use crate::layout::piece;
+use crate::layout::place::Placed;
+use crate::layout::plt_direct::OwnStubs;
+use crate::lower::counters::{self, Counted};
+use crate::lower::entry_checks::{
     self, append_begin, append_check, append_restore, append_saved_signal_check, append_signal_check,
 };
-use crate::code::{Side, Target};
-use crate::counters::{self, Counted};
-use crate::dynamic;
-use crate::events;
-use crate::movable::{self, Movable};
-use crate::names::{self, Moves, Part, Parts, Span};
+use crate::lower::events;
+use crate::lower::indirect_calls::{self, Callees};
+use crate::lower::points;
 use crate::not_moved::Stay;
-use crate::own_stubs::OwnStubs;
 use crate::patch::{Patch, joined, long_jump, patch};
-use crate::piece;
-use crate::place::Placed;
-use crate::places::{Place, places};
 use crate::plan::{Action, Counting, Plan, PlanError};
-use crate::points;
-use crate::segments::{self, Segments, file_key};
-use crate::springboard::{self, Springboard, Tactic};
-use crate::stubs;
-use crate::switches;
-use crate::unwind::{self, Unwind};
+use crate::select::jump_tables;
+use crate::select::movable::{self, Movable};
+use crate::select::plt;
+use crate::select::springboard::{self, Springboard, Tactic};
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -207,7 +207,7 @@ impl<'a> Module<'a> {
         let addresses = springboard::addresses(program, &mut movable);
         // Probes of a plan would push a stub's jump to where its unwind rule says something else.
         let release = |movable: &mut Movable| {
-            plan.probes.is_empty() && stubs::release(program, &addresses, staying, movable)
+            plan.probes.is_empty() && plt::release(program, &addresses, staying, movable)
         };
         release(&mut movable);
         let mut springboards = springboard::plan(program, &addresses, &mut movable);
@@ -235,7 +235,7 @@ impl<'a> Module<'a> {
         let callees = flags
             .as_ref()
             .filter(|_| plan.callees)
-            .map(|flags| callees::choose(program, &stays, flags, lowered.n_words, &mut inserts));
+            .map(|flags| indirect_calls::choose(program, &stays, flags, lowered.n_words, &mut inserts));
         let stub_calls = match plan.counting {
             Counting::Nothing => Vec::new(),
             _ => counters::mark_stub_calls(program, &stays, &mut inserts),
@@ -247,11 +247,16 @@ impl<'a> Module<'a> {
             true => events::WORDS as usize,
             false => callees.as_ref().map_or(lowered.n_words, Callees::end) as usize,
         };
-        let unchecked = checks::without_thread_pointer(program);
-        let keeping = checks::called_by_what_stays(program, &stays);
-        let handlers = if n_words > 0 { checks::handlers(program, &addresses) } else { Vec::new() };
+        let unchecked = entry_checks::without_thread_pointer(program);
+        let keeping = entry_checks::called_by_what_stays(program, &stays);
+        let handlers = if n_words > 0 { entry_checks::handlers(program, &addresses) } else { Vec::new() };
         if n_words > 0 {
-            inserts.extend(checks::in_front(program, &springboards, &[&unchecked, &keeping], &handlers));
+            inserts.extend(entry_checks::in_front(
+                program,
+                &springboards,
+                &[&unchecked, &keeping],
+                &handlers,
+            ));
         }
         let pieces = piece::pieces(program, &stays, &counted, flags.as_ref(), inserts);
         let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
@@ -430,7 +435,7 @@ impl<'a> Module<'a> {
         }
         let mut relocations = Vec::new();
         for switch in &switches {
-            switches::change(program, switch, &sides, &lookup, &mut patches, &mut relocations);
+            jump_tables::change(program, switch, &sides, &lookup, &mut patches, &mut relocations);
         }
         relocations.sort_unstable();
         relocations.dedup();
@@ -542,7 +547,7 @@ impl<'a> Module<'a> {
         };
         if old == Old::Poisoned {
             for (id, _) in self.stays.iter().enumerate().filter(|(_, s)| s.is_none()) {
-                for block in stubs::blocks(self.program, FuncId::at(id)).map(|b| self.program.block(b)) {
+                for block in plt::blocks(self.program, FuncId::at(id)).map(|b| self.program.block(b)) {
                     let bytes = file_at(block.start)
                         .and_then(|from| out.get_mut(from..from + block.len_bytes as usize));
                     bytes.ok_or_else(|| bad("code without bytes"))?.fill(emit::TRAP);
@@ -576,7 +581,7 @@ impl<'a> Module<'a> {
             rows: part(unwind.header_len, unwind.rows_len),
         };
         let moves = Moves { spans: &self.spans, blocks: &self.moved };
-        let sections = names::sections(image.file_bytes(), &mut out, &parts, moves);
+        let sections = symbols::sections(image.file_bytes(), &mut out, &parts, moves);
         let header = FileHeader64::<LE>::parse(image.file_bytes()).map_err(|e| bad(&e.to_string()))?;
         let mut header = *header;
         header.e_phoff.set(LE, tables_off);

@@ -2,7 +2,7 @@
 //! words are relocated.
 #![warn(clippy::indexing_slicing)]
 
-use crate::names::{self, Dynamic, Moves};
+use crate::image::symbols::{self, Dynamic, Moves};
 use crate::patch::{Patch, patch};
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
@@ -52,7 +52,7 @@ pub fn name_moved(
         strings: image.bytes_from(Va(row(elf::DT_STRTAB)?.2))?,
         hash: image.bytes_from(Va(hash.2))?,
     };
-    let new = names::dynamic(old, moves)?;
+    let new = symbols::dynamic(old, moves)?;
     tables.resize(tables.len().next_multiple_of(8), 0);
     let new_at = at.plus(tables.len() as u64);
     for (row, to) in [(symbols, new_at), (hash, new_at.plus(new.hash_at as u64))] {

@@ -6,8 +6,8 @@
 //! Not here: how a function is moved (`piece`), how control gets there (`springboard`).
 
 use crate::not_moved::Stay;
-use crate::runtimes;
-use crate::switches::{self, Switch};
+use crate::select::jump_tables::{self, Switch};
+use crate::select::runtimes;
 use memchr::{memchr_iter, memmem::Finder};
 use program::arch::{Decoder, Flow};
 use program::image::Symbol;
@@ -58,7 +58,7 @@ pub fn find(program: &Program, staying: &BTreeSet<FuncId>) -> Movable {
             stay.or_else(hidden).or_else(unwind)
         })
         .collect();
-    let switches = switches::find(program, &mut stays);
+    let switches = jump_tables::find(program, &mut stays);
     Movable { stays, switches }
 }
 

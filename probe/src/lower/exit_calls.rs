@@ -7,7 +7,7 @@
 use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::Stay;
-use crate::taken::is_taken;
+use crate::select::address_taken::is_taken;
 use program::arch::emit;
 use program::{CallKind, Callee, Function, Program};
 

@@ -6,8 +6,8 @@ use crate::bytes::set_distance;
 use crate::code::{Code, Target};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::Stay;
-use crate::springboard::Springboard;
-use crate::stubs;
+use crate::select::plt;
+use crate::select::springboard::Springboard;
 use program::arch::emit::{self, EntryCheck};
 use program::image::{Kind, RelocationTo, SymbolKind};
 use program::{CallKind, Callee, Program, Va};
@@ -36,7 +36,7 @@ pub fn in_front(
     for board in boards.iter().filter(|b| special.iter().all(|s| s.binary_search(&b.at).is_err())) {
         let Some(block) = program.block_from(board.at) else { continue };
         let func = program.block(block).func;
-        let is_first = || stubs::ranges(program, func).iter().any(|range| range.start == board.at);
+        let is_first = || plt::ranges(program, func).iter().any(|range| range.start == board.at);
         if program.function(func).entry != board.at || !is_first() {
             continue;
         }

@@ -9,7 +9,7 @@
 
 use crate::bytes::{Reader, put_distance, put_uleb, set_distance};
 use crate::code::Side;
-use crate::place::Placed;
+use crate::layout::place::Placed;
 use program::Va;
 use program::image::Image;
 use std::ops::Range;

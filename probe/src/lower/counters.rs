@@ -10,8 +10,8 @@ use crate::code::Code;
 use crate::inserts::{Spot, Written};
 use crate::not_moved::Stay;
 use crate::plan::{CountedCall, Counting};
-use crate::springboard::Springboard;
-use crate::stubs;
+use crate::select::plt;
+use crate::select::springboard::Springboard;
 use program::arch::Flow;
 use program::arch::emit::Increment;
 use program::{BlockId, Call, CallKind, Callee, EdgeId, EdgeKind, FlagLiveness, FuncId, Program, Va};
@@ -53,7 +53,7 @@ pub fn choose(
                 all.extend(few.blocks.iter().map(|&b| Counted::Block(b)));
                 all.extend(few.edges.iter().map(|&e| Counted::Edge(e)));
             }
-            None => all.extend(stubs::blocks(program, id).map(Counted::Block)),
+            None => all.extend(plt::blocks(program, id).map(Counted::Block)),
         }
     }
     (all, sparsely)

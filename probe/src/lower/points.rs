@@ -11,7 +11,7 @@ use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::Stay;
 use crate::plan::{Action, Plan, PlanError, Point};
-use crate::switches::Switch;
+use crate::select::jump_tables::Switch;
 use program::arch::emit::Increment;
 use program::arch::snippet::{self, Place, Sink, Snippet};
 use program::arch::{Flow, RegSet, abi};

@@ -2,7 +2,7 @@
 //! its flow a function was left.
 
 use crate::code::Target;
-use crate::place::Placed;
+use crate::layout::place::Placed;
 use program::{BlockId, Program, Va};
 
 /// What moved code is from some place on.

@@ -1,6 +1,6 @@
 //! Where each piece of moved code stands.
 
-use crate::piece::Piece;
+use crate::layout::piece::Piece;
 use program::Va;
 
 /// A piece at its place.

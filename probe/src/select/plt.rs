@@ -8,8 +8,8 @@
 //! behind that jump, stays, and so does the rule that unwinds by an address's last four bits: at the moved
 //! jump, too, they say that nothing was pushed.
 
-use crate::movable::Movable;
 use crate::not_moved::Stay;
+use crate::select::movable::Movable;
 use program::{BlockEnd, BlockId, CallKind, Callee, FuncId, Function, Program, Va};
 use std::collections::BTreeSet;
 use std::ops::Range;

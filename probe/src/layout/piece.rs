@@ -11,11 +11,11 @@
 //! padding between blocks is left out, but a block that was aligned stays so.
 
 use crate::code::{Code, Fixup, Side, Target};
-use crate::counters::{self, Counted, Probe};
 use crate::inserts::{Inserts, Spot, Written};
+use crate::lower::counters::{self, Counted, Probe};
+use crate::lower::{exit_calls, fork_calls};
 use crate::not_moved::Stay;
-use crate::stubs;
-use crate::{ends, forks};
+use crate::select::plt;
 use program::arch::emit::{self, Branch, Increment, Position, Stack};
 use program::arch::{Decoder, Flow, LOCK};
 use program::{BlockEnd, BlockId, EdgeKind, FlagLiveness, FuncId, Program, Va};
@@ -219,15 +219,15 @@ pub fn pieces(
     }
     if let Some(flags) = flags {
         counters::count_edges(program, flags, counted, &mut inserts);
-        ends::note(program, stays, &mut inserts);
+        exit_calls::note(program, stays, &mut inserts);
     }
     let inserts = Inserts::of(program.blocks.len(), inserts);
     let is_null = counted.is_empty() && inserts.is_empty();
-    let forks = if is_null { Vec::new() } else { forks::calls(program) };
+    let forks = if is_null { Vec::new() } else { fork_calls::calls(program) };
     let mut ranges: Vec<(FuncId, Range<Va>)> = program
         .func_ids()
         .filter(|id| stays.get(id.index()).is_some_and(Option::is_none))
-        .flat_map(|id| stubs::ranges(program, id).into_iter().map(move |r| (id, r)))
+        .flat_map(|id| plt::ranges(program, id).into_iter().map(move |r| (id, r)))
         .collect();
     ranges.sort_by_key(|r| r.1.start);
     let one = |room: &mut Layout, (_, range): &(FuncId, Range<Va>)| {

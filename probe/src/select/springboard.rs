@@ -16,9 +16,9 @@
 //! Source: W. Wang, X. Meng, "Incremental CFG patching for binary rewriting" (ASPLOS 2021), 4.3 for
 //! springboards and holes.
 
-use crate::movable::Movable;
 use crate::not_moved::Stay;
-use crate::stubs;
+use crate::select::movable::Movable;
+use crate::select::plt;
 use program::arch::Decoder;
 use program::image::RelocationTo;
 use program::{BlockEnd, BlockId, Call, Callee, FuncId, Program, Sure, Va};
@@ -127,7 +127,7 @@ fn all_of(
 ) -> Option<Vec<Springboard>> {
     let mut points: Vec<Va> = program.function(id).entries.iter().map(|&b| program.block(b).start).collect();
     points.push(program.function(id).entry);
-    for range in stubs::ranges(program, id) {
+    for range in plt::ranges(program, id) {
         let i = exposed.partition_point(|&at| at < range.start);
         points.extend(exposed[i..].iter().copied().take_while(|at| *at < range.end));
     }

@@ -1,6 +1,6 @@
 //! Calls that return in a new process, too: there, counters are another's.
 
-use crate::taken::is_taken;
+use crate::select::address_taken::is_taken;
 use program::{CallKind, Callee, Program, Va};
 
 /// Functions of the C library that do. `syscall` may be asked for a process.

@@ -10,8 +10,8 @@
 
 use crate::arch::{LAST_FRAME, Runtime, SIGNAL_FRAME};
 use crate::bytes::{Reader, put_distance, put_uleb, set_distance};
-use crate::lsda::{self, Lsda};
-use crate::place::Placed;
+use crate::image::lsda::{self, Lsda};
+use crate::layout::place::Placed;
 use program::Va;
 use program::arch::emit::Stack;
 use program::image::Image;
