@@ -5,7 +5,7 @@ use crate::output::{self, Answer, Hinted};
 use crate::view::{Output, Table, View};
 use measure::Placement;
 use measure::points::Points;
-use probe::{Module, Old, RewriteError, Room, Stay, Tactic};
+use probe::{Module, NotMoved, Old, RewriteError, Room, Tactic};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -143,8 +143,8 @@ struct StayView {
 
 fn view(to: &Path, module: &Module<'_>, len_bytes: usize) -> InstrumentView {
     let program = module.program;
-    let mut stays: BTreeMap<Stay, StayView> = BTreeMap::new();
-    for (function, why) in program.functions.iter().zip(&module.stays) {
+    let mut stays: BTreeMap<NotMoved, StayView> = BTreeMap::new();
+    for (function, why) in program.functions.iter().zip(&module.not_moved) {
         let Some(why) = *why else { continue };
         let row = stays.entry(why).or_insert_with(|| StayView {
             why: why.to_string(),
@@ -173,7 +173,7 @@ fn view(to: &Path, module: &Module<'_>, len_bytes: usize) -> InstrumentView {
         len_bytes,
         old_len_bytes: program.image.file_bytes().len(),
         n_functions: program.functions.len(),
-        n_moved: module.stays.iter().filter(|s| s.is_none()).count(),
+        n_moved: module.not_moved.iter().filter(|s| s.is_none()).count(),
         stays: stays.into_values().collect(),
         springboards,
     }

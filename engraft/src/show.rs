@@ -278,7 +278,7 @@ fn say_if_uncounted(program: &Program, profile: &Profile, id: FuncId) {
     if function.block_ids().any(|b| profile.blocks.contains_key(&program.block(b).start)) {
         return;
     }
-    let why = probe::Module::stays(program).get(id.index()).copied().flatten();
+    let why = probe::Module::not_moved(program).get(id.index()).copied().flatten();
     let why = why.map_or_else(String::new, |why| format!(": {why}"));
     let hint = "counts that are shown follow from those of other functions";
     output::warn(&format!("{} was not counted{why}", function.name()), Some(hint));

@@ -76,10 +76,10 @@ pub fn plan(
     which: Which<'_>,
     earlier: Option<&Profile>,
 ) -> Result<(Plan, Code), TooLarge> {
-    let stays = Module::stays(program);
+    let not_moved = Module::not_moved(program);
     // A stub is no function of the program's.
     let is_moved = |f: FuncId| {
-        stays.get(f.index()).is_some_and(Option::is_none)
+        not_moved.get(f.index()).is_some_and(Option::is_none)
             && program.function(f).import.is_none()
             && (which.is_recorded)(f)
     };

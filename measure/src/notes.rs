@@ -3,7 +3,7 @@
 use crate::edges::{Shape, goes_on};
 use crate::returns::Returns;
 use probe::arch::shared;
-use probe::{Counted, Module, Place, Stay};
+use probe::{Counted, Module, NotMoved, Place};
 use profile::ImageRef;
 use profile::counters::{self, Flow, Node, Notes, Sum, Way, places};
 use program::{BlockId, Call, CallKind, Callee, FuncId};
@@ -50,7 +50,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
     let mut functions = Vec::new();
     let mut position = vec![None; program.blocks.len()];
     let mut n = 0u32;
-    let is_moved = |f: &FuncId| module.stays.get(f.index()).is_some_and(Option::is_none);
+    let is_moved = |f: &FuncId| module.not_moved.get(f.index()).is_some_and(Option::is_none);
     for id in program.func_ids().filter(is_moved).filter(|_| !module.counted.is_empty()) {
         let function = program.function(id);
         let is_whole = module.sparse.binary_search(&id).is_ok();
@@ -175,7 +175,7 @@ fn sums(module: &Module<'_>, returns: &Returns<'_>, position: &[Option<u32>]) ->
     let mut sums: BTreeMap<FuncId, Option<Sum>> = BTreeMap::new();
     for call in &program.calls {
         let Callee::Function(callee) = call.callee else { continue };
-        if module.stays.get(callee.index()) != Some(&Some(Stay::PltStub)) {
+        if module.not_moved.get(callee.index()) != Some(&Some(NotMoved::PltStub)) {
             continue;
         }
         let place = sums.entry(callee).or_insert_with(|| {

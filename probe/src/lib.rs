@@ -30,7 +30,7 @@ pub use lower::exit_calls::are_taken as ends_are_taken;
 pub use lower::fork_calls::calls as calls_of_forks;
 pub use lower::indirect_calls::Callees;
 pub use module::{Module, Old, RewriteError, Room};
-pub use not_moved::Stay;
+pub use not_moved::NotMoved;
 pub use patch::Patch;
 pub use plan::{
     Action, CountedCall, Counting, Event, EventAt, Plan, PlanError, Point, Probe, Routine, Sparse,

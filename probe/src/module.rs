@@ -33,7 +33,7 @@ use crate::lower::entry_checks::{
 use crate::lower::events;
 use crate::lower::indirect_calls::{self, Callees};
 use crate::lower::points;
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use crate::patch::{Patch, joined, long_jump, patch};
 use crate::plan::{Action, Counting, Plan, PlanError};
 use crate::select::jump_tables;
@@ -115,7 +115,7 @@ pub struct Module<'a> {
     /// What it is made from.
     pub program: &'a Program,
     /// Per function: why it stays, if it does.
-    pub stays: Vec<Option<Stay>>,
+    pub not_moved: Vec<Option<NotMoved>>,
     /// The jumps from old code to new.
     pub springboards: Vec<Springboard>,
     /// What changes in old segments, by address.
@@ -162,12 +162,12 @@ impl<'a> Module<'a> {
             return Err(RewriteError::UsesGs { name: program.image.name.clone(), at });
         }
         let key = file_key(&program.image);
-        let mut staying = BTreeSet::new();
+        let mut unwind_refused = BTreeSet::new();
         loop {
-            let module = Module::build_without(program, key, plan, room, &staying)?;
-            let n_before = staying.len();
-            staying.extend(module.without_unwind());
-            if staying.len() == n_before {
+            let module = Module::build_without(program, key, plan, room, &unwind_refused)?;
+            let n_before = unwind_refused.len();
+            unwind_refused.extend(module.without_unwind());
+            if unwind_refused.len() == n_before {
                 return Ok(module);
             }
         }
@@ -175,10 +175,10 @@ impl<'a> Module<'a> {
 
     /// Why each function of `program` stays where it is; `None` for those that are moved when blocks are
     /// counted.
-    pub fn stays(program: &Program) -> Vec<Option<Stay>> {
+    pub fn not_moved(program: &Program) -> Vec<Option<NotMoved>> {
         match Module::build(program, &Plan::NULL, Room::Apart) {
-            Ok(module) => module.stays,
-            Err(_) => movable::find(program, &BTreeSet::new()).stays,
+            Ok(module) => module.not_moved,
+            Err(_) => movable::find(program, &BTreeSet::new()).not_moved,
         }
     }
 
@@ -189,25 +189,25 @@ impl<'a> Module<'a> {
             return Vec::new();
         }
         let is_one = |id: &FuncId| {
-            self.stays.get(id.index()).is_some_and(Option::is_none)
+            self.not_moved.get(id.index()).is_some_and(Option::is_none)
                 && self.program.function(*id).ranges.iter().any(|r| starts.contains(&r.start))
         };
         self.program.func_ids().filter(is_one).collect()
     }
 
-    /// The same, but for the functions in `staying`: a throw through them finds no row of moved code.
+    /// The same, but for the functions in `unwind_refused`: a throw through them finds no row of moved code.
     fn build_without(
         program: &'a Program,
         key: u128,
         plan: &Plan,
         room: Room,
-        staying: &BTreeSet<FuncId>,
+        unwind_refused: &BTreeSet<FuncId>,
     ) -> Result<Module<'a>, RewriteError> {
-        let mut movable = movable::find(program, staying);
+        let mut movable = movable::find(program, unwind_refused);
         let addresses = springboard::addresses(program, &mut movable);
         // Probes of a plan would push a stub's jump to where its unwind rule says something else.
         let release = |movable: &mut Movable| {
-            plan.probes.is_empty() && plt::release(program, &addresses, staying, movable)
+            plan.probes.is_empty() && plt::release(program, &addresses, unwind_refused, movable)
         };
         release(&mut movable);
         let mut springboards = springboard::plan(program, &addresses, &mut movable);
@@ -215,17 +215,17 @@ impl<'a> Module<'a> {
             // There was no room for one of their callers.
             springboards = springboard::plan(program, &addresses, &mut movable);
         }
-        let Movable { stays, mut switches } = movable;
-        switches.retain(|s| stays.get(s.func.index()).is_some_and(Option::is_none));
+        let Movable { not_moved, mut switches } = movable;
+        switches.retain(|s| not_moved.get(s.func.index()).is_some_and(Option::is_none));
 
-        let (counted, sparse) = counters::choose(program, &plan.counting, &stays, &springboards);
+        let (counted, sparse) = counters::choose(program, &plan.counting, &not_moved, &springboards);
         let calls = match counted[..] {
             [] => Vec::new(),
-            _ => counters::choose_calls(program, &plan.calls, &stays, &sparse),
+            _ => counters::choose_calls(program, &plan.calls, &not_moved, &sparse),
         };
         let first_call = u32::try_from(counted.len()).expect("ids are 32 bits");
         let n_counters = first_call + u32::try_from(calls.len()).expect("no more than instructions");
-        let lowered = points::lower(program, plan, n_counters, &stays, &switches)
+        let lowered = points::lower(program, plan, n_counters, &not_moved, &switches)
             .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why })?;
         let mut inserts = lowered.inserts;
         let flags = (!counted.is_empty() || plan.callees).then(|| FlagLiveness::compute(program));
@@ -235,12 +235,12 @@ impl<'a> Module<'a> {
         let callees = flags
             .as_ref()
             .filter(|_| plan.callees)
-            .map(|flags| indirect_calls::choose(program, &stays, flags, lowered.n_words, &mut inserts));
+            .map(|flags| indirect_calls::choose(program, &not_moved, flags, lowered.n_words, &mut inserts));
         let stub_calls = match plan.counting {
             Counting::Nothing => Vec::new(),
-            _ => counters::mark_stub_calls(program, &stays, &mut inserts),
+            _ => counters::mark_stub_calls(program, &not_moved, &mut inserts),
         };
-        events::write(program, &plan.events, &plan.from_inside, &stays, &mut inserts)
+        events::write(program, &plan.events, &plan.from_inside, &not_moved, &mut inserts)
             .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why: vec![(0, why)] })?;
         let has_events = !plan.events.is_empty();
         let n_words = match has_events {
@@ -248,7 +248,7 @@ impl<'a> Module<'a> {
             false => callees.as_ref().map_or(lowered.n_words, Callees::end) as usize,
         };
         let unchecked = entry_checks::without_thread_pointer(program);
-        let keeping = entry_checks::called_by_what_stays(program, &stays);
+        let keeping = entry_checks::called_by_what_stays(program, &not_moved);
         let handlers = if n_words > 0 { entry_checks::handlers(program, &addresses) } else { Vec::new() };
         if n_words > 0 {
             inserts.extend(entry_checks::in_front(
@@ -258,7 +258,7 @@ impl<'a> Module<'a> {
                 &handlers,
             ));
         }
-        let pieces = piece::pieces(program, &stays, &counted, flags.as_ref(), inserts);
+        let pieces = piece::pieces(program, &not_moved, &counted, flags.as_ref(), inserts);
         let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
         let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
         // Of a program at fixed addresses: high, so that the counters of further threads find room below.
@@ -471,7 +471,7 @@ impl<'a> Module<'a> {
         patches.dedup_by(|a, b| a.at == b.at && a.new == b.new); // entries that two tables share
         Ok(Module {
             program,
-            stays,
+            not_moved,
             springboards,
             patches,
             counted,
@@ -546,7 +546,7 @@ impl<'a> Module<'a> {
             (into < s.file_len).then(|| usize::try_from(s.offset.0 + into).ok()).flatten()
         };
         if old == Old::Poisoned {
-            for (id, _) in self.stays.iter().enumerate().filter(|(_, s)| s.is_none()) {
+            for (id, _) in self.not_moved.iter().enumerate().filter(|(_, s)| s.is_none()) {
                 for block in plt::blocks(self.program, FuncId::at(id)).map(|b| self.program.block(b)) {
                     let bytes = file_at(block.start)
                         .and_then(|from| out.get_mut(from..from + block.len_bytes as usize));

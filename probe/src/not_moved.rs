@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Why a function stays where it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Stay {
+pub enum NotMoved {
     /// A stub of the procedure linkage table: its unwind rule computes with its own address.
     PltStub,
     /// Found by its looks alone: it may be data.
@@ -31,20 +31,20 @@ pub enum Stay {
     Unwind,
 }
 
-impl fmt::Display for Stay {
+impl fmt::Display for NotMoved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Stay::PltStub => "stub of the linkage table",
-            Stay::Uncertain => "found by its looks alone",
-            Stay::Incomplete => "control flow not understood",
-            Stay::ReadsItsAddress => "reads its own address",
-            Stay::SignalFrame => "signal frame",
-            Stay::Table => "jump table that cannot be changed",
-            Stay::FixedInstruction => "an instruction that cannot be moved",
-            Stay::NoRoom => "no room for a jump at an entry",
-            Stay::ChecksAddresses => "checks its own addresses",
-            Stay::Strange => "most of the program is found by its looks alone",
-            Stay::Unwind => "unwind table not understood",
+            NotMoved::PltStub => "stub of the linkage table",
+            NotMoved::Uncertain => "found by its looks alone",
+            NotMoved::Incomplete => "control flow not understood",
+            NotMoved::ReadsItsAddress => "reads its own address",
+            NotMoved::SignalFrame => "signal frame",
+            NotMoved::Table => "jump table that cannot be changed",
+            NotMoved::FixedInstruction => "an instruction that cannot be moved",
+            NotMoved::NoRoom => "no room for a jump at an entry",
+            NotMoved::ChecksAddresses => "checks its own addresses",
+            NotMoved::Strange => "most of the program is found by its looks alone",
+            NotMoved::Unwind => "unwind table not understood",
         })
     }
 }

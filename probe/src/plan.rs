@@ -11,7 +11,7 @@
 //! "Binary Code Is Not Easy", ISSTA 2016, section 5.
 #![warn(clippy::indexing_slicing)]
 
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use program::arch::snippet::{HISTOGRAM_WORDS, NoValue, Sink, Value};
 use program::{BlockId, EdgeId, FuncId, Va};
 
@@ -199,11 +199,11 @@ impl Action {
 pub enum PlanError {
     /// Its function is not moved.
     #[error("{function} stays where it is: {why}")]
-    Stays {
+    NotMoved {
         /// The function.
         function: String,
         /// Why.
-        why: Stay,
+        why: NotMoved,
     },
     /// There is no instruction there.
     #[error("no instruction of a function starts at {0}")]

@@ -5,7 +5,7 @@ use super::repeat::RepeatView;
 use crate::input;
 use crate::view::{Between, LoopView, Table, View, known, ratio};
 use measure::loops;
-use probe::Stay;
+use probe::NotMoved;
 use profile::Profile;
 use profile::flow::{self, Padding};
 use program::{Callee, FuncId, Program, Va};
@@ -241,10 +241,11 @@ impl CountView {
         if profile.blocks.is_empty() {
             calls.extend(program.func_ids().map(|id| (id, 0)));
         }
-        let stays = probe::Module::stays(program);
-        let others = program.func_ids().zip(&stays).filter_map(|(id, why)| Some((id, (*why)?)));
-        let is_left =
-            |(id, why): &(FuncId, Stay)| *why != Stay::PltStub && !calls.contains_key(id) && !is_counted(*id);
+        let not_moved = probe::Module::not_moved(program);
+        let others = program.func_ids().zip(&not_moved).filter_map(|(id, why)| Some((id, (*why)?)));
+        let is_left = |(id, why): &(FuncId, NotMoved)| {
+            *why != NotMoved::PltStub && !calls.contains_key(id) && !is_counted(*id)
+        };
         self.unknown.extend(others.filter(is_left).map(|(id, why)| UnknownView {
             module: file.to_owned(),
             name: input::spelt(program, id),
@@ -254,7 +255,7 @@ impl CountView {
         for (id, n) in calls {
             let function = program.function(id);
             let first = program.entry_block(id).map_or(1, |b| program.block(b).n_insns);
-            let why = stays.get(id.index()).copied().flatten();
+            let why = not_moved.get(id.index()).copied().flatten();
             self.uncounted.push(UncountedView {
                 module: file.to_owned(),
                 name: input::spelt(program, id),

@@ -83,7 +83,7 @@ impl<'a> Binaries<'a> {
     pub fn stays(&self, func: u32) -> Option<String> {
         let (module, n) = self.flow.module(func)?;
         let image = input::recorded_image(&module.path, module.key).ok()?;
-        let why = Module::stays(&Program::analyze(image)).get(n as usize).copied().flatten();
+        let why = Module::not_moved(&Program::analyze(image)).get(n as usize).copied().flatten();
         why.map(|why| why.to_string())
     }
 

@@ -63,9 +63,9 @@ fn count(point: Point) -> Probe {
 #[track_caller]
 fn check_flow(folder: &Path, binary: &Path, args: &[&str], least: usize) {
     let program = program(binary);
-    let stays = Module::stays(&program);
+    let not_moved = Module::not_moved(&program);
     // With probes of a plan, stubs of the linkage table stay.
-    let is_moved = |f: &FuncId| stays[f.index()].is_none() && program.function(*f).import.is_none();
+    let is_moved = |f: &FuncId| not_moved[f.index()].is_none() && program.function(*f).import.is_none();
     let moved: Vec<_> = program.func_ids().filter(is_moved).collect();
     let blocks = || moved.iter().flat_map(|f| program.function(*f).block_ids());
     let edges = blocks().flat_map(|b| program.edge_ids(b)).map(|e| count(Point::Edge(e)));
@@ -149,8 +149,8 @@ fn edges_add_up_to_blocks() {
 #[track_caller]
 fn check_follows(folder: &Path, binary: &Path, args: &[&str], least: usize) {
     let program = program(binary);
-    let stays = Module::stays(&program);
-    let is_moved = |f: &FuncId| stays[f.index()].is_none() && program.function(*f).import.is_none();
+    let not_moved = Module::not_moved(&program);
+    let is_moved = |f: &FuncId| not_moved[f.index()].is_none() && program.function(*f).import.is_none();
     let moved: Vec<_> = program.func_ids().filter(is_moved).collect();
     let blocks = || moved.iter().flat_map(|f| program.function(*f).block_ids());
     let is_here = |e: &program::EdgeId| !matches!(program.edge(*e).kind, EdgeKind::LandingPad);
@@ -393,11 +393,11 @@ fn no_probe_can_be_noticed() {
         compile(&binary, source, flags);
         let program = program(&binary);
         let want = Command::new(&binary).output().expect("it runs");
-        let stays = Module::stays(&program);
+        let not_moved = Module::not_moved(&program);
         let mine = |name: &str| name == "main" || !name.starts_with('_') && program.functions.len() < 200;
         let blocks: Vec<_> = program
             .func_ids()
-            .filter(|f| stays[f.index()].is_none() && mine(&program.function(*f).name()))
+            .filter(|f| not_moved[f.index()].is_none() && mine(&program.function(*f).name()))
             .flat_map(|f| program.function(f).block_ids())
             .collect();
         let insns: Vec<_> = blocks.iter().flat_map(|b| program.insns(*b)).map(|i| i.at()).collect();

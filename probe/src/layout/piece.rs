@@ -14,7 +14,7 @@ use crate::code::{Code, Fixup, Side, Target};
 use crate::inserts::{Inserts, Spot, Written};
 use crate::lower::counters::{self, Counted, Probe};
 use crate::lower::{exit_calls, fork_calls};
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use crate::select::plt;
 use program::arch::emit::{self, Branch, Increment, Position, Stack};
 use program::arch::{Decoder, Flow, LOCK};
@@ -204,7 +204,7 @@ fn len32(n: usize) -> u32 {
 /// besides.
 pub fn pieces(
     program: &Program,
-    stays: &[Option<Stay>],
+    not_moved: &[Option<NotMoved>],
     counted: &[Counted],
     flags: Option<&FlagLiveness>,
     mut inserts: Vec<Written>,
@@ -219,14 +219,14 @@ pub fn pieces(
     }
     if let Some(flags) = flags {
         counters::count_edges(program, flags, counted, &mut inserts);
-        exit_calls::note(program, stays, &mut inserts);
+        exit_calls::note(program, not_moved, &mut inserts);
     }
     let inserts = Inserts::of(program.blocks.len(), inserts);
     let is_null = counted.is_empty() && inserts.is_empty();
     let forks = if is_null { Vec::new() } else { fork_calls::calls(program) };
     let mut ranges: Vec<(FuncId, Range<Va>)> = program
         .func_ids()
-        .filter(|id| stays.get(id.index()).is_some_and(Option::is_none))
+        .filter(|id| not_moved.get(id.index()).is_some_and(Option::is_none))
         .flat_map(|id| plt::ranges(program, id).into_iter().map(move |r| (id, r)))
         .collect();
     ranges.sort_by_key(|r| r.1.start);

@@ -8,7 +8,7 @@
 
 use crate::code::Code;
 use crate::inserts::{Spot, Written};
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use crate::plan::{CountedCall, Counting};
 use crate::select::plt;
 use crate::select::springboard::Springboard;
@@ -30,7 +30,7 @@ pub enum Counted {
 pub fn choose(
     program: &Program,
     counting: &Counting,
-    stays: &[Option<Stay>],
+    not_moved: &[Option<NotMoved>],
     boards: &[Springboard],
 ) -> (Vec<Counted>, Vec<FuncId>) {
     let mut sparsely = Vec::new();
@@ -42,7 +42,7 @@ pub fn choose(
     let mut boards: Vec<Va> = boards.iter().map(|b| b.at).collect();
     boards.sort_unstable();
     let mut all = Vec::new();
-    for id in program.func_ids().filter(|id| stays.get(id.index()).is_some_and(Option::is_none)) {
+    for id in program.func_ids().filter(|id| not_moved.get(id.index()).is_some_and(Option::is_none)) {
         let few = sparse.get(id.index()).and_then(Option::as_ref).filter(|few| {
             !has_other_ways_in(program, id, &boards, &few.open)
                 && few.edges.iter().all(|&e| spot(program, e).is_some())
@@ -61,13 +61,17 @@ pub fn choose(
 
 /// The calls, ascending, of stubs that stay. They come as from inside of the stub, where nothing else stands:
 /// so it is known where in the block each of them is. They are put where they go.
-pub fn mark_stub_calls(program: &Program, stays: &[Option<Stay>], inserts: &mut Vec<Written>) -> Vec<Va> {
-    let stay = |id: FuncId| stays.get(id.index()).copied().flatten();
+pub fn mark_stub_calls(
+    program: &Program,
+    not_moved: &[Option<NotMoved>],
+    inserts: &mut Vec<Written>,
+) -> Vec<Va> {
+    let why = |id: FuncId| not_moved.get(id.index()).copied().flatten();
     let mut all = Vec::new();
     for call in program.calls.iter().filter(|c| c.kind == CallKind::Call) {
         let Callee::Function(callee) = call.callee else { continue };
-        if stay(program.block(call.block).func).is_none()
-            && stay(callee) == Some(Stay::PltStub)
+        if why(program.block(call.block).func).is_none()
+            && why(callee) == Some(NotMoved::PltStub)
             && program.is_direct_call(call.at)
         {
             all.push(call.at);
@@ -83,16 +87,16 @@ pub fn mark_stub_calls(program: &Program, stays: &[Option<Stay>], inserts: &mut 
 pub fn choose_calls(
     program: &Program,
     calls: &[CountedCall],
-    stays: &[Option<Stay>],
+    not_moved: &[Option<NotMoved>],
     sparse: &[FuncId],
 ) -> Vec<Va> {
-    let stays = |id: FuncId| stays.get(id.index()).copied().flatten();
+    let why = |id: FuncId| not_moved.get(id.index()).copied().flatten();
     let is_one = |call: &&Call| {
         let Callee::Function(callee) = call.callee else { return false };
         let func = program.block(call.block).func;
         let known = || calls.binary_search_by_key(&call.at, |c| c.at).ok().and_then(|n| calls.get(n));
-        stays(func).is_none()
-            && stays(callee) == Some(Stay::PltStub)
+        why(func).is_none()
+            && why(callee) == Some(NotMoved::PltStub)
             && match call.kind {
                 _ if sparse.binary_search(&func).is_ok() => known().is_some_and(|c| !c.follows),
                 CallKind::Call | CallKind::TailCall => true,

@@ -5,7 +5,7 @@
 use crate::bytes::set_distance;
 use crate::code::{Code, Target};
 use crate::inserts::{Spot, Written};
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use crate::select::plt;
 use crate::select::springboard::Springboard;
 use program::arch::emit::{self, EntryCheck};
@@ -151,11 +151,11 @@ pub fn append_restore(text_at: Va, text: &mut Vec<u8>, entry: Va) -> Va {
 
 /// The entries, sorted, that code which stays calls directly. It may know that the function leaves r11 alone,
 /// and keep a value there (`-fipa-ra` of gcc); moved code does not come through checks.
-pub fn called_by_what_stays(program: &Program, stays: &[Option<Stay>]) -> Vec<Va> {
+pub fn called_by_what_stays(program: &Program, not_moved: &[Option<NotMoved>]) -> Vec<Va> {
     let mut found: Vec<Va> = Vec::new();
     for call in program.calls.iter().filter(|c| c.kind != CallKind::FallThrough) {
-        let stays = stays.get(program.block(call.block).func.index()).is_some_and(Option::is_some);
-        if let (true, Callee::Function(callee)) = (stays, call.callee) {
+        let not_moved = not_moved.get(program.block(call.block).func.index()).is_some_and(Option::is_some);
+        if let (true, Callee::Function(callee)) = (not_moved, call.callee) {
             found.extend(program.function(callee).entries.iter().map(|b| program.block(*b).start));
             found.extend(program.entry_block(callee).map(|b| program.block(b).start));
         }

@@ -5,7 +5,7 @@
 
 use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use crate::plan::{Event, EventAt, PlanError};
 use program::arch::snippet::{self, Place, Snippet};
 use program::arch::{RegSet, abi};
@@ -23,7 +23,7 @@ pub fn write(
     program: &Program,
     events: &[Event],
     from_inside: &[Va],
-    stays: &[Option<Stay>],
+    not_moved: &[Option<NotMoved>],
     inserts: &mut Vec<Written>,
 ) -> Result<(), PlanError> {
     for &at in from_inside {
@@ -67,8 +67,8 @@ pub fn write(
     let write = |event: &Event| {
         let (spot, live) = live_at(event);
         let block = program.block(event.block);
-        if let Some(why) = stays.get(block.func.index()).copied().unwrap_or(Some(Stay::Incomplete)) {
-            return Err(PlanError::Stays { function: program.function(block.func).name(), why });
+        if let Some(why) = not_moved.get(block.func.index()).copied().unwrap_or(Some(NotMoved::Incomplete)) {
+            return Err(PlanError::NotMoved { function: program.function(block.func).name(), why });
         }
         let written = snippet::event(event.word, event.has_frame, live);
         let Snippet { bytes, places, stack } =

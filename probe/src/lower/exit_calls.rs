@@ -6,7 +6,7 @@
 
 use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use crate::select::address_taken::is_taken;
 use program::arch::emit;
 use program::{CallKind, Callee, Function, Program};
@@ -69,7 +69,7 @@ pub fn are_taken(program: &Program) -> bool {
 }
 
 /// Has it written down, at all such calls of functions that are moved.
-pub fn note(program: &Program, stays: &[Option<Stay>], inserts: &mut Vec<Written>) {
+pub fn note(program: &Program, not_moved: &[Option<NotMoved>], inserts: &mut Vec<Written>) {
     let is_static = program.image.kind.is_static();
     let imports: Vec<Option<Does>> = program.imports.iter().map(|name| what(name)).collect();
     let of_function = |function: &Function| {
@@ -85,7 +85,7 @@ pub fn note(program: &Program, stays: &[Option<Stay>], inserts: &mut Vec<Written
     for call in &program.calls {
         let Some(does) = of(call.callee) else { continue };
         let func = program.block(call.block).func;
-        if stays.get(func.index()).is_none_or(Option::is_some) {
+        if not_moved.get(func.index()).is_none_or(Option::is_some) {
             continue;
         }
         // It is not the thread whose pointer it has that ends.

@@ -14,7 +14,7 @@
 use crate::arch::shared::{SITE_WORDS, SLOT_WORDS};
 use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use program::arch::snippet::{self, Place, Snippet};
 use program::arch::{Flow, abi};
 use program::{BlockId, CallKind, Callee, FlagLiveness, Program, Va};
@@ -54,7 +54,7 @@ const SLOTS: [usize; 2] = [1 << 12, 1 << 20];
 /// Finds the calls of moved code, and writes what stands before them; the first `n_words` are in use already.
 pub fn choose(
     program: &Program,
-    stays: &[Option<Stay>],
+    not_moved: &[Option<NotMoved>],
     flags: &FlagLiveness,
     n_words: u32,
     inserts: &mut Vec<Written>,
@@ -63,7 +63,7 @@ pub fn choose(
         let func = program.block(call.block).func;
         call.callee == Callee::Indirect
             && matches!(call.kind, CallKind::Call | CallKind::TailCall)
-            && stays.get(func.index()).is_some_and(Option::is_none)
+            && not_moved.get(func.index()).is_some_and(Option::is_none)
             && program.function(func).import.is_none()
     };
     let mut blocks: Vec<BlockId> = program.calls.iter().filter(is_one).map(|call| call.block).collect();

@@ -9,7 +9,7 @@
 
 use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use crate::plan::{Action, Plan, PlanError, Point};
 use crate::select::jump_tables::Switch;
 use program::arch::emit::Increment;
@@ -47,7 +47,7 @@ pub fn lower(
     program: &Program,
     plan: &Plan,
     first: u32,
-    stays: &[Option<Stay>],
+    not_moved: &[Option<NotMoved>],
     switches: &[Switch],
 ) -> Result<Lowered, Vec<(usize, PlanError)>> {
     let conventions = (!plan.probes.is_empty()).then(|| Conventions::compute(program));
@@ -63,7 +63,7 @@ pub fn lower(
         .enumerate()
         .map(|(n, probe)| {
             let (conventions, live) = conventions.as_ref().expect("there are probes");
-            let at = At { program, stays, switches, conventions, live };
+            let at = At { program, not_moved, switches, conventions, live };
             let word = words.get(n).copied().unwrap_or_default();
             let routine = u32::try_from(n).unwrap_or(u32::MAX);
             let code =
@@ -87,7 +87,7 @@ pub fn lower(
 
 struct At<'a> {
     program: &'a Program,
-    stays: &'a [Option<Stay>],
+    not_moved: &'a [Option<NotMoved>],
     switches: &'a [Switch],
     conventions: &'a Conventions,
     live: &'a [Liveness],
@@ -95,11 +95,11 @@ struct At<'a> {
 
 impl At<'_> {
     fn moved(&self, func: FuncId) -> Result<(), PlanError> {
-        match self.stays.get(func.index()) {
+        match self.not_moved.get(func.index()) {
             Some(None) => Ok(()),
-            why => Err(PlanError::Stays {
+            why => Err(PlanError::NotMoved {
                 function: self.program.function(func).name(),
-                why: why.copied().flatten().unwrap_or(Stay::Incomplete),
+                why: why.copied().flatten().unwrap_or(NotMoved::Incomplete),
             }),
         }
     }

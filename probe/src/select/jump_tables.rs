@@ -9,7 +9,7 @@
 
 use crate::bytes::set_distance;
 use crate::code::Side;
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use crate::patch::{Patch, patch};
 use program::image::RelocationTo;
 use program::{FuncId, Program, Va};
@@ -57,7 +57,7 @@ impl Switch {
 }
 
 /// The tables of all functions that can be moved. A function with a table that cannot be changed stays.
-pub fn find(program: &Program, stays: &mut [Option<Stay>]) -> Vec<Switch> {
+pub fn find(program: &Program, not_moved: &mut [Option<NotMoved>]) -> Vec<Switch> {
     let mut found: Vec<Switch> = Vec::new();
     for table in &program.tables {
         match form(program, table) {
@@ -68,7 +68,7 @@ pub fn find(program: &Program, stays: &mut [Option<Stay>]) -> Vec<Switch> {
                 targets: table.targets.clone(),
                 jumps: table.jumps.clone(),
             }),
-            None => stay(stays, table.func),
+            None => keep(not_moved, table.func),
         }
     }
     // Tables come by address: two that overlap are next to each other, or a longer one spans several.
@@ -80,14 +80,14 @@ pub fn find(program: &Program, stays: &mut [Option<Stay>]) -> Vec<Switch> {
                 && switch.at < last.end()
                 && !shares_entries(last, switch)
             {
-                stay(stays, switch.func);
-                stay(stays, last.func);
+                keep(not_moved, switch.func);
+                keep(not_moved, last.func);
             }
             if reach.is_none_or(|last| last.end() < switch.end()) {
                 reach = Some(switch);
             }
         }
-        found.retain(|s| stays[s.func.index()].is_none());
+        found.retain(|s| not_moved[s.func.index()].is_none());
         if found.len() == before {
             break;
         }
@@ -103,8 +103,8 @@ fn shares_entries(a: &Switch, b: &Switch) -> bool {
         && b.at.since(a.at).is_multiple_of(a.entry_len())
 }
 
-fn stay(stays: &mut [Option<Stay>], func: FuncId) {
-    stays[func.index()].get_or_insert(Stay::Table);
+fn keep(not_moved: &mut [Option<NotMoved>], func: FuncId) {
+    not_moved[func.index()].get_or_insert(NotMoved::Table);
 }
 
 fn form(program: &Program, table: &program::JumpTable) -> Option<Form> {

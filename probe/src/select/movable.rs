@@ -5,7 +5,7 @@
 //!
 //! Not here: how a function is moved (`piece`), how control gets there (`springboard`).
 
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use crate::select::jump_tables::{self, Switch};
 use crate::select::runtimes;
 use memchr::{memchr_iter, memmem::Finder};
@@ -19,14 +19,14 @@ use std::ops::Range;
 /// What can be moved, and the tables that must lead to it.
 pub struct Movable {
     /// Per function: `None` if it can be moved.
-    pub stays: Vec<Option<Stay>>,
+    pub not_moved: Vec<Option<NotMoved>>,
     /// Tables of functions that are moved.
     pub switches: Vec<Switch>,
 }
 
-/// Looks at each function by itself, then at what they share; those in `staying` have unwind tables that
+/// Looks at each function by itself, then at what they share; those in `unwind_refused` have unwind tables that
 /// could not be taken over.
-pub fn find(program: &Program, staying: &BTreeSet<FuncId>) -> Movable {
+pub fn find(program: &Program, unwind_refused: &BTreeSet<FuncId>) -> Movable {
     let signal: Vec<Range<Va>> =
         program.image.unwind.iter().filter(|u| u.signal).map(|u| u.range.clone()).collect();
     let by_address = runtimes::by_address(&program.image).is_some();
@@ -39,27 +39,27 @@ pub fn find(program: &Program, staying: &BTreeSet<FuncId>) -> Movable {
         i.checked_sub(1).and_then(|i| stubs.get(i)).is_some_and(|r| r.contains(&at))
     };
     let by_code = by_code(program);
-    let mut stays: Vec<Option<Stay>> = (0..program.functions.len())
+    let mut not_moved: Vec<Option<NotMoved>> = (0..program.functions.len())
         .into_par_iter()
         .map(|i| {
             let id = FuncId::at(i);
             let entry = program.function(id).entry;
             let is_checked = by_address || v8.iter().any(|range| range.contains(&entry));
-            let strange = is_strange.then_some(Stay::Strange);
-            let stay = match is_checked {
-                true => Some(Stay::ChecksAddresses),
+            let strange = is_strange.then_some(NotMoved::Strange);
+            let why = match is_checked {
+                true => Some(NotMoved::ChecksAddresses),
                 false => {
                     let code = by_code.get(&id).map(|found| found.1);
                     alone(program, id, &signal, &is_stub).or(code).or(strange)
                 }
             };
-            let hidden = || has_hidden_ways(program, id).then_some(Stay::Incomplete);
-            let unwind = || staying.contains(&id).then_some(Stay::Unwind);
-            stay.or_else(hidden).or_else(unwind)
+            let hidden = || has_hidden_ways(program, id).then_some(NotMoved::Incomplete);
+            let unwind = || unwind_refused.contains(&id).then_some(NotMoved::Unwind);
+            why.or_else(hidden).or_else(unwind)
         })
         .collect();
-    let switches = jump_tables::find(program, &mut stays);
-    Movable { stays, switches }
+    let switches = jump_tables::find(program, &mut not_moved);
+    Movable { not_moved, switches }
 }
 
 /// Whether more code than not is found by its looks alone: then no compiler that we know made it, and what
@@ -106,32 +106,39 @@ fn v8_builtins(program: &Program) -> Vec<Range<Va>> {
 }
 
 /// Whether anything but the instructions of a function keeps it where it is.
-fn alone(program: &Program, id: FuncId, signal: &[Range<Va>], is_stub: &impl Fn(Va) -> bool) -> Option<Stay> {
+fn alone(
+    program: &Program,
+    id: FuncId,
+    signal: &[Range<Va>],
+    is_stub: &impl Fn(Va) -> bool,
+) -> Option<NotMoved> {
     let function = program.function(id);
     if function.import.is_some() || is_stub(function.entry) {
-        return Some(Stay::PltStub);
+        return Some(NotMoved::PltStub);
     }
     if function.sure == Sure::Guessed {
-        return Some(Stay::Uncertain);
+        return Some(NotMoved::Uncertain);
     }
     let has_bytes = |r: &Range<Va>| program.image.bytes_in(r).is_some();
     if !function.complete || program.entry_block(id).is_none() || !function.ranges.iter().all(has_bytes) {
-        return Some(Stay::Incomplete);
+        return Some(NotMoved::Incomplete);
     }
     if function.ranges.iter().any(|r| signal.iter().any(|s| s.start < r.end && r.start < s.end)) {
-        return Some(Stay::SignalFrame);
+        return Some(NotMoved::SignalFrame);
     }
     None
 }
 
 /// The functions that an instruction of theirs keeps where they are: the first such, and why.
-fn by_code(program: &Program) -> BTreeMap<FuncId, (Va, Stay)> {
-    let fixed =
-        program.fixed.iter().filter_map(|&at| Some((program.function_at(at)?, at, Stay::FixedInstruction)));
+fn by_code(program: &Program) -> BTreeMap<FuncId, (Va, NotMoved)> {
+    let fixed = program
+        .fixed
+        .iter()
+        .filter_map(|&at| Some((program.function_at(at)?, at, NotMoved::FixedInstruction)));
     let reads = program.calls.iter().filter_map(|call| {
         let own = program.block(call.block).func;
         let reads = reads_its_address(program, call, own);
-        reads.then_some((own, call.at, Stay::ReadsItsAddress))
+        reads.then_some((own, call.at, NotMoved::ReadsItsAddress))
     });
     let mut all = BTreeMap::new();
     for (id, at, why) in fixed.chain(reads) {

@@ -8,38 +8,41 @@
 //! behind that jump, stays, and so does the rule that unwinds by an address's last four bits: at the moved
 //! jump, too, they say that nothing was pushed.
 
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use crate::select::movable::Movable;
 use program::{BlockEnd, BlockId, CallKind, Callee, FuncId, Function, Program, Va};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Has those stubs moved that are not as often run as their callers say; `addresses`, sorted, are those that
-/// data hold or code computes. Whether there are any. Those in `staying` cannot be moved.
+/// data hold or code computes. Whether there are any. Those in `unwind_refused` cannot be moved.
 pub fn release(
     program: &Program,
     addresses: &[Va],
-    staying: &BTreeSet<FuncId>,
+    unwind_refused: &BTreeSet<FuncId>,
     movable: &mut Movable,
 ) -> bool {
     let mut found = BTreeSet::new();
-    let stays = |movable: &Movable, id: FuncId| movable.stays.get(id.index()).copied().flatten();
+    let not_moved = |movable: &Movable, id: FuncId| movable.not_moved.get(id.index()).copied().flatten();
     for call in &program.calls {
         let Callee::Function(id) = call.callee else { continue };
         let is_counted = matches!(call.kind, CallKind::Call | CallKind::TailCall)
-            && stays(movable, program.block(call.block).func).is_none();
-        if !is_counted && stays(movable, id) == Some(Stay::PltStub) {
+            && not_moved(movable, program.block(call.block).func).is_none();
+        if !is_counted && not_moved(movable, id) == Some(NotMoved::PltStub) {
             found.insert(id);
         }
     }
     let is_taken = |id: &FuncId| addresses.binary_search(&program.function(*id).entry).is_ok();
     found.extend(
-        program.func_ids().filter(|&id| stays(movable, id) == Some(Stay::PltStub)).filter(|id| is_taken(id)),
+        program
+            .func_ids()
+            .filter(|&id| not_moved(movable, id) == Some(NotMoved::PltStub))
+            .filter(|id| is_taken(id)),
     );
-    found.retain(|id| !staying.contains(id) && jumps_at_once(program, program.function(*id)));
+    found.retain(|id| !unwind_refused.contains(id) && jumps_at_once(program, program.function(*id)));
     for id in &found {
-        if let Some(stay) = movable.stays.get_mut(id.index()) {
-            *stay = None;
+        if let Some(why) = movable.not_moved.get_mut(id.index()) {
+            *why = None;
         }
     }
     !found.is_empty()

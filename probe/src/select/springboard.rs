@@ -16,7 +16,7 @@
 //! Source: W. Wang, X. Meng, "Incremental CFG patching for binary rewriting" (ASPLOS 2021), 4.3 for
 //! springboards and holes.
 
-use crate::not_moved::Stay;
+use crate::not_moved::NotMoved;
 use crate::select::movable::Movable;
 use crate::select::plt;
 use program::arch::Decoder;
@@ -62,7 +62,7 @@ pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<S
     let mut without: Vec<FuncId> = Vec::new();
     // Few functions ask who calls them.
     let callers = LazyCell::new(|| callers(program));
-    for id in program.func_ids().filter(|id| movable.stays[id.index()].is_none()).collect::<Vec<_>>() {
+    for id in program.func_ids().filter(|id| movable.not_moved[id.index()].is_none()).collect::<Vec<_>>() {
         // Nobody but callers that are moved with it: they call the new code.
         let is_called_only = |at: Va| {
             at == program.function(id).entry
@@ -80,25 +80,26 @@ pub fn plan(program: &Program, addresses: &[Va], movable: &mut Movable) -> Vec<S
                 boards.extend(found);
                 without.extend(needs_none.then_some(id));
             }
-            None => movable.stays[id.index()] = Some(Stay::NoRoom),
+            None => movable.not_moved[id.index()] = Some(NotMoved::NoRoom),
         }
     }
     // Some callers may have turned out to stay.
     loop {
         let before = without.len();
         without.retain(|&id| {
-            let stays = movable.stays[id.index()].is_none() && !called_by_moved(&callers, id, movable);
-            if stays {
-                movable.stays[id.index()] = Some(Stay::NoRoom);
+            let has_no_way =
+                movable.not_moved[id.index()].is_none() && !called_by_moved(&callers, id, movable);
+            if has_no_way {
+                movable.not_moved[id.index()] = Some(NotMoved::NoRoom);
             }
-            !stays
+            !has_no_way
         });
         if without.len() == before {
             break;
         }
     }
     boards.retain(|b| {
-        program.block_from(b.at).is_some_and(|at| movable.stays[program.block(at).func.index()].is_none())
+        program.block_from(b.at).is_some_and(|at| movable.not_moved[program.block(at).func.index()].is_none())
     });
     over_dead_code(program, &exposed, movable, &mut boards);
     boards
@@ -158,7 +159,7 @@ fn all_of(
 /// this is certain.
 fn over_dead_code(program: &Program, exposed: &[Va], movable: &mut Movable, boards: &mut Vec<Springboard>) {
     let cramped: Vec<FuncId> =
-        program.func_ids().filter(|id| movable.stays[id.index()] == Some(Stay::NoRoom)).collect();
+        program.func_ids().filter(|id| movable.not_moved[id.index()] == Some(NotMoved::NoRoom)).collect();
     let mut taken: Vec<Range<Va>> = Vec::new();
     for board in boards.iter() {
         taken.push(board.at..board.at.plus(LONG));
@@ -173,7 +174,7 @@ fn over_dead_code(program: &Program, exposed: &[Va], movable: &mut Movable, boar
         let mut holes = BTreeMap::new();
         for &b in program.blocks_in(&near) {
             let block = program.block(b);
-            if movable.stays[block.func.index()].is_some() || !is_plain(program, block.func) {
+            if movable.not_moved[block.func.index()].is_some() || !is_plain(program, block.func) {
                 continue;
             }
             let mut free = block.start;
@@ -196,7 +197,7 @@ fn over_dead_code(program: &Program, exposed: &[Va], movable: &mut Movable, boar
                 }
                 boards.push(board);
             }
-            movable.stays[id.index()] = None;
+            movable.not_moved[id.index()] = None;
         }
     }
 }
@@ -217,7 +218,7 @@ fn is_plain(program: &Program, id: FuncId) -> bool {
 fn called_by_moved(callers: &[(FuncId, FuncId)], id: FuncId, movable: &Movable) -> bool {
     let from = callers.partition_point(|c| c.0 < id);
     let mut mine = callers[from..].iter().take_while(|c| c.0 == id).peekable();
-    mine.peek().is_some() && mine.all(|c| movable.stays[c.1.index()].is_none())
+    mine.peek().is_some() && mine.all(|c| movable.not_moved[c.1.index()].is_none())
 }
 
 /// Entries that may be reached other than by a call of the image's own code: their address is in data, is
@@ -320,7 +321,7 @@ fn holes(program: &Program) -> BTreeMap<Va, u64> {
 /// Those of `addresses` that are in functions that are moved, at the starts of blocks. Sorted.
 fn exposed(program: &Program, addresses: &[Va], movable: &Movable) -> Vec<Va> {
     let is_inner = |at: Va| {
-        program.block_from(at).is_some_and(|b| movable.stays[program.block(b).func.index()].is_none())
+        program.block_from(at).is_some_and(|b| movable.not_moved[program.block(b).func.index()].is_none())
     };
     addresses.iter().copied().filter(|&at| is_inner(at)).collect()
 }
@@ -367,7 +368,7 @@ pub fn addresses(program: &Program, movable: &mut Movable) -> Vec<Va> {
         found.into_iter().partition(|&at| program.block_from(at).is_some());
     for at in inner.into_iter().filter(|_| fixed) {
         if let Some(func) = led_inside(program, &starts, at) {
-            movable.stays[func.index()].get_or_insert(Stay::Incomplete);
+            movable.not_moved[func.index()].get_or_insert(NotMoved::Incomplete);
         }
     }
     starts
