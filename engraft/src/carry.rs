@@ -1,8 +1,8 @@
 //! `engraft carry`: a profile of one build becomes a profile of a later one.
 
 use crate::input;
-use crate::output::{self, Answer, Hinted};
-use crate::view::{Output, Table, View, many, readable, share};
+use crate::input::names::readable;
+use crate::output::{self, Answer, Hinted, Output};
 use matching::{
     CarryOptions, CarryReport, Doubt, LossReason, Matching, MergeOptions, Options, Prediction, carry, merge,
 };
@@ -12,6 +12,7 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use tracing::info_span;
+use views::{Table, View, many, share};
 
 /// Run as tests.
 const EXAMPLES: &str = "\

@@ -7,9 +7,8 @@ pub mod traces;
 
 use crate::carry::{WrittenView, written_view};
 use crate::input;
-use crate::output::{self, Answer, Hinted};
+use crate::output::{self, Answer, Hinted, Output};
 use crate::query;
-use crate::view::{Output, Table, View, many};
 use anyhow::Context as _;
 use profile::{Images, Profile};
 use serde::Serialize;
@@ -17,6 +16,7 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use traces::Target;
+use views::{Table, View, many};
 
 /// Run as tests.
 const EXAMPLES: &str = "\

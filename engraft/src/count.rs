@@ -5,11 +5,10 @@ mod follow;
 mod points;
 pub mod prepare;
 mod repeat;
-mod view;
+pub mod view;
 
 use crate::input;
-use crate::output::{self, Answer, Hinted};
-use crate::view::Output;
+use crate::output::{self, Answer, Hinted, Output};
 use anyhow::Context as _;
 use live::launch::{Ready, Started, Swap};
 use live::{Arena, Target};

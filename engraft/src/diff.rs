@@ -1,8 +1,7 @@
 //! `engraft diff`: what two runs executed otherwise: functions, loops, edges.
 
 use crate::input;
-use crate::output::{Answer, Hinted};
-use crate::view::{Intervals, Output, Table, View, cut, intervals, known, many};
+use crate::output::{Answer, Hinted, Output};
 use measure::loops;
 use profile::{Count, Edge, Profile};
 use program::{FuncId, Program, Va};
@@ -11,6 +10,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use views::{Table, View, cut, known, many};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -166,6 +166,16 @@ struct EdgeRow {
     count: (u64, u64),
     #[serde(skip_serializing_if = "Option::is_none")]
     between: Option<Intervals>,
+}
+
+/// The intervals of two counts, if one of them may be off: of what is not known, nothing.
+type Intervals = [Option<(u64, u64)>; 2];
+
+/// Those of `counts`.
+fn intervals(counts: (Option<Count>, Option<Count>)) -> Option<Intervals> {
+    let is_off = |n: Option<Count>| n.is_some_and(|n| n.between().is_some());
+    let whole = |n: Option<Count>| n.map(|n| (n.least, n.most));
+    (is_off(counts.0) || is_off(counts.1)).then(|| [whole(counts.0), whole(counts.1)])
 }
 
 /// Both, as they are shown.

@@ -1,10 +1,10 @@
 //! `engraft doctor`: what works on this machine, and why not; tried, not guessed, where that is possible.
 
 use crate::count;
-use crate::output::Answer;
-use crate::view::{Output, Table, View};
+use crate::output::{Answer, Output};
 use serde::Serialize;
 use std::path::Path;
+use views::{Table, View};
 
 /// Run as tests.
 const EXAMPLES: &str = "\

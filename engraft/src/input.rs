@@ -3,7 +3,6 @@
 pub mod names;
 
 use crate::output::{self, Hinted};
-use crate::view::share;
 use anyhow::Context as _;
 use matching::Map;
 use measure::points::Points;
@@ -18,6 +17,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tracing::info_span;
+use views::share;
 
 /// Reads and analyses the binary at `path`.
 pub fn program(path: &Path) -> anyhow::Result<Program> {

@@ -1,8 +1,7 @@
 //! `engraft instrument`: the same program with its code moved, as a file.
 
 use crate::input;
-use crate::output::{self, Answer, Hinted};
-use crate::view::{Output, Table, View};
+use crate::output::{self, Answer, Hinted, Output};
 use measure::Placement;
 use measure::points::Points;
 use probe::{Module, NotMoved, Old, RewriteError, Room, Tactic};
@@ -12,6 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tracing::info_span;
+use views::{Table, View};
 
 /// Run as tests.
 const EXAMPLES: &str = "\

@@ -16,7 +16,6 @@ mod score;
 mod show;
 mod timing;
 mod trace;
-mod view;
 
 use clap::{Parser, Subcommand};
 use output::Answer;

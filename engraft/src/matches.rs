@@ -4,8 +4,7 @@ mod explain;
 mod report;
 
 use crate::input;
-use crate::output::{self, Answer};
-use crate::view::{Format, Output};
+use crate::output::{self, Answer, Format, Output};
 use matching::{Map, Matching, Options, Pass};
 use std::collections::BTreeSet;
 use std::path::PathBuf;

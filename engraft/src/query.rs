@@ -12,8 +12,7 @@ mod symbols;
 mod within;
 
 use crate::input::from_one;
-use crate::output::{self, Answer, Hinted};
-use crate::view::{Format, Output, many};
+use crate::output::{self, Answer, Format, Hinted, Output};
 use answer::{CallersView, QueryView, ThreadsView};
 use anyhow::Context as _;
 use at::{At, Span};
@@ -25,6 +24,7 @@ use std::path::{Path, PathBuf};
 use trace::path::Words;
 use trace::{Position, Scheme, SearchError, Trace, Want, ngrams};
 use tracing::info_span;
+use views::many;
 
 /// Run as tests.
 const EXAMPLES: &str = "\

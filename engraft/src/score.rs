@@ -1,14 +1,15 @@
 //! `engraft score`: how good a carried profile is, held against one taken on the new build itself.
 
 use crate::input;
-use crate::output::Answer;
-use crate::view::{Output, Table, View, readable, share, share_if_any};
+use crate::input::names::readable;
+use crate::output::{Answer, Output};
 use matching::{Score, Uncertainty, score, uncertainty};
 use program::{Program, Va};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use tracing::info_span;
+use views::{Table, View, share, share_if_any};
 
 /// Run as tests.
 const EXAMPLES: &str = "\

@@ -10,8 +10,7 @@ mod verify;
 
 use crate::count;
 use crate::input;
-use crate::output::{self, Answer, Hinted};
-use crate::view::Output;
+use crate::output::{self, Answer, Hinted, Output};
 use profile::Profile;
 use program::{FuncId, Program};
 use std::path::{Path, PathBuf};

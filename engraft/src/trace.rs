@@ -10,8 +10,7 @@ mod writer;
 use self::deaths::End;
 use crate::count::prepare::{Counted, Start};
 use crate::count::{How, Loader, Store, prepare};
-use crate::output::{self, Answer, Hinted};
-use crate::view::{Output, Table, View, many};
+use crate::output::{self, Answer, Hinted, Output};
 use anyhow::Context as _;
 use live::launch::{Ready, Started, Swap};
 use live::{Arena, Owner};
@@ -33,6 +32,7 @@ use trace::Cause;
 use trace::Maker;
 use trace::events;
 use trace::sample::Sample;
+use views::{Table, View, many};
 use window::{When, Window};
 use writer::Writer;
 

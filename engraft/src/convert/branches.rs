@@ -3,7 +3,6 @@
 use super::{Args, traces};
 use crate::input;
 use crate::output::{self, Answer, Hinted};
-use crate::view::{Table, View, many};
 use anyhow::Context as _;
 use measure::branches::{self, Faults, Module, Place, Walker};
 use profile::perf_branches::{self as perf, Line, Who};
@@ -17,6 +16,7 @@ use std::path::{Path, PathBuf};
 use trace::import::{Around, import_streams};
 use trace::{Flow, Imported, Times, flow};
 use tracing::info_span;
+use views::{Table, View, many};
 
 /// Whether a file that starts so is such a text.
 pub fn is_one(bytes: &[u8]) -> bool {

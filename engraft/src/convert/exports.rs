@@ -5,7 +5,6 @@ use crate::input;
 use crate::output::{self, Answer, Hinted};
 use crate::query;
 use crate::query::functions::Functions;
-use crate::view::{Table, View, many};
 use program::{Program, Va};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,6 +14,7 @@ use trace::chrome::{self, ChromeError, Slices};
 use trace::folded::{FoldError, Folded};
 use trace::{Names, Part, Trace};
 use tracing::info_span;
+use views::{Table, View, many};
 
 /// What a stack counts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, clap::ValueEnum)]

@@ -5,7 +5,6 @@ use super::{Args, branches, exports};
 use crate::input;
 use crate::output::{self, Answer, Hinted};
 use crate::query;
-use crate::view::{Table, View};
 use anyhow::Context as _;
 use serde::Serialize;
 use std::fs::File;
@@ -16,6 +15,7 @@ use trace::chunks::Codec;
 use trace::import::RepackError;
 use trace::{ImportError, Imported, Maker, Names, Stores, Trace, file, import, plain};
 use tracing::info_span;
+use views::{Table, View};
 
 /// How a trace is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]

@@ -1,9 +1,9 @@
 //! What was seen at the points of a plan, as it is printed.
 
-use crate::view::Table;
 use profile::counters::{Kept, Seen};
 use serde::Serialize;
 use std::fmt::Write as _;
+use views::Table;
 
 /// How many values of a ring are printed.
 const TOP: usize = 8;

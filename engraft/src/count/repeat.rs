@@ -2,12 +2,12 @@
 //! count.
 
 use crate::input;
-use crate::view::{Table, cut, many};
 use profile::{Count, Edge, Profile};
 use program::{FuncId, Program, Va};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use views::{Table, cut, many};
 
 /// What is counted in a module.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

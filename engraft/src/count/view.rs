@@ -3,17 +3,17 @@
 use super::points::{self, PointView};
 use super::repeat::RepeatView;
 use crate::input;
-use crate::view::{Between, LoopView, Table, View, known, ratio};
-use measure::loops;
+use measure::loops::{self, LoopRun};
 use probe::NotMoved;
-use profile::Profile;
 use profile::flow::{self, Padding};
+use profile::{Count, Profile};
 use program::{Callee, FuncId, Program, Va};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
+use views::{Between, LoopView, Table, View, known, ratio};
 
 /// Where a run's executions went.
 #[derive(Serialize)]
@@ -152,6 +152,32 @@ pub fn view(
     view
 }
 
+/// A loop of `program` that ran.
+pub fn loop_view(run: &LoopRun, module: String, program: &Program) -> LoopView {
+    let between = |n: Option<Count>| n.and_then(Count::between);
+    // How often it went round each time is no number if it may not have been entered.
+    let entered = run.entries.filter(|n| n.least > 0);
+    let rounds = run.iterations;
+    let trips = entered.map(|n| (ratio(rounds.least, n.most), ratio(rounds.most, n.least)));
+    let is_off = rounds.between().is_some() || between(run.entries).is_some();
+    LoopView {
+        module,
+        function: input::spelt(program, run.func),
+        at: program.block(run.header).start.0,
+        depth: run.depth,
+        iterations: rounds.n,
+        entries: run.entries.map(|n| n.n),
+        trips: entered.map(|n| ratio(rounds.n, n.n)),
+        exits: run.exits.map(|n| n.n),
+        iterations_between: rounds.between(),
+        entries_between: between(run.entries),
+        trips_between: trips.filter(|_| is_off),
+        exits_between: between(run.exits),
+        instructions: run.instructions,
+        share: None,
+    }
+}
+
 /// How many instructions ran.
 fn instructions(profile: &Profile, program: &Program) -> u64 {
     let len = |at: Va| program.block_from(at).map_or(0, |b| program.n_insns_run(b));
@@ -215,7 +241,7 @@ impl CountView {
             }
         }
         for run in loops::runs(program, profile) {
-            self.loops.push(LoopView::of(&run, file.clone(), program));
+            self.loops.push(loop_view(&run, file.clone(), program));
         }
         self.add_uncounted(&file, profile, program);
         self.instructions = self.instructions.saturating_add(module.instructions);

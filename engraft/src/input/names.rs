@@ -1,7 +1,8 @@
 //! Functions by the names that people type: the source's, its end, or one that looks like it. By symbol they
 //! are found before.
 
-use matching::names::{distance, erased, in_source};
+use matching::names::{distance, erased, hierarchical, in_source};
+use views::{cut, fits};
 
 /// What the source calls a symbol, if it is decorated; a stub `import@plt` keeps its ending.
 pub fn source_name(symbol: &str) -> Option<String> {
@@ -12,6 +13,18 @@ pub fn source_name(symbol: &str) -> Option<String> {
 }
 
 const STUB: &str = "@plt";
+
+/// A symbol for people: what the source calls it, without parameters if they are too long, cut in the middle
+/// if that is.
+pub fn readable(symbol: &str) -> String {
+    let Some(whole) = in_source(symbol) else { return cut(symbol) };
+    if fits(&whole) {
+        return whole;
+    }
+    let added = whole.rfind(" [.").and_then(|at| whole.get(at..)).unwrap_or_default();
+    let path = hierarchical(symbol).unwrap_or_else(|| whole.clone());
+    cut(&format!("{path}{added}"))
+}
 
 fn spelt(symbol: &str) -> String {
     in_source(symbol).unwrap_or_else(|| symbol.to_owned())
@@ -169,5 +182,24 @@ mod tests {
         }
         let rest: Vec<_> = all.into_iter().filter(|(n, _)| *n != 4).collect();
         assert_eq!(called(&rest, "get"), [0, 2]);
+    }
+
+    #[test]
+    fn names_are_those_of_the_source_and_fit() {
+        for (symbol, want) in [
+            ("main", "main"),
+            ("_ZN3app3runEi", "app::run(int)"),
+            ("_ZN3app3runEi.cold", "app::run(int) [.cold]"),
+            ("_ZN29_$LT$m..B$u20$as$u20$m..T$GT$1f17h6db4ecde64ecba97E", "<m::B as m::T>::f"),
+            (
+                "_ZNSt8_Rb_treeINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEESt4pairIKS5_iESt10_Select1stIS8_ESt4lessIS5_ESaIS8_EE8_M_eraseEPSt13_Rb_tree_nodeIS8_E",
+                "std::_Rb_tree<std::_…::allocator<char> > const, int> > >::_M_erase",
+            ),
+        ] {
+            let got = readable(symbol);
+            assert!(fits(&got), "{got}");
+            let (start, end) = want.split_once('…').unwrap_or((want, ""));
+            assert!(got.starts_with(start) && got.ends_with(&end[end.len().saturating_sub(12)..]), "{got}");
+        }
     }
 }

@@ -3,12 +3,12 @@
 
 use crate::input;
 use crate::output::Hinted;
-use crate::view::{Table, View, many};
 use matching::Matching;
 use program::{BlockId, FuncId, Program, Va};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use views::{Table, View, many};
 
 /// A function of both builds.
 #[derive(Serialize)]

@@ -2,11 +2,11 @@
 //!
 //! Source of the tables' form: BMAT, tables 3 to 5.
 
-use crate::view::{Table, View, percent};
 use matching::{LeftOver, Matching, Rates, Report, Why};
 use program::{Program, Va};
 use serde::Serialize;
 use std::io::{self, Write};
+use views::{Table, View, percent};
 
 /// A whole matching.
 #[derive(Serialize)]

@@ -2,11 +2,11 @@
 
 use super::functions::{FunctionView, Functions};
 use super::symbols::{self, SymbolView};
-use crate::view::{Table, View};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use trace::{Found, Position, Scheme, Thread, Want};
+use views::{Table, View};
 
 const SCHEMA: &str = "engraft.query/1";
 

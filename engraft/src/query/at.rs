@@ -2,12 +2,12 @@
 
 use super::unreadable;
 use crate::output::Hinted;
-use crate::view::many;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 use trace::{Position, Thread, Trace};
+use views::many;
 
 /// `INDEX`, or `THREAD:INDEX`.
 #[derive(Clone, Copy, Debug)]

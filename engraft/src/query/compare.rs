@@ -5,7 +5,6 @@ use super::hottest::{LENGTH, blocks, function};
 use super::symbols::{self, SymbolView};
 use super::{Args, open, unreadable, warn_of_faults};
 use crate::output::{self, Answer, Hinted};
-use crate::view::{Table, View};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -13,6 +12,7 @@ use std::path::Path;
 use trace::diff::{self, Alone, Pairing};
 use trace::{Names, Trace};
 use tracing::info_span;
+use views::{Table, View};
 
 /// Symbols that are shown before and behind a difference, if nothing else is said.
 const CONTEXT: u64 = 5;

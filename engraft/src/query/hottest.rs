@@ -3,11 +3,11 @@
 use super::functions::{FunctionView, Functions};
 use super::{Args, unreadable};
 use crate::output::{Answer, Hinted};
-use crate::view::{Table, View};
 use serde::Serialize;
 use std::cmp::Reverse;
 use trace::Trace;
 use tracing::info_span;
+use views::{Table, View};
 
 /// Blocks of a path, if nothing else is said.
 pub const LENGTH: usize = 2;

@@ -3,12 +3,12 @@
 use super::answer::QueryView;
 use super::functions::Functions;
 use super::{Args, may_follow, searched, want};
-use crate::output::{self, Answer, Hinted};
-use crate::view::{Format, Table, View};
+use crate::output::{self, Answer, Format, Hinted};
 use serde::Serialize;
 use std::io;
 use trace::{Flow, Path, Scheme, Trace, Want};
 use tracing::info_span;
+use views::{Table, View};
 
 /// The paths of a text, between which `;` stands; that of `[T; 4]` in a name is no such one.
 pub fn parts(text: &str) -> Vec<&str> {

@@ -2,10 +2,10 @@
 
 use super::{Args, unreadable};
 use crate::output::Answer;
-use crate::view::{Table, View};
 use serde::Serialize;
 use trace::Trace;
 use tracing::info_span;
+use views::{Table, View};
 
 /// Prints it.
 pub fn print(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {

@@ -4,14 +4,14 @@ use super::at::Span;
 use super::functions::{FunctionView, Functions};
 use super::source::{Binaries, Code};
 use super::{Args, unreadable};
-use crate::output::{self, Answer};
-use crate::view::{Format, Table, View};
+use crate::output::{self, Answer, Format};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use trace::{Cause, Line, Position, Step, Symbol, Trace};
 use tracing::info_span;
+use views::{Table, View};
 
 /// A symbol, with the names of what it speaks of.
 #[derive(Serialize)]

@@ -1,8 +1,8 @@
 //! `show BINARY cfg`: starts of functions and blocks, and jump tables, for other tools.
 
-use crate::view::{Table, View};
 use program::{Program, Va};
 use serde::Serialize;
+use views::{Table, View};
 
 /// Addresses are numbers, in ascending order.
 #[derive(Serialize)]

@@ -1,7 +1,7 @@
 //! What a recording says of edges, calls and paths: `show REC edges`, `never`, `calls`, `paths`, `loops`.
 
+use crate::count::view::loop_view;
 use crate::input;
-use crate::view::{Between, LoopView, Table, View, cut, ratio, share};
 use measure::{loops, paths};
 use profile::{Beyond, Count, Edge, Profile, calls};
 use program::image::{Symbol, SymbolKind};
@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+use views::{Between, LoopView, Table, View, cut, ratio, share};
 
 /// An image with its counts.
 pub type Image = (Program, Profile);
@@ -389,7 +390,7 @@ pub fn loop_runs(images: &[Image]) -> CountsView<LoopRuns> {
     for image in images {
         let (program, profile) = image;
         let runs = loops::runs(program, profile);
-        rows.extend(runs.iter().map(|run| LoopView::of(run, module(image), program)));
+        rows.extend(runs.iter().map(|run| loop_view(run, module(image), program)));
     }
     rows.sort_by(|a, b| {
         b.instructions.cmp(&a.instructions).then_with(|| (&a.module, a.at).cmp(&(&b.module, b.at)))

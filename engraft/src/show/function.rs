@@ -1,7 +1,6 @@
 //! `show BINARY function NAME`: the blocks of one function with instructions and edges.
 
 use super::lists;
-use crate::view::{Between, Table, View, many, ratio, share};
 use profile::{Count, Profile};
 use program::layout::{self, Counts};
 use program::{
@@ -11,6 +10,7 @@ use program::{
 use serde::Serialize;
 use std::io::{self, Write};
 use tracing::info_span;
+use views::{Between, Table, View, many, ratio, share};
 
 /// One function.
 #[derive(Serialize)]

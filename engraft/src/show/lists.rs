@@ -1,8 +1,8 @@
 //! `show BINARY functions`, `tables`, `gaps`, `data`: one row each.
 
-use crate::view::{Table, View};
 use program::{DataKind, Function, GapReason, Origin, Program, Sure, Va};
 use serde::Serialize;
+use views::{Table, View};
 
 /// Words for [`Origin`].
 pub fn origin(origin: Origin) -> &'static str {

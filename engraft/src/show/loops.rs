@@ -1,10 +1,10 @@
 //! `show BINARY loops`: every loop of every function, outer ones before those inside.
 
-use crate::view::{Table, View};
 use program::{EdgeId, FuncId, LoopId, Loops, Program, Va};
 use rayon::prelude::*;
 use serde::Serialize;
 use tracing::info_span;
+use views::{Table, View};
 
 /// All loops.
 #[derive(Serialize)]

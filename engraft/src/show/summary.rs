@@ -1,12 +1,12 @@
 //! `show BINARY`: identity, compiler, how much there is, how much was understood.
 
 use super::{lists, loops};
-use crate::view::{Table, View, percent};
 use program::image::Kind;
 use program::{GapReason, Loops, Program, Sure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use views::{Table, View, percent};
 
 /// The whole binary on one page.
 #[derive(Serialize)]

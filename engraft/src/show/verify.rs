@@ -1,11 +1,11 @@
 //! `show BINARY --verify`: does the analysis keep what it promises?
 
 use crate::output::Answer;
-use crate::view::{Table, View, many};
 use program::{Program, Va};
 use serde::Serialize;
 use std::io::{self, Write};
 use tracing::info_span;
+use views::{Table, View, many};
 
 /// Every broken promise.
 #[derive(Serialize)]

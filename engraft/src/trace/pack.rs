@@ -1,8 +1,7 @@
 //! `engraft trace pack`: of what was recorded, one file that is smaller, and searched without being unpacked.
 
 use crate::convert::traces::{TraceView, repacked};
-use crate::output::{self, Answer, Hinted};
-use crate::view::Output;
+use crate::output::{self, Answer, Hinted, Output};
 use std::path::{Path, PathBuf};
 use trace::{Maker, Stores};
 

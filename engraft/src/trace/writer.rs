@@ -4,7 +4,6 @@ use super::ring::Ring;
 use super::threads::Threads;
 use super::window::Window;
 use crate::output;
-use crate::view::size;
 use live::{Arena, Owner, Stream};
 use std::borrow::Cow;
 use std::fs::File;
@@ -16,6 +15,7 @@ use trace::Cause;
 use trace::events;
 use trace::file::Sections;
 use trace::sample::Sample;
+use views::size;
 
 /// How long the streams are left alone where there was nothing to take.
 const NAP: Duration = Duration::from_micros(300);

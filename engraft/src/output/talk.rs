@@ -1,0 +1,68 @@
+//! Talk on standard error: errors, warnings, reports beside the output of a program.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+/// How to talk: as JSON, and nothing but errors.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Manner {
+    /// Each line of talk is a JSON object.
+    pub json: bool,
+    /// Nothing but errors is said, and no report beside a file that was asked for.
+    pub quiet: bool,
+}
+
+static MANNER: OnceLock<Manner> = OnceLock::new();
+
+/// Sets how to talk; the first call counts.
+pub fn talk(manner: Manner) {
+    let _set_before = MANNER.set(manner);
+}
+
+/// How to talk.
+pub fn manner() -> Manner {
+    MANNER.get().copied().unwrap_or_default()
+}
+
+/// Says what failed, and each remedy on a line of its own.
+pub fn failed(error: &str, hint: Option<&str>) {
+    if manner().json {
+        let object = serde_json::json!({ "schema": "engraft.error/1", "error": error, "hint": hint });
+        return say(object);
+    }
+    say(format_args!("engraft: {error}"));
+    for hint in hint.into_iter().flat_map(str::lines) {
+        say(format_args!("hint: {hint}"));
+    }
+}
+
+/// Says what should be looked at, though the work goes on; and each remedy on a line of its own.
+pub fn warn(warning: &str, hint: Option<&str>) {
+    let Manner { json, quiet } = manner();
+    if quiet {
+        return;
+    }
+    if json {
+        let object = serde_json::json!({ "schema": "engraft.warning/1", "warning": warning, "hint": hint });
+        return say(object);
+    }
+    say(format_args!("engraft: warning: {warning}"));
+    for hint in hint.into_iter().flat_map(str::lines) {
+        say(format_args!("hint: {hint}"));
+    }
+}
+
+/// Writes a report beside the output of a program, whose standard output is its own. That it cannot be said
+/// is no reason to stop.
+pub fn report(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    let mut text = Vec::new();
+    let _memory = write(&mut text);
+    let _gone = io::stderr().lock().write_all(&text);
+}
+
+/// One line of talk. That it cannot be said is no reason to stop.
+pub fn say(line: impl fmt::Display) {
+    let mut stderr = io::stderr().lock();
+    let _gone = writeln!(stderr, "{line}");
+}

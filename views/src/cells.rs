@@ -1,0 +1,130 @@
+//! What stands in a cell: numbers, shares, addresses and names, for people.
+
+use serde::Serialize;
+
+/// `part` of `whole` in per cent.
+pub fn percent(part: usize, whole: usize) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "for reading, to a tenth of a per cent")]
+    let of = part as f64 / whole.max(1) as f64;
+    share(of)
+}
+
+/// `a` of `b`, or for each of them.
+#[expect(clippy::cast_precision_loss, reason = "shares and means are shown with a few digits")]
+pub fn ratio(a: u64, b: u64) -> f64 {
+    a as f64 / b.max(1) as f64
+}
+
+/// A share, `0.0..=1.0`, in per cent.
+pub fn share(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+/// A share in per cent; `-` if there is nothing that it is a share of.
+pub fn share_if_any(of: Option<f64>) -> String {
+    of.map_or_else(|| "-".to_owned(), share)
+}
+
+/// The least and the most that a count may be, where it may be off.
+#[derive(Clone, Copy, Default, Debug, Serialize)]
+pub struct Between {
+    /// The least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<u64>,
+    /// The most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<u64>,
+}
+
+impl Between {
+    /// Of this interval.
+    pub fn of(interval: Option<&(u64, u64)>) -> Between {
+        Between { at_least: interval.map(|n| n.0), at_most: interval.map(|n| n.1) }
+    }
+
+    /// The count `n`: `5`, or `5..6`.
+    pub fn count(self, n: u64) -> String {
+        count(n, self.at_least.zip(self.at_most))
+    }
+}
+
+/// The count `n`, or between what it lies, if that is more than one number: `5`, or `5..6`.
+pub fn count(n: u64, between: Option<(u64, u64)>) -> String {
+    match between {
+        Some((least, most)) if least != most => format!("{least}..{most}"),
+        _ => n.to_string(),
+    }
+}
+
+/// A count, or `-` if it is not known.
+pub fn known(n: Option<impl ToString>) -> String {
+    n.map_or_else(|| "-".to_owned(), |n| n.to_string())
+}
+
+/// `1 function`, `2 functions`.
+pub fn many(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// An address: `0x401136`.
+pub fn address(at: u64) -> String {
+    format!("{at:#x}")
+}
+
+/// A number of bytes.
+pub fn size(n_bytes: u64) -> String {
+    let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1000)];
+    let unit = units.into_iter().find(|unit| n_bytes >= unit.1);
+    unit.map_or_else(
+        || format!("{n_bytes} bytes"),
+        |(name, unit)| format!("{}.{} {name}", n_bytes / unit, n_bytes % unit * 10 / unit),
+    )
+}
+
+/// Columns that a name gets in a table.
+const NAME_WIDTH: usize = 60;
+
+/// Whether a name is short enough for a table.
+pub fn fits(name: &str) -> bool {
+    name.chars().count() <= NAME_WIDTH
+}
+
+/// As much of a name as fits: a path says most at its end.
+pub fn cut(name: &str) -> String {
+    if fits(name) {
+        return name.to_owned();
+    }
+    let n = name.chars().count();
+    let start = NAME_WIDTH / 3;
+    let end = n - (NAME_WIDTH - start - 1);
+    name.chars().take(start).chain(['…']).chain(name.chars().skip(end)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_one_digit_behind_the_point_and_are_not_rounded_up() {
+        for (n, want) in
+            [(999, "999 bytes"), (1000, "1.0 KB"), (1_999_999, "1.9 MB"), (3_050_000_000, "3.0 GB")]
+        {
+            assert_eq!(size(n), want);
+        }
+    }
+
+    #[test]
+    fn a_count_is_an_interval_where_it_may_be_off() {
+        assert_eq!(count(5, None), "5");
+        assert_eq!(count(5, Some((5, 5))), "5");
+        assert_eq!(count(5, Some((4, 6))), "4..6");
+    }
+
+    #[test]
+    fn names_are_cut_in_the_middle() {
+        let name: String = ('a'..='z').cycle().take(70).collect();
+        let got = cut(&name);
+        assert_eq!(got.chars().count(), NAME_WIDTH);
+        assert!(got.starts_with("abcdefghijklmnopqrst…") && got.ends_with("pqr"), "{got}");
+    }
+}
