@@ -35,13 +35,11 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::counts::{Beyond, Edge, Exactness, ImageRef, Profile};
-use crate::format::{Format, ReadError, Written};
+use crate::encoding::{Cursor, MAGIC, VERSION, put_bytes, varint};
+use crate::format::{ReadError, Written};
 use program::{ImageId, Va};
 use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_64;
-
-pub(crate) const MAGIC: &[u8; 8] = b"ENGRAFT\0";
-pub(crate) const VERSION: u8 = 1;
 
 /// Writes all of `profile`.
 pub fn write(profile: &Profile) -> Written {
@@ -81,22 +79,6 @@ pub fn write(profile: &Profile) -> Written {
     let sum = xxh3_64(&out);
     out.extend(sum.to_le_bytes());
     Written { bytes: out, n_functions: profile.entries.len(), count: profile.total(), lost: Vec::new() }
-}
-
-pub(crate) fn varint(out: &mut Vec<u8>, mut n: u64) {
-    loop {
-        let low = u8::try_from(n & 0x7f).expect("seven bits");
-        n >>= 7;
-        if n == 0 {
-            return out.push(low);
-        }
-        out.push(low | 0x80);
-    }
-}
-
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    varint(out, bytes.len() as u64);
-    out.extend(bytes);
 }
 
 fn table(out: &mut Vec<u8>, tag: u8, rows: &[(Va, Option<Va>, u64)]) {
@@ -180,98 +162,6 @@ fn read_beyond(c: &mut Cursor<'_>) -> Result<BTreeMap<(Va, Beyond), u64>, ReadEr
     Ok(calls)
 }
 
-/// A position in a file of ours.
-pub(crate) struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Cursor<'a> {
-    /// Behind the head of a file of this kind, whose checksum is right.
-    pub(crate) fn open(file: &'a [u8], kind: u8, other: &str) -> Result<Cursor<'a>, ReadError> {
-        let mut c = Cursor { bytes: file, at: 0 };
-        let magic = c.take(MAGIC.len())?;
-        let version = magic.strip_prefix(b"ENGRAFT").and_then(<[u8]>::first);
-        if let Some(version @ 1..) = version {
-            return Err(c.damaged(&format!("another version of engraft wrote it, in format {version}")));
-        }
-        if magic != MAGIC {
-            return Err(c.damaged("it does not start with ENGRAFT"));
-        }
-        let version = c.byte()?;
-        if version != VERSION {
-            return Err(c.damaged(&format!("it is of version {version}, we read version {VERSION}")));
-        }
-        let body = file.len().checked_sub(8).ok_or_else(|| c.damaged("it is cut off"))?;
-        let (content, sum) = file.split_at(body);
-        if sum != xxh3_64(content).to_le_bytes() {
-            return Err(c.damaged("its checksum is wrong: it was cut off or changed"));
-        }
-        c.bytes = content;
-        if c.byte()? != kind {
-            return Err(c.damaged(other));
-        }
-        Ok(c)
-    }
-    /// The same, whatever its checksum.
-    pub(crate) fn open_damaged(file: &'a [u8], kind: u8) -> Option<Cursor<'a>> {
-        let head = [MAGIC, &[VERSION, kind][..]].concat();
-        file.starts_with(&head).then_some(Cursor { bytes: file, at: head.len() })
-    }
-    /// Over `bytes` of a file that has been checked.
-    pub(crate) fn within(bytes: &'a [u8]) -> Cursor<'a> {
-        Cursor { bytes, at: 0 }
-    }
-    fn damaged(&self, what: &str) -> ReadError {
-        ReadError::Damaged { format: Format::Engraft, at: self.at, what: what.to_owned() }
-    }
-    fn take(&mut self, len: usize) -> Result<&'a [u8], ReadError> {
-        let end = self.at.checked_add(len).ok_or_else(|| self.damaged("it is cut off"))?;
-        let taken = self.bytes.get(self.at..end).ok_or_else(|| self.damaged("it is cut off"))?;
-        self.at = end;
-        Ok(taken)
-    }
-    fn byte(&mut self) -> Result<u8, ReadError> {
-        Ok(*self.take(1)?.first().expect("one byte was taken"))
-    }
-    /// Whether all was read.
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.at == self.bytes.len()
-    }
-    /// The next number.
-    pub(crate) fn varint(&mut self) -> Result<u64, ReadError> {
-        let mut n = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            if bits << shift >> shift != bits {
-                return Err(self.damaged("a number is too large"));
-            }
-            n |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(n);
-            }
-        }
-        Err(self.damaged("a number is too long"))
-    }
-    fn len(&mut self) -> Result<usize, ReadError> {
-        let n = self.varint()?;
-        usize::try_from(n).map_err(|_| self.damaged("a length is too large"))
-    }
-    /// The next run of bytes, its length first.
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], ReadError> {
-        let len = self.len()?;
-        self.take(len)
-    }
-    fn column(&mut self, n: usize) -> Result<Vec<u64>, ReadError> {
-        // A number takes a byte at least: a hostile count cannot make us allocate more than the file is long.
-        if n > self.bytes.len().saturating_sub(self.at) {
-            return Err(self.damaged("a table is cut off"));
-        }
-        (0..n).map(|_| self.varint()).collect()
-    }
-}
-
 /// Reads one.
 ///
 /// # Errors
@@ -300,15 +190,15 @@ pub fn parse(file: &[u8]) -> Result<Profile, ReadError> {
             return Ok(profile);
         }
         let len = c.len()?;
-        let end = c.at.saturating_add(len);
+        let end = c.at().saturating_add(len);
         if TAGS.contains(&tag) {
             read_table(&mut c, tag, &mut profile)?;
-            if c.at != end {
+            if c.at() != end {
                 return Err(c.damaged("a table is not as long as it says"));
             }
         } else if tag == b'x' {
             profile.calls_beyond = read_beyond(&mut c)?;
-            if c.at != end {
+            if c.at() != end {
                 return Err(c.damaged("a table is not as long as it says"));
             }
         } else {

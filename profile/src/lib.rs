@@ -11,6 +11,7 @@ pub mod callgrind;
 pub mod calls;
 pub mod counters;
 pub mod csv;
+pub mod encoding;
 pub mod engraft;
 pub mod fdata;
 pub mod folded;

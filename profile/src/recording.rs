@@ -14,7 +14,8 @@
 
 use crate::counters;
 use crate::counts::Profile;
-use crate::engraft::{self, Cursor, MAGIC, VERSION, put_bytes, varint};
+use crate::encoding::{Cursor, MAGIC, VERSION, put_bytes, varint};
+use crate::engraft;
 use crate::format::ReadError;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -12,7 +12,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::counts::{Beyond, Profile};
-use crate::engraft::{Cursor, varint};
+use crate::encoding::{Cursor, varint};
 use crate::format::ReadError;
 use program::Va;
 use std::collections::BTreeMap;

@@ -30,7 +30,8 @@ use super::BEHIND_CALL;
 use super::callees::Callees;
 use super::places::{self, Found};
 use crate::counts::{Edge, Exactness, ImageRef, Intervals, Profile};
-use crate::engraft::{self, Cursor, MAGIC, VERSION, put_bytes, varint};
+use crate::encoding::{Cursor, MAGIC, VERSION, put_bytes, unzigzag, varint, zigzag};
+use crate::engraft;
 use crate::format::ReadError;
 use program::Va;
 use smallvec::SmallVec;
@@ -642,14 +643,6 @@ impl Notes {
 const KIND: u8 = b'M';
 /// The kind of those that speak of calls through pointers, too.
 const KIND_WITH_CALLEES: u8 = b'O';
-
-pub(super) fn zigzag(n: i64) -> u64 {
-    ((n << 1) ^ (n >> 63)).cast_unsigned()
-}
-
-pub(super) fn unzigzag(n: u64) -> i64 {
-    ((n >> 1) ^ (n & 1).wrapping_neg()).cast_signed()
-}
 
 #[cfg(test)]
 mod tests;

@@ -12,8 +12,7 @@
 //! Invariant: places come in the order of the moved code.
 #![warn(clippy::indexing_slicing)]
 
-use super::notes::{unzigzag, zigzag};
-use crate::engraft::{Cursor, varint};
+use crate::encoding::{Cursor, unzigzag, varint, zigzag};
 use crate::format::ReadError;
 
 /// From where on moved code belongs to a node.
