@@ -259,7 +259,7 @@ fn once(
                 thread.push(own);
             }
         }
-        let mine = arena.rows(module.key).into_iter().flat_map(|row| profile::counters::stops(&stops, row));
+        let mine = arena.rows(module.key).into_iter().flat_map(|row| measure::recording::stops(&stops, row));
         let mut profile = profile(&all, &mine.collect::<Vec<_>>(), stopped.n);
         calls.tell(&mut profile);
         if placement == Placement::Edges {

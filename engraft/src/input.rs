@@ -6,6 +6,7 @@ use crate::output::{self, Hinted};
 use anyhow::Context as _;
 use matching::Map;
 use measure::points::Points;
+use profile::recording::Whole;
 use profile::{Format, Imported, Lost, Profile, ReadError, Written};
 use program::image::RelocationTo;
 use program::{FuncId, Image, Program, Va};
@@ -78,7 +79,10 @@ pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Importe
     }
     say_faults(&bytes);
     let context = profile::Context { program };
-    let read = profile::read(&bytes, &context);
+    let read = match measure::recording::is_one(&bytes) {
+        true => raw(&bytes, &context),
+        false => profile::read(&bytes, &context),
+    };
     let read = match read {
         Err(err @ ReadError::Damaged { .. }) => match whole(path, &bytes) {
             Some(whole) => profile::read(&profile::recording::write(&whole), &context),
@@ -96,6 +100,13 @@ pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Importe
         output::warn(&format!("{} {what}", path.display()), Some(hint));
     }
     Ok(read)
+}
+
+/// The profile in a recording as a counted program left it.
+fn raw(bytes: &[u8], context: &profile::Context) -> Result<Imported, ReadError> {
+    let profiles = measure::recording::parse(bytes)?;
+    let profile = profile::recording::choose(profiles, context, bytes.len())?;
+    Ok(Imported { profile, format: Format::Engraft, lost: Vec::new() })
 }
 
 fn refuse_empty(path: &Path, bytes: &[u8]) -> Result<(), Hinted> {
@@ -132,7 +143,10 @@ pub fn recording(path: &Path) -> anyhow::Result<Option<Vec<Profile>>> {
         return Ok(None);
     }
     say_faults(&bytes);
-    let profiles = profile::recording::parse(&bytes);
+    let profiles = match measure::recording::is_one(&bytes) {
+        true => measure::recording::parse(&bytes),
+        false => profile::recording::parse(&bytes),
+    };
     let profiles = profiles.or_else(|err| whole(path, &bytes).ok_or(err));
     profiles.map(Some).with_context(|| format!("cannot use {}", path.display()))
 }
@@ -246,7 +260,7 @@ pub const UNKNOWN: &str =
 
 /// Says what a counted program that made its recording by itself could not count.
 fn say_faults(bytes: &[u8]) {
-    let faults = profile::counters::faults(bytes);
+    let faults = measure::recording::faults(bytes);
     if faults.n_shared > 0 {
         output::warn(SHARED, None);
     }
@@ -256,12 +270,21 @@ fn say_faults(bytes: &[u8]) {
 }
 
 fn is_partly_whole(bytes: &[u8]) -> bool {
-    profile::recording::whole_of(bytes).is_some_and(|whole| !whole.profiles.is_empty())
+    whole_of(bytes).is_some()
+}
+
+/// What is whole of a recording that is damaged, if anything is.
+fn whole_of(bytes: &[u8]) -> Option<Whole> {
+    let whole = match measure::recording::is_one(bytes) {
+        true => measure::recording::whole_of(bytes),
+        false => profile::recording::whole_of(bytes),
+    };
+    whole.filter(|whole| !whole.profiles.is_empty())
 }
 
 /// The profiles that are whole in the recording at `path`, which is not, if there are any; says so.
 fn whole(path: &Path, bytes: &[u8]) -> Option<Vec<Profile>> {
-    let whole = profile::recording::whole_of(bytes).filter(|whole| !whole.profiles.is_empty())?;
+    let whole = whole_of(bytes)?;
     let (n, all) = (whole.profiles.len(), whole.n_images);
     let what =
         format!("{} was cut off or changed: {n} of its {all} modules are whole, and used", path.display());
@@ -358,9 +381,9 @@ pub fn warn_of_changing_code(image: &Image) {
 ///
 /// # Errors
 /// If it cannot be read, or is damaged.
-pub fn seen(path: &Path) -> anyhow::Result<Vec<profile::counters::Seen>> {
+pub fn seen(path: &Path) -> anyhow::Result<Vec<measure::recording::Seen>> {
     let bytes = bytes(path)?;
-    let seen = profile::counters::seen(&bytes)
+    let seen = measure::recording::seen(&bytes)
         .or_else(|err| if is_partly_whole(&bytes) { Ok(Vec::new()) } else { Err(err) });
     seen.with_context(|| format!("cannot use {}", path.display()))
 }
@@ -371,7 +394,10 @@ pub fn seen(path: &Path) -> anyhow::Result<Vec<profile::counters::Seen>> {
 /// If it cannot be read, or is damaged.
 pub fn threads(path: &Path) -> anyhow::Result<Vec<Vec<Profile>>> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let threads = profile::recording::threads(&bytes);
+    let threads = match measure::recording::is_one(&bytes) {
+        true => measure::recording::threads(&bytes),
+        false => profile::recording::threads(&bytes),
+    };
     let threads = threads.or_else(|err| if is_partly_whole(&bytes) { Ok(Vec::new()) } else { Err(err) });
     threads.with_context(|| format!("cannot use {}", path.display()))
 }

@@ -15,9 +15,9 @@
 //! recorded).
 #![warn(clippy::indexing_slicing)]
 
-use crate::edges::{Often, Shape};
+use crate::edges::plan::{Often, Shape};
+use crate::edges::returns::Returns;
 use crate::quiet::{is_quiet, may_be_last};
-use crate::returns::Returns;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::DiGraph;
 use probe::{Event, EventAt, Module, Place, Plan};

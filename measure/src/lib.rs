@@ -3,18 +3,16 @@
 #![warn(missing_docs)]
 
 pub mod branches;
-mod edges;
+pub mod edges;
 pub mod events;
 pub mod loops;
-mod nesting;
-mod notes;
 pub mod paths;
 pub mod points;
 mod quiet;
-mod returns;
 
-pub use notes::notes;
+pub use edges::{notes, recording};
 
+use edges::{plan, returns};
 use probe::Plan;
 use profile::Profile;
 use program::Program;
@@ -42,9 +40,9 @@ impl Placement {
     /// What is to be put into the code of `program`.
     pub fn plan(self, program: &Program) -> Plan {
         match self {
-            Placement::Edges => edges::plan(program, None),
+            Placement::Edges => plan::plan(program, None),
             Placement::Blocks => {
-                let calls = edges::counted_calls(program, &returns::Returns::of(program));
+                let calls = plan::counted_calls(program, &returns::Returns::of(program));
                 Plan { calls, ..Plan::BLOCKS }
             }
             Placement::Nowhere | Placement::Events => Plan::NULL,
@@ -55,5 +53,5 @@ impl Placement {
 /// Counters for [`Placement::Edges`] where they are incremented least often if `program` runs again as it ran
 /// `earlier`.
 pub fn plan_like(program: &Program, earlier: &Profile) -> Plan {
-    edges::plan(program, Some(earlier))
+    plan::plan(program, Some(earlier))
 }

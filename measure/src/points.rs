@@ -12,8 +12,8 @@
 //!
 //! Not here: what functions are called (who asks knows), how a plan is carried out (`probe`).
 
+use crate::edges::notes::{Keeps, Watch};
 use probe::{Action, Counting, Plan, Point, Probe};
-use profile::counters::{Keeps, Watch};
 use program::arch::snippet::{Sink, Value, general_register};
 use program::{BlockId, FuncId, Program, Va};
 

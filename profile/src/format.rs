@@ -212,6 +212,9 @@ pub enum ReadError {
         /// What is wrong.
         what: String,
     },
+    /// It is what a counted program left ([`recording::RAW_MAGIC`]): counters, and notes that say what they mean.
+    #[error("it is a raw recording, as a counted program leaves it, and no finished profile")]
+    Raw,
     /// It names functions and offsets, so it means nothing without the program.
     #[error("a profile in the format {format} can only be read with its program at hand")]
     NeedsProgram {
@@ -372,21 +375,7 @@ fn engraft_of(bytes: &[u8], context: &Context) -> Result<Profile, ReadError> {
     if !recording::is_one(bytes) {
         return engraft::parse(bytes);
     }
-    let profiles = recording::parse(bytes)?;
-    let Some(program) = context.program else {
-        return profiles.into_iter().next().ok_or_else(|| ReadError::Damaged {
-            format: Format::Engraft,
-            at: bytes.len(),
-            what: "the recording is of no image".to_owned(),
-        });
-    };
-    let holds = profiles.iter().map(|p| p.image.name.clone()).collect();
-    let found = profiles.into_iter().find(|p| p.image.id == Some(program.image.id));
-    found.ok_or_else(|| ReadError::NotInIt {
-        format: Format::Engraft,
-        program: program.image.name.clone(),
-        holds,
-    })
+    recording::choose(recording::parse(bytes)?, context, bytes.len())
 }
 
 fn same_image(profile: &Profile, id: ImageId, image: &Image) -> Result<(), ReadError> {

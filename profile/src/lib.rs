@@ -9,7 +9,6 @@ pub mod bat;
 pub mod bolt_yaml;
 pub mod callgrind;
 pub mod calls;
-pub mod counters;
 pub mod csv;
 pub mod encoding;
 pub mod engraft;

@@ -12,12 +12,15 @@
 //! the sums may stand the profiles of each thread.
 #![warn(clippy::indexing_slicing)]
 
-use crate::counters;
 use crate::counts::Profile;
 use crate::encoding::{Cursor, MAGIC, VERSION, put_bytes, varint};
 use crate::engraft;
-use crate::format::ReadError;
+use crate::format::{Context, Format, ReadError};
 use xxhash_rust::xxh3::xxh3_64;
+
+/// How a raw recording starts: the memory that a counted program counted in. It is no profile yet: who knows
+/// what the counters mean makes one of it.
+pub const RAW_MAGIC: &[u8; 8] = b"ENGRAFT\x02";
 
 /// Whether `bytes` start as a recording, of ours or of a counted program, perhaps of another version.
 pub fn is_one(bytes: &[u8]) -> bool {
@@ -50,26 +53,41 @@ pub fn write_with_threads(profiles: &[Profile], threads: &[Vec<Profile>]) -> Vec
     out
 }
 
+/// The profile of the program of `context` among those of a recording of `n_bytes`; without a program, of the
+/// executable.
+///
+/// # Errors
+/// [`ReadError::NotInIt`] if there is none of that program, [`ReadError::Damaged`] if there is none at all.
+pub fn choose(profiles: Vec<Profile>, context: &Context, n_bytes: usize) -> Result<Profile, ReadError> {
+    let format = Format::Engraft;
+    let Some(program) = context.program else {
+        let what = "the recording is of no image".to_owned();
+        return profiles.into_iter().next().ok_or(ReadError::Damaged { format, at: n_bytes, what });
+    };
+    let holds = profiles.iter().map(|p| p.image.name.clone()).collect();
+    let found = profiles.into_iter().find(|p| p.image.id == Some(program.image.id));
+    found.ok_or_else(|| ReadError::NotInIt { format, program: program.image.name.clone(), holds })
+}
+
+fn refuse_raw(file: &[u8]) -> Result<(), ReadError> {
+    if file.starts_with(RAW_MAGIC) { Err(ReadError::Raw) } else { Ok(()) }
+}
+
 /// Reads all profiles of a recording.
 ///
 /// # Errors
-/// [`ReadError::Damaged`] if it is cut off, changed, or of a version that we do not know.
+/// [`ReadError::Raw`] if it is what a counted program left, [`ReadError::Damaged`] if it is cut off, changed, or of a version that we do not know.
 pub fn parse(file: &[u8]) -> Result<Vec<Profile>, ReadError> {
-    if counters::is_one(file) {
-        return counters::parse(file);
-    }
+    refuse_raw(file)?;
     list(&mut Cursor::open(file, b'R', "it is no recording")?)
 }
 
-/// Reads the profiles of each thread of a recording; none if they were not kept apart. Of what a counted
-/// program wrote, an area is a thread: one that ends leaves it to the next with the same thread pointer.
+/// Reads the profiles of each thread of a recording; none if they were not kept apart.
 ///
 /// # Errors
 /// As [`parse`].
 pub fn threads(file: &[u8]) -> Result<Vec<Vec<Profile>>, ReadError> {
-    if counters::is_one(file) {
-        return counters::parse_areas(file);
-    }
+    refuse_raw(file)?;
     let mut c = Cursor::open(file, b'R', "it is no recording")?;
     list(&mut c)?;
     if c.is_at_end() {
@@ -90,10 +108,6 @@ pub struct Whole {
 
 /// What is whole of a recording that [`parse`] refuses.
 pub fn whole_of(file: &[u8]) -> Option<Whole> {
-    if counters::is_one(file) {
-        let (profiles, n_images) = counters::whole_of(file)?;
-        return Some(Whole { profiles, n_images });
-    }
     let mut c = Cursor::open_damaged(file, b'R')?;
     let n_images = c.varint().ok()?;
     let mut profiles = Vec::new();
@@ -126,6 +140,16 @@ mod tests {
         let apart = vec![vec![sample()], profiles.clone()];
         let file = write_with_threads(&profiles, &apart);
         assert_eq!((parse(&file).unwrap(), threads(&file).unwrap()), (profiles, apart));
+    }
+
+    #[test]
+    fn a_raw_recording_is_refused_by_name() {
+        let raw = [RAW_MAGIC, &[0; 200][..]].concat();
+        assert!(is_one(&raw));
+        assert!(matches!(parse(&raw), Err(ReadError::Raw)));
+        assert!(matches!(threads(&raw), Err(ReadError::Raw)));
+        assert!(matches!(crate::read(&raw, &Context::default()), Err(ReadError::Raw)));
+        assert!(whole_of(&raw).is_none());
     }
 
     #[test]

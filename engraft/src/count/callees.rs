@@ -3,7 +3,7 @@
 use super::prepare::Counted;
 use anyhow::Context as _;
 use live::Arena;
-use profile::counters::callees::{Callees, Found};
+use measure::edges::indirect_calls::{Callees, Found};
 use profile::{Beyond, Profile};
 use program::{Image, Va};
 use std::collections::{BTreeMap, HashMap};

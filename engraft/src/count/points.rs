@@ -1,6 +1,6 @@
 //! What was seen at the points of a plan, as it is printed.
 
-use profile::counters::{Kept, Seen};
+use measure::recording::{Kept, Seen};
 use serde::Serialize;
 use std::fmt::Write as _;
 use views::Table;

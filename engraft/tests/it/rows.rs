@@ -66,10 +66,10 @@ fn another_plan_counts_beside_the_first() {
         );
     }
     let file = std::fs::read(place.path().join("words.engraft")).expect("written");
-    let profiles = profile::counters::parse(&file).expect("readable");
+    let profiles = measure::recording::parse(&file).expect("readable");
     assert_eq!(profiles.iter().map(|p| p.blocks.is_empty()).collect::<Vec<_>>(), [false, true]);
-    let seen = profile::counters::seen(&file).expect("readable");
-    assert_eq!(seen.into_iter().map(|s| s.kept).collect::<Vec<_>>(), [profile::counters::Kept::Count(2)]);
+    let seen = measure::recording::seen(&file).expect("readable");
+    assert_eq!(seen.into_iter().map(|s| s.kept).collect::<Vec<_>>(), [measure::recording::Kept::Count(2)]);
 }
 
 #[test]

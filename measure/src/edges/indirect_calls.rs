@@ -11,9 +11,8 @@
 //! Invariant: what was counted for a site is all there, if only as "something else".
 #![warn(clippy::indexing_slicing)]
 
-use crate::counts::{Beyond, Profile};
-use crate::encoding::{Cursor, varint};
-use crate::format::ReadError;
+use profile::encoding::{Cursor, varint};
+use profile::{Beyond, Profile, ReadError};
 use program::Va;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -116,7 +115,7 @@ impl Callees {
         }
     }
 
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         for n in [self.base.0, self.old.start.0, self.old.end.0] {
             varint(out, n);
         }
@@ -130,7 +129,7 @@ impl Callees {
         }
     }
 
-    pub(super) fn parse(c: &mut Cursor<'_>) -> Result<Callees, ReadError> {
+    pub(crate) fn parse(c: &mut Cursor<'_>) -> Result<Callees, ReadError> {
         let base = Va(c.varint()?);
         let old = Va(c.varint()?)..Va(c.varint()?);
         let word = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);

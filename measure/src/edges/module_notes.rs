@@ -1,34 +1,36 @@
 //! What the counters of a module mean: the flow of its functions, and which of it is counted.
 
-use crate::edges::{Shape, goes_on};
-use crate::returns::Returns;
+use super::indirect_calls::{self, Callees};
+use super::notes::{Flow, Node, Notes, Sum, Way};
+use super::plan::{Shape, goes_on};
+use super::returns::Returns;
+use super::{positions, recording};
 use probe::arch::shared;
 use probe::{Counted, Module, NotMoved, Place};
 use profile::ImageRef;
-use profile::counters::{self, Flow, Node, Notes, Sum, Way, places};
 use program::{BlockId, Call, CallKind, Callee, FuncId};
 use std::collections::BTreeMap;
 
-// The runtime writes what `profile` reads.
+// The runtime writes what `recording` reads.
 const _: () = assert!(
-    shared::ARENA_MAGIC == counters::RAW_MAGIC
-        && probe::offset!(shared::Header, n_rows) == counters::N_ROWS
-        && probe::offset!(shared::Header, n_areas) == counters::N_AREAS
-        && probe::offset!(shared::Header, max_areas) == counters::MAX_AREAS
-        && probe::offset!(shared::Header, extents_at) == counters::EXTENTS_AT
-        && shared::Header::LEN == counters::ROWS_AT
-        && shared::Row::LEN == counters::ROW_LEN
-        && probe::offset!(shared::Header, interrupted_at) == counters::STOPS_AT
-        && shared::N_INTERRUPTED == counters::N_STOPS
-        && shared::BEHIND_CALL == counters::BEHIND_CALL
-        && probe::offset!(shared::Header, n_shared) == counters::N_SHARED
-        && probe::offset!(shared::Header, n_unknown) == counters::N_UNKNOWN
-        && probe::offset!(shared::Header, states_at) == counters::STATES_AT
-        && probe::offset!(shared::Header, n_stopped) == counters::N_STOPPED
-        && shared::MAY_RUN == counters::MAY_RUN
-        && shared::ABORTS == counters::ABORTS
-        && shared::SITE_WORDS as u64 == counters::callees::SITE_WORDS
-        && shared::SLOT_WORDS as u64 == counters::callees::SLOT_WORDS
+    shared::ARENA_MAGIC == recording::RAW_MAGIC
+        && probe::offset!(shared::Header, n_rows) == recording::N_ROWS
+        && probe::offset!(shared::Header, n_areas) == recording::N_AREAS
+        && probe::offset!(shared::Header, max_areas) == recording::MAX_AREAS
+        && probe::offset!(shared::Header, extents_at) == recording::EXTENTS_AT
+        && shared::Header::LEN == recording::ROWS_AT
+        && shared::Row::LEN == recording::ROW_LEN
+        && probe::offset!(shared::Header, interrupted_at) == recording::STOPS_AT
+        && shared::N_INTERRUPTED == recording::N_STOPS
+        && shared::BEHIND_CALL == positions::BEHIND_CALL
+        && probe::offset!(shared::Header, n_shared) == recording::N_SHARED
+        && probe::offset!(shared::Header, n_unknown) == recording::N_UNKNOWN
+        && probe::offset!(shared::Header, states_at) == recording::STATES_AT
+        && probe::offset!(shared::Header, n_stopped) == recording::N_STOPPED
+        && shared::MAY_RUN == recording::MAY_RUN
+        && shared::ABORTS == recording::ABORTS
+        && shared::SITE_WORDS as u64 == indirect_calls::SITE_WORDS
+        && shared::SLOT_WORDS as u64 == indirect_calls::SLOT_WORDS
 );
 
 /// What the counters of `module` mean.
@@ -85,7 +87,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
         }
         functions.push(Flow { entry: function.entry, is_whole, blocks: nodes });
     }
-    let callees = module.callees.as_ref().map(|c| counters::callees::Callees {
+    let callees = module.callees.as_ref().map(|c| Callees {
         base: module.counters.start.plus(probe::offset!(shared::HomePage, owner)),
         old: module.old_segments(),
         first: c.first,
@@ -96,7 +98,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
         callees,
         ends_are_taken: probe::ends_are_taken(program),
         watches: Vec::new(),
-        places: places::write(&places(module, &functions)),
+        places: positions::write(&places(module, &functions)),
         sums: sums(module, &returns, &position),
         image: ImageRef::of(&program.image),
         functions,
@@ -104,7 +106,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
 }
 
 /// Where the moved code belongs to in the flow of `functions`.
-fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
+fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<positions::Place> {
     let program = module.program;
     let mut position: Vec<Option<u32>> = vec![None; program.functions.len()];
     for (n, flow) in (0..).zip(functions).filter(|(_, flow)| flow.is_whole) {
@@ -127,7 +129,7 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
     for block in module.stub_calls.iter().filter_map(|at| program.block_at(*at)) {
         n_marks[block.index()] += 1;
     }
-    let mut out: Vec<places::Place> = Vec::new();
+    let mut out: Vec<positions::Place> = Vec::new();
     for &(at, place) in &module.places {
         let is_start = matches!(place, Place::Block(b) if !is_counted[b.index()]);
         let node = match place {
@@ -150,7 +152,7 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<places::Place> {
             Place::Behind(b) => n_marks[b.index()],
             _ => 0,
         };
-        let here = places::Place { at, node, is_start, n_called };
+        let here = positions::Place { at, node, is_start, n_called };
         match out.last_mut() {
             Some(last) if last.at == at => *last = here,
             Some(last) if last.node == node && !is_start && last.n_called == n_called => {}

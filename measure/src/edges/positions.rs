@@ -6,14 +6,14 @@
 //! place  = bytes from the one before: varint, 0 (no node) or 1 + functions from the one before, signed: varint, then
 //!          32 · node + 2 · n_called + is_start from the one before, signed: varint
 //! ```
-//! A place holds up to the next one. Nodes are those of `Flow`: 2 i is the head of its block i, where its
+//! A place holds up to the next one. Nodes are those of `notes::Flow`: 2 i is the head of its block i, where its
 //! counter has not been incremented yet, 2 i + 1 its end.
 //!
 //! Invariant: places come in the order of the moved code.
 #![warn(clippy::indexing_slicing)]
 
-use crate::encoding::{Cursor, unzigzag, varint, zigzag};
-use crate::format::ReadError;
+use profile::ReadError;
+use profile::encoding::{Cursor, unzigzag, varint, zigzag};
 
 /// From where on moved code belongs to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +40,8 @@ pub struct Found {
     pub n_called: u32,
 }
 
+/// The bit of an offset that says that a call was left which would have come back there.
+pub const BEHIND_CALL: u64 = 39;
 /// No more calls of a block are told apart.
 const MOST_CALLED: u32 = 15;
 

@@ -18,14 +18,10 @@
 //! Invariant: a block has a count only if it was counted; a counted block that never ran has the count zero.
 #![warn(clippy::indexing_slicing)]
 
-pub mod callees;
-mod notes;
-pub mod places;
-
-pub use notes::{Between, Flow, Keeps, Node, Notes, Solved, Sum, Watch, Way};
-
-use crate::counts::{ImageRef, Profile};
-use crate::format::{Format, ReadError};
+use super::indirect_calls;
+use super::notes::{Keeps, Notes};
+use profile::recording::Whole;
+use profile::{Format, ImageRef, Profile, ReadError};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -45,8 +41,6 @@ pub const EXTENTS_AT: u64 = 48;
 pub const STOPS_AT: u64 = 88;
 /// How many stops there are.
 pub const N_STOPS: u64 = 1024;
-/// The bit of a stop's first word that says that a call was left which would have come back there.
-pub const BEHIND_CALL: u64 = 39;
 /// Offset of how often threads had to count together.
 pub const N_SHARED: u64 = 64;
 /// Offset of how often there was no room for a stop.
@@ -122,20 +116,20 @@ pub fn faults(file: &[u8]) -> Faults {
     Faults { n_shared: word(N_SHARED), n_unknown: word(N_UNKNOWN) }
 }
 
-/// What is whole of a recording that [`parse`] refuses, and how many images there were.
-pub(crate) fn whole_of(file: &[u8]) -> Option<(Vec<Profile>, u64)> {
+/// What is whole of a recording that [`parse`] refuses.
+pub fn whole_of(file: &[u8]) -> Option<Whole> {
     let tables = Tables::of(file).ok()?;
     let groups = tables.groups(true).ok()?;
-    let whole =
-        groups.iter().filter_map(|group| tables.profile(group, &groups, 0..tables.n_areas).ok()).collect();
-    Some((whole, tables.n_rows))
+    let whole = groups.iter().filter_map(|group| tables.profile(group, &groups, 0..tables.n_areas).ok());
+    Some(Whole { profiles: whole.collect(), n_images: tables.n_rows })
 }
 
-/// The same as [`parse`], area by area.
+/// The same as [`parse`], area by area: an area is a thread; one that ends leaves it to the next with the same
+/// thread pointer.
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_areas(file: &[u8]) -> Result<Vec<Vec<Profile>>, ReadError> {
+pub fn threads(file: &[u8]) -> Result<Vec<Vec<Profile>>, ReadError> {
     let tables = Tables::of(file)?;
     let groups = tables.groups(false)?;
     (0..tables.n_areas)
@@ -282,7 +276,7 @@ impl<'a> Tables<'a> {
         }
         let mut profile = group.notes.profile(&counts, &stops, n_stopped);
         if let Some(callees) = &group.notes.callees {
-            let mut found = callees::Found::new();
+            let mut found = indirect_calls::Found::new();
             for extent in self.extents(group, areas)? {
                 let words = self.words(extent, u64::from(callees.first), callees.n_words())?;
                 callees.add(&words.collect::<Vec<_>>(), &mut found);
@@ -364,9 +358,16 @@ fn ring(words: &[u64], len: u32) -> Option<(u64, Vec<u64>)> {
 #[expect(clippy::indexing_slicing, reason = "a test may fail")]
 mod tests {
     use super::*;
-    use crate::testing::sample;
+    use crate::edges::notes::{Flow, Node, Sum, Watch, Way};
+    use profile::Intervals;
+    use program::ImageId;
     use program::Va;
     use smallvec::{SmallVec, smallvec};
+
+    fn image() -> ImageRef {
+        let (id, build_id) = (Some(ImageId(0x1234)), Some(vec![0xab, 0xcd]));
+        ImageRef { name: "a.out".to_owned(), id, build_id }
+    }
 
     fn way(to: u32) -> SmallVec<[Way; 2]> {
         smallvec![Way { to, is_counted: false }]
@@ -374,7 +375,7 @@ mod tests {
 
     fn notes() -> Notes {
         Notes {
-            image: sample().image,
+            image: image(),
             ends_are_taken: false,
             functions: vec![Flow {
                 entry: Va(0x1000),
@@ -420,7 +421,7 @@ mod tests {
         assert_eq!(Notes::parse(&notes().write()).unwrap(), notes());
         let (base, old) = (Va(0x9000), Va(0x1000)..Va(0x8000));
         let callees =
-            callees::Callees { base, old, first: 3, n_slots: 64, sites: vec![Va(0x1003), Va(0x1041)] };
+            indirect_calls::Callees { base, old, first: 3, n_slots: 64, sites: vec![Va(0x1003), Va(0x1041)] };
         let more = Notes { callees: Some(callees), ..notes() };
         assert_eq!(Notes::parse(&more.write()).unwrap(), more);
         assert_eq!((notes().n_words(), more.n_words()), (3, 3 + 2 * 3 + 4 * 64));
@@ -432,20 +433,20 @@ mod tests {
         assert_eq!(profile.blocks.values().copied().collect::<Vec<_>>(), [18, 15, 3, 3]);
         assert_eq!(profile.entries[&Va(0x900)], 18);
         assert_eq!(profile.entries[&Va(0x1000)], 15 - 3 - 3);
-        assert_eq!(profile.image, sample().image);
+        assert_eq!(profile.image, image());
     }
 
     /// One of the threads may have been stopped, and another one whose area went to somebody else.
     #[test]
     fn states_say_who_may_have_been_stopped() {
         let mut file = raw([[10, 2, 3], [5, 1, 0]]);
-        assert_eq!(parse(&file).unwrap()[0].intervals, crate::Intervals::default());
+        assert_eq!(parse(&file).unwrap()[0].intervals, Intervals::default());
         file[104..112].copy_from_slice(&400u64.to_le_bytes());
         file[112] = 1;
         file[400..402].copy_from_slice(&[2, 1]);
         let n_stopped = |profiles: &[Profile]| profiles[0].intervals.n_stopped;
         assert_eq!(n_stopped(&parse(&file).unwrap()), 2);
-        let areas = parse_areas(&file).unwrap();
+        let areas = threads(&file).unwrap();
         assert_eq!((n_stopped(&areas[0]), n_stopped(&areas[1])), (1, 2));
         // Every block is counted: only how often it was called may be off, and the stub.
         let intervals = &parse(&file).unwrap()[0].intervals;
@@ -494,7 +495,7 @@ mod tests {
         many.extend(long);
         many.resize(many.len() + 800_000, 0xff);
         assert!(parse(&many).is_err());
-        assert!(parse_areas(&many).is_err());
+        assert!(threads(&many).is_err());
     }
 
     #[test]

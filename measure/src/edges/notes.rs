@@ -1,8 +1,8 @@
 //! What the counters of one image mean, and what follows from them.
 //!
 //! ```text
-//! notes    = magic version kind profile ends_are_taken: byte, n: varint, function*, n: varint, sum*, n: varint, watch*, places: bytes (`places`),
-//!            callees (`callees`; of kind 'O' only), checksum
+//! notes    = magic version kind profile ends_are_taken: byte, n: varint, function*, n: varint, sum*, n: varint, watch*, places: bytes (`positions`),
+//!            callees (`indirect_calls`; of kind 'O' only), checksum
 //! profile  = bytes: a `.engraft` file of kind 'P' without counts, for the image
 //! function = entry: signed varint from the one before, is_whole, n: varint, block*
 //! block    = start: signed varint from the one before, marks: varint (1 counted, 2 enters, 4 leaves, 8 · n ways), way*
@@ -26,13 +26,10 @@
 //! 1994, section 3.
 #![warn(clippy::indexing_slicing)]
 
-use super::BEHIND_CALL;
-use super::callees::Callees;
-use super::places::{self, Found};
-use crate::counts::{Edge, Exactness, ImageRef, Intervals, Profile};
-use crate::encoding::{Cursor, MAGIC, VERSION, put_bytes, unzigzag, varint, zigzag};
-use crate::engraft;
-use crate::format::ReadError;
+use super::indirect_calls::Callees;
+use super::positions::{self, BEHIND_CALL, Found};
+use profile::encoding::{Cursor, MAGIC, VERSION, put_bytes, unzigzag, varint, zigzag};
+use profile::{Edge, Exactness, ImageRef, Intervals, Profile, ReadError, engraft};
 use program::Va;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -51,7 +48,7 @@ pub struct Notes {
     pub sums: Vec<Sum>,
     /// Words behind the counters, which keep other things.
     pub watches: Vec<Watch>,
-    /// Where moved code belongs to in the flow (`places`).
+    /// Where moved code belongs to in the flow (`positions`).
     pub places: Vec<u8>,
     /// Calls through pointers whose targets are counted.
     pub callees: Option<Callees>,
@@ -393,7 +390,7 @@ impl Notes {
         let offsets: Vec<u64> = left.iter().map(|l| in_call(l.0)).collect();
         let find = |offsets: &[u64]| match left {
             [] => Vec::new(),
-            _ => places::find(&self.places, offsets).unwrap_or_default(),
+            _ => positions::find(&self.places, offsets).unwrap_or_default(),
         };
         let nodes = find(&offsets);
         let behind = find(&left.iter().map(|l| l.0 & !(1 << BEHIND_CALL)).collect::<Vec<_>>());
