@@ -2,9 +2,6 @@
 
 mod deaths;
 mod pack;
-mod ring;
-mod threads;
-mod window;
 mod writer;
 
 use self::deaths::End;
@@ -17,7 +14,6 @@ use live::{Arena, Owner};
 use measure::Placement;
 use profile::Profile;
 use program::Va;
-use ring::Ring;
 use serde::Serialize;
 use session::Modules;
 use std::collections::HashSet;
@@ -31,9 +27,10 @@ use std::time::Duration;
 use trace::Cause;
 use trace::Maker;
 use trace::events;
+use trace::recording::ring::Ring;
+use trace::recording::window::{self, When, Window};
 use trace::sample::Sample;
 use views::{Table, View, many};
-use window::{When, Window};
 use writer::Writer;
 
 /// Run as tests.

@@ -1,8 +1,5 @@
 //! Takes the events of a run while it goes on, and writes them.
 
-use super::ring::Ring;
-use super::threads::Threads;
-use super::window::Window;
 use crate::output;
 use live::{Arena, Owner, Stream};
 use std::borrow::Cow;
@@ -14,6 +11,9 @@ use std::time::{Duration, Instant};
 use trace::Cause;
 use trace::events;
 use trace::file::Sections;
+use trace::recording::ring::Ring;
+use trace::recording::threads::Threads;
+use trace::recording::window::Window;
 use trace::sample::Sample;
 use views::size;
 

@@ -5,8 +5,8 @@
 //! order in which these were seen.
 
 use super::window::{len, word};
+use crate::recording::event::{ANOTHER, GAP, PAUSE, START};
 use std::collections::HashMap;
-use trace::events::{ANOTHER, GAP, PAUSE, START};
 
 /// The threads that events came of so far.
 #[derive(Default, Debug)]
@@ -94,7 +94,7 @@ fn has_any(words: &[u8], marks: [u32; 4]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::events::HANDLER;
+    use crate::recording::event::HANDLER;
 
     fn cut(threads: &mut Threads, area: u32, words: &[u32]) -> Vec<(u32, Vec<u32>)> {
         let mut all = Vec::new();

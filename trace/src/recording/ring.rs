@@ -3,9 +3,9 @@
 //! Invariant: what each stream had last is kept until it ends, however little the others leave of the room.
 
 use super::window::{len, word};
+use crate::recording::event::{GAP, PAUSE, START};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use trace::events::{GAP, PAUSE, START};
 
 /// A section, with its stream and whether what it begins with is kept, and does not only tell what is open.
 type Piece = (u32, bool, Vec<u8>);
@@ -155,7 +155,7 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::events::{ENTRY, HAS_FRAME};
+    use crate::recording::event::{ENTRY, HAS_FRAME};
 
     /// Adds a section of a stream.
     fn push(ring: &mut Ring, k: u32, at_ns: u64, section: Vec<u8>) {

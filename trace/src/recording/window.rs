@@ -12,9 +12,11 @@
 //! Invariant: what ran inside is kept; of a stream, only words are taken that the next look cannot open any
 //! more.
 
+use crate::recording::event::{
+    ANOTHER, Code, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, PAUSE, START,
+};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
-use trace::events::{ANOTHER, Code, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, PAUSE, START};
 
 /// From when on, how long, and whether somebody switches.
 #[derive(Clone, Copy, Default, Debug)]
