@@ -281,7 +281,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         let (status, became, pid, text, deaths) = status?;
         anyhow::Ok((status, became, pid, taken, text, deaths))
     })?;
-    let mut taken = taken.map_err(|_| anyhow::anyhow!("the thread that takes events has panicked"))?;
+    let taken = taken.map_err(|_| anyhow::anyhow!("the thread that takes events has panicked"))?;
     let (recorded, refused, given) = loader.finish();
     let has_become = became.is_some();
     if let Some(program) = became {
@@ -333,10 +333,11 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         (0..).zip(&taken.owners).map(|(area, owner)| (area, end(area, owner))).collect();
     let is_cut = ends.iter().any(|(_, end)| !end.is_known());
     for (area, end) in &ends {
-        end.words().iter().for_each(|words| writer.append(*area, words, &mut taken));
+        end.words().iter().for_each(|words| writer.append(*area, words));
     }
     let ends: Vec<(u32, Cause)> = ends.into_iter().map(|(area, end)| (area, end.cause())).collect();
-    let sample = std::mem::take(&mut writer.sample);
+    let sample = writer.take_sample();
+    let (n_bytes_of_events, has_kept) = (writer.n_bytes(), writer.has_kept());
     let written = writer.finish(&ends);
     if !how.is_partial() {
         tracing::info_span!("learn").in_scope(|| learn(&kept, &recorded, &sample));
@@ -348,7 +349,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     if taken.n_lost > 0 {
         output::warn("not all was recorded: events were not taken", None);
     }
-    if taken.n_bytes > 0 && !taken.has_kept {
+    if n_bytes_of_events > 0 && !has_kept {
         let what = format!("nothing was kept: {} ended outside of what was asked for", name.display());
         output::warn(&what, Some("--from, --after, --for, --switch and --paused say what is kept"));
     }
@@ -373,7 +374,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
             schema: "engraft.trace/1",
             file: args.o.display().to_string(),
             n_bytes: n_bytes.ok(),
-            n_bytes_of_events: taken.n_bytes,
+            n_bytes_of_events,
             n_streams: taken.n_streams,
             n_stalls: taken.n_stalls,
             ended_by_signal: status.signal(),

@@ -1,6 +1,7 @@
 //! A run while it is recorded: what moved code appends, and what of it is kept.
 
 pub mod event;
+pub mod recorder;
 pub mod ring;
 pub mod sample;
 pub mod threads;
