@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# carry.sh [ROW…]: what carrying is worth on real pairs, held against llvm-bolt: rows 1-5, 8-12, 14 of the
-# benchmark table. What must be shown stands beside each row: exit 1 if something is missed. CORPORA_SCRIPTS:
-# where bolt-peer.sh and its like are (default: ../shared/corpora); CORPORA: what they built. Row 10 (computed
-# goto, callgrind) needs valgrind and the *-cgoto builds.
+# carry.sh [ROW…]: what carrying is worth on real pairs, held against llvm-bolt: rows 1-5, 8-12, 14, which
+# BENCHMARKS.md names in its section on carrying. What must be shown stands beside each row: exit 1 if
+# something is missed. CORPORA_SCRIPTS: where bolt-peer.sh and its like are (default: ../shared/corpora);
+# CORPORA: what they built. Row 10 (computed goto, callgrind) needs valgrind and the *-cgoto builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts=${CORPORA_SCRIPTS:-../shared/corpora}
