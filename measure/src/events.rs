@@ -17,16 +17,13 @@
 
 use crate::edges::plan::{Often, Shape};
 use crate::edges::returns::Returns;
-use crate::quiet::{is_quiet, may_be_last};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::DiGraph;
 use probe::{Event, EventAt, Module, Place, Plan};
 use profile::Profile;
 use program::arch::Flow;
 use program::image::RelocationTo;
-use program::{
-    BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Insn, Program, Sure, Va, returns_twice,
-};
+use program::{BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Insn, Program, Sure, Va, libc};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use trace::events::{
@@ -325,7 +322,7 @@ impl Around<'_> {
     }
 
     fn is_twice(&self, call: &Call) -> bool {
-        self.is_named(call, returns_twice)
+        self.is_named(call, libc::returns_twice)
     }
 
     /// Whether it is of a function of such a name.
@@ -350,12 +347,15 @@ impl Around<'_> {
             _ => None,
         };
         !self.is_libc_recorded
-            && name.is_some_and(|name| is_quiet(name) && self.program.image.is_libc_import(name))
+            && name.is_some_and(|name| {
+                libc::does(name, libc::SELF_CONTAINED) && self.program.image.is_libc_import(name)
+            })
     }
 
     /// Whether it may return in another process, too, or when another stack has run.
     fn is_far(&self, call: &Call) -> bool {
-        self.forks.binary_search(&call.at).is_ok() || self.is_named(call, |name| name == "swapcontext")
+        self.forks.binary_search(&call.at).is_ok()
+            || self.is_named(call, |name| libc::does(name, libc::SWITCHES_STACK))
     }
 
     /// Whether control may come into the middle of the function's activations from other ones.
@@ -437,7 +437,7 @@ impl Of<'_> {
         }
         // The process may end in it, and nothing comes that tells.
         for (must, &id) in must.iter_mut().zip(&ids) {
-            *must |= program.calls_in(id).iter().any(|call| self.around.is_named(call, may_be_last));
+            *must |= program.calls_in(id).iter().any(|call| self.around.is_named(call, libc::may_be_last));
         }
         // What nothing leads to is come to by handlers of signals, which change where control goes on.
         let n_known = ids.iter().zip(&n_ways).map(|(id, n)| n + u32::from(self.entries.contains_key(id)));
@@ -589,7 +589,7 @@ impl Of<'_> {
 
     /// The calls of a block that may be the last that the process does, and may come back.
     fn last_calls(&self, block: BlockId) -> impl Iterator<Item = &Call> {
-        self.sites(block).filter(|call| self.around.is_named(call, may_be_last))
+        self.sites(block).filter(|call| self.around.is_named(call, libc::may_be_last))
     }
 
     fn is_last_and_twice(&self, block: BlockId, call: &Call) -> bool {

@@ -8,7 +8,6 @@ pub mod events;
 pub mod loops;
 pub mod paths;
 pub mod points;
-mod quiet;
 
 pub use edges::{notes, recording};
 
@@ -20,7 +19,7 @@ use program::Program;
 /// Whether plans rely on what the C library's function of this `name` does: another of this name may do
 /// something else.
 pub fn relies_on(name: &str) -> bool {
-    returns::comes_back(name) || quiet::is_quiet(name)
+    program::libc::does(name, program::libc::COMES_BACK.with(program::libc::SELF_CONTAINED))
 }
 
 /// Where counters stand.

@@ -11,6 +11,7 @@ use crate::code::{Code, NO_FUNC};
 use crate::discover;
 use crate::gaps;
 use crate::image::{Image, SymbolKind};
+use crate::libc;
 use crate::model::Program;
 use crate::noreturn;
 use crate::partition::{self, Evidence, Known};
@@ -124,7 +125,7 @@ fn cold_starts(image: &Image, space: Space) -> Vec<Rel> {
 /// Starts of symbols whose names are reserved for functions that never return.
 fn never_starts(image: &Image, space: Space) -> Vec<Rel> {
     let function = |k| matches!(k, SymbolKind::Function | SymbolKind::IndirectFunction | SymbolKind::Untyped);
-    let named = image.symbols.iter().filter(|s| function(s.kind) && noreturn::is_reserved(&s.name));
+    let named = image.symbols.iter().filter(|s| function(s.kind) && libc::is_reserved_noreturn(&s.name));
     let mut starts: Vec<Rel> = named.map(|s| space.rel(s.at)).collect();
     starts.sort_unstable();
     starts.dedup();
@@ -135,8 +136,8 @@ fn never_starts(image: &Image, space: Space) -> Vec<Rel> {
 fn twice_starts(code: &Code<'_>) -> Vec<Rel> {
     let (image, space) = (code.cx.image, code.cx.space);
     let function = |k| matches!(k, SymbolKind::Function | SymbolKind::IndirectFunction | SymbolKind::Untyped);
-    let named = image.symbols.iter().filter(|s| function(s.kind) && noreturn::returns_twice(&s.name));
-    let stubs = image.plt.iter().filter(|s| s.import.as_deref().is_some_and(noreturn::returns_twice));
+    let named = image.symbols.iter().filter(|s| function(s.kind) && libc::returns_twice(&s.name));
+    let stubs = image.plt.iter().filter(|s| s.import.as_deref().is_some_and(libc::returns_twice));
     let mut starts: Vec<Rel> =
         named.map(|s| space.rel(s.at)).chain(stubs.map(|s| space.rel(s.range.start))).collect();
     starts.sort_unstable();
@@ -213,7 +214,7 @@ fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
         }
         let comes_back_twice = match call.how {
             How::Direct => twice.binary_search(&call.target).is_ok(),
-            How::Slot => code.slot_import(call.target).is_some_and(noreturn::returns_twice),
+            How::Slot => code.slot_import(call.target).is_some_and(libc::returns_twice),
             How::Indirect | How::JumpSlot | How::JumpIndirect => false,
         };
         if comes_back_twice {

@@ -23,6 +23,7 @@ mod graph;
 mod ids;
 pub mod image;
 pub mod layout;
+pub mod libc;
 mod lines;
 mod liveness;
 mod loops;
@@ -39,6 +40,7 @@ pub use arch::Insn;
 pub use dominators::Dominators;
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
+pub use libc::returns_twice;
 pub use lines::{Declarations, Frame, Lines, Statements};
 pub use liveness::{Conventions, FlagLiveness, Liveness};
 pub use loops::{LoopId, Loops};
@@ -46,5 +48,5 @@ pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,
     Instructions, JumpTable, Origin, Program, Sure,
 };
-pub use noreturn::returns_twice;
+
 pub use verify::{Rule, Violation};

@@ -1,100 +1,15 @@
-//! Calls that come back never, or more than once: imports by name, and functions that never return as a
-//! fixpoint over the call graph.
+//! Which functions and calls never return: a fixpoint over the call graph.
 //!
 //! A function returns if control can get from an entry of it to a return, to a jump out of it that may
 //! return, or to anything that is not understood, passing only calls that return. We start with none and add
 //! until nothing changes, so functions that only call each other do not return. Functions of the image that
 //! bear a reserved name never return.
 //!
-//! Source: C11 7.22.4, 7.13.2; POSIX; Itanium C++ ABI 2.4.3; what glibc, libstdc++, libgcc declare
-//! `noreturn`.
+//! Not here: what is known of the C library's functions by name (`libc`).
 
 use crate::code::{Code, NO_FUNC};
+use crate::libc;
 use crate::sweep::{How, RawCall, RawEnd};
-
-/// What programs have functions of their own called like.
-const PROGRAMS_OWN: [&str; 4] = ["err", "errx", "verr", "verrx"];
-
-/// Imports that never return.
-const NEVER: [&str; 38] = [
-    "_Exit",
-    "_Unwind_Resume",
-    "_ZN10__cxxabiv111__terminateEPFvvE",
-    "_ZSt10unexpectedv",
-    "_ZSt21__glibcxx_assert_failPKciS0_S0_",
-    "_ZSt9terminatev",
-    "__GI_exit",
-    "__assert",
-    "__assert_fail",
-    "__assert_perror_fail",
-    "__chk_fail",
-    "__cxa_bad_cast",
-    "__cxa_bad_typeid",
-    "__cxa_call_unexpected",
-    "__cxa_call_terminate",
-    "__cxa_deleted_virtual",
-    "__cxa_pure_virtual",
-    "__cxa_rethrow",
-    "__cxa_throw",
-    "__cxa_throw_bad_array_new_length",
-    "__fortify_fail",
-    "__libc_start_main",
-    "__longjmp_chk",
-    "__stack_chk_fail",
-    "_exit",
-    "_longjmp",
-    "abort",
-    "err",
-    "errx",
-    "exit",
-    "longjmp",
-    "pthread_exit",
-    "quick_exit",
-    "siglongjmp",
-    "thrd_exit",
-    "verr",
-    "verrx",
-    "_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE",
-];
-/// Whether the import of this name never returns; `is_libc` says whether it is the C library's.
-pub fn import_never_returns(name: &str, is_libc: impl Fn(&str) -> bool) -> bool {
-    never_returns(name) && (!PROGRAMS_OWN.contains(&name) || is_libc(name))
-}
-
-fn never_returns(name: &str) -> bool {
-    // The standard C++ library's helpers: `std::__throw_length_error(char const*)` and many more.
-    NEVER.contains(&name) || name.starts_with("_ZSt") && name.contains("__throw_")
-}
-
-/// Whether a function of this name never returns even where it is the image's own: names that C and C++
-/// reserve, so that no program may give them to something else. Its code may not show it, since unwinders and
-/// `longjmp` leave by indirect jumps.
-///
-/// Source: C11 7.1.3, 7.13.2; C++20 [lex.name]; glibc's sysdeps for what `longjmp` is made of.
-pub fn is_reserved(name: &str) -> bool {
-    const MADE_OF: [&str; 4] = ["__longjmp", "____longjmp_chk", "__libc_longjmp", "__libc_siglongjmp"];
-    MADE_OF.contains(&name) || never_returns(name) && !PROGRAMS_OWN.contains(&name)
-}
-
-/// Whether a call to the function of this name may come back more than once, so that a block must end at it:
-/// what follows runs more often than what is before. An import's name, or that of a function of the image.
-///
-/// Source: C11 7.13.1; POSIX.1-2008 setjmp, sigsetjmp; POSIX.1-2001 getcontext; vfork(2); glibc's names for
-/// them.
-pub fn returns_twice(name: &str) -> bool {
-    const TWICE: [&str; 9] = [
-        "__getcontext",
-        "__libc_vfork",
-        "__sigsetjmp",
-        "__vfork",
-        "_setjmp",
-        "getcontext",
-        "setjmp",
-        "sigsetjmp",
-        "vfork",
-    ];
-    TWICE.contains(&name)
-}
 
 /// Works out which functions and calls return, and notes it in `code`.
 ///
@@ -158,7 +73,7 @@ fn callee(code: &Code<'_>, call: &RawCall) -> Target {
     let callee = match call.how {
         How::Direct => code.block_from(call.target).map(|b| code.owner[b as usize]),
         How::Slot | How::JumpSlot => match code.slot_import(call.target) {
-            Some(name) if never_returns(name) => return Target::Never,
+            Some(name) if libc::never_returns(name) => return Target::Never,
             Some(_) => None,
             None => code.slot_function(call.target),
         },

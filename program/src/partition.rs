@@ -125,7 +125,7 @@ fn assign(code: &mut Code<'_>, starts: &[Start], never: &[Rel]) {
     code.funcs.clear();
     let image = code.cx.image;
     let never_returns =
-        |name: &str| crate::noreturn::import_never_returns(name, |name| image.is_libc_import(name));
+        |name: &str| crate::libc::import_never_returns(name, |name| image.is_libc_import(name));
     let mut func_of: Vec<u32> = vec![NO_FUNC; starts.len()];
     for (i, start) in starts.iter().enumerate() {
         if let Is::Function(origin) = start.is {

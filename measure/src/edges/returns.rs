@@ -1,101 +1,9 @@
 //! Calls that are sure to come back: once, to the instruction behind them, unless the process dies in them or
 //! a signal's handler leaves them.
-//!
-//! Source: C11 7.24, 7.22.3, 7.12 for functions of the C library that call nothing back.
 
 use memchr::memmem::Finder;
-use program::{BlockId, Call, CallKind, Callee, FuncId, Program, Va};
+use program::{BlockId, Call, CallKind, Callee, FuncId, Program, Va, libc};
 use std::ops::Range;
-
-/// Functions of the C library that come back: they call nothing of the program's, and throw nothing. Not
-/// `malloc` and those that go with it, which programs put their own in place of. Nor those that go far from
-/// where they start, or deep: where a signal's handler leaves one, the runtime knows the call by its being
-/// near.
-const IMPORTS: [&str; 83] = [
-    "__ctype_b_loc",
-    "__ctype_tolower_loc",
-    "__ctype_toupper_loc",
-    "__errno_location",
-    "__memcpy_chk",
-    "__memmove_chk",
-    "__memset_chk",
-    "__rawmemchr",
-    "__strcat_chk",
-    "__strncat_chk",
-    "__tls_get_addr",
-    "abs",
-    "atan",
-    "atanf",
-    "atoi",
-    "atol",
-    "bcmp",
-    "cbrt",
-    "ceil",
-    "ceilf",
-    "copysign",
-    "cos",
-    "cosf",
-    "expf",
-    "fabs",
-    "fegetround",
-    "floor",
-    "floorf",
-    "fma",
-    "fmax",
-    "fmin",
-    "frexp",
-    "gettimeofday",
-    "isalnum",
-    "isalpha",
-    "isdigit",
-    "isspace",
-    "labs",
-    "ldexp",
-    "log2",
-    "log2f",
-    "logf",
-    "lrint",
-    "lround",
-    "memchr",
-    "memcmp",
-    "memcpy",
-    "memmove",
-    "mempcpy",
-    "memrchr",
-    "memset",
-    "modf",
-    "nearbyint",
-    "powf",
-    "rawmemchr",
-    "rint",
-    "round",
-    "roundf",
-    "sin",
-    "sincos",
-    "sinf",
-    "stpcpy",
-    "stpncpy",
-    "strcasecmp",
-    "strcat",
-    "strchr",
-    "strchrnul",
-    "strcmp",
-    "strcpy",
-    "strcspn",
-    "strlen",
-    "strncasecmp",
-    "strncat",
-    "strncmp",
-    "strncpy",
-    "strnlen",
-    "strpbrk",
-    "strrchr",
-    "strspn",
-    "strtol",
-    "strtoul",
-    "tan",
-    "trunc",
-];
 
 /// Which calls are sure to come back, and what that means for the blocks that call.
 pub struct Returns<'a> {
@@ -131,7 +39,7 @@ impl<'a> Returns<'a> {
     /// Of `program`.
     pub fn of(program: &'a Program) -> Returns<'a> {
         // A library may have a function of its own that is called `log`.
-        let is_sure = |name: &str| comes_back(name) && program.image.is_libc_import(name);
+        let is_sure = |name: &str| libc::does(name, libc::COMES_BACK) && program.image.is_libc_import(name);
         let imports: Vec<bool> = program.imports.iter().map(|name| is_sure(name)).collect();
         let stubs = program.functions.iter().map(|f| f.import.as_deref().is_some_and(is_sure)).collect();
         let find = Finder::new(&SYSTEM_CALL);
@@ -217,11 +125,6 @@ impl<'a> Returns<'a> {
     }
 }
 
-/// Whether it is the name of such a function.
-pub(crate) fn comes_back(import: &str) -> bool {
-    IMPORTS.binary_search(&import).is_ok()
-}
-
 /// `syscall`.
 const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
 
@@ -242,9 +145,9 @@ mod tests {
         let said = std::process::Command::new(&file).output().expect("it runs").stdout;
         let said = String::from_utf8(said).expect("text");
         let tried: BTreeSet<&str> = said.lines().filter_map(|line| line.split(' ').next()).collect();
-        let untried: Vec<_> = IMPORTS.iter().filter(|name| !tried.contains(**name)).collect();
+        let untried: Vec<_> = libc::named(libc::COMES_BACK).filter(|name| !tried.contains(name)).collect();
         // That one is of the dynamic linker, for what compilers write.
-        assert_eq!(untried, [&"__tls_get_addr"]);
+        assert_eq!(untried, ["__tls_get_addr"]);
         for line in said.lines() {
             let numbers: Vec<u64> = line.split(' ').skip(1).map(|n| n.parse().expect("a number")).collect();
             assert!(
@@ -252,10 +155,5 @@ mod tests {
                 "{line}"
             );
         }
-    }
-
-    #[test]
-    fn imports_are_sorted() {
-        assert!(IMPORTS.is_sorted());
     }
 }

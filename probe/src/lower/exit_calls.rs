@@ -9,7 +9,7 @@ use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::select::address_taken::is_taken;
 use program::arch::emit;
-use program::{CallKind, Callee, Function, Program};
+use program::{CallKind, Callee, Function, Program, libc};
 
 /// What a function of the C library does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,38 +28,28 @@ enum Does {
     Cancel,
 }
 
-const ENDS: [&str; 2] = ["_exit", "_Exit"];
 /// What runs in the child of `posix_spawn`, which has its parent's memory and thread pointer: in glibc and in
 /// musl.
 const SPAWNED: [&str; 2] = ["__spawni_child", "child"];
-const ABORTS: [&str; 7] = [
-    "__assert",
-    "__assert_fail",
-    "__assert_perror_fail",
-    "__chk_fail",
-    "__fortify_fail",
-    "__stack_chk_fail",
-    "abort",
-];
-const EXECS: [&str; 9] =
-    ["execl", "execle", "execlp", "execv", "execve", "execveat", "execvp", "execvpe", "fexecve"];
 
 fn what(name: &str) -> Option<Does> {
-    match name {
-        "vfork" | "__vfork" => Some(Does::Vfork),
-        "pthread_setcanceltype" => Some(Does::Cancel),
-        "quick_exit" => Some(Does::EndSoon),
-        _ if ENDS.contains(&name) => Some(Does::End),
-        _ if ABORTS.contains(&name) => Some(Does::Abort),
-        _ if EXECS.contains(&name) => Some(Does::Exec),
-        _ => None,
-    }
+    let all = [
+        (libc::LENDS_MEMORY, Does::Vfork),
+        (libc::SETS_CANCELLATION, Does::Cancel),
+        (libc::EXITS_QUICKLY, Does::EndSoon),
+        (libc::ENDS_AT_ONCE, Does::End),
+        (libc::ABORTS, Does::Abort),
+        (libc::EXECS, Does::Exec),
+    ];
+    let behaviour = libc::behaviour(name);
+    all.into_iter().find(|(what, _)| behaviour.has(*what)).map(|(_, does)| does)
 }
 
 /// Whether a handler of signals may be a function of the C library that ends the process: then nothing says
 /// that the thread was in the middle of a block.
 pub fn are_taken(program: &Program) -> bool {
-    let is_name = |name: &str| name == "exit" || matches!(what(name), Some(Does::End | Does::EndSoon));
+    let ends = libc::EXITS.with(libc::EXITS_QUICKLY).with(libc::ENDS_AT_ONCE);
+    let is_name = |name: &str| libc::does(name, ends);
     let is_static = program.image.kind.is_static();
     let is_one = |f: &Function| {
         f.import.as_deref().is_some_and(is_name) || is_static && f.names.iter().any(|name| is_name(name))

@@ -1,14 +1,11 @@
 //! Calls that return in a new process, too: there, counters are another's.
 
 use crate::select::address_taken::is_taken;
-use program::{CallKind, Callee, Program, Va};
+use program::{CallKind, Callee, Program, Va, libc};
 
-/// Functions of the C library that do. `syscall` may be asked for a process.
-const FORKS: [&str; 8] =
-    ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "daemon", "_IO_fork", "syscall"];
-
+/// Whether it is the name of a function that does. `syscall` may be asked for a process.
 fn is_name(name: &str) -> bool {
-    FORKS.contains(&name)
+    libc::does(name, libc::FORKS)
 }
 
 /// Those calls, by address. A function that jumps to such a function in place of a return is one, too. Where

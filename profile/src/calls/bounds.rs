@@ -19,13 +19,9 @@
 
 use super::references;
 use crate::counts::{Count, Edge, Profile};
-use program::{BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Program, Va, returns_twice};
+use program::{BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Program, Va, libc};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-
-/// Imports that come back more than once, besides those that compilers know ([`program::returns_twice`]).
-const TWICE: [&str; 9] =
-    ["_Fork", "clone", "clone3", "daemon", "fork", "forkpty", "getcontext", "swapcontext", "syscall"];
 
 /// Per call of `program`: how often it ran, if its block has a count.
 pub(super) fn of(profile: &Profile, program: &Program) -> Vec<Option<Count>> {
@@ -301,7 +297,7 @@ impl<'a> Known<'a> {
             Callee::Import(i) => self.program.imports.get(i as usize).map(|name| &**name),
             Callee::Unknown(_) | Callee::Indirect => None,
         };
-        name.is_some_and(|name| returns_twice(name) || TWICE.binary_search(&name).is_ok())
+        name.is_some_and(|name| libc::does(name, libc::RETURNS_TWICE.with(libc::RETURNS_AGAIN)))
     }
 
     /// Fits the counts of calls, one a call, to the entries of those that are called, and to each other.
@@ -421,14 +417,4 @@ fn of_call(all: &[Option<Count>], i: usize) -> Option<Count> {
 
 fn n_if(is_it: bool, n: Count) -> Option<Count> {
     is_it.then_some(n)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_sorted() {
-        assert!(TWICE.is_sorted());
-    }
 }

@@ -439,7 +439,7 @@ impl<'c, 'a> Assembly<'c, 'a> {
             Callee::Function(f) => functions[f.index()].returns,
             Callee::Import(i) => {
                 let is_libc = |name: &str| self.code.cx.image.is_libc_import(name);
-                !crate::noreturn::import_never_returns(&self.imports[i as usize], is_libc)
+                !crate::libc::import_never_returns(&self.imports[i as usize], is_libc)
             }
             Callee::Unknown(_) | Callee::Indirect => true,
         }
