@@ -8,11 +8,13 @@ use matching::{
 };
 use profile::Written;
 use program::Program;
-use serde::Serialize;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use tracing::info_span;
-use views::{Table, View, many, share};
+use views::carry::{
+    CarryView, GateView, InputView, LISTED, LeftOutView, LossView, PredictedView, RangeView, StepView,
+    WrittenView,
+};
+use views::{many, share};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -76,7 +78,7 @@ impl Gate {
         } else {
             "yes"
         };
-        let why = (verdict == "unknown").then(|| predicted.why());
+        let why = (verdict == "unknown").then(|| predicted.doubts.join("; "));
         GateView { bp_share: self.bp, cc_share: self.cc, holds: verdict == "yes", verdict, why }
     }
 }
@@ -116,8 +118,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let mut old = input::program(&args.old)?;
     let read = input::profile(&args.profile, Some(&old))?;
     let fit = input::Fit::of(&read, &old);
-    let mut predicted = PredictedView::before(&fit);
-    let input = InputView::of(read.format, fit);
+    let mut predicted = predicted_before(&fit);
+    let input = input_view(read.format, &fit);
     let mut counts = read.profile;
     let mut steps = Vec::new();
     let mut ranges = Vec::new();
@@ -126,8 +128,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let matching = matching(args, &old, &new)?;
         let carried =
             info_span!("carry").in_scope(|| carry(&old, &new, &matching, &counts, &CarryOptions::default()));
-        predicted.after(&carried.report.predicted);
-        ranges = carried.ranges.iter().map(|(at, r)| RangeView::of(*at, r)).collect();
+        predicted_after(&mut predicted, &carried.report.predicted);
+        ranges = carried.ranges.iter().map(|(at, r)| range_view(*at, r)).collect();
         steps.push(step(&old, &new, &carried.report));
         (old, counts) = (new, carried.profile);
     }
@@ -145,7 +147,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         _ => Answer::Yes,
     };
     let view = CarryView {
-        schema: "engraft.carry/1",
+        schema: CarryView::SCHEMA,
         profile: args.profile.display().to_string(),
         input,
         merged_with: args.merge.as_ref().map(|path| path.display().to_string()),
@@ -168,79 +170,39 @@ fn matching(args: &Args, old: &Program, new: &Program) -> anyhow::Result<Matchin
     }))
 }
 
-/// What became of a profile.
-#[derive(Serialize)]
-pub struct CarryView {
-    schema: &'static str,
-    profile: String,
-    input: InputView,
-    merged_with: Option<String>,
-    steps: Vec<StepView>,
-    /// Without `--merge`: what it is expected to be worth against a fresh profile.
-    predicted: PredictedView,
-    required: Option<GateView>,
-    /// Between what the counts of blocks must lie that have only a part of an old block's flow, or no match.
-    ranges: Vec<RangeView>,
-    written: WrittenView,
-}
-
 /// What of the profile has a place in OLD.
-#[derive(Serialize)]
-struct InputView {
-    format: &'static str,
-    kept_count: u64,
-    lost_count: u64,
-    lost_share: f64,
-    lost: Vec<LeftOutView>,
-}
-
-impl InputView {
-    fn of(format: profile::Format, fit: input::Fit) -> InputView {
-        let lost_share = fit.lost_share();
-        let lost = fit.lost.into_iter().map(|l| LeftOutView { what: l.what, why: l.why, count: l.count });
-        InputView {
-            format: format.name(),
-            kept_count: fit.kept_count,
-            lost_count: fit.lost_count,
-            lost_share,
-            lost: lost.collect(),
-        }
+fn input_view(format: profile::Format, fit: &input::Fit) -> InputView {
+    InputView {
+        format: format.name(),
+        kept_count: fit.kept_count,
+        lost_count: fit.lost_count,
+        lost_share: fit.lost_share(),
+        lost: fit.lost.iter().map(left_out).collect(),
     }
 }
 
-#[derive(Serialize)]
-struct PredictedView {
-    /// `null`: it cannot be said, and `doubts` says why.
-    bp_share: Option<f64>,
-    cc_share: Option<f64>,
-    bp_at_most: f64,
-    cc_at_most: f64,
-    doubts: Vec<String>,
+fn left_out(lost: &profile::Lost) -> LeftOutView {
+    let is_stub = lost.why == profile::fdata::NO_STUBS;
+    LeftOutView { is_stub, what: lost.what.clone(), why: lost.why.clone(), count: lost.count }
 }
 
-impl PredictedView {
-    /// Nothing is lost before the first step, unless much of the profile is of other code than OLD.
-    fn before(fit: &input::Fit) -> PredictedView {
-        let (known, doubts) = match fit.is_poor() {
-            true => (None, vec![format!("{} of the profile does not fit OLD", share(fit.lost_share()))]),
-            false => (Some(1.0), Vec::new()),
-        };
-        PredictedView { bp_share: known, cc_share: known, bp_at_most: 1.0, cc_at_most: 1.0, doubts }
-    }
+/// Nothing is lost before the first step, unless much of the profile is of other code than OLD.
+fn predicted_before(fit: &input::Fit) -> PredictedView {
+    let (known, doubts) = match fit.is_poor() {
+        true => (None, vec![format!("{} of the profile does not fit OLD", share(fit.lost_share()))]),
+        false => (Some(1.0), Vec::new()),
+    };
+    PredictedView { bp_share: known, cc_share: known, bp_at_most: 1.0, cc_at_most: 1.0, doubts }
+}
 
-    /// Each step can only lose: what is right after it was right before it and stayed so.
-    fn after(&mut self, step: &Prediction) {
-        let both = |a: Option<f64>, b: Option<f64>| Some(a? * b?);
-        self.bp_share = both(self.bp_share, step.bp.share);
-        self.cc_share = both(self.cc_share, step.cc.share);
-        self.bp_at_most *= step.bp.at_most;
-        self.cc_at_most *= step.cc.at_most;
-        self.doubts.extend(step.doubts.iter().map(doubt));
-    }
-
-    fn why(&self) -> String {
-        self.doubts.join("; ")
-    }
+/// Each step can only lose: what is right after it was right before it and stayed so.
+fn predicted_after(before: &mut PredictedView, step: &Prediction) {
+    let both = |a: Option<f64>, b: Option<f64>| Some(a? * b?);
+    before.bp_share = both(before.bp_share, step.bp.share);
+    before.cc_share = both(before.cc_share, step.cc.share);
+    before.bp_at_most *= step.bp.at_most;
+    before.cc_at_most *= step.cc.at_most;
+    before.doubts.extend(step.doubts.iter().map(doubt));
 }
 
 /// In words.
@@ -271,68 +233,9 @@ fn doubt(doubt: &Doubt) -> String {
     }
 }
 
-#[derive(Serialize)]
-struct GateView {
-    bp_share: f64,
-    cc_share: f64,
-    holds: bool,
-    /// `yes`, `no`, or `unknown` for the reason that `why` gives.
-    verdict: &'static str,
-    why: Option<String>,
-}
-
-#[derive(Serialize)]
-struct RangeView {
-    at: u64,
-    low: u64,
-    /// `null`: nothing bounds it.
-    high: Option<u64>,
-}
-
-impl RangeView {
-    fn of(at: program::Va, range: &matching::Range) -> RangeView {
-        let high = Some(range.high).filter(|&high| high < u64::MAX);
-        RangeView { at: at.0, low: range.low, high }
-    }
-}
-
-#[derive(Serialize)]
-struct StepView {
-    old: String,
-    new: String,
-    old_count: u64,
-    carried_count: u64,
-    carried_share: f64,
-    new_count: u64,
-    changed_count: u64,
-    n_functions_ran: usize,
-    n_functions_carried: usize,
-    n_new_functions: usize,
-    lost: Vec<LossView>,
-}
-
-#[derive(Serialize)]
-struct LossView {
-    function: Option<String>,
-    why: &'static str,
-    count: u64,
-    n_blocks: usize,
-}
-
-/// What a profile's file holds, and what it could not hold.
-#[derive(Serialize)]
-pub struct WrittenView {
-    file: String,
-    n_functions: usize,
-    count: u64,
-    left_out: Vec<LeftOutView>,
-}
-
-#[derive(Serialize)]
-struct LeftOutView {
-    what: String,
-    why: String,
-    count: u64,
+fn range_view(at: program::Va, range: &matching::Range) -> RangeView {
+    let high = Some(range.high).filter(|&high| high < u64::MAX);
+    RangeView { at: at.0, low: range.low, high }
 }
 
 fn step(old: &Program, new: &Program, report: &CarryReport) -> StepView {
@@ -352,7 +255,9 @@ fn step(old: &Program, new: &Program, report: &CarryReport) -> StepView {
         lost: report
             .losses
             .iter()
-            .map(|l| LossView {
+            .enumerate()
+            .map(|(n, l)| LossView {
+                readable: l.old.filter(|_| n < LISTED).map(|f| readable(&old.function(f).name())),
                 function: l.old.map(|f| old.function(f).name()),
                 why: match l.reason {
                     LossReason::NotInOld => "OLD has no place for these records",
@@ -374,125 +279,7 @@ pub fn written_view(file: &std::path::Path, written: &Written) -> WrittenView {
         file: file.display().to_string(),
         n_functions: written.n_functions,
         count: written.count,
-        left_out: written
-            .lost
-            .iter()
-            .map(|l| LeftOutView { what: l.what.clone(), why: l.why.clone(), count: l.count })
-            .collect(),
-    }
-}
-
-impl WrittenView {
-    /// For people: the file, and the largest of what is not in it.
-    pub fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        match (self.n_functions, self.count) {
-            (0, 1..) => writeln!(w, "wrote {}: {} executions counted", self.file, self.count)?,
-            (n, _) => writeln!(w, "wrote {}: {}", self.file, many(n, "function"))?,
-        }
-        // Stubs are in every program, and nothing is amiss: they are only counted.
-        let (stubs, others): (Vec<_>, Vec<_>) =
-            self.left_out.iter().partition(|l| l.why == profile::fdata::NO_STUBS);
-        if !stubs.is_empty() {
-            let n = many(stubs.len(), "stub");
-            writeln!(w, "  and {n} of imported functions that ran: {}", profile::fdata::NO_STUBS)?;
-        }
-        if others.is_empty() {
-            return Ok(());
-        }
-        writeln!(w, "\nnot in the file:")?;
-        let mut t = Table::new(&["count>", "what", "why"]);
-        for l in others.iter().take(LISTED) {
-            t.row([l.count.to_string(), l.what.clone(), l.why.clone()]);
-        }
-        t.text(w)?;
-        more(w, others.len())
-    }
-}
-
-/// How many losses people get to read; JSON has all of them.
-const LISTED: usize = 10;
-
-fn more(w: &mut dyn Write, n: usize) -> io::Result<()> {
-    if n > LISTED { writeln!(w, "and {} more: --json lists them", n - LISTED) } else { Ok(()) }
-}
-
-impl View for CarryView {
-    /// A row a loss.
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["old", "new", "function", "count>", "blocks>", "why"]);
-        for s in &self.steps {
-            for l in &s.lost {
-                t.row([
-                    s.old.clone(),
-                    s.new.clone(),
-                    l.function.clone().unwrap_or_default(),
-                    l.count.to_string(),
-                    l.n_blocks.to_string(),
-                    l.why.into(),
-                ]);
-            }
-        }
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        if self.input.lost_count > 0 {
-            let (of, lost) = (share(self.input.lost_share), self.input.lost_count);
-            writeln!(w, "{}: {of} ({lost}) does not fit the build it is of", self.profile)?;
-        }
-        for s in &self.steps {
-            writeln!(w, "{} → {}", s.old, s.new)?;
-            writeln!(
-                w,
-                "  {} of {} that ran are there; {} of the executions of blocks",
-                s.n_functions_carried,
-                many(s.n_functions_ran, "function"),
-                share(s.carried_share)
-            )?;
-            if s.n_new_functions > 0 {
-                let many = many(s.n_new_functions, "new function");
-                writeln!(w, "  counts from their callers: {many}")?;
-            }
-            if !s.lost.is_empty() {
-                writeln!(w, "  lost:")?;
-                let mut t = Table::new(&["", "count>", "blocks>", "function", "why"]);
-                for l in s.lost.iter().take(LISTED) {
-                    let function = l.function.as_deref().map(readable).unwrap_or_default();
-                    t.row([
-                        String::new(),
-                        l.count.to_string(),
-                        l.n_blocks.to_string(),
-                        function,
-                        l.why.into(),
-                    ]);
-                }
-                t.text(w)?;
-                more(w, s.lost.len())?;
-            }
-            writeln!(w)?;
-        }
-        let p = &self.predicted;
-        let said = |of: Option<f64>, at_most: f64| {
-            let unknown = || match at_most < 1.0 {
-                true => format!("unknown, at most {}", share(at_most)),
-                false => "unknown".to_owned(),
-            };
-            of.map_or_else(unknown, share)
-        };
-        let (bp, cc) = (said(p.bp_share, p.bp_at_most), said(p.cc_share, p.cc_at_most));
-        writeln!(w, "predicted against a fresh profile: B.P. {bp}, C.C. {cc}")?;
-        for doubt in &p.doubts {
-            writeln!(w, "  {doubt}")?;
-        }
-        if let Some(gate) = &self.required {
-            let verdict = match gate.verdict {
-                "yes" => "holds",
-                "no" => "does not hold",
-                _ => "unknown, so it does not pass",
-            };
-            writeln!(w, "required: B.P. {}, C.C. {}: {verdict}", share(gate.bp_share), share(gate.cc_share))?;
-        }
-        self.written.text(w)
+        left_out: written.lost.iter().map(left_out).collect(),
     }
 }
 

@@ -5,7 +5,7 @@ mod branches;
 mod exports;
 pub mod traces;
 
-use crate::carry::{WrittenView, written_view};
+use crate::carry::written_view;
 use crate::input;
 use crate::output::{self, Answer, Hinted, Output};
 use crate::query;
@@ -16,6 +16,7 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use traces::Target;
+use views::carry::WrittenView;
 use views::{Table, View, many};
 
 /// Run as tests.

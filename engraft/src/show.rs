@@ -227,7 +227,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if args.verify {
         let view = verify::view(&program);
         args.output.print_to(to, &view)?;
-        return Ok(view.answer());
+        return Ok(verify::answer(&view));
     }
     match wanted.what {
         None => args.output.print_to(to, &summary::view(&program))?,

@@ -8,13 +8,16 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod cells;
-mod loops;
+pub mod carry;
+pub mod count;
+pub mod matches;
+pub mod show;
 mod table;
 
-pub use cells::{Between, address, count, cut, fits, known, many, percent, ratio, share, share_if_any, size};
-pub use loops::LoopView;
 pub use table::Table;
+pub use table::cells::{
+    Between, address, counted, cut, fits, known, many, percent, ratio, share, share_if_any, size,
+};
 
 use serde::Serialize;
 use std::io::{self, Write};

@@ -1,5 +1,7 @@
 //! Rows under headings, as aligned columns or comma-separated.
 
+pub mod cells;
+
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr as _;
 

@@ -13,7 +13,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
-use views::{Between, LoopView, Table, View, known, ratio};
+use views::count::LoopView;
+use views::{Between, Table, View, known, ratio};
 
 /// Where a run's executions went.
 #[derive(Serialize)]

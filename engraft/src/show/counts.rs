@@ -7,10 +7,12 @@ use profile::{Beyond, Count, Edge, Profile, calls};
 use program::image::{Symbol, SymbolKind};
 use program::{BlockId, Callee, EdgeKind, FuncId, Lines, Program, Va};
 use rayon::prelude::*;
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
-use views::{Between, LoopView, Table, View, cut, ratio, share};
+use views::show::counts::{
+    CallGraph, CallRow, CountsView, EdgeRow, Edges, LoopRuns, POINTER, PathRow, Paths, SCHEMA,
+};
+use views::{Between, ratio};
 
 /// An image with its counts.
 pub type Image = (Program, Profile);
@@ -19,40 +21,8 @@ fn module((program, profile): &Image) -> String {
     input::module_name(profile, program)
 }
 
-/// Rows under the name of what they are.
-#[derive(Serialize)]
-pub struct CountsView<T> {
-    schema: &'static str,
-    #[serde(flatten)]
-    rows: T,
-}
-
 fn view<T>(rows: T) -> CountsView<T> {
-    CountsView { schema: "engraft.show/1", rows }
-}
-
-/// Edges that ran, or that did not.
-#[derive(Serialize)]
-pub struct Edges {
-    edges: Vec<EdgeRow>,
-}
-
-#[derive(Serialize)]
-struct EdgeRow {
-    module: String,
-    function: String,
-    from: u64,
-    to: u64,
-    kind: &'static str,
-    count: u64,
-    #[serde(flatten)]
-    between: Between,
-    /// Executions of the block that it leaves, and the share of them.
-    block_count: u64,
-    share: f64,
-    /// Of the last instruction before it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<String>,
+    CountsView { schema: SCHEMA, rows }
 }
 
 /// Every edge of blocks that ran, those that ran most first; `never`: only those that never did.
@@ -109,57 +79,7 @@ pub fn edges(images: &[Image], never: bool) -> CountsView<Edges> {
     view(Edges { edges })
 }
 
-impl View for CountsView<Edges> {
-    fn table(&self) -> Table {
-        let mut t =
-            Table::new(&["count>", "of>", "share>", "from>", "to>", "kind", "function", "module", "line"]);
-        for e in &self.rows.edges {
-            let line = e.line.as_deref().unwrap_or_default();
-            t.row([
-                e.between.count(e.count),
-                e.block_count.to_string(),
-                share(e.share),
-                Va(e.from).to_string(),
-                Va(e.to).to_string(),
-                e.kind.into(),
-                cut(&e.function),
-                e.module.clone(),
-                line.rsplit('/').next().unwrap_or(line).to_owned(),
-            ]);
-        }
-        t
-    }
-}
-
-/// Who called whom.
-#[derive(Serialize)]
-pub struct CallGraph {
-    calls: Vec<CallRow>,
-}
-
-#[derive(Serialize)]
-struct CallRow {
-    module: String,
-    caller: String,
-    /// `null` where the caller is in another module, or called through a pointer.
-    callee: Option<String>,
-    /// Of calls through pointers whose targets were counted: the module that they led to, if it is another
-    /// one and known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    callee_module: Option<String>,
-    count: u64,
-    /// Where an earlier call may not have come back.
-    #[serde(flatten)]
-    between: Between,
-    /// Of the callee's entries, where they are known.
-    share_of_entries: Option<f64>,
-    /// The calling instructions.
-    at: Vec<u64>,
-}
-
-/// What is written for a target that is not known.
-const POINTER: &str = "(through a pointer)";
-/// The same, where targets were counted and there was no room for all.
+/// What is written for a callee where targets were counted and there was no room for all.
 const ELSEWHERE: &str = "(through a pointer, to one of many)";
 
 /// Names of code in other images than the one that calls it.
@@ -276,51 +196,6 @@ pub fn call_graph(images: &[Image]) -> CountsView<CallGraph> {
     view(CallGraph { calls: rows })
 }
 
-impl View for CountsView<CallGraph> {
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["count>", "of entries>", "caller", "callee", "places>", "module"]);
-        for c in &self.rows.calls {
-            t.row([
-                c.between.count(c.count),
-                c.share_of_entries.map_or_else(|| "-".to_owned(), share),
-                cut(&c.caller),
-                match &c.callee_module {
-                    Some(module) => format!("{} ({module})", cut(c.callee.as_deref().unwrap_or(POINTER))),
-                    None => cut(c.callee.as_deref().unwrap_or(POINTER)),
-                },
-                c.at.len().to_string(),
-                c.module.clone(),
-            ]);
-        }
-        t
-    }
-}
-
-/// Where most of a loop's, or a function's, executions went along.
-#[derive(Serialize)]
-pub struct Paths {
-    paths: Vec<PathRow>,
-}
-
-#[derive(Serialize)]
-struct PathRow {
-    module: String,
-    function: String,
-    /// A loop's header, or the function's entry.
-    at: u64,
-    is_loop: bool,
-    /// How often it was run along, at least and at most.
-    at_least: u64,
-    at_most: u64,
-    /// How often its first block ran, and the least and the most where that may be off.
-    of: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    of_between: Option<(u64, u64)>,
-    /// Instructions of its blocks, times `at_least`.
-    instructions: u64,
-    blocks: Vec<u64>,
-}
-
 /// The hottest path of each loop and each function that ran, those with most instructions first.
 pub fn hot_paths(images: &[Image]) -> CountsView<Paths> {
     let mut rows = Vec::new();
@@ -358,32 +233,6 @@ pub fn hot_paths(images: &[Image]) -> CountsView<Paths> {
     view(Paths { paths: rows })
 }
 
-impl View for CountsView<Paths> {
-    fn table(&self) -> Table {
-        let mut t =
-            Table::new(&["at least>", "at most>", "of>", "instructions>", "path of", "function", "blocks"]);
-        for p in &self.rows.paths {
-            let blocks: Vec<String> = p.blocks.iter().map(|&b| Va(b).to_string()).collect();
-            t.row([
-                p.at_least.to_string(),
-                p.at_most.to_string(),
-                Count::of(p.of, p.of_between.as_ref()).to_string(),
-                p.instructions.to_string(),
-                if p.is_loop { "loop" } else { "function" }.to_owned(),
-                cut(&p.function),
-                blocks.join(" "),
-            ]);
-        }
-        t
-    }
-}
-
-/// Loops that ran.
-#[derive(Serialize)]
-pub struct LoopRuns {
-    loops: Vec<LoopView>,
-}
-
 /// Every loop that ran, most instructions first.
 pub fn loop_runs(images: &[Image]) -> CountsView<LoopRuns> {
     let mut rows = Vec::new();
@@ -396,14 +245,4 @@ pub fn loop_runs(images: &[Image]) -> CountsView<LoopRuns> {
         b.instructions.cmp(&a.instructions).then_with(|| (&a.module, a.at).cmp(&(&b.module, b.at)))
     });
     view(LoopRuns { loops: rows })
-}
-
-impl View for CountsView<LoopRuns> {
-    fn table(&self) -> Table {
-        let mut t = Table::with_first("instructions>", LoopView::HEADINGS);
-        for l in &self.rows.loops {
-            t.row_with_first(l.instructions.to_string(), l.cells(cut(&l.function)));
-        }
-        t
-    }
 }

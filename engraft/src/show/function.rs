@@ -7,79 +7,9 @@ use program::{
     BlockEnd, BlockId, CallKind, Callee, Conventions, EdgeId, EdgeKind, FuncId, Lines, Liveness, Loops,
     Program, Va,
 };
-use serde::Serialize;
-use std::io::{self, Write};
 use tracing::info_span;
-use views::{Between, Table, View, many, ratio, share};
-
-/// One function.
-#[derive(Serialize)]
-pub struct FunctionView {
-    schema: &'static str,
-    binary: String,
-    id: String,
-    name: String,
-    /// What the source calls it, if its symbol is decorated.
-    source_name: Option<String>,
-    at: u64,
-    ranges: Vec<(u64, u64)>,
-    origin: &'static str,
-    sure: &'static str,
-    complete: bool,
-    returns: bool,
-    blocks: Vec<BlockView>,
-}
-
-#[derive(Serialize)]
-struct BlockView {
-    id: String,
-    at: u64,
-    len_bytes: u32,
-    end: &'static str,
-    landing_pad: bool,
-    entry: bool,
-    /// How many loops hold it.
-    loop_depth: u32,
-    /// Whether a loop is entered here.
-    loop_header: bool,
-    /// Executions, with a profile that knows them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<u64>,
-    #[serde(flatten)]
-    between: Between,
-    /// Registers and flags alive before its first instruction, if asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    live: Option<Vec<String>>,
-    instructions: Vec<InsnView>,
-    edges: Vec<EdgeView>,
-}
-
-#[derive(Serialize)]
-struct InsnView {
-    at: u64,
-    text: String,
-    /// `file:line`, where the file's debug information has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    calls: Option<String>,
-}
-
-#[derive(Serialize)]
-struct EdgeView {
-    id: String,
-    /// Others between the same blocks, with counts: a profile has one of all of them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    also: Vec<String>,
-    to: u64,
-    to_block: String,
-    kind: &'static str,
-    sure: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<u64>,
-    #[serde(flatten)]
-    between: Between,
-}
+use views::Between;
+use views::show::function::{BlockView, EdgeView, FunctionView, InsnView};
 
 fn end(end: BlockEnd) -> &'static str {
     match end {
@@ -220,7 +150,7 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
         }
     };
     FunctionView {
-        schema: "engraft.show/1",
+        schema: FunctionView::SCHEMA,
         binary: program.image.name.clone(),
         id: id.to_string(),
         name: f.name(),
@@ -232,97 +162,5 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
         complete: f.complete,
         returns: f.returns,
         blocks: f.block_ids().map(block).collect(),
-    }
-}
-
-impl View for FunctionView {
-    /// A row an instruction.
-    fn table(&self) -> Table {
-        if self.blocks.iter().all(|b| b.count.is_none()) {
-            let mut t = Table::new(&["block", "at>", "instruction", "calls"]);
-            for (b, i) in self.blocks.iter().flat_map(|b| b.instructions.iter().map(move |i| (b, i))) {
-                let calls = i.calls.clone().unwrap_or_default();
-                t.row([b.id.clone(), Va(i.at).to_string(), i.text.clone(), calls]);
-            }
-            return t;
-        }
-        let mut t = Table::new(&["block", "at>", "count>", "instruction", "calls", "next"]);
-        for b in &self.blocks {
-            for (k, i) in (1..).zip(&b.instructions) {
-                let calls = i.calls.clone().unwrap_or_default();
-                let next = |e: &EdgeView| {
-                    format!("{} {}", Va(e.to), e.count.map_or_else(|| "?".to_owned(), |n| e.between.count(n)))
-                };
-                let next = b.edges.iter().filter(|_| k == b.instructions.len()).map(next).collect::<Vec<_>>();
-                let count = b.count.map_or_else(String::new, |n| b.between.count(n));
-                t.row([b.id.clone(), Va(i.at).to_string(), count, i.text.clone(), calls, next.join("; ")]);
-            }
-        }
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        writeln!(w, "{} {} at {}: {}", self.id, self.name, Va(self.at), many(self.blocks.len(), "block"))?;
-        if let Some(name) = &self.source_name {
-            writeln!(w, "  in the source: {name}")?;
-        }
-        for (start, end) in &self.ranges {
-            writeln!(w, "  code {}..{}", Va(*start), Va(*end))?;
-        }
-        writeln!(w, "  found by {}, {}", self.origin, self.sure)?;
-        if !self.complete {
-            writeln!(w, "  not all of its control flow is understood")?;
-        }
-        if !self.returns {
-            writeln!(w, "  does not return")?;
-        }
-        for b in &self.blocks {
-            let mut marks = String::new();
-            if b.entry {
-                marks.push_str("  entry");
-            }
-            if b.landing_pad {
-                marks.push_str("  landing pad");
-            }
-            if b.loop_header {
-                marks.push_str("  loop header");
-            }
-            if b.loop_depth > 0 {
-                marks.push_str(&format!("  depth {}", b.loop_depth));
-            }
-            if let Some(count) = b.count {
-                marks.push_str(&format!("  {} ×", b.between.count(count)));
-            }
-            writeln!(w, "\n{} {}{marks}", b.id, Va(b.at))?;
-            if let Some(live) = &b.live {
-                writeln!(w, "  alive: {}", live.join(" "))?;
-            }
-            let mut line = None;
-            for i in &b.instructions {
-                if i.line.is_some() && std::mem::replace(&mut line, i.line.as_ref()) != i.line.as_ref() {
-                    let line = i.line.as_deref().unwrap_or_default();
-                    writeln!(w, "  ; {}", line.rsplit('/').next().unwrap_or(line))?;
-                }
-                match &i.calls {
-                    Some(calls) => writeln!(w, "  {}  {:<40}  # {calls}", Va(i.at), i.text)?,
-                    None => writeln!(w, "  {}  {}", Va(i.at), i.text)?,
-                }
-            }
-            if b.edges.is_empty() {
-                writeln!(w, "  → {}", b.end)?;
-            }
-            for e in &b.edges {
-                let sure = if e.sure == "proved" { String::new() } else { format!(", {}", e.sure) };
-                let of = b.count.filter(|of| *of > 0 && b.edges.len() > 1);
-                let count = match (e.count, of) {
-                    (Some(0), Some(_)) if e.between.at_most.is_none() => ", never".to_owned(),
-                    (Some(n), Some(of)) => format!(", {} ×, {}", e.between.count(n), share(ratio(n, of))),
-                    (Some(n), None) => format!(", {} ×", e.between.count(n)),
-                    (None, _) => String::new(),
-                };
-                writeln!(w, "  → {} {} ({}{sure}{count})", e.to_block, Va(e.to), e.kind)?;
-            }
-        }
-        Ok(())
     }
 }

@@ -1,30 +1,9 @@
 //! `show BINARY loops`: every loop of every function, outer ones before those inside.
 
-use program::{EdgeId, FuncId, LoopId, Loops, Program, Va};
+use program::{EdgeId, FuncId, LoopId, Loops, Program};
 use rayon::prelude::*;
-use serde::Serialize;
 use tracing::info_span;
-use views::{Table, View};
-
-/// All loops.
-#[derive(Serialize)]
-pub struct LoopsView {
-    schema: &'static str,
-    binary: String,
-    loops: Vec<LoopRow>,
-}
-
-#[derive(Serialize)]
-struct LoopRow {
-    function: String,
-    header: u64,
-    /// More than one if the loop is irreducible.
-    headers: Vec<u64>,
-    depth: u32,
-    n_blocks: usize,
-    back_edges: Vec<(u64, u64)>,
-    exits: Vec<(u64, u64)>,
-}
+use views::show::loops::{LoopRow, LoopsView};
 
 /// The loops of all functions, computed function by function.
 pub fn of_all(program: &Program) -> Vec<Loops> {
@@ -48,24 +27,5 @@ pub fn view(program: &Program) -> LoopsView {
     };
     let all = of_all(program);
     let loops = all.iter().flat_map(|loops| loops.ids().map(move |id| row(loops, id))).collect();
-    LoopsView { schema: "engraft.show/1", binary: program.image.name.clone(), loops }
-}
-
-impl View for LoopsView {
-    fn table(&self) -> Table {
-        let mut t =
-            Table::new(&["header>", "depth>", "blocks>", "entries>", "back edges>", "exits>", "function"]);
-        for l in &self.loops {
-            t.row([
-                Va(l.header).to_string(),
-                l.depth.to_string(),
-                l.n_blocks.to_string(),
-                l.headers.len().to_string(),
-                l.back_edges.len().to_string(),
-                l.exits.len().to_string(),
-                l.function.clone(),
-            ]);
-        }
-        t
-    }
+    LoopsView { schema: LoopsView::SCHEMA, binary: program.image.name.clone(), loops }
 }

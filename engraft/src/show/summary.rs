@@ -2,49 +2,9 @@
 
 use super::{lists, loops};
 use program::image::Kind;
-use program::{GapReason, Loops, Program, Sure};
-use serde::Serialize;
+use program::{GapReason, Loops, Program};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
-use views::{Table, View, percent};
-
-/// The whole binary on one page.
-#[derive(Serialize)]
-pub struct SummaryView {
-    schema: &'static str,
-    binary: String,
-    kind: &'static str,
-    image_id: String,
-    build_id: Option<String>,
-    compilers: Vec<String>,
-    notes: Vec<String>,
-    code_bytes: u64,
-    code_bytes_in_functions: u64,
-    /// Between functions, and of no known use.
-    code_bytes_padding: u64,
-    n_functions: usize,
-    n_functions_named: usize,
-    n_functions_complete: usize,
-    functions_by_origin: BTreeMap<&'static str, usize>,
-    functions_by_sure: BTreeMap<&'static str, usize>,
-    n_blocks: usize,
-    n_edges: usize,
-    n_calls: usize,
-    n_loops: usize,
-    n_loops_irreducible: usize,
-    n_tables: usize,
-    n_table_entries: usize,
-    data_objects: usize,
-    data_bytes: u64,
-    gaps: Vec<GapSum>,
-}
-
-#[derive(Serialize)]
-struct GapSum {
-    reason: &'static str,
-    n: usize,
-    len_bytes: u64,
-}
+use views::show::summary::{GapSum, SummaryView};
 
 fn kind(kind: Kind) -> &'static str {
     match kind {
@@ -76,7 +36,7 @@ pub fn view(program: &Program) -> SummaryView {
     let code: u64 = image.code_ranges().iter().map(|r| r.end.since(r.start)).sum();
     let in_functions: u64 = program.functions.iter().map(program::Function::len_bytes).sum();
     SummaryView {
-        schema: "engraft.show/1",
+        schema: SummaryView::SCHEMA,
         binary: image.name.clone(),
         kind: kind(image.kind),
         image_id: image.id.to_string(),
@@ -118,75 +78,4 @@ fn held(program: &Program) -> u64 {
         at = at.max(r.end);
     }
     sum
-}
-
-impl View for SummaryView {
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["what", "value"]);
-        for (what, value) in self.lines() {
-            t.row([what.into(), value]);
-        }
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        for (what, value) in self.lines() {
-            writeln!(w, "{what:<12}{value}")?;
-        }
-        Ok(())
-    }
-}
-
-impl SummaryView {
-    fn lines(&self) -> Vec<(&'static str, String)> {
-        let counts = |of: &BTreeMap<&'static str, usize>| {
-            of.iter().map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
-        };
-        let bytes = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let mut lines = vec![
-            ("binary", self.binary.clone()),
-            ("kind", self.kind.to_owned()),
-            ("image", self.image_id.clone()),
-            ("build-id", self.build_id.clone().unwrap_or_else(|| "none".into())),
-        ];
-        if self.compilers.is_empty() {
-            lines.push(("compiler", "not said".into()));
-        }
-        lines.extend(self.compilers.iter().map(|c| ("compiler", c.clone())));
-        lines.extend(self.notes.iter().map(|n| ("left out", n.clone())));
-        lines.push((
-            "code",
-            format!(
-                "{} bytes, {} of them padding; {} of the rest in functions",
-                self.code_bytes,
-                self.code_bytes_padding,
-                percent(
-                    bytes(self.code_bytes_in_functions),
-                    bytes(self.code_bytes - self.code_bytes_padding)
-                )
-            ),
-        ));
-        lines.push((
-            "functions",
-            format!(
-                "{}: {} named, {} fully understood",
-                self.n_functions, self.n_functions_named, self.n_functions_complete
-            ),
-        ));
-        lines.push(("  found by", counts(&self.functions_by_origin)));
-        if self.functions_by_sure.keys().any(|&s| s != lists::sure(Sure::Proved)) {
-            lines.push(("  sure", counts(&self.functions_by_sure)));
-        }
-        lines.push(("blocks", format!("{}, {} edges, {} calls", self.n_blocks, self.n_edges, self.n_calls)));
-        lines.push(("loops", format!("{}, {} of them irreducible", self.n_loops, self.n_loops_irreducible)));
-        lines.push(("tables", format!("{}, {} entries", self.n_tables, self.n_table_entries)));
-        lines.push(("data", format!("{} objects, {} bytes", self.data_objects, self.data_bytes)));
-        if self.gaps.is_empty() {
-            lines.push(("gaps", "none".into()));
-        }
-        for g in &self.gaps {
-            lines.push(("gaps", format!("{} {}, {} bytes", g.n, g.reason, g.len_bytes)));
-        }
-        lines
-    }
 }

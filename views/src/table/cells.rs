@@ -44,12 +44,12 @@ impl Between {
 
     /// The count `n`: `5`, or `5..6`.
     pub fn count(self, n: u64) -> String {
-        count(n, self.at_least.zip(self.at_most))
+        counted(n, self.at_least.zip(self.at_most))
     }
 }
 
 /// The count `n`, or between what it lies, if that is more than one number: `5`, or `5..6`.
-pub fn count(n: u64, between: Option<(u64, u64)>) -> String {
+pub fn counted(n: u64, between: Option<(u64, u64)>) -> String {
     match between {
         Some((least, most)) if least != most => format!("{least}..{most}"),
         _ => n.to_string(),
@@ -115,9 +115,9 @@ mod tests {
 
     #[test]
     fn a_count_is_an_interval_where_it_may_be_off() {
-        assert_eq!(count(5, None), "5");
-        assert_eq!(count(5, Some((5, 5))), "5");
-        assert_eq!(count(5, Some((4, 6))), "4..6");
+        assert_eq!(counted(5, None), "5");
+        assert_eq!(counted(5, Some((5, 5))), "5");
+        assert_eq!(counted(5, Some((4, 6))), "4..6");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A loop that ran, as every verb shows it.
 
-use crate::{address, count, known};
+use crate::{address, counted, known};
 use serde::Serialize;
 
 /// A loop that ran.
@@ -48,7 +48,7 @@ impl LoopView {
 
     /// Its columns, behind the first one; `name` is its function's, as long as there is room.
     pub fn cells(&self, name: String) -> [String; 8] {
-        let counted = |n: Option<u64>, between: Option<(u64, u64)>| known(n.map(|n| count(n, between)));
+        let count = |n: Option<u64>, between: Option<(u64, u64)>| known(n.map(|n| counted(n, between)));
         let trips = match (self.trips, self.trips_between) {
             (_, Some((least, most))) => {
                 let [least, most] = [least, most].map(|n| format!("{n:.1}"));
@@ -58,10 +58,10 @@ impl LoopView {
             (None, None) => known(None::<u64>),
         };
         [
-            counted(Some(self.iterations), self.iterations_between),
-            counted(self.entries, self.entries_between),
+            count(Some(self.iterations), self.iterations_between),
+            count(self.entries, self.entries_between),
             trips,
-            counted(self.exits, self.exits_between),
+            count(self.exits, self.exits_between),
             self.depth.to_string(),
             address(self.at),
             name,

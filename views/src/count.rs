@@ -1,0 +1,5 @@
+//! What `engraft count` says.
+
+mod loops;
+
+pub use loops::LoopView;

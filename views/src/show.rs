@@ -1,0 +1,9 @@
+//! What `engraft show` says: a binary on one page, lists of what is in it, one function, and counts of runs.
+
+pub mod cfg;
+pub mod counts;
+pub mod function;
+pub mod lists;
+pub mod loops;
+pub mod summary;
+pub mod verify;

@@ -1,0 +1,215 @@
+//! `show BINARY function NAME`: the blocks of one function with instructions and edges.
+
+use crate::{Between, Table, View, address, many, ratio, share};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// One function.
+#[derive(Debug, Serialize)]
+pub struct FunctionView {
+    /// What this object is, and which version of it.
+    pub schema: &'static str,
+    /// The file, as it was named.
+    pub binary: String,
+    /// Its number in this analysis.
+    pub id: String,
+    /// Its name: the symbol, where there is one.
+    pub name: String,
+    /// What the source calls it, if its symbol is decorated.
+    pub source_name: Option<String>,
+    /// Its address.
+    pub at: u64,
+    /// Where its code is: first address, and the one behind the last.
+    pub ranges: Vec<(u64, u64)>,
+    /// How it was found.
+    pub origin: &'static str,
+    /// How sure that is: `proved`, `likely`, `guessed`.
+    pub sure: &'static str,
+    /// Whether all of its control flow is understood.
+    pub complete: bool,
+    /// Whether it comes back.
+    pub returns: bool,
+    /// Its blocks, by address.
+    pub blocks: Vec<BlockView>,
+}
+
+impl FunctionView {
+    /// The schema that its JSON names.
+    pub const SCHEMA: &str = "engraft.show/1";
+}
+
+/// A block.
+#[derive(Debug, Serialize)]
+pub struct BlockView {
+    /// Its number in this analysis.
+    pub id: String,
+    /// Its address.
+    pub at: u64,
+    /// Its length.
+    pub len_bytes: u32,
+    /// How it ends.
+    pub end: &'static str,
+    /// Whether the unwinder enters here.
+    pub landing_pad: bool,
+    /// Whether callers enter here.
+    pub entry: bool,
+    /// How many loops hold it.
+    pub loop_depth: u32,
+    /// Whether a loop is entered here.
+    pub loop_header: bool,
+    /// Executions, with a profile that knows them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// The least and the most, where it may be off.
+    #[serde(flatten)]
+    pub between: Between,
+    /// Registers and flags alive before its first instruction, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<Vec<String>>,
+    /// Its instructions.
+    pub instructions: Vec<InsnView>,
+    /// Where control goes from here.
+    pub edges: Vec<EdgeView>,
+}
+
+/// An instruction.
+#[derive(Debug, Serialize)]
+pub struct InsnView {
+    /// Its address.
+    pub at: u64,
+    /// Its disassembly.
+    pub text: String,
+    /// `file:line`, where the file's debug information has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
+    /// What it calls, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<String>,
+}
+
+/// An edge, or all of them that lead to the same block.
+#[derive(Debug, Serialize)]
+pub struct EdgeView {
+    /// Its number in this analysis.
+    pub id: String,
+    /// Others between the same blocks, with counts: a profile has one of all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
+    /// Where the block starts that it enters.
+    pub to: u64,
+    /// The number of that block.
+    pub to_block: String,
+    /// Of which kind it is.
+    pub kind: &'static str,
+    /// How sure that is: `proved`, `likely`, `guessed`.
+    pub sure: &'static str,
+    /// How often it was taken, with a profile that knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// The least and the most, where it may be off.
+    #[serde(flatten)]
+    pub between: Between,
+}
+
+impl View for FunctionView {
+    /// A row an instruction.
+    fn table(&self) -> Table {
+        if self.blocks.iter().all(|b| b.count.is_none()) {
+            let mut t = Table::new(&["block", "at>", "instruction", "calls"]);
+            for (b, i) in self.blocks.iter().flat_map(|b| b.instructions.iter().map(move |i| (b, i))) {
+                let calls = i.calls.clone().unwrap_or_default();
+                t.row([b.id.clone(), address(i.at), i.text.clone(), calls]);
+            }
+            return t;
+        }
+        let mut t = Table::new(&["block", "at>", "count>", "instruction", "calls", "next"]);
+        for b in &self.blocks {
+            for (k, i) in (1..).zip(&b.instructions) {
+                let calls = i.calls.clone().unwrap_or_default();
+                let next = |e: &EdgeView| {
+                    format!(
+                        "{} {}",
+                        address(e.to),
+                        e.count.map_or_else(|| "?".to_owned(), |n| e.between.count(n))
+                    )
+                };
+                let next = b.edges.iter().filter(|_| k == b.instructions.len()).map(next).collect::<Vec<_>>();
+                let count = b.count.map_or_else(String::new, |n| b.between.count(n));
+                t.row([b.id.clone(), address(i.at), count, i.text.clone(), calls, next.join("; ")]);
+            }
+        }
+        t
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            w,
+            "{} {} at {}: {}",
+            self.id,
+            self.name,
+            address(self.at),
+            many(self.blocks.len(), "block")
+        )?;
+        if let Some(name) = &self.source_name {
+            writeln!(w, "  in the source: {name}")?;
+        }
+        for (start, end) in &self.ranges {
+            writeln!(w, "  code {}..{}", address(*start), address(*end))?;
+        }
+        writeln!(w, "  found by {}, {}", self.origin, self.sure)?;
+        if !self.complete {
+            writeln!(w, "  not all of its control flow is understood")?;
+        }
+        if !self.returns {
+            writeln!(w, "  does not return")?;
+        }
+        for b in &self.blocks {
+            let mut marks = String::new();
+            if b.entry {
+                marks.push_str("  entry");
+            }
+            if b.landing_pad {
+                marks.push_str("  landing pad");
+            }
+            if b.loop_header {
+                marks.push_str("  loop header");
+            }
+            if b.loop_depth > 0 {
+                marks.push_str(&format!("  depth {}", b.loop_depth));
+            }
+            if let Some(count) = b.count {
+                marks.push_str(&format!("  {} ×", b.between.count(count)));
+            }
+            writeln!(w, "\n{} {}{marks}", b.id, address(b.at))?;
+            if let Some(live) = &b.live {
+                writeln!(w, "  alive: {}", live.join(" "))?;
+            }
+            let mut line = None;
+            for i in &b.instructions {
+                if i.line.is_some() && std::mem::replace(&mut line, i.line.as_ref()) != i.line.as_ref() {
+                    let line = i.line.as_deref().unwrap_or_default();
+                    writeln!(w, "  ; {}", line.rsplit('/').next().unwrap_or(line))?;
+                }
+                match &i.calls {
+                    Some(calls) => writeln!(w, "  {}  {:<40}  # {calls}", address(i.at), i.text)?,
+                    None => writeln!(w, "  {}  {}", address(i.at), i.text)?,
+                }
+            }
+            if b.edges.is_empty() {
+                writeln!(w, "  → {}", b.end)?;
+            }
+            for e in &b.edges {
+                let sure = if e.sure == "proved" { String::new() } else { format!(", {}", e.sure) };
+                let of = b.count.filter(|of| *of > 0 && b.edges.len() > 1);
+                let count = match (e.count, of) {
+                    (Some(0), Some(_)) if e.between.at_most.is_none() => ", never".to_owned(),
+                    (Some(n), Some(of)) => format!(", {} ×, {}", e.between.count(n), share(ratio(n, of))),
+                    (Some(n), None) => format!(", {} ×", e.between.count(n)),
+                    (None, _) => String::new(),
+                };
+                writeln!(w, "  → {} {} ({}{sure}{count})", e.to_block, address(e.to), e.kind)?;
+            }
+        }
+        Ok(())
+    }
+}
