@@ -11,13 +11,11 @@ use crate::output::{self, Answer, Hinted, Output};
 use crate::query;
 use anyhow::Context as _;
 use profile::{Images, Profile};
-use serde::Serialize;
-use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use traces::Target;
-use views::carry::WrittenView;
-use views::{Table, View, many};
+use views::convert::{ConvertView, InputView, LostView};
+use views::many;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -133,8 +131,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let n_functions = profile::n_functions(&read.profile, program.as_ref());
         let lost =
             read.lost.iter().map(|l| LostView { what: l.what.clone(), why: l.why.clone(), count: l.count });
-        let view = InputView::of(&path.display().to_string(), read.format, n_functions, &read.profile);
-        inputs.push(InputView { lost: lost.collect(), ..view.read_from(path) });
+        let view = input_view(&path.display().to_string(), read.format, n_functions, &read.profile);
+        inputs.push(InputView { lost: lost.collect(), ..read_from(view, path) });
         match &mut sum {
             None => sum = Some(read.profile),
             Some(sum) => {
@@ -144,7 +142,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         }
     }
     let written = input::write_profile(&args.o, Some(format), &sum.unwrap_or_default(), program.as_ref())?;
-    let view = ConvertView { schema: "engraft.convert/1", inputs, written: written_view(&args.o, &written) };
+    let view = ConvertView { schema: ConvertView::SCHEMA, inputs, written: written_view(&args.o, &written) };
     args.output.print_beside_file(&args.o, &view)?;
     Ok(Answer::Yes)
 }
@@ -161,12 +159,12 @@ fn whole_recording(
         let program = input::counted_program(counted)?;
         images.add(counted, &program);
         let n_functions = profile::n_functions(counted, Some(&program));
-        let view = InputView::of(&counted.image.name, profile::Format::Engraft, n_functions, counted);
-        inputs.push(view.read_from(from));
+        let view = input_view(&counted.image.name, profile::Format::Engraft, n_functions, counted);
+        inputs.push(read_from(view, from));
     }
     let whole = images.finish()?;
     output::data(Some(&args.o), |w| w.write_all(&whole.bytes))?;
-    let view = ConvertView { schema: "engraft.convert/1", inputs, written: written_view(&args.o, &whole) };
+    let view = ConvertView { schema: ConvertView::SCHEMA, inputs, written: written_view(&args.o, &whole) };
     args.output.print_beside_file(&args.o, &view)?;
     Ok(Answer::Yes)
 }
@@ -192,87 +190,28 @@ fn same_build(sum: &Profile, next: &Profile, inputs: &[PathBuf]) -> anyhow::Resu
     Ok(())
 }
 
-/// What was read, and what was written.
-#[derive(Serialize)]
-pub struct ConvertView {
-    schema: &'static str,
-    inputs: Vec<InputView>,
-    written: WrittenView,
-}
-
-#[derive(Serialize)]
-struct InputView {
-    file: String,
-    format: &'static str,
-    /// `None` if the file does not say, and no binary was given.
+/// What `profile`, read from `file`, holds.
+fn input_view(
+    file: &str,
+    format: profile::Format,
     n_functions: Option<usize>,
-    n_blocks: usize,
-    /// `None` of a trace: its counts are those of blocks, and the rest follows from them where it is asked
-    /// for.
-    n_edges: Option<usize>,
-    n_calls: Option<usize>,
-    lost: Vec<LostView>,
-}
-
-impl InputView {
-    fn of(file: &str, format: profile::Format, n_functions: Option<usize>, profile: &Profile) -> InputView {
-        InputView {
-            file: file.to_owned(),
-            format: format.name(),
-            n_functions,
-            n_blocks: profile.blocks.len(),
-            n_edges: Some(profile.edges.len()),
-            n_calls: Some(profile.calls.len()),
-            lost: Vec::new(),
-        }
-    }
-
-    /// The same of what is in `input`: a trace says nothing of edges and calls by themselves.
-    fn read_from(self, input: &Path) -> InputView {
-        if !input::is_trace(input) {
-            return self;
-        }
-        InputView { format: "trace", n_edges: None, n_calls: None, ..self }
+    profile: &Profile,
+) -> InputView {
+    InputView {
+        file: file.to_owned(),
+        format: format.name(),
+        n_functions,
+        n_blocks: profile.blocks.len(),
+        n_edges: Some(profile.edges.len()),
+        n_calls: Some(profile.calls.len()),
+        lost: Vec::new(),
     }
 }
 
-#[derive(Serialize)]
-struct LostView {
-    what: String,
-    why: String,
-    count: u64,
-}
-
-impl View for ConvertView {
-    /// A row an input.
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["file", "format", "functions>", "blocks>", "edges>", "calls>"]);
-        let cell = |n: Option<usize>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
-        for i in &self.inputs {
-            t.row([
-                i.file.clone(),
-                i.format.into(),
-                cell(i.n_functions),
-                i.n_blocks.to_string(),
-                cell(i.n_edges),
-                cell(i.n_calls),
-            ]);
-        }
-        t
+/// The same of what is in `input`: a trace says nothing of edges and calls by themselves.
+fn read_from(view: InputView, input: &Path) -> InputView {
+    if !input::is_trace(input) {
+        return view;
     }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        self.table().text(w)?;
-        let lost: Vec<_> = self.inputs.iter().flat_map(|i| &i.lost).collect();
-        if !lost.is_empty() {
-            writeln!(w, "\nread, but not understood:")?;
-            let mut t = Table::new(&["count>", "what", "why"]);
-            for l in lost.iter().take(10) {
-                t.row([l.count.to_string(), l.what.clone(), l.why.clone()]);
-            }
-            t.text(w)?;
-        }
-        writeln!(w)?;
-        self.written.text(w)
-    }
+    InputView { format: "trace", n_edges: None, n_calls: None, ..view }
 }

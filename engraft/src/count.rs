@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use live::launch::{Ready, Started, Swap};
 use live::{Arena, Target};
 use measure::Placement;
-use points::PointView;
+use points::point_view;
 use prepare::{Counted, Start};
 pub use prepare::{How, Loader, Store};
 use program::Program;
@@ -28,6 +28,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing::info_span;
+use views::count::CountView;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -385,12 +386,12 @@ pub fn cache_folder() -> anyhow::Result<String> {
 ///
 /// # Errors
 /// If it is none, or its images are gone.
-pub fn recorded(rec: &Path) -> anyhow::Result<view::CountView> {
+pub fn recorded(rec: &Path) -> anyhow::Result<CountView> {
     let profiles = input::needed_recording(rec)?;
     let programs = profiles.iter().map(input::counted_program).collect::<Result<Vec<_>, _>>()?;
     let threads = input::threads(rec)?;
     let mut view = view::view(rec, &profiles, &threads, &programs, None);
-    view.points = input::seen(rec)?.into_iter().map(PointView::of).collect();
+    view.points = input::seen(rec)?.into_iter().map(point_view).collect();
     Ok(view)
 }
 

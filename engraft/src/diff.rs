@@ -6,11 +6,9 @@ use measure::loops;
 use profile::{Count, Edge, Profile};
 use program::{FuncId, Program, Va};
 use rayon::prelude::*;
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use views::{Table, View, cut, known, many};
+use views::diff::{DiffView, EdgeRow, FunctionRow, Intervals, LoopRow};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -102,92 +100,11 @@ fn pairs(first: &Path, second: &Path) -> anyhow::Result<Vec<(Program, Profile, P
     found.into_par_iter().map(with_program).collect()
 }
 
-/// What two runs executed otherwise.
-#[derive(Serialize)]
-pub struct DiffView {
-    schema: &'static str,
-    first: String,
-    second: String,
-    /// Instructions that ran in each.
-    instructions: (u64, u64),
-    functions: Vec<FunctionRow>,
-    loops: Vec<LoopRow>,
-    edges: Vec<EdgeRow>,
-    /// Blocks that ran another number of times, and those that one run alone came to.
-    n_blocks: usize,
-    n_blocks_first_alone: usize,
-    n_blocks_second_alone: usize,
-    /// Blocks and edges of which the two have other numbers, but may have run as often: threads may have been
-    /// stopped in the middle of one.
-    #[serde(skip_serializing_if = "is_none")]
-    n_blocks_within: usize,
-    #[serde(skip_serializing_if = "is_none")]
-    n_edges_within: usize,
-}
-
-fn is_none(n: &usize) -> bool {
-    *n == 0
-}
-
-#[derive(Serialize)]
-struct FunctionRow {
-    module: String,
-    name: String,
-    at: u64,
-    /// Instructions, and times it was called, in the first and the second run; the least and the most of
-    /// each, where they may be off.
-    instructions: (u64, u64),
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instructions_between: Option<Intervals>,
-    entries: (Option<u64>, Option<u64>),
-    #[serde(skip_serializing_if = "Option::is_none")]
-    entries_between: Option<Intervals>,
-}
-
-#[derive(Serialize)]
-struct LoopRow {
-    module: String,
-    function: String,
-    at: u64,
-    iterations: (u64, u64),
-    #[serde(skip_serializing_if = "Option::is_none")]
-    iterations_between: Option<Intervals>,
-    entries: (Option<u64>, Option<u64>),
-    #[serde(skip_serializing_if = "Option::is_none")]
-    entries_between: Option<Intervals>,
-}
-
-#[derive(Serialize)]
-struct EdgeRow {
-    module: String,
-    function: String,
-    from: u64,
-    to: u64,
-    count: (u64, u64),
-    #[serde(skip_serializing_if = "Option::is_none")]
-    between: Option<Intervals>,
-}
-
-/// The intervals of two counts, if one of them may be off: of what is not known, nothing.
-type Intervals = [Option<(u64, u64)>; 2];
-
 /// Those of `counts`.
 fn intervals(counts: (Option<Count>, Option<Count>)) -> Option<Intervals> {
     let is_off = |n: Option<Count>| n.is_some_and(|n| n.between().is_some());
     let whole = |n: Option<Count>| n.map(|n| (n.least, n.most));
     (is_off(counts.0) || is_off(counts.1)).then(|| [whole(counts.0), whole(counts.1)])
-}
-
-/// Both, as they are shown.
-fn both(counts: (Option<u64>, Option<u64>), between: Option<Intervals>) -> (String, String) {
-    let [a, b] = between.unwrap_or_default();
-    let shown =
-        |n: Option<u64>, between: Option<(u64, u64)>| known(n.map(|n| Count::of(n, between.as_ref())));
-    (shown(counts.0, a), shown(counts.1, b))
-}
-
-fn of_both((a, b): (u64, u64)) -> (Option<u64>, Option<u64>) {
-    (Some(a), Some(b))
 }
 
 /// Whether both are known, and cannot be the same.
@@ -211,7 +128,7 @@ fn by_change<T>(rows: &mut [T], of: impl Fn(&T) -> (u64, u64), at: impl Fn(&T) -
 
 fn view(first: &Path, second: &Path, pairs: &[(Program, Profile, Profile)]) -> DiffView {
     let mut view = DiffView {
-        schema: "engraft.diff/1",
+        schema: DiffView::SCHEMA,
         first: first.display().to_string(),
         second: second.display().to_string(),
         instructions: (0, 0),
@@ -225,7 +142,7 @@ fn view(first: &Path, second: &Path, pairs: &[(Program, Profile, Profile)]) -> D
         n_edges_within: 0,
     };
     for (program, a, b) in pairs {
-        view.add(program, a, b);
+        add(&mut view, program, a, b);
     }
     by_change(&mut view.functions, |f| f.instructions, |f| (&f.module, f.at, 0));
     by_change(&mut view.loops, |l| l.iterations, |l| (&l.module, l.at, 0));
@@ -242,169 +159,75 @@ fn instructions(program: &Program, profile: &Profile, id: FuncId) -> Count {
     program.function(id).block_ids().map(ran).fold(Count::default(), Count::plus)
 }
 
-impl DiffView {
-    fn add(&mut self, program: &Program, a: &Profile, b: &Profile) {
-        let module = input::module_name(a, program);
-        let name = |id| input::spelt(program, id);
-        for id in program.func_ids() {
-            let at = program.function(id).entry;
-            let ran = (instructions(program, a, id), instructions(program, b, id));
-            self.instructions.0 = self.instructions.0.saturating_add(ran.0.n);
-            self.instructions.1 = self.instructions.1.saturating_add(ran.1.n);
-            let entries = (a.entered(at), b.entered(at));
-            if ran.0.differs(ran.1) || differ(entries) {
-                self.functions.push(FunctionRow {
-                    module: module.clone(),
-                    name: name(id),
-                    at: at.0,
-                    instructions: (ran.0.n, ran.1.n),
-                    instructions_between: intervals((Some(ran.0), Some(ran.1))),
-                    entries: numbers(entries),
-                    entries_between: intervals(entries),
-                });
-            }
-        }
-        let count = |p: &Profile, at: &Va| p.block(*at).unwrap_or_default();
-        for at in a.blocks.keys().chain(b.blocks.keys()).collect::<BTreeSet<_>>() {
-            let (a, b) = (count(a, at), count(b, at));
-            let differs = a.differs(b);
-            self.n_blocks += usize::from(differs);
-            self.n_blocks_within += usize::from(a.n != b.n && !differs);
-            self.n_blocks_first_alone += usize::from(a.least > 0 && b.most == 0);
-            self.n_blocks_second_alone += usize::from(a.most == 0 && b.least > 0);
-        }
-        // An edge is not known where nothing of its function ran: then it did not, either.
-        let edge =
-            |p: &Profile, e: &Edge| p.edge(*e).or_else(|| (count(p, &e.from).most == 0).then(Count::default));
-        for e in a.edges.keys().chain(b.edges.keys()).collect::<BTreeSet<_>>() {
-            let (Some(a), Some(b)) = (edge(a, e), edge(b, e)) else { continue };
-            if a.differs(b) {
-                self.edges.push(EdgeRow {
-                    module: module.clone(),
-                    function: program.function_at(e.from).map_or_else(String::new, name),
-                    from: e.from.0,
-                    to: e.to.0,
-                    count: (a.n, b.n),
-                    between: intervals((Some(a), Some(b))),
-                });
-            } else {
-                self.n_edges_within += usize::from(a.n != b.n);
-            }
-        }
-        let runs = |p: &Profile| -> BTreeMap<_, _> {
-            loops::runs(program, p).into_iter().map(|run| (run.header, run)).collect()
-        };
-        let (first, second) = (runs(a), runs(b));
-        for header in first.keys().chain(second.keys()).collect::<BTreeSet<_>>() {
-            let (a, b) = (first.get(header), second.get(header));
-            let none = Count::default();
-            let iterations = (a.map_or(none, |run| run.iterations), b.map_or(none, |run| run.iterations));
-            let entries = (a.map_or(Some(none), |run| run.entries), b.map_or(Some(none), |run| run.entries));
-            if iterations.0.differs(iterations.1) || differ(entries) {
-                let block = program.block(*header);
-                self.loops.push(LoopRow {
-                    module: module.clone(),
-                    function: name(block.func),
-                    at: block.start.0,
-                    iterations: (iterations.0.n, iterations.1.n),
-                    iterations_between: intervals((Some(iterations.0), Some(iterations.1))),
-                    entries: numbers(entries),
-                    entries_between: intervals(entries),
-                });
-            }
+/// Adds what differs in `program`.
+fn add(view: &mut DiffView, program: &Program, a: &Profile, b: &Profile) {
+    let module = input::module_name(a, program);
+    let name = |id| input::spelt(program, id);
+    for id in program.func_ids() {
+        let at = program.function(id).entry;
+        let ran = (instructions(program, a, id), instructions(program, b, id));
+        view.instructions.0 = view.instructions.0.saturating_add(ran.0.n);
+        view.instructions.1 = view.instructions.1.saturating_add(ran.1.n);
+        let entries = (a.entered(at), b.entered(at));
+        if ran.0.differs(ran.1) || differ(entries) {
+            view.functions.push(FunctionRow {
+                module: module.clone(),
+                name: name(id),
+                at: at.0,
+                instructions: (ran.0.n, ran.1.n),
+                instructions_between: intervals((Some(ran.0), Some(ran.1))),
+                entries: numbers(entries),
+                entries_between: intervals(entries),
+            });
         }
     }
-
-    fn is_empty(&self) -> bool {
-        self.functions.is_empty() && self.loops.is_empty() && self.edges.is_empty() && self.n_blocks == 0
+    let count = |p: &Profile, at: &Va| p.block(*at).unwrap_or_default();
+    for at in a.blocks.keys().chain(b.blocks.keys()).collect::<BTreeSet<_>>() {
+        let (a, b) = (count(a, at), count(b, at));
+        let differs = a.differs(b);
+        view.n_blocks += usize::from(differs);
+        view.n_blocks_within += usize::from(a.n != b.n && !differs);
+        view.n_blocks_first_alone += usize::from(a.least > 0 && b.most == 0);
+        view.n_blocks_second_alone += usize::from(a.most == 0 && b.least > 0);
     }
-}
-
-/// How many rows people want to see.
-const TOP: usize = 12;
-
-fn signed(counts: (u64, u64)) -> String {
-    format!("{:+}", change(counts))
-}
-
-impl DiffView {
-    fn functions(&self, n: usize) -> Table {
-        let mut t = Table::new(&["change>", "first>", "second>", "entries>", "then>", "function", "module"]);
-        for f in self.functions.iter().take(n) {
-            let (first, second) = both(of_both(f.instructions), f.instructions_between);
-            let (entries, then) = both(f.entries, f.entries_between);
-            let (name, module) = (cut(&f.name), f.module.clone());
-            t.row([signed(f.instructions), first, second, entries, then, name, module]);
+    // An edge is not known where nothing of its function ran: then it did not, either.
+    let edge =
+        |p: &Profile, e: &Edge| p.edge(*e).or_else(|| (count(p, &e.from).most == 0).then(Count::default));
+    for e in a.edges.keys().chain(b.edges.keys()).collect::<BTreeSet<_>>() {
+        let (Some(a), Some(b)) = (edge(a, e), edge(b, e)) else { continue };
+        if a.differs(b) {
+            view.edges.push(EdgeRow {
+                module: module.clone(),
+                function: program.function_at(e.from).map_or_else(String::new, name),
+                from: e.from.0,
+                to: e.to.0,
+                count: (a.n, b.n),
+                between: intervals((Some(a), Some(b))),
+            });
+        } else {
+            view.n_edges_within += usize::from(a.n != b.n);
         }
-        t
     }
-}
-
-impl View for DiffView {
-    /// A row a function.
-    fn table(&self) -> Table {
-        self.functions(usize::MAX)
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        let more = |w: &mut dyn Write, n: usize| match n.checked_sub(TOP).filter(|n| *n > 0) {
-            Some(n) => writeln!(w, "and {n} more: --json lists them"),
-            None => Ok(()),
-        };
-        if !self.functions.is_empty() {
-            writeln!(w, "functions, by instructions:")?;
-            self.functions(TOP).text(w)?;
-            more(w, self.functions.len())?;
+    let runs = |p: &Profile| -> BTreeMap<_, _> {
+        loops::runs(program, p).into_iter().map(|run| (run.header, run)).collect()
+    };
+    let (first, second) = (runs(a), runs(b));
+    for header in first.keys().chain(second.keys()).collect::<BTreeSet<_>>() {
+        let (a, b) = (first.get(header), second.get(header));
+        let none = Count::default();
+        let iterations = (a.map_or(none, |run| run.iterations), b.map_or(none, |run| run.iterations));
+        let entries = (a.map_or(Some(none), |run| run.entries), b.map_or(Some(none), |run| run.entries));
+        if iterations.0.differs(iterations.1) || differ(entries) {
+            let block = program.block(*header);
+            view.loops.push(LoopRow {
+                module: module.clone(),
+                function: name(block.func),
+                at: block.start.0,
+                iterations: (iterations.0.n, iterations.1.n),
+                iterations_between: intervals((Some(iterations.0), Some(iterations.1))),
+                entries: numbers(entries),
+                entries_between: intervals(entries),
+            });
         }
-        if !self.loops.is_empty() {
-            writeln!(w, "\nloops, by iterations:")?;
-            let mut t = Table::new(&[
-                "change>", "first>", "second>", "entries>", "then>", "loop>", "function", "module",
-            ]);
-            for l in self.loops.iter().take(TOP) {
-                let (first, second) = both(of_both(l.iterations), l.iterations_between);
-                let (entries, then) = both(l.entries, l.entries_between);
-                let (at, function) = (Va(l.at).to_string(), cut(&l.function));
-                t.row([signed(l.iterations), first, second, entries, then, at, function, l.module.clone()]);
-            }
-            t.text(w)?;
-            more(w, self.loops.len())?;
-        }
-        if !self.edges.is_empty() {
-            writeln!(w, "\nedges, by executions:")?;
-            let mut t = Table::new(&["change>", "first>", "second>", "from>", "to>", "function", "module"]);
-            for e in self.edges.iter().take(TOP) {
-                let (first, second) = both(of_both(e.count), e.between);
-                let (from, to) = (Va(e.from).to_string(), Va(e.to).to_string());
-                t.row([signed(e.count), first, second, from, to, cut(&e.function), e.module.clone()]);
-            }
-            t.text(w)?;
-            more(w, self.edges.len())?;
-        }
-        let within = match (self.n_blocks_within, self.n_edges_within) {
-            (0, 0) => String::new(),
-            (blocks, edges) => format!(
-                "{} and {} may have run as often, or not: threads may have been stopped in the middle of a block\n",
-                many(blocks, "block"),
-                many(edges, "edge")
-            ),
-        };
-        if self.is_empty() {
-            let (a, b) = self.instructions;
-            let instructions = if a == b { a.to_string() } else { format!("{a} and {b}") };
-            let sure = if within.is_empty() { "" } else { ", as far as is known" };
-            return write!(w, "both ran the same{sure}: {instructions} instructions\n{within}");
-        }
-        write!(
-            w,
-            "\n{} ran another number of times: {} in the first run alone, {} in the second; \
-             {} instructions, then {}: {}\n{within}",
-            many(self.n_blocks, "block"),
-            self.n_blocks_first_alone,
-            self.n_blocks_second_alone,
-            self.instructions.0,
-            self.instructions.1,
-            signed(self.instructions)
-        )
     }
 }

@@ -2,9 +2,8 @@
 
 use crate::count;
 use crate::output::{Answer, Output};
-use serde::Serialize;
 use std::path::Path;
-use views::{Table, View};
+use views::doctor::{Check, DoctorView};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -22,25 +21,9 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    let view = DoctorView { schema: "engraft.doctor/1", checks: checks() };
+    let view = DoctorView { schema: DoctorView::SCHEMA, checks: checks() };
     args.output.print(&view)?;
     Ok(if view.checks.iter().all(|c| c.works) { Answer::Yes } else { Answer::No })
-}
-
-/// What was looked at.
-#[derive(Serialize)]
-struct DoctorView {
-    schema: &'static str,
-    checks: Vec<Check>,
-}
-
-/// One thing that verbs need.
-#[derive(Serialize)]
-struct Check {
-    what: &'static str,
-    verbs: &'static str,
-    works: bool,
-    why: String,
 }
 
 fn checks() -> Vec<Check> {
@@ -84,16 +67,5 @@ fn tracing() -> Result<String, String> {
         )),
         Ok(scope) => Ok(format!("a parent may trace its child ({} is {scope})", path.display())),
         Err(_) => Ok("ptrace is not restricted by Yama".to_owned()),
-    }
-}
-
-impl View for DoctorView {
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["works", "what", "for", "why"]);
-        for c in &self.checks {
-            let works = if c.works { "yes" } else { "NO" };
-            t.row([works.to_owned(), c.what.to_owned(), c.verbs.to_owned(), c.why.clone()]);
-        }
-        t
     }
 }

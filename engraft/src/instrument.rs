@@ -5,13 +5,11 @@ use crate::output::{self, Answer, Hinted, Output};
 use measure::Placement;
 use measure::points::Points;
 use probe::{Module, NotMoved, Old, RewriteError, Room, Tactic};
-use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tracing::info_span;
-use views::{Table, View};
+use views::instrument::{InstrumentView, NotMovedView};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -119,34 +117,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// What was moved, and what was not.
-#[derive(Serialize)]
-pub struct InstrumentView {
-    schema: &'static str,
-    file: String,
-    len_bytes: usize,
-    old_len_bytes: usize,
-    n_functions: usize,
-    n_moved: usize,
-    stays: Vec<StayView>,
-    springboards: BTreeMap<&'static str, usize>,
-}
-
-#[derive(Serialize)]
-struct StayView {
-    why: String,
-    n_functions: usize,
-    examples: Vec<String>,
-    /// Where all of them start.
-    at: Vec<u64>,
-}
-
 fn view(to: &Path, module: &Module<'_>, len_bytes: usize) -> InstrumentView {
     let program = module.program;
-    let mut stays: BTreeMap<NotMoved, StayView> = BTreeMap::new();
+    let mut stays: BTreeMap<NotMoved, NotMovedView> = BTreeMap::new();
     for (function, why) in program.functions.iter().zip(&module.not_moved) {
         let Some(why) = *why else { continue };
-        let row = stays.entry(why).or_insert_with(|| StayView {
+        let row = stays.entry(why).or_insert_with(|| NotMovedView {
             why: why.to_string(),
             n_functions: 0,
             examples: Vec::new(),
@@ -168,7 +144,7 @@ fn view(to: &Path, module: &Module<'_>, len_bytes: usize) -> InstrumentView {
         *springboards.entry(tactic).or_insert(0) += 1;
     }
     InstrumentView {
-        schema: "engraft.instrument/1",
+        schema: InstrumentView::SCHEMA,
         file: to.display().to_string(),
         len_bytes,
         old_len_bytes: program.image.file_bytes().len(),
@@ -176,28 +152,5 @@ fn view(to: &Path, module: &Module<'_>, len_bytes: usize) -> InstrumentView {
         n_moved: module.not_moved.iter().filter(|s| s.is_none()).count(),
         stays: stays.into_values().collect(),
         springboards,
-    }
-}
-
-impl View for InstrumentView {
-    /// A row a reason to stay.
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["functions>", "stay where they are", "such as"]);
-        for s in &self.stays {
-            t.row([s.n_functions.to_string(), s.why.clone(), s.examples.join(", ")]);
-        }
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        writeln!(w, "moved {} of {} functions", self.n_moved, self.n_functions)?;
-        if !self.stays.is_empty() {
-            writeln!(w)?;
-            self.table().text(w)?;
-        }
-        let boards: Vec<String> =
-            self.springboards.iter().map(|(tactic, n)| format!("{n} {tactic}")).collect();
-        writeln!(w, "\nspringboards: {}", boards.join(", "))?;
-        writeln!(w, "wrote {}: {} bytes, was {}", self.file, self.len_bytes, self.old_len_bytes)
     }
 }

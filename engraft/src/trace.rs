@@ -14,11 +14,9 @@ use live::{Arena, Owner};
 use measure::Placement;
 use profile::Profile;
 use program::Va;
-use serde::Serialize;
 use session::Modules;
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +28,7 @@ use trace::events;
 use trace::recording::ring::Ring;
 use trace::recording::window::{self, When, Window};
 use trace::sample::Sample;
-use views::{Table, View, many};
+use views::trace::TraceView;
 use writer::Writer;
 
 /// Run as tests.
@@ -371,7 +369,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     };
     if !output::manner().quiet {
         let view = TraceView {
-            schema: "engraft.trace/1",
+            schema: TraceView::SCHEMA,
             file: args.o.display().to_string(),
             n_bytes: n_bytes.ok(),
             n_bytes_of_events,
@@ -413,54 +411,3 @@ fn learn(kept: &Store, recorded: &[Counted], sample: &Sample) {
 /// How many events a point has on average in a run that is long: to rewrite its code takes about as long as a
 /// few hundred events a point, each time, and saves a third of them.
 const LONG_RUN: u64 = 500;
-
-/// What was recorded.
-#[derive(Serialize)]
-struct TraceView {
-    schema: &'static str,
-    file: String,
-    /// Of the whole file; `None` if not all could be written.
-    n_bytes: Option<u64>,
-    n_bytes_of_events: usize,
-    n_streams: usize,
-    /// How often a thread waited until there was room for its events.
-    n_stalls: usize,
-    /// The signal that ended the program, if one did.
-    ended_by_signal: Option<i32>,
-    /// Whether it is not known how far a thread came behind its last event.
-    is_cut: bool,
-    modules: Vec<String>,
-}
-
-impl View for TraceView {
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["file", "bytes>", "events, bytes>", "threads>", "stalls>", "module"]);
-        for module in &self.modules {
-            let n_bytes = self.n_bytes.map_or_else(String::new, |n| n.to_string());
-            let [events, threads, stalls] =
-                [self.n_bytes_of_events, self.n_streams, self.n_stalls].map(|n| n.to_string());
-            t.row([self.file.clone(), n_bytes, events, threads, stalls, module.clone()]);
-        }
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        let events = many(self.n_bytes_of_events, "byte");
-        let (threads, modules) = (many(self.n_streams, "thread"), many(self.modules.len(), "module"));
-        let trace = match self.n_bytes {
-            Some(n) => format!("trace: {}: {n} bytes", self.file),
-            None => format!("a part of it is in {}", self.file),
-        };
-        writeln!(w, "recorded {events} of events of {threads} in {modules}; {trace}")?;
-        if self.n_stalls > 0 {
-            writeln!(w, "the program waited {} for room", many(self.n_stalls, "time"))?;
-        }
-        if let Some(signal) = self.ended_by_signal {
-            writeln!(w, "signal {signal} ended the program")?;
-        }
-        if self.is_cut {
-            writeln!(w, "what some threads ran behind their last events may be missing")?;
-        }
-        Ok(())
-    }
-}

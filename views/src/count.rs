@@ -1,5 +1,271 @@
-//! What `engraft count` says.
+//! What `engraft count` says: where a run's executions went, and what was not counted.
 
 mod loops;
+pub mod points;
+pub mod repeat;
 
 pub use loops::LoopView;
+
+use crate::{Between, Table, View, known, many, share};
+use points::PointView;
+use repeat::RepeatView;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Where a run's executions went.
+#[derive(Debug, Serialize)]
+pub struct CountView {
+    /// What this object is, and which version of it.
+    pub schema: &'static str,
+    /// What was seen at the points of a plan.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<PointView>,
+    /// The recording that was written.
+    pub recording: String,
+    /// How many threads ran, where that is known.
+    pub threads: Option<u64>,
+    /// How many threads may have been stopped in the middle of a block.
+    pub stopped: u64,
+    /// How many instructions ran.
+    pub instructions: u64,
+    /// Of all instructions that are known to have run in the counted modules: more may have run uncounted, so
+    /// this is an upper bound.
+    pub counted_share: f64,
+    /// What was counted.
+    pub modules: Vec<ModuleView>,
+    /// Functions that ran, most instructions first.
+    pub functions: Vec<FunctionView>,
+    /// Loops that ran, most instructions first.
+    pub loops: Vec<LoopView>,
+    /// What ran, and has no counts.
+    pub uncounted: Vec<UncountedView>,
+    /// Functions without counts that no counted code calls: whether they ran, through pointers, is not known.
+    pub unknown: Vec<UnknownView>,
+    /// Of each thread, where they were kept apart.
+    pub per_thread: Vec<ThreadView>,
+    /// What was not the same in each of several runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<RepeatView>,
+}
+
+impl CountView {
+    /// The schema that its JSON names.
+    pub const SCHEMA: &str = "engraft.count/1";
+}
+
+/// What a thread ran.
+#[derive(Debug, Serialize)]
+pub struct ThreadView {
+    /// Which one, from 1.
+    pub thread: usize,
+    /// How many instructions ran.
+    pub instructions: u64,
+    /// Of all instructions, `0.0..=1.0`.
+    pub share: f64,
+}
+
+/// A file that was counted.
+#[derive(Debug, Serialize)]
+pub struct ModuleView {
+    /// Where it is.
+    pub path: String,
+    /// How many instructions ran.
+    pub instructions: u64,
+    /// Blocks that ran.
+    pub blocks_run: usize,
+    /// Blocks with counts.
+    pub blocks: usize,
+}
+
+/// A function that ran.
+#[derive(Debug, Serialize)]
+pub struct FunctionView {
+    /// The file it is in.
+    pub module: String,
+    /// What people call it.
+    pub name: String,
+    /// Its address.
+    pub at: u64,
+    /// How often it was entered, where that is known.
+    pub entries: Option<u64>,
+    /// The least and the most of its entries, where they may be off.
+    #[serde(flatten)]
+    pub between: Between,
+    /// How many instructions ran.
+    pub instructions: u64,
+    /// Of all instructions, `0.0..=1.0`.
+    pub share: f64,
+}
+
+/// A function that stayed where it was, and may have run.
+#[derive(Debug, Serialize)]
+pub struct UnknownView {
+    /// The file it is in.
+    pub module: String,
+    /// Its name: the symbol, where there is one.
+    pub name: String,
+    /// Its address.
+    pub at: u64,
+    /// Why it was not moved.
+    pub why: String,
+}
+
+/// A function that stayed where it was, and ran; or whose padding ran.
+#[derive(Debug, Serialize)]
+pub struct UncountedView {
+    /// The file it is in.
+    pub module: String,
+    /// Its name: the symbol, where there is one.
+    pub name: String,
+    /// Its address.
+    pub at: u64,
+    /// Why it has no counts.
+    pub why: String,
+    /// Calls from counted code: it may have run more often.
+    pub calls: u64,
+    /// At least so many.
+    pub instructions: u64,
+}
+
+impl FunctionView {
+    fn entries(&self) -> String {
+        known(self.entries.map(|n| self.between.count(n)))
+    }
+}
+
+/// Why padding has no count. The function around it has.
+pub const PADDING: &str = "behind branches that were not taken";
+/// Of what was not counted, how many are named.
+const NAMED: usize = 3;
+/// How many rows people want to see.
+const TOP: usize = 12;
+/// How long a name may be in a table.
+const NAME_LEN: usize = 60;
+
+fn short(name: &str) -> String {
+    match name.char_indices().nth(NAME_LEN - 1) {
+        Some((at, _)) if name.chars().count() > NAME_LEN => format!("{}…", &name[..at]),
+        _ => name.to_owned(),
+    }
+}
+
+impl View for CountView {
+    /// A row a function.
+    fn table(&self) -> Table {
+        self.hottest(usize::MAX, str::to_owned)
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        if !self.points.is_empty() {
+            points::table(&self.points).text(w)?;
+            if self.modules.iter().all(|m| m.blocks == 0) {
+                return Ok(());
+            }
+        }
+        writeln!(w)?;
+        self.hottest(TOP, short).text(w)?;
+        self.loops(w)?;
+        self.threads(w)?;
+        writeln!(w)?;
+        self.uncounted(w)?;
+        self.unknown(w)?;
+        if self.stopped > 0 {
+            let were = many(usize::try_from(self.stopped).unwrap_or(usize::MAX), "thread");
+            writeln!(
+                w,
+                "{were} may have been stopped in the middle of a block: counts that follow from others are between n and m where it says n..m, and exact elsewhere; instructions are those of whole blocks"
+            )?;
+        }
+        if let Some(repeated) = &self.repeated {
+            repeated.text(w)?;
+        }
+        let run: usize = self.modules.iter().map(|m| m.blocks_run).sum();
+        writeln!(
+            w,
+            "counted {} instructions in {run} blocks of {}, at most {:.3} % of what ran there; recording: {}",
+            self.instructions,
+            many(self.modules.len(), "module"),
+            self.counted_share * 100.0,
+            self.recording
+        )
+    }
+}
+
+impl CountView {
+    /// The first `n` functions, with their names as `name` shows them.
+    fn hottest(&self, n: usize, name: impl Fn(&str) -> String) -> Table {
+        let mut t = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
+        for f in self.functions.iter().take(n) {
+            let entries = f.entries();
+            t.row([share(f.share), f.instructions.to_string(), entries, name(&f.name), f.module.clone()]);
+        }
+        t
+    }
+
+    fn loops(&self, w: &mut dyn Write) -> io::Result<()> {
+        if self.loops.is_empty() {
+            return Ok(());
+        }
+        let mut top = Table::with_first("share>", LoopView::HEADINGS);
+        for l in self.loops.iter().take(TOP) {
+            top.row_with_first(share(l.share.unwrap_or_default()), l.cells(short(&l.function)));
+        }
+        writeln!(w)?;
+        top.text(w)
+    }
+
+    fn threads(&self, w: &mut dyn Write) -> io::Result<()> {
+        if self.per_thread.is_empty() {
+            return Ok(());
+        }
+        let mut top = Table::new(&["thread>", "instructions>", "share>"]);
+        for t in self.per_thread.iter().take(TOP) {
+            top.row([t.thread.to_string(), t.instructions.to_string(), share(t.share)]);
+        }
+        writeln!(w)?;
+        top.text(w)?;
+        if self.per_thread.len() > TOP {
+            writeln!(w, "and {} more: --json lists them", self.per_thread.len() - TOP)?;
+        }
+        Ok(())
+    }
+
+    /// What ran and was not counted, by reason.
+    fn uncounted(&self, w: &mut dyn Write) -> io::Result<()> {
+        let mut missed: BTreeMap<&str, (Vec<&str>, u64)> = BTreeMap::new();
+        for u in &self.uncounted {
+            let (names, instructions) = missed.entry(&u.why).or_default();
+            names.push(&u.name);
+            *instructions = instructions.saturating_add(u.instructions);
+        }
+        for (why, (names, instructions)) in missed {
+            let n = names.len();
+            // The largest are first.
+            let mut such: Vec<String> = names.iter().take(NAMED).map(|name| short(name)).collect();
+            if n > NAMED {
+                such.push(format!("and {} more: --json lists them", n - NAMED));
+            }
+            let (functions, such) = (many(n, "function"), such.join(", "));
+            let what = if why == PADDING { "padding in " } else { "" };
+            writeln!(
+                w,
+                "not counted: {what}{functions}, {instructions} instructions at least: {why}: {such}"
+            )?;
+        }
+        Ok(())
+    }
+
+    /// What was not counted, and may have run.
+    fn unknown(&self, w: &mut dyn Write) -> io::Result<()> {
+        let Some(first) = self.unknown.first() else { return Ok(()) };
+        let n = self.unknown.len();
+        let more = if n > 1 { format!(" and {} more: --json lists them", n - 1) } else { String::new() };
+        writeln!(
+            w,
+            "not counted, should they have run: {} that no counted code calls: {}{more}",
+            many(n, "function"),
+            short(&first.name)
+        )
+    }
+}

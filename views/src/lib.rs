@@ -9,10 +9,15 @@
 #![warn(missing_docs)]
 
 pub mod carry;
+pub mod convert;
 pub mod count;
+pub mod diff;
+pub mod doctor;
+pub mod instrument;
 pub mod matches;
 pub mod show;
 mod table;
+pub mod trace;
 
 pub use table::Table;
 pub use table::cells::{

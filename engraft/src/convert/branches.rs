@@ -7,16 +7,16 @@ use anyhow::Context as _;
 use measure::branches::{self, Faults, Module, Place, Walker};
 use profile::perf_branches::{self as perf, Line, Who};
 use program::{Bias, Lines, LiveVa, Program};
-use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Write};
+use std::io::{self, BufRead as _, BufReader};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trace::import::{Around, import_streams};
 use trace::{Flow, Imported, Times, flow};
 use tracing::info_span;
-use views::{Table, View, many};
+use views::convert::BranchesView;
+use views::many;
 
 /// Whether a file that starts so is such a text.
 pub fn is_one(bytes: &[u8]) -> bool {
@@ -337,7 +337,7 @@ pub fn import(args: &Args, from: &Path) -> anyhow::Result<Answer> {
     }
     let imported = write(args, &programs, &threads)?;
     let view = BranchesView {
-        schema: "engraft.convert-branches/1",
+        schema: BranchesView::SCHEMA,
         file: args.o.display().to_string(),
         n_symbols: imported.n_symbols,
         n_bytes: imported.n_bytes,
@@ -385,57 +385,5 @@ fn write(args: &Args, programs: &Programs, threads: &Threads<'_>) -> anyhow::Res
         Some(Ok(imported)) => wrote.map(|()| imported),
         Some(Err(err)) => Err(err.into()),
         None => wrote.and_then(|()| anyhow::bail!("nothing was written")),
-    }
-}
-
-/// What was written.
-#[derive(Serialize)]
-struct BranchesView {
-    schema: &'static str,
-    file: String,
-    n_symbols: u64,
-    n_bytes: u64,
-    n_branches: u64,
-    n_threads: usize,
-    /// How often it is not known what a thread did until its next branch.
-    n_gaps: u64,
-    /// How often a branch does not leave from where control was.
-    n_astray: u64,
-    /// Lines that say what cannot be.
-    n_senseless: u64,
-    modules: Vec<String>,
-}
-
-impl View for BranchesView {
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["file", "symbols>", "bytes>", "branches>", "threads>", "gaps>", "astray>"]);
-        t.row([
-            self.file.clone(),
-            self.n_symbols.to_string(),
-            self.n_bytes.to_string(),
-            self.n_branches.to_string(),
-            self.n_threads.to_string(),
-            self.n_gaps.to_string(),
-            self.n_astray.to_string(),
-        ]);
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        let n = |n: u64, what: &str| many(usize::try_from(n).unwrap_or(usize::MAX), what);
-        writeln!(
-            w,
-            "wrote {}: {} symbols in {} bytes, of {} of {}, with {}",
-            self.file,
-            self.n_symbols,
-            self.n_bytes,
-            if self.n_branches == 1 {
-                "1 branch".to_owned()
-            } else {
-                format!("{} branches", self.n_branches)
-            },
-            many(self.n_threads, "thread"),
-            n(self.n_gaps, "gap")
-        )
     }
 }

@@ -6,15 +6,14 @@ use crate::output::{self, Answer, Hinted};
 use crate::query;
 use crate::query::functions::Functions;
 use program::{Program, Va};
-use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use trace::chrome::{self, ChromeError, Slices};
 use trace::folded::{FoldError, Folded};
 use trace::{Names, Part, Trace};
 use tracing::info_span;
-use views::{Table, View, many};
+use views::convert::{SlicesView, StacksView};
 
 /// What a stack counts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, clap::ValueEnum)]
@@ -83,7 +82,7 @@ pub fn folded(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer>
     args.output.print_beside_file(
         &args.o,
         &StacksView {
-            schema: "engraft.convert-stacks/1",
+            schema: StacksView::SCHEMA,
             file: args.o.display().to_string(),
             n_stacks: folded.n_stacks(),
             total: folded.total(),
@@ -137,7 +136,7 @@ pub fn chrome(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer>
     args.output.print_beside_file(
         &args.o,
         &SlicesView {
-            schema: "engraft.convert-slices/1",
+            schema: SlicesView::SCHEMA,
             file: args.o.display().to_string(),
             n_calls: slices.n_calls,
             n_deeper: slices.n_deeper,
@@ -210,63 +209,5 @@ impl Instructions {
             "say --binary with the build that was traced, or count blocks: `--weight blocks`",
         )
         .into())
-    }
-}
-
-/// Folded stacks that were written.
-#[derive(Serialize)]
-struct StacksView {
-    schema: &'static str,
-    file: String,
-    n_stacks: usize,
-    /// What the numbers of all stacks add up to.
-    total: u64,
-    /// Of what: blocks or instructions executed.
-    unit: &'static str,
-}
-
-impl View for StacksView {
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["file", "stacks>", "total>", "unit"]);
-        t.row([self.file.clone(), self.n_stacks.to_string(), self.total.to_string(), self.unit.into()]);
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        let stacks = many(self.n_stacks, "stack");
-        writeln!(w, "wrote {}: {stacks}, {} {} executed", self.file, self.total, self.unit)
-    }
-}
-
-/// Slices that were written.
-#[derive(Serialize)]
-struct SlicesView {
-    schema: &'static str,
-    file: String,
-    n_calls: u64,
-    /// Calls that are deeper than was asked for.
-    n_deeper: u64,
-    /// What a microsecond is: one of time, or a symbol.
-    unit: &'static str,
-}
-
-impl View for SlicesView {
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["file", "calls>", "deeper>", "unit"]);
-        t.row([self.file.clone(), self.n_calls.to_string(), self.n_deeper.to_string(), self.unit.into()]);
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        write!(
-            w,
-            "wrote {}: {}",
-            self.file,
-            many(usize::try_from(self.n_calls).unwrap_or(usize::MAX), "call")
-        )?;
-        match self.n_deeper {
-            0 => writeln!(w),
-            n => writeln!(w, ", {n} that are deeper left out"),
-        }
     }
 }

@@ -6,16 +6,15 @@ use crate::input;
 use crate::output::{self, Answer, Hinted};
 use crate::query;
 use anyhow::Context as _;
-use serde::Serialize;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 use trace::chunks::Codec;
 use trace::import::RepackError;
 use trace::{ImportError, Imported, Maker, Names, Stores, Trace, file, import, plain};
 use tracing::info_span;
-use views::{Table, View};
+use views::convert::TraceView;
 
 /// How a trace is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -276,12 +275,7 @@ fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
         );
         Hinted::new(what, "a plain trace has four bytes a symbol; `engraft help convert` has the codes")
     })?;
-    Ok(TraceView {
-        schema: "engraft.convert-trace/1",
-        file: args.o.display().to_string(),
-        n_symbols,
-        n_bytes,
-    })
+    Ok(TraceView { schema: TraceView::SCHEMA, file: args.o.display().to_string(), n_symbols, n_bytes })
 }
 
 /// Writes `trace`, which is the file `from`, to `to`, as it is kept in `stores`.
@@ -310,7 +304,7 @@ pub fn repacked(from: &Path, to: &Path, trace: &Trace, stores: Stores) -> anyhow
         }
         None => return wrote.and_then(|()| anyhow::bail!("nothing was written")),
     };
-    Ok(TraceView { schema: "engraft.convert-trace/1", file: to.display().to_string(), n_symbols, n_bytes })
+    Ok(TraceView { schema: TraceView::SCHEMA, file: to.display().to_string(), n_symbols, n_bytes })
 }
 
 fn unpack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> {
@@ -346,30 +340,9 @@ fn unpack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> 
     })
     .map_err(|err| failed.map_or(err, |err| query::unreadable(from, err)))?;
     Ok(TraceView {
-        schema: "engraft.convert-trace/1",
+        schema: TraceView::SCHEMA,
         file: args.o.display().to_string(),
         n_symbols,
         n_bytes: 4 * n_symbols,
     })
-}
-
-/// What was written.
-#[derive(Serialize)]
-pub struct TraceView {
-    schema: &'static str,
-    file: String,
-    n_symbols: u64,
-    pub n_bytes: u64,
-}
-
-impl View for TraceView {
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["file", "symbols>", "bytes>"]);
-        t.row([self.file.clone(), self.n_symbols.to_string(), self.n_bytes.to_string()]);
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        writeln!(w, "wrote {}: {} symbols in {} bytes", self.file, self.n_symbols, self.n_bytes)
-    }
 }

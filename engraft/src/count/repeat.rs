@@ -4,10 +4,8 @@
 use crate::input;
 use profile::{Count, Edge, Profile};
 use program::{FuncId, Program, Va};
-use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
-use views::{Table, cut, many};
+use views::count::repeat::{BlockSpread, EdgeSpread, FunctionSpread, RepeatView};
 
 /// What is counted in a module.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -177,102 +175,6 @@ fn spread(counts: &[Count]) -> (u64, u64) {
 fn is_another(counts: &[Count]) -> bool {
     let least = counts.iter().map(|count| count.least).max();
     least > counts.iter().map(|count| count.most).min()
-}
-
-/// What was not the same in each run: least and largest counts.
-#[derive(Serialize)]
-pub struct RepeatView {
-    runs: usize,
-    functions: Vec<FunctionSpread>,
-    blocks: Vec<BlockSpread>,
-    edges: Vec<EdgeSpread>,
-    /// Of how many entries, blocks and edges the numbers are not the same, but may be: threads may have been
-    /// stopped in the middle of one.
-    #[serde(skip_serializing_if = "is_none")]
-    n_within: usize,
-}
-
-fn is_none(n: &usize) -> bool {
-    *n == 0
-}
-
-#[derive(Serialize)]
-struct FunctionSpread {
-    module: String,
-    name: String,
-    at: u64,
-    instructions: (u64, u64),
-    entries: Option<(u64, u64)>,
-}
-
-#[derive(Serialize)]
-struct BlockSpread {
-    module: String,
-    function: String,
-    at: u64,
-    count: (u64, u64),
-}
-
-#[derive(Serialize)]
-struct EdgeSpread {
-    module: String,
-    function: String,
-    from: u64,
-    to: u64,
-    count: (u64, u64),
-}
-
-/// How many rows people want to see.
-const TOP: usize = 12;
-
-fn range((least, most): (u64, u64)) -> String {
-    format!("{least}..{most}")
-}
-
-impl RepeatView {
-    /// For people, behind what is said of the last run.
-    pub fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        let runs = self.runs;
-        if self.n_within > 0 {
-            writeln!(
-                w,
-                "{} of {runs} runs may be the same in each, or not: threads may have been stopped in the middle of a block",
-                many(self.n_within, "count")
-            )?;
-        }
-        if self.functions.is_empty() && self.blocks.is_empty() && self.edges.is_empty() {
-            let sure = if self.n_within > 0 { ", as far as is known" } else { "" };
-            return writeln!(w, "all {runs} runs were the same, block by block and edge by edge{sure}");
-        }
-        let more = |w: &mut dyn Write, n: usize| match n.checked_sub(TOP).filter(|n| *n > 0) {
-            Some(n) => writeln!(w, "and {n} more: --json lists them"),
-            None => Ok(()),
-        };
-        writeln!(
-            w,
-            "\nnot the same in each of {runs} runs: {}, {}, {}; the recording has the last run",
-            many(self.functions.len(), "function"),
-            many(self.blocks.len(), "block"),
-            many(self.edges.len(), "edge")
-        )?;
-        let mut t = Table::new(&["instructions>", "entries>", "function", "module"]);
-        for f in self.functions.iter().take(TOP) {
-            let entries = f.entries.map_or_else(|| "-".to_owned(), range);
-            t.row([range(f.instructions), entries, cut(&f.name), f.module.clone()]);
-        }
-        t.text(w)?;
-        more(w, self.functions.len())?;
-        let mut t = Table::new(&["count>", "block>", "to>", "function", "module"]);
-        for b in self.blocks.iter().take(TOP) {
-            t.row([range(b.count), Va(b.at).to_string(), String::new(), cut(&b.function), b.module.clone()]);
-        }
-        for e in self.edges.iter().take(TOP) {
-            let (from, to) = (Va(e.from).to_string(), Va(e.to).to_string());
-            t.row([range(e.count), from, to, cut(&e.function), e.module.clone()]);
-        }
-        t.text(w)?;
-        more(w, self.blocks.len().max(self.edges.len()))
-    }
 }
 
 #[cfg(test)]

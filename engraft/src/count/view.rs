@@ -1,7 +1,5 @@
 //! Where a run's executions went: functions, loops, and what was not counted.
 
-use super::points::{self, PointView};
-use super::repeat::RepeatView;
 use crate::input;
 use measure::loops::{self, LoopRun};
 use probe::NotMoved;
@@ -9,95 +7,12 @@ use profile::flow::{self, Padding};
 use profile::{Count, Profile};
 use program::{Callee, FuncId, Program, Va};
 use rayon::prelude::*;
-use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::path::Path;
-use views::count::LoopView;
-use views::{Between, Table, View, known, ratio};
-
-/// Where a run's executions went.
-#[derive(Serialize)]
-pub struct CountView {
-    schema: &'static str,
-    /// What was seen at the points of a plan.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub points: Vec<PointView>,
-    recording: String,
-    threads: Option<u64>,
-    /// How many threads may have been stopped in the middle of a block.
-    stopped: u64,
-    instructions: u64,
-    /// Of all instructions that are known to have run in the counted modules: more may have run uncounted, so
-    /// this is an upper bound.
-    counted_share: f64,
-    modules: Vec<ModuleView>,
-    functions: Vec<FunctionView>,
-    loops: Vec<LoopView>,
-    uncounted: Vec<UncountedView>,
-    /// Functions without counts that no counted code calls: whether they ran, through pointers, is not known.
-    unknown: Vec<UnknownView>,
-    /// Of each thread, where they were kept apart.
-    per_thread: Vec<ThreadView>,
-    /// What was not the same in each of several runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repeated: Option<RepeatView>,
-}
-
-#[derive(Serialize)]
-struct ThreadView {
-    thread: usize,
-    instructions: u64,
-    share: f64,
-}
-
-#[derive(Serialize)]
-struct ModuleView {
-    path: String,
-    instructions: u64,
-    blocks_run: usize,
-    blocks: usize,
-}
-
-#[derive(Serialize)]
-struct FunctionView {
-    module: String,
-    name: String,
-    at: u64,
-    entries: Option<u64>,
-    #[serde(flatten)]
-    between: Between,
-    instructions: u64,
-    share: f64,
-}
-
-/// A function that stayed where it was, and may have run.
-#[derive(Serialize)]
-struct UnknownView {
-    module: String,
-    name: String,
-    at: u64,
-    why: String,
-}
-
-/// A function that stayed where it was, and ran; or whose padding ran.
-#[derive(Serialize)]
-struct UncountedView {
-    module: String,
-    name: String,
-    at: u64,
-    why: String,
-    /// Calls from counted code: it may have run more often.
-    calls: u64,
-    /// At least so many.
-    instructions: u64,
-}
-
-impl FunctionView {
-    fn entries(&self) -> String {
-        known(self.entries.map(|n| self.between.count(n)))
-    }
-}
+use views::count::{
+    CountView, FunctionView, LoopView, ModuleView, PADDING, ThreadView, UncountedView, UnknownView,
+};
+use views::{Between, ratio};
 
 /// Of `profiles`, those whose image is among `programs`.
 pub fn view(
@@ -108,7 +23,7 @@ pub fn view(
     threads: Option<u64>,
 ) -> CountView {
     let mut view = CountView {
-        schema: "engraft.count/1",
+        schema: CountView::SCHEMA,
         recording: rec.display().to_string(),
         threads,
         stopped: profiles.iter().map(|p| p.intervals.n_stopped).max().unwrap_or(0),
@@ -125,7 +40,7 @@ pub fn view(
     };
     for profile in profiles {
         if let Some(program) = programs.iter().find(|p| Some(p.image.id) == profile.image.id) {
-            view.add(profile, program);
+            add(&mut view, profile, program);
         }
     }
     let total = view.instructions;
@@ -202,215 +117,93 @@ fn padding(profile: &Profile, program: &Program, id: FuncId) -> (u64, u64) {
     (sure, other)
 }
 
-impl CountView {
-    fn add(&mut self, profile: &Profile, program: &Program) {
-        let path = profile.image.name.clone();
-        let file = input::file_name(&path);
-        let mut module = ModuleView { path, instructions: 0, blocks_run: 0, blocks: profile.blocks.len() };
-        let count = |b| profile.blocks.get(&program.block(b).start).copied();
-        let ids: Vec<FuncId> = program.func_ids().collect();
-        let padding: Vec<_> = ids.into_par_iter().map(|id| padding(profile, program, id)).collect();
-        for (id, (padding, missed)) in program.func_ids().zip(padding) {
-            let function = program.function(id);
-            if missed > 0 {
-                self.uncounted.push(UncountedView {
-                    module: file.clone(),
-                    name: input::spelt(program, id),
-                    at: function.entry.0,
-                    why: PADDING.to_owned(),
-                    calls: 0,
-                    instructions: missed,
-                });
-            }
-            let ran = |b| match count(b) {
-                None | Some(0) => 0,
-                Some(n) => n.saturating_mul(program.n_insns_run(b)),
-            };
-            let instructions = function.block_ids().map(ran).fold(padding, u64::saturating_add);
-            module.blocks_run += function.block_ids().filter(|&b| count(b).is_some_and(|n| n > 0)).count();
-            module.instructions = module.instructions.saturating_add(instructions);
-            if instructions > 0 {
-                self.functions.push(FunctionView {
-                    module: file.clone(),
-                    name: input::spelt(program, id),
-                    at: function.entry.0,
-                    entries: profile.entries.get(&function.entry).copied(),
-                    between: Between::of(profile.intervals.entries.get(&function.entry)),
-                    instructions,
-                    share: 0.0,
-                });
-            }
-        }
-        for run in loops::runs(program, profile) {
-            self.loops.push(loop_view(&run, file.clone(), program));
-        }
-        self.add_uncounted(&file, profile, program);
-        self.instructions = self.instructions.saturating_add(module.instructions);
-        self.modules.push(module);
-    }
-
-    /// Functions without counts: those that counted code calls, and those that only pointers can have led to.
-    fn add_uncounted(&mut self, file: &str, profile: &Profile, program: &Program) {
-        let mut calls: BTreeMap<FuncId, u64> = BTreeMap::new();
-        for call in &program.calls {
-            if let (Callee::Function(callee), Some(n)) =
-                (call.callee, profile.blocks.get(&program.block(call.block).start))
-                && *n > 0
-            {
-                let sum = calls.entry(callee).or_default();
-                *sum = sum.saturating_add(*n);
-            }
-        }
-        let is_counted = |id| {
-            program.function(id).block_ids().any(|b| profile.blocks.contains_key(&program.block(b).start))
-        };
-        calls.retain(|id, _| !is_counted(*id));
-        if profile.blocks.is_empty() {
-            calls.extend(program.func_ids().map(|id| (id, 0)));
-        }
-        let not_moved = probe::Module::not_moved(program);
-        let others = program.func_ids().zip(&not_moved).filter_map(|(id, why)| Some((id, (*why)?)));
-        let is_left = |(id, why): &(FuncId, NotMoved)| {
-            *why != NotMoved::PltStub && !calls.contains_key(id) && !is_counted(*id)
-        };
-        self.unknown.extend(others.filter(is_left).map(|(id, why)| UnknownView {
-            module: file.to_owned(),
-            name: input::spelt(program, id),
-            at: program.function(id).entry.0,
-            why: why.to_string(),
-        }));
-        for (id, n) in calls {
-            let function = program.function(id);
-            let first = program.entry_block(id).map_or(1, |b| program.block(b).n_insns);
-            let why = not_moved.get(id.index()).copied().flatten();
-            self.uncounted.push(UncountedView {
-                module: file.to_owned(),
+/// Adds what `profile` says of `program`.
+fn add(view: &mut CountView, profile: &Profile, program: &Program) {
+    let path = profile.image.name.clone();
+    let file = input::file_name(&path);
+    let mut module = ModuleView { path, instructions: 0, blocks_run: 0, blocks: profile.blocks.len() };
+    let count = |b| profile.blocks.get(&program.block(b).start).copied();
+    let ids: Vec<FuncId> = program.func_ids().collect();
+    let padding: Vec<_> = ids.into_par_iter().map(|id| padding(profile, program, id)).collect();
+    for (id, (padding, missed)) in program.func_ids().zip(padding) {
+        let function = program.function(id);
+        if missed > 0 {
+            view.uncounted.push(UncountedView {
+                module: file.clone(),
                 name: input::spelt(program, id),
                 at: function.entry.0,
-                why: why.map_or_else(|| "no block of it".to_owned(), |why| why.to_string()),
-                calls: n,
-                instructions: n.saturating_mul(u64::from(first)),
+                why: PADDING.to_owned(),
+                calls: 0,
+                instructions: missed,
+            });
+        }
+        let ran = |b| match count(b) {
+            None | Some(0) => 0,
+            Some(n) => n.saturating_mul(program.n_insns_run(b)),
+        };
+        let instructions = function.block_ids().map(ran).fold(padding, u64::saturating_add);
+        module.blocks_run += function.block_ids().filter(|&b| count(b).is_some_and(|n| n > 0)).count();
+        module.instructions = module.instructions.saturating_add(instructions);
+        if instructions > 0 {
+            view.functions.push(FunctionView {
+                module: file.clone(),
+                name: input::spelt(program, id),
+                at: function.entry.0,
+                entries: profile.entries.get(&function.entry).copied(),
+                between: Between::of(profile.intervals.entries.get(&function.entry)),
+                instructions,
+                share: 0.0,
             });
         }
     }
-}
-
-/// Why padding has no count. The function around it has.
-const PADDING: &str = "behind branches that were not taken";
-/// Of what was not counted, how many are named.
-const NAMED: usize = 3;
-/// How many rows people want to see.
-const TOP: usize = 12;
-/// How long a name may be in a table.
-const NAME_LEN: usize = 60;
-
-fn short(name: &str) -> String {
-    match name.char_indices().nth(NAME_LEN - 1) {
-        Some((at, _)) if name.chars().count() > NAME_LEN => format!("{}…", &name[..at]),
-        _ => name.to_owned(),
+    for run in loops::runs(program, profile) {
+        view.loops.push(loop_view(&run, file.clone(), program));
     }
+    add_uncounted(view, &file, profile, program);
+    view.instructions = view.instructions.saturating_add(module.instructions);
+    view.modules.push(module);
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
-}
-
-impl View for CountView {
-    /// A row a function.
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
-        for f in &self.functions {
-            let (share, entries) = (percent(f.share), f.entries());
-            t.row([share, f.instructions.to_string(), entries, f.name.clone(), f.module.clone()]);
+/// Functions without counts: those that counted code calls, and those that only pointers can have led to.
+fn add_uncounted(view: &mut CountView, file: &str, profile: &Profile, program: &Program) {
+    let mut calls: BTreeMap<FuncId, u64> = BTreeMap::new();
+    for call in &program.calls {
+        if let (Callee::Function(callee), Some(n)) =
+            (call.callee, profile.blocks.get(&program.block(call.block).start))
+            && *n > 0
+        {
+            let sum = calls.entry(callee).or_default();
+            *sum = sum.saturating_add(*n);
         }
-        t
     }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        if !self.points.is_empty() {
-            points::table(&self.points).text(w)?;
-            if self.modules.iter().all(|m| m.blocks == 0) {
-                return Ok(());
-            }
-        }
-        let mut top = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
-        for f in self.functions.iter().take(TOP) {
-            let (share, entries) = (percent(f.share), f.entries());
-            top.row([share, f.instructions.to_string(), entries, short(&f.name), f.module.clone()]);
-        }
-        writeln!(w)?;
-        top.text(w)?;
-        if !self.loops.is_empty() {
-            let mut top = Table::with_first("share>", LoopView::HEADINGS);
-            for l in self.loops.iter().take(TOP) {
-                top.row_with_first(percent(l.share.unwrap_or_default()), l.cells(short(&l.function)));
-            }
-            writeln!(w)?;
-            top.text(w)?;
-        }
-        if !self.per_thread.is_empty() {
-            let mut top = Table::new(&["thread>", "instructions>", "share>"]);
-            for t in self.per_thread.iter().take(TOP) {
-                top.row([t.thread.to_string(), t.instructions.to_string(), percent(t.share)]);
-            }
-            writeln!(w)?;
-            top.text(w)?;
-            if self.per_thread.len() > TOP {
-                writeln!(w, "and {} more: --json lists them", self.per_thread.len() - TOP)?;
-            }
-        }
-        let mut missed: BTreeMap<&str, (Vec<&str>, u64)> = BTreeMap::new();
-        for u in &self.uncounted {
-            let (names, instructions) = missed.entry(&u.why).or_default();
-            names.push(&u.name);
-            *instructions = instructions.saturating_add(u.instructions);
-        }
-        writeln!(w)?;
-        for (why, (names, instructions)) in missed {
-            let n = names.len();
-            let s = if n == 1 { "" } else { "s" };
-            // The largest are first.
-            let mut such: Vec<String> = names.iter().take(NAMED).map(|name| short(name)).collect();
-            if n > NAMED {
-                such.push(format!("and {} more: --json lists them", n - NAMED));
-            }
-            let such = such.join(", ");
-            let what = if why == PADDING { "padding in " } else { "" };
-            writeln!(
-                w,
-                "not counted: {what}{n} function{s}, {instructions} instructions at least: {why}: {such}"
-            )?;
-        }
-        if let Some(first) = self.unknown.first() {
-            let n = self.unknown.len();
-            let more = if n > 1 { format!(" and {} more: --json lists them", n - 1) } else { String::new() };
-            let s = if n == 1 { "" } else { "s" };
-            writeln!(
-                w,
-                "not counted, should they have run: {n} function{s} that no counted code calls: {}{more}",
-                short(&first.name)
-            )?;
-        }
-        if self.stopped > 0 {
-            let were =
-                if self.stopped == 1 { "1 thread".to_owned() } else { format!("{} threads", self.stopped) };
-            writeln!(
-                w,
-                "{were} may have been stopped in the middle of a block: counts that follow from others are between n and m where it says n..m, and exact elsewhere; instructions are those of whole blocks"
-            )?;
-        }
-        if let Some(repeated) = &self.repeated {
-            repeated.text(w)?;
-        }
-        let run: usize = self.modules.iter().map(|m| m.blocks_run).sum();
-        writeln!(
-            w,
-            "counted {} instructions in {run} blocks of {} module{}, at most {:.3} % of what ran there; recording: {}",
-            self.instructions,
-            self.modules.len(),
-            if self.modules.len() == 1 { "" } else { "s" },
-            self.counted_share * 100.0,
-            self.recording
-        )
+    let is_counted =
+        |id| program.function(id).block_ids().any(|b| profile.blocks.contains_key(&program.block(b).start));
+    calls.retain(|id, _| !is_counted(*id));
+    if profile.blocks.is_empty() {
+        calls.extend(program.func_ids().map(|id| (id, 0)));
+    }
+    let not_moved = probe::Module::not_moved(program);
+    let others = program.func_ids().zip(&not_moved).filter_map(|(id, why)| Some((id, (*why)?)));
+    let is_left = |(id, why): &(FuncId, NotMoved)| {
+        *why != NotMoved::PltStub && !calls.contains_key(id) && !is_counted(*id)
+    };
+    view.unknown.extend(others.filter(is_left).map(|(id, why)| UnknownView {
+        module: file.to_owned(),
+        name: input::spelt(program, id),
+        at: program.function(id).entry.0,
+        why: why.to_string(),
+    }));
+    for (id, n) in calls {
+        let function = program.function(id);
+        let first = program.entry_block(id).map_or(1, |b| program.block(b).n_insns);
+        let why = not_moved.get(id.index()).copied().flatten();
+        view.uncounted.push(UncountedView {
+            module: file.to_owned(),
+            name: input::spelt(program, id),
+            at: function.entry.0,
+            why: why.map_or_else(|| "no block of it".to_owned(), |why| why.to_string()),
+            calls: n,
+            instructions: n.saturating_mul(u64::from(first)),
+        });
     }
 }

@@ -1,9 +1,10 @@
 //! `engraft trace pack`: of what was recorded, one file that is smaller, and searched without being unpacked.
 
-use crate::convert::traces::{TraceView, repacked};
+use crate::convert::traces::repacked;
 use crate::output::{self, Answer, Hinted, Output};
 use std::path::{Path, PathBuf};
 use trace::{Maker, Stores};
+use views::convert::TraceView;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
