@@ -13,7 +13,7 @@ mod within;
 
 use crate::input::from_one;
 use crate::output::{self, Answer, Format, Hinted, Output};
-use answer::{CallersView, QueryView, ThreadsView};
+use answer::{callers_view, query_view, threads_view};
 use anyhow::Context as _;
 use at::{At, Span};
 use functions::Functions;
@@ -25,6 +25,7 @@ use trace::path::Words;
 use trace::{Position, Scheme, SearchError, Trace, Want, ngrams};
 use tracing::info_span;
 use views::many;
+use views::query::symbols::marked;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -243,7 +244,7 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     if args.per_caller {
         let counts = info_span!("search").in_scope(|| trace.count_by_caller(&path));
         let counts = counts.map_err(|err| failed(&args.trace, err))?;
-        args.output.print(&CallersView::new(&path, &functions, &counts))?;
+        args.output.print(&callers_view(&path, &functions, &counts))?;
         return Ok(if counts.is_empty() { Answer::No } else { Answer::Yes });
     }
     let want = want(args, trace)?;
@@ -258,7 +259,7 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     if want == Want::PerThread {
         let mut threads = threads()?;
         threads.retain(|of| args.thread.is_none_or(|asked| of.thread == asked));
-        let view = ThreadsView::new(&path, &functions, &threads, &found);
+        let view = threads_view(&path, &functions, &threads, &found);
         match args.count && is_bare {
             true => output::data(None, |w| view.bare(w))?,
             false => args.output.print(&view)?,
@@ -280,13 +281,13 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     }
     let is_alone = is_bare && want != Want::CountAndFirst;
     if let (true, Some(context), Some(at)) = (is_alone, &context, found.first) {
-        output::data(None, |w| symbols::marked(w, context, Some(at.index)))?;
+        output::data(None, |w| marked(w, context, Some(at.index)))?;
     } else if is_alone {
         let n_threads = threads()?.len();
         let positions = if args.all { found.all.as_slice() } else { found.first.as_slice() };
         output::data(None, |w| positions.iter().try_for_each(|p| position(w, n_threads, *p)))?;
     } else {
-        args.output.print(&QueryView::new(&path, &functions, scheme, want, &found).with(context))?;
+        args.output.print(&query_view(&path, &functions, scheme, want, &found).with(context))?;
     }
     let is_found = found.first.is_some() || found.count > 0 && matches!(want, Want::Count | Want::All);
     if let (Some(n), false) = (args.nth, is_found) {

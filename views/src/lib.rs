@@ -15,6 +15,7 @@ pub mod diff;
 pub mod doctor;
 pub mod instrument;
 pub mod matches;
+pub mod query;
 pub mod show;
 mod table;
 pub mod trace;

@@ -1,18 +1,17 @@
 //! `engraft query --diff`: where two runs first differ, and the paths that one takes alone.
 
-use super::functions::{FunctionView, Functions};
-use super::hottest::{LENGTH, blocks, function};
-use super::symbols::{self, SymbolView};
+use super::functions::Functions;
+use super::hottest::{LENGTH, function};
+use super::symbols;
 use super::{Args, open, unreadable, warn_of_faults};
 use crate::output::{self, Answer, Hinted};
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
 use std::path::Path;
 use trace::diff::{self, Alone, Pairing};
 use trace::{Names, Trace};
 use tracing::info_span;
-use views::{Table, View};
+use views::query::compare::{DiffView, DivergenceView, PathView};
+use views::query::symbols::SymbolView;
 
 /// Symbols that are shown before and behind a difference, if nothing else is said.
 const CONTEXT: u64 = 5;
@@ -46,41 +45,6 @@ impl Side<'_> {
     }
 }
 
-/// What `--diff` prints.
-#[derive(Serialize)]
-struct DiffView {
-    schema: &'static str,
-    first: String,
-    second: String,
-    length: usize,
-    divergences: Vec<DivergenceView>,
-    paths: Vec<PathView>,
-}
-
-/// Where a thread first differs.
-#[derive(Serialize)]
-struct DivergenceView {
-    thread: u32,
-    index: u64,
-    /// What both did before.
-    before: Vec<SymbolView>,
-    /// What each did then; nothing, if its stream ends there.
-    first: Vec<SymbolView>,
-    second: Vec<SymbolView>,
-}
-
-/// A path that one run takes alone.
-#[derive(Serialize)]
-struct PathView {
-    /// The trace of that run.
-    only_in: String,
-    /// As that trace numbers it.
-    #[serde(flatten)]
-    function: FunctionView,
-    blocks: Vec<u32>,
-    count: u64,
-}
-
 /// Refuses a recording as it was taken, which can be read from its start only.
 fn needs_order(path: &Path, trace: &Trace) -> anyhow::Result<()> {
     if !trace.is_recording() {
@@ -108,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let divergences = info_span!("compare").in_scope(|| divergences(&a, &b, &pairing, context))?;
     [&a, &b].into_iter().for_each(|side| warn_of_faults(side.path, &side.trace));
     let (first, second) = (a.label(), b.label());
-    let view = DiffView { schema: "engraft.query/1", first, second, length, divergences, paths };
+    let view = DiffView { schema: DiffView::SCHEMA, first, second, length, divergences, paths };
     args.output.print(&view)?;
     Ok(if view.divergences.is_empty() && view.paths.is_empty() { Answer::Yes } else { Answer::No })
 }
@@ -173,39 +137,4 @@ fn functions(a: &Side, b: &Side, pairing: &Pairing, named: &str) -> anyhow::Resu
         (Err(_), Ok(Some(func))) if pairing.of_second(func).is_none() => (None, Some(Some(func))),
         (Err(err), _) => return Err(err),
     })
-}
-
-impl View for DiffView {
-    /// A row a path that one run takes alone.
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["only in", "count>", "function", "path"]);
-        for p in &self.paths {
-            t.row([p.only_in.clone(), p.count.to_string(), p.function.cell(), blocks(&p.blocks)]);
-        }
-        t
-    }
-
-    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        if self.divergences.is_empty() && self.paths.is_empty() {
-            return writeln!(w, "the runs are the same");
-        }
-        for d in &self.divergences {
-            writeln!(w, "thread {} differs from symbol {} on", d.thread, d.index)?;
-            symbols::marked(w, &d.before, None)?;
-            for (of, symbols) in [(&self.first, &d.first), (&self.second, &d.second)] {
-                writeln!(w, "{of}:")?;
-                match symbols.is_empty() {
-                    true => writeln!(w, "> the end")?,
-                    false => symbols::marked(w, symbols, Some(d.index))?,
-                }
-            }
-        }
-        if self.divergences.is_empty() {
-            writeln!(w, "the threads are the same")?;
-        }
-        match self.paths.is_empty() {
-            true => writeln!(w, "no path of {} blocks is taken by one alone", self.length),
-            false => self.table().text(w),
-        }
-    }
 }

@@ -1,12 +1,12 @@
 //! Functions of a trace as people name them: the trace has their symbols.
 
 use crate::input::names::{called, near, source_name};
-use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use trace::path::find_function;
 use trace::{Names, NotAPath};
+use views::query::FunctionView;
 
 /// The functions of a trace.
 pub struct Functions<'a> {
@@ -70,28 +70,5 @@ impl<'a> Functions<'a> {
             source_name: func.and_then(|func| self.source_name(func)).map(|name| name.to_string()),
             function_id: func,
         }
-    }
-}
-
-/// A function in an answer.
-#[derive(Serialize)]
-pub struct FunctionView {
-    function: Option<String>,
-    /// Where that is decorated.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source_name: Option<String>,
-    /// As the trace numbers it.
-    pub function_id: Option<u32>,
-}
-
-impl FunctionView {
-    /// Its name for people.
-    pub fn called(&self) -> Option<&str> {
-        self.source_name.as_deref().or(self.function.as_deref())
-    }
-
-    /// The same, `-` if there is none.
-    pub fn cell(&self) -> String {
-        self.called().unwrap_or("-").to_owned()
     }
 }

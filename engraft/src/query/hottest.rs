@@ -1,33 +1,15 @@
 //! `engraft query --hottest`: the paths that were executed most often, of a function or of the run.
 
-use super::functions::{FunctionView, Functions};
+use super::functions::Functions;
 use super::{Args, unreadable};
 use crate::output::{Answer, Hinted};
-use serde::Serialize;
 use std::cmp::Reverse;
 use trace::Trace;
 use tracing::info_span;
-use views::{Table, View};
+use views::query::hottest::{HottestView, PathView};
 
 /// Blocks of a path, if nothing else is said.
 pub const LENGTH: usize = 2;
-
-/// What `--hottest` prints.
-#[derive(Serialize)]
-struct HottestView {
-    schema: &'static str,
-    length: usize,
-    paths: Vec<PathView>,
-}
-
-/// A path that was executed.
-#[derive(Serialize)]
-struct PathView {
-    #[serde(flatten)]
-    function: FunctionView,
-    blocks: Vec<u32>,
-    count: u64,
-}
 
 /// Prints the `n` hottest.
 pub fn print(args: &Args, trace: &Trace, functions: &Functions<'_>, n: usize) -> anyhow::Result<Answer> {
@@ -49,7 +31,7 @@ pub fn print(args: &Args, trace: &Trace, functions: &Functions<'_>, n: usize) ->
     };
     let paths: Vec<_> = paths.into_iter().map(view).collect();
     let is_any = !paths.is_empty();
-    args.output.print(&HottestView { schema: "engraft.query/1", length, paths })?;
+    args.output.print(&HottestView { schema: HottestView::SCHEMA, length, paths })?;
     Ok(if is_any { Answer::Yes } else { Answer::No })
 }
 
@@ -60,19 +42,4 @@ pub fn function(text: &str, functions: &Functions<'_>) -> anyhow::Result<Option<
         return Ok(None);
     }
     Ok(Some(functions.find(text).map_err(|err| Hinted::new(err.what, err.hint))?))
-}
-
-/// Blocks as a path has them.
-pub fn blocks(blocks: &[u32]) -> String {
-    blocks.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
-}
-
-impl View for HottestView {
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["count>", "function", "path"]);
-        for p in &self.paths {
-            t.row([p.count.to_string(), p.function.cell(), blocks(&p.blocks)]);
-        }
-        t
-    }
 }

@@ -1,14 +1,13 @@
 //! `engraft query T 'PATH; PATH'`: several paths at once.
 
-use super::answer::QueryView;
+use super::answer::query_view;
 use super::functions::Functions;
 use super::{Args, may_follow, searched, want};
 use crate::output::{self, Answer, Format, Hinted};
-use serde::Serialize;
 use std::io;
 use trace::{Flow, Path, Scheme, Trace, Want};
 use tracing::info_span;
-use views::{Table, View};
+use views::query::{PathsView, SCHEMA};
 
 /// The paths of a text, between which `;` stands; that of `[T; 4]` in a name is no such one.
 pub fn parts(text: &str) -> Vec<&str> {
@@ -22,28 +21,6 @@ pub fn parts(text: &str) -> Vec<&str> {
         c == ';' && depth == 0
     };
     text.split(ends).filter(|part| !part.trim().is_empty()).collect()
-}
-
-/// What is found of each path.
-#[derive(Serialize)]
-struct PathsView {
-    schema: &'static str,
-    paths: Vec<QueryView>,
-}
-
-impl View for PathsView {
-    /// A row a path; where all positions are asked for, a row each.
-    fn table(&self) -> Table {
-        let mut t = Table::new(&["path>", "function", "count>", "thread>", "index>"]);
-        for (n, path) in (1..).zip(&self.paths) {
-            for row in path.rows() {
-                let [function, count, thread, index] = row;
-                let n: usize = n;
-                t.row([n.to_string(), function, count, thread, index]);
-            }
-        }
-        t
-    }
 }
 
 /// Searches each.
@@ -69,7 +46,7 @@ pub fn run(
         if found.count == 0 {
             may_follow(args, trace, functions, flow, path)?;
         }
-        views.push(QueryView::new(path, functions, used, want, &found));
+        views.push(query_view(path, functions, used, want, &found));
         all.push(found);
     }
     let is_any = all.iter().any(|found| found.count > 0);
@@ -93,7 +70,7 @@ pub fn run(
             io::Result::Ok(())
         })?;
     } else {
-        args.output.print(&PathsView { schema: "engraft.query/1", paths: views })?;
+        args.output.print(&PathsView { schema: SCHEMA, paths: views })?;
     }
     Ok(if is_any || want == Want::Count { Answer::Yes } else { Answer::No })
 }
