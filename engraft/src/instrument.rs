@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             Points { plan: placement.plan(&program), lines: Vec::new() }
         }
     };
-    points.plan.callees = args.callees;
+    points.plan.indirect_calls = args.callees;
     let built = info_span!("rewrite").in_scope(|| Module::build(&program, &points.plan, Room::Behind));
     let mut module = built.map_err(|err| match (err, &args.plan) {
         (RewriteError::Probes { why, .. }, Some(path)) => {
@@ -88,11 +88,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             return Err(Hinted::new(what, "`--null` moves its code without counting").into());
         }
         let mut notes = measure::notes(&module);
-        notes.watches = points.watches(&module.words);
+        notes.watches = points.watches(&module.words.probes);
         notes.image.name =
             input::written_path(&args.binary.canonicalize().unwrap_or_else(|_| args.binary.clone()));
         let name = args.binary.file_name().unwrap_or_default().to_string_lossy();
-        if module.n_words == 0 {
+        if module.words.n == 0 {
             let hint = "`engraft instrument --null` lists why each function stays";
             output::warn(
                 &format!("{} will record nothing: no function of it can be moved", args.o.display()),

@@ -19,7 +19,7 @@ use crate::edges::plan::{Often, Shape};
 use crate::edges::returns::Returns;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::DiGraph;
-use probe::{Event, EventAt, Module, Place, Plan};
+use probe::{Event, EventAt, Module, Plan, Reached};
 use profile::Profile;
 use program::arch::Flow;
 use program::image::RelocationTo;
@@ -165,11 +165,11 @@ pub fn places(module: &Module<'_>) -> Vec<(u32, Option<(u32, u32)>)> {
         let func = program.block(id).func;
         (func.0, id.0 - program.function(func).blocks.start)
     };
-    let of = |place: Place| match place {
-        Place::Block(id) | Place::Behind(id) | Place::Called(id) => Some(block(id)),
-        Place::Counted(_) | Place::Nothing => None,
+    let of = |place: Reached| match place {
+        Reached::Block(id) | Reached::Behind(id) | Reached::Called(id) => Some(block(id)),
+        Reached::Counted(_) | Reached::Nothing => None,
     };
-    module.places.iter().map(|(at, place)| (*at, of(*place))).collect()
+    module.code_map.reached.iter().map(|(at, place)| (*at, of(*place))).collect()
 }
 
 /// Where a call comes to.

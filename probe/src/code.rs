@@ -88,13 +88,13 @@ pub enum Target {
     /// The same, for who is in the function already.
     Inside(Va),
     /// This address, whatever is there.
-    Place(Va),
+    Address(Va),
     /// This counter, a word of the thread's own memory.
     Counter(u32),
     /// This word of the thread's own memory, behind the counters.
     Word(u32),
-    /// The routine for calls through pointers.
-    Callee,
+    /// The routine for indirect calls that do not lead where they led first.
+    IndirectCall,
     /// The routine that takes another chunk for events.
     Chunk,
     /// The routine of this probe.

@@ -80,9 +80,4 @@ impl Inserts {
         let at = |n: usize| self.first.get(n).map_or(0, |n| *n as usize);
         self.all.get(at(block.index())..at(block.index() + 1)).unwrap_or_default()
     }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
 }

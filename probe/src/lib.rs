@@ -12,6 +12,7 @@
 pub mod arch;
 mod bytes;
 mod code;
+mod error;
 mod image;
 mod inserts;
 mod layout;
@@ -22,14 +23,18 @@ mod patch;
 mod plan;
 mod select;
 
+pub use error::RewriteError;
+pub use image::file::Old;
 pub use image::segments::{Segments, asking, file_key};
-pub use layout::code_map::Place;
+pub use layout::code_map::{CodeMap, Reached};
+pub use layout::place::Room;
+pub use lower::Words;
 pub use lower::counters::Counted;
 pub use lower::events::WORDS as EVENT_WORDS;
 pub use lower::exit_calls::are_taken as ends_are_taken;
 pub use lower::fork_calls::calls as calls_of_forks;
-pub use lower::indirect_calls::Callees;
-pub use module::{Module, Old, RewriteError, Room};
+pub use lower::indirect_calls::IndirectCalls;
+pub use module::Module;
 pub use not_moved::NotMoved;
 pub use patch::Patch;
 pub use plan::{

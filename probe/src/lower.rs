@@ -1,4 +1,6 @@
-//! From a plan to code: what is put where in what is moved.
+//! The second phase: from a plan to code, and where it goes in what is moved.
+//!
+//! Not here: where points are and what a plan may ask for (`plan`), where code of ours ends up (`layout`).
 
 pub mod counters;
 pub mod entry_checks;
@@ -7,3 +9,106 @@ pub mod exit_calls;
 pub mod fork_calls;
 pub mod indirect_calls;
 pub mod points;
+
+use crate::inserts::Inserts;
+use crate::plan::{Counting, Plan, PlanError};
+use crate::select::Selection;
+use counters::{BlockCounters, Counted};
+use entry_checks::Entries;
+use indirect_calls::IndirectCalls;
+use program::{FlagLiveness, FuncId, Program, Va};
+
+/// What the words of a thread's own memory hold, in this order: counters of blocks and edges, of direct calls,
+/// the words of probes, and those of indirect calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Words {
+    /// What each counter counts: they are the first words.
+    pub counted: Vec<Counted>,
+    /// The direct calls that are counted by themselves, ascending; their counters are the next.
+    pub calls: Vec<Va>,
+    /// The first word of each of the plan's probes.
+    pub probes: Vec<u32>,
+    /// The indirect calls whose targets are counted.
+    pub indirect_calls: Option<IndirectCalls>,
+    /// The functions that are counted as sparsely as the plan asks for; of others every block is. Ascending.
+    pub sparse: Vec<FuncId>,
+    /// How many words there are.
+    pub n: u32,
+}
+
+/// What a plan comes to.
+pub struct Lowered {
+    /// What the thread's words hold.
+    pub words: Words,
+    /// Whether words are appended to a stream.
+    pub has_events: bool,
+    /// The direct calls, ascending, of stubs that are not moved: places behind them are known.
+    pub stub_calls: Vec<Va>,
+    /// Calls behind which another process may run, ascending.
+    pub fork_calls: Vec<Va>,
+    /// What entries meet first.
+    pub entries: Entries,
+    /// Where the counters of blocks are incremented.
+    pub block_counters: BlockCounters,
+    /// All other code.
+    pub inserts: Inserts,
+}
+
+impl Lowered {
+    /// What `plan` comes to in the functions that are moved.
+    ///
+    /// # Errors
+    /// Which of the plan's probes, from 0, cannot be put where they are wanted, and why.
+    ///
+    /// # Panics
+    /// If it counts, and appends events, too: these words are the same ones.
+    pub fn compute(
+        program: &Program,
+        plan: &Plan,
+        selection: &Selection,
+    ) -> Result<Lowered, Vec<(usize, PlanError)>> {
+        let not_moved = &selection.not_moved;
+        let (counted, sparse) = counters::choose(program, &plan.counting, not_moved, &selection.springboards);
+        let calls = match counted[..] {
+            [] => Vec::new(),
+            _ => counters::choose_calls(program, &plan.calls, not_moved, &sparse),
+        };
+        let has_events = !plan.events.is_empty();
+        assert!(counted.is_empty() || !has_events, "{} counters in the words of events", counted.len());
+        let first_call = u32::try_from(counted.len()).expect("ids are 32 bits");
+        let n_counters = first_call + u32::try_from(calls.len()).expect("no more than instructions");
+        let n_first = if has_events { events::WORDS } else { n_counters };
+        let points::Lowered { mut inserts, words: probes, n_words } =
+            points::lower(program, plan, n_first, not_moved, &selection.jump_tables)?;
+
+        let flags = (!counted.is_empty() || plan.indirect_calls).then(|| FlagLiveness::compute(program));
+        if let Some(flags) = &flags {
+            counters::count_calls(program, flags, &calls, first_call, &mut inserts);
+        }
+        let indirect_calls = flags
+            .as_ref()
+            .filter(|_| plan.indirect_calls)
+            .map(|flags| indirect_calls::choose(program, not_moved, flags, n_words, &mut inserts));
+        let stub_calls = match plan.counting {
+            Counting::Nothing => Vec::new(),
+            _ => counters::mark_stub_calls(program, not_moved, &mut inserts),
+        };
+        events::write(program, &plan.events, &plan.from_inside, not_moved, &mut inserts)
+            .map_err(|why| vec![(0, why)])?;
+        let n_words = indirect_calls.as_ref().map_or(n_words, IndirectCalls::end);
+        let entries = Entries::find(program, selection, n_words > 0);
+        if n_words > 0 {
+            inserts.extend(entry_checks::in_front(program, &selection.springboards, &entries));
+        }
+        if let Some(flags) = flags.as_ref().filter(|_| n_words > 0) {
+            counters::count_edges(program, flags, &counted, &mut inserts);
+            exit_calls::note(program, not_moved, &mut inserts);
+        }
+        let inserts = Inserts::of(program.blocks.len(), inserts);
+        // Without words, nothing is another process's.
+        let fork_calls = if n_words == 0 { Vec::new() } else { fork_calls::calls(program) };
+        let block_counters = BlockCounters::new(program, &counted, flags);
+        let words = Words { counted, calls, probes, indirect_calls, sparse, n: n_words };
+        Ok(Lowered { words, has_events, stub_calls, fork_calls, entries, block_counters, inserts })
+    }
+}

@@ -1,6 +1,6 @@
 //! Why a function is not moved.
 //!
-//! Not here: who finds that out (`movable`, `switches`, `springboard`).
+//! Not here: who finds that out (`movable`, `jump_tables`, `springboard`).
 
 use std::fmt;
 

@@ -104,8 +104,8 @@ pub struct Plan {
     pub calls: Vec<CountedCall>,
     /// What else.
     pub probes: Vec<Probe>,
-    /// Whether it is counted where calls through pointers lead.
-    pub callees: bool,
+    /// Whether it is counted where indirect calls lead.
+    pub indirect_calls: bool,
     /// What is appended to the thread's stream of events; nothing else keeps anything then.
     pub events: Vec<Event>,
     /// Direct calls, by address, that come as from inside of the function that they call: past what is put
@@ -156,7 +156,7 @@ impl Plan {
         counting: Counting::Nothing,
         calls: Vec::new(),
         probes: Vec::new(),
-        callees: false,
+        indirect_calls: false,
         events: Vec::new(),
         from_inside: Vec::new(),
     };
@@ -165,7 +165,7 @@ impl Plan {
         counting: Counting::Blocks,
         calls: Vec::new(),
         probes: Vec::new(),
-        callees: false,
+        indirect_calls: false,
         events: Vec::new(),
         from_inside: Vec::new(),
     };
@@ -174,7 +174,7 @@ impl Plan {
     pub fn is_null(&self) -> bool {
         self.counting == Counting::Nothing
             && self.probes.is_empty()
-            && !self.callees
+            && !self.indirect_calls
             && self.events.is_empty()
             && self.from_inside.is_empty()
     }

@@ -318,7 +318,7 @@ impl How<'_> {
             Some(profile) => measure::plan_like(program, &profile),
             None => self.placement.plan(program),
         };
-        plan.callees = self.counts_callees();
+        plan.indirect_calls = self.counts_callees();
         let mut module = Module::build(program, &plan, room)?;
         if let Some(code) = &mut code {
             code.places = measure::events::places(&module);

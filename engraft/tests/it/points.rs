@@ -49,7 +49,7 @@ fn write(program: &Program, plan: &Plan, to: &Path) -> (Vec<Probe>, Vec<Probe>) 
         };
         Watch { what: format!("{:?}", probe.point), word, keeps }
     };
-    notes.watches = plan.probes.iter().zip(&module.words).map(watch).collect();
+    notes.watches = plan.probes.iter().zip(&module.words.probes).map(watch).collect();
     module.set_notes("points.engraft", &notes.write());
     std::fs::write(to, module.to_file(Old::Poisoned).expect("a file")).expect("written");
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755)).expect("ours");

@@ -6,7 +6,7 @@ use super::plan::{Shape, goes_on};
 use super::returns::Returns;
 use super::{positions, recording};
 use probe::arch::shared;
-use probe::{Counted, Module, NotMoved, Place};
+use probe::{Counted, Module, NotMoved, Reached};
 use profile::ImageRef;
 use program::{BlockId, Call, CallKind, Callee, FuncId};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
     let program = module.program;
     let returns = Returns::of(program);
     let (mut blocks, mut edges) = (vec![false; program.blocks.len()], vec![false; program.edges.len()]);
-    for one in &module.counted {
+    for one in &module.words.counted {
         match one {
             Counted::Block(b) => blocks[b.index()] = true,
             Counted::Edge(e) => edges[e.index()] = true,
@@ -53,9 +53,9 @@ pub fn notes(module: &Module<'_>) -> Notes {
     let mut position = vec![None; program.blocks.len()];
     let mut n = 0u32;
     let is_moved = |f: &FuncId| module.not_moved.get(f.index()).is_some_and(Option::is_none);
-    for id in program.func_ids().filter(is_moved).filter(|_| !module.counted.is_empty()) {
+    for id in program.func_ids().filter(is_moved).filter(|_| !module.words.counted.is_empty()) {
         let function = program.function(id);
-        let is_whole = module.sparse.binary_search(&id).is_ok();
+        let is_whole = module.words.sparse.binary_search(&id).is_ok();
         // Where every block is counted, jump tables are ways inside: else what goes through one to the entry
         // would have called it.
         let shape = match is_whole {
@@ -87,8 +87,8 @@ pub fn notes(module: &Module<'_>) -> Notes {
         }
         functions.push(Flow { entry: function.entry, is_whole, blocks: nodes });
     }
-    let callees = module.callees.as_ref().map(|c| Callees {
-        base: module.counters.start.plus(probe::offset!(shared::HomePage, owner)),
+    let callees = module.words.indirect_calls.as_ref().map(|c| Callees {
+        base: module.counters().start.plus(probe::offset!(shared::HomePage, owner)),
         old: module.old_segments(),
         first: c.first,
         n_slots: c.n_slots,
@@ -115,7 +115,7 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<positions::Place> {
         }
     }
     let mut is_counted = vec![false; program.blocks.len()];
-    for one in &module.counted {
+    for one in &module.words.counted {
         if let Counted::Block(b) = one {
             is_counted[b.index()] = true;
         }
@@ -126,30 +126,30 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<positions::Place> {
         Some((position[func.index()]?, 2 * n + u32::from(is_end)))
     };
     let mut n_marks = vec![0; program.blocks.len()];
-    for block in module.stub_calls.iter().filter_map(|at| program.block_at(*at)) {
+    for block in module.code_map.stub_calls.iter().filter_map(|at| program.block_at(*at)) {
         n_marks[block.index()] += 1;
     }
     let mut out: Vec<positions::Place> = Vec::new();
-    for &(at, place) in &module.places {
-        let is_start = matches!(place, Place::Block(b) if !is_counted[b.index()]);
+    for &(at, place) in &module.code_map.reached {
+        let is_start = matches!(place, Reached::Block(b) if !is_counted[b.index()]);
         let node = match place {
-            Place::Block(b) => node(b, !is_counted[b.index()]),
-            Place::Behind(b) | Place::Called(b) => node(b, true),
+            Reached::Block(b) => node(b, !is_counted[b.index()]),
+            Reached::Behind(b) | Reached::Called(b) => node(b, true),
             // Of what else is counted nothing follows.
-            Place::Counted(n) if n as usize >= module.counted.len() => continue,
-            Place::Counted(n) => match module.counted.get(n as usize) {
+            Reached::Counted(n) if n as usize >= module.words.counted.len() => continue,
+            Reached::Counted(n) => match module.words.counted.get(n as usize) {
                 Some(&Counted::Block(b)) => node(b, true),
                 Some(&Counted::Edge(e)) => node(program.edge(e).to, false),
                 None => None,
             },
-            Place::Nothing => None,
+            Reached::Nothing => None,
         };
         let n_called = match place {
-            Place::Called(b) => {
+            Reached::Called(b) => {
                 out.last().filter(|last| last.node == node).map_or(0, |last| last.n_called)
                     + u32::from(n_marks[b.index()] > 0)
             }
-            Place::Behind(b) => n_marks[b.index()],
+            Reached::Behind(b) => n_marks[b.index()],
             _ => 0,
         };
         let here = positions::Place { at, node, is_start, n_called };
@@ -167,11 +167,11 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<positions::Place> {
 fn sums(module: &Module<'_>, returns: &Returns<'_>, position: &[Option<u32>]) -> Vec<Sum> {
     let program = module.program;
     let doubtful = returns.doubtful();
-    let first_call = u32::try_from(module.counted.len()).expect("ids are 32 bits");
+    let first_call = u32::try_from(module.words.counted.len()).expect("ids are 32 bits");
     // How many of the calls whose places are known are made in the block before it.
     let n_before = |call: &Call| {
         let of_block = program.calls_in(call.block).iter().take_while(|c| c.at < call.at);
-        let is_known = |c: &&Call| module.stub_calls.binary_search(&c.at).is_ok();
+        let is_known = |c: &&Call| module.code_map.stub_calls.binary_search(&c.at).is_ok();
         u32::try_from(of_block.filter(is_known).count()).unwrap_or(u32::MAX)
     };
     let mut sums: BTreeMap<FuncId, Option<Sum>> = BTreeMap::new();
@@ -191,7 +191,7 @@ fn sums(module: &Module<'_>, returns: &Returns<'_>, position: &[Option<u32>]) ->
             *place = None;
             continue;
         };
-        let own = module.calls.binary_search(&call.at).ok();
+        let own = module.words.calls.binary_search(&call.at).ok();
         let is_doubtful = doubtful.binary_search_by_key(&call.at, |d| d.at).is_ok();
         match own {
             Some(i) => sum.counters.push(first_call + u32::try_from(i).expect("ids are 32 bits")),

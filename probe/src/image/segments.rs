@@ -7,7 +7,7 @@
 
 use crate::arch::ExecSite;
 use crate::patch::Patch;
-use program::{Image, Va};
+use program::{Image, Program, Va};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_128;
@@ -90,4 +90,11 @@ pub struct Segments {
     pub n_headers: u16,
     /// Changes of the old segments: where, what was there, what is there now.
     pub patches: Vec<(u64, Vec<u8>, Vec<u8>)>,
+}
+
+/// From the first of the old segments to the end of the last.
+pub(crate) fn old_segments(program: &Program) -> Range<Va> {
+    let segments = &program.image.segments;
+    let end = segments.iter().map(|s| s.range.end).max();
+    segments.first().map_or(Va(0), |s| s.range.start)..end.unwrap_or(Va(0))
 }

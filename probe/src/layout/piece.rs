@@ -11,14 +11,12 @@
 //! padding between blocks is left out, but a block that was aligned stays so.
 
 use crate::code::{Code, Fixup, Side, Target};
-use crate::inserts::{Inserts, Spot, Written};
-use crate::lower::counters::{self, Counted, Probe};
-use crate::lower::{exit_calls, fork_calls};
-use crate::not_moved::NotMoved;
-use crate::select::plt;
+use crate::inserts::Spot;
+use crate::lower::Lowered;
+use crate::select::{Selection, plt};
 use program::arch::emit::{self, Branch, Increment, Position, Stack};
 use program::arch::{Decoder, Flow, LOCK};
-use program::{BlockEnd, BlockId, EdgeKind, FlagLiveness, FuncId, Program, Va};
+use program::{BlockEnd, BlockId, EdgeKind, FuncId, Program, Va};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -33,6 +31,8 @@ pub struct Piece {
     /// Old offset from the range's start, new offset: where runs of unchanged distance start. Ascending in
     /// both.
     pub runs: Vec<(u32, u32)>,
+    /// New offsets of instructions that code of ours stands in front of. Ascending.
+    pub behind_ours: Vec<u32>,
     /// New offset of each block, in order, with its old start.
     pub blocks: Vec<(Va, u32)>,
     /// New offset of what stands behind the code of an edge that is taken, with the old start of its block.
@@ -200,55 +200,18 @@ fn len32(n: usize) -> u32 {
     u32::try_from(n).expect("pieces are below 2 GiB")
 }
 
-/// The pieces of all functions that are moved, with the increments of what is `counted` and `inserts`
-/// besides.
-pub fn pieces(
-    program: &Program,
-    not_moved: &[Option<NotMoved>],
-    counted: &[Counted],
-    flags: Option<&FlagLiveness>,
-    mut inserts: Vec<Written>,
-) -> Vec<Piece> {
-    let mut counter_of = vec![u32::MAX; if counted.is_empty() { 0 } else { program.blocks.len() }];
-    for (n, one) in (0..).zip(counted) {
-        if let Counted::Block(b) = one
-            && let Some(place) = counter_of.get_mut(b.index())
-        {
-            *place = n;
-        }
-    }
-    if let Some(flags) = flags {
-        counters::count_edges(program, flags, counted, &mut inserts);
-        exit_calls::note(program, not_moved, &mut inserts);
-    }
-    let inserts = Inserts::of(program.blocks.len(), inserts);
-    let is_null = counted.is_empty() && inserts.is_empty();
-    let forks = if is_null { Vec::new() } else { fork_calls::calls(program) };
-    let mut ranges: Vec<(FuncId, Range<Va>)> = program
-        .func_ids()
-        .filter(|id| not_moved.get(id.index()).is_some_and(Option::is_none))
-        .flat_map(|id| plt::ranges(program, id).into_iter().map(move |r| (id, r)))
-        .collect();
-    ranges.sort_by_key(|r| r.1.start);
-    let one = |room: &mut Layout, (_, range): &(FuncId, Range<Va>)| {
-        lay_out(program, range, &forks, &inserts, room, |b| {
-            let counter = *counter_of.get(b.index()).filter(|n| **n != u32::MAX)?;
-            Some(counters::probe(program, flags?, b, counter))
-        })
-    };
+/// The pieces of all functions that are moved, by old address, with what is put into them.
+pub fn pieces(program: &Program, selection: &Selection, lowered: &Lowered) -> Vec<Piece> {
+    let is_moved = |id: &FuncId| selection.not_moved.get(id.index()).is_some_and(Option::is_none);
+    let moved = program.func_ids().filter(is_moved);
+    let mut ranges: Vec<Range<Va>> = moved.flat_map(|id| plt::ranges(program, id)).collect();
+    ranges.sort_by_key(|r| r.start);
+    let one = |room: &mut Layout, range: &Range<Va>| lay_out(program, range, lowered, room);
     ranges.par_iter().map_init(Layout::default, one).collect()
 }
 
-/// Lays out `range` of a function; `probe` says what stands before a block, `inserts` what else is put in;
-/// `forks` are the calls after which counters may be another's; `all` is room.
-pub fn lay_out(
-    program: &Program,
-    range: &Range<Va>,
-    forks: &[Va],
-    inserts: &Inserts,
-    all: &mut Layout,
-    mut probe: impl FnMut(BlockId) -> Option<Probe>,
-) -> Piece {
+/// Lays out `range` of a function; `all` is room.
+fn lay_out(program: &Program, range: &Range<Va>, lowered: &Lowered, all: &mut Layout) -> Piece {
     let blocks = program.blocks_in(range);
     all.clear();
     let mut starts = std::mem::take(&mut all.starts);
@@ -262,7 +225,7 @@ pub fn lay_out(
     // Where control runs on to from the block before.
     let mut runs_on_to = None;
     for (i, &id) in blocks.iter().enumerate() {
-        let mine = inserts.in_block(id);
+        let mine = lowered.inserts.in_block(id);
         let (fronts, mine) = mine.split_at(mine.partition_point(|m| m.0.is_in_front()));
         let code_at = |spot| mine.iter().find(|m| m.0 == spot).map(|m| &m.1);
         // At calls alone there may be something to do.
@@ -303,7 +266,7 @@ pub fn lay_out(
             all.items.push(Item::Block(align));
         }
         all.items.push(Item::Run(old(block.start), 0));
-        let probe = probe(id);
+        let probe = lowered.block_counters.probe(program, id);
         let probe_at = probe.as_ref().map(|p| p.at);
         decoder.seek(block.start).expect("a block of the range");
         // Old code from here on is not laid out yet.
@@ -399,7 +362,7 @@ pub fn lay_out(
                     all.items.push(Item::Run(old(decoder.at()), 0));
                 }
                 Position::Place(offset, place) => {
-                    all.in_old.push((from + usize::from(offset), to, Target::Place(place)));
+                    all.in_old.push((from + usize::from(offset), to, Target::Address(place)));
                     all.old(from..to);
                 }
                 Position::Anywhere | Position::Fixed => all.old(from..to),
@@ -409,7 +372,7 @@ pub fn lay_out(
                 // What the instruction did to the stack is done.
                 all.items.push(Item::Run(old(decoder.at()), 0));
             }
-            let may_be_child = is_call && forks.binary_search(&at).is_ok();
+            let may_be_child = is_call && lowered.fork_calls.binary_search(&at).is_ok();
             if may_be_child {
                 let base = all.made.len();
                 let (check, [owner, slow]) = emit::check_owner_here(program.image.kind.is_static());
@@ -538,6 +501,7 @@ fn place(
     let old_len = usize::try_from(range.end.since(range.start)).unwrap_or(0);
     let mut out = Vec::with_capacity(old_len + all.made.len() + is_long.len() * 6);
     let mut fixups = Vec::with_capacity(all.in_old.len() + all.in_made.len() + is_long.len());
+    let mut behind_ours = Vec::new();
     let mut runs: Vec<(u32, u32)> = Vec::with_capacity(all.items.len() / 2);
     let (mut in_old, mut in_made) = (all.in_old.iter().peekable(), all.in_made.iter().peekable());
     for item in &all.items {
@@ -594,13 +558,25 @@ fn place(
             // Of two for one address, the first is in front of what was put between them, and what follows
             // the address is behind it; of two behind something, the last counts.
             Item::Run(old, further) => match runs.last_mut() {
-                Some(last) if last.0 == *old && *further > 0 => last.1 = len32(out.len()) + further,
+                Some(last) if last.0 == *old && *further > 0 => {
+                    last.1 = len32(out.len()) + further;
+                    behind_ours.pop();
+                    behind_ours.push(len32(out.len()));
+                }
                 Some(last) if last.0 == *old && last.1 < len32(out.len()) => {
                     runs.push((old + 1, len32(out.len()) + 1));
+                    behind_ours.push(len32(out.len()));
                 }
                 Some(last) if last.0 == *old => {}
-                Some(last) if last.0 == old + 1 => last.1 = len32(out.len()) + 1,
-                _ => runs.push((*old, len32(out.len()) + further)),
+                Some(last) if last.0 == old + 1 => {
+                    last.1 = len32(out.len()) + 1;
+                    behind_ours.pop();
+                    behind_ours.push(len32(out.len()));
+                }
+                _ => {
+                    runs.push((*old, len32(out.len()) + further));
+                    behind_ours.extend((*further > 0).then(|| len32(out.len())));
+                }
             },
         }
     }
@@ -612,6 +588,7 @@ fn place(
         bytes: out,
         fixups,
         runs,
+        behind_ours,
         blocks: starts,
         behind_taken,
         behind_calls,

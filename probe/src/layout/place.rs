@@ -1,7 +1,36 @@
-//! Where each piece of moved code stands.
+//! Where everything new of a module stands: counters, moved code, tables.
+//!
+//! Not here: the code's bytes (`link`), the tables' (`image`).
 
+use crate::arch::Runtime;
+use crate::arch::shared::HomePage;
+use crate::code::Side;
+use crate::error::RewriteError;
 use crate::layout::piece::Piece;
-use program::Va;
+use crate::layout::plt_direct::PltDirect;
+use crate::lower::Lowered;
+use crate::plan::{Action, Plan};
+use program::image::Kind;
+use program::{Program, Va};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Bytes a page.
+pub const PAGE: u64 = 0x1000;
+/// How far code may be from code, with room for what is not counted here.
+const REACH: u64 = 0x7800_0000;
+/// Room for what is put behind the runtime for an entry from outside.
+const ENTRY_STUB_LEN: u64 = 112;
+
+/// Where the new segments go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// Behind the old ones: for files, whose heap the kernel puts behind the last segment.
+    Behind,
+    /// Apart from the heap, which has its place already: below a module that can be moved, else high in the 2
+    /// GiB that code can reach.
+    Apart,
+}
 
 /// A piece at its place.
 pub struct Placed<'a> {
@@ -16,4 +45,167 @@ impl Placed<'_> {
     pub fn map(&self, old: Va) -> Va {
         self.at.plus(u64::from(self.piece.offset_of(old)))
     }
+
+    /// Where its code is.
+    pub fn range(&self) -> Range<Va> {
+        self.at..self.at.plus(self.piece.bytes.len() as u64)
+    }
+}
+
+/// Where everything new stands.
+pub struct Placement<'a> {
+    /// The pieces, by old address.
+    pub pieces: Vec<Placed<'a>>,
+    /// The first thread's counters, with the page in front of them.
+    pub counters: Range<Va>,
+    /// The byte that says whether a library has started, if it has counters.
+    pub started: Option<Va>,
+    /// All code but the runtime and what stands behind it.
+    pub text: Range<Va>,
+    /// The routine of each of the plan's probes.
+    pub routines: Vec<Va>,
+    /// Stubs of ours for functions of the module's own.
+    pub plt_direct: PltDirect,
+    /// The tables, behind all code.
+    pub tables: Va,
+    /// Old starts of moved blocks, and where they are now. By old address.
+    pub moved: Vec<(Va, Va)>,
+    /// Code in front of blocks, by old address and whom it is for.
+    pub sides: BTreeMap<(Va, Side), Va>,
+}
+
+impl<'a> Placement<'a> {
+    /// A place for each of the `pieces` of `program`, and for all else.
+    ///
+    /// # Errors
+    /// If there is no room.
+    pub fn compute(
+        program: &Program,
+        plan: &Plan,
+        room: Room,
+        lowered: &Lowered,
+        n_springboards: usize,
+        pieces: &'a [Piece],
+    ) -> Result<Placement<'a>, RewriteError> {
+        let n_words = u64::from(lowered.words.n);
+        let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
+        let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
+        let counters_at = counters_at(program, room, n_words, pieces);
+        let counters = counters_at..counters_at.plus(match n_words {
+            0 => 0,
+            n => HomePage::LEN + 8 * n,
+        });
+        // Of a library: a page behind its counters that says whether it has started.
+        let has_started_page = n_words > 0 && program.image.kind == Kind::SharedObject;
+        let started = has_started_page.then(|| page_up(counters.end));
+        let text_at = started.map_or(page_up(counters.end), |page| page.plus(PAGE));
+
+        let mut at = text_at;
+        let placed: Vec<Placed<'_>> = pieces
+            .iter()
+            .map(|piece| {
+                let start = Va(at.0.next_multiple_of(u64::from(piece.align)));
+                at = start.plus(piece.bytes.len() as u64);
+                Placed { piece, at: start }
+            })
+            .collect();
+        let routines = routines(plan, &mut at);
+        let mut moved: Vec<(Va, Va)> = placed
+            .iter()
+            .flat_map(|p| p.piece.blocks.iter().map(|&(old, offset)| (old, p.at.plus(u64::from(offset)))))
+            .collect();
+        moved.sort_unstable();
+        let sides = sides(&placed);
+        let plt_direct = PltDirect::find(program, line_up(at), |old| outside(&sides, &moved, old));
+        let text = text_at..plt_direct.end();
+        // Behind the code: what gives a thread its area, and a check for every entry from outside.
+        let checks_len = (n_springboards as u64 + 1) * ENTRY_STUB_LEN;
+        let runtime_len = if n_words == 0 { 0 } else { 16 + Runtime::len_bytes() + checks_len };
+        let tables = page_up(text.end.plus(runtime_len));
+        let span = if room == Room::Apart && program.image.kind.is_relocated() {
+            end.since(counters_at)
+        } else {
+            tables.since(first)
+        };
+        if span > REACH {
+            return Err(RewriteError::NoSpace { name: program.image.name.clone(), end: tables });
+        }
+        Ok(Placement { pieces: placed, counters, started, text, routines, plt_direct, tables, moved, sides })
+    }
+
+    /// Where the block that was at `old` is, for who is in its function already.
+    pub fn inside(&self, old: Va) -> Option<Va> {
+        block(&self.moved, old)
+    }
+
+    /// The same for who comes from outside of the function.
+    pub fn outside(&self, old: Va) -> Option<Va> {
+        outside(&self.sides, &self.moved, old)
+    }
+
+    /// Word `n` of the first thread's memory; the one behind the last stands for no words at all.
+    pub fn word(&self, n: u32) -> Option<Va> {
+        let offset = HomePage::LEN + 8 * u64::from(n);
+        let len = self.counters.end.since(self.counters.start);
+        (offset <= len.max(HomePage::LEN)).then(|| self.counters.start.plus(offset))
+    }
+}
+
+fn block(moved: &[(Va, Va)], old: Va) -> Option<Va> {
+    moved.binary_search_by_key(&old, |m| m.0).ok().and_then(|i| moved.get(i)).map(|m| m.1)
+}
+
+fn outside(sides: &BTreeMap<(Va, Side), Va>, moved: &[(Va, Va)], old: Va) -> Option<Va> {
+    sides.get(&(old, Side::Outside)).copied().or_else(|| block(moved, old))
+}
+
+/// Where the new segments start.
+fn counters_at(program: &Program, room: Room, n_words: u64, pieces: &[Piece]) -> Va {
+    let first = program.image.segments.first().map_or(Va(0), |s| s.range.start);
+    let end = program.image.segments.last().map_or(Va(0), |s| s.range.end);
+    // Of a program at fixed addresses: high, so that the counters of further threads find room below.
+    let is_high = !program.image.kind.is_relocated()
+        && (room == Room::Apart || n_words > 0 && !program.image.kind.is_static());
+    if room == Room::Behind && !is_high {
+        return page_up(end);
+    }
+    let code: u64 = pieces.iter().map(|p| p.bytes.len() as u64 + u64::from(p.align)).sum();
+    let old: u64 = program.image.file_bytes().len() as u64;
+    let need = (8 * n_words + code + 2 * old + (1 << 20)).next_multiple_of(1 << 21);
+    match is_high {
+        true => Va((0x7000_0000 - need.min(0x6000_0000)).max(page_up(end).0)),
+        false => Va((first.0 & !(PAGE - 1)).wrapping_sub(need)),
+    }
+}
+
+/// Where the routine of each probe stands, from `at` on, which is moved behind them.
+fn routines(plan: &Plan, at: &mut Va) -> Vec<Va> {
+    let place = |action: &Action| {
+        let start = line_up(*at);
+        *at = match action {
+            Action::Call(_, routine) => start.plus(routine.code.len() as u64),
+            Action::Count | Action::Keep(..) => start,
+        };
+        start
+    };
+    plan.probes.iter().map(|probe| &probe.action).map(place).collect()
+}
+
+/// Code in front of blocks, by old address and whom it is for.
+fn sides(placed: &[Placed<'_>]) -> BTreeMap<(Va, Side), Va> {
+    let of = |p: &Placed<'_>| {
+        let at = p.at;
+        p.piece.sides.iter().map(move |s| ((s.0, s.1), at.plus(u64::from(s.2)))).collect::<Vec<_>>()
+    };
+    placed.iter().flat_map(of).collect()
+}
+
+/// The next address that code is well aligned at.
+pub fn line_up(at: Va) -> Va {
+    Va(at.0.next_multiple_of(16))
+}
+
+/// The next start of a page.
+pub fn page_up(at: Va) -> Va {
+    Va(at.0.next_multiple_of(PAGE))
 }

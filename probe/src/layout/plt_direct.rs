@@ -13,13 +13,13 @@ use program::image::RelocationTo;
 use program::{Program, Va};
 
 /// Stubs that stand one behind another, in the order of those of the table.
-pub struct OwnStubs {
+pub struct PltDirect {
     at: Va,
-    all: Vec<OwnStub>,
+    all: Vec<DirectStub>,
 }
 
 /// One for a function of the module.
-struct OwnStub {
+struct DirectStub {
     /// The stub of the table.
     stub: Va,
     slot: Va,
@@ -28,10 +28,10 @@ struct OwnStub {
     new: Va,
 }
 
-impl OwnStubs {
+impl PltDirect {
     /// Those of `program` for what is `moved` to somewhere, from `at` on. Stubs that are moved themselves
     /// have none.
-    pub fn find(program: &Program, at: Va, moved: impl Fn(Va) -> Option<Va>) -> OwnStubs {
+    pub fn find(program: &Program, at: Va, moved: impl Fn(Va) -> Option<Va>) -> PltDirect {
         let of = |stub: &program::image::PltStub| {
             let slot = stub.slot?;
             let old = match program.image.relocation_at(slot)?.to {
@@ -40,11 +40,16 @@ impl OwnStubs {
             };
             program.function_from(old)?;
             let stub = stub.range.start;
-            moved(stub).is_none().then_some(OwnStub { stub, slot, old, new: moved(old)? })
+            moved(stub).is_none().then_some(DirectStub { stub, slot, old, new: moved(old)? })
         };
-        let mut all: Vec<OwnStub> = program.image.plt.iter().filter_map(of).collect();
+        let mut all: Vec<DirectStub> = program.image.plt.iter().filter_map(of).collect();
         all.sort_unstable_by_key(|s| s.stub);
-        OwnStubs { at, all }
+        PltDirect { at, all }
+    }
+
+    /// Where they start.
+    pub fn start(&self) -> Va {
+        self.at
     }
 
     /// Where they end.

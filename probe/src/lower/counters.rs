@@ -165,6 +165,36 @@ pub fn count_edges(program: &Program, flags: &FlagLiveness, counted: &[Counted],
     }
 }
 
+/// The counters of blocks.
+pub struct BlockCounters {
+    /// Per block its counter, `NO_COUNTER` if it has none; empty if no block has one.
+    counter_of: Vec<u32>,
+    flags: Option<FlagLiveness>,
+}
+
+const NO_COUNTER: u32 = u32::MAX;
+
+impl BlockCounters {
+    /// Those of the blocks among what is `counted`; `flags` are there if anything is.
+    pub fn new(program: &Program, counted: &[Counted], flags: Option<FlagLiveness>) -> BlockCounters {
+        let mut counter_of = vec![NO_COUNTER; if counted.is_empty() { 0 } else { program.blocks.len() }];
+        for (n, one) in (0..).zip(counted) {
+            if let Counted::Block(b) = one
+                && let Some(place) = counter_of.get_mut(b.index())
+            {
+                *place = n;
+            }
+        }
+        BlockCounters { counter_of, flags }
+    }
+
+    /// Where and how the counter of `block` is incremented, if it has one.
+    pub fn probe(&self, program: &Program, block: BlockId) -> Option<Probe> {
+        let counter = *self.counter_of.get(block.index()).filter(|n| **n != NO_COUNTER)?;
+        Some(probe(program, self.flags.as_ref()?, block, counter))
+    }
+}
+
 /// An increment of a counter before an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
@@ -177,7 +207,7 @@ pub struct Probe {
 }
 
 /// The probe that counts `block`.
-pub fn probe(program: &Program, flags: &FlagLiveness, block: BlockId, counter: u32) -> Probe {
+fn probe(program: &Program, flags: &FlagLiveness, block: BlockId, counter: u32) -> Probe {
     let start = program.block(block).start;
     // Ninety-nine of a hundred blocks.
     if Increment::at(flags.live_in(block)) == Increment::Flags {

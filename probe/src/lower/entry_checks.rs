@@ -2,25 +2,46 @@
 //!
 //! Not here: what happens then (`arch`).
 
-use crate::bytes::set_distance;
 use crate::code::{Code, Target};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
-use crate::select::plt;
 use crate::select::springboard::Springboard;
-use program::arch::emit::{self, EntryCheck};
+use crate::select::{Selection, plt};
+use program::arch::emit::EntryCheck;
 use program::image::{Kind, RelocationTo, SymbolKind};
 use program::{CallKind, Callee, Program, Va};
 
+/// The entries from outside that are treated in a way of their own. All ascending.
+pub struct Entries {
+    /// Those that may run before there is a thread pointer: nothing is checked.
+    pub without_thread_pointer: Vec<Va>,
+    /// Those that code which is not moved calls directly, and whose callers may keep a value in a register that
+    /// a check would change.
+    pub called_by_not_moved: Vec<Va>,
+    /// Those of functions that may be called for a signal, if a thread has any words.
+    pub signal_handlers: Vec<Va>,
+}
+
+impl Entries {
+    /// Those of `program`; `has_words`: whether a thread has any.
+    pub fn find(program: &Program, selection: &Selection, has_words: bool) -> Entries {
+        let signal_handlers = match has_words {
+            true => signal_handlers(program, &selection.address_taken),
+            false => Vec::new(),
+        };
+        Entries {
+            without_thread_pointer: without_thread_pointer(program),
+            called_by_not_moved: called_by_not_moved(program, &selection.not_moved),
+            signal_handlers,
+        }
+    }
+}
+
 /// Checks that stand right in front of entries: of the functions with `boards` whose code starts with their
-/// entry, but for those entries, sorted, that are `special`. `handlers` are those that may be called for a
-/// signal.
-pub fn in_front(
-    program: &Program,
-    boards: &[Springboard],
-    special: &[&[Va]],
-    handlers: &[Va],
-) -> Vec<Written> {
+/// entry, but for those entries that need one of their own, or none.
+pub fn in_front(program: &Program, boards: &[Springboard], entries: &Entries) -> Vec<Written> {
+    let special = [&entries.without_thread_pointer[..], &entries.called_by_not_moved[..]];
+    let handlers = &entries.signal_handlers;
     let image = &program.image;
     let asks_started = image.kind == Kind::SharedObject;
     let [plain, handler] = [false, true].map(|asks_signal| {
@@ -48,43 +69,10 @@ pub fn in_front(
     all
 }
 
-/// Appends a check of the owner before `entry`, and whether the library has `started`; returns its address.
-pub fn append_check(
-    program: &Program,
-    text_at: Va,
-    text: &mut Vec<u8>,
-    owner: Va,
-    entry: Va,
-    slow: Va,
-    started: Option<Va>,
-) -> Va {
-    let at = text_at.plus(text.len() as u64);
-    let distance = |to: Va, place: usize| to.since(at.plus(place as u64 + 4));
-    let owner_places = |bytes: &mut [u8], places: [usize; 4]| {
-        for (place, to) in places.into_iter().zip([owner, entry, entry, slow]) {
-            set_distance(bytes, place, distance(to, place));
-        }
-    };
-    match started {
-        Some(started) => {
-            let (mut bytes, [a, b, c, d, place]) = emit::check_started_owner();
-            owner_places(&mut bytes, [a, b, c, d]);
-            set_distance(&mut bytes, place, distance(started, place + 1));
-            text.extend(bytes);
-        }
-        None => {
-            let (mut bytes, places) = emit::check_owner(program.image.kind.is_static());
-            owner_places(&mut bytes, places);
-            text.extend(bytes);
-        }
-    }
-    at
-}
-
 /// Those of the `addresses` that data or code of the program say, and those of functions that it exports,
 /// which may be handlers of signals. Sorted. Not those that only calls of the module's own go to, through
 /// slots of its linkage table.
-pub fn handlers(program: &Program, addresses: &[Va]) -> Vec<Va> {
+fn signal_handlers(program: &Program, addresses: &[Va]) -> Vec<Va> {
     let image = &program.image;
     let mut slots: Vec<Va> = image.plt.iter().filter_map(|stub| stub.slot).collect();
     slots.sort_unstable();
@@ -106,52 +94,9 @@ pub fn handlers(program: &Program, addresses: &[Va]) -> Vec<Va> {
     all
 }
 
-/// Appends a check before `entry` of whether it is called for a signal; returns its address. `restore` gives
-/// r11 back, if it was put away.
-pub fn append_saved_signal_check(text_at: Va, text: &mut Vec<u8>, restore: Va, entry: Va, signal: Va) -> Va {
-    let at = text_at.plus(text.len() as u64);
-    let (mut bytes, places) = emit::CHECK_SAVED_SIGNAL;
-    for (place, to) in places.into_iter().zip([restore, entry, signal]) {
-        set_distance(&mut bytes, place, to.since(at.plus(place as u64 + 4)));
-    }
-    text.extend(bytes);
-    at
-}
-
-/// Appends a check before `entry` of whether it is called for a signal; returns its address.
-pub fn append_signal_check(text_at: Va, text: &mut Vec<u8>, entry: Va, signal: Va) -> Va {
-    let at = text_at.plus(text.len() as u64);
-    let (mut bytes, places) = emit::CHECK_SIGNAL;
-    for (place, to) in places.into_iter().zip([entry, entry, signal]) {
-        set_distance(&mut bytes, place, to.since(at.plus(place as u64 + 4)));
-    }
-    text.extend(bytes);
-    at
-}
-
-/// Appends what goes to `begin` before the entry point `entry`; returns its address.
-pub fn append_begin(text_at: Va, text: &mut Vec<u8>, entry: Va, begin: Va) -> Va {
-    let at = text_at.plus(text.len() as u64);
-    let (mut bytes, places) = emit::BY_WAY_OF;
-    for (place, to) in places.into_iter().zip([entry, begin]) {
-        set_distance(&mut bytes, place, to.since(at.plus(place as u64 + 4)));
-    }
-    text.extend(bytes);
-    at
-}
-
-/// Appends what gives r11 back that [`emit::SAVE`] has put away, and goes on at `entry`; returns its address.
-pub fn append_restore(text_at: Va, text: &mut Vec<u8>, entry: Va) -> Va {
-    let at = text_at.plus(text.len() as u64);
-    let (mut bytes, place) = emit::RESTORE;
-    set_distance(&mut bytes, place, entry.since(at.plus(place as u64 + 4)));
-    text.extend(bytes);
-    at
-}
-
 /// The entries, sorted, that code which stays calls directly. It may know that the function leaves r11 alone,
 /// and keep a value there (`-fipa-ra` of gcc); moved code does not come through checks.
-pub fn called_by_what_stays(program: &Program, not_moved: &[Option<NotMoved>]) -> Vec<Va> {
+fn called_by_not_moved(program: &Program, not_moved: &[Option<NotMoved>]) -> Vec<Va> {
     let mut found: Vec<Va> = Vec::new();
     for call in program.calls.iter().filter(|c| c.kind != CallKind::FallThrough) {
         let not_moved = not_moved.get(program.block(call.block).func.index()).is_some_and(Option::is_some);
@@ -167,7 +112,7 @@ pub fn called_by_what_stays(program: &Program, not_moved: &[Option<NotMoved>]) -
 
 /// Entries that may run before there is a thread pointer: the entry point, and resolvers of indirect
 /// functions. Sorted.
-pub fn without_thread_pointer(program: &Program) -> Vec<Va> {
+fn without_thread_pointer(program: &Program) -> Vec<Va> {
     let resolvers = program.image.relocations.iter().filter_map(|r| match r.to {
         RelocationTo::Resolver(at) => Some(at),
         _ => None,

@@ -75,7 +75,7 @@ pub fn write(
             written.map_err(|why| PlanError::Value { at: block.start, why })?;
         let target = |place| match place {
             Place::Word(n) => Target::Word(n),
-            Place::At(to) => Target::Place(to),
+            Place::At(to) => Target::Address(to),
             Place::Routine => Target::Chunk,
             Place::Owner => Target::Owner,
         };

@@ -22,7 +22,7 @@ use rayon::prelude::*;
 
 /// The calls, and where their words are.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Callees {
+pub struct IndirectCalls {
     /// The calling instructions, by address.
     pub sites: Vec<Va>,
     /// The first word of the first site.
@@ -31,7 +31,7 @@ pub struct Callees {
     pub n_slots: u32,
 }
 
-impl Callees {
+impl IndirectCalls {
     /// The table's first word.
     pub fn table(&self) -> u32 {
         self.first + SITE_WORDS * n32(self.sites.len())
@@ -58,7 +58,7 @@ pub fn choose(
     flags: &FlagLiveness,
     n_words: u32,
     inserts: &mut Vec<Written>,
-) -> Callees {
+) -> IndirectCalls {
     let is_one = |call: &&program::Call| {
         let func = program.block(call.block).func;
         call.callee == Callee::Indirect
@@ -95,8 +95,8 @@ pub fn choose(
         let Ok(Snippet { bytes, places, stack }) = snippet::callee(&insn, keeps_r11, word) else { continue };
         let target = |place| match place {
             Place::Word(n) => Target::Word(word + n),
-            Place::At(to) => Target::Place(to),
-            Place::Routine => Target::Callee,
+            Place::At(to) => Target::Address(to),
+            Place::Routine => Target::IndirectCall,
             Place::Owner => Target::Owner,
         };
         let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
@@ -105,9 +105,9 @@ pub fn choose(
         sites.push(at);
     }
     if sites.is_empty() {
-        return Callees { sites, first: n_words, n_slots: 0 };
+        return IndirectCalls { sites, first: n_words, n_slots: 0 };
     }
     let likely = 4 * sites.len() + 2 * program.functions.len();
     let n_slots = n32(likely.clamp(SLOTS[0], SLOTS[1]).next_power_of_two());
-    Callees { sites, first, n_slots }
+    IndirectCalls { sites, first, n_slots }
 }

@@ -11,7 +11,7 @@ use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::plan::{Action, Plan, PlanError, Point};
-use crate::select::jump_tables::Switch;
+use crate::select::jump_tables::MovedTable;
 use program::arch::emit::Increment;
 use program::arch::snippet::{self, Place, Sink, Snippet};
 use program::arch::{Flow, RegSet, abi};
@@ -48,7 +48,7 @@ pub fn lower(
     plan: &Plan,
     first: u32,
     not_moved: &[Option<NotMoved>],
-    switches: &[Switch],
+    jump_tables: &[MovedTable],
 ) -> Result<Lowered, Vec<(usize, PlanError)>> {
     let conventions = (!plan.probes.is_empty()).then(|| Conventions::compute(program));
     let mut n_words = first;
@@ -63,7 +63,7 @@ pub fn lower(
         .enumerate()
         .map(|(n, probe)| {
             let (conventions, live) = conventions.as_ref().expect("there are probes");
-            let at = At { program, not_moved, switches, conventions, live };
+            let at = At { program, not_moved, jump_tables, conventions, live };
             let word = words.get(n).copied().unwrap_or_default();
             let routine = u32::try_from(n).unwrap_or(u32::MAX);
             let code =
@@ -88,7 +88,7 @@ pub fn lower(
 struct At<'a> {
     program: &'a Program,
     not_moved: &'a [Option<NotMoved>],
-    switches: &'a [Switch],
+    jump_tables: &'a [MovedTable],
     conventions: &'a Conventions,
     live: &'a [Liveness],
 }
@@ -247,7 +247,7 @@ impl At<'_> {
                 let mut n = 0;
                 for table in tables {
                     n += 1;
-                    let is_changed = self.switches.iter().any(|s| s.at == table.at);
+                    let is_changed = self.jump_tables.iter().any(|s| s.at == table.at);
                     if table.jumps.len() > 1 || !is_changed {
                         return Err(PlanError::SharedTable { jump, table: table.at });
                     }
@@ -278,7 +278,7 @@ impl At<'_> {
             .map_err(|why| PlanError::Value { at, why })?;
         let target = |place| match place {
             Place::Word(n) => Target::Counter(word + n),
-            Place::At(to) => Target::Place(to),
+            Place::At(to) => Target::Address(to),
             Place::Routine => Target::Routine(routine),
             Place::Owner => Target::Owner,
         };

@@ -28,7 +28,7 @@ pub enum Form {
 
 /// A table that is changed.
 #[derive(Clone, Debug)]
-pub struct Switch {
+pub struct MovedTable {
     /// The function whose jumps read it.
     pub func: FuncId,
     /// Address of its first entry.
@@ -41,7 +41,7 @@ pub struct Switch {
     pub jumps: Box<[Va]>,
 }
 
-impl Switch {
+impl MovedTable {
     /// Address of entry `n`.
     pub fn entry(&self, n: usize) -> Va {
         self.at.plus(n as u64 * self.entry_len())
@@ -57,11 +57,11 @@ impl Switch {
 }
 
 /// The tables of all functions that can be moved. A function with a table that cannot be changed stays.
-pub fn find(program: &Program, not_moved: &mut [Option<NotMoved>]) -> Vec<Switch> {
-    let mut found: Vec<Switch> = Vec::new();
+pub fn find(program: &Program, not_moved: &mut [Option<NotMoved>]) -> Vec<MovedTable> {
+    let mut found: Vec<MovedTable> = Vec::new();
     for table in &program.tables {
         match form(program, table) {
-            Some(form) => found.push(Switch {
+            Some(form) => found.push(MovedTable {
                 func: table.func,
                 at: table.at,
                 form,
@@ -74,17 +74,17 @@ pub fn find(program: &Program, not_moved: &mut [Option<NotMoved>]) -> Vec<Switch
     // Tables come by address: two that overlap are next to each other, or a longer one spans several.
     loop {
         let before = found.len();
-        let mut reach: Option<&Switch> = None;
-        for switch in &found {
+        let mut reach: Option<&MovedTable> = None;
+        for table in &found {
             if let Some(last) = reach
-                && switch.at < last.end()
-                && !shares_entries(last, switch)
+                && table.at < last.end()
+                && !shares_entries(last, table)
             {
-                keep(not_moved, switch.func);
+                keep(not_moved, table.func);
                 keep(not_moved, last.func);
             }
-            if reach.is_none_or(|last| last.end() < switch.end()) {
-                reach = Some(switch);
+            if reach.is_none_or(|last| last.end() < table.end()) {
+                reach = Some(table);
             }
         }
         found.retain(|s| not_moved[s.func.index()].is_none());
@@ -96,7 +96,7 @@ pub fn find(program: &Program, not_moved: &mut [Option<NotMoved>]) -> Vec<Switch
 }
 
 /// Whether what `a` and `b` have in common are entries of both, which lead to the same place.
-fn shares_entries(a: &Switch, b: &Switch) -> bool {
+fn shares_entries(a: &MovedTable, b: &MovedTable) -> bool {
     a.func == b.func
         && a.form == b.form
         && a.form != Form::Relative
@@ -141,19 +141,19 @@ fn form(program: &Program, table: &program::JumpTable) -> Option<Form> {
 /// Makes a table lead to moved blocks.
 pub fn change(
     program: &Program,
-    switch: &Switch,
+    table: &MovedTable,
     sides: &BTreeMap<(Va, Side), Va>,
     lookup: &impl Fn(Va) -> Option<Va>,
     patches: &mut Vec<Patch>,
     relocations: &mut Vec<(Va, Va)>,
 ) {
-    for (n, &old) in switch.targets.iter().enumerate() {
-        let side = switch.jumps.iter().find_map(|&jump| sides.get(&(old, Side::Table(jump))).copied());
+    for (n, &old) in table.targets.iter().enumerate() {
+        let side = table.jumps.iter().find_map(|&jump| sides.get(&(old, Side::Table(jump))).copied());
         let Some(new) = side.or_else(|| lookup(old)) else { continue };
-        let at = switch.entry(n);
+        let at = table.entry(n);
         let mut bytes = vec![0; 4];
-        match switch.form {
-            Form::Relative => set_distance(&mut bytes, 0, new.since(switch.at)),
+        match table.form {
+            Form::Relative => set_distance(&mut bytes, 0, new.since(table.at)),
             Form::Absolute4 => set_distance(&mut bytes, 0, new.0),
             Form::Absolute8 => {
                 bytes = new.0.to_le_bytes().to_vec();

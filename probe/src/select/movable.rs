@@ -6,7 +6,7 @@
 //! Not here: how a function is moved (`piece`), how control gets there (`springboard`).
 
 use crate::not_moved::NotMoved;
-use crate::select::jump_tables::{self, Switch};
+use crate::select::jump_tables::{self, MovedTable};
 use crate::select::runtimes;
 use memchr::{memchr_iter, memmem::Finder};
 use program::arch::{Decoder, Flow};
@@ -21,7 +21,7 @@ pub struct Movable {
     /// Per function: `None` if it can be moved.
     pub not_moved: Vec<Option<NotMoved>>,
     /// Tables of functions that are moved.
-    pub switches: Vec<Switch>,
+    pub jump_tables: Vec<MovedTable>,
 }
 
 /// Looks at each function by itself, then at what they share; those in `unwind_refused` have unwind tables that
@@ -58,8 +58,8 @@ pub fn find(program: &Program, unwind_refused: &BTreeSet<FuncId>) -> Movable {
             why.or_else(hidden).or_else(unwind)
         })
         .collect();
-    let switches = jump_tables::find(program, &mut not_moved);
-    Movable { not_moved, switches }
+    let jump_tables = jump_tables::find(program, &mut not_moved);
+    Movable { not_moved, jump_tables }
 }
 
 /// Whether more code than not is found by its looks alone: then no compiler that we know made it, and what

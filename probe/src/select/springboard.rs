@@ -17,9 +17,10 @@
 //! springboards and holes.
 
 use crate::not_moved::NotMoved;
+use crate::patch::{Patch, long_jump, patch};
 use crate::select::movable::Movable;
 use crate::select::plt;
-use program::arch::Decoder;
+use program::arch::{Decoder, emit};
 use program::image::RelocationTo;
 use program::{BlockEnd, BlockId, Call, Callee, FuncId, Program, Sure, Va};
 use rayon::prelude::*;
@@ -45,6 +46,26 @@ pub struct Springboard {
     pub at: Va,
     /// How it is written.
     pub tactic: Tactic,
+}
+
+impl Springboard {
+    /// The patches of `program` that it is, when the moved code is at `to`.
+    ///
+    /// # Panics
+    /// If the hole that it hops to is out of reach.
+    pub fn write(&self, program: &Program, to: Va, patches: &mut Vec<Patch>) {
+        match self.tactic {
+            Tactic::Long | Tactic::Over => patches.push(long_jump(program, self.at, to)),
+            Tactic::Hop(hole) => {
+                let distance = hole.since(self.at.plus(SHORT)).cast_signed();
+                let distance = i8::try_from(distance)
+                    .unwrap_or_else(|_| panic!("the springboard at {} cannot hop to {hole}", self.at));
+                let [jump, _] = emit::SHORT_JUMP;
+                patches.push(patch(program, self.at, vec![jump, distance.cast_unsigned()]));
+                patches.push(long_jump(program, hole, to));
+            }
+        }
+    }
 }
 
 const LONG: u64 = 5;
@@ -333,14 +354,14 @@ fn exposed(program: &Program, addresses: &[Va], movable: &Movable) -> Vec<Va> {
 pub fn addresses(program: &Program, movable: &mut Movable) -> Vec<Va> {
     let image = &program.image;
     let fixed = !image.kind.is_relocated();
-    let switched = |at: Va| {
-        let i = movable.switches.partition_point(|s| s.end() <= at);
-        movable.switches.get(i).is_some_and(|s| s.at <= at)
+    let is_in_moved_table = |at: Va| {
+        let i = movable.jump_tables.partition_point(|s| s.end() <= at);
+        movable.jump_tables.get(i).is_some_and(|s| s.at <= at)
     };
     let mut found: Vec<Va> = image
         .relocations
         .iter()
-        .filter(|r| !switched(r.at))
+        .filter(|r| !is_in_moved_table(r.at))
         .filter_map(|r| match r.to {
             RelocationTo::Address(to) | RelocationTo::Symbol(_, Some(to)) | RelocationTo::Resolver(to) => {
                 Some(to)
@@ -354,7 +375,7 @@ pub fn addresses(program: &Program, movable: &mut Movable) -> Vec<Va> {
             let mut at = Va(segment.range.start.0.next_multiple_of(8));
             while at < segment.range.end {
                 let Some(word) = image.word_at(at) else { break };
-                if !switched(at) {
+                if !is_in_moved_table(at) {
                     found.push(Va(word));
                 }
                 at = at.plus(8);

@@ -82,10 +82,10 @@ fn completed(
         Counted::Block(b) => blocks.get(b).copied().unwrap_or(0),
         Counted::Edge(e) => edges.get(e).copied().unwrap_or(0),
     };
-    let mut counters: Vec<u64> = module.counted.iter().map(count).collect();
+    let mut counters: Vec<u64> = module.words.counted.iter().map(count).collect();
     let n_all = counters.iter().sum();
     // No walk stops between a block's start and its calls.
-    let calls = module.calls.iter().map(|at| program.block_at(*at).and_then(|b| blocks.get(&b)));
+    let calls = module.words.calls.iter().map(|at| program.block_at(*at).and_then(|b| blocks.get(&b)));
     counters.extend(calls.map(|n| n.copied().unwrap_or(0)));
     (crate::notes(&module).profile(&counters, &[], n_stopped), n_all)
 }

@@ -1,0 +1,109 @@
+//! Moved code at its place: the distances that were left open, filled in.
+//!
+//! Invariant: a distance leads where its code says, or the module is not made: what is nowhere is a promise of
+//! ours that is broken.
+
+use crate::arch::Runtime;
+use crate::arch::shared::HomePage;
+use crate::bytes::set_distance;
+use crate::code::Target;
+use crate::layout::place::Placement;
+use crate::plan::{Action, Plan};
+use program::Va;
+use program::arch::emit;
+
+/// The new code of a module, from its first byte on.
+pub struct Text {
+    /// Where it starts.
+    pub at: Va,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Text {
+    /// The code of all pieces, of the routines of `plan`, and of the stubs of ours; the runtime is to stand behind
+    /// them.
+    ///
+    /// # Panics
+    /// If something leads to what is nowhere.
+    pub fn link(plan: &Plan, placement: &Placement<'_>, runtime: Option<&Runtime>) -> Text {
+        let len = placement.text.end.since(placement.text.start);
+        let len = usize::try_from(len).expect("a module spans less than 2 GiB");
+        let mut text = Text { at: placement.text.start, bytes: vec![emit::TRAP; len] };
+        for p in &placement.pieces {
+            let room = text.put(p.at, &p.piece.bytes);
+            for fixup in &p.piece.fixups {
+                let end = p.at.plus(u64::from(fixup.end));
+                let to = destination(fixup.to, placement, runtime).unwrap_or_else(|| {
+                    panic!("{:?}, which the code at {end} leads to, is nowhere", fixup.to)
+                });
+                set_distance(room, fixup.at as usize, to.since(end));
+            }
+        }
+        text.put(placement.plt_direct.start(), &placement.plt_direct.code());
+        for (&at, probe) in placement.routines.iter().zip(&plan.probes) {
+            if let Action::Call(_, routine) = &probe.action {
+                text.put(at, &routine.code);
+            }
+        }
+        text
+    }
+
+    /// Where its next byte will be.
+    pub fn end(&self) -> Va {
+        self.at.plus(self.bytes.len() as u64)
+    }
+
+    /// Has it go on at `at`, which is not before its end.
+    pub fn fill_to(&mut self, at: Va) {
+        self.bytes.resize(self.offset(at), emit::TRAP);
+    }
+
+    /// Appends code whose distances at `places`, four bytes each, count from behind them and lead to `targets`;
+    /// returns its address.
+    pub fn append<const N: usize>(&mut self, code: &[u8], places: [usize; N], targets: [Va; N]) -> Va {
+        let at = self.end();
+        let from = self.bytes.len();
+        self.bytes.extend(code);
+        for (place, to) in places.into_iter().zip(targets) {
+            set_distance(&mut self.bytes, from + place, to.since(at.plus(place as u64 + 4)));
+        }
+        at
+    }
+
+    /// Writes `code` over what is at `at`; returns it.
+    pub fn put(&mut self, at: Va, code: &[u8]) -> &mut [u8] {
+        let from = self.offset(at);
+        let room = self.bytes.get_mut(from..from + code.len()).expect("it was made that long");
+        room.copy_from_slice(code);
+        room
+    }
+
+    fn offset(&self, at: Va) -> usize {
+        usize::try_from(at.since(self.at)).expect("within the text")
+    }
+}
+
+/// Where `target` is; `None` if there is no such thing in the module.
+fn destination(target: Target, placement: &Placement<'_>, runtime: Option<&Runtime>) -> Option<Va> {
+    let plt_direct = |old| placement.plt_direct.of(old);
+    match target {
+        // What is not moved is where it was.
+        Target::Code(old) => Some(placement.outside(old).or_else(|| plt_direct(old)).unwrap_or(old)),
+        Target::Inside(old) => Some(placement.inside(old).or_else(|| plt_direct(old)).unwrap_or(old)),
+        Target::Address(to) => Some(to),
+        Target::Routine(n) => placement.routines.get(n as usize).copied(),
+        Target::Owner => runtime.map(|_| placement.counters.start.plus(crate::offset!(HomePage, owner))),
+        Target::Counter(n) | Target::Word(n) => placement.word(n),
+        Target::Started => placement.started,
+        Target::Slow => runtime.map(|r| r.slow),
+        Target::Leave => runtime.map(|r| r.leave),
+        Target::Vforked => runtime.map(|r| r.vforked),
+        Target::Abort => runtime.map(|r| r.abort),
+        Target::Cancel => runtime.map(|r| r.cancel),
+        Target::Back => runtime.map(|r| r.back),
+        Target::Chunk => runtime.map(|r| r.chunk),
+        Target::Signal => runtime.map(|r| r.signal),
+        Target::IndirectCall => runtime.map(|r| r.callee),
+    }
+}
