@@ -20,11 +20,12 @@ mod predict;
 mod range;
 mod transfer;
 
+use crate::infer::{Estimate, Inferred, Problem};
 use crate::measured::Measured;
 use crate::relation::Matching;
 pub(crate) use calls::Calls;
 pub(crate) use complete::complete;
-pub(crate) use complete::{Complete, Known, WORK, edges_of, graph};
+pub(crate) use complete::{Complete, Known, WORK};
 use learned::{Callees, Learned, Seen};
 pub use predict::{Doubt, Expected, Prediction};
 use profile::{Edge as EdgeAt, Exactness, ImageRef, Profile};
@@ -206,7 +207,7 @@ struct Guess<'a> {
 
 /// One function of the new build with counts.
 struct Solved {
-    inferred: crate::infer::Inferred,
+    inferred: Inferred,
     matched: Vec<Option<Carried>>,
 }
 
@@ -283,11 +284,11 @@ fn enter_new_functions(
         let solved: Vec<_> = changed
             .into_par_iter()
             .map(|(f, count)| {
-                let mut p = graph(new, f, 50);
+                let mut p = Problem::of(new, f, 50);
                 let first = new.function(f).blocks.start;
                 if let Some(entry) = new.entry_block(f) {
                     p.enter[(entry.0 - first) as usize] =
-                        Some(crate::infer::Estimate { count, raise: 50, lower: 100, keep: true });
+                        Some(Estimate { count, raise: 50, lower: 100, keep: true });
                 }
                 judge::fill(&guess.seen, &guess.learned, f, &mut p, &vec![None; new.function(f).n_blocks()]);
                 (f, p.solve(WORK))
@@ -365,7 +366,7 @@ pub(crate) fn write(new: &Program, result: &Complete, calls: Calls) -> Profile {
                 profile.entries.insert(at, entered);
             }
         }
-        for e in edges_of(new, f) {
+        for e in new.edge_range(f) {
             let edge = &new.edges[e];
             let at = EdgeAt { from: new.block(edge.from).start, to: new.block(edge.to).start };
             let count = profile.edges.entry(at).or_default();

@@ -10,9 +10,9 @@
 //! Source: for samples drawn independently, each standing for T executions, the variance of (in − out) is T
 //! (in + out). Not here: making counts consistent (`infer`).
 
-use crate::carry::edges_of;
+use crate::bolt;
+use crate::branches::branch_sides;
 use crate::measured::Measured;
-use crate::score::{bolt_understands, branch_sides};
 use profile::Profile;
 use program::{BlockEnd, BlockId, CallKind, Callee, FuncId, Origin, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,7 +81,7 @@ impl Consistency {
         // A source that counts blocks knows few edges, and those in passing.
         let ran = |table: &[Option<u64>]| table.iter().filter(|c| c.is_some_and(|c| c > 0)).count();
         let by_edges = ran(&measured.edges) * 2 > ran(&measured.blocks);
-        let inside = |f| edges_of(program, f).any(|e| measured.edges[e].is_some_and(|c| c > 0));
+        let inside = |f| program.edge_range(f).any(|e| measured.edges[e].is_some_and(|c| c > 0));
         for f in program.func_ids().filter(|&f| program.function(f).complete && (!by_edges || inside(f))) {
             let function = program.function(f);
             let from_outside = |b: BlockId| {
@@ -216,13 +216,13 @@ fn is_countable(program: &Program, func: FuncId) -> bool {
     let returns = program.function(func).returns;
     returns
         && !table
-        && bolt_understands(program, func)
+        && bolt::understands(program, func)
         && blocks().any(|b| branch_sides(program, b).is_some())
 }
 
 /// Whether anything is known of the inside of `func`, not only that it was entered.
 pub(crate) fn inside(program: &Program, measured: &Measured, func: FuncId) -> bool {
-    let edges = edges_of(program, func);
+    let edges = program.edge_range(func);
     let ran = |count: &Option<u64>| count.is_some_and(|c| c > 0);
     let entry = program.entry_block(func);
     let behind = program.function(func).block_ids().filter(|b| Some(*b) != entry);

@@ -15,44 +15,12 @@
 //! or return twice), and blocks of unknown count get weak estimates beforehand instead of being balanced
 //! afterwards. Not here: where estimates come from (`carry`), how flow is routed (`flow`).
 
+mod problem;
+
 use crate::flow::{ArcId, Network, UNLIMITED};
+pub(crate) use problem::{Estimate, Problem};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-
-/// A count as far as it is known, and what it costs to change it by one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Estimate {
-    /// Executions.
-    pub count: u64,
-    /// Cost of one more.
-    pub raise: u32,
-    /// Cost of one less.
-    pub lower: u32,
-    /// Known to have run: only the impossible makes it zero.
-    pub keep: bool,
-}
-
-impl Estimate {
-    /// Nothing known; every execution costs `raise`.
-    pub fn unknown(raise: u32) -> Estimate {
-        Estimate { count: 0, raise, lower: 0, keep: false }
-    }
-}
-
-/// One function: blocks are numbered from 0, edges by their place in `edges`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Problem {
-    /// From and to.
-    pub edges: Vec<(u32, u32)>,
-    /// A block's executions.
-    pub blocks: Vec<Estimate>,
-    /// An edge's executions.
-    pub edge: Vec<Estimate>,
-    /// Control that comes into a block from outside; `None`: it cannot.
-    pub enter: Vec<Option<Estimate>>,
-    /// Control that leaves the function at the end of a block; `None`: it cannot.
-    pub leave: Vec<Option<Estimate>>,
-}
 
 /// A consistent flow.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -3,6 +3,8 @@
 #![warn(missing_docs)]
 
 pub mod blocks;
+mod bolt;
+mod branches;
 mod call_sites;
 mod carry;
 mod compute;

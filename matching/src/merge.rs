@@ -16,9 +16,9 @@
 //! Source: Gelman et al., Bayesian Data Analysis, 2.6 (gamma and Poisson) and 3.4 (Dirichlet and
 //! multinomial). Not here: inference (`infer`).
 
-use crate::carry::{Calls, Complete, Known, MOST, WORK, complete, edges_of, graph, write};
+use crate::carry::{Calls, Complete, Known, MOST, WORK, complete, write};
 use crate::evidence::{Consistency, Silence, calling, inside};
-use crate::infer::{Estimate, Inferred};
+use crate::infer::{Estimate, Inferred, Problem};
 use crate::measured::Measured;
 use profile::{Exactness, Profile};
 use program::{Callee, FuncId, Program, Va};
@@ -237,7 +237,7 @@ impl Both<'_> {
     fn function(&self, func: FuncId, called: u64, holes: bool) -> (Known, Option<Inferred>) {
         let blocks = || self.new.function(func).block_ids();
         let carried = blocks().any(|b| self.carried.blocks[b.index()].is_some()) || {
-            let mut edges = edges_of(self.new, func);
+            let mut edges = self.new.edge_range(func);
             edges.any(|e| self.carried.edges[e].is_some())
         };
         let seen_inside = self.seen_inside(func);
@@ -285,7 +285,7 @@ impl Both<'_> {
         let was = &self.carried_whole;
         Inferred {
             blocks: of(&was.blocks[blocks.clone()]),
-            edges: of(&was.edges[edges_of(self.new, func)]),
+            edges: of(&was.edges[self.new.edge_range(func)]),
             enter: of(&was.enter[blocks.clone()]),
             leave: of(&was.leave[blocks]),
             optimal: true,
@@ -299,7 +299,7 @@ impl Both<'_> {
 
     /// Only how often it was entered is known.
     fn entered(&self, func: FuncId) -> Inferred {
-        let mut zero = graph(self.new, func, 100).unchanged();
+        let mut zero = Problem::of(self.new, func, 100).unchanged();
         if let Some(b) = self.new.entry_block(func) {
             let carried = self.carried.entries[b.index()].unwrap_or(0) as f64 * self.ratio;
             let fresh = self.fresh.entries[b.index()].unwrap_or(0) as f64 / self.per_sample;
@@ -321,7 +321,7 @@ impl Both<'_> {
         let blocks = || self.new.function(func).block_ids();
         let expected = |count: Option<u64>| count.unwrap_or(0) as f64 * self.ratio;
         let samples = |count: Option<u64>| count.unwrap_or(0) as f64 / self.per_sample;
-        let mut p = graph(self.new, func, 5);
+        let mut p = Problem::of(self.new, func, 5);
         let mut block = vec![0.0_f64; p.blocks.len()];
         for (i, b) in blocks().enumerate() {
             let (was, seen) = (self.carried_times[b.index()], samples(Some(self.fresh_times[b.index()])));
@@ -342,7 +342,7 @@ impl Both<'_> {
             }
         }
         let first = self.new.function(func).blocks.start as usize;
-        let edges = edges_of(self.new, func);
+        let edges = self.new.edge_range(func);
         for (i, b) in blocks().enumerate() {
             let out: Vec<usize> = self.new.edge_ids(b).map(|e| e.index()).collect();
             let carried: f64 = out.iter().map(|&e| expected(self.carried.edges[e])).sum();

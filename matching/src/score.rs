@@ -12,9 +12,12 @@
 //! Source: BMAT, section 4.3 and tables 6 and 7; footnote 4 for uncovered branches.
 //! Not here: how a profile is carried (`carry`).
 
+use crate::bolt;
+use crate::branches::branch_sides;
+use crate::evidence::inside;
 use crate::measured::Measured;
 use profile::Profile;
-use program::{BlockEnd, BlockId, EdgeKind, FuncId, Origin, Program, Va};
+use program::{FuncId, Origin, Program};
 
 /// What a profile is worth beside a fresh one. Shares are 0.0..=1.0.
 #[derive(Clone, PartialEq, Debug)]
@@ -109,24 +112,6 @@ pub fn uncertainty(new: &Program, fresh: &[Profile]) -> Option<Uncertainty> {
     })
 }
 
-/// The two sides of a conditional branch: edges taken and not taken, if both stay in the function and differ.
-pub(crate) fn branch_sides(p: &Program, b: BlockId) -> Option<[usize; 2]> {
-    if p.block(b).end != BlockEnd::Branch {
-        return None;
-    }
-    let mut sides = [None; 2];
-    for e in p.edge_ids(b) {
-        match p.edge(e).kind {
-            EdgeKind::Taken => sides[0] = Some(e.index()),
-            EdgeKind::FallThrough => sides[1] = Some(e.index()),
-            _ => {}
-        }
-    }
-    let [taken, not] = sides;
-    let (taken, not) = (taken?, not?);
-    (p.edges[taken].to != p.edges[not].to).then_some([taken, not])
-}
-
 fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score {
     let (want, got) = (fresh.times(new), carried.times(new));
     let share = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
@@ -159,7 +144,7 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
     };
     for f in new.func_ids().filter(|&f| of_code(f)) {
         let mut loss = FunctionLoss { func: f, mispredicted: 0, n_blocks_differ: 0, overlap_share: 0.0 };
-        let in_bolt = bolt_understands(new, f);
+        let in_bolt = bolt::understands(new, f);
         for b in new.function(f).block_ids() {
             let (w, g) = (want[b.index()], got[b.index()]);
             let (ran, carried_ran) = (w > 0, g > 0);
@@ -171,7 +156,7 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
             s.n_executed[2] += usize::from(ran && carried_ran);
             let (x, y) = (w as f64 / want_total.max(1.0), g as f64 / got_total.max(1.0));
             loss.overlap_share += (x - y).abs() / 2.0;
-            if in_bolt && !joins_branch_before(new, b) {
+            if in_bolt && !bolt::joins_branch_before(new, b) {
                 bolt.0 += 1;
                 bolt.1 += usize::from(ran == carried_ran);
             }
@@ -227,33 +212,8 @@ fn is_compared(p: &Program, f: FuncId, fresh: &Measured) -> bool {
         return false;
     }
     let branches = function.block_ids().any(|b| !p.successors(b).is_empty());
-    let inside = crate::evidence::inside(p, fresh, f);
+    let inside = inside(p, fresh, f);
     let entered = function.block_ids().any(|b| fresh.entries[b.index()].is_some_and(|c| c > 0));
     let ran = function.block_ids().any(|b| fresh.blocks[b.index()].is_some_and(|c| c > 0));
     inside || !branches || !(entered || ran)
-}
-
-/// Whether llvm-bolt 19 makes a graph of the function: it refuses what has cold parts, and indirect jumps
-/// that it cannot resolve (tail calls through registers among them).
-pub(crate) fn bolt_understands(p: &Program, f: FuncId) -> bool {
-    let function = p.function(f);
-    let stays = |b: BlockId| !matches!(p.block(b).end, BlockEnd::Unresolved | BlockEnd::IndirectTailCall);
-    function.complete && function.ranges.len() == 1 && function.block_ids().all(stays)
-}
-
-/// Whether llvm-bolt makes this block part of the one before: a lone jump that only a conditional branch
-/// falls into.
-fn joins_branch_before(p: &Program, b: BlockId) -> bool {
-    let block = p.block(b);
-    if block.n_insns != 1 || block.end != BlockEnd::Jump || block.start == Va(0) {
-        return false;
-    }
-    let Some(before) = p.block_at(Va(block.start.0 - 1)) else { return false };
-    let falls = |e: &program::Edge| e.to == b && e.kind == EdgeKind::FallThrough;
-    if p.block(before).end != BlockEnd::Branch || !p.successors(before).iter().any(falls) {
-        return false;
-    }
-    let func = p.function(block.func);
-    let into = func.block_ids().flat_map(|x| p.successors(x)).filter(|e| e.to == b).count();
-    into == 1
 }

@@ -406,10 +406,14 @@ impl Program {
     }
     /// All edges from blocks of `func`, block by block.
     pub fn edges_of(&self, func: FuncId) -> &[Edge] {
+        &self.edges[self.edge_range(func)]
+    }
+    /// The indices of these in `edges`.
+    pub fn edge_range(&self, func: FuncId) -> Range<usize> {
         let range = &self.function(func).blocks;
         let first =
             |block: u32| self.blocks.get(block as usize).map_or(self.edges.len(), |b| b.first_edge.index());
-        &self.edges[first(range.start)..first(range.end)]
+        first(range.start)..first(range.end)
     }
     /// The calls made in `block`, by address.
     pub fn calls_in(&self, block: BlockId) -> &[Call] {

@@ -8,7 +8,7 @@ use crate::carry::likely;
 use crate::infer::{Estimate, Inferred, Problem};
 use crate::measured::Measured;
 use profile::{Exactness, Profile};
-use program::{BlockEnd, BlockId, EdgeKind, FuncId, Program, Va};
+use program::{BlockId, EdgeKind, FuncId, Program, Va};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ impl Complete {
     /// Takes over what was inferred for one function.
     pub fn put(&mut self, program: &Program, func: FuncId, inferred: &Inferred) {
         let blocks = program.function(func).blocks.start as usize;
-        let edges = first_edge(program, func);
+        let edges = program.edge_range(func).start;
         for (to, from) in [
             (&mut self.blocks[blocks..], &inferred.blocks),
             (&mut self.edges[edges..], &inferred.edges),
@@ -97,75 +97,6 @@ impl Complete {
             }
         }
     }
-}
-
-/// Index of the first edge of `func`; its edges are contiguous, as its blocks are.
-pub(crate) fn first_edge(program: &Program, func: FuncId) -> usize {
-    let first = BlockId(program.function(func).blocks.start);
-    program.blocks.get(first.index()).map_or(program.edges.len(), |b| b.first_edge.index())
-}
-
-/// Indexes of all edges of `func`.
-pub(crate) fn edges_of(program: &Program, func: FuncId) -> std::ops::Range<usize> {
-    let end = BlockId(program.function(func).blocks.end);
-    let end = program.blocks.get(end.index()).map_or(program.edges.len(), |b| b.first_edge.index());
-    first_edge(program, func)..end
-}
-
-/// The graph of `func` with nothing known: where control enters, where it leaves, where it might leak and at
-/// what cost.
-pub(crate) fn graph(program: &Program, func: FuncId, leak: u32) -> Problem {
-    let function = program.function(func);
-    let first = function.blocks.start;
-    let edges = &program.edges[edges_of(program, func)];
-    let n = function.n_blocks();
-    let entry = program.entry_block(func);
-    let mut p = Problem {
-        edges: edges.iter().map(|e| (e.from.0 - first, e.to.0 - first)).collect(),
-        blocks: vec![Estimate::unknown(0); n],
-        edge: vec![Estimate::unknown(1); edges.len()],
-        enter: vec![None; n],
-        leave: vec![None; n],
-    };
-    let mut may_end = false;
-    for (i, b) in function.block_ids().enumerate() {
-        let block = program.block(b);
-        let calls = program.calls_in(b);
-        let exit = matches!(
-            block.end,
-            BlockEnd::Return
-                | BlockEnd::NoReturn
-                | BlockEnd::Stop
-                | BlockEnd::Broken
-                | BlockEnd::Unresolved
-                | BlockEnd::IndirectTailCall
-        ) || program.successors(b).is_empty()
-            || calls.iter().any(|c| c.kind != program::CallKind::Call);
-        if exit {
-            may_end = true;
-            p.leave[i] = Some(Estimate::unknown(0));
-        } else if !calls.is_empty() {
-            p.leave[i] = Some(Estimate::unknown(leak));
-        }
-        if !calls.is_empty() || block.landing_pad {
-            p.enter[i] = Some(Estimate::unknown(leak));
-        }
-        if entry == Some(b) {
-            p.enter[i] = Some(Estimate::unknown(1));
-        } else if function.entries.contains(&b) || block.end == BlockEnd::Unresolved {
-            p.enter[i] = Some(Estimate::unknown(20));
-        }
-        if !function.complete && p.enter[i].is_none() {
-            // Jumps that are not understood may lead anywhere in the function.
-            p.enter[i] = Some(Estimate::unknown(30));
-        }
-    }
-    if !may_end {
-        for leave in p.leave.iter_mut().filter(|l| l.is_none()) {
-            *leave = Some(Estimate::unknown(2 * leak));
-        }
-    }
-    p
 }
 
 /// Whether more is known of `func`, of whose edges none was counted, than that its entry ran.
@@ -211,7 +142,7 @@ fn function(
 ) -> (Known, Inferred) {
     let function = program.function(func);
     let blocks = function.blocks.start as usize..function.blocks.end as usize;
-    let edges = edges_of(program, func);
+    let edges = program.edge_range(func);
     let any = |table: &[Option<u64>]| table.iter().any(|c| c.is_some_and(|c| c > 0));
     let calls = called.get(&function.entry.0).copied().unwrap_or(0);
     let exactness = profile.exactness;
@@ -245,7 +176,7 @@ fn function(
         }
         return (known, zero);
     }
-    let mut p = graph(program, func, 5);
+    let mut p = Problem::of(program, func, 5);
     if exactness == Exactness::Exact {
         // A jump out by `longjmp` leaves counts that no flow has: where they differ, control was lost, not
         // made up elsewhere.

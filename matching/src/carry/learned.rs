@@ -11,7 +11,7 @@
 //! prediction using machine learning", TOPLAS 1997 (learning it). We differ in that the program's own old
 //! profile is what is learnt from. Not here: what becomes of the estimates (`likely`, `infer`).
 
-use crate::carry::complete::{Complete, Known, edges_of};
+use crate::carry::complete::{Complete, Known};
 use crate::carry::likely::Loops;
 use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, FuncId, Program};
 use std::collections::BTreeMap;
@@ -132,7 +132,7 @@ impl<'a> Shape<'a> {
     pub fn of(seen: &'a Seen<'a>, func: FuncId, loops: &'a Loops) -> Shape<'a> {
         let program = seen.program;
         let function = program.function(func);
-        let edges = edges_of(program, func);
+        let edges = program.edge_range(func);
         let mut n_before = vec![0_u32; function.n_blocks()];
         for e in &program.edges[edges] {
             n_before[(e.to.0 - function.blocks.start) as usize] += 1;

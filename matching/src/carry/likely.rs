@@ -5,7 +5,6 @@
 //! combined). We differ in that what cannot return is all but never reached, and that operands are looked at,
 //! not types.
 
-use crate::carry::complete::edges_of;
 use crate::infer::{Estimate, Problem};
 use program::{BlockEnd, BlockId, CallKind, EdgeKind, FuncId, Program};
 
@@ -24,7 +23,7 @@ const RARE: f64 = 0.1;
 pub(crate) fn probabilities(program: &Program, func: FuncId) -> Vec<f64> {
     let function = program.function(func);
     let first = function.blocks.start;
-    let edges = &program.edges[edges_of(program, func)];
+    let edges = &program.edges[program.edge_range(func)];
     let loops = Loops::of(program, func);
     let ends = doomed(program, func);
     let mut all = vec![0.0; edges.len()];

@@ -13,13 +13,13 @@
 //! of species", Biometrika 1953. The measures themselves: `score`; `examples/calibrate.rs` measures the
 //! table.
 
-use super::complete::{Complete, Known, WORK, graph};
+use super::complete::{Complete, Known, WORK};
 use super::likely;
+use crate::branches::branch_sides;
 use crate::evidence::{Consistency, Silence};
-use crate::infer::Estimate;
+use crate::infer::{Estimate, Problem};
 use crate::measured::Measured;
 use crate::relation::Matching;
-use crate::score::branch_sides;
 use profile::Profile;
 use program::{BlockId, FuncId, Origin, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
@@ -353,7 +353,7 @@ fn missing(old: &Old<'_>, silence: &Silence, mass: f64) -> Missing {
     let mut missing = Missing::default();
     for (&f, &count) in &silence.functions {
         let function = p.function(f);
-        let mut problem = graph(p, f, 50);
+        let mut problem = Problem::of(p, f, 50);
         let first = function.blocks.start;
         if let Some(entry) = p.entry_block(f) {
             problem.enter[(entry.0 - first) as usize] =
@@ -361,7 +361,7 @@ fn missing(old: &Old<'_>, silence: &Silence, mass: f64) -> Missing {
         }
         likely::fill(p, f, &mut problem);
         let inferred = problem.solve(WORK);
-        let first_edge = super::complete::first_edge(p, f);
+        let first_edge = p.edge_range(f).start;
         let sides = function.block_ids().filter_map(|b| branch_sides(p, b));
         let ran = |e: usize| inferred.edges.get(e - first_edge).copied().unwrap_or(0) as f64;
         missing.n_functions += 1;

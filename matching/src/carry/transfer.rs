@@ -5,7 +5,7 @@
 //! what is left. Not here: how contradictions are settled (`infer`).
 
 use crate::carry::CarryOptions;
-use crate::carry::complete::{Complete, Known, edges_of, graph};
+use crate::carry::complete::{Complete, Known};
 use crate::infer::{Estimate, Problem};
 use crate::relation::{BlockMatch, BlockMethod, Matching};
 use program::{BlockEnd, BlockId, Callee, EdgeKind, FuncId, Loops, Program};
@@ -141,7 +141,7 @@ impl<'a> Along<'a> {
     /// Everything that is known of `func` of the new build. `from` is its old function, if it has one.
     pub fn function(&self, func: FuncId, from: Option<FuncId>) -> Transferred {
         let function = self.new.function(func);
-        let mut p = graph(self.new, func, LEAK);
+        let mut p = Problem::of(self.new, func, LEAK);
         let mut matched: Vec<Option<Carried>> = vec![None; function.n_blocks()];
         let mut any = false;
         for (i, b) in function.block_ids().enumerate() {
@@ -152,7 +152,7 @@ impl<'a> Along<'a> {
             self.once_a_call(func, from, &mut p, &mut matched);
         }
         self.split_heads(func, &mut p, &matched);
-        let edges = edges_of(self.new, func);
+        let edges = self.new.edge_range(func);
         for (i, b) in function.block_ids().enumerate() {
             if matched[i].is_some_and(|m| !m.partial) {
                 self.edges(b, &mut p, edges.start);
@@ -401,7 +401,7 @@ impl<'a> Along<'a> {
     /// alone.
     fn is_second(&self, old: BlockId, from: BlockId, to: BlockId) -> bool {
         let firm = |m: &BlockMatch| !m.partial && m.method == BlockMethod::Aligned;
-        let mut into = edges_of(self.new, self.new.block(to).func).filter(|&e| self.new.edges[e].to == to);
+        let mut into = self.new.edge_range(self.new.block(to).func).filter(|&e| self.new.edges[e].to == to);
         to != from
             && self.news(old).any(|m| m.new == to && firm(m))
             && self.news(old).any(|m| m.new == from && m.method != BlockMethod::ControlFlow)
