@@ -15,7 +15,8 @@ use crate::libc;
 use crate::model::Program;
 use crate::noreturn;
 use crate::partition::{self, Evidence, Known};
-use crate::sweep::{Context, DataRef, How, RawEnd, Region, RegionKind, Rel, Space, Sweeper, Swept};
+use crate::raw::{Context, DataRef, How, RawEnd, Region, RegionKind, Rel, Space, Swept};
+use crate::sweep::Sweeper;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -175,7 +176,7 @@ fn sweep_all(cx: &Context<'_>, regions: &[Region]) -> Vec<Swept> {
     let mut refs: Vec<Rel> = swept.iter().flat_map(|s| s.data_refs.iter().copied()).collect();
     refs.sort_unstable();
     refs.dedup();
-    let crossed = |t: &crate::sweep::RawTable| {
+    let crossed = |t: &crate::raw::RawTable| {
         let from = cx.space.rel(t.at);
         let next = refs.get(refs.partition_point(|&r| r <= from)).copied().unwrap_or(Rel::MAX);
         u64::from(from) + (t.targets.len() * usize::from(t.entry_len)) as u64 > u64::from(next)
@@ -226,7 +227,7 @@ fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
     }
     let relocated = code.cx.image.kind.is_relocated();
     // Nobody takes the address of padding: such a word is a number.
-    let starts_code = |at: Rel| crate::sweep::decode_at(&code.cx, at).is_some_and(|insn| !insn.is_padding());
+    let starts_code = |at: Rel| crate::raw::decode_at(&code.cx, at).is_some_and(|insn| !insn.is_padding());
     for pointer in &evidence.pointers {
         // A word that only looks like an address must not cut a block anywhere.
         let plausible = relocated || pointer.to.is_multiple_of(16);

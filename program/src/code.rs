@@ -8,7 +8,7 @@
 use crate::arch::Decoder;
 use crate::image::RelocationTo;
 use crate::model::Origin;
-use crate::sweep::{Context, NOWHERE, RawBlock, RawCall, RawEnd, RawTable, Reference, Region, Rel, Swept};
+use crate::raw::{Context, NOWHERE, RawBlock, RawCall, RawEnd, RawTable, Reference, Region, Rel, Swept};
 use std::ops::Range;
 use std::sync::OnceLock;
 

@@ -16,7 +16,7 @@ mod tests;
 use crate::addr::Va;
 use crate::image::{Image, RelocationTo, SymbolKind};
 use crate::model::{DataKind, DataObject, Program, Sure};
-use crate::sweep::{DataRef, Space};
+use crate::raw::{DataRef, Space};
 use pieces::Fixed;
 use rayon::prelude::*;
 use regions::{Region, regions};

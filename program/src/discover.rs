@@ -8,7 +8,7 @@ use crate::addr::Va;
 use crate::arch::Decoder;
 use crate::image::{Image, SymbolKind};
 use crate::model::Origin;
-use crate::sweep::{NOWHERE, Region, RegionKind, Rel, Space};
+use crate::raw::{NOWHERE, Region, RegionKind, Rel, Space};
 use std::ops::Range;
 
 /// A place where something outside the code says that a function starts.

@@ -12,7 +12,7 @@ use crate::code::{Code, NO_FUNC};
 use crate::model::Origin;
 use crate::partition::{Finder, Is, Jump, Start, has};
 use crate::prologue::{has_prologue, looks_like_entry};
-use crate::sweep::{RawEnd, RegionKind, Rel};
+use crate::raw::{RawEnd, RegionKind, Rel};
 use std::collections::HashSet;
 use std::ops::Range;
 

@@ -13,6 +13,7 @@ mod dynamic;
 mod elf;
 mod exports;
 mod go;
+mod headers;
 mod plt;
 #[cfg(test)]
 mod tests;
@@ -349,8 +350,8 @@ impl Image {
 
     /// The bytes that the section of this name has in the file, also one that is not loaded.
     pub fn section_in_file(&self, name: &str) -> Option<&[u8]> {
-        let headers = elf::headers(&self.bytes, &self.name, true).ok()?;
-        elf::section_bytes(&self.bytes, headers.section(name)?)
+        let headers = headers::headers(&self.bytes, &self.name, true).ok()?;
+        headers::section_bytes(&self.bytes, headers.section(name)?)
     }
 
     /// The segment that holds `at`.

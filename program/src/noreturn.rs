@@ -9,7 +9,7 @@
 
 use crate::code::{Code, NO_FUNC};
 use crate::libc;
-use crate::sweep::{How, RawCall, RawEnd};
+use crate::raw::{How, RawCall, RawEnd};
 
 /// Works out which functions and calls return, and notes it in `code`.
 ///

@@ -8,8 +8,9 @@
 
 use crate::code::{Code, NO_FUNC, Proto};
 use crate::discover::{Pointer, Seed};
+use crate::listing::sorted;
 use crate::model::Origin;
-use crate::sweep::{How, RawEnd, RawTable, RegionKind, Rel, sorted};
+use crate::raw::{How, RawEnd, RawTable, RegionKind, Rel};
 use std::ops::Range;
 
 /// Where the blocks of a function, or of a part of one, start.

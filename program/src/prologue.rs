@@ -4,7 +4,7 @@
 
 use crate::arch::{Decoder, Flow, Insn, Operand, RegSet, StackMove, Step};
 use crate::code::Code;
-use crate::sweep::Rel;
+use crate::raw::Rel;
 
 /// Whether the code at `at` saves registers or makes room on the stack at once.
 pub fn has_prologue(code: &Code<'_>, at: Rel) -> bool {

@@ -15,8 +15,9 @@
 use crate::addr::Va;
 use crate::arch::{Insn, Operand, Reg, RegSet, Step, Test};
 use crate::image::RelocationTo;
+use crate::listing::{Kind, Listing};
 use crate::model::Sure;
-use crate::sweep::{Context, Kind, NOWHERE, RawTable, Rel, Sweeper, Swept, decode_at};
+use crate::raw::{Context, NOWHERE, RawTable, Rel, Swept, decode_at};
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -65,16 +66,16 @@ struct Shape {
 /// `named` are the positions in `out.data_refs` of what this region refers to.
 pub fn resolve(
     cx: &Context<'_>,
-    sweeper: &mut Sweeper,
+    listing: &mut Listing,
     range: &Range<Rel>,
     jump: u32,
     out: &mut Swept,
     named: Range<usize>,
     many: bool,
 ) -> Resolved {
-    sweeper.make_sources();
-    let at = sweeper.insns[jump as usize].at;
-    let mut slice = Slice { cx, sweeper, range, budget: BUDGET, many, spilled: Vec::new() };
+    listing.make_sources();
+    let at = listing.insns[jump as usize].at;
+    let mut slice = Slice { cx, listing, range, budget: BUDGET, many, spilled: Vec::new() };
     let mut shapes = Vec::new();
     let suspicious = slice.shapes(jump, &mut shapes);
     let mut found = Vec::new();
@@ -86,7 +87,7 @@ pub fn resolve(
     for (shape, bound) in shapes.iter().zip(bounds) {
         for &base in &shape.bases {
             if let Some(mut table) =
-                read(cx, sweeper, range, shape, base, bound, &out.data_refs[named.clone()])
+                read(cx, listing, range, shape, base, bound, &out.data_refs[named.clone()])
             {
                 table.jump = at;
                 found.push(table);
@@ -97,8 +98,8 @@ pub fn resolve(
     found.dedup_by_key(|t| t.at);
     for table in &found {
         for &to in &table.targets {
-            if range.contains(&to) && sweeper.starts.get(to) {
-                sweeper.leaders.set(to);
+            if range.contains(&to) && listing.starts.get(to) {
+                listing.leaders.set(to);
             }
         }
     }
@@ -115,7 +116,7 @@ pub fn resolve(
 /// Reads a table's entries; `None` if they are none.
 fn read(
     cx: &Context<'_>,
-    sweeper: &mut Sweeper,
+    listing: &mut Listing,
     range: &Range<Rel>,
     shape: &Shape,
     base: Va,
@@ -130,7 +131,7 @@ fn read(
     if from == NOWHERE || cx.image.segment_at(base).is_none() {
         return None;
     }
-    let room = (u64::from(sweeper.next_ref(cx, from, named)) - u64::from(from)).div_ceil(step);
+    let room = (u64::from(listing.next_ref(cx, from, named)) - u64::from(from)).div_ceil(step);
     let count = |limit: u64| {
         let mut targets: Vec<Rel> = Vec::new();
         let mut own = 0;
@@ -138,7 +139,7 @@ fn read(
             let at = base.plus(n * step);
             let Some(target) = entry(cx, shape, base, at) else { break };
             let to = cx.space.rel(target);
-            let inside = range.contains(&to) && sweeper.starts.get(to);
+            let inside = range.contains(&to) && listing.starts.get(to);
             let part = !inside && cx.in_part(to);
             let out = bound.is_some() && n < room && cx.is_code(to) && !range.contains(&to);
             // One past the end: what clang writes where the default cannot happen.
@@ -212,7 +213,7 @@ fn entry(cx: &Context<'_>, shape: &Shape, base: Va, at: Va) -> Option<Va> {
 /// A backward walk over the instructions of one region.
 struct Slice<'a, 'c> {
     cx: &'a Context<'c>,
-    sweeper: &'a Sweeper,
+    listing: &'a Listing,
     range: &'a Range<Rel>,
     budget: u32,
     /// Whether the region may hold many functions.
@@ -230,20 +231,20 @@ struct Pred {
 
 impl Slice<'_, '_> {
     fn insn(&self, index: u32) -> Option<Insn> {
-        decode_at(self.cx, self.sweeper.insns.get(index as usize)?.at)
+        decode_at(self.cx, self.listing.insns.get(index as usize)?.at)
     }
 
     fn preds(&self, index: u32, into: &mut Vec<Pred>) {
         into.clear();
-        let insns = &self.sweeper.insns;
+        let insns = &self.listing.insns;
         if let Some(before) = index.checked_sub(1)
             && insns[before as usize].kind.falls_through()
         {
             into.push(Pred { index: before, taken: false });
         }
         let at = insns[index as usize].at;
-        if self.sweeper.leaders.get(at) {
-            let sources = self.sweeper.sources_of(at);
+        if self.listing.leaders.get(at) {
+            let sources = self.listing.sources_of(at);
             into.extend(sources.iter().map(|&(_, index)| Pred { index, taken: true }));
         }
     }
@@ -269,7 +270,7 @@ impl Slice<'_, '_> {
                     return found;
                 }
                 self.budget -= 1;
-                let kind = self.sweeper.insns[pred.index as usize].kind;
+                let kind = self.listing.insns[pred.index as usize].kind;
                 if pred.taken || kind == Kind::Branch || kind == Kind::Nop {
                     todo.push((pred.index, loc));
                     continue;
@@ -300,8 +301,8 @@ impl Slice<'_, '_> {
         if all.is_empty() {
             // Set before an indirect jump that was not followed, as in interpreters: take what is ever put
             // there. Where a region holds many functions, only what was put there last.
-            let before = self.sweeper.bases.partition_point(|&b| b < index);
-            let (near, far) = self.sweeper.bases.split_at(before);
+            let before = self.listing.bases.partition_point(|&b| b < index);
+            let (near, far) = self.listing.bases.split_at(before);
             for &base in near.iter().rev().chain(far).take(if self.many { 64 } else { usize::MAX }) {
                 if let Some(insn) = self.insn(base)
                     && insn.writes(reg)
@@ -326,14 +327,14 @@ impl Slice<'_, '_> {
 
     /// The constants that are put into `slot` of the frame soon after they are put into a register.
     fn spills(&self, slot: Operand) -> impl Iterator<Item = Va> {
-        self.sweeper.bases.iter().filter_map(move |&base| {
+        self.listing.bases.iter().filter_map(move |&base| {
             let set = self.insn(base)?;
             let va = constant(&set)?;
             let (Step::Address { to: reg, .. } | Step::Copy { to: reg, .. }) = set.step() else {
                 return None;
             };
             for index in base + 1..base + 32 {
-                if !self.sweeper.insns.get(index as usize - 1)?.kind.falls_through() {
+                if !self.listing.insns.get(index as usize - 1)?.kind.falls_through() {
                     return None;
                 }
                 let insn = self.insn(index)?;
@@ -410,7 +411,7 @@ impl Slice<'_, '_> {
         let (bases, entry_len) = (vec![place], 8);
         let shape = Shape { bases, entry_len, signed: false, relative: false, index: None, factor: 0 };
         let to = entry(self.cx, &shape, place, place).map_or(NOWHERE, |to| self.cx.space.rel(to));
-        let is_inside = self.range.contains(&to) && to != self.range.start && self.sweeper.starts.get(to);
+        let is_inside = self.range.contains(&to) && to != self.range.start && self.listing.starts.get(to);
         let is_symbol =
             || self.cx.image.relocation_at(place).is_some_and(|r| !matches!(r.to, RelocationTo::Address(_)));
         if self.many || !is_inside || is_symbol() {
@@ -553,7 +554,7 @@ impl Slice<'_, '_> {
     }
 
     fn step_back(&self, pred: Pred, walk: &mut Walk) -> Back {
-        let kind = self.sweeper.insns[pred.index as usize].kind;
+        let kind = self.listing.insns[pred.index as usize].kind;
         match kind {
             Kind::Nop | Kind::Jump => return Back::On,
             Kind::Branch => {
@@ -633,7 +634,7 @@ impl Slice<'_, '_> {
         let mut at = pred.index;
         let compare = loop {
             at = at.checked_sub(1)?;
-            let kind = self.sweeper.insns[at as usize].kind;
+            let kind = self.listing.insns[at as usize].kind;
             if !matches!(kind, Kind::Next | Kind::Nop) && kind != Kind::Branch {
                 return None;
             }

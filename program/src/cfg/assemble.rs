@@ -11,7 +11,7 @@ use crate::model::{
     Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Function, Gap, GapReason, JumpTable, Origin,
     Program, Sure,
 };
-use crate::sweep::{How, NOWHERE, RawBlock, RawCall, RawEnd, Rel};
+use crate::raw::{How, NOWHERE, RawBlock, RawCall, RawEnd, Rel};
 use std::collections::HashMap;
 use std::ops::Range;
 

@@ -7,7 +7,7 @@
 //! (`lines`).
 #![warn(clippy::indexing_slicing)]
 
-use super::elf::{self, Headers};
+use super::headers::{self, Headers};
 use super::{Image, SymbolKind};
 use std::path::{Path, PathBuf};
 
@@ -25,11 +25,11 @@ pub fn attach(image: &mut Image, headers: &Headers, path: &Path) {
         }
         let Ok(bytes) = std::fs::read(&candidate) else { continue };
         let shown = candidate.display().to_string();
-        let Ok(of_debug) = elf::headers(&bytes, &shown, true) else {
+        let Ok(of_debug) = headers::headers(&bytes, &shown, true) else {
             image.notes.push(format!("{shown} is no debug file: not used"));
             continue;
         };
-        let same = match (&image.build_id, elf::build_id(&of_debug, &bytes)) {
+        let same = match (&image.build_id, headers::build_id(&of_debug, &bytes)) {
             (Some(ours), Some(theirs)) => *ours == theirs,
             _ => link.as_ref().is_some_and(|l| l.1 == crc32fast::hash(&bytes)),
         };
@@ -39,7 +39,7 @@ pub fn attach(image: &mut Image, headers: &Headers, path: &Path) {
         }
         if !own_symbols {
             let mut names_left = bytes.len().saturating_mul(8).saturating_add(1 << 20);
-            let symbols = elf::symtab(&of_debug, &bytes, &mut names_left);
+            let symbols = headers::symtab(&of_debug, &bytes, &mut names_left);
             image.symbols.splice(0..0, symbols);
         }
         image.debug_file = Some(candidate);
@@ -52,8 +52,8 @@ pub fn attach(image: &mut Image, headers: &Headers, path: &Path) {
 
 /// Name and checksum of the debug file, as `.gnu_debuglink` gives them.
 fn link(headers: &Headers, bytes: &[u8]) -> Option<(String, u32)> {
-    let data = elf::section_bytes(bytes, headers.section(".gnu_debuglink")?)?;
-    let name = elf::string_at(data, 0)?;
+    let data = headers::section_bytes(bytes, headers.section(".gnu_debuglink")?)?;
+    let name = headers::string_at(data, 0)?;
     let crc = data.get(data.len().checked_sub(4)?..)?.first_chunk().map(|b| u32::from_le_bytes(*b))?;
     // A path in there would lead out of the folders that debug files are in.
     (!name.is_empty() && !name.contains('/') && name.len() <= 255).then(|| (name.into_owned(), crc))

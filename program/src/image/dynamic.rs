@@ -7,7 +7,7 @@
 //! 2017).
 #![warn(clippy::indexing_slicing)]
 
-use super::elf::{Headers, LE, records, section_bytes, string_at, symbol};
+use super::headers::{Headers, LE, records, section_bytes, string_at, symbol};
 use super::{Image, Relocation, RelocationTo, Symbol};
 use crate::addr::Va;
 use object::LittleEndian;
@@ -167,7 +167,7 @@ impl Dynamic {
             tables.extend(self.table(image, at, len));
         }
         if self.tags.is_empty() {
-            let loaded = |h: &&(String, super::elf::Shdr)| {
+            let loaded = |h: &&(String, super::headers::Shdr)| {
                 h.1.sh_type(LE) == elf::SHT_RELA && h.1.sh_flags(LE).contains(elf::SHF_ALLOC)
             };
             for (_, h) in headers.sections.iter().filter(loaded) {

@@ -4,7 +4,7 @@
 //! (LSDA).
 #![warn(clippy::indexing_slicing)]
 
-use super::elf::{Headers, LE};
+use super::headers::{Headers, LE};
 use super::{CallSite, Image, UnwindRange};
 use crate::addr::Va;
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EhFrameOffset, LittleEndian, Pointer, UnwindSection as _};

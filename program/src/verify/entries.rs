@@ -9,7 +9,7 @@ use crate::arch::Flow;
 use crate::discover;
 use crate::ids::{BlockId, FuncId};
 use crate::model::{CallKind, GapReason, Program};
-use crate::sweep::Space;
+use crate::raw::Space;
 use rayon::prelude::*;
 
 impl Program {

@@ -1,0 +1,195 @@
+//! The instructions of one region, as little of each as blocks and slices need.
+
+use crate::addr::Va;
+use crate::arch::{Flow, Insn};
+use crate::raw::{Context, NOWHERE, Rel};
+use std::ops::Range;
+
+/// What an instruction does to the flow of control, in a byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Next,
+    Nop,
+    Jump,
+    Branch,
+    JumpIndirect,
+    Call,
+    CallIndirect,
+    Return,
+    /// `ud2`, `hlt`.
+    Stop,
+    /// `int3`: stops, and fills space.
+    Trap,
+    Invalid,
+}
+
+impl Kind {
+    pub fn falls_through(self) -> bool {
+        matches!(self, Kind::Next | Kind::Nop | Kind::Branch | Kind::Call | Kind::CallIndirect)
+    }
+    pub fn ends_block(self) -> bool {
+        !matches!(self, Kind::Next | Kind::Nop | Kind::Call | Kind::CallIndirect)
+    }
+    /// Of `insn`, and where it leads, if it is a direct jump, branch or call.
+    pub fn of(insn: &Insn) -> (Kind, Option<Va>) {
+        match insn.flow() {
+            Flow::Next if insn.is_nop() => (Kind::Nop, None),
+            Flow::Next => (Kind::Next, None),
+            Flow::Jump(to) => (Kind::Jump, Some(to)),
+            Flow::Branch(to) => (Kind::Branch, Some(to)),
+            Flow::JumpIndirect => (Kind::JumpIndirect, None),
+            Flow::Call(to) => (Kind::Call, Some(to)),
+            Flow::CallIndirect => (Kind::CallIndirect, None),
+            Flow::Return => (Kind::Return, None),
+            Flow::Stop if insn.is_padding() => (Kind::Trap, None),
+            Flow::Stop => (Kind::Stop, None),
+            Flow::Invalid => (Kind::Invalid, None),
+        }
+    }
+}
+
+/// An instruction, as little of it as blocks need.
+#[derive(Clone, Copy, Debug)]
+pub struct Lite {
+    pub at: Rel,
+    /// Of a direct jump, branch or call.
+    pub target: Rel,
+    pub len: u8,
+    pub kind: Kind,
+}
+
+impl Lite {
+    pub fn end(&self) -> Rel {
+        self.at + Rel::from(self.len)
+    }
+}
+
+/// Bits for the bytes of a region.
+#[derive(Default)]
+pub struct Bits {
+    from: Rel,
+    words: Vec<u64>,
+}
+
+impl Bits {
+    /// Empty, for the bytes of `range`.
+    pub fn reset(&mut self, range: &Range<Rel>) {
+        self.from = range.start;
+        self.words.clear();
+        self.words.resize((range.end - range.start) as usize / 64 + 1, 0);
+    }
+    pub fn set(&mut self, at: Rel) {
+        let i = (at - self.from) as usize;
+        self.words[i / 64] |= 1 << (i % 64);
+    }
+    pub fn get(&self, at: Rel) -> bool {
+        let i = at.wrapping_sub(self.from) as usize;
+        self.words.get(i / 64).is_some_and(|w| w >> (i % 64) & 1 == 1)
+    }
+}
+
+/// The addresses `all`, sorted and without repeats. Those in `span`, where most lie, are not compared with
+/// each other.
+pub fn sorted(all: &[Rel], span: &Range<Rel>) -> Vec<Rel> {
+    let mut found = Vec::new();
+    let is_worth_it = all.len() >= (span.end.saturating_sub(span.start) / 256) as usize;
+    if !is_worth_it {
+        found.extend_from_slice(all);
+        found.sort_unstable();
+        found.dedup();
+        return found;
+    }
+    let mut bits = Bits::default();
+    bits.reset(span);
+    let mut above: Vec<Rel> = Vec::new();
+    for &at in all {
+        match at {
+            _ if span.contains(&at) => bits.set(at),
+            _ if at < span.start => found.push(at),
+            _ => above.push(at),
+        }
+    }
+    for rest in [&mut found, &mut above] {
+        rest.sort_unstable();
+        rest.dedup();
+    }
+    for (i, &word) in (0..).zip(&bits.words) {
+        let mut word = word;
+        while word != 0 {
+            found.push(span.start + 64 * i + word.trailing_zeros());
+            word &= word - 1;
+        }
+    }
+    found.append(&mut above);
+    found
+}
+
+/// The instructions of one region and what leads where among them. Its room is used again for the next region.
+#[derive(Default)]
+pub struct Listing {
+    pub insns: Vec<Lite>,
+    pub starts: Bits,
+    pub leaders: Bits,
+    /// Constant addresses that are put into registers: instruction's index.
+    pub bases: Vec<u32>,
+    /// Jumps and branches of the region by target: (target, index), made when a slice needs it.
+    sources: Vec<(Rel, u32)>,
+    sources_made: bool,
+    /// Data that the region names, sorted, made when a table needs it.
+    refs: Vec<Rel>,
+    refs_made: bool,
+}
+
+impl Listing {
+    /// Without instructions, for those of `range`.
+    pub fn clear(&mut self, range: &Range<Rel>) {
+        self.insns.clear();
+        self.bases.clear();
+        self.starts.reset(range);
+    }
+
+    /// Adds the instruction at `insn.at`.
+    pub fn push(&mut self, insn: Lite) {
+        self.starts.set(insn.at);
+        self.insns.push(insn);
+    }
+
+    /// Forgets what was made of instructions that have changed since.
+    pub fn forget_derived(&mut self) {
+        self.sources_made = false;
+        self.refs_made = false;
+    }
+
+    /// The first address above `at` that is in `named` or that the whole image is known to name.
+    pub fn next_ref(&mut self, cx: &Context<'_>, at: Rel, named: &[Rel]) -> Rel {
+        if !self.refs_made {
+            self.refs.clear();
+            self.refs.extend_from_slice(named);
+            self.refs.sort_unstable();
+            self.refs_made = true;
+        }
+        let next = |all: &[Rel]| all.get(all.partition_point(|&r| r <= at)).copied().unwrap_or(NOWHERE);
+        next(&self.refs).min(next(cx.data_refs))
+    }
+
+    /// Makes what [`Self::sources_of`] looks up.
+    pub fn make_sources(&mut self) {
+        if !self.sources_made {
+            self.sources.clear();
+            for (i, insn) in self.insns.iter().enumerate() {
+                if matches!(insn.kind, Kind::Jump | Kind::Branch) && self.leaders.get(insn.target) {
+                    self.sources.push((insn.target, u32::try_from(i).unwrap_or(u32::MAX)));
+                }
+            }
+            self.sources.sort_unstable();
+            self.sources_made = true;
+        }
+    }
+
+    /// Indices of the direct jumps and branches to `at`.
+    pub fn sources_of(&self, at: Rel) -> &[(Rel, u32)] {
+        let from = self.sources.partition_point(|s| s.0 < at);
+        let len = self.sources[from..].iter().take_while(|s| s.0 == at).count();
+        &self.sources[from..from + len]
+    }
+}
