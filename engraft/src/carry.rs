@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(short, value_name = "FILE")]
     o: PathBuf,
     /// Write it in this format, whatever the extension
-    #[arg(long, value_name = "FORMAT", value_parser = input::format_named)]
+    #[arg(long, value_name = "FORMAT", value_parser = output::format_named)]
     to: Option<profile::Format>,
     #[command(flatten)]
     output: Output,
@@ -103,7 +103,7 @@ fn gate(text: &str) -> Result<Gate, String> {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    input::output_format(&args.o, args.to)?;
+    output::output_format(&args.o, args.to)?;
     let read = args.new.iter().chain([&args.old, &args.profile]).chain(&args.map).chain(&args.merge);
     output::spares(&args.o, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
     if args.map.is_some() && args.new.len() > 1 {
@@ -139,7 +139,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let options = MergeOptions { age_releases, ..MergeOptions::default() };
         counts = info_span!("merge").in_scope(|| merge(&old, &counts, &fresh, &options));
     }
-    let written = input::write_profile(&args.o, args.to, &counts, Some(&old))?;
+    let written = output::write_profile(&args.o, args.to, &counts, Some(&old))?;
     let gate = args.require.map(|gate| gate.verdict(&predicted));
     let answer = match &gate {
         Some(gate) if !gate.holds => Answer::No,

@@ -141,7 +141,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             }
         }
     }
-    let written = input::write_profile(&args.o, Some(format), &sum.unwrap_or_default(), program.as_ref())?;
+    let written = output::write_profile(&args.o, Some(format), &sum.unwrap_or_default(), program.as_ref())?;
     let view = ConvertView { schema: ConvertView::SCHEMA, inputs, written: written_view(&args.o, &written) };
     args.output.print_beside_file(&args.o, &view)?;
     Ok(Answer::Yes)

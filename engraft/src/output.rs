@@ -8,6 +8,7 @@
 mod files;
 mod format;
 mod hints;
+mod profiles;
 mod talk;
 
 pub use files::{
@@ -16,6 +17,7 @@ pub use files::{
 };
 pub use format::{Format, Output};
 pub use hints::{Hinted, hint, hint_of};
+pub use profiles::{format_named, output_format, unnamed, write_profile, written_formats};
 pub use talk::{Manner, failed, manner, report, say, talk, warn};
 
 use std::process::ExitCode;

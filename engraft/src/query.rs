@@ -11,13 +11,11 @@ mod stats;
 mod symbols;
 mod within;
 
-use crate::input::from_one;
+use crate::input::{from_one, open, unreadable};
 use crate::output::{self, Answer, Format, Hinted, Output};
 use answer::{callers_view, query_view, threads_view};
-use anyhow::Context as _;
 use at::{At, Span};
 use functions::Functions;
-use std::fs::File;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -117,39 +115,6 @@ pub struct Args {
 fn length(text: &str) -> Result<usize, String> {
     let n = text.parse().ok().filter(|n| (1..=ngrams::LONGEST).contains(n));
     n.ok_or_else(|| format!("paths have 1 to {} blocks", ngrams::LONGEST))
-}
-
-/// Opens a trace.
-pub fn open(path: &Path) -> anyhow::Result<Trace> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let trace = Trace::open(file).map_err(|err| unreadable(path, err))?;
-    if let (Some(at), Some(err)) = (trace.cut(), trace.ends_before_symbols()) {
-        if trace.is_empty().map_err(|err| unreadable(path, err))? {
-            return Err(unreadable(path, err));
-        }
-        let how = if trace.is_damaged() { "damaged" } else { "cut off" };
-        let what = format!("{} is {how} at byte {at:#x}", path.display());
-        output::warn(&what, Some("what was complete before that is used"));
-    }
-    if trace.n_behind() > 0 {
-        let n = many(usize::try_from(trace.n_behind()).unwrap_or(usize::MAX), "byte");
-        let what = format!("{}: {n} behind its end are no part of it, and not read", path.display());
-        output::warn(&what, Some("if several traces were put into one file, keep each in a file of its own"));
-    }
-    Ok(trace)
-}
-
-/// Says which file it was, and what a trace is.
-pub fn unreadable(path: &Path, err: trace::ReadError) -> anyhow::Error {
-    let cause = std::error::Error::source(&err).map_or_else(String::new, |cause| format!(": {cause}"));
-    let hint = match err {
-        trace::ReadError::Version { .. } => "use the engraft that wrote it, or record again",
-        trace::ReadError::Damaged { .. } | trace::ReadError::Cut { .. } | trace::ReadError::Broken { .. } => {
-            "record it or convert it again"
-        }
-        _ => "a trace is what `engraft trace` or `engraft convert` wrote",
-    };
-    Hinted::new(format!("{}: {err}{cause}", path.display()), hint).into()
 }
 
 /// The words of the command line that say what is asked for, as one text.

@@ -60,6 +60,12 @@ pub struct Which<'a> {
     pub tells: &'a (dyn Fn(FuncId) -> bool + Sync),
 }
 
+/// What the events of a file go by, and it is known by in traces; of its [`probe::file_key`].
+pub fn key(file_key: u128) -> u32 {
+    let [a, b, c, d, ..] = file_key.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
 /// What is to be put into the code of `program`, and what its events mean. Their numbers go by `key` and
 /// `turn`; those of two modules may overlap ([`Code::numbers`]), then one needs another turn. `earlier` is
 /// how it ran before.

@@ -360,7 +360,7 @@ fn write(args: &Args, programs: &Programs, threads: &Threads<'_>) -> anyhow::Res
     });
     let module = |(module, path): (&Module<'_>, &PathBuf)| flow::Module {
         first: module.first,
-        key: crate::count::prepare::events_key(probe::file_key(&module.program.image)),
+        key: measure::events::key(probe::file_key(&module.program.image)),
         path: path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string(),
     };
     let flow = Flow {

@@ -3,7 +3,6 @@
 use super::Args;
 use crate::input;
 use crate::output::{self, Answer, Hinted};
-use crate::query;
 use crate::query::functions::Functions;
 use program::{Program, Va};
 use std::collections::BTreeMap;
@@ -33,9 +32,9 @@ fn part(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Part> {
     if args.thread.is_none() && args.at.is_none() {
         return Ok(Part::ALL);
     }
-    let asked = args.thread.map(|n| query::at::nth(from, trace, n)).transpose()?.map(|of| of.thread);
+    let asked = args.thread.map(|n| input::nth(from, trace, n)).transpose()?.map(|of| of.thread);
     let Some(span) = args.at else { return Ok(Part { thread: asked, ..Part::ALL }) };
-    let threads = trace.threads().map_err(|err| query::unreadable(from, err))?;
+    let threads = trace.threads().map_err(|err| input::unreadable(from, err))?;
     if let (None, [_, _, ..]) = (asked, threads.as_slice()) {
         let what = format!("{} has {} threads: which is meant by --at", from.display(), threads.len());
         return Err(Hinted::new(what, "say --thread N, counted from 1").into());
@@ -50,12 +49,12 @@ fn depth(args: &Args) -> usize {
 
 /// Writes folded stacks.
 pub fn folded(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer> {
-    let unreadable = |err| query::unreadable(from, err);
+    let unreadable = |err| input::unreadable(from, err);
     let names = trace.names().map_err(unreadable)?;
     let part = part(args, from, trace)?;
     let (depth, weight) = (depth(args), args.weight.unwrap_or_default());
     let refused = |err| match err {
-        FoldError::Read(err) => query::unreadable(from, err),
+        FoldError::Read(err) => input::unreadable(from, err),
         err => {
             let what = format!("{} cannot be folded: {err}", from.display());
             Hinted::new(what, "say --depth N: what is called deeper counts for the function at that depth")
@@ -97,7 +96,7 @@ pub fn folded(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer>
 
 /// Writes slices.
 pub fn chrome(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer> {
-    let unreadable = |err| query::unreadable(from, err);
+    let unreadable = |err| input::unreadable(from, err);
     if args.weight.is_some() {
         let what = "slices have no weight, they have times";
         return Err(Hinted::new(what, "leave --weight out, or write folded stacks: `-o X.folded`").into());
@@ -155,7 +154,7 @@ struct Instructions {
 
 impl Instructions {
     fn of(args: &Args, from: &Path, trace: &Trace, names: &Names) -> anyhow::Result<Instructions> {
-        let flow = trace.flow().map_err(|err| query::unreadable(from, err))?;
+        let flow = trace.flow().map_err(|err| input::unreadable(from, err))?;
         // By the number of the first function: the binary.
         let mut binaries: BTreeMap<u32, PathBuf> = BTreeMap::new();
         match (&args.binary, flow.modules.is_empty()) {

@@ -4,7 +4,6 @@
 use super::{Args, branches, exports};
 use crate::input;
 use crate::output::{self, Answer, Hinted};
-use crate::query;
 use anyhow::Context as _;
 use std::fs::File;
 use std::io::{self, Read};
@@ -45,9 +44,9 @@ pub fn target_named(name: &str) -> Result<Target, String> {
     match name {
         "trace" => Ok(Target::Trace),
         "chrome" => Ok(Target::Chrome),
-        name => input::format_named(name)
+        name => output::format_named(name)
             .map(Target::Profile)
-            .map_err(|_| format!("there are {}, trace, chrome", input::written_formats().join(", "))),
+            .map_err(|_| format!("there are {}, trace, chrome", output::written_formats().join(", "))),
     }
 }
 
@@ -70,7 +69,7 @@ fn is_named(path: &Path, extension: &str) -> bool {
 
 /// The error for an output whose name says no format.
 pub fn is_unnamed(args: &Args) -> anyhow::Error {
-    input::unnamed(&args.o, ", trace, chrome; plain traces end in .trc").into()
+    output::unnamed(&args.o, ", trace, chrome; plain traces end in .trc").into()
 }
 
 /// The error for what is no trace and was to become something that only traces do.
@@ -139,7 +138,7 @@ fn what(args: &Args) -> anyhow::Result<Option<What>> {
     let file = File::open(input).with_context(|| format!("cannot read {}", input.display()))?;
     file.take(1 << 16).read_to_end(&mut start).with_context(|| format!("cannot read {}", input.display()))?;
     if file::is_one(&start) {
-        let open = || Ok::<_, anyhow::Error>(Box::new(query::open(input)?));
+        let open = || Ok::<_, anyhow::Error>(Box::new(input::open(input)?));
         return Ok(match target {
             Some(Target::Profile(profile::Format::Folded)) => Some(What::Folded(open()?)),
             Some(Target::Chrome) => Some(What::Slices(open()?)),
@@ -296,7 +295,7 @@ pub fn repacked(from: &Path, to: &Path, trace: &Trace, stores: Stores) -> anyhow
         }
     });
     let Imported { n_symbols, n_bytes } = match result {
-        Some(Err(RepackError::Read(err))) => return Err(query::unreadable(from, err)),
+        Some(Err(RepackError::Read(err))) => return Err(input::unreadable(from, err)),
         Some(Err(err)) => return Err(err).with_context(|| format!("cannot pack {}", from.display())),
         Some(Ok(imported)) => {
             wrote?;
@@ -309,9 +308,9 @@ pub fn repacked(from: &Path, to: &Path, trace: &Trace, stores: Stores) -> anyhow
 
 fn unpack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> {
     let wanted = match args.thread {
-        Some(n) => Some(query::at::nth(from, trace, n)?.thread),
+        Some(n) => Some(input::nth(from, trace, n)?.thread),
         None => {
-            let threads = trace.threads().map_err(|err| query::unreadable(from, err))?;
+            let threads = trace.threads().map_err(|err| input::unreadable(from, err))?;
             if threads.len() > 1 {
                 let what =
                     format!("{} has {} threads; a plain trace holds one", from.display(), threads.len());
@@ -338,7 +337,7 @@ fn unpack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> 
             }
         }
     })
-    .map_err(|err| failed.map_or(err, |err| query::unreadable(from, err)))?;
+    .map_err(|err| failed.map_or(err, |err| input::unreadable(from, err)))?;
     Ok(TraceView {
         schema: TraceView::SCHEMA,
         file: args.o.display().to_string(),

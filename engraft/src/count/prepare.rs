@@ -310,7 +310,7 @@ impl How<'_> {
                     is_recorded: &|f| self.functions.is_empty() || is_called(f, self.functions),
                     tells: &|f| is_called(f, self.telling),
                 };
-                let key = events_key(file_key(&program.image));
+                let key = measure::events::key(file_key(&program.image));
                 let (plan, made) = measure::events::plan(program, key, self.turn, which, profile.as_ref())?;
                 code = Some(made);
                 plan
@@ -337,12 +337,6 @@ pub fn is_name(name: &str, symbol: &str) -> bool {
     let is_it = |text: &str| glob.is_match(text);
     let in_source = || matching::names::in_source(symbol);
     is_it(symbol) || in_source().is_some_and(|source| is_it(&source) || is_it(input::names::path(&source)))
-}
-
-/// What the events of a file go by, and it is known by in traces.
-pub fn events_key(key: u128) -> u32 {
-    let [a, b, c, d, ..] = key.to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
 }
 
 /// How often other numbers are tried for a module's events.

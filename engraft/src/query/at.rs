@@ -1,13 +1,11 @@
 //! Positions in a trace, as users give them.
 
-use super::unreadable;
+use crate::input::unreadable;
 use crate::output::Hinted;
-use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 use trace::{Position, Thread, Trace};
-use views::many;
 
 /// `INDEX`, or `THREAD:INDEX`.
 #[derive(Clone, Copy, Debug)]
@@ -73,15 +71,6 @@ impl Span {
         Err(Hinted::new(what, format!("it has {} symbols: say {nearest}..{}", of.n_symbols, of.n_symbols))
             .into())
     }
-}
-
-/// The n-th thread, from 1.
-pub fn nth(path: &Path, trace: &Trace, n: NonZeroUsize) -> anyhow::Result<Thread> {
-    let threads = trace.threads().map_err(|err| unreadable(path, err))?;
-    threads.get(n.get() - 1).copied().ok_or_else(|| {
-        let what = format!("{} has {}, no {n}", path.display(), many(threads.len(), "thread"));
-        Hinted::new(what, "they are counted from 1 here; `engraft query` numbers them from 0").into()
-    })
 }
 
 /// The thread of this number; the only one if none is named.

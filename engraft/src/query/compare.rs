@@ -3,7 +3,8 @@
 use super::functions::Functions;
 use super::hottest::{LENGTH, function};
 use super::symbols;
-use super::{Args, open, unreadable, warn_of_faults};
+use super::{Args, warn_of_faults};
+use crate::input::{open, unreadable};
 use crate::output::{self, Answer, Hinted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

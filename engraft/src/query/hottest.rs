@@ -1,7 +1,8 @@
 //! `engraft query --hottest`: the paths that were executed most often, of a function or of the run.
 
+use super::Args;
 use super::functions::Functions;
-use super::{Args, unreadable};
+use crate::input::unreadable;
 use crate::output::{Answer, Hinted};
 use std::cmp::Reverse;
 use trace::Trace;

@@ -52,7 +52,7 @@ pub fn run(
     let is_any = all.iter().any(|found| found.count > 0);
     let is_bare = args.output.format() == Format::Table && want != Want::CountAndFirst;
     if is_bare {
-        let n_threads = trace.threads().map_err(|err| super::unreadable(&args.trace, err))?.len();
+        let n_threads = trace.threads().map_err(|err| crate::input::unreadable(&args.trace, err))?.len();
         output::data(None, |w| {
             for (n, found) in (1..).zip(&all) {
                 match want {

@@ -1,6 +1,7 @@
 //! `engraft query --stats`: what a trace holds.
 
-use super::{Args, unreadable};
+use super::Args;
+use crate::input::unreadable;
 use crate::output::Answer;
 use trace::Trace;
 use tracing::info_span;

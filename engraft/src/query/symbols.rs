@@ -1,9 +1,10 @@
 //! Symbols as people read them: `engraft query --at`, and what is around an occurrence.
 
+use super::Args;
 use super::at::Span;
 use super::functions::Functions;
 use super::source::{Binaries, Code};
-use super::{Args, unreadable};
+use crate::input::unreadable;
 use crate::output::{self, Answer, Format};
 use std::io;
 use std::ops::{ControlFlow, Range};

@@ -1,6 +1,7 @@
 //! `engraft query --between` and `--thread`: what occurs in a window of time, or in one thread.
 
-use super::{Args, at, failed, unreadable};
+use super::{Args, at, failed};
+use crate::input::unreadable;
 use crate::output::Hinted;
 use std::str::FromStr;
 use trace::{Found, Scheme, Thread, Times, Trace, Want};

@@ -1,6 +1,7 @@
 //! `engraft trace pack`: of what was recorded, one file that is smaller, and searched without being unpacked.
 
 use crate::convert::traces::repacked;
+use crate::input;
 use crate::output::{self, Answer, Hinted, Output};
 use std::path::{Path, PathBuf};
 use trace::{Maker, Stores};
@@ -35,7 +36,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         output::spares(to, &[&args.trace])?;
     }
     if args.o.is_none() {
-        let trace = crate::query::open(&args.trace)?;
+        let trace = input::open(&args.trace)?;
         let how = match trace.cut() {
             Some(_) if trace.is_damaged() => "is damaged",
             Some(_) => "is not whole: it is being recorded, or was cut off",
@@ -58,6 +59,6 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 /// Packs the trace at `from`; `to` may be the same.
 pub fn file(from: &Path, to: &Path, maker: Maker) -> anyhow::Result<TraceView> {
     let _span = tracing::info_span!("pack").entered();
-    let trace = crate::query::open(from)?;
+    let trace = input::open(from)?;
     repacked(from, to, &trace, Stores { grammar: Some(maker), chunks: None })
 }

@@ -1,0 +1,98 @@
+//! Functions as people name them, and what people call functions and files.
+
+use super::names;
+use crate::output::Hinted;
+use profile::Profile;
+use program::{FuncId, Program, Va};
+use std::path::Path;
+
+/// The function that `what` names: by symbol (of a part such as `main.cold` too), by the name in the source
+/// if only one function has it, `fn3`, or any address in it.
+///
+/// # Errors
+/// If there is none; the hint has the names that look most like it.
+pub fn function(program: &Program, what: &str) -> anyhow::Result<FuncId> {
+    let named = program.func_ids().find(|&f| program.function(f).names.iter().any(|n| **n == *what));
+    if let Some(id) = named.or_else(|| program.func_ids().find(|f| f.to_string() == what)) {
+        return Ok(id);
+    }
+    if let Some(id) =
+        program.image.symbols.iter().filter(|s| *s.name == *what).find_map(|s| program.function_at(s.at))
+    {
+        return Ok(id);
+    }
+    let all: Vec<(FuncId, String)> =
+        program.func_ids().flat_map(|f| source_names(program, f).map(move |name| (f, name))).collect();
+    let mut found = names::called(&all, what);
+    match found.as_slice() {
+        [] => {}
+        [only] => return Ok(*only),
+        several => {
+            let message = format!("{} functions of {} are called {what}", several.len(), program.image.name);
+            found.sort_by_cached_key(|&f| (spelt(program, f).len(), f));
+            let listed = found
+                .iter()
+                .take(8)
+                .map(|&f| format!("{} is at {}", spelt(program, f), program.function(f).entry));
+            return Err(Hinted::new(message, listed.collect::<Vec<_>>().join("\n")).into());
+        }
+    }
+    if let Some(at) = address(what) {
+        let holds = |f: &FuncId| program.function(*f).ranges.iter().any(|r| r.contains(&at));
+        return program.function_at(at).or_else(|| program.func_ids().find(holds)).ok_or_else(|| {
+            let before = program.functions.iter().rev().find(|f| f.entry <= at);
+            let hint = match before {
+                Some(f) => format!("the last one before it is {} at {}", f.name(), f.entry),
+                None => "`engraft show BINARY functions` lists them".to_owned(),
+            };
+            Hinted::new(format!("no function of {} holds {at}", program.image.name), hint).into()
+        });
+    }
+    let symbols = program.functions.iter().flat_map(|f| f.names.iter().map(|name| &**name));
+    let near = names::near(symbols, what);
+    let hint = match near.as_slice() {
+        [] => "`engraft show BINARY functions` lists them\nan address such as 0x401136 does too".to_owned(),
+        near => format!("did you mean {}?", near.join(", ")),
+    };
+    Err(Hinted::new(format!("no function of {} is called {what}", program.image.name), hint).into())
+}
+
+/// What the source calls it, where its symbols are decorated.
+pub fn source_names(program: &Program, id: FuncId) -> impl Iterator<Item = String> {
+    program.function(id).names.iter().filter_map(|name| matching::names::in_source(name))
+}
+
+/// A function's name for people: the source's, else the symbol.
+pub fn spelt(program: &Program, id: FuncId) -> String {
+    source_names(program, id).next().unwrap_or_else(|| program.function(id).name())
+}
+
+/// The last part of a path, for people.
+pub fn file_name(path: &str) -> String {
+    Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The file name of what was counted.
+pub fn module_name(profile: &Profile, program: &Program) -> String {
+    let name = &profile.image.name;
+    file_name(if name.is_empty() { &program.image.name } else { name })
+}
+
+/// `0x401136`, or `fn_0x401136` as functions without a name are called.
+fn address(text: &str) -> Option<Va> {
+    let hex = text.strip_prefix("fn_").unwrap_or(text).strip_prefix("0x")?;
+    u64::from_str_radix(hex, 16).ok().map(Va)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_hexadecimal() {
+        assert_eq!(address("0x401136"), Some(Va(0x40_1136)));
+        assert_eq!(address("fn_0x10"), Some(Va(0x10)));
+        assert_eq!(address("401136"), None);
+        assert_eq!(address("0xmain"), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Traces, opened.
+
+use crate::output::{self, Hinted};
+use anyhow::Context as _;
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use trace::{Thread, Trace};
+use views::many;
+
+/// Opens a trace.
+pub fn open(path: &Path) -> anyhow::Result<Trace> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let trace = Trace::open(file).map_err(|err| unreadable(path, err))?;
+    if let (Some(at), Some(err)) = (trace.cut(), trace.ends_before_symbols()) {
+        if trace.is_empty().map_err(|err| unreadable(path, err))? {
+            return Err(unreadable(path, err));
+        }
+        let how = if trace.is_damaged() { "damaged" } else { "cut off" };
+        let what = format!("{} is {how} at byte {at:#x}", path.display());
+        output::warn(&what, Some("what was complete before that is used"));
+    }
+    if trace.n_behind() > 0 {
+        let n = many(usize::try_from(trace.n_behind()).unwrap_or(usize::MAX), "byte");
+        let what = format!("{}: {n} behind its end are no part of it, and not read", path.display());
+        output::warn(&what, Some("if several traces were put into one file, keep each in a file of its own"));
+    }
+    Ok(trace)
+}
+
+/// Says which file it was, and what a trace is.
+pub fn unreadable(path: &Path, err: trace::ReadError) -> anyhow::Error {
+    let cause = std::error::Error::source(&err).map_or_else(String::new, |cause| format!(": {cause}"));
+    let hint = match err {
+        trace::ReadError::Version { .. } => "use the engraft that wrote it, or record again",
+        trace::ReadError::Damaged { .. } | trace::ReadError::Cut { .. } | trace::ReadError::Broken { .. } => {
+            "record it or convert it again"
+        }
+        _ => "a trace is what `engraft trace` or `engraft convert` wrote",
+    };
+    Hinted::new(format!("{}: {err}{cause}", path.display()), hint).into()
+}
+
+/// The n-th thread, from 1.
+pub fn nth(path: &Path, trace: &Trace, n: NonZeroUsize) -> anyhow::Result<Thread> {
+    let threads = trace.threads().map_err(|err| unreadable(path, err))?;
+    threads.get(n.get() - 1).copied().ok_or_else(|| {
+        let what = format!("{} has {}, no {n}", path.display(), many(threads.len(), "thread"));
+        Hinted::new(what, "they are counted from 1 here; `engraft query` numbers them from 0").into()
+    })
+}
