@@ -3,6 +3,7 @@
 
 mod branches;
 mod exports;
+mod stores;
 pub mod traces;
 
 use crate::carry::written_view;
@@ -57,7 +58,7 @@ pub struct Args {
     meta: Option<PathBuf>,
     /// How to keep a trace, in several ways if need be [default of X.trace: packed]
     #[arg(long, value_enum, value_name = "STORE", value_delimiter = ',')]
-    store: Vec<traces::Store>,
+    store: Vec<stores::Store>,
     /// Of what perf prints of branches: the files whose code is traced, `all` (without libc and ld.so) or
     /// file names, `*` standing for anything [default: all, with --binary that alone]
     #[arg(long, value_name = "WHICH", num_args = 1..)]

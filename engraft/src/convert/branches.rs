@@ -1,6 +1,7 @@
 //! `engraft convert` of what `perf script` prints of branches: a trace of what ran, as far as that says.
 
-use super::{Args, traces};
+use super::Args;
+use super::stores::stores;
 use crate::input;
 use crate::output::{self, Answer, Hinted};
 use anyhow::Context as _;
@@ -369,7 +370,7 @@ fn write(args: &Args, programs: &Programs, threads: &Threads<'_>) -> anyhow::Res
     };
     let around = Around { names: &names, flow: &flow, times: &threads.times };
     let streams = (0..).zip(threads.all.iter().map(|thread| thread.walker.symbols.as_slice()));
-    let stores = traces::stores(&args.store)?;
+    let stores = stores(&args.store)?;
     let mut result = None;
     let wrote = output::data(Some(&args.o), |w| {
         match import_streams(streams.filter(|(_, symbols)| !symbols.is_empty()), w, around, stores) {
