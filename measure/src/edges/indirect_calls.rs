@@ -11,16 +11,12 @@
 //! Invariant: what was counted for a site is all there, if only as "something else".
 #![warn(clippy::indexing_slicing)]
 
+use probe::arch::shared::{SITE_WORDS, SLOT_WORDS};
 use profile::encoding::{Cursor, varint};
 use profile::{Beyond, Profile, ReadError};
 use program::Va;
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// Words a site, and a slot.
-pub const SITE_WORDS: u64 = 3;
-/// As said.
-pub const SLOT_WORDS: u64 = 4;
 
 /// The calls whose targets are counted, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,7 +52,7 @@ pub type Found = BTreeMap<(Va, Target), u64>;
 impl Callees {
     /// How many words it has.
     pub fn n_words(&self) -> u64 {
-        SITE_WORDS * self.sites.len() as u64 + SLOT_WORDS * u64::from(self.n_slots)
+        u64::from(SITE_WORDS) * self.sites.len() as u64 + u64::from(SLOT_WORDS) * u64::from(self.n_slots)
     }
 
     /// Adds what is in `words`, those of an area from the first on.

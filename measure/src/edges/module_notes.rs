@@ -1,37 +1,15 @@
 //! What the counters of a module mean: the flow of its functions, and which of it is counted.
 
-use super::indirect_calls::{self, Callees};
+use super::indirect_calls::Callees;
 use super::notes::{Flow, Node, Notes, Sum, Way};
 use super::plan::{Shape, goes_on};
+use super::positions;
 use super::returns::Returns;
-use super::{positions, recording};
 use probe::arch::shared;
 use probe::{Counted, Module, NotMoved, Reached};
 use profile::ImageRef;
 use program::{BlockId, Call, CallKind, Callee, FuncId};
 use std::collections::BTreeMap;
-
-// The runtime writes what `recording` reads.
-const _: () = assert!(
-    shared::ARENA_MAGIC == recording::RAW_MAGIC
-        && probe::offset!(shared::Header, n_rows) == recording::N_ROWS
-        && probe::offset!(shared::Header, n_areas) == recording::N_AREAS
-        && probe::offset!(shared::Header, max_areas) == recording::MAX_AREAS
-        && probe::offset!(shared::Header, extents_at) == recording::EXTENTS_AT
-        && shared::Header::LEN == recording::ROWS_AT
-        && shared::Row::LEN == recording::ROW_LEN
-        && probe::offset!(shared::Header, interrupted_at) == recording::STOPS_AT
-        && shared::N_INTERRUPTED == recording::N_STOPS
-        && shared::BEHIND_CALL == positions::BEHIND_CALL
-        && probe::offset!(shared::Header, n_shared) == recording::N_SHARED
-        && probe::offset!(shared::Header, n_unknown) == recording::N_UNKNOWN
-        && probe::offset!(shared::Header, states_at) == recording::STATES_AT
-        && probe::offset!(shared::Header, n_stopped) == recording::N_STOPPED
-        && shared::MAY_RUN == recording::MAY_RUN
-        && shared::ABORTS == recording::ABORTS
-        && shared::SITE_WORDS as u64 == indirect_calls::SITE_WORDS
-        && shared::SLOT_WORDS as u64 == indirect_calls::SLOT_WORDS
-);
 
 /// What the counters of `module` mean.
 ///

@@ -27,7 +27,8 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::indirect_calls::Callees;
-use super::positions::{self, BEHIND_CALL, Found};
+use super::positions::{self, Found};
+use probe::arch::shared::BEHIND_CALL;
 use profile::encoding::{Cursor, MAGIC, VERSION, put_bytes, unzigzag, varint, zigzag};
 use profile::{Edge, Exactness, ImageRef, Intervals, Profile, ReadError, engraft};
 use program::Va;

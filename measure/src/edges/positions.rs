@@ -40,8 +40,6 @@ pub struct Found {
     pub n_called: u32,
 }
 
-/// The bit of an offset that says that a call was left which would have come back there.
-pub const BEHIND_CALL: u64 = 39;
 /// No more calls of a block are told apart.
 const MOST_CALLED: u32 = 15;
 

@@ -2,24 +2,21 @@
 //! means.
 //!
 //! ```text
-//! recording = header rows owners extents stops states (notes | counters)*
-//! header    = 128 bytes; words at: 0 magic, 8 number of rows (4 bytes), 16 number of areas, 32 room for areas, 48 offset of the extents,
-//!             64 how often threads counted together, 88 offset of the stops, of which there are 1024; 0: none, 96 how often there was
-//!             no room for one, 104 offset of the states; 0: none, 112 how many others may have
-//! row       = 64 bytes at 128 + 64 m: key (16 bytes), length of the counters, offset of the notes, their length
+//! recording = Header Row* owner* extent* Interrupted* state* (notes | counters)*
 //! extent    = offset of the counters of row m in area k, at 8 (m · room + k) of the extents; 0: none
-//! stop      = 16 bytes: 2⁴⁰ (m + 1) + offset in the moved code of row m (+ 2³⁹: there a call that it made would have come back to);
-//!             how often it was left there otherwise than the flow says
-//! state     = a byte an area, what is known of its thread: 1 or 3 it may have been stopped in the middle of a block
+//! state     = a byte an area, what is known of its thread: MAY_RUN or ABORTS, it may have been stopped in
+//!             the middle of a block
 //! ```
-//! An area is a thread's; the counts of a run are their sum. What counters mean stands in the notes
-//! (`notes`). A running program may be read too.
+//! [`probe::arch::shared`] declares it. An area is a thread's; the counts of a run are their sum. What counters
+//! mean stands in the notes (`notes`). A running program may be read too.
 //!
 //! Invariant: a block has a count only if it was counted; a counted block that never ran has the count zero.
 #![warn(clippy::indexing_slicing)]
 
 use super::indirect_calls;
 use super::notes::{Keeps, Notes};
+use probe::arch::shared::{ABORTS, ARENA_MAGIC, Header, Interrupted, MAY_RUN, N_INTERRUPTED, Row};
+use probe::offset;
 use profile::recording::Whole;
 use profile::{Format, ImageRef, Profile, ReadError};
 use std::cell::Cell;
@@ -27,36 +24,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::ops::Range;
 
-/// First word of a recording that a counted program writes.
-pub const RAW_MAGIC: u64 = u64::from_le_bytes(*b"ENGRAFT\x02");
-/// Offset of the number of rows, 4 bytes.
-pub const N_ROWS: u64 = 8;
-/// Offset of the number of areas in use.
-pub const N_AREAS: u64 = 16;
-/// Offset of the number of areas there is room for.
-pub const MAX_AREAS: u64 = 32;
-/// Offset of the offset of the extents.
-pub const EXTENTS_AT: u64 = 48;
-/// Offset of the offset of the stops.
-pub const STOPS_AT: u64 = 88;
-/// How many stops there are.
-pub const N_STOPS: u64 = 1024;
-/// Offset of how often threads had to count together.
-pub const N_SHARED: u64 = 64;
-/// Offset of how often there was no room for a stop.
-pub const N_UNKNOWN: u64 = 96;
-/// Offset of the offset of the states of areas.
-pub const STATES_AT: u64 = 104;
-/// Offset of how many threads had [`MAY_RUN`] when their areas went to others.
-pub const N_STOPPED: u64 = 112;
-/// The state of a thread that may have been stopped in the middle of a block.
-pub const MAY_RUN: u8 = 1;
-/// That of one that was about to end its process by SIGABRT, which it may have gone on after.
-pub const ABORTS: u8 = 3;
-/// Offset of the first row.
-pub const ROWS_AT: u64 = 128;
-/// Bytes a row.
-pub const ROW_LEN: u64 = 64;
+// The two crates do not see each other.
+const _: () = assert!(ARENA_MAGIC == u64::from_le_bytes(*profile::recording::RAW_MAGIC));
 
 /// What was seen at a point.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,7 +53,7 @@ pub enum Kept {
 
 /// Whether `bytes` start as what a counted program writes.
 pub fn is_one(bytes: &[u8]) -> bool {
-    bytes.starts_with(&RAW_MAGIC.to_le_bytes())
+    bytes.starts_with(&ARENA_MAGIC.to_le_bytes())
 }
 
 /// The profiles of all images that were counted, as far as the run has come. Copies of an image whose notes
@@ -113,7 +82,7 @@ pub fn faults(file: &[u8]) -> Faults {
         return Faults::default();
     };
     let word = |at| tables.word(at).unwrap_or(0);
-    Faults { n_shared: word(N_SHARED), n_unknown: word(N_UNKNOWN) }
+    Faults { n_shared: word(offset!(Header, n_shared)), n_unknown: word(offset!(Header, n_unknown)) }
 }
 
 /// What is whole of a recording that [`parse`] refuses.
@@ -158,12 +127,15 @@ impl<'a> Tables<'a> {
     fn of(file: &'a [u8]) -> Result<Tables<'a>, ReadError> {
         let left = Cell::new((file.len() as u64).saturating_mul(8));
         let mut tables = Tables { file, n_rows: 0, n_areas: 0, max_areas: 0, extents_at: 0, left };
-        tables.n_rows = tables.word(N_ROWS)? & u64::from(u32::MAX);
-        tables.n_areas = tables.word(N_AREAS)?;
-        tables.max_areas = tables.word(MAX_AREAS)?;
-        tables.extents_at = tables.word(EXTENTS_AT)?;
+        tables.n_rows = tables.word(offset!(Header, n_rows))? & u64::from(u32::MAX);
+        tables.n_areas = tables.word(offset!(Header, n_areas))?;
+        tables.max_areas = tables.word(offset!(Header, max_areas))?;
+        tables.extents_at = tables.word(offset!(Header, extents_at))?;
         if tables.n_areas > tables.max_areas || tables.max_areas > 1 << 20 || tables.n_rows > 1 << 20 {
-            return Err(damaged(N_AREAS, "it says that it has more areas than there is room for"));
+            return Err(damaged(
+                offset!(Header, n_areas),
+                "it says that it has more areas than there is room for",
+            ));
         }
         Ok(tables)
     }
@@ -193,8 +165,9 @@ impl<'a> Tables<'a> {
         let mut groups: Vec<Group> = Vec::new();
         for m in 0..self.n_rows {
             let mut add = || -> Result<usize, ReadError> {
-                let row = ROWS_AT + ROW_LEN * m;
-                let (at, len) = (self.word(row + 24)?, self.word(row + 32)?);
+                let row = Header::LEN + Row::LEN * m;
+                let (at, len) =
+                    (self.word(row + offset!(Row, notes_at))?, self.word(row + offset!(Row, notes_len))?);
                 let place = match places.entry((at, len)) {
                     Slot::Occupied(there) => return Ok(*there.get()),
                     Slot::Vacant(place) => place,
@@ -241,24 +214,25 @@ impl<'a> Tables<'a> {
 
     /// Where the moved code of `group` was left otherwise than its flow says, and how often.
     fn stops(&self, group: &Group) -> Result<Vec<(u64, i64)>, ReadError> {
-        let at = self.word(STOPS_AT)?;
+        let at = self.word(offset!(Header, interrupted_at))?;
         if at == 0 {
             return Ok(Vec::new());
         }
-        let bytes = self.bytes(at, 16 * N_STOPS)?;
+        let bytes = self.bytes(at, Interrupted::LEN * N_INTERRUPTED)?;
         Ok(group.rows.iter().flat_map(|&row| stops(bytes, row)).collect())
     }
 
     /// How many threads that counted in `areas` may have been stopped in the middle of a block.
     fn n_stopped(&self, areas: Range<u64>) -> Result<u64, ReadError> {
-        let at = self.word(STATES_AT)?;
+        let at = self.word(offset!(Header, states_at))?;
         if at == 0 {
             return Ok(0);
         }
         let states = self.bytes(at, self.n_areas)?;
         let may_run = |state| matches!(state, MAY_RUN | ABORTS);
         let own = (0..).zip(states).filter(|(k, state)| areas.contains(k) && may_run(**state)).count();
-        let lost = self.word(N_STOPPED)?.saturating_add(self.word(N_SHARED)?);
+        let lost =
+            self.word(offset!(Header, n_stopped))?.saturating_add(self.word(offset!(Header, n_shared))?);
         Ok(lost.saturating_add(own as u64))
     }
 
@@ -401,7 +375,7 @@ mod tests {
         let notes = notes().write();
         let mut file = vec![0; 512];
         let mut put = |at: usize, n: u64| file[at..at + 8].copy_from_slice(&n.to_le_bytes());
-        put(0, RAW_MAGIC);
+        put(0, ARENA_MAGIC);
         put(8, 1 | 77 << 32); // the lock is held
         put(16, 2);
         put(32, 4);
