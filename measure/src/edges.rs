@@ -1,6 +1,7 @@
 //! Counts of blocks and edges: what is counted ([`plan`]), what the counters of a module mean ([`notes`]), and
 //! what a counted program leaves ([`recording`]).
 
+mod complete;
 pub mod indirect_calls;
 mod module_notes;
 mod nesting;
@@ -9,5 +10,6 @@ pub(crate) mod plan;
 pub mod positions;
 pub mod recording;
 pub(crate) mod returns;
+pub mod solve;
 
 pub use module_notes::notes;

@@ -4,13 +4,14 @@
 //! one known. A call that did not return makes the flow out of its block less than its count; then an edge
 //! out of it may be taken for more than it was. Edges that do not follow stay unknown.
 //!
-//! Source: Knuth, TAOCP vol. 1, 2.3.4.1 (Kirchhoff's law).
+//! Not here: how they follow (`conservation`).
 
 use crate::calls;
+use crate::conservation::Conservation;
 use crate::counts::{Edge, Exactness, Profile};
 use program::{BlockEnd, BlockId, CallKind, EdgeId, EdgeKind, FuncId, Program};
 use rayon::prelude::*;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// Adds to an exact profile the edges of those functions whose blocks alone it counts, and the direct calls,
 /// as far as they follow. One that is to be carried needs this not: there all edges are inferred.
@@ -98,59 +99,45 @@ fn solve(program: &Program, func: FuncId, profile: &Profile, is_strict: bool) ->
     let function = program.function(func);
     let count = |b: BlockId| profile.blocks.get(&program.block(b).start).copied();
     let entered = profile.entries.get(&function.entry).copied();
-    let mut known = BTreeMap::new();
     if function.block_ids().all(|b| count(b).is_none()) {
-        return known;
+        return BTreeMap::new();
     }
-    // Each row: edges whose counts add up to a number.
-    let mut sums: Vec<(Vec<EdgeId>, u64)> = Vec::new();
-    let mut into: HashMap<BlockId, Vec<EdgeId>> = HashMap::new();
-    for b in function.block_ids() {
-        let out: Vec<EdgeId> = program.edge_ids(b).collect();
-        for &e in &out {
-            into.entry(program.edge(e).to).or_default().push(e);
+    // What leaves the blocks at their ends, then what comes to them: both are known of some only.
+    let ids: Vec<BlockId> = function.block_ids().collect();
+    let n_blocks = ids.len();
+    let place = |b: BlockId| b.0.wrapping_sub(function.blocks.start) as usize;
+    let is_only_way = |b: BlockId| {
+        matches!(
+            program.block(b).end,
+            BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch
+        ) && program.calls_in(b).iter().all(|c| c.returns && c.kind == CallKind::Call && !is_strict)
+    };
+    let left: Vec<Option<u64>> = ids.iter().map(|&b| count(b).filter(|_| is_only_way(b))).collect();
+    let outside = |b: BlockId| match program.entry_block(func) == Some(b) {
+        true => entered.filter(|_| !is_strict),
+        false if function.entries.contains(&b) => None,
+        false => Some(0),
+    };
+    let come: Vec<Option<(u64, u64)>> = ids.iter().map(|&b| count(b).zip(outside(b))).collect();
+    let mut system = Conservation::new(2 * n_blocks);
+    for (n, (left, come)) in left.iter().zip(&come).enumerate() {
+        if let Some(count) = left {
+            system.comes(n, *count);
         }
-        let is_only_way =
-            matches!(
-                program.block(b).end,
-                BlockEnd::FallThrough | BlockEnd::Branch | BlockEnd::Jump | BlockEnd::Switch
-            ) && program.calls_in(b).iter().all(|c| c.returns && c.kind == CallKind::Call && !is_strict);
-        if let (Some(n), true) = (count(b), is_only_way && !out.is_empty()) {
-            sums.push((out, n));
+        if let Some((count, outside)) = come {
+            system.leaves(n_blocks + n, *count);
+            system.comes(n_blocks + n, *outside);
         }
     }
-    for b in function.block_ids() {
-        let outside = match program.entry_block(func) == Some(b) {
-            true => entered.filter(|_| !is_strict),
-            false if function.entries.contains(&b) => None,
-            false => Some(0),
-        };
-        if let (Some(n), Some(outside), Some(edges)) = (count(b), outside, into.get(&b)) {
-            sums.push((edges.clone(), n.saturating_sub(outside)));
-        }
+    let edges: Vec<EdgeId> = ids.iter().flat_map(|&b| program.edge_ids(b)).collect();
+    for &e in &edges {
+        let (from, to) = (place(program.edge(e).from), place(program.edge(e).to));
+        let from = Some(from).filter(|&n| left.get(n).is_some_and(Option::is_some));
+        let to = Some(to).filter(|&n| come.get(n).is_some_and(Option::is_some));
+        system.flow(from, to.map(|n| n_blocks + n), None);
     }
-    // Every round settles a row at least, and most functions need a few.
-    let mut is_going_on = true;
-    while is_going_on {
-        is_going_on = false;
-        sums.retain(|(edges, n)| {
-            let sum = edges.iter().filter_map(|e| known.get(e)).fold(0u64, |a, b| a.saturating_add(*b));
-            let left = n.saturating_sub(sum);
-            let open: Vec<EdgeId> = edges.iter().copied().filter(|e| !known.contains_key(e)).collect();
-            match open[..] {
-                [] => return false,
-                [only] => {
-                    known.insert(only, left);
-                }
-                // A block that never ran sends nothing on.
-                _ if left == 0 => known.extend(open.into_iter().map(|e| (e, 0))),
-                _ => return true,
-            }
-            is_going_on = true;
-            false
-        });
-    }
-    known
+    system.settle_natural();
+    edges.into_iter().zip(system.counts()).filter_map(|(e, n)| Some((e, n?))).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod bat;
 pub mod bolt_yaml;
 pub mod callgrind;
 pub mod calls;
+pub mod conservation;
 pub mod csv;
 pub mod encoding;
 pub mod engraft;

@@ -1,6 +1,8 @@
 //! Flows written down by hand, and what follows from their counters.
 
 use super::*;
+use crate::edges::notes::Node;
+use program::Va;
 
 fn node(start: u64, marks: &str, ways: &[u32]) -> Node {
     let has = |mark| marks.contains(mark);
