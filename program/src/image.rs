@@ -5,7 +5,7 @@
 //!
 //! Source: System V ABI, chapters 4 and 5; AMD64 supplement 4.
 //!
-//! Not here: what the code means (`discover`, `cfg`).
+//! Not here: what the code means (`discovery`).
 #![warn(clippy::indexing_slicing)]
 
 mod debug;

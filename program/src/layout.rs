@@ -22,7 +22,7 @@ mod svg;
 pub use dot::dot;
 pub use svg::{Counts, Ran, Style, svg};
 
-use crate::graph::count;
+use crate::analyses::flow_graph::count;
 
 /// The size of a node's box.
 #[derive(Clone, Copy, PartialEq, Debug)]

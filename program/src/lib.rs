@@ -12,40 +12,26 @@
 #![warn(missing_docs)]
 
 mod addr;
+mod analyses;
 pub mod arch;
-mod cfg;
-mod code;
-mod data;
-mod discover;
-mod dominators;
-mod gaps;
-mod graph;
+mod discovery;
 mod ids;
 pub mod image;
 pub mod layout;
 pub mod libc;
 mod lines;
-mod listing;
-mod liveness;
-mod loops;
 mod model;
-mod noreturn;
-mod partition;
-mod prologue;
-mod raw;
-mod sweep;
-mod tables;
 mod verify;
 
 pub use addr::{Bias, FileOff, LiveVa, Va};
+pub use analyses::dominators::Dominators;
+pub use analyses::liveness::{Conventions, FlagLiveness, Liveness};
+pub use analyses::loops::{LoopId, Loops};
 pub use arch::Insn;
-pub use dominators::Dominators;
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
 pub use libc::returns_twice;
 pub use lines::{Declarations, Frame, Lines, Statements};
-pub use liveness::{Conventions, FlagLiveness, Liveness};
-pub use loops::{LoopId, Loops};
 pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,
     Instructions, JumpTable, Origin, Program, Sure,

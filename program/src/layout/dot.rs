@@ -1,8 +1,8 @@
 //! A function as text for Graphviz, with the same words and colours as the picture.
 
 use super::svg::{Counts, Ran, Shape, beside, shapes, thickness};
+use crate::analyses::loops::Loops;
 use crate::ids::FuncId;
-use crate::loops::Loops;
 use crate::model::{EdgeKind, Program};
 use std::fmt::Write;
 

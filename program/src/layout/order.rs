@@ -4,7 +4,7 @@
 //! Source: Gansner and others 1993, 3.
 
 use super::Layers;
-use crate::graph::count;
+use crate::analyses::flow_graph::count;
 
 const SWEEPS: usize = 12;
 

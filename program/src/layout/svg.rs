@@ -13,8 +13,8 @@
 //! conditional jumps, counts at edges.
 
 use super::{Layout, Point, Size, compute};
+use crate::analyses::loops::Loops;
 use crate::ids::{BlockId, EdgeId, FuncId};
-use crate::loops::Loops;
 use crate::model::{CallKind, Callee, EdgeKind, Program};
 use std::fmt::Write;
 
@@ -99,7 +99,7 @@ pub fn svg(program: &Program, func: FuncId, style: Style, counts: Option<&Counts
     };
     let mut ordered = sizes.clone();
     for (i, &size) in sizes.iter().enumerate() {
-        ordered[place(crate::graph::count(i)) as usize] = size;
+        ordered[place(crate::analyses::flow_graph::count(i)) as usize] = size;
     }
     let edge_ids: Vec<EdgeId> = f.block_ids().flat_map(|b| program.edge_ids(b)).collect();
     let edges: Vec<(u32, u32)> = edge_ids
@@ -118,7 +118,7 @@ pub fn svg(program: &Program, func: FuncId, style: Style, counts: Option<&Counts
     }
     let shapes = shapes(program, func);
     for (i, b) in f.block_ids().enumerate() {
-        let at = layout.nodes[place(crate::graph::count(i)) as usize];
+        let at = layout.nodes[place(crate::analyses::flow_graph::count(i)) as usize];
         node(&mut out, program, b, at, sizes[i], &texts[i], shapes[i], &loops, counts);
     }
     out.push_str("</g>\n</svg>\n");

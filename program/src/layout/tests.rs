@@ -1,7 +1,7 @@
 //! Layouts keep their promises on random graphs; pictures are well-formed.
 
 use super::*;
-use crate::graph::tests::any_graph;
+use crate::analyses::flow_graph::tests::any_graph;
 use crate::image::Image;
 use crate::model::Program;
 use proptest::prelude::*;

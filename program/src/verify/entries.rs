@@ -6,10 +6,10 @@
 use super::{Report, Rule};
 use crate::addr::Va;
 use crate::arch::Flow;
-use crate::discover;
+use crate::discovery::regions;
+use crate::discovery::sweep::raw::Space;
 use crate::ids::{BlockId, FuncId};
 use crate::model::{CallKind, GapReason, Program};
-use crate::raw::Space;
 use rayon::prelude::*;
 
 impl Program {
@@ -18,10 +18,10 @@ impl Program {
     pub(super) fn check_entries(&self, report: &mut Report) {
         let space = Space::of(&self.image);
         let is_code = |at| self.image.is_code(space.va(at));
-        let mut told: Vec<Va> = discover::seeds(&self.image, space, is_code)
+        let mut told: Vec<Va> = regions::seeds(&self.image, space, is_code)
             .iter()
             .map(|s| space.va(s.at))
-            .chain(discover::pointed_to(&self.image, space, is_code).iter().map(|p| space.va(p.to)))
+            .chain(regions::pointed_to(&self.image, space, is_code).iter().map(|p| space.va(p.to)))
             .collect();
         told.sort_unstable();
         let mut open: Vec<(Va, FuncId)> = Vec::new();

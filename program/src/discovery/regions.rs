@@ -6,9 +6,9 @@
 
 use crate::addr::Va;
 use crate::arch::Decoder;
+use crate::discovery::sweep::raw::{NOWHERE, Region, RegionKind, Rel, Space};
 use crate::image::{Image, SymbolKind};
 use crate::model::Origin;
-use crate::raw::{NOWHERE, Region, RegionKind, Rel, Space};
 use std::ops::Range;
 
 /// A place where something outside the code says that a function starts.

@@ -1,22 +1,29 @@
 //! From an image to a [`Program`]: sweep, partition, no-return, and the tables that are kept.
 //!
-//! Not here: the steps themselves (`sweep`, `tables`, `gaps`, `noreturn`).
+//! Not here: the steps themselves (`sweep`, `partition`, `gaps`, `noreturn`, `assemble`).
 
 mod assemble;
+pub mod code;
+mod data;
+mod gaps;
+mod noreturn;
+pub mod partition;
+mod prologue;
+pub mod regions;
+pub mod sweep;
 #[cfg(test)]
 mod tests;
 
 use crate::addr::Va;
-use crate::code::{Code, NO_FUNC};
-use crate::discover;
-use crate::gaps;
+use crate::discovery::code::{Code, NO_FUNC};
+use crate::discovery::partition::{Evidence, Known};
+use crate::discovery::sweep::Sweeper;
+use crate::discovery::sweep::raw::{
+    Context, DataRef, How, RawEnd, RawTable, Region, RegionKind, Rel, Space, Swept, decode_at,
+};
 use crate::image::{Image, SymbolKind};
 use crate::libc;
 use crate::model::Program;
-use crate::noreturn;
-use crate::partition::{self, Evidence, Known};
-use crate::raw::{Context, DataRef, How, RawEnd, Region, RegionKind, Rel, Space, Swept};
-use crate::sweep::Sweeper;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -27,7 +34,7 @@ impl Program {
     /// Finds functions, blocks, edges and data. Never fails: what is not understood becomes a gap.
     pub fn analyze(image: Image) -> Program {
         let (mut program, refs) = Program::code_of(image);
-        program.data = crate::data::find(&program, refs);
+        program.data = data::find(&program, refs);
         program
     }
 
@@ -39,8 +46,8 @@ impl Program {
     /// The code, and what it refers to.
     fn code_of(image: Image) -> (Program, Vec<Vec<DataRef>>) {
         let space = Space::of(&image);
-        let runs = discover::code(&image, space);
-        let regions = discover::regions(&image, space, &runs);
+        let runs = regions::code(&image, space);
+        let regions = regions::regions(&image, space, &runs);
         let sites = call_sites(&image, space);
         let mut pads: Vec<Rel> = sites.iter().map(|s| s.1).collect();
         pads.sort_unstable();
@@ -57,8 +64,8 @@ impl Program {
         let mut code = Code::new(cx, regions, swept, &sites);
         let is_code = |at: Rel| code.cx.is_code(at);
         let mut evidence = Evidence {
-            seeds: discover::seeds(&image, space, is_code),
-            pointers: discover::pointed_to(&image, space, is_code),
+            seeds: regions::seeds(&image, space, is_code),
+            pointers: regions::pointed_to(&image, space, is_code),
             cold: cold_starts(&image, space),
             never: never_starts(&image, space),
         };
@@ -176,7 +183,7 @@ fn sweep_all(cx: &Context<'_>, regions: &[Region]) -> Vec<Swept> {
     let mut refs: Vec<Rel> = swept.iter().flat_map(|s| s.data_refs.iter().copied()).collect();
     refs.sort_unstable();
     refs.dedup();
-    let crossed = |t: &crate::raw::RawTable| {
+    let crossed = |t: &RawTable| {
         let from = cx.space.rel(t.at);
         let next = refs.get(refs.partition_point(|&r| r <= from)).copied().unwrap_or(Rel::MAX);
         u64::from(from) + (t.targets.len() * usize::from(t.entry_len)) as u64 > u64::from(next)
@@ -227,7 +234,7 @@ fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
     }
     let relocated = code.cx.image.kind.is_relocated();
     // Nobody takes the address of padding: such a word is a number.
-    let starts_code = |at: Rel| crate::raw::decode_at(&code.cx, at).is_some_and(|insn| !insn.is_padding());
+    let starts_code = |at: Rel| decode_at(&code.cx, at).is_some_and(|insn| !insn.is_padding());
     for pointer in &evidence.pointers {
         // A word that only looks like an address must not cut a block anywhere.
         let plausible = relocated || pointer.to.is_multiple_of(16);

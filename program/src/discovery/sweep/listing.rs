@@ -2,7 +2,7 @@
 
 use crate::addr::Va;
 use crate::arch::{Flow, Insn};
-use crate::raw::{Context, NOWHERE, Rel};
+use crate::discovery::sweep::raw::{Context, NOWHERE, Rel};
 use std::ops::Range;
 
 /// What an instruction does to the flow of control, in a byte.

@@ -513,7 +513,7 @@ int main(int argc, char **argv) { return loops(argc, (const int *)argv); }
         let at = of("loops").expect("it is a function").at;
         assert_eq!(of("loops.cold").is_some(), split.starts_with("-fre"), "{split}");
         let func = program.function_from(at).expect("it is a function");
-        let loops = crate::loops::Loops::compute(&program, func);
+        let loops = crate::analyses::loops::Loops::compute(&program, func);
         let headers: Vec<usize> = loops.ids().map(|l| loops.entries(l).count()).collect();
         assert_eq!(headers, [1], "{split}");
         assert!(program.function(func).entries.is_empty(), "{split}");

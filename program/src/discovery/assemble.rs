@@ -4,14 +4,14 @@
 
 use crate::addr::Va;
 use crate::arch::Decoder;
-use crate::code::{Code, NO_FUNC};
+use crate::discovery::code::{Code, NO_FUNC};
+use crate::discovery::sweep::raw::{How, NOWHERE, RawBlock, RawCall, RawEnd, Rel};
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::image::{Image, SymbolKind};
 use crate::model::{
     Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Function, Gap, GapReason, JumpTable, Origin,
     Program, Sure,
 };
-use crate::raw::{How, NOWHERE, RawBlock, RawCall, RawEnd, Rel};
 use std::collections::HashMap;
 use std::ops::Range;
 

@@ -35,8 +35,8 @@ mod body;
 mod flags;
 
 use crate::addr::Va;
+use crate::analyses::flow_graph::{FlowGraph, count};
 use crate::arch::{Decoder, EffectsOf, RegSet, abi};
-use crate::graph::{FlowGraph, count};
 use crate::ids::{BlockId, FuncId};
 use crate::model::{Call, CallKind, Callee, EdgeKind, Program};
 use body::{Body, Scratch, Solution, Starts};

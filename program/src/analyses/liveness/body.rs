@@ -5,8 +5,8 @@
 
 use super::{Conventions, Crossing, Liveness};
 use crate::addr::Va;
+use crate::analyses::flow_graph::count;
 use crate::arch::{Decoder, EffectsOf, Insn, RegSet, Sum, abi};
-use crate::graph::count;
 use crate::ids::{BlockId, FuncId};
 use crate::model::{Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Program};
 use std::cmp::Ordering;

@@ -8,11 +8,11 @@
 //! Not here: the claimed regions (`partition`).
 
 use crate::arch::{Decoder, Flow, StackMove};
-use crate::code::{Code, NO_FUNC};
+use crate::discovery::code::{Code, NO_FUNC};
+use crate::discovery::partition::{Finder, Is, Jump, Start, has};
+use crate::discovery::prologue::{has_prologue, looks_like_entry};
+use crate::discovery::sweep::raw::{RawEnd, RegionKind, Rel};
 use crate::model::Origin;
-use crate::partition::{Finder, Is, Jump, Start, has};
-use crate::prologue::{has_prologue, looks_like_entry};
-use crate::raw::{RawEnd, RegionKind, Rel};
 use std::collections::HashSet;
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 //! binaries.
 
 use super::*;
-use crate::graph::tests::{any_graph, reach};
+use crate::analyses::flow_graph::tests::{any_graph, reach};
 use crate::image::Image;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@
 //! relocated word or (in files at fixed addresses) a word that holds an address of data points, and ends
 //! before the next one; strings and padding are told by their bytes.
 //!
-//! Not here: finding jump tables (`tables`); which object of one build is which of another (crate
+//! Not here: finding jump tables (`jump_tables`); which object of one build is which of another (crate
 //! `matching`).
 #![warn(clippy::indexing_slicing)]
 
@@ -14,9 +14,9 @@ mod regions;
 mod tests;
 
 use crate::addr::Va;
+use crate::discovery::sweep::raw::{DataRef, Space};
 use crate::image::{Image, RelocationTo, SymbolKind};
 use crate::model::{DataKind, DataObject, Program, Sure};
-use crate::raw::{DataRef, Space};
 use pieces::Fixed;
 use rayon::prelude::*;
 use regions::{Region, regions};

@@ -5,17 +5,20 @@
 //! block, and where a jump, a table or a landing pad of the region leads; padding that nothing leads to is in
 //! none.
 //!
-//! Not here: who owns the blocks (`discover`, `gaps`), what crosses regions (`cfg`).
+//! Not here: who owns the blocks (`partition`, `gaps`), what crosses regions (`discovery`).
+
+mod jump_tables;
+pub mod listing;
+pub mod raw;
 
 use crate::addr::Va;
 use crate::arch::emit::Position;
 use crate::arch::{Decoder, Flow, Insn, LOCK, Operand, Quick};
-use crate::listing::{Kind, Listing, Lite};
-use crate::raw::{
+use crate::discovery::sweep::listing::{Kind, Listing, Lite};
+use crate::discovery::sweep::raw::{
     Context, DataRef, How, NOWHERE, RawBlock, RawCall, RawEnd, Reference, Region, RegionKind, Rel, Swept,
     decode_at,
 };
-use crate::tables;
 use std::ops::Range;
 
 /// Room for the work on one region, used again for the next.
@@ -61,11 +64,18 @@ impl Sweeper {
             let i = self.jumps[k];
             let jump = self.listing.insns[i as usize];
             let refs = data_refs..out.data_refs.len();
-            match tables::resolve(cx, &mut self.listing, &range, i, out, refs, region.kind == RegionKind::Gap)
-            {
-                tables::Resolved::Table => self.listing.insns[i as usize].target = 0,
-                tables::Resolved::Unresolved => self.listing.insns[i as usize].target = 1,
-                tables::Resolved::Out => {
+            match jump_tables::resolve(
+                cx,
+                &mut self.listing,
+                &range,
+                i,
+                out,
+                refs,
+                region.kind == RegionKind::Gap,
+            ) {
+                jump_tables::Resolved::Table => self.listing.insns[i as usize].target = 0,
+                jump_tables::Resolved::Unresolved => self.listing.insns[i as usize].target = 1,
+                jump_tables::Resolved::Out => {
                     let slot = decode_at(cx, jump.at).and_then(|insn| slot(cx, &insn));
                     let how = if slot.is_some() { How::JumpSlot } else { How::JumpIndirect };
                     out.calls.push(RawCall {

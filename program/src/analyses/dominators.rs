@@ -8,7 +8,7 @@
 //! semidominators as Lengauer and Tarjan compute them, with path compression, then the nearest common
 //! ancestor by walking up. Nothing recurses.
 
-use crate::graph::{FlowGraph, count};
+use crate::analyses::flow_graph::{FlowGraph, count};
 use crate::ids::{BlockId, FuncId};
 use crate::model::Program;
 
@@ -164,7 +164,7 @@ fn eval(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::tests::{any_graph, reach};
+    use crate::analyses::flow_graph::tests::{any_graph, reach};
     use proptest::prelude::*;
 
     /// By definition: a dominates b if b cannot be reached once a is taken away.

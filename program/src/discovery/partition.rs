@@ -6,11 +6,11 @@
 //! Invariant: every start is a block's start; a block belongs to the last start at or below it within its
 //! region.
 
-use crate::code::{Code, NO_FUNC, Proto};
-use crate::discover::{Pointer, Seed};
-use crate::listing::sorted;
+use crate::discovery::code::{Code, NO_FUNC, Proto};
+use crate::discovery::regions::{Pointer, Seed};
+use crate::discovery::sweep::listing::sorted;
+use crate::discovery::sweep::raw::{How, RawEnd, RawTable, RegionKind, Rel};
 use crate::model::Origin;
-use crate::raw::{How, RawEnd, RawTable, RegionKind, Rel};
 use std::ops::Range;
 
 /// Where the blocks of a function, or of a part of one, start.

@@ -23,7 +23,7 @@
 //! Invariant: nothing recurses; a block is an entry of at most one loop, its innermost; `blocks` of a loop
 //! are contiguous.
 
-use crate::graph::{FlowGraph, count};
+use crate::analyses::flow_graph::{FlowGraph, count};
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::model::Program;
 use std::fmt;

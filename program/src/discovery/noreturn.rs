@@ -7,9 +7,9 @@
 //!
 //! Not here: what is known of the C library's functions by name (`libc`).
 
-use crate::code::{Code, NO_FUNC};
+use crate::discovery::code::{Code, NO_FUNC};
+use crate::discovery::sweep::raw::{How, RawCall, RawEnd};
 use crate::libc;
-use crate::raw::{How, RawCall, RawEnd};
 
 /// Works out which functions and calls return, and notes it in `code`.
 ///

@@ -14,10 +14,10 @@
 
 use crate::addr::Va;
 use crate::arch::{Insn, Operand, Reg, RegSet, Step, Test};
+use crate::discovery::sweep::listing::{Kind, Listing};
+use crate::discovery::sweep::raw::{Context, NOWHERE, RawTable, Rel, Swept, decode_at};
 use crate::image::RelocationTo;
-use crate::listing::{Kind, Listing};
 use crate::model::Sure;
-use crate::raw::{Context, NOWHERE, RawTable, Rel, Swept, decode_at};
 use std::collections::HashSet;
 use std::ops::Range;
 

@@ -3,12 +3,14 @@
 //! Invariant: `blocks` are sorted and do not overlap; `owner`, if filled, is as long as `blocks`; the index
 //! fits `blocks`.
 //!
-//! Not here: decisions (`gaps`, `noreturn`), and the tables that are kept (`cfg`).
+//! Not here: decisions (`gaps`, `noreturn`), and the tables that are kept (`assemble`).
 
 use crate::arch::Decoder;
+use crate::discovery::sweep::raw::{
+    Context, NOWHERE, RawBlock, RawCall, RawEnd, RawTable, Reference, Region, Rel, Swept,
+};
 use crate::image::RelocationTo;
 use crate::model::Origin;
-use crate::raw::{Context, NOWHERE, RawBlock, RawCall, RawEnd, RawTable, Reference, Region, Rel, Swept};
 use std::ops::Range;
 use std::sync::OnceLock;
 

@@ -13,8 +13,8 @@
 use super::body::{Exit, exit, insn_at};
 use super::{Crossing, is_system_v, walk_back};
 use crate::addr::Va;
+use crate::analyses::flow_graph::count;
 use crate::arch::{Decoder, RegSet, abi};
-use crate::graph::count;
 use crate::ids::{BlockId, FuncId};
 use crate::model::{BlockEnd, CallKind, Callee, EdgeKind, Program};
 use rayon::prelude::*;

@@ -3,8 +3,8 @@
 //! Source: System V ABI, AMD64 supplement, 3.2: registers, the stack frame, and parameter passing.
 
 use crate::arch::{Decoder, Flow, Insn, Operand, RegSet, StackMove, Step};
-use crate::code::Code;
-use crate::raw::Rel;
+use crate::discovery::code::Code;
+use crate::discovery::sweep::raw::Rel;
 
 /// Whether the code at `at` saves registers or makes room on the stack at once.
 pub fn has_prologue(code: &Code<'_>, at: Rel) -> bool {

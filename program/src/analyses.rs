@@ -1,0 +1,6 @@
+//! What follows from one function's flow graph: computed on demand, each a value of its own.
+
+pub mod dominators;
+pub mod flow_graph;
+pub mod liveness;
+pub mod loops;
