@@ -14,6 +14,7 @@ mod align;
 mod body;
 mod control_flow;
 mod dispatch;
+pub(crate) mod inlined;
 mod levels;
 mod merged;
 mod pair;

@@ -2,7 +2,7 @@
 //!
 //! Three steps: the old counts are made complete (`complete`), go along the matches (`transfer`), and are
 //! made consistent in the new build (`infer`). Functions that only the new build has get their entries from
-//! calls in functions that have counts, and their inside from static prediction (`likely`).
+//! calls in functions that have counts, and their inside from static prediction (`static_prediction`).
 //!
 //! Invariant: every edge and call of the result is one that the new build has; every function's counts are a
 //! flow; what ran and is matched still runs, if any path permits it. The profile of a build carried to itself
@@ -11,26 +11,27 @@
 //! Source: BMAT, section 4 (what happens to counts); He et al., POPL 2022 (inference).
 //! Not here: what is each other (`compute`), how good the result is (`score`).
 
+mod bounds;
 mod calls;
 mod complete;
 mod judge;
-mod learned;
-mod likely;
+mod learned_prediction;
+pub(crate) mod merge;
 mod predict;
-mod range;
+mod static_prediction;
 mod transfer;
 
+use crate::counts::Measured;
 use crate::infer::{Estimate, Inferred, Problem};
-use crate::measured::Measured;
 use crate::relation::Matching;
+pub use bounds::Range;
 pub(crate) use calls::Calls;
 pub(crate) use complete::complete;
 pub(crate) use complete::{Complete, Known, WORK};
-use learned::{Callees, Learned, Seen};
+use learned_prediction::{Callees, Learned, Seen};
 pub use predict::{Doubt, Expected, Prediction};
 use profile::{Edge as EdgeAt, Exactness, ImageRef, Profile};
 use program::{BlockId, Callee, FuncId, Origin, Program, Va};
-pub use range::Range;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use transfer::{Along, Carried, Transferred};
@@ -139,7 +140,7 @@ pub fn carry(
     let profile = &*profile.at_most(MOST);
     let measured = Measured::of(old, profile);
     let counts = complete(old, profile, &measured);
-    let calling = crate::evidence::calling(old, profile);
+    let calling = crate::counts::evidence::calling(old, profile);
     let along = Along::new(old, new, matching, &counts, options);
     let mut from: Vec<Option<FuncId>> = vec![None; new.functions.len()];
     for m in &matching.functions {
@@ -320,7 +321,7 @@ fn all_ranges(new: &Program, result: &Complete, carried: &[Option<Carried>]) -> 
             blocks.map(|b| carried[b].filter(partial).map_or(u64::MAX, |c| c.most)).collect();
         let entered = new.entry_block(f).map_or(0, |b| result.enter[b.index()]);
         if known.iter().any(Option::is_some) {
-            range::ranges(new, f, &known, &most, entered, &mut ranges);
+            bounds::ranges(new, f, &known, &most, entered, &mut ranges);
         }
     }
     ranges

@@ -3,12 +3,13 @@
 //!
 //! Source: BMAT, figure 2.
 
+use crate::blocks::{self, inlined};
 use crate::data::Data;
+use crate::functions::{self, call_sites, twins};
 use crate::hash::{Hashes, Keys};
-use crate::map::Map;
 use crate::options::{Options, Pass};
+use crate::relation::map::Map;
 use crate::relation::{BlockMatch, BlockMethod, FunctionMatch, FunctionMethod, Matching};
-use crate::{blocks, call_sites, functions, inlined, twins};
 use program::{BlockId, FuncId, Program};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

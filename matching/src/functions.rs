@@ -5,12 +5,14 @@
 //!
 //! Source: BMAT, section 2.1; from `rounds` on past it.
 
+pub(crate) mod call_sites;
+mod features;
 mod hashes;
 mod named;
+mod pointer_tables;
 mod rounds;
 mod side;
-mod slots;
-mod words;
+pub(crate) mod twins;
 mod wrappers;
 
 use crate::hash::{Hashes, Keys};
@@ -96,7 +98,7 @@ pub fn compute(
     }
     if options.has(Pass::Neighbours) {
         wrappers::run(&mut state);
-        slots::run(&mut state);
+        pointer_tables::run(&mut state);
     }
     let found = state
         .pairs

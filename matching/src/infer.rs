@@ -13,11 +13,12 @@
 //! Source: He, Mestre, Pupyrev, Wang, Yu, "Profile inference revisited", POPL 2022, sections 3 and 4. We
 //! differ in that the costs follow the confidence of each count, control may leak (calls that do not return,
 //! or return twice), and blocks of unknown count get weak estimates beforehand instead of being balanced
-//! afterwards. Not here: where estimates come from (`carry`), how flow is routed (`flow`).
+//! afterwards. Not here: where estimates come from (`carry`), how flow is routed (`min_cost_flow`).
 
+mod min_cost_flow;
 mod problem;
 
-use crate::flow::{ArcId, Network, UNLIMITED};
+use min_cost_flow::{ArcId, Network, UNLIMITED};
 pub(crate) use problem::{Estimate, Problem};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

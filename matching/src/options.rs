@@ -2,7 +2,7 @@
 //!
 //! Invariant: names of passes are stable; `match --without PASS` and the table of ablations use them.
 
-use crate::map::Map;
+use crate::relation::map::Map;
 use program::{BlockId, FuncId};
 use std::collections::BTreeSet;
 use std::fmt;

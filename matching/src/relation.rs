@@ -7,6 +7,9 @@
 //! Source: BMAT, sections 2 and 3. We differ in that a match is a weighted relation across functions, since
 //! inlining differs.
 
+pub(crate) mod map;
+pub(crate) mod report;
+
 use program::{BlockId, FuncId};
 use std::fmt;
 

@@ -105,7 +105,7 @@ pub fn thinned(program: &Program, profile: &profile::Profile, nth: u32) -> profi
         fresh.entries.insert(at, thin(c));
     }
     fresh.edges.retain(|_, c| *c > 0);
-    let times = crate::measured::Measured::of(program, &fresh).times(program);
+    let times = crate::counts::Measured::of(program, &fresh).times(program);
     for (b, count) in program.blocks.iter().zip(times).filter(|(_, c)| *c > 0) {
         fresh.blocks.insert(b.start, count);
     }

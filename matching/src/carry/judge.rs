@@ -4,10 +4,10 @@
 //! branches; what is more likely not to have run gets none of the flow. A block that only its place speaks
 //! for is believed as far as such matches turned out right.
 //!
-//! Source: ours. Not here: what was learnt (`learned`), how contradictions are settled (`infer`).
+//! Source: ours. Not here: what was learnt (`learned_prediction`), how contradictions are settled (`infer`).
 
-use crate::carry::learned::{Learned, Seen, Shape};
-use crate::carry::likely::{Loops, weak};
+use crate::carry::learned_prediction::{Learned, Seen, Shape};
+use crate::carry::static_prediction::{Loops, weak};
 use crate::carry::transfer::Carried;
 use crate::infer::{Estimate, Problem};
 use program::{BlockId, Dominators, FuncId};

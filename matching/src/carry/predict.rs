@@ -14,11 +14,11 @@
 //! table.
 
 use super::complete::{Complete, Known, WORK};
-use super::likely;
-use crate::branches::branch_sides;
-use crate::evidence::{Consistency, Silence};
+use super::static_prediction;
+use crate::counts::Measured;
+use crate::counts::branches::branch_sides;
+use crate::counts::evidence::{Consistency, Silence};
 use crate::infer::{Estimate, Problem};
-use crate::measured::Measured;
 use crate::relation::Matching;
 use profile::Profile;
 use program::{BlockId, FuncId, Origin, Program, Va};
@@ -359,7 +359,7 @@ fn missing(old: &Old<'_>, silence: &Silence, mass: f64) -> Missing {
             problem.enter[(entry.0 - first) as usize] =
                 Some(Estimate { count, raise: 50, lower: 100, keep: true });
         }
-        likely::fill(p, f, &mut problem);
+        static_prediction::fill(p, f, &mut problem);
         let inferred = problem.solve(WORK);
         let first_edge = p.edge_range(f).start;
         let sides = function.block_ids().filter_map(|b| branch_sides(p, b));

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::Options;
-use crate::score::score;
+use crate::counts::score::score;
 use crate::testing::{compile, thinned, walked};
 use program::BlockEnd;
 

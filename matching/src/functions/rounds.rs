@@ -8,10 +8,10 @@
 //! Invariant: near-linear. Candidates come from an index of words, rare ones first, so many for each
 //! function.
 //!
-//! Not here: what words there are (`words`).
+//! Not here: what words there are (`features`).
 
 use super::State;
-use super::words::{self, Build, Kind, Use};
+use super::features::{self, Build, Kind, Use};
 use crate::hash::Keys;
 use crate::options::Pass;
 use crate::relation::FunctionMethod;
@@ -143,7 +143,7 @@ struct Scored {
 /// Runs until nothing more is sure enough.
 pub fn run(state: &mut State<'_>, old_keys: &Keys, new_keys: &Keys) {
     let (old_taken, new_taken) =
-        rayon::join(|| words::pointers(state.old.program), || words::pointers(state.new.program));
+        rayon::join(|| features::pointers(state.old.program), || features::pointers(state.new.program));
     let mut content = read(state, old_keys, new_keys, &old_taken, &new_taken);
     let what = Use { graph: state.options.has(Pass::Neighbours), order: state.options.has(Pass::Order) };
     let mut level = 0;
@@ -172,7 +172,7 @@ fn read(
         state.options.has(Pass::Features) || !matches!(Kind::of(*w), Kind::Reference | Kind::Beside)
     };
     let bag = |funcs: Vec<usize>, side, keys, taken| {
-        let mut words = words::content(side, keys, taken, &funcs);
+        let mut words = features::content(side, keys, taken, &funcs);
         words.par_iter_mut().for_each(|list| list.retain(keep));
         Bag { bits: Vec::new(), funcs, words }
     };
@@ -182,7 +182,7 @@ fn read(
     let matched: Vec<usize> = (0..state.old.len()).filter(|&f| !state.old_is_free(f)).collect();
     let step = matched.len().div_ceil(SAMPLE).max(1);
     let sample: Vec<usize> = matched.iter().copied().step_by(step).collect();
-    let mut sampled = words::content(&state.old, old_keys, old_taken, &sample);
+    let mut sampled = features::content(&state.old, old_keys, old_taken, &sample);
     let index = Index::new(&old.words);
     let new_index = Index::new(&new.words);
     let wanted = |w: &u64| index.slots.contains_key(w) || new_index.slots.contains_key(w);
@@ -301,7 +301,7 @@ fn round(
     let new_slots = free(&content.new, &|f| state.new_is_free(f));
     let funcs =
         |bag: &Bag, slots: &[u32]| -> Vec<usize> { slots.iter().map(|&s| bag.funcs[s as usize]).collect() };
-    let old_around = words::around(
+    let old_around = features::around(
         &state.old,
         Build::Old,
         &state.pairs,
@@ -309,7 +309,7 @@ fn round(
         &funcs(&content.old, &old_slots),
         what,
     );
-    let new_around = words::around(
+    let new_around = features::around(
         &state.new,
         Build::New,
         &state.pairs,

@@ -12,10 +12,10 @@
 //! Source: BMAT, section 4.3 and tables 6 and 7; footnote 4 for uncovered branches.
 //! Not here: how a profile is carried (`carry`).
 
-use crate::bolt;
-use crate::branches::branch_sides;
-use crate::evidence::inside;
-use crate::measured::Measured;
+use crate::counts::Measured;
+use crate::counts::bolt;
+use crate::counts::branches::branch_sides;
+use crate::counts::evidence::inside;
 use profile::Profile;
 use program::{FuncId, Origin, Program};
 

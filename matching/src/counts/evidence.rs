@@ -10,9 +10,9 @@
 //! Source: for samples drawn independently, each standing for T executions, the variance of (in − out) is T
 //! (in + out). Not here: making counts consistent (`infer`).
 
-use crate::bolt;
-use crate::branches::branch_sides;
-use crate::measured::Measured;
+use crate::counts::Measured;
+use crate::counts::bolt;
+use crate::counts::branches::branch_sides;
 use profile::Profile;
 use program::{BlockEnd, BlockId, CallKind, Callee, FuncId, Origin, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,7 +12,7 @@
 //! profile is what is learnt from. Not here: what becomes of the estimates (`likely`, `infer`).
 
 use crate::carry::complete::{Complete, Known};
-use crate::carry::likely::Loops;
+use crate::carry::static_prediction::Loops;
 use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, FuncId, Program};
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ impl<'a> Shape<'a> {
         for e in &program.edges[edges] {
             n_before[(e.to.0 - function.blocks.start) as usize] += 1;
         }
-        let ends = super::likely::doomed(program, func);
+        let ends = super::static_prediction::doomed(program, func);
         Shape { seen, first: function.blocks.start, loops, ends, n_before }
     }
 

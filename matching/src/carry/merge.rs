@@ -17,9 +17,9 @@
 //! multinomial). Not here: inference (`infer`).
 
 use crate::carry::{Calls, Complete, Known, MOST, WORK, complete, write};
-use crate::evidence::{Consistency, Silence, calling, inside};
+use crate::counts::Measured;
+use crate::counts::evidence::{Consistency, Silence, calling, inside};
 use crate::infer::{Estimate, Inferred, Problem};
-use crate::measured::Measured;
 use profile::{Exactness, Profile};
 use program::{Callee, FuncId, Program, Va};
 use rayon::prelude::*;
@@ -385,7 +385,7 @@ fn surer(cost: u32, samples: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::score::score;
+    use crate::counts::score::score;
     use crate::testing::{function, loops_and_calls, thinned, walked};
 
     fn all(p: &Program, got: &Profile, want: &Profile) -> [f64; 3] {

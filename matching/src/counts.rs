@@ -6,6 +6,11 @@
 //! Invariant: unknown is not zero, as in [`Profile`]; what the program has no block or edge for is in `lost`.
 //! Where two edges lead from one block to the same other one, the first has the count and the rest none.
 
+pub(crate) mod bolt;
+pub(crate) mod branches;
+pub(crate) mod evidence;
+pub(crate) mod score;
+
 use profile::{Edge as EdgeAt, Lost, Profile};
 use program::{BlockId, EdgeId, Program};
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@
 //! Source: ours, past BMAT.
 
 use super::State;
-use super::words;
+use super::features;
 use crate::relation::FunctionMethod;
 use program::image::RelocationTo;
 use program::{Program, Va};
@@ -24,7 +24,7 @@ const EACH_SIDE: usize = 2;
 /// Matches what stands at the same place of tables.
 pub fn run(state: &mut State<'_>) {
     let (old, new) =
-        rayon::join(|| words::pointers(state.old.program), || words::pointers(state.new.program));
+        rayon::join(|| features::pointers(state.old.program), || features::pointers(state.new.program));
     let places = by_place(&old);
     let there: BTreeMap<Va, usize> = by_place(&new).into_iter().collect();
     let pairs = &state.pairs;
@@ -73,12 +73,12 @@ pub fn run(state: &mut State<'_>) {
 /// Whether the strings nearest to two slots say that they are of different things.
 fn contradicted((old, new): (&Program, &Program), from: Va, to: Va) -> bool {
     let text = |p: &Program, at: Va| match p.image.relocation_at(at).map(|r| &r.to) {
-        Some(RelocationTo::Address(to)) => words::text_at(p, *to),
+        Some(RelocationTo::Address(to)) => features::text_at(p, *to),
         Some(_) => None,
         None if p.image.kind.is_relocated() => None,
         None => {
             let word = p.image.bytes_from(at)?.first_chunk::<8>()?;
-            words::text_at(p, Va(u64::from_le_bytes(*word)))
+            features::text_at(p, Va(u64::from_le_bytes(*word)))
         }
     };
     let at = |step: u64| (text(old, from.plus(step)), text(new, to.plus(step)));
