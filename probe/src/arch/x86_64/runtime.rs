@@ -14,6 +14,9 @@ use std::arch::global_asm;
 use std::mem::{offset_of, size_of};
 use std::ops::Range;
 
+#[cfg(test)]
+mod tests;
+
 /// How far from where a function that is known to come back starts that it calls or jumps to is, at most:
 /// nearer than another library's code.
 pub const NEAR: u32 = 0xc000;
@@ -114,6 +117,8 @@ global_asm!(
     include_str!("runtime/areas.s"),
     include_str!("runtime/join.s"),
     include_str!("runtime/file.s"),
+    #[cfg(test)]
+    include_str!("runtime/tests/labels.s"),
     arena = const ARENA,
     magic = const ARENA_MAGIC,
     n_rows = const offset_of!(Header, n_rows),

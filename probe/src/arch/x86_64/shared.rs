@@ -139,7 +139,7 @@ pub struct EventsPage {
     /// the page.
     pub lost: u64,
     /// Per chunk: 1 while it waits to be taken.
-    pub full: [u32; N_CHUNKS as usize],
+    pub full: [u32; FULL_LEN],
     /// The number of the thread that appends; 0: it is not known.
     pub number: u32,
     unused: [u32; 231],
@@ -147,6 +147,8 @@ pub struct EventsPage {
     pub nothing: [u8; PAGE_LEN - 1024],
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "it is 8")]
+const FULL_LEN: usize = N_CHUNKS as usize;
 /// Length of a chunk of events in bytes, a power of two.
 pub const CHUNK_LEN: u64 = 1 << 19;
 /// How many chunks a thread has, a power of two.
@@ -474,7 +476,7 @@ impl Capacity {
 
     /// Where the owners are.
     pub const fn owners_at(self) -> u64 {
-        (size_of::<Header>() + size_of::<Row>() * self.n_rows as usize) as u64
+        Header::LEN + Row::LEN * self.n_rows
     }
     /// Where the extents are.
     pub const fn extents_at(self) -> u64 {

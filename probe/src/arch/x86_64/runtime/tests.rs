@@ -1,0 +1,481 @@
+//! The runtime's routines, called in this process on a recording made here.
+//!
+//! A [`World`] is what a launcher makes of a process: the recording at [`ARENA`], what the process knows at
+//! [`PROCESS`], and a module with its runtime, its home and one page of counters. There is one at a time.
+//! Whatever ends the process, or changes what is there once for all of it, is called in a forked child.
+//!
+//! The oracle is the kernel (what is mapped, which signals are blocked, the numbers of threads), the C
+//! library, and the declarations of `shared`.
+
+mod areas;
+mod chunks;
+mod entry;
+mod exit;
+mod file;
+mod indirect;
+mod interrupted;
+mod join;
+mod signals;
+mod start;
+mod threads;
+
+use super::*;
+use crate::offset;
+use nix::libc;
+use std::arch::global_asm;
+use std::fmt::Debug;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+global_asm!(
+    include_str!("tests/call.s"),
+    scratch = const offset_of!(Registers, scratch),
+    flags = const offset_of!(Registers, flags),
+    gs = const offset_of!(Registers, gs),
+);
+
+unsafe extern "C" {
+    static engraft_test_labels: [u64; N_LABELS];
+    fn engraft_test_call(registers: *mut Registers, target: u64);
+}
+
+/// The lines of `labels.s` that stand for one each.
+const LABELS: &str = include_str!("tests/labels.s");
+const N_LABELS: usize = 86;
+
+/// Labels that are no routines, but places in them.
+const PLACES: &[&str] = &[
+    "engraft_module_last_end",
+    "engraft_module_callee_return",
+    "engraft_module_callee_saved",
+    "engraft_module_callee_end",
+    ".Lengraft_slow_done",
+    ".Lengraft_signal_known",
+    ".Lengraft_signal_written",
+    ".Lengraft_signalled_known",
+    ".Lengraft_signalled_done",
+    ".Lengraft_signalled_end",
+    ".Lengraft_append",
+    ".Lengraft_logged",
+    ".Lengraft_swap",
+    ".Lengraft_swapped",
+    ".Lengraft_commit",
+    ".Lengraft_committed",
+    ".Lengraft_committed_end",
+    ".Lengraft_signals_end",
+    ".Lengraft_callee_look",
+    ".Lengraft_alone",
+    ".Lengraft_said",
+    ".Lengraft_said_end",
+    ".Lengraft_other",
+    ".Lengraft_other_end",
+    ".Lengraft_line",
+    ".Lengraft_no_bases",
+    ".Lengraft_no_bases_end",
+    ".Lengraft_namespace",
+    ".Lengraft_auxv",
+    ".Lengraft_why",
+    ".Lengraft_why_end",
+];
+
+/// The names in `labels.s`, without what they all start with.
+fn labels() -> impl Iterator<Item = &'static str> {
+    LABELS.lines().filter_map(|line| line.strip_prefix("    .quad ")?.strip_suffix(" - engraft_module"))
+}
+
+fn short(label: &str) -> &str {
+    label.trim_start_matches(".Lengraft_").trim_start_matches("engraft_module_")
+}
+
+/// Registers, flags and the base of gs: before a call, and after it.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Registers {
+    rax: u64,
+    rcx: u64,
+    rdx: u64,
+    rbx: u64,
+    rbp: u64,
+    rsi: u64,
+    rdi: u64,
+    r8: u64,
+    r9: u64,
+    r10: u64,
+    r11: u64,
+    r12: u64,
+    r13: u64,
+    r14: u64,
+    r15: u64,
+    flags: u64,
+    gs: u64,
+    /// The caller's 16 bytes, above the return address.
+    scratch: [u64; 2],
+}
+
+impl Registers {
+    /// What the flags say.
+    fn is_zero(&self) -> bool {
+        self.flags & 0x40 != 0
+    }
+
+    fn is_negative(&self) -> bool {
+        self.flags & 0x80 != 0
+    }
+
+    /// Without what every entry may change: flags.
+    fn kept(self) -> Registers {
+        Registers { flags: 0, ..self }
+    }
+}
+
+const PAGE: u64 = 0x1000;
+/// Where things are in the module's memory.
+const OLD: u64 = 0;
+const TEXT: u64 = PAGE;
+const RUNTIME: u64 = 2 * PAGE;
+const HOME: u64 = 6 * PAGE;
+const COUNTERS: u64 = HOME + HomePage::LEN;
+const DATA: u64 = COUNTERS + PAGE;
+const MODULE_LEN: u64 = DATA + PAGE;
+/// `ret`, at the start of the moved code: where entries go on, as if they had been called.
+const RET: u8 = 0xc3;
+const KEY: u128 = 0x1111_2222_3333_4444_5555_6666 << 32 | KEY_LOW as u128;
+const KEY_LOW: u32 = 0x7777_8888;
+
+/// A process in which one module counts.
+struct World {
+    _alone: MutexGuard<'static, ()>,
+    /// Where the module is.
+    at: u64,
+    runtime: Runtime,
+    head: Capacity,
+}
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+impl World {
+    /// As a launcher makes it: the module's counters of four areas are in the recording, this thread has the
+    /// first one.
+    fn new() -> World {
+        let mut world = World::bare();
+        let head = Capacity { n_rows: 4, n_areas: 8 };
+        let len = head.head_len() + 4 * PAGE;
+        map(ARENA, len, libc::MAP_SHARED);
+        map(PROCESS, Process::LEN, libc::MAP_PRIVATE);
+        for (at, byte) in (0..).zip(head.header()) {
+            write(ARENA + at, byte);
+        }
+        let pid = u64::from(std::process::id());
+        set_header(offset!(Header, n_rows), 1u32);
+        set_header(offset!(Header, n_areas), 1u64);
+        set_header(offset!(Header, len_bytes), len);
+        let row = ARENA + Header::LEN;
+        write(row + offset!(Row, key), KEY);
+        write(row + offset!(Row, counters_len), PAGE);
+        for area in 0..4 {
+            write(ARENA + head.extents_at() + 8 * area, extent(head, area));
+        }
+        write(ARENA + head.owners_at(), std::process::id());
+        write(ARENA + head.states_at(), MAY_RUN);
+        set_process(offset!(Process, number), pid);
+        set_process(offset!(Process, name), std::process::id());
+        set_process(offset!(Process, inherited_name), 1u64);
+        set_process(offset!(Process, mapped), len);
+        set_process(offset!(Process, n_threads), 1u64);
+        set_thread(0, thread_pointer(), 0, 0);
+        let home = PROCESS + offset!(Process, homes);
+        for (field, place) in [
+            (offset!(Home, at), HOME),
+            (offset!(Home, runtime), RUNTIME),
+            (offset!(Home, text), TEXT),
+            (offset!(Home, text_end), RUNTIME),
+            (offset!(Home, old), OLD),
+            (offset!(Home, old_end), TEXT),
+        ] {
+            write(home + field, world.at + place);
+        }
+        write(world.at + HOME + offset!(HomePage, owner), thread_pointer());
+        write(world.at + HOME + offset!(HomePage, is_recorded), 1u8);
+        write(world.at + DATA, 1u8); // it has started
+        world.head = head;
+        world
+    }
+
+    /// With a recording that knows the module, which has not started.
+    fn not_joined() -> World {
+        let world = World::new();
+        set_process(offset!(Process, homes), 0u64);
+        write(world.at + DATA, 0u8);
+        world
+    }
+
+    /// Without a recording: a module that has not started.
+    fn bare() -> World {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = map(0, MODULE_LEN, libc::MAP_PRIVATE);
+        let place = |offset| Va(at + offset);
+        let (init, started) = (Some(place(TEXT)), Some(place(DATA)));
+        let mut runtime = Runtime::at(place(RUNTIME), place(TEXT), place(HOME), PAGE, init, KEY, started);
+        runtime.set_callees(&(place(OLD)..place(TEXT)), place(HOME), None);
+        write(at + TEXT, RET);
+        let world = World { _alone: alone, at, runtime, head: Capacity { n_rows: 0, n_areas: 0 } };
+        world.load();
+        world
+    }
+
+    /// Puts the runtime's bytes where they run.
+    fn load(&self) {
+        for (at, byte) in (self.at + RUNTIME..).zip(&self.runtime.bytes) {
+            write(at, *byte);
+        }
+    }
+
+    /// Has the module record events; its page is in front of what else its home has.
+    fn with_events(mut self) -> World {
+        self.runtime = self.runtime.clone().with_events();
+        self.load();
+        let next = self.at + DATA + 64;
+        self.set_events(offset!(EventsPage, base), next);
+        self.set_events(offset!(EventsPage, next), next);
+        self.set_events(offset!(EventsPage, limit), next + 1024);
+        self
+    }
+
+    /// Where a label is.
+    fn label(&self, name: &str) -> u64 {
+        let n = labels().position(|label| short(label) == name).expect("a label of the runtime");
+        // SAFETY: the assembly has as many words there as the file has lines, which the test below counts.
+        let all = unsafe { &engraft_test_labels };
+        self.at + RUNTIME + all[n]
+    }
+
+    /// Calls a routine of the runtime, with rbx and r12 as all of them have it.
+    fn call(&self, name: &str, registers: Registers) -> Registers {
+        self.call_at(self.label(name), Registers { rbx: ARENA, r12: PROCESS, ..registers })
+    }
+
+    /// Calls an entry: what moved code calls, which goes on where r11 says.
+    fn enter(&self, name: &str, registers: Registers) -> Registers {
+        self.call_at(self.label(name), Registers { r11: self.at + TEXT, ..registers })
+    }
+
+    fn call_at(&self, target: u64, mut registers: Registers) -> Registers {
+        // SAFETY: the target is code of the runtime, or of a test, in memory of this world.
+        unsafe { engraft_test_call(&raw mut registers, target) };
+        registers
+    }
+
+    /// Puts code, or whatever else, to somewhere in the module.
+    fn put(&self, offset: u64, bytes: &[u8]) -> u64 {
+        for (at, byte) in (self.at + offset..).zip(bytes) {
+            write(at, *byte);
+        }
+        self.at + offset
+    }
+
+    fn state(&self, area: u64) -> u8 {
+        read(ARENA + self.head.states_at() + area)
+    }
+
+    fn owner(&self, area: u64) -> u32 {
+        read(ARENA + self.head.owners_at() + 4 * area)
+    }
+
+    /// A counter in the recording.
+    fn counter(&self, area: u64, n: u64) -> u64 {
+        read(ARENA + extent(self.head, area) + 8 * n)
+    }
+
+    fn set_events(&self, field: u64, value: u64) {
+        write(self.at + COUNTERS + field, value);
+    }
+
+    fn events(&self, field: u64) -> u64 {
+        read(self.at + COUNTERS + field)
+    }
+
+    /// The words of events that were appended.
+    fn appended(&self) -> Vec<u32> {
+        let from = self.events(offset!(EventsPage, base));
+        (from..self.events(offset!(EventsPage, next))).step_by(4).map(read).collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        unmap(self.at, MODULE_LEN);
+        unmap(ARENA, 1 << 24);
+        unmap(PROCESS, Process::LEN);
+    }
+}
+
+/// Where the counters of an area are in a recording of [`World::new`].
+fn extent(head: Capacity, area: u64) -> u64 {
+    head.head_len() + PAGE * area
+}
+
+fn set_header<T>(field: u64, value: T) {
+    write(ARENA + field, value);
+}
+
+fn header<T: Copy>(field: u64) -> T {
+    read(ARENA + field)
+}
+
+fn set_process<T>(field: u64, value: T) {
+    write(PROCESS + field, value);
+}
+
+fn process<T: Copy>(field: u64) -> T {
+    read(PROCESS + field)
+}
+
+/// Where what is kept of a thread is.
+fn thread_at(n: u64) -> u64 {
+    PROCESS + offset!(Process, threads) + size_of::<Thread>() as u64 * n
+}
+
+fn set_thread(n: u64, pointer: u64, distance: u64, area: u64) {
+    write(thread_at(n) + offset!(Thread, pointer), pointer);
+    write(thread_at(n) + offset!(Thread, distance), distance);
+    write(thread_at(n) + offset!(Thread, area), area);
+}
+
+fn thread<T: Copy>(n: u64, field: u64) -> T {
+    read(thread_at(n) + field)
+}
+
+/// What the C library says is this thread's pointer.
+fn thread_pointer() -> u64 {
+    // SAFETY: it has no preconditions.
+    unsafe { libc::pthread_self() }
+}
+
+/// What the kernel says is this thread's number.
+fn thread_number() -> u32 {
+    // SAFETY: it has no preconditions.
+    let number = unsafe { libc::gettid() };
+    number.cast_unsigned()
+}
+
+/// Whether this thread has signals blocked that it has not by itself.
+fn blocks_signals() -> bool {
+    nix::sys::signal::SigSet::thread_get_mask().expect("a mask").contains(nix::sys::signal::Signal::SIGUSR2)
+}
+
+/// Maps memory of any use at `at`, or anywhere if that is 0.
+fn map(at: u64, len: u64, kind: i32) -> u64 {
+    let fixed = if at == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
+    let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+    let len = usize::try_from(len).expect("small");
+    // SAFETY: it replaces nothing.
+    let got =
+        unsafe { libc::mmap(at as *mut libc::c_void, len, all, kind | libc::MAP_ANONYMOUS | fixed, -1, 0) };
+    assert_ne!(got, libc::MAP_FAILED, "{at:#x}: {}", std::io::Error::last_os_error());
+    got as u64
+}
+
+fn unmap(at: u64, len: u64) {
+    // SAFETY: nothing but a world is there, of which nobody has references.
+    unsafe { libc::munmap(at as *mut libc::c_void, usize::try_from(len).expect("small")) };
+}
+
+/// What is at an address of a world.
+fn read<T: Copy>(at: u64) -> T {
+    // SAFETY: tests give addresses of memory that they have mapped.
+    unsafe { (at as *const T).read_unaligned() }
+}
+
+fn write<T>(at: u64, value: T) {
+    // SAFETY: as above.
+    unsafe { (at as *mut T).write_unaligned(value) }
+}
+
+/// Whether anything is mapped at an address, as the kernel says.
+fn is_mapped(at: u64) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("mounted");
+    maps.lines().filter_map(|line| line.split_whitespace().next()?.split_once('-')).any(|(from, to)| {
+        let number = |text| u64::from_str_radix(text, 16).expect("as the kernel writes it");
+        (number(from)..number(to)).contains(&at)
+    })
+}
+
+/// What `f` says in a child of fork, which has a copy of all that is here.
+fn in_child(f: impl FnOnce() -> u8) -> u8 {
+    // SAFETY: the child allocates, which the C library has made possible, and ends by `_exit`.
+    match unsafe { nix::unistd::fork() }.expect("a child") {
+        nix::unistd::ForkResult::Child => {
+            let said = f();
+            // SAFETY: it runs nothing of this process' ends.
+            unsafe { libc::_exit(i32::from(said)) }
+        }
+        nix::unistd::ForkResult::Parent { child } => match nix::sys::wait::waitpid(child, None) {
+            Ok(nix::sys::wait::WaitStatus::Exited(_, code)) => u8::try_from(code).expect("eight bits"),
+            other => panic!("the child ended by {other:?}"),
+        },
+    }
+}
+
+/// Has this process make no files longer than `len` bytes.
+fn limit_files(len: u64) {
+    let limit = libc::rlimit { rlim_cur: len, rlim_max: len };
+    // SAFETY: it reads what is there.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
+}
+
+/// The number of a process that is no more.
+fn dead_process() -> u32 {
+    let mut child = std::process::Command::new("true").spawn().expect("started");
+    child.wait().expect("waited for");
+    child.id()
+}
+
+#[track_caller]
+fn check<T: PartialEq + Debug>(got: T, want: T) {
+    assert_eq!(got, want);
+}
+
+#[test]
+fn each_label_is_known() {
+    let files = [
+        include_str!("entry.s"),
+        include_str!("exit.s"),
+        include_str!("threads.s"),
+        include_str!("signals.s"),
+        include_str!("interrupted.s"),
+        include_str!("chunks.s"),
+        include_str!("indirect.s"),
+        include_str!("start.s"),
+        include_str!("areas.s"),
+        include_str!("join.s"),
+        include_str!("file.s"),
+    ];
+    let names = files.iter().flat_map(|file| file.lines()).filter_map(|line| {
+        let name = line.split_once(':')?.0;
+        (name.starts_with(".Lengraft_") || name.starts_with("engraft_module_")).then_some(name)
+    });
+    let there: Vec<&str> = names.filter(|name| *name != "engraft_module_end").collect();
+    assert_eq!(labels().collect::<Vec<_>>(), there, "labels.s lists the labels of all files in order");
+    assert_eq!(there.len(), N_LABELS);
+}
+
+#[test]
+fn each_routine_is_called_by_a_test() {
+    let tests = [
+        include_str!("tests/entry.rs"),
+        include_str!("tests/exit.rs"),
+        include_str!("tests/threads.rs"),
+        include_str!("tests/signals.rs"),
+        include_str!("tests/interrupted.rs"),
+        include_str!("tests/chunks.rs"),
+        include_str!("tests/indirect.rs"),
+        include_str!("tests/start.rs"),
+        include_str!("tests/areas.rs"),
+        include_str!("tests/join.rs"),
+        include_str!("tests/file.rs"),
+    ]
+    .concat();
+    let routines = labels().filter(|label| !PLACES.contains(label));
+    let calls = |name: &str| tests.contains(&format!("\"{name}\""));
+    let missing: Vec<&str> = routines.map(short).filter(|name| !calls(name)).collect();
+    assert!(missing.is_empty(), "no test calls {missing:?}");
+}
