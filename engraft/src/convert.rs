@@ -7,16 +7,16 @@ mod stores;
 pub mod traces;
 
 use crate::carry::written_view;
-use crate::input;
+use crate::input::{self, Source};
 use crate::output::{self, Answer, Hinted, Output};
 use crate::query;
 use anyhow::Context as _;
 use profile::{Images, Profile};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use traces::Target;
+use tracing::info_span;
 use views::convert::{ConvertView, InputView, LostView};
-use views::many;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -77,24 +77,6 @@ pub struct Args {
     output: Output,
 }
 
-/// The profiles of the thread that is asked for.
-fn thread_of(path: &Path, n: NonZeroUsize) -> anyhow::Result<Vec<Profile>> {
-    if input::is_trace(path) {
-        return input::trace_counts(path, Some(n));
-    }
-    let mut threads = input::threads(path)?;
-    if threads.is_empty() {
-        let what = format!("{} does not keep the counts of threads apart", path.display());
-        return Err(Hinted::new(what, "`engraft count --per-thread` does").into());
-    }
-    if n.get() > threads.len() {
-        let has = many(threads.len(), "thread");
-        let what = format!("{} has the counts of {has} apart, no {n}", path.display());
-        return Err(Hinted::new(what, "they are counted from 1").into());
-    }
-    Ok(threads.swap_remove(n.get() - 1))
-}
-
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if let Some(what) = traces::wanted(args)? {
@@ -107,25 +89,32 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     };
     let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
     output::spares(&args.o, &read.collect::<Vec<_>>())?;
-    if let ([recording], None, Some(images)) = (args.inputs.as_slice(), &args.binary, Images::new(format))
-        && let Some(profiles) = input::recording(recording)?
-    {
-        return match args.thread {
-            Some(n) => whole_recording(args, recording, images, &thread_of(recording, n)?),
-            None => whole_recording(args, recording, images, &profiles),
-        };
+    // A single input is read to see whether it is a recording, and kept.
+    let mut first = None;
+    if let ([input], None, Some(images)) = (args.inputs.as_slice(), &args.binary, Images::new(format)) {
+        let source = Source::read(input)?;
+        if let Some(profiles) = source.recording()? {
+            return match args.thread {
+                Some(n) => whole_recording(args, &source, images, &source.thread(n)?),
+                None => whole_recording(args, &source, images, &profiles),
+            };
+        }
+        first = Some(source);
     }
     let program = args.binary.as_deref().map(input::program).transpose()?;
     let bolted = args.bolted.as_deref().map(input::program).transpose()?;
     let mut inputs = Vec::new();
     let mut sum: Option<Profile> = None;
     for path in &args.inputs {
+        let span = info_span!("read").entered();
+        let source = first.take().map_or_else(|| Source::read(path), Ok)?;
         let mut read = match (&bolted, &program) {
-            (Some(bolted), Some(original)) => input::bolted_profile(path, bolted, original)?,
-            _ => input::profile(path, program.as_ref())?,
+            (Some(bolted), Some(original)) => source.bolted_profile(bolted, original)?,
+            _ => source.profile(program.as_ref())?,
         };
+        drop(span);
         if let Some(n) = args.thread {
-            let of_thread = thread_of(path, n)?;
+            let of_thread = source.thread(n)?;
             let same = of_thread.into_iter().find(|p| p.image.id == read.profile.image.id);
             read.profile = same.with_context(|| format!("{} has no such image", path.display()))?;
         }
@@ -133,7 +122,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let lost =
             read.lost.iter().map(|l| LostView { what: l.what.clone(), why: l.why.clone(), count: l.count });
         let view = input_view(&path.display().to_string(), read.format, n_functions, &read.profile);
-        inputs.push(InputView { lost: lost.collect(), ..read_from(view, path) });
+        inputs.push(InputView { lost: lost.collect(), ..read_from(view, &source) });
         match &mut sum {
             None => sum = Some(read.profile),
             Some(sum) => {
@@ -151,7 +140,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 /// All images of a recording, as far as they are still where they were.
 fn whole_recording(
     args: &Args,
-    from: &Path,
+    from: &Source,
     mut images: Images,
     profiles: &[Profile],
 ) -> anyhow::Result<Answer> {
@@ -210,8 +199,8 @@ fn input_view(
 }
 
 /// The same of what is in `input`: a trace says nothing of edges and calls by themselves.
-fn read_from(view: InputView, input: &Path) -> InputView {
-    if !input::is_trace(input) {
+fn read_from(view: InputView, input: &Source) -> InputView {
+    if !input.is_trace() {
         return view;
     }
     InputView { format: "trace", n_edges: None, n_calls: None, ..view }

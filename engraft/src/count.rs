@@ -387,11 +387,12 @@ pub fn cache_folder() -> anyhow::Result<String> {
 /// # Errors
 /// If it is none, or its images are gone.
 pub fn recorded(rec: &Path) -> anyhow::Result<CountView> {
-    let profiles = input::needed_recording(rec)?;
+    let source = input::Source::read(rec)?;
+    let profiles = source.needed_recording()?;
     let programs = profiles.iter().map(input::counted_program).collect::<Result<Vec<_>, _>>()?;
-    let threads = input::threads(rec)?;
+    let threads = source.threads()?;
     let mut view = view::view(rec, &profiles, &threads, &programs, None);
-    view.points = input::seen(rec)?.into_iter().map(point_view).collect();
+    view.points = source.seen()?.into_iter().map(point_view).collect();
     Ok(view)
 }
 

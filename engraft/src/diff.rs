@@ -1,6 +1,6 @@
 //! `engraft diff`: what two runs executed otherwise: functions, loops, edges.
 
-use crate::input;
+use crate::input::{self, Source};
 use crate::output::{Answer, Hinted, Output};
 use measure::loops;
 use profile::{Count, Edge, Profile};
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 /// The modules of two recordings, each with its counts in both.
 fn pairs(first: &Path, second: &Path) -> anyhow::Result<Vec<(Program, Profile, Profile)>> {
     let read = |path: &Path| {
-        input::recording(path)?.ok_or_else(|| {
+        Source::read(path)?.recording()?.ok_or_else(|| {
             let hint = "name the build that was profiled with --binary";
             anyhow::Error::from(Hinted::new(
                 format!("{} is no recording of `engraft count`", path.display()),

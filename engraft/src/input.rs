@@ -14,10 +14,7 @@ pub use binaries::{
 pub use fit::Fit;
 pub use functions::{file_name, function, module_name, source_names, spelt};
 pub use refusals::{refuse_known_by_address, refuse_sanitized, says_if_instrumented, warn_of_changing_code};
-pub use source::{
-    SHARED, UNKNOWN, bolted_profile, is_recording, is_trace, needed_recording, profile, recording, seen,
-    threads, trace_counts,
-};
+pub use source::{SHARED, Source, UNKNOWN, is_recording, profile};
 pub use traces::{nth, open, unreadable};
 
 use std::num::NonZeroUsize;

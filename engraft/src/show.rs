@@ -9,7 +9,7 @@ mod summary;
 mod verify;
 
 use crate::count;
-use crate::input;
+use crate::input::{self, Source};
 use crate::output::{self, Answer, Hinted, Output};
 use profile::Profile;
 use program::{FuncId, Program};
@@ -258,7 +258,11 @@ fn images(wanted: &Wanted<'_>, profile: Option<&Path>) -> anyhow::Result<Vec<cou
     let mut images = match (wanted.binary, wanted.counts, profile) {
         (None, Some(rec), _) => {
             let with_program = |profile: Profile| Ok((input::counted_program(&profile)?, profile));
-            input::needed_recording(rec)?.into_iter().map(with_program).collect::<anyhow::Result<Vec<_>>>()?
+            Source::read(rec)?
+                .needed_recording()?
+                .into_iter()
+                .map(with_program)
+                .collect::<anyhow::Result<Vec<_>>>()?
         }
         (Some(binary), _, Some(profile)) => {
             let program = input::program(binary)?;
@@ -285,7 +289,7 @@ fn say_if_uncounted(program: &Program, profile: &Profile, id: FuncId) {
 
 /// The counted image that has the function `name`, the executable first, with its counts.
 fn counted(rec: &Path, name: &str) -> anyhow::Result<(Program, Profile)> {
-    let profiles = input::needed_recording(rec)?;
+    let profiles = Source::read(rec)?.needed_recording()?;
     let mut refused = None;
     for mut profile in profiles {
         let found = input::counted_program(&profile)
