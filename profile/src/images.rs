@@ -4,7 +4,8 @@
 
 use crate::callgrind::export;
 use crate::counts::{Lost, Profile};
-use crate::format::{Format, WriteError, Written, in_doubt};
+use crate::format::{Format, WriteError, Written};
+use crate::losses::in_doubt;
 use crate::{csv, lcov};
 use program::Program;
 

@@ -4,6 +4,7 @@
 
 mod counts;
 mod format;
+mod formats;
 
 pub mod bat;
 pub mod bolt_yaml;
@@ -41,7 +42,8 @@ mod transfers;
 pub use arithmetic::{overlap, scaled};
 pub use counts::{Beyond, Count, Edge, Exactness, ImageRef, Intervals, Lost, Profile};
 pub use derive::n_functions;
-pub use format::{Context, Format, Imported, ReadError, WriteError, Written, read, write};
+pub use format::{Context, Format, Imported, ReadError, WriteError, Written};
+pub use formats::{read, write};
 pub use images::Images;
 
 #[cfg(test)]

@@ -11,8 +11,8 @@
 use super::CREATOR;
 use crate::calls;
 use crate::counts::{Beyond, Edge, Exactness, Profile};
-use crate::format::{self, Written, one_line};
-use crate::losses::Losses;
+use crate::format::{Written, one_line};
+use crate::losses::{self, Losses};
 use program::{BlockId, CallKind, Callee, EdgeKind, FuncId, Lines, Program, Va};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -86,7 +86,7 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
     out.bytes = format!("\nob={name}\n{}\n", body.text).into_bytes();
     out.lost = lost.into_list();
     let in_doubt = made.iter().filter(|call| call.to.is_some()).filter_map(|call| call.n.between());
-    out.lost.extend(format::calls_in_doubt(in_doubt));
+    out.lost.extend(losses::calls_in_doubt(in_doubt));
     (out, total)
 }
 

@@ -5,6 +5,7 @@ use super::*;
 use crate::testing::function;
 use crate::testing::perf_file::PerfFile;
 use proptest::prelude::*;
+use std::path::Path;
 
 #[test]
 fn extensions_and_names_lead_to_formats() {
