@@ -3,14 +3,21 @@
 //! To add one: a file with `parse` and `write`, a line in each table here and in `format`, and its consumer in
 //! `checks/formats.sh`.
 
+pub mod bolt;
+pub mod callgrind;
+pub(crate) mod images;
+pub mod lines;
+pub mod ours;
+pub mod perf;
+
+use crate::complete::derive::n_functions;
 use crate::counts::Profile;
-use crate::derive::n_functions;
 use crate::format::{Context, Format, Imported, ReadError, WriteError, Written};
 use crate::losses::not_held;
-use crate::{
-    bolt_yaml, callgrind, csv, engraft, fdata, folded, json, lcov, llvm_sample, perf_data, perf_script,
-    pprof, preagg, recording,
-};
+use bolt::{bolt_yaml, fdata, preagg};
+use lines::{folded, lcov, llvm_sample, pprof};
+use ours::{csv, engraft, json, recording};
+use perf::{perf_data, perf_script};
 use program::image::Image;
 use program::{ImageId, Program};
 

@@ -1,8 +1,8 @@
 //! What a format could not take of a profile, or a profile of a file: summed up by what and why, since a source
 //! has too many records to list each; and the tables that a format has no place for.
 
+use crate::complete::derive::add;
 use crate::counts::{Lost, Profile};
-use crate::derive::add;
 use crate::format::Format;
 use std::collections::BTreeMap;
 

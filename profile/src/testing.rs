@@ -72,7 +72,8 @@ pub fn branching() -> Program {
 
 /// What llvm-bolt reads of `profile`, sorted.
 pub fn as_fdata(profile: &Profile, program: &Program) -> Vec<String> {
-    let text = String::from_utf8(crate::fdata::write(profile, program).bytes).expect("it is text");
+    let text =
+        String::from_utf8(crate::formats::bolt::fdata::write(profile, program).bytes).expect("it is text");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.sort_unstable();
     lines

@@ -4,8 +4,8 @@
 //! Invariant: an edge that is counted is one that the program has, or leaves a jump that it could not
 //! resolve.
 
+use crate::complete::derive::add;
 use crate::counts::{Edge, ImageRef, Profile};
-use crate::derive::add;
 use crate::losses::Losses;
 use program::arch::{Flow, decode};
 use program::{BlockEnd, BlockId, EdgeKind, Program, Va};

@@ -15,8 +15,8 @@
 //! Source: perf-script(1), `-F brstack` and `flags`; perf-intel-pt(1); perf 6.1,
 //! `tools/perf/builtin-script.c` and `tools/perf/util/auxtrace.c` (errors).
 
-use crate::perf_script::{Mapped, mapping};
-use crate::samples::image_address;
+use crate::formats::perf::perf_script::{Mapped, mapping};
+use crate::formats::perf::samples::image_address;
 use program::{Bias, FileOff, LiveVa, Program};
 
 /// A line that says something of branches.

@@ -11,7 +11,7 @@
 
 use crate::counts::{Lost, Profile};
 use crate::format::{Format, ReadError};
-use crate::samples::{Branch, Samples};
+use crate::formats::perf::samples::{Branch, Samples};
 use linux_perf_data::linux_perf_event_reader::{
     BranchSampleFormat, EventRecord, Mmap2FileId, RawEventRecord, ReadFormat, RecordType, SampleFormat,
 };

@@ -10,11 +10,11 @@
 //!
 //! Source: LLVM 19, `bolt/include/bolt/Profile/DataAggregator.h`, "parsePreAggregatedLBRSamples".
 
+use crate::complete::derive::{add, blocks_alone, derive_blocks};
+use crate::complete::transfers::Layer;
 use crate::counts::{Exactness, Lost, Profile};
-use crate::derive::{add, blocks_alone, derive_blocks};
 use crate::format::{Format, ReadError, Written};
 use crate::losses::Losses;
-use crate::transfers::Layer;
 use program::{EdgeKind, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -19,9 +19,9 @@
 
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
 use crate::format::{Format, ReadError, Written};
-use crate::line_counts::LineCounts;
+use crate::formats::lines::line_counts::LineCounts;
+use crate::formats::lines::source::BlockSource;
 use crate::losses::Losses;
-use crate::source::BlockSource;
 use program::{Frame, Lines, Program};
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -6,11 +6,11 @@
 //!
 //! Source: github.com/google/pprof, `proto/profile.proto`; field numbers as there.
 
+use crate::complete::derive::add;
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
-use crate::derive::add;
 use crate::format::{Format, ReadError, Written};
+use crate::formats::lines::source::counted_blocks;
 use crate::losses::Losses;
-use crate::source::counted_blocks;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;

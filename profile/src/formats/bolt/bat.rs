@@ -21,10 +21,10 @@
 //! Source: LLVM 19, `bolt/docs/BAT.md`, `bolt/lib/Profile/BoltAddressTranslation.cpp`; the behaviour, checked
 //! against 19.1.7.
 
-use crate::bolt::BoltView;
+use crate::complete::derive::{add, derive_blocks};
+use crate::complete::transfers::Layer;
 use crate::counts::{Lost, Profile};
-use crate::derive::{add, derive_blocks};
-use crate::transfers::Layer;
+use crate::formats::bolt::view::BoltView;
 use program::image::SymbolKind;
 use program::{EdgeKind, Image, Program, Va};
 use std::collections::{BTreeMap, HashMap};

@@ -10,9 +10,9 @@
 //! it. Of a recording, padding that runs when a branch is not taken has rows, too, where it is sure how often
 //! it ran; they name no function, and are not read.
 
+use crate::complete::derive::{add, functions_of};
+use crate::complete::flow::{Padding, padding};
 use crate::counts::{ImageRef, Lost, Profile};
-use crate::derive::{add, functions_of};
-use crate::flow::{Padding, padding};
 use crate::format::{Format, ReadError, Written};
 use program::{BlockEnd, BlockId, FuncId, Program, Va};
 use rayon::prelude::*;

@@ -3,10 +3,10 @@
 //! A sample's address is one in a process. Which image lies there, the mappings say; an image is the program
 //! if it has its build-id, or its file name where no build-id is known.
 
+use crate::complete::derive::{add, derive_blocks};
+use crate::complete::transfers::Layer;
 use crate::counts::{Exactness, Lost, Profile};
-use crate::derive::{add, derive_blocks};
 use crate::format::{Format, ReadError};
-use crate::transfers::Layer;
 use program::{Bias, FileOff, LiveVa, Program, Va};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;

@@ -26,8 +26,8 @@
 //! Source: the valgrind manual, "Callgrind Format Specification"; valgrind 3.19 `callgrind/dump.c` for what
 //! is relative to what.
 
+use crate::complete::derive::add;
 use crate::counts::{Edge, ImageRef, Lost, Profile};
-use crate::derive::add;
 use crate::format::{Format, ReadError};
 use crate::losses::Losses;
 use program::arch::Flow;

@@ -9,7 +9,7 @@
 //! Execution Profiler", 1982, 4.
 
 use super::CREATOR;
-use crate::calls;
+use crate::complete::calls;
 use crate::counts::{Beyond, Edge, Exactness, Profile};
 use crate::format::{Written, one_line};
 use crate::losses::{self, Losses};

@@ -12,8 +12,8 @@
 
 use crate::counts::Profile;
 use crate::format::Written;
+use crate::formats::lines::source::{BlockSource, counted_blocks};
 use crate::losses::Losses;
-use crate::source::{BlockSource, counted_blocks};
 use program::{Lines, Program};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

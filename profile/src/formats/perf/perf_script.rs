@@ -16,7 +16,7 @@
 
 use crate::counts::{Lost, Profile};
 use crate::format::{Format, ReadError};
-use crate::samples::{Branch, Samples};
+use crate::formats::perf::samples::{Branch, Samples};
 use program::{LiveVa, Program};
 
 /// Whether a text starts as such a file.

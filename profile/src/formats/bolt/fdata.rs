@@ -24,13 +24,13 @@
 //! Source: LLVM 19, `bolt/include/bolt/Profile/DataReader.h` (format), `bolt/lib/Profile/DataReader.cpp`
 //! (recordBranch, evaluateProfileData).
 
-use crate::bat;
-use crate::bolt::{BoltFunction, BoltView};
+use crate::complete::derive::{add, blocks_alone, derive_blocks};
+use crate::complete::transfers::Layer;
 use crate::counts::{Exactness, Lost, Profile};
-use crate::derive::{add, blocks_alone, derive_blocks};
 use crate::format::{Format, NO_LINE, ReadError, Written, is_one_line, one_line};
+use crate::formats::bolt::bat;
+use crate::formats::bolt::view::{BoltFunction, BoltView};
 use crate::losses::Losses;
-use crate::transfers::Layer;
 use program::arch::Flow;
 use program::{EdgeKind, Program, Va};
 use std::borrow::Cow;

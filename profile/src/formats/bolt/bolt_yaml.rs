@@ -21,11 +21,11 @@
 //! `bolt/lib/Profile/YAMLProfileWriter.cpp`, `bolt/include/bolt/Core/HashUtilities.h` (BlendedBlockHash: the
 //! offset in the hash).
 
-use crate::bolt::{BoltBlocks, BoltView};
+use crate::complete::derive::{add, derive_blocks};
+use crate::complete::transfers::Layer;
 use crate::counts::{Exactness, Lost, Profile};
-use crate::derive::{add, derive_blocks};
 use crate::format::{Format, ReadError};
-use crate::transfers::Layer;
+use crate::formats::bolt::view::{BoltBlocks, BoltView};
 use program::arch::Flow;
 use program::{Program, Va};
 use serde::Deserialize;

@@ -334,7 +334,7 @@ mod tests {
                 calls: BTreeMap::new(),
             };
             prop_assert_eq!(&parse(&write(&profile).bytes).unwrap(), &profile);
-            prop_assert_eq!(crate::json::parse(&crate::json::write(&profile).bytes).unwrap().intervals, profile.intervals);
+            prop_assert_eq!(crate::formats::ours::json::parse(&crate::formats::ours::json::write(&profile).bytes).unwrap().intervals, profile.intervals);
         }
 
         #[test]

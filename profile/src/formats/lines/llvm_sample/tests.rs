@@ -13,7 +13,7 @@ const BY_LINE: [(u32, u64); 10] =
     [(2, 10), (4, 5), (5, 5), (6, 10), (7, 1), (9, 11), (10, 10), (11, 5), (12, 1), (13, 1)];
 
 fn counted() -> (Program, Profile) {
-    let program = compile(crate::lcov::tests::SOURCE, "c", &["-O0", "-g"]);
+    let program = compile(crate::formats::lines::lcov::tests::SOURCE, "c", &["-O0", "-g"]);
     let lines = Lines::load(&program.image).unwrap();
     let (main, odd) = (function(&program, "main"), function(&program, "odd"));
     let mut profile = Profile { exactness: Exactness::Inferred, ..Profile::default() };

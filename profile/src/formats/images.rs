@@ -2,11 +2,12 @@
 //!
 //! Not here: one image of a recording, in any format ([`crate::write`]).
 
-use crate::callgrind::export;
 use crate::counts::{Lost, Profile};
 use crate::format::{Format, WriteError, Written};
+use crate::formats::callgrind::export;
+use crate::formats::lines::lcov;
+use crate::formats::ours::csv;
 use crate::losses::in_doubt;
-use crate::{csv, lcov};
 use program::Program;
 
 /// A file that is written image by image.

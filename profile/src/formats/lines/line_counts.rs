@@ -20,7 +20,7 @@
 
 use crate::counts::{Edge, Exactness, Profile};
 use crate::format::{NO_LINE, is_one_line, one_line};
-use crate::labels::{self, Label};
+use crate::formats::lines::labels::{self, Label};
 use crate::losses::Losses;
 use program::arch::{Decoder, Insn};
 use program::{

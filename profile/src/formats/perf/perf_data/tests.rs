@@ -2,8 +2,9 @@
 //! says the same.
 
 use super::parse;
+use crate::ReadError;
+use crate::formats::perf::perf_script;
 use crate::testing::{function, perf_file::PerfFile};
-use crate::{ReadError, perf_script};
 use program::{Program, Va};
 
 /// f: 0 test, 2 je →9, 4 call g, 9 ret; g: 0 jmp f. Its build-id is abcd.

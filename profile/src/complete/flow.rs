@@ -6,8 +6,8 @@
 //!
 //! Not here: how they follow (`conservation`).
 
-use crate::calls;
-use crate::conservation::Conservation;
+use crate::complete::calls;
+use crate::complete::conservation::Conservation;
 use crate::counts::{Edge, Exactness, Profile};
 use program::{BlockEnd, BlockId, CallKind, EdgeId, EdgeKind, FuncId, Program};
 use rayon::prelude::*;
