@@ -23,7 +23,8 @@ use trace::path::Words;
 use trace::{Position, Scheme, SearchError, Trace, Want, ngrams};
 use tracing::info_span;
 use views::many;
-use views::query::symbols::marked;
+use views::query::QueryView;
+use views::query::symbols::{SymbolView, marked};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -218,18 +219,8 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     if found.count == 0 {
         may_follow(args, trace, &functions, &flow, &path)?;
     }
-    // Counts alone do not need the grammar, which this reads.
-    let threads = || trace.threads().map_err(|err| unreadable(&args.trace, err));
-    let is_bare = args.output.format() == Format::Table;
     if want == Want::PerThread {
-        let mut threads = threads()?;
-        threads.retain(|of| args.thread.is_none_or(|asked| of.thread == asked));
-        let view = threads_view(&path, &functions, &threads, &found);
-        match args.count && is_bare {
-            true => output::data(None, |w| view.bare(w))?,
-            false => args.output.print(&view)?,
-        }
-        return Ok(if found.count > 0 || args.count { Answer::Yes } else { Answer::No });
+        return print_per_thread(args, trace, &path, &functions, &found);
     }
     let context = match (args.context, found.first) {
         (Some(n), Some(at)) => {
@@ -240,6 +231,37 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
         }
         _ => None,
     };
+    print_found(args, trace, want, &found, context, || query_view(&path, &functions, scheme, want, &found))
+}
+
+/// Prints how often in each thread that is asked for.
+fn print_per_thread(
+    args: &Args,
+    trace: &Trace,
+    path: &trace::Path,
+    functions: &Functions<'_>,
+    found: &trace::Found,
+) -> anyhow::Result<Answer> {
+    let mut threads = trace.threads().map_err(|err| unreadable(&args.trace, err))?;
+    threads.retain(|of| args.thread.is_none_or(|asked| of.thread == asked));
+    let view = threads_view(path, functions, &threads, found);
+    match args.count && args.output.format() == Format::Table {
+        true => output::data(None, |w| view.bare(w))?,
+        false => args.output.print(&view)?,
+    }
+    Ok(if found.count > 0 || args.count { Answer::Yes } else { Answer::No })
+}
+
+/// Prints what was found: as a view, or, where one thing is asked for and no form, that alone.
+fn print_found(
+    args: &Args,
+    trace: &Trace,
+    want: Want,
+    found: &trace::Found,
+    context: Option<Vec<SymbolView>>,
+    view: impl FnOnce() -> QueryView,
+) -> anyhow::Result<Answer> {
+    let is_bare = args.output.format() == Format::Table;
     if is_bare && want == Want::Count {
         output::data(None, |w| writeln!(w, "{}", found.count))?;
         return Ok(Answer::Yes);
@@ -248,11 +270,12 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     if let (true, Some(context), Some(at)) = (is_alone, &context, found.first) {
         output::data(None, |w| marked(w, context, Some(at.index)))?;
     } else if is_alone {
-        let n_threads = threads()?.len();
+        // Counts alone do not need the grammar, which this reads.
+        let n_threads = trace.threads().map_err(|err| unreadable(&args.trace, err))?.len();
         let positions = if args.all { found.all.as_slice() } else { found.first.as_slice() };
         output::data(None, |w| positions.iter().try_for_each(|p| position(w, n_threads, *p)))?;
     } else {
-        args.output.print(&query_view(&path, &functions, scheme, want, &found).with(context))?;
+        args.output.print(&view().with(context))?;
     }
     let is_found = found.first.is_some() || found.count > 0 && matches!(want, Want::Count | Want::All);
     if let (Some(n), false) = (args.nth, is_found) {

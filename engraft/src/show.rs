@@ -174,31 +174,10 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let profile = args.profile.as_deref().or(wanted.counts);
     let is_of_counts =
         wanted.what.is_some_and(|what| what.is_of_counts() || what == What::Loops && profile.is_some());
-    if is_of_counts && profile.is_none() {
-        let hint = "say `show REC` with it, or add `--counts REC` or `--profile FILE`";
-        return Err(Hinted::new("edges, never, calls and paths are what counts tell", hint).into());
-    }
-    if wanted.what != Some(What::Function)
-        && (args.svg
-            || args.dot
-            || args.liveness
-            || profile.is_some() && wanted.what.is_some() && !is_of_counts)
-    {
-        let hint = "say `show BINARY function NAME` with it";
-        let what = "--svg, --dot and --liveness show one function; --profile and --counts that, loops, edges, never, calls or paths";
-        return Err(Hinted::new(what, hint).into());
-    }
+    refuse_unfit(args, wanted.what, profile.is_some(), is_of_counts)?;
     let to = args.o.as_ref();
     if let (Some(what), true) = (wanted.what, is_of_counts) {
-        let images = images(&wanted, profile)?;
-        match what {
-            What::Edges | What::Never => {
-                args.output.print_to(to, &counts::edges(&images, what == What::Never))?
-            }
-            What::Calls => args.output.print_to(to, &counts::call_graph(&images))?,
-            What::Paths => args.output.print_to(to, &counts::hot_paths(&images))?,
-            _ => args.output.print_to(to, &counts::loop_runs(&images))?,
-        }
+        print_counts(args, what, &images(&wanted, profile)?)?;
         return Ok(Answer::Yes);
     }
     let (program, counts) = match (wanted.binary, wanted.counts) {
@@ -229,28 +208,72 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         args.output.print_to(to, &view)?;
         return Ok(verify::answer(&view));
     }
+    print_program(args, &wanted, &program, counts.as_ref())?;
+    Ok(Answer::Yes)
+}
+
+/// Refuses options that what is asked for has no use for.
+fn refuse_unfit(
+    args: &Args,
+    what: Option<What>,
+    has_profile: bool,
+    is_of_counts: bool,
+) -> anyhow::Result<()> {
+    if is_of_counts && !has_profile {
+        let hint = "say `show REC` with it, or add `--counts REC` or `--profile FILE`";
+        return Err(Hinted::new("edges, never, calls and paths are what counts tell", hint).into());
+    }
+    if what != Some(What::Function)
+        && (args.svg || args.dot || args.liveness || has_profile && what.is_some() && !is_of_counts)
+    {
+        let hint = "say `show BINARY function NAME` with it";
+        let what = "--svg, --dot and --liveness show one function; --profile and --counts that, loops, edges, never, calls or paths";
+        return Err(Hinted::new(what, hint).into());
+    }
+    Ok(())
+}
+
+/// Prints what counts tell of all images.
+fn print_counts(args: &Args, what: What, images: &[counts::Image]) -> anyhow::Result<()> {
+    let to = args.o.as_ref();
+    match what {
+        What::Edges | What::Never => args.output.print_to(to, &counts::edges(images, what == What::Never)),
+        What::Calls => args.output.print_to(to, &counts::call_graph(images)),
+        What::Paths => args.output.print_to(to, &counts::hot_paths(images)),
+        _ => args.output.print_to(to, &counts::loop_runs(images)),
+    }
+}
+
+/// Prints what is asked for of a program, with the counts of one function where they are known.
+fn print_program(
+    args: &Args,
+    wanted: &Wanted<'_>,
+    program: &Program,
+    counts: Option<&Profile>,
+) -> anyhow::Result<()> {
+    let to = args.o.as_ref();
     match wanted.what {
-        None => args.output.print_to(to, &summary::view(&program))?,
-        Some(What::Functions) => args.output.print_to(to, &lists::functions(&program))?,
-        Some(What::Loops) => args.output.print_to(to, &loops::view(&program))?,
-        Some(What::Tables) => args.output.print_to(to, &lists::tables(&program))?,
-        Some(What::Gaps) => args.output.print_to(to, &lists::gaps(&program))?,
-        Some(What::Data) => args.output.print_to(to, &lists::data(&program))?,
+        None => args.output.print_to(to, &summary::view(program))?,
+        Some(What::Functions) => args.output.print_to(to, &lists::functions(program))?,
+        Some(What::Loops) => args.output.print_to(to, &loops::view(program))?,
+        Some(What::Tables) => args.output.print_to(to, &lists::tables(program))?,
+        Some(What::Gaps) => args.output.print_to(to, &lists::gaps(program))?,
+        Some(What::Data) => args.output.print_to(to, &lists::data(program))?,
         // With counts they were shown above; without, refused.
         Some(What::Edges | What::Never | What::Calls | What::Paths) => {}
-        Some(What::Cfg) => args.output.print_to(to, &cfg::view(&program, args.instructions))?,
+        Some(What::Cfg) => args.output.print_to(to, &cfg::view(program, args.instructions))?,
         Some(What::Function) => {
-            let id = input::function(&program, wanted.name.unwrap_or_default())?;
+            let id = input::function(program, wanted.name.unwrap_or_default())?;
             if args.svg || args.dot {
-                let picture = function::picture(&program, id, args.svg, counts.as_ref());
+                let picture = function::picture(program, id, args.svg, counts);
                 output::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
             } else {
-                let view = function::view(&program, id, args.liveness, counts.as_ref());
+                let view = function::view(program, id, args.liveness, counts);
                 args.output.print_to(to, &view)?;
             }
         }
     }
-    Ok(Answer::Yes)
+    Ok(())
 }
 
 /// What is counted: the binary that is named, or all that the recording holds.

@@ -278,6 +278,34 @@ pub fn import(args: &Args, from: &Path) -> anyhow::Result<Answer> {
         start_ns: None,
         n_branches: 0,
     };
+    let n_senseless = walk(from, &mut maps, &mut threads)?;
+    let mut faults = Faults::default();
+    for thread in &mut threads.all {
+        thread.walker.finish();
+        faults.n_astray += thread.walker.faults.n_astray;
+        faults.n_gaps += thread.walker.faults.n_gaps;
+    }
+    refuse_nothing(from, &programs, &threads, n_senseless)?;
+    warn_of_faults(from, &faults, threads.n_branches, n_senseless);
+    let imported = write(args, &programs, &threads)?;
+    let view = BranchesView {
+        schema: BranchesView::SCHEMA,
+        file: args.o.display().to_string(),
+        n_symbols: imported.n_symbols,
+        n_bytes: imported.n_bytes,
+        n_branches: threads.n_branches,
+        n_threads: threads.all.len(),
+        n_gaps: faults.n_gaps,
+        n_astray: faults.n_astray,
+        n_senseless,
+        modules: programs.paths.iter().map(|path| path.display().to_string()).collect(),
+    };
+    args.output.print_beside_file(&args.o, &view)?;
+    Ok(Answer::Yes)
+}
+
+/// Follows the branches of all threads; returns how many lines say what cannot be.
+fn walk(from: &Path, maps: &mut Maps<'_>, threads: &mut Threads<'_>) -> anyhow::Result<u64> {
     let mut n_senseless = 0;
     each_line(from, |line| match line {
         Line::Mapped(mapped) => maps.add(&mapped),
@@ -307,22 +335,31 @@ pub fn import(args: &Args, from: &Path) -> anyhow::Result<Answer> {
             threads.of(who).1.walker.lose();
         }
     })?;
-    let mut faults = Faults::default();
-    for thread in &mut threads.all {
-        thread.walker.finish();
-        faults.n_astray += thread.walker.faults.n_astray;
-        faults.n_gaps += thread.walker.faults.n_gaps;
+    Ok(n_senseless)
+}
+
+/// Refuses a text of which nothing is of a program.
+fn refuse_nothing(
+    from: &Path,
+    programs: &Programs,
+    threads: &Threads<'_>,
+    n_senseless: u64,
+) -> Result<(), Hinted> {
+    if threads.all.iter().any(|thread| !thread.walker.symbols.is_empty()) {
+        return Ok(());
     }
-    if threads.all.iter().all(|thread| thread.walker.symbols.is_empty()) {
-        if n_senseless > 0 {
-            let what = format!("{} {SENSELESS}, and no other is of a program", said(n_senseless, from));
-            return Err(Hinted::new(what, "print it again: `perf script` writes no such lines").into());
-        }
-        let paths: Vec<String> = programs.paths.iter().map(|path| path.display().to_string()).collect();
-        let what = format!("no branch in {} is of {}", from.display(), paths.join(", "));
-        let hint = "print where the files lay, too: `perf script --show-mmap-events …`";
-        return Err(Hinted::new(what, hint).into());
+    if n_senseless > 0 {
+        let what = format!("{} {SENSELESS}, and no other is of a program", said(n_senseless, from));
+        return Err(Hinted::new(what, "print it again: `perf script` writes no such lines"));
     }
+    let paths: Vec<String> = programs.paths.iter().map(|path| path.display().to_string()).collect();
+    let what = format!("no branch in {} is of {}", from.display(), paths.join(", "));
+    let hint = "print where the files lay, too: `perf script --show-mmap-events …`";
+    Err(Hinted::new(what, hint))
+}
+
+/// Says what of the text was not understood, or does not fit the code.
+fn warn_of_faults(from: &Path, faults: &Faults, n_branches: u64, n_senseless: u64) {
     if n_senseless > 0 {
         output::warn(
             &format!("{} {SENSELESS}", said(n_senseless, from)),
@@ -330,27 +367,12 @@ pub fn import(args: &Args, from: &Path) -> anyhow::Result<Answer> {
         );
     }
     if faults.n_astray > 0 {
-        let what = format!("{} of {} branches do not fit the code", faults.n_astray, threads.n_branches);
+        let what = format!("{} of {} branches do not fit the code", faults.n_astray, n_branches);
         output::warn(
             &what,
             Some("is it the build that ran? Code that changes while it runs does not fit, either"),
         );
     }
-    let imported = write(args, &programs, &threads)?;
-    let view = BranchesView {
-        schema: BranchesView::SCHEMA,
-        file: args.o.display().to_string(),
-        n_symbols: imported.n_symbols,
-        n_bytes: imported.n_bytes,
-        n_branches: threads.n_branches,
-        n_threads: threads.all.len(),
-        n_gaps: faults.n_gaps,
-        n_astray: faults.n_astray,
-        n_senseless,
-        modules: programs.paths.iter().map(|path| path.display().to_string()).collect(),
-    };
-    args.output.print_beside_file(&args.o, &view)?;
-    Ok(Answer::Yes)
 }
 
 fn write(args: &Args, programs: &Programs, threads: &Threads<'_>) -> anyhow::Result<Imported> {
