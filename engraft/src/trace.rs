@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trace::Cause;
 use trace::Maker;
-use trace::events;
+use trace::recording::code::Code;
 use trace::recording::ring::Ring;
 use trace::recording::window::{self, When, Window};
 use trace::sample::Sample;
@@ -151,7 +151,7 @@ fn signal(text: &str) -> Result<i32, String> {
 }
 
 /// What of the run is kept.
-fn window(args: &Recording, codes: &[events::Code]) -> anyhow::Result<Window> {
+fn window(args: &Recording, codes: &[Code]) -> anyhow::Result<Window> {
     let entries = |names: &[String]| {
         let mut all = HashSet::new();
         for name in names {
@@ -288,7 +288,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     for (path, why) in &refused {
         output::warn(&format!("{} was not recorded: {why}", path.display()), None);
     }
-    let codes: Vec<events::Code> = recorded.iter().filter_map(Counted::means).collect();
+    let codes: Vec<Code> = recorded.iter().filter_map(Counted::means).collect();
     let told = deaths.map(|deaths| deaths.told()).unwrap_or_default();
     let library = |(given, key): (PathBuf, u128)| {
         let library = recorded.iter().find(|c| c.key == key)?;
@@ -300,7 +300,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         libraries: given.into_iter().filter_map(library).collect(),
         codes: &codes,
     };
-    let last_words = texts.last_words(&taken.owners, &told);
+    let last_events = texts.last_events(&taken.owners, &told);
     // Where a thread has said that it ends the process, the others were stopped anywhere.
     let who_left = |process: u32| taken.owners.iter().any(|owner| owner.has_left && owner.process == process);
     let is_open = |owner: &Owner| !(owner.runs || owner.has_ended || owner.has_left || owner.is_another);
@@ -320,8 +320,8 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         Owner { has_ended: true, .. } => End::Led(Cause::ThreadEnd),
         _ if has_become && owner.process == pid => End::Led(Cause::Exec),
         Owner { has_left: true, .. } => End::Led(Cause::ProcessEnd),
-        _ => match last_words.get(&area) {
-            Some(words) => End::At(words),
+        _ => match last_events.get(&area) {
+            Some(events) => End::At(events),
             None if deaths::ended_before(owner, &told) => End::Led(Cause::ThreadEnd),
             None if is_stopped(owner) || who_left(owner.process) => End::Anywhere,
             None => End::Led(Cause::ProcessEnd),
@@ -331,7 +331,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         (0..).zip(&taken.owners).map(|(area, owner)| (area, end(area, owner))).collect();
     let is_cut = ends.iter().any(|(_, end)| !end.is_known());
     for (area, end) in &ends {
-        end.words().iter().for_each(|words| writer.append(*area, words));
+        end.events().iter().for_each(|events| writer.append(*area, events));
     }
     let ends: Vec<(u32, Cause)> = ends.into_iter().map(|(area, end)| (area, end.cause())).collect();
     let sample = writer.take_sample();

@@ -6,7 +6,9 @@ use matching::Map;
 use profile::{Edge, Format, ImageRef, Profile, recording, write};
 use program::{FuncId, Program};
 use trace::chunks::Codec;
-use trace::events::{Code, ENTRY, GAP, HANDLER, HAS_FRAME, PAUSE, Packer, START, code_section, ends_section};
+use trace::recording::code::Code;
+use trace::recording::event::{Event, SignalPlace};
+use trace::recording::sections::{Packer, code_section, ends_section};
 use trace::file::Sections;
 use trace::flow::{Flow, Follow, Module};
 use trace::import::{Around, import_streams};
@@ -131,14 +133,17 @@ fn recorded() -> (Code, Vec<u32>) {
     for n in 0..200u32 {
         let numbers = code.numbers();
         let number = numbers.start + n * 7 % u32::try_from(numbers.len()).expect("few");
-        match n % 9 {
-            0 | 4 => words.push(ENTRY | (code.base + n % u32::try_from(code.entries.len()).expect("few"))),
-            1 => words.extend([ENTRY | HAS_FRAME | number, 0x7fff_0000 - 64 * n]),
-            2 if n > 150 => words.extend([HANDLER, code.key, n]),
-            3 if n > 180 => words.extend([GAP, number, START]),
-            5 if n > 180 => words.extend([PAUSE, number, START]),
-            _ => words.push(number),
-        }
+        let of_entry = code.base + n % u32::try_from(code.entries.len()).expect("few");
+        let point = Event::Point(number);
+        let events = match n % 9 {
+            0 | 4 => vec![Event::Entry { number: of_entry, frame: None }],
+            1 => vec![Event::Entry { number, frame: Some(0x7fff_0000 - 64 * n) }],
+            2 if n > 150 => vec![Event::Signal { key: code.key, place: SignalPlace::At(n) }],
+            3 if n > 180 => vec![Event::Gap, point, Event::Start],
+            5 if n > 180 => vec![Event::Pause, point, Event::Start],
+            _ => vec![point],
+        };
+        words.extend(events.into_iter().flat_map(Event::words));
     }
     (code, words)
 }

@@ -26,17 +26,16 @@ use program::image::RelocationTo;
 use program::{BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Insn, Program, Sure, Va, libc};
 use rayon::prelude::*;
 use std::collections::HashMap;
-use trace::events::{
-    Block, Code, ENTRY, End, FROM_ANYWHERE, Function, HAS_FRAME, LIMIT, Point, Site, SiteTold,
-};
+use trace::recording::code::{Block, Code, End, Function, Point, Site, SiteTold};
+use trace::recording::event::{Head, LIMIT};
 use trace::region::{Costs, Passages, thin};
 
 // The runtime appends what `trace` reads.
 const _: () = assert!(
-    probe::arch::shared::EVENTS_HANDLER == trace::events::HANDLER
-        && probe::arch::shared::EVENTS_ANOTHER == trace::events::ANOTHER
-        && 1 << probe::arch::shared::EVENTS_IN_CALL == trace::events::IN_CALL
-        && probe::arch::shared::EVENTS_REDIRECTED == trace::events::REDIRECTED
+    probe::arch::shared::EVENTS_HANDLER == trace::recording::event::HANDLER
+        && probe::arch::shared::EVENTS_ANOTHER == trace::recording::event::ANOTHER
+        && 1 << probe::arch::shared::EVENTS_IN_CALL == trace::recording::event::IN_CALL
+        && probe::arch::shared::EVENTS_REDIRECTED == trace::recording::event::REDIRECTED
 );
 
 /// Why a module cannot be recorded.
@@ -155,7 +154,7 @@ pub fn plan(
         let at = block.0 - program.function(func).blocks.start;
         code.entries.push((func.0, at));
         let has_frame = around.has_frames(func);
-        let word = ENTRY | (base + n) | if has_frame { HAS_FRAME } else { 0 };
+        let word = Head::Entry { number: base + n, has_frame }.word();
         events.push(Event { block, at: EventAt::Entry, word, has_frame });
     }
     if code.points.len() > MOST_POINTS as usize || code.entries.len() > MOST_POINTS as usize {
@@ -616,7 +615,7 @@ impl Of<'_> {
                     code.points.push(of);
                     *slot = u32::try_from(code.points.len()).unwrap_or(u32::MAX);
                     let word = code.base.saturating_add(*slot);
-                    let word = word | if is_far { FROM_ANYWHERE } else { 0 };
+                    let word = if is_far { Head::FarPoint(word).word() } else { word };
                     events.push(Event { block: id, at, word, has_frame: is_far });
                 }
             };

@@ -17,9 +17,8 @@ pub mod region;
 mod signals;
 
 use crate::decode::region::{Border, MOST_PLAIN, Position, Region};
-use crate::recording::event::{
-    Block, ENDED, ENTRY, End, FROM_ANYWHERE, HANDLER, HAS_FRAME, LIMIT, Point, REDIRECTED, SiteTold,
-};
+use crate::recording::code::{Block, End, Point, SiteTold};
+use crate::recording::event::{Event, Head, Reader};
 use crate::symbol::{Cause, Symbol};
 use activation::Activation;
 pub use codes::Codes;
@@ -75,8 +74,7 @@ pub struct Faults {
 pub struct Decoder<'c> {
     codes: &'c Codes,
     open: Vec<Activation>,
-    /// The first words of an event whose others have not come yet.
-    rest: Vec<u32>,
+    reader: Reader,
     /// What was open on other stacks, when control went to one that was left before.
     parked: Vec<Vec<Activation>>,
     /// What was open where streams may have gone on in another process: by module, point and frame.
@@ -121,7 +119,7 @@ impl<'c> Decoder<'c> {
         Decoder {
             codes,
             open: Vec::new(),
-            rest: Vec::new(),
+            reader: Reader::default(),
             parked: Vec::new(),
             forked: Forked::default(),
             is_handler: false,
@@ -148,35 +146,32 @@ impl<'c> Decoder<'c> {
         self
     }
 
-    /// The next word.
-    fn next(&mut self, word: u32, out: &mut Vec<u32>) {
-        if self.rest.is_empty() {
-            if word != HANDLER {
-                self.is_unwritten = word == 0;
+    /// The next event, which is no mark.
+    fn next(&mut self, event: Event, out: &mut Vec<u32>) {
+        match event {
+            Event::Point(word) => {
+                self.is_unwritten = false;
+                self.near(word, out);
             }
-            match word {
-                0 => {}
-                _ if word & (ENTRY | HAS_FRAME) == ENTRY => self.far(word, None, out),
-                _ if word & (ENTRY | FROM_ANYWHERE) != 0 || word == HANDLER => self.rest.push(word),
-                _ => self.near(word, out),
+            Event::Entry { number, frame } => {
+                self.is_unwritten = false;
+                self.entry(number, frame, out);
             }
-            return;
+            Event::FarPoint { number, frame } => {
+                self.is_unwritten = false;
+                self.far(number, frame, out);
+            }
+            Event::Signal { key, place } => self.interrupted(key, place, out),
+            Event::Redirected => self.redirected(out),
+            Event::Ended { is_placed } => self.ended(is_placed, out),
+            Event::Unused | Event::Gap | Event::Start | Event::Another | Event::Pause => {}
         }
-        self.rest.push(word);
-        match *self.rest.as_slice() {
-            [HANDLER, _] => return,
-            [_, REDIRECTED, _] => self.redirected(out),
-            [_, ENDED, is_placed] => self.ended(is_placed != 0, out),
-            [_, key, at] => self.interrupted(key, at, out),
-            [head, frame] => self.far(head, Some(frame), out),
-            _ => {}
-        }
-        self.rest.clear();
     }
 
     /// Leaves all that is open. Where the recording ended first, what ran behind the last event is not known;
     /// where a signal ended the thread, it is where that came.
     pub fn finish(mut self, cause: Cause, out: &mut Vec<u32>) -> Forked {
+        self.cut_off(&mut *out);
         if !self.is_told() {
             return self.forked;
         }
@@ -189,20 +184,22 @@ impl<'c> Decoder<'c> {
         self.forked
     }
 
-    /// An entry, or a point that control may come to from any depth.
-    fn far(&mut self, head: u32, frame: Option<u32>, out: &mut Vec<u32>) {
-        let word = head & (LIMIT - 1);
+    /// An entry of this number.
+    fn entry(&mut self, number: u32, frame: Option<u32>, out: &mut Vec<u32>) {
+        let entry =
+            self.codes.module(number).and_then(|(module, n)| Some((module, n, self.codes.entry(module, n)?)));
+        match entry {
+            Some((module, n, (func, block))) => self.entered(n, Of { module, func }, block, frame, out),
+            None => self.faults.n_lost += 1,
+        }
+    }
+
+    /// A point that control may come to from any depth.
+    fn far(&mut self, word: u32, frame: u32, out: &mut Vec<u32>) {
         let Some((module, n)) = self.codes.module(word) else {
             self.faults.n_lost += 1;
             return;
         };
-        if head & ENTRY != 0 {
-            match self.codes.entry(module, n) {
-                Some((func, block)) => self.entered(n, Of { module, func }, block, frame, out),
-                None => self.faults.n_lost += 1,
-            }
-            return;
-        }
         self.is_elsewhere = false;
         let (func, block, call) = match self.codes.point(module, word) {
             Some(Point::Start(func, block)) => (func, block, None),
@@ -216,10 +213,7 @@ impl<'c> Decoder<'c> {
         let lands = self.codes.block(of, block).is_some_and(|b| b.lands);
         let cause = if lands { Cause::Exception } else { Cause::Longjmp };
         // Its own frame starts above where the stack pointer is; the nearest one is it.
-        let above = |a: &Activation| match (a.frame, frame) {
-            (Some(at), Some(frame)) => at.wrapping_sub(frame),
-            _ => 0,
-        };
+        let above = |a: &Activation| a.frame.map_or(0, |at| at.wrapping_sub(frame));
         let open = self.open.iter().enumerate().rev().filter(|(_, a)| a.of == of);
         let found = open.map(|(n, a)| (above(a), n)).filter(|a| a.0 < 1 << 31).min_by_key(|a| a.0);
         // One that another stack was left in is nearer.
@@ -245,7 +239,7 @@ impl<'c> Decoder<'c> {
             }
             None => {
                 let parked = parked.map(|n| self.parked.remove(n));
-                let forked = || frame.and_then(|frame| self.forked.0.get(&(module, n, frame)).cloned());
+                let forked = || self.forked.0.get(&(module, n, frame)).cloned();
                 let forked = if parked.is_none() { forked() } else { None };
                 if forked.is_some() && !self.open.is_empty() {
                     // Another process goes on with the stream of a thread that is no more.
@@ -258,7 +252,7 @@ impl<'c> Decoder<'c> {
                 }
                 let open = parked.or(forked);
                 self.faults.n_astray += u64::from(open.is_none() && !self.is_cut);
-                for one in open.unwrap_or_else(|| vec![Activation::at(of, block, frame)]) {
+                for one in open.unwrap_or_else(|| vec![Activation::at(of, block, Some(frame))]) {
                     self.enter(one, true, out);
                 }
             }
@@ -267,9 +261,7 @@ impl<'c> Decoder<'c> {
             None => self.go(block, out),
             Some(call) => {
                 self.returned(block, call);
-                if let Some(frame) = frame {
-                    self.forked.0.insert((module, n, frame), self.open.clone());
-                }
+                self.forked.0.insert((module, n, frame), self.open.clone());
             }
         }
         self.pass_stub(out);
@@ -537,7 +529,10 @@ impl<'c> Decoder<'c> {
         let position = codes.number(a.of, at)?;
         let word = match told {
             Told::Point(word) => Some(word),
-            Told::Entry { module, n } => Some(ENTRY | codes.all.get(module)?.base.checked_add(n)?),
+            Told::Entry { module, n } => {
+                let number = codes.all.get(module)?.base.checked_add(n)?;
+                Some(Head::Entry { number, has_frame: false }.word())
+            }
             Told::In { .. } => None,
         };
         if let Some(memo) = word.and_then(|word| self.memos.get(position, word)) {

@@ -31,7 +31,7 @@ pub use file::names::Names;
 pub use file::times::Times;
 pub use file::{ReadError, flow, import, names, plain, times};
 pub use grammar::pack::Maker;
-pub use recording::{event as events, sample};
+pub use recording::sample;
 pub use search::automaton::Automaton;
 pub use search::expand::Line;
 pub use search::path::{NotAPath, Path};

@@ -11,7 +11,7 @@ use crate::grammar::coder;
 use crate::grammar::loaded::Loaded;
 use crate::grammar::segments::{self, Wanted};
 use crate::grammar::{Expansion, PIECE};
-use crate::recording::event;
+use crate::recording::sections;
 use crate::search::automaton::{Automaton, TooWide};
 use crate::search::callers;
 use crate::search::calls;
@@ -111,7 +111,7 @@ impl Trace {
         }
         let has = |tag| source.sections.iter().any(|s| s.tag == tag);
         let (has_grammar, has_columns) = (has(coder::GRAMMAR), has(columns::COLUMNS));
-        let events = event::heads(&source)?;
+        let events = sections::heads(&source)?;
         let faults = match source.read_tagged(FAULTS)? {
             None => Faults::default(),
             Some(bytes) => {
@@ -178,7 +178,7 @@ impl Trace {
             return Ok(false);
         }
         for (_, section) in &self.events {
-            if event::n_words(&self.source, section)? > 0 {
+            if sections::n_words(&self.source, section)? > 0 {
                 return Ok(false);
             }
         }
@@ -583,7 +583,7 @@ impl Trace {
     /// If they cannot be read.
     pub fn codes(&self) -> Result<&Codes, ReadError> {
         if self.codes.get().is_none() {
-            let _set_meanwhile = self.codes.set(Codes::new(event::codes(&self.source)?));
+            let _set_meanwhile = self.codes.set(Codes::new(sections::codes(&self.source)?));
         }
         Ok(self.codes.get_or_init(Codes::default))
     }
@@ -637,14 +637,14 @@ impl Trace {
             return Ok(None);
         }
         let mut faults = Faults::default();
-        let (codes, ends) = (self.codes()?, event::ends(&self.source)?);
+        let (codes, ends) = (self.codes()?, sections::ends(&self.source)?);
         let mut symbols = Vec::new();
         let mut forked = Forked::default();
         for stream in self.events.chunk_by(|a, b| a.0 == b.0) {
             let mut decoder = Decoder::new(codes).behind(std::mem::take(&mut forked));
             let thread = stream.first().map_or(0, |s| s.0);
             for (_, section) in stream {
-                let (words, taken_ns) = event::words(&self.source, section)?;
+                let (words, taken_ns) = sections::words(&self.source, section)?;
                 // A word of events may be many symbols.
                 for piece in words.chunks(PIECE / 64) {
                     symbols.clear();

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
-use trace::events::Code;
+use trace::recording::code::Code;
 
 /// What is kept, in bytes.
 pub const CACHE_LIMIT: u64 = 2 << 30;

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trace::Cause;
-use trace::events::{Code, ENDED, HANDLER, IN_CALL};
+use trace::recording::code::Code;
+use trace::recording::event::{Event, SignalPlace};
 
 /// What is known of where moved code is.
 pub struct Texts<'a> {
@@ -30,15 +31,15 @@ pub struct Library<'a> {
     pub key: u32,
 }
 
-/// The last words of a stream whose thread was ended nobody knows where.
-const ANYWHERE: [u32; 3] = [HANDLER, ENDED, 0];
+/// The last event of a stream whose thread was ended nobody knows where.
+const ANYWHERE: [Event; 1] = [Event::Ended { is_placed: false }];
 
 /// How the stream of a thread ends.
 pub enum End<'a> {
     /// Where its events and its code lead to.
     Led(Cause),
-    /// A signal ended its process at a place that these words tell.
-    At(&'a [u32]),
+    /// A signal ended its process at a place that these events tell.
+    At(&'a [Event]),
     /// Its process was ended, nobody knows where.
     Anywhere,
     /// The recording ended first.
@@ -55,10 +56,10 @@ impl End<'_> {
         }
     }
 
-    /// The last words of the stream.
-    pub fn words(&self) -> Option<&[u32]> {
+    /// The last events of the stream.
+    pub fn events(&self) -> Option<&[Event]> {
         match self {
-            End::At(words) => Some(words),
+            End::At(events) => Some(events),
             End::Anywhere => Some(&ANYWHERE),
             End::Led(_) | End::Runs => None,
         }
@@ -110,26 +111,27 @@ impl Texts<'_> {
         texts
     }
 
-    /// By area, the words that say where its thread was when a signal ended it, in the block and the
+    /// By area, the events that say where its thread was when a signal ended it, in the block and the
     /// instruction that it was in, or in a function that it had just called there. Of others, nothing is
     /// said.
-    pub fn last_words(&self, owners: &[Owner], told: &Told) -> BTreeMap<u32, [u32; 6]> {
+    pub fn last_events(&self, owners: &[Owner], told: &Told) -> BTreeMap<u32, [Event; 2]> {
         let mut said = BTreeMap::new();
         for death in &told.deaths {
             let Some(area) = area(owners, death) else { continue };
             let texts = self.of(death.process, &told.mapped);
             let place = match self.place(&texts, death.at) {
-                Place::Code(key, at) => Some((key, at)),
+                Place::Code(key, at) => Some((key, SignalPlace::At(at))),
                 Place::Ours => None,
                 // Farther down the stack, it may be an address of a call that is over.
                 Place::Elsewhere => {
                     death.top.and_then(|behind| match self.place(&texts, LiveVa(behind.wrapping_sub(1))) {
-                        Place::Code(key, at) => Some((key, at | IN_CALL)),
+                        Place::Code(key, at) => Some((key, SignalPlace::InCall(at))),
                         Place::Ours | Place::Elsewhere => None,
                     })
                 }
             };
-            said.extend(place.map(|(key, at)| (area, [HANDLER, key, at, HANDLER, ENDED, 1])));
+            let ended = Event::Ended { is_placed: true };
+            said.extend(place.map(|(key, place)| (area, [Event::Signal { key, place }, ended])));
         }
         said
     }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use trace::Cause;
-use trace::events::Code;
+use trace::recording::code::Code;
+use trace::recording::event::Event;
 use trace::recording::recorder::{At, Recorder};
 use trace::recording::ring::Ring;
 use trace::recording::window::Window;
@@ -177,10 +178,10 @@ impl Writer {
         ));
     }
 
-    /// Adds `words` to the stream of an area, of which all was taken.
-    pub fn append(&mut self, area: u32, words: &[u32]) {
+    /// Adds events to the stream of an area, of which all was taken.
+    pub fn append(&mut self, area: u32, events: &[Event]) {
         self.add_modules();
-        self.recorder.append_last(area, words, self.since.elapsed());
+        self.recorder.append_last(area, events, self.since.elapsed());
     }
 
     /// Some of what was taken.

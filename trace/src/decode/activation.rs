@@ -3,7 +3,7 @@
 
 use super::codes::{Codes, Of};
 use crate::decode::region::{Border, MOST_PLAIN, Position, Region};
-use crate::recording::event::{End, Site, SiteTold};
+use crate::recording::code::{End, Site, SiteTold};
 use crate::symbol::{Cause, Symbol};
 
 /// A function that is open.

@@ -2,7 +2,8 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::decode::region::{Position, Region};
-use crate::recording::event::{Block, Code, End, HANDLER, LIMIT, NO_PLACE, Point, Site};
+use crate::recording::code::{Block, Code, End, Point, Site};
+use crate::recording::event::{HANDLER, LIMIT};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -141,7 +142,7 @@ impl Codes {
 
     /// Where a signal came: at a place of the moved code of a module.
     pub(super) fn placed(&self, key: u32, at: u32) -> Option<(Of, u32)> {
-        let module = self.all.iter().position(|code| code.key == key).filter(|_| at != NO_PLACE)?;
+        let module = self.all.iter().position(|code| code.key == key)?;
         let places = &self.all.get(module)?.places;
         let n = places.partition_point(|place| place.0 <= at).checked_sub(1)?;
         let (func, block) = places.get(n)?.1?;

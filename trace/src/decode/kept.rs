@@ -6,7 +6,7 @@
 
 use super::Decoder;
 use super::activation::Activation;
-use crate::recording::event::{ANOTHER, ENTRY, GAP, PAUSE, START};
+use crate::recording::event::{Event, Head};
 use crate::symbol::{Cause, Symbol};
 
 /// Whether what comes is kept.
@@ -27,32 +27,41 @@ impl Decoder<'_> {
         // What is left of a chunk at its end is room, too.
         self.is_unwritten = false;
         for &word in words {
-            match (word, self.rest.is_empty()) {
-                (GAP, true) => {
-                    self.leave_all(Cause::RecordingEnd, out);
-                    self.open.clear();
-                    self.parked.clear();
-                    (self.is_handler, self.is_elsewhere, self.is_cut) = (false, false, true);
-                    self.kept = Kept::No;
-                }
-                (PAUSE, true) => {
-                    self.kept = match self.kept {
-                        Kept::Yes | Kept::Ends => Kept::Ends,
-                        Kept::No | Kept::Begins => Kept::No,
-                    };
-                }
-                (START, true) => {
-                    self.kept = match self.kept {
-                        Kept::Yes | Kept::Ends => Kept::Yes,
-                        Kept::No | Kept::Begins => Kept::Begins,
-                    };
-                }
-                (ANOTHER, true) => {
-                    self.leave_all(Cause::ThreadEnd, out);
-                    self.open.clear();
-                }
-                _ => self.word(word, out),
+            match self.reader.push(word) {
+                Some(event) => self.take(event, out),
+                None => {}
             }
+        }
+    }
+
+    fn take(&mut self, event: Event, out: &mut Vec<u32>) {
+        match event {
+            Event::Unused => self.is_unwritten = true,
+            Event::Gap => {
+                self.leave_all(Cause::RecordingEnd, out);
+                self.open.clear();
+                self.parked.clear();
+                (self.is_handler, self.is_elsewhere, self.is_cut) = (false, false, true);
+                self.kept = Kept::No;
+            }
+            Event::Pause => {
+                self.kept = match self.kept {
+                    Kept::Yes | Kept::Ends => Kept::Ends,
+                    Kept::No | Kept::Begins => Kept::No,
+                };
+            }
+            Event::Start => {
+                self.kept = match self.kept {
+                    Kept::Yes | Kept::Ends => Kept::Yes,
+                    Kept::No | Kept::Begins => Kept::Begins,
+                };
+            }
+            Event::Another => {
+                self.leave_all(Cause::ThreadEnd, out);
+                self.open.clear();
+            }
+            _ if self.kept == Kept::Yes => self.next(event, out),
+            _ => self.take_unless_kept(event, out),
         }
     }
 
@@ -61,27 +70,36 @@ impl Decoder<'_> {
         matches!(self.kept, Kept::Yes | Kept::Ends)
     }
 
-    fn word(&mut self, word: u32, out: &mut Vec<u32>) {
-        let is_first = self.rest.is_empty();
-        let is_room = is_first && word == 0;
-        // An event of several words has begun with an entry, if that is a turn.
-        if matches!(self.kept, Kept::Ends | Kept::Begins) && is_first && !is_room && word & ENTRY == 0 {
+    /// The stream ends here, perhaps in the middle of an event.
+    pub(super) fn cut_off(&mut self, out: &mut Vec<u32>) {
+        let is_entry = |head: Head| matches!(head, Head::Entry { .. });
+        if self.is_at_turn() && self.reader.begun().is_some_and(|head| !is_entry(head)) {
+            self.turn(self.open.len(), out);
+        }
+    }
+
+    /// Whether what is told next is the first that is kept, or that is not.
+    fn is_at_turn(&self) -> bool {
+        matches!(self.kept, Kept::Ends | Kept::Begins)
+    }
+
+    /// The next event, where it may not be kept.
+    fn take_unless_kept(&mut self, event: Event, out: &mut Vec<u32>) {
+        // Only entries say where in what they tell the turn is.
+        if self.is_at_turn() && !matches!(event, Event::Entry { .. }) {
             self.turn(self.open.len(), out);
         }
         match self.kept {
-            Kept::Yes => self.next(word, out),
+            Kept::Yes => self.next(event, out),
             Kept::No => {
                 let mut untold = std::mem::take(&mut self.untold);
-                self.next(word, &mut untold);
+                self.next(event, &mut untold);
                 untold.clear();
                 self.untold = untold;
             }
             Kept::Ends | Kept::Begins => {
                 let mut told = Vec::new();
-                self.next(word, &mut told);
-                if !self.rest.is_empty() || is_room {
-                    return;
-                }
+                self.next(event, &mut told);
                 // The way to the entry, and what is told from it on.
                 let entered = self.open.last().map(|top| self.number_of(top));
                 let enters = |symbol: &u32| entered.is_some_and(|func| Symbol(*symbol).is_entry_of(func));

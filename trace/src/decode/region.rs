@@ -15,7 +15,7 @@
 //! there a procedure's events are a file of their own, here all are in one).
 #![warn(clippy::indexing_slicing)]
 
-use crate::recording::event::{Block, End, Site, SiteTold};
+use crate::recording::code::{Block, End, Site, SiteTold};
 
 /// What a region ends at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,20 +2,23 @@
 
 use super::{Decoder, MOST_INSIDE, Part, Told};
 use crate::decode::region::Border;
-use crate::recording::event::{IN_CALL, NO_PLACE, SiteTold};
+use crate::recording::code::SiteTold;
+use crate::recording::event::SignalPlace;
 use crate::symbol::Symbol;
 
 impl Decoder<'_> {
     /// A signal came at a place of the moved code, and its handler is entered next.
-    pub(super) fn interrupted(&mut self, key: u32, at: u32, out: &mut Vec<u32>) {
+    pub(super) fn interrupted(&mut self, key: u32, place: SignalPlace, out: &mut Vec<u32>) {
         (self.is_handler, self.in_call) = (true, None);
-        let (part, at) = match at {
-            NO_PLACE => (Part::Any, at),
-            _ if at & IN_CALL != 0 => (Part::Call, at & !IN_CALL),
-            _ if self.is_unwritten => (Part::Event, at),
-            _ => (Part::Any, at),
+        let at = match place {
+            SignalPlace::Ours => None,
+            SignalPlace::InCall(at) => Some((Part::Call, at)),
+            SignalPlace::At(at) if self.is_unwritten => Some((Part::Event, at)),
+            SignalPlace::At(at) => Some((Part::Any, at)),
         };
-        let told = self.codes.placed(key, at).map(|(of, block)| Told::In { of, block, part });
+        let told = at.and_then(|(part, at)| {
+            self.codes.placed(key, at).map(|(of, block)| Told::In { of, block, part })
+        });
         if self.is_elsewhere {
             // Nobody knows where.
         } else if let Some((told, found)) = told.and_then(|told| Some((told, self.find(told)?))) {

@@ -4,7 +4,10 @@
 use super::*;
 use crate::balance::Balance;
 use crate::decode::region::{Costs, Passages, thin};
-use crate::recording::event::{Code, Function, GAP, IN_CALL, NO_PLACE, PAUSE, START, Site};
+use crate::recording::code::{Code, Function, Site};
+use crate::recording::event::{
+    ENDED, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, IN_CALL, NO_PLACE, PAUSE, REDIRECTED, START,
+};
 use crate::recording::sample::{Sample, Weights};
 use crate::symbol::Step;
 use proptest::prelude::*;
@@ -446,7 +449,7 @@ fn nothing_is_told_behind_an_end() {
     let ends = |words: &[u32]| {
         let mut decoder = Decoder::new(&codes);
         let mut out = Vec::new();
-        [&[ENTRY | BASE, BASE + 2], words].concat().iter().for_each(|word| decoder.next(*word, &mut out));
+        decoder.push(&[&[ENTRY | BASE, BASE + 2], words].concat(), &mut out);
         decoder.finish(Cause::ProcessEnd, &mut out);
         out.retain(|&code| Symbol(code).cause() != Some(Cause::ProcessEnd));
         out

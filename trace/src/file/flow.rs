@@ -11,7 +11,7 @@
 
 use crate::decode::Codes;
 use crate::file::varint::{self, Cursor};
-use crate::recording::event::{Block, End};
+use crate::recording::code::{Block, End};
 use crate::search::path::{NotAPath, Path, PathStep};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

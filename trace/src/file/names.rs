@@ -59,7 +59,7 @@ impl Names {
         let mut names = Self::default();
         for (first, code) in codes.modules() {
             for (n, function) in (first..).zip(&code.functions) {
-                let block = |b: &crate::recording::event::Block| Block { at: b.at, ..Block::default() };
+                let block = |b: &crate::recording::code::Block| Block { at: b.at, ..Block::default() };
                 let blocks = (0..).zip(function.blocks.iter().map(block)).collect();
                 names.functions.insert(n, Function { name: function.name.clone(), blocks });
             }

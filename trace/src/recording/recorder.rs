@@ -6,9 +6,11 @@
 //! Invariant: the file can be read at any time, up to where it was written: the code of a module is written
 //! before its events.
 
-use super::event::{Code, Packer, code_section, ends_section};
+use super::code::Code;
+use super::event::Event;
 use super::ring::Ring;
 use super::sample::Sample;
+use super::sections::{Packer, code_section, ends_section};
 use super::threads::Threads;
 use super::window::Window;
 use crate::file::Sections;
@@ -124,9 +126,10 @@ impl<W: Write> Recorder<W> {
         self.failed = done.err();
     }
 
-    /// Adds `words` to a stream of which all was taken: they tell how its thread ended.
-    pub fn append_last(&mut self, stream: u32, words: &[u32], taken: Duration) {
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    /// Adds events to a stream of which all was taken: they tell how its thread ended.
+    pub fn append_last(&mut self, stream: u32, events: &[Event], taken: Duration) {
+        let mut bytes = Vec::new();
+        events.iter().for_each(|event| event.append_to(&mut bytes));
         if self.ring.is_none() || !self.window.is_all() {
             self.append(stream, &bytes, At::now(taken));
             return;
@@ -191,7 +194,8 @@ impl<W: Write> Recorder<W> {
         }
         for (thread, mark, section) in self.ring.iter_mut().flat_map(Ring::take) {
             if let Some(mark) = mark {
-                let cut: Vec<u8> = mark.iter().flat_map(|word| word.to_le_bytes()).collect();
+                let mut cut = Vec::new();
+                mark.iter().for_each(|event| event.append_to(&mut cut));
                 self.sections.write(&self.packer.section(thread, 0, &cut)?)?;
             }
             self.sections.write(&section)?;

@@ -2,8 +2,7 @@
 //!
 //! Invariant: what each stream had last is kept until it ends, however little the others leave of the room.
 
-use super::window::{len, word};
-use crate::recording::event::{GAP, PAUSE, START};
+use crate::recording::event::{Event, Head, events};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
@@ -52,9 +51,9 @@ impl Ring {
     pub fn pieces(words: &[u8]) -> Vec<&[u8]> {
         // An event has up to 12 bytes.
         let n = words.len().div_ceil(PIECE - 12).max(1);
-        let (mut pieces, mut from, mut at) = (Vec::new(), 0, 0);
-        while 4 * at < words.len() {
-            at += len(word(words, at));
+        let (mut pieces, mut from) = (Vec::new(), 0);
+        for (start, head, _) in events(words) {
+            let at = start + head.n_words();
             if 4 * (at - from) >= words.len().div_ceil(n) || 4 * at >= words.len() {
                 pieces.push(words.get(4 * from..words.len().min(4 * at)).unwrap_or_default());
                 from = at;
@@ -85,15 +84,12 @@ impl Ring {
 
     /// Whether what comes behind `words` is kept.
     fn follow(&mut self, k: u32, words: &[u8]) {
-        let mut at = 0;
-        while 4 * at < words.len() {
-            let head = word(words, at);
+        for (_, head, _) in events(words) {
             match head {
-                GAP | PAUSE => _ = self.paused.insert(k),
-                START => _ = self.paused.remove(&k),
+                Head::Gap | Head::Pause => _ = self.paused.insert(k),
+                Head::Start => _ = self.paused.remove(&k),
                 _ => {}
             }
-            at += len(head);
         }
     }
 
@@ -139,13 +135,13 @@ impl Ring {
 
     /// All of them in order, each with its stream. The first of a stream whose first ones were left out comes
     /// with a mark that says so, which goes before it.
-    pub fn take(&mut self) -> impl Iterator<Item = (u32, Option<&'static [u32]>, Vec<u8>)> {
+    pub fn take(&mut self) -> impl Iterator<Item = (u32, Option<&'static [Event]>, Vec<u8>)> {
         self.n_bytes = 0;
         let mut cut = std::mem::take(&mut self.cut);
         let mut all = std::mem::take(&mut self.older);
         all.extend(std::mem::take(&mut self.newest).into_values());
         let before = all.into_values().map(move |(k, is_kept, section)| {
-            let mark: &'static [u32] = if is_kept { &[GAP, START] } else { &[GAP] };
+            let mark: &'static [Event] = if is_kept { &[Event::Gap, Event::Start] } else { &[Event::Gap] };
             (k, cut.remove(&k).then_some(mark), section)
         });
         before.chain(std::mem::take(&mut self.behind).into_iter().map(|(k, section)| (k, None, section)))
@@ -155,7 +151,7 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::event::{ENTRY, HAS_FRAME};
+    use crate::recording::event::{ENTRY, GAP, HAS_FRAME, PAUSE, START};
 
     /// Adds a section of a stream.
     fn push(ring: &mut Ring, k: u32, at_ns: u64, section: Vec<u8>) {
@@ -244,12 +240,12 @@ mod tests {
             assert_eq!((left.len(), &left[0].2), (1, &bytes(&[5, 6])));
             left[0].1
         };
-        assert_eq!(mark_of_second(&[1, 2]), Some([GAP, START].as_slice()));
-        assert_eq!(mark_of_second(&[1, PAUSE]), Some([GAP].as_slice()));
-        assert_eq!(mark_of_second(&[GAP, 1]), Some([GAP].as_slice()));
-        assert_eq!(mark_of_second(&[PAUSE, START]), Some([GAP, START].as_slice()));
+        assert_eq!(mark_of_second(&[1, 2]), Some([Event::Gap, Event::Start].as_slice()));
+        assert_eq!(mark_of_second(&[1, PAUSE]), Some([Event::Gap].as_slice()));
+        assert_eq!(mark_of_second(&[GAP, 1]), Some([Event::Gap].as_slice()));
+        assert_eq!(mark_of_second(&[PAUSE, START]), Some([Event::Gap, Event::Start].as_slice()));
         // Words of an event's that look like it are not it.
-        assert_eq!(mark_of_second(&[ENTRY | HAS_FRAME, PAUSE]), Some([GAP, START].as_slice()));
+        assert_eq!(mark_of_second(&[ENTRY | HAS_FRAME, PAUSE]), Some([Event::Gap, Event::Start].as_slice()));
     }
 
     #[test]

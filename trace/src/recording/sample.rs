@@ -3,7 +3,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::decode::{Codes, Decoder};
-use crate::recording::event::Code;
+use crate::recording::code::Code;
 use crate::symbol::{Step, Symbol};
 use std::collections::BTreeMap;
 

@@ -4,8 +4,7 @@
 //! Invariant: each thread of the program has a number of its own in the trace; those of areas come in the
 //! order in which these were seen.
 
-use super::window::{len, word};
-use crate::recording::event::{ANOTHER, GAP, PAUSE, START};
+use crate::recording::event::{Event, Head, events};
 use std::collections::HashMap;
 
 /// The threads that events came of so far.
@@ -55,27 +54,28 @@ impl Threads {
         let number = self.number(area);
         let is_between = self.now.get(&area).is_some_and(|now| now.1);
         // Without a START to look for, the fourth is one of the others again.
-        let marks = [ANOTHER, GAP, PAUSE, if is_between { START } else { GAP }];
-        if !has_any(words, marks) {
+        let marks = [Head::Another, Head::Gap, Head::Pause, if is_between { Head::Start } else { Head::Gap }];
+        if !has_any(words, marks.map(Head::word)) {
             return each(number, words);
         }
-        let (mut from, mut at) = (0, 0);
+        let mut from = 0;
         // What the next thread's words begin with.
         let mut mark: Vec<u8> = Vec::new();
-        while at < words.len() / 4 {
-            let head = word(words, at);
+        for (at, head, _) in events(words) {
             let now = self.now.entry(area).or_default();
-            now.1 = matches!(head, GAP | PAUSE) || now.1 && head != START;
-            if head == ANOTHER {
+            now.1 = matches!(head, Head::Gap | Head::Pause) || now.1 && head != Head::Start;
+            if head == Head::Another {
                 let own = words.get(4 * from..4 * at).unwrap_or_default();
                 each(now.0, &[&mark, own].concat())?;
                 self.ended.push(now.0);
-                mark = if now.1 { PAUSE.to_le_bytes().to_vec() } else { Vec::new() };
+                mark.clear();
+                if now.1 {
+                    Event::Pause.append_to(&mut mark);
+                }
                 now.0 = self.n;
                 self.n += 1;
                 from = at + 1;
             }
-            at += len(head);
         }
         let number = self.number(area);
         each(number, &[&mark, words.get(4 * from..).unwrap_or_default()].concat())
@@ -94,7 +94,7 @@ fn has_any(words: &[u8], marks: [u32; 4]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::event::HANDLER;
+    use crate::recording::event::{ANOTHER, GAP, HANDLER, PAUSE, START, word};
 
     fn cut(threads: &mut Threads, area: u32, words: &[u32]) -> Vec<(u32, Vec<u32>)> {
         let mut all = Vec::new();

@@ -1,8 +1,8 @@
 //! What of a run is kept: from a moment to another, from a function to another, while it is switched on.
 //!
 //! Events are taken in any case, so that the program runs on. Between two things that are kept there is a
-//! mark ([`PAUSE`]) and what is left out, which tells what is open, up to another mark ([`START`]); where
-//! that is too much, the first event of it, a mark that says so ([`GAP`]), and the last of it.
+//! mark ([`Event::Pause`]) and what is left out, which tells what is open, up to another mark ([`Event::Start`]); where
+//! that is too much, the first event of it, a mark that says so ([`Event::Gap`]), and the last of it.
 //!
 //! Functions open and close it for all threads, but nothing says what the others did at that moment. So
 //! streams are looked at often, before what they hold is taken: what came to another stream since the look
@@ -12,9 +12,8 @@
 //! Invariant: what ran inside is kept; of a stream, only words are taken that the next look cannot open any
 //! more.
 
-use crate::recording::event::{
-    ANOTHER, Code, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, LIMIT, PAUSE, START,
-};
+use crate::recording::code::Code;
+use crate::recording::event::{Event, Head, events, word};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
@@ -98,21 +97,6 @@ impl Turns {
     }
 }
 
-/// The word at `n` of `words`.
-pub fn word(words: &[u8], n: usize) -> u32 {
-    words.get(4 * n..4 * n + 4).and_then(|w| w.first_chunk()).map_or(0, |w| u32::from_le_bytes(*w))
-}
-
-/// How many words the event has that begins with this one.
-pub fn len(head: u32) -> usize {
-    match head {
-        HANDLER => 3,
-        _ if head & (ENTRY | HAS_FRAME) == ENTRY | HAS_FRAME => 2,
-        _ if head & (ENTRY | FROM_ANYWHERE) == FROM_ANYWHERE => 2,
-        _ => 1,
-    }
-}
-
 /// So many bytes of what is left out are kept in mind at least, and at most twice as many.
 const CONTEXT: usize = 1 << 16;
 
@@ -166,13 +150,13 @@ impl Window {
         let is_there = |n: &usize| word(words, *n) != 0;
         let end = (n_whole..n_words).rev().find(is_there).map_or(n_whole, |last| last + 1);
         let mut n = 0;
-        while n < end {
-            let head = word(words, n);
-            let entry = head & (LIMIT - 1);
-            if head & ENTRY != 0 && (self.from.contains(&entry) || self.to.contains(&entry)) {
-                self.shown.push((k, stream.n_seen + n as u64, entry));
+        for (at, head, _) in events(words).take_while(|(at, ..)| *at < end) {
+            if let Head::Entry { number, .. } = head
+                && (self.from.contains(&number) || self.to.contains(&number))
+            {
+                self.shown.push((k, stream.n_seen + at as u64, number));
             }
-            n += len(head);
+            n = at + head.n_words();
         }
         stream.n_seen += n.min(n_words) as u64;
     }
@@ -235,13 +219,9 @@ impl Window {
         let (is_open, is_inside) = (self.is_open, self.is_inside);
         let stream = self.streams.entry(k).or_insert_with(|| Stream::new(is_open, is_inside));
         let mut kept = Vec::new();
-        let (mut n, n_words) = (0, words.len() / 4);
-        while n < n_words {
-            let head = word(words, n);
+        for (n, head, event) in events(words) {
             let at = stream.n_taken + n as u64;
             let is_kept = stream.clock.reach(at) & stream.functions.reach(at);
-            let end = (n + len(head)).min(n_words);
-            let event = words.get(4 * n..4 * end).unwrap_or_default();
             if is_kept {
                 let is_whole = std::mem::replace(&mut stream.is_whole, true);
                 let has_paused = std::mem::take(&mut stream.has_paused);
@@ -249,28 +229,28 @@ impl Window {
                 if has_paused || !last.is_empty() {
                     match (is_whole, has_paused) {
                         (true, true) => {}
-                        (true, false) => kept.extend(PAUSE.to_le_bytes()),
-                        (false, _) => kept.extend(GAP.to_le_bytes()),
+                        (true, false) => Event::Pause.append_to(&mut kept),
+                        (false, _) => Event::Gap.append_to(&mut kept),
                     }
                     kept.append(before);
                     kept.append(last);
-                    kept.extend(START.to_le_bytes());
+                    Event::Start.append_to(&mut kept);
                 }
                 stream.has_begun = true;
                 kept.extend(event);
-            } else if head == ANOTHER {
+            } else if head == Head::Another {
                 // What the thread before had open is nothing to this one, which is not kept from its first
                 // event on.
                 stream.left_out = [Vec::new(), Vec::new()];
                 stream.is_whole = true;
                 kept.extend(event);
                 if stream.has_begun && !std::mem::replace(&mut stream.has_paused, true) {
-                    kept.extend(PAUSE.to_le_bytes());
+                    Event::Pause.append_to(&mut kept);
                 }
-            } else if head != 0 {
+            } else if head != Head::Unused {
                 // The way there is the last that is kept.
                 if stream.has_begun && !stream.has_paused {
-                    kept.extend(PAUSE.to_le_bytes());
+                    Event::Pause.append_to(&mut kept);
                     kept.extend(event);
                     stream.has_paused = true;
                 } else {
@@ -282,9 +262,8 @@ impl Window {
                     last.extend(event);
                 }
             }
-            n = end;
         }
-        stream.n_taken += n_words as u64;
+        stream.n_taken += words.len() as u64 / 4;
         stream.n_seen = stream.n_seen.max(stream.n_taken);
         kept
     }
@@ -321,6 +300,7 @@ pub fn entries(codes: &[Code], is_called: impl Fn(&str) -> bool) -> HashSet<u32>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::event::{ANOTHER, ENTRY, GAP, HANDLER, HAS_FRAME, PAUSE, START};
 
     const FRAMED: u32 = ENTRY | HAS_FRAME | 9;
 
