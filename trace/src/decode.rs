@@ -11,10 +11,11 @@
 mod activation;
 mod callers;
 mod codes;
-mod kept;
-mod memo;
+mod filter;
 pub mod region;
 mod signals;
+mod stack;
+mod steps;
 
 use crate::decode::region::{Border, MOST_PLAIN, Position, Region};
 use crate::recording::code::{Block, End, Point, SiteTold};
@@ -23,9 +24,11 @@ use crate::symbol::{Cause, Symbol};
 use activation::Activation;
 pub use codes::Codes;
 use codes::Of;
-use kept::Kept;
-use memo::{Memo, Memos};
-use std::collections::{HashMap, HashSet};
+use filter::Filter;
+use signals::{Next, Signals};
+pub use stack::Forked;
+use stack::Stack;
+use steps::{CachedStep, StepCache};
 
 /// What an event tells.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +60,15 @@ struct Found {
     n_open: usize,
 }
 
+/// Why it is not known how control came to what is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NotFound {
+    /// All that is open was left, and nobody knows for what.
+    RanOut,
+    /// It leads nowhere near.
+    Nowhere,
+}
+
 /// The most functions that control enters one in another before an event comes.
 const MOST_INSIDE: usize = 1 << 10;
 
@@ -73,68 +85,27 @@ pub struct Faults {
 #[derive(Debug)]
 pub struct Decoder<'c> {
     codes: &'c Codes,
-    open: Vec<Activation>,
     reader: Reader,
-    /// What was open on other stacks, when control went to one that was left before.
-    parked: Vec<Vec<Activation>>,
-    /// What was open where streams may have gone on in another process: by module, point and frame.
-    forked: Forked,
-    /// Whether what is entered next is a handler of signals.
-    is_handler: bool,
-    /// Whether what is entered next is entered by a jump out of a handler of signals.
-    hands_on: bool,
-    /// Whether the last word was room that nothing was written into.
-    is_unwritten: bool,
-    /// Whether what is entered next is where a handler of signals has led to.
-    is_elsewhere: bool,
-    /// Whether a signal has ended the thread where it is.
-    has_ended: bool,
-    /// Of which block the call that was not over is where a signal came last, if it is one.
-    in_call: Option<(Of, u32)>,
-    /// Whether functions may be open of which nothing told.
-    is_cut: bool,
-    /// Whether what comes is kept.
-    kept: Kept,
-    /// Room for what is told and not kept.
-    untold: Vec<u32>,
-    /// Functions that were left and points that came next, where nobody called the one who leads to the
-    /// other.
-    orphans: HashSet<(usize, u32, u32)>,
-    /// Whether all that was open was left when something was sought last, and nobody knows for what.
-    has_run_out: bool,
-    memos: Memos,
-    /// The steps that led to what was told last.
-    chain: Vec<Memo>,
+    stack: Stack,
+    filter: Filter,
+    steps: StepCache,
+    next: Next,
+    signals: Signals,
     /// What was wrong.
     pub faults: Faults,
 }
-
-/// What was open where streams may have gone on in another process: by module, point and stack pointer.
-#[derive(Debug, Default)]
-pub struct Forked(HashMap<(usize, u32, u32), Vec<Activation>>);
 
 impl<'c> Decoder<'c> {
     /// Of a stream that has not begun.
     pub fn new(codes: &'c Codes) -> Decoder<'c> {
         Decoder {
             codes,
-            open: Vec::new(),
             reader: Reader::default(),
-            parked: Vec::new(),
-            forked: Forked::default(),
-            is_handler: false,
-            is_elsewhere: false,
-            is_unwritten: false,
-            has_ended: false,
-            in_call: None,
-            hands_on: false,
-            is_cut: false,
-            kept: Kept::default(),
-            untold: Vec::new(),
-            orphans: HashSet::new(),
-            has_run_out: false,
-            memos: Memos::default(),
-            chain: Vec::new(),
+            stack: Stack::default(),
+            filter: Filter::default(),
+            steps: StepCache::default(),
+            next: Next::default(),
+            signals: Signals::default(),
             faults: Faults::default(),
         }
     }
@@ -142,23 +113,23 @@ impl<'c> Decoder<'c> {
     /// The same, for a stream that may begin where one went on in another process that was decoded before.
     #[must_use]
     pub fn behind(mut self, forked: Forked) -> Decoder<'c> {
-        self.forked = forked;
+        self.stack.forked = forked;
         self
     }
 
     /// The next event, which is no mark.
-    fn next(&mut self, event: Event, out: &mut Vec<u32>) {
+    fn tell(&mut self, event: Event, out: &mut Vec<u32>) {
         match event {
             Event::Point(word) => {
-                self.is_unwritten = false;
+                self.signals.is_unwritten = false;
                 self.near(word, out);
             }
             Event::Entry { number, frame } => {
-                self.is_unwritten = false;
+                self.signals.is_unwritten = false;
                 self.entry(number, frame, out);
             }
             Event::FarPoint { number, frame } => {
-                self.is_unwritten = false;
+                self.signals.is_unwritten = false;
                 self.far(number, frame, out);
             }
             Event::Signal { key, place } => self.interrupted(key, place, out),
@@ -173,15 +144,15 @@ impl<'c> Decoder<'c> {
     pub fn finish(mut self, cause: Cause, out: &mut Vec<u32>) -> Forked {
         self.cut_off(&mut *out);
         if !self.is_told() {
-            return self.forked;
+            return self.stack.forked;
         }
-        if cause != Cause::RecordingEnd && !self.is_elsewhere && !self.has_ended {
+        if cause != Cause::RecordingEnd && !self.next.is_elsewhere() && !self.signals.has_ended {
             self.settle(0, true, out);
         }
-        while self.open.pop().is_some() {
+        while self.stack.open.pop().is_some() {
             out.push(Symbol::exit(cause).0);
         }
-        self.forked
+        self.stack.forked
     }
 
     /// An entry of this number.
@@ -200,7 +171,7 @@ impl<'c> Decoder<'c> {
             self.faults.n_lost += 1;
             return;
         };
-        self.is_elsewhere = false;
+        self.next = self.next.arrived();
         let (func, block, call) = match self.codes.point(module, word) {
             Some(Point::Start(func, block)) => (func, block, None),
             Some(Point::Behind(func, block, call)) => (func, block, Some(call)),
@@ -214,11 +185,11 @@ impl<'c> Decoder<'c> {
         let cause = if lands { Cause::Exception } else { Cause::Longjmp };
         // Its own frame starts above where the stack pointer is; the nearest one is it.
         let above = |a: &Activation| a.frame.map_or(0, |at| at.wrapping_sub(frame));
-        let open = self.open.iter().enumerate().rev().filter(|(_, a)| a.of == of);
+        let open = self.stack.open.iter().enumerate().rev().filter(|(_, a)| a.of == of);
         let found = open.map(|(n, a)| (above(a), n)).filter(|a| a.0 < 1 << 31).min_by_key(|a| a.0);
         // One that another stack was left in is nearer.
         let last = |open: &Vec<Activation>| open.last().filter(|a| a.of == of).map(above);
-        let parked = self.parked.iter().enumerate().filter_map(|(n, open)| Some((last(open)?, n)));
+        let parked = self.stack.parked.iter().enumerate().filter_map(|(n, open)| Some((last(open)?, n)));
         let parked = parked.filter(|a| a.0 < 1 << 31).min_by_key(|a| a.0);
         let is_nearer = |parked: (u32, usize)| found.is_none_or(|found| parked.0 < found.0);
         let parked = parked.filter(|parked| is_nearer(*parked)).map(|(_, n)| n);
@@ -226,32 +197,32 @@ impl<'c> Decoder<'c> {
             Some((_, at)) => {
                 // It may have come there by itself, or from a call that did not come back.
                 match self.find(Told::Point(word)) {
-                    Some(found) if found.n_open == at + 1 => self.approach(found, Told::Point(word), out),
+                    Ok(found) if found.n_open == at + 1 => self.approach(found, Told::Point(word), out),
                     _ => self.settle(at + 1, false, out),
                 }
                 let n = at;
-                if call.is_some() && n + 1 < self.open.len() {
+                if call.is_some() && n + 1 < self.stack.open.len() {
                     // Control may go back there.
-                    self.parked.truncate(MOST_STACKS);
-                    self.parked.insert(0, self.open.get(n + 1..).unwrap_or_default().to_vec());
+                    self.stack.parked.truncate(MOST_STACKS);
+                    self.stack.parked.insert(0, self.stack.open.get(n + 1..).unwrap_or_default().to_vec());
                 }
                 self.leave_above(n, cause, out);
             }
             None => {
-                let parked = parked.map(|n| self.parked.remove(n));
-                let forked = || self.forked.0.get(&(module, n, frame)).cloned();
+                let parked = parked.map(|n| self.stack.parked.remove(n));
+                let forked = || self.stack.forked.0.get(&(module, n, frame)).cloned();
                 let forked = if parked.is_none() { forked() } else { None };
-                if forked.is_some() && !self.open.is_empty() {
+                if forked.is_some() && !self.stack.open.is_empty() {
                     // Another process goes on with the stream of a thread that is no more.
                     self.settle(0, false, out);
-                    out.extend(self.open.drain(..).map(|_| Symbol::exit(Cause::ThreadEnd).0));
+                    out.extend(self.stack.open.drain(..).map(|_| Symbol::exit(Cause::ThreadEnd).0));
                 }
                 if parked.is_some() {
                     // In the call that went to the other stack.
-                    self.settle(self.open.len(), false, out);
+                    self.settle(self.stack.open.len(), false, out);
                 }
                 let open = parked.or(forked);
-                self.faults.n_astray += u64::from(open.is_none() && !self.is_cut);
+                self.faults.n_astray += u64::from(open.is_none() && !self.filter.is_cut);
                 for one in open.unwrap_or_else(|| vec![Activation::at(of, block, Some(frame))]) {
                     self.enter(one, true, out);
                 }
@@ -261,37 +232,38 @@ impl<'c> Decoder<'c> {
             None => self.go(block, out),
             Some(call) => {
                 self.returned(block, call);
-                self.forked.0.insert((module, n, frame), self.open.clone());
+                self.stack.forked.0.insert((module, n, frame), self.stack.open.clone());
             }
         }
         self.pass_stub(out);
     }
 
     fn leave_above(&mut self, n: usize, cause: Cause, out: &mut Vec<u32>) {
-        for _ in n + 1..self.open.len() {
+        for _ in n + 1..self.stack.open.len() {
             out.push(Symbol::exit(cause).0);
         }
-        self.open.truncate(n + 1);
+        self.stack.open.truncate(n + 1);
     }
 
     /// Entry `n` was entered.
     fn entered(&mut self, n: u32, of: Of, block: u32, frame: Option<u32>, out: &mut Vec<u32>) {
         let mut new = Activation::at(of, block, frame);
         let mut is_from_outside = true;
-        new.is_handler = std::mem::take(&mut self.is_handler);
-        let is_apart = std::mem::take(&mut self.is_elsewhere) || new.is_handler;
-        new.is_handler |= std::mem::take(&mut self.hands_on);
+        let next = std::mem::take(&mut self.next);
+        new.is_handler = next.is_handler();
+        let is_apart = next != Next::Onward;
+        new.is_handler |= std::mem::take(&mut self.signals.hands_on);
         let told = Told::Entry { module: of.module, n };
-        if !is_apart && let Some(found) = self.find(told) {
+        if !is_apart && let Ok(found) = self.find(told) {
             self.approach(found, told, out);
-            if self.open.last().is_some_and(|top| self.is_at_tail(top)) {
+            if self.stack.open.last().is_some_and(|top| self.is_at_tail(top)) {
                 self.leave(out);
             }
         }
         let is_before = self.codes.block(of, block).is_some_and(|b| b.point != 0);
-        if !is_apart && self.open.last().is_some_and(|top| top.of == of && self.is_at_open_jump(top)) {
+        if !is_apart && self.stack.open.last().is_some_and(|top| top.of == of && self.is_at_open_jump(top)) {
             // It jumped there itself.
-            match self.open.last_mut() {
+            match self.stack.open.last_mut() {
                 Some(top) if is_before => (top.block, top.call, top.is_before) = (block, 0, true),
                 _ => self.go(block, out),
             }
@@ -299,7 +271,7 @@ impl<'c> Decoder<'c> {
             return;
         }
         if !is_apart
-            && let Some(top) = self.open.last_mut().filter(|top| !top.is_before)
+            && let Some(top) = self.stack.open.last_mut().filter(|top| !top.is_before)
             && let Some(site) =
                 self.codes.block(top.of, top.block).and_then(|b| b.calls.get(top.call as usize))
         {
@@ -336,46 +308,48 @@ impl<'c> Decoder<'c> {
     fn enter(&mut self, new: Activation, is_from_outside: bool, out: &mut Vec<u32>) {
         let symbol = Symbol::enter(self.number_of(&new));
         out.push(if is_from_outside { symbol.from_outside().0 } else { symbol.0 });
-        self.open.push(new);
+        self.stack.open.push(new);
     }
 
     /// The function on top goes to `block`.
     fn go(&mut self, block: u32, out: &mut Vec<u32>) {
-        self.open.last_mut().into_iter().for_each(|top| top.go(self.codes, block, out));
+        self.stack.open.last_mut().into_iter().for_each(|top| top.go(self.codes, block, out));
     }
 
     /// A call of the function on top has returned.
     fn returned(&mut self, block: u32, call: u32) {
-        self.open.last_mut().into_iter().for_each(|top| top.returned(block, call));
+        self.stack.open.last_mut().into_iter().for_each(|top| top.returned(block, call));
     }
 
     fn walk(&mut self, step: u32, border: Option<Border>, out: &mut Vec<u32>) {
-        self.open.last_mut().into_iter().for_each(|top| top.walk(self.codes, step, border, out));
+        self.stack.open.last_mut().into_iter().for_each(|top| top.walk(self.codes, step, border, out));
     }
 
     fn pass_stub(&mut self, out: &mut Vec<u32>) {
-        self.open.last_mut().into_iter().for_each(|top| top.pass_stub(self.codes, out));
+        self.stack.open.last_mut().into_iter().for_each(|top| top.pass_stub(self.codes, out));
     }
 
     /// The point of this word: of the function on top, or of one below it.
     fn near(&mut self, word: u32, out: &mut Vec<u32>) {
-        let is_elsewhere = std::mem::take(&mut self.is_elsewhere);
+        let is_elsewhere = self.next.is_elsewhere();
+        self.next = self.next.arrived();
         let told = Told::Point(word);
-        let found = if is_elsewhere { None } else { self.find(told) };
+        let found = if is_elsewhere { Err(NotFound::Nowhere) } else { self.find(told) };
         // All that is open is left, and nobody knows for what.
-        let is_left = !is_elsewhere && found.is_none() && self.is_cut && self.has_run_out;
-        let found = if is_left { self.find_caller(told, out) } else { found };
+        let is_left = matches!(found, Err(NotFound::RanOut)) && self.filter.is_cut;
+        let found = if is_left { self.find_caller(told, out) } else { found.ok() };
         let point = match found {
             Some(found) => {
                 self.approach(found, told, out);
-                self.open.last().and_then(|a| self.codes.point(a.of.module, word))
+                self.stack.open.last().and_then(|a| self.codes.point(a.of.module, word))
             }
             None => {
                 // Something was left that nobody told of.
                 let point = |a: &Activation| {
                     self.codes.point(a.of.module, word).filter(|point| point.function() == a.of.func)
                 };
-                let open = || self.open.iter().enumerate().rev().filter_map(|(n, a)| Some((n, a, point(a)?)));
+                let open =
+                    || self.stack.open.iter().enumerate().rev().filter_map(|(n, a)| Some((n, a, point(a)?)));
                 // One that may come there from where it is, or else the nearest: it may have been another's
                 // that it left.
                 let leads =
@@ -384,7 +358,7 @@ impl<'c> Decoder<'c> {
                 let nearest = || open().take(n_asked).find(|(_, a, _)| leads(a)).or_else(|| open().next());
                 let found = if is_left { None } else { nearest() };
                 let found = found.map(|(n, _, point)| (n, point));
-                self.faults.n_astray += u64::from(found.is_some() || !self.is_cut);
+                self.faults.n_astray += u64::from(found.is_some() || !self.filter.is_cut);
                 if let Some((at, _)) = found {
                     // A handler that returns elsewhere returns.
                     if !is_elsewhere {
@@ -393,7 +367,7 @@ impl<'c> Decoder<'c> {
                     self.leave_above(at, Cause::Longjmp, out);
                     // It may have come there by itself meanwhile, where nobody knew in which call of it the
                     // handler was entered.
-                    let found_again = if is_elsewhere { None } else { self.find(told) };
+                    let found_again = if is_elsewhere { None } else { self.find(told).ok() };
                     if let Some(found) = found_again.filter(|found| found.n_open == at + 1) {
                         self.approach(found, told, out);
                     }
@@ -407,7 +381,7 @@ impl<'c> Decoder<'c> {
             Some(Point::Start(_, block) | Point::Way(_, _, block)) => self.go(block, out),
             Some(Point::Behind(_, block, call)) => self.returned(block, call),
             Some(Point::Leaves(_, block)) => {
-                let of = self.open.last().map(|a| a.of);
+                let of = self.stack.open.last().map(|a| a.of);
                 let to = of.and_then(|of| self.codes.block(of, block)?.leaves).and_then(|l| l.1);
                 self.jump_out(to, out);
             }
@@ -422,7 +396,7 @@ impl<'c> Decoder<'c> {
         let (module, _) = self.codes.module(word)?;
         let point = self.codes.point(module, word)?;
         self.settle(0, false, out);
-        out.extend(self.open.drain(..).map(|_| Symbol::EXIT.0));
+        out.extend(self.stack.open.drain(..).map(|_| Symbol::EXIT.0));
         let block = match point {
             Point::Start(_, block)
             | Point::Behind(_, block, _)
@@ -468,31 +442,34 @@ impl<'c> Decoder<'c> {
 
     /// How control came to what is told: functions above return, or are left by a jump, without an event, and
     /// others are entered so. Nothing is open if all are left. Each step of it is in `chain`.
-    fn find(&mut self, told: Told) -> Option<Found> {
-        let mut found = Found { n_ends: 0, n_open: self.open.len() };
-        self.memos.tidy();
-        self.chain.clear();
-        self.has_run_out = false;
-        let mut a = *self.open.last()?;
+    fn find(&mut self, told: Told) -> Result<Found, NotFound> {
+        self.find_from_top(told).unwrap_or(Err(NotFound::Nowhere))
+    }
+
+    fn find_from_top(&mut self, told: Told) -> Option<Result<Found, NotFound>> {
+        let mut found = Found { n_ends: 0, n_open: self.stack.open.len() };
+        self.steps.tidy();
+        self.steps.chain.clear();
+        let mut a = *self.stack.open.last()?;
         // Whether it was entered on the way.
         let mut is_new = false;
         loop {
             if a.is_before {
                 let of_start = self.codes.block(a.of, a.block).map_or(0, |b| b.point);
-                return self.fits(&a, Border::Point(of_start), told).then_some(found);
+                return self.fits(&a, Border::Point(of_start), told).then_some(Ok(found));
             }
-            let memo = self.memo(&a, told)?;
-            self.chain.push(memo);
-            if memo.is_here {
-                return Some(found);
+            let step = self.step(&a, told)?;
+            self.steps.chain.push(step);
+            if step.is_here {
+                return Some(Ok(found));
             }
             found.n_ends += 1;
-            match memo.border? {
+            match step.border? {
                 Border::Call { block, call } => {
                     a = self.inside(a.of, block, call)?;
                     is_new = true;
                     found.n_open += 1;
-                    if found.n_open > self.open.len() + MOST_INSIDE {
+                    if found.n_open > self.stack.open.len() + MOST_INSIDE {
                         return None;
                     }
                 }
@@ -508,9 +485,9 @@ impl<'c> Decoder<'c> {
                     }
                     found.n_open -= 1;
                     let is_awaited = a.is_awaited;
-                    let Some(below) = found.n_open.checked_sub(1).and_then(|n| self.open.get(n)) else {
-                        self.has_run_out = true;
-                        return matches!(told, Told::Entry { .. }).then_some(found);
+                    let Some(below) = found.n_open.checked_sub(1).and_then(|n| self.stack.open.get(n)) else {
+                        let is_entered = matches!(told, Told::Entry { .. });
+                        return Some(is_entered.then_some(found).ok_or(NotFound::RanOut));
                     };
                     a = *below;
                     let block = self.codes.block(a.of, a.block)?;
@@ -523,7 +500,7 @@ impl<'c> Decoder<'c> {
     }
 
     /// Where a function goes to what is told, or to its silent end.
-    fn memo(&mut self, a: &Activation, told: Told) -> Option<Memo> {
+    fn step(&mut self, a: &Activation, told: Told) -> Option<CachedStep> {
         let codes = self.codes;
         let at = Position { block: a.block, call: a.call };
         let position = codes.number(a.of, at)?;
@@ -535,15 +512,15 @@ impl<'c> Decoder<'c> {
             }
             Told::In { .. } => None,
         };
-        if let Some(memo) = word.and_then(|word| self.memos.get(position, word)) {
-            return Some(memo);
+        if let Some(step) = word.and_then(|word| self.steps.get(position, word)) {
+            return Some(step);
         }
         let region = codes.region(a.of, at)?;
         let way = self.way(a, region, told).map(|(step, border)| (true, step, border));
         let silent = || region.silent().map(|(border, step)| (false, step, Some(border)));
         let (is_here, step, border) = way.or_else(silent)?;
         let walk = |a: &mut Activation, out: &mut Vec<u32>| a.walk(codes, step, border, out);
-        Some(self.memos.put(position, word, (is_here, border), *a, walk))
+        Some(self.steps.put(position, word, (is_here, border), *a, walk))
     }
 
     /// What a call comes to that what is inside tells of.
@@ -605,26 +582,28 @@ impl<'c> Decoder<'c> {
 
     /// Goes where what is told fits, as [`Decoder::find`] has just said.
     fn approach(&mut self, found: Found, told: Told, out: &mut Vec<u32>) {
-        let chain = std::mem::take(&mut self.chain);
+        let chain = std::mem::take(&mut self.steps.chain);
         let mut border = None;
-        for (n, memo) in chain.iter().enumerate() {
-            let Some(top) = self.open.last_mut() else { break };
-            self.memos.follow(memo, top, out);
+        for (n, step) in chain.iter().enumerate() {
+            let Some(top) = self.stack.open.last_mut() else { break };
+            self.steps.follow(step, top, out);
             if n < found.n_ends {
-                let _goes = memo.border.is_some_and(|border| self.pass_border(border, out));
+                let _goes = step.border.is_some_and(|border| self.pass_border(border, out));
             } else {
-                border = memo.border;
+                border = step.border;
             }
         }
-        self.chain = chain;
+        self.steps.chain = chain;
         if let (Told::In { of, .. }, Some(Border::Call { block, call })) = (told, border)
-            && let Some(new) = self.open.last().and_then(|top| self.inside(top.of, block, call))
+            && let Some(new) = self.stack.open.last().and_then(|top| self.inside(top.of, block, call))
         {
             self.enter(new, false, out);
             self.go(new.block, out);
             // It may be in what that calls.
-            let n_open = self.open.len();
-            if let Some(found) = self.find(told).filter(|found| new.of != of || found.n_open < n_open) {
+            let n_open = self.stack.open.len();
+            if let Ok(found) = self.find(told)
+                && (new.of != of || found.n_open < n_open)
+            {
                 self.approach(found, told, out);
             }
         }
@@ -634,10 +613,11 @@ impl<'c> Decoder<'c> {
     /// Whether it does.
     fn pass_end(&mut self, out: &mut Vec<u32>) -> bool {
         // What a call of it jumped to tells that it is entered.
-        if self.open.last().is_some_and(|top| top.follows.is_some()) {
+        if self.stack.open.last().is_some_and(|top| top.follows.is_some()) {
             return false;
         }
-        let Some((border, step)) = self.open.last().and_then(|top| top.region(self.codes)?.silent()) else {
+        let Some((border, step)) = self.stack.open.last().and_then(|top| top.region(self.codes)?.silent())
+        else {
             return false;
         };
         self.walk(step, Some(border), out);
@@ -646,15 +626,15 @@ impl<'c> Decoder<'c> {
 
     /// Control is at the silent end of its region, and goes on.
     fn pass_border(&mut self, border: Border, out: &mut Vec<u32>) -> bool {
-        match (border, self.open.last()) {
+        match (border, self.stack.open.last()) {
             (Border::End { .. }, Some(_)) => {
-                let n_open = self.open.len();
+                let n_open = self.stack.open.len();
                 self.leave(out);
-                self.open.len() < n_open
+                self.stack.open.len() < n_open
             }
             (Border::Call { block, call }, Some(top)) => match self.inside(top.of, block, call) {
                 Some(new) => {
-                    self.open.last_mut().into_iter().for_each(|top| top.has_come = true);
+                    self.stack.open.last_mut().into_iter().for_each(|top| top.has_come = true);
                     self.enter(new, false, out);
                     if !new.is_before {
                         self.go(new.block, out);
@@ -671,19 +651,19 @@ impl<'c> Decoder<'c> {
     /// If it `is_last`, not beyond a system call.
     fn settle(&mut self, least: usize, is_last: bool, out: &mut Vec<u32>) {
         // Each step leaves one or enters one; the code of a damaged file may go round in a circle.
-        for _ in 0..self.open.len() + MOST_INSIDE {
-            let silent = self.open.last().and_then(|top| top.region(self.codes)?.silent());
+        for _ in 0..self.stack.open.len() + MOST_INSIDE {
+            let silent = self.stack.open.last().and_then(|top| top.region(self.codes)?.silent());
             let Some((border, step)) = silent else { return };
             // In a system call, it may have ended.
             let is_over = |a: &Activation| self.codes.block(a.of, a.block).is_some_and(|b| b.may_end);
             let is_end = matches!(border, Border::End { .. });
-            let may_leave = self.open.len() > least;
+            let may_leave = self.stack.open.len() > least;
             if is_last && let Some(step) = self.to_over(step) {
                 self.walk(step, None, out);
                 return;
             }
             self.walk(step, Some(border), out);
-            let stays = is_end && (!may_leave || self.open.last().is_some_and(is_over));
+            let stays = is_end && (!may_leave || self.stack.open.last().is_some_and(is_over));
             if stays || !self.pass_end(out) {
                 return;
             }
@@ -693,7 +673,7 @@ impl<'c> Decoder<'c> {
     /// The step to the first block on the way to another step, that of the position among them, where the
     /// process may have ended.
     fn to_over(&self, step: u32) -> Option<u32> {
-        let top = self.open.last()?;
+        let top = self.stack.open.last()?;
         let is_over = |n: u32| self.codes.block(top.of, n).is_some_and(|b| b.may_end);
         let region = top.region(self.codes)?;
         if is_over(top.block) {
@@ -704,13 +684,13 @@ impl<'c> Decoder<'c> {
 
     /// Leaves the function on top, whose block ends so.
     fn leave(&mut self, out: &mut Vec<u32>) {
-        let Some(top) = self.open.last() else { return };
+        let Some(top) = self.stack.open.last() else { return };
         match self.codes.block(top.of, top.block).map(|b| &b.end) {
             Some(End::Return) => {
                 let is_awaited = top.is_awaited;
-                self.open.pop();
+                self.stack.open.pop();
                 out.push(Symbol::EXIT.0);
-                if let Some(below) = self.open.last_mut()
+                if let Some(below) = self.stack.open.last_mut()
                     && is_awaited
                 {
                     let block = self.codes.block(below.of, below.block);
@@ -728,13 +708,13 @@ impl<'c> Decoder<'c> {
 
     /// The function on top is left by a jump, to an entry that is recorded or to something else.
     fn jump_out(&mut self, to: Option<u32>, out: &mut Vec<u32>) {
-        let Some(left) = self.open.pop() else { return };
+        let Some(left) = self.stack.open.pop() else { return };
         out.push(Symbol::exit(Cause::Tail).0);
         let stub = self.codes.block(left.of, left.block).map_or(0, |b| b.stub);
         self.codes.through(left.of.module, stub, out);
-        if let Some(below) = self.open.last_mut() {
+        if let Some(below) = self.stack.open.last_mut() {
             below.follows = to.map(|_| left.is_awaited);
-            self.hands_on = to.is_some() && left.is_handler;
+            self.signals.hands_on = to.is_some() && left.is_handler;
             below.has_come = to.is_some();
         }
     }

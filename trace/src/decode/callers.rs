@@ -4,8 +4,8 @@
 
 use super::activation::Activation;
 use super::codes::Of;
-use super::memo::Memo;
-use super::{Decoder, Found, Told};
+use super::steps::CachedStep;
+use super::{Decoder, Found, NotFound, Told};
 use crate::decode::region::Border;
 use crate::symbol::Symbol;
 
@@ -17,21 +17,21 @@ impl Decoder<'_> {
     /// from which control comes there. They are entered from outside, in the calls that what was left comes
     /// back from.
     pub(super) fn find_caller(&mut self, told: Told, out: &mut Vec<u32>) -> Option<Found> {
-        let left = self.open.first()?.of;
+        let left = self.stack.open.first()?.of;
         let Told::Point(word) = told else { return None };
-        if self.orphans.contains(&(left.module, left.func, word)) {
+        if self.steps.orphans.contains(&(left.module, left.func, word)) {
             return None;
         }
         let Some(below) = self.below(left, told) else {
-            self.orphans.insert((left.module, left.func, word));
+            self.steps.orphans.insert((left.module, left.func, word));
             return None;
         };
         self.settle(0, false, out);
-        out.extend(self.open.drain(..).map(|_| Symbol::EXIT.0));
+        out.extend(self.stack.open.drain(..).map(|_| Symbol::EXIT.0));
         for one in below {
             self.enter(one, true, out);
         }
-        self.find(told)
+        self.find(told).ok()
     }
 
     /// The nearest functions, from the lowest, that `left` may have returned to, and that lead to what is
@@ -39,7 +39,7 @@ impl Decoder<'_> {
     /// there: then only those that nobody else can be are.
     fn below(&mut self, left: Of, told: Told) -> Option<Vec<Activation>> {
         let codes = self.codes;
-        let open = std::mem::take(&mut self.open);
+        let open = std::mem::take(&mut self.stack.open);
         let (mut found, mut leads_inside) = (None, Vec::<Vec<Activation>>::new());
         let mut n_asked = 0;
         // What may be open, each with what it was called by first.
@@ -62,19 +62,22 @@ impl Decoder<'_> {
                         None => caller.returned(block, call),
                     }
                     all.insert(0, caller);
-                    self.open = all;
-                    if let Some(way) = self.find(told).filter(|way| way.n_open > 0) {
-                        let goes_in = |memo: &Memo| matches!(memo.border, Some(Border::Call { .. }));
-                        let is_inside = self.chain.iter().take(way.n_ends).any(goes_in);
-                        let all = std::mem::take(&mut self.open);
-                        if is_inside {
-                            leads_inside.push(all);
-                        } else {
-                            found = Some(all);
-                            break 'levels;
+                    self.stack.open = all;
+                    match self.find(told) {
+                        Ok(way) if way.n_open > 0 => {
+                            let goes_in =
+                                |step: &CachedStep| matches!(step.border, Some(Border::Call { .. }));
+                            let is_inside = self.steps.chain.iter().take(way.n_ends).any(goes_in);
+                            let all = std::mem::take(&mut self.stack.open);
+                            if is_inside {
+                                leads_inside.push(all);
+                            } else {
+                                found = Some(all);
+                                break 'levels;
+                            }
                         }
-                    } else if self.has_run_out {
-                        next.push(std::mem::take(&mut self.open));
+                        Err(NotFound::RanOut) => next.push(std::mem::take(&mut self.stack.open)),
+                        _ => {}
                     }
                 }
             }
@@ -84,7 +87,7 @@ impl Decoder<'_> {
         if !level.is_empty() || codes.misses_callers() {
             leads_inside.clear();
         }
-        self.open = open;
+        self.stack.open = open;
         let lowest = |all: &Vec<Activation>| all.first().map(|a| a.of);
         let first = leads_inside.first().and_then(lowest);
         let is_sure = leads_inside.iter().all(|all| lowest(all) == first);

@@ -1,29 +1,82 @@
 //! Where signals come, what they end, and handlers that lead elsewhere.
 
+use super::codes::Of;
 use super::{Decoder, MOST_INSIDE, Part, Told};
 use crate::decode::region::Border;
 use crate::recording::code::SiteTold;
 use crate::recording::event::SignalPlace;
 use crate::symbol::Symbol;
 
+/// What is entered next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Next {
+    /// What follows from where control is.
+    #[default]
+    Onward,
+    /// A signal handler, from where control is.
+    Handler,
+    /// Where a signal handler has led to, wherever that is.
+    Elsewhere,
+    /// A signal handler, from where another has led to.
+    HandlerElsewhere,
+}
+
+impl Next {
+    pub(super) fn is_handler(self) -> bool {
+        matches!(self, Next::Handler | Next::HandlerElsewhere)
+    }
+
+    pub(super) fn is_elsewhere(self) -> bool {
+        matches!(self, Next::Elsewhere | Next::HandlerElsewhere)
+    }
+
+    /// A signal came.
+    fn interrupted(self) -> Next {
+        if self.is_elsewhere() { Next::HandlerElsewhere } else { Next::Handler }
+    }
+
+    /// No handler is entered.
+    fn without_handler(self) -> Next {
+        if self.is_elsewhere() { Next::Elsewhere } else { Next::Onward }
+    }
+
+    /// An event tells where control is.
+    pub(super) fn arrived(self) -> Next {
+        if self.is_handler() { Next::Handler } else { Next::Onward }
+    }
+}
+
+/// What is known of signals, and of what they end.
+#[derive(Debug, Default)]
+pub(super) struct Signals {
+    /// Whether the last word was room that nothing was written into.
+    pub(super) is_unwritten: bool,
+    /// Of which block the call that was not over is where a signal came last, if it is one.
+    in_call: Option<(Of, u32)>,
+    /// Whether what is entered next is entered by a jump out of a signal handler.
+    pub(super) hands_on: bool,
+    /// Whether a signal has ended the thread where it is.
+    pub(super) has_ended: bool,
+}
+
 impl Decoder<'_> {
     /// A signal came at a place of the moved code, and its handler is entered next.
     pub(super) fn interrupted(&mut self, key: u32, place: SignalPlace, out: &mut Vec<u32>) {
-        (self.is_handler, self.in_call) = (true, None);
+        (self.next, self.signals.in_call) = (self.next.interrupted(), None);
         let at = match place {
             SignalPlace::Ours => None,
             SignalPlace::InCall(at) => Some((Part::Call, at)),
-            SignalPlace::At(at) if self.is_unwritten => Some((Part::Event, at)),
+            SignalPlace::At(at) if self.signals.is_unwritten => Some((Part::Event, at)),
             SignalPlace::At(at) => Some((Part::Any, at)),
         };
         let told = at.and_then(|(part, at)| {
             self.codes.placed(key, at).map(|(of, block)| Told::In { of, block, part })
         });
-        if self.is_elsewhere {
+        if self.next.is_elsewhere() {
             // Nobody knows where.
-        } else if let Some((told, found)) = told.and_then(|told| Some((told, self.find(told)?))) {
+        } else if let Some((told, found)) = told.and_then(|told| Some((told, self.find(told).ok()?))) {
             if let Told::In { of, block, part: Part::Call } = told {
-                self.in_call = Some((of, block));
+                self.signals.in_call = Some((of, block));
             }
             self.approach(found, told, out);
         } else if key == 0 || told.is_some() {
@@ -35,9 +88,11 @@ impl Decoder<'_> {
     /// A signal ended the thread, where the one before came, if that `is_placed`: if that was in a call, what
     /// is called was entered. Nothing is told of what is behind.
     pub(super) fn ended(&mut self, is_placed: bool, out: &mut Vec<u32>) {
-        (self.has_ended, self.is_handler) = (true, false);
-        let place = self.in_call.take().filter(|_| is_placed);
-        let Some(top) = self.open.last().filter(|top| place == Some((top.of, top.block))) else { return };
+        (self.signals.has_ended, self.next) = (true, self.next.without_handler());
+        let place = self.signals.in_call.take().filter(|_| is_placed);
+        let Some(top) = self.stack.open.last().filter(|top| place == Some((top.of, top.block))) else {
+            return;
+        };
         let (of, block, call) = (top.of, top.block, top.call);
         let site = self.codes.block(of, block).and_then(|b| b.calls.get(call as usize));
         match site.map(|site| (site.told, site.stub)) {
@@ -51,16 +106,16 @@ impl Decoder<'_> {
     /// The handler that was entered last returns, to what is entered next.
     pub(super) fn redirected(&mut self, out: &mut Vec<u32>) {
         // One that is not recorded was entered by nobody.
-        let is_recorded = !std::mem::take(&mut self.is_handler);
-        if let Some(n) = self.open.iter().rposition(|a| a.is_handler).filter(|_| is_recorded) {
+        let is_recorded = !self.next.is_handler();
+        if let Some(n) = self.stack.open.iter().rposition(|a| a.is_handler).filter(|_| is_recorded) {
             // It goes to its end, and what is below it stays where it was.
             for _ in 0..MOST_INSIDE {
-                if self.open.len() <= n || !self.pass_end(out) {
+                if self.stack.open.len() <= n || !self.pass_end(out) {
                     break;
                 }
             }
-            out.extend(self.open.drain(n..).map(|_| Symbol::EXIT.0));
+            out.extend(self.stack.open.drain(n..).map(|_| Symbol::EXIT.0));
         }
-        self.is_elsewhere = true;
+        self.next = Next::Elsewhere;
     }
 }

@@ -689,8 +689,8 @@ proptest! {
         let codes = Codes::new(vec![code]);
         let (mut decoder, mut got) = (Decoder::new(&codes), Vec::new());
         decoder.push(&[PAUSE, ENTRY | HAS_FRAME | BASE, 0], &mut got);
-        prop_assert_eq!(decoder.kept, Kept::No);
-        prop_assert_eq!((decoder.open.len(), got.len()), (1, 0));
+        prop_assert_eq!(decoder.filter.kept, filter::Kept::No);
+        prop_assert_eq!((decoder.stack.open.len(), got.len()), (1, 0));
     }
 
     /// Whatever the events, what comes out is balanced.
