@@ -53,7 +53,7 @@ def callgrind(path, found, jumps, objects):
 
 
 def pointers(path):
-    """Calling instructions through pointers that are no slots of the dynamic linker."""
+    """Call sites of indirect calls through no slots of the dynamic linker."""
     slots = set()
     for line in subprocess.run(["readelf", "-rW", path], capture_output=True, text=True).stdout.splitlines():
         words = line.split()
@@ -131,7 +131,7 @@ for module in mine:
         else:
             mismatches.append((module, key, want, got[key]))
 share = 100 * n_counted / max(n_calls, 1)
-print(f"{name}: {n_equal} pairs equal, {len(mismatches)} differ, {n_unstable} not repeatable, {n_otherwise} ran otherwise under valgrind; {n_calls} calls through pointers, {share:.2f} % of them at counted places")
+print(f"{name}: {n_equal} pairs equal, {len(mismatches)} differ, {n_unstable} not repeatable, {n_otherwise} ran otherwise under valgrind; {n_calls} indirect calls, {share:.2f} % of them at counted places")
 for module, (at, (ob, to)), want, n in mismatches[:show]:
     there = f"{to:#x}" if to is not None else ""
     print(f"  {base(module)} {at:#x} -> {ob} {there}: callgrind {want}, count {n}")

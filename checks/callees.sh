@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# callees.sh [NAME…]: where calls through pointers led, counted by `count --callees`, against callgrind's call
+# callees.sh [NAME…]: where indirect calls led, counted by `count --callees`, against callgrind's call
 # graph: of every calling instruction in the executable and all libraries but libc and ld.so, how often it led
 # to each address of its own module, and to each other module. NAME is a program of `programs.sh`, `virtual`
 # (C++, classes of 1 to 40 kinds) or `callbacks` (qsort and bsearch, called from libc and called back; calls
 # out of tables).
 #
 # Prints per program how many pairs of a call and a target are equal, how many differ (the first of them,
-# SHOW), how many calls were made through pointers, and the share that was counted. Exit 1 if one differs, or
+# SHOW), how many indirect calls were made, and the share that was counted. Exit 1 if one differs, or
 # less than 99 % was counted. What valgrind shows a program is not all that a processor shows it: functions of
 # libc that are chosen by it are one here. A pair counts as repeatable if two runs under callgrind agree on
 # it, and four under `count` (what hashes addresses goes another way each time). Where a calling instruction

@@ -220,7 +220,7 @@ for path in sorted(run):
             what = "padding behind branches" # it belongs to no block
         why[what] += n
         n_missed, d_missed = n_missed + n, d_missed + (not is_padding)
-        if len(shown) < 20 and not is_padding and what != "stub of the linkage table":
+        if len(shown) < 20 and not is_padding and what != "PLT stub":
             shown.append(f"{path} {a:#x} ({text.get(a)}): not counted, {n} times: {what}")
 # On what callgrind and `count` differ, gdb is asked, at the first such instruction of a block: those that run
 # least, as each time takes it long.

@@ -230,7 +230,7 @@ class Bench:
                     first = edges_of.setdefault(path, edges)
                     said += [f"{how} edge {at[0]:#x} to {at[1]:#x}: {first.get(at)}, and {edges.get(at)} the next time" for at in sorted(first.keys() | edges.keys()) if first.get(at) != edges.get(at)]
             # Threads that are there at the end may be in the middle of a block; of others it is known that
-            # they are not. Of some, a handler of signals may have been `exit`.
+            # they are not. Of some, a signal handler may have been `exit`.
             is_doubtful = unit.may_end_by_handler() and 1 <= counted[0] <= 64
             self.n_wide += said_stopped > 0 and not stopped and not is_doubtful and program.is_over(counted[0])
         return said

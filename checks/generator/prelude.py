@@ -1,4 +1,4 @@
-"""What stands at the top of each random program: markers, counters that are mapped to a file, handlers of signals."""
+"""What stands at the top of each random program: markers, counters that are mapped to a file, signal handlers."""
 PRELUDE = r'''
 #define _GNU_SOURCE 1
 #include <setjmp.h>

@@ -41,13 +41,13 @@ class Program:
             self.crew = "leaves" # else nobody ends the process
         self.end_in = r.randrange(1, 12)
         # All counts of these are exact, but where `stopped` says otherwise:
-        # library-faults: a signal's handler leaves functions of libc that are sure to come back (strlen of a
+        # library-faults: a signal handler leaves functions of libc that are sure to come back (strlen of a
         # bad pointer). wander: a timer's handler leaves loops anywhere, and functions of libc. A block that
         # has begun and not come to its marker counts for us alone: no more of these than the handler left.
         # late-ends: `exit` and `_exit` as handlers, and what ends while a timer's handler interrupts. One
         # thread is in the middle of a block then. odd-forks: processes by other calls than `fork` and
-        # `vfork`. by-pointer: what ends and forks, called through pointers. stubs: faults before calls
-        # through the linkage table, whose stubs are counted. edges: branches that count themselves. What a
+        # `vfork`. by-pointer: what ends and forks, called indirectly. stubs: faults before calls
+        # through the PLT, whose stubs are counted. edges: branches that count themselves. What a
         # timer's handler leaves before it has jumped counts for them alone.
         more = self.more = random.Random(f"{seed} more")
         self.has |= some(more, [("library-faults", .4), ("wander", .1), ("late-ends", .3), ("odd-forks", .3), ("by-pointer", .3), ("stubs", .3), ("edges", .5)])

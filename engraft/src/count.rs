@@ -60,7 +60,7 @@ pub struct Args {
     /// Count every block by itself, in place of as few blocks and edges as the rest follows from
     #[arg(long)]
     all_blocks: bool,
-    /// Count where calls through pointers lead, too, for `show REC calls`
+    /// Count where indirect calls lead, too, for `show REC calls`
     #[arg(long)]
     callees: bool,
     /// Do not keep rewritten modules, and how they ran, for the next time

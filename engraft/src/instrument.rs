@@ -40,7 +40,7 @@ pub struct Args {
     /// Count every block by itself, in place of as few blocks and edges as the rest follows from
     #[arg(long, conflicts_with_all = ["null", "plan"])]
     all_blocks: bool,
-    /// Count where calls through pointers lead, too
+    /// Count where indirect calls lead, too
     #[arg(long, conflicts_with = "null")]
     callees: bool,
     /// Put in what FILE says in place of counters: a line a probe, such as `entry main count`; see `engraft

@@ -34,7 +34,7 @@ pub enum NotMoved {
 impl fmt::Display for NotMoved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NotMoved::PltStub => "stub of the linkage table",
+            NotMoved::PltStub => "PLT stub",
             NotMoved::Uncertain => "found by its looks alone",
             NotMoved::Incomplete => "control flow not understood",
             NotMoved::ReadsItsAddress => "reads its own address",

@@ -1,4 +1,4 @@
-//! Where calls through pointers led, of a run: out of the memory shared with it.
+//! Where indirect calls led, of a run: out of the memory shared with it.
 
 use super::prepare::Counted;
 use anyhow::Context as _;

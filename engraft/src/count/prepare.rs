@@ -227,7 +227,7 @@ fn suffix(placement: Placement) -> &'static str {
 pub struct How<'a> {
     /// Where counters stand.
     pub placement: Placement,
-    /// Whether it is counted where calls through pointers lead.
+    /// Whether it is counted where indirect calls lead.
     pub callees: bool,
     /// Whether programs that are started by `exec` are counted, too: then the code that starts them asks
     /// first.

@@ -80,7 +80,7 @@ pub fn edges(images: &[Image], never: bool) -> CountsView<Edges> {
 }
 
 /// What is written for a callee where targets were counted and there was no room for all.
-const ELSEWHERE: &str = "(through a pointer, to one of many)";
+const ELSEWHERE: &str = "(indirect call, to one of many)";
 
 /// Names of code in other images than the one that calls it.
 struct Outside<'a> {

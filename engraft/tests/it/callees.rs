@@ -1,4 +1,4 @@
-//! Where calls through pointers led, with `--callees`, against what the program counted itself.
+//! Where indirect calls led, with `--callees`, against what the program counted itself.
 
 use crate::needs;
 use crate::run::{engraft, folder, must};
@@ -157,6 +157,6 @@ fn targets_in_other_modules_are_told_apart() {
     let told: Vec<_> = of_library().filter(|(k, _)| k.2 == "a").collect();
     assert!(told.len() > 3000 && told.len() < N, "{}", told.len());
     assert!(told.iter().all(|(k, n)| k.1.starts_with("target_") && **n == 3), "{told:?}");
-    let other = of_library().find(|(k, _)| k.1 == "(through a pointer, to one of many)").map(|(_, n)| *n);
+    let other = of_library().find(|(k, _)| k.1 == "(indirect call, to one of many)").map(|(_, n)| *n);
     assert_eq!(other, Some(3 * (N - told.len()) as u64));
 }

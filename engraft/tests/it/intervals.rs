@@ -163,7 +163,7 @@ fn what_was_not_written_down_is_said() {
     for command in [show, "convert ends.engraft --binary ends -o x.csv"] {
         let said = engraft(place.path(), command);
         assert_eq!(said.code, Some(0), "{}", said.stderr);
-        assert!(said.stderr.contains("handlers of signals did not return to more places"), "{}", said.stderr);
+        assert!(said.stderr.contains("signal handlers did not return to more places"), "{}", said.stderr);
     }
 }
 

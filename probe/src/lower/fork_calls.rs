@@ -9,7 +9,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Those calls, by address. A function that jumps to such a function in place of a return is one, too. Where
-/// the program takes the address of one, all calls through pointers are. Not told: addresses that `dlsym`
+/// the program takes the address of one, all indirect calls are. Not told: addresses that `dlsym`
 /// says.
 pub fn calls(program: &Program) -> Vec<Va> {
     let imports: Vec<bool> = program.imports.iter().map(|name| is_name(name)).collect();

@@ -1,4 +1,4 @@
-//! Which calls through pointers it is counted for where they lead, and how.
+//! Which indirect calls it is counted for where they lead, and how.
 //!
 //! ```text
 //! words of a thread = … sites tables

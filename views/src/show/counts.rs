@@ -8,7 +8,7 @@ use serde::Serialize;
 pub const SCHEMA: &str = "engraft.show/1";
 
 /// What is written for a callee that is not known.
-pub const POINTER: &str = "(through a pointer)";
+pub const POINTER: &str = "(indirect call)";
 
 /// Rows under the name of what they are.
 #[derive(Debug, Serialize)]
@@ -90,9 +90,9 @@ pub struct CallRow {
     pub module: String,
     /// Who called.
     pub caller: String,
-    /// `null` where the caller is in another module, or called through a pointer.
+    /// `null` where the caller is in another module, or the call is indirect.
     pub callee: Option<String>,
-    /// Of calls through pointers whose targets were counted: the module that they led to, if it is another
+    /// Of indirect calls whose targets were counted: the module that they led to, if it is another
     /// one and known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callee_module: Option<String>,

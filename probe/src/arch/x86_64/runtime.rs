@@ -45,7 +45,7 @@ const ROBUST_GLIBC: u64 = 744;
 const ROBUST_OFFSET: u32 = (-32i32).cast_unsigned();
 const DETACH_MUSL: u64 = 56;
 const JOINABLE_MUSL: u64 = 2;
-/// How much the routine for calls through pointers puts on the stack.
+/// How much the routine for indirect calls puts on the stack.
 const CALLEE_FRAME: u64 = 96;
 /// How many slots of a table it looks at for one that is free.
 const CALLEE_TRIES: u64 = 256;
@@ -301,7 +301,7 @@ pub struct Runtime {
     pub begin: Va,
     /// What is called when the program ends.
     pub last: Range<Va>,
-    /// What counts calls through pointers that do not lead where they led first: the distance from where they
+    /// What counts indirect calls that do not lead where they led first: the distance from where they
     /// lead to the owner's word in r11, the number of the site's first word on the stack.
     pub callee: Va,
     /// What takes another chunk for events, where the one is full: flags then say zero if there is none.
@@ -361,7 +361,7 @@ impl Runtime {
         runtime
     }
 
-    /// How to unwind through the routine for calls through pointers: its length, and the instructions of its
+    /// How to unwind through the routine for indirect calls: its length, and the instructions of its
     /// row, behind those of its common entry, as in [`LAST_FRAME`].
     ///
     /// Source: DWARF 5, 6.4.2 and 7.24.
