@@ -4,6 +4,7 @@
 use crate::needs;
 use crate::run::{callgrind, compile, engraft, folder, looks_like};
 use std::path::Path;
+use std::process::Command;
 
 const VERBS: &[&str] = &[
     "show",
@@ -126,4 +127,31 @@ fn man_pages_and_completions_are_made() {
     let ran = engraft(to.path(), "help nothing");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
     assert!(ran.stderr.contains("there is help on show"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_command_is_installed_with_its_man_pages_and_completions() {
+    needs!("bash", "install");
+    let to = folder();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/install-cli.sh");
+    let installed = Command::new(script)
+        .arg(to.path())
+        .env("ENGRAFT", env!("CARGO_BIN_EXE_engraft"))
+        .output()
+        .expect("bash is there");
+    assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+    let has = |file: &str, text: &str| {
+        let found = std::fs::read_to_string(to.path().join("share").join(file)).unwrap_or_default();
+        assert!(found.contains(text), "{file} has no {text}");
+    };
+    has("man/man1/engraft.1", "engraft-count");
+    has("man/man1/engraft-count.1", "counts");
+    has("bash-completion/completions/engraft", "complete");
+    has("zsh/site-functions/_engraft", "#compdef engraft");
+    has("fish/vendor_completions.d/engraft.fish", "complete -c engraft");
+    let version = Command::new(to.path().join("bin/engraft")).arg("--version").output().expect("installed");
+    assert_eq!(
+        String::from_utf8_lossy(&version.stdout),
+        concat!("engraft ", env!("CARGO_PKG_VERSION"), "\n")
+    );
 }
