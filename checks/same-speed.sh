@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # same-speed.sh OLD NEW [PART…]: does NEW, a build of engraft, cost what OLD did? Exit 1 if a bar is missed.
 #
-#   analysis  `show` and `match`, one thread: instructions by callgrind (equal within 1 %), and peak memory, the
+#   analysis  `show` and `match`, one thread: instructions by callgrind (within 1 %), and peak memory, the
 #             median of three runs (within 1 %).
 #   count, instrument, trace  the six programs of the corpora's overhead/run.sh under `count`, rewritten by
 #             `instrument --null` with all their libraries but libc, under `trace`: user time of everything
