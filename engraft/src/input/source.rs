@@ -56,7 +56,7 @@ pub fn is_recording(path: &Path) -> bool {
 pub const SHARED: &str = "more threads than there is room for counted together: some counts may be lost";
 /// What is said where not all was written down of what signal handlers left.
 pub const UNKNOWN: &str =
-    "handlers of signals did not return to more places than there is room for: counts around them may be off";
+    "signal handlers did not return to more places than there is room for: counts around them may be off";
 
 impl Source {
     /// Reads the file at `path`; `-` is standard input, which can be asked for again.
