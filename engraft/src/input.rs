@@ -4,17 +4,13 @@ mod binaries;
 mod fit;
 mod functions;
 pub mod names;
-mod refusals;
 mod source;
 mod traces;
 
-pub use binaries::{
-    counted_program, map, pair, points, program, recorded_image, recorded_path, written_path,
-};
+pub use binaries::{counted_program, map, pair, points, program, recorded_image};
 pub use fit::Fit;
 pub use functions::{file_name, function, module_name, source_names, spelt};
-pub use refusals::{refuse_known_by_address, refuse_sanitized, says_if_instrumented, warn_of_changing_code};
-pub use source::{SHARED, Source, UNKNOWN, is_recording, profile};
+pub use source::{Source, is_recording, profile};
 pub use traces::{nth, open, unreadable};
 
 use std::num::NonZeroUsize;

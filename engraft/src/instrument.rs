@@ -56,11 +56,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let read: Vec<&Path> = args.plan.iter().chain([&args.binary]).map(PathBuf::as_path).collect();
     output::spares_inputs(&args.o, &read)?;
     let program = input::program(&args.binary)?;
-    input::refuse_known_by_address(&program.image)?;
+    session::refuse_known_by_address(&program.image)?;
     if !args.null {
-        input::refuse_sanitized(&program.image)?;
+        session::refuse_sanitized(&program.image)?;
     }
-    input::warn_of_changing_code(&program.image);
+    session::changes_code(&program.image).iter().for_each(output::warned);
     let mut points = match &args.plan {
         Some(path) => input::points(path, &program)?,
         None if args.null => Points::default(),
@@ -78,9 +78,9 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             });
             let message = format!("cannot use {}: {}", path.display(), all.collect::<Vec<_>>().join("\n"));
             let hint = "`engraft show BINARY function NAME` lists instructions, blocks and edges";
-            Hinted::new(message, hint).into()
+            anyhow::Error::from(Hinted::new(message, hint))
         }
-        (err, _) => input::says_if_instrumented(&program.image, err.into()),
+        (err, _) => session::explained(&program.image, err.into()).into(),
     })?;
     if !points.plan.is_null() {
         if !module.can_start() {
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         let mut notes = measure::notes(&module);
         notes.watches = points.watches(&module.words.probes);
         notes.image.name =
-            input::written_path(&args.binary.canonicalize().unwrap_or_else(|_| args.binary.clone()));
+            session::written_path(&args.binary.canonicalize().unwrap_or_else(|_| args.binary.clone()));
         let name = args.binary.file_name().unwrap_or_default().to_string_lossy();
         if module.words.n == 0 {
             let hint = "`engraft instrument --null` lists why each function stays";

@@ -16,9 +16,9 @@ pub use files::{
     started,
 };
 pub use format::{Format, Output};
-pub use hints::{Hinted, hint, hint_of};
+pub use hints::{Hinted, hint};
 pub use profiles::{format_named, output_format, unnamed, write_profile, written_formats};
-pub use talk::{Manner, failed, manner, report, say, talk, warn};
+pub use talk::{Manner, failed, manner, report, say, talk, warn, warned};
 
 use std::process::ExitCode;
 

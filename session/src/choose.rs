@@ -33,7 +33,7 @@ pub fn is_system_file(path: &Path) -> bool {
 }
 
 /// A name in which `*` stands for anything.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Glob(glob::Pattern);
 
 impl Glob {
@@ -53,6 +53,47 @@ impl Glob {
     /// Whether all of `name` is what it stands for.
     pub fn is_match(&self, name: &str) -> bool {
         self.0.matches(name)
+    }
+}
+
+/// Functions, chosen by name.
+#[derive(Clone, Debug)]
+pub struct Functions {
+    globs: Vec<Glob>,
+    spellings: Spellings,
+}
+
+/// What the source calls a symbol, in each way that a user may write it; nothing, if that is the symbol.
+pub type Spellings = fn(&str) -> Vec<String>;
+
+impl Functions {
+    /// Those that one of `names` names, `*` standing for anything: a symbol, or one of its `spellings`.
+    pub fn new(names: &[impl AsRef<str>], spellings: Spellings) -> Functions {
+        Functions { globs: names.iter().map(|name| Glob::new(name.as_ref())).collect(), spellings }
+    }
+
+    /// Whether none is named.
+    pub fn is_empty(&self) -> bool {
+        self.globs.is_empty()
+    }
+
+    /// Whether the function with this symbol is one.
+    pub fn has(&self, symbol: &str) -> bool {
+        let is_named = |name: &str| self.globs.iter().any(|glob| glob.is_match(name));
+        is_named(symbol) || (self.spellings)(symbol).iter().any(|name| is_named(name))
+    }
+}
+
+impl Default for Functions {
+    fn default() -> Functions {
+        Functions { globs: Vec::new(), spellings: |_| Vec::new() }
+    }
+}
+
+/// By the names alone: how a symbol is spelt is the same in one build of ours.
+impl std::hash::Hash for Functions {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.globs.hash(state);
     }
 }
 

@@ -1,7 +1,43 @@
 //! Sessions: a program's modules chosen, prepared, run and served, and what was counted or recorded collected.
+//!
+//! ```no_run
+//! use session::{CountedRun, Instrumentation, ModuleSet, Modules, Placement, Prepared, Store};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (store, wanted) = (Store::open(None)?, Modules::new(&["all"]));
+//! let target = session::doctor::find("true".as_ref(), "/bin:/usr/bin".as_ref())?;
+//! let set = ModuleSet::of(&store, &target)?;
+//! let prepared = Prepared::new(&store, &wanted, set, Instrumentation::new(Placement::Edges))?;
+//! let run = CountedRun::new(prepared, &target, "true".as_ref(), &[])?;
+//! let profiles = run.collect(false)?.profiles;
+//! # Ok(())
+//! # }
+//! ```
+//! It prints nothing and reads no environment: where programs are looked for, and where rewritten modules are
+//! kept, is passed in; warnings are values.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod choose;
+mod count;
+pub mod doctor;
+mod loader;
+mod messages;
+mod module;
+mod prepare;
+mod record;
+mod run;
+mod store;
 
-pub use choose::{Glob, Modules, NoneWanted, is_system_file};
+pub use choose::{Functions, Glob, Modules, NoneWanted, Spellings, is_system_file};
+pub use count::{Collected, CountError, CountedRun};
+pub use measure::Placement;
+pub use messages::{Done, Warning, kernel_hint};
+pub use module::{
+    Hindrance, Instrumentation, Instrumented, ModuleError, changes_code, explained, recorded_path,
+    refuse_known_by_address, refuse_sanitized, written_path,
+};
+pub use prepare::{ModuleSet, PrepareError, Prepared};
+pub use record::{RecordedRun, StreamEnd};
+pub use run::RunError;
+pub use store::{CACHE_LIMIT, Store, StoreError};

@@ -164,7 +164,7 @@ impl Instructions {
                 return Err(Hinted::new(what, "say --binary BIN, or count blocks: `--weight blocks`").into());
             }
             (_, false) => {
-                binaries.extend(flow.modules.iter().map(|m| (m.first, input::recorded_path(&m.path))));
+                binaries.extend(flow.modules.iter().map(|m| (m.first, session::recorded_path(&m.path))));
             }
         }
         let mut counts: Vec<Vec<Option<u64>>> = Vec::new();

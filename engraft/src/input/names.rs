@@ -12,6 +12,11 @@ pub fn source_name(symbol: &str) -> Option<String> {
     }
 }
 
+/// What the source calls a symbol, with its parameters and without; nothing, if the symbol is not decorated.
+pub fn spellings(symbol: &str) -> Vec<String> {
+    in_source(symbol).map_or_else(Vec::new, |name| vec![path(&name).to_owned(), name])
+}
+
 const STUB: &str = "@plt";
 
 /// A symbol for people: what the source calls it, without parameters if they are too long, cut in the middle

@@ -9,6 +9,7 @@ use measure::recording::Seen;
 use profile::recording::Whole;
 use profile::{Format, Imported, Profile, ReadError};
 use program::{Program, Va};
+use session::Warning;
 use std::borrow::Cow;
 use std::io::Read as _;
 use std::num::NonZeroUsize;
@@ -51,12 +52,6 @@ pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Importe
 pub fn is_recording(path: &Path) -> bool {
     starts(path, 64).is_some_and(|start| profile::recording::is_one(&start))
 }
-
-/// What is said where threads had to count together.
-pub const SHARED: &str = "more threads than there is room for counted together: some counts may be lost";
-/// What is said where not all was written down of what signal handlers left.
-pub const UNKNOWN: &str =
-    "signal handlers did not return to more places than there is room for: counts around them may be off";
 
 impl Source {
     /// Reads the file at `path`; `-` is standard input, which can be asked for again.
@@ -325,9 +320,9 @@ fn starts(path: &Path, n_bytes: u64) -> Option<Vec<u8>> {
 fn say_faults(bytes: &[u8]) {
     let faults = measure::recording::faults(bytes);
     if faults.n_shared > 0 {
-        output::warn(SHARED, None);
+        output::warned(&Warning::Shared);
     }
     if faults.n_unknown > 0 {
-        output::warn(UNKNOWN, None);
+        output::warned(&Warning::Unknown);
     }
 }

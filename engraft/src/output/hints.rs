@@ -25,27 +25,26 @@ impl fmt::Display for Hinted {
 
 impl std::error::Error for Hinted {}
 
-/// Too many open files, for a process. Source: Linux, include/uapi/asm-generic/errno-base.h.
-const EMFILE: i32 = 24;
-
-/// The remedy of what the kernel says, where there is one whatever was tried.
-pub fn hint_of(err: &io::Error) -> Option<&'static str> {
-    (err.raw_os_error() == Some(EMFILE)).then_some("raise the limit of open files (`ulimit -n`)")
-}
-
 /// The remedy that an error in the chain knows.
 pub fn hint(err: &anyhow::Error) -> Option<String> {
     err.chain().find_map(|cause| {
         if let Some(hinted) = cause.downcast_ref::<Hinted>() {
             return Some(hinted.hint.clone());
         }
-        if let Some(none) = cause.downcast_ref::<session::NoneWanted>() {
-            return Some(none.hint());
-        }
-        if let Some(hint) = cause.downcast_ref::<io::Error>().and_then(hint_of) {
+        if let Some(hint) = cause.downcast_ref::<io::Error>().and_then(session::kernel_hint) {
             return Some(hint.to_owned());
         }
+        let of_session = [
+            cause.downcast_ref::<session::PrepareError>().and_then(session::PrepareError::hint),
+            cause.downcast_ref::<session::CountError>().and_then(session::CountError::hint),
+        ];
+        if let Some(hint) = of_session.into_iter().flatten().next() {
+            return Some(hint);
+        }
         let known = [
+            cause.downcast_ref::<session::RunError>().and_then(session::RunError::hint),
+            cause.downcast_ref::<session::ModuleError>().and_then(session::ModuleError::hint),
+            cause.downcast_ref::<session::Hindrance>().map(session::Hindrance::hint),
             cause.downcast_ref::<program::LoadError>().and_then(program::LoadError::hint),
             cause.downcast_ref::<profile::ReadError>().and_then(profile::ReadError::hint),
             cause.downcast_ref::<profile::WriteError>().and_then(profile::WriteError::hint),

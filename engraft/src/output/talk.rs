@@ -53,6 +53,11 @@ pub fn warn(warning: &str, hint: Option<&str>) {
     }
 }
 
+/// Says what a session warns of.
+pub fn warned(warning: &session::Warning) {
+    warn(&warning.to_string(), warning.hint());
+}
+
 /// Writes a report beside the output of a program, whose standard output is its own. That it cannot be said
 /// is no reason to stop.
 pub fn report(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {

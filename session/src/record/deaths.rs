@@ -5,70 +5,29 @@ use program::LiveVa;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use trace::Cause;
 use trace::recording::code::Code;
 use trace::recording::event::{Event, SignalPlace};
 
 /// What is known of where moved code is.
-pub struct Texts<'a> {
+pub(super) struct Texts<'a> {
     /// That of the executable.
-    pub executable: Range<LiveVa>,
+    pub(super) executable: Range<LiveVa>,
     /// The key of the executable's, if it is recorded.
-    pub key: Option<u32>,
+    pub(super) key: Option<u32>,
     /// The libraries.
-    pub libraries: Vec<Library<'a>>,
+    pub(super) libraries: Vec<Library<'a>>,
     /// What the modules' code is.
-    pub codes: &'a [Code],
+    pub(super) codes: &'a [Code],
 }
 
 /// A library that is recorded.
-pub struct Library<'a> {
+pub(super) struct Library<'a> {
     /// Its file.
-    pub plain: &'a Path,
+    pub(super) plain: &'a Path,
     /// The file that the program got in its place: the same, with moved code behind it.
-    pub given: PathBuf,
+    pub(super) given: PathBuf,
     /// What the moved code is known by.
-    pub key: u32,
-}
-
-/// The last event of a stream whose thread was ended nobody knows where.
-const ANYWHERE: [Event; 1] = [Event::Ended { is_placed: false }];
-
-/// How the stream of a thread ends.
-pub enum End<'a> {
-    /// Where its events and its code lead to.
-    Led(Cause),
-    /// A signal ended its process at a place that these events tell.
-    At(&'a [Event]),
-    /// Its process was ended, nobody knows where.
-    Anywhere,
-    /// The recording ended first.
-    Runs,
-}
-
-impl End<'_> {
-    /// Why what was open is left.
-    pub fn cause(&self) -> Cause {
-        match self {
-            End::Led(cause) => *cause,
-            End::At(_) | End::Anywhere => Cause::ProcessEnd,
-            End::Runs => Cause::RecordingEnd,
-        }
-    }
-
-    /// The last events of the stream.
-    pub fn events(&self) -> Option<&[Event]> {
-        match self {
-            End::At(events) => Some(events),
-            End::Anywhere => Some(&ANYWHERE),
-            End::Led(_) | End::Runs => None,
-        }
-    }
-
-    /// Whether it is known how far the thread came behind its last event.
-    pub fn is_known(&self) -> bool {
-        matches!(self, End::Led(_) | End::At(_))
-    }
+    pub(super) key: u32,
 }
 
 /// Where something is in moved code.
@@ -114,7 +73,7 @@ impl Texts<'_> {
     /// By area, the events that say where its thread was when a signal ended it, in the block and the
     /// instruction that it was in, or in a function that it had just called there. Of others, nothing is
     /// said.
-    pub fn last_events(&self, owners: &[Owner], told: &Told) -> BTreeMap<u32, [Event; 2]> {
+    pub(super) fn last_events(&self, owners: &[Owner], told: &Told) -> BTreeMap<u32, [Event; 2]> {
         let mut said = BTreeMap::new();
         for death in &told.deaths {
             let Some(area) = area(owners, death) else { continue };
@@ -149,14 +108,14 @@ fn area(owners: &[Owner], death: &Death) -> Option<u32> {
 }
 
 /// The signal that ended a thread, if the kernel told.
-pub fn signal_of(owner: &Owner, told: &Told) -> Option<i32> {
+pub(super) fn signal_of(owner: &Owner, told: &Told) -> Option<i32> {
     let is_its = |death: &&Death| (death.process, Some(death.thread)) == (owner.process, owner.thread);
     told.deaths.iter().find(is_its).map(|death| death.signal)
 }
 
 /// Whether a thread ended by itself, and nobody saw it: a signal ended its process, and the kernel told of
 /// all whom that ended.
-pub fn ended_before(owner: &Owner, told: &Told) -> bool {
+pub(super) fn ended_before(owner: &Owner, told: &Told) -> bool {
     let of_process = || told.deaths.iter().filter(|death| death.process == owner.process);
     let is_known = |thread| of_process().next().is_some() && of_process().all(|death| death.thread != thread);
     told.is_whole && owner.thread.is_some_and(is_known)

@@ -1,75 +1,46 @@
-//! Where indirect calls led, of a run: out of the memory shared with it.
+//! What is seen of a process from outside, which does not hold it up: the program that it becomes,
+//! the files that are mapped in it.
 
-use super::prepare::Counted;
-use anyhow::Context as _;
-use live::Arena;
-use measure::edges::indirect_calls::{Callees, Found};
 use profile::{Beyond, Profile};
 use program::{Image, Va};
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What is known of the calls of one module.
-pub struct Calls<'a> {
-    module: &'a Counted,
-    all: &'a [Counted],
-    arena: &'a Arena,
-    /// Its calls and their words, if they are counted.
-    callees: Option<(&'a Callees, Range<u64>)>,
-    found: Found,
-    maps: &'a Maps,
+/// What a thread has seen that watches until something is over, which is over.
+pub(super) fn seen_by<T>(watch: std::io::Result<std::thread::ScopedJoinHandle<'_, T>>) -> Option<T> {
+    let watch = watch.ok()?;
+    watch.thread().unpark();
+    watch.join().ok()
 }
 
-impl<'a> Calls<'a> {
-    /// Of `module`, one of `all` in `arena`: nothing yet.
-    pub fn of(module: &'a Counted, all: &'a [Counted], arena: &'a Arena, maps: &'a Maps) -> Calls<'a> {
-        let callees = module.notes.callees.as_ref().filter(|c| !c.sites.is_empty());
-        let words = |c: &Callees| u64::from(c.first)..u64::from(c.first) + c.n_words();
-        let callees = callees.map(|c| (c, words(c)));
-        Calls { module, all, arena, callees, found: Found::new(), maps }
-    }
-
-    /// Adds those of area `k`; to `profile`, too, if there is one for it.
-    pub fn add(&mut self, k: u64, profile: Option<&mut Profile>) -> anyhow::Result<()> {
-        let Some((callees, words)) = &self.callees else { return Ok(()) };
-        let copies = self.arena.words(self.module.key, words, k).context("cannot read the counters")?;
-        match profile {
-            None => copies.iter().for_each(|words| callees.add(words, &mut self.found)),
-            Some(profile) => {
-                let mut own = Found::new();
-                copies.iter().for_each(|words| callees.add(words, &mut own));
-                self.tell_of(&own, profile);
-                for (call, n) in own {
-                    let sum = self.found.entry(call).or_insert(0);
-                    *sum = sum.saturating_add(n);
-                }
-            }
+/// The file that process `pid` runs in place of `started` after an exec, if it is seen with one before it
+/// ends, as `is_gone` says.
+pub(super) fn becomes(pid: u32, started: &Path, is_gone: &AtomicBool) -> Option<PathBuf> {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let link = PathBuf::from(format!("/proc/{pid}/exe"));
+    let first = identity(started)?;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        // A process that has ended has no such link.
+        let now = identity(&link)?;
+        // Its number may be another's then.
+        if is_gone.load(Ordering::Relaxed) {
+            return None;
         }
-        Ok(())
-    }
-
-    /// Adds all of them to `profile`.
-    pub fn tell(&self, profile: &mut Profile) {
-        self.tell_of(&self.found, profile);
-    }
-
-    fn tell_of(&self, found: &Found, profile: &mut Profile) {
-        let Some((callees, _)) = &self.callees else { return };
-        callees.tell(found, profile, |row| {
-            let key = self.arena.key(row)?;
-            let of = self.all.iter().find(|c| c.key == key)?;
-            Some((of.path.display().to_string(), of.notes.callees.as_ref()?.old.start))
-        });
-        self.maps.name(profile);
+        if now != first {
+            return std::fs::read_link(&link).ok();
+        }
+        std::thread::park_timeout(pause);
+        pause = (2 * pause).min(Duration::from_millis(100));
     }
 }
 
 /// What was mapped in the process that was started, as far as it was seen: code of files, by its end.
 #[derive(Default)]
-pub struct Maps(BTreeMap<u64, Mapped>);
+pub(crate) struct Maps(BTreeMap<u64, Mapped>);
 
 /// Code that is mapped.
 #[derive(Clone, PartialEq, Eq)]
@@ -83,7 +54,7 @@ struct Mapped {
 impl Maps {
     /// Looks at process `pid` now and then, which does not hold it up, until it is gone, as `is_gone` may
     /// say.
-    pub fn watch(pid: u32, is_gone: &AtomicBool) -> Maps {
+    pub(super) fn watch(pid: u32, is_gone: &AtomicBool) -> Maps {
         let mut maps = Maps::default();
         // Libraries are there soon, and short programs gone.
         let mut pause = Duration::from_micros(50);
@@ -138,7 +109,7 @@ impl Maps {
     }
 
     /// Says of the calls in `profile` that led somewhere in the process in which file that was.
-    fn name(&self, profile: &mut Profile) {
+    pub(crate) fn name(&self, profile: &mut Profile) {
         let mut firsts = HashMap::new();
         let calls = std::mem::take(&mut profile.calls_beyond);
         for ((at, to), n) in calls {

@@ -5,7 +5,9 @@
 //!
 //! Source: execve(2), execveat(2), proc(5).
 
-use super::prepare::{Loader, Made};
+use crate::loader::Loader;
+use crate::messages::with_causes;
+use crate::prepare::ReadyProgram;
 use live::launch::Ready;
 use live::{Arena, Asking, Caught};
 use std::collections::HashSet;
@@ -44,7 +46,7 @@ struct Found {
 }
 
 /// Answers threads that are about to `exec`, until `is_over`.
-pub fn serve<'scope, 'a: 'scope>(
+pub(super) fn serve<'scope, 'a: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     loader: &'scope Loader<'a>,
     arena: &'scope Arena,
@@ -99,7 +101,7 @@ fn answer(loader: &Loader<'_>, arena: &Arena, asking: &Asking, is_over: &AtomicB
     if is_over.load(Ordering::Relaxed) || !arena.is_asking(asking) {
         return Ok(());
     }
-    let failed = |err: live::ProcessError| left(format!("{:#}", anyhow::Error::from(err)));
+    let failed = |err: live::ProcessError| left(with_causes(&err));
     let Some(caught) = Caught::at_exec(arena, asking).map_err(failed)? else { return Ok(()) };
     let file = caught.executable();
     let became = fs::metadata(&file).map_err(|e| left(e.to_string()))?;
@@ -108,14 +110,14 @@ fn answer(loader: &Loader<'_>, arena: &Arena, asking: &Asking, is_over: &AtomicB
         true => loader.program(&file, &file.canonicalize().unwrap_or_else(|_| file.clone())).map_err(left)?,
         false => made,
     };
-    let Made { segments, file, sites } = &*made;
+    let ReadyProgram { segments, file, linker } = &*made;
     let swaps = loader.swaps();
     let ready = Ready {
         segments,
         file: file.as_ref(),
         swaps: &swaps,
-        opens: &sites.0,
-        execs: Some(&sites.1),
+        opens: &linker.opens,
+        execs: Some(&linker.execs),
         watches: false,
     };
     caught.start(arena, &ready).map_err(failed)

@@ -1,0 +1,220 @@
+//! A program counted: run, and what its counters came to.
+
+mod indirect_calls;
+
+use crate::loader::{Loaded, Loader};
+use crate::messages::{Done, Warning};
+use crate::module::{Instrumented, written_path};
+use crate::prepare::{PrepareError, Prepared};
+use crate::run::{self, Process, RunError, Watched};
+use indirect_calls::IndirectCalls;
+use live::{Arena, StoppedThreads, Target};
+use measure::Placement;
+use profile::Profile;
+use program::Program;
+use rayon::prelude::*;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
+use std::process::ExitStatus;
+
+/// Why a program is not counted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CountError {
+    /// It is not made ready.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    /// It was not run to its end.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The memory shared with it cannot be looked at.
+    #[error(transparent)]
+    Arena(io::Error),
+    /// Its counters cannot be read.
+    #[error("cannot read the counters")]
+    Counters(#[source] io::Error),
+}
+
+impl CountError {
+    /// What can be done about it, where we know.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            CountError::Prepare(err) => err.hint(),
+            CountError::Run(err) => err.hint().map(str::to_owned),
+            CountError::Arena(err) => crate::messages::kernel_hint(err).map(str::to_owned),
+            CountError::Counters(_) => None,
+        }
+    }
+}
+
+/// How often the counters of a module are incremented on average in a run that is long: rewriting it takes
+/// about as long as a thousand increments a counter.
+const LONG_RUN: u64 = 1000;
+
+/// A counted program whose counters are still in the memory that it shared with us.
+pub struct CountedRun<'a> {
+    prepared: Prepared<'a>,
+    arena: Arena,
+    loaded: Loaded,
+    process: Process,
+}
+
+/// What was counted.
+pub struct Collected {
+    /// Of each module, all its threads together.
+    pub profiles: Vec<Profile>,
+    /// Of each thread, those of the modules; none, if they were not kept apart.
+    pub threads: Vec<Vec<Profile>>,
+    /// How many threads counted.
+    pub n_threads: u64,
+    /// What is to be known of the counts.
+    pub warnings: Vec<Warning>,
+}
+
+impl<'a> CountedRun<'a> {
+    /// Runs `target`, called `name`, with `args` and with what is `prepared` until it ends.
+    ///
+    /// # Errors
+    /// If there is no memory for its counters, or it cannot be started; then no instruction of it has run.
+    pub fn new(
+        prepared: Prepared<'a>,
+        target: &Target,
+        name: &OsStr,
+        args: &[OsString],
+    ) -> Result<CountedRun<'a>, CountError> {
+        let arena = prepared.arena()?;
+        let command = run::command(target, name, args);
+        live::pass_signals_on();
+        let follows = prepared.asked.follows;
+        // What is followed has other addresses.
+        let maps = prepared.asked.callees && !follows;
+        let watched = Watched { execs: !follows, maps, deaths: false };
+        let loader = Loader::new(&prepared, &arena, None);
+        let process = run::serve(&loader, &arena, follows, || {
+            let started = run::start(command, &prepared, &arena, watched);
+            run::wait(started.map_err(RunError::explained)?, name, &prepared, watched)
+        })?;
+        let loaded = loader.finish();
+        Ok(CountedRun { prepared, arena, loaded, process })
+    }
+
+    /// How the program ended.
+    pub fn status(&self) -> ExitStatus {
+        self.process.status
+    }
+
+    fn modules(&self) -> Vec<&Instrumented> {
+        self.prepared.modules.iter().chain(&self.loaded.modules).collect()
+    }
+
+    /// The programs of all modules that were counted, if their files are still what was counted.
+    pub fn into_programs(self) -> Vec<Program> {
+        let modules: Vec<Instrumented> =
+            self.prepared.modules.into_iter().chain(self.loaded.modules).collect();
+        modules.into_par_iter().filter_map(Instrumented::into_program).collect()
+    }
+
+    /// What is to be known of the modules that came while it ran.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let counted = self.modules().into_iter().map(|module| module.path.as_path());
+        let seen: Vec<&Path> =
+            counted.chain(self.loaded.refused.iter().map(|(path, _)| path.as_path())).collect();
+        let unmatched = self.prepared.wanted.unmatched(&seen).into_iter();
+        let unmatched = unmatched.map(|name| Warning::NoneNamed { name: name.to_owned() });
+        self.loaded.warnings.iter().cloned().chain(unmatched).collect()
+    }
+
+    /// Reads the counters; keeps how modules ran for the next time, and what they were rewritten to.
+    ///
+    /// # Errors
+    /// If the memory shared with the program cannot be read.
+    pub fn collect(&self, per_thread: bool) -> Result<Collected, CountError> {
+        let n_threads = self.arena.n_areas().map_err(CountError::Arena)?;
+        let modules = self.modules();
+        let ends_are_taken = modules.iter().any(|module| module.notes.ends_are_taken);
+        let Process { pid, status, .. } = self.process;
+        let ended = (|| Ok((self.arena.stops()?, self.arena.stopped(pid, status, ends_are_taken)?)))();
+        let (stops, stopped) = ended.map_err(CountError::Arena)?;
+        let n = if per_thread { n_threads } else { 0 };
+        let mut threads = vec![Vec::new(); usize::try_from(n).expect("what is in memory can be counted")];
+        let mut profiles = Vec::new();
+        for module in &modules {
+            let counts = ModuleCounts { module, all: &modules, stops: &stops, stopped: &stopped };
+            let (profile, is_long) = counts.collect(self, n_threads, &mut threads)?;
+            if self.prepared.asked.placement == Placement::Edges {
+                self.prepared.store.keep_run(module.key, is_long, &profile);
+            }
+            profiles.push(profile);
+        }
+        self.prepared.store.trim();
+        let warnings = self.doubts().map_err(CountError::Arena)?;
+        Ok(Collected { profiles, threads, n_threads, warnings })
+    }
+
+    /// What is to be known of the counts.
+    fn doubts(&self) -> io::Result<Vec<Warning>> {
+        let done = Done::Counted;
+        let mut all = Vec::new();
+        all.extend((self.arena.n_shared()? > 0).then_some(Warning::Shared));
+        all.extend((self.arena.n_unknown()? > 0).then_some(Warning::Unknown));
+        let n = self.arena.running()?;
+        all.extend((n > 0).then_some(Warning::StillRun { n, done }));
+        all.extend(self.process.became.clone().map(|program| Warning::BecameAnother { program, done }));
+        let left = self.loaded.refused.iter().cloned();
+        all.extend(left.map(|(path, why)| Warning::Left { path, why, done }));
+        let unmoved = self.modules().into_iter().filter(|module| module.notes.n_counters() == 0);
+        all.extend(unmoved.map(|module| Warning::NothingMoved { path: module.path.clone() }));
+        Ok(all)
+    }
+}
+
+/// What is known of the counters of a module, but for their counts.
+struct ModuleCounts<'a> {
+    module: &'a Instrumented,
+    all: &'a [&'a Instrumented],
+    /// What was written down of blocks that were left in the middle.
+    stops: &'a [u8],
+    stopped: &'a StoppedThreads,
+}
+
+impl ModuleCounts<'_> {
+    fn profile(&self, counts: &[u64], stops: &[(u64, i64)], n_stopped: u64) -> Profile {
+        let mut profile = self.module.notes.profile(counts, stops, n_stopped);
+        profile.image.name = written_path(&self.module.path);
+        profile
+    }
+
+    /// The module's profile, and whether it ran long; adds those of its threads to `threads`, if there are any.
+    fn collect(
+        &self,
+        run: &CountedRun<'_>,
+        n_threads: u64,
+        threads: &mut [Vec<Profile>],
+    ) -> Result<(Profile, bool), CountError> {
+        let (module, arena) = (self.module, &run.arena);
+        let n = module.notes.n_counters();
+        let mut all = vec![0u64; n];
+        let mut calls = IndirectCalls::of(module, self.all, arena, &run.process.maps);
+        for k in 0..n_threads {
+            // One area at a time: of large modules, many together do not fit into memory.
+            let area = arena.area(module.key, n, k).map_err(CountError::Arena)?;
+            all.iter_mut().zip(&area).for_each(|(sum, n)| *sum = sum.wrapping_add(*n));
+            let index = usize::try_from(k).expect("what is in memory can be counted");
+            let thread = threads.get_mut(index);
+            let n_stopped = self.stopped.in_areas.get(index).map_or(0, |n| self.stopped.n.min(*n));
+            let mut own = thread.is_some().then(|| self.profile(&area, &[], n_stopped));
+            calls.add(k, own.as_mut()).map_err(CountError::Counters)?;
+            if let (Some(thread), Some(own)) = (thread, own) {
+                thread.push(own);
+            }
+        }
+        let rows = arena.rows(module.key).into_iter();
+        let stops: Vec<_> = rows.flat_map(|row| measure::recording::stops(self.stops, row)).collect();
+        let mut profile = self.profile(&all, &stops, self.stopped.n);
+        calls.tell(&mut profile);
+        let n_increments = all.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+        let is_long = n_increments > 0 && n_increments / LONG_RUN >= all.len() as u64;
+        Ok((profile, is_long))
+    }
+}

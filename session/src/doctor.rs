@@ -1,0 +1,183 @@
+//! What works on this machine, tried where that is possible; and programs found that can be counted on it.
+
+use crate::messages::with_causes;
+use crate::module::{self, Instrumentation, ModuleError, Recipe};
+use crate::prepare::PrepareError;
+use crate::store::{CACHE_LIMIT, Store, StoreError};
+use live::launch::{LaunchError, Ready, Started};
+use live::{Arena, Target, TargetError};
+use measure::Placement;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+/// Why there is no program to count.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FindError {
+    /// Nothing can be said of processes.
+    #[error(transparent)]
+    NoProc(#[from] NoProc),
+    /// There is none of that name.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// Programs may not have counters of each thread's own.
+    #[error("programs cannot be counted on this machine: they may not set the base of gs")]
+    NoBases,
+}
+
+/// What processes may do is known by /proc, and they are prepared by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("/proc is not mounted")]
+pub struct NoProc;
+
+impl NoProc {
+    /// What can be done about it.
+    pub fn hint(&self) -> &'static str {
+        "mount it: `mount -t proc proc /proc`"
+    }
+}
+
+impl FindError {
+    /// What can be done about it, where we know.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            FindError::NoProc(err) => Some(err.hint()),
+            FindError::Target(err) => err.hint(),
+            FindError::NoBases => Some(
+                "it needs a processor with FSGSBASE (2012 or later) and Linux 5.9 or later, started without \
+                 `nofsgsbase`",
+            ),
+        }
+    }
+}
+
+/// Refuses where nothing can be said of processes.
+///
+/// # Errors
+/// If /proc is not mounted.
+pub fn needs_proc() -> Result<(), NoProc> {
+    if Path::new("/proc/self").exists() { Ok(()) } else { Err(NoProc) }
+}
+
+/// The program that is called `name`, looked for in the folders of `search`, which can be counted on this
+/// machine.
+///
+/// # Errors
+/// If it is not there, or nothing can be counted here.
+pub fn find(name: &OsStr, search: &OsStr) -> Result<Target, FindError> {
+    needs_proc()?;
+    let target = Target::find(name, search)?;
+    if live::can_set_bases() { Ok(target) } else { Err(FindError::NoBases) }
+}
+
+/// One thing that verbs need.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// What.
+    pub what: &'static str,
+    /// The verbs that need it.
+    pub verbs: &'static str,
+    /// How it works; or why not.
+    pub found: Result<String, String>,
+}
+
+/// What works on this machine: programs are looked for in `search`, and rewritten modules kept in `cache`.
+pub fn checks(search: &OsStr, cache: Option<&Path>) -> Vec<Check> {
+    let nothing = || Ok("needs nothing of the machine".to_owned());
+    let check = |what, verbs, found| Check { what, verbs, found };
+    let tried = |found: Result<String, TryError>| found.map_err(|err| with_causes(&err));
+    vec![
+        check("reading binaries and profiles", "show match carry score convert", nothing()),
+        check("moving code", "instrument --null", nothing()),
+        check("counters of each thread's own", "count instrument", bases()),
+        check("looking into a program before it starts", "count", tracing()),
+        check("counting a program (`true`)", "count", tried(try_out(search))),
+        check("keeping rewritten modules", "count", tried(cache_folder(cache))),
+    ]
+}
+
+fn bases() -> Result<String, String> {
+    needs_proc()
+        .map_err(|err| format!("{err}, so it is not known whether programs may set the base of gs"))?;
+    match live::can_set_bases() {
+        true => Ok("programs may set the base of gs (FSGSBASE)".to_owned()),
+        false => {
+            Err("programs may not set the base of gs: that takes a processor with FSGSBASE (2012 or later) \
+                      and Linux 5.9 or later, started without `nofsgsbase`"
+                .to_owned())
+        }
+    }
+}
+
+/// Yama's setting, where there is one. Source: Linux, Documentation/admin-guide/LSM/Yama.rst.
+fn tracing() -> Result<String, String> {
+    needs_proc().map_err(|err| err.to_string())?;
+    let path = Path::new("/proc/sys/kernel/yama/ptrace_scope");
+    match std::fs::read_to_string(path).map(|text| text.trim().to_owned()) {
+        Ok(scope) if scope == "3" => Err(format!(
+            "ptrace is switched off until the next start of the machine ({} is 3)",
+            path.display()
+        )),
+        Ok(scope) => Ok(format!("a parent may trace its child ({} is {scope})", path.display())),
+        Err(_) => Ok("ptrace is not restricted by Yama".to_owned()),
+    }
+}
+
+/// Why something that was tried does not work.
+#[derive(Debug, thiserror::Error)]
+enum TryError {
+    #[error(transparent)]
+    NoProc(#[from] NoProc),
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Module(#[from] ModuleError),
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Kernel(#[from] io::Error),
+    #[error("{} ended with {status}, and {n_run} blocks were counted", path.display())]
+    NotCounted { path: PathBuf, status: ExitStatus, n_run: usize },
+    #[error(
+        "no folder could be made in $XDG_CACHE_HOME or $HOME/.cache: every run rewrites its modules anew"
+    )]
+    NoCache,
+}
+
+/// Counts `true`, which every system has: whether counting works on this one. Says what was counted.
+fn try_out(search: &OsStr) -> Result<String, TryError> {
+    needs_proc()?;
+    let target = Target::find("true".as_ref(), search)?;
+    let store = Store::open(None)?;
+    let asked = Instrumentation::new(Placement::Edges);
+    let (image, _) = module::load(&target.executable)?;
+    let recipe = Recipe { asked: &asked, placement: asked.placement, turn: 0, interposed: &[] };
+    let (segments, exe) = module::executable(&store, &target.executable, image, recipe)?;
+    let arena = Arena::create(&[(exe.key, exe.notes.n_counters())], false)?;
+    let ready =
+        Ready { segments: &segments, file: None, swaps: &[], opens: &[], execs: None, watches: false };
+    let Started { mut child, .. } = live::launch::launch(Command::new(&target.command), &ready, &arena)?;
+    let status = child.wait()?;
+    let area = arena.area(exe.key, exe.notes.n_counters(), 0)?;
+    let n_run = area.iter().filter(|n| **n > 0).count();
+    if !status.success() || n_run == 0 {
+        return Err(TryError::NotCounted { path: exe.path, status, n_run });
+    }
+    Ok(format!("{n_run} blocks of {} ran and were counted", exe.path.display()))
+}
+
+/// Where rewritten modules are kept.
+fn cache_folder(cache: Option<&Path>) -> Result<String, TryError> {
+    needs_proc()?;
+    let store = Store::open(cache)?;
+    if store.is_temporary() {
+        return Err(TryError::NoCache);
+    }
+    Ok(format!("in {}, {} MB at most", store.folder().display(), CACHE_LIMIT >> 20))
+}

@@ -1,0 +1,139 @@
+//! What a session says beside its results: warnings as values, and what its errors have in common.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// What is done to a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Done {
+    /// Its blocks are counted.
+    Counted,
+    /// Its events are recorded.
+    Recorded,
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Done::Counted => "counted",
+            Done::Recorded => "recorded",
+        })
+    }
+}
+
+/// What whoever started the session is to know of it, though it goes on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A program may write its own code while it runs, which is not seen where the code was moved to.
+    ChangesCode {
+        /// The file.
+        image: String,
+    },
+    /// No module has a name that was wanted.
+    NoneNamed {
+        /// The name.
+        name: String,
+    },
+    /// A module is left as it is.
+    Left {
+        /// The module.
+        path: PathBuf,
+        /// Why.
+        why: String,
+        /// What would have been done to it.
+        done: Done,
+    },
+    /// No function of a module can be moved.
+    NothingMoved {
+        /// The module.
+        path: PathBuf,
+    },
+    /// Threads had to count together.
+    Shared,
+    /// Not all was written down of what signal handlers left.
+    Unknown,
+    /// The process became another program.
+    BecameAnother {
+        /// The program.
+        program: PathBuf,
+        /// What was not done to it.
+        done: Done,
+    },
+    /// Processes run on.
+    StillRun {
+        /// How many.
+        n: usize,
+        /// What is not done any more to what they do.
+        done: Done,
+    },
+}
+
+impl Warning {
+    /// What can be done about it, if something can.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Warning::ChangesCode { .. } => {
+                Some("if it behaves otherwise than alone, leave it out with --modules")
+            }
+            Warning::NoneNamed { .. } => {
+                Some("file names are meant, as `ldd` shows them; * stands for anything")
+            }
+            Warning::NothingMoved { .. } => Some("`engraft instrument --null` lists why each function stays"),
+            Warning::BecameAnother { .. } => {
+                Some("name that program after `--` if it can be started by itself")
+            }
+            Warning::Left { .. } | Warning::Shared | Warning::Unknown | Warning::StillRun { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::ChangesCode { image } => {
+                write!(f, "{image} may change its own code while it runs: moved code does not change with it")
+            }
+            Warning::NoneNamed { name } => write!(f, "no module is called {name}"),
+            Warning::Left { path, why, done } => write!(f, "{} was not {done}: {why}", path.display()),
+            Warning::NothingMoved { path } => {
+                write!(f, "nothing of {} was counted: no function of it can be moved", path.display())
+            }
+            Warning::Shared => {
+                f.write_str("more threads than there is room for counted together: some counts may be lost")
+            }
+            Warning::Unknown => f.write_str(
+                "signal handlers did not return to more places than there is room for: counts around them may be off",
+            ),
+            Warning::BecameAnother { program, done } => {
+                write!(f, "it became another program, {}, which was not {done}", program.display())
+            }
+            Warning::StillRun { n: 1, done } => {
+                write!(f, "1 process that it started still runs: what it does from now on is not {done}")
+            }
+            Warning::StillRun { n, done } => {
+                write!(f, "{n} processes that it started still run: what they do from now on is not {done}")
+            }
+        }
+    }
+}
+
+/// An error and its causes, in one line.
+pub(crate) fn with_causes(err: &dyn Error) -> String {
+    let (mut text, mut cause) = (err.to_string(), err.source());
+    while let Some(err) = cause {
+        text = format!("{text}: {err}");
+        cause = err.source();
+    }
+    text
+}
+
+/// Too many open files, for a process. Source: Linux, include/uapi/asm-generic/errno-base.h.
+const EMFILE: i32 = 24;
+
+/// The remedy of what the kernel says, where there is one whatever was tried.
+pub fn kernel_hint(err: &io::Error) -> Option<&'static str> {
+    (err.raw_os_error() == Some(EMFILE)).then_some("raise the limit of open files (`ulimit -n`)")
+}

@@ -1,0 +1,350 @@
+//! One module made ready to be counted or recorded; kept for the next time.
+//!
+//! Invariant: what a module's counters mean is kept beside its rewritten code, by the identity of the whole
+//! file and of ourselves: the second time, nothing is analysed before the program runs. Of a module that ran
+//! long, how it ran is kept, too: then it is made once more, with its counters where it seldom went.
+
+mod hindrance;
+mod linker;
+mod paths;
+
+pub use hindrance::{Hindrance, changes_code, refuse_known_by_address, refuse_sanitized};
+pub(crate) use linker::{LinkerSites, asking};
+pub use paths::{recorded_path, written_path};
+
+use crate::choose::Functions;
+use crate::messages::Warning;
+use crate::store::{Earlier, Kind, Store, StoreError};
+use hindrance::is_instrumented;
+use measure::Placement;
+use measure::edges::notes::Notes;
+use measure::events::{TooLarge, Which};
+use probe::arch;
+use probe::{Module, Old, RewriteError, Room, Segments, file_key};
+use program::{FuncId, Image, LoadError, Program};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use trace::recording::code::Code;
+
+/// Why a module is not made ready.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModuleError {
+    /// Its file cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Its file cannot be rewritten.
+    #[error(transparent)]
+    Hindered(#[from] Hindrance),
+    /// It is a library that counts by itself.
+    #[error("it is instrumented already, and counts by itself")]
+    CountsItself,
+    /// There is no room for the first call of ours.
+    #[error("it has no room for DT_INIT, where counting would start")]
+    NoInit,
+    /// It cannot be rewritten.
+    #[error(transparent)]
+    Rewrite(#[from] RewriteError),
+    /// It has too many events.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// Its events would be taken for others'.
+    #[error("there are too many modules to tell their events apart")]
+    TooMany,
+    /// What was made cannot be kept.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ModuleError {
+    /// What can be done about it, where we know.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            ModuleError::Load(err) => err.hint(),
+            ModuleError::Hindered(hindrance) => Some(hindrance.hint()),
+            _ => None,
+        }
+    }
+}
+
+/// What is put into the modules of a program.
+#[derive(Clone, Debug)]
+pub struct Instrumentation {
+    /// Where counters stand, or that events are recorded.
+    pub placement: Placement,
+    /// Whether it is counted where indirect calls lead.
+    pub callees: bool,
+    /// Whether programs that are started by `exec` are counted, too: then the code that starts them asks
+    /// first.
+    pub follows: bool,
+    /// Whether events of the C library are recorded, too.
+    pub libc: bool,
+    /// The functions whose events are recorded; all, if there are none.
+    pub functions: Functions,
+    /// Functions of which an event tells each time that they are entered.
+    pub telling: Functions,
+}
+
+impl Instrumentation {
+    /// All of it, so, and nothing else.
+    pub fn new(placement: Placement) -> Instrumentation {
+        let (functions, telling) = (Functions::default(), Functions::default());
+        Instrumentation { placement, callees: false, follows: false, libc: false, functions, telling }
+    }
+
+    /// Whether some functions are not like the others.
+    pub fn is_partial(&self) -> bool {
+        !self.functions.is_empty() || !self.telling.is_empty()
+    }
+}
+
+/// How the modules of one program are rewritten.
+#[derive(Clone, Copy)]
+pub(crate) struct Recipe<'a> {
+    /// What was asked for.
+    pub(crate) asked: &'a Instrumentation,
+    /// Where counters stand in this module.
+    pub(crate) placement: Placement,
+    /// Which numbers events have: others than those of the turn before.
+    pub(crate) turn: u32,
+    /// Names that modules of the program define, not the C library, sorted: calls of such a name may be
+    /// theirs.
+    pub(crate) interposed: &'a [Box<str>],
+}
+
+/// All on which a rewritten module depends, beside its file: what tells those apart that are made of one file.
+#[derive(Hash)]
+struct RecipeKey<'a> {
+    placement: u8,
+    turn: u32,
+    libc: bool,
+    callees: bool,
+    asks_before_exec: bool,
+    functions: &'a Functions,
+    telling: &'a Functions,
+    /// Imports that are none of the C library's in this program.
+    interposed: &'a [Box<str>],
+    earlier: Option<&'a Earlier>,
+}
+
+impl<'a> Recipe<'a> {
+    /// `interposed` are imports of `image` that are other modules'.
+    fn key(&self, image: &Image, interposed: &'a [Box<str>], earlier: Option<&'a Earlier>) -> RecipeKey<'a> {
+        let placement = match self.placement {
+            Placement::Edges => 0,
+            Placement::Blocks => 1,
+            Placement::Nowhere => 2,
+            Placement::Events => 3,
+        };
+        RecipeKey {
+            placement,
+            turn: self.turn,
+            libc: self.asked.libc,
+            callees: self.counts_callees(),
+            asks_before_exec: self.asked.follows && arch::may_exec(image.file_bytes()),
+            functions: &self.asked.functions,
+            telling: &self.asked.telling,
+            interposed,
+            earlier,
+        }
+    }
+
+    fn counts_callees(&self) -> bool {
+        self.asked.callees && matches!(self.placement, Placement::Edges | Placement::Blocks)
+    }
+
+    /// How the module with this identity ran earlier, if that matters.
+    fn earlier(&self, store: &Store, module: u128) -> Option<Arc<Earlier>> {
+        store.earlier(module).filter(|_| matches!(self.placement, Placement::Edges | Placement::Events))
+    }
+
+    /// Moves the code of `program`, with what is put into it.
+    fn build<'p>(
+        &self,
+        program: &'p Program,
+        earlier: Option<&Earlier>,
+        room: Room,
+    ) -> Result<(Module<'p>, Option<Code>), ModuleError> {
+        let mut code = None;
+        let profile = earlier.and_then(Earlier::profile);
+        let asked = self.asked;
+        let mut plan = match profile {
+            _ if self.placement == Placement::Events => {
+                let symbol = |f: FuncId| program.function(f).name();
+                let which = Which {
+                    libc: asked.libc,
+                    is_recorded: &|f| asked.functions.is_empty() || asked.functions.has(&symbol(f)),
+                    tells: &|f| !asked.telling.is_empty() && asked.telling.has(&symbol(f)),
+                };
+                let key = measure::events::key(file_key(&program.image));
+                let (plan, made) = measure::events::plan(program, key, self.turn, which, profile.as_ref())?;
+                code = Some(made);
+                plan
+            }
+            Some(profile) => measure::plan_like(program, &profile),
+            None => self.placement.plan(program),
+        };
+        plan.indirect_calls = self.counts_callees();
+        let mut module = Module::build(program, &plan, room)?;
+        if let Some(code) = &mut code {
+            code.places = measure::events::places(&module);
+        }
+        if asked.follows && arch::may_exec(program.image.file_bytes()) {
+            module.ask_at(&arch::exec_sites(program));
+        }
+        Ok((module, code))
+    }
+}
+
+/// A module that is counted or recorded.
+pub struct Instrumented {
+    /// Where it was loaded from.
+    pub path: PathBuf,
+    /// Identity of its file.
+    pub key: u128,
+    /// What its counters mean.
+    pub notes: Notes,
+    /// What its events mean, if they are recorded.
+    pub code: Option<Code>,
+    program: OnceLock<Program>,
+}
+
+impl Instrumented {
+    fn new(path: &Path, program: Program, notes: Notes, code: Option<Code>) -> Instrumented {
+        let key = file_key(&program.image);
+        Instrumented { path: path.to_owned(), key, notes, code, program: OnceLock::from(program) }
+    }
+
+    fn known(path: &Path, key: u128, notes: Notes, code: Option<Code>) -> Instrumented {
+        Instrumented { path: path.to_owned(), key, notes, code, program: OnceLock::new() }
+    }
+
+    /// What its events mean, under its name, if they are recorded.
+    pub fn meaning(&self) -> Option<Code> {
+        self.code.clone().map(|code| Code { path: written_path(&self.path), ..code })
+    }
+
+    /// The program, if its file is still what was counted.
+    pub fn into_program(self) -> Option<Program> {
+        self.program.into_inner().or_else(|| {
+            let image = Image::load(&self.path).ok()?;
+            (file_key(&image) == self.key).then(|| Program::analyze_code(image))
+        })
+    }
+
+    /// Whether its events are told from those of all `others`.
+    pub(crate) fn is_told_apart<'a>(&self, others: impl IntoIterator<Item = &'a Instrumented>) -> bool {
+        let numbers = |one: &Instrumented| one.code.as_ref().map(Code::numbers);
+        let Some(mine) = numbers(self) else { return true };
+        let others = others.into_iter().filter(|other| other.key != self.key);
+        others.filter_map(numbers).all(|other| other.end <= mine.start || mine.end <= other.start)
+    }
+}
+
+/// An executable that can be counted, and what is to be known of it.
+///
+/// # Errors
+/// If it cannot be.
+pub(crate) fn load(path: &Path) -> Result<(Image, Option<Warning>), ModuleError> {
+    let image = Image::load(path)?;
+    refuse_known_by_address(&image)?;
+    refuse_sanitized(&image)?;
+    let warning = changes_code(&image);
+    Ok((image, warning))
+}
+
+/// The executable of `image`, which was loaded from `path`, for its process.
+///
+/// # Errors
+/// If it cannot be rewritten.
+pub(crate) fn executable(
+    store: &Store,
+    path: &Path,
+    mut image: Image,
+    recipe: Recipe<'_>,
+) -> Result<(Segments, Instrumented), ModuleError> {
+    let key = file_key(&image);
+    let earlier = recipe.earlier(store, key);
+    let interposed = image.interpose(recipe.interposed);
+    let name = store.name(Kind::Executable, key, &recipe.key(&image, &interposed, earlier.as_deref()));
+    if let Some((segments, notes, code)) = store.read::<(Segments, Vec<u8>, Option<Code>)>(&name)
+        && let Ok(notes) = Notes::parse(&notes)
+    {
+        return Ok((segments, Instrumented::known(path, key, notes, code)));
+    }
+    let program = Program::analyze_code(image);
+    let built = recipe.build(&program, earlier.as_deref(), Room::Apart);
+    let (module, code) = built.map_err(|err| explained(&program.image, err))?;
+    let segments = module.to_segments()?;
+    let notes = measure::notes(&module);
+    store.write(&name, &(&segments, notes.write(), &code))?;
+    Ok((segments, Instrumented::new(path, program, notes, code)))
+}
+
+/// Why `image` cannot be rewritten: if it is for the base of gs, that may be because it counts by itself.
+pub fn explained(image: &Image, err: ModuleError) -> ModuleError {
+    match err {
+        ModuleError::Rewrite(RewriteError::UsesGs { .. }) if is_instrumented(image) => {
+            Hindrance::Instrumented { image: image.name.clone() }.into()
+        }
+        err => err,
+    }
+}
+
+/// A module whose events are told from those of others, as `is_apart` says: the one that was `made`, or one
+/// that is made again in another turn.
+///
+/// # Errors
+/// If making it again fails, or does not help.
+pub(crate) fn told_apart<T>(
+    mut made: (Instrumented, T),
+    is_apart: impl Fn(&Instrumented) -> bool,
+    make: impl Fn(u32) -> Result<(Instrumented, T), ModuleError>,
+) -> Result<(Instrumented, T), ModuleError> {
+    for turn in 1..=TURNS {
+        if is_apart(&made.0) {
+            return Ok(made);
+        }
+        made = make(turn)?;
+    }
+    Err(ModuleError::TooMany)
+}
+
+/// How often other numbers are tried for a module's events.
+const TURNS: u32 = 16;
+
+/// The library at `path`, read from `file`, with the file that is given to ld.so in its place.
+///
+/// # Errors
+/// If it cannot be read or rewritten.
+pub(crate) fn library(
+    store: &Store,
+    file: &Path,
+    path: &Path,
+    recipe: Recipe<'_>,
+) -> Result<(Instrumented, PathBuf), ModuleError> {
+    let mut image = Image::load(file)?;
+    refuse_known_by_address(&image)?;
+    if is_instrumented(&image) {
+        return Err(ModuleError::CountsItself);
+    }
+    let key = file_key(&image);
+    let earlier = recipe.earlier(store, key);
+    let interposed = image.interpose(recipe.interposed);
+    let recipe_key = recipe.key(&image, &interposed, earlier.as_deref());
+    let [code, notes] = [Kind::Library, Kind::Meaning].map(|kind| store.name(kind, key, &recipe_key));
+    let known = store.read::<(Vec<u8>, Option<Code>)>(&notes);
+    let known = known.and_then(|(notes, means)| Some((Notes::parse(&notes).ok()?, means)));
+    if let (Some(given), Some((notes, means))) = (store.find(&code), known) {
+        return Ok((Instrumented::known(path, key, notes, means), given));
+    }
+    let program = Program::analyze_code(image);
+    let (module, means) = recipe.build(&program, earlier.as_deref(), Room::Behind)?;
+    if !module.can_start() {
+        return Err(ModuleError::NoInit);
+    }
+    let meaning = measure::notes(&module);
+    store.write(&notes, &(meaning.write(), &means))?;
+    let given = store.file(&code, &module.to_file(Old::Kept)?)?;
+    Ok((Instrumented::new(path, program, meaning, means), given))
+}

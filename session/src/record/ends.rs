@@ -1,0 +1,91 @@
+//! How the stream of each thread ends: by what was seen of the thread, and what the kernel told.
+
+use super::deaths;
+use live::{Owner, Told};
+use std::collections::BTreeMap;
+use std::process::ExitStatus;
+use trace::Cause;
+use trace::recording::event::Event;
+
+/// SIGABRT.
+const ABORT: i32 = 6;
+
+/// The last event of a stream whose thread was ended nobody knows where.
+const ANYWHERE: [Event; 1] = [Event::Ended { is_placed: false }];
+
+/// How the stream of a thread ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamEnd {
+    /// The thread's area.
+    pub area: u32,
+    /// The last events of the stream, to be appended to it.
+    pub events: Vec<Event>,
+    /// Why what was open is left.
+    pub cause: Cause,
+    /// Whether it is known how far the thread came behind its last event.
+    pub is_known: bool,
+}
+
+/// What is known of the ends of a run's threads.
+pub(super) struct Ends<'a> {
+    /// Who appended to each area's stream last.
+    pub(super) owners: &'a [Owner],
+    /// What the kernel told.
+    pub(super) told: &'a Told,
+    /// By area, the events that say where a signal ended its thread.
+    pub(super) last_events: BTreeMap<u32, [Event; 2]>,
+    /// The process that was started, and how it ended.
+    pub(super) main: (u32, ExitStatus),
+    /// Whether that became another program.
+    pub(super) has_become: bool,
+}
+
+impl Ends<'_> {
+    /// Of each area, in order.
+    pub(super) fn all(&self) -> Vec<StreamEnd> {
+        (0..).zip(self.owners).map(|(area, owner)| self.end(area, owner)).collect()
+    }
+
+    fn end(&self, area: u32, owner: &Owner) -> StreamEnd {
+        let led = |cause| StreamEnd { area, events: Vec::new(), cause, is_known: true };
+        match owner {
+            Owner { is_another: true, .. } => led(Cause::Exec),
+            // The recording ended first.
+            Owner { runs: true, .. } => StreamEnd { is_known: false, ..led(Cause::RecordingEnd) },
+            // Seen when its process ended, or by a thread that came later.
+            Owner { has_ended: true, .. } => led(Cause::ThreadEnd),
+            _ if self.has_become && owner.process == self.main.0 => led(Cause::Exec),
+            Owner { has_left: true, .. } => led(Cause::ProcessEnd),
+            _ => match self.last_events.get(&area) {
+                Some(events) => StreamEnd { events: events.to_vec(), ..led(Cause::ProcessEnd) },
+                None if deaths::ended_before(owner, self.told) => led(Cause::ThreadEnd),
+                None if self.is_stopped(owner) || self.has_exited(owner.process) => {
+                    StreamEnd { events: ANYWHERE.to_vec(), is_known: false, ..led(Cause::ProcessEnd) }
+                }
+                None => led(Cause::ProcessEnd),
+            },
+        }
+    }
+
+    /// Whether a thread of the process has said that it ends it: the others were stopped anywhere.
+    fn has_exited(&self, process: u32) -> bool {
+        self.owners.iter().any(|owner| owner.has_left && owner.process == process)
+    }
+
+    /// Whether a signal ended the thread: who knows how far that came behind its last event? But SIGABRT is
+    /// where one calls something.
+    fn is_stopped(&self, owner: &Owner) -> bool {
+        use std::os::unix::process::ExitStatusExt as _;
+        let (pid, status) = self.main;
+        let is_open = |owner: &Owner| !(owner.runs || owner.has_ended || owner.has_left || owner.is_another);
+        let n_open = || self.owners.iter().filter(|owner| owner.process == pid && is_open(owner)).count();
+        match deaths::signal_of(owner, self.told) {
+            Some(signal) => signal != ABORT,
+            None if owner.process == pid => {
+                status.signal().is_some_and(|signal| signal != ABORT || n_open() > 1)
+            }
+            // What ended another, only the kernel tells, and by a thread's number.
+            None => !self.told.is_whole || owner.thread.is_none(),
+        }
+    }
+}

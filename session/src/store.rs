@@ -1,0 +1,233 @@
+//! What is kept from one session for the next: rewritten modules, what their counters mean, how they ran.
+//!
+//! Invariant: a file is known by a hash of all that it was made from: the module, how it was rewritten, and the
+//! build of ours that did it. What cannot be kept is made each time.
+
+use live::Cache;
+use profile::Profile;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use xxhash_rust::xxh3::Xxh3;
+
+/// What is kept at most, in bytes.
+pub const CACHE_LIMIT: u64 = 2 << 30;
+
+/// Why nothing can be kept, not even for one session.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no folder for what this session needs.
+    #[error("cannot make a temporary folder")]
+    Temporary(#[source] io::Error),
+    /// The folder that was made cannot be used.
+    #[error(transparent)]
+    Open(io::Error),
+    /// Our own file, by which builds of ours are told apart.
+    #[error("cannot look at our own file")]
+    Ourselves(#[source] io::Error),
+    /// A file that the session needs cannot be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// What is to be kept cannot be encoded.
+    #[error(transparent)]
+    Encode(postcard::Error),
+}
+
+/// Kinds of kept files. The name ends with it, for those who look into the folder.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Kind {
+    /// Segments of an executable, and what its counters mean.
+    Executable,
+    /// A rewritten library.
+    Library,
+    /// What the counters of one mean.
+    Meaning,
+    /// Where ld.so opens files, and where it becomes another program.
+    LinkerSites,
+    /// A library that asks before its program becomes another one.
+    Asking,
+    /// How a module ran: its profile.
+    Ran,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Executable => "exe",
+            Kind::Library => "library",
+            Kind::Meaning => "meaning",
+            Kind::LinkerSites => "sites",
+            Kind::Asking => "asks",
+            Kind::Ran => "ran",
+        }
+    }
+}
+
+/// Which build of ours made a file: another one may lay code out differently.
+#[derive(Clone, Copy, Hash, Debug)]
+struct Maker {
+    len_bytes: u64,
+    made_ns: u128,
+}
+
+impl Maker {
+    fn ours() -> io::Result<Maker> {
+        let us = std::fs::metadata("/proc/self/exe")?;
+        let made_ns = us.modified()?.duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+        Ok(Maker { len_bytes: us.len(), made_ns })
+    }
+}
+
+/// All that a kept file is made from.
+#[derive(Hash)]
+struct Key<'a, T> {
+    maker: &'a Maker,
+    kind: Kind,
+    /// The identity of the module's whole file.
+    module: u128,
+    recipe: &'a T,
+}
+
+/// How a module ran earlier: its profile, written.
+#[derive(Hash)]
+pub(crate) struct Earlier(Vec<u8>);
+
+impl Earlier {
+    /// Its profile, if it can be read.
+    pub(crate) fn profile(&self) -> Option<Profile> {
+        profile::recording::parse(&self.0).ok()?.pop()
+    }
+}
+
+/// Where rewritten modules are kept: a folder of the user's, or one that goes with the session.
+pub struct Store {
+    cache: Cache,
+    maker: Maker,
+    temporary: Option<tempfile::TempDir>,
+    /// For what cannot be written into the cache.
+    spare: Mutex<Option<tempfile::TempDir>>,
+    /// How modules ran earlier, as it was when this session first asked: so that it has each in one form only.
+    ran: Mutex<HashMap<u128, Option<Arc<Earlier>>>>,
+}
+
+impl Store {
+    /// In `folder`, which is made and holds at most [`CACHE_LIMIT`] bytes; where there is none, or it cannot be
+    /// made, in one that goes with the store.
+    ///
+    /// # Errors
+    /// If no folder can be made.
+    pub fn open(folder: Option<&Path>) -> Result<Store, StoreError> {
+        let opened = folder.and_then(|folder| Cache::open(folder, CACHE_LIMIT).ok());
+        let (cache, temporary) = match opened {
+            Some(cache) => (cache, None),
+            None => {
+                let folder = tempfile::tempdir().map_err(StoreError::Temporary)?;
+                (Cache::open(folder.path(), CACHE_LIMIT).map_err(StoreError::Open)?, Some(folder))
+            }
+        };
+        let maker = Maker::ours().map_err(StoreError::Ourselves)?;
+        Ok(Store { cache, maker, temporary, spare: Mutex::new(None), ran: Mutex::default() })
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        self.cache.folder()
+    }
+
+    /// Whether it goes with the session.
+    pub fn is_temporary(&self) -> bool {
+        self.temporary.is_some()
+    }
+
+    /// Removes what was not used longest. Nothing that the session uses may be needed any more.
+    pub fn trim(&self) {
+        if let Err(err) = self.cache.trim() {
+            tracing::debug!("cannot trim {}: {err}", self.folder().display());
+        }
+    }
+
+    /// What the file of this `kind` is called that is made from the `module` with this identity by `recipe`.
+    pub(crate) fn name(&self, kind: Kind, module: u128, recipe: &impl Hash) -> String {
+        let mut hasher = Xxh3::new();
+        Key { maker: &self.maker, kind, module, recipe }.hash(&mut hasher);
+        format!("{:032x}-{}", hasher.digest128(), kind.name())
+    }
+
+    /// The file of that name, if it is there and as it was kept.
+    pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
+        self.cache.find(name)
+    }
+
+    /// The value that was kept under that name.
+    pub(crate) fn read<T: serde::de::DeserializeOwned>(&self, name: &str) -> Option<T> {
+        postcard::from_bytes(&self.cache.read(name)?).ok()
+    }
+
+    /// Keeps `value` for the next time, if it can be.
+    pub(crate) fn write(&self, name: &str, value: &impl serde::Serialize) -> Result<(), StoreError> {
+        let bytes = postcard::to_stdvec(value).map_err(StoreError::Encode)?;
+        self.keep(name, &bytes);
+        Ok(())
+    }
+
+    /// Keeps `bytes` for the next time; the file, if they could be.
+    fn keep(&self, name: &str, bytes: &[u8]) -> Option<PathBuf> {
+        match self.cache.put(name, bytes) {
+            Ok(path) => Some(path),
+            Err(err) => {
+                tracing::debug!("{name} cannot be kept in {}: {err}", self.folder().display());
+                None
+            }
+        }
+    }
+
+    /// A file with these `bytes`: for this session, if it cannot be kept.
+    pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, StoreError> {
+        if let Some(path) = self.keep(name, bytes) {
+            return Ok(path);
+        }
+        let mut spare = self.spare.lock().expect("nobody panics while holding it");
+        let folder = match &mut *spare {
+            Some(folder) => folder,
+            none => none.insert(tempfile::tempdir().map_err(StoreError::Temporary)?),
+        };
+        let path = folder.path().join(name);
+        if !path.exists()
+            && let Err(source) = std::fs::write(&path, bytes)
+        {
+            // Not a part of it.
+            let _not_there = std::fs::remove_file(&path);
+            return Err(StoreError::Write { path, source });
+        }
+        Ok(path)
+    }
+
+    /// How the `module` with this identity ran earlier.
+    pub(crate) fn earlier(&self, module: u128) -> Option<Arc<Earlier>> {
+        let mut ran = self.ran.lock().expect("nobody panics while holding it");
+        let read = || Some(Arc::new(Earlier(self.cache.read(&self.name(Kind::Ran, module, &()))?)));
+        ran.entry(module).or_insert_with(read).clone()
+    }
+
+    /// Whether it is known how the `module` with this identity ran earlier.
+    pub(crate) fn knows_run(&self, module: u128) -> bool {
+        self.earlier(module).is_some()
+    }
+
+    /// Keeps how the `module` with this identity ran, for the places of its counters or events the next time;
+    /// if it ran so long that it is worth it to rewrite it once more.
+    pub(crate) fn keep_run(&self, module: u128, is_long: bool, profile: &Profile) {
+        if is_long && !self.is_temporary() && !self.knows_run(module) {
+            let name = self.name(Kind::Ran, module, &());
+            self.keep(&name, &profile::recording::write(std::slice::from_ref(profile)));
+        }
+    }
+}
