@@ -11,9 +11,11 @@
 //!
 //! Source: proc(5), getauxval(3); glibc 2.36, elf/rtld.c for what ld.so takes from the auxiliary vector.
 
-use crate::arena::Arena;
-use crate::deaths::Deaths;
+pub(crate) mod target;
+
+use crate::events::Deaths;
 use crate::process::{ProcessError, Stopped, Syscall};
+use crate::shared::Arena;
 use crate::sys;
 use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};

@@ -3,23 +3,23 @@
 #![warn(missing_docs)]
 
 mod arch;
-mod arena;
 mod cache;
-mod deaths;
-mod follow;
+mod events;
+mod exec;
+
 pub mod launch;
 mod process;
+mod shared;
 #[expect(unsafe_code, reason = "pre_exec has no safe form")]
 mod sys;
-mod target;
 
-pub use arena::{Arena, Asking, Owner, Request, StoppedThreads, Stream};
 pub use cache::Cache;
-pub use deaths::{Death, Deaths, Mapped, Told};
-pub use follow::Caught;
+pub use events::{Death, Deaths, Mapped, Told};
+pub use exec::Caught;
+pub use launch::target::{Limits, Target, TargetError, can_set_bases};
 pub use process::{Mapping, ProcessError, Stopped, Syscall};
+pub use shared::{Arena, Asking, Owner, Request, StoppedThreads, Stream};
 pub use sys::{
     fail_beyond_limits, has_capabilities, is_output_closed, keep_memory, keep_signal, n_kept_signals,
     pass_signals_on, signal_named, wait,
 };
-pub use target::{Limits, Target, TargetError, can_set_bases};

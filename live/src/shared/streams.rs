@@ -1,8 +1,8 @@
 //! Streams of events: one a thread, a ring of chunks that its processes fill and we take.
 
 use super::{Arena, MOST_STREAMS, PAGE, StreamsAt};
+use crate::launch::target::Limits;
 use crate::sys::{SharedBytes, SharedWord};
-use crate::target::Limits;
 use probe::arch::shared::{self, Capacity, EventsPage, Header, Mailbox};
 use probe::offset;
 use std::io;

@@ -9,8 +9,8 @@ mod streams;
 
 pub use streams::{Owner, Stream};
 
+use crate::launch::target::Limits;
 use crate::sys::{self, SharedWord};
-use crate::target::Limits;
 use probe::arch::shared::{self, Capacity, ExecRequest, ExecRequests, Header, Interrupted, Mailbox};
 use probe::offset;
 use std::ffi::OsStr;

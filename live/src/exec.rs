@@ -13,9 +13,9 @@
 //! Source: ptrace(2), with PTRACE_SEIZE; execve(2).
 
 use crate::arch;
-use crate::arena::{Arena, Asking};
 use crate::launch::{Ready, Recording, prepare};
 use crate::process::{ProcessError, Stopped};
+use crate::shared::{Arena, Asking};
 use crate::sys::{self, Stop};
 use nix::libc;
 use nix::sys::ptrace::{self, Options};
