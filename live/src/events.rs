@@ -1,5 +1,6 @@
 //! What the kernel tells of processes, without their noticing.
 
 mod deaths;
+mod perf;
 
 pub use deaths::{Death, Deaths, Mapped, Told};

@@ -2,7 +2,7 @@
 //! then let go.
 //!
 //! ```text
-//!  asks, waits ──► traced, answered ──► execve ──► recording, counters, text mapped as at a launch ──► detached
+//!  asks, waits ──► traced, answered ──► execve ──► mapped as at a launch ──► detached
 //!                                         └─ fails ──► detached
 //! ```
 //! Nothing is traced before a thread has asked, and nothing after its new program has started. Whatever goes

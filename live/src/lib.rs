@@ -16,8 +16,8 @@ mod sys;
 pub use cache::Cache;
 pub use events::{Death, Deaths, Mapped, Told};
 pub use exec::Caught;
-pub use launch::target::{Limits, Target, TargetError, can_set_bases};
-pub use process::{Mapping, ProcessError, Stopped, Syscall};
+pub use launch::{Target, TargetError};
+pub use process::{Limits, Mapping, ProcessError, Stopped, Syscall, can_set_bases};
 pub use shared::{Arena, Asking, Owner, Request, StoppedThreads, Stream};
 pub use sys::{
     fail_beyond_limits, has_capabilities, is_output_closed, keep_memory, keep_signal, n_kept_signals,

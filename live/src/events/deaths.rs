@@ -2,7 +2,8 @@
 //! program can notice: no handler is put in, and nothing is traced.
 //!
 //! ```text
-//!  stopped at exec ──► an event a processor, of the process and all that it makes ──► records in rings ──► read when it has ended
+//!  stopped at exec ──► an event a processor, of the process and all that it makes
+//!                  ──► records in rings ──► read when it has ended
 //! ```
 //! The tracepoint `signal:signal_deliver` comes to each thread that a signal ends, also to those that are
 //! ended since another one was. With it come the thread's registers and what its stack has on top; and the
@@ -10,23 +11,17 @@
 //!
 //! Source: perf_event_open(2); Linux, kernel/signal.c, get_signal.
 
-use crate::arch::SAMPLED;
-use crate::sys::{SharedBytes, open_event};
+use super::perf::{Record, Ring, Tracepoint, processors, tracepoint};
 use nix::libc;
-use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Pid;
-use perf_event_open_sys::bindings::{
-    PERF_RECORD_MMAP, PERF_RECORD_SAMPLE, PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER,
-    PERF_SAMPLE_TID, PERF_TYPE_TRACEPOINT, perf_event_attr,
-};
+use perf_event_open_sys::bindings::{PERF_RECORD_MMAP, PERF_RECORD_SAMPLE};
 use program::LiveVa;
 use std::ffi::{CString, OsStr};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where a thread was when a signal ended it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,20 +70,6 @@ pub struct Deaths {
     signal_at: usize,
 }
 
-/// What the kernel tells on one processor.
-#[derive(Debug)]
-struct Ring {
-    _event: File,
-    pages: SharedBytes,
-}
-
-/// Bytes in front of a ring.
-const HEADER: usize = 0x1000;
-/// Bytes of a ring: some thousand records, a power of two.
-const ROOM: usize = 1 << 19;
-/// Bytes of the stack that are told.
-const STACK: u32 = 8;
-
 impl Deaths {
     /// Of process `pid`, and those that it makes, from now on.
     ///
@@ -101,27 +82,9 @@ impl Deaths {
         let stop = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
         let not: String = alive.iter().chain(&stop).map(|signal| format!(" && sig != {signal}")).collect();
         let filter = CString::new(format!("sa_handler == 0{not}")).map_err(io::Error::other)?;
-        let ring = |cpu| {
-            let mut attributes = perf_event_attr {
-                type_: PERF_TYPE_TRACEPOINT,
-                size: u32::try_from(size_of::<perf_event_attr>()).map_err(io::Error::other)?,
-                config,
-                sample_type: u64::from(
-                    PERF_SAMPLE_TID | PERF_SAMPLE_RAW | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER,
-                ),
-                sample_regs_user: SAMPLED,
-                sample_stack_user: STACK,
-                ..perf_event_attr::default()
-            };
-            attributes.__bindgen_anon_1.sample_period = 1;
-            attributes.set_inherit(1);
-            attributes.set_mmap(1);
-            let event = open_event(&mut attributes, pid, cpu, &filter)?;
-            let pages = SharedBytes::map(&event, 0, (HEADER + ROOM) as u64)?;
-            Ok(Ring { _event: event, pages })
-        };
+        let ring = |cpu| Ring::of(pid, cpu, config, &filter);
         let online = fs::read_to_string("/sys/devices/system/cpu/online")?;
-        let rings = numbers(&online).into_iter().map(ring).collect::<io::Result<Vec<_>>>()?;
+        let rings = processors(&online).into_iter().map(ring).collect::<io::Result<Vec<_>>>()?;
         Ok(Deaths { rings, signal_at })
     }
 
@@ -141,89 +104,6 @@ impl Deaths {
             }
         }
         Told { deaths, mapped, is_whole }
-    }
-}
-
-/// The numbers in a list such as `0-3,8`.
-fn numbers(list: &str) -> Vec<i32> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.trim().parse().ok()?..=last.trim().parse::<i32>().ok()?)
-    };
-    list.split(',').filter_map(range).flatten().collect()
-}
-
-/// A tracepoint that tells of a signal.
-struct Tracepoint {
-    /// Its number.
-    config: u64,
-    /// Where its records have the signal.
-    signal_at: usize,
-}
-
-/// Where a record has a field, from the text that says where fields are.
-fn field_at(format: &str, field: &str) -> Option<usize> {
-    let (_, rest) = format.split_once(&format!(" {field};"))?;
-    let (_, rest) = rest.split_once("offset:")?;
-    rest.split_once(';')?.0.parse().ok()
-}
-
-/// A tracepoint, as the kernel's list of them has it where that is mounted; else in a mount that only a
-/// thread of ours sees.
-fn tracepoint(name: &str) -> io::Result<Tracepoint> {
-    let read = |folder: &str| {
-        let event = Path::new(folder).join("events").join(name);
-        let config = fs::read_to_string(event.join("id"))?.trim().parse().map_err(io::Error::other)?;
-        let signal_at = field_at(&fs::read_to_string(event.join("format"))?, "sig");
-        let none = || io::Error::other(format!("{} has no signal", event.display()));
-        Ok(Tracepoint { config, signal_at: signal_at.ok_or_else(none)? })
-    };
-    const MOUNTED: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-    if let Some(id) = MOUNTED.iter().find_map(|folder| read(folder).ok()) {
-        return Ok(id);
-    }
-    let alone = || {
-        unshare(CloneFlags::CLONE_NEWNS)?;
-        const NOTHING: Option<&str> = None;
-        mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)?;
-        mount(Some("tracefs"), MOUNTED[0], Some("tracefs"), MsFlags::empty(), NOTHING)?;
-        read(MOUNTED[0])
-    };
-    std::thread::scope(|scope| {
-        let asked = std::thread::Builder::new().spawn_scoped(scope, alone)?.join();
-        asked.unwrap_or_else(|_| Err(io::Error::other("the thread that asked has panicked")))
-    })
-}
-
-impl Ring {
-    /// What is in it, from its start, and whether that is all: the kernel leaves out what does not fit.
-    fn bytes(&self) -> (Vec<u8>, bool) {
-        const HEAD: usize =
-            std::mem::offset_of!(perf_event_open_sys::bindings::perf_event_mmap_page, data_head);
-        let mut head = [0; 8];
-        self.pages.look(HEAD, &mut head);
-        let len = usize::try_from(u64::from_le_bytes(head)).unwrap_or(ROOM).min(ROOM);
-        let mut bytes = vec![0; len & !7];
-        self.pages.look(HEADER, &mut bytes);
-        // The longest record is that of a path.
-        (bytes, len + 0x2000 < ROOM)
-    }
-}
-
-/// A record of the kernel's.
-struct Record<'a> {
-    kind: u32,
-    body: &'a [u8],
-}
-
-impl<'a> Record<'a> {
-    /// Takes the first of `rest`.
-    fn first(rest: &mut &'a [u8]) -> Option<Record<'a>> {
-        let kind = u32::from_le_bytes(*rest.first_chunk()?);
-        let len = usize::from(u16::from_le_bytes(*rest.get(6..)?.first_chunk()?));
-        let body = rest.get(8..len)?;
-        *rest = rest.get(len..)?;
-        Some(Record { kind, body })
     }
 }
 
@@ -266,12 +146,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_processors_are_read() {
-        assert_eq!(numbers("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
-        assert_eq!(numbers("0\n"), [0]);
-    }
-
-    #[test]
     fn records_are_read_up_to_one_that_is_cut() {
         let mut bytes = Vec::new();
         let mut push = |kind: u32, words: &[u64]| {
@@ -295,12 +169,5 @@ mod tests {
         assert_eq!(next().and_then(|r| code(r.body)), Some(mapped));
         assert_eq!(next().map(|r| death(r.body, 8)), Some(None));
         assert!(next().is_none());
-    }
-
-    #[test]
-    fn a_field_is_where_the_text_says() {
-        let format = "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:int sig;\toffset:12;\tsize:4;\tsigned:1;\n";
-        assert_eq!(field_at(format, "sig"), Some(12));
-        assert_eq!(field_at(format, "code"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Streams of events: one a thread, a ring of chunks that its processes fill and we take.
 
 use super::{Arena, MOST_STREAMS, PAGE, StreamsAt};
-use crate::launch::target::Limits;
+use crate::process::Limits;
 use crate::sys::{SharedBytes, SharedWord};
 use probe::arch::shared::{self, Capacity, EventsPage, Header, Mailbox};
 use probe::offset;
@@ -159,7 +159,7 @@ impl Arena {
     /// The kernel's.
     pub fn owners(&self) -> io::Result<Vec<Owner>> {
         let owner = |(k, (pid, state)): (u64, (i32, u8))| {
-            let runs = pid > 0 && super::runs(pid);
+            let runs = pid > 0 && super::areas::runs(pid);
             let maps = if runs {
                 std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default()
             } else {

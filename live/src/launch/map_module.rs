@@ -1,0 +1,89 @@
+//! A rewritten module, mapped into a process: its counters, its text and its tables.
+
+use super::remote::{PAGE, PRIVATE, READ_WRITE, close, fill, open, wipe_on_fork};
+use crate::process::{ProcessError, Stopped};
+use nix::libc;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use probe::Segments;
+use probe::arch::shared::{Home, HomePage};
+use probe::offset;
+use program::{Bias, LiveVa, Va};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+/// The text and the tables of segments in a file of no name, from which processes map them.
+#[derive(Debug)]
+pub struct SegmentsFile(File);
+
+impl SegmentsFile {
+    /// Of `segments`.
+    ///
+    /// # Errors
+    /// The kernel's, if it has no memory for it.
+    pub fn new(segments: &Segments) -> io::Result<SegmentsFile> {
+        let file = File::from(memfd_create("engraft-code", MFdFlags::MFD_CLOEXEC)?);
+        file.write_all_at(&segments.text, 0)?;
+        file.write_all_at(&segments.tables, tables_offset(segments))?;
+        Ok(SegmentsFile(file))
+    }
+}
+
+/// Where the tables of `segments` are in their file: on a page of their own.
+fn tables_offset(segments: &Segments) -> u64 {
+    (segments.text.len() as u64).next_multiple_of(PAGE)
+}
+
+/// Where a module's counters are in the recording, which the process has open as `fd`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountersAt {
+    pub fd: u64,
+    pub offset: u64,
+    pub len_bytes: u64,
+}
+
+/// Maps `segments` into a process in which their module is at `bias`, their text and tables from `file` if
+/// there is one; and its home with its counters, if it has any.
+pub(crate) fn map_module(
+    stopped: &Stopped,
+    segments: &Segments,
+    bias: Bias,
+    file: Option<&SegmentsFile>,
+    counters: Option<CountersAt>,
+) -> Result<(), ProcessError> {
+    let live = |at: u64| bias.to_live(Va(at));
+    if let Some(CountersAt { fd, offset, len_bytes }) = counters {
+        let home = live(segments.counters_at);
+        stopped.map(home, HomePage::LEN, READ_WRITE, PRIVATE, u64::MAX, 0)?;
+        wipe_on_fork(stopped, home)?;
+        let at = LiveVa(home.0 + HomePage::LEN);
+        stopped.map(at, len_bytes, READ_WRITE, libc::MAP_SHARED, fd, offset)?;
+    }
+    let (text, tables) = (live(segments.text_at), live(segments.tables_at));
+    let Some(SegmentsFile(file)) = file else {
+        fill(stopped, text, &segments.text, libc::PROT_READ | libc::PROT_EXEC)?;
+        return fill(stopped, tables, &segments.tables, libc::PROT_READ);
+    };
+    let fd = open(stopped, file, libc::O_RDONLY)?;
+    let map = |at, bytes: &[u8], protection, offset| match bytes.len() as u64 {
+        0 => Ok(()),
+        len => stopped.map(at, len.next_multiple_of(PAGE), protection, libc::MAP_PRIVATE, fd, offset),
+    };
+    let mapped = map(text, &segments.text, libc::PROT_READ | libc::PROT_EXEC, 0)
+        .and_then(|()| map(tables, &segments.tables, libc::PROT_READ, tables_offset(segments)));
+    close(stopped, fd)?;
+    mapped
+}
+
+/// What the process keeps of a module at `bias`, whose runtime is at `runtime`: fields of [`Home`].
+pub(crate) fn home_of(segments: &Segments, bias: Bias, runtime: u64) -> [(u64, LiveVa); 6] {
+    let live = |at: u64| bias.to_live(Va(at));
+    [
+        (offset!(Home, at), live(segments.counters_at)),
+        (offset!(Home, runtime), live(runtime)),
+        (offset!(Home, text), live(segments.text_at)),
+        (offset!(Home, text_end), live(runtime)),
+        (offset!(Home, old), live(segments.old.start)),
+        (offset!(Home, old_end), live(segments.old.end)),
+    ]
+}

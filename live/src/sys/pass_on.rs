@@ -1,0 +1,142 @@
+//! Signals that are sent to us, passed on to the program; and its end.
+
+use super::inherited::is_ignored;
+use super::signals::{bit, passed_on};
+use nix::libc::{self, c_void};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Whom signals are passed on to; 0: nobody yet, or nobody any more.
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+/// Signals that came and were not passed on yet, a bit each as above.
+static CAME: AtomicU64 = AtomicU64::new(0);
+
+fn pass_on_what_came() {
+    let program = PROGRAM.load(Ordering::SeqCst);
+    if program == 0 {
+        return;
+    }
+    let came = CAME.swap(0, Ordering::SeqCst);
+    for which in (1..=64).filter(|&which| came & bit(which) != 0) {
+        // SAFETY: asks the kernel, and touches no memory.
+        let _sent = unsafe { libc::kill(program, which) };
+    }
+}
+
+/// The signal that is for us, not for the program; 0: none. How often it came.
+static SWITCH: AtomicI32 = AtomicI32::new(0);
+static N_SWITCHED: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps this signal for us, from now on.
+pub fn keep_signal(which: i32) {
+    SWITCH.store(which, Ordering::SeqCst);
+}
+
+/// How often the signal came that is kept for us.
+pub fn n_kept_signals() -> usize {
+    N_SWITCHED.load(Ordering::SeqCst)
+}
+
+extern "C" fn pass_on(which: libc::c_int, about: *mut libc::siginfo_t, _: *mut c_void) {
+    if which == SWITCH.load(Ordering::SeqCst) {
+        N_SWITCHED.fetch_add(1, Ordering::SeqCst);
+        return;
+    }
+    let error = nix::errno::Errno::last_raw();
+    // SAFETY: the kernel's, for as long as the handler runs.
+    let about = unsafe { &*about };
+    let code = about.si_code;
+    let is_the_programs = match which {
+        // What keys and windows send goes to the whole group, the program included; the limit of time is
+        // ours, and the program has its own.
+        libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP | libc::SIGWINCH | libc::SIGXCPU => {
+            code != libc::SI_KERNEL
+        }
+        // Nobody reads what we write.
+        libc::SIGPIPE => {
+            // SAFETY: a signal of a process says which.
+            let from = unsafe { about.si_pid() };
+            // SAFETY: asks the kernel, and touches no memory.
+            from != unsafe { libc::getpid() }
+        }
+        _ => true,
+    };
+    if is_the_programs {
+        CAME.fetch_or(bit(which), Ordering::SeqCst);
+        pass_on_what_came();
+    }
+    if which == libc::SIGTSTP {
+        // SAFETY: asks the kernel, and touches no memory: who waits for us sees that the work has stopped.
+        let _stopped = unsafe { libc::raise(libc::SIGSTOP) };
+    }
+    nix::errno::Errno::set_raw(error);
+}
+
+/// Has signals that are sent to us go to the program, as soon as there is one ([`wait`]): it decides what
+/// they mean, and we write down what was counted.
+pub fn pass_signals_on() {
+    for which in passed_on() {
+        // Who ignores stops is not to be stopped.
+        if which == libc::SIGTSTP && is_ignored(which) {
+            continue;
+        }
+        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) = pass_on;
+        let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: zeros are a value of it: no signal is blocked, no flag set.
+        let action = unsafe { action.assume_init_mut() };
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
+        // SAFETY: the handler uses atomics and system calls only, and leaves errno as it was.
+        let _unknown = unsafe { libc::sigaction(which, action, std::ptr::null_mut()) };
+    }
+}
+
+/// Waits for the program's end; until then, signals are passed on to it.
+///
+/// # Errors
+/// The kernel's.
+pub fn wait(program: &mut Child) -> io::Result<ExitStatus> {
+    let pid = i32::try_from(program.id()).expect("process numbers fit");
+    PROGRAM.store(pid, Ordering::SeqCst);
+    pass_on_what_came();
+    // Its number is its own until we have asked for its status: nobody else gets a signal. Where another
+    // thread of ours traces it for a moment, waiting for it would take away that thread's stops: so we wait
+    // for something else that tells its end.
+    let end = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    match end_of(pid) {
+        Some(end_of_it) => loop {
+            sleep_until_readable(&end_of_it);
+            match waitid(Id::Pid(Pid::from_raw(pid)), end | WaitPidFlag::WNOHANG) {
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => break,
+                Err(err) if err != nix::errno::Errno::EINTR => break,
+                // Its first thread is gone, while another one becomes a new program.
+                _ => std::thread::park_timeout(Duration::from_millis(1)),
+            }
+        },
+        None => while waitid(Id::Pid(Pid::from_raw(pid)), end) == Err(nix::errno::Errno::EINTR) {},
+    }
+    PROGRAM.store(0, Ordering::SeqCst);
+    program.wait()
+}
+
+/// What can be read from once process `pid` has ended (Linux 5.3).
+fn end_of(pid: i32) -> Option<OwnedFd> {
+    // SAFETY: asks for a new file, or an error.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: it is new, and nobody else's.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn sleep_until_readable(fd: &OwnedFd) {
+    let mut asked = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the kernel writes into `asked` while the call lasts.
+    while unsafe { libc::poll(&raw mut asked, 1, -1) } < 0
+        && nix::errno::Errno::last() == nix::errno::Errno::EINTR
+    {}
+}
