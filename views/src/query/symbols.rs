@@ -63,7 +63,7 @@ impl SymbolView {
         for s in symbols {
             let block = s.block.map_or_else(String::new, |b| b.to_string());
             let function = s.function.called().unwrap_or_default().to_owned();
-            let at = s.at.map_or_else(String::new, |at| address(at));
+            let at = s.at.map_or_else(String::new, address);
             t.row([s.index.to_string(), s.step(), function, block, at, s.source()]);
         }
         t
