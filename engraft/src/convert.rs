@@ -65,7 +65,7 @@ pub struct Args {
     modules: Vec<String>,
     /// Of a trace, as folded stacks or slices: the symbols from I on, before J
     #[arg(long, value_name = "I..J")]
-    at: Option<query::at::Span>,
+    at: Option<query::positions::RangeArg>,
     /// Of a trace, as folded stacks or slices: so many calls deep; deeper ones count for the function at that
     /// depth, or are left out
     #[arg(long, value_name = "N", value_parser = input::from_one)]
@@ -79,13 +79,13 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    if let Some(what) = traces::wanted(args)? {
+    if let Some(what) = traces::conversion(args)? {
         return traces::run(args, what);
     }
     let format = match traces::target(args) {
         Some(Target::Profile(format)) => format,
-        Some(Target::Chrome | Target::Trace) => return Err(traces::is_none(args)),
-        None => return Err(traces::is_unnamed(args)),
+        Some(Target::Chrome | Target::Trace) => return Err(traces::not_a_trace(args)),
+        None => return Err(traces::without_format(args)),
     };
     let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
     output::spares(&args.o, &read.collect::<Vec<_>>())?;

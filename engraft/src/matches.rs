@@ -57,8 +57,8 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         options = options.with_map(&map);
     }
     let found = info_span!("match").in_scope(|| Matching::compute(&old, &new, &options));
-    let told = std::mem::replace(&mut map.matching, found);
-    warn_of_edits(&told, &map);
+    let mapped = std::mem::replace(&mut map.matching, found);
+    warn_of_edits(&mapped, &map);
     if let Some(path) = &args.o {
         let text = map.write(&old, &new);
         output::data(Some(path), |w| w.write_all(text.as_bytes()))?;
@@ -80,11 +80,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 
 /// Says how many functions a map matched otherwise than they are matched now, though no pin or forbid of it
 /// says so.
-fn warn_of_edits(told: &Matching, now: &Map) {
+fn warn_of_edits(mapped: &Matching, now: &Map) {
     let found: BTreeSet<_> = now.matching.functions.iter().map(|f| (f.old, f.new)).collect();
     let (olds, news): (BTreeSet<_>, BTreeSet<_>) = now.pins.iter().copied().unzip();
     let forbidden: BTreeSet<_> = now.forbids.iter().copied().collect();
-    let lost = told.functions.iter().map(|f| (f.old, f.new)).filter(|pair| {
+    let lost = mapped.functions.iter().map(|f| (f.old, f.new)).filter(|pair| {
         !found.contains(pair)
             && !forbidden.contains(pair)
             && !olds.contains(&pair.0)

@@ -1,10 +1,10 @@
 //! `engraft query`: paths of blocks found in a recorded run, without unpacking it; two runs compared.
 
 mod answer;
-pub mod at;
 mod compare;
 pub mod functions;
 mod hottest;
+pub mod positions;
 mod several;
 mod source;
 mod stats;
@@ -14,8 +14,8 @@ mod within;
 use crate::input::{from_one, open, unreadable};
 use crate::output::{self, Answer, Format, Hinted, Output};
 use answer::{callers_view, query_view, threads_view};
-use at::{At, Span};
 use functions::Functions;
+use positions::{PositionArg, RangeArg};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -63,10 +63,10 @@ pub struct Args {
     /// Print where it occurs first behind POS, and nothing else; POS is an index, or THREAD:INDEX if there
     /// are several threads, numbered from 0
     #[arg(long, group = "what", value_name = "POS")]
-    next: Option<At>,
+    next: Option<PositionArg>,
     /// Print where it occurs last before POS, and nothing else
     #[arg(long, group = "what", value_name = "POS")]
-    previous: Option<At>,
+    previous: Option<PositionArg>,
     /// Print how often it occurs in each thread; with --count, a line each without a heading
     #[arg(long, conflicts_with_all = ["first", "all", "nth", "next", "previous", "per_caller", "at", "hottest", "diff", "stats"])]
     per_thread: bool,
@@ -75,7 +75,7 @@ pub struct Args {
     per_caller: bool,
     /// Print the symbols from I on, before J: functions entered (F) and left (E), blocks executed (B)
     #[arg(long, group = "what", value_name = "I..J", conflicts_with_all = ["path", "scheme"])]
-    at: Option<Span>,
+    at: Option<RangeArg>,
     /// Only what occurs in this thread, numbered from 0 as answers have it; with --at, the thread whose
     /// symbols are printed
     #[arg(long, value_name = "N", conflicts_with_all = ["next", "previous", "per_caller", "hottest", "diff", "stats"])]

@@ -30,7 +30,7 @@ pub struct Args {
     /// function
     #[arg(required_unless_present("counts"))]
     binary: Option<PathBuf>,
-    /// What to show of it: functions, loops, tables, gaps, data, function, cfg; with counts: loops, edges,
+    /// Subject to show of it: functions, loops, tables, gaps, data, function, cfg; with counts: loops, edges,
     /// never, calls, paths, function [default: a summary]
     #[arg(hide_possible_values = true)]
     what: Option<String>,
@@ -64,9 +64,9 @@ pub struct Args {
     o: Option<PathBuf>,
 }
 
-/// What can be shown.
+/// Subject can be shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum What {
+enum Subject {
     /// Every function: address, size, blocks, how it was found
     Functions,
     /// Every loop: header, depth, back edges, exits
@@ -91,26 +91,26 @@ enum What {
     Paths,
 }
 
-impl What {
+impl Subject {
     /// Whether it is of counts: of all modules of a recording, unless a binary is named.
     fn is_of_counts(self) -> bool {
-        matches!(self, What::Edges | What::Never | What::Calls | What::Paths)
+        matches!(self, Subject::Edges | Subject::Never | Subject::Calls | Subject::Paths)
     }
 }
 
-/// What is asked for: of which binary, what, which function.
-struct Wanted<'a> {
+/// Subject is asked for: of which binary, what, which function.
+struct Request<'a> {
     binary: Option<&'a Path>,
-    what: Option<What>,
+    what: Option<Subject>,
     name: Option<&'a str>,
     counts: Option<&'a Path>,
 }
 
 impl Args {
     /// Reads the words: with `--counts` the binary may be left out.
-    fn wanted(&self) -> anyhow::Result<Wanted<'_>> {
+    fn request(&self) -> anyhow::Result<Request<'_>> {
         let what = |word: &str| {
-            <What as clap::ValueEnum>::from_str(word, false).map_err(|_| {
+            <Subject as clap::ValueEnum>::from_str(word, false).map_err(|_| {
                 let hint = "there are functions, loops, tables, gaps, data, function NAME, cfg\nwith counts: loops, edges, never, calls, paths, function NAME";
                 Hinted::new(format!("there is no {word:?} to show"), hint)
             })
@@ -126,14 +126,14 @@ impl Args {
             let what = word.map(what).transpose()?;
             let is_asked_for = match what {
                 None => true,
-                Some(What::Function) => name.is_some(),
-                Some(what) => name.is_none() && (what.is_of_counts() || what == What::Loops),
+                Some(Subject::Function) => name.is_some(),
+                Some(what) => name.is_none() && (what.is_of_counts() || what == Subject::Loops),
             };
             if !is_asked_for {
                 let hint = "say `show REC`, `show REC function NAME`, or `show REC` with loops, edges, never, calls, paths";
                 return Err(Hinted::new("a recording shows what it holds, or one function", hint).into());
             }
-            return Ok(Wanted { binary: None, what, name, counts: Some(rec) });
+            return Ok(Request { binary: None, what, name, counts: Some(rec) });
         }
         let counts = self.counts.as_deref();
         let is_left_out = self.counts.is_some()
@@ -152,10 +152,10 @@ impl Args {
         }
         let what = word.map(what).transpose()?;
         match (what, name) {
-            (Some(What::Function), None) => {
+            (Some(Subject::Function), None) => {
                 Err(Hinted::new("no function is named", "say `show BINARY function NAME`").into())
             }
-            (Some(What::Function), _) | (_, None) => Ok(Wanted { binary, what, name, counts }),
+            (Some(Subject::Function), _) | (_, None) => Ok(Request { binary, what, name, counts }),
             _ => {
                 let hint = "say `show BINARY function NAME`";
                 Err(Hinted::new("a name was given, but no function asked for", hint).into())
@@ -166,14 +166,14 @@ impl Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    let wanted = args.wanted()?;
+    let wanted = args.request()?;
     if let Some(to) = &args.o {
         let read = args.binary.iter().chain(&args.profile).chain(&args.counts);
         output::spares(to, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
     }
     let profile = args.profile.as_deref().or(wanted.counts);
     let is_of_counts =
-        wanted.what.is_some_and(|what| what.is_of_counts() || what == What::Loops && profile.is_some());
+        wanted.what.is_some_and(|what| what.is_of_counts() || what == Subject::Loops && profile.is_some());
     refuse_unfit(args, wanted.what, profile.is_some(), is_of_counts)?;
     let to = args.o.as_ref();
     if let (Some(what), true) = (wanted.what, is_of_counts) {
@@ -215,7 +215,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 /// Refuses options that what is asked for has no use for.
 fn refuse_unfit(
     args: &Args,
-    what: Option<What>,
+    what: Option<Subject>,
     has_profile: bool,
     is_of_counts: bool,
 ) -> anyhow::Result<()> {
@@ -223,7 +223,7 @@ fn refuse_unfit(
         let hint = "say `show REC` with it, or add `--counts REC` or `--profile FILE`";
         return Err(Hinted::new("edges, never, calls and paths are what counts tell", hint).into());
     }
-    if what != Some(What::Function)
+    if what != Some(Subject::Function)
         && (args.svg || args.dot || args.liveness || has_profile && what.is_some() && !is_of_counts)
     {
         let hint = "say `show BINARY function NAME` with it";
@@ -234,12 +234,14 @@ fn refuse_unfit(
 }
 
 /// Prints what counts tell of all images.
-fn print_counts(args: &Args, what: What, images: &[counts::Image]) -> anyhow::Result<()> {
+fn print_counts(args: &Args, what: Subject, images: &[counts::Image]) -> anyhow::Result<()> {
     let to = args.o.as_ref();
     match what {
-        What::Edges | What::Never => args.output.print_to(to, &counts::edges(images, what == What::Never)),
-        What::Calls => args.output.print_to(to, &counts::call_graph(images)),
-        What::Paths => args.output.print_to(to, &counts::hot_paths(images)),
+        Subject::Edges | Subject::Never => {
+            args.output.print_to(to, &counts::edges(images, what == Subject::Never))
+        }
+        Subject::Calls => args.output.print_to(to, &counts::call_graph(images)),
+        Subject::Paths => args.output.print_to(to, &counts::hot_paths(images)),
         _ => args.output.print_to(to, &counts::loop_runs(images)),
     }
 }
@@ -247,22 +249,22 @@ fn print_counts(args: &Args, what: What, images: &[counts::Image]) -> anyhow::Re
 /// Prints what is asked for of a program, with the counts of one function where they are known.
 fn print_program(
     args: &Args,
-    wanted: &Wanted<'_>,
+    wanted: &Request<'_>,
     program: &Program,
     counts: Option<&Profile>,
 ) -> anyhow::Result<()> {
     let to = args.o.as_ref();
     match wanted.what {
         None => args.output.print_to(to, &summary::view(program))?,
-        Some(What::Functions) => args.output.print_to(to, &lists::functions(program))?,
-        Some(What::Loops) => args.output.print_to(to, &loops::view(program))?,
-        Some(What::Tables) => args.output.print_to(to, &lists::tables(program))?,
-        Some(What::Gaps) => args.output.print_to(to, &lists::gaps(program))?,
-        Some(What::Data) => args.output.print_to(to, &lists::data(program))?,
+        Some(Subject::Functions) => args.output.print_to(to, &lists::functions(program))?,
+        Some(Subject::Loops) => args.output.print_to(to, &loops::view(program))?,
+        Some(Subject::Tables) => args.output.print_to(to, &lists::tables(program))?,
+        Some(Subject::Gaps) => args.output.print_to(to, &lists::gaps(program))?,
+        Some(Subject::Data) => args.output.print_to(to, &lists::data(program))?,
         // With counts they were shown above; without, refused.
-        Some(What::Edges | What::Never | What::Calls | What::Paths) => {}
-        Some(What::Cfg) => args.output.print_to(to, &cfg::view(program, args.instructions))?,
-        Some(What::Function) => {
+        Some(Subject::Edges | Subject::Never | Subject::Calls | Subject::Paths) => {}
+        Some(Subject::Cfg) => args.output.print_to(to, &cfg::view(program, args.instructions))?,
+        Some(Subject::Function) => {
             let id = input::function(program, wanted.name.unwrap_or_default())?;
             if args.svg || args.dot {
                 let picture = function::picture(program, id, args.svg, counts);
@@ -276,8 +278,8 @@ fn print_program(
     Ok(())
 }
 
-/// What is counted: the binary that is named, or all that the recording holds.
-fn images(wanted: &Wanted<'_>, profile: Option<&Path>) -> anyhow::Result<Vec<counts::Image>> {
+/// Subject is counted: the binary that is named, or all that the recording holds.
+fn images(wanted: &Request<'_>, profile: Option<&Path>) -> anyhow::Result<Vec<counts::Image>> {
     let mut images = match (wanted.binary, wanted.counts, profile) {
         (None, Some(rec), _) => {
             let with_program = |profile: Profile| Ok((input::counted_program(&profile)?, profile));
@@ -323,7 +325,7 @@ fn counted(rec: &Path, name: &str) -> anyhow::Result<(Program, Profile)> {
                 profile::flow::complete(&program, &mut profile);
                 return Ok((program, profile));
             }
-            // What the executable has to say is said.
+            // Subject the executable has to say is said.
             Err(err) => refused = refused.or(Some(err)),
         }
     }

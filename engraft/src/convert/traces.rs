@@ -1,4 +1,4 @@
-//! `engraft convert` for traces: from a plain one to a file of ours, and back. What else they are made of and
+//! `engraft convert` for traces: from a plain one to a file of ours, and back. Conversion else they are made of and
 //! become: `branches`, `exports`.
 
 use super::stores::stores;
@@ -15,7 +15,7 @@ use trace::{ImportError, Imported, Names, Stores, Trace, file, import, plain};
 use tracing::info_span;
 use views::convert::TraceView;
 
-/// What to write, if the extension does not say it.
+/// Conversion to write, if the extension does not say it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A profile.
@@ -37,7 +37,7 @@ pub fn target_named(name: &str) -> Result<Target, String> {
     }
 }
 
-/// What the output is to be: as asked for, else as its name says.
+/// Conversion the output is to be: as asked for, else as its name says.
 pub fn target(args: &Args) -> Option<Target> {
     let is_slices = || args.o.to_string_lossy().to_ascii_lowercase().ends_with(".trace.json");
     args.to
@@ -46,7 +46,7 @@ pub fn target(args: &Args) -> Option<Target> {
         .or_else(|| (is_named(&args.o, OURS) || is_named(&args.o, PLAIN)).then_some(Target::Trace))
 }
 
-/// What traces of ours are called, and plain ones.
+/// Conversion traces of ours are called, and plain ones.
 const OURS: &str = "trace";
 const PLAIN: &str = "trc";
 
@@ -55,12 +55,12 @@ fn is_named(path: &Path, extension: &str) -> bool {
 }
 
 /// The error for an output whose name says no format.
-pub fn is_unnamed(args: &Args) -> anyhow::Error {
+pub fn without_format(args: &Args) -> anyhow::Error {
     output::unnamed(&args.o, ", trace, chrome; plain traces end in .trc").into()
 }
 
 /// The error for what is no trace and was to become something that only traces do.
-pub fn is_none(args: &Args) -> anyhow::Error {
+pub fn not_a_trace(args: &Args) -> anyhow::Error {
     if let Some((path, err)) = args.inputs.iter().find_map(|path| Some((path, path.metadata().err()?))) {
         return anyhow::Error::from(err).context(format!("cannot read {}", path.display()));
     }
@@ -73,8 +73,8 @@ pub fn is_none(args: &Args) -> anyhow::Error {
     Hinted::new(what, hint).into()
 }
 
-/// What is to be converted.
-pub enum What {
+/// Conversion is to be converted.
+pub enum Conversion {
     /// A plain trace, from a file or a pipe.
     Plain,
     /// A trace of ours.
@@ -83,14 +83,14 @@ pub enum What {
     Folded(Box<Trace>),
     /// One, to slices.
     Slices(Box<Trace>),
-    /// What perf prints of branches.
+    /// Conversion perf prints of branches.
     Branches,
 }
 
 /// Whether traces are meant, and which way.
-pub fn wanted(args: &Args) -> anyhow::Result<Option<What>> {
-    let what = what(args)?;
-    let is_drawn = matches!(what, Some(What::Folded(_) | What::Slices(_)));
+pub fn conversion(args: &Args) -> anyhow::Result<Option<Conversion>> {
+    let what = recognise(args)?;
+    let is_drawn = matches!(what, Some(Conversion::Folded(_) | Conversion::Slices(_)));
     if !is_drawn && (args.at.is_some() || args.depth.is_some() || args.weight.is_some()) {
         let what = "--at, --depth and --weight are for one trace that becomes folded stacks or slices";
         return Err(Hinted::new(what, "name the output X.folded or X.trace.json").into());
@@ -98,7 +98,7 @@ pub fn wanted(args: &Args) -> anyhow::Result<Option<What>> {
     Ok(what)
 }
 
-fn what(args: &Args) -> anyhow::Result<Option<What>> {
+fn recognise(args: &Args) -> anyhow::Result<Option<Conversion>> {
     let asked = args.meta.is_some() || !args.store.is_empty();
     let target = target(args);
     let [input] = args.inputs.as_slice() else {
@@ -109,14 +109,14 @@ fn what(args: &Args) -> anyhow::Result<Option<What>> {
         );
         return Ok(None);
     };
-    // What a pipe holds cannot be seen without taking it out: the output tells.
+    // Conversion a pipe holds cannot be seen without taking it out: the output tells.
     let is_stdin = input == Path::new("-");
     let is_file = input.metadata().is_ok_and(|m| m.is_file());
     if is_stdin || !is_file {
         let is_pipe = is_stdin || input.exists() && !input.is_dir();
         let is_profile = matches!(target, Some(Target::Profile(_)));
         return if is_pipe && (asked || !is_profile) {
-            becomes_ours(args, What::Plain).map(Some)
+            becomes_ours(args, Conversion::Plain).map(Some)
         } else {
             Ok(None)
         };
@@ -127,29 +127,29 @@ fn what(args: &Args) -> anyhow::Result<Option<What>> {
     if file::is_one(&start) {
         let open = || Ok::<_, anyhow::Error>(Box::new(input::open(input)?));
         return Ok(match target {
-            Some(Target::Profile(profile::Format::Folded)) => Some(What::Folded(open()?)),
-            Some(Target::Chrome) => Some(What::Slices(open()?)),
+            Some(Target::Profile(profile::Format::Folded)) => Some(Conversion::Folded(open()?)),
+            Some(Target::Chrome) => Some(Conversion::Slices(open()?)),
             // Its counts are wanted.
             Some(Target::Profile(_)) => None,
-            None if args.store.is_empty() => return Err(is_unnamed(args)),
-            Some(Target::Trace) | None => Some(What::Ours(open()?)),
+            None if args.store.is_empty() => return Err(without_format(args)),
+            Some(Target::Trace) | None => Some(Conversion::Ours(open()?)),
         });
     }
     let is_of_traces = !matches!(target, Some(Target::Profile(_)));
     if is_of_traces && branches::is_one(&start) {
-        return becomes_ours(args, What::Branches).map(Some);
+        return becomes_ours(args, Conversion::Branches).map(Some);
     }
     if asked || is_named(input, PLAIN) || is_of_traces && plain::is_one(&start) {
-        return becomes_ours(args, What::Plain).map(Some);
+        return becomes_ours(args, Conversion::Plain).map(Some);
     }
     Ok(None)
 }
 
 /// Refuses outputs that are called something else than a trace of ours, for what becomes nothing but one.
-fn becomes_ours(args: &Args, what: What) -> anyhow::Result<What> {
+fn becomes_ours(args: &Args, what: Conversion) -> anyhow::Result<Conversion> {
     let is_asked = !args.store.is_empty();
     match target(args) {
-        None if !is_asked && output::is_standard_output(&args.o) => return Err(is_unnamed(args)),
+        None if !is_asked && output::is_standard_output(&args.o) => return Err(without_format(args)),
         Some(Target::Profile(profile::Format::Engraft)) if args.to.is_none() => return Ok(what),
         Some(Target::Profile(_) | Target::Chrome) => {}
         Some(Target::Trace) if args.to.is_none() && !is_asked && is_named(&args.o, PLAIN) => {}
@@ -162,7 +162,7 @@ fn becomes_ours(args: &Args, what: What) -> anyhow::Result<What> {
 }
 
 /// Converts a trace.
-pub fn run(args: &Args, what: What) -> anyhow::Result<Answer> {
+pub fn run(args: &Args, what: Conversion) -> anyhow::Result<Answer> {
     let read = args.inputs.iter().chain(&args.meta).map(std::path::PathBuf::as_path);
     output::spares(&args.o, &read.collect::<Vec<_>>())?;
     let from = args.inputs.first().context("clap asks for one")?;
@@ -172,14 +172,14 @@ pub fn run(args: &Args, what: What) -> anyhow::Result<Answer> {
                 format!("{} keeps all threads: --thread is for one that is taken out", args.o.display());
             return Err(Hinted::new(what, "name the output X.trc, X.folded or X.trace.json").into());
         }
-        What::Plain => info_span!("import").in_scope(|| pack(args, from))?,
-        What::Ours(trace) if is_repacked(args) => {
-            info_span!("pack").in_scope(|| repacked(from, &args.o, &trace, stores(&args.store)?))?
+        Conversion::Plain => info_span!("import").in_scope(|| import_plain(args, from))?,
+        Conversion::Ours(trace) if is_repacked(args) => {
+            info_span!("pack").in_scope(|| repack(from, &args.o, &trace, stores(&args.store)?))?
         }
-        What::Ours(trace) => info_span!("export").in_scope(|| unpack(args, from, &trace))?,
-        What::Branches => return branches::import(args, from),
-        What::Folded(trace) => return exports::folded(args, from, &trace),
-        What::Slices(trace) => return exports::chrome(args, from, &trace),
+        Conversion::Ours(trace) => info_span!("export").in_scope(|| export_plain(args, from, &trace))?,
+        Conversion::Branches => return branches::import(args, from),
+        Conversion::Folded(trace) => return exports::folded(args, from, &trace),
+        Conversion::Slices(trace) => return exports::chrome(args, from, &trace),
     };
     args.output.print_beside_file(&args.o, &wrote)?;
     Ok(Answer::Yes)
@@ -191,15 +191,15 @@ fn is_repacked(args: &Args) -> bool {
 }
 
 /// Whether what is made has all threads.
-fn is_whole(args: &Args, what: &What) -> bool {
+fn is_whole(args: &Args, what: &Conversion) -> bool {
     match what {
-        What::Plain | What::Branches => true,
-        What::Ours(_) => is_repacked(args),
-        What::Folded(_) | What::Slices(_) => false,
+        Conversion::Plain | Conversion::Branches => true,
+        Conversion::Ours(_) => is_repacked(args),
+        Conversion::Folded(_) | Conversion::Slices(_) => false,
     }
 }
 
-fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
+fn import_plain(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
     let names = match &args.meta {
         None => Names::default(),
         Some(meta) => {
@@ -219,7 +219,7 @@ fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
         match import::import(input, w, &names, stores) {
             Err(ImportError::Write(err)) => Err(err),
             imported => {
-                // What is no trace leaves no file.
+                // Conversion is no trace leaves no file.
                 let failed = imported.is_err();
                 result = Some(imported);
                 if failed { Err(io::Error::other("the input is no trace")) } else { Ok(()) }
@@ -242,7 +242,7 @@ fn pack(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
 ///
 /// # Errors
 /// If it cannot be read, packed or written.
-pub fn repacked(from: &Path, to: &Path, trace: &Trace, stores: Stores) -> anyhow::Result<TraceView> {
+pub fn repack(from: &Path, to: &Path, trace: &Trace, stores: Stores) -> anyhow::Result<TraceView> {
     let mut result = None;
     let wrote = output::data(Some(to), |w| match import::repack(trace, w, stores) {
         Err(RepackError::Write(err)) => Err(err),
@@ -267,7 +267,7 @@ pub fn repacked(from: &Path, to: &Path, trace: &Trace, stores: Stores) -> anyhow
     Ok(TraceView { schema: TraceView::SCHEMA, file: to.display().to_string(), n_symbols, n_bytes })
 }
 
-fn unpack(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> {
+fn export_plain(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<TraceView> {
     let wanted = match args.thread {
         Some(n) => Some(input::nth(from, trace, n)?.thread),
         None => {

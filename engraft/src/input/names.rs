@@ -38,7 +38,7 @@ fn spelt(symbol: &str) -> String {
 /// Those that `what` names, of `all` with their names in the source: by all of it; without parameters, or
 /// what stands behind them; else by its end, so that `run` is `app::run` if nothing else ends so.
 pub fn called<T: Copy + PartialEq>(all: &[(T, String)], what: &str) -> Vec<T> {
-    let what = squeezed(what);
+    let what = without_spaces(what);
     for named in [is_all, is_called, ends_in] {
         let found: Vec<&(T, String)> = all.iter().filter(|(_, name)| named(name, &what)).collect();
         // What compilers cut out of a function does not count beside it.
@@ -81,20 +81,20 @@ fn is_whole(name: &str) -> bool {
 }
 
 fn is_all(name: &str, what: &str) -> bool {
-    squeezed(name) == what
+    without_spaces(name) == what
 }
 
 fn is_called(name: &str, what: &str) -> bool {
-    squeezed(path(name)) == what || squeezed(to_parameters(name)) == what
+    without_spaces(path(name)) == what || without_spaces(to_parameters(name)) == what
 }
 
 /// Whether `what` is the end of this name's path, with or without the arguments of templates; or that and the
 /// parameters.
 fn ends_in(name: &str, what: &str) -> bool {
-    let path = squeezed(path(name));
+    let path = without_spaces(path(name));
     let is_end =
         |path: String| path.strip_suffix(what).is_some_and(|rest| rest.is_empty() || rest.ends_with("::"));
-    [erased(&path), path, squeezed(to_parameters(name))].into_iter().any(is_end)
+    [erased(&path), path, without_spaces(to_parameters(name))].into_iter().any(is_end)
 }
 
 /// A source name to the end of its parameters.
@@ -102,7 +102,7 @@ fn to_parameters(name: &str) -> &str {
     name.rfind(')').and_then(|at| name.get(..=at)).unwrap_or_default()
 }
 
-fn squeezed(text: &str) -> String {
+fn without_spaces(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 

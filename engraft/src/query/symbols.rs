@@ -1,8 +1,8 @@
 //! Symbols as people read them: `engraft query --at`, and what is around an occurrence.
 
 use super::Args;
-use super::at::Span;
 use super::functions::Functions;
+use super::positions::RangeArg;
 use super::source::{Binaries, Code};
 use crate::input::unreadable;
 use crate::output::{self, Answer, Format};
@@ -62,7 +62,7 @@ pub fn print(
     trace: &Trace,
     functions: &Functions<'_>,
     binaries: Binaries<'_>,
-    span: Span,
+    span: RangeArg,
 ) -> anyhow::Result<Answer> {
     args.code.map_or(Ok(()), |code| binaries.has_code(code, &args.trace))?;
     let (of, range) = span.of(&args.trace, trace, args.thread)?;

@@ -1,6 +1,6 @@
 //! `engraft query --between` and `--thread`: what occurs in a window of time, or in one thread.
 
-use super::{Args, at, failed};
+use super::{Args, failed, positions};
 use crate::input::unreadable;
 use crate::output::Hinted;
 use std::str::FromStr;
@@ -34,7 +34,7 @@ impl FromStr for Window {
 fn ranges(args: &Args, trace: &Trace) -> anyhow::Result<Vec<(Thread, u64, u64)>> {
     let read = |err| unreadable(&args.trace, err);
     let threads = match args.thread {
-        Some(_) => vec![at::thread(&args.trace, trace, args.thread)?],
+        Some(_) => vec![positions::thread(&args.trace, trace, args.thread)?],
         None => trace.threads().map_err(read)?,
     };
     let Some(window) = args.between else {

@@ -1,6 +1,6 @@
 //! `engraft trace pack`: of what was recorded, one file that is smaller, and searched without being unpacked.
 
-use crate::convert::traces::repacked;
+use crate::convert::traces::repack;
 use crate::input;
 use crate::output::{self, Answer, Hinted, Output};
 use std::path::{Path, PathBuf};
@@ -60,5 +60,5 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 pub fn file(from: &Path, to: &Path, maker: Maker) -> anyhow::Result<TraceView> {
     let _span = tracing::info_span!("pack").entered();
     let trace = input::open(from)?;
-    repacked(from, to, &trace, Stores { grammar: Some(maker), chunks: None })
+    repack(from, to, &trace, Stores { grammar: Some(maker), chunks: None })
 }

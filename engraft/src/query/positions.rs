@@ -9,27 +9,27 @@ use trace::{Position, Thread, Trace};
 
 /// `INDEX`, or `THREAD:INDEX`.
 #[derive(Clone, Copy, Debug)]
-pub struct At {
+pub struct PositionArg {
     thread: Option<u32>,
     index: u64,
 }
 
-impl FromStr for At {
+impl FromStr for PositionArg {
     type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<At, Self::Err> {
+    fn from_str(text: &str) -> Result<PositionArg, Self::Err> {
         // As it is printed, too.
         let (thread, index) = match text.split_once([':', ' ']) {
             Some((thread, index)) => (Some(thread.parse()), index),
             None => (None, text),
         };
         let at = index.parse().ok().zip(thread.transpose().ok());
-        at.map(|(index, thread)| At { thread, index })
+        at.map(|(index, thread)| PositionArg { thread, index })
             .ok_or("a position is INDEX or THREAD:INDEX, as --first prints it")
     }
 }
 
-impl At {
+impl PositionArg {
     /// The position, which must be in the trace.
     pub fn of(self, path: &Path, trace: &Trace) -> anyhow::Result<Position> {
         let of = thread(path, trace, self.thread)?;
@@ -44,22 +44,22 @@ impl At {
 
 /// `I..J`: symbols from I on, before J.
 #[derive(Clone, Copy, Debug)]
-pub struct Span {
+pub struct RangeArg {
     start: u64,
     end: u64,
 }
 
-impl FromStr for Span {
+impl FromStr for RangeArg {
     type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Span, Self::Err> {
+    fn from_str(text: &str) -> Result<RangeArg, Self::Err> {
         let ends = text.split_once("..").and_then(|(start, end)| start.parse().ok().zip(end.parse().ok()));
-        let span = ends.map(|(start, end)| Span { start, end }).filter(|span| span.start < span.end);
+        let span = ends.map(|(start, end)| RangeArg { start, end }).filter(|span| span.start < span.end);
         span.ok_or("a range is I..J: the symbols from I on, before J, as in 0..20")
     }
 }
 
-impl Span {
+impl RangeArg {
     /// The range, which must be in the stream of the thread.
     pub fn of(self, path: &Path, trace: &Trace, asked: Option<u32>) -> anyhow::Result<(Thread, Range<u64>)> {
         let of = thread(path, trace, asked)?;
