@@ -217,24 +217,17 @@ impl Cursor<'_> {
         Some(bytes)
     }
     fn uleb(&mut self) -> Option<u64> {
-        let mut value = 0u64;
-        for shift in (0..70).step_by(7) {
-            let byte = self.u8()?;
-            if shift < 64 {
-                value |= u64::from(byte & 0x7f) << shift;
-            }
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
+        self.read(|rest| gimli::leb128::read::unsigned(rest))
     }
     fn sleb(&mut self) -> Option<u64> {
-        let from = self.at;
-        let value = self.uleb()?;
-        let last = *self.bytes.get(self.at.checked_sub(1)?)?;
-        let bits = 7 * (self.at - from);
-        Some(if last & 0x40 != 0 && bits < 64 { value | u64::MAX << bits } else { value })
+        self.read(|rest| gimli::leb128::read::signed(rest)).map(i64::cast_unsigned)
+    }
+    /// What `read` takes from the bytes that follow.
+    fn read<T>(&mut self, read: impl Fn(&mut Slice<'_>) -> gimli::Result<T>) -> Option<T> {
+        let mut rest = Slice::new(self.bytes.get(self.at..)?, LittleEndian);
+        let value = read(&mut rest).ok()?;
+        self.at = self.bytes.len() - rest.len();
+        Some(value)
     }
     /// A value without a base, in the format of the low four bits of `encoding`.
     fn offset(&mut self, encoding: u8) -> Option<u64> {
