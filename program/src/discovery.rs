@@ -19,7 +19,7 @@ use crate::discovery::code::{Code, NO_FUNC};
 use crate::discovery::partition::{Evidence, Known};
 use crate::discovery::sweep::Sweeper;
 use crate::discovery::sweep::raw::{
-    Context, DataRef, How, RawEnd, RawTable, Region, RegionKind, Rel, Space, Swept, decode_at,
+    Context, DataRef, RawEnd, RawTable, Region, RegionKind, Rel, Space, Swept, Transfer, decode_at,
 };
 use crate::image::{Image, SymbolKind};
 use crate::libc;
@@ -217,13 +217,13 @@ fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
     }
     let twice = twice_starts(code);
     for call in &code.calls {
-        if call.how == How::Direct {
+        if call.transfer == Transfer::Direct {
             add(call.target);
         }
-        let comes_back_twice = match call.how {
-            How::Direct => twice.binary_search(&call.target).is_ok(),
-            How::Slot => code.slot_import(call.target).is_some_and(libc::returns_twice),
-            How::Indirect | How::JumpSlot | How::JumpIndirect => false,
+        let comes_back_twice = match call.transfer {
+            Transfer::Direct => twice.binary_search(&call.target).is_ok(),
+            Transfer::Slot => code.slot_import(call.target).is_some_and(libc::returns_twice),
+            Transfer::Indirect | Transfer::JumpSlot | Transfer::JumpIndirect => false,
         };
         if comes_back_twice {
             add(call.end());

@@ -5,7 +5,7 @@
 use crate::addr::Va;
 use crate::arch::Decoder;
 use crate::discovery::code::{Code, NO_FUNC};
-use crate::discovery::sweep::raw::{How, NOWHERE, RawBlock, RawCall, RawEnd, Rel};
+use crate::discovery::sweep::raw::{NOWHERE, RawBlock, RawCall, RawEnd, Rel, Transfer};
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::image::{Image, SymbolKind};
 use crate::model::{
@@ -142,7 +142,8 @@ impl<'c, 'a> Assembly<'c, 'a> {
     }
 
     fn collect_imports(&mut self) {
-        let slots = self.code.calls.iter().filter(|c| matches!(c.how, How::Slot | How::JumpSlot));
+        let slots =
+            self.code.calls.iter().filter(|c| matches!(c.transfer, Transfer::Slot | Transfer::JumpSlot));
         let mut names: Vec<&str> = slots.filter_map(|c| self.code.slot_import(c.target)).collect();
         names.sort_unstable();
         names.dedup();
@@ -391,7 +392,7 @@ impl<'c, 'a> Assembly<'c, 'a> {
                 if id == NO_FUNC {
                     continue;
                 }
-                let jump = matches!(call.how, How::JumpSlot | How::JumpIndirect);
+                let jump = matches!(call.transfer, Transfer::JumpSlot | Transfer::JumpIndirect);
                 let callee = self.callee(call);
                 let never = !jump && code.never.binary_search(&call.at).is_ok();
                 calls.push(Call {
@@ -446,10 +447,10 @@ impl<'c, 'a> Assembly<'c, 'a> {
     }
 
     fn callee(&self, call: &RawCall) -> Callee {
-        match call.how {
-            How::Direct => self.direct(call.target, call.at, call.len),
-            How::Indirect | How::JumpIndirect => Callee::Indirect,
-            How::Slot | How::JumpSlot => {
+        match call.transfer {
+            Transfer::Direct => self.direct(call.target, call.at, call.len),
+            Transfer::Indirect | Transfer::JumpIndirect => Callee::Indirect,
+            Transfer::Slot | Transfer::JumpSlot => {
                 if let Some(name) = self.code.slot_import(call.target)
                     && let Ok(i) = self.imports.binary_search_by(|n| (**n).cmp(name))
                 {

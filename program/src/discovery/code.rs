@@ -19,7 +19,7 @@ pub const NO_FUNC: u32 = u32::MAX;
 
 /// A function while it is being put together.
 #[derive(Clone, Debug)]
-pub struct Proto {
+pub struct RawFunction {
     pub entry: Rel,
     pub origin: Origin,
     /// Whether it returns, where its name says so: imports behind PLT stubs, and what C and C++ reserve.
@@ -42,7 +42,7 @@ pub struct Code<'a> {
     pub overlaps: Vec<Rel>,
     /// Function of each block.
     pub owner: Vec<u32>,
-    pub funcs: Vec<Proto>,
+    pub funcs: Vec<RawFunction>,
     /// Further entries: (address), sorted.
     pub entries: Vec<Rel>,
     /// Calls that do not return, sorted.
@@ -220,7 +220,7 @@ impl<'a> Code<'a> {
     pub fn ends_in_call(&self, rank: u32) -> bool {
         self.calls_in(rank)
             .last()
-            .is_some_and(|c| c.how.is_call() && c.end() == self.blocks[rank as usize].end_rel())
+            .is_some_and(|c| c.transfer.is_call() && c.end() == self.blocks[rank as usize].end_rel())
     }
 
     /// The tables of the jump at the end of a block.
@@ -250,7 +250,7 @@ impl<'a> Code<'a> {
         if self.sites.is_empty() {
             return;
         }
-        for call in self.calls_in(rank).iter().filter(|c| c.how.is_call()) {
+        for call in self.calls_in(rank).iter().filter(|c| c.transfer.is_call()) {
             // Ranges of one function do not overlap; those that start before the call are looked at from the
             // last on.
             let to = self.sites.partition_point(|s| s.0.start <= call.at);

@@ -9,7 +9,7 @@
 
 use crate::arch::{Decoder, Flow, StackMove};
 use crate::discovery::code::{Code, NO_FUNC};
-use crate::discovery::partition::{Finder, Is, Jump, Start, has};
+use crate::discovery::partition::{Finder, Jump, Owner, Start, has};
 use crate::discovery::prologue::{has_prologue, looks_like_entry};
 use crate::discovery::sweep::raw::{RawEnd, RegionKind, Rel};
 use crate::model::Origin;
@@ -24,7 +24,7 @@ pub fn seams(code: &Code<'_>) -> Vec<(Rel, Rel)> {
     for region in code.regions.iter().filter(|r| r.kind == RegionKind::Gap) {
         let from = code.calls.partition_point(|c| c.at < region.range.start);
         for call in
-            code.calls[from..].iter().take_while(|c| c.at < region.range.end).filter(|c| c.how.is_call())
+            code.calls[from..].iter().take_while(|c| c.at < region.range.end).filter(|c| c.transfer.is_call())
         {
             let end = call.end();
             let aligned = end.next_multiple_of(16);
@@ -60,24 +60,7 @@ impl Finder<'_, '_> {
             let i = gaps.partition_point(|g| g.end <= at);
             gaps.get(i).is_some_and(|g| g.contains(&at))
         };
-        let mut certain: Vec<(Rel, Origin)> = Vec::new();
-        for s in self.evidence.seeds.iter().filter(|s| in_gap(s.at) && !has(&self.evidence.cold, s.at)) {
-            certain.push((s.at, s.origin));
-        }
-        certain.extend(self.called.iter().filter(|&&at| in_gap(at)).map(|&at| (at, Origin::Called)));
-        certain.retain(|c| code.block_from(c.0).is_some());
-        let aligned = certain.iter().filter(|c| c.0 % 16 == 0).count();
-        let aligned = certain.len() < 8 || aligned * 10 >= certain.len() * 9;
-        for &at in self.taken.iter().filter(|&&at| in_gap(at) && !has(self.labels, at)) {
-            if let Some(rank) = code.block_from(at)
-                && !self.fallen_into(rank)
-                && looks_like_entry(code, at)
-            {
-                certain.push((at, Origin::AddressTaken));
-            }
-        }
-        certain.sort_unstable();
-        certain.dedup_by_key(|c| c.0);
+        let (certain, aligned) = self.certain_starts(&in_gap);
         let mut jumps = Vec::new();
         for (rank, block) in code.blocks.iter().enumerate() {
             if matches!(block.end, RawEnd::Jump | RawEnd::Branch) && in_gap(block.target) {
@@ -98,7 +81,7 @@ impl Finder<'_, '_> {
             n_walks: 0,
             entry_like: vec![None; code.blocks.len()],
             first_jump: Vec::new(),
-            starts: certain.into_iter().map(|(at, origin)| (at, Is::Function(origin))).collect(),
+            starts: certain.into_iter().map(|(at, origin)| (at, Owner::Function(origin))).collect(),
             settled: HashSet::new(),
             found: Vec::new(),
         };
@@ -130,19 +113,52 @@ impl Finder<'_, '_> {
             }
         }
         let found = std::mem::take(&mut search.starts);
-        self.starts.extend(found.into_iter().map(|(at, is)| Start { at, is }));
-        // Code before the first start of a gap: what falls into it owns it.
+        self.starts.extend(found.into_iter().map(|(at, owner)| Start { at, owner }));
+        self.own_heads(&gaps);
+    }
+
+    /// Starts of functions that files or calls tell, by address, and whether functions start at multiples of 16
+    /// here.
+    fn certain_starts(&self, in_gap: &impl Fn(Rel) -> bool) -> (Vec<(Rel, Origin)>, bool) {
+        let code = self.code;
+        let mut certain: Vec<(Rel, Origin)> = Vec::new();
+        for s in self.evidence.seeds.iter().filter(|s| in_gap(s.at) && !has(&self.evidence.cold, s.at)) {
+            certain.push((s.at, s.origin));
+        }
+        certain.extend(self.called.iter().filter(|&&at| in_gap(at)).map(|&at| (at, Origin::Called)));
+        certain.retain(|c| code.block_from(c.0).is_some());
+        let aligned = certain.iter().filter(|c| c.0 % 16 == 0).count();
+        let aligned = certain.len() < 8 || aligned * 10 >= certain.len() * 9;
+        for &at in self.taken.iter().filter(|&&at| in_gap(at) && !has(self.labels, at)) {
+            if let Some(rank) = code.block_from(at)
+                && !self.fallen_into(rank)
+                && looks_like_entry(code, at)
+            {
+                certain.push((at, Origin::AddressTaken));
+            }
+        }
+        certain.sort_unstable();
+        certain.dedup_by_key(|c| c.0);
+        (certain, aligned)
+    }
+
+    /// Code before the first start of a gap: what falls into it owns it.
+    fn own_heads(&mut self, gaps: &[Range<Rel>]) {
+        let code = self.code;
         let mut known: Vec<Rel> = self.starts.iter().map(|s| s.at).collect();
         known.sort_unstable();
-        for gap in &gaps {
+        for gap in gaps {
             let first = code.first_from(gap.start);
             if code.blocks.get(first).is_some_and(|b| b.start < gap.end) {
                 let rank = u32::try_from(first).unwrap_or(NO_FUNC);
                 let at = code.blocks[first].start;
                 if !has(&known, at) {
-                    let is =
-                        if rank > 0 && self.fallen_into(rank) { Is::PartOf(rank - 1) } else { Is::Nobody };
-                    self.starts.push(Start { at, is });
+                    let owner = if rank > 0 && self.fallen_into(rank) {
+                        Owner::PartOf(rank - 1)
+                    } else {
+                        Owner::Nobody
+                    };
+                    self.starts.push(Start { at, owner });
                 }
             }
         }
@@ -186,11 +202,11 @@ struct Search<'s, 'f, 'a> {
     /// The first of `jumps` that leads to each block, or beyond.
     first_jump: Vec<u32>,
     /// By address.
-    starts: Vec<(Rel, Is)>,
+    starts: Vec<(Rel, Owner)>,
     /// Segments that hold one function without doubt.
     settled: HashSet<(u32, u32)>,
     /// Found in this round.
-    found: Vec<(Rel, Is)>,
+    found: Vec<(Rel, Owner)>,
 }
 
 impl Search<'_, '_, '_> {
@@ -254,7 +270,7 @@ impl Search<'_, '_, '_> {
         let mut open = false;
         let code = self.finder.code;
         self.round += 1;
-        let mut new: Vec<(Rel, Is)> = Vec::new();
+        let mut new: Vec<(Rel, Owner)> = Vec::new();
         let mut current = None;
         if segment.started || self.finder.fallen_into(segment.ranks.start) {
             self.reach(segment.ranks.start, &segment.ranks);
@@ -267,9 +283,9 @@ impl Search<'_, '_, '_> {
             }
             let at = code.blocks[u as usize].start;
             open = true;
-            let is = self.judge(u, current, &segment.ranks);
-            if let Some(is) = is {
-                new.push((at, is));
+            let owner = self.judge(u, current, &segment.ranks);
+            if let Some(owner) = owner {
+                new.push((at, owner));
                 current = Some(u);
             }
             self.reach(u, &segment.ranks);
@@ -298,7 +314,7 @@ impl Search<'_, '_, '_> {
                 continue;
             }
             if self.is_entry_like(u) && incoming.iter().all(|j| self.depth(j.1) == Some(0)) {
-                new.push((at, Is::Function(Origin::TailCalled)));
+                new.push((at, Owner::Function(Origin::TailCalled)));
             }
         }
         if !open && segment.started {
@@ -339,7 +355,7 @@ impl Search<'_, '_, '_> {
     }
 
     /// What an unreached block is the start of, if of anything.
-    fn judge(&mut self, u: u32, current: Option<u32>, own: &Range<u32>) -> Option<Is> {
+    fn judge(&mut self, u: u32, current: Option<u32>, own: &Range<u32>) -> Option<Owner> {
         let code = self.finder.code;
         let at = code.blocks[u as usize].start;
         if self.finder.fallen_into(u) && u > own.start {
@@ -356,23 +372,23 @@ impl Search<'_, '_, '_> {
                 (conditional || code.blocks[j.1 as usize].end == RawEnd::Jump) && self.depth(j.1) == Some(0)
             });
             if !cold && leaves && self.is_entry_like(u) {
-                return Some(Is::Function(Origin::TailCalled));
+                return Some(Owner::Function(Origin::TailCalled));
             }
             let known = incoming.iter().find(|j| self.depth(j.1).is_some_and(|d| d != 0) || cold);
             if let Some(&(_, source)) = known {
-                return Some(Is::PartOf(source));
+                return Some(Owner::PartOf(source));
             }
             // Perhaps the code that jumps here is yet to be found.
             if !self.last_round {
                 return None;
             }
             if self.may_start(u) && self.is_entry_like(u) {
-                return Some(Is::Function(Origin::TailCalled));
+                return Some(Owner::Function(Origin::TailCalled));
             }
-            return Some(Is::PartOf(source));
+            return Some(Owner::PartOf(source));
         }
         let good = self.may_start(u) && !self.resumes(u) && self.is_entry_like(u) && !self.joins(u, own);
-        if good || current.is_none() { Some(Is::Function(Origin::Scored)) } else { None }
+        if good || current.is_none() { Some(Owner::Function(Origin::Scored)) } else { None }
     }
 
     /// Whether control gets from the unreached block into the middle of what was reached already.
@@ -448,7 +464,7 @@ impl Search<'_, '_, '_> {
         // at once a round.
         let i = self.starts.partition_point(|s| s.0 <= block.start);
         let within = self.starts[..i].iter().rev().take_while(|s| s.0 >= region.start);
-        let is_function = |s: &&(Rel, Is)| matches!(s.1, Is::Function(_));
+        let is_function = |s: &&(Rel, Owner)| matches!(s.1, Owner::Function(_));
         let from = within.into_iter().find(is_function).map_or(region.start, |s| s.0);
         let next = self.starts[i..].iter().take_while(|s| s.0 < region.end).find(is_function);
         let to = next.map_or(region.end, |s| s.0);

@@ -8,7 +8,7 @@
 //! Not here: what is known of the C library's functions by name (`libc`).
 
 use crate::discovery::code::{Code, NO_FUNC};
-use crate::discovery::sweep::raw::{How, RawCall, RawEnd};
+use crate::discovery::sweep::raw::{RawCall, RawEnd, Transfer};
 use crate::libc;
 
 /// Works out which functions and calls return, and notes it in `code`.
@@ -47,7 +47,7 @@ pub fn infer(code: &mut Code<'_>) {
                 Target::Never => false,
                 Target::Function(g) => returns[*g as usize],
             };
-            call.how.is_call() && !back
+            call.transfer.is_call() && !back
         })
         .map(|(call, _)| call.at)
         .collect();
@@ -70,14 +70,14 @@ fn callee(code: &Code<'_>, call: &RawCall) -> Target {
     if code.seams.binary_search_by_key(&call.at, |s| s.0).is_ok() {
         return Target::Never;
     }
-    let callee = match call.how {
-        How::Direct => code.block_from(call.target).map(|b| code.owner[b as usize]),
-        How::Slot | How::JumpSlot => match code.slot_import(call.target) {
+    let callee = match call.transfer {
+        Transfer::Direct => code.block_from(call.target).map(|b| code.owner[b as usize]),
+        Transfer::Slot | Transfer::JumpSlot => match code.slot_import(call.target) {
             Some(name) if libc::never_returns(name) => return Target::Never,
             Some(_) => None,
             None => code.slot_function(call.target),
         },
-        How::Indirect | How::JumpIndirect => None,
+        Transfer::Indirect | Transfer::JumpIndirect => None,
     };
     callee.filter(|&g| g != NO_FUNC).map_or(Target::Returns, Target::Function)
 }
@@ -153,7 +153,7 @@ impl Walk<'_, '_> {
         for i in code.first_call(b)..code.calls.len() {
             let Some(call) = code.calls.get(i).filter(|c| c.at < block.end_rel()) else { break };
             last = Some(i);
-            if call.how.is_call() && !self.comes_back(self.callees[i], b) {
+            if call.transfer.is_call() && !self.comes_back(self.callees[i], b) {
                 return;
             }
         }

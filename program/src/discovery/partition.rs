@@ -6,10 +6,10 @@
 //! Invariant: every start is a block's start; a block belongs to the last start at or below it within its
 //! region.
 
-use crate::discovery::code::{Code, NO_FUNC, Proto};
+use crate::discovery::code::{Code, NO_FUNC, RawFunction};
 use crate::discovery::regions::{Pointer, Seed};
 use crate::discovery::sweep::listing::sorted;
-use crate::discovery::sweep::raw::{How, RawEnd, RawTable, RegionKind, Rel};
+use crate::discovery::sweep::raw::{RawEnd, RawTable, RegionKind, Rel, Transfer};
 use crate::model::Origin;
 use std::ops::Range;
 
@@ -17,11 +17,11 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Start {
     pub at: Rel,
-    pub is: Is,
+    pub owner: Owner,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Is {
+pub enum Owner {
     Function(Origin),
     /// A further range of the function that the block of this rank belongs to.
     PartOf(u32),
@@ -70,7 +70,7 @@ impl Known {
             let i = words.partition_point(|w| w.start <= at);
             i > 0 && words[i - 1].contains(&at)
         };
-        let direct = code.calls.iter().filter(|c| c.how == How::Direct && c.target != c.end());
+        let direct = code.calls.iter().filter(|c| c.transfer == Transfer::Direct && c.target != c.end());
         let called: Vec<Rel> = direct.map(|c| c.target).collect();
         let pointers = evidence.pointers.iter().filter(|p| !in_table(p.from)).map(|p| p.to);
         let taken: Vec<Rel> = pointers.chain(code.code_refs.iter().map(|r| r.to)).collect();
@@ -110,7 +110,8 @@ pub fn partition(code: &mut Code<'_>, evidence: &Evidence, known: &Known) {
         }
     }
     // Calls of what follows them (`call 1f; 1: pop %rax`) are no evidence of functions, but enter blocks.
-    let onward = code.calls.iter().filter(|c| c.how == How::Direct && c.target == c.end()).map(|c| c.target);
+    let onward =
+        code.calls.iter().filter(|c| c.transfer == Transfer::Direct && c.target == c.end()).map(|c| c.target);
     entries.extend(known.called.iter().copied().chain(onward).filter(|&t| code.block_from(t).is_some()));
     let mut entries = sorted(&entries, &code.cx.span());
     let mut by_entry = code.funcs.iter().map(|f| f.entry).peekable();
@@ -129,7 +130,7 @@ fn assign(code: &mut Code<'_>, starts: &[Start], never: &[Rel]) {
         |name: &str| crate::libc::import_never_returns(name, |name| image.is_libc_import(name));
     let mut func_of: Vec<u32> = vec![NO_FUNC; starts.len()];
     for (i, start) in starts.iter().enumerate() {
-        if let Is::Function(origin) = start.is {
+        if let Owner::Function(origin) = start.owner {
             func_of[i] = u32::try_from(code.funcs.len()).unwrap_or(NO_FUNC);
             let stub = code.region_at(start.at).and_then(|r| match code.regions[r].kind {
                 RegionKind::Plt(i) => Some(i),
@@ -145,7 +146,7 @@ fn assign(code: &mut Code<'_>, starts: &[Start], never: &[Rel]) {
                 Some(stub) => Some(!stub.import.as_deref().is_some_and(never_returns)),
                 None => has(never, start.at).then_some(false),
             };
-            code.funcs.push(Proto { entry: start.at, origin, named_returns, stub, returns: true });
+            code.funcs.push(RawFunction { entry: start.at, origin, named_returns, stub, returns: true });
         }
     }
     // The start of each block; regions without one own nothing.
@@ -166,8 +167,8 @@ fn assign(code: &mut Code<'_>, starts: &[Start], never: &[Rel]) {
     for i in 0..starts.len() {
         let mut at = i;
         for _ in 0..16 {
-            match starts[at].is {
-                Is::PartOf(rank) => match start_of.get(rank as usize) {
+            match starts[at].owner {
+                Owner::PartOf(rank) => match start_of.get(rank as usize) {
                     Some(&s) if s != NO_FUNC => at = s as usize,
                     _ => break,
                 },
@@ -224,7 +225,7 @@ impl<'f, 'a> Finder<'f, 'a> {
     }
 
     fn start(&mut self, at: Rel, origin: Origin) {
-        self.starts.push(Start { at, is: Is::Function(origin) });
+        self.starts.push(Start { at, owner: Owner::Function(origin) });
     }
 
     /// Whether control can fall into the block from the one before.
@@ -412,8 +413,8 @@ impl<'f, 'a> Finder<'f, 'a> {
                 }
             }
             let best = votes.iter().max_by_key(|v| (v.2, std::cmp::Reverse(v.0)));
-            let is = best.map_or(Is::Function(Origin::Unwind), |v| Is::PartOf(v.1));
-            self.starts.push(Start { at: range.start, is });
+            let owner = best.map_or(Owner::Function(Origin::Unwind), |v| Owner::PartOf(v.1));
+            self.starts.push(Start { at: range.start, owner });
         }
     }
 }

@@ -14,10 +14,10 @@ pub mod raw;
 use crate::addr::Va;
 use crate::arch::emit::Position;
 use crate::arch::{Decoder, Flow, Insn, LOCK, Operand, Quick};
-use crate::discovery::sweep::listing::{Kind, Listing, Lite};
+use crate::discovery::sweep::listing::{FlowKind, ListedInsn, Listing};
 use crate::discovery::sweep::raw::{
-    Context, DataRef, How, NOWHERE, RawBlock, RawCall, RawEnd, Reference, Region, RegionKind, Rel, Swept,
-    decode_at,
+    Context, DataRef, NOWHERE, RawBlock, RawCall, RawEnd, Reference, Region, RegionKind, Rel, Swept,
+    Transfer, decode_at,
 };
 use std::ops::Range;
 
@@ -77,12 +77,12 @@ impl Sweeper {
                 jump_tables::Resolved::Unresolved => self.listing.insns[i as usize].target = 1,
                 jump_tables::Resolved::Out => {
                     let slot = decode_at(cx, jump.at).and_then(|insn| slot(cx, &insn));
-                    let how = if slot.is_some() { How::JumpSlot } else { How::JumpIndirect };
+                    let transfer = if slot.is_some() { Transfer::JumpSlot } else { Transfer::JumpIndirect };
                     out.calls.push(RawCall {
                         at: jump.at,
                         target: slot.unwrap_or(NOWHERE),
                         len: jump.len,
-                        how,
+                        transfer,
                     });
                 }
             }
@@ -103,7 +103,7 @@ impl Sweeper {
         let mut at = range.start;
         loop {
             if let Some(to) = self.zeros(region, bytes, at) {
-                self.listing.insns.push(Lite { at, target: NOWHERE, len: 1, kind: Kind::Invalid });
+                self.listing.insns.push(ListedInsn { at, target: NOWHERE, len: 1, kind: FlowKind::Invalid });
                 at = to;
                 decoder = Decoder::new(&bytes[(at - range.start) as usize..], cx.space.va(at));
             }
@@ -119,13 +119,13 @@ impl Sweeper {
             if self.sync.is_empty()
                 && let Some(len) = decoder.pass_nop()
             {
-                self.listing.push(Lite { at, target: NOWHERE, len, kind: Kind::Nop });
+                self.listing.push(ListedInsn { at, target: NOWHERE, len, kind: FlowKind::Nop });
                 at += Rel::from(len);
                 continue;
             }
             let Some(insn) = decoder.next() else { break };
             let mut len = u8::try_from(insn.len_bytes()).unwrap_or(15);
-            let (mut kind, target) = Kind::of(&insn);
+            let (mut kind, target) = FlowKind::of(&insn);
             if self.sync.get(sync).is_some_and(|&s| s <= at) {
                 sync += 1;
             }
@@ -134,14 +134,14 @@ impl Sweeper {
                 && s > at
             {
                 len = u8::try_from(s - at).unwrap_or(1);
-                kind = Kind::Invalid;
+                kind = FlowKind::Invalid;
                 let skip = (s - range.start) as usize;
                 decoder = Decoder::new(&bytes[skip..], cx.space.va(s));
             }
             let target = target.map_or(NOWHERE, |t| cx.space.rel(t));
-            let lite = Lite { at, target, len, kind };
-            self.note_flow(cx, &insn, lite, fixed, out);
-            if !matches!(kind, Kind::Nop | Kind::Invalid) {
+            let listed = ListedInsn { at, target, len, kind };
+            self.note_flow(cx, &insn, listed, fixed, out);
+            if !matches!(kind, FlowKind::Nop | FlowKind::Invalid) {
                 let from = (at - range.start) as usize;
                 let own = bytes.get(from..from + usize::from(len)).unwrap_or_default();
                 if decoder.position_of(&insn, own) == Position::Fixed {
@@ -151,7 +151,7 @@ impl Sweeper {
                     self.mark(cx, to, at, size, out);
                 }
             }
-            self.listing.push(lite);
+            self.listing.push(listed);
             at += Rel::from(len);
         }
     }
@@ -164,26 +164,26 @@ impl Sweeper {
             self.mark(cx, place, at, quick.size, out);
         }
         let (kind, target) = match quick.flow {
-            Flow::Jump(to) => (Kind::Jump, cx.space.rel(to)),
-            Flow::Branch(to) => (Kind::Branch, cx.space.rel(to)),
-            Flow::Call(to) => (Kind::Call, cx.space.rel(to)),
-            Flow::Return => (Kind::Return, NOWHERE),
-            _ => (Kind::Next, NOWHERE),
+            Flow::Jump(to) => (FlowKind::Jump, cx.space.rel(to)),
+            Flow::Branch(to) => (FlowKind::Branch, cx.space.rel(to)),
+            Flow::Call(to) => (FlowKind::Call, cx.space.rel(to)),
+            Flow::Return => (FlowKind::Return, NOWHERE),
+            _ => (FlowKind::Next, NOWHERE),
         };
-        if kind == Kind::Call {
-            out.calls.push(RawCall { at, target, len: quick.len, how: How::Direct });
+        if kind == FlowKind::Call {
+            out.calls.push(RawCall { at, target, len: quick.len, transfer: Transfer::Direct });
         }
-        self.listing.push(Lite { at, target, len: quick.len, kind });
+        self.listing.push(ListedInsn { at, target, len: quick.len, kind });
     }
 
     /// Notes what `insn`, the next of the listing, calls, jumps to through memory, or names. `fixed` is
     /// whether constants may be addresses.
     #[inline]
-    fn note_flow(&mut self, cx: &Context<'_>, insn: &Insn, lite: Lite, fixed: bool, out: &mut Swept) {
-        let Lite { at, target, len, kind } = lite;
+    fn note_flow(&mut self, cx: &Context<'_>, insn: &Insn, listed: ListedInsn, fixed: bool, out: &mut Swept) {
+        let ListedInsn { at, target, len, kind } = listed;
         let place = || if fixed { insn.place() } else { insn.relative_place() };
         match kind {
-            Kind::Next => {
+            FlowKind::Next => {
                 if let Some(place) = place() {
                     self.refer(cx, place, at, insn.makes_address(), out);
                 }
@@ -191,19 +191,19 @@ impl Sweeper {
                     self.refer(cx, place, at, insn.makes_address(), out);
                 }
             }
-            Kind::Call => out.calls.push(RawCall { at, target, len, how: How::Direct }),
-            Kind::CallIndirect => {
+            FlowKind::Call => out.calls.push(RawCall { at, target, len, transfer: Transfer::Direct }),
+            FlowKind::CallIndirect => {
                 let slot = slot(cx, insn);
-                let how = if slot.is_some() { How::Slot } else { How::Indirect };
-                out.calls.push(RawCall { at, target: slot.unwrap_or(NOWHERE), len, how });
+                let transfer = if slot.is_some() { Transfer::Slot } else { Transfer::Indirect };
+                out.calls.push(RawCall { at, target: slot.unwrap_or(NOWHERE), len, transfer });
             }
-            Kind::JumpIndirect => {
+            FlowKind::JumpIndirect => {
                 self.jumps.push(self.next_index());
                 if let Some(place) = place() {
                     self.refer(cx, place, at, insn.makes_address(), out);
                 }
             }
-            Kind::Invalid => match out.broken.last_mut() {
+            FlowKind::Invalid => match out.broken.last_mut() {
                 Some(last) if last.end == at => last.end = at + Rel::from(len),
                 _ => out.broken.push(at..at + Rel::from(len)),
             },
@@ -220,7 +220,7 @@ impl Sweeper {
     /// so. Only in gaps: what unwind tables or symbols claim is code, whatever it looks like.
     fn zeros(&self, region: &Region, bytes: &[u8], at: Rel) -> Option<Rel> {
         let last = self.listing.insns.last()?;
-        if region.kind != RegionKind::Gap || last.kind.falls_through() || last.kind == Kind::Invalid {
+        if region.kind != RegionKind::Gap || last.kind.falls_through() || last.kind == FlowKind::Invalid {
             return None;
         }
         let rest = bytes.get((at - region.range.start) as usize..)?;
@@ -259,7 +259,7 @@ impl Sweeper {
     fn mark_leaders(&mut self, cx: &Context<'_>, range: &Range<Rel>, out: &mut Swept) {
         self.listing.leaders.reset(range);
         for insn in &mut self.listing.insns {
-            if matches!(insn.kind, Kind::Jump | Kind::Branch) && range.contains(&insn.target) {
+            if matches!(insn.kind, FlowKind::Jump | FlowKind::Branch) && range.contains(&insn.target) {
                 let lock = insn.target.wrapping_sub(1);
                 if self.listing.starts.get(insn.target) {
                     self.listing.leaders.set(insn.target);
@@ -292,23 +292,23 @@ impl Sweeper {
         while let Some(first) = insns.get(i) {
             let entered = self.listing.leaders.get(first.at) || starts_here && i == 0;
             let skip = match first.kind {
-                Kind::Invalid => true,
-                Kind::Nop => !entered,
-                Kind::Trap => !entered && !fallen_into,
+                FlowKind::Invalid => true,
+                FlowKind::Nop => !entered,
+                FlowKind::Trap => !entered && !fallen_into,
                 _ => false,
             };
             if skip {
-                fallen_into &= first.kind == Kind::Nop;
+                fallen_into &= first.kind == FlowKind::Nop;
                 i += 1;
                 continue;
             }
             let from = i;
             let mut broken = false;
-            let alone = part && i == 0 && first.kind == Kind::Nop;
+            let alone = part && i == 0 && first.kind == FlowKind::Nop;
             while !insns[i].kind.ends_block() {
                 match insns.get(i + 1) {
-                    Some(next) if next.kind == Kind::Invalid => broken = true,
-                    Some(next) if alone && next.kind != Kind::Nop => {}
+                    Some(next) if next.kind == FlowKind::Invalid => broken = true,
+                    Some(next) if alone && next.kind != FlowKind::Nop => {}
                     Some(next) if !self.listing.leaders.get(next.at) => {
                         i += 1;
                         continue;
@@ -321,31 +321,31 @@ impl Sweeper {
             fallen_into = insns[i - 1].kind.falls_through();
             // Padding before the next block is in neither.
             let mut to = i;
-            while to > from + 1 && insns[to - 1].kind == Kind::Nop {
+            while to > from + 1 && insns[to - 1].kind == FlowKind::Nop {
                 to -= 1;
             }
-            let to = if insns[from..to].iter().all(|i| i.kind == Kind::Nop) { i } else { to };
+            let to = if insns[from..to].iter().all(|i| i.kind == FlowKind::Nop) { i } else { to };
             self.push_block(&insns[from..to], broken, entered, out);
         }
     }
 
-    fn push_block(&self, insns: &[Lite], broken: bool, targeted: bool, out: &mut Swept) {
+    fn push_block(&self, insns: &[ListedInsn], broken: bool, targeted: bool, out: &mut Swept) {
         let (Some(first), Some(last)) = (insns.first(), insns.last()) else { return };
         let end = match last.kind {
             _ if broken => RawEnd::Broken,
-            Kind::Next | Kind::Nop | Kind::Call | Kind::CallIndirect => RawEnd::FallThrough,
-            Kind::Jump => RawEnd::Jump,
-            Kind::Branch => RawEnd::Branch,
-            Kind::JumpIndirect => match last.target {
+            FlowKind::Next | FlowKind::Nop | FlowKind::Call | FlowKind::CallIndirect => RawEnd::FallThrough,
+            FlowKind::Jump => RawEnd::Jump,
+            FlowKind::Branch => RawEnd::Branch,
+            FlowKind::JumpIndirect => match last.target {
                 0 => RawEnd::Switch,
                 1 => RawEnd::Unresolved,
                 _ => RawEnd::IndirectTailCall,
             },
-            Kind::Return => RawEnd::Return,
-            Kind::Stop | Kind::Trap => RawEnd::Stop,
-            Kind::Invalid => RawEnd::Broken,
+            FlowKind::Return => RawEnd::Return,
+            FlowKind::Stop | FlowKind::Trap => RawEnd::Stop,
+            FlowKind::Invalid => RawEnd::Broken,
         };
-        let direct = matches!(last.kind, Kind::Jump | Kind::Branch);
+        let direct = matches!(last.kind, FlowKind::Jump | FlowKind::Branch);
         out.blocks.push(RawBlock {
             start: first.at,
             len: last.end() - first.at,

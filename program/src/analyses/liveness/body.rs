@@ -3,12 +3,15 @@
 //! Invariant: `Body` is small (some 20 bytes a block, [`Starts`] 8), since all functions are held at once;
 //! what solving needs besides is [`Scratch`], used again for the next function.
 
-use super::{Conventions, Crossing, Liveness};
+mod reading;
+
+use super::{Conventions, Liveness};
 use crate::addr::Va;
 use crate::analyses::flow_graph::count;
 use crate::arch::{Decoder, EffectsOf, Insn, RegSet, Sum, abi};
 use crate::ids::{BlockId, FuncId};
-use crate::model::{Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Program};
+use crate::model::{Block, BlockEnd, Call, Callee, Edge, EdgeKind, Program};
+use reading::Reading;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
@@ -343,103 +346,11 @@ impl Body {
         let entries: Vec<u32> =
             main.map(count).into_iter().chain(f.entries.iter().map(|b| b.0 - first)).collect();
         let is_cyclic = postorder(program, func, &entries, scratch);
-        scratch.segments.clear();
-        scratch.rest.clear();
-        scratch.ends.clear();
-        scratch.called.clear();
-        scratch.exits.clear();
-        let (mut callees, mut writes) = (Vec::new(), RegSet::EMPTY);
-        let (mut switches_stack, mut has_pads) = (false, false);
-        let mut decoder = Decoder::new(&[], Va(0));
-        let start = program.blocks_of(func).first().map_or(Va(0), |b| b.start);
-        let mut at = program.calls.partition_point(|c| c.at < start);
+        let mut reading = Reading::of(program, system_v, func, scratch);
         for b in f.block_ids() {
-            // Blocks are by address, so the calls of one stand soon after those of the one before.
-            let block = program.block(b);
-            let mut n_skipped = 0;
-            while program.calls.get(at).is_some_and(|c| c.at < block.start) {
-                at += 1;
-                n_skipped += 1;
-                if n_skipped == 16 {
-                    at = program.calls.partition_point(|c| c.at < block.start);
-                }
-            }
-            if decoder.seek(block.start).is_none() {
-                decoder =
-                    Decoder::new(program.image.bytes_from(block.start).unwrap_or_default(), block.start);
-            }
-            let end = block.end_va();
-            let mut next_call = program.calls.get(at);
-            let mut exit_call = None;
-            // The last two instructions.
-            let (mut before, mut last) = (None, None);
-            let mut run = Run::default();
-            // What was not added to the run yet.
-            let mut common = Sum::default();
-            let mut makes_calls = false;
-            while decoder.at() < end {
-                (before, last) = (last, Some(decoder.at()));
-                let insn = match decoder.quick() {
-                    Some(quick) => {
-                        decoder.pass(&quick);
-                        common.then(&quick);
-                        None
-                    }
-                    None => {
-                        let Some(insn) = decoder.next() else { break };
-                        let effects = scratch.of.effects(&insn);
-                        switches_stack |=
-                            effects.writes.holds(abi::STACK_POINTER) && insn.loads_stack_pointer();
-                        run.add(&mut common, &mut writes);
-                        writes.add(effects.writes);
-                        run.then(effects.reads, RegSet::EMPTY, effects.kills);
-                        Some(insn)
-                    }
-                };
-                let Some(call) = next_call.filter(|c| Some(c.at) == last) else { continue };
-                at += 1;
-                next_call = program.calls.get(at);
-                if let Callee::Function(g) = call.callee {
-                    callees.push(g);
-                }
-                if call.kind != CallKind::Call {
-                    exit_call = Some(call);
-                    continue;
-                }
-                makes_calls = true;
-                run.add(&mut common, &mut writes);
-                let mut crossing = Crossing::of(program, system_v, call);
-                // A call through a TLS descriptor keeps all registers but the one with the result.
-                if insn.is_some_and(|i| {
-                    i.is_descriptor_call(before.and_then(|at| insn_at(program, at)).as_ref())
-                }) {
-                    crossing.kills = RegSet::EMPTY;
-                }
-                run.then(crossing.reads, crossing.maybe_reads, RegSet::EMPTY);
-                if let Some(g) = crossing.callee {
-                    scratch.push(std::mem::take(&mut run));
-                    scratch.called.push(g.0);
-                    if !call.returns {
-                        run.kills = abi::ALL;
-                    }
-                } else {
-                    run.then(RegSet::EMPTY, RegSet::EMPTY, crossing.kills);
-                    writes.add(crossing.kills.both(abi::CALLER_SAVED));
-                }
-            }
-            run.add(&mut common, &mut writes);
-            let made_up = block.end == BlockEnd::Return
-                && before.and_then(|at| insn_at(program, at)).is_some_and(|insn| insn.makes_return_address());
-            let exit = if made_up { Exit::Unknown } else { exit(program, b, block, exit_call) };
-            if exit != Exit::None {
-                scratch.exits.push((b.0 - first, exit));
-            }
-            scratch.push(run);
-            let calls = if makes_calls { CALLS } else { 0 };
-            let exits = if exit == Exit::None { 0 } else { EXITS };
-            scratch.ends.push(count(scratch.segments.len()) << 2 | calls | exits);
-            has_pads |= program.successors(b).iter().any(|e| e.kind == EdgeKind::LandingPad);
+            reading.block(b, first);
         }
+        let Reading { mut callees, writes, switches_stack, has_pads, .. } = reading;
         if switches_stack {
             let returns = scratch.exits.iter_mut().filter(|e| e.1 == Exit::Return);
             returns.for_each(|e| e.1 = Exit::Unknown);
@@ -723,6 +634,22 @@ impl Body {
     }
 }
 
+/// Whether `block` returns to an address that it makes itself: the instruction at `before`, the one before its
+/// last, does.
+pub fn makes_return_address(program: &Program, block: &Block, before: Option<Va>) -> bool {
+    block.end == BlockEnd::Return
+        && before.and_then(|at| insn_at(program, at)).is_some_and(|insn| insn.makes_return_address())
+}
+
+/// Has the decoder go on at `to`.
+#[inline]
+pub fn seek<'p>(program: &'p Program, decoder: &mut Decoder<'p>, to: Va) {
+    if decoder.seek(to).is_none() {
+        *decoder = Decoder::new(program.image.bytes_from(to).unwrap_or_default(), to);
+    }
+}
+
+/// The instruction at `at`.
 pub fn insn_at(program: &Program, at: Va) -> Option<Insn> {
     Decoder::new(program.image.bytes_from(at)?, at).next()
 }

@@ -10,13 +10,13 @@
 //! [`Conventions`]: super::Conventions
 //! [`Conventions::compute`]: super::Conventions::compute
 
-use super::body::{Exit, exit, insn_at};
+use super::body::{Exit, exit, insn_at, makes_return_address, seek};
 use super::{Crossing, is_system_v, walk_back};
 use crate::addr::Va;
 use crate::analyses::flow_graph::count;
-use crate::arch::{Decoder, RegSet, abi};
+use crate::arch::{Decoder, Insn, RegSet, abi};
 use crate::ids::{BlockId, FuncId};
-use crate::model::{BlockEnd, CallKind, Callee, EdgeKind, Program};
+use crate::model::{Call, CallKind, Callee, EdgeKind, Program};
 use rayon::prelude::*;
 
 /// All arithmetic flags, as bits.
@@ -213,7 +213,7 @@ fn settle(
 
 /// Who calls or jumps to whom: callee and caller, by callee.
 fn callers_of(program: &Program) -> Vec<(FuncId, FuncId)> {
-    let pair = |call: &crate::model::Call| match call.callee {
+    let pair = |call: &Call| match call.callee {
         Callee::Function(g) => Some((g, program.block(call.block).func)),
         _ => None,
     };
@@ -267,6 +267,83 @@ fn solve(program: &Program, conventions: &[Convention], func: FuncId, s: &mut Sc
     Solved { starts, at_entry, wanted }
 }
 
+impl Scratch {
+    fn clear(&mut self) {
+        self.sums.clear();
+        self.open.clear();
+        self.last_calls.clear();
+        self.returns.clear();
+    }
+}
+
+/// What is live where a block leaves its function in this way.
+fn live_at_exit(exit: Exit, me: Convention, conventions: &[Convention]) -> u8 {
+    match exit {
+        Exit::Return => me.at_return,
+        Exit::To(g) => conventions[g.index()].at_entry,
+        Exit::Unknown => ALL,
+        Exit::None | Exit::Trap | Exit::Outside | Exit::Pointer => 0,
+    }
+}
+
+/// What was read of a block since its last call into the image, or its start.
+#[derive(Default)]
+struct Run {
+    reads: u8,
+    kills: u8,
+    /// That call.
+    last_callee: Option<FuncId>,
+    /// What was read and killed before the first of these calls.
+    head: Option<(u8, u8)>,
+}
+
+impl Run {
+    #[inline]
+    fn then(&mut self, reads: u8, kills: u8) {
+        self.reads |= reads & !self.kills;
+        self.kills |= kills;
+    }
+
+    /// Goes on behind a call. `is_kept` is whether it is one through a TLS descriptor, which kills
+    /// nothing; `wanted` is told what must be live where earlier callees return.
+    #[inline]
+    fn call(
+        &mut self,
+        program: &Program,
+        conventions: &[Convention],
+        call: &Call,
+        is_kept: impl Fn() -> bool,
+        wanted: &mut Vec<(FuncId, u8)>,
+    ) {
+        let crossing = Crossing::of(program, true, call);
+        self.then(bits(crossing.reads.union(crossing.maybe_reads)), 0);
+        let Some(g) = crossing.callee else {
+            self.kills |= if is_kept() { 0 } else { bits(crossing.kills) };
+            return;
+        };
+        self.then(conventions[g.index()].at_entry, 0);
+        match self.last_callee.replace(g) {
+            None => self.head = Some((self.reads, ALL)),
+            Some(before) => wanted.extend((self.reads != 0).then_some((before, self.reads))),
+        }
+        (self.reads, self.kills) = (0, if call.returns { 0 } else { ALL });
+    }
+}
+
+/// The index of the first call from `at` on, which is not before `from`.
+///
+/// Blocks are by address, so the calls of one mostly stand soon after those of the one before.
+#[inline]
+fn first_call_from(program: &Program, at: Va, mut from: usize) -> usize {
+    if program.calls.get(from + 16).is_some_and(|c| c.at < at) {
+        from = program.calls.partition_point(|c| c.at < at);
+    }
+    while program.calls.get(from).is_some_and(|c| c.at < at) {
+        from += 1;
+    }
+    from
+}
+
 /// What each block of `func` does to flags.
 fn sum_up(
     program: &Program,
@@ -278,31 +355,17 @@ fn sum_up(
     let function = program.function(func);
     let me = conventions[func.index()];
     let first = function.blocks.start;
-    s.sums.clear();
-    s.open.clear();
-    s.last_calls.clear();
-    s.returns.clear();
+    s.clear();
     let mut switches_stack = false;
     let mut decoder = Decoder::new(&[], Va(0));
     let start = program.blocks_of(func).first().map_or(Va(0), |b| b.start);
     let mut next_call = program.calls.partition_point(|c| c.at < start);
     for b in function.block_ids() {
         let block = program.block(b);
-        // Blocks are by address, so the calls of one mostly stand soon after those of the one before.
-        if program.calls.get(next_call + 16).is_some_and(|c| c.at < block.start) {
-            next_call = program.calls.partition_point(|c| c.at < block.start);
-        }
-        while program.calls.get(next_call).is_some_and(|c| c.at < block.start) {
-            next_call += 1;
-        }
-        if decoder.seek(block.start).is_none() {
-            decoder = Decoder::new(program.image.bytes_from(block.start).unwrap_or_default(), block.start);
-        }
+        next_call = first_call_from(program, block.start, next_call);
+        seek(program, &mut decoder, block.start);
         let end = block.end_va();
-        // Since the last call into the image, or the start.
-        let (mut reads, mut kills) = (0u8, 0u8);
-        // That call, and what comes before the first of them.
-        let (mut last_callee, mut head) = (None, None);
+        let mut run = Run::default();
         let (mut before, mut last) = (block.start, block.start);
         let mut exit_call = None;
         let call_at = |n: usize| program.calls.get(n).map_or(end, |c| c.at);
@@ -320,8 +383,7 @@ fn sum_up(
                     (Some(insn), insn.flags())
                 }
             };
-            reads |= r & !kills;
-            kills |= k;
+            run.then(r, k);
             while last == stop {
                 let call = &program.calls[next_call];
                 next_call += 1;
@@ -330,44 +392,25 @@ fn sum_up(
                     exit_call = Some(call);
                     continue;
                 }
-                let crossing = Crossing::of(program, true, call);
-                reads |= bits(crossing.reads.union(crossing.maybe_reads)) & !kills;
-                let Some(g) = crossing.callee else {
-                    let is_kept = insn.is_some_and(|insn| {
-                        before < last && insn.is_descriptor_call(insn_at(program, before).as_ref())
-                    });
-                    kills |= if is_kept { 0 } else { bits(crossing.kills) };
-                    continue;
-                };
-                reads |= conventions[g.index()].at_entry & !kills;
-                match last_callee.replace(g) {
-                    None => head = Some((reads, ALL)),
-                    Some(before) => wanted.extend((reads != 0).then_some((before, reads))),
-                }
-                (reads, kills) = (0, if call.returns { 0 } else { ALL });
+                let is_descriptor_call =
+                    |insn: Insn| before < last && insn.is_descriptor_call(insn_at(program, before).as_ref());
+                let is_kept = || insn.is_some_and(is_descriptor_call);
+                run.call(program, conventions, call, is_kept, wanted);
             }
         }
         let node = b.0 - first;
-        let made_up = block.end == BlockEnd::Return
-            && before < last
-            && insn_at(program, before).is_some_and(|insn| insn.makes_return_address());
+        let made_up = makes_return_address(program, block, (before < last).then_some(before));
         let exit = if made_up { Exit::Unknown } else { exit(program, b, block, exit_call) };
-        let live = match exit {
-            Exit::Return => {
-                s.returns.push(node);
-                me.at_return
-            }
-            Exit::To(g) => {
-                wanted.extend((me.at_return != 0).then_some((g, me.at_return)));
-                conventions[g.index()].at_entry
-            }
-            Exit::Unknown => ALL,
-            Exit::None | Exit::Trap | Exit::Outside | Exit::Pointer => 0,
-        };
-        if let Some(g) = last_callee {
-            s.last_calls.push((node, g, reads, kills));
+        match exit {
+            Exit::Return => s.returns.push(node),
+            Exit::To(g) => wanted.extend((me.at_return != 0).then_some((g, me.at_return))),
+            _ => {}
         }
-        let (reads, kills) = head.unwrap_or((reads, kills));
+        let live = live_at_exit(exit, me, conventions);
+        if let Some(g) = run.last_callee {
+            s.last_calls.push((node, g, run.reads, run.kills));
+        }
+        let (reads, kills) = run.head.unwrap_or((run.reads, run.kills));
         s.sums.push((reads, kills, live));
         let has_pads = || program.successors(b).iter().any(|e| e.kind == EdgeKind::LandingPad);
         if kills != ALL || has_pads() {

@@ -14,7 +14,7 @@
 
 use crate::addr::Va;
 use crate::arch::{Insn, Operand, Reg, RegSet, Step, Test};
-use crate::discovery::sweep::listing::{Kind, Listing};
+use crate::discovery::sweep::listing::{FlowKind, Listing};
 use crate::discovery::sweep::raw::{Context, NOWHERE, RawTable, Rel, Swept, decode_at};
 use crate::image::RelocationTo;
 use crate::model::Sure;
@@ -271,7 +271,7 @@ impl Slice<'_, '_> {
                 }
                 self.budget -= 1;
                 let kind = self.listing.insns[pred.index as usize].kind;
-                if pred.taken || kind == Kind::Branch || kind == Kind::Nop {
+                if pred.taken || kind == FlowKind::Branch || kind == FlowKind::Nop {
                     todo.push((pred.index, loc));
                     continue;
                 }
@@ -556,8 +556,8 @@ impl Slice<'_, '_> {
     fn step_back(&self, pred: Pred, walk: &mut Walk) -> Back {
         let kind = self.listing.insns[pred.index as usize].kind;
         match kind {
-            Kind::Nop | Kind::Jump => return Back::On,
-            Kind::Branch => {
+            FlowKind::Nop | FlowKind::Jump => return Back::On,
+            FlowKind::Branch => {
                 if let Some((loc, n)) = self.condition(pred) {
                     if loc == walk.loc {
                         return Back::bounded(n, walk.plus);
@@ -635,7 +635,7 @@ impl Slice<'_, '_> {
         let compare = loop {
             at = at.checked_sub(1)?;
             let kind = self.listing.insns[at as usize].kind;
-            if !matches!(kind, Kind::Next | Kind::Nop) && kind != Kind::Branch {
+            if !matches!(kind, FlowKind::Next | FlowKind::Nop) && kind != FlowKind::Branch {
                 return None;
             }
             let insn = self.insn(at)?;
@@ -707,10 +707,10 @@ enum Trace {
     Moved,
 }
 
-fn trace(insn: &Insn, kind: Kind, loc: Loc) -> Trace {
+fn trace(insn: &Insn, kind: FlowKind, loc: Loc) -> Trace {
     match loc {
         Loc::Reg(reg) => {
-            if matches!(kind, Kind::Call | Kind::CallIndirect) {
+            if matches!(kind, FlowKind::Call | FlowKind::CallIndirect) {
                 return if RegSet::lost_at_calls().contains(reg) {
                     Trace::Forgotten
                 } else {
@@ -730,7 +730,7 @@ fn trace(insn: &Insn, kind: Kind, loc: Loc) -> Trace {
                 _ => Trace::Set,
             }
         }
-        Loc::Mem(memory) if matches!(kind, Kind::Call | Kind::CallIndirect) => {
+        Loc::Mem(memory) if matches!(kind, FlowKind::Call | FlowKind::CallIndirect) => {
             let lost = address_of(&memory).any(|reg| RegSet::lost_at_calls().contains(reg));
             if lost { Trace::Forgotten } else { Trace::Untouched }
         }

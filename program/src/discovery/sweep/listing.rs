@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// What an instruction does to the flow of control, in a byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum FlowKind {
     Next,
     Nop,
     Jump,
@@ -23,42 +23,45 @@ pub enum Kind {
     Invalid,
 }
 
-impl Kind {
+impl FlowKind {
     pub fn falls_through(self) -> bool {
-        matches!(self, Kind::Next | Kind::Nop | Kind::Branch | Kind::Call | Kind::CallIndirect)
+        matches!(
+            self,
+            FlowKind::Next | FlowKind::Nop | FlowKind::Branch | FlowKind::Call | FlowKind::CallIndirect
+        )
     }
     pub fn ends_block(self) -> bool {
-        !matches!(self, Kind::Next | Kind::Nop | Kind::Call | Kind::CallIndirect)
+        !matches!(self, FlowKind::Next | FlowKind::Nop | FlowKind::Call | FlowKind::CallIndirect)
     }
     /// Of `insn`, and where it leads, if it is a direct jump, branch or call.
-    pub fn of(insn: &Insn) -> (Kind, Option<Va>) {
+    pub fn of(insn: &Insn) -> (FlowKind, Option<Va>) {
         match insn.flow() {
-            Flow::Next if insn.is_nop() => (Kind::Nop, None),
-            Flow::Next => (Kind::Next, None),
-            Flow::Jump(to) => (Kind::Jump, Some(to)),
-            Flow::Branch(to) => (Kind::Branch, Some(to)),
-            Flow::JumpIndirect => (Kind::JumpIndirect, None),
-            Flow::Call(to) => (Kind::Call, Some(to)),
-            Flow::CallIndirect => (Kind::CallIndirect, None),
-            Flow::Return => (Kind::Return, None),
-            Flow::Stop if insn.is_padding() => (Kind::Trap, None),
-            Flow::Stop => (Kind::Stop, None),
-            Flow::Invalid => (Kind::Invalid, None),
+            Flow::Next if insn.is_nop() => (FlowKind::Nop, None),
+            Flow::Next => (FlowKind::Next, None),
+            Flow::Jump(to) => (FlowKind::Jump, Some(to)),
+            Flow::Branch(to) => (FlowKind::Branch, Some(to)),
+            Flow::JumpIndirect => (FlowKind::JumpIndirect, None),
+            Flow::Call(to) => (FlowKind::Call, Some(to)),
+            Flow::CallIndirect => (FlowKind::CallIndirect, None),
+            Flow::Return => (FlowKind::Return, None),
+            Flow::Stop if insn.is_padding() => (FlowKind::Trap, None),
+            Flow::Stop => (FlowKind::Stop, None),
+            Flow::Invalid => (FlowKind::Invalid, None),
         }
     }
 }
 
 /// An instruction, as little of it as blocks need.
 #[derive(Clone, Copy, Debug)]
-pub struct Lite {
+pub struct ListedInsn {
     pub at: Rel,
     /// Of a direct jump, branch or call.
     pub target: Rel,
     pub len: u8,
-    pub kind: Kind,
+    pub kind: FlowKind,
 }
 
-impl Lite {
+impl ListedInsn {
     pub fn end(&self) -> Rel {
         self.at + Rel::from(self.len)
     }
@@ -127,7 +130,7 @@ pub fn sorted(all: &[Rel], span: &Range<Rel>) -> Vec<Rel> {
 /// The instructions of one region and what leads where among them. Its room is used again for the next region.
 #[derive(Default)]
 pub struct Listing {
-    pub insns: Vec<Lite>,
+    pub insns: Vec<ListedInsn>,
     pub starts: Bits,
     pub leaders: Bits,
     /// Constant addresses that are put into registers: instruction's index.
@@ -149,7 +152,7 @@ impl Listing {
     }
 
     /// Adds the instruction at `insn.at`.
-    pub fn push(&mut self, insn: Lite) {
+    pub fn push(&mut self, insn: ListedInsn) {
         self.starts.set(insn.at);
         self.insns.push(insn);
     }
@@ -177,7 +180,7 @@ impl Listing {
         if !self.sources_made {
             self.sources.clear();
             for (i, insn) in self.insns.iter().enumerate() {
-                if matches!(insn.kind, Kind::Jump | Kind::Branch) && self.leaders.get(insn.target) {
+                if matches!(insn.kind, FlowKind::Jump | FlowKind::Branch) && self.leaders.get(insn.target) {
                     self.sources.push((insn.target, u32::try_from(i).unwrap_or(u32::MAX)));
                 }
             }
@@ -191,5 +194,37 @@ impl Listing {
         let from = self.sources.partition_point(|s| s.0 < at);
         let len = self.sources[from..].iter().take_while(|s| s.0 == at).count();
         &self.sources[from..from + len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Bits for the addresses of the span, comparisons for the others: one order all the same.
+        #[test]
+        fn sorted_is_what_a_plain_sort_gives(all in prop::collection::vec(0_u32..600, 0..80), from in 0_u32..300) {
+            let mut plain = all.clone();
+            plain.sort_unstable();
+            plain.dedup();
+            prop_assert_eq!(sorted(&all, &(from..from + 300)), plain);
+        }
+    }
+
+    #[test]
+    fn a_jump_is_a_source_of_what_it_leads_to_once_that_is_a_leader() {
+        let mut listing = Listing::default();
+        listing.clear(&(0..16));
+        listing.leaders.reset(&(0..16));
+        for (at, target) in [(0, 8), (2, 4), (4, 8)] {
+            listing.push(ListedInsn { at, target, len: 2, kind: FlowKind::Branch });
+        }
+        listing.leaders.set(8);
+        listing.make_sources();
+        assert_eq!(listing.sources_of(8), [(8, 0), (8, 2)]);
+        assert!(listing.sources_of(4).is_empty());
+        assert!(listing.starts.get(2) && !listing.starts.get(3));
     }
 }

@@ -92,7 +92,7 @@ pub struct RawCall {
     /// The callee, or the slot that holds it, or nothing.
     pub target: Rel,
     pub len: u8,
-    pub how: How,
+    pub transfer: Transfer,
 }
 
 impl RawCall {
@@ -103,7 +103,7 @@ impl RawCall {
 
 /// What the target of a [`RawCall`] is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
+pub enum Transfer {
     Direct,
     /// An indirect call through the slot at `target`.
     Slot,
@@ -115,10 +115,10 @@ pub enum How {
     JumpIndirect,
 }
 
-impl How {
+impl Transfer {
     /// Whether it is a call, not a jump.
     pub fn is_call(self) -> bool {
-        matches!(self, How::Direct | How::Slot | How::Indirect)
+        matches!(self, Transfer::Direct | Transfer::Slot | Transfer::Indirect)
     }
 }
 
