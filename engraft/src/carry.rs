@@ -233,7 +233,7 @@ fn doubt(doubt: &Doubt) -> String {
     }
 }
 
-fn range_view(at: program::Va, range: &matching::Range) -> RangeView {
+fn range_view(at: program::Va, range: &matching::CountRange) -> RangeView {
     let high = Some(range.high).filter(|&high| high < u64::MAX);
     RangeView { at: at.0, low: range.low, high }
 }

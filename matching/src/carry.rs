@@ -24,7 +24,7 @@ mod transfer;
 use crate::counts::Measured;
 use crate::infer::{Estimate, Inferred, Problem};
 use crate::relation::Matching;
-pub use bounds::Range;
+pub use bounds::CountRange;
 pub(crate) use calls::Calls;
 pub(crate) use complete::complete;
 pub(crate) use complete::{Complete, Known, WORK};
@@ -62,7 +62,7 @@ pub struct CarriedProfile {
     pub profile: Profile,
     /// By start: between what the counts of blocks must lie that have only a part of an old block's flow, or
     /// no match.
-    pub ranges: BTreeMap<Va, Range>,
+    pub ranges: BTreeMap<Va, CountRange>,
     /// How sure each block's count is, by start, 0.0..=1.0: 0 where nothing but inference speaks.
     pub confidence: BTreeMap<Va, f32>,
     /// What was carried and what was lost.
@@ -304,7 +304,7 @@ fn enter_new_functions(
     before.len()
 }
 
-fn all_ranges(new: &Program, result: &Complete, carried: &[Option<Carried>]) -> BTreeMap<Va, Range> {
+fn all_ranges(new: &Program, result: &Complete, carried: &[Option<Carried>]) -> BTreeMap<Va, CountRange> {
     let mut ranges = BTreeMap::new();
     for f in new.func_ids().filter(|f| result.known[f.index()] == Known::Inside) {
         let blocks = new.function(f).blocks.start as usize..new.function(f).blocks.end as usize;

@@ -12,8 +12,7 @@ pub(crate) mod evidence;
 pub(crate) mod score;
 
 use profile::{Edge as EdgeAt, Lost, Profile};
-use program::{BlockId, EdgeId, Program};
-use std::collections::BTreeMap;
+use program::Program;
 
 /// Counts of one program, by id.
 #[derive(Clone, Debug, Default)]
@@ -80,22 +79,5 @@ impl Measured {
                 known.max(into[b]).max(out[b])
             })
             .collect()
-    }
-
-    /// As a profile: what is known, at addresses. `like` gives all that is not a count of a block or edge.
-    pub fn to_profile(&self, program: &Program, like: Profile) -> Profile {
-        let at = |b: BlockId| program.block(b).start;
-        let known = |table: &[Option<u64>]| -> BTreeMap<_, _> {
-            let some = table.iter().enumerate().filter_map(|(b, c)| Some((at(BlockId::at(b)), (*c)?)));
-            some.collect()
-        };
-        let mut edges: BTreeMap<EdgeAt, u64> = BTreeMap::new();
-        for (i, count) in self.edges.iter().enumerate() {
-            if let Some(count) = count {
-                let e = program.edge(EdgeId::at(i));
-                *edges.entry(EdgeAt { from: at(e.from), to: at(e.to) }).or_default() += count;
-            }
-        }
-        Profile { entries: known(&self.entries), blocks: known(&self.blocks), edges, ..like }
     }
 }

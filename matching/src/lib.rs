@@ -2,13 +2,13 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-pub mod blocks;
+mod blocks;
 mod carry;
 mod compute;
 mod counts;
 mod data;
 mod functions;
-pub mod hash;
+mod hash;
 mod infer;
 pub mod names;
 mod options;
@@ -18,8 +18,8 @@ mod testing;
 
 pub use carry::merge::{MergeOptions, merge};
 pub use carry::{
-    CarriedProfile, CarryLoss, CarryOptions, CarryReport, Doubt, Expected, LossReason, Prediction, Range,
-    carry,
+    CarriedProfile, CarryLoss, CarryOptions, CarryReport, CountRange, Doubt, Expected, LossReason,
+    Prediction, carry,
 };
 pub use counts::Measured;
 pub use counts::evidence::{Consistency, Inconsistency};

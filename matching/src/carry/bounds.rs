@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// The least and the most that a block can have run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Range {
+pub struct CountRange {
     /// At least.
     pub low: u64,
     /// At most; [`u64::MAX`] if nothing bounds it.
@@ -33,7 +33,7 @@ pub(crate) fn ranges(
     known: &[Option<u64>],
     most: &[u64],
     entered: u64,
-    into: &mut BTreeMap<Va, Range>,
+    into: &mut BTreeMap<Va, CountRange>,
 ) {
     const ROUNDS: usize = 12;
     let function = program.function(func);
@@ -42,42 +42,78 @@ pub(crate) fn ranges(
     if known.iter().all(Option::is_some) || known.len() != n || most.len() != n {
         return;
     }
-    let mut edges: Vec<(usize, usize, Range)> = Vec::new();
-    let mut closed = vec![true; n];
-    let mut outside = vec![0_u64; n];
-    for (i, b) in function.block_ids().enumerate() {
-        let block = program.block(b);
-        // Where control may leave or come in unseen, nothing is concluded from the edges on that side.
-        let calls = program.calls_in(b);
-        closed[i] = !program.successors(b).is_empty()
-            && block.end != BlockEnd::Unresolved
-            && calls.iter().all(|c| c.kind == CallKind::Call);
-        if program.entry_block(func) == Some(b) {
-            outside[i] = entered;
-        } else if function.entries.contains(&b) || block.landing_pad || !function.complete {
-            outside[i] = u64::MAX;
-        }
-        for e in program.successors(b) {
-            edges.push((i, (e.to.0 - first) as usize, Range { low: 0, high: u64::MAX }));
-        }
-    }
-    let mut blocks: Vec<Range> = known
+    let mut around = Around::of(program, func, entered);
+    let mut blocks: Vec<CountRange> = known
         .iter()
         .zip(most)
-        .map(|(k, &most)| k.map_or(Range { low: 0, high: most }, |k| Range { low: k, high: k }))
+        .map(|(k, &most)| k.map_or(CountRange { low: 0, high: most }, |k| CountRange { low: k, high: k }))
         .collect();
     for _ in 0..ROUNDS {
         let before = blocks.clone();
-        let sums = |by_to: bool, edges: &[(usize, usize, Range)]| {
-            let mut all = vec![Range { low: 0, high: 0 }; n];
-            for &(a, b, r) in edges {
-                let s = &mut all[if by_to { b } else { a }];
-                *s = Range { low: s.low.saturating_add(r.low), high: s.high.saturating_add(r.high) };
+        around.narrow(&mut blocks, known);
+        if before == blocks {
+            break;
+        }
+    }
+    for (i, r) in blocks.into_iter().enumerate() {
+        if known[i].is_none() {
+            let b = BlockId(first + u32::try_from(i).expect("an index of a block"));
+            let high = r.high.saturating_mul(DRIFT);
+            into.insert(program.block(b).start, CountRange { low: r.low / DRIFT, high });
+        }
+    }
+}
+
+/// What is around the blocks of a function: edges, and whether anything else leads there.
+struct Around {
+    /// From, to, and between what its count lies.
+    edges: Vec<(usize, usize, CountRange)>,
+    /// By block: whether control leaves it along its edges alone.
+    closed: Vec<bool>,
+    /// By block: how often control comes from outside, at most.
+    outside: Vec<u64>,
+}
+
+impl Around {
+    /// Of `func`, whose entry is entered so often. Nothing is known of its edges.
+    fn of(program: &Program, func: FuncId, entered: u64) -> Around {
+        let function = program.function(func);
+        let (first, n) = (function.blocks.start, function.n_blocks());
+        let mut around = Around { edges: Vec::new(), closed: vec![true; n], outside: vec![0_u64; n] };
+        for (i, b) in function.block_ids().enumerate() {
+            let block = program.block(b);
+            // Where control may leave or come in unseen, nothing is concluded from the edges on that side.
+            let calls = program.calls_in(b);
+            around.closed[i] = !program.successors(b).is_empty()
+                && block.end != BlockEnd::Unresolved
+                && calls.iter().all(|c| c.kind == CallKind::Call);
+            if program.entry_block(func) == Some(b) {
+                around.outside[i] = entered;
+            } else if function.entries.contains(&b) || block.landing_pad || !function.complete {
+                around.outside[i] = u64::MAX;
             }
-            all
-        };
-        let (coming, leaving) = (sums(true, &edges), sums(false, &edges));
-        for i in (0..n).filter(|&i| known[i].is_none()) {
+            for e in program.successors(b) {
+                around.edges.push((i, (e.to.0 - first) as usize, CountRange { low: 0, high: u64::MAX }));
+            }
+        }
+        around
+    }
+
+    /// The sums of the edges that come to each block, or that leave it.
+    fn sums(&self, by_to: bool) -> Vec<CountRange> {
+        let mut all = vec![CountRange { low: 0, high: 0 }; self.closed.len()];
+        for &(a, b, r) in &self.edges {
+            let s = &mut all[if by_to { b } else { a }];
+            *s = CountRange { low: s.low.saturating_add(r.low), high: s.high.saturating_add(r.high) };
+        }
+        all
+    }
+
+    /// Narrows the blocks that are not `known` by their edges, then the edges by their blocks.
+    fn narrow(&mut self, blocks: &mut [CountRange], known: &[Option<u64>]) {
+        let (coming, leaving) = (self.sums(true), self.sums(false));
+        let Around { edges, closed, outside } = self;
+        for i in (0..blocks.len()).filter(|&i| known[i].is_none()) {
             let mut r = blocks[i];
             r.high = r.high.min(coming[i].high.saturating_add(outside[i]));
             r.low = r.low.max(coming[i].low);
@@ -87,7 +123,7 @@ pub(crate) fn ranges(
             r.low = r.low.max(leaving[i].low).min(r.high);
             blocks[i] = r;
         }
-        for e in &mut edges {
+        for e in edges {
             let (a, b) = (e.0, e.1);
             e.2.high = e.2.high.min(blocks[a].high).min(blocks[b].high);
             // What cannot go any other way goes this way.
@@ -100,16 +136,6 @@ pub(crate) fn ranges(
                 e.2.low = e.2.low.max(blocks[b].low.saturating_sub(others));
             }
             e.2.low = e.2.low.min(e.2.high);
-        }
-        if before == blocks {
-            break;
-        }
-    }
-    for (i, r) in blocks.into_iter().enumerate() {
-        if known[i].is_none() {
-            let b = BlockId(first + u32::try_from(i).expect("an index of a block"));
-            let high = r.high.saturating_mul(DRIFT);
-            into.insert(program.block(b).start, Range { low: r.low / DRIFT, high });
         }
     }
 }

@@ -133,6 +133,22 @@ const MEASURED: u32 = 100;
 /// count.
 const LOST: u32 = MEASURED + MEASURED / 2;
 
+/// Zeros, but for the block that was entered and how often.
+fn only_entered(n_blocks: usize, n_edges: usize, entered: Option<(usize, u64)>) -> Inferred {
+    let mut zero = Inferred {
+        blocks: vec![0; n_blocks],
+        edges: vec![0; n_edges],
+        enter: vec![0; n_blocks],
+        leave: vec![0; n_blocks],
+        optimal: true,
+    };
+    if let Some((b, count)) = entered {
+        zero.enter[b] = count;
+        zero.blocks[b] = count;
+    }
+    zero
+}
+
 fn function(
     program: &Program,
     func: FuncId,
@@ -162,19 +178,10 @@ fn function(
     let n = function.n_blocks();
     if known != Known::Inside || !inside && !entered || n == 0 {
         // Entered, and no more known: its inside stays unknown, static prediction would only invent it.
-        let mut zero = Inferred {
-            blocks: vec![0; n],
-            edges: vec![0; edges.len()],
-            enter: vec![0; n],
-            leave: vec![0; n],
-            optimal: true,
-        };
-        if let Some(b) = program.entry_block(func).filter(|_| known == Known::Entered) {
-            let count = measured.entries[b.index()].unwrap_or(0).max(calls);
-            zero.enter[b.index() - blocks.start] = count;
-            zero.blocks[b.index() - blocks.start] = count;
-        }
-        return (known, zero);
+        let entry = program.entry_block(func).filter(|_| known == Known::Entered);
+        let entered =
+            entry.map(|b| (b.index() - blocks.start, measured.entries[b.index()].unwrap_or(0).max(calls)));
+        return (known, only_entered(n, edges.len(), entered));
     }
     let mut p = Problem::of(program, func, 5);
     if exactness == Exactness::Exact {

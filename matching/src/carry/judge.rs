@@ -31,30 +31,96 @@ pub(crate) fn fill(
     p: &mut Problem,
     matched: &[Option<Carried>],
 ) {
-    let n = p.blocks.len();
     let is_said = |e: &Estimate| e.count > 0 || e.raise > 2 || e.lower > 2;
     let firm: Vec<bool> = matched.iter().map(|m| m.is_some_and(|m| !m.partial && !m.placed)).collect();
     let said: Vec<bool> = p.edge.iter().map(is_said).collect();
     if firm.iter().all(|&k| k) && said.iter().all(|&k| k) {
         return;
     }
+    let loops = Loops::of(seen.program, func);
+    let graph = Graph::of(p, &loops, &firm, &said);
+    let Belief { likely, share } = believe(seen, learned, func, p, &graph, matched);
+    let in_old = |b: usize| matched.get(b).copied().flatten().is_some_and(|m| m.partial);
+    let ran: Vec<bool> = (0..p.blocks.len())
+        .map(|b| if in_old(b) { shifted(likely[b], WITHIN_OLD) >= 0.5 } else { likely[b] >= 0.5 })
+        .collect();
+
+    // Counts: along the sides that run, by their shares.
+    let (counts, edges) = flow(p, &graph, &ran, &share);
+    for b in (0..p.blocks.len()).filter(|&b| !firm[b]) {
+        let placed = matched.get(b).copied().flatten().filter(|m| !m.partial);
+        p.blocks[b] = match placed {
+            _ if !ran[b] => Estimate::unknown(reluctance(likely[b])),
+            Some(m) if m.count > 0 => Estimate { count: m.count, raise: 12, lower: 12, keep: false },
+            _ => {
+                let mut e = p.blocks[b];
+                weak(counts[b].max(1.0), &mut e);
+                e
+            }
+        };
+    }
+    for k in 0..p.edges.len() {
+        let (a, b) = (p.edges[k].0 as usize, p.edges[k].1 as usize);
+        if !ran[a] && !firm[a] || !said[k] && !ran[b] {
+            p.edge[k] = Estimate::unknown(3);
+        } else if !said[k] {
+            weak(edges[k], &mut p.edge[k]);
+        }
+    }
+}
+
+/// A function's graph, and what is known of it.
+struct Graph<'a> {
+    loops: &'a Loops,
+    /// By block: the edges that leave it, and that lead to it.
+    out: Vec<Vec<usize>>,
+    into: Vec<Vec<usize>>,
+    /// Blocks whose count is known by a firm match.
+    firm: &'a [bool],
+    /// Edges that have a count.
+    said: &'a [bool],
+}
+
+impl<'a> Graph<'a> {
+    fn of(p: &Problem, loops: &'a Loops, firm: &'a [bool], said: &'a [bool]) -> Graph<'a> {
+        let n = p.blocks.len();
+        let mut graph = Graph { loops, out: vec![Vec::new(); n], into: vec![Vec::new(); n], firm, said };
+        for (k, &(a, b)) in p.edges.iter().enumerate() {
+            graph.out[a as usize].push(k);
+            graph.into[b as usize].push(k);
+        }
+        graph
+    }
+}
+
+/// What is believed of a function.
+struct Belief {
+    /// How likely each block is to have run.
+    likely: Vec<f64>,
+    /// By edge: the share of its block's executions that goes along it.
+    share: Vec<f64>,
+}
+
+/// How likely each block of `func` is to have run: forwards from what is known, backwards, and forwards again.
+fn believe(
+    seen: &Seen<'_>,
+    learned: &Learned,
+    func: FuncId,
+    p: &Problem,
+    graph: &Graph<'_>,
+    matched: &[Option<Carried>],
+) -> Belief {
+    let Graph { loops, out, into, firm, said } = graph;
     let program = seen.program;
     let first = program.function(func).blocks.start;
     let block = |b: usize| BlockId(first + u32::try_from(b).expect("an index of a block"));
-    let loops = Loops::of(program, func);
-    let shape = Shape::of(seen, func, &loops);
+    let shape = Shape::of(seen, func, loops);
     let dominators = Dominators::compute(program, func);
-    let mut out = vec![Vec::new(); n];
-    let mut into = vec![Vec::new(); n];
-    for (k, &(a, b)) in p.edges.iter().enumerate() {
-        out[a as usize].push(k);
-        into[b as usize].push(k);
-    }
     let entered = |b: usize| p.enter[b].map_or(0, |e| e.count);
-
-    // Forwards: how likely each block is to have run, and roughly how often.
+    let n = p.blocks.len();
     let mut likely = vec![0.0_f64; n];
     let mut at_most = vec![1.0_f64; n];
+    // Roughly how often each block ran.
     let mut rough = vec![0.0_f64; n];
     let mut runs = vec![0.0_f64; p.edges.len()];
     let mut share = vec![0.0_f64; p.edges.len()];
@@ -103,39 +169,12 @@ pub(crate) fn fill(
         // Backwards: what leads only to what did not run did not run.
         for &b in loops.order.iter().rev() {
             if !firm[b] && p.leave[b].is_none_or(|e| e.raise > 0) && !out[b].is_empty() {
-                let on: f64 =
-                    out[b].iter().map(|&k| at_most_of(&firm, &likely, &at_most, p.edges[k].1)).sum();
+                let on: f64 = out[b].iter().map(|&k| at_most_of(firm, &likely, &at_most, p.edges[k].1)).sum();
                 at_most[b] = on.min(1.0);
             }
         }
     }
-    let in_old = |b: usize| matched.get(b).copied().flatten().is_some_and(|m| m.partial);
-    let ran: Vec<bool> = (0..n)
-        .map(|b| if in_old(b) { shifted(likely[b], WITHIN_OLD) >= 0.5 } else { likely[b] >= 0.5 })
-        .collect();
-
-    // Counts: along the sides that run, by their shares.
-    let (counts, edges) = flow(p, &loops, &out, &into, &firm, &said, &ran, &share);
-    for b in (0..n).filter(|&b| !firm[b]) {
-        let placed = matched.get(b).copied().flatten().filter(|m| !m.partial);
-        p.blocks[b] = match placed {
-            _ if !ran[b] => Estimate::unknown(reluctance(likely[b])),
-            Some(m) if m.count > 0 => Estimate { count: m.count, raise: 12, lower: 12, keep: false },
-            _ => {
-                let mut e = p.blocks[b];
-                weak(counts[b].max(1.0), &mut e);
-                e
-            }
-        };
-    }
-    for k in 0..p.edges.len() {
-        let (a, b) = (p.edges[k].0 as usize, p.edges[k].1 as usize);
-        if !ran[a] && !firm[a] || !said[k] && !ran[b] {
-            p.edge[k] = Estimate::unknown(3);
-        } else if !said[k] {
-            weak(edges[k], &mut p.edge[k]);
-        }
-    }
+    Belief { likely, share }
 }
 
 /// A probability with its log-odds moved.
@@ -157,17 +196,8 @@ fn reluctance(likely: f64) -> u32 {
 }
 
 /// Counts of blocks and edges: what is known stays, the rest of the flow goes where it is believed to run.
-#[expect(clippy::too_many_arguments, reason = "one step of `fill`, cut off for its length")]
-fn flow(
-    p: &Problem,
-    loops: &Loops,
-    out: &[Vec<usize>],
-    into: &[Vec<usize>],
-    firm: &[bool],
-    said: &[bool],
-    ran: &[bool],
-    share: &[f64],
-) -> (Vec<f64>, Vec<f64>) {
+fn flow(p: &Problem, graph: &Graph<'_>, ran: &[bool], share: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let Graph { loops, out, into, firm, said } = graph;
     const ROUNDS: usize = 24;
     let mut block: Vec<f64> = p.blocks.iter().map(|e| e.count as f64).collect();
     let mut edge: Vec<f64> = p.edge.iter().map(|e| e.count as f64).collect();

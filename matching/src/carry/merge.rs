@@ -139,16 +139,20 @@ pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeO
     if exact {
         both.as_counted(fresh, holes, &mut merged);
     }
-    // As often mispredicted as the one that saw the branch says, the fresh one first.
-    for profile in [fresh, carried] {
+    mispredict(&mut merged, [fresh, carried]);
+    merged.exactness = if exact { Exactness::Exact } else { Exactness::Inferred };
+    merged
+}
+
+/// Has branches of `merged` mispredicted as often as the first of `profiles` says that saw them.
+fn mispredict(merged: &mut Profile, profiles: [&Profile; 2]) {
+    for profile in profiles {
         for (edge, &misses) in &profile.mispredicts {
             let (Some(&was), Some(&is)) = (profile.edges.get(edge), merged.edges.get(edge)) else { continue };
             let rate = misses as f64 / was.max(1) as f64;
             merged.mispredicts.entry(*edge).or_insert(profile::scaled(is, rate.min(1.0)));
         }
     }
-    merged.exactness = if exact { Exactness::Exact } else { Exactness::Inferred };
-    merged
 }
 
 impl Both<'_> {

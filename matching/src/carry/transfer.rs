@@ -8,7 +8,7 @@ use crate::carry::CarryOptions;
 use crate::carry::complete::{Complete, Known};
 use crate::infer::{Estimate, Problem};
 use crate::relation::{BlockMatch, BlockMethod, Matching};
-use program::{BlockEnd, BlockId, Callee, EdgeKind, FuncId, Loops, Program};
+use program::{BlockId, Callee, Edge, EdgeKind, FuncId, Loops, Program};
 use std::collections::BTreeMap;
 
 /// Cost of a leak that the old build did not have.
@@ -287,13 +287,9 @@ impl<'a> Along<'a> {
     /// Counts of the edges that leave `b`.
     fn edges(&self, b: BlockId, p: &mut Problem, first_edge: usize) {
         let out = self.new.successors(b);
-        let ids: Vec<usize> = self.new.edge_ids(b).map(|e| e.index() - first_edge).collect();
         let leads: Vec<Vec<BlockId>> = out.iter().map(|e| self.leads_to(e.to)).collect();
-        let mut sum = vec![0_u64; out.len()];
-        let mut explained = vec![false; out.len()];
-        let mut open = vec![false; out.len()];
-        let mut cost = vec![u32::MAX; out.len()];
-        let mut left: Vec<(u64, EdgeKind, BlockEnd)> = Vec::new();
+        let mut ways = Ways::of(out.len());
+        let mut left: Vec<(u64, EdgeKind)> = Vec::new();
         let mut known = false;
         for m in self.olds(b).iter().filter(|m| !m.partial && self.is_known(m.old)) {
             known = true;
@@ -302,9 +298,7 @@ impl<'a> Along<'a> {
             // Of a block that became two in a row, the branch is the second's, and all of the flow goes
             // there.
             if let Some(k) = out.iter().position(|e| self.is_second(m.old, b, e.to)) {
-                sum[k] = sum[k].saturating_add(part(self.counts.blocks[m.old.index()], share));
-                explained[k] = true;
-                cost[k] = cost[k].min(unit);
+                ways.add(k, part(self.counts.blocks[m.old.index()], share), unit);
                 continue;
             }
             for e in self.old.edge_ids(m.old) {
@@ -314,86 +308,24 @@ impl<'a> Along<'a> {
                 let hits: Vec<usize> =
                     (0..out.len()).filter(|&k| leads[k].iter().any(|t| to.contains(t))).collect();
                 match *hits.as_slice() {
-                    [] => {
-                        if count > 0 {
-                            left.push((count, edge.kind, self.old.block(m.old).end));
-                        }
-                    }
+                    [] if count > 0 => left.push((count, edge.kind)),
+                    [] => {}
                     [k] => {
-                        sum[k] = sum[k].saturating_add(count);
-                        explained[k] = true;
                         let direct = to.contains(&out[k].to);
-                        cost[k] = cost[k].min(if direct { unit } else { unit / 2 });
+                        ways.add(k, count, if direct { unit } else { unit / 2 });
                     }
-                    ref several => {
-                        // The same kind of edge straight to the match decides; else the flow must.
-                        let straight: Vec<usize> =
-                            several.iter().copied().filter(|&k| to.contains(&out[k].to)).collect();
-                        let same: Vec<usize> =
-                            straight.iter().copied().filter(|&k| out[k].kind == edge.kind).collect();
-                        let table = straight.len() > 1 && same.len() == straight.len();
-                        match (straight.as_slice(), same.as_slice()) {
-                            (_, &[k]) if several.len() == straight.len() => {
-                                sum[k] = sum[k].saturating_add(count);
-                                explained[k] = true;
-                                cost[k] = cost[k].min(unit);
-                            }
-                            (&[k, ..], _) if table => {
-                                sum[k] = sum[k].saturating_add(count);
-                                explained[k] = true;
-                                cost[k] = cost[k].min(unit);
-                            }
-                            _ if count == 0 => {
-                                for &k in several {
-                                    explained[k] = true;
-                                    cost[k] = cost[k].min(unit / 2);
-                                }
-                            }
-                            _ => {
-                                for &k in several {
-                                    open[k] = true;
-                                }
-                            }
-                        }
-                    }
+                    ref several => ways.add_to_one_of(several, out, &to, edge.kind, count, unit),
                 }
             }
         }
         if !known {
             return;
         }
-        // What went to blocks without a match goes to edges that nothing explains.
-        let free: Vec<usize> = (0..out.len()).filter(|&k| !explained[k] && !open[k]).collect();
-        let total = left.iter().fold(0_u64, |sum, l| sum.saturating_add(l.0));
-        match *free.as_slice() {
-            [] => {}
-            [k] => {
-                sum[k] = sum[k].saturating_add(total);
-                explained[k] = true;
-                cost[k] = 15;
-            }
-            _ if total == 0 => {
-                for &k in &free {
-                    explained[k] = true;
-                    cost[k] = 15;
-                }
-            }
-            _ => {
-                for (count, kind, _) in left {
-                    let same: Vec<usize> = free.iter().copied().filter(|&k| out[k].kind == kind).collect();
-                    if let [k] = *same.as_slice() {
-                        sum[k] = sum[k].saturating_add(count);
-                        explained[k] = true;
-                        cost[k] = 8;
-                    }
-                }
-            }
-        }
-        for k in 0..out.len() {
-            if explained[k] && !open[k] {
-                p.edge[ids[k]] =
-                    Estimate { count: sum[k], raise: cost[k].max(3), lower: cost[k].max(3), keep: false };
-            }
+        ways.add_rest(out, &left);
+        for (k, id) in self.new.edge_ids(b).enumerate().filter(|&(k, _)| ways.is_explained(k)) {
+            let cost = ways.cost[k].max(3);
+            p.edge[id.index() - first_edge] =
+                Estimate { count: ways.sum[k], raise: cost, lower: cost, keep: false };
         }
     }
 
@@ -432,6 +364,78 @@ impl<'a> Along<'a> {
             }
         }
         found
+    }
+}
+
+/// What is known of the edges that leave one block, by edge.
+struct Ways {
+    /// What went along it in the old build.
+    sum: Vec<u64>,
+    /// Whether an old edge speaks for it.
+    explained: Vec<bool>,
+    /// Whether an old edge may be it or another one.
+    open: Vec<bool>,
+    /// What it costs to change its count.
+    cost: Vec<u32>,
+}
+
+impl Ways {
+    /// So many edges of which nothing is known.
+    fn of(n: usize) -> Ways {
+        Ways { sum: vec![0; n], explained: vec![false; n], open: vec![false; n], cost: vec![u32::MAX; n] }
+    }
+
+    fn is_explained(&self, k: usize) -> bool {
+        self.explained[k] && !self.open[k]
+    }
+
+    /// An old edge that is this one.
+    fn add(&mut self, k: usize, count: u64, cost: u32) {
+        self.sum[k] = self.sum[k].saturating_add(count);
+        self.explained[k] = true;
+        self.cost[k] = self.cost[k].min(cost);
+    }
+
+    /// An old edge of this kind, to what became one of `to`, that may be any of `several` of the edges `out`.
+    ///
+    /// The same kind of edge straight to the match decides; else the flow must.
+    fn add_to_one_of(
+        &mut self,
+        several: &[usize],
+        out: &[Edge],
+        to: &[BlockId],
+        kind: EdgeKind,
+        count: u64,
+        unit: u32,
+    ) {
+        let straight: Vec<usize> = several.iter().copied().filter(|&k| to.contains(&out[k].to)).collect();
+        let same: Vec<usize> = straight.iter().copied().filter(|&k| out[k].kind == kind).collect();
+        let table = straight.len() > 1 && same.len() == straight.len();
+        match (straight.as_slice(), same.as_slice()) {
+            (_, &[k]) if several.len() == straight.len() => self.add(k, count, unit),
+            (&[k, ..], _) if table => self.add(k, count, unit),
+            _ if count == 0 => several.iter().for_each(|&k| self.add(k, 0, unit / 2)),
+            _ => several.iter().for_each(|&k| self.open[k] = true),
+        }
+    }
+
+    /// What went to blocks without a match, by kind of edge, goes to edges that nothing explains.
+    fn add_rest(&mut self, out: &[Edge], left: &[(u64, EdgeKind)]) {
+        let free: Vec<usize> = (0..out.len()).filter(|&k| !self.explained[k] && !self.open[k]).collect();
+        let total = left.iter().fold(0_u64, |sum, l| sum.saturating_add(l.0));
+        match *free.as_slice() {
+            [] => {}
+            [k] => self.add(k, total, 15),
+            _ if total == 0 => free.iter().for_each(|&k| self.add(k, 0, 15)),
+            _ => {
+                for &(count, kind) in left {
+                    let same: Vec<usize> = free.iter().copied().filter(|&k| out[k].kind == kind).collect();
+                    if let [k] = *same.as_slice() {
+                        self.add(k, count, 8);
+                    }
+                }
+            }
+        }
     }
 }
 

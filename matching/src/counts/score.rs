@@ -112,6 +112,44 @@ pub fn uncertainty(new: &Program, fresh: &[Profile]) -> Option<Uncertainty> {
     })
 }
 
+/// Executions of branches that ran.
+#[derive(Default)]
+struct Branches {
+    /// Branches.
+    n: usize,
+    /// Of those, how many the carried profile knows.
+    n_covered: usize,
+    seen: u64,
+    /// At those that the carried profile knows.
+    covered: u64,
+    /// Predicted right by the fresh profile itself.
+    right_fresh: u64,
+    /// Predicted right by the carried profile.
+    right_carried: u64,
+}
+
+impl Branches {
+    /// Adds a branch by the counts of its sides, taken and not. How often the carried profile predicts it
+    /// wrong beyond what the fresh one does.
+    fn add(&mut self, fresh: [u64; 2], carried: [u64; 2]) -> u64 {
+        let [t, n] = fresh;
+        if t == 0 && n == 0 {
+            return 0;
+        }
+        let [ct, cn] = carried;
+        let right = if ct >= cn { t } else { n };
+        self.n += 1;
+        self.seen = self.seen.saturating_add(t).saturating_add(n);
+        self.right_fresh = self.right_fresh.saturating_add(t.max(n));
+        self.right_carried = self.right_carried.saturating_add(right);
+        if ct > 0 || cn > 0 {
+            self.n_covered += 1;
+            self.covered = self.covered.saturating_add(t).saturating_add(n);
+        }
+        t.max(n) - right
+    }
+}
+
 fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score {
     let (want, got) = (fresh.times(new), carried.times(new));
     let share = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
@@ -124,9 +162,6 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
     let (want_total, got_total) = (total(&want), total(&got));
     let both = || new.blocks.iter().zip(want.iter().zip(&got)).filter(|(b, _)| of_code(b.func));
     let overlap_share = profile::overlap(both().map(|(_, (&w, &g))| (w, g)));
-    let mut n_agree = 0;
-    let mut bolt = (0_usize, 0_usize);
-    let (mut right_fresh, mut right_carried, mut seen, mut covered) = (0_u64, 0_u64, 0_u64, 0_u64);
     let mut s = Score {
         bp_share: 1.0,
         fresh_success_share: 1.0,
@@ -142,6 +177,8 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
         n_executed: [0; 3],
         losses: Vec::new(),
     };
+    let (mut n_agree, mut n_agree_bolt) = (0, 0);
+    let mut branches = Branches::default();
     for f in new.func_ids().filter(|&f| of_code(f)) {
         let mut loss = FunctionLoss { func: f, mispredicted: 0, n_blocks_differ: 0, overlap_share: 0.0 };
         let in_bolt = bolt::understands(new, f);
@@ -157,46 +194,33 @@ fn score_measured(new: &Program, carried: &Measured, fresh: &Measured) -> Score 
             let (x, y) = (w as f64 / want_total.max(1.0), g as f64 / got_total.max(1.0));
             loss.overlap_share += (x - y).abs() / 2.0;
             if in_bolt && !bolt::joins_branch_before(new, b) {
-                bolt.0 += 1;
-                bolt.1 += usize::from(ran == carried_ran);
+                s.n_blocks_bolt += 1;
+                n_agree_bolt += usize::from(ran == carried_ran);
             }
-            let Some([taken, not]) = branch_sides(new, b) else { continue };
-            let side = |m: &Measured, e: usize| m.edges[e].unwrap_or(0);
-            let (t, n) = (side(fresh, taken), side(fresh, not));
-            if t == 0 && n == 0 {
-                continue;
-            }
-            let (ct, cn) = (side(carried, taken), side(carried, not));
-            let right = if ct >= cn { t } else { n };
-            s.n_branches += 1;
-            seen = seen.saturating_add(t).saturating_add(n);
-            right_fresh = right_fresh.saturating_add(t.max(n));
-            right_carried = right_carried.saturating_add(right);
-            loss.mispredicted = loss.mispredicted.saturating_add(t.max(n) - right);
-            if ct > 0 || cn > 0 {
-                s.n_covered += 1;
-                covered = covered.saturating_add(t).saturating_add(n);
+            if let Some(sides) = branch_sides(new, b) {
+                let of = |m: &Measured| sides.map(|e| m.edges[e].unwrap_or(0));
+                loss.mispredicted = loss.mispredicted.saturating_add(branches.add(of(fresh), of(carried)));
             }
         }
         if loss.mispredicted > 0 || loss.n_blocks_differ > 0 || loss.overlap_share > 1e-9 {
             s.losses.push(loss);
         }
     }
-    if seen > 0 {
-        s.fresh_success_share = share(right_fresh, seen);
-        s.carried_success_share = share(right_carried, seen);
-        s.bp_share = share(right_carried, right_fresh);
-        s.covered_share = share(covered, seen);
+    (s.n_branches, s.n_covered) = (branches.n, branches.n_covered);
+    if branches.seen > 0 {
+        s.fresh_success_share = share(branches.right_fresh, branches.seen);
+        s.carried_success_share = share(branches.right_carried, branches.seen);
+        s.bp_share = share(branches.right_carried, branches.right_fresh);
+        s.covered_share = share(branches.covered, branches.seen);
     }
     if s.n_blocks > 0 {
         s.cc_share = share(n_agree as u64, s.n_blocks as u64);
     }
-    s.n_blocks_bolt = bolt.0;
-    if bolt.0 > 0 {
-        s.cc_bolt_share = share(bolt.1 as u64, bolt.0 as u64);
+    if s.n_blocks_bolt > 0 {
+        s.cc_bolt_share = share(n_agree_bolt as u64, s.n_blocks_bolt as u64);
     }
     let weight = |l: &FunctionLoss| {
-        l.mispredicted as f64 / right_fresh.max(1) as f64
+        l.mispredicted as f64 / branches.right_fresh.max(1) as f64
             + l.n_blocks_differ as f64 / s.n_blocks.max(1) as f64
             + l.overlap_share
     };

@@ -62,6 +62,14 @@ struct Bag {
     bits: Vec<Vec<f32>>,
 }
 
+impl Bag {
+    /// Those that are still free, by their place here.
+    fn slots(&self, is_free: impl Fn(usize) -> bool) -> Vec<u32> {
+        let all = self.funcs.iter().enumerate().filter(|&(_, &f)| is_free(f));
+        all.map(|(s, _)| u32::try_from(s).unwrap_or(u32::MAX)).collect()
+    }
+}
+
 /// What a pair has in common by content, and what is missing on either side.
 #[derive(Clone, Copy)]
 struct Own {
@@ -291,14 +299,8 @@ fn round(
     new_taken: &[Vec<Va>],
     what: Use,
 ) -> (usize, Vec<Scored>) {
-    let free = |bag: &Bag, is_free: &dyn Fn(usize) -> bool| -> Vec<u32> {
-        (0..bag.funcs.len())
-            .filter(|&s| is_free(bag.funcs[s]))
-            .map(|s| u32::try_from(s).unwrap_or(u32::MAX))
-            .collect()
-    };
-    let old_slots = free(&content.old, &|f| state.old_is_free(f));
-    let new_slots = free(&content.new, &|f| state.new_is_free(f));
+    let old_slots = content.old.slots(|f| state.old_is_free(f));
+    let new_slots = content.new.slots(|f| state.new_is_free(f));
     let funcs =
         |bag: &Bag, slots: &[u32]| -> Vec<usize> { slots.iter().map(|&s| bag.funcs[s as usize]).collect() };
     let old_around = features::around(

@@ -186,6 +186,26 @@ impl<'a> Reader<'a> {
         w
     }
 
+    /// A constant: an address, or a number.
+    #[inline]
+    fn immediate(&self, insn: &Insn, value: i64, w: &mut Words) {
+        w.four = combine(w.four, 0x1000);
+        let word = value.cast_unsigned();
+        let at = Va(word);
+        if self.fixed && insn.has_immediate() && self.program.image.segment_at(at).is_some() {
+            self.place(at, 0, w);
+            return;
+        }
+        w.zero = combine(w.zero, word);
+        w.fine = combine(w.fine, word);
+        w.one = combine(w.one, word);
+        w.strong = combine(w.strong, word);
+        w.three = combine(w.three, 0x1001);
+        if value.unsigned_abs() > 255 && word.count_ones() > 2 {
+            w.reference = combine(0x69, word);
+        }
+    }
+
     fn operand(
         &self,
         insn: &Insn,
@@ -201,25 +221,7 @@ impl<'a> Reader<'a> {
                 w.all(u64::from(width));
                 register(reg, w, names);
             }
-            Operand::Imm(value) => {
-                w.four = combine(w.four, 0x1000);
-                let at = Va(value.cast_unsigned());
-                let address =
-                    self.fixed && insn.has_immediate() && self.program.image.segment_at(at).is_some();
-                if address {
-                    self.place(at, 0, w);
-                } else {
-                    let word = value.cast_unsigned();
-                    w.zero = combine(w.zero, word);
-                    w.fine = combine(w.fine, word);
-                    w.one = combine(w.one, word);
-                    w.strong = combine(w.strong, word);
-                    w.three = combine(w.three, 0x1001);
-                    if value.unsigned_abs() > 255 && value.cast_unsigned().count_ones() > 2 {
-                        w.reference = combine(0x69, word);
-                    }
-                }
-            }
+            Operand::Imm(value) => self.immediate(insn, value, w),
             Operand::Target(to) => {
                 w.four = combine(w.four, 0x2000);
                 let local = match flow {

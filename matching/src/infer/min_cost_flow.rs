@@ -162,15 +162,17 @@ impl Network {
         true
     }
 
-    /// One blocking flow along arcs of zero reduced cost (along any, without potentials); false if nothing
-    /// moved.
-    fn block(&mut self, potential: Option<&[i64]>, work: &mut u64) -> bool {
-        let n = self.excess.len();
-        let usable = |arcs: &[Arc], from: usize, a: usize| {
-            let arc = arcs[a];
-            arc.residual > 0 && potential.is_none_or(|p| arc.cost + p[from] - p[arc.to as usize] == 0)
-        };
-        let mut level = vec![u32::MAX; n];
+    /// Whether `arc`, which leaves `from`, has room; where there are potentials, only if it is on a cheapest way.
+    #[inline]
+    fn is_usable(&self, from: usize, arc: usize, potential: Option<&[i64]>) -> bool {
+        let arc = self.arcs[arc];
+        arc.residual > 0 && potential.is_none_or(|p| arc.cost + p[from] - p[arc.to as usize] == 0)
+    }
+
+    /// By node: along how many usable arcs it is reached from those that have too much; `None` if none that has
+    /// too little is reached.
+    fn levels(&self, potential: Option<&[i64]>, work: &mut u64) -> Option<Vec<u32>> {
+        let mut level = vec![u32::MAX; self.excess.len()];
         let mut queue: VecDeque<usize> = VecDeque::new();
         for (v, &e) in self.excess.iter().enumerate() {
             if e > 0 {
@@ -178,7 +180,6 @@ impl Network {
                 queue.push_back(v);
             }
         }
-        let sources: Vec<usize> = queue.iter().copied().collect();
         let mut reached = false;
         while let Some(v) = queue.pop_front() {
             reached |= self.excess[v] < 0;
@@ -186,15 +187,20 @@ impl Network {
                 *work += 1;
                 let a = self.leaving[k] as usize;
                 let to = self.arcs[a].to as usize;
-                if level[to] == u32::MAX && usable(&self.arcs, v, a) {
+                if level[to] == u32::MAX && self.is_usable(v, a, potential) {
                     level[to] = level[v] + 1;
                     queue.push_back(to);
                 }
             }
         }
-        if !reached {
-            return false;
-        }
+        reached.then_some(level)
+    }
+
+    /// One blocking flow along arcs of zero reduced cost (along any, without potentials); false if nothing
+    /// moved.
+    fn block(&mut self, potential: Option<&[i64]>, work: &mut u64) -> bool {
+        let Some(level) = self.levels(potential, work) else { return false };
+        let sources = (0..self.excess.len()).filter(|&v| self.excess[v] > 0).collect::<Vec<usize>>();
         let mut current = self.first.clone();
         let mut moved = false;
         let mut path: Vec<usize> = Vec::new();
@@ -222,7 +228,7 @@ impl Network {
                     *work += 1;
                     let a = self.leaving[current[v] as usize] as usize;
                     let to = self.arcs[a].to as usize;
-                    if level[to] == level[v].saturating_add(1) && usable(&self.arcs, v, a) {
+                    if level[to] == level[v].saturating_add(1) && self.is_usable(v, a, potential) {
                         step = Some(a);
                         break;
                     }

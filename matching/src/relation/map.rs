@@ -190,12 +190,6 @@ impl Map {
         m.data.sort_by_key(|d| (d.new, d.old));
         Ok(map)
     }
-
-    /// Whether a person pinned or forbade anything.
-    pub fn has_orders(&self) -> bool {
-        let functions = self.pins.len() + self.forbids.len();
-        functions + self.block_pins.len() + self.block_forbids.len() > 0
-    }
 }
 
 /// On which line what was said, to find what contradicts it.
@@ -320,27 +314,12 @@ impl Lines<'_> {
             }
             ("block", [o, n, method, confidence, share, rest @ ..]) => {
                 let (old, new) = blocks(o, n)?;
-                let levels = LEVELS.into_iter();
-                let all = BLOCK_METHODS
-                    .into_iter()
-                    .chain(levels.flat_map(|l| [BlockMethod::Unique(l), BlockMethod::Propagated(l)]));
-                let method = by_text(method, all).ok_or(NO_METHOD)?;
-                let (confidence, share) = (number(confidence)?, number(share)?);
-                let partial = match rest {
-                    [] => false,
-                    ["partial"] => true,
-                    _ => return Err("nothing but `partial` may follow".to_owned()),
-                };
+                let found = block_match(old, new, [method, confidence, share], rest)?;
                 once(&mut said.block, (old, new), line, "the two")?;
-                map.matching.blocks.push(BlockMatch { old, new, method, confidence, share, partial });
+                map.matching.blocks.push(found);
             }
             ("data", [o, n, method]) => {
-                let find = |p: &Program, at: &str, side: &str| {
-                    let va = address(at).ok_or(NO_ADDRESS)?;
-                    let found = p.data_at(va).filter(|&d| p.data[d].range.start == va);
-                    found.ok_or_else(|| format!("the {side} build has no data object that starts at {at}"))
-                };
-                let (old, new) = (find(old, o, "old")?, find(new, n, "new")?);
+                let (old, new) = (data_object(old, o, "old")?, data_object(new, n, "new")?);
                 let method = by_text(method, DATA_METHODS.into_iter()).ok_or(NO_METHOD)?;
                 once(&mut said.data_old, old, line, "the old object")?;
                 once(&mut said.data_new, new, line, "the new object")?;
@@ -364,6 +343,34 @@ impl Lines<'_> {
 
 const NO_METHOD: &str = "no such method";
 const NO_ADDRESS: &str = "an address such as 0x401136 is wanted";
+
+/// The match of a line's blocks; `numbers` are its method, confidence and share, `rest` what follows.
+fn block_match(
+    old: BlockId,
+    new: BlockId,
+    [method, confidence, share]: [&str; 3],
+    rest: &[&str],
+) -> Result<BlockMatch, String> {
+    let levels = LEVELS.into_iter();
+    let all = BLOCK_METHODS
+        .into_iter()
+        .chain(levels.flat_map(|l| [BlockMethod::Unique(l), BlockMethod::Propagated(l)]));
+    let method = by_text(method, all).ok_or(NO_METHOD)?;
+    let (confidence, share) = (number(confidence)?, number(share)?);
+    let partial = match rest {
+        [] => false,
+        ["partial"] => true,
+        _ => return Err("nothing but `partial` may follow".to_owned()),
+    };
+    Ok(BlockMatch { old, new, method, confidence, share, partial })
+}
+
+/// The data object that starts at the address `at` of the `side` build.
+fn data_object(p: &Program, at: &str, side: &str) -> Result<usize, String> {
+    let va = address(at).ok_or(NO_ADDRESS)?;
+    let found = p.data_at(va).filter(|&d| p.data[d].range.start == va);
+    found.ok_or_else(|| format!("the {side} build has no data object that starts at {at}"))
+}
 
 fn number(word: &str) -> Result<f32, String> {
     let number = word.parse().ok().filter(|n| (0.0..=1.0).contains(n));
