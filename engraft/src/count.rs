@@ -7,8 +7,8 @@ pub mod view;
 use crate::input;
 use crate::output::{self, Answer, Hinted, Output};
 use live::Target;
+use measure::reports::repeat::Repeats;
 use points::point_view;
-use repeat::Repeats;
 use session::{
     Collected, CountedRun, Instrumentation, ModuleSet, Modules, Placement, Prepared, Store, StoreError,
 };
@@ -174,7 +174,7 @@ fn report(args: &Args, rec: &Path, run: CountedRun<'_>, counted: Collected, repe
     let programs = run.into_programs();
     let Collected { profiles, threads, n_threads, .. } = &counted;
     let mut view = view::view(rec, profiles, threads, &programs, Some(*n_threads));
-    view.repeated = repeats.map(|repeats| repeats.view(&programs));
+    view.repeated = repeats.map(|repeats| repeat::view(repeats, &programs));
     output::report(|w| args.output.write(&view, w));
 }
 

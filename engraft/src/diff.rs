@@ -2,11 +2,10 @@
 
 use crate::input::{self, Source};
 use crate::output::{Answer, Hinted, Output};
-use measure::loops;
-use profile::{Count, Edge, Profile};
-use program::{FuncId, Program, Va};
+use measure::reports::diff::{self, Both, Diff, TwoBuilds};
+use profile::{Count, Profile};
+use program::Program;
 use rayon::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use views::diff::{DiffView, EdgeRow, FunctionRow, Intervals, LoopRow};
 
@@ -59,8 +58,6 @@ fn pairs(first: &Path, second: &Path) -> anyhow::Result<Vec<(Program, Profile, P
             ))
         })
     };
-    let (a, mut b) = (read(first)?, read(second)?);
-    let file = |p: &Profile| Path::new(&p.image.name).file_name().unwrap_or_default().to_owned();
     let two_builds = |of: String, new: &str| {
         let what = format!("{} and {} are of two builds{of}", first.display(), second.display());
         let hint = format!(
@@ -72,47 +69,22 @@ fn pairs(first: &Path, second: &Path) -> anyhow::Result<Vec<(Program, Profile, P
         );
         anyhow::Error::from(Hinted::new(what, hint))
     };
-    let has = |all: &[Profile], one: &Profile| all.iter().any(|other| other.image.id == one.image.id);
-    // The program comes first.
-    if let (Some(one), Some(other)) = (a.first(), b.first())
-        && !has(&b, one)
-        && !has(&a, other)
-        && file(one) != file(other)
-    {
-        return Err(two_builds(format!(", {} and {}", one.image.name, other.image.name), &other.image.name));
-    }
-    let mut found = Vec::new();
-    for one in a {
-        if let Some(at) = b.iter().position(|other| other.image.id == one.image.id) {
-            found.push((one, b.swap_remove(at)));
-        } else if let Some(other) = b.iter().find(|other| file(other) == file(&one)) {
-            return Err(two_builds(format!(" of {}", file(&one).to_string_lossy()), &other.image.name));
-        } else {
-            // It ran in the first alone.
-            let none = Profile { image: one.image.clone(), ..Profile::default() };
-            found.push((one, none));
-        }
-    }
-    found.extend(
-        b.into_iter().map(|other| (Profile { image: other.image.clone(), ..Profile::default() }, other)),
-    );
+    let found = diff::modules_of_both(read(first)?, read(second)?).map_err(|err| match err {
+        TwoBuilds::Executables(old, new) => two_builds(format!(", {old} and {new}"), &new),
+        TwoBuilds::Modules(file, new) => two_builds(format!(" of {}", file.to_string_lossy()), &new),
+    })?;
     let with_program = |(a, b): (Profile, Profile)| Ok((input::counted_program(&a)?, a, b));
     found.into_par_iter().map(with_program).collect()
 }
 
 /// Those of `counts`.
-fn intervals(counts: (Option<Count>, Option<Count>)) -> Option<Intervals> {
+fn intervals(counts: Both) -> Option<Intervals> {
     let is_off = |n: Option<Count>| n.is_some_and(|n| n.between().is_some());
     let whole = |n: Option<Count>| n.map(|n| (n.least, n.most));
     (is_off(counts.0) || is_off(counts.1)).then(|| [whole(counts.0), whole(counts.1)])
 }
 
-/// Whether both are known, and cannot be the same.
-fn differ(counts: (Option<Count>, Option<Count>)) -> bool {
-    counts.0.zip(counts.1).is_some_and(|(a, b)| a.differs(b))
-}
-
-fn numbers((a, b): (Option<Count>, Option<Count>)) -> (Option<u64>, Option<u64>) {
+fn numbers((a, b): Both) -> (Option<u64>, Option<u64>) {
     (a.map(|n| n.n), b.map(|n| n.n))
 }
 
@@ -150,84 +122,43 @@ fn view(first: &Path, second: &Path, pairs: &[(Program, Profile, Profile)]) -> D
     view
 }
 
-/// How many instructions of function `id` ran.
-fn instructions(program: &Program, profile: &Profile, id: FuncId) -> Count {
-    let ran = |b| {
-        let count = profile.block(program.block(b).start).unwrap_or_default();
-        count.times(program.n_insns_run(b))
-    };
-    program.function(id).block_ids().map(ran).fold(Count::default(), Count::plus)
-}
-
 /// Adds what differs in `program`.
 fn add(view: &mut DiffView, program: &Program, a: &Profile, b: &Profile) {
     let module = input::module_name(a, program);
     let name = |id| input::spelt(program, id);
-    for id in program.func_ids() {
-        let at = program.function(id).entry;
-        let ran = (instructions(program, a, id), instructions(program, b, id));
-        view.instructions.0 = view.instructions.0.saturating_add(ran.0.n);
-        view.instructions.1 = view.instructions.1.saturating_add(ran.1.n);
-        let entries = (a.entered(at), b.entered(at));
-        if ran.0.differs(ran.1) || differ(entries) {
-            view.functions.push(FunctionRow {
-                module: module.clone(),
-                name: name(id),
-                at: at.0,
-                instructions: (ran.0.n, ran.1.n),
-                instructions_between: intervals((Some(ran.0), Some(ran.1))),
-                entries: numbers(entries),
-                entries_between: intervals(entries),
-            });
-        }
-    }
-    let count = |p: &Profile, at: &Va| p.block(*at).unwrap_or_default();
-    for at in a.blocks.keys().chain(b.blocks.keys()).collect::<BTreeSet<_>>() {
-        let (a, b) = (count(a, at), count(b, at));
-        let differs = a.differs(b);
-        view.n_blocks += usize::from(differs);
-        view.n_blocks_within += usize::from(a.n != b.n && !differs);
-        view.n_blocks_first_alone += usize::from(a.least > 0 && b.most == 0);
-        view.n_blocks_second_alone += usize::from(a.most == 0 && b.least > 0);
-    }
-    // An edge is not known where nothing of its function ran: then it did not, either.
-    let edge =
-        |p: &Profile, e: &Edge| p.edge(*e).or_else(|| (count(p, &e.from).most == 0).then(Count::default));
-    for e in a.edges.keys().chain(b.edges.keys()).collect::<BTreeSet<_>>() {
-        let (Some(a), Some(b)) = (edge(a, e), edge(b, e)) else { continue };
-        if a.differs(b) {
-            view.edges.push(EdgeRow {
-                module: module.clone(),
-                function: program.function_at(e.from).map_or_else(String::new, name),
-                from: e.from.0,
-                to: e.to.0,
-                count: (a.n, b.n),
-                between: intervals((Some(a), Some(b))),
-            });
-        } else {
-            view.n_edges_within += usize::from(a.n != b.n);
-        }
-    }
-    let runs = |p: &Profile| -> BTreeMap<_, _> {
-        loops::runs(program, p).into_iter().map(|run| (run.header, run)).collect()
-    };
-    let (first, second) = (runs(a), runs(b));
-    for header in first.keys().chain(second.keys()).collect::<BTreeSet<_>>() {
-        let (a, b) = (first.get(header), second.get(header));
-        let none = Count::default();
-        let iterations = (a.map_or(none, |run| run.iterations), b.map_or(none, |run| run.iterations));
-        let entries = (a.map_or(Some(none), |run| run.entries), b.map_or(Some(none), |run| run.entries));
-        if iterations.0.differs(iterations.1) || differ(entries) {
-            let block = program.block(*header);
-            view.loops.push(LoopRow {
-                module: module.clone(),
-                function: name(block.func),
-                at: block.start.0,
-                iterations: (iterations.0.n, iterations.1.n),
-                iterations_between: intervals((Some(iterations.0), Some(iterations.1))),
-                entries: numbers(entries),
-                entries_between: intervals(entries),
-            });
-        }
-    }
+    let found = Diff::compute(program, a, b);
+    view.instructions.0 = view.instructions.0.saturating_add(found.instructions.0);
+    view.instructions.1 = view.instructions.1.saturating_add(found.instructions.1);
+    view.n_blocks += found.n_blocks;
+    view.n_blocks_first_alone += found.n_blocks_first_alone;
+    view.n_blocks_second_alone += found.n_blocks_second_alone;
+    view.n_blocks_within += found.n_blocks_within;
+    view.n_edges_within += found.n_edges_within;
+    let known = |(a, b): (Count, Count)| (Some(a), Some(b));
+    view.functions.extend(found.functions.iter().map(|f| FunctionRow {
+        module: module.clone(),
+        name: name(f.func),
+        at: program.function(f.func).entry.0,
+        instructions: (f.instructions.0.n, f.instructions.1.n),
+        instructions_between: intervals(known(f.instructions)),
+        entries: numbers(f.entries),
+        entries_between: intervals(f.entries),
+    }));
+    view.edges.extend(found.edges.iter().map(|e| EdgeRow {
+        module: module.clone(),
+        function: program.function_at(e.edge.from).map_or_else(String::new, name),
+        from: e.edge.from.0,
+        to: e.edge.to.0,
+        count: (e.count.0.n, e.count.1.n),
+        between: intervals(known(e.count)),
+    }));
+    view.loops.extend(found.loops.iter().map(|l| LoopRow {
+        module: module.clone(),
+        function: name(program.block(l.header).func),
+        at: program.block(l.header).start.0,
+        iterations: (l.iterations.0.n, l.iterations.1.n),
+        iterations_between: intervals(known(l.iterations)),
+        entries: numbers(l.entries),
+        entries_between: intervals(l.entries),
+    }));
 }

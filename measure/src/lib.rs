@@ -5,11 +5,11 @@
 pub mod branches;
 pub mod edges;
 pub mod events;
-pub mod loops;
-pub mod paths;
 pub mod points;
+pub mod reports;
 
 pub use edges::{notes, recording};
+pub use reports::{loops, paths};
 
 use edges::{plan, returns};
 use probe::Plan;
