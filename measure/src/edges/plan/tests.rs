@@ -3,7 +3,10 @@
 use super::*;
 use probe::{Counted, Module, Room};
 use program::Image;
-use std::collections::HashMap;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
 
 const TEXT: &str = "
     volatile int sink;
@@ -159,4 +162,110 @@ fn all_counts_follow_wherever_counters_stand() {
     // A jump around a counter counts as half an increment, so that the difference may be small.
     let [all, guessed, known] = increments;
     assert!(known < guessed && guessed < all * 2 / 3, "{increments:?}");
+}
+
+/// Functions by how their blocks end, and where they lead from there, as assembly text.
+fn assembly(functions: &[Vec<(u8, u8)>]) -> String {
+    let mut text = String::new();
+    for (f, blocks) in functions.iter().enumerate() {
+        text += &format!(".globl f{f}\n.type f{f},@function\nf{f}:\n");
+        for (i, (end, to)) in blocks.iter().enumerate() {
+            let to = format!(".L{f}_{}", usize::from(*to) % blocks.len());
+            let end = match end {
+                0..3 => format!("jne {to}"),
+                3 => format!("jmp {to}"),
+                4 => "ret".to_owned(),
+                5 => "call f0".to_owned(),
+                _ => String::new(),
+            };
+            text += &format!(".L{f}_{i}: add $1, %eax\nlea 8(%rax), %rdx\n{end}\n");
+        }
+        text += &format!("ret\n.size f{f}, .-f{f}\n");
+    }
+    text
+}
+
+fn assembled(text: &str) -> Program {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (source, file) = (folder.path().join("text.s"), folder.path().join("text"));
+    std::fs::write(&source, text).expect("written");
+    let mut gcc = std::process::Command::new("gcc");
+    let made = gcc.args(["-shared", "-nostdlib", "-o"]).arg(&file).arg(&source).status();
+    assert!(made.expect("gcc runs").success());
+    Program::analyze_code(Image::load(&file).expect("an image"))
+}
+
+/// How often blocks and edges of `func` were on walks from its entry to where it ends, and how many walks came
+/// there: they turn as `dice` says.
+fn walk_to_the_end(
+    program: &Program,
+    func: FuncId,
+    dice: &mut Dice,
+    blocks: &mut HashMap<BlockId, u64>,
+    edges: &mut HashMap<EdgeId, u64>,
+) -> u64 {
+    let Some(entry) = program.entry_block(func) else { return 0 };
+    let mut n_walks = 0;
+    for _ in 0..30 {
+        let (mut at, mut steps) = (entry, Vec::new());
+        // Some never end.
+        for _ in 0..200 {
+            let ways: Vec<EdgeId> = program.edge_ids(at).collect();
+            let Some(n) = dice.roll().checked_rem(ways.len() as u64) else {
+                steps.iter().for_each(|e| *edges.entry(*e).or_insert(0) += 1);
+                steps.iter().for_each(|e| *blocks.entry(program.edge(*e).to).or_insert(0) += 1);
+                *blocks.entry(entry).or_insert(0) += 1;
+                n_walks += 1;
+                break;
+            };
+            let way = ways[usize::try_from(n).expect("31 bits")];
+            steps.push(way);
+            at = program.edge(way).to;
+        }
+    }
+    n_walks
+}
+
+/// Whatever the graph: the counters of the plan say how often walks came through each block and each edge.
+#[test]
+fn what_is_planned_is_completed_on_any_graph() {
+    let function = proptest::collection::vec((0..7u8, any::<u8>()), 1..12);
+    let functions = (proptest::collection::vec(function, 1..12), any::<u64>());
+    let config = Config { cases: 16, failure_persistence: None, ..Config::default() };
+    let n_edges = Cell::new(0);
+    let ran = TestRunner::new(config).run(&functions, |(functions, seed)| {
+        let program = assembled(&assembly(&functions));
+        let mut dice = Dice(seed);
+        let (mut blocks, mut edges, mut entries) = (HashMap::new(), HashMap::new(), BTreeMap::new());
+        // A stub runs as often as it is called; the walks call nothing.
+        let is_stub = |func: FuncId| program.function(func).import.is_some();
+        for func in program.func_ids().filter(|func| !is_stub(*func)) {
+            let n = walk_to_the_end(&program, func, &mut dice, &mut blocks, &mut edges);
+            entries.insert(program.function(func).entry, n);
+        }
+        let (got, _) = completed(&program, &plan(&program, None), &blocks, &edges, 0);
+        for (at, n) in &got.blocks {
+            let block = program.block_from(*at).expect("it is one");
+            if is_stub(program.block(block).func) {
+                continue;
+            }
+            prop_assert_eq!(*n, blocks.get(&block).copied().unwrap_or(0), "block {}", at);
+        }
+        for (at, n) in &entries {
+            prop_assert!(got.entries.get(at).is_none_or(|got| got == n), "entry {}, {} times", at, n);
+        }
+        // Two edges between the same blocks are one in a profile.
+        let mut want = BTreeMap::new();
+        for (e, n) in &edges {
+            let [from, to] = [program.edge(*e).from, program.edge(*e).to].map(|b| program.block(b).start);
+            *want.entry(profile::Edge { from, to }).or_insert(0) += n;
+        }
+        for (edge, n) in want.iter().filter(|(edge, _)| got.blocks.contains_key(&edge.from)) {
+            prop_assert_eq!(got.edges.get(edge), Some(n), "{:?}", edge);
+            n_edges.set(n_edges.get() + 1);
+        }
+        Ok(())
+    });
+    ran.unwrap_or_else(|err| panic!("{err}"));
+    assert!(n_edges.get() > 200, "{}", n_edges.get());
 }
