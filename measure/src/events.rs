@@ -96,11 +96,7 @@ pub fn plan(
     let around = around;
     let leaves_somewhere = around.leave_somewhere();
     let base = key.wrapping_add(turn.wrapping_mul(0x9e37_79b9)) % ((LIMIT - 2 * MOST_POINTS) / BASES) * BASES;
-    let mut code = Code { key, base, path: program.image.name.clone(), ..Code::default() };
-    let stubs = program.func_ids().filter_map(|f| program.function(f).import.as_deref());
-    code.imports = program.imports.iter().map(AsRef::as_ref).chain(stubs).map(str::to_owned).collect();
-    code.imports.sort_unstable();
-    code.imports.dedup();
+    let mut code = unnumbered(program, key, base);
     let returns = Returns::of(program);
     let recurses = around.recurse(&leaves_somewhere);
     let mut passages = Passages::default();
@@ -119,8 +115,6 @@ pub fn plan(
         recurses: &recurses,
         is_called: called.get(func.index()).is_some_and(|c| *c),
     };
-    let name = |f: FuncId| Function { name: program.function(f).name(), blocks: Vec::new() };
-    code.functions = program.func_ids().map(name).collect();
     // What is called comes before what calls it.
     let mut order: Vec<FuncId> = program.func_ids().collect();
     order.sort_by_key(|f| recurses.get(f.index()));
@@ -161,6 +155,18 @@ pub fn plan(
         return Err(TooLarge);
     }
     Ok((Plan { events, from_inside, ..Plan::NULL }, code))
+}
+
+/// The code of `program` with its functions and imports by name, without blocks.
+fn unnumbered(program: &Program, key: u32, base: u32) -> Code {
+    let mut code = Code { key, base, path: program.image.name.clone(), ..Code::default() };
+    let stubs = program.func_ids().filter_map(|f| program.function(f).import.as_deref());
+    code.imports = program.imports.iter().map(AsRef::as_ref).chain(stubs).map(str::to_owned).collect();
+    code.imports.sort_unstable();
+    code.imports.dedup();
+    let name = |f: FuncId| Function { name: program.function(f).name(), blocks: Vec::new() };
+    code.functions = program.func_ids().map(name).collect();
+    code
 }
 
 /// Which block of which function the moved code of `module` is of.
@@ -386,6 +392,18 @@ struct Of<'a> {
     is_called: bool,
 }
 
+/// What control may come to the blocks of a function by.
+struct Starts {
+    /// Whether there is a point at the start.
+    has_point: Vec<bool>,
+    /// Whether there must be one: control may come from elsewhere.
+    must: Vec<bool>,
+    /// Of those, whether control may come there from any depth of calls.
+    is_far: Vec<bool>,
+    /// Whether exceptions land there.
+    lands: Vec<bool>,
+}
+
 impl Of<'_> {
     fn nth(&self, block: BlockId) -> u32 {
         block.0 - self.around.program.function(self.func).blocks.start
@@ -413,60 +431,11 @@ impl Of<'_> {
         let program = self.around.program;
         let ids: Vec<BlockId> = program.function(self.func).block_ids().collect();
         let ways: Vec<(Vec<u32>, bool)> = ids.iter().map(|b| self.ways(*b)).collect();
-        let is_branch = |id: BlockId| program.block(id).end == BlockEnd::Branch;
-        // Which must have a point, since control may come from elsewhere; of those, which control may come to
-        // from any depth.
-        let mut must = vec![false; ids.len()];
-        let mut is_far = vec![false; ids.len()];
-        let mut lands = vec![false; ids.len()];
-        // Which have one unless others tell; how many ways lead there.
-        let mut may = vec![false; ids.len()];
-        let mut n_ways = vec![0u32; ids.len()];
-        let set =
-            |all: &mut [bool], n: u32| all.get_mut(n as usize).into_iter().for_each(|place| *place = true);
-        for (&id, (to, leaves)) in ids.iter().zip(&ways) {
-            let is_switch = program.block(id).end == BlockEnd::Switch;
-            if self.is_open(id) {
-                to.iter().for_each(|n| set(&mut must, *n));
-            } else if is_switch || to.len() + usize::from(*leaves) > 1 && !is_branch(id) {
-                to.iter().for_each(|n| set(&mut may, *n));
-            }
-            to.iter().for_each(|n| n_ways.get_mut(*n as usize).into_iter().for_each(|n| *n += 1));
-            for edge in program.successors(id).iter().filter(|e| e.kind == EdgeKind::LandingPad) {
-                set(&mut is_far, self.nth(edge.to));
-                set(&mut lands, self.nth(edge.to));
-            }
-            if self.returns_twice(id) {
-                to.iter().for_each(|n| set(&mut is_far, *n));
-            }
-        }
-        // The process may end in it, and nothing comes that tells.
-        for (must, &id) in must.iter_mut().zip(&ids) {
-            *must |= program.calls_in(id).iter().any(|call| self.around.is_named(call, libc::may_be_last));
-        }
-        // What nothing leads to is come to by handlers of signals, which change where control goes on.
-        let n_known = ids.iter().zip(&n_ways).map(|(id, n)| n + u32::from(self.entries.contains_key(id)));
-        let n_known: Vec<u32> = n_known.collect();
-        for ((must, n), is_far) in must.iter_mut().zip(&n_known).zip(&is_far) {
-            *must |= *n == 0 || *is_far;
-        }
-        for (&id, (to, leaves)) in ids.iter().zip(&ways) {
-            if is_branch(id) && to.len() + usize::from(*leaves) > 1 {
-                let only = |n: &&u32| n_known.get(**n as usize).is_some_and(|n| *n == 1);
-                to.iter().filter(only).for_each(|n| set(&mut may, *n));
-            }
-        }
-        let mut starts: Vec<bool> = must.iter().zip(&may).map(|(must, may)| *must || *may).collect();
-        let fixed: Vec<bool> = must;
+        let starts = self.starts(&ids, &ways);
         // On the others of several ways, on the way.
-        let is_on_way = |starts: &[bool], (to, leaves): &(Vec<u32>, bool), n: u32| {
-            to.len() + usize::from(*leaves) > 1 && !starts.get(n as usize).is_some_and(|has| *has)
+        let is_on_way = |(to, leaves): &(Vec<u32>, bool), n: u32| {
+            to.len() + usize::from(*leaves) > 1 && !starts.has_point.get(n as usize).is_some_and(|has| *has)
         };
-        let singles: Vec<Vec<u32>> = ways
-            .iter()
-            .map(|(to, leaves)| if to.len() + usize::from(*leaves) > 1 { Vec::new() } else { to.clone() })
-            .collect();
-        break_circles(&singles, &mut starts);
         let mut made = Vec::with_capacity(ids.len());
         let always = self.is_called && !self.around.has_frames(self.func);
         let mut costs = Costs { always, ..Costs::default() };
@@ -476,46 +445,21 @@ impl Of<'_> {
             let at = |all: &[bool]| all.get(n as usize).copied().unwrap_or_default();
             let mut block = Block {
                 at: program.block(id).start.0,
-                lands: at(&lands),
-                is_far: at(&is_far),
+                lands: at(&starts.lands),
+                is_far: at(&starts.is_far),
                 may_end: returns.block_calls_system(id),
                 // It can only come there by an entry.
                 is_open: self.is_open(id) && !program.function(self.func).entries.is_empty(),
-                point: u32::from(at(&starts)),
+                point: u32::from(at(&starts.has_point)),
                 ..Block::default()
             };
             let mine = often.blocks.get(n as usize).copied().unwrap_or_default();
-            entered.push(self.entries.contains_key(&id) || at(&is_far));
-            costs.starts.push((!at(&fixed)).then_some(mine));
-            let edges = (program.block(id).first_edge.0 - first_edge..).zip(program.successors(id));
-            costs.ways.push(
-                way.0
-                    .iter()
-                    .map(|to| {
-                        let edge = edges.clone().find(|(_, edge)| self.nth(edge.to) == *to);
-                        edge.map_or(0.0, |(n, edge)| {
-                            let of_edge = often.edges.get(n as usize).copied().unwrap_or_default();
-                            match edge.kind {
-                                EdgeKind::Taken => of_edge * (1.0 + TAKEN) + (mine - of_edge) * PAST,
-                                _ => of_edge,
-                            }
-                        })
-                    })
-                    .collect(),
-            );
-            let mut tail = None;
-            for call in program.calls_in(id) {
-                let entry = self.around.target(call).map(|to| to.entry);
-                block.stub = if call.kind == CallKind::Call { block.stub } else { self.stub(call) };
-                match call.kind {
-                    // One that returns twice comes to nothing that is recorded, and what is behind it says
-                    // so.
-                    CallKind::Call if self.is_last_and_twice(id, call) => block.stub = self.stub(call),
-                    CallKind::Call => {}
-                    CallKind::BranchTailCall => block.leaves = Some((1, entry)),
-                    CallKind::TailCall | CallKind::FallThrough => tail = Some(entry),
-                }
-            }
+            entered.push(self.entries.contains_key(&id) || at(&starts.is_far));
+            costs.starts.push((!at(&starts.must)).then_some(mine));
+            costs
+                .ways
+                .push(way.0.iter().map(|to| self.way_costs(id, *to, first_edge, mine, often)).collect());
+            let tail = self.leave(id, &mut block);
             let last = self.last_calls(id).map(|call| call.at).max();
             let site = |call: &Call| {
                 let to = self.around.target(call);
@@ -543,7 +487,7 @@ impl Of<'_> {
                 BlockEnd::Return => End::Return,
                 BlockEnd::NoReturn | BlockEnd::Stop | BlockEnd::Broken => End::Stop,
                 _ if !way.0.is_empty() => {
-                    End::To(way.0.iter().map(|to| (*to, u32::from(is_on_way(&starts, &way, *to)))).collect())
+                    End::To(way.0.iter().map(|to| (*to, u32::from(is_on_way(&way, *to)))).collect())
                 }
                 _ => tail.map_or(End::Stop, End::Tail),
             };
@@ -555,6 +499,92 @@ impl Of<'_> {
         let has_frame = self.around.has_frames(self.func);
         passages.add(self.func.0, &made, &entered, has_frame, &mine.collect::<Vec<_>>());
         made
+    }
+
+    /// Where points stand at the starts of blocks, and what control may come there by.
+    fn starts(&self, ids: &[BlockId], ways: &[(Vec<u32>, bool)]) -> Starts {
+        let program = self.around.program;
+        let is_branch = |id: BlockId| program.block(id).end == BlockEnd::Branch;
+        // Which must have a point, since control may come from elsewhere; of those, which control may come to
+        // from any depth.
+        let mut must = vec![false; ids.len()];
+        let mut is_far = vec![false; ids.len()];
+        let mut lands = vec![false; ids.len()];
+        // Which have one unless others tell; how many ways lead there.
+        let mut may = vec![false; ids.len()];
+        let mut n_ways = vec![0u32; ids.len()];
+        let set =
+            |all: &mut [bool], n: u32| all.get_mut(n as usize).into_iter().for_each(|place| *place = true);
+        for (&id, (to, leaves)) in ids.iter().zip(ways) {
+            let is_switch = program.block(id).end == BlockEnd::Switch;
+            if self.is_open(id) {
+                to.iter().for_each(|n| set(&mut must, *n));
+            } else if is_switch || to.len() + usize::from(*leaves) > 1 && !is_branch(id) {
+                to.iter().for_each(|n| set(&mut may, *n));
+            }
+            to.iter().for_each(|n| n_ways.get_mut(*n as usize).into_iter().for_each(|n| *n += 1));
+            for edge in program.successors(id).iter().filter(|e| e.kind == EdgeKind::LandingPad) {
+                set(&mut is_far, self.nth(edge.to));
+                set(&mut lands, self.nth(edge.to));
+            }
+            if self.returns_twice(id) {
+                to.iter().for_each(|n| set(&mut is_far, *n));
+            }
+        }
+        // The process may end in it, and nothing comes that tells.
+        for (must, &id) in must.iter_mut().zip(ids) {
+            *must |= program.calls_in(id).iter().any(|call| self.around.is_named(call, libc::may_be_last));
+        }
+        // What nothing leads to is come to by handlers of signals, which change where control goes on.
+        let n_known = ids.iter().zip(&n_ways).map(|(id, n)| n + u32::from(self.entries.contains_key(id)));
+        let n_known: Vec<u32> = n_known.collect();
+        for ((must, n), is_far) in must.iter_mut().zip(&n_known).zip(&is_far) {
+            *must |= *n == 0 || *is_far;
+        }
+        for (&id, (to, leaves)) in ids.iter().zip(ways) {
+            if is_branch(id) && to.len() + usize::from(*leaves) > 1 {
+                let only = |n: &&u32| n_known.get(**n as usize).is_some_and(|n| *n == 1);
+                to.iter().filter(only).for_each(|n| set(&mut may, *n));
+            }
+        }
+        let mut starts: Vec<bool> = must.iter().zip(&may).map(|(must, may)| *must || *may).collect();
+        let singles: Vec<Vec<u32>> = ways
+            .iter()
+            .map(|(to, leaves)| if to.len() + usize::from(*leaves) > 1 { Vec::new() } else { to.clone() })
+            .collect();
+        break_circles(&singles, &mut starts);
+        Starts { has_point: starts, must, is_far, lands }
+    }
+
+    /// What a point on the way from `id`, which runs `mine` times, to the function's block `to` costs.
+    fn way_costs(&self, id: BlockId, to: u32, first_edge: u32, mine: f32, often: &Often) -> f32 {
+        let block = self.around.program.block(id);
+        let mut edges = (block.first_edge.0 - first_edge..).zip(self.around.program.successors(id));
+        edges.find(|(_, edge)| self.nth(edge.to) == to).map_or(0.0, |(n, edge)| {
+            let of_edge = often.edges.get(n as usize).copied().unwrap_or_default();
+            match edge.kind {
+                EdgeKind::Taken => of_edge * (1.0 + TAKEN) + (mine - of_edge) * PAST,
+                _ => of_edge,
+            }
+        })
+    }
+
+    /// Writes into `block` what is called where control leaves the function in `id`: by a branch, and to which
+    /// entry; returns the entry of the tail call at its end, if there is one.
+    fn leave(&self, id: BlockId, block: &mut Block) -> Option<Option<u32>> {
+        let mut tail = None;
+        for call in self.around.program.calls_in(id) {
+            let entry = self.around.target(call).map(|to| to.entry);
+            block.stub = if call.kind == CallKind::Call { block.stub } else { self.stub(call) };
+            match call.kind {
+                // One that returns twice comes to nothing that is recorded, and what is behind it says so.
+                CallKind::Call if self.is_last_and_twice(id, call) => block.stub = self.stub(call),
+                CallKind::Call => {}
+                CallKind::BranchTailCall => block.leaves = Some((1, entry)),
+                CallKind::TailCall | CallKind::FallThrough => tail = Some(entry),
+            }
+        }
+        tail
     }
 
     /// The calls that come past the event of the entry.

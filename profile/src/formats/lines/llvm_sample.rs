@@ -177,14 +177,8 @@ pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
     Some(Written { bytes: text.into_bytes(), n_functions: sorted.len(), count, lost: lost.into_list() })
 }
 
-/// Reads counts of lines back onto blocks: a block ran as often as the line of it that ran least.
-///
-/// # Errors
-/// [`ReadError::BadLine`] for a line that is not as described above, [`ReadError::NoLines`] if the program
-/// has no lines.
-pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
-    let places = Places::of(program).ok_or(ReadError::NoLines { format: Format::LlvmSample })?;
-    let text = String::from_utf8_lossy(bytes);
+/// What a text holds, by function.
+fn bodies(text: &str) -> Result<HashMap<&str, Body>, ReadError> {
     let mut functions: HashMap<&str, Body> = HashMap::new();
     let mut path: Vec<(Offset, String)> = Vec::new();
     let mut current = "";
@@ -223,6 +217,18 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
             }
         }
     }
+    Ok(functions)
+}
+
+/// Reads counts of lines back onto blocks: a block ran as often as the line of it that ran least.
+///
+/// # Errors
+/// [`ReadError::BadLine`] for a line that is not as described above, [`ReadError::NoLines`] if the program
+/// has no lines.
+pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
+    let places = Places::of(program).ok_or(ReadError::NoLines { format: Format::LlvmSample })?;
+    let text = String::from_utf8_lossy(bytes);
+    let functions = bodies(&text)?;
     let mut profile =
         Profile { image: ImageRef::of(&program.image), exactness: Exactness::Inferred, ..Profile::default() };
     let mut found = BTreeSet::new();
