@@ -2,12 +2,15 @@
 //! tell, and the code that tells the rest from them.
 //!
 //! ```text
-//! entry              each that is reached from outside, with the stack pointer where frames must be told apart
-//! start of a block   that nothing leads to, a landing pad, behind a call that returns twice, where the process may end itself (`kill`), and one on
-//!                    each circle of blocks that would have none
-//! one of several     at its start, or on the way there: as few as the rest follows from, where they run seldom (`trace::region`)
+//! entry              each that is reached from outside, with the stack pointer where frames must be told
+//!                    apart
+//! start of a block   that nothing leads to, a landing pad, behind a call that returns twice, where the
+//!                    process may end itself (`kill`), and one on each circle of blocks that would have none
+//! one of several     at its start, or on the way there: as few as the rest follows from, where they run
+//!                    seldom (`trace::region`)
 //! a sure call        none, where what is told next tells of it; the other calls of it come to its entry
-//! behind a call      of something that need not be recorded when it is entered, or left, or that may call its caller
+//! behind a call      of something that need not be recorded when it is entered, or left, or that may call
+//!                    its caller
 //! a branch taken     out of the function
 //! ```
 //!

@@ -166,7 +166,8 @@ pub enum ReadError {
         /// What is wrong.
         what: String,
     },
-    /// It is what a counted program left ([`crate::formats::ours::recording::RAW_MAGIC`]): counters, and notes that say what they mean.
+    /// It is what a counted program left ([`crate::formats::ours::recording::RAW_MAGIC`]): counters, and
+    /// notes that say what they mean.
     #[error("it is a raw recording, as a counted program leaves it, and no finished profile")]
     Raw,
     /// It names functions and offsets, so it means nothing without the program.

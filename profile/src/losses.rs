@@ -1,5 +1,5 @@
-//! What a format could not take of a profile, or a profile of a file: summed up by what and why, since a source
-//! has too many records to list each; and the tables that a format has no place for.
+//! What a format could not take of a profile, or a profile of a file: summed up by what and why, since a
+//! source has too many records to list each; and the tables that a format has no place for.
 
 use crate::complete::derive::add;
 use crate::counts::{Lost, Profile};

@@ -1,12 +1,13 @@
 //! Where calls through pointers led, as a counted program leaves it: words behind the counters of each area.
 //!
 //! ```text
-//! callees = base: varint, start and end of the old segments: varint, first word: varint, slots of the table: varint,
-//!           n: varint, calling instruction from the one before: varint*
+//! callees = base: varint, start and end of the old segments: varint, first word: varint, slots of the table:
+//!           varint, n: varint, calling instruction from the one before: varint*
 //! words   = site*, slot*
-//! site    = base - target of what was called first, if that is in the image; how often; how often something there was no room for
-//! slot    = number of the site's first word; base - target; how often; which: 1 in the image, 2^48 (m + 1) + offset in the old segments of row m,
-//!           else the target in the process
+//! site    = base - target of what was called first, if that is in the image; how often; how often something
+//!           there was no room for
+//! slot    = number of the site's first word; base - target; how often; which: 1 in the image, 2^48 (m + 1) +
+//!           offset in the old segments of row m, else the target in the process
 //! ```
 //! Invariant: what was counted for a site is all there, if only as "something else".
 #![warn(clippy::indexing_slicing)]

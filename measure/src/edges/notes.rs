@@ -1,14 +1,16 @@
 //! What the counters of one image mean.
 //!
 //! ```text
-//! notes    = magic version kind profile ends_are_taken: byte, n: varint, function*, n: varint, sum*, n: varint, watch*, places: bytes (`positions`),
-//!            callees (`indirect_calls`; of kind 'O' only), checksum
+//! notes    = magic version kind profile ends_are_taken: byte, n: varint, function*, n: varint, sum*, n:
+//!            varint, watch*, places: bytes (`positions`), callees (`indirect_calls`; of kind 'O' only),
+//!            checksum
 //! profile  = bytes: a `.engraft` file of kind 'P' without counts, for the image
 //! function = entry: signed varint from the one before, is_whole, n: varint, block*
-//! block    = start: signed varint from the one before, marks: varint (1 counted, 2 enters, 4 leaves, 8 · n ways), way*
+//! block    = start: signed varint from the one before, marks: varint (1 counted, 2 enters, 4 leaves, 8 · n
+//!            ways), way*
 //! way      = 2 · (blocks from this one on, signed) + counted: varint
-//! sum      = address: signed varint from the one before, n: varint, (position of a block, calls before: varint)*, twice n: varint, varint*
-//!            (positions of blocks whose ways out count;
+//! sum      = address: signed varint from the one before, n: varint, (position of a block, calls before:
+//!            varint)*, twice n: varint, varint* (positions of blocks whose ways out count;
 //!            counters)
 //! watch    = what: bytes, counter: varint, keeps: varint (0 count, 1 last, 2 histogram, 3 + n ring of n)
 //! ```

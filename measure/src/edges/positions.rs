@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! places = place*
-//! place  = bytes from the one before: varint, 0 (no node) or 1 + functions from the one before, signed: varint, then
-//!          32 · node + 2 · n_called + is_start from the one before, signed: varint
+//! place  = bytes from the one before: varint, 0 (no node) or 1 + functions from the one before, signed:
+//!          varint, then 32 · node + 2 · n_called + is_start from the one before, signed: varint
 //! ```
-//! A place holds up to the next one. Nodes are those of `notes::Flow`: 2 i is the head of its block i, where its
-//! counter has not been incremented yet, 2 i + 1 its end.
+//! A place holds up to the next one. Nodes are those of `notes::Flow`: 2 i is the head of its block i, where
+//! its counter has not been incremented yet, 2 i + 1 its end.
 //!
 //! Invariant: places come in the order of the moved code.
 #![warn(clippy::indexing_slicing)]

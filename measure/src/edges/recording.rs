@@ -7,8 +7,8 @@
 //! state     = a byte an area, what is known of its thread: MAY_RUN or ABORTS, it may have been stopped in
 //!             the middle of a block
 //! ```
-//! [`probe::arch::shared`] declares it. An area is a thread's; the counts of a run are their sum. What counters
-//! mean stands in the notes (`notes`). A running program may be read too.
+//! [`probe::arch::shared`] declares it. An area is a thread's; the counts of a run are their sum. What
+//! counters mean stands in the notes (`notes`). A running program may be read too.
 //!
 //! Invariant: a block has a count only if it was counted; a counted block that never ran has the count zero.
 #![warn(clippy::indexing_slicing)]
@@ -93,8 +93,8 @@ pub fn whole_of(file: &[u8]) -> Option<Whole> {
     Some(Whole { profiles: whole.collect(), n_images: tables.n_rows })
 }
 
-/// The same as [`parse`], area by area: an area is a thread; one that ends leaves it to the next with the same
-/// thread pointer.
+/// The same as [`parse`], area by area: an area is a thread; one that ends leaves it to the next with the
+/// same thread pointer.
 ///
 /// # Errors
 /// As [`parse`].

@@ -1,9 +1,9 @@
 //! What follows from the counters of a function, by conservation of flow; and between which bounds, where
 //! threads were stopped in it.
 //!
-//! What enters a block, from other blocks or from outside, is its count; what leaves it, to other blocks or to
-//! outside, too. Calls that may not come back, or come back twice, leave to outside: so the rest holds whatever
-//! they do.
+//! What enters a block, from other blocks or from outside, is its count; what leaves it, to other blocks or
+//! to outside, too. Calls that may not come back, or come back twice, leave to outside: so the rest holds
+//! whatever they do.
 //!
 //! A thread that is stopped for good in the middle of a block came there, and did not leave. A count without
 //! a counter follows from the balance of all nodes that are cut off from outside if its edge is taken out of
@@ -146,8 +146,8 @@ impl Flow {
         all.map(|is_counted| is_counted.then(|| counters.next().unwrap_or(0))).collect()
     }
 
-    /// The flows of blocks and of ways, of which those in `counted` are known; then, block by block, what comes
-    /// from outside and what goes there. Node 2 i is the head of block i, 2 i + 1 its end.
+    /// The flows of blocks and of ways, of which those in `counted` are known; then, block by block, what
+    /// comes from outside and what goes there. Node 2 i is the head of block i, 2 i + 1 its end.
     fn system(&self, counted: &[Option<u64>], left: &[(u32, i64)]) -> Conservation {
         let mut system = Conservation::new(2 * self.blocks.len());
         let mut known = counted.iter().copied();

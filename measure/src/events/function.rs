@@ -199,8 +199,8 @@ impl Of<'_> {
         })
     }
 
-    /// Writes into `block` what is called where control leaves the function in `id`: by a branch, and to which
-    /// entry; returns the entry of the tail call at its end, if there is one.
+    /// Writes into `block` what is called where control leaves the function in `id`: by a branch, and to
+    /// which entry; returns the entry of the tail call at its end, if there is one.
     fn leave(&self, id: BlockId, block: &mut Block) -> Option<Option<u32>> {
         let mut tail = None;
         for call in self.around.program.calls_in(id) {

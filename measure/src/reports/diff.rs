@@ -158,8 +158,8 @@ pub enum TwoBuilds {
     Modules(OsString, String),
 }
 
-/// The modules of two recordings, each with its profile of both: an empty one where it ran in the other alone.
-/// Those of the first come first, in their order.
+/// The modules of two recordings, each with its profile of both: an empty one where it ran in the other
+/// alone. Those of the first come first, in their order.
 ///
 /// # Errors
 /// If a module is of two builds.

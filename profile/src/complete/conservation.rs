@@ -1,7 +1,7 @@
 //! Counts that follow from others by conservation of flow: what comes to a node leaves it.
 //!
-//! A flow leads from node to node, or from or to outside. The one flow of a node that is not known is what the
-//! others leave over. A system of flows whose unknown ones make no cycle, outside being one more node, is
+//! A flow leads from node to node, or from or to outside. The one flow of a node that is not known is what
+//! the others leave over. A system of flows whose unknown ones make no cycle, outside being one more node, is
 //! settled whole.
 //!
 //! Source: Knuth, TAOCP vol. 1, 2.3.4.1 (Kirchhoff's law).

@@ -7,8 +7,10 @@
 //! ob=(1) /bin/a.out              object; also fl= fi= fe= (file), fn= (function); `(1)` names it for later
 //! 0x1136 7 12                    instruction, line, executions
 //! +4 * 12                        a position may be relative to the one before, or equal to it
-//! cob=… cfi=… cfn=…              object, file, function of what is called next; an object holds for that call only
-//! calls=5 0x1200 9               calls of what starts there; the next line is the calling instruction with costs of the callee
+//! cob=… cfi=… cfn=…              object, file, function of what is called next; an object holds for that
+//!                                call only
+//! calls=5 0x1200 9               calls of what starts there; the next line is the calling instruction with
+//!                                costs of the callee
 //! jump=5 0x1150 9                jumps; the next line is the jumping instruction, without costs
 //! jcnd=3/12 0x1150 9             a conditional branch that was taken 3 times of 12
 //! ```

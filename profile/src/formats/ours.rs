@@ -1,5 +1,5 @@
-//! Formats of our own: all that a profile holds (`engraft`, `json`), of all images of a run (`recording`); blocks
-//! as a table (`csv`).
+//! Formats of our own: all that a profile holds (`engraft`, `json`), of all images of a run (`recording`);
+//! blocks as a table (`csv`).
 
 pub mod csv;
 pub mod engraft;

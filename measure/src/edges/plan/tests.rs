@@ -195,8 +195,8 @@ fn assembled(text: &str) -> Program {
     Program::analyze_code(Image::load(&file).expect("an image"))
 }
 
-/// How often blocks and edges of `func` were on walks from its entry to where it ends, and how many walks came
-/// there: they turn as `dice` says.
+/// How often blocks and edges of `func` were on walks from its entry to where it ends, and how many walks
+/// came there: they turn as `dice` says.
 fn walk_to_the_end(
     program: &Program,
     func: FuncId,

@@ -12,7 +12,8 @@ fn graph() -> impl Strategy<Value = (usize, Vec<(usize, usize)>, Vec<u8>)> {
     })
 }
 
-/// How often walks took each edge: they start outside, turn as `turns` says, and count if they come back there.
+/// How often walks took each edge: they start outside, turn as `turns` says, and count if they come back
+/// there.
 fn walk(n_nodes: usize, edges: &[(usize, usize)], turns: &[u8]) -> Vec<u64> {
     let mut counts = vec![0; edges.len()];
     let (mut at, mut taken) = (n_nodes, Vec::new());

@@ -8,9 +8,12 @@
 //! note header: name length 5, length, type 1, "BOLT"
 //! hot functions, then cold parts:      ULEB number of them, then for each
 //!   ULEB address, from the address before (the last one of the entries before)
-//!   hot: 8 bytes hash, ULEB blocks, ULEB inner entries      cold: ULEB index of its hot one, from the one before; ULEB skew
-//!   ULEB entries; ULEB equal: so many at first have input offset = output offset - skew, and a bitmap says which are branches
-//!   entries: ULEB address, from the one before; if not equal SLEB input offset * 2 + is-branch, from the one before;
+//!   hot: 8 bytes hash, ULEB blocks, ULEB inner entries      cold: ULEB index of its hot one, from the one
+//!                                                           before; ULEB skew
+//!   ULEB entries; ULEB equal: so many at first have input offset = output offset - skew, and a bitmap says
+//!       which are branches
+//!   entries: ULEB address, from the one before; if not equal SLEB input offset * 2 + is-branch, from the one
+//!       before;
 //!            for blocks 8 bytes hash, ULEB number, from the one before
 //!   hot: ULEB inner entries, from the one before
 //! ```

@@ -7,10 +7,11 @@
 //!   - name: 'luaV_concat.part.0/1'        as llvm-bolt calls it, `(*2)` behind it if it has two names
 //!     fid: 7        exec: 4               its number in this file; how often it was entered
 //!     blocks:
-//!       - bid: 2        insns: 9          its number, in the order of addresses unless `dfs-order`; instructions in it
+//!       - bid: 2        insns: 9          its number, in the order of addresses unless `dfs-order`;
+//!                                         instructions in it
 //!         hash: 0x1AA3055B4621002B        the last 16 bits are the block's offset in the function
 //!         exec: 5                         in files of samples (`profile-flags: [ sample ]`) its samples
-//!         calls: [ { off: 0x9, fid: 150, disc: 1, cnt: 1, mis: 1 } ]      disc: an entry other than the first
+//!         calls: [ { off: 0x9, fid: 150, disc: 1, cnt: 1, mis: 1 } ]   disc: an entry other than the first
 //!         succ: [ { bid: 4, cnt: 3, mis: 1 } ]
 //! ```
 //! Only the build that it was taken on has these blocks, so a block is bound by its function's name and its

@@ -6,8 +6,9 @@
 //! KIND NAME OFFSET KIND NAME OFFSET MISPREDICTS COUNT      a branch, fall-through, call or return
 //! no_lbr [EVENT…]                                          then a record is a sample:
 //! KIND NAME OFFSET COUNT
-//! boltedcollection                                         first line: taken on a program that llvm-bolt made, and
-//!                                                          translated back: a record starts at its block, not its branch
+//! boltedcollection                                         first line: taken on a program that llvm-bolt
+//!                                                          made, and translated back: a record starts at its
+//!                                                          block, not its branch
 //! ```
 //! KIND: 0 nothing known (`0 [unknown] 0`), 1 a global symbol, 2 a local one (llvm-bolt writes 1 for both); 3
 //! to 5 the same in records of memory accesses. OFFSET is hexadecimal, from the symbol. Records that say the

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! B [ID:]FROM [ID:]TO COUNT MISPREDICTS     a branch, from the instruction to where it went
-//! F [ID:]START [ID:]END COUNT               straight execution from START to the instruction END, reached by a branch from here
+//! F [ID:]START [ID:]END COUNT               straight execution from START to the instruction END, reached by
+//!                                           a branch from here
 //! f [ID:]START [ID:]END COUNT               the same, reached from another image or by a return
 //! ```
 //! Addresses are hexadecimal, from the image's load address: as in the ELF file. ID is the build-id of

@@ -1,7 +1,8 @@
 //! Folded stacks: what flame graph tools read (inferno, flamegraph.pl, speedscope).
 //!
 //! ```text
-//! luaV_execute;luaV_equalobj 15000       outermost first, `;` between frames, then instructions executed, or samples
+//! luaV_execute;luaV_equalobj 15000       outermost first, `;` between frames, then instructions executed, or
+//!                                        samples
 //! ```
 //! Of samples of instructions the numbers are samples: they add up to what was taken. Those of a block are
 //! spread over its instructions evenly, since a profile counts blocks.

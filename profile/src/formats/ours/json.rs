@@ -2,7 +2,8 @@
 //!
 //! ```json
 //! {"schema": "engraft.profile/1", "image": {"name": "a.out", "id": "…32 hex…", "build_id": "…hex…"},
-//!  "exactness": "exact", "entries": [{"at": "0x1136", "count": 7}], "blocks": [{"at": "0x1136", "count": 9}],
+//!  "exactness": "exact", "entries": [{"at": "0x1136", "count": 7}],
+//!  "blocks": [{"at": "0x1136", "count": 9}],
 //!  "edges": [{"from": "0x1136", "to": "0x1150", "count": 2, "mispredicts": 1}],
 //!  "calls": [{"at": "0x1140", "callee": "0x1200", "count": 3}], "calls_out": [{"at": "0x1145", "count": 1}]}
 //! ```

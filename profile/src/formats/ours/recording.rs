@@ -76,7 +76,8 @@ fn refuse_raw(file: &[u8]) -> Result<(), ReadError> {
 /// Reads all profiles of a recording.
 ///
 /// # Errors
-/// [`ReadError::Raw`] if it is what a counted program left, [`ReadError::Damaged`] if it is cut off, changed, or of a version that we do not know.
+/// [`ReadError::Raw`] if it is what a counted program left, [`ReadError::Damaged`] if it is cut off, changed,
+/// or of a version that we do not know.
 pub fn parse(file: &[u8]) -> Result<Vec<Profile>, ReadError> {
     refuse_raw(file)?;
     list(&mut Cursor::open(file, b'R', "it is no recording")?)

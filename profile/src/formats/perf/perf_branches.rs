@@ -2,12 +2,16 @@
 //! trace is decoded to.
 //!
 //! ```text
-//! perf script -F comm,pid,tid,time,ip,brstack --show-mmap-events         of `perf record -b`; the last branch first
+//! perf script -F comm,pid,tid,time,ip,brstack --show-mmap-events         of `perf record -b`; the last
+//!                                                                        branch first
 //!   a.out    77/78  7084.301:   56250dc1e13d  0x56250dc1e13d/0x56250dc1e150/P/-/-/1  0x…/0x…/M/-/-/4
 //! perf script --itrace=be -F+pid --show-mmap-events                      of Intel PT
-//!   a.out    77/78  [001]  7084.301999:   1  branches:uH:   call   56250dc1e13d main+0x3 (/bin/a.out) =>   56250dc1e150 f+0x0 (/bin/a.out)
-//!   a.out    77/78  [001]  7084.302001:   1  branches:uH:   tr end  syscall   7f2a01 write+0x14 (/lib/libc.so.6) =>   0 [unknown] ([unknown])
-//!  instruction trace error type 1 time 7084.302 cpu 1 pid 77 tid 78 ip 0x56250dc1e13d code 7: Overflow packet
+//!   a.out    77/78  [001]  7084.301999:   1  branches:uH:   call   56250dc1e13d main+0x3 (/bin/a.out) =>
+//!            56250dc1e150 f+0x0 (/bin/a.out)
+//!   a.out    77/78  [001]  7084.302001:   1  branches:uH:   tr end  syscall   7f2a01 write+0x14
+//!            (/lib/libc.so.6) =>   0 [unknown] ([unknown])
+//!  instruction trace error type 1 time 7084.302 cpu 1 pid 77 tid 78 ip 0x56250dc1e13d code 7: Overflow
+//!      packet
 //! ```
 //! Address 0 is what was not traced. Of the fields before the addresses, what is not there is not known;
 //! `perf script` has the process and the thread as `PID/TID`, or the thread alone.
