@@ -144,6 +144,21 @@ pub fn plan(
         from_inside.extend(of(func).quiet_calls(&made.blocks));
     }
     code.functions = functions;
+    number_entries(&around, &entries, &mut code, &mut events);
+    if code.points.len() > MOST_POINTS as usize || code.entries.len() > MOST_POINTS as usize {
+        return Err(TooLarge);
+    }
+    Ok((Plan { events, from_inside, ..Plan::NULL }, code))
+}
+
+/// Says which blocks the entries are, in the order of their numbers, and what is appended there.
+fn number_entries(
+    around: &Around<'_>,
+    entries: &HashMap<BlockId, u32>,
+    code: &mut Code,
+    events: &mut Vec<Event>,
+) {
+    let program = around.program;
     let mut sorted: Vec<(BlockId, u32)> = entries.iter().map(|(block, n)| (*block, *n)).collect();
     sorted.sort_by_key(|(_, n)| *n);
     for (block, n) in sorted {
@@ -151,13 +166,9 @@ pub fn plan(
         let at = block.0 - program.function(func).blocks.start;
         code.entries.push((func.0, at));
         let has_frame = around.has_frames(func);
-        let word = Head::Entry { number: base + n, has_frame }.word();
+        let word = Head::Entry { number: code.base + n, has_frame }.word();
         events.push(Event { block, at: EventAt::Entry, word, has_frame });
     }
-    if code.points.len() > MOST_POINTS as usize || code.entries.len() > MOST_POINTS as usize {
-        return Err(TooLarge);
-    }
-    Ok((Plan { events, from_inside, ..Plan::NULL }, code))
 }
 
 /// The code of `program` with its functions and imports by name, without blocks.

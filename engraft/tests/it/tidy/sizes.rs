@@ -9,7 +9,7 @@ use syn::visit::{self, Visit};
 const FUNCTION: usize = 80;
 
 /// How many functions are longer, and how many have over 120 lines. Figures that may only fall.
-const LONG: (usize, usize) = (37, 9);
+const LONG: (usize, usize) = (10, 3);
 
 #[test]
 fn functions_are_short_enough_to_be_read() {
