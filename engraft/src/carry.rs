@@ -105,7 +105,7 @@ fn gate(text: &str) -> Result<Gate, String> {
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     output::output_format(&args.o, args.to)?;
     let read = args.new.iter().chain([&args.old, &args.profile]).chain(&args.map).chain(&args.merge);
-    output::spares(&args.o, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
+    output::refuse_replacing(&args.o, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
     if args.map.is_some() && args.new.len() > 1 {
         let hint = "carry step by step, each with its own map";
         return Err(Hinted::new("a map is of two builds, and more are named", hint).into());

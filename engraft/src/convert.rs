@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         None => return Err(traces::without_format(args)),
     };
     let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
-    output::spares(&args.o, &read.collect::<Vec<_>>())?;
+    output::refuse_replacing(&args.o, &read.collect::<Vec<_>>())?;
     // A single input is read to see whether it is a recording, and kept.
     let mut first = None;
     if let ([input], None, Some(images)) = (args.inputs.as_slice(), &args.binary, Images::new(format)) {

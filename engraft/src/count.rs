@@ -166,7 +166,7 @@ fn once(
 
 /// Says what was counted, if that is to be said.
 fn report(args: &Args, rec: &Path, run: CountedRun<'_>, counted: Collected, repeats: Option<&mut Repeats>) {
-    if output::manner().quiet {
+    if output::talk_mode().quiet {
         // All memory goes with the process, at once.
         std::mem::forget((run, counted));
         return;
@@ -220,7 +220,7 @@ const OWN_ADDRESSES: u64 = 96 << 20;
 /// Where the recording goes: as asked, else beside where we are, under a name that nothing has.
 fn recording_path(args: &Args, command: &Path) -> anyhow::Result<PathBuf> {
     if let Some(path) = &args.o {
-        output::spares(path, &[command])?;
+        output::refuse_replacing(path, &[command])?;
         return Ok(path.clone());
     }
     let stem = command.file_name().unwrap_or_default();

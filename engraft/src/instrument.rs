@@ -54,7 +54,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let read: Vec<&Path> = args.plan.iter().chain([&args.binary]).map(PathBuf::as_path).collect();
-    output::spares_inputs(&args.o, &read)?;
+    output::refuse_overwriting(&args.o, &read)?;
     let program = input::program(&args.binary)?;
     session::refuse_known_by_address(&program.image)?;
     if !args.null {

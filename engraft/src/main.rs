@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 }
 
 fn work() -> ExitCode {
-    output::talk(manner());
+    output::set_talk_mode(talk_mode());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // clap prints help and version as data, mistakes as talk, and knows which exit code each has.
@@ -110,12 +110,12 @@ fn misused(err: &clap::Error) {
 }
 
 /// How to talk, from the words of the command line: mistakes in them are talk too.
-fn manner() -> output::Manner {
+fn talk_mode() -> output::TalkMode {
     let words: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
     let has = |wanted: &[&str]| words.iter().any(|word| wanted.iter().any(|wanted| word == wanted));
     let json = has(&["--json", "--format=json"])
         || words.windows(2).any(|two| two[0] == "--format" && two[1] == "json");
-    output::Manner { json, quiet: has(&["-q", "--quiet"]) }
+    output::TalkMode { json, quiet: has(&["-q", "--quiet"]) }
 }
 
 /// Threads for each core, at most: more only cost memory.

@@ -47,7 +47,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if let Some(to) = &args.o {
         // A map may be written over: `--with` has read it by then, and its own lines are kept.
-        output::spares(to, &[&args.old, &args.new])?;
+        output::refuse_replacing(to, &[&args.old, &args.new])?;
     }
     let (old, new) = input::pair(&args.old, &args.new)?;
     let mut options = args.without.iter().fold(Options::all(), |options, &pass| options.without(pass));

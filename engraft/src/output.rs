@@ -12,13 +12,13 @@ mod profiles;
 mod talk;
 
 pub use files::{
-    abandoned, can_be_written, data, file, is_own_file, is_standard_output, shared, spares, spares_inputs,
-    started,
+    can_be_written, create, data, discard, file, is_own_file, is_standard_output, refuse_overwriting,
+    refuse_replacing, standard_stream,
 };
 pub use format::{Format, Output};
 pub use hints::{Hinted, hint};
 pub use profiles::{format_named, output_format, unnamed, write_profile, written_formats};
-pub use talk::{Manner, failed, manner, report, say, talk, warn, warned};
+pub use talk::{TalkMode, failed, report, say, set_talk_mode, talk_mode, warn, warned};
 
 use std::process::ExitCode;
 

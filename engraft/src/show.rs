@@ -169,7 +169,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let wanted = args.request()?;
     if let Some(to) = &args.o {
         let read = args.binary.iter().chain(&args.profile).chain(&args.counts);
-        output::spares(to, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
+        output::refuse_replacing(to, &read.map(PathBuf::as_path).collect::<Vec<_>>())?;
     }
     let profile = args.profile.as_deref().or(wanted.counts);
     let is_of_counts =

@@ -175,12 +175,12 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 
 fn record(args: &Recording) -> anyhow::Result<Answer> {
     let (name, rest) = args.command.split_first().expect("clap asks for one at least");
-    if let Some(of) = output::shared(&args.o) {
+    if let Some(of) = output::standard_stream(&args.o) {
         let hint = "name a file: `-o FILE`; one of that name is `./-`";
         return Err(Hinted::new(format!("{of} is the program's: a trace is not written to it"), hint).into());
     }
     let target = crate::count::find(name)?;
-    output::spares(&args.o, &[&target.command])?;
+    output::refuse_replacing(&args.o, &[&target.command])?;
     output::can_be_written(&args.o)?;
     if args.pack && !output::is_own_file(&args.o) {
         let what = format!("{} cannot be read again, to be packed", args.o.display());
@@ -210,13 +210,13 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     }
     let ring = args.last.map(Ring::new);
     let (tells, later) = std::sync::mpsc::channel();
-    let mut writer = output::started(&args.o, |file| Writer::new(file, &first, later, window, ring))?;
+    let mut writer = output::create(&args.o, |file| Writer::new(file, &first, later, window, ring))?;
     let run = RecordedRun::new(prepared, &arena, &target, (name, rest), tells, |arena, is_done| {
         writer.take(arena, is_done)
     });
     let run = run.inspect_err(|err| {
         if matches!(err, RunError::Launch(_)) {
-            output::abandoned(&args.o);
+            output::discard(&args.o);
         }
     })?;
     run.warnings().iter().for_each(output::warned);
@@ -261,7 +261,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         }),
         false => n_bytes,
     };
-    if !output::manner().quiet {
+    if !output::talk_mode().quiet {
         let view = TraceView {
             schema: TraceView::SCHEMA,
             file: args.o.display().to_string(),

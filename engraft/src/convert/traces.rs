@@ -164,7 +164,7 @@ fn becomes_ours(args: &Args, what: Conversion) -> anyhow::Result<Conversion> {
 /// Converts a trace.
 pub fn run(args: &Args, what: Conversion) -> anyhow::Result<Answer> {
     let read = args.inputs.iter().chain(&args.meta).map(std::path::PathBuf::as_path);
-    output::spares(&args.o, &read.collect::<Vec<_>>())?;
+    output::refuse_replacing(&args.o, &read.collect::<Vec<_>>())?;
     let from = args.inputs.first().context("clap asks for one")?;
     let wrote = match what {
         _ if args.thread.is_some() && is_whole(args, &what) => {

@@ -14,27 +14,27 @@ use std::path::{Path, PathBuf};
 
 /// Where others write, too: what was written there stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shared {
+pub enum StandardStream {
     /// Standard output.
     Output,
     /// Standard error.
     Error,
 }
 
-impl fmt::Display for Shared {
+impl fmt::Display for StandardStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Shared::Output => "standard output",
-            Shared::Error => "standard error",
+            StandardStream::Output => "standard output",
+            StandardStream::Error => "standard error",
         })
     }
 }
 
 /// Whether `path` names our standard output, or what we talk to: `-`, a name of that descriptor, or the file
 /// or pipe that it is.
-pub fn shared(path: &Path) -> Option<Shared> {
+pub fn standard_stream(path: &Path) -> Option<StandardStream> {
     if path == Path::new("-") {
-        return Some(Shared::Output);
+        return Some(StandardStream::Output);
     }
     let there = path.metadata().ok();
     let is = |names: [&str; 3], fd: BorrowedFd<'_>| {
@@ -48,21 +48,21 @@ pub fn shared(path: &Path) -> Option<Shared> {
         names.iter().any(|name| path == Path::new(name)) || same() == Some(true)
     };
     if is(["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"], io::stdout().as_fd()) {
-        return Some(Shared::Output);
+        return Some(StandardStream::Output);
     }
     let is_error = is(["/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"], io::stderr().as_fd());
-    is_error.then_some(Shared::Error)
+    is_error.then_some(StandardStream::Error)
 }
 
 /// Whether what is written to `path` goes to our standard output: `-`, or another name of it.
 pub fn is_standard_output(path: &Path) -> bool {
-    shared(path) == Some(Shared::Output)
+    standard_stream(path) == Some(StandardStream::Output)
 }
 
 /// Whether `path` is a file that can be written and read again, or may become one: no pipe, no device,
 /// nothing that others write to.
 pub fn is_own_file(path: &Path) -> bool {
-    shared(path).is_none() && real(path).is_ok_and(|real| !is_device(&real))
+    standard_stream(path).is_none() && real(path).is_ok_and(|real| !is_device(&real))
 }
 
 /// Writes data to the file `to`, or to standard output without one or with `-`.
@@ -72,7 +72,7 @@ pub fn is_own_file(path: &Path) -> bool {
 pub fn data(to: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     match to {
         Some(path) if !is_standard_output(path) => {
-            spares(path, &[])?;
+            refuse_replacing(path, &[])?;
             file(path, write)
         }
         _ if live::is_output_closed() => {
@@ -102,7 +102,7 @@ pub fn data(to: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<
 /// If it cannot be written.
 pub fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
     let failed = |err: io::Error| unwritable(path, &err);
-    if shared(path) == Some(Shared::Error) {
+    if standard_stream(path) == Some(StandardStream::Error) {
         return as_it_is(path, &mut io::stderr().lock(), write);
     }
     let real = real(path)?;
@@ -140,7 +140,7 @@ fn as_it_is(
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn started<T>(path: &Path, begin: impl FnOnce(File) -> io::Result<T>) -> anyhow::Result<T> {
+pub fn create<T>(path: &Path, begin: impl FnOnce(File) -> io::Result<T>) -> anyhow::Result<T> {
     let failed = |err: io::Error| unwritable(path, &err);
     let real = real(path)?;
     if is_device(&real) {
@@ -152,8 +152,8 @@ pub fn started<T>(path: &Path, begin: impl FnOnce(File) -> io::Result<T>) -> any
     Ok(begun)
 }
 
-/// Takes away what [`started`] made, where nothing comes of it.
-pub fn abandoned(path: &Path) {
+/// Takes away what [`create`] made, where nothing comes of it.
+pub fn discard(path: &Path) {
     let there = real(path).ok().filter(|real| real.is_file());
     let _gone = there.map(std::fs::remove_file);
 }
@@ -163,10 +163,10 @@ pub fn abandoned(path: &Path) {
 /// # Errors
 /// Those of [`data`] that can be known beforehand.
 pub fn can_be_written(path: &Path) -> anyhow::Result<()> {
-    if shared(path).is_none() {
+    if standard_stream(path).is_none() {
         let real = real(path)?;
         // To open a pipe is to wait for its reader: what devices take shows when they are written.
-        spares(path, &[])?;
+        refuse_replacing(path, &[])?;
         if !is_device(&real) {
             beside(path, &real)?;
         }
@@ -231,7 +231,7 @@ fn is_program(path: &Path) -> bool {
 ///
 /// # Errors
 /// If it is one of them.
-pub fn spares_inputs(to: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
+pub fn refuse_overwriting(to: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
     let real = |path: &Path| path.canonicalize().ok();
     let Some(there) = real(to).filter(|there| there.is_file()) else { return Ok(()) };
     if inputs.iter().any(|input| real(input).as_ref() == Some(&there)) {
@@ -245,8 +245,8 @@ pub fn spares_inputs(to: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If it is one of them, or a program.
-pub fn spares(to: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
-    spares_inputs(to, inputs)?;
+pub fn refuse_replacing(to: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
+    refuse_overwriting(to, inputs)?;
     if is_program(to) {
         let hint = format!("name another file; if it is of no use any more, remove {} first", to.display());
         return Err(Hinted::new(format!("{} is a program, and is not replaced", to.display()), hint).into());

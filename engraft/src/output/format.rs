@@ -41,7 +41,7 @@ impl Output {
     /// Prints what is to be said of the file `o` that was written: with `--quiet` only if a form was asked
     /// for. Where the data went to standard output, it is talk.
     pub fn print_beside_file(&self, o: &Path, view: &impl View) -> anyhow::Result<()> {
-        if talk::manner().quiet && self.format() == Format::Table {
+        if talk::talk_mode().quiet && self.format() == Format::Table {
             return Ok(());
         }
         self.print_beside(Some(o), view)

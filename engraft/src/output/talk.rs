@@ -6,28 +6,28 @@ use std::sync::OnceLock;
 
 /// How to talk: as JSON, and nothing but errors.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Manner {
+pub struct TalkMode {
     /// Each line of talk is a JSON object.
     pub json: bool,
     /// Nothing but errors is said, and no report beside a file that was asked for.
     pub quiet: bool,
 }
 
-static MANNER: OnceLock<Manner> = OnceLock::new();
+static TALK_MODE: OnceLock<TalkMode> = OnceLock::new();
 
 /// Sets how to talk; the first call counts.
-pub fn talk(manner: Manner) {
-    let _set_before = MANNER.set(manner);
+pub fn set_talk_mode(mode: TalkMode) {
+    let _set_before = TALK_MODE.set(mode);
 }
 
 /// How to talk.
-pub fn manner() -> Manner {
-    MANNER.get().copied().unwrap_or_default()
+pub fn talk_mode() -> TalkMode {
+    TALK_MODE.get().copied().unwrap_or_default()
 }
 
 /// Says what failed, and each remedy on a line of its own.
 pub fn failed(error: &str, hint: Option<&str>) {
-    if manner().json {
+    if talk_mode().json {
         let object = serde_json::json!({ "schema": "engraft.error/1", "error": error, "hint": hint });
         return say(object);
     }
@@ -39,7 +39,7 @@ pub fn failed(error: &str, hint: Option<&str>) {
 
 /// Says what should be looked at, though the work goes on; and each remedy on a line of its own.
 pub fn warn(warning: &str, hint: Option<&str>) {
-    let Manner { json, quiet } = manner();
+    let TalkMode { json, quiet } = talk_mode();
     if quiet {
         return;
     }

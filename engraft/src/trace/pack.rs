@@ -33,7 +33,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let to = args.o.as_ref().unwrap_or(&args.trace);
     if args.o.is_some() {
-        output::spares(to, &[&args.trace])?;
+        output::refuse_replacing(to, &[&args.trace])?;
     }
     if args.o.is_none() {
         let trace = input::open(&args.trace)?;

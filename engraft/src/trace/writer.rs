@@ -166,8 +166,8 @@ impl Writer {
             return;
         }
         self.has_said = true;
-        let manner = output::manner();
-        if manner.quiet || manner.json || self.recorder.has_ring() || !self.recorder.window().is_all() {
+        let mode = output::talk_mode();
+        if mode.quiet || mode.json || self.recorder.has_ring() || !self.recorder.window().is_all() {
             return;
         }
         let since_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1);
