@@ -1,25 +1,24 @@
 //! `engraft trace`: the whole control flow of a run, recorded.
 
 mod pack;
-mod writer;
 
 use crate::input::names::spellings;
 use crate::output::{self, Answer, Hinted, Output};
 use session::{
-    Done, Functions, Instrumentation, Instrumented, ModuleSet, Modules, Placement, Prepared, RecordedRun,
-    RunError, Warning,
+    Forecast, Functions, Instrumentation, Instrumented, ModuleSet, Modules, Placement, Prepared, RecordedRun,
+    RunError,
 };
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trace::Maker;
 use trace::recording::code::Code;
+use trace::recording::recorder::Recorder;
 use trace::recording::ring::Ring;
 use trace::recording::window::{self, When, Window};
-use trace::{Cause, Maker};
 use views::trace::TraceView;
-use writer::Writer;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -173,6 +172,17 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
 }
 
+/// Says how large the file will be.
+fn say_forecast(forecast: Forecast) {
+    let mode = output::talk_mode();
+    if !mode.quiet && !mode.json {
+        let (events, file) = (views::size(forecast.events_bytes), views::size(forecast.file_bytes));
+        output::say(format_args!(
+            "recording: a minute like what came so far has {events} of events, {file} in the file"
+        ));
+    }
+}
+
 fn record(args: &Recording) -> anyhow::Result<Answer> {
     let (name, rest) = args.command.split_first().expect("clap asks for one at least");
     if let Some(of) = output::standard_stream(&args.o) {
@@ -209,48 +219,25 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         live::keep_signal(which);
     }
     let ring = args.last.map(Ring::new);
-    let (tells, later) = std::sync::mpsc::channel();
-    let mut writer = output::create(&args.o, |file| Writer::new(file, &first, later, window, ring))?;
-    let run = RecordedRun::new(prepared, &arena, &target, (name, rest), tells, |arena, is_done| {
-        writer.take(arena, is_done)
-    });
+    let recorder = output::create(&args.o, |file| Recorder::new(file, &first, window, ring))?;
+    let run = RecordedRun::new(prepared, &arena, &target, (name, rest), recorder, say_forecast);
     let run = run.inspect_err(|err| {
         if matches!(err, RunError::Launch(_)) {
             output::discard(&args.o);
         }
     })?;
     run.warnings().iter().for_each(output::warned);
-    let codes = run.codes();
-    let ends = run.ends(&run.taken.owners, &codes);
-    let is_cut = ends.iter().any(|end| !end.is_known);
-    for end in ends.iter().filter(|end| !end.events.is_empty()) {
-        writer.append(end.area, &end.events);
+    let status = run.status();
+    let recorded = run.finish(name);
+    if let Some(n_bytes) = recorded.excess_bytes {
+        let what = format!(
+            "what each thread did last takes {}: more than --last allows",
+            views::size(n_bytes as u64)
+        );
+        output::warn(&what, None);
     }
-    let ends: Vec<(u32, Cause)> = ends.into_iter().map(|end| (end.area, end.cause)).collect();
-    let sample = writer.take_sample();
-    let (n_bytes_of_events, has_kept) = (writer.n_bytes(), writer.has_kept());
-    let written = writer.finish(&ends);
-    run.learn(&sample);
-    store.trim();
-    let (status, taken) = (run.status(), &run.taken);
-    if let Some(err) = &taken.failed {
-        output::warn(&format!("cannot take the events of {}: {err}", name.display()), None);
-    }
-    if taken.n_lost > 0 {
-        output::warn("not all was recorded: events were not taken", None);
-    }
-    if n_bytes_of_events > 0 && !has_kept {
-        let what = format!("nothing was kept: {} ended outside of what was asked for", name.display());
-        output::warn(&what, Some("--from, --after, --for, --switch and --paused say what is kept"));
-    }
-    if taken.n_shared > 0 {
-        let what = "more threads than there is room for ran at once: some share a stream, in which what they did cannot be told apart";
-        output::warn(what, None);
-    }
-    if taken.n_left > 0 {
-        output::warned(&Warning::StillRun { n: taken.n_left, done: Done::Recorded });
-    }
-    let n_bytes = written.map_err(|err| {
+    recorded.warnings.iter().for_each(output::warned);
+    let n_bytes = recorded.written.map_err(|err| {
         let what = format!("cannot write {}: {err}", args.o.display());
         output::warn(&what, Some("what was recorded before can be read; make room for the rest"));
     });
@@ -266,12 +253,12 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
             schema: TraceView::SCHEMA,
             file: args.o.display().to_string(),
             n_bytes: n_bytes.ok(),
-            n_bytes_of_events,
-            n_streams: taken.n_streams,
-            n_stalls: taken.n_stalls,
+            n_bytes_of_events: recorded.n_bytes_of_events,
+            n_streams: recorded.n_threads,
+            n_stalls: recorded.n_stalls,
             ended_by_signal: status.signal(),
-            is_cut,
-            modules: codes.iter().map(|code| code.path.clone()).collect(),
+            is_cut: recorded.is_cut,
+            modules: recorded.codes.iter().map(|code| code.path.clone()).collect(),
         };
         output::report(|w| args.output.write(&view, w));
     }

@@ -51,6 +51,22 @@ pub enum Warning {
         /// The module.
         path: PathBuf,
     },
+    /// Events of a program cannot be taken any more.
+    NotTaken {
+        /// What the program was called.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// Events of a program were lost.
+    LostEvents,
+    /// All events of a program came outside of what was to be kept.
+    NothingKept {
+        /// What the program was called.
+        name: String,
+    },
+    /// Threads had to append to the streams of others.
+    SharedStream,
     /// Threads had to count together.
     Shared,
     /// Not all was written down of what signal handlers left.
@@ -85,6 +101,10 @@ impl Warning {
             Warning::BecameAnother { .. } => {
                 Some("name that program after `--` if it can be started by itself")
             }
+            Warning::NothingKept { .. } => {
+                Some("--from, --after, --for, --switch and --paused say what is kept")
+            }
+            Warning::NotTaken { .. } | Warning::LostEvents | Warning::SharedStream => None,
             Warning::Left { .. } | Warning::Shared | Warning::Unknown | Warning::StillRun { .. } => None,
         }
     }
@@ -101,6 +121,15 @@ impl fmt::Display for Warning {
             Warning::NothingMoved { path } => {
                 write!(f, "nothing of {} was counted: no function of it can be moved", path.display())
             }
+            Warning::NotTaken { name, why } => write!(f, "cannot take the events of {name}: {why}"),
+            Warning::LostEvents => f.write_str("not all was recorded: events were not taken"),
+            Warning::NothingKept { name } => {
+                write!(f, "nothing was kept: {name} ended outside of what was asked for")
+            }
+            Warning::SharedStream => f.write_str(
+                "more threads than there is room for ran at once: some share a stream, in which what they did \
+                 cannot be told apart",
+            ),
             Warning::Shared => {
                 f.write_str("more threads than there is room for counted together: some counts may be lost")
             }

@@ -15,15 +15,15 @@ const ANYWHERE: [Event; 1] = [Event::Ended { is_placed: false }];
 
 /// How the stream of a thread ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StreamEnd {
+pub(super) struct StreamEnd {
     /// The thread's area.
-    pub area: u32,
+    pub(super) area: u32,
     /// The last events of the stream, to be appended to it.
-    pub events: Vec<Event>,
+    pub(super) events: Vec<Event>,
     /// Why what was open is left.
-    pub cause: Cause,
+    pub(super) cause: Cause,
     /// Whether it is known how far the thread came behind its last event.
-    pub is_known: bool,
+    pub(super) is_known: bool,
 }
 
 /// What is known of the ends of a run's threads.
