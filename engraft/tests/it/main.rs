@@ -19,6 +19,7 @@ mod handlers;
 mod intervals;
 mod jumps;
 mod kinds;
+mod library;
 mod matches;
 mod messages;
 mod names;
