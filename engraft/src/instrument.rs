@@ -4,7 +4,8 @@ use crate::input;
 use crate::output::{self, Answer, Hinted, Output};
 use measure::Placement;
 use measure::points::Points;
-use probe::{Module, NotMoved, Old, RewriteError, Room, Tactic};
+use probe::{Module, NotMoved, Old, Tactic};
+use session::InstrumentError;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -70,36 +71,18 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         }
     };
     points.plan.indirect_calls = args.callees;
-    let built = info_span!("rewrite").in_scope(|| Module::build(&program, &points.plan, Room::Behind));
-    let mut module = built.map_err(|err| match (err, &args.plan) {
-        (RewriteError::Probes { why, .. }, Some(path)) => {
-            let all = why.iter().filter_map(|(n, why)| {
-                points.lines.get(*n).map(|(line, what)| format!("line {line}, `{what}`: {why}"))
-            });
-            let message = format!("cannot use {}: {}", path.display(), all.collect::<Vec<_>>().join("\n"));
-            let hint = "`engraft show BINARY function NAME` lists instructions, blocks and edges";
-            anyhow::Error::from(Hinted::new(message, hint))
+    let built = info_span!("rewrite").in_scope(|| session::instrument(&program, &args.binary, &points));
+    let module = built.map_err(|err| match (err, &args.plan) {
+        (err @ InstrumentError::Plan { .. }, Some(path)) => {
+            let message = format!("cannot use {}: {err}", path.display());
+            Hinted::new(message, err.hint().unwrap_or_default()).into()
         }
-        (err, _) => session::explained(&program.image, err.into()).into(),
+        (err, _) => anyhow::Error::from(err),
     })?;
-    if !points.plan.is_null() {
-        if !module.can_start() {
-            let what = format!("{} has no room for DT_INIT, where counting would start", program.image.name);
-            return Err(Hinted::new(what, "`--null` moves its code without counting").into());
-        }
-        let mut notes = measure::notes(&module);
-        notes.watches = points.watches(&module.words.probes);
-        notes.image.name =
-            session::written_path(&args.binary.canonicalize().unwrap_or_else(|_| args.binary.clone()));
-        let name = args.binary.file_name().unwrap_or_default().to_string_lossy();
-        if module.words.n == 0 {
-            let hint = "`engraft instrument --null` lists why each function stays";
-            output::warn(
-                &format!("{} will record nothing: no function of it can be moved", args.o.display()),
-                Some(hint),
-            );
-        }
-        module.set_notes(&format!("{name}.engraft"), &notes.write());
+    if !points.plan.is_null() && module.words.n == 0 {
+        let hint = "`engraft instrument --null` lists why each function stays";
+        let what = format!("{} will record nothing: no function of it can be moved", args.o.display());
+        output::warn(&what, Some(hint));
     }
     let bytes = module.to_file(if args.poison { Old::Poisoned } else { Old::Kept })?;
     if output::is_standard_output(&args.o) {

@@ -21,6 +21,7 @@
 mod choose;
 mod count;
 pub mod doctor;
+mod instrument;
 mod loader;
 mod messages;
 mod module;
@@ -31,10 +32,11 @@ mod store;
 
 pub use choose::{Functions, Glob, Modules, NoneWanted, Spellings, is_system_file};
 pub use count::{Collected, CountError, CountedRun};
+pub use instrument::{InstrumentError, instrument};
 pub use measure::Placement;
 pub use messages::{Done, Warning, kernel_hint};
 pub use module::{
-    Hindrance, Instrumentation, Instrumented, ModuleError, changes_code, explained, recorded_path,
+    Hindrance, Instrumentation, Instrumented, ModuleError, changes_code, recorded_path,
     refuse_known_by_address, refuse_sanitized, written_path,
 };
 pub use prepare::{ModuleSet, PrepareError, Prepared};

@@ -282,7 +282,7 @@ pub(crate) fn executable(
 }
 
 /// Why `image` cannot be rewritten: if it is for the base of gs, that may be because it counts by itself.
-pub fn explained(image: &Image, err: ModuleError) -> ModuleError {
+pub(crate) fn explained(image: &Image, err: ModuleError) -> ModuleError {
     match err {
         ModuleError::Rewrite(RewriteError::UsesGs { .. }) if is_instrumented(image) => {
             Hindrance::Instrumented { image: image.name.clone() }.into()

@@ -231,3 +231,46 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_found_by_all_that_it_is_made_from_and_by_nothing_less() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let open = || Store::open(Some(folder.path())).expect("opened");
+        let (first, second) = (open(), open());
+        let name = |store: &Store, kind, module, recipe: (u32, &str)| store.name(kind, module, &recipe);
+        let kept = name(&first, Kind::Meaning, 7, (1, "a"));
+        first.write(&kept, &(3u64, "value".to_owned())).expect("encoded");
+        let again = name(&second, Kind::Meaning, 7, (1, "a"));
+        assert_eq!(second.read::<(u64, String)>(&again), Some((3, "value".to_owned())));
+        for (kind, module, recipe) in [
+            (Kind::Library, 7, (1, "a")),
+            (Kind::Meaning, 8, (1, "a")),
+            (Kind::Meaning, 7, (2, "a")),
+            (Kind::Meaning, 7, (1, "b")),
+        ] {
+            assert_ne!(name(&second, kind, module, recipe), kept, "{kind:?} {module} {recipe:?}");
+        }
+    }
+
+    #[test]
+    fn how_a_module_ran_is_kept_once_and_only_of_long_runs() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let open = || Store::open(Some(folder.path())).expect("opened");
+        let mut ran = Profile::default();
+        ran.blocks.insert(program::Va(0x1000), 5);
+        open().keep_run(7, false, &ran);
+        assert!(!open().knows_run(7));
+        open().keep_run(7, true, &ran);
+        open().keep_run(7, true, &Profile::default());
+        let earlier = open().earlier(7).and_then(|earlier| earlier.profile()).expect("it was kept");
+        assert_eq!(earlier.blocks, ran.blocks);
+        // One that goes with the session learns nothing.
+        let temporary = Store::open(None).expect("opened");
+        temporary.keep_run(7, true, &ran);
+        assert!(!temporary.knows_run(7));
+    }
+}

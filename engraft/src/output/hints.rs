@@ -43,6 +43,7 @@ pub fn hint(err: &anyhow::Error) -> Option<String> {
         }
         let known = [
             cause.downcast_ref::<session::RunError>().and_then(session::RunError::hint),
+            cause.downcast_ref::<session::InstrumentError>().and_then(session::InstrumentError::hint),
             cause.downcast_ref::<session::ModuleError>().and_then(session::ModuleError::hint),
             cause.downcast_ref::<session::Hindrance>().map(session::Hindrance::hint),
             cause.downcast_ref::<program::LoadError>().and_then(program::LoadError::hint),

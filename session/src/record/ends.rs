@@ -89,3 +89,66 @@ impl Ends<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use live::Death;
+    use std::os::unix::process::ExitStatusExt as _;
+
+    /// The process that was started.
+    const MAIN: u32 = 100;
+
+    fn owner(process: u32, thread: u32) -> Owner {
+        let (is_another, has_ended, has_left) = (false, false, false);
+        Owner { process, thread: Some(thread), runs: false, is_another, has_ended, has_left }
+    }
+
+    /// How the streams of `owners` end of which the main process ended with the `status` of wait(2).
+    fn ends(owners: &[Owner], status: i32, told: &Told) -> Vec<(Cause, bool, usize)> {
+        let main = (MAIN, ExitStatus::from_raw(status));
+        let ends = Ends { owners, told, last_events: BTreeMap::new(), main, has_become: false };
+        ends.all().into_iter().map(|end| (end.cause, end.is_known, end.events.len())).collect()
+    }
+
+    #[test]
+    fn what_was_seen_of_a_thread_says_how_it_ended() {
+        let one = owner(MAIN, 1);
+        let owners = [
+            Owner { is_another: true, ..one },
+            Owner { runs: true, ..one },
+            Owner { has_ended: true, ..one },
+            Owner { has_left: true, ..one },
+            // Another one has left: it was stopped anywhere.
+            one,
+        ];
+        let told = Told { is_whole: true, ..Told::default() };
+        let want = [
+            (Cause::Exec, true, 0),
+            (Cause::RecordingEnd, false, 0),
+            (Cause::ThreadEnd, true, 0),
+            (Cause::ProcessEnd, true, 0),
+            (Cause::ProcessEnd, false, 1),
+        ];
+        assert_eq!(ends(&owners, 0, &told), want);
+    }
+
+    /// SIGSEGV ends a thread anywhere; SIGABRT where it calls something, if it is the only one.
+    #[test]
+    fn a_signal_ends_a_thread_anywhere_but_one_that_aborts() {
+        let told = Told { is_whole: true, ..Told::default() };
+        assert_eq!(ends(&[owner(MAIN, 1)], 11, &told), [(Cause::ProcessEnd, false, 1)]);
+        assert_eq!(ends(&[owner(MAIN, 1)], ABORT, &told), [(Cause::ProcessEnd, true, 0)]);
+        let two = [owner(MAIN, 1), owner(MAIN, 2)];
+        assert_eq!(ends(&two, ABORT, &told), [(Cause::ProcessEnd, false, 1); 2]);
+    }
+
+    /// The kernel told of all whom the signal ended: a thread that is not among them had ended before.
+    #[test]
+    fn who_is_not_among_the_dead_ended_before() {
+        let death = Death { process: MAIN, thread: 1, signal: 11, at: program::LiveVa(0x1000), top: None };
+        let told = Told { is_whole: true, deaths: vec![death], ..Told::default() };
+        let two = [owner(MAIN, 1), owner(MAIN, 2)];
+        assert_eq!(ends(&two, 11, &told), [(Cause::ProcessEnd, false, 1), (Cause::ThreadEnd, true, 0)]);
+    }
+}
