@@ -30,7 +30,7 @@ pub struct Args {
     /// function
     #[arg(required_unless_present("counts"))]
     binary: Option<PathBuf>,
-    /// Subject to show of it: functions, loops, tables, gaps, data, function, cfg; with counts: loops, edges,
+    /// What to show of it: functions, loops, tables, gaps, data, function, cfg; with counts: loops, edges,
     /// never, calls, paths, function [default: a summary]
     #[arg(hide_possible_values = true)]
     what: Option<String>,
@@ -64,7 +64,7 @@ pub struct Args {
     o: Option<PathBuf>,
 }
 
-/// Subject can be shown.
+/// What can be shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Subject {
     /// Every function: address, size, blocks, how it was found
@@ -98,7 +98,7 @@ impl Subject {
     }
 }
 
-/// Subject is asked for: of which binary, what, which function.
+/// What is asked for: of which binary, what, which function.
 struct Request<'a> {
     binary: Option<&'a Path>,
     what: Option<Subject>,
@@ -278,7 +278,7 @@ fn print_program(
     Ok(())
 }
 
-/// Subject is counted: the binary that is named, or all that the recording holds.
+/// What is counted: the binary that is named, or all that the recording holds.
 fn images(wanted: &Request<'_>, profile: Option<&Path>) -> anyhow::Result<Vec<counts::Image>> {
     let mut images = match (wanted.binary, wanted.counts, profile) {
         (None, Some(rec), _) => {
@@ -325,7 +325,7 @@ fn counted(rec: &Path, name: &str) -> anyhow::Result<(Program, Profile)> {
                 profile::flow::complete(&program, &mut profile);
                 return Ok((program, profile));
             }
-            // Subject the executable has to say is said.
+            // What the executable has to say is said.
             Err(err) => refused = refused.or(Some(err)),
         }
     }

@@ -40,7 +40,8 @@ pub struct CountView {
     pub loops: Vec<LoopView>,
     /// What ran, and has no counts.
     pub uncounted: Vec<UncountedView>,
-    /// Functions without counts that no counted code calls: whether they ran, by indirect calls, is not known.
+    /// Functions without counts that no counted code calls: whether they ran, by indirect calls, is not
+    /// known.
     pub unknown: Vec<UnknownView>,
     /// Of each thread, where they were kept apart.
     pub per_thread: Vec<ThreadView>,

@@ -1,5 +1,5 @@
-//! `engraft convert` for traces: from a plain one to a file of ours, and back. Conversion else they are made of and
-//! become: `branches`, `exports`.
+//! `engraft convert` for traces: from a plain one to a file of ours, and back. What else they are made of
+//! and become: `branches`, `exports`.
 
 use super::stores::stores;
 use super::{Args, branches, exports};
@@ -15,7 +15,7 @@ use trace::{ImportError, Imported, Names, Stores, Trace, file, import, plain};
 use tracing::info_span;
 use views::convert::TraceView;
 
-/// Conversion to write, if the extension does not say it.
+/// What to write, if the extension does not say it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A profile.
@@ -37,7 +37,7 @@ pub fn target_named(name: &str) -> Result<Target, String> {
     }
 }
 
-/// Conversion the output is to be: as asked for, else as its name says.
+/// What the output is to be: as asked for, else as its name says.
 pub fn target(args: &Args) -> Option<Target> {
     let is_slices = || args.o.to_string_lossy().to_ascii_lowercase().ends_with(".trace.json");
     args.to
@@ -46,7 +46,7 @@ pub fn target(args: &Args) -> Option<Target> {
         .or_else(|| (is_named(&args.o, OURS) || is_named(&args.o, PLAIN)).then_some(Target::Trace))
 }
 
-/// Conversion traces of ours are called, and plain ones.
+/// What traces of ours are called, and plain ones.
 const OURS: &str = "trace";
 const PLAIN: &str = "trc";
 
@@ -73,7 +73,7 @@ pub fn not_a_trace(args: &Args) -> anyhow::Error {
     Hinted::new(what, hint).into()
 }
 
-/// Conversion is to be converted.
+/// What is to be converted.
 pub enum Conversion {
     /// A plain trace, from a file or a pipe.
     Plain,
@@ -83,7 +83,7 @@ pub enum Conversion {
     Folded(Box<Trace>),
     /// One, to slices.
     Slices(Box<Trace>),
-    /// Conversion perf prints of branches.
+    /// What perf prints of branches.
     Branches,
 }
 
@@ -109,7 +109,7 @@ fn recognise(args: &Args) -> anyhow::Result<Option<Conversion>> {
         );
         return Ok(None);
     };
-    // Conversion a pipe holds cannot be seen without taking it out: the output tells.
+    // What a pipe holds cannot be seen without taking it out: the output tells.
     let is_stdin = input == Path::new("-");
     let is_file = input.metadata().is_ok_and(|m| m.is_file());
     if is_stdin || !is_file {
@@ -219,7 +219,7 @@ fn import_plain(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
         match import::import(input, w, &names, stores) {
             Err(ImportError::Write(err)) => Err(err),
             imported => {
-                // Conversion is no trace leaves no file.
+                // What is no trace leaves no file.
                 let failed = imported.is_err();
                 result = Some(imported);
                 if failed { Err(io::Error::other("the input is no trace")) } else { Ok(()) }

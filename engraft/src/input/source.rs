@@ -81,7 +81,8 @@ impl Source {
         matches!(self.content, Content::Trace(_))
     }
 
-    /// The profile in it, in whatever format it is; of several images, that of `program`, or the executable's.
+    /// The profile in it, in whatever format it is; of several images, that of `program`, or the
+    /// executable's.
     ///
     /// # Errors
     /// If it is damaged, of another build than `program`, or says nothing of it.

@@ -1,8 +1,8 @@
 //! Where data go: to standard output, or to a file that is whole or untouched.
 //!
-//! Invariant: a file is written beside its place and moved there; a program is never replaced. A name of where
-//! our standard output goes already (`/dev/stdout`) is `-`: what others write there stays. What is no file is
-//! written and never read: nobody may write to a pipe.
+//! Invariant: a file is written beside its place and moved there; a program is never replaced. A name of
+//! where our standard output goes already (`/dev/stdout`) is `-`: what others write there stays. What is no
+//! file is written and never read: nobody may write to a pipe.
 
 use super::hints::Hinted;
 use std::fmt;
