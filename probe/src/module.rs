@@ -184,7 +184,7 @@ impl<'a> Module<'a> {
         row.update(&self.words.n.to_le_bytes());
         row.update(notes);
         runtime.set_key(row.digest128());
-        let mut bytes = Capacity::FILE.header();
+        let mut bytes = Capacity::FILE.header().to_vec();
         bytes.extend(name.bytes().filter(|b| *b != 0));
         bytes.push(0);
         bytes.resize(bytes.len().next_multiple_of(8), 0);

@@ -116,6 +116,8 @@ global_asm!(
     include_str!("runtime/start.s"),
     include_str!("runtime/areas.s"),
     include_str!("runtime/join.s"),
+    ".Lengraft_rust_join_callees:",
+    include_str!(concat!(env!("OUT_DIR"), "/join_callees.s")),
     include_str!("runtime/file.s"),
     #[cfg(test)]
     include_str!("runtime/tests/labels.s"),
@@ -239,7 +241,6 @@ global_asm!(
     module_old = const offset_of!(Module, old),
     module_old_end = const offset_of!(Module, old_end),
     module_sums_len = const offset_of!(Module, sums_len),
-    module_n_sites = const offset_of!(Module, n_sites),
     module_slots = const offset_of!(Module, slots),
     module_slot_mask = const offset_of!(Module, slot_mask),
     module_old_bias = const offset_of!(Module, old_bias),

@@ -13,13 +13,13 @@
 //!
 //! Invariant: all offsets are those of a field here (`offset_of!`); none stands as a number elsewhere.
 
-use std::mem::{offset_of, size_of};
+use core::mem::{offset_of, size_of};
 
 /// The offset of a field in bytes, as a `u64`.
 #[macro_export]
 macro_rules! offset {
     ($of:ty, $field:ident) => {
-        ::std::mem::offset_of!($of, $field) as u64
+        ::core::mem::offset_of!($of, $field) as u64
     };
 }
 
@@ -495,8 +495,8 @@ impl Capacity {
         (self.states_at() + self.n_areas).next_multiple_of(PAGE_LEN as u64)
     }
     /// The [`Header`] of an empty recording.
-    pub fn header(self) -> Vec<u8> {
-        let mut bytes = vec![0; size_of::<Header>()];
+    pub fn header(self) -> [u8; size_of::<Header>()] {
+        let mut bytes = [0; size_of::<Header>()];
         for (at, word) in [
             (offset_of!(Header, magic), ARENA_MAGIC),
             (offset_of!(Header, max_rows), self.n_rows),

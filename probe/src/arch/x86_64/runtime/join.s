@@ -188,46 +188,12 @@
 # another process has led elsewhere before is not looked for: that goes to where the table had no room for.
 .Lengraft_join_callees:
     push rax
-    lea r8, [rip + engraft_module]
-    mov r9, [r8 + {module_sums_len}]
-    mov ecx, [r8 + {module_n_sites}]
-2:
-    sub ecx, 1
-    jb 5f
-    lea rsi, [rbp + r9 + {home_head}]
-    mov rdx, [rsi + {site_n}]
-    cmp qword ptr [rdi + r9], 0
-    jne 3f
-    mov rax, [rsi]
-    mov [rdi + r9], rax
-3:
-    mov rax, [rsi]
-    cmp rax, [rdi + r9]
-    jne 4f
-    add [rdi + r9 + {site_n}], rdx
-    xor edx, edx
-4:
-    add rdx, [rsi + {site_n_lost}]
-    add [rdi + r9 + {site_n_lost}], rdx
-    add r9, 24
-    jmp 2b
-5:
-    cmp dword ptr [r8 + {module_n_sites}], 0
-    je 7f
-    mov rsi, r8
-    add rsi, [r8 + {module_slots}]
-    mov rcx, [r8 + {module_slot_mask}]
-6:
-    mov rax, [rsi]
-    mov rdx, [rsi + {slot_n}]
-    test rax, rax
-    jz 65f
-    add [rdi + 8 * rax + {site_n_lost}], rdx
-65:
-    add rsi, 32
-    sub rcx, 1
-    jnb 6b
-7:
+    push rdi
+    mov rdx, rdi
+    lea rsi, [rbp + {home_head}]
+    lea rdi, [rip + engraft_module]
+    call .Lengraft_rust_join_callees
+    pop rdi
     pop rax
     ret
 
