@@ -2,14 +2,16 @@
 //! over them.
 //!
 //! ```text
-//! section = thread: varint, first index, n symbols, start in ns, entry level, pops, pushes (see `balance::Levels`),
-//!           functions (rising: those that are entered or execute a block in it), the low half of the XXH3 of all that, 4 bytes, since
-//!           heads are read alone; codec: varint, data. Older files have sections `CHNK`, without it
+//! section = thread: varint, first index, n symbols, start in ns, entry level, pops, pushes (see
+//!           `balance::Levels`), functions (rising: those that are entered or execute a block in it),
+//!           the low half of the XXH3 of all that, 4 bytes, since heads are read alone; codec: varint,
+//!           data. Older files have sections `CHNK`, without it
 //! codec   = 1 zlib, 2 zstd; of the symbols as u32, little-endian
-//! behind  = its index, a section `PRS2`; a search does without it if it is not there. thread, first index, zstd of: n pairs, for each:
-//!           function − last function (rising), first block, second block; 1 if there is a survivor, else 0; n functions that stay open: it,
-//!           and those that are entered and stay open, for each: its number, n blocks, the last blocks that it executed in the chunk,
-//!           eight at most
+//! behind  = its index, a section `PRS2`; a search does without it if it is not there. thread, first
+//!           index, zstd of: n pairs, for each: function − last function (rising), first block, second
+//!           block; 1 if there is a survivor, else 0; n functions that stay open: it, and those that are
+//!           entered and stay open, for each: its number, n blocks, the last blocks that it executed in
+//!           the chunk, eight at most
 //! ```
 //! A pair is two blocks that one activation executed one after the other, the second of them in the chunk.
 //! The survivor is the topmost of the functions that were open before and stay open. Source: Zhang and Gupta,

@@ -5,7 +5,8 @@
 //! magic   = "ENGRAFT\0"
 //! version = u8, 2
 //! kind    = u8, 'T' for a trace
-//! section = tag: 4 bytes · u32: low half of XXH3 of what follows in this head · length: u64 · XXH3 of the payload: u64 · payload
+//! section = tag: 4 bytes · u32: low half of XXH3 of what follows in this head · length: u64
+//!           · XXH3 of the payload: u64 · payload
 //! ```
 //! All numbers are little-endian. Tags: `CHK2` a chunk of symbols, and `PRS2` the index of the one before it
 //! (`chunks`); `EVNT` events as they were recorded, `CODE` what a module's events mean, `ENDS` how streams

@@ -2,8 +2,8 @@
 //! thread.
 //!
 //! ```text
-//! {"ph":"B","pid":1,"tid":0,"ts":12.345,"name":"main"}    entered, microseconds from the start of the recording
-//! {"ph":"E","pid":1,"tid":0,"ts":20}                      left
+//! {"ph":"B","pid":1,"tid":0,"ts":12.345,"name":"main"}   entered, microseconds from the start of the run
+//! {"ph":"E","pid":1,"tid":0,"ts":20}                     left
 //! ```
 //! Where a trace has no times, the index of a symbol in its stream is its time. Every B has its E: what is
 //! open at the start of a part is entered there, what is open at its end is left there. `args` say what is

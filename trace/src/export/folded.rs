@@ -1,7 +1,7 @@
 //! Folded stacks: what flamegraph.pl, inferno and speedscope read; of a trace they are exact.
 //!
 //! ```text
-//! main;parse;next_token 15000       outermost first, `;` between frames, then blocks executed, or instructions
+//! main;parse;next_token 15000       outermost first, `;` between frames, then blocks or instructions run
 //! ```
 //! A line a stack that executed something by itself, so the numbers add up to all that was executed.
 //! Functions that a part of a trace begins in are on its stacks. What is called deeper than a bound counts

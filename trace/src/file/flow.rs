@@ -4,7 +4,8 @@
 //! ```text
 //! FLOW   = modules: varint, for each: first function, key, length of path: varint, path; then
 //!          functions: varint, for each: number − last number, blocks: varint, for each:
-//!          bits (1: anything may follow it, 2: it may follow anything), n ways, for each: number − own number (zigzag)
+//!          bits (1: anything may follow it, 2: it may follow anything), n ways,
+//!          for each: number − own number (zigzag)
 //! ```
 //! the whole under zstd. Functions that are not in it are not known.
 #![warn(clippy::indexing_slicing)]

@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! section = functions: varint, for each: number − last number, name, blocks
-//! blocks  = number: varint, for each: number − last number, address − last address (zigzag), file (number in order of
-//!           appearance, a new one is followed by its name), line − last line (zigzag; line 0 for `?`)
+//! blocks  = number: varint, for each: number − last number, address − last address (zigzag), file
+//!           (number in order of appearance, a new one is followed by its name), line − last line
+//!           (zigzag; line 0 for `?`)
 //! name    = length, bytes
 //! ```
 //! the whole under zstd.

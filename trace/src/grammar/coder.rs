@@ -7,7 +7,8 @@
 //! half way up whenever a symbol is used.
 //!
 //! ```text
-//! section = version 2, terminals, sequences: varint, for each: thread, n symbols; n rules, n symbols of all bodies, range-coded body
+//! section = version 2, terminals, sequences: varint, for each: thread, n symbols; n rules,
+//!           n symbols of all bodies, range-coded body
 //! ```
 //!
 //! How numbers and bits are coded is said in `range`. What is coded takes a byte for each 1,024 symbols,

@@ -8,9 +8,10 @@
 //! segment, they are not, and the segment is searched.
 //!
 //! ```text
-//! section  = zstd of: pairs: varint, for each: first terminal − last first (rising), second; for each sequence: segments: varint, for each:
-//!            length in the sequence, n symbols, pops, pushes, functions (rising), 1 + last block of the survivor or 0, last blocks
-//!            of what was entered; then for each segment its bits, one a pair, exclusive-or those of the segment before
+//! section  = zstd of: pairs: varint, for each: first terminal − last first (rising), second;
+//!            for each sequence: segments: varint, for each: length in the sequence, n symbols, pops,
+//!            pushes, functions (rising), 1 + last block of the survivor or 0, last blocks of what was
+//!            entered; then for each segment its bits, one a pair, exclusive-or those of the segment before
 //! ```
 //! Source: Zhang and Gupta, section 4.4 (128 segments of the first rule; [`Levels`] for what it leaves open);
 //! pairs are ours.
@@ -264,7 +265,12 @@ mod compute {
                 }
                 of.push(segments);
             }
-            let mut pairs: Vec<((u32, u32), u32)> = rules.ids.into_iter().collect();
+            Self::with_pair_bits(of, rules.ids)
+        }
+
+        /// Each segment with the pairs that are completed in it as bits, in the order of all pairs.
+        fn with_pair_bits(of: Vec<Vec<(Segment, HashSet<u32>)>>, ids: HashMap<(u32, u32), u32>) -> Self {
+            let mut pairs: Vec<((u32, u32), u32)> = ids.into_iter().collect();
             pairs.sort_unstable();
             let mut place = vec![0; pairs.len()];
             for (i, (_, id)) in pairs.iter().enumerate() {

@@ -1,8 +1,9 @@
 //! What of a run is kept: from a moment to another, from a function to another, while it is switched on.
 //!
 //! Events are taken in any case, so that the program runs on. Between two things that are kept there is a
-//! mark ([`Event::Pause`]) and what is left out, which tells what is open, up to another mark ([`Event::Start`]); where
-//! that is too much, the first event of it, a mark that says so ([`Event::Gap`]), and the last of it.
+//! mark ([`Event::Pause`]) and what is left out, which tells what is open, up to another mark
+//! ([`Event::Start`]); where that is too much, the first event of it, a mark that says so ([`Event::Gap`]),
+//! and the last of it.
 //!
 //! Functions open and close it for all threads, but nothing says what the others did at that moment. So
 //! streams are looked at often, before what they hold is taken: what came to another stream since the look

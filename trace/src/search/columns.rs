@@ -13,7 +13,8 @@
 //!
 //! ```text
 //! section  = functions: varint, for each: number − last number, length of its column in bytes; the columns
-//! column   = n blocks, n strings, n rules, n symbols of bodies; blocks (rising); range-coded counts of strings, and grammar (`coder`)
+//! column   = n blocks, n strings, n rules, n symbols of bodies; blocks (rising); range-coded counts of
+//!            strings, and grammar (`coder`)
 //! ```
 //! Zhang and Gupta refuse to unwind a trace (section 3.2), because compression would not be on-line: this is
 //! done behind it.

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! path = FUNCTION ":" item+
-//! item = call* block ("|" block)* "+"?     one of these blocks; with + once or more; FILE:LINE or FILE:LINE..LINE stands for all of these lines
+//! item = call* block ("|" block)* "+"?     one of these blocks; with + once or more; FILE:LINE or
+//!                                          FILE:LINE..LINE stands for all of these lines
 //!      | ".."                              any blocks of the activation, or none
-//! call = "{" path "}"                      between the block before and this one, a call in which the path occurs
+//! call = "{" path "}"                      between the block before and this one, a call in which the path
+//!                                          occurs
 //! ```
 //! FUNCTION is a name, `#ID` as the trace numbers it, or an address; a block is its number, or an address. An
 //! occurrence is named by its last block, so a path that ends in `..` says no more than one that does not,
