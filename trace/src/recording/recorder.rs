@@ -216,3 +216,6 @@ impl<W: Write> Recorder<W> {
         if self.window.is_all() || self.window.is_open(stream) { cause } else { Cause::RecordingEnd }
     }
 }
+
+#[cfg(test)]
+mod tests;
