@@ -693,3 +693,6 @@ impl Trace {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
