@@ -39,6 +39,9 @@ impl Decoder<'_> {
         self.signals.is_unwritten = false;
         for &word in words {
             match self.reader.push(word) {
+                Some(event @ (Event::Point(_) | Event::Entry { .. })) if self.filter.kept == Kept::Yes => {
+                    self.tell(event, out);
+                }
                 Some(event) => self.take(event, out),
                 None => {}
             }

@@ -87,6 +87,13 @@ impl Head {
     /// What a word says that is the first of an event.
     #[inline]
     pub fn of(word: u32) -> Head {
+        // Most words are points: they are told apart first.
+        if (1..PAUSE).contains(&word) {
+            return Head::Point(word);
+        }
+        if word & ENTRY != 0 {
+            return Head::Entry { number: word & (LIMIT - 1), has_frame: word & HAS_FRAME != 0 };
+        }
         match word {
             0 => Head::Unused,
             HANDLER => Head::Signal,
@@ -94,9 +101,6 @@ impl Head {
             START => Head::Start,
             ANOTHER => Head::Another,
             PAUSE => Head::Pause,
-            _ if word & ENTRY != 0 => {
-                Head::Entry { number: word & (LIMIT - 1), has_frame: word & HAS_FRAME != 0 }
-            }
             _ if word & FROM_ANYWHERE != 0 => Head::FarPoint(word & (LIMIT - 1)),
             _ => Head::Point(word),
         }
@@ -271,6 +275,19 @@ impl Reader {
     /// Takes the next word; the event that it completes.
     #[inline]
     pub fn push(&mut self, word: u32) -> Option<Event> {
+        if self.n_begun == 0 {
+            match Head::of(word) {
+                Head::Point(number) => return Some(Event::Point(number)),
+                Head::Entry { number, has_frame: false } => {
+                    return Some(Event::Entry { number, frame: None });
+                }
+                _ => {}
+            }
+        }
+        self.push_any(word)
+    }
+
+    fn push_any(&mut self, word: u32) -> Option<Event> {
         match (self.n_begun, self.begun) {
             (0, _) if Head::of(word).n_words() == 1 => Some(Event::of(word, 0, 0)),
             (1, [head, _]) if Head::of(head).n_words() == 2 => {
