@@ -86,14 +86,14 @@ mod tests {
     fn columns_are_aligned_by_what_a_terminal_shows() {
         let mut t = Table::new(&["n>", "name", "why"]);
         t.row(["1".into(), "main".into(), "a, \"b\"".into()]);
-        t.row(["12345".into(), "数数".into(), String::new()]);
+        t.row(["12345".into(), "🦀🦀".into(), "wide".into()]);
         t.row(["7".into(), "x…y".into(), "last".into()]);
         let mut text = Vec::new();
         t.text(&mut text).unwrap();
         expect![[r#"
                 n  name  why
                 1  main  a, "b"
-            12345  数数
+            12345  🦀🦀  wide
                 7  x…y   last
         "#]]
         .assert_eq(&String::from_utf8_lossy(&text));
@@ -102,7 +102,7 @@ mod tests {
         expect![[r#"
             n,name,why
             1,main,"a, ""b"""
-            12345,数数,
+            12345,🦀🦀,wide
             7,x…y,last
         "#]]
         .assert_eq(&String::from_utf8_lossy(&csv));

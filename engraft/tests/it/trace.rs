@@ -146,6 +146,8 @@ fn threads_of_a_trace_are_counted_apart() {
     }
     let said = engraft(place.path(), "show --counts packed.trace loops").ok();
     assert!(said.contains("work"), "{said}");
+    let said = engraft(place.path(), "show --counts packed.trace").ok();
+    assert!(said.contains("work") && said.contains("recording: packed.trace"), "{said}");
 }
 
 /// The whole stream of a small program, as its source says.
