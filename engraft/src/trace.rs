@@ -172,6 +172,16 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
 }
 
+/// What is put into the modules that are `wanted`.
+fn instrumentation(args: &Recording, wanted: &Modules) -> Instrumentation {
+    Instrumentation {
+        libc: wanted.has_library(Path::new("libc.so.6")),
+        functions: Functions::new(&args.functions, spellings),
+        telling: Functions::new(&[args.from.as_slice(), &args.to].concat(), spellings),
+        ..Instrumentation::new(Placement::Events)
+    }
+}
+
 /// Says how large the file will be.
 fn say_forecast(forecast: Forecast) {
     let mode = output::talk_mode();
@@ -198,12 +208,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     }
     let store = crate::count::open_store(args.no_cache)?;
     let wanted = Modules::new(&args.modules);
-    let asked = Instrumentation {
-        libc: wanted.has_library(Path::new("libc.so.6")),
-        functions: Functions::new(&args.functions, spellings),
-        telling: Functions::new(&[args.from.as_slice(), &args.to].concat(), spellings),
-        ..Instrumentation::new(Placement::Events)
-    };
+    let asked = instrumentation(args, &wanted);
     let set = ModuleSet::of(&store, &target)?;
     set.warnings.iter().for_each(output::warned);
     let prepared = Prepared::new(&store, &wanted, set, asked)?;

@@ -113,8 +113,8 @@ enum Word {
 pub struct Modules(Vec<Word>);
 
 impl Modules {
-    /// Those that one of `words` names: `all` (but libc and what goes with it), `exe`, or a file's name or path
-    /// with `*` standing for anything.
+    /// Those that one of `words` names: `all` (but libc and what goes with it), `exe`, or a file's name or
+    /// path with `*` standing for anything.
     pub fn new(words: &[impl AsRef<str>]) -> Modules {
         let word = |word: &str| match word {
             "all" => Word::All,
@@ -152,8 +152,8 @@ impl Modules {
         self.0.iter().filter_map(none_has).collect()
     }
 
-    /// Refuses a program of which nothing is wanted, where that can be known: none of its modules at the start
-    /// is, `executable` and `libraries`, and it cannot load others.
+    /// Refuses a program of which nothing is wanted, where that can be known: none of its modules at the
+    /// start is, `executable` and `libraries`, and it cannot load others.
     ///
     /// # Errors
     /// If so.

@@ -185,7 +185,8 @@ impl ModuleCounts<'_> {
         profile
     }
 
-    /// The module's profile, and whether it ran long; adds those of its threads to `threads`, if there are any.
+    /// The module's profile, and whether it ran long; adds those of its threads to `threads`, if there are
+    /// any.
     fn collect(
         &self,
         run: &CountedRun<'_>,

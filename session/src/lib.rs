@@ -1,4 +1,5 @@
-//! Sessions: a program's modules chosen, prepared, run and served, and what was counted or recorded collected.
+//! Sessions: a program's modules chosen, prepared, run and served, and what was counted or recorded
+//! collected.
 //!
 //! ```no_run
 //! use session::{CountedRun, Instrumentation, ModuleSet, Modules, Placement, Prepared, Store};

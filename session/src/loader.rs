@@ -81,8 +81,8 @@ fn n_loaded(pid: u32, given: &Path) -> usize {
 const NAP: Duration = Duration::from_millis(200);
 
 impl<'a> Loader<'a> {
-    /// Beside what is `prepared` already, in the same `arena`. Sends to `tells` what the events of each module
-    /// mean that comes from now on, before there can be any.
+    /// Beside what is `prepared` already, in the same `arena`. Sends to `tells` what the events of each
+    /// module mean that comes from now on, before there can be any.
     pub(crate) fn new(
         prepared: &'a Prepared<'a>,
         arena: &'a Arena,

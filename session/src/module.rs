@@ -112,7 +112,8 @@ pub(crate) struct Recipe<'a> {
     pub(crate) interposed: &'a [Box<str>],
 }
 
-/// All on which a rewritten module depends, beside its file: what tells those apart that are made of one file.
+/// All on which a rewritten module depends, beside its file: what tells those apart that are made of one
+/// file.
 #[derive(Hash)]
 struct RecipeKey<'a> {
     placement: u8,

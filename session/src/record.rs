@@ -61,9 +61,9 @@ pub struct Recorded {
 }
 
 impl<'a, W: Write + Send> RecordedRun<'a, W> {
-    /// Runs `target` as `command`, its name and its arguments, with what is `prepared` until it ends. Meanwhile
-    /// the streams of `arena` are emptied into `recorder`, which knows the modules that are prepared; after a
-    /// second, `forecast` is told how large the file will be, if all of it is kept.
+    /// Runs `target` as `command`, its name and its arguments, with what is `prepared` until it ends.
+    /// Meanwhile the streams of `arena` are emptied into `recorder`, which knows the modules that are
+    /// prepared; after a second, `forecast` is told how large the file will be, if all of it is kept.
     ///
     /// # Errors
     /// If it cannot be started; then no instruction of it has run.
@@ -109,7 +109,7 @@ impl<W: Write> RecordedRun<'_, W> {
     }
 
     fn modules(&self) -> impl Iterator<Item = &Instrumented> {
-        self.prepared.modules.iter().chain(&self.loaded.modules)
+        modules(&self.prepared, &self.loaded)
     }
 
     /// What is to be known of its modules.
@@ -121,8 +121,8 @@ impl<W: Write> RecordedRun<'_, W> {
         became.chain(refused.map(|(path, why)| Warning::Left { path, why, done })).collect()
     }
 
-    /// Says how the stream of each thread ends, and finishes the file; keeps how modules ran for the next time.
-    /// What is called `name` in warnings is the program.
+    /// Says how the stream of each thread ends, and finishes the file; keeps how modules ran for the next
+    /// time. What is called `name` in warnings is the program.
     pub fn finish(mut self, name: &OsStr) -> Recorded {
         let codes: Vec<Code> = self.modules().filter_map(Instrumented::meaning).collect();
         let ends = self.ends(&codes);
@@ -137,8 +137,8 @@ impl<W: Write> RecordedRun<'_, W> {
         let (n_bytes_of_events, excess_bytes) = (recorder.n_bytes(), recorder.excess());
         let (n_threads, n_stalls) = (self.taken.n_threads, self.taken.n_stalls);
         let warnings = self.doubts(name);
-        self.learn(&sample);
         let written = self.taker.recorder.finish(&ends);
+        learn(&self.prepared, &self.loaded, &sample);
         self.prepared.store.trim();
         Recorded { written, excess_bytes, is_cut, n_bytes_of_events, n_threads, n_stalls, codes, warnings }
     }
@@ -183,34 +183,39 @@ impl<W: Write> RecordedRun<'_, W> {
         };
         ends.all()
     }
+}
 
-    /// Keeps how modules ran, as a `sample` of their events says, for the places of their events when they are
-    /// recorded again: but if some functions are not recorded like the others.
-    fn learn(&self, sample: &Sample) {
-        let store = self.prepared.store;
-        let modules: Vec<&Instrumented> = self.modules().filter(|module| module.code.is_some()).collect();
-        if self.prepared.asked.is_partial()
-            || store.is_temporary()
-            || modules.iter().all(|module| store.knows_run(module.key))
-        {
-            return;
-        }
-        let _span = tracing::info_span!("learn").entered();
-        let codes = modules.iter().filter_map(|module| module.meaning()).collect();
-        let is_long = |module: &Instrumented, n_events: u64| {
-            let n_points = module.code.as_ref().map_or(0, |code| code.points.len());
-            n_events > 0 && n_events / LONG_RUN >= n_points as u64
-        };
-        let is_new = |n: usize, n_events| {
-            modules.get(n).is_some_and(|m| is_long(m, n_events) && !store.knows_run(m.key))
-        };
-        for (module, weights) in modules.iter().zip(sample.weights(codes, is_new).into_iter().flatten()) {
-            let mut profile = Profile::default();
-            profile.image.name = module.path.display().to_string();
-            profile.blocks = weights.blocks.into_iter().map(|(at, n)| (Va(at), n)).collect();
-            let edge = |(from, to)| profile::Edge { from: Va(from), to: Va(to) };
-            profile.edges = weights.edges.into_iter().map(|(ends, n)| (edge(ends), n)).collect();
-            store.keep_run(module.key, is_long(module, weights.n_events), &profile);
-        }
+/// All modules that are recorded.
+fn modules<'m>(prepared: &'m Prepared<'_>, loaded: &'m Loaded) -> impl Iterator<Item = &'m Instrumented> {
+    prepared.modules.iter().chain(&loaded.modules)
+}
+
+/// Keeps how modules ran, as a `sample` of their events says, for the places of their events when they
+/// are recorded again: but if some functions are not recorded like the others.
+fn learn(prepared: &Prepared<'_>, loaded: &Loaded, sample: &Sample) {
+    let store = prepared.store;
+    let modules: Vec<&Instrumented> =
+        modules(prepared, loaded).filter(|module| module.code.is_some()).collect();
+    if prepared.asked.is_partial()
+        || store.is_temporary()
+        || modules.iter().all(|module| store.knows_run(module.key))
+    {
+        return;
+    }
+    let _span = tracing::info_span!("learn").entered();
+    let codes = modules.iter().filter_map(|module| module.meaning()).collect();
+    let is_long = |module: &Instrumented, n_events: u64| {
+        let n_points = module.code.as_ref().map_or(0, |code| code.points.len());
+        n_events > 0 && n_events / LONG_RUN >= n_points as u64
+    };
+    let is_new =
+        |n: usize, n_events| modules.get(n).is_some_and(|m| is_long(m, n_events) && !store.knows_run(m.key));
+    for (module, weights) in modules.iter().zip(sample.weights(codes, is_new).into_iter().flatten()) {
+        let mut profile = Profile::default();
+        profile.image.name = module.path.display().to_string();
+        profile.blocks = weights.blocks.into_iter().map(|(at, n)| (Va(at), n)).collect();
+        let edge = |(from, to)| profile::Edge { from: Va(from), to: Va(to) };
+        profile.edges = weights.edges.into_iter().map(|(ends, n)| (edge(ends), n)).collect();
+        store.keep_run(module.key, is_long(module, weights.n_events), &profile);
     }
 }

@@ -94,8 +94,8 @@ pub(crate) struct Watched {
     pub(crate) deaths: bool,
 }
 
-/// Has whoever is `during` run a program do so while the modules that it asks for are made ready; the programs,
-/// too, if they are followed.
+/// Has whoever is `during` run a program do so while the modules that it asks for are made ready; the
+/// programs, too, if they are followed.
 ///
 /// # Errors
 /// If there is no room for threads, or whatever `during` fails with.

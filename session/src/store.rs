@@ -1,7 +1,7 @@
 //! What is kept from one session for the next: rewritten modules, what their counters mean, how they ran.
 //!
-//! Invariant: a file is known by a hash of all that it was made from: the module, how it was rewritten, and the
-//! build of ours that did it. What cannot be kept is made each time.
+//! Invariant: a file is known by a hash of all that it was made from: the module, how it was rewritten, and
+//! the build of ours that did it. What cannot be kept is made each time.
 
 use live::Cache;
 use profile::Profile;
@@ -114,13 +114,14 @@ pub struct Store {
     temporary: Option<tempfile::TempDir>,
     /// For what cannot be written into the cache.
     spare: Mutex<Option<tempfile::TempDir>>,
-    /// How modules ran earlier, as it was when this session first asked: so that it has each in one form only.
+    /// How modules ran earlier, as it was when this session first asked: so that it has each in one form
+    /// only.
     ran: Mutex<HashMap<u128, Option<Arc<Earlier>>>>,
 }
 
 impl Store {
-    /// In `folder`, which is made and holds at most [`CACHE_LIMIT`] bytes; where there is none, or it cannot be
-    /// made, in one that goes with the store.
+    /// In `folder`, which is made and holds at most [`CACHE_LIMIT`] bytes; where there is none, or it
+    /// cannot be made, in one that goes with the store.
     ///
     /// # Errors
     /// If no folder can be made.

@@ -75,8 +75,8 @@ pub(crate) fn is_instrumented(image: &Image) -> bool {
     memchr::memmem::find(image.file_bytes(), probe::arch::SAYS).is_some()
 }
 
-/// What to say of a program whose code may be written while it runs: this is not seen where the code was moved
-/// to.
+/// What to say of a program whose code may be written while it runs: this is not seen where the code was
+/// moved to.
 pub fn changes_code(image: &Image) -> Option<Warning> {
     let changes = image.segments.iter().any(|s| s.executable && s.writable);
     changes.then(|| Warning::ChangesCode { image: image.name.clone() })
