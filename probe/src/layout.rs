@@ -8,3 +8,4 @@ pub mod link;
 pub mod piece;
 pub mod place;
 pub mod plt_direct;
+pub mod relax;
