@@ -13,8 +13,7 @@
 //! Not here: what functions are called (who asks knows), how a plan is carried out (`probe`).
 
 use crate::edges::notes::{Keeps, Watch};
-use probe::{Action, Counting, Plan, Point, Probe};
-use program::arch::snippet::{Sink, Value, general_register};
+use probe::{Action, Counting, Plan, Point, Probe, Sink, Value, general_register};
 use program::{BlockId, FuncId, Program, Va};
 
 /// How many values a ring holds if its line does not say.

@@ -7,3 +7,4 @@ pub use x86_64::{
     DEEP, EXEC, ExecSite, LAST_FRAME, NEAR, OPEN_LIBRARY_ENTRY, OpenSite, Runtime, SAYS, SIGNAL_FRAME,
     SignalFrame, exec_page, exec_sites, may_exec, open_library, open_sites,
 };
+pub(crate) use x86_64::{emit, snippet};

@@ -2,8 +2,8 @@
 //!
 //! Not here: where it goes (`inserts`), who fills the distances in (`module`).
 
+use crate::arch::emit::{Increment, Stack};
 use program::Va;
-use program::arch::emit::{Increment, Stack};
 
 /// Code to be put in.
 #[derive(Clone, Default, Debug)]

@@ -23,6 +23,7 @@ mod patch;
 mod plan;
 mod select;
 
+pub use arch::snippet::{NoValue, Sink, Value, general_register};
 pub use error::RewriteError;
 pub use image::file::Old;
 pub use image::segments::{Segments, asking, file_key};

@@ -1,7 +1,7 @@
 //! Bytes of a module that change: where, what was there, what is there now.
 
+use crate::arch::emit;
 use crate::bytes::set_distance;
-use program::arch::emit;
 use program::{Program, Va};
 
 /// Bytes of the old file that change.

@@ -11,8 +11,8 @@
 //! "Binary Code Is Not Easy", ISSTA 2016, section 5.
 #![warn(clippy::indexing_slicing)]
 
+use crate::arch::snippet::{HISTOGRAM_WORDS, NoValue, Sink, Value};
 use crate::not_moved::NotMoved;
-use program::arch::snippet::{HISTOGRAM_WORDS, NoValue, Sink, Value};
 use program::{BlockId, EdgeId, FuncId, Va};
 
 /// A place in a program, or several that belong together.

@@ -5,6 +5,6 @@
 mod x86_64;
 
 pub use x86_64::{
-    DWARF_STACK_POINTER, Decoder, Effects, EffectsOf, Flow, Insn, LOCK, Operand, Quick, Reg, RegClass,
-    RegSet, StackMove, Step, Sum, Test, abi, decode, emit, snippet,
+    Branch, DWARF_STACK_POINTER, Decoder, Effects, EffectsOf, Flow, Insn, LOCK, Operand, Position, Quick,
+    Reg, RegClass, RegSet, StackMove, Step, Sum, Test, abi, decode,
 };

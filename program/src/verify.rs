@@ -11,7 +11,7 @@
 mod entries;
 
 use crate::addr::Va;
-use crate::arch::emit::Position;
+use crate::arch::Position;
 use crate::arch::{Decoder, Flow, Insn};
 use crate::ids::{BlockId, FuncId};
 use crate::model::{

@@ -32,8 +32,10 @@
 //! is handled while the recording is locked.
 #![allow(unsafe_code, reason = "the bytes between two labels of assembly are read as statics")]
 
+pub mod emit;
 mod runtime;
 pub mod shared;
+pub mod snippet;
 mod system_calls;
 
 pub use runtime::{DEEP, LAST_FRAME, NEAR, Runtime, SAYS, SIGNAL_FRAME, SignalFrame};

@@ -1,6 +1,7 @@
 //! A rewritten module as a file: the old one with its patches, the new segments behind it.
 #![warn(clippy::indexing_slicing)]
 
+use crate::arch::emit;
 use crate::error::RewriteError;
 use crate::image::NewSegments;
 use crate::image::program_headers::Tables;
@@ -11,7 +12,6 @@ use object::LittleEndian as LE;
 use object::U16;
 use object::elf::FileHeader64;
 use object::read::elf::FileHeader as _;
-use program::arch::emit;
 use program::{Image, Va};
 use std::ops::Range;
 

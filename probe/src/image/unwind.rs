@@ -8,12 +8,12 @@
 //! Source: LSB 5.0, 10.6 (`.eh_frame`, `.eh_frame_hdr`); DWARF 5, 6.4.2 and 7.24 for the instructions.
 #![warn(clippy::indexing_slicing)]
 
+use crate::arch::emit::Stack;
 use crate::arch::{LAST_FRAME, Runtime, SIGNAL_FRAME};
 use crate::bytes::{Reader, put_distance, put_uleb, set_distance};
 use crate::image::lsda::{self, Lsda};
 use crate::layout::place::Placed;
 use program::Va;
-use program::arch::emit::Stack;
 use program::image::Image;
 use std::collections::BTreeMap;
 use std::iter::Peekable;

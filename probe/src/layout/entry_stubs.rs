@@ -4,12 +4,12 @@
 //! Not here: those that do (`entry_checks`), what happens then (`arch`).
 
 use crate::arch::Runtime;
+use crate::arch::emit;
 use crate::arch::shared::HomePage;
 use crate::code::Side;
 use crate::layout::link::Text;
 use crate::layout::place::Placement;
 use crate::lower::entry_checks::Entries;
-use program::arch::emit;
 use program::image::Kind;
 use program::{Program, Va};
 

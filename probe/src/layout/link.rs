@@ -4,13 +4,13 @@
 //! ours that is broken.
 
 use crate::arch::Runtime;
+use crate::arch::emit;
 use crate::arch::shared::HomePage;
 use crate::bytes::set_distance;
 use crate::code::Target;
 use crate::layout::place::Placement;
 use crate::plan::{Action, Plan};
 use program::Va;
-use program::arch::emit;
 
 /// The new code of a module, from its first byte on.
 pub struct Text {

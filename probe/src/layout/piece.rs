@@ -12,13 +12,14 @@
 
 mod draft;
 
+use crate::arch::emit::{self, Stack};
 use crate::code::{Code, Fixup, Side};
 use crate::inserts::Spot;
 use crate::layout::relax::{Aim, len32};
 use crate::lower::Lowered;
 use crate::select::{Selection, plt};
 use draft::Draft;
-use program::arch::emit::{Branch, Position, Stack};
+use program::arch::{Branch, Position};
 use program::arch::{Decoder, Flow, LOCK, Quick};
 use program::{Block, BlockEnd, BlockId, EdgeKind, FuncId, Program, Va};
 use rayon::prelude::*;
@@ -285,7 +286,7 @@ impl Walk<'_> {
     /// stands behind the block.
     fn taken(&mut self, block: &Block, branch: Branch, target: Va, code: &Code) {
         let (taken, on) = (self.draft.new_label(), self.draft.new_label());
-        match branch.inverted() {
+        match emit::inverted(branch) {
             Some(inverted) => self.draft.branch(inverted, Aim::Here(on)),
             None => {
                 self.draft.branch(branch, Aim::Here(taken));

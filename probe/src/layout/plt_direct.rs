@@ -7,8 +7,8 @@
 //!
 //! Invariant: r11 and the flags, which ours uses, are free at a stub: the dynamic linker may run there.
 
+use crate::arch::emit;
 use crate::bytes::set_distance;
-use program::arch::emit;
 use program::image::RelocationTo;
 use program::{Program, Va};
 

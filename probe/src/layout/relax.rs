@@ -6,8 +6,9 @@
 //! Source: T. G. Szymanski, "Assembling Code for Machines with Span-Dependent Instructions", CACM 21 (4), 1978;
 //! with alignment, what was made long stays so.
 
+use crate::arch::emit;
 use program::Va;
-use program::arch::emit::Branch;
+use program::arch::Branch;
 
 /// Where a branch leads.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +51,7 @@ pub fn relax(steps: &[(u32, Step)], n_labels: usize) -> Relaxed {
     let mut at_label = vec![0u32; n_labels];
     let is_branch = |(_, step): &(u32, Step)| match *step {
         Step::Branch(branch, aim) => {
-            let is_long = !matches!(aim, Aim::Here(_)) || branch.short().is_none();
+            let is_long = !matches!(aim, Aim::Here(_)) || emit::short(branch).is_none();
             Some(Sized { at: 0, is_long })
         }
         Step::Label(..) => None,
@@ -81,9 +82,9 @@ fn place(steps: &[(u32, Step)], branches: &mut [Sized], at_label: &mut [u32]) {
             Step::Branch(branch, _) => {
                 let sized = next.next().expect("one for each");
                 sized.at = at;
-                at += match branch.short() {
+                at += match emit::short(*branch) {
                     Some((_, n)) if !sized.is_long => len32(n),
-                    _ => len32(branch.long_len()),
+                    _ => len32(emit::long_len(*branch)),
                 };
             }
         }
@@ -97,7 +98,7 @@ fn lengthen(steps: &[(u32, Step)], branches: &mut [Sized], at_label: &[u32]) -> 
     for (_, step) in steps {
         let Step::Branch(branch, aim) = step else { continue };
         let sized = next.next().expect("one for each");
-        if let (Aim::Here(to), false, Some((_, n))) = (aim, sized.is_long, branch.short()) {
+        if let (Aim::Here(to), false, Some((_, n))) = (aim, sized.is_long, emit::short(*branch)) {
             let distance = i64::from(at_label[*to]) - i64::from(sized.at) - n as i64;
             if i8::try_from(distance).is_err() {
                 sized.is_long = true;

@@ -6,6 +6,7 @@
 //! Source: Knuth, TAOCP vol. 1, 1.3.3 for counting at all; the placement by liveness is that of every binary
 //! instrumenter.
 
+use crate::arch::emit::Increment;
 use crate::code::Code;
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
@@ -13,7 +14,6 @@ use crate::plan::{CountedCall, Counting};
 use crate::select::plt;
 use crate::select::springboard::Springboard;
 use program::arch::Flow;
-use program::arch::emit::Increment;
 use program::{BlockId, Call, CallKind, Callee, EdgeId, EdgeKind, FlagLiveness, FuncId, Program, Va};
 
 /// What has a counter.

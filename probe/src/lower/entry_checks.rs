@@ -2,12 +2,12 @@
 //!
 //! Not here: what happens then (`arch`).
 
+use crate::arch::emit::EntryCheck;
 use crate::code::{Code, Target};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::select::springboard::Springboard;
 use crate::select::{Selection, plt};
-use program::arch::emit::EntryCheck;
 use program::image::{Kind, RelocationTo, SymbolKind};
 use program::{CallKind, Callee, Program, Va};
 

@@ -3,11 +3,11 @@
 //! Not here: what they mean (crate `measure`), who takes them (crate `live`).
 #![warn(clippy::indexing_slicing)]
 
+use crate::arch::snippet::{self, Place, Snippet};
 use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::plan::{Event, EventAt, PlanError};
-use program::arch::snippet::{self, Place, Snippet};
 use program::arch::{RegSet, abi};
 use program::{Conventions, EdgeKind, Program, Va};
 use rayon::prelude::*;

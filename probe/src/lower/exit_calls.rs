@@ -4,11 +4,11 @@
 //!
 //! Not here: what is done then, and when the program ends by `exit` (`arch`).
 
+use crate::arch::emit;
 use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::select::address_taken::is_taken;
-use program::arch::emit;
 use program::{CallKind, Callee, Function, Program, libc};
 
 /// What a function of the C library does.

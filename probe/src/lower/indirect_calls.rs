@@ -12,10 +12,10 @@
 //! the dynamic linker fills, whose targets have names, and those that find something in the flags.
 
 use crate::arch::shared::{SITE_WORDS, SLOT_WORDS};
+use crate::arch::snippet::{self, Place, Snippet};
 use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
-use program::arch::snippet::{self, Place, Snippet};
 use program::arch::{Flow, abi};
 use program::{BlockId, CallKind, Callee, FlagLiveness, Program, Va};
 use rayon::prelude::*;
@@ -80,9 +80,9 @@ pub fn choose(
                 let is_call = calls.iter().filter(is_one).any(|call| call.at == at)
                     && matches!(insn.flow(), Flow::CallIndirect | Flow::JumpIndirect);
                 if is_call && live.both(abi::FLAGS).is_empty() {
-                    found.push((at, block, insn, has_descriptor && insn.calls_descriptor()));
+                    found.push((at, block, insn, has_descriptor && snippet::calls_descriptor(&insn)));
                 }
-                has_descriptor |= insn.takes_descriptor();
+                has_descriptor |= snippet::takes_descriptor(&insn);
             }
             found
         })

@@ -7,13 +7,13 @@
 //! Source: edges by code of their own: Meng and Miller, "Binary Code Is Not Easy", ISSTA 2016, section 5.
 #![warn(clippy::indexing_slicing)]
 
+use crate::arch::emit::Increment;
+use crate::arch::snippet::{self, Place, Sink, Snippet};
 use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::plan::{Action, Plan, PlanError, Point};
 use crate::select::jump_tables::MovedTable;
-use program::arch::emit::Increment;
-use program::arch::snippet::{self, Place, Sink, Snippet};
 use program::arch::{Flow, RegSet, abi};
 use program::{
     BlockEnd, BlockId, CallKind, Conventions, EdgeId, EdgeKind, FuncId, Liveness, LoopId, Loops, Program, Va,

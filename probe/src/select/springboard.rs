@@ -16,11 +16,12 @@
 //! Source: W. Wang, X. Meng, "Incremental CFG patching for binary rewriting" (ASPLOS 2021), 4.3 for
 //! springboards and holes.
 
+use crate::arch::emit;
 use crate::not_moved::NotMoved;
 use crate::patch::{Patch, long_jump, patch};
 use crate::select::movable::Movable;
 use crate::select::plt;
-use program::arch::{Decoder, emit};
+use program::arch::Decoder;
 use program::image::RelocationTo;
 use program::{BlockEnd, BlockId, Call, Callee, FuncId, Program, Sure, Va};
 use rayon::prelude::*;

@@ -4,12 +4,12 @@
 
 pub mod abi;
 mod effects;
-pub mod emit;
+mod position;
 mod quick;
-pub mod snippet;
 mod step;
 
 pub use effects::{Effects, EffectsOf};
+pub use position::{Branch, Position};
 pub use quick::{Quick, Sum};
 pub use step::{DWARF_STACK_POINTER, StackMove, Step, Test};
 
@@ -112,6 +112,15 @@ impl Reg {
         } else {
             87
         }))
+    }
+
+    /// The general register of this number, 0 to 15, as instructions have it.
+    ///
+    /// # Panics
+    /// If there is no such register.
+    pub const fn general(number: u8) -> Reg {
+        assert!(number < 16);
+        Reg(number)
     }
 
     /// The register's class.
@@ -304,6 +313,10 @@ pub enum Operand {
 pub struct Insn(Instruction);
 
 impl Insn {
+    /// As the decoder has it: for folders `arch` alone, which write instructions.
+    pub fn iced(&self) -> &Instruction {
+        &self.0
+    }
     /// Its address.
     pub fn at(&self) -> Va {
         Va(self.0.ip())

@@ -12,7 +12,7 @@ pub mod listing;
 pub mod raw;
 
 use crate::addr::Va;
-use crate::arch::emit::Position;
+use crate::arch::Position;
 use crate::arch::{Decoder, Flow, Insn, LOCK, Operand, Quick};
 use crate::discovery::sweep::listing::{FlowKind, ListedInsn, Listing};
 use crate::discovery::sweep::raw::{

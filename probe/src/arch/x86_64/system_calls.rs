@@ -3,7 +3,7 @@
 
 use super::bytes_between;
 use super::shared::*;
-use program::arch::emit::Position;
+use program::arch::Position;
 use program::arch::{Decoder, Operand, abi};
 use program::{Block, Program, Va};
 use std::arch::global_asm;

@@ -1,9 +1,10 @@
 //! What is to be laid out of a range, in order, before branches have their lengths; and written out once they do.
 
 use super::Piece;
+use crate::arch::emit::{self, Increment, Stack};
 use crate::code::{Code, Fixup, Side, Target};
 use crate::layout::relax::{Aim, Relaxed, Step, len32, relax};
-use program::arch::emit::{self, Branch, Increment, Stack};
+use program::arch::Branch;
 use program::{BlockId, Program, Va};
 use std::ops::Range;
 
@@ -295,7 +296,7 @@ impl Output<'_> {
 
     fn branch(&mut self, branch: Branch, aim: Aim, is_long: bool) {
         let distance = |label: usize, end: usize| i64::from(self.at_label[label]) - end as i64;
-        match (branch.short(), aim) {
+        match (emit::short(branch), aim) {
             (Some((bytes, n)), Aim::Here(to)) if !is_long => {
                 self.bytes.extend_from_slice(&bytes[..n]);
                 let distance = distance(to, self.bytes.len());
@@ -303,14 +304,14 @@ impl Output<'_> {
                 *self.bytes.last_mut().expect("just written") = distance.cast_unsigned();
             }
             (_, Aim::Here(to)) => {
-                branch.emit_long(&mut self.bytes);
+                emit::long(branch, &mut self.bytes);
                 let distance = distance(to, self.bytes.len());
                 let distance = i32::try_from(distance).expect("pieces are below 2 GiB");
                 let at = self.bytes.len() - 4;
                 self.bytes[at..].copy_from_slice(&distance.to_le_bytes());
             }
             (_, Aim::There(to) | Aim::Inside(to)) => {
-                branch.emit_long(&mut self.bytes);
+                emit::long(branch, &mut self.bytes);
                 let end = len32(self.bytes.len());
                 let func_from = |at| self.program.block_from(at).map(|b| self.program.block(b).func);
                 let is_inside = matches!(aim, Aim::Inside(_))

@@ -16,10 +16,10 @@
 //! that of L. P. Deutsch and A. Schiffman, "Efficient Implementation of the Smalltalk-80 System", POPL 1984.
 
 use super::{JUMP, JUMP_IF_NOT, NoValue, Place, RSP, SOMEWHERE, Snippet, Writer, operand, word};
-use crate::arch::x86_64::{Insn, Reg};
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
+use program::arch::{Insn, Reg};
 
-const R11: Reg = Reg(11);
+const R11: Reg = Reg::general(11);
 
 /// The code that counts where `insn` leads, which calls or jumps through a register or memory, in the words
 /// of the thread's own memory from `site` on. `keeps_r11`: what it leads to may expect something there.
@@ -27,7 +27,7 @@ const R11: Reg = Reg(11);
 /// # Errors
 /// If that cannot be seen before it.
 pub fn callee(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet, NoValue> {
-    let i = &insn.0;
+    let i = insn.iced();
     let is_jump = i.code() == Code::Jmp_rm64;
     if !is_jump && i.code() != Code::Call_rm64 {
         return Err(NoValue::NoMemory);
@@ -107,32 +107,29 @@ pub fn callee(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet, NoValu
     Ok(Snippet { bytes: w.out, places: w.places, stack: w.stack })
 }
 
-/// A variable of a thread may be found by a call that keeps all registers but rax: `lea x@tlsdesc(%rip),%rax;
-/// call *(%rax)`.
+/// Whether `insn` may be the first of `lea x@tlsdesc(%rip),%rax; call *(%rax)`, by which a variable of a thread
+/// is found: the call keeps all registers but rax.
 ///
 /// Source: A. Oliva and G. Araujo, "Speeding Up Thread-Local Storage Access in Dynamic Libraries", 2006.
-impl Insn {
-    /// Whether it may be the first of the two.
-    pub fn takes_descriptor(&self) -> bool {
-        let i = &self.0;
-        i.code() == Code::Lea_r64_m && i.op0_register() == Register::RAX && i.is_ip_rel_memory_operand()
-    }
+pub fn takes_descriptor(insn: &Insn) -> bool {
+    let i = insn.iced();
+    i.code() == Code::Lea_r64_m && i.op0_register() == Register::RAX && i.is_ip_rel_memory_operand()
+}
 
-    /// Whether it may be the second.
-    pub fn calls_descriptor(&self) -> bool {
-        let i = &self.0;
-        i.op0_kind() == OpKind::Memory
-            && i.memory_base() == Register::RAX
-            && i.memory_index() == Register::None
-            && i.memory_displacement64() == 0
-    }
+/// Whether it may be the second.
+pub fn calls_descriptor(insn: &Insn) -> bool {
+    let i = insn.iced();
+    i.op0_kind() == OpKind::Memory
+        && i.memory_base() == Register::RAX
+        && i.memory_index() == Register::None
+        && i.memory_displacement64() == 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::Va;
-    use crate::arch::{Decoder, decode};
+    use program::Va;
+    use program::arch::{Decoder, decode};
 
     /// The instructions of the code before `bytes`, as the assembler writes them.
     fn check(bytes: &[u8], keeps_r11: bool, want: &[&str]) {

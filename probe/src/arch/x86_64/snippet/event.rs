@@ -22,8 +22,8 @@
 //! Invariant: as of all snippets.
 
 use super::{JUMP, JUMP_IF_NOT, NoValue, Place, RAX, RSP, SOMEWHERE, Snippet, Writer, narrow, wide};
-use crate::arch::x86_64::{Reg, RegSet, abi};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
+use program::arch::{Reg, RegSet, abi};
 
 /// `jb` over 8 bits, its offset zero.
 const JUMP_IF_BELOW: [u8; 2] = [0x72, 0];
@@ -42,8 +42,8 @@ pub fn event(word: u32, has_frame: bool, live: RegSet) -> Result<Snippet, NoValu
         taken.insert(RAX);
     }
     let free = |reg: &Reg| !taken.contains(*reg) && *reg != RSP;
-    let dead = (0..16).map(Reg).filter(free).find(|reg| !live.contains(*reg));
-    let t = dead.or_else(|| (0..16).map(Reg).find(free)).ok_or(NoValue::Unwritable)?;
+    let dead = (0..16).map(Reg::general).filter(free).find(|reg| !live.contains(*reg));
+    let t = dead.or_else(|| (0..16).map(Reg::general).find(free)).ok_or(NoValue::Unwritable)?;
     taken.insert(t);
     let kept: Vec<Reg> = taken.iter().filter(|reg| live.contains(*reg)).collect();
     let steps = !kept.is_empty() || saves_flags;
@@ -89,7 +89,7 @@ pub fn event(word: u32, has_frame: bool, live: RegSet) -> Result<Snippet, NoValu
         if moved_by == 0 {
             w.put(Instruction::with2(Code::Mov_rm32_r32, place(-4), narrow(RSP))?, None)?;
         } else {
-            let r = (0..16).map(Reg).find(|r| *r != t && *r != RSP).ok_or(NoValue::Unwritable)?;
+            let r = (0..16).map(Reg::general).find(|r| *r != t && *r != RSP).ok_or(NoValue::Unwritable)?;
             w.push(r)?;
             w.lea(r, RSP, moved_by + 8)?;
             w.put(Instruction::with2(Code::Mov_rm32_r32, place(-4), narrow(r))?, None)?;
@@ -124,9 +124,11 @@ mod tests {
 
     #[test]
     fn the_routine_of_signals_knows_each_form() {
-        for (t, has_frame) in (0..16).flat_map(|t| [(t, false), (t, true)]).filter(|(t, _)| Reg(*t) != RSP) {
+        for (t, has_frame) in
+            (0..16).flat_map(|t| [(t, false), (t, true)]).filter(|(t, _)| Reg::general(*t) != RSP)
+        {
             let mut live = RegSet::EMPTY;
-            (0..16).filter(|n| *n != t).for_each(|n| live.insert(Reg(n)));
+            (0..16).filter(|n| *n != t).for_each(|n| live.insert(Reg::general(n)));
             let Ok(snippet) = event(7, has_frame, live) else { panic!("{t}") };
             let all: Vec<u32> =
                 (0..snippet.bytes.len()).filter_map(|n| found(snippet.bytes.get(n..)?)).collect();

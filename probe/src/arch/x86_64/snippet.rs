@@ -21,16 +21,16 @@
 mod callee;
 mod event;
 
-pub use callee::callee;
+pub use callee::{callee, calls_descriptor, takes_descriptor};
 pub use event::event;
 
 use super::emit::Stack;
-use super::{Insn, Reg, RegSet, abi};
-use crate::addr::Va;
 use iced_x86::{
     Code, Encoder, IcedError, Instruction, InstructionInfoFactory, MemoryOperand, Mnemonic, OpAccess, OpKind,
     Register,
 };
+use program::Va;
+use program::arch::{Insn, Reg, RegSet, abi};
 
 /// What can be seen at a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,15 +111,15 @@ impl From<IcedError> for NoValue {
 
 /// The general register called `name`, `rax` to `r15`.
 pub fn general_register(name: &str) -> Option<Reg> {
-    (0..16).map(Reg).find(|reg| reg.to_string() == name)
+    (0..16).map(Reg::general).find(|reg| reg.to_string() == name)
 }
 
-const RAX: Reg = Reg(0);
-const RDX: Reg = Reg(2);
-const RSP: Reg = Reg(4);
-const R12: Reg = Reg(12);
-const RSI: Reg = Reg(6);
-const RDI: Reg = Reg(7);
+const RAX: Reg = Reg::general(0);
+const RDX: Reg = Reg::general(2);
+const RSP: Reg = Reg::general(4);
+const R12: Reg = Reg::general(12);
+const RSI: Reg = Reg::general(6);
+const RDI: Reg = Reg::general(7);
 
 const WIDE: [Register; 16] = [
     Register::RAX,
@@ -146,11 +146,11 @@ const JUMP: [u8; 2] = [0xeb, 0];
 const SOMEWHERE: u64 = 0x1000_0000;
 
 fn wide(reg: Reg) -> Register {
-    WIDE[usize::from(reg.0)]
+    WIDE[usize::from(reg.number())]
 }
 
 fn narrow(reg: Reg) -> Register {
-    Register::EAX + u32::from(reg.0)
+    Register::EAX + u32::from(reg.number())
 }
 
 /// The memory operand of an instruction that can be read before it.
@@ -162,7 +162,7 @@ struct Operand {
 }
 
 fn operand(insn: Option<&Insn>, is_read: bool) -> Result<Operand, NoValue> {
-    let i = &insn.ok_or(NoValue::NoMemory)?.0;
+    let i = insn.ok_or(NoValue::NoMemory)?.iced();
     let n = (0..i.op_count()).find(|&n| i.op_kind(n) == OpKind::Memory).ok_or(NoValue::NoMemory)?;
     let (base, index) = (i.memory_base(), i.memory_index());
     let is_general = |r: Register| r == Register::None || r.is_gpr64();
@@ -214,7 +214,8 @@ fn operand(insn: Option<&Insn>, is_read: bool) -> Result<Operand, NoValue> {
         segment,
     );
     let mut regs = RegSet::EMPTY;
-    [base, index].into_iter().filter(|r| r.is_gpr64()).filter_map(Reg::of).for_each(|r| regs.insert(r));
+    let general = |r: &Register| (0..16).map(Reg::general).find(|reg| wide(*reg) == *r);
+    [base, index].iter().filter_map(general).for_each(|r| regs.insert(r));
     Ok(Operand { memory, at, size, regs })
 }
 
@@ -319,7 +320,7 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
     let memory = match value {
         Value::Memory => Some(operand(insn, true)?),
         Value::Address => Some(operand(insn, false)?),
-        Value::Register(reg) if reg.0 >= 16 => return Err(NoValue::NotGeneral),
+        Value::Register(reg) if reg.number() >= 16 => return Err(NoValue::NotGeneral),
         _ => None,
     };
     if let (Value::Register(reg), Sink::Last) = (value, sink)
@@ -344,8 +345,8 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
     }
     let mut take = || {
         let free = |reg: &Reg| !taken.contains(*reg) && !reads.contains(*reg) && *reg != RSP && *reg != R12;
-        let dead = (0..16).map(Reg).filter(free).find(|r| !live.contains(*r));
-        let reg = dead.or_else(|| (0..16).map(Reg).find(free)).ok_or(NoValue::Unwritable)?;
+        let dead = (0..16).map(Reg::general).filter(free).find(|r| !live.contains(*r));
+        let reg = dead.or_else(|| (0..16).map(Reg::general).find(free)).ok_or(NoValue::Unwritable)?;
         taken.insert(reg);
         Ok::<Reg, NoValue>(reg)
     };
@@ -354,7 +355,7 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
     let mut kept: Vec<Reg> = taken.iter().filter(|r| live.contains(*r) || reads.contains(*r)).collect();
     if sink == Sink::Call {
         let lost = abi::CALLER_SAVED.both(live).minus(taken);
-        kept.extend(lost.iter().filter(|r| r.0 < 16));
+        kept.extend(lost.iter().filter(|r| r.number() < 16));
     }
     let steps = !kept.is_empty() || saves_flags || sink == Sink::Call;
     if steps {

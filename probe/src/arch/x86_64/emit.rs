@@ -3,101 +3,14 @@
 //! An instruction that is moved keeps its bytes; only what depends on where it stands is written anew: the
 //! offset of a direct branch, and that of a `rip`-relative operand.
 //!
-//! Invariant: what is emitted changes no flag and no register but what its comment says, and never touches
-//! the stack.
+//! Invariant: what is emitted changes no flag and no register but what its comment says. It leaves the stack as
+//! it found it, and writes there only behind the red zone ([`Increment::Spilled`]), but for [`SAVE`] and
+//! [`WITH_FIRST_COUNTERS`] at entries, where nothing is below the stack pointer.
 //!
 //! Source: Intel SDM vol. 2A, 2.2 (prefixes, REX), 2.2.1.6 (`rip`-relative), and the pages of the
 //! instructions.
 
-use super::{Decoder, Flow, Insn, Quick, Reg, RegSet, abi};
-use crate::addr::Va;
-use iced_x86::{Code, Register};
-
-/// How a direct branch is written again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Branch {
-    /// `jmp`: 2 bytes (±127) or 5.
-    Jump,
-    /// `jcc` with this condition code, 0 to 15: 2 bytes or 6.
-    Conditional(u8),
-    /// `call`: 5 bytes.
-    Call,
-    /// `loop`, `loopne`, `loope`, `jrcxz`, which have no long form: the bytes before their offset, and how
-    /// many.
-    ShortOnly([u8; 2], u8),
-}
-
-/// What of an instruction depends on where it stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Position {
-    /// Nothing: its bytes mean the same anywhere.
-    Anywhere,
-    /// A direct branch to this address.
-    Branch(Branch, Va),
-    /// Four bytes at this offset of the instruction hold the distance from its end to this address.
-    Place(u8, Va),
-    /// It cannot be moved: `xbegin`, 16-bit branches, 32-bit `rip`-relative addresses.
-    Fixed,
-}
-
-impl Decoder<'_> {
-    /// What of `insn`, the last that was decoded, depends on its place; `bytes` are its own.
-    pub fn position_of(&self, insn: &Insn, bytes: &[u8]) -> Position {
-        let i = &insn.0;
-        let near = |target: Va| match (i.code(), bytes) {
-            (Code::Jmp_rel8_64 | Code::Jmp_rel32_64, _) => Position::Branch(Branch::Jump, target),
-            (Code::Call_rel32_64, _) => Position::Branch(Branch::Call, target),
-            (code, [.., op, _]) if code.is_jcc_short() => {
-                Position::Branch(Branch::Conditional(op & 15), target)
-            }
-            (code, [.., op, _, _, _, _]) if code.is_jcc_near() && i.len() >= 6 => {
-                Position::Branch(Branch::Conditional(op & 15), target)
-            }
-            (code, [op, _]) if code.is_loop() || code.is_loopcc() || code.is_jcx_short() => {
-                Position::Branch(Branch::ShortOnly([*op, 0], 1), target)
-            }
-            (code, [prefix, op, _]) if code.is_loop() || code.is_loopcc() || code.is_jcx_short() => {
-                Position::Branch(Branch::ShortOnly([*prefix, *op], 2), target)
-            }
-            _ => Position::Fixed,
-        };
-        if let Some(target) = insn.flow().target() {
-            return near(target);
-        }
-        if !i.is_ip_rel_memory_operand() {
-            return Position::Anywhere;
-        }
-        if i.memory_base() != Register::RIP {
-            return Position::Fixed;
-        }
-        let Some(inner) = &self.inner else { return Position::Fixed };
-        let offsets = inner.get_constant_offsets(i);
-        match u8::try_from(offsets.displacement_offset()) {
-            Ok(at) if offsets.displacement_size() == 4 => Position::Place(at, Va(i.ip_rel_memory_address())),
-            _ => Position::Fixed,
-        }
-    }
-}
-
-impl Quick {
-    /// What of it depends on its place; it lies at `at`, and `bytes` are its own.
-    #[inline]
-    pub fn position(&self, at: Va, bytes: &[u8]) -> Position {
-        match (self.flow, bytes) {
-            (Flow::Next | Flow::Return, _) => match self.written_place(at) {
-                Some((offset, to)) => Position::Place(offset, to),
-                None => Position::Anywhere,
-            },
-            (Flow::Jump(to), _) => Position::Branch(Branch::Jump, to),
-            (Flow::Call(to), _) => Position::Branch(Branch::Call, to),
-            (Flow::Branch(to), [.., op, _, _, _, _]) if bytes.len() >= 6 => {
-                Position::Branch(Branch::Conditional(op & 15), to)
-            }
-            (Flow::Branch(to), [.., op, _]) => Position::Branch(Branch::Conditional(op & 15), to),
-            _ => Position::Fixed,
-        }
-    }
-}
+use program::arch::{Branch, Reg, RegSet, abi};
 
 /// `jmp` over 32 bits, its offset zero.
 pub const JUMP: [u8; 5] = [0xe9, 0, 0, 0, 0];
@@ -106,47 +19,48 @@ pub const SHORT_JUMP: [u8; 2] = [0xeb, 0];
 /// `int3`.
 pub const TRAP: u8 = 0xcc;
 
-impl Branch {
-    /// Its short form with the offset zero, which is the last byte; `None` if it has none.
-    pub fn short(self) -> Option<([u8; 3], usize)> {
-        match self {
-            Branch::Jump => Some(([0xeb, 0, 0], 2)),
-            Branch::Conditional(cc) => Some(([0x70 | cc, 0, 0], 2)),
-            Branch::ShortOnly([op, _], 1) => Some(([op, 0, 0], 2)),
-            Branch::ShortOnly([prefix, op], _) => Some(([prefix, op, 0], 3)),
-            Branch::Call => None,
-        }
+/// The short form of `branch` with the offset zero, which is the last byte; `None` if it has none.
+pub fn short(branch: Branch) -> Option<([u8; 3], usize)> {
+    match branch {
+        Branch::Jump => Some(([0xeb, 0, 0], 2)),
+        Branch::Conditional(cc) => Some(([0x70 | cc, 0, 0], 2)),
+        Branch::ShortOnly([op, _], 1) => Some(([op, 0, 0], 2)),
+        Branch::ShortOnly([prefix, op], _) => Some(([prefix, op, 0], 3)),
+        Branch::Call => None,
     }
-    /// What is taken when this is not; `None` if there is no one branch that is.
-    pub fn inverted(self) -> Option<Branch> {
-        match self {
-            Branch::Conditional(cc) => Some(Branch::Conditional(cc ^ 1)),
-            _ => None,
-        }
+}
+
+/// What is taken when `branch` is not; `None` if there is no one branch that is.
+pub fn inverted(branch: Branch) -> Option<Branch> {
+    match branch {
+        Branch::Conditional(cc) => Some(Branch::Conditional(cc ^ 1)),
+        _ => None,
     }
-    /// The length of its long form.
-    #[inline]
-    pub fn long_len(self) -> usize {
-        match self {
-            Branch::Jump | Branch::Call => 5,
-            Branch::Conditional(_) => 6,
-            Branch::ShortOnly(_, n) => usize::from(n) + 8,
-        }
+}
+
+/// The length of the long form of `branch`.
+#[inline]
+pub fn long_len(branch: Branch) -> usize {
+    match branch {
+        Branch::Jump | Branch::Call => 5,
+        Branch::Conditional(_) => 6,
+        Branch::ShortOnly(_, n) => usize::from(n) + 8,
     }
-    /// Appends its long form with the offset zero, which is the last four bytes.
-    pub fn emit_long(self, out: &mut Vec<u8>) {
-        match self {
-            Branch::Jump => out.extend_from_slice(&JUMP),
-            Branch::Call => out.extend_from_slice(&[0xe8, 0, 0, 0, 0]),
-            Branch::Conditional(cc) => out.extend_from_slice(&[0x0f, 0x80 | cc, 0, 0, 0, 0]),
-            // Over a jump if it is not taken: `loop 1f; jmp 2f; 1: jmp TARGET; 2:`
-            Branch::ShortOnly([op, second], n) => {
-                out.push(op);
-                if n == 2 {
-                    out.push(second);
-                }
-                out.extend_from_slice(&[2, 0xeb, 5, 0xe9, 0, 0, 0, 0]);
+}
+
+/// Appends the long form of `branch` with the offset zero, which is the last four bytes.
+pub fn long(branch: Branch, out: &mut Vec<u8>) {
+    match branch {
+        Branch::Jump => out.extend_from_slice(&JUMP),
+        Branch::Call => out.extend_from_slice(&[0xe8, 0, 0, 0, 0]),
+        Branch::Conditional(cc) => out.extend_from_slice(&[0x0f, 0x80 | cc, 0, 0, 0, 0]),
+        // Over a jump if it is not taken: `loop 1f; jmp 2f; 1: jmp TARGET; 2:`
+        Branch::ShortOnly([op, second], n) => {
+            out.push(op);
+            if n == 2 {
+                out.push(second);
             }
+            out.extend_from_slice(&[2, 0xeb, 5, 0xe9, 0, 0, 0, 0]);
         }
     }
 }
@@ -408,7 +322,7 @@ impl Increment {
         if live.both(abi::FLAGS).minus(abi::CARRY).is_empty() {
             return Increment::Flags;
         }
-        let free = (0..16).map(Reg).find(|&r| !live.contains(r) && !abi::ALWAYS_LIVE.contains(r));
+        let free = (0..16).map(Reg::general).find(|&r| !live.contains(r) && !abi::ALWAYS_LIVE.contains(r));
         free.map_or(Increment::Spilled, Increment::Through)
     }
 
@@ -438,8 +352,8 @@ impl Increment {
         };
         match self {
             Increment::Flags => place(out, &[0x65, 0x48, 0xff, 0x05]),
-            Increment::Through(Reg(n)) => {
-                let (high, low) = (n >> 3 & 1, n & 7);
+            Increment::Through(reg) => {
+                let (high, low) = (reg.number() >> 3 & 1, reg.number() & 7);
                 place(out, &[0x65, 0x48 | high << 2, 0x8b, 0x05 | low << 3]);
                 out.extend([0x48 | high << 2 | high, 0x8d, 0x40 | low << 3 | low]);
                 if low == 4 {
