@@ -18,8 +18,8 @@ use entry_checks::Entries;
 use indirect_calls::IndirectCalls;
 use program::{FlagLiveness, FuncId, Program, Va};
 
-/// What the words of a thread's own memory hold, in this order: counters of blocks and edges, of direct calls,
-/// the words of probes, and those of indirect calls.
+/// What the words of a thread's own memory hold, in this order: counters of blocks and edges, of direct
+/// calls, the words of probes, and those of indirect calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Words {
     /// What each counter counts: they are the first words.

@@ -1,7 +1,8 @@
 //! One module with its functions moved: the old bytes with springboards, and new segments behind them.
 //!
-//! A module is made in phases, each a value that borrows those before it: what is moved (`select`), what is put
-//! into it (`lower`), what that looks like and where it stands (`layout`), the tables that speak of it (`image`).
+//! A module is made in phases, each a value that borrows those before it: what is moved (`select`), what is
+//! put into it (`lower`), what that looks like and where it stands (`layout`), the tables that speak of it
+//! (`image`).
 //!
 //! Invariant: what stays where it was is bit by bit what it was, but for springboards and the tables named in
 //! `patches`.

@@ -30,8 +30,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// What of `program` is moved for `plan`; not the functions in `unwind_refused`, whose unwind tables could
-    /// not be taken over.
+    /// What of `program` is moved for `plan`; not the functions in `unwind_refused`, whose unwind tables
+    /// could not be taken over.
     pub fn compute(program: &Program, plan: &Plan, unwind_refused: &BTreeSet<FuncId>) -> Selection {
         let mut movable = movable::find(program, unwind_refused);
         let address_taken = springboard::addresses(program, &mut movable);

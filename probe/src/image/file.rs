@@ -24,8 +24,8 @@ pub enum Old {
     Poisoned,
 }
 
-/// The file of `image` with `new` segments and `patches`; traps stand in the ranges that are `poisoned`, and the
-/// program starts at `entry`, if it is to start elsewhere.
+/// The file of `image` with `new` segments and `patches`; traps stand in the ranges that are `poisoned`, and
+/// the program starts at `entry`, if it is to start elsewhere.
 ///
 /// # Errors
 /// If its program headers cannot be extended, or what is to change is not in the file.

@@ -5,8 +5,10 @@
 //! an address in moved code is to find the name. Two tables grow:
 //!
 //! ```text
-//!  DT_SYMTAB, DT_GNU_HASH   a copy with local symbols behind the old ones, in a chain of their own whose hashes are of no name
-//!  .symtab                  a copy with local symbols before the global ones; they share the strings of those that they are copies of
+//!  DT_SYMTAB, DT_GNU_HASH   a copy with local symbols behind the old ones, in a chain of their own whose
+//!                           hashes are of no name
+//!  .symtab                  a copy with local symbols before the global ones; they share the strings of
+//!                           those that they are copies of
 //! ```
 //! Invariant: numbers of old dynamic symbols do not change; no name leads to a new symbol by its hash.
 //!

@@ -1,5 +1,5 @@
-//! Which code is where: old and new address of every instruction, both ways; and how far control has come in a
-//! function that is at some new address.
+//! Which code is where: old and new address of every instruction, both ways; and how far control has come in
+//! a function that is at some new address.
 //!
 //! An instruction that code of ours stands in front of has two new addresses: that of our code, where whoever
 //! goes to the instruction goes, and its own, where a thread may be.
@@ -17,8 +17,8 @@ pub struct CodeMap {
     pub blocks: Vec<(Va, Va)>,
     /// How far control has come, from these offsets in the new code on; ascending.
     pub reached: Vec<(u32, Reached)>,
-    /// The direct calls, ascending, of stubs that are not moved: it is known of each whether control is behind
-    /// it.
+    /// The direct calls, ascending, of stubs that are not moved: it is known of each whether control is
+    /// behind it.
     pub stub_calls: Vec<Va>,
     /// Ranges of code, by old address, which is the order of the new ones, too.
     ranges: Vec<Moved>,
@@ -59,8 +59,8 @@ impl CodeMap {
         self.ranges.iter().map(|m| (&m.old, &m.new))
     }
 
-    /// Where the instruction that was at `old` is now, with the code of ours that stands in front of it; `None`
-    /// if it is not moved.
+    /// Where the instruction that was at `old` is now, with the code of ours that stands in front of it;
+    /// `None` if it is not moved.
     pub fn new_of(&self, old: Va) -> Option<Va> {
         let i = self.ranges.partition_point(|m| m.old.end <= old);
         let moved = self.ranges.get(i).filter(|m| m.old.contains(&old))?;
@@ -71,8 +71,8 @@ impl CodeMap {
         Some(moved.new.start.plus(u64::from((to + (offset - from)).min(next))))
     }
 
-    /// The old address of the instruction of `program` that is at `new`, or that the code of ours which starts
-    /// there stands in front of; `None` if no instruction starts there.
+    /// The old address of the instruction of `program` that is at `new`, or that the code of ours which
+    /// starts there stands in front of; `None` if no instruction starts there.
     pub fn old_of(&self, program: &Program, new: Va) -> Option<Va> {
         let i = self.ranges.partition_point(|m| m.new.end <= new);
         let moved = self.ranges.get(i).filter(|m| m.new.contains(&new))?;

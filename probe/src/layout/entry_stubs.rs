@@ -26,7 +26,8 @@ pub struct EntryStubs<'a> {
 }
 
 impl EntryStubs<'_> {
-    /// Where who comes to the moved block that was at `at` goes; code that he meets first is appended to `text`.
+    /// Where who comes to the moved block that was at `at` goes; code that he meets first is appended to
+    /// `text`.
     ///
     /// # Panics
     /// If the block is not moved.

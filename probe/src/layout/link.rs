@@ -1,7 +1,7 @@
 //! Moved code at its place: the distances that were left open, filled in.
 //!
-//! Invariant: a distance leads where its code says, or the module is not made: what is nowhere is a promise of
-//! ours that is broken.
+//! Invariant: a distance leads where its code says, or the module is not made: what is nowhere is a promise
+//! of ours that is broken.
 
 use crate::arch::Runtime;
 use crate::arch::emit;
@@ -21,8 +21,8 @@ pub struct Text {
 }
 
 impl Text {
-    /// The code of all pieces, of the routines of `plan`, and of the stubs of ours; the runtime is to stand behind
-    /// them.
+    /// The code of all pieces, of the routines of `plan`, and of the stubs of ours; the runtime is to stand
+    /// behind them.
     ///
     /// # Panics
     /// If something leads to what is nowhere.
@@ -59,8 +59,8 @@ impl Text {
         self.bytes.resize(self.offset(at), emit::TRAP);
     }
 
-    /// Appends code whose distances at `places`, four bytes each, count from behind them and lead to `targets`;
-    /// returns its address.
+    /// Appends code whose distances at `places`, four bytes each, count from behind them and lead to
+    /// `targets`; returns its address.
     pub fn append<const N: usize>(&mut self, code: &[u8], places: [usize; N], targets: [Va; N]) -> Va {
         let at = self.end();
         let from = self.bytes.len();

@@ -129,8 +129,8 @@ fn code_at(inserts: &[(Spot, Code)], spot: Spot) -> Option<&Code> {
 }
 
 impl Walk<'_> {
-    /// Lays out block `i`, with what is put into it; whether control `runs_on` to it from the block before, and
-    /// from it to the next one.
+    /// Lays out block `i`, with what is put into it; whether control `runs_on` to it from the block before,
+    /// and from it to the next one.
     fn block(&mut self, i: usize, id: BlockId, align: u32, runs_on: bool) -> bool {
         let (program, lowered) = (self.program, self.lowered);
         let all = lowered.inserts.in_block(id);
@@ -224,7 +224,8 @@ impl Walk<'_> {
         self.draft.old(plain..self.offset(self.decoder.at()));
     }
 
-    /// Decodes the instruction at `at`, which is passed: what of it depends on its place, and whether it calls.
+    /// Decodes the instruction at `at`, which is passed: what of it depends on its place, and whether it
+    /// calls.
     fn decode(&mut self, at: Va, quick: Option<Quick>) -> Option<(Position, bool)> {
         let from = self.offset(at);
         let (position, is_call) = match quick {
@@ -282,8 +283,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The last branch of `block`, with `code` on its edge that is taken: around the code if it is not, to what
-    /// stands behind the block.
+    /// The last branch of `block`, with `code` on its edge that is taken: around the code if it is not, to
+    /// what stands behind the block.
     fn taken(&mut self, block: &Block, branch: Branch, target: Va, code: &Code) {
         let (taken, on) = (self.draft.new_label(), self.draft.new_label());
         match emit::inverted(branch) {

@@ -1,10 +1,10 @@
 //! How long each branch of a piece must be.
 //!
-//! All branches that have a short form start as short ones; what does not reach becomes long, until all do. They
-//! only grow, so this ends, with the fewest long ones: most functions need two or three rounds.
+//! All branches that have a short form start as short ones; what does not reach becomes long, until all do.
+//! They only grow, so this ends, with the fewest long ones: most functions need two or three rounds.
 //!
-//! Source: T. G. Szymanski, "Assembling Code for Machines with Span-Dependent Instructions", CACM 21 (4), 1978;
-//! with alignment, what was made long stays so.
+//! Source: T. G. Szymanski, "Assembling Code for Machines with Span-Dependent Instructions", CACM 21 (4),
+//! 1978; with alignment, what was made long stays so.
 
 use crate::arch::emit;
 use program::Va;

@@ -15,8 +15,8 @@ use program::{CallKind, Callee, Program, Va};
 pub struct Entries {
     /// Those that may run before there is a thread pointer: nothing is checked.
     pub without_thread_pointer: Vec<Va>,
-    /// Those that code which is not moved calls directly, and whose callers may keep a value in a register that
-    /// a check would change.
+    /// Those that code which is not moved calls directly, and whose callers may keep a value in a register
+    /// that a check would change.
     pub called_by_not_moved: Vec<Va>,
     /// Those of functions that may be called for a signal, if a thread has any words.
     pub signal_handlers: Vec<Va>,

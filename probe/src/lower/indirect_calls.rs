@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! words of a thread = … sites tables
-//! site  = where it led first (distance to the owner's word; 0: nowhere yet), how often, how often to where the table had no room for
-//! table = slots: number of the site's first word, where it led, how often, which module that is in (the runtime, `indirect.s`, says how)
+//! site  = where it led first (distance to the owner's word; 0: nowhere yet), how often, how often to
+//!         where the table had no room for
+//! table = slots: number of the site's first word, where it led, how often, which module that is in (the
+//!         runtime, `runtime/indirect.s`, says how)
 //! ```
 //! A call that leads where it led first costs a comparison and an increment; another one a look into the
 //! table, by hash.

@@ -24,8 +24,8 @@ pub struct Movable {
     pub jump_tables: Vec<MovedTable>,
 }
 
-/// Looks at each function by itself, then at what they share; those in `unwind_refused` have unwind tables that
-/// could not be taken over.
+/// Looks at each function by itself, then at what they share; those in `unwind_refused` have unwind tables
+/// that could not be taken over.
 pub fn find(program: &Program, unwind_refused: &BTreeSet<FuncId>) -> Movable {
     let signal: Vec<Range<Va>> =
         program.image.unwind.iter().filter(|u| u.signal).map(|u| u.range.clone()).collect();

@@ -3,8 +3,8 @@
 //! An instruction that is moved keeps its bytes; only what depends on where it stands is written anew: the
 //! offset of a direct branch, and that of a `rip`-relative operand.
 //!
-//! Invariant: what is emitted changes no flag and no register but what its comment says. It leaves the stack as
-//! it found it, and writes there only behind the red zone ([`Increment::Spilled`]), but for [`SAVE`] and
+//! Invariant: what is emitted changes no flag and no register but what its comment says. It leaves the stack
+//! as it found it, and writes there only behind the red zone ([`Increment::Spilled`]), but for [`SAVE`] and
 //! [`WITH_FIRST_COUNTERS`] at entries, where nothing is below the stack pointer.
 //!
 //! Source: Intel SDM vol. 2A, 2.2 (prefixes, REX), 2.2.1.6 (`rip`-relative), and the pages of the
@@ -94,7 +94,8 @@ pub fn check_owner(is_early: bool) -> ([u8; 35], [usize; 4]) {
 /// there yet, so first the byte STARTED is looked at, which is the same for all threads.
 ///
 /// ```text
-/// mov %fs:0,%r11; cmpb $0,STARTED(%rip); je 1f; cmp %gs:OWNER(%rip),%r11; je ENTRY; 1: lea ENTRY(%rip),%r11; jmp SLOW
+///    mov %fs:0,%r11; cmpb $0,STARTED(%rip); je 1f; cmp %gs:OWNER(%rip),%r11; je ENTRY
+/// 1: lea ENTRY(%rip),%r11; jmp SLOW
 /// ```
 /// Returns the bytes and, in this order, the offsets of the distances to OWNER, ENTRY, ENTRY, SLOW, which
 /// count from four bytes further, and to STARTED, which counts from five bytes further.

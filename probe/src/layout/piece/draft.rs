@@ -1,4 +1,5 @@
-//! What is to be laid out of a range, in order, before branches have their lengths; and written out once they do.
+//! What is to be laid out of a range, in order, before branches have their lengths; and written out once they
+//! do.
 
 use super::Piece;
 use crate::arch::emit::{self, Increment, Stack};
@@ -33,7 +34,8 @@ pub struct Draft {
     /// Where the blocks started.
     starts: Vec<Va>,
     items: Vec<Item>,
-    /// Labels and branches, each with the bytes before it, from the one before. The first labels are the blocks.
+    /// Labels and branches, each with the bytes before it, from the one before. The first labels are the
+    /// blocks.
     steps: Vec<(u32, Step)>,
     n_labels: usize,
     /// Bytes since the last step.
@@ -173,7 +175,8 @@ impl Draft {
         self.step(Step::Label(label, 1));
     }
 
-    /// At `label` starts what stands behind the code of the edge that is taken of the block that was at `block`.
+    /// At `label` starts what stands behind the code of the edge that is taken of the block that was at
+    /// `block`.
     pub fn behind_taken(&mut self, block: Va, label: usize) {
         self.behind_taken.push((block, label));
     }
@@ -195,8 +198,8 @@ impl Draft {
         self.items.push(Item::Run(old, 0));
     }
 
-    /// The same behind code of ours in front of the instruction at `old`: its own address stays in front of that
-    /// code, for unwinding and for who jumps there.
+    /// The same behind code of ours in front of the instruction at `old`: its own address stays in front of
+    /// that code, for unwinding and for who jumps there.
     pub fn run_behind_ours(&mut self, old: u32) {
         self.items.push(Item::Run(old + 1, 1));
     }
@@ -324,8 +327,8 @@ impl Output<'_> {
 
     /// From here on, `old` stands so many bytes further on.
     ///
-    /// Of two for one address, the first is in front of what was put between them, and what follows the address
-    /// is behind it; of two behind something, the last counts.
+    /// Of two for one address, the first is in front of what was put between them, and what follows the
+    /// address is behind it; of two behind something, the last counts.
     fn run(&mut self, old: u32, further: u32) {
         let here = len32(self.bytes.len());
         match self.runs.last_mut() {

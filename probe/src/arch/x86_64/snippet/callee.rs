@@ -1,7 +1,8 @@
 //! Code before a call or jump through a pointer: how often it leads where.
 //!
 //! ```text
-//! lea OWNER(%rip),%r11; sub 8(%rdi),%r11     where it leads, by the distance from a word of ours: the same in every process
+//! lea OWNER(%rip),%r11; sub 8(%rdi),%r11     where it leads, by the distance from a word of ours: the same
+//!                                            in every process
 //! cmp %r11,%gs:SITE(%rip); jne 1f            is it where it led first?
 //! incq %gs:SITE+8(%rip); jmp 2f
 //! 1: push $SITE; call ROUTINE                which takes SITE off the stack
@@ -107,8 +108,8 @@ pub fn callee(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet, NoValu
     Ok(Snippet { bytes: w.out, places: w.places, stack: w.stack })
 }
 
-/// Whether `insn` may be the first of `lea x@tlsdesc(%rip),%rax; call *(%rax)`, by which a variable of a thread
-/// is found: the call keeps all registers but rax.
+/// Whether `insn` may be the first of `lea x@tlsdesc(%rip),%rax; call *(%rax)`, by which a variable of a
+/// thread is found: the call keeps all registers but rax.
 ///
 /// Source: A. Oliva and G. Araujo, "Speeding Up Thread-Local Storage Access in Dynamic Libraries", 2006.
 pub fn takes_descriptor(insn: &Insn) -> bool {

@@ -1,10 +1,12 @@
 //! Code that appends words to the thread's stream of events.
 //!
 //! ```text
-//! 1: addq $LEN,%gs:NEXT(%rip)               takes room: where, an address that all modules of the process share
+//! 1: addq $LEN,%gs:NEXT(%rip)               takes room: where, an address that all modules of the process
+//!                                           share
 //!    mov %gs:NEXT(%rip),%t                  where it ends
 //!    cmp %t,%gs:LIMIT(%rip); ja 2f
-//!    lea -128(%rsp),%rsp; call ROUTINE; lea 128(%rsp),%rsp     no room: hands the chunk over, and waits for another
+//!    lea -128(%rsp),%rsp; call ROUTINE      no room: hands the chunk over, and waits for another
+//!    lea 128(%rsp),%rsp
 //!    jnz 1b; jmp 3f                                             flags: zero if nothing is recorded
 //! 2: movl $WORD,-LEN(%t)
 //! 3:
