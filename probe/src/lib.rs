@@ -22,6 +22,8 @@ mod not_moved;
 mod patch;
 mod plan;
 mod select;
+#[cfg(test)]
+mod testing;
 
 pub use arch::snippet::{NoValue, Sink, Value, general_register};
 pub use error::RewriteError;

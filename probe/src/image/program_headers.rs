@@ -122,3 +122,71 @@ fn set_len(h: &mut Header, len: u64) {
     h.p_filesz.set(LE, len);
     h.p_memsz.set(LE, len);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::file::Old;
+    use crate::layout::place::Room;
+    use crate::module::Module;
+    use crate::plan::Plan;
+    use crate::testing::{assembled, compiled};
+    use expect_test::expect;
+
+    /// The program headers of a file, one a line: type, flags, address, offset, lengths in file and memory.
+    fn headers(file: &[u8]) -> Vec<(u32, u32, u64, u64, u64, u64)> {
+        let header = FileHeader64::<LE>::parse(file).expect("an ELF file");
+        let all = header.program_headers(LE, file).expect("it has some");
+        let row = |h: &Header| {
+            let (kind, flags) = (h.p_type.get(LE), h.p_flags.get(LE));
+            (kind.0, flags.0, h.p_vaddr.get(LE), h.p_offset.get(LE), h.p_filesz.get(LE), h.p_memsz.get(LE))
+        };
+        all.iter().map(row).collect()
+    }
+
+    #[test]
+    fn new_segments_are_listed_behind_the_old_ones() {
+        let program = assembled(&[("_start", "call f\nhlt"), ("f", "ret")]);
+        let module = Module::build(&program, &Plan::NULL, Room::Behind).expect("it can be moved");
+        let file = module.to_file(Old::Kept).expect("it can be written");
+        let old = headers(program.image.file_bytes());
+        let new: Vec<_> = headers(&file).into_iter().filter(|h| !old.contains(h)).collect();
+        let line = |h: &(u32, u32, u64, u64, u64, u64)| {
+            format!("type {:x} flags {} at {:x} offset {:x} {:x} {:x}\n", h.0, h.1, h.2, h.3, h.4, h.5)
+        };
+        expect![[r#"
+            type 1 flags 5 at 403000 offset 3000 20 20
+            type 1 flags 4 at 404000 offset 4000 1070 1070
+            type 6474e550 flags 4 at 405000 offset 5000 2c 2c
+        "#]]
+        .assert_eq(&new.iter().map(line).collect::<String>());
+    }
+
+    #[test]
+    fn whoever_loads_it_finds_segments_that_can_be_mapped() {
+        let text = "int twice(int n) { return 2 * n; } int main(int n, char **v) { return twice(n); }";
+        for (flags, plan) in ["-O1", "-O1 -no-pie", "-O1 -shared -fPIC", "-O1 -static"]
+            .iter()
+            .flat_map(|f| [(f, Plan::NULL), (f, Plan::BLOCKS)])
+        {
+            let program = compiled(text, "c", flags);
+            let module = Module::build(&program, &plan, Room::Behind).expect("it can be moved");
+            let file = module.to_file(Old::Kept).expect("it can be written");
+            let loads: Vec<_> = headers(&file).into_iter().filter(|h| h.0 == elf::PT_LOAD.0).collect();
+            let n_new = loads.len()
+                - headers(program.image.file_bytes()).iter().filter(|h| h.0 == elf::PT_LOAD.0).count();
+            assert_eq!(n_new, if plan.is_null() { 2 } else { 3 });
+            for (_, flags, at, offset, in_file, in_memory) in &loads {
+                assert_eq!(at % PAGE, offset % PAGE);
+                assert!(in_file <= in_memory && offset + in_file <= file.len() as u64);
+                assert_ne!(flags & 3, 3, "written and run");
+            }
+            for (a, b) in loads.iter().zip(loads.iter().skip(1)) {
+                assert!(a.2 + a.5 <= b.2, "{a:x?} {b:x?}");
+            }
+            // What is read back is the same program with more code.
+            let again = Image::parse(file, "again").expect("an image");
+            assert_eq!(again.entry, program.image.entry);
+        }
+    }
+}

@@ -163,3 +163,6 @@ pub fn reached(program: &Program, placement: &Placement<'_>) -> Vec<(u32, Reache
     }
     all
 }
+
+#[cfg(test)]
+mod tests;

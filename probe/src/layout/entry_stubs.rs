@@ -105,3 +105,47 @@ impl EntryStubs<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::layout::place::Room;
+    use crate::module::Module;
+    use crate::plan::Plan;
+    use crate::testing::{compiled, listing};
+    use expect_test::{Expect, expect};
+    use program::Va;
+
+    /// What the springboard of the function `name` leads to, in a program that is counted.
+    fn check(name: &str, flags: &str, n_instructions: usize, want: &Expect) {
+        let text = ".text\n.globl main\n.type main,@function\nmain: call f\nret\n.globl f\n.type f,@function\nf: mov $1,%eax\nmov $2,%eax\nret\n\
+            .type own,@function\nown: mov $1,%eax\nmov $2,%eax\nret\n.data\n.quad own+5\n\
+            .section .note.GNU-stack\n";
+        let program = compiled(text, "s", flags);
+        let module = Module::build(&program, &Plan::BLOCKS, Room::Behind).expect("it can be counted");
+        let entry = match name {
+            "_start" => program.image.entry.expect("it has one"),
+            name => program.function(crate::testing::function(&program, name)).entry,
+        };
+        let patch = module.patches.iter().find(|p| p.at == entry).expect("it has a springboard");
+        let mut decoder = program::arch::Decoder::new(&patch.new, entry);
+        let to = decoder.next().and_then(|insn| insn.flow().target()).expect("a jump");
+        let segments = module.to_segments().expect("it can be mapped");
+        let from = usize::try_from(to.0 - segments.text_at).expect("in the text");
+        let lines = listing(&segments.text[from..], Va(0), |_, _| String::new());
+        let first: Vec<&str> =
+            lines.lines().take(n_instructions).map(|l| l.split_once(": ").expect("offset").1).collect();
+        // Distances to the runtime change with it.
+        let kinds = first.iter().map(|l| l.split([' ', ',']).next().unwrap_or_default());
+        want.assert_eq(&kinds.collect::<Vec<_>>().join(" "));
+    }
+
+    #[test]
+    fn the_entry_point_goes_by_way_of_what_begins() {
+        check("_start", "-no-pie", 2, &expect!["lea jmp"]);
+    }
+
+    #[test]
+    fn a_library_asks_whether_it_has_started() {
+        check("f", "-shared -Wl,-Bsymbolic", 8, &expect!["mov cmpb je cmp jne lea cmp je"]);
+    }
+}

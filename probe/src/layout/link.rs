@@ -107,3 +107,98 @@ fn destination(target: Target, placement: &Placement<'_>, runtime: Option<&Runti
         Target::IndirectCall => runtime.map(|r| r.callee),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::piece;
+    use crate::layout::place::Room;
+    use crate::lower::Lowered;
+    use crate::select::Selection;
+    use crate::testing::{assembled, listing};
+    use expect_test::expect;
+    use std::collections::BTreeSet;
+
+    const TARGETS: [Target; 14] = [
+        Target::Counter(3),
+        Target::Word(3),
+        Target::IndirectCall,
+        Target::Chunk,
+        Target::Routine(0),
+        Target::Started,
+        Target::Signal,
+        Target::Owner,
+        Target::Slow,
+        Target::Leave,
+        Target::Vforked,
+        Target::Abort,
+        Target::Back,
+        Target::Cancel,
+    ];
+
+    #[test]
+    fn what_is_not_in_the_module_is_nowhere() {
+        let program = assembled(&[("_start", "call f\nhlt"), ("f", "ret")]);
+        let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+        let lowered = Lowered::compute(&program, &Plan::NULL, &selection).expect("nothing is wanted");
+        let pieces = piece::pieces(&program, &selection, &lowered);
+        let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 2, &pieces);
+        let placement = placement.expect("there is room");
+        for target in TARGETS {
+            assert_eq!(destination(target, &placement, None), None, "{target:?}");
+        }
+        // What is not moved is where it was; so is data.
+        let at = Va(0x402000);
+        for target in [Target::Code(at), Target::Inside(at), Target::Address(at)] {
+            assert_eq!(destination(target, &placement, None), Some(at));
+        }
+    }
+
+    #[test]
+    fn a_module_whose_code_leads_nowhere_is_not_made() {
+        let program = assembled(&[("_start", "call f\nhlt"), ("f", "ret")]);
+        let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+        let lowered = Lowered::compute(&program, &Plan::NULL, &selection).expect("nothing is wanted");
+        let mut pieces = piece::pieces(&program, &selection, &lowered);
+        let fixup = pieces[0].fixups.first_mut().expect("it calls");
+        fixup.to = Target::Slow;
+        let link = std::panic::catch_unwind(|| {
+            let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 2, &pieces);
+            Text::link(&Plan::NULL, &placement.expect("there is room"), None).bytes.len()
+        });
+        let why = link.expect_err("it is refused");
+        expect!["Slow, which the code at 0x403005 leads to, is nowhere"]
+            .assert_eq(why.downcast_ref::<String>().expect("a message"));
+    }
+
+    #[test]
+    fn distances_lead_where_things_are() {
+        let program = assembled(&[("_start", "call f\njmp g"), ("f", "lea g(%rip),%rax\nret"), ("g", "hlt")]);
+        let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+        let lowered = Lowered::compute(&program, &Plan::NULL, &selection).expect("nothing is wanted");
+        let pieces = piece::pieces(&program, &selection, &lowered);
+        let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 3, &pieces);
+        let text = Text::link(&Plan::NULL, &placement.expect("there is room"), None);
+        expect![[r#"
+             0: call 0x403010
+             5: jmp 0x401020
+             a: int3
+             b: int3
+             c: int3
+             d: int3
+             e: int3
+             f: int3
+            10: lea 0x401020,%rax
+            17: ret
+            18: int3
+            19: int3
+            1a: int3
+            1b: int3
+            1c: int3
+            1d: int3
+            1e: int3
+            1f: int3
+        "#]]
+        .assert_eq(&listing(&text.bytes, text.at, |_, _| String::new()));
+    }
+}

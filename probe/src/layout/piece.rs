@@ -348,3 +348,6 @@ fn falls_to(program: &Program, id: BlockId) -> Option<Va> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

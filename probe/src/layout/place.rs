@@ -209,3 +209,97 @@ pub fn line_up(at: Va) -> Va {
 pub fn page_up(at: Va) -> Va {
     Va(at.0.next_multiple_of(PAGE))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Point, Probe, Routine};
+    use crate::select::Selection;
+    use crate::testing::{assembled, compiled};
+    use program::arch::Reg;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::sync::LazyLock;
+
+    /// A static program, one that can be moved, a library.
+    static PROGRAMS: LazyLock<[Program; 3]> = LazyLock::new(|| {
+        let text =
+            ".text\n.globl main\n.type main,@function\nmain: call main\nret\n.section .note.GNU-stack\n";
+        let of = |flags| compiled(text, "s", flags);
+        [assembled(&[("_start", "call _start\nhlt")]), of("-pie"), of("-shared")]
+    });
+
+    /// A piece of nothing but its length and alignment.
+    fn piece(len: usize, align: u32) -> Piece {
+        Piece {
+            range: Va(0x401000)..Va(0x401000),
+            bytes: vec![0x90; len],
+            fixups: Vec::new(),
+            runs: Vec::new(),
+            behind_ours: Vec::new(),
+            blocks: Vec::new(),
+            behind_taken: Vec::new(),
+            behind_calls: Vec::new(),
+            sides: Vec::new(),
+            stack: Vec::new(),
+            align,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_new_overlaps(
+            kind in 0..3usize,
+            is_apart in any::<bool>(),
+            has_counters in any::<bool>(),
+            routines in proptest::collection::vec(0..300usize, 0..4),
+            pieces in proptest::collection::vec((1..5000usize, 4..7u32), 1..20),
+            n_springboards in 0..50usize,
+        ) {
+            let program = &PROGRAMS[kind];
+            let room = if is_apart { Room::Apart } else { Room::Behind };
+            let mut plan = if has_counters { Plan::BLOCKS } else { Plan::NULL };
+            let selection = Selection::compute(program, &plan, &BTreeSet::new());
+            let lowered = Lowered::compute(program, &plan, &selection).expect("blocks can be counted");
+            let value = crate::arch::snippet::Value::Register(Reg::general(0));
+            plan.probes = routines.iter().map(|&len| Probe {
+                point: Point::Before(Va(0)),
+                action: Action::Call(value, Routine { code: vec![0xc3; len], words: 0 }),
+            }).collect();
+            let pieces: Vec<Piece> = pieces.into_iter().map(|(len, align)| piece(len, 1 << align)).collect();
+            let placement = Placement::compute(program, &plan, room, &lowered, n_springboards, &pieces);
+            let placement = placement.expect("there is room");
+
+            let mut all: Vec<Range<Va>> = vec![placement.counters.clone()];
+            all.extend(placement.started.map(|page| page..page.plus(PAGE)));
+            for (placed, piece) in placement.pieces.iter().zip(&pieces) {
+                prop_assert_eq!(placed.at.0 % u64::from(piece.align), 0);
+                all.push(placed.range());
+            }
+            let routine = |(at, len): (&Va, &usize)| *at..at.plus(*len as u64);
+            all.extend(placement.routines.iter().zip(&routines).map(routine));
+            all.push(placement.plt_direct.start()..placement.plt_direct.end());
+            // Addresses below zero are those of what stands below a library that starts there.
+            let first = placement.counters.start;
+            let offset = |at: Va| at.since(first);
+            for pair in all.windows(2) {
+                prop_assert!(offset(pair[0].end) <= offset(pair[1].start), "{:?}", pair);
+            }
+            let end = placement.plt_direct.end();
+            prop_assert_eq!(placement.text.end, end);
+            let runtime = if has_counters { Runtime::len_bytes() } else { 0 };
+            prop_assert!(offset(placement.tables) >= offset(end) + runtime);
+            prop_assert_eq!(placement.tables.0 % PAGE, 0);
+            prop_assert_eq!(placement.text.start.0 % PAGE, 0);
+            // Nor does it lie on what was there, from which it can be reached.
+            let old = &program.image.segments;
+            let (start, end) = (old.first().expect("some").range.start, old.last().expect("some").range.end);
+            let behind = first.since(end).cast_signed() >= 0;
+            let below = start.since(placement.tables).cast_signed() > 0;
+            prop_assert!(behind || below, "{first} to {}", placement.tables);
+            let far = if behind { placement.tables.since(start) } else { end.since(first) };
+            prop_assert!(far <= REACH);
+        }
+    }
+}

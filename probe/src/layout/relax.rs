@@ -113,3 +113,91 @@ fn lengthen(steps: &[(u32, Step)], branches: &mut [Sized], at_label: &[u32]) -> 
 pub fn len32(n: usize) -> u32 {
     u32::try_from(n).expect("pieces are below 2 GiB")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const N_LABELS: usize = 12;
+
+    /// Labels 0 to 11 in this order, with branches between them.
+    fn steps(is_aligned: bool) -> impl Strategy<Value = Vec<(u32, Step)>> {
+        let branch = prop_oneof![
+            Just(Branch::Jump),
+            (0..16u8).prop_map(Branch::Conditional),
+            Just(Branch::ShortOnly([0xe2, 0], 1)),
+            Just(Branch::Call),
+        ];
+        let aim = prop_oneof![4 => (0..N_LABELS).prop_map(Aim::Here), 1 => Just(Aim::There(Va(0x401000)))];
+        let branch = (0..60u32, branch, aim).prop_map(|(bytes, b, aim)| (bytes, Step::Branch(b, aim)));
+        let align = if is_aligned { (0..6u32).prop_map(|n| 1 << n).boxed() } else { Just(1).boxed() };
+        let part = (proptest::collection::vec(branch, 0..5), 0..60u32, align);
+        proptest::collection::vec(part, N_LABELS).prop_map(|parts| {
+            let mut out = Vec::new();
+            for (label, (branches, bytes, align)) in parts.into_iter().enumerate() {
+                out.extend(branches);
+                out.push((bytes, Step::Label(label, align)));
+            }
+            out
+        })
+    }
+
+    /// Start, length and branch of each branch, and where labels are, laid out one after another.
+    fn laid_out(steps: &[(u32, Step)], is_long: &[bool]) -> (Vec<(i64, i64, Branch, Aim)>, Vec<u32>) {
+        let (mut at, mut labels, mut branches) = (0, vec![0; N_LABELS], Vec::new());
+        let mut is_long = is_long.iter();
+        for &(bytes, step) in steps {
+            at += bytes;
+            match step {
+                Step::Label(label, align) => {
+                    at = at.div_ceil(align) * align;
+                    labels[label] = at;
+                }
+                Step::Branch(branch, aim) => {
+                    let is_long = *is_long.next().expect("one for each");
+                    let mut code = Vec::new();
+                    match emit::short(branch).filter(|_| !is_long) {
+                        Some((bytes, n)) => code.extend(&bytes[..n]),
+                        None => emit::long(branch, &mut code),
+                    }
+                    branches.push((i64::from(at), code.len() as i64, branch, aim));
+                    at += len32(code.len());
+                }
+            }
+        }
+        (branches, labels)
+    }
+
+    proptest! {
+        #[test]
+        fn every_short_branch_reaches_its_label(steps in steps(true)) {
+            let Relaxed { is_long, at_label } = relax(&steps, N_LABELS);
+            let (branches, labels) = laid_out(&steps, &is_long);
+            prop_assert_eq!(&labels, &at_label);
+            for ((at, len, branch, aim), is_long) in branches.into_iter().zip(is_long) {
+                match aim {
+                    Aim::Here(to) if !is_long => {
+                        let distance = i64::from(labels[to]) - (at + len);
+                        prop_assert!((-128..128).contains(&distance), "{branch:?} {distance}");
+                    }
+                    Aim::Here(_) => {}
+                    Aim::There(_) | Aim::Inside(_) => prop_assert!(is_long),
+                }
+            }
+        }
+
+        #[test]
+        fn no_long_branch_could_be_short(steps in steps(false)) {
+            let Relaxed { is_long, .. } = relax(&steps, N_LABELS);
+            let (branches, labels) = laid_out(&steps, &is_long);
+            for ((at, len, branch, aim), is_long) in branches.into_iter().zip(is_long) {
+                if let (Aim::Here(to), true, Some((_, n))) = (aim, is_long, emit::short(branch)) {
+                    let to = i64::from(labels[to]);
+                    let distance = if to > at { to - (at + len) } else { to - (at + n as i64) };
+                    prop_assert!(!(-128..128).contains(&distance), "{branch:?} {distance}");
+                }
+            }
+        }
+    }
+}

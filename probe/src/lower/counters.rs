@@ -226,3 +226,49 @@ fn probe(program: &Program, flags: &FlagLiveness, block: BlockId, counter: u32) 
     }
     best
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Plan, Sparse};
+    use crate::testing::{assembled, function, inserts};
+    use expect_test::expect;
+
+    #[test]
+    fn edges_are_counted_on_their_way() {
+        let code = "test %edi,%edi\nje 1f\nmov $1,%eax\njmp 2f\n1: mov $2,%eax\n2: ret";
+        let program = assembled(&[("_start", "call f\nhlt"), ("f", code)]);
+        let f = function(&program, "f");
+        let edges: Vec<EdgeId> = program.function(f).block_ids().flat_map(|b| program.edge_ids(b)).collect();
+        let mut all = vec![None; program.functions.len()];
+        all[f.index()] = Some(Sparse { edges, ..Sparse::default() });
+        let plan = Plan { counting: Counting::Sparse(all), ..Plan::NULL };
+        let text = inserts(&program, &plan, f);
+        let counted: String = text.split_inclusive("\n+").filter(|part| part.contains("Flags")).collect();
+        expect![[r#"
+            0 Taken
+                Flags 2
+            +0 Through
+                Flags 1
+            +4 Before(+0x9)
+                Flags 3
+            +b Through
+                Flags 4
+        "#]]
+        .assert_eq(&counted);
+    }
+
+    #[test]
+    fn a_counter_goes_where_it_costs_least_but_not_behind_a_call() {
+        let dead_later = "jo 1f\nmov %edi,%eax\nseto %al\nadd %edi,%eax\n1: ret";
+        let behind_call = "jo 1f\ncall g\n1: seto %al\nret";
+        for (code, at) in [(dead_later, 5), (behind_call, 0)] {
+            let program = assembled(&[("_start", "call f\nhlt"), ("f", code), ("g", "ret")]);
+            let flags = FlagLiveness::compute(&program);
+            let f = function(&program, "f");
+            let block = program.function(f).block_ids().nth(1).expect("the one behind the branch");
+            let probe = probe(&program, &flags, block, 0);
+            assert_eq!(probe.at.since(program.block(block).start), at, "{code}");
+        }
+    }
+}

@@ -123,3 +123,57 @@ fn without_thread_pointer(program: &Program) -> Vec<Va> {
     all.sort_unstable();
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Plan;
+    use crate::testing::{compiled, function, inserts};
+    use expect_test::{Expect, expect};
+
+    /// What stands in front of `f`, counted, of what `flags` make of it.
+    fn check(flags: &str, want: &Expect) {
+        let text = ".text\n.globl main\n.type main,@function\nmain: call f\nret\n.globl f\n.type f,@function\nf: mov $1,%eax\nmov $2,%eax\nret\n\
+            .section .note.GNU-stack\n";
+        let program = compiled(text, "s", flags);
+        want.assert_eq(&inserts(&program, &Plan::BLOCKS, function(&program, "f")));
+    }
+
+    #[test]
+    fn an_entry_of_a_program_asks_whose_counters_these_are() {
+        check(
+            "-no-pie",
+            &expect![[r#"
+            +0 Found
+             0: lea 0x1f,%r11
+             7: jmp 0xc # Slow
+            +0 Checked
+             0: mov %fs:0x0,%r11
+             9: cmp %gs:0x11,%r11 # Owner
+            11: jne 0xfffffffffffffff4
+        "#]],
+        );
+    }
+
+    #[test]
+    fn an_entry_that_a_library_exports_asks_for_signals_and_whether_it_has_started() {
+        check(
+            "-shared -Wl,-Bsymbolic",
+            &expect![[r#"
+            +0 Found
+             0: lea 0x3e,%r11
+             7: jmp 0xc # Signal
+             c: lea 0x34,%r11
+            13: jmp 0x18 # Slow
+            +0 Checked
+             0: mov %fs:0x0,%r11
+             9: cmpb $0x0,0x10 # Started
+            10: je 0xfffffffffffffff4
+            12: cmp %gs:0x1a,%r11 # Owner
+            1a: jne 0xfffffffffffffff4
+            1c: lea 0x8(%rsp),%r11
+            21: cmp %r11,%rdx
+            24: je 0xffffffffffffffe8
+        "#]],
+        );
+    }
+}

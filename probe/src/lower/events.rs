@@ -87,3 +87,82 @@ pub fn write(
     inserts.extend(written?);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+    use crate::testing::{assembled, function, inserts};
+    use expect_test::expect;
+
+    #[test]
+    fn each_event_is_appended_where_it_happens() {
+        let program = assembled(&[
+            ("_start", "call f\nhlt"),
+            ("f", "call g\ntest %eax,%eax\nje 1f\nmov $1,%eax\n1: ret"),
+            ("g", "ret"),
+        ]);
+        let f = function(&program, "f");
+        let block = program.entry_block(f).expect("it has one");
+        let at = program.block(block).start;
+        let all = [EventAt::Entry, EventAt::Behind(at), EventAt::Taken, EventAt::Through];
+        let event = |(word, &at): (u32, &EventAt)| Event { block, at, word, has_frame: word == 1 };
+        let plan = Plan { events: (1..).zip(&all).map(event).collect(), ..Plan::NULL };
+        expect![[r#"
+            +0 Found
+             0: lea 0x1f,%r11
+             7: jmp 0xc # Slow
+            +0 Checked
+             0: rdfsbase %r11
+             5: nopl (%rax)
+             9: cmp %gs:0x11,%r11 # Owner
+            11: jne 0xfffffffffffffff4
+            +0 Outside
+             0: addq $0x8,%gs:0x9 # Word(0)
+             9: mov %gs:0x11,%r11 # Word(0)
+            11: cmp %gs:0x19,%r11 # Word(1)
+            19: jb 0x31
+            1b: lea -0x80(%rsp),%rsp
+            20: call 0x25 # Chunk
+            25: lea 0x80(%rsp),%rsp
+            2d: jne 0x0
+            2f: jmp 0x3d
+            31: movl $0x1,-0x8(%r11)
+            39: mov %esp,-0x4(%r11)
+            +0 After(+0x0)
+             0: addq $0x4,%gs:0x9 # Word(0)
+             9: mov %gs:0x11,%r11 # Word(0)
+            11: cmp %gs:0x19,%r11 # Word(1)
+            19: jb 0x31
+            1b: lea -0x80(%rsp),%rsp
+            20: call 0x25 # Chunk
+            25: lea 0x80(%rsp),%rsp
+            2d: jne 0x0
+            2f: jmp 0x39
+            31: movl $0x2,-0x4(%r11)
+            +0 Taken
+             0: addq $0x4,%gs:0x9 # Word(0)
+             9: mov %gs:0x11,%r11 # Word(0)
+            11: cmp %gs:0x19,%r11 # Word(1)
+            19: jb 0x31
+            1b: lea -0x80(%rsp),%rsp
+            20: call 0x25 # Chunk
+            25: lea 0x80(%rsp),%rsp
+            2d: jne 0x0
+            2f: jmp 0x39
+            31: movl $0x3,-0x4(%r11)
+            +0 Through
+             0: addq $0x4,%gs:0x9 # Word(0)
+             9: mov %gs:0x11,%rax # Word(0)
+            11: cmp %gs:0x19,%rax # Word(1)
+            19: jb 0x31
+            1b: lea -0x80(%rsp),%rsp
+            20: call 0x25 # Chunk
+            25: lea 0x80(%rsp),%rsp
+            2d: jne 0x0
+            2f: jmp 0x38
+            31: movl $0x4,-0x4(%rax)
+        "#]]
+        .assert_eq(&inserts(&program, &plan, f));
+    }
+}

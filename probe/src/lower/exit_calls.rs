@@ -111,3 +111,86 @@ fn by_way_of(other: Target) -> Code {
     let text = Text { bytes: bytes.to_vec(), places: vec![(to, to + 4, other)], ..Text::default() };
     Code { text: Some(Box::new(text)), ..Code::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Plan;
+    use crate::testing::{compiled, function, inserts};
+    use expect_test::expect;
+
+    /// A function `f` that calls `names`, counted.
+    fn of_calls(names: &[&str]) -> String {
+        let calls: String = names.iter().map(|name| format!("call {name}@PLT\n")).collect();
+        let text = format!(
+            ".text\n.globl main\nmain: xor %eax,%eax\ncall f\nret\n.type f,@function\nf: {calls}ret\n\
+             .section .note.GNU-stack\n"
+        );
+        let program = compiled(&text, "s", "-no-pie");
+        inserts(&program, &Plan::BLOCKS, function(&program, "f"))
+    }
+
+    #[test]
+    fn it_is_noted_before_a_call_that_ends_the_process() {
+        expect![[r#"
+            +0 Found
+             0: lea 0x1f,%r11
+             7: jmp 0xc # Slow
+            +0 Checked
+             0: mov %fs:0x0,%r11
+             9: cmp %gs:0x11,%r11 # Owner
+            11: jne 0xfffffffffffffff4
+            +0 Before(+0x0)
+             0: incq %gs:0x8 # Counter(21)
+             8: lea 0x14,%r11
+             f: jmp 0x14 # Leave
+            +0 FromInside(+0x0)
+        "#]]
+        .assert_eq(&of_calls(&["_exit"]));
+        expect![[r#"
+            +0 Found
+             0: lea 0x1f,%r11
+             7: jmp 0xc # Slow
+            +0 Checked
+             0: mov %fs:0x0,%r11
+             9: cmp %gs:0x11,%r11 # Owner
+            11: jne 0xfffffffffffffff4
+            +0 Before(+0x0)
+             0: incq %gs:0x8 # Counter(21)
+             8: lea 0x14,%r11
+             f: jmp 0x14 # Abort
+            +0 FromInside(+0x0)
+        "#]]
+        .assert_eq(&of_calls(&["abort"]));
+    }
+
+    #[test]
+    fn what_comes_back_is_noted_behind_the_call() {
+        expect![[r#"
+            +0 Found
+             0: lea 0x1f,%r11
+             7: jmp 0xc # Slow
+            +0 Checked
+             0: mov %fs:0x0,%r11
+             9: cmp %gs:0x11,%r11 # Owner
+            11: jne 0xfffffffffffffff4
+            +0 Before(+0x0)
+             0: incq %gs:0x8 # Counter(22)
+             8: lea 0x14,%r11
+             f: jmp 0x14 # Leave
+            +0 Before(+0x5)
+                Flags 23
+            +0 After(+0x0)
+             0: lea 0xc,%r11
+             7: jmp 0xc # Back
+            +0 After(+0x5)
+             0: lea 0xc,%r11
+             7: jmp 0xc # Vforked
+            +0 FromInside(+0x0)
+            +0 FromInside(+0x5)
+            +a Before(+0xa)
+                Flags 24
+            +a FromInside(+0xa)
+        "#]]
+        .assert_eq(&of_calls(&["execve", "vfork", "getpid"]));
+    }
+}

@@ -55,3 +55,41 @@ fn functions(program: &Program, imports: &[bool]) -> Vec<bool> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{compiled, function};
+
+    /// The functions that hold such calls, of a program with this text behind `main`.
+    fn callers(text: &str) -> Vec<String> {
+        let text = format!(
+            "#include <unistd.h>\nint (*volatile way)(void);\n{text}\nint main(void) {{ return f(); }}"
+        );
+        let program = compiled(&text, "c", "-O2 -fno-inline");
+        assert!(program.func_ids().any(|id| id == function(&program, "f")));
+        let function_at = |at: &Va| program.function(program.function_at(*at).expect("in a function")).name();
+        let mut names: Vec<String> = calls(&program).iter().map(function_at).collect();
+        names.dedup();
+        names
+    }
+
+    #[test]
+    fn a_direct_call_is_one() {
+        assert_eq!(callers("int f(void) { return fork() + 1; }"), ["f"]);
+        assert!(callers("int f(void) { return getpid() + 1; }").is_empty());
+    }
+
+    #[test]
+    fn so_is_a_call_of_what_jumps_there() {
+        assert_eq!(callers("int g(void) { return fork(); } int f(void) { return g() + 1; }"), ["f"]);
+    }
+
+    #[test]
+    fn where_its_address_is_taken_any_indirect_call_is() {
+        let text = "int g(void) { return way() + 1; } int f(void) { way = fork; return g(); }";
+        assert!(callers(text).contains(&"g".to_owned()));
+        let text = "int g(void) { return way() + 1; } int f(void) { way = getpid; return g(); }";
+        assert!(callers(text).is_empty());
+    }
+}

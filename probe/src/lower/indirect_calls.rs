@@ -113,3 +113,64 @@ pub fn choose(
     let n_slots = n32(likely.clamp(SLOTS[0], SLOTS[1]).next_power_of_two());
     IndirectCalls { sites, first, n_slots }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Plan;
+    use crate::testing::{assembled, function, inserts};
+    use expect_test::expect;
+
+    #[test]
+    fn a_call_is_counted_right_before_it_is_made() {
+        let program =
+            assembled(&[("_start", "call f\nhlt"), ("f", "push %rbx\ncall *8(%rdi)\npop %rbx\njmp *%rax")]);
+        let plan = Plan { indirect_calls: true, ..Plan::NULL };
+        expect![[r#"
+            +0 Found
+             0: lea 0x1f,%r11
+             7: jmp 0xc # Slow
+            +0 Checked
+             0: rdfsbase %r11
+             5: nopl (%rax)
+             9: cmp %gs:0x11,%r11 # Owner
+            11: jne 0xfffffffffffffff4
+            +0 Before(+0x1)
+             0: lea 0x7,%r11 # Owner
+             7: sub 0x8(%rdi),%r11
+             e: cmp %r11,%gs:0x16 # Word(1)
+            16: jne 0x22
+            18: incq %gs:0x20 # Word(2)
+            20: jmp 0x39
+            22: lea -0x80(%rsp),%rsp
+            27: push $0x1
+            2c: call 0x31 # IndirectCall
+            31: lea 0x80(%rsp),%rsp
+            +0 Before(+0x5)
+             0: lea 0x7,%r11 # Owner
+             7: sub %rax,%r11
+             a: cmp %r11,%gs:0x12 # Word(4)
+            12: jne 0x1e
+            14: incq %gs:0x1c # Word(5)
+            1c: jmp 0x35
+            1e: lea -0x80(%rsp),%rsp
+            23: push $0x4
+            28: call 0x2d # IndirectCall
+            2d: lea 0x80(%rsp),%rsp
+        "#]]
+        .assert_eq(&inserts(&program, &plan, function(&program, "f")));
+    }
+
+    #[test]
+    fn a_call_that_finds_something_in_the_flags_is_not_counted() {
+        let program = assembled(&[
+            ("_start", "call f\nhlt"),
+            (
+                "f",
+                "cmp %eax,%edi\njmp *table(,%rax,8)\n1: adc $0,%eax\nret\n.section .rodata\ntable: .quad 1b\n.text",
+            ),
+        ]);
+        let plan = Plan { indirect_calls: true, ..Plan::NULL };
+        let all = inserts(&program, &plan, function(&program, "f"));
+        assert!(!all.contains("IndirectCall"), "{all}");
+    }
+}

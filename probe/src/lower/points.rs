@@ -286,3 +286,152 @@ impl At<'_> {
         Ok(Code { text: Some(Box::new(Text { bytes, places, stack })), increment: None })
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::arch::snippet::Value;
+    use crate::plan::Probe;
+    use crate::testing::{assembled, function, inserts};
+    use expect_test::{Expect, expect};
+
+    const LOOP: &str = "test %edi,%edi\nje 2f\n1: dec %edi\njne 1b\n2: mov %eax,%ecx\nret";
+
+    /// What a probe at the point that `point` says comes to, in the function `f`, which is [`LOOP`].
+    fn check(point: impl Fn(&Program, FuncId) -> Point, action: Action, want: &Expect) {
+        let program = assembled(&[("_start", "call f\nhlt"), ("f", LOOP)]);
+        let f = function(&program, "f");
+        let plan = Plan { probes: vec![Probe { point: point(&program, f), action }], ..Plan::NULL };
+        let checks = ["Found", "Checked"];
+        let all = inserts(&program, &plan, f);
+        let is_check =
+            |part: &&str| !checks.iter().any(|check| part.lines().next().is_some_and(|l| l.ends_with(check)));
+        want.assert_eq(&all.split_inclusive("\n+").filter(is_check).collect::<String>());
+    }
+
+    fn header(program: &Program, f: FuncId) -> BlockId {
+        program.function(f).block_ids().nth(1).expect("the loop")
+    }
+
+    #[test]
+    fn points_are_where_control_passes() {
+        check(
+            |_, f| Point::Entry(f),
+            Action::Count,
+            &expect![[r#"
+            0 Outside
+                Flags 0
+        "#]],
+        );
+        check(
+            |_, f| Point::Exit(f),
+            Action::Count,
+            &expect![[r#"
+            8 Before(+0xa)
+                Flags 0
+        "#]],
+        );
+        check(
+            |program, f| Point::LoopEntry(header(program, f)),
+            Action::Count,
+            &expect![[r#"
+            0 Through
+                Flags 0
+        "#]],
+        );
+        check(
+            |program, f| Point::BackEdge(header(program, f)),
+            Action::Count,
+            &expect![[r#"
+            4 Taken
+                Flags 0
+        "#]],
+        );
+        check(
+            |program, f| Point::LoopExit(header(program, f)),
+            Action::Count,
+            &expect![[r#"
+            4 Through
+                Flags 0
+        "#]],
+        );
+    }
+
+    #[test]
+    fn values_are_kept_without_a_trace() {
+        let before = |program: &Program, f: FuncId| Point::Before(program.block(header(program, f)).start);
+        let value = Value::Register(crate::arch::snippet::general_register("rdi").expect("there is one"));
+        check(
+            before,
+            Action::Keep(value, Sink::Last),
+            &expect![[r#"
+            4 Before(+0x4)
+             0: mov %rdi,%gs:0x8 # Counter(0)
+        "#]],
+        );
+        check(
+            before,
+            Action::Keep(value, Sink::Ring(4)),
+            &expect![[r#"
+            4 Before(+0x4)
+             0: lea -0x80(%rsp),%rsp
+             5: push %rax
+             6: mov %rdi,%rcx
+             9: mov $0x1,%r11d
+             f: xadd %r11,%gs:0x18 # Counter(0)
+            18: and $0x3,%r11d
+            1f: lea 0x26,%rax # Counter(1)
+            26: mov %rcx,%gs:(%rax,%r11,8)
+            2b: pop %rax
+            2c: lea 0x80(%rsp),%rsp
+        "#]],
+        );
+        check(
+            before,
+            Action::Keep(Value::Flags, Sink::Histogram),
+            &expect![[r#"
+            4 Before(+0x4)
+             0: lea -0x80(%rsp),%rsp
+             5: push %rax
+             6: lahf
+             7: seto %al
+             a: movzwl %ax,%ecx
+             d: shr $0x8,%ecx
+            10: and $0xd5,%ecx
+            16: movzbl %al,%eax
+            19: shl $0xb,%eax
+            1c: or %ecx,%eax
+            1e: mov $0xffffffffffffffff,%r11
+            25: bsr %rax,%rcx
+            29: cmove %r11,%rcx
+            2d: lea 0x34,%r11 # Counter(1)
+            34: incq %gs:(%r11,%rcx,8)
+            39: pop %rax
+            3a: lea 0x80(%rsp),%rsp
+        "#]],
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused() {
+        let program = assembled(&[("_start", "call f\nhlt"), ("f", LOOP)]);
+        let f = function(&program, "f");
+        let not_moved = vec![None; program.functions.len()];
+        let refused = |point, action| {
+            let plan = Plan { probes: vec![Probe { point, action }], ..Plan::NULL };
+            lower(&program, &plan, 0, &not_moved, &[]).err().map(|all| all[0].1.to_string())
+        };
+        let entry = program.function(f).entry;
+        expect!["no instruction of a function starts at 0x401011"]
+            .assert_eq(&refused(Point::Before(entry.plus(1)), Action::Count).expect("refused"));
+        expect!["the instruction at 0x401012 does not run on to the next: ask for its edges"]
+            .assert_eq(&refused(Point::After(entry.plus(2)), Action::Count).expect("refused"));
+        let ring = Action::Keep(Value::Flags, Sink::Ring(3));
+        expect!["a ring has 1 to 65536 words, a power of two; not 3"]
+            .assert_eq(&refused(Point::Entry(f), ring).expect("refused"));
+        let memory = Action::Keep(Value::Memory, Sink::Last);
+        expect!["at 0x401010: the instruction has no memory operand that can be read"]
+            .assert_eq(&refused(Point::Entry(f), memory).expect("refused"));
+    }
+}

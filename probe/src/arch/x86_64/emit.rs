@@ -376,3 +376,6 @@ impl Increment {
         places.into_iter().flatten()
     }
 }
+
+#[cfg(test)]
+mod tests;
