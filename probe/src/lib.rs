@@ -39,7 +39,7 @@ pub use lower::fork_calls::calls as calls_of_forks;
 pub use lower::indirect_calls::IndirectCalls;
 pub use module::Module;
 pub use not_moved::NotMoved;
-pub use patch::Patch;
+pub use patch::{Memory, Patch, PatchError};
 pub use plan::{
     Action, CountedCall, Counting, Event, EventAt, Plan, PlanError, Point, Probe, Routine, Sparse,
 };

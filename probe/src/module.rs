@@ -27,7 +27,7 @@ use crate::layout::place::{PAGE, Placed, Placement, Room, line_up, page_up};
 use crate::lower::indirect_calls::IndirectCalls;
 use crate::lower::{Lowered, Words};
 use crate::not_moved::NotMoved;
-use crate::patch::{Patch, joined, patch};
+use crate::patch::{Patch, joined};
 use crate::plan::Plan;
 use crate::select::springboard::Springboard;
 use crate::select::{Selection, jump_tables, movable, plt};
@@ -276,7 +276,7 @@ fn append_runtime(program: &Program, runtime: &Runtime, text: &mut Text, patches
         && let Some((row, _)) = dynamic::init_slot(program)
     {
         let tag = elf::DT_INIT.0.to_le_bytes();
-        patches.push(patch(program, row, [tag, runtime.start.0.to_le_bytes()].concat()));
+        patches.push(Patch::of(program, row, [tag, runtime.start.0.to_le_bytes()].concat()));
     }
 }
 

@@ -1,44 +1,198 @@
-//! Bytes of a module that change: where, what was there, what is there now.
+//! Bytes of a module that change: where, what was there, what is there now; and the change, made and unmade,
+//! in a copy of its file or in a process.
+//!
+//! Invariant: nothing is written over what is not known.
 
 use crate::arch::emit;
 use crate::bytes::set_distance;
 use program::{Program, Va};
+use serde::{Deserialize, Serialize};
 
-/// Bytes of the old file that change.
-#[derive(Clone, Debug)]
+/// Bytes of the old module that change.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Patch {
     /// Where.
+    #[serde(with = "address")]
     pub at: Va,
     /// What was there.
     pub old: Vec<u8>,
-    /// What is there now.
+    /// What is there now; as long.
     pub new: Vec<u8>,
 }
 
-/// `patches`, those that follow one another without a gap as one.
-pub(crate) fn joined(patches: &[Patch]) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
-    let mut out: Vec<(u64, Vec<u8>, Vec<u8>)> = Vec::new();
+/// A module's memory, by its own addresses: a copy of its file, or that of a process that is stopped.
+pub trait Memory {
+    /// Why it cannot be read or written.
+    type Error;
+    /// What is at `at`, as far as `bytes` are long.
+    ///
+    /// # Errors
+    /// If not all of that is there.
+    fn read(&self, at: Va, bytes: &mut [u8]) -> Result<(), Self::Error>;
+    /// Puts `bytes` there.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn write(&mut self, at: Va, bytes: &[u8]) -> Result<(), Self::Error>;
+}
+
+/// Why a patch is not made, or not unmade.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PatchError<E> {
+    /// There is something else than what is to be changed: nothing was written.
+    #[error("{at} does not hold what it should")]
+    Unexpected {
+        /// Where.
+        at: Va,
+    },
+    /// It cannot be read or written.
+    #[error("it cannot be read or written")]
+    Memory(#[source] E),
+}
+
+impl Patch {
+    /// The change of what `program` has at `at` to `new`.
+    pub(crate) fn of(program: &Program, at: Va, new: Vec<u8>) -> Patch {
+        let old = program.image.bytes_in(&(at..at.plus(new.len() as u64))).unwrap_or_default().to_vec();
+        Patch { at, old, new }
+    }
+
+    /// A jump to `to` at `at`.
+    pub(crate) fn jump(program: &Program, at: Va, to: Va) -> Patch {
+        let mut bytes = emit::JUMP.to_vec();
+        set_distance(&mut bytes, 1, to.since(at.plus(5)));
+        Patch::of(program, at, bytes)
+    }
+
+    /// Whether `memory` holds what was there before the change.
+    ///
+    /// # Errors
+    /// If it does not, or cannot be read.
+    pub fn check<M: Memory>(&self, memory: &M) -> Result<(), PatchError<M::Error>> {
+        self.holds(memory, &self.old)
+    }
+
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// If `memory` does not hold what was there before, and then nothing is written; if it cannot be read or
+    /// written.
+    pub fn apply<M: Memory>(&self, memory: &mut M) -> Result<(), PatchError<M::Error>> {
+        self.check(memory)?;
+        memory.write(self.at, &self.new).map_err(PatchError::Memory)
+    }
+
+    /// Unmakes the change.
+    ///
+    /// # Errors
+    /// If `memory` does not hold what the change put there, and then nothing is written; if it cannot be read
+    /// or written.
+    pub fn undo<M: Memory>(&self, memory: &mut M) -> Result<(), PatchError<M::Error>> {
+        self.holds(memory, &self.new)?;
+        memory.write(self.at, &self.old).map_err(PatchError::Memory)
+    }
+
+    fn holds<M: Memory>(&self, memory: &M, want: &[u8]) -> Result<(), PatchError<M::Error>> {
+        let mut got = vec![0; want.len()];
+        memory.read(self.at, &mut got).map_err(PatchError::Memory)?;
+        if got == want { Ok(()) } else { Err(PatchError::Unexpected { at: self.at }) }
+    }
+}
+
+/// `patches`, by address, those that follow one another without a gap as one.
+pub(crate) fn joined(patches: &[Patch]) -> Vec<Patch> {
+    let mut out: Vec<Patch> = Vec::new();
     for p in patches {
         match out.last_mut() {
-            Some((at, old, new)) if *at + old.len() as u64 == p.at.0 => {
-                old.extend(&p.old);
-                new.extend(&p.new);
+            Some(last) if last.at.plus(last.old.len() as u64) == p.at => {
+                last.old.extend(&p.old);
+                last.new.extend(&p.new);
             }
-            _ => out.push((p.at.0, p.old.clone(), p.new.clone())),
+            _ => out.push(p.clone()),
         }
     }
     out
 }
 
-/// The change of what is at `at` to `new`.
-pub(crate) fn patch(program: &Program, at: Va, new: Vec<u8>) -> Patch {
-    let old = program.image.bytes_in(&(at..at.plus(new.len() as u64))).unwrap_or_default().to_vec();
-    Patch { at, old, new }
+/// An address as a number.
+mod address {
+    use program::Va;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub fn serialize<S: Serializer>(at: &Va, to: S) -> Result<S::Ok, S::Error> {
+        at.0.serialize(to)
+    }
+
+    pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Va, D::Error> {
+        u64::deserialize(from).map(Va)
+    }
 }
 
-/// A jump to `to` at `at`.
-pub(crate) fn long_jump(program: &Program, at: Va, to: Va) -> Patch {
-    let mut bytes = emit::JUMP.to_vec();
-    set_distance(&mut bytes, 1, to.since(at.plus(5)));
-    patch(program, at, bytes)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Bytes from address 0 on.
+    #[derive(Clone, PartialEq, Debug)]
+    struct Bytes(Vec<u8>);
+
+    impl Memory for Bytes {
+        type Error = &'static str;
+        fn read(&self, at: Va, bytes: &mut [u8]) -> Result<(), Self::Error> {
+            let from = usize::try_from(at.0).map_err(|_| "far")?;
+            let there = self.0.get(from..from + bytes.len()).ok_or("not there")?;
+            bytes.copy_from_slice(there);
+            Ok(())
+        }
+        fn write(&mut self, at: Va, bytes: &[u8]) -> Result<(), Self::Error> {
+            let from = usize::try_from(at.0).map_err(|_| "far")?;
+            self.0.get_mut(from..from + bytes.len()).ok_or("not there")?.copy_from_slice(bytes);
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_unmade_is_as_it_was(
+            before in proptest::collection::vec(any::<u8>(), 1..100),
+            changes in proptest::collection::vec((0..100usize, proptest::collection::vec(any::<u8>(), 1..8)), 0..8),
+        ) {
+            let mut memory = Bytes(before.clone());
+            let mut made = Vec::new();
+            for (at, new) in changes {
+                let Some(old) = memory.0.get(at..at + new.len()) else { continue };
+                let patch = Patch { at: Va(at as u64), old: old.to_vec(), new };
+                prop_assert_eq!(patch.apply(&mut memory), Ok(()));
+                prop_assert_eq!(&memory.0[at..at + patch.new.len()], &patch.new);
+                made.push(patch);
+            }
+            for patch in made.iter().rev() {
+                prop_assert_eq!(patch.undo(&mut memory), Ok(()));
+            }
+            prop_assert_eq!(memory.0, before);
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_over_what_is_not_known() {
+        let mut memory = Bytes(vec![1, 2, 3, 4]);
+        let before = memory.clone();
+        let patch = Patch { at: Va(1), old: vec![2, 9], new: vec![7, 8] };
+        let refused = Err(PatchError::Unexpected { at: Va(1) });
+        assert_eq!(patch.check(&memory), refused);
+        assert_eq!(patch.apply(&mut memory), refused);
+        assert_eq!(patch.undo(&mut memory), refused);
+        let outside = Patch { at: Va(3), old: vec![4, 5], new: vec![6, 7] };
+        assert_eq!(outside.apply(&mut memory), Err(PatchError::Memory("not there")));
+        assert_eq!(memory, before);
+    }
+
+    #[test]
+    fn patches_without_a_gap_are_one() {
+        let patch = |at, byte| Patch { at: Va(at), old: vec![0], new: vec![byte] };
+        let all = joined(&[patch(1, 1), patch(2, 2), patch(4, 4)]);
+        let want = [Patch { at: Va(1), old: vec![0, 0], new: vec![1, 2] }, patch(4, 4)];
+        assert_eq!(all, want);
+    }
 }

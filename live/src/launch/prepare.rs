@@ -10,7 +10,7 @@ use crate::shared::Arena;
 use nix::libc;
 use probe::arch::shared::{ARENA, Header, Home, MAY_RUN, PROCESS, Process, Thread};
 use probe::arch::{EXEC, exec_page};
-use probe::{Segments, offset};
+use probe::{Memory, PatchError, Segments, offset};
 use program::{Bias, LiveVa, Va};
 use std::os::fd::AsRawFd as _;
 
@@ -37,7 +37,8 @@ pub(crate) fn prepare(
     let entry = segments.entry.ok_or_else(|| stopped.space("it has no entry point"))?;
     let bias = Bias::between(Va(entry), vector.value(AT_ENTRY, stopped)?);
     let live = |at: u64| bias.to_live(Va(at));
-    check_unchanged(stopped, segments, bias)?;
+    let mut memory = ModuleMemory { stopped, bias };
+    memory.check_unchanged(segments)?;
     stopped.map(LiveVa(PROCESS), Process::LEN, READ_WRITE, PRIVATE, u64::MAX, 0)?;
     wipe_on_fork(stopped, LiveVa(PROCESS))?;
     // Closed before the first instruction.
@@ -65,26 +66,44 @@ pub(crate) fn prepare(
     if recording == Recording::Inherited {
         stopped.write(LiveVa(ARENA + offset!(Header, n_areas)), &1u64.to_le_bytes())?;
     }
-    segments.patches.iter().try_for_each(|(at, _, new)| stopped.write(live(*at), new))?;
+    // They were checked, before anything else was done.
+    segments.patches.iter().try_for_each(|patch| memory.write(patch.at, &patch.new))?;
     vector.set(AT_PHDR, live(segments.tables_at).0, stopped)?;
     vector.set(AT_PHNUM, u64::from(segments.n_headers), stopped)?;
     jumps.into_iter().try_for_each(|(site, jump)| stopped.write(site, &jump))?;
     Ok(bias)
 }
 
-/// Whether what is to be patched is as the file has it.
-fn check_unchanged(stopped: &Stopped, segments: &Segments, bias: Bias) -> Result<(), ProcessError> {
-    for (at, old, _) in &segments.patches {
-        let at = bias.to_live(Va(*at));
-        let mut there = vec![0; old.len()];
-        stopped.read(at, &mut there)?;
-        if there != *old {
-            return Err(stopped.space(format!(
-                "{at} does not hold what the file holds: it was changed while it was started"
-            )));
-        }
+/// A stopped process's memory by the addresses of a module in it.
+struct ModuleMemory<'a> {
+    stopped: &'a Stopped,
+    bias: Bias,
+}
+
+impl ModuleMemory<'_> {
+    /// Whether all that is to be patched is as the file has it.
+    fn check_unchanged(&self, segments: &Segments) -> Result<(), ProcessError> {
+        let refused = |why| match why {
+            PatchError::Memory(why) => why,
+            PatchError::Unexpected { at } => self.stopped.space(format!(
+                "{} does not hold what the file holds: it was changed while it was started",
+                self.bias.to_live(at)
+            )),
+        };
+        segments.patches.iter().try_for_each(|patch| patch.check(self)).map_err(refused)
     }
-    Ok(())
+}
+
+impl Memory for ModuleMemory<'_> {
+    type Error = ProcessError;
+
+    fn read(&self, at: Va, bytes: &mut [u8]) -> Result<(), ProcessError> {
+        self.stopped.read(self.bias.to_live(at), bytes)
+    }
+
+    fn write(&mut self, at: Va, bytes: &[u8]) -> Result<(), ProcessError> {
+        self.stopped.write(self.bias.to_live(at), bytes)
+    }
 }
 
 /// Maps all that `ready` needs; gives back what changes in ld.so.

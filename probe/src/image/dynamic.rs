@@ -3,7 +3,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::image::symbols::{self, Dynamic, Moves};
-use crate::patch::{Patch, patch};
+use crate::patch::Patch;
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -25,7 +25,11 @@ pub fn patch_relocations(program: &Program, wanted: &[(Va, Va)], patches: &mut V
             let place = Va(u64::from_le_bytes(*row.first_chunk()?));
             if let Ok(i) = wanted.binary_search_by_key(&place, |r| r.0) {
                 let to = wanted.get(i)?.1;
-                patches.push(patch(program, Va(at).plus(n as u64 * 24 + 16), to.0.to_le_bytes().to_vec()));
+                patches.push(Patch::of(
+                    program,
+                    Va(at).plus(n as u64 * 24 + 16),
+                    to.0.to_le_bytes().to_vec(),
+                ));
                 *is_done.get_mut(i)? = true;
             }
         }
@@ -56,7 +60,7 @@ pub fn name_moved(
     tables.resize(tables.len().next_multiple_of(8), 0);
     let new_at = at.plus(tables.len() as u64);
     for (row, to) in [(symbols, new_at), (hash, new_at.plus(new.hash_at as u64))] {
-        patches.push(patch(program, row.0.plus(8), to.0.to_le_bytes().to_vec()));
+        patches.push(Patch::of(program, row.0.plus(8), to.0.to_le_bytes().to_vec()));
     }
     tables.extend(new.bytes);
     Some(())
@@ -88,4 +92,48 @@ pub fn init_slot(program: &Program) -> Option<(Va, Option<Va>)> {
     let end = rows.iter().position(|r| r.1 == elf::DT_NULL)?;
     let spare = rows.get(end + 1)?;
     (spare.1 == elf::DT_NULL).then_some((rows.get(end)?.0, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::file::Old;
+    use crate::layout::place::Room;
+    use crate::module::Module;
+    use crate::plan::Plan;
+    use crate::testing::{compiled, function};
+    use program::Image;
+
+    const TEXT: &str = "int hidden; int twice(int n) { return 2 * n + hidden; } int (*way)(int) = twice;";
+
+    #[test]
+    fn a_name_leads_to_old_code_and_moved_code_to_its_name() {
+        let program = compiled(TEXT, "c", "-O1 -shared -fPIC");
+        let module = Module::build(&program, &Plan::BLOCKS, Room::Behind).expect("it can be moved");
+        let file = module.to_file(Old::Kept).expect("it can be written");
+        let image = Image::parse(file, "moved").expect("an image");
+        let entry = program.function(function(&program, "twice")).entry;
+        let (old, new) = module.code_map.ranges().find(|(old, _)| old.start == entry).expect("it is moved");
+        let mut at: Vec<(Va, bool)> = image
+            .symbols
+            .iter()
+            .filter(|s| s.dynamic && &*s.name == "twice")
+            .map(|s| (s.at, s.local))
+            .collect();
+        at.sort_unstable();
+        assert_eq!(at.first(), Some(&(old.start, false)));
+        assert!(at.iter().skip(1).all(|(at, local)| *local && new.contains(at)), "{at:?} {new:?}");
+        assert!(at.len() > 1);
+    }
+
+    #[test]
+    fn a_counted_library_starts_with_the_runtime() {
+        let program = compiled(TEXT, "c", "-O1 -shared -fPIC");
+        let module = Module::build(&program, &Plan::BLOCKS, Room::Behind).expect("it can be moved");
+        let start = module.runtime.as_ref().expect("it is counted").start;
+        let file = module.to_file(Old::Kept).expect("it can be written");
+        let again = Program::analyze(Image::parse(file, "moved").expect("an image"));
+        assert_eq!(init_slot(&again).and_then(|slot| slot.1), Some(start));
+        assert_ne!(init_slot(&program).and_then(|slot| slot.1), Some(start));
+    }
 }

@@ -7,7 +7,7 @@ use crate::image::NewSegments;
 use crate::image::program_headers::Tables;
 use crate::image::symbols::{self, Moves, Part, Parts};
 use crate::layout::place::PAGE;
-use crate::patch::Patch;
+use crate::patch::{Memory, Patch};
 use object::LittleEndian as LE;
 use object::U16;
 use object::elf::FileHeader64;
@@ -38,16 +38,14 @@ pub fn write(
     entry: Option<Va>,
 ) -> Result<Vec<u8>, RewriteError> {
     let bad = |why: &str| RewriteError::headers(image, why);
-    let mut out = image.file_bytes().to_vec();
+    let mut copy = Copy { image, bytes: image.file_bytes().to_vec() };
+    patches.iter().try_for_each(|p| p.check(&copy)).map_err(|_| bad("a patch outside the file"))?;
     for range in poisoned {
-        let len = range.end.since(range.start);
-        let bytes = in_file(image, &mut out, range.start, usize::try_from(len).unwrap_or(usize::MAX));
-        bytes.ok_or_else(|| bad("code without bytes"))?.fill(emit::TRAP);
+        let len = usize::try_from(range.end.since(range.start)).unwrap_or(usize::MAX);
+        copy.place(range.start, len).map_err(|_| bad("code without bytes"))?.fill(emit::TRAP);
     }
-    for p in patches {
-        let bytes = in_file(image, &mut out, p.at, p.new.len());
-        bytes.ok_or_else(|| bad("a patch outside the file"))?.copy_from_slice(&p.new);
-    }
+    patches.iter().try_for_each(|p| copy.write(p.at, &p.new)).map_err(|_| bad("a patch outside the file"))?;
+    let mut out = copy.bytes;
     let text_off = append(&mut out, new.text.at, &new.text.bytes);
     let tables_off = (text_off + new.text.bytes.len() as u64).next_multiple_of(PAGE);
     let tables = Tables::new(image, new, text_off, tables_off)?;
@@ -70,12 +68,43 @@ pub fn write(
     Ok(out)
 }
 
-/// The `len` bytes at `at`, in the copy `out` of the file.
-fn in_file<'o>(image: &Image, out: &'o mut [u8], at: Va, len: usize) -> Option<&'o mut [u8]> {
-    let segment = image.segment_at(at)?;
-    let into = at.since(segment.range.start);
-    let from = (into < segment.file_len).then(|| usize::try_from(segment.offset.0 + into).ok()).flatten()?;
-    out.get_mut(from..from.checked_add(len)?)
+/// A copy of the file of `image`.
+struct Copy<'a> {
+    image: &'a Image,
+    bytes: Vec<u8>,
+}
+
+/// Something is not in the file.
+struct NotInFile;
+
+impl Copy<'_> {
+    /// Where the `len` bytes at `at` are.
+    fn range(&self, at: Va, len: usize) -> Option<Range<usize>> {
+        let segment = self.image.segment_at(at)?;
+        let into = at.since(segment.range.start);
+        let from = usize::try_from(segment.offset.0 + into).ok().filter(|_| into < segment.file_len)?;
+        Some(from..from.checked_add(len)?)
+    }
+
+    fn place(&mut self, at: Va, len: usize) -> Result<&mut [u8], NotInFile> {
+        let range = self.range(at, len).ok_or(NotInFile)?;
+        self.bytes.get_mut(range).ok_or(NotInFile)
+    }
+}
+
+impl Memory for Copy<'_> {
+    type Error = NotInFile;
+
+    fn read(&self, at: Va, bytes: &mut [u8]) -> Result<(), NotInFile> {
+        let range = self.range(at, bytes.len()).ok_or(NotInFile)?;
+        bytes.copy_from_slice(self.bytes.get(range).ok_or(NotInFile)?);
+        Ok(())
+    }
+
+    fn write(&mut self, at: Va, bytes: &[u8]) -> Result<(), NotInFile> {
+        self.place(at, bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
 }
 
 /// Appends the segment at `at`; returns its offset, which is as far into a page as `at` is.

@@ -88,8 +88,8 @@ pub struct Segments {
     pub tables: Vec<u8>,
     /// How many program headers there are.
     pub n_headers: u16,
-    /// Changes of the old segments: where, what was there, what is there now.
-    pub patches: Vec<(u64, Vec<u8>, Vec<u8>)>,
+    /// Changes of the old segments, by address.
+    pub patches: Vec<Patch>,
 }
 
 /// From the first of the old segments to the end of the last.

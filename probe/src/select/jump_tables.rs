@@ -10,7 +10,7 @@
 use crate::bytes::set_distance;
 use crate::code::Side;
 use crate::not_moved::NotMoved;
-use crate::patch::{Patch, patch};
+use crate::patch::Patch;
 use program::image::RelocationTo;
 use program::{FuncId, Program, Va};
 use std::collections::BTreeMap;
@@ -162,6 +162,76 @@ pub fn change(
                 }
             }
         }
-        patches.push(patch(program, at, bytes));
+        patches.push(Patch::of(program, at, bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::file::Old;
+    use crate::layout::place::Room;
+    use crate::module::Module;
+    use crate::plan::Plan;
+    use crate::testing::compiled;
+    use program::Image;
+
+    const TEXT: &str = "
+        int choose(int n, int a) { switch (n) { case 0: return a * 3; case 1: return a ^ 77; case 2: return a / 7;
+            case 3: return a << 5; case 4: return a % 11; case 5: return -a; case 6: return a | 9; } return a; }
+        int main(int n, char **v) { return choose(n, n * 5); }";
+
+    /// Where entry `n` of `table` leads in `image`.
+    fn entry(image: &Image, table: &MovedTable, n: usize) -> Va {
+        let at = table.entry(n);
+        let word = |len: u64| image.bytes_in(&(at..at.plus(len))).expect("in the file").to_vec();
+        match table.form {
+            Form::Relative => {
+                let distance = i32::from_le_bytes(word(4).try_into().expect("four"));
+                table.at.plus(i64::from(distance).cast_unsigned())
+            }
+            Form::Absolute4 => Va(u64::from(u32::from_le_bytes(word(4).try_into().expect("four")))),
+            Form::Absolute8 => match image.relocation_at(at).map(|r| &r.to) {
+                Some(RelocationTo::Address(to)) => *to,
+                _ => Va(u64::from_le_bytes(word(8).try_into().expect("eight"))),
+            },
+        }
+    }
+
+    fn check(flags: &str, form: Form) {
+        let program = compiled(TEXT, "c", &format!("-O2 -fno-inline {flags}"));
+        let mut not_moved = vec![None; program.functions.len()];
+        let tables = find(&program, &mut not_moved);
+        let func = crate::testing::function(&program, "choose");
+        let table = tables.iter().find(|t| t.func == func).expect("it has a table");
+        assert_eq!(table.form, form);
+        let module = Module::build(&program, &Plan::NULL, Room::Behind).expect("it can be moved");
+        let file = module.to_file(Old::Kept).expect("it can be written");
+        let image = Image::parse(file, "moved").expect("an image");
+        for (n, &old) in table.targets.iter().enumerate() {
+            assert_eq!(entry(&program.image, table, n), old);
+            let blocks = &module.code_map.blocks;
+            let new = blocks.iter().find(|b| b.0 == old).expect("it is moved").1;
+            assert_eq!(entry(&image, table, n), new, "entry {n}");
+        }
+    }
+
+    #[test]
+    fn entries_lead_to_moved_blocks_whatever_their_form() {
+        check("", Form::Relative);
+        check("-fno-pic -no-pie", Form::Absolute8);
+    }
+
+    #[test]
+    fn a_table_that_is_not_understood_keeps_its_function_where_it_is() {
+        let mut program = compiled(TEXT, "c", "-O2 -fno-inline");
+        let func = crate::testing::function(&program, "choose");
+        for table in program.tables.iter_mut().filter(|t| t.func == func) {
+            // As if the analysis had found another target than the table says.
+            table.targets[0] = table.targets[1];
+        }
+        let mut not_moved = vec![None; program.functions.len()];
+        assert!(find(&program, &mut not_moved).iter().all(|t| t.func != func));
+        assert_eq!(not_moved[func.index()], Some(NotMoved::Table));
     }
 }

@@ -18,7 +18,7 @@
 
 use crate::arch::emit;
 use crate::not_moved::NotMoved;
-use crate::patch::{Patch, long_jump, patch};
+use crate::patch::Patch;
 use crate::select::movable::Movable;
 use crate::select::plt;
 use program::arch::Decoder;
@@ -56,14 +56,14 @@ impl Springboard {
     /// If the hole that it hops to is out of reach.
     pub fn write(&self, program: &Program, to: Va, patches: &mut Vec<Patch>) {
         match self.tactic {
-            Tactic::Long | Tactic::Over => patches.push(long_jump(program, self.at, to)),
+            Tactic::Long | Tactic::Over => patches.push(Patch::jump(program, self.at, to)),
             Tactic::Hop(hole) => {
                 let distance = hole.since(self.at.plus(SHORT)).cast_signed();
                 let distance = i8::try_from(distance)
                     .unwrap_or_else(|_| panic!("the springboard at {} cannot hop to {hole}", self.at));
                 let [jump, _] = emit::SHORT_JUMP;
-                patches.push(patch(program, self.at, vec![jump, distance.cast_unsigned()]));
-                patches.push(long_jump(program, hole, to));
+                patches.push(Patch::of(program, self.at, vec![jump, distance.cast_unsigned()]));
+                patches.push(Patch::jump(program, hole, to));
             }
         }
     }
@@ -411,3 +411,6 @@ fn led_inside(program: &Program, starts: &[Va], at: Va) -> Option<FuncId> {
     let is_one = function.block_ids().any(is_led_to) && jumps() && program.insns(block).any(|i| i.at() == at);
     is_one.then_some(func)
 }
+
+#[cfg(test)]
+mod tests;

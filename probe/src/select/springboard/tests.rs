@@ -1,0 +1,121 @@
+use super::*;
+use crate::plan::Plan;
+use crate::select::Selection;
+use crate::testing::{assembled, function};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+/// A function of blocks of so many bytes, each a target of a table in data if so; its alignment as a power of
+/// two.
+fn text(functions: &[(Vec<(u8, bool)>, u8)]) -> String {
+    let mut code = ".text\n.globl _start\n_start: ".to_owned();
+    let mut data = ".data\n".to_owned();
+    for (n, _) in functions.iter().enumerate() {
+        code += &format!("call f{n}\n");
+    }
+    code += "hlt\n";
+    for (n, (blocks, align)) in functions.iter().enumerate() {
+        code += &format!(".p2align {align}\n.type f{n},@function\nf{n}:\n");
+        for (b, (len, is_exposed)) in blocks.iter().enumerate() {
+            // Each block ends in a branch of two bytes.
+            code += &format!(".Lf{n}b{b}: .fill {len},1,0x90\njrcxz .Lf{n}b{b}\n");
+            if *is_exposed {
+                data += &format!(".quad .Lf{n}b{b}\n");
+            }
+        }
+        code += &format!("ret\n.size f{n},.-f{n}\n");
+    }
+    code + &data
+}
+
+fn program(functions: &[(Vec<(u8, bool)>, u8)]) -> Program {
+    let flags = "-nostdlib -static -no-pie -Wl,-Ttext=0x401000 -Wl,--build-id=none";
+    crate::testing::compiled(&text(functions), "s", flags)
+}
+
+/// What a springboard is written over.
+fn written(board: &Springboard) -> Vec<Range<Va>> {
+    match board.tactic {
+        Tactic::Long | Tactic::Over => vec![board.at..board.at.plus(LONG)],
+        Tactic::Hop(hole) => vec![board.at..board.at.plus(SHORT), hole..hole.plus(LONG)],
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn springboards_are_written_over_nothing_that_is_reached(
+        functions in proptest::collection::vec(
+            (proptest::collection::vec((0..6u8, any::<bool>()), 1..5), 0..5u8), 1..6)
+    ) {
+        let program = program(&functions);
+        let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+        let is_moved = |id: FuncId| selection.not_moved[id.index()].is_none();
+        let mut all: Vec<Range<Va>> = selection.springboards.iter().flat_map(written).collect();
+        all.sort_by_key(|r| r.start);
+        for pair in all.windows(2) {
+            prop_assert!(pair[0].end <= pair[1].start, "{:?}", pair);
+        }
+        // Over no code that is not moved.
+        for range in &all {
+            for at in (0..range.end.since(range.start)).map(|n| range.start.plus(n)) {
+                let is_free = program.block_at(at).is_none_or(|b| is_moved(program.block(b).func));
+                prop_assert!(is_free, "{at} of {range:?} is not moved");
+            }
+        }
+        // What is reached from outside starts with one, and is not in the middle of another.
+        let starts: BTreeSet<Va> = selection.springboards.iter().map(|b| b.at).collect();
+        for at in &selection.address_taken {
+            let func = program.block(program.block_from(*at).expect("a block")).func;
+            if is_moved(func) {
+                prop_assert!(starts.contains(at), "{at} has none");
+                let is_inside = |r: &&Range<Va>| r.start < *at && *at < r.end;
+                prop_assert_eq!(all.iter().find(is_inside), None);
+            }
+        }
+        // They can be written, and lead to the moved code.
+        for board in &selection.springboards {
+            let mut patches = Vec::new();
+            board.write(&program, Va(0x500000), &mut patches);
+            let lengths: Vec<u64> = patches.iter().map(|p| p.new.len() as u64).collect();
+            let want: Vec<u64> = written(board).iter().map(|r| r.end.since(r.start)).collect();
+            prop_assert_eq!(lengths, want);
+            let mut at = board.at;
+            for p in &patches {
+                let mut decoder = Decoder::new(&p.new, p.at);
+                prop_assert_eq!(p.at, at);
+                at = decoder.next().and_then(|insn| insn.flow().target()).expect("a jump");
+            }
+            prop_assert_eq!(at, Va(0x500000));
+        }
+    }
+}
+
+/// The tactics of the function `f`, which is `code`, with `data` behind it.
+fn tactics(code: &str, data: &str) -> Option<Vec<(u64, Tactic)>> {
+    let code = format!("{code}\n.data\n{data}\n.text");
+    let program = assembled(&[("_start", "call f\n.fill 8,1,0x90\nhlt"), ("f", &code)]);
+    let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+    let f = function(&program, "f");
+    let entry = program.function(f).entry;
+    let mine = selection.springboards.iter().filter(|b| program.function_at(b.at) == Some(f));
+    selection.not_moved[f.index()].is_none().then(|| mine.map(|b| (b.at.since(entry), b.tactic)).collect())
+}
+
+#[test]
+fn a_long_block_gets_a_long_jump() {
+    assert_eq!(tactics("mov $1,%eax\nret", ".quad f"), Some(vec![(0, Tactic::Long)]));
+}
+
+#[test]
+fn padding_holds_the_long_jump_of_a_short_block() {
+    let code = "xor %eax,%eax\n1: jrcxz 1b\nret\n.p2align 5";
+    let found = tactics(code, ".quad f, 1b").expect("it is moved");
+    assert!(found.iter().any(|(_, tactic)| matches!(tactic, Tactic::Hop(_))), "{found:?}");
+}
+
+#[test]
+fn what_only_the_function_reaches_is_written_over() {
+    let code = "xor %eax,%eax\n1: dec %edi\njne 1b\nnop\nret";
+    assert_eq!(tactics(code, ".quad f"), Some(vec![(0, Tactic::Over)]));
+}
