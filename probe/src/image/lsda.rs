@@ -33,6 +33,65 @@ struct Site {
     action: u64,
 }
 
+/// What the head of an old table says.
+struct Head {
+    /// What landing pads count from.
+    base: Va,
+    type_encoding: u8,
+    /// Offset of the end of the types, which count backwards from there, if there are any.
+    types_at: Option<usize>,
+    site_encoding: u8,
+    /// Offsets of the call sites and of the actions behind them.
+    sites_at: usize,
+    actions_at: usize,
+}
+
+impl Head {
+    /// That of the table `bytes` at `at`, of the function that starts at `start`.
+    fn read(image: &Image, bytes: &[u8], at: Va, start: Va) -> Option<Head> {
+        let mut r = Reader::new(bytes, at, 0);
+        let base_encoding = r.byte()?;
+        let base = if base_encoding == OMIT { start } else { r.pointer(image, base_encoding)? };
+        let type_encoding = r.byte()?;
+        let types_at = if type_encoding == OMIT {
+            None
+        } else {
+            let distance = usize::try_from(r.uleb()?).ok()?;
+            Some(r.position().checked_add(distance)?)
+        };
+        let site_encoding = r.byte()?;
+        let sites_len = usize::try_from(r.uleb()?).ok()?;
+        let sites_at = r.position();
+        let actions_at = sites_at.checked_add(sites_len)?;
+        Some(Head { base, type_encoding, types_at, site_encoding, sites_at, actions_at })
+    }
+
+    /// The call sites in `covered`, of the table `bytes`; cut where blocks have ways of their own to a pad.
+    fn sites(
+        &self,
+        bytes: &[u8],
+        start: Va,
+        covered: &Range<Va>,
+        placed: &Placed<'_>,
+        pieces: &[Placed<'_>],
+    ) -> Option<Vec<Site>> {
+        let mut r = Reader::new(bytes, Va(0), self.sites_at);
+        let mut sites = Vec::new();
+        while r.position() < self.actions_at {
+            let from = start.plus(plain(&mut r, self.site_encoding)?);
+            let to = from.plus(plain(&mut r, self.site_encoding)?);
+            let pad = plain(&mut r, self.site_encoding)?;
+            let action = r.uleb()?;
+            let pad = (pad != 0).then(|| self.base.plus(pad));
+            let range = from.max(covered.start)..to.min(covered.end);
+            if range.start < range.end {
+                sites.extend(cut(Site { range, pad, action }, placed, pieces));
+            }
+        }
+        Some(sites)
+    }
+}
+
 /// The table at `at`, of the function that starts at `start`, for the moved part `covered`; `None` if it
 /// cannot be understood.
 pub fn translate(
@@ -44,78 +103,43 @@ pub fn translate(
     pieces: &[Placed<'_>],
 ) -> Option<Lsda> {
     let bytes = image.bytes_from(at)?;
-    let mut r = Reader::new(bytes, at, 0);
-    let base_encoding = r.byte()?;
-    let base = if base_encoding == OMIT { start } else { r.pointer(image, base_encoding)? };
-    let type_encoding = r.byte()?;
-    let types_at = if type_encoding == OMIT {
-        None
-    } else {
-        let distance = usize::try_from(r.uleb()?).ok()?;
-        Some(r.position().checked_add(distance)?)
+    let head = Head::read(image, bytes, at, start)?;
+    let sites = head.sites(bytes, start, covered, placed, pieces)?;
+    let pad = |site: &Site| {
+        let own = |pad| side(pieces, pad, placed.piece.block_with(site.range.start));
+        site.pad.map(|pad| own(pad).unwrap_or_else(|| moved(pieces, pad)))
     };
-    let site_encoding = r.byte()?;
-    let sites_len = usize::try_from(r.uleb()?).ok()?;
-    let actions_at = r.position().checked_add(sites_len)?;
-    let mut sites = Vec::new();
-    while r.position() < actions_at {
-        let from = start.plus(plain(&mut r, site_encoding)?);
-        let to = from.plus(plain(&mut r, site_encoding)?);
-        let pad = plain(&mut r, site_encoding)?;
-        let action = r.uleb()?;
-        let pad = (pad != 0).then(|| base.plus(pad));
-        let range = from.max(covered.start)..to.min(covered.end);
-        if range.start < range.end {
-            sites.extend(cut(Site { range, pad, action }, placed, pieces));
-        }
-    }
-    let pads: Vec<Option<Va>> = sites
-        .iter()
-        .map(|s| {
-            s.pad.map(|pad| {
-                side(pieces, pad, placed.piece.block_with(s.range.start))
-                    .unwrap_or_else(|| moved(pieces, pad))
-            })
-        })
-        .collect();
+    let pads: Vec<Option<Va>> = sites.iter().map(pad).collect();
     // One below the lowest, since a distance of zero says that there is no pad.
     let lowest = pads.iter().flatten().min().map_or(placed.at, |low| Va(low.0 - 1));
-    let (actions, highest, filters) = match types_at {
-        Some(types_at) => actions(bytes, actions_at, &sites, types_at)?,
-        None => (actions(bytes, actions_at, &sites, bytes.len())?.0, 0, Vec::new()),
+    let (actions, highest, filters) = match head.types_at {
+        Some(types_at) => actions(bytes, head.actions_at, &sites, types_at)?,
+        None => (actions(bytes, head.actions_at, &sites, bytes.len())?.0, 0, Vec::new()),
     };
 
-    let mut table = Vec::new();
-    let new_start = placed.map(covered.start);
-    for (site, pad) in sites.iter().zip(&pads) {
-        let (from, to) = (placed.map(site.range.start), placed.map(site.range.end));
-        put_distance(&mut table, from.since(new_start));
-        put_distance(&mut table, to.since(from));
-        put_distance(&mut table, pad.map_or(0, |pad| pad.since(lowest)));
-        put_uleb(&mut table, site.action);
-    }
+    let table = call_sites(&sites, &pads, lowest, placed.map(covered.start), placed);
     let mut out = vec![PCREL_SDATA4];
     let mut relocated = vec![(out.len(), lowest)];
     out.extend([0; 4]);
-    let new_type_encoding =
-        if type_encoding == OMIT { OMIT } else { PCREL_SDATA4 | type_encoding & INDIRECT };
-    out.push(new_type_encoding);
-    if types_at.is_some() {
+    out.push(match head.type_encoding {
+        OMIT => OMIT,
+        encoding => PCREL_SDATA4 | encoding & INDIRECT,
+    });
+    if head.types_at.is_some() {
         // The distance to the types counts from behind itself, so its own length does not matter.
-        let mut rest_len = 1 + uleb_len(table.len() as u64) + table.len() + actions.len();
-        rest_len += 4 * highest;
+        let rest_len = 1 + uleb_len(table.len() as u64) + table.len() + actions.len() + 4 * highest;
         put_uleb(&mut out, rest_len as u64);
     }
     out.push(UDATA4);
     put_uleb(&mut out, table.len() as u64);
     out.extend(table);
     out.extend(actions);
-    if let Some(types_at) = types_at {
-        let width = width(type_encoding)?;
+    if let Some(types_at) = head.types_at {
+        let width = width(head.type_encoding)?;
         for n in (1..=highest).rev() {
             let entry = types_at.checked_sub(n.checked_mul(width)?)?;
             let mut r = Reader::new(bytes, at, entry);
-            let to = r.pointer(image, type_encoding & !INDIRECT)?;
+            let to = r.pointer(image, head.type_encoding & !INDIRECT)?;
             if to.0 != 0 {
                 relocated.push((out.len(), to));
             }
@@ -125,6 +149,20 @@ pub fn translate(
     }
     out.resize(out.len().next_multiple_of(4), 0);
     Some(Lsda { bytes: out, relocated })
+}
+
+/// The table of `sites`, whose moved landing pads are `pads`, counted from `lowest`; code counts from
+/// `start`.
+fn call_sites(sites: &[Site], pads: &[Option<Va>], lowest: Va, start: Va, placed: &Placed<'_>) -> Vec<u8> {
+    let mut table = Vec::new();
+    for (site, pad) in sites.iter().zip(pads) {
+        let (from, to) = (placed.map(site.range.start), placed.map(site.range.end));
+        put_distance(&mut table, from.since(start));
+        put_distance(&mut table, to.since(from));
+        put_distance(&mut table, pad.map_or(0, |pad| pad.since(lowest)));
+        put_uleb(&mut table, site.action);
+    }
+    table
 }
 
 impl Lsda {
@@ -243,4 +281,140 @@ fn actions(bytes: &[u8], at: usize, sites: &[Site], limit: usize) -> Option<(Vec
     // Not more than there is room for.
     (highest <= limit / 2).then_some(())?;
     Some((bytes.get(at..end)?.to_vec(), highest, bytes.get(limit..filters_end)?.to_vec()))
+}
+
+#[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test may panic")]
+mod tests {
+    use crate::layout::place::{PAGE, Room};
+    use crate::module::Module;
+    use crate::plan::Plan;
+    use crate::testing::compiled;
+    use program::{Program, Va};
+    use std::collections::BTreeMap;
+
+    const TEXT: &str = "
+        #include <stdexcept>
+        #include <string>
+        int risky(int n) { if (n > 2) throw std::runtime_error(\"a\"); if (n > 1) throw n; return n; }
+        int tries(int n) { std::string text(n, 'x'); try { return risky(n) + (int)text.size(); }
+            catch (const std::exception &e) { return risky(n - 3); } catch (int i) { return i; } }
+        int main(int n, char **v) { return tries(n); }";
+
+    fn leb(bytes: &[u8], at: &mut usize) -> u64 {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let byte = bytes[*at];
+            *at += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                return value;
+            }
+        }
+    }
+
+    /// What the table of call sites at `at` says of a function that starts at `start`: from, to, landing pad,
+    /// action. Of the forms that gcc writes, and we.
+    ///
+    /// Source: gcc, libgcc/unwind-c.c.
+    fn sites(bytes: &[u8], at: Va, start: Va) -> Vec<(Va, Va, Option<Va>, u64)> {
+        let mut i = 0;
+        let base = match bytes[0] {
+            0xff => start,
+            0x1b => {
+                let distance = i32::from_le_bytes(*bytes[1..].first_chunk().expect("four bytes"));
+                i = 4;
+                at.plus(1).plus(i64::from(distance).cast_unsigned())
+            }
+            other => panic!("form {other:x}"),
+        };
+        i += 1;
+        let types = bytes[i];
+        i += 1;
+        if types != 0xff {
+            leb(bytes, &mut i);
+        }
+        let form = bytes[i];
+        i += 1;
+        let len = usize::try_from(leb(bytes, &mut i)).expect("small");
+        let end = i + len;
+        let number = |i: &mut usize| match form {
+            1 => leb(bytes, i),
+            3 => {
+                *i += 4;
+                u64::from(u32::from_le_bytes(*bytes[*i - 4..].first_chunk().expect("four bytes")))
+            }
+            other => panic!("form {other:x}"),
+        };
+        let mut all = Vec::new();
+        while i < end {
+            let from = start.plus(number(&mut i));
+            let to = from.plus(number(&mut i));
+            let pad = number(&mut i);
+            let action = leb(bytes, &mut i);
+            all.push((from, to, (pad != 0).then(|| base.plus(pad)), action));
+        }
+        all
+    }
+
+    /// Each range with rows of language-specific data, and where these are: start of the code, of the data.
+    fn tables(at: Va, bytes: &[u8]) -> BTreeMap<Va, Va> {
+        use gimli::UnwindSection as _;
+        let frames = gimli::EhFrame::new(bytes, gimli::LittleEndian);
+        let bases = gimli::BaseAddresses::default().set_eh_frame(at.0);
+        let mut entries = frames.entries(&bases);
+        let mut all = BTreeMap::new();
+        while let Some(entry) = entries.next().expect("an entry") {
+            let gimli::CieOrFde::Fde(entry) = entry else { continue };
+            let entry = entry.parse(gimli::EhFrame::cie_from_offset).expect("an entry");
+            let data = entry.lsda().map(|data| data.direct().expect("no indirection"));
+            all.extend(data.filter(|at| *at != 0).map(|at| (Va(entry.initial_address()), Va(at))));
+        }
+        all
+    }
+
+    /// What each moved call lands at when it throws, and by which action; by old addresses.
+    fn landings(program: &Program, module: &Module<'_>) {
+        let segments = module.to_segments().expect("it can be mapped");
+        let page = usize::try_from(PAGE).expect("small");
+        let new_at = Va(segments.tables_at + PAGE);
+        let new = &segments.tables[page..];
+        let n_rows = u32::from_le_bytes(*new[8..].first_chunk().expect("a header")) as usize;
+        let rows_at = 12 + 8 * n_rows;
+        let new_tables = tables(new_at.plus(rows_at as u64), &new[rows_at..]);
+        let (old_at, old) = program.image.unwind_tables()[0].clone();
+        let old_tables = tables(old_at, &old);
+        let mut n_checked = 0;
+        for (start, data) in old_tables {
+            let old_sites = sites(program.image.bytes_from(data).expect("in the file"), data, start);
+            let new_start = module.code_map.new_of(start).expect("it is moved");
+            let new_data = new_tables[&new_start];
+            let from = usize::try_from(new_data.since(new_at)).expect("in the tables");
+            let new_sites = sites(&new[from..], new_data, new_start);
+            for call in program.calls.iter() {
+                let covers = |sites: &[(Va, Va, Option<Va>, u64)], at: Va| {
+                    sites.iter().find(|s| s.0 <= at && at < s.1).map(|s| (s.2, s.3))
+                };
+                let Some((pad, action)) = covers(&old_sites, call.at) else { continue };
+                let new_call = module.code_map.new_of(call.at).expect("it is moved");
+                let new_pad = pad.map(|pad| module.code_map.new_of(pad).expect("it is moved"));
+                let got = covers(&new_sites, new_call).expect("it is covered");
+                assert_eq!(got.1 == 0, action == 0, "{}", call.at);
+                // In front of the pad itself only a counter stands.
+                assert_eq!(got.0, new_pad, "{}", call.at);
+                n_checked += 1;
+            }
+        }
+        assert!(n_checked > 3, "{n_checked}");
+    }
+
+    #[test]
+    fn a_call_that_throws_lands_where_it_did() {
+        for plan in [Plan::NULL, Plan::BLOCKS] {
+            let program = compiled(TEXT, "cc", "-O1 -fno-inline -Wl,--no-as-needed -lstdc++");
+            let module = Module::build(&program, &plan, Room::Behind).expect("it can be moved");
+            landings(&program, &module);
+        }
+    }
 }

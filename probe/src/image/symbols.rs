@@ -253,19 +253,8 @@ impl Section {
 /// they are, and how many; `None`, with `out` as it was, if the old file has none, or none that can be
 /// understood.
 pub fn sections(old: &[u8], out: &mut Vec<u8>, parts: &Parts, moves: Moves<'_>) -> Option<(u64, u16)> {
-    let header = old.get(..64)?;
-    let number = |at: usize| header.get(at..).and_then(|b| b.first_chunk()).map(|b| u16::from_le_bytes(*b));
-    let (n, strings_index) = (number(60)?, usize::from(number(62)?));
-    if n == 0 || n >= RESERVED - 2 || usize::from(number(58)?) != SECTION_LEN {
-        return None;
-    }
-    let from = usize::try_from(u64::from_le_bytes(*header.get(40..)?.first_chunk()?)).ok()?;
-    let table = old.get(from..from.checked_add(usize::from(n) * SECTION_LEN)?)?;
-    let mut all: Vec<Section> =
-        table.chunks_exact(SECTION_LEN).filter_map(|s| s.first_chunk().map(|s| Section(*s))).collect();
-    if all.iter().any(|s| s.kind() == MORE_SECTION_NUMBERS) {
-        return None;
-    }
+    let (mut all, strings_index) = section_table(old)?;
+    let text = u16::try_from(all.len()).ok()?;
     let old_strings = all.get(strings_index)?.bytes(old)?;
     let mut strings = old_strings.to_vec();
     let mut add_name = |name: &[u8]| {
@@ -279,7 +268,6 @@ pub fn sections(old: &[u8], out: &mut Vec<u8>, parts: &Parts, moves: Moves<'_>) 
             text.split(|&b| b == 0).next() == Some(name)
         })
     };
-    let text = n;
     let mut code = Section([0; SECTION_LEN]);
     code.set_half(0, add_name(TEXT));
     code.set_half(4, PROGRAM_BITS);
@@ -289,20 +277,10 @@ pub fn sections(old: &[u8], out: &mut Vec<u8>, parts: &Parts, moves: Moves<'_>) 
 
     let names = all.iter().position(|s| s.kind() == SYMBOLS);
     let source = names.or_else(|| all.iter().position(|s| s.kind() == DYNAMIC_SYMBOLS));
-    let mut symbols = Vec::new();
-    let mut n_new = 0;
-    let mut first_global = 0;
-    if let Some(source) = source.and_then(|i| all.get(i)) {
-        let rows = source.bytes(old)?;
-        let new: Vec<u8> = Row::all(rows)
-            .filter_map(|row| Some((row, row.code()?)))
-            .flat_map(|(row, at)| moves.of(at).into_iter().flat_map(move |to| row.moved(&to, text)))
-            .collect();
-        first_global = source.half(44);
-        let (locals, globals) = rows.split_at_checked(first_global as usize * SYMBOL_LEN)?;
-        n_new = u32::try_from(new.len() / SYMBOL_LEN).ok()?;
-        symbols = [locals, &new, globals].concat();
-    }
+    let Symbols { bytes: symbols, n_new, first_global } = match source.and_then(|i| all.get(i)) {
+        Some(source) => Symbols::with_moved(source.bytes(old)?, source.half(44), moves, text)?,
+        None => Symbols::default(),
+    };
     let rows = named(&all, b".eh_frame");
     if let Some(old_rows) = rows.and_then(|i| all.get_mut(i)) {
         let mut section = *old_rows;
@@ -350,6 +328,45 @@ pub fn sections(old: &[u8], out: &mut Vec<u8>, parts: &Parts, moves: Moves<'_>) 
         shift(out, &all, names, first_global, n_new);
     }
     Some((at, n_sections))
+}
+
+/// The section headers of the file `old`, and which of them has their names.
+fn section_table(old: &[u8]) -> Option<(Vec<Section>, usize)> {
+    let header = old.get(..64)?;
+    let number = |at: usize| header.get(at..).and_then(|b| b.first_chunk()).map(|b| u16::from_le_bytes(*b));
+    let (n, strings_index) = (number(60)?, usize::from(number(62)?));
+    if n == 0 || n >= RESERVED - 2 || usize::from(number(58)?) != SECTION_LEN {
+        return None;
+    }
+    let from = usize::try_from(u64::from_le_bytes(*header.get(40..)?.first_chunk()?)).ok()?;
+    let table = old.get(from..from.checked_add(usize::from(n) * SECTION_LEN)?)?;
+    let all: Vec<Section> =
+        table.chunks_exact(SECTION_LEN).filter_map(|s| s.first_chunk().map(|s| Section(*s))).collect();
+    let has_more = all.iter().any(|s| s.kind() == MORE_SECTION_NUMBERS);
+    (!has_more).then_some((all, strings_index))
+}
+
+/// A table of symbols, local ones first.
+#[derive(Default)]
+struct Symbols {
+    bytes: Vec<u8>,
+    /// How many of the local ones are new, the last of them.
+    n_new: u32,
+    /// Which was the first global one, before these came.
+    first_global: u32,
+}
+
+impl Symbols {
+    /// Those of `rows`, with local ones for what was moved to the section `text`.
+    fn with_moved(rows: &[u8], first_global: u32, moves: Moves<'_>, text: u16) -> Option<Symbols> {
+        let new: Vec<u8> = Row::all(rows)
+            .filter_map(|row| Some((row, row.code()?)))
+            .flat_map(|(row, at)| moves.of(at).into_iter().flat_map(move |to| row.moved(&to, text)))
+            .collect();
+        let (locals, globals) = rows.split_at_checked(first_global as usize * SYMBOL_LEN)?;
+        let n_new = u32::try_from(new.len() / SYMBOL_LEN).ok()?;
+        Some(Symbols { bytes: [locals, &new, globals].concat(), n_new, first_global })
+    }
 }
 
 /// Relocations that were left in the file (`ld --emit-relocs`) number symbols: those from `first` on by `n`

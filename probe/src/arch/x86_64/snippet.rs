@@ -329,34 +329,7 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
         w.with_word(Code::Mov_rm64_r64, reg)?;
         return Ok(Snippet { bytes: w.out, places: w.places, stack: w.stack });
     }
-    let mut reads = memory.as_ref().map_or(RegSet::EMPTY, |m| m.regs);
-    if let Value::Register(reg) = value {
-        reads.insert(reg);
-    }
-    let is_computed = matches!(value, Value::Flags | Value::Time);
-    let saves_flags = (is_computed || sink != Sink::Last) && !live.both(abi::FLAGS).is_empty();
-    // What is taken, the dead ones first; never what the value is read from.
-    let mut taken = RegSet::EMPTY;
-    if saves_flags || is_computed {
-        taken.insert(RAX);
-    }
-    if value == Value::Time {
-        taken.insert(RDX);
-    }
-    let mut take = || {
-        let free = |reg: &Reg| !taken.contains(*reg) && !reads.contains(*reg) && *reg != RSP && *reg != R12;
-        let dead = (0..16).map(Reg::general).filter(free).find(|r| !live.contains(*r));
-        let reg = dead.or_else(|| (0..16).map(Reg::general).find(free)).ok_or(NoValue::Unwritable)?;
-        taken.insert(reg);
-        Ok::<Reg, NoValue>(reg)
-    };
-    let v = if is_computed { RAX } else { take()? };
-    let (t, u) = (take()?, take()?);
-    let mut kept: Vec<Reg> = taken.iter().filter(|r| live.contains(*r) || reads.contains(*r)).collect();
-    if sink == Sink::Call {
-        let lost = abi::CALLER_SAVED.both(live).minus(taken);
-        kept.extend(lost.iter().filter(|r| r.number() < 16));
-    }
+    let Taken { v, t, u, kept, saves_flags } = Taken::choose(value, sink, live, memory.as_ref())?;
     let steps = !kept.is_empty() || saves_flags || sink == Sink::Call;
     if steps {
         w.lea(RSP, RSP, -128)?;
@@ -366,25 +339,7 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
         w.push(reg)?;
     }
     let moved_by = if steps { 128 + 8 * kept.len() as i64 } else { 0 };
-
-    match (value, memory) {
-        (Value::Register(RSP), _) => w.lea(v, RSP, moved_by)?,
-        (Value::Register(reg), _) => w.mov(v, reg)?,
-        (_, Some(mut m)) => {
-            if m.memory.base == Register::RSP {
-                m.memory.displacement += moved_by;
-            }
-            let (code, to) = match (value, m.size) {
-                (Value::Address, _) => (Code::Lea_r64_m, wide(v)),
-                (_, 1) => (Code::Movzx_r32_rm8, narrow(v)),
-                (_, 2) => (Code::Movzx_r32_rm16, narrow(v)),
-                (_, 3..8) => (Code::Mov_r32_rm32, narrow(v)),
-                _ => (Code::Mov_r64_rm64, wide(v)),
-            };
-            w.put(Instruction::with2(code, to, m.memory)?, m.at.map(Place::At))?;
-        }
-        _ => {}
-    }
+    w.load(value, memory, v, moved_by)?;
     if saves_flags || value == Value::Flags {
         w.put(Instruction::with(Code::Lahf), None)?;
         w.put(Instruction::with1(Code::Seto_rm8, Register::AL)?, None)?;
@@ -392,53 +347,8 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
             w.push(RAX)?;
         }
     }
-    match value {
-        Value::Flags => {
-            // ah is the low byte of the flags, al is OF.
-            w.put(Instruction::with2(Code::Movzx_r32_rm16, narrow(t), Register::AX)?, None)?;
-            w.put(Instruction::with2(Code::Shr_rm32_imm8, narrow(t), 8u32)?, None)?;
-            w.put(Instruction::with2(Code::And_rm32_imm32, narrow(t), 0xd5u32)?, None)?;
-            w.put(Instruction::with2(Code::Movzx_r32_rm8, narrow(v), Register::AL)?, None)?;
-            w.put(Instruction::with2(Code::Shl_rm32_imm8, narrow(v), 11u32)?, None)?;
-            w.put(Instruction::with2(Code::Or_r32_rm32, narrow(v), narrow(t))?, None)?;
-        }
-        Value::Time => {
-            w.put(Instruction::with(Code::Rdtsc), None)?;
-            w.put(Instruction::with2(Code::Shl_rm64_imm8, wide(RDX), 32u32)?, None)?;
-            w.put(Instruction::with2(Code::Or_r64_rm64, wide(RAX), wide(RDX))?, None)?;
-        }
-        _ => {}
-    }
-    match sink {
-        Sink::Last => w.with_word(Code::Mov_rm64_r64, v)?,
-        Sink::Ring(len) => {
-            // One instruction takes the place, so that a signal's handler takes another one.
-            w.put(Instruction::with2(Code::Mov_r32_imm32, narrow(t), 1u32)?, None)?;
-            w.with_word(Code::Xadd_rm64_r64, t)?;
-            w.put(Instruction::with2(Code::And_rm32_imm32, narrow(t), len.wrapping_sub(1))?, None)?;
-            w.word_address(u, 1)?;
-            w.put(Instruction::with2(Code::Mov_rm64_r64, word(wide(u), wide(t)), wide(v))?, None)?;
-        }
-        Sink::Histogram => {
-            w.put(Instruction::with2(Code::Mov_rm64_imm32, wide(u), -1i32)?, None)?;
-            w.put(Instruction::with2(Code::Bsr_r64_rm64, wide(t), wide(v))?, None)?;
-            w.put(Instruction::with2(Code::Cmove_r64_rm64, wide(t), wide(u))?, None)?;
-            w.word_address(u, 1)?;
-            w.put(Instruction::with1(Code::Inc_rm64, word(wide(u), wide(t)))?, None)?;
-        }
-        Sink::Call => {
-            w.mov(RDI, v)?;
-            w.word_address(RSI, 0)?;
-            w.push(R12)?;
-            w.mov(R12, RSP)?;
-            w.stack.push((w.out.len(), Stack::HeldInR12(w.depth)));
-            w.put(Instruction::with2(Code::And_rm64_imm8, Register::RSP, -16i32)?, None)?;
-            w.put(Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?, Some(Place::Routine))?;
-            w.mov(RSP, R12)?;
-            w.at_depth(w.depth);
-            w.pop(R12)?;
-        }
-    }
+    w.compute(value, v, t)?;
+    w.store(sink, v, t, u)?;
     if saves_flags {
         w.pop(RAX)?;
         w.put(Instruction::with2(Code::Add_AL_imm8, Register::AL, 127u32)?, None)?;
@@ -452,4 +362,133 @@ pub fn snippet(value: Value, sink: Sink, live: RegSet, insn: Option<&Insn>) -> R
         w.at_depth(0);
     }
     Ok(Snippet { bytes: w.out, places: w.places, stack: w.stack })
+}
+
+/// Registers that a snippet works with.
+struct Taken {
+    /// For the value.
+    v: Reg,
+    /// For what is done with it.
+    t: Reg,
+    u: Reg,
+    /// What must be kept on the stack, in this order.
+    kept: Vec<Reg>,
+    /// Whether flags must be kept.
+    saves_flags: bool,
+}
+
+impl Taken {
+    /// The dead ones first; never what the value is read from.
+    fn choose(value: Value, sink: Sink, live: RegSet, memory: Option<&Operand>) -> Result<Taken, NoValue> {
+        let mut reads = memory.map_or(RegSet::EMPTY, |m| m.regs);
+        if let Value::Register(reg) = value {
+            reads.insert(reg);
+        }
+        let is_computed = matches!(value, Value::Flags | Value::Time);
+        let saves_flags = (is_computed || sink != Sink::Last) && !live.both(abi::FLAGS).is_empty();
+        let mut taken = RegSet::EMPTY;
+        if saves_flags || is_computed {
+            taken.insert(RAX);
+        }
+        if value == Value::Time {
+            taken.insert(RDX);
+        }
+        let mut take = || {
+            let free =
+                |reg: &Reg| !taken.contains(*reg) && !reads.contains(*reg) && *reg != RSP && *reg != R12;
+            let dead = (0..16).map(Reg::general).filter(free).find(|r| !live.contains(*r));
+            let reg = dead.or_else(|| (0..16).map(Reg::general).find(free)).ok_or(NoValue::Unwritable)?;
+            taken.insert(reg);
+            Ok::<Reg, NoValue>(reg)
+        };
+        let v = if is_computed { RAX } else { take()? };
+        let (t, u) = (take()?, take()?);
+        let mut kept: Vec<Reg> = taken.iter().filter(|r| live.contains(*r) || reads.contains(*r)).collect();
+        if sink == Sink::Call {
+            let lost = abi::CALLER_SAVED.both(live).minus(taken);
+            kept.extend(lost.iter().filter(|r| r.number() < 16));
+        }
+        Ok(Taken { v, t, u, kept, saves_flags })
+    }
+}
+
+impl Writer {
+    /// Loads what is in a register or memory into `v`, the stack pointer being so much lower.
+    fn load(&mut self, value: Value, memory: Option<Operand>, v: Reg, moved_by: i64) -> Result<(), NoValue> {
+        match (value, memory) {
+            (Value::Register(RSP), _) => self.lea(v, RSP, moved_by),
+            (Value::Register(reg), _) => self.mov(v, reg),
+            (_, Some(mut m)) => {
+                if m.memory.base == Register::RSP {
+                    m.memory.displacement += moved_by;
+                }
+                let (code, to) = match (value, m.size) {
+                    (Value::Address, _) => (Code::Lea_r64_m, wide(v)),
+                    (_, 1) => (Code::Movzx_r32_rm8, narrow(v)),
+                    (_, 2) => (Code::Movzx_r32_rm16, narrow(v)),
+                    (_, 3..8) => (Code::Mov_r32_rm32, narrow(v)),
+                    _ => (Code::Mov_r64_rm64, wide(v)),
+                };
+                self.put(Instruction::with2(code, to, m.memory)?, m.at.map(Place::At))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts what must be computed into `v`, which is rax; flags are in ax.
+    fn compute(&mut self, value: Value, v: Reg, t: Reg) -> Result<(), NoValue> {
+        match value {
+            Value::Flags => {
+                // ah is the low byte of the flags, al is OF.
+                self.put(Instruction::with2(Code::Movzx_r32_rm16, narrow(t), Register::AX)?, None)?;
+                self.put(Instruction::with2(Code::Shr_rm32_imm8, narrow(t), 8u32)?, None)?;
+                self.put(Instruction::with2(Code::And_rm32_imm32, narrow(t), 0xd5u32)?, None)?;
+                self.put(Instruction::with2(Code::Movzx_r32_rm8, narrow(v), Register::AL)?, None)?;
+                self.put(Instruction::with2(Code::Shl_rm32_imm8, narrow(v), 11u32)?, None)?;
+                self.put(Instruction::with2(Code::Or_r32_rm32, narrow(v), narrow(t))?, None)
+            }
+            Value::Time => {
+                self.put(Instruction::with(Code::Rdtsc), None)?;
+                self.put(Instruction::with2(Code::Shl_rm64_imm8, wide(RDX), 32u32)?, None)?;
+                self.put(Instruction::with2(Code::Or_r64_rm64, wide(RAX), wide(RDX))?, None)
+            }
+            Value::Register(_) | Value::Memory | Value::Address => Ok(()),
+        }
+    }
+
+    /// Does `sink` with `v`; `t` and `u` may change.
+    fn store(&mut self, sink: Sink, v: Reg, t: Reg, u: Reg) -> Result<(), NoValue> {
+        match sink {
+            Sink::Last => self.with_word(Code::Mov_rm64_r64, v),
+            Sink::Ring(len) => {
+                // One instruction takes the place, so that a signal's handler takes another one.
+                self.put(Instruction::with2(Code::Mov_r32_imm32, narrow(t), 1u32)?, None)?;
+                self.with_word(Code::Xadd_rm64_r64, t)?;
+                let mask = len.wrapping_sub(1);
+                self.put(Instruction::with2(Code::And_rm32_imm32, narrow(t), mask)?, None)?;
+                self.word_address(u, 1)?;
+                self.put(Instruction::with2(Code::Mov_rm64_r64, word(wide(u), wide(t)), wide(v))?, None)
+            }
+            Sink::Histogram => {
+                self.put(Instruction::with2(Code::Mov_rm64_imm32, wide(u), -1i32)?, None)?;
+                self.put(Instruction::with2(Code::Bsr_r64_rm64, wide(t), wide(v))?, None)?;
+                self.put(Instruction::with2(Code::Cmove_r64_rm64, wide(t), wide(u))?, None)?;
+                self.word_address(u, 1)?;
+                self.put(Instruction::with1(Code::Inc_rm64, word(wide(u), wide(t)))?, None)
+            }
+            Sink::Call => {
+                self.mov(RDI, v)?;
+                self.word_address(RSI, 0)?;
+                self.push(R12)?;
+                self.mov(R12, RSP)?;
+                self.stack.push((self.out.len(), Stack::HeldInR12(self.depth)));
+                self.put(Instruction::with2(Code::And_rm64_imm8, Register::RSP, -16i32)?, None)?;
+                let call = Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?;
+                self.put(call, Some(Place::Routine))?;
+                self.mov(RSP, R12)?;
+                self.at_depth(self.depth);
+                self.pop(R12)
+            }
+        }
+    }
 }
