@@ -40,7 +40,7 @@ pub fn listing(code: &[u8], at: Va, note: impl Fn(usize, usize) -> String) -> St
     let mut offset = 0;
     while let Some(insn) = decoder.next() {
         let end = offset + insn.len_bytes();
-        out += format!("{offset:2x}: {insn}{}", note(offset, end)).trim_end();
+        out += format!("{offset:02x}: {insn}{}", note(offset, end)).trim_end();
         out += "\n";
         offset = end;
     }

@@ -180,14 +180,14 @@ mod tests {
         let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 3, &pieces);
         let text = Text::link(&Plan::NULL, &placement.expect("there is room"), None);
         expect![[r#"
-             0: call 0x403010
-             5: jmp 0x401020
-             a: int3
-             b: int3
-             c: int3
-             d: int3
-             e: int3
-             f: int3
+            00: call 0x403010
+            05: jmp 0x401020
+            0a: int3
+            0b: int3
+            0c: int3
+            0d: int3
+            0e: int3
+            0f: int3
             10: lea 0x401020,%rax
             17: ret
             18: int3

@@ -143,14 +143,14 @@ mod tests {
         check(
             "-no-pie",
             &expect![[r#"
-            +0 Found
-             0: lea 0x1f,%r11
-             7: jmp 0xc # Slow
-            +0 Checked
-             0: mov %fs:0x0,%r11
-             9: cmp %gs:0x11,%r11 # Owner
-            11: jne 0xfffffffffffffff4
-        "#]],
+                +0 Found
+                00: lea 0x1f,%r11
+                07: jmp 0xc # Slow
+                +0 Checked
+                00: mov %fs:0x0,%r11
+                09: cmp %gs:0x11,%r11 # Owner
+                11: jne 0xfffffffffffffff4
+            "#]],
         );
     }
 
@@ -159,21 +159,21 @@ mod tests {
         check(
             "-shared -Wl,-Bsymbolic",
             &expect![[r#"
-            +0 Found
-             0: lea 0x3e,%r11
-             7: jmp 0xc # Signal
-             c: lea 0x34,%r11
-            13: jmp 0x18 # Slow
-            +0 Checked
-             0: mov %fs:0x0,%r11
-             9: cmpb $0x0,0x10 # Started
-            10: je 0xfffffffffffffff4
-            12: cmp %gs:0x1a,%r11 # Owner
-            1a: jne 0xfffffffffffffff4
-            1c: lea 0x8(%rsp),%r11
-            21: cmp %r11,%rdx
-            24: je 0xffffffffffffffe8
-        "#]],
+                +0 Found
+                00: lea 0x3e,%r11
+                07: jmp 0xc # Signal
+                0c: lea 0x34,%r11
+                13: jmp 0x18 # Slow
+                +0 Checked
+                00: mov %fs:0x0,%r11
+                09: cmpb $0x0,0x10 # Started
+                10: je 0xfffffffffffffff4
+                12: cmp %gs:0x1a,%r11 # Owner
+                1a: jne 0xfffffffffffffff4
+                1c: lea 0x8(%rsp),%r11
+                21: cmp %r11,%rdx
+                24: je 0xffffffffffffffe8
+            "#]],
         );
     }
 }

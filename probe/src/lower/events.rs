@@ -110,16 +110,16 @@ mod tests {
         let plan = Plan { events: (1..).zip(&all).map(event).collect(), ..Plan::NULL };
         expect![[r#"
             +0 Found
-             0: lea 0x1f,%r11
-             7: jmp 0xc # Slow
+            00: lea 0x1f,%r11
+            07: jmp 0xc # Slow
             +0 Checked
-             0: rdfsbase %r11
-             5: nopl (%rax)
-             9: cmp %gs:0x11,%r11 # Owner
+            00: rdfsbase %r11
+            05: nopl (%rax)
+            09: cmp %gs:0x11,%r11 # Owner
             11: jne 0xfffffffffffffff4
             +0 Outside
-             0: addq $0x8,%gs:0x9 # Word(0)
-             9: mov %gs:0x11,%r11 # Word(0)
+            00: addq $0x8,%gs:0x9 # Word(0)
+            09: mov %gs:0x11,%r11 # Word(0)
             11: cmp %gs:0x19,%r11 # Word(1)
             19: jb 0x31
             1b: lea -0x80(%rsp),%rsp
@@ -130,8 +130,8 @@ mod tests {
             31: movl $0x1,-0x8(%r11)
             39: mov %esp,-0x4(%r11)
             +0 After(+0x0)
-             0: addq $0x4,%gs:0x9 # Word(0)
-             9: mov %gs:0x11,%r11 # Word(0)
+            00: addq $0x4,%gs:0x9 # Word(0)
+            09: mov %gs:0x11,%r11 # Word(0)
             11: cmp %gs:0x19,%r11 # Word(1)
             19: jb 0x31
             1b: lea -0x80(%rsp),%rsp
@@ -141,8 +141,8 @@ mod tests {
             2f: jmp 0x39
             31: movl $0x2,-0x4(%r11)
             +0 Taken
-             0: addq $0x4,%gs:0x9 # Word(0)
-             9: mov %gs:0x11,%r11 # Word(0)
+            00: addq $0x4,%gs:0x9 # Word(0)
+            09: mov %gs:0x11,%r11 # Word(0)
             11: cmp %gs:0x19,%r11 # Word(1)
             19: jb 0x31
             1b: lea -0x80(%rsp),%rsp
@@ -152,8 +152,8 @@ mod tests {
             2f: jmp 0x39
             31: movl $0x3,-0x4(%r11)
             +0 Through
-             0: addq $0x4,%gs:0x9 # Word(0)
-             9: mov %gs:0x11,%rax # Word(0)
+            00: addq $0x4,%gs:0x9 # Word(0)
+            09: mov %gs:0x11,%rax # Word(0)
             11: cmp %gs:0x19,%rax # Word(1)
             19: jb 0x31
             1b: lea -0x80(%rsp),%rsp

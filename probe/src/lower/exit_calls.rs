@@ -133,31 +133,31 @@ mod tests {
     fn it_is_noted_before_a_call_that_ends_the_process() {
         expect![[r#"
             +0 Found
-             0: lea 0x1f,%r11
-             7: jmp 0xc # Slow
+            00: lea 0x1f,%r11
+            07: jmp 0xc # Slow
             +0 Checked
-             0: mov %fs:0x0,%r11
-             9: cmp %gs:0x11,%r11 # Owner
+            00: mov %fs:0x0,%r11
+            09: cmp %gs:0x11,%r11 # Owner
             11: jne 0xfffffffffffffff4
             +0 Before(+0x0)
-             0: incq %gs:0x8 # Counter(21)
-             8: lea 0x14,%r11
-             f: jmp 0x14 # Leave
+            00: incq %gs:0x8 # Counter(21)
+            08: lea 0x14,%r11
+            0f: jmp 0x14 # Leave
             +0 FromInside(+0x0)
         "#]]
         .assert_eq(&of_calls(&["_exit"]));
         expect![[r#"
             +0 Found
-             0: lea 0x1f,%r11
-             7: jmp 0xc # Slow
+            00: lea 0x1f,%r11
+            07: jmp 0xc # Slow
             +0 Checked
-             0: mov %fs:0x0,%r11
-             9: cmp %gs:0x11,%r11 # Owner
+            00: mov %fs:0x0,%r11
+            09: cmp %gs:0x11,%r11 # Owner
             11: jne 0xfffffffffffffff4
             +0 Before(+0x0)
-             0: incq %gs:0x8 # Counter(21)
-             8: lea 0x14,%r11
-             f: jmp 0x14 # Abort
+            00: incq %gs:0x8 # Counter(21)
+            08: lea 0x14,%r11
+            0f: jmp 0x14 # Abort
             +0 FromInside(+0x0)
         "#]]
         .assert_eq(&of_calls(&["abort"]));
@@ -167,24 +167,24 @@ mod tests {
     fn what_comes_back_is_noted_behind_the_call() {
         expect![[r#"
             +0 Found
-             0: lea 0x1f,%r11
-             7: jmp 0xc # Slow
+            00: lea 0x1f,%r11
+            07: jmp 0xc # Slow
             +0 Checked
-             0: mov %fs:0x0,%r11
-             9: cmp %gs:0x11,%r11 # Owner
+            00: mov %fs:0x0,%r11
+            09: cmp %gs:0x11,%r11 # Owner
             11: jne 0xfffffffffffffff4
             +0 Before(+0x0)
-             0: incq %gs:0x8 # Counter(22)
-             8: lea 0x14,%r11
-             f: jmp 0x14 # Leave
+            00: incq %gs:0x8 # Counter(22)
+            08: lea 0x14,%r11
+            0f: jmp 0x14 # Leave
             +0 Before(+0x5)
                 Flags 23
             +0 After(+0x0)
-             0: lea 0xc,%r11
-             7: jmp 0xc # Back
+            00: lea 0xc,%r11
+            07: jmp 0xc # Back
             +0 After(+0x5)
-             0: lea 0xc,%r11
-             7: jmp 0xc # Vforked
+            00: lea 0xc,%r11
+            07: jmp 0xc # Vforked
             +0 FromInside(+0x0)
             +0 FromInside(+0x5)
             +a Before(+0xa)

@@ -127,17 +127,17 @@ mod tests {
         let plan = Plan { indirect_calls: true, ..Plan::NULL };
         expect![[r#"
             +0 Found
-             0: lea 0x1f,%r11
-             7: jmp 0xc # Slow
+            00: lea 0x1f,%r11
+            07: jmp 0xc # Slow
             +0 Checked
-             0: rdfsbase %r11
-             5: nopl (%rax)
-             9: cmp %gs:0x11,%r11 # Owner
+            00: rdfsbase %r11
+            05: nopl (%rax)
+            09: cmp %gs:0x11,%r11 # Owner
             11: jne 0xfffffffffffffff4
             +0 Before(+0x1)
-             0: lea 0x7,%r11 # Owner
-             7: sub 0x8(%rdi),%r11
-             e: cmp %r11,%gs:0x16 # Word(1)
+            00: lea 0x7,%r11 # Owner
+            07: sub 0x8(%rdi),%r11
+            0e: cmp %r11,%gs:0x16 # Word(1)
             16: jne 0x22
             18: incq %gs:0x20 # Word(2)
             20: jmp 0x39
@@ -146,9 +146,9 @@ mod tests {
             2c: call 0x31 # IndirectCall
             31: lea 0x80(%rsp),%rsp
             +0 Before(+0x5)
-             0: lea 0x7,%r11 # Owner
-             7: sub %rax,%r11
-             a: cmp %r11,%gs:0x12 # Word(4)
+            00: lea 0x7,%r11 # Owner
+            07: sub %rax,%r11
+            0a: cmp %r11,%gs:0x12 # Word(4)
             12: jne 0x1e
             14: incq %gs:0x1c # Word(5)
             1c: jmp 0x35

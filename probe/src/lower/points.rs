@@ -361,55 +361,55 @@ mod tests {
     #[test]
     fn values_are_kept_without_a_trace() {
         let before = |program: &Program, f: FuncId| Point::Before(program.block(header(program, f)).start);
-        let value = Value::Register(crate::arch::snippet::general_register("rdi").expect("there is one"));
+        let value = Value::Register(snippet::general_register("rdi").expect("there is one"));
         check(
             before,
             Action::Keep(value, Sink::Last),
             &expect![[r#"
-            4 Before(+0x4)
-             0: mov %rdi,%gs:0x8 # Counter(0)
-        "#]],
+                4 Before(+0x4)
+                00: mov %rdi,%gs:0x8 # Counter(0)
+            "#]],
         );
         check(
             before,
             Action::Keep(value, Sink::Ring(4)),
             &expect![[r#"
-            4 Before(+0x4)
-             0: lea -0x80(%rsp),%rsp
-             5: push %rax
-             6: mov %rdi,%rcx
-             9: mov $0x1,%r11d
-             f: xadd %r11,%gs:0x18 # Counter(0)
-            18: and $0x3,%r11d
-            1f: lea 0x26,%rax # Counter(1)
-            26: mov %rcx,%gs:(%rax,%r11,8)
-            2b: pop %rax
-            2c: lea 0x80(%rsp),%rsp
-        "#]],
+                4 Before(+0x4)
+                00: lea -0x80(%rsp),%rsp
+                05: push %rax
+                06: mov %rdi,%rcx
+                09: mov $0x1,%r11d
+                0f: xadd %r11,%gs:0x18 # Counter(0)
+                18: and $0x3,%r11d
+                1f: lea 0x26,%rax # Counter(1)
+                26: mov %rcx,%gs:(%rax,%r11,8)
+                2b: pop %rax
+                2c: lea 0x80(%rsp),%rsp
+            "#]],
         );
         check(
             before,
             Action::Keep(Value::Flags, Sink::Histogram),
             &expect![[r#"
-            4 Before(+0x4)
-             0: lea -0x80(%rsp),%rsp
-             5: push %rax
-             6: lahf
-             7: seto %al
-             a: movzwl %ax,%ecx
-             d: shr $0x8,%ecx
-            10: and $0xd5,%ecx
-            16: movzbl %al,%eax
-            19: shl $0xb,%eax
-            1c: or %ecx,%eax
-            1e: mov $0xffffffffffffffff,%r11
-            25: bsr %rax,%rcx
-            29: cmove %r11,%rcx
-            2d: lea 0x34,%r11 # Counter(1)
-            34: incq %gs:(%r11,%rcx,8)
-            39: pop %rax
-            3a: lea 0x80(%rsp),%rsp
-        "#]],
+                4 Before(+0x4)
+                00: lea -0x80(%rsp),%rsp
+                05: push %rax
+                06: lahf
+                07: seto %al
+                0a: movzwl %ax,%ecx
+                0d: shr $0x8,%ecx
+                10: and $0xd5,%ecx
+                16: movzbl %al,%eax
+                19: shl $0xb,%eax
+                1c: or %ecx,%eax
+                1e: mov $0xffffffffffffffff,%r11
+                25: bsr %rax,%rcx
+                29: cmove %r11,%rcx
+                2d: lea 0x34,%r11 # Counter(1)
+                34: incq %gs:(%r11,%rcx,8)
+                39: pop %rax
+                3a: lea 0x80(%rsp),%rsp
+            "#]],
         );
     }
 

@@ -110,7 +110,7 @@ fn check(code: &str, want: &Expect) {
     let module = Module::build(&program, &plan, Room::Behind).expect("it can be moved");
     let start = module.code_map.new_of(f.entry).expect("it is moved");
     let rows = Tables::of(&module).rows(start);
-    let line = |(at, rule): &(Va, String)| format!("{:2x}: {rule}\n", at.since(start));
+    let line = |(at, rule): &(Va, String)| format!("{:02x}: {rule}\n", at.since(start));
     want.assert_eq(&rows.iter().map(line).collect::<String>());
 }
 
@@ -124,7 +124,7 @@ fn a_counter_that_keeps_a_register_on_the_stack_moves_the_frame() {
     check(
         &format!("here: jo 1f\n{ALL_LIVE}\n1: {ALL_LIVE}"),
         &expect![[r#"
-             0: RegisterAndOffset { register: Register(7), offset: 8 } 16=Offset(-8)
+            00: RegisterAndOffset { register: Register(7), offset: 8 } 16=Offset(-8)
             24: RegisterAndOffset { register: Register(7), offset: 136 } 16=Offset(-8)
             25: RegisterAndOffset { register: Register(7), offset: 144 } 16=Offset(-8)
             3a: RegisterAndOffset { register: Register(7), offset: 136 } 16=Offset(-8)
@@ -142,7 +142,7 @@ fn a_frame_by_another_register_is_not_moved() {
     check(
         frame,
         &expect![[r#"
-             0: RegisterAndOffset { register: Register(7), offset: 8 } 16=Offset(-8)
+            00: RegisterAndOffset { register: Register(7), offset: 8 } 16=Offset(-8)
             20: RegisterAndOffset { register: Register(7), offset: 16 } 16=Offset(-8) 6=Offset(-16)
             23: RegisterAndOffset { register: Register(6), offset: 16 } 16=Offset(-8) 6=Offset(-16)
             70: RegisterAndOffset { register: Register(7), offset: 8 } 16=Offset(-8) 6=Offset(-16)

@@ -40,9 +40,9 @@ fn what_has_no_long_form_leads_to_a_jump() {
     check(
         &bytes,
         &expect![[r#"
-             0: jecxz 0x1005
-             3: jmp 0x100a
-             5: jmp 0x100a
+            00: jecxz 0x1005
+            03: jmp 0x100a
+            05: jmp 0x100a
         "#]],
     );
 }
@@ -71,36 +71,36 @@ fn an_increment_keeps_what_is_live() {
     check(
         &emitted(Increment::Flags),
         &expect![[r#"
-             0: incq %gs:0x1008
+            00: incq %gs:0x1008
         "#]],
     );
     check(
         &emitted(Increment::Through(Reg::general(2))),
         &expect![[r#"
-             0: mov %gs:0x1008,%rdx
-             8: lea 0x1(%rdx),%rdx
-             c: mov %rdx,%gs:0x1014
+            00: mov %gs:0x1008,%rdx
+            08: lea 0x1(%rdx),%rdx
+            0c: mov %rdx,%gs:0x1014
         "#]],
     );
     check(
         &emitted(Increment::Through(Reg::general(12))),
         &expect![[r#"
-             0: mov %gs:0x1008,%r12
-             8: lea 0x1(%r12),%r12
-             d: mov %r12,%gs:0x1015
+            00: mov %gs:0x1008,%r12
+            08: lea 0x1(%r12),%r12
+            0d: mov %r12,%gs:0x1015
         "#]],
     );
     check(
         &emitted(Increment::Spilled),
         &expect![[r#"
-         0: lea -0x80(%rsp),%rsp
-         5: push %rax
-         6: mov %gs:0x100e,%rax
-         e: lea 0x1(%rax),%rax
-        12: mov %rax,%gs:0x101a
-        1a: pop %rax
-        1b: lea 0x80(%rsp),%rsp
-    "#]],
+            00: lea -0x80(%rsp),%rsp
+            05: push %rax
+            06: mov %gs:0x100e,%rax
+            0e: lea 0x1(%rax),%rax
+            12: mov %rax,%gs:0x101a
+            1a: pop %rax
+            1b: lea 0x80(%rsp),%rsp
+        "#]],
     );
 }
 
@@ -123,45 +123,45 @@ fn checks_of_the_owner() {
     check(
         &check_owner(false).0,
         &expect![[r#"
-         0: mov %fs:0x0,%r11
-         9: cmp %gs:0x1011,%r11
-        11: je 0x1017
-        17: lea 0x101e,%r11
-        1e: jmp 0x1023
-    "#]],
+            00: mov %fs:0x0,%r11
+            09: cmp %gs:0x1011,%r11
+            11: je 0x1017
+            17: lea 0x101e,%r11
+            1e: jmp 0x1023
+        "#]],
     );
     check(
         &check_owner(true).0,
         &expect![[r#"
-         0: rdfsbase %r11
-         5: nopl (%rax)
-         9: cmp %gs:0x1011,%r11
-        11: je 0x1017
-        17: lea 0x101e,%r11
-        1e: jmp 0x1023
-    "#]],
+            00: rdfsbase %r11
+            05: nopl (%rax)
+            09: cmp %gs:0x1011,%r11
+            11: je 0x1017
+            17: lea 0x101e,%r11
+            1e: jmp 0x1023
+        "#]],
     );
     check(
         &check_started_owner().0,
         &expect![[r#"
-         0: mov %fs:0x0,%r11
-         9: cmpb $0x0,0x1010
-        10: je 0x1020
-        12: cmp %gs:0x101a,%r11
-        1a: je 0x1020
-        20: lea 0x1027,%r11
-        27: jmp 0x102c
-    "#]],
+            00: mov %fs:0x0,%r11
+            09: cmpb $0x0,0x1010
+            10: je 0x1020
+            12: cmp %gs:0x101a,%r11
+            1a: je 0x1020
+            20: lea 0x1027,%r11
+            27: jmp 0x102c
+        "#]],
     );
     check(
         &check_owner_here(false).0,
         &expect![[r#"
-         0: mov %fs:0x0,%r11
-         9: cmp %gs:0x1011,%r11
-        11: je 0x1023
-        17: lea 0x1023,%r11
-        1e: jmp 0x1023
-    "#]],
+            00: mov %fs:0x0,%r11
+            09: cmp %gs:0x1011,%r11
+            11: je 0x1023
+            17: lea 0x1023,%r11
+            1e: jmp 0x1023
+        "#]],
     );
 }
 
@@ -174,16 +174,16 @@ fn checks_in_front_of_an_entry_go_on_into_it() {
         let code = [check.found.clone(), check.check.clone()].concat();
         let want = match (asks_started, asks_signal) {
             (false, false) => expect![[r#"
-                 0: lea 0x101f,%r11
-                 7: jmp 0x100c
-                 c: mov %fs:0x0,%r11
+                00: lea 0x101f,%r11
+                07: jmp 0x100c
+                0c: mov %fs:0x0,%r11
                 15: cmp %gs:0x101d,%r11
                 1d: jne 0x1000
             "#]],
             (false, true) => expect![[r#"
-                 0: lea 0x1035,%r11
-                 7: jmp 0x100c
-                 c: lea 0x102b,%r11
+                00: lea 0x1035,%r11
+                07: jmp 0x100c
+                0c: lea 0x102b,%r11
                 13: jmp 0x1018
                 18: rdfsbase %r11
                 1d: nopl (%rax)
@@ -194,9 +194,9 @@ fn checks_in_front_of_an_entry_go_on_into_it() {
                 33: je 0x1000
             "#]],
             (true, _) => expect![[r#"
-                 0: lea 0x103e,%r11
-                 7: jmp 0x100c
-                 c: lea 0x1034,%r11
+                00: lea 0x103e,%r11
+                07: jmp 0x100c
+                0c: lea 0x1034,%r11
                 13: jmp 0x1018
                 18: mov %fs:0x0,%r11
                 21: cmpb $0x0,0x1028
@@ -217,26 +217,26 @@ fn checks_of_signals() {
     check(
         &CHECK_SIGNAL.0,
         &expect![[r#"
-         0: lea 0x8(%rsp),%r11
-         5: cmp %r11,%rdx
-         8: jne 0x100e
-         e: lea 0x1015,%r11
-        15: jmp 0x101a
-    "#]],
+            00: lea 0x8(%rsp),%r11
+            05: cmp %r11,%rdx
+            08: jne 0x100e
+            0e: lea 0x1015,%r11
+            15: jmp 0x101a
+        "#]],
     );
     check(
         &[&SAVE[..], &CHECK_SAVED_SIGNAL.0, &RESTORE.0].concat(),
         &expect![[r#"
-         0: push %r11
-         2: lea 0x10(%rsp),%r11
-         7: cmp %r11,%rdx
-         a: jne 0x1010
-        10: pop %r11
-        12: lea 0x1019,%r11
-        19: jmp 0x101e
-        1e: pop %r11
-        20: jmp 0x1025
-    "#]],
+            00: push %r11
+            02: lea 0x10(%rsp),%r11
+            07: cmp %r11,%rdx
+            0a: jne 0x1010
+            10: pop %r11
+            12: lea 0x1019,%r11
+            19: jmp 0x101e
+            1e: pop %r11
+            20: jmp 0x1025
+        "#]],
     );
 }
 
@@ -245,37 +245,37 @@ fn ways_to_moved_code() {
     check(
         &BY_WAY_OF.0,
         &expect![[r#"
-             0: lea 0x1007,%r11
-             7: jmp 0x100c
+            00: lea 0x1007,%r11
+            07: jmp 0x100c
         "#]],
     );
     check(
         &OWN_STUB.0,
         &expect![[r#"
-         0: lea 0x1007,%r11
-         7: cmp %r11,0x100e
-         e: je 0x1014
-        14: jmpq *0x101a
-        1a: int3
-        1b: int3
-        1c: int3
-        1d: int3
-        1e: int3
-        1f: int3
-    "#]],
+            00: lea 0x1007,%r11
+            07: cmp %r11,0x100e
+            0e: je 0x1014
+            14: jmpq *0x101a
+            1a: int3
+            1b: int3
+            1c: int3
+            1d: int3
+            1e: int3
+            1f: int3
+        "#]],
     );
     check(
         &WITH_FIRST_COUNTERS.0,
         &expect![[r#"
-         0: push %rbx
-         1: rdgsbase %rbx
-         6: xor %r11d,%r11d
-         9: wrgsbase %r11
-         e: call 0x1013
-        13: wrgsbase %rbx
-        18: pop %rbx
-        19: ret
-    "#]],
+            00: push %rbx
+            01: rdgsbase %rbx
+            06: xor %r11d,%r11d
+            09: wrgsbase %r11
+            0e: call 0x1013
+            13: wrgsbase %rbx
+            18: pop %rbx
+            19: ret
+        "#]],
     );
 }
 
