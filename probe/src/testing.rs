@@ -35,10 +35,10 @@ pub fn function(program: &Program, name: &str) -> FuncId {
 
 /// The instructions of `code`, which lies at `at`: offset and text, each on a line; `note` says what else.
 pub fn listing(code: &[u8], at: Va, note: impl Fn(usize, usize) -> String) -> String {
-    let mut decoder = Decoder::new(code, at);
+    let decoder = Decoder::new(code, at);
     let mut out = String::new();
     let mut offset = 0;
-    while let Some(insn) = decoder.next() {
+    for insn in decoder {
         let end = offset + insn.len_bytes();
         out += format!("{offset:02x}: {insn}{}", note(offset, end)).trim_end();
         out += "\n";

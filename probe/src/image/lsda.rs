@@ -383,8 +383,8 @@ mod tests {
         let n_rows = u32::from_le_bytes(*new[8..].first_chunk().expect("a header")) as usize;
         let rows_at = 12 + 8 * n_rows;
         let new_tables = tables(new_at.plus(rows_at as u64), &new[rows_at..]);
-        let (old_at, old) = program.image.unwind_tables()[0].clone();
-        let old_tables = tables(old_at, &old);
+        let (old_at, old) = program.image.unwind_tables()[0];
+        let old_tables = tables(old_at, old);
         let mut n_checked = 0;
         for (start, data) in old_tables {
             let old_sites = sites(program.image.bytes_from(data).expect("in the file"), data, start);

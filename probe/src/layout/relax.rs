@@ -143,8 +143,11 @@ mod tests {
         })
     }
 
-    /// Start, length and branch of each branch, and where labels are, laid out one after another.
-    fn laid_out(steps: &[(u32, Step)], is_long: &[bool]) -> (Vec<(i64, i64, Branch, Aim)>, Vec<u32>) {
+    /// Start, length, branch and aim.
+    type LaidOut = (i64, i64, Branch, Aim);
+
+    /// The branches and where the labels are, laid out one after another.
+    fn laid_out(steps: &[(u32, Step)], is_long: &[bool]) -> (Vec<LaidOut>, Vec<u32>) {
         let (mut at, mut labels, mut branches) = (0, vec![0; N_LABELS], Vec::new());
         let mut is_long = is_long.iter();
         for &(bytes, step) in steps {

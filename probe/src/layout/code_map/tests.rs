@@ -33,8 +33,8 @@ fn new_instructions(module: &Module<'_>) -> BTreeMap<Va, u16> {
     for (_, new) in module.code_map.ranges() {
         let from = usize::try_from(new.start.0 - segments.text_at).expect("within the text");
         let len = usize::try_from(new.end.since(new.start)).expect("within the text");
-        let mut decoder = Decoder::new(&segments.text[from..from + len], new.start);
-        while let Some(insn) = decoder.next() {
+        let decoder = Decoder::new(&segments.text[from..from + len], new.start);
+        for insn in decoder {
             all.insert(insn.at(), kind(&insn));
         }
     }

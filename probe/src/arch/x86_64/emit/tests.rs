@@ -53,8 +53,8 @@ fn padding_is_as_long_as_asked_for_and_does_nothing() {
         let mut bytes = Vec::new();
         pad(&mut bytes, n);
         assert_eq!(bytes.len(), n);
-        let mut decoder = Decoder::new(&bytes, Va(0x1000));
-        while let Some(insn) = decoder.next() {
+        let decoder = Decoder::new(&bytes, Va(0x1000));
+        for insn in decoder {
             assert!(insn.is_nop(), "{insn}");
         }
     }
@@ -108,9 +108,9 @@ fn an_increment_keeps_what_is_live() {
 fn the_stack_of_an_increment_is_where_it_says() {
     let mut bytes = Vec::new();
     let _places = Increment::Spilled.emit(&mut bytes).count();
-    let mut decoder = Decoder::new(&bytes, Va(0));
+    let decoder = Decoder::new(&bytes, Va(0));
     let mut ends = Vec::new();
-    while let Some(insn) = decoder.next() {
+    for insn in decoder {
         ends.push(usize::try_from(insn.end().0).expect("small"));
     }
     let moves = Increment::Spilled.stack();
