@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # random.sh [N [SEED [PLACE]]]: makes N random programs (1,000) in C and C++ (calls, direct, indirect and
-# through tables, tail calls, recursion, loops, irreducible ones, switches, computed gotos, exceptions, setjmp and
-# longjmp, signals, faults, threads, forks, contexts, exits, functions of its own with names of libc's), built
-# in many ways, and holds what `count` says of each block, and of some edges and PLT stubs,
-# against what the program counted itself (`random.py` says how). Prints the seed and the number of each that
-# differs, and makes it smaller. PLACE, such as 17.3: that program of the seed alone.
+# through tables, tail calls, recursion, loops, irreducible ones, switches, computed gotos, exceptions, setjmp
+# and longjmp, signals, faults, threads, forks, contexts, exits, functions of its own with names of libc's),
+# built in many ways, and holds what `count` says of each block, and of some edges and PLT stubs, against what
+# the program counted itself (`random.py` says how). Prints the seed and the number of each that differs, and
+# makes it smaller. PLACE, such as 17.3: that program of the seed alone.
 #
 # PER_UNIT: programs a translation unit (8). FIRST: the first unit. SHRINK=0: leave them as they are.
 # STOP_AFTER: so many that differ (10). WITHOUT: what programs and units are not to have, with commas between

@@ -1,5 +1,5 @@
-//! Compiles the runtime's routines in Rust (`src/arch/x86_64/runtime/*.rs` of [`ROUTINES`]) to assembly, which
-//! is joined to the runtime's own.
+//! Compiles the runtime's routines in Rust (`src/arch/x86_64/runtime/*.rs` of [`ROUTINES`]) to assembly,
+//! which is joined to the runtime's own.
 //!
 //! They run inside programs, at whatever address, where nothing of ours is linked and no vector register may
 //! change: so what would need a relocation, a call or such a register is refused here.

@@ -144,7 +144,7 @@ fn the_command_is_installed_with_its_man_pages_and_completions() {
         let found = std::fs::read_to_string(to.path().join("share").join(file)).unwrap_or_default();
         assert!(found.contains(text), "{file} has no {text}");
     };
-    has("man/man1/engraft.1", "engraft-count");
+    has("man/man1/engraft.1", r"engraft\-count");
     has("man/man1/engraft-count.1", "counts");
     has("bash-completion/completions/engraft", "complete");
     has("zsh/site-functions/_engraft", "#compdef engraft");

@@ -101,7 +101,8 @@ struct Belief {
     share: Vec<f64>,
 }
 
-/// How likely each block of `func` is to have run: forwards from what is known, backwards, and forwards again.
+/// How likely each block of `func` is to have run: forwards from what is known, backwards, and forwards
+/// again.
 fn believe(
     seen: &Seen<'_>,
     learned: &Learned,

@@ -162,15 +162,16 @@ impl Network {
         true
     }
 
-    /// Whether `arc`, which leaves `from`, has room; where there are potentials, only if it is on a cheapest way.
+    /// Whether `arc`, which leaves `from`, has room; where there are potentials, only if it is on a cheapest
+    /// way.
     #[inline]
     fn is_usable(&self, from: usize, arc: usize, potential: Option<&[i64]>) -> bool {
         let arc = self.arcs[arc];
         arc.residual > 0 && potential.is_none_or(|p| arc.cost + p[from] - p[arc.to as usize] == 0)
     }
 
-    /// By node: along how many usable arcs it is reached from those that have too much; `None` if none that has
-    /// too little is reached.
+    /// By node: along how many usable arcs it is reached from those that have too much; `None` if none that
+    /// has too little is reached.
     fn levels(&self, potential: Option<&[i64]>, work: &mut u64) -> Option<Vec<u32>> {
         let mut level = vec![u32::MAX; self.excess.len()];
         let mut queue: VecDeque<usize> = VecDeque::new();

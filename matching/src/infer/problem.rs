@@ -38,8 +38,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// The graph of `func` with nothing known: where control enters, where it leaves, and where it might leak,
-    /// at what cost.
+    /// The graph of `func` with nothing known: where control enters, where it leaves, and where it might
+    /// leak, at what cost.
     ///
     /// Shape: `leak` is the cost of one execution that a call does not bring back, or brings back twice.
     pub fn of(program: &Program, func: FuncId, leak: u32) -> Problem {

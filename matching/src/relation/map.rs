@@ -9,7 +9,7 @@
 //! pin block 0x401136 0x401150             # the same of two blocks
 //! forbid block 0x401136 0x401158
 //! match luaD_call luaD_call name 1        # a function: old, new, method, confidence
-//! block 0x401136 0x401150 unique-1 1 1    # a block: old, new, method, confidence, share, and perhaps `partial`
+//! block 0x401136 0x401150 unique-1 1 1    # a block: old, new, method, confidence, share, maybe `partial`
 //! data 0x40a000 0x40b000 hash             # a data object: old, new, method
 //! ```
 //!

@@ -117,8 +117,8 @@ impl Finder<'_, '_> {
         self.own_heads(&gaps);
     }
 
-    /// Starts of functions that files or calls tell, by address, and whether functions start at multiples of 16
-    /// here.
+    /// Starts of functions that files or calls tell, by address, and whether functions start at multiples of
+    /// 16 here.
     fn certain_starts(&self, in_gap: &impl Fn(Rel) -> bool) -> (Vec<(Rel, Origin)>, bool) {
         let code = self.code;
         let mut certain: Vec<(Rel, Origin)> = Vec::new();

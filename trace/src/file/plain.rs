@@ -42,7 +42,8 @@ pub fn read<E: From<PlainError>>(
     let mut symbols = Vec::with_capacity(bytes.len() / 4);
     let (mut kept, mut index) = (0, 0);
     loop {
-        let n = match from.read(&mut bytes[kept..]) {
+        let room = bytes.get_mut(kept..).expect("less than a symbol was kept");
+        let n = match from.read(room) {
             Ok(0) if kept > 0 => return Err(PlainError::Torn { index }.into()),
             Ok(0) => return Ok(index),
             Ok(n) => n,
@@ -50,7 +51,7 @@ pub fn read<E: From<PlainError>>(
             Err(err) => return Err(PlainError::Io { index, err }.into()),
         };
         let whole = (kept + n) / 4 * 4;
-        let (words, _none) = bytes[..whole].as_chunks::<4>();
+        let (words, _none) = bytes.get(..whole).expect("so many were read").as_chunks::<4>();
         symbols.clear();
         symbols.extend(words.iter().map(|word| u32::from_le_bytes(*word)));
         take(&symbols)?;

@@ -402,7 +402,8 @@ mod tests {
         let mut bytes = Vec::new();
         Event::Point(1).append_to(&mut bytes);
         Event::Signal { key: 9, place: SignalPlace::At(8) }.append_to(&mut bytes);
-        let lengths: Vec<usize> = events(&bytes[..12]).map(|(_, _, bytes)| bytes.len()).collect();
+        let lengths: Vec<usize> =
+            events(bytes.get(..12).expect("there are sixteen")).map(|(_, _, bytes)| bytes.len()).collect();
         assert_eq!(lengths, [4, 8]);
         let mut reader = Reader::default();
         assert_eq!(reader.push(Head::FarPoint(3).word()), None);

@@ -8,8 +8,9 @@ use syn::visit::{self, Visit};
 /// A function has at most so many lines, from its name to its last brace.
 const FUNCTION: usize = 80;
 
-/// How many functions are longer, and how many have over 120 lines. Figures that may only fall.
-const LONG: (usize, usize) = (10, 3);
+/// Functions that are longer, how long they may be, and why. At most 20 of them, and 3 of over 120 lines.
+const LONG: &[(&str, usize, &str)] =
+    &[("program/src/arch/x86_64/quick.rs: quick", 141, "a table: one arm a form of the common instructions")];
 
 #[test]
 fn functions_are_short_enough_to_be_read() {
@@ -19,18 +20,28 @@ fn functions_are_short_enough_to_be_read() {
         let parsed = syn::parse_file(&text).unwrap_or_else(|err| panic!("{file}: {err}"));
         let mut found = Functions(Vec::new());
         found.visit_file(&parsed);
-        long.extend(
-            found.0.into_iter().filter(|(_, n)| *n > FUNCTION).map(|(name, n)| (n, file.clone(), name)),
-        );
+        let too_long = found.0.into_iter().filter(|(_, n_lines)| *n_lines > FUNCTION);
+        long.extend(too_long.map(|(name, n_lines)| (format!("{file}: {name}"), n_lines)));
     }
-    let n_very_long = long.iter().filter(|(n, ..)| *n > 120).count();
-    let listed: Vec<String> =
-        long.iter().map(|(n, file, name)| format!("{n} lines: {file}: {name}")).collect();
+    let mut wrong = Vec::new();
+    for (name, n_lines) in &long {
+        match LONG.iter().find(|(listed, ..)| listed == name) {
+            None => wrong.push(format!("{name} has {n_lines} lines: split it into steps that have names")),
+            Some((_, most, _)) if n_lines != most => {
+                wrong.push(format!("{name} has {n_lines} lines, {most} in LONG: it may only get shorter"));
+            }
+            Some(_) => {}
+        }
+    }
+    for (name, ..) in LONG.iter().filter(|(name, ..)| !long.iter().any(|(found, _)| found == name)) {
+        wrong.push(format!("{name} is not long any more: take it out of LONG"));
+    }
+    assert!(wrong.is_empty(), "{FUNCTION} lines at most:\n{}", wrong.join("\n"));
+    let n_very_long = LONG.iter().filter(|(_, n_lines, _)| *n_lines > 120).count();
     assert!(
-        long.len() <= LONG.0 && n_very_long <= LONG.1,
-        "{} functions are longer than {FUNCTION} lines, {n_very_long} than 120: split one into steps that have names\n{}",
-        long.len(),
-        listed.join("\n")
+        LONG.len() <= 20 && n_very_long <= 3,
+        "{} long functions, {n_very_long} of over 120 lines",
+        LONG.len()
     );
 }
 
@@ -71,23 +82,17 @@ fn files_are_short_enough_to_be_read() {
         })
     };
     let wrong: Vec<String> = code_files().iter().filter_map(long).collect();
-    assert!(wrong.len() <= LONG_FILES, "{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
-
-/// How many files of code are too long without a reason. A figure that may only fall.
-const LONG_FILES: usize = 3;
 
 /// Columns of a comment, the mark included.
 const COLUMNS: usize = 110;
-
-/// How many are wider. A figure that may only fall.
-const WIDE: usize = 91;
 
 #[test]
 fn comments_fit_into_their_columns() {
     let mut wrong = Vec::new();
     for file in code_files() {
-        let mark = if file.ends_with(".rs") || file.ends_with(".c") { "//" } else { "#" };
+        let mark = if file.ends_with(".rs") || file.ends_with(".c") { "//" } else { "# " };
         for (n, line) in read(&top().join(&file)).lines().enumerate() {
             let is_comment = line.trim_start().starts_with(mark)
                 || file.ends_with(".s") && line.contains(" # ")
@@ -97,7 +102,7 @@ fn comments_fit_into_their_columns() {
             }
         }
     }
-    assert!(wrong.len() <= WIDE, "{} are too wide:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// All files of code that the repository holds: Rust, assembly, C, scripts.

@@ -31,24 +31,11 @@ fn allowed() -> Vec<String> {
     places
 }
 
-/// Whether the keyword is there: in comments and strings it is no token of its own.
+/// Whether the keyword is there, or assembly: in comments and strings they are no tokens of their own.
 fn is_unsafe(tokens: TokenStream) -> bool {
-    let mut last = String::new();
-    for token in tokens {
-        match token {
-            TokenTree::Ident(ident) if ident == "unsafe" => return true,
-            TokenTree::Group(group) => {
-                // `#![deny(unsafe_code)]` holds another word; `#[unsafe(naked)]` is meant.
-                if is_unsafe(group.stream()) {
-                    return true;
-                }
-            }
-            TokenTree::Ident(ident) => last = ident.to_string(),
-            _ => {}
-        }
-        if last == "global_asm" {
-            return true;
-        }
-    }
-    false
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(word) => word == "unsafe" || word == "global_asm",
+        TokenTree::Group(group) => is_unsafe(group.stream()),
+        _ => false,
+    })
 }

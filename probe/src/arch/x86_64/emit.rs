@@ -85,7 +85,8 @@ pub fn check_owner(is_early: bool) -> ([u8; 35], [usize; 4]) {
         0xe9, 0, 0, 0, 0, // jmp
     ];
     if is_early {
-        bytes[..9].copy_from_slice(&[0xf3, 0x49, 0x0f, 0xae, 0xc3, 0x0f, 0x1f, 0x40, 0x00]); // rdfsbase %r11; nop
+        // rdfsbase %r11; nop
+        bytes[..9].copy_from_slice(&[0xf3, 0x49, 0x0f, 0xae, 0xc3, 0x0f, 0x1f, 0x40, 0x00]);
     }
     (bytes, [13, 19, 26, 31])
 }

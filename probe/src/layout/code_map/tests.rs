@@ -1,3 +1,5 @@
+//! Addresses of moved code, both ways.
+
 use crate::layout::place::Room;
 use crate::module::Module;
 use crate::plan::{Action, Plan, Point, Probe};

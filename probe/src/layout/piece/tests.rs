@@ -1,3 +1,5 @@
+//! Functions laid out anew: assembly text in, a listing out.
+
 use super::*;
 use crate::plan::{Action, Plan, Point, Probe};
 use crate::testing::{assembled, function, listing};

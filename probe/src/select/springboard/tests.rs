@@ -1,3 +1,5 @@
+//! Which tactic finds room for a jump, and where there is none.
+
 use super::*;
 use crate::plan::Plan;
 use crate::select::Selection;

@@ -24,11 +24,13 @@
 //! | `m` | mispredictions of edges | from, to, count |
 //! | `c` | calls | calling instruction, callee, count |
 //! | `o` | calls that leave the image | calling instruction, count |
-//! | `x` | where those led | names: number, bytes each; then rows: calling instruction, 0 + address in the process, 1 nowhere known, or
-//!   2 + name, address; count |
+//! | `x` | where those led | names: number, bytes each; rows: calling instruction, where: below; count |
 //! | `s` | one, if threads may have been stopped in the middle of a block | 0, how many |
-//! | `E`, `B`, `G` | entries, blocks, edges whose counts may be off | as `e`, `b`, `g`: the least that it may be |
+//! | `E`, `B`, `G` | entries, blocks, edges whose counts may be off | as `e`, `b`, `g`: the least it may be |
 //! | `F`, `C`, `H` | the same ones | the most |
+//!
+//! Where a call led (`x`): 0 and an address in the process, 1 where nothing is known, or 2 + the number of a name,
+//! and an address.
 //!
 //! A reader skips tables whose tag it does not know. A change that old readers would misread raises the
 //! version.

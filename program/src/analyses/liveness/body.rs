@@ -634,8 +634,8 @@ impl Body {
     }
 }
 
-/// Whether `block` returns to an address that it makes itself: the instruction at `before`, the one before its
-/// last, does.
+/// Whether `block` returns to an address that it makes itself: the instruction at `before`, the one before
+/// its last, does.
 pub fn makes_return_address(program: &Program, block: &Block, before: Option<Va>) -> bool {
     block.end == BlockEnd::Return
         && before.and_then(|at| insn_at(program, at)).is_some_and(|insn| insn.makes_return_address())

@@ -127,7 +127,8 @@ pub fn sorted(all: &[Rel], span: &Range<Rel>) -> Vec<Rel> {
     found
 }
 
-/// The instructions of one region and what leads where among them. Its room is used again for the next region.
+/// The instructions of one region and what leads where among them. Its room is used again for the next
+/// region.
 #[derive(Default)]
 pub struct Listing {
     pub insns: Vec<ListedInsn>,

@@ -1,3 +1,5 @@
+//! Each sequence of instructions, as the decoder reads it.
+
 use super::*;
 use crate::testing::listing;
 use expect_test::{Expect, expect};

@@ -1,4 +1,5 @@
-//! A routine of the runtime in Rust: compiled by `build.rs` to assembly, which is joined to the runtime's own.
+//! A routine of the runtime in Rust: compiled by `build.rs` to assembly, which is joined to the runtime's
+//! own.
 //!
 //! It runs inside programs: raw pointers alone, since a slice's bounds bring in a panic, and loops that the
 //! compiler leaves as they are.
