@@ -29,8 +29,8 @@
 //! | `E`, `B`, `G` | entries, blocks, edges whose counts may be off | as `e`, `b`, `g`: the least it may be |
 //! | `F`, `C`, `H` | the same ones | the most |
 //!
-//! Where a call led (`x`): 0 and an address in the process, 1 where nothing is known, or 2 + the number of a name,
-//! and an address.
+//! Where a call led (`x`): 0 and an address in the process, 1 where nothing is known, or 2 + the number of a
+//! name, and an address.
 //!
 //! A reader skips tables whose tag it does not know. A change that old readers would misread raises the
 //! version.
