@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use trace::decode::{Codes, Decoder as EventDecoder};
 use trace::chunks::Codec;
-use trace::{Automaton, Balance, Cause, Flow, Names, Path, Position, Scheme, Stores, Symbol, Trace, Want};
+use trace::{Automaton, Balance, Cause, Names, Path, Position, Scheme, Stores, Symbol, Trace, Want};
 use trace::{file, import, plain};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -229,7 +229,7 @@ fn tell(trace: &Trace, is_short: bool) {
         }
     }
     if is_short {
-        let _damaged = (trace.stats(), trace.block_counts(None), Flow::observed(trace, 1));
+        let _damaged = (trace.stats(), trace.block_counts(None), trace.observed_flow(1));
     }
 }
 
