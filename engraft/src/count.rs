@@ -69,7 +69,7 @@ pub struct Args {
 /// If it is not there, or nothing can be counted here.
 pub fn find(name: &OsStr) -> anyhow::Result<Target> {
     let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    session::doctor::find(name, &search).map_err(|err| {
+    session::find(name, &search).map_err(|err| {
         let hint = err.hint().unwrap_or_default();
         Hinted::new(format!("{:#}", anyhow::Error::from(err)), hint).into()
     })

@@ -68,6 +68,10 @@ pub const COMES_BACK: Behaviour = Behaviour(1 << 15);
 /// cancellation (`read`), or is, or often is, of a library that is looked at itself (`sin`, `malloc`).
 pub const SELF_CONTAINED: Behaviour = Behaviour(1 << 16);
 
+/// Runs in the child of `posix_spawn`, which has its parent's memory and thread pointer, and is over when it
+/// execs: in glibc and in musl. `posix_spawn` itself comes back in the parent alone, and needs no row.
+pub const RUNS_SPAWNED: Behaviour = Behaviour(1 << 17);
+
 /// What the function of this name does; nothing, if it is none of the table.
 pub fn behaviour(name: &str) -> Behaviour {
     let row = FUNCTIONS.binary_search_by(|row| row.0.cmp(name));
@@ -114,7 +118,7 @@ pub(crate) fn never_returns(name: &str) -> bool {
 }
 
 /// By name.
-const FUNCTIONS: [(&str, Behaviour); 215] = [
+const FUNCTIONS: [(&str, Behaviour); 217] = [
     ("_Exit", NEVER_RETURNS.with(ENDS_AT_ONCE)),
     ("_Fork", RETURNS_AGAIN.with(FORKS)),
     ("_IO_fork", FORKS),
@@ -163,6 +167,7 @@ const FUNCTIONS: [(&str, Behaviour); 215] = [
     ("__memset_chk", COMES_BACK.with(SELF_CONTAINED)),
     ("__rawmemchr", COMES_BACK),
     ("__sigsetjmp", RETURNS_TWICE),
+    ("__spawni_child", RUNS_SPAWNED),
     ("__stack_chk_fail", NEVER_RETURNS.with(ABORTS)),
     ("__stpcpy_chk", SELF_CONTAINED),
     ("__strcat_chk", COMES_BACK.with(SELF_CONTAINED)),
@@ -188,6 +193,7 @@ const FUNCTIONS: [(&str, Behaviour); 215] = [
     ("cbrt", COMES_BACK),
     ("ceil", COMES_BACK),
     ("ceilf", COMES_BACK),
+    ("child", RUNS_SPAWNED),
     ("clock", SELF_CONTAINED),
     ("clock_gettime", SELF_CONTAINED),
     ("clone", RETURNS_AGAIN),

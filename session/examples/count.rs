@@ -8,7 +8,7 @@ use std::ffi::OsString;
 pub fn count(command: &[OsString]) -> Result<Vec<profile::Profile>, Box<dyn Error>> {
     let (name, args) = command.split_first().ok_or("name a program")?;
     let (store, wanted) = (Store::open(None)?, Modules::new(&["all"]));
-    let target = session::doctor::find(name, "/usr/bin:/bin".as_ref())?;
+    let target = session::find(name, "/usr/bin:/bin".as_ref())?;
     let set = ModuleSet::of(&store, &target)?;
     let prepared = Prepared::new(&store, &wanted, set, Instrumentation::new(Placement::Edges))?;
     Ok(CountedRun::new(prepared, &target, name, args)?.collect(false)?.profiles)

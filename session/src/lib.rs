@@ -6,7 +6,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (store, wanted) = (Store::open(None)?, Modules::new(&["all"]));
-//! let target = session::doctor::find("true".as_ref(), "/bin:/usr/bin".as_ref())?;
+//! let target = session::find("true".as_ref(), "/bin:/usr/bin".as_ref())?;
 //! let set = ModuleSet::of(&store, &target)?;
 //! let prepared = Prepared::new(&store, &wanted, set, Instrumentation::new(Placement::Edges))?;
 //! let run = CountedRun::new(prepared, &target, "true".as_ref(), &[])?;
@@ -22,6 +22,7 @@
 mod choose;
 mod count;
 pub mod doctor;
+mod find;
 mod instrument;
 mod loader;
 mod messages;
@@ -33,6 +34,7 @@ mod store;
 
 pub use choose::{Functions, Glob, Modules, NoneWanted, Spellings, is_system_file};
 pub use count::{Collected, CountError, CountedRun};
+pub use find::{FindError, NoProc, find, needs_proc};
 pub use instrument::{InstrumentError, instrument};
 pub use measure::Placement;
 pub use messages::{Done, Warning, kernel_hint};

@@ -28,10 +28,6 @@ enum Does {
     Cancel,
 }
 
-/// What runs in the child of `posix_spawn`, which has its parent's memory and thread pointer: in glibc and in
-/// musl.
-const SPAWNED: [&str; 2] = ["__spawni_child", "child"];
-
 fn what(name: &str) -> Option<Does> {
     let all = [
         (libc::LENDS_MEMORY, Does::Vfork),
@@ -80,7 +76,7 @@ pub fn note(program: &Program, not_moved: &[Option<NotMoved>], inserts: &mut Vec
         }
         // It is not the thread whose pointer it has that ends.
         let names = || program.function(func).names.iter().map(AsRef::as_ref);
-        if is_static && names().any(|name| SPAWNED.contains(&name)) {
+        if is_static && names().any(|name| libc::does(name, libc::RUNS_SPAWNED)) {
             continue;
         }
         // Who may come back must come back to us. Before a branch, flags are alive.
