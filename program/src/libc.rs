@@ -72,8 +72,37 @@ pub const SELF_CONTAINED: Behaviour = Behaviour(1 << 16);
 /// execs: in glibc and in musl. `posix_spawn` itself comes back in the parent alone, and needs no row.
 pub const RUNS_SPAWNED: Behaviour = Behaviour(1 << 17);
 
+/// Per bucket of names, which lengths they have: [`length_bit`]s.
+const LENGTHS: [u32; 256] = {
+    let mut lengths = [0; 256];
+    let mut n = 0;
+    while n < FUNCTIONS.len() {
+        let name = FUNCTIONS[n].0;
+        lengths[bucket(name)] |= length_bit(name);
+        n += 1;
+    }
+    lengths
+};
+
+/// Names with the same two letters at the start are in the same one of 256.
+const fn bucket(name: &str) -> usize {
+    match name.as_bytes() {
+        [first, second, ..] => (*first as usize * 31 + *second as usize) % 256,
+        _ => 0,
+    }
+}
+
+const fn length_bit(name: &str) -> u32 {
+    1 << if name.len() < 31 { name.len() } else { 31 }
+}
+
 /// What the function of this name does; nothing, if it is none of the table.
 pub fn behaviour(name: &str) -> Behaviour {
+    // Most names of a program are none of the table: nothing here begins like them and is as long.
+    let lengths = LENGTHS.get(bucket(name)).copied().unwrap_or_default();
+    if lengths & length_bit(name) == 0 {
+        return Behaviour::NONE;
+    }
     let row = FUNCTIONS.binary_search_by(|row| row.0.cmp(name));
     row.ok().and_then(|i| FUNCTIONS.get(i)).map_or(Behaviour::NONE, |row| row.1)
 }

@@ -14,8 +14,8 @@
 //! # Ok(())
 //! # }
 //! ```
-//! It prints nothing and reads no environment: where programs are looked for, and where rewritten modules are
-//! kept, is passed in; warnings are values.
+//! It prints nothing and reads no environment but `$TMPDIR`: where programs are looked for, and where
+//! rewritten modules are kept, is passed in; warnings are values.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -23,8 +23,8 @@ pub enum StoreError {
     #[error("cannot make a temporary folder")]
     Temporary(#[source] io::Error),
     /// The folder that was made cannot be used.
-    #[error(transparent)]
-    Open(io::Error),
+    #[error("cannot use a temporary folder")]
+    Open(#[source] io::Error),
     /// Our own file, by which builds of ours are told apart.
     #[error("cannot look at our own file")]
     Ourselves(#[source] io::Error),

@@ -441,7 +441,7 @@ impl<'c> Decoder<'c> {
     }
 
     /// How control came to what is told: functions above return, or are left by a jump, without an event, and
-    /// others are entered so. Nothing is open if all are left. Each step of it is in `chain`.
+    /// others are entered so. Nothing is open if all are left. Each step of it is in `steps.chain`.
     fn find(&mut self, told: Told) -> Result<Found, NotFound> {
         self.find_from_top(told).unwrap_or(Err(NotFound::Nowhere))
     }
