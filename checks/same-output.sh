@@ -87,8 +87,8 @@ go() {
 }
 # The same as text, as JSON and as CSV.
 forms() { local name=$1; shift; go "$name" "$@"; go "$name.json" "$@" --json; go "$name.csv" "$@" --format csv; }
-# Some functions of a binary: by their place in its list.
-some() { nm --defined-only "$1" | awk '$2 ~ /^[tT]$/ && $3 !~ /[.]/ { print $3 }' | sort -u | awk 'NR % 97 == 5' | head -n "${2:-6}"; }
+# Some functions of a binary, by their place in its list; names too long for a file (Rust's) are left out.
+some() { nm --defined-only "$1" | awk '$2 ~ /^[tT]$/ && $3 !~ /[.]/ && length($3) < 100 { print $3 }' | sort -u | awk 'NR % 97 == 5' | head -n "${2:-6}"; }
 
 case_show() {
   local b rec what f

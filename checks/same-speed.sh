@@ -2,7 +2,8 @@
 # same-speed.sh OLD NEW [PART…]: does NEW, a build of engraft, cost what OLD did? Exit 1 if a bar is missed.
 #
 #   analysis  `show` and `match`, one thread: instructions by callgrind (within 1 %), and peak memory, the
-#             median of three runs (within 1 %).
+#             median of three runs (within 1 %). Of two copies made in turn just before: how many pages of a
+#             file are mapped at a fault depends on how the page cache holds it, which is worth 1.5 MB.
 #   count, instrument, trace  the six programs of the corpora's overhead/run.sh under `count`, rewritten by
 #             `instrument --null` with all their libraries but libc, under `trace`: user time of everything
 #             that was started, the median of PAIRS (11) pairs, OLD and NEW in turn. The geometric mean of
@@ -19,6 +20,7 @@ old=$(realpath "$1") new=$(realpath "$2"); shift 2
 [ $# -gt 0 ] || set -- analysis count instrument trace
 "$top/scripts/install.sh" valgrind time python3
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+for side in old new; do mkdir "$work/$side"; cp "${!side}" "$work/$side/engraft"; declare "$side=$work/$side/engraft"; done
 failed=0
 # held WHAT OLD NEW PER-CENT: one line, and whether NEW is at most that much more.
 held() {
