@@ -179,3 +179,6 @@ fn sums(module: &Module<'_>, returns: &Returns<'_>, position: &[Option<u32>]) ->
     }
     sums.into_values().flatten().collect()
 }
+
+#[cfg(test)]
+mod tests;

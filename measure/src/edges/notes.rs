@@ -240,13 +240,14 @@ impl Notes {
             let entry = address(&mut c)?;
             let is_whole = c.varint()? == 1;
             let mut blocks = Vec::new();
-            for i in 0..c.varint()?.cast_signed() {
+            for i in 0..c.varint()? {
                 let start = address(&mut c)?;
                 let marks = c.varint()?;
                 let mut ways = SmallVec::new();
                 for _ in 0..marks >> 3 {
                     let way = c.varint()?;
-                    let to = u32::try_from(i.wrapping_add(unzigzag(way >> 1))).unwrap_or(u32::MAX);
+                    let to = i.cast_signed().wrapping_add(unzigzag(way >> 1));
+                    let to = u32::try_from(to).unwrap_or(u32::MAX);
                     ways.push(Way { to, is_counted: way & 1 == 1 });
                 }
                 blocks.push(Node {
@@ -294,3 +295,6 @@ impl Notes {
 const KIND: u8 = b'M';
 /// The kind of those that speak of calls through pointers, too.
 const KIND_WITH_CALLEES: u8 = b'O';
+
+#[cfg(test)]
+mod tests;

@@ -110,6 +110,17 @@ pub fn find(bytes: &[u8], offsets: &[u64]) -> Result<Vec<Option<Found>>, ReadErr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever stands in a recording: an answer for each offset, or an error.
+        #[test]
+        fn bytes_that_are_no_places_do_no_harm(bytes: Vec<u8>, offsets: Vec<u64>) {
+            if let Ok(found) = find(&bytes, &offsets) {
+                prop_assert_eq!(found.len(), offsets.len());
+            }
+        }
+    }
 
     #[test]
     fn what_was_written_is_found() {

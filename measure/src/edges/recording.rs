@@ -391,17 +391,6 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_read_as_they_were_written() {
-        assert_eq!(Notes::parse(&notes().write()).unwrap(), notes());
-        let (base, old) = (Va(0x9000), Va(0x1000)..Va(0x8000));
-        let callees =
-            indirect_calls::Callees { base, old, first: 3, n_slots: 64, sites: vec![Va(0x1003), Va(0x1041)] };
-        let more = Notes { callees: Some(callees), ..notes() };
-        assert_eq!(Notes::parse(&more.write()).unwrap(), more);
-        assert_eq!((notes().n_words(), more.n_words()), (3, 3 + 2 * 3 + 4 * 64));
-    }
-
-    #[test]
     fn areas_are_summed_up_and_entries_told() {
         let profile = &parse(&raw([[10, 2, 3], [5, 1, 0]])).unwrap()[0];
         assert_eq!(profile.blocks.values().copied().collect::<Vec<_>>(), [18, 15, 3, 3]);

@@ -267,5 +267,6 @@ fn what_is_planned_is_completed_on_any_graph() {
         Ok(())
     });
     ran.unwrap_or_else(|err| panic!("{err}"));
-    assert!(n_edges.get() > 200, "{}", n_edges.get());
+    // Of some hundreds, as a rule: that they are few would mean that nothing is tried.
+    assert!(n_edges.get() > 40, "{}", n_edges.get());
 }
