@@ -104,6 +104,17 @@ impl<'a> CountedRun<'a> {
         self.process.status
     }
 
+    /// How many counters of the first thread are not zero.
+    ///
+    /// # Errors
+    /// If the memory shared with the program cannot be read.
+    pub(crate) fn n_counters_that_ran(&self) -> Result<usize, CountError> {
+        let of = |module: &Instrumented| self.arena.area(module.key, module.notes.n_counters(), 0);
+        let areas = self.modules().into_iter().map(of).collect::<io::Result<Vec<_>>>();
+        let areas = areas.map_err(CountError::Arena)?;
+        Ok(areas.iter().flatten().filter(|n| **n > 0).count())
+    }
+
     fn modules(&self) -> Vec<&Instrumented> {
         self.prepared.modules.iter().chain(&self.loaded.modules).collect()
     }

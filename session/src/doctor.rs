@@ -1,17 +1,17 @@
 //! What works on this machine, tried where that is possible.
 
+use crate::choose::Modules;
+use crate::count::{CountError, CountedRun};
 use crate::find::{NoProc, needs_proc};
 use crate::messages::with_causes;
-use crate::module::{self, Instrumentation, ModuleError, Recipe};
-use crate::prepare::PrepareError;
+use crate::module::Instrumentation;
+use crate::prepare::{ModuleSet, PrepareError, Prepared};
 use crate::store::{CACHE_LIMIT, Store, StoreError};
-use live::launch::{LaunchError, Ready, Started};
-use live::{Arena, Target, TargetError};
+use live::{Target, TargetError};
 use measure::Placement;
 use std::ffi::OsStr;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 
 /// One thing that verbs need.
 #[derive(Clone, Debug)]
@@ -76,13 +76,9 @@ enum TryError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Module(#[from] ModuleError),
-    #[error(transparent)]
     Prepare(#[from] PrepareError),
     #[error(transparent)]
-    Launch(#[from] LaunchError),
-    #[error(transparent)]
-    Kernel(#[from] io::Error),
+    Count(#[from] CountError),
     #[error("{} ended with {status}, and {n_run} blocks were counted", path.display())]
     NotCounted { path: PathBuf, status: ExitStatus, n_run: usize },
     #[error(
@@ -95,22 +91,15 @@ enum TryError {
 fn try_out(search: &OsStr) -> Result<String, TryError> {
     needs_proc()?;
     let target = Target::find("true".as_ref(), search)?;
-    let store = Store::open(None)?;
-    let asked = Instrumentation::new(Placement::Edges);
-    let (image, _) = module::load(&target.executable)?;
-    let recipe = Recipe { asked: &asked, placement: asked.placement, turn: 0, interposed: &[] };
-    let (segments, exe) = module::executable(&store, &target.executable, image, recipe)?;
-    let arena = Arena::create(&[(exe.key, exe.notes.n_counters())], false)?;
-    let ready =
-        Ready { segments: &segments, file: None, swaps: &[], opens: &[], execs: None, watches: false };
-    let Started { mut child, .. } = live::launch::launch(Command::new(&target.command), &ready, &arena)?;
-    let status = child.wait()?;
-    let area = arena.area(exe.key, exe.notes.n_counters(), 0)?;
-    let n_run = area.iter().filter(|n| **n > 0).count();
+    let (store, wanted) = (Store::open(None)?, Modules::new(&["exe"]));
+    let set = ModuleSet::of(&store, &target)?;
+    let prepared = Prepared::new(&store, &wanted, set, Instrumentation::new(Placement::Edges))?;
+    let run = CountedRun::new(prepared, &target, "true".as_ref(), &[])?;
+    let (path, status, n_run) = (target.executable, run.status(), run.n_counters_that_ran()?);
     if !status.success() || n_run == 0 {
-        return Err(TryError::NotCounted { path: exe.path, status, n_run });
+        return Err(TryError::NotCounted { path, status, n_run });
     }
-    Ok(format!("{n_run} blocks of {} ran and were counted", exe.path.display()))
+    Ok(format!("{n_run} blocks of {} ran and were counted", path.display()))
 }
 
 /// Where rewritten modules are kept.
