@@ -5,8 +5,8 @@ mod pack;
 use crate::input::names::spellings;
 use crate::output::{self, Answer, Hinted, Output};
 use session::{
-    Forecast, Functions, Instrumentation, Instrumented, ModuleSet, Modules, Placement, Prepared, RecordedRun,
-    RunError,
+    Forecast, Functions, Instrumentation, Instrumented, ModuleSet, Modules, Placement, Prepared, Recordable,
+    RecordedRun, RunError,
 };
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -211,9 +211,8 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     let asked = instrumentation(args, &wanted);
     let set = ModuleSet::of(&store, &target)?;
     set.warnings.iter().for_each(output::warned);
-    let prepared = Prepared::new(&store, &wanted, set, asked)?;
-    let arena = prepared.arena()?;
-    let first = prepared.modules().iter().filter_map(Instrumented::meaning).collect::<Vec<_>>();
+    let recordable = Recordable::new(Prepared::new(&store, &wanted, set, asked)?)?;
+    let first = recordable.modules().iter().filter_map(Instrumented::meaning).collect::<Vec<_>>();
     if !args.functions.is_empty() && first.iter().all(|code| code.entries.is_empty()) {
         let what = format!("no function that can be recorded is called {}", args.functions.join(" or "));
         let hint = "`engraft show BINARY functions` lists those of a file; one of a library that the program loads later is recorded if another one, such as `main`, is named beside it";
@@ -225,7 +224,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     }
     let ring = args.last.map(Ring::new);
     let recorder = output::create(&args.o, |file| Recorder::new(file, &first, window, ring))?;
-    let run = RecordedRun::new(prepared, &arena, &target, (name, rest), recorder, say_forecast);
+    let run = RecordedRun::new(recordable, &target, (name, rest), recorder, say_forecast);
     let run = run.inspect_err(|err| {
         if matches!(err, RunError::Launch(_)) {
             output::discard(&args.o);

@@ -43,6 +43,6 @@ pub use module::{
     refuse_known_by_address, refuse_sanitized, written_path,
 };
 pub use prepare::{ModuleSet, PrepareError, Prepared};
-pub use record::{Forecast, Recorded, RecordedRun};
+pub use record::{Forecast, Recordable, Recorded, RecordedRun};
 pub use run::RunError;
 pub use store::{CACHE_LIMIT, Store, StoreError};

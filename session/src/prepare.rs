@@ -7,7 +7,7 @@
 use crate::choose::{Modules, NoneWanted, is_system_file};
 use crate::messages::{Warning, with_causes};
 use crate::module::{self, Instrumentation, Instrumented, LinkerSites, ModuleError, Recipe};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 use live::launch::{SegmentsFile, Swap};
 use live::{Arena, Target};
 use measure::Placement;
@@ -43,9 +43,6 @@ pub enum PrepareError {
         /// The kernel's reason.
         source: io::Error,
     },
-    /// What it needs cannot be kept.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 impl PrepareError {
@@ -193,22 +190,17 @@ impl<'a> Prepared<'a> {
         Ok(Prepared { store, wanted, asked, interposed, path, executable, modules, swaps, refused })
     }
 
-    /// The modules that are counted or recorded from the start.
-    pub fn modules(&self) -> &[Instrumented] {
-        &self.modules
-    }
-
     /// How modules are rewritten.
     pub(crate) fn recipe(&self) -> Recipe<'_> {
         let (asked, interposed) = (&self.asked, &*self.interposed);
         Recipe { asked, placement: asked.placement, turn: 0, interposed }
     }
 
-    /// The memory that the program shares with us, with room for all of [`Prepared::modules`].
+    /// The memory that the program shares with us, with room for all of its modules.
     ///
     /// # Errors
     /// If there is not enough.
-    pub fn arena(&self) -> Result<Arena, PrepareError> {
+    pub(crate) fn arena(&self) -> Result<Arena, PrepareError> {
         if self.asked.placement == Placement::Events {
             let keys: Vec<u128> = self.modules.iter().map(|module| module.key).collect();
             let memory = |source| PrepareError::Memory { what: "events", source };

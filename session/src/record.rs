@@ -9,11 +9,12 @@ pub use take::Forecast;
 use crate::loader::{ClosesMailbox, Loaded, Loader};
 use crate::messages::{Done, Warning};
 use crate::module::Instrumented;
-use crate::prepare::Prepared;
+use crate::prepare::{PrepareError, Prepared};
 use crate::run::{self, Process, RunError, Watched};
 use deaths::{Library, Texts};
 use ends::{Ends, StreamEnd};
 use live::{Arena, Target};
+use measure::Placement;
 use profile::Profile;
 use program::Va;
 use std::ffi::{OsStr, OsString};
@@ -30,6 +31,33 @@ use trace::sample::Sample;
 /// How many events a point has on average in a run that is long: to rewrite its code takes about as long as a
 /// few hundred events a point, each time, and saves a third of them.
 const LONG_RUN: u64 = 500;
+
+/// A program made ready to be recorded, with the memory for the streams of its events.
+pub struct Recordable<'a> {
+    prepared: Prepared<'a>,
+    arena: Arena,
+}
+
+impl<'a> Recordable<'a> {
+    /// What is `prepared`, for [`Placement::Events`].
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    ///
+    /// # Panics
+    /// If it is prepared for something else: there is no stream then.
+    pub fn new(prepared: Prepared<'a>) -> Result<Recordable<'a>, PrepareError> {
+        let placement = prepared.asked.placement;
+        assert_eq!(placement, Placement::Events, "events are recorded of what is prepared for them");
+        let arena = prepared.arena()?;
+        Ok(Recordable { prepared, arena })
+    }
+
+    /// The modules that are recorded from the start.
+    pub fn modules(&self) -> &[Instrumented] {
+        &self.prepared.modules
+    }
+}
 
 /// A program that was recorded, and is over; what its streams held was given to a recorder.
 pub struct RecordedRun<'a, W> {
@@ -61,44 +89,71 @@ pub struct Recorded {
 }
 
 impl<'a, W: Write + Send> RecordedRun<'a, W> {
-    /// Runs `target` as `command`, its name and its arguments, with what is `prepared` until it ends.
-    /// Meanwhile the streams of `arena` are emptied into `recorder`, which knows the modules that are
-    /// prepared; after a second, `forecast` is told how large the file will be, if all of it is kept.
+    /// Runs `target`, called `name`, with `args` and with what is made ready in `recordable` until it ends.
+    /// Meanwhile its streams are emptied into `recorder`, which knows the modules that are recorded from the
+    /// start; after a second, `forecast` is told how large the file will be, if all of it is kept.
     ///
     /// # Errors
     /// If it cannot be started; then no instruction of it has run.
     pub fn new(
-        prepared: Prepared<'a>,
-        arena: &Arena,
+        recordable: Recordable<'a>,
         target: &Target,
         (name, args): (&OsStr, &[OsString]),
         recorder: Recorder<W>,
         forecast: impl FnOnce(Forecast) + Send,
     ) -> Result<RecordedRun<'a, W>, RunError> {
+        let Recordable { prepared, arena } = recordable;
         let command = run::command(target, name, args);
         live::pass_signals_on();
         let watched = Watched { execs: true, maps: false, deaths: true };
         let (tells, later) = std::sync::mpsc::channel();
         let mut taker = Taker::new(recorder, later);
-        let loader = Loader::new(&prepared, arena, Some(tells));
-        let is_done = &AtomicBool::new(false);
-        let (process, taken) = run::serve(&loader, arena, false, || {
-            std::thread::scope(|scope| {
-                let thread = std::thread::Builder::new().spawn_scoped(scope, || {
-                    // However taking ends, nobody waits for room any more.
-                    let _closes = ClosesMailbox(arena);
-                    taker.take(arena, is_done, forecast)
-                });
-                let thread = thread.map_err(RunError::Thread)?;
-                let process = run::start(command, &prepared, arena, watched)
-                    .and_then(|started| run::wait(started, name, &prepared, watched));
-                is_done.store(true, Ordering::SeqCst);
-                let taken = thread.join();
-                Ok((process?, taken.map_err(|_| RunError::Taker)?))
+        let loader = Loader::new(&prepared, &arena, Some(tells));
+        let (process, taken) = run::serve(&loader, &arena, false, || {
+            take_during(&mut taker, &arena, forecast, || {
+                run::start(command, &prepared, &arena, watched)
+                    .and_then(|started| run::wait(started, name, &prepared, watched))
             })
         })?;
         let loaded = loader.finish();
         Ok(RecordedRun { prepared, loaded, process, taker, taken })
+    }
+}
+
+/// Has `taker` empty the streams of `arena` while whoever is `during` runs a program, until that is over or
+/// has failed. Then nobody waits for room any more: a program that goes on does so alone.
+///
+/// # Errors
+/// If there is no room for a thread, or whatever `during` fails with.
+fn take_during<W: Write + Send, T>(
+    taker: &mut Taker<W>,
+    arena: &Arena,
+    forecast: impl FnOnce(Forecast) + Send,
+    during: impl FnOnce() -> Result<T, RunError>,
+) -> Result<(T, Taken), RunError> {
+    let is_done = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let ends = EndsTaking(is_done);
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || {
+            // However taking ends, nobody waits for room any more.
+            let _closes = ClosesMailbox(arena);
+            taker.take(arena, is_done, forecast)
+        });
+        let thread = thread.map_err(RunError::Thread)?;
+        let done = during();
+        drop(ends);
+        let taken = thread.join();
+        Ok((done?, taken.map_err(|_| RunError::Taker)?))
+    })
+}
+
+/// Has the taker take what is there, and end, when it goes: also if that is because the session has failed,
+/// or panics.
+struct EndsTaking<'a>(&'a AtomicBool);
+
+impl Drop for EndsTaking<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
@@ -114,11 +169,7 @@ impl<W: Write> RecordedRun<'_, W> {
 
     /// What is to be known of its modules.
     pub fn warnings(&self) -> Vec<Warning> {
-        let done = Done::Recorded;
-        let became = self.process.became.clone().into_iter();
-        let became = became.map(|program| Warning::BecameAnother { program, done });
-        let refused = self.loaded.refused.iter().cloned();
-        became.chain(refused.map(|(path, why)| Warning::Left { path, why, done })).collect()
+        warnings(&self.loaded, self.process.became.as_deref())
     }
 
     /// Says how the stream of each thread ends, and finishes the file; keeps how modules ran for the next
@@ -185,6 +236,15 @@ impl<W: Write> RecordedRun<'_, W> {
     }
 }
 
+/// What is to be known of what was `loaded`, and of the program that the process `became`.
+fn warnings(loaded: &Loaded, became: Option<&Path>) -> Vec<Warning> {
+    let done = Done::Recorded;
+    let became = became.map(|program| Warning::BecameAnother { program: program.to_owned(), done });
+    let refused = loaded.refused.iter().cloned();
+    let refused = refused.map(|(path, why)| Warning::Left { path, why, done });
+    loaded.warnings.iter().cloned().chain(became).chain(refused).collect()
+}
+
 /// All modules that are recorded.
 fn modules<'m>(prepared: &'m Prepared<'_>, loaded: &'m Loaded) -> impl Iterator<Item = &'m Instrumented> {
     prepared.modules.iter().chain(&loaded.modules)
@@ -217,5 +277,78 @@ fn learn(prepared: &Prepared<'_>, loaded: &Loaded, sample: &Sample) {
         let edge = |(from, to)| profile::Edge { from: Va(from), to: Va(to) };
         profile.edges = weights.edges.into_iter().map(|(ends, n)| (edge(ends), n)).collect();
         store.keep_run(module.key, is_long(module, weights.n_events), &profile);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+    use trace::recording::window::{When, Window};
+
+    /// What [`take_during`] gives while `during` goes on; nothing, if it does not come back.
+    fn taken_during(during: impl FnOnce(&Arena) -> Result<(), RunError> + Send + 'static) -> Option<Outcome> {
+        let (tells, told) = channel();
+        std::thread::spawn(move || {
+            let arena = Arena::for_events(&[]).expect("memory");
+            let window = Window::new(When::default(), Default::default(), Default::default());
+            let recorder = Recorder::new(Vec::new(), &[], window, None).expect("a file in memory");
+            let mut taker = Taker::new(recorder, channel().1);
+            let run = || take_during(&mut taker, &arena, |_| (), || during(&arena)).map(|_| ());
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+            let _waits = tells.send(ended.map_err(|_| ()));
+        });
+        told.recv_timeout(Duration::from_secs(20)).ok()
+    }
+
+    /// What came of it; nothing, if it panicked.
+    type Outcome = Result<Result<(), RunError>, ()>;
+
+    /// A program that ends when nobody can write to it any more.
+    fn program() -> Child {
+        Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("it is there")
+    }
+
+    #[test]
+    fn taking_ends_when_the_program_is_over() {
+        assert!(matches!(taken_during(|_| Ok(())), Some(Ok(Ok(())))));
+    }
+
+    /// The session fails, as where the kernel does not let it wait: the taker ends, and the program goes on.
+    #[test]
+    fn taking_ends_when_the_session_fails_and_the_program_goes_on() {
+        let (gives, given) = channel();
+        let failed = taken_during(move |_| {
+            gives.send(program()).expect("it waits");
+            Err(RunError::Wait { name: "cat".to_owned(), source: io::Error::other("tried") })
+        });
+        assert!(matches!(failed, Some(Ok(Err(RunError::Wait { .. })))), "{failed:?}");
+        let mut child = given.recv().expect("it was started");
+        assert!(child.try_wait().expect("it is ours").is_none(), "it goes on");
+        drop(child.stdin.take());
+        assert!(child.wait().expect("it is ours").success());
+    }
+
+    #[test]
+    fn taking_ends_when_the_session_panics() {
+        assert!(matches!(taken_during(|_| panic!("tried")), Some(Err(()))));
+    }
+
+    #[test]
+    fn warnings_of_what_came_while_it_ran_are_passed_on() {
+        let changes = Warning::ChangesCode { image: "/lib/jit.so".to_owned() };
+        let loaded = Loaded {
+            modules: Vec::new(),
+            refused: vec![("/lib/a.so".into(), "it cannot be".to_owned())],
+            given: Vec::new(),
+            warnings: vec![changes.clone()],
+        };
+        let done = Done::Recorded;
+        let left = Warning::Left { path: "/lib/a.so".into(), why: "it cannot be".to_owned(), done };
+        let became = Warning::BecameAnother { program: "/bin/b".into(), done };
+        assert_eq!(warnings(&loaded, Some(Path::new("/bin/b"))), [changes.clone(), became, left.clone()]);
+        assert_eq!(warnings(&loaded, None), [changes, left]);
     }
 }
