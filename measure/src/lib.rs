@@ -5,6 +5,7 @@
 pub mod branches;
 pub mod edges;
 pub mod events;
+pub mod kept;
 pub mod points;
 pub mod reports;
 

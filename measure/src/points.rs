@@ -12,7 +12,7 @@
 //!
 //! Not here: what functions are called (who asks knows), how a plan is carried out (`probe`).
 
-use crate::edges::notes::{Keeps, Watch};
+use crate::kept::{Keeps, Watch};
 use probe::{Action, Counting, Plan, Point, Probe, Sink, Value, general_register};
 use program::{BlockId, FuncId, Program, Va};
 

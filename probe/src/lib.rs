@@ -25,7 +25,7 @@ mod select;
 #[cfg(test)]
 mod testing;
 
-pub use arch::snippet::{NoValue, Sink, Value, general_register};
+pub use arch::snippet::{HISTOGRAM_WORDS, NoValue, Sink, Value, general_register};
 pub use error::RewriteError;
 pub use image::file::Old;
 pub use image::segments::{Segments, asking, file_key};

@@ -101,7 +101,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The error that says `what` is wrong here.
-    pub(crate) fn damaged(&self, what: &str) -> ReadError {
+    pub fn damaged(&self, what: &str) -> ReadError {
         ReadError::Damaged { format: Format::Engraft, at: self.at, what: what.to_owned() }
     }
 

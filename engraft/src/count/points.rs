@@ -1,6 +1,6 @@
 //! What was seen at the points of a plan, as a view.
 
-use measure::recording::{Kept, Seen};
+use measure::kept::{Kept, Seen};
 use views::count::points::PointView;
 
 /// Of what was seen.

@@ -5,7 +5,7 @@ use super::fit::fits;
 use super::traces::{nth, open, unreadable};
 use crate::output::{self, Hinted};
 use anyhow::Context as _;
-use measure::recording::Seen;
+use measure::kept::Seen;
 use profile::recording::Whole;
 use profile::{Format, Imported, Profile, ReadError};
 use program::{Program, Va};

@@ -4,8 +4,8 @@
 use crate::needs;
 use crate::run::{compile, engraft, folder};
 use measure::Placement;
-use measure::edges::notes::{Keeps, Watch};
-use measure::recording::{self, Kept};
+use measure::kept::{Keeps, Kept, Watch};
+use measure::recording;
 use probe::{Action, Module, Old, Plan, Point, Probe, Room, Routine, Sink, Value, general_register};
 use profile::Edge;
 use program::{BlockEnd, CallKind, Callee, EdgeKind, FuncId, Image, Program};

@@ -69,7 +69,7 @@ fn another_plan_counts_beside_the_first() {
     let profiles = measure::recording::parse(&file).expect("readable");
     assert_eq!(profiles.iter().map(|p| p.blocks.is_empty()).collect::<Vec<_>>(), [false, true]);
     let seen = measure::recording::seen(&file).expect("readable");
-    assert_eq!(seen.into_iter().map(|s| s.kept).collect::<Vec<_>>(), [measure::recording::Kept::Count(2)]);
+    assert_eq!(seen.into_iter().map(|s| s.kept).collect::<Vec<_>>(), [measure::kept::Kept::Count(2)]);
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! sum      = address: signed varint from the one before, n: varint, (position of a block, calls before:
 //!            varint)*, twice n: varint, varint* (positions of blocks whose ways out count;
 //!            counters)
-//! watch    = what: bytes, counter: varint, keeps: varint (0 count, 1 last, 2 histogram, 3 + n ring of n)
+//! watch    = what words behind the counters keep (`kept`)
 //! ```
 //! Counters are numbered as they come: a function's blocks, then its ways. What has none follows by
 //! conservation of flow.
@@ -21,6 +21,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::indirect_calls::Callees;
+use crate::kept::Watch;
 use profile::encoding::{Cursor, MAGIC, VERSION, put_bytes, unzigzag, varint, zigzag};
 use profile::{ImageRef, Profile, ReadError, engraft};
 use program::Va;
@@ -98,41 +99,6 @@ pub struct Way {
     pub is_counted: bool,
 }
 
-/// Words that keep what was seen at a point.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Watch {
-    /// What was asked for.
-    pub what: String,
-    /// The first word.
-    pub word: u32,
-    /// What is in it, and in those that follow.
-    pub keeps: Keeps,
-}
-
-/// What words keep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Keeps {
-    /// How often.
-    Count,
-    /// The last value.
-    Last,
-    /// 65 words: how many values had 0, 1, 2 … 64 bits.
-    Histogram,
-    /// How many values there were, and behind it the last ones: so many, a power of two.
-    Ring(u32),
-}
-
-impl Keeps {
-    /// How many words.
-    pub fn n_words(self) -> u64 {
-        match self {
-            Keeps::Count | Keeps::Last => 1,
-            Keeps::Histogram => 65,
-            Keeps::Ring(len) => 1 + u64::from(len),
-        }
-    }
-}
-
 impl Flow {
     /// How many counters it has.
     pub fn n_counters(&self) -> usize {
@@ -199,17 +165,7 @@ impl Notes {
             }
         }
         varint(&mut out, self.watches.len() as u64);
-        for watch in &self.watches {
-            put_bytes(&mut out, watch.what.as_bytes());
-            varint(&mut out, u64::from(watch.word));
-            let keeps = match watch.keeps {
-                Keeps::Count => 0,
-                Keeps::Last => 1,
-                Keeps::Histogram => 2,
-                Keeps::Ring(len) => 3 + u64::from(len),
-            };
-            varint(&mut out, keeps);
-        }
+        self.watches.iter().for_each(|watch| watch.write(&mut out));
         put_bytes(&mut out, &self.places);
         if let Some(callees) = &self.callees {
             callees.write(&mut out);
@@ -273,18 +229,8 @@ impl Notes {
             let (left, counters) = (numbers()?, numbers()?);
             sums.push(Sum { at, blocks, left, counters });
         }
-        let mut watches = Vec::new();
-        for _ in 0..c.varint()? {
-            let what = String::from_utf8_lossy(c.bytes()?).into_owned();
-            let first = word(&mut c)?;
-            let keeps = match c.varint()? {
-                0 => Keeps::Count,
-                1 => Keeps::Last,
-                2 => Keeps::Histogram,
-                n => Keeps::Ring(u32::try_from(n - 3).unwrap_or(0)),
-            };
-            watches.push(Watch { what, word: first, keeps });
-        }
+        let n_watches = c.varint()?;
+        let watches = (0..n_watches).map(|_| Watch::parse(&mut c)).collect::<Result<_, _>>()?;
         let places = c.bytes()?.to_vec();
         let callees = has_callees.then(|| Callees::parse(&mut c)).transpose()?;
         Ok(Notes { image, ends_are_taken, functions, sums, watches, places, callees })

@@ -14,11 +14,12 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::indirect_calls;
-use super::notes::{Keeps, Notes};
+use super::notes::Notes;
+use crate::kept::Seen;
 use probe::arch::shared::{ABORTS, ARENA_MAGIC, Header, Interrupted, MAY_RUN, N_INTERRUPTED, Row};
 use probe::offset;
 use profile::recording::Whole;
-use profile::{Format, ImageRef, Profile, ReadError};
+use profile::{Format, Profile, ReadError};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -26,30 +27,6 @@ use std::ops::Range;
 
 // The two crates do not see each other.
 const _: () = assert!(ARENA_MAGIC == u64::from_le_bytes(*profile::recording::RAW_MAGIC));
-
-/// What was seen at a point.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Seen {
-    /// The image it is in.
-    pub image: ImageRef,
-    /// What was asked for.
-    pub what: String,
-    /// What was kept.
-    pub kept: Kept,
-}
-
-/// What was kept, of all threads.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Kept {
-    /// How often.
-    Count(u64),
-    /// The last value of each thread that has one other than zero.
-    Last(Vec<u64>),
-    /// How many values had 0, 1, 2 … 64 bits.
-    Histogram(Vec<u64>),
-    /// Per thread: how many values there were, and the last ones in order.
-    Ring(Vec<(u64, Vec<u64>)>),
-}
 
 /// Whether `bytes` start as what a counted program writes.
 pub fn is_one(bytes: &[u8]) -> bool {
@@ -295,45 +272,20 @@ pub fn seen(file: &[u8]) -> Result<Vec<Seen>, ReadError> {
                 Ok(tables.words(extent, u64::from(watch.word), watch.keeps.n_words())?.collect())
             };
             let threads = extents.iter().map(words).collect::<Result<Vec<_>, _>>()?;
-            let sums = || {
-                let mut sums = vec![0u64; threads.first().map_or(0, Vec::len)];
-                let each = threads.iter().flat_map(|t| t.iter().enumerate());
-                each.for_each(|(n, x)| {
-                    if let Some(sum) = sums.get_mut(n) {
-                        *sum = sum.saturating_add(*x);
-                    }
-                });
-                sums
-            };
-            let kept = match watch.keeps {
-                Keeps::Count => Kept::Count(sums().first().copied().unwrap_or(0)),
-                Keeps::Histogram => Kept::Histogram(sums()),
-                Keeps::Last => Kept::Last(threads.iter().flatten().copied().filter(|v| *v != 0).collect()),
-                Keeps::Ring(len) => {
-                    Kept::Ring(threads.iter().filter_map(|t| ring(t, len)).filter(|r| r.0 > 0).collect())
-                }
-            };
+            let kept = watch.keeps.read(&threads);
             all.push(Seen { image: group.notes.image.clone(), what: watch.what, kept });
         }
     }
     Ok(all)
 }
 
-/// How many values went into a ring, and those that are left, the oldest first.
-fn ring(words: &[u64], len: u32) -> Option<(u64, Vec<u64>)> {
-    let (&n, values) = words.split_first()?;
-    let len = (len > 0).then(|| u64::from(len))?;
-    let first = n.saturating_sub(len);
-    let at = |i: u64| values.get(usize::try_from(i.checked_rem(len)?).ok()?).copied();
-    Some((n, (first..n).map(at).collect::<Option<_>>()?))
-}
-
 #[cfg(test)]
 #[expect(clippy::indexing_slicing, reason = "a test may fail")]
 mod tests {
     use super::*;
-    use crate::edges::notes::{Flow, Node, Sum, Watch, Way};
-    use profile::Intervals;
+    use crate::edges::notes::{Flow, Node, Sum, Way};
+    use crate::kept::{Keeps, Kept, Watch};
+    use profile::{ImageRef, Intervals};
     use program::ImageId;
     use program::Va;
     use smallvec::{SmallVec, smallvec};
@@ -472,9 +424,6 @@ mod tests {
         let seen = seen(&raw([[10, 2, 3, 3, 7, 8, 5], [5, 1, 0, 0, 0, 0, 9]])).unwrap();
         assert_eq!(seen[0].kept, Kept::Ring(vec![(3, vec![8, 7])]));
         assert_eq!(seen[1].kept, Kept::Count(5 + 9));
-        assert_eq!(ring(&[5, 11, 12, 13, 14], 4), Some((5, vec![12, 13, 14, 11])));
-        assert_eq!(ring(&[6, 11, 12, 13, 14], 4), Some((6, vec![13, 14, 11, 12])));
-        assert_eq!(ring(&[3, 11, 12], 0), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Notes of all shapes, read as they were written; and bytes that are none.
 
 use super::*;
+use crate::kept::Keeps;
 use program::ImageId;
 use proptest::collection::vec;
 use proptest::prelude::*;
