@@ -1,14 +1,14 @@
 //! `engraft count`: how often each block ran, exactly.
 
-mod points;
+pub mod fill;
 mod repeat;
-pub mod view;
+mod seen;
 
 use crate::input;
 use crate::output::{self, Answer, Hinted, Output};
 use live::Target;
 use measure::reports::repeat::Repeats;
-use points::point_view;
+use seen::point_view;
 use session::{
     Collected, CountedRun, Instrumentation, ModuleSet, Modules, Placement, Prepared, Store, StoreError,
 };
@@ -173,7 +173,7 @@ fn report(args: &Args, rec: &Path, run: CountedRun<'_>, counted: Collected, repe
     }
     let programs = run.into_programs();
     let Collected { profiles, threads, n_threads, .. } = &counted;
-    let mut view = view::view(rec, profiles, threads, &programs, Some(*n_threads));
+    let mut view = fill::view(rec, profiles, threads, &programs, Some(*n_threads));
     view.repeated = repeats.map(|repeats| repeat::view(repeats, &programs));
     output::report(|w| args.output.write(&view, w));
 }
@@ -206,7 +206,7 @@ pub fn recorded(rec: &Path) -> anyhow::Result<CountView> {
     let profiles = source.needed_recording()?;
     let programs = profiles.iter().map(input::counted_program).collect::<Result<Vec<_>, _>>()?;
     let threads = source.threads()?;
-    let mut view = view::view(rec, &profiles, &threads, &programs, None);
+    let mut view = fill::view(rec, &profiles, &threads, &programs, None);
     view.points = source.seen()?.into_iter().map(point_view).collect();
     Ok(view)
 }

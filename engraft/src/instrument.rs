@@ -3,7 +3,7 @@
 use crate::input;
 use crate::output::{self, Answer, Hinted, Output};
 use measure::Placement;
-use measure::points::Points;
+use measure::plan_text::Points;
 use probe::{Module, NotMoved, Old, Tactic};
 use session::InstrumentError;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Whole files to begin with: of every format that is read.
 
 use crate::{MATCHING, NEXT, PROGRAM, compile};
-use measure::events::{Which, plan};
+use measure::recorded_points::{Which, plan};
 use matching::Map;
 use profile::{Edge, Format, ImageRef, Profile, recording, write};
 use program::{FuncId, Program};

@@ -13,7 +13,7 @@
 //! Source: ptrace(2), with PTRACE_SEIZE; execve(2).
 
 use crate::arch;
-use crate::launch::{Ready, Recording, prepare};
+use crate::launch::{Ready, Recording, set_up};
 use crate::process::{ProcessError, Stopped};
 use crate::shared::{Arena, Asking};
 use crate::sys::{self, Stop};
@@ -91,7 +91,7 @@ impl Caught {
     /// # Errors
     /// If it cannot be prepared. It starts all the same, uncounted.
     pub fn start(self, arena: &Arena, ready: &Ready<'_>) -> Result<(), ProcessError> {
-        let prepared = prepare(&self.stopped, ready, arena, Recording::Opened);
+        let prepared = set_up(&self.stopped, ready, arena, Recording::Opened);
         self.stopped.detach()?;
         prepared.map(drop)
     }

@@ -14,15 +14,15 @@
 mod auxiliary;
 mod dynamic_linker;
 mod map_module;
-mod prepare;
 mod remote;
+mod set_up;
 mod target;
 
 pub use map_module::SegmentsFile;
-pub(crate) use prepare::{Recording, prepare};
+pub(crate) use set_up::{Recording, set_up};
 pub use target::{Target, TargetError};
 
-use crate::events::Deaths;
+use crate::kernel::Deaths;
 use crate::process::{ProcessError, Stopped};
 use crate::shared::Arena;
 use crate::sys;
@@ -106,7 +106,7 @@ pub fn launch(mut command: Command, ready: &Ready<'_>, arena: &Arena) -> Result<
     let prepared = Stopped::at_exec(pid).and_then(|stopped| {
         // Not everybody may ask for that.
         let deaths = if ready.watches { Deaths::watch(pid).ok() } else { None };
-        let bias = prepare(&stopped, ready, arena, Recording::Inherited)?;
+        let bias = set_up(&stopped, ready, arena, Recording::Inherited)?;
         stopped.detach()?;
         Ok((bias, deaths))
     });

@@ -4,8 +4,8 @@
 
 mod arch;
 mod cache;
-mod events;
 mod exec;
+mod kernel;
 
 pub mod launch;
 mod process;
@@ -14,8 +14,8 @@ mod shared;
 mod sys;
 
 pub use cache::Cache;
-pub use events::{Death, Deaths, Mapped, Told};
 pub use exec::Caught;
+pub use kernel::{Death, Deaths, Mapped, Told};
 pub use launch::{Target, TargetError};
 pub use process::{Limits, Mapping, ProcessError, Stopped, Syscall, can_set_bases};
 pub use shared::{Arena, Asking, Owner, Request, StoppedThreads, Stream};

@@ -4,9 +4,9 @@
 
 pub mod branches;
 pub mod edges;
-pub mod events;
 pub mod kept;
-pub mod points;
+pub mod plan_text;
+pub mod recorded_points;
 pub mod reports;
 
 pub use edges::{notes, recording};
@@ -32,7 +32,7 @@ pub enum Placement {
     Blocks,
     /// Nowhere: code is moved, no more.
     Nowhere,
-    /// Nowhere, but events are recorded ([`events::plan`]).
+    /// Nowhere, but events are recorded ([`recorded_points::plan`]).
     Events,
 }
 

@@ -1,7 +1,7 @@
 //! A module rewritten as a file, which counts by itself.
 
 use crate::module::{ModuleError, explained, written_path};
-use measure::points::Points;
+use measure::plan_text::Points;
 use probe::{Module, RewriteError, Room};
 use program::Program;
 use std::path::Path;

@@ -18,7 +18,7 @@ use crate::store::{Earlier, Kind, Store, StoreError};
 use hindrance::is_instrumented;
 use measure::Placement;
 use measure::edges::notes::Notes;
-use measure::events::{TooLarge, Which};
+use measure::recorded_points::{TooLarge, Which};
 use probe::arch;
 use probe::{Module, Old, RewriteError, Room, Segments, file_key};
 use program::{FuncId, Image, LoadError, Program};
@@ -177,8 +177,9 @@ impl<'a> Recipe<'a> {
                     is_recorded: &|f| asked.functions.is_empty() || asked.functions.has(&symbol(f)),
                     tells: &|f| !asked.telling.is_empty() && asked.telling.has(&symbol(f)),
                 };
-                let key = measure::events::key(file_key(&program.image));
-                let (plan, made) = measure::events::plan(program, key, self.turn, which, profile.as_ref())?;
+                let key = measure::recorded_points::key(file_key(&program.image));
+                let (plan, made) =
+                    measure::recorded_points::plan(program, key, self.turn, which, profile.as_ref())?;
                 code = Some(made);
                 plan
             }
@@ -188,7 +189,7 @@ impl<'a> Recipe<'a> {
         plan.indirect_calls = self.counts_callees();
         let mut module = Module::build(program, &plan, room)?;
         if let Some(code) = &mut code {
-            code.places = measure::events::places(&module);
+            code.places = measure::recorded_points::places(&module);
         }
         if asked.follows && arch::may_exec(program.image.file_bytes()) {
             module.ask_at(&arch::exec_sites(program));

@@ -383,7 +383,7 @@ fn write(args: &Args, programs: &Programs, threads: &Threads<'_>) -> anyhow::Res
     });
     let module = |(module, path): (&Module<'_>, &PathBuf)| flow::Module {
         first: module.first,
-        key: measure::events::key(probe::file_key(&module.program.image)),
+        key: measure::recorded_points::key(probe::file_key(&module.program.image)),
         path: path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string(),
     };
     let flow = Flow {

@@ -4,7 +4,7 @@ use super::functions::function;
 use crate::output::Hinted;
 use anyhow::Context as _;
 use matching::Map;
-use measure::points::Points;
+use measure::plan_text::Points;
 use profile::Profile;
 use program::{Image, Program};
 use session::recorded_path;
@@ -47,7 +47,7 @@ pub fn recorded_image(path: &str, key: u32) -> anyhow::Result<Image> {
         return Err(refused(format!("{path}, which was recorded, is gone")).into());
     }
     let image = Image::load(&there)?;
-    if measure::events::key(probe::file_key(&image)) != key {
+    if measure::recorded_points::key(probe::file_key(&image)) != key {
         return Err(refused(format!("{path} is not the file any more that was recorded")).into());
     }
     Ok(image)
@@ -59,7 +59,7 @@ pub fn recorded_image(path: &str, key: u32) -> anyhow::Result<Image> {
 /// If it cannot be read, or a line of it cannot be understood.
 pub fn points(path: &Path, program: &Program) -> anyhow::Result<Points> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let points = measure::points::parse(&text, program, |name| function(program, name))
+    let points = measure::plan_text::parse(&text, program, |name| function(program, name))
         .with_context(|| format!("cannot use {}", path.display()))?;
     if points.plan.is_null() {
         let hint = "a line is `entry main count`, say; `engraft help instrument` has more";

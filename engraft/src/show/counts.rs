@@ -1,6 +1,6 @@
 //! What a recording says of edges, calls and paths: `show REC edges`, `never`, `calls`, `paths`, `loops`.
 
-use crate::count::view::loop_view;
+use crate::count::fill::loop_view;
 use crate::input;
 use measure::{loops, paths};
 use profile::{Beyond, Count, Edge, Profile, calls};

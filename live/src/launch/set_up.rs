@@ -26,7 +26,7 @@ pub(crate) enum Recording {
 
 /// Maps what `ready` is made of, and has control lead there; how far from its addresses it is. What fails,
 /// fails before any code has changed.
-pub(crate) fn prepare(
+pub(crate) fn set_up(
     stopped: &Stopped,
     ready: &Ready<'_>,
     arena: &Arena,
