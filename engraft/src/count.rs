@@ -10,7 +10,7 @@ use live::Target;
 use measure::reports::repeat::Repeats;
 use seen::point_view;
 use session::{
-    Collected, CountedRun, Instrumentation, ModuleSet, Modules, Placement, Prepared, Store, StoreError,
+    Collected, CountedRun, Instrumentation, ModuleFilter, Modules, Placement, Prepared, Store, StoreError,
 };
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -137,13 +137,13 @@ fn once(
     is_last: bool,
 ) -> anyhow::Result<(u8, bool)> {
     let (name, rest) = args.command.split_first().expect("clap asks for one at least");
-    let wanted = Modules::new(&args.modules);
+    let wanted = ModuleFilter::new(&args.modules);
     let placement = if args.all_blocks { Placement::Blocks } else { Placement::Edges };
     let (callees, follows) = (args.callees, args.follow);
     let asked = Instrumentation { callees, follows, ..Instrumentation::new(placement) };
-    let set = info_span!("prepare").in_scope(|| ModuleSet::of(store, target))?;
-    set.warnings.iter().for_each(output::warned);
-    let prepared = info_span!("prepare").in_scope(|| Prepared::new(store, &wanted, set, asked))?;
+    let modules = info_span!("prepare").in_scope(|| Modules::of(store, target))?;
+    modules.warnings.iter().for_each(output::warned);
+    let prepared = info_span!("prepare").in_scope(|| Prepared::new(store, &wanted, modules, asked))?;
     let run = CountedRun::new(prepared, target, name, rest)?;
     run.warnings().iter().for_each(output::warned);
 

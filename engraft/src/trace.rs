@@ -5,8 +5,8 @@ mod pack;
 use crate::input::names::spellings;
 use crate::output::{self, Answer, Hinted, Output};
 use session::{
-    Forecast, Functions, Instrumentation, Instrumented, ModuleSet, Modules, Placement, Prepared, Recordable,
-    RecordedRun, RunError,
+    Forecast, FunctionFilter, Instrumentation, Instrumented, ModuleFilter, Modules, Placement, Prepared,
+    Recordable, RecordedRun, RunError,
 };
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -144,7 +144,7 @@ fn window(args: &Recording, codes: &[Code]) -> anyhow::Result<Window> {
     let entries = |names: &[String]| {
         let mut all = HashSet::new();
         for name in names {
-            let named = Functions::new(&[name], spellings);
+            let named = FunctionFilter::new(&[name], spellings);
             let found = window::entries(codes, |symbol| named.has(symbol));
             if found.is_empty() {
                 let what = format!("no function that is recorded is called {name}");
@@ -173,11 +173,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
 }
 
 /// What is put into the modules that are `wanted`.
-fn instrumentation(args: &Recording, wanted: &Modules) -> Instrumentation {
+fn instrumentation(args: &Recording, wanted: &ModuleFilter) -> Instrumentation {
     Instrumentation {
         libc: wanted.has_library(Path::new("libc.so.6")),
-        functions: Functions::new(&args.functions, spellings),
-        telling: Functions::new(&[args.from.as_slice(), &args.to].concat(), spellings),
+        functions: FunctionFilter::new(&args.functions, spellings),
+        telling: FunctionFilter::new(&[args.from.as_slice(), &args.to].concat(), spellings),
         ..Instrumentation::new(Placement::Events)
     }
 }
@@ -207,11 +207,11 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         return Err(Hinted::new(what, "leave out --pack, or name a file").into());
     }
     let store = crate::count::open_store(args.no_cache)?;
-    let wanted = Modules::new(&args.modules);
+    let wanted = ModuleFilter::new(&args.modules);
     let asked = instrumentation(args, &wanted);
-    let set = ModuleSet::of(&store, &target)?;
-    set.warnings.iter().for_each(output::warned);
-    let recordable = Recordable::new(Prepared::new(&store, &wanted, set, asked)?)?;
+    let modules = Modules::of(&store, &target)?;
+    modules.warnings.iter().for_each(output::warned);
+    let recordable = Recordable::new(Prepared::new(&store, &wanted, modules, asked)?)?;
     let first = recordable.modules().iter().filter_map(Instrumented::meaning).collect::<Vec<_>>();
     if !args.functions.is_empty() && first.iter().all(|code| code.entries.is_empty()) {
         let what = format!("no function that can be recorded is called {}", args.functions.join(" or "));

@@ -331,7 +331,7 @@ pub fn branches(bytes: &[u8]) {
     for line in text.lines() {
         let place = |at: u64| {
             let bias: Option<Bias> = bias;
-            Some(branches::Place { module: 0, at: bias?.to_image(LiveVa(at)) })
+            Some(branches::ModuleVa { module: 0, at: bias?.to_image(LiveVa(at)) })
         };
         match perf::line(line) {
             None => {}

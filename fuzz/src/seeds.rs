@@ -1,7 +1,7 @@
 //! Whole files to begin with: of every format that is read.
 
 use crate::{MATCHING, NEXT, PROGRAM, compile};
-use measure::recorded_points::{Which, plan};
+use measure::recorded_points::{Scope, plan};
 use matching::Map;
 use profile::{Edge, Format, ImageRef, Profile, recording, write};
 use program::{FuncId, Program};
@@ -127,7 +127,7 @@ pub fn code() -> Vec<Vec<u8>> {
 
 /// What is recorded of the program, and words of a stream, which mean something but come in any order.
 fn recorded() -> (Code, Vec<u32>) {
-    let which = Which { libc: false, is_recorded: &|_| true, tells: &|_| false };
+    let scope = Scope { libc: false, is_recorded: &|_| true, tells: &|_| false };
     let (_, code) = plan(&PROGRAM, 7, 0, which, None).expect("it is small");
     let mut words = Vec::new();
     for n in 0..200u32 {

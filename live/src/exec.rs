@@ -30,7 +30,7 @@ pub struct Caught {
     stopped: Stopped,
 }
 
-/// How long a handler of signals may keep a thread from the `exec` it asked for.
+/// How long a signal handler may keep a thread from the `exec` it asked for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Caught {

@@ -3,4 +3,4 @@
 mod deaths;
 mod perf;
 
-pub use deaths::{Death, Deaths, Mapped, Told};
+pub use deaths::{Death, Deaths, KernelReport, Mapped};

@@ -15,7 +15,7 @@ mod sys;
 
 pub use cache::Cache;
 pub use exec::Caught;
-pub use kernel::{Death, Deaths, Mapped, Told};
+pub use kernel::{Death, Deaths, KernelReport, Mapped};
 pub use launch::{Target, TargetError};
 pub use process::{Limits, Mapping, ProcessError, Stopped, Syscall, can_set_bases};
 pub use shared::{Arena, Asking, Owner, Request, StoppedThreads, Stream};

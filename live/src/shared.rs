@@ -41,7 +41,7 @@ pub struct Arena {
     state: Mutex<State>,
     head: SharedWord,
     word: SharedWord,
-    bells: SharedWord,
+    exec_requests: SharedWord,
     mailbox: u64,
     room: Capacity,
     knows_namespace: bool,
@@ -153,8 +153,8 @@ impl Arena {
         let file = File::from(fd);
         let area: u64 = modules.iter().map(|m| row_len(m.1)).sum();
         let mailbox = room.head_len();
-        let bells = mailbox + Mailbox::LEN;
-        let len = bells + ExecRequests::LEN;
+        let exec_requests = mailbox + Mailbox::LEN;
+        let len = exec_requests + ExecRequests::LEN;
         set_len(&file, len + area * room.n_areas)?;
         set_len(&file, len)?;
         file.write_all_at(&room.header(), 0)?;
@@ -164,12 +164,15 @@ impl Arena {
         let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino());
         file.write_all_at(&namespace.to_le_bytes(), offset!(Header, namespace))?;
         file.write_all_at(&FUTEX_OWNER_DIED.to_le_bytes(), mailbox + offset!(Mailbox, owner))?;
-        let (head, word, bells) =
-            (SharedWord::map(&file, 0)?, SharedWord::map(&file, mailbox)?, SharedWord::map(&file, bells)?);
+        let (head, word, exec_requests) = (
+            SharedWord::map(&file, 0)?,
+            SharedWord::map(&file, mailbox)?,
+            SharedWord::map(&file, exec_requests)?,
+        );
         let state = Mutex::new(State { rows: Vec::new(), len, max_len: u64::MAX, mapped: len });
         let knows_namespace = namespace != 0;
         let streams = None;
-        let arena = Arena { file, state, head, word, bells, mailbox, room, knows_namespace, streams };
+        let arena = Arena { file, state, head, word, exec_requests, mailbox, room, knows_namespace, streams };
         // All of an area together: a process that has few maps little.
         let mut at = len;
         for &(key, n) in modules {

@@ -78,7 +78,7 @@ pub fn follows(modules: &[Module<'_>]) -> BTreeMap<u32, Vec<Follow>> {
 
 /// An address in a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ModuleVa {
     /// Which module.
     pub module: usize,
     /// In its file.
@@ -89,7 +89,7 @@ pub struct Place {
 #[derive(Clone, Copy, Debug)]
 enum Control {
     /// At an instruction that is executed next.
-    At(Place),
+    At(ModuleVa),
     /// In what is not known: called, or come to in some other way.
     Outside,
     /// Nothing is known.
@@ -108,7 +108,7 @@ struct Activation {
 }
 
 impl Activation {
-    fn goes_on(&self, to: Place) -> bool {
+    fn goes_on(&self, to: ModuleVa) -> bool {
         self.module == to.module && (self.behind == Some(to.at) || self.at == Some(to.at))
     }
 }
@@ -163,7 +163,7 @@ impl<'a> Walker<'a> {
 
     /// A branch was taken; `None` stands for what is not known. One that `interrupts` is of the kernel's
     /// making, whatever instruction is there.
-    pub fn branch(&mut self, from: Option<Place>, to: Option<Place>, interrupts: bool) {
+    pub fn branch(&mut self, from: Option<ModuleVa>, to: Option<ModuleVa>, interrupts: bool) {
         // Code of no function, as the head of the linkage table, is not known, either.
         let Some(from) = from.filter(|from| self.block_at(*from).is_some()) else {
             match (to, self.control) {
@@ -206,7 +206,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Control was at an instruction; nothing is known of what it did then.
-    pub fn seen_at(&mut self, at: Option<Place>) {
+    pub fn seen_at(&mut self, at: Option<ModuleVa>) {
         if let (Some(at), Control::At(here)) = (at, self.control)
             && at.module == here.module
             && self.straight(here, at, false)
@@ -232,25 +232,25 @@ impl<'a> Walker<'a> {
         self.modules.get(module).map(|m| m.program)
     }
 
-    fn insn(&self, place: Place) -> Option<Insn> {
+    fn insn(&self, place: ModuleVa) -> Option<Insn> {
         let bytes = self.program(place.module)?.image.bytes_from(place.at)?;
         program::arch::decode(bytes, place.at)
     }
 
-    fn block_at(&self, place: Place) -> Option<(FuncId, BlockId)> {
+    fn block_at(&self, place: ModuleVa) -> Option<(FuncId, BlockId)> {
         let program = self.program(place.module)?;
         let id = program.block_at(place.at)?;
         Some((program.block(id).func, id))
     }
 
     /// The block that starts where control comes to.
-    fn block_from(&self, place: Place) -> Option<(FuncId, BlockId)> {
+    fn block_from(&self, place: ModuleVa) -> Option<(FuncId, BlockId)> {
         let program = self.program(place.module)?;
         let id = program.block_from(program.led_to(place.at))?;
         Some((program.block(id).func, id))
     }
 
-    fn is_entry(&self, place: Place) -> bool {
+    fn is_entry(&self, place: ModuleVa) -> bool {
         let Some((func, id)) = self.block_from(place) else { return false };
         self.program(place.module).is_some_and(|program| {
             let function = program.function(func);
@@ -263,7 +263,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Control comes to the instruction at `from` without a branch.
-    fn run_to(&mut self, from: Place) {
+    fn run_to(&mut self, from: ModuleVa) {
         if let Control::At(here) = self.control
             && here.module == from.module
             && self.straight(here, from, true)
@@ -285,7 +285,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Executes what lies between two places, if there is a way without a branch; else nothing.
-    fn straight(&mut self, here: Place, end: Place, is_whole: bool) -> bool {
+    fn straight(&mut self, here: ModuleVa, end: ModuleVa, is_whole: bool) -> bool {
         let Some(program) = self.program(here.module) else { return false };
         if end.at < here.at {
             return false;
@@ -337,7 +337,7 @@ impl<'a> Walker<'a> {
     }
 
     /// A jump: within a function, or out of it.
-    fn jump(&mut self, from: Place, to: Option<Place>) {
+    fn jump(&mut self, from: ModuleVa, to: Option<ModuleVa>) {
         let leaves = self.block_at(from).is_some_and(|(func, id)| {
             let is_call = self.program(from.module).is_some_and(|program| {
                 let calls = program.calls_in(id).iter();
@@ -371,7 +371,7 @@ impl<'a> Walker<'a> {
     }
 
     /// A function is entered, by its entry or elsewhere.
-    fn enter(&mut self, to: Place, is_from_outside: bool) {
+    fn enter(&mut self, to: ModuleVa, is_from_outside: bool) {
         self.control = Control::At(to);
         match (self.block_from(to), self.block_at(to)) {
             (Some((func, id)), _) => {
@@ -388,7 +388,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Control comes from what is not known.
-    fn come(&mut self, to: Place) {
+    fn come(&mut self, to: ModuleVa) {
         if matches!(self.control, Control::At(_)) {
             // Without having gone there.
             self.lose();
@@ -419,7 +419,7 @@ impl<'a> Walker<'a> {
     }
 
     /// A function has returned to there.
-    fn come_back(&mut self, to: Place) {
+    fn come_back(&mut self, to: ModuleVa) {
         if let Some(n) = self.open.iter().rposition(|a| a.module == to.module && a.behind == Some(to.at)) {
             // Those above were left without a return.
             self.leave_above(n + 1, Cause::Longjmp);
@@ -441,7 +441,7 @@ impl<'a> Walker<'a> {
     }
 
     /// The function on top goes on: with a block, if one starts there and it was not in it before.
-    fn go_on(&mut self, to: Place) {
+    fn go_on(&mut self, to: ModuleVa) {
         let was_there = self.open.last_mut().is_some_and(|top| {
             top.behind = None;
             top.at.take() == Some(to.at)
@@ -453,19 +453,19 @@ impl<'a> Walker<'a> {
     }
 
     /// The activation that has a landing pad there.
-    fn lands(&self, to: Place) -> Option<usize> {
+    fn lands(&self, to: ModuleVa) -> Option<usize> {
         let (func, id) = self.block_from(to)?;
         let lands = self.program(to.module)?.block(id).landing_pad;
         self.open.iter().rposition(|a| (a.module, a.func) == (to.module, func)).filter(|_| lands)
     }
 
     /// The activation that made a call that returns there, which may return once more.
-    fn jumps_back(&self, to: Place) -> Option<usize> {
+    fn jumps_back(&self, to: ModuleVa) -> Option<usize> {
         let (func, _) = self.block_at(to)?;
         let program = self.program(to.module)?;
         let before = program.calls.partition_point(|c| c.at < to.at).checked_sub(1)?;
         let at = program.calls.get(before)?.at;
-        let is_behind = self.insn(Place { at, ..to }).is_some_and(|insn| insn.end() == to.at);
+        let is_behind = self.insn(ModuleVa { at, ..to }).is_some_and(|insn| insn.end() == to.at);
         self.open.iter().rposition(|a| (a.module, a.func) == (to.module, func)).filter(|_| is_behind)
     }
 

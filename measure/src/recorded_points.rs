@@ -24,7 +24,7 @@ mod function;
 use crate::edges::plan::{Often, Shape};
 use crate::edges::returns::Returns;
 use calls::Around;
-use function::Of;
+use function::FunctionPoints;
 use probe::{Event, EventAt, Module, Plan, Reached};
 use profile::Profile;
 use program::{BlockId, FuncId, Program};
@@ -53,7 +53,7 @@ const BASES: u32 = 1 << 12;
 
 /// What of a module is recorded.
 #[derive(Clone, Copy)]
-pub struct Which<'a> {
+pub struct Scope<'a> {
     /// Whether the C library is recorded, too.
     pub libc: bool,
     /// Whether a function is, if it can be.
@@ -78,7 +78,7 @@ pub fn plan(
     program: &Program,
     key: u32,
     turn: u32,
-    which: Which<'_>,
+    scope: Scope<'_>,
     earlier: Option<&Profile>,
 ) -> Result<(Plan, Code), TooLarge> {
     let not_moved = Module::not_moved(program);
@@ -86,12 +86,12 @@ pub fn plan(
     let is_moved = |f: FuncId| {
         not_moved.get(f.index()).is_some_and(Option::is_none)
             && program.function(f).import.is_none()
-            && (which.is_recorded)(f)
+            && (scope.is_recorded)(f)
     };
     let forks = probe::calls_of_forks(program);
     // Of a static program, it is in the same file.
-    let is_libc_recorded = which.libc || program.image.kind.is_static();
-    let (is_moved, is_recorded, tells) = (&is_moved, which.is_recorded, which.tells);
+    let is_libc_recorded = scope.libc || program.image.kind.is_static();
+    let (is_moved, is_recorded, tells) = (&is_moved, scope.is_recorded, scope.tells);
     let mut around =
         Around { program, forks, is_moved, is_recorded, tells, is_libc_recorded, targets: HashMap::new() };
     let entries = around.entries();
@@ -110,7 +110,7 @@ pub fn plan(
         imports.entry(name.clone()).or_insert(n);
     }
     let called = around.called(&leaves_somewhere, &recurses);
-    let of = |func: FuncId| Of {
+    let of = |func: FuncId| FunctionPoints {
         around: &around,
         func,
         entries: &entries,

@@ -1,16 +1,16 @@
 //! Counts a program: `cargo run -p session --example count -- PROGRAM ARGS`.
 
-use session::{CountedRun, Instrumentation, ModuleSet, Modules, Placement, Prepared, Store};
+use session::{CountedRun, Instrumentation, ModuleFilter, Modules, Placement, Prepared, Store};
 use std::error::Error;
 use std::ffi::OsString;
 
 /// The profiles of the modules of the program that `command` starts, after its end.
 pub fn count(command: &[OsString]) -> Result<Vec<profile::Profile>, Box<dyn Error>> {
     let (name, args) = command.split_first().ok_or("name a program")?;
-    let (store, wanted) = (Store::open(None)?, Modules::new(&["all"]));
+    let (store, wanted) = (Store::open(None)?, ModuleFilter::new(&["all"]));
     let target = session::find(name, "/usr/bin:/bin".as_ref())?;
-    let set = ModuleSet::of(&store, &target)?;
-    let prepared = Prepared::new(&store, &wanted, set, Instrumentation::new(Placement::Edges))?;
+    let modules = Modules::of(&store, &target)?;
+    let prepared = Prepared::new(&store, &wanted, modules, Instrumentation::new(Placement::Edges))?;
     Ok(CountedRun::new(prepared, &target, name, args)?.collect(false)?.profiles)
 }
 

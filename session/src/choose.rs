@@ -56,9 +56,9 @@ impl Glob {
     }
 }
 
-/// Functions, chosen by name.
+/// Which functions are meant, by name.
 #[derive(Clone, Debug)]
-pub struct Functions {
+pub struct FunctionFilter {
     globs: Vec<Glob>,
     spellings: Spellings,
 }
@@ -66,10 +66,10 @@ pub struct Functions {
 /// What the source calls a symbol, in each way that a user may write it; nothing, if that is the symbol.
 pub type Spellings = fn(&str) -> Vec<String>;
 
-impl Functions {
+impl FunctionFilter {
     /// Those that one of `names` names, `*` standing for anything: a symbol, or one of its `spellings`.
-    pub fn new(names: &[impl AsRef<str>], spellings: Spellings) -> Functions {
-        Functions { globs: names.iter().map(|name| Glob::new(name.as_ref())).collect(), spellings }
+    pub fn new(names: &[impl AsRef<str>], spellings: Spellings) -> FunctionFilter {
+        FunctionFilter { globs: names.iter().map(|name| Glob::new(name.as_ref())).collect(), spellings }
     }
 
     /// Whether none is named.
@@ -84,14 +84,14 @@ impl Functions {
     }
 }
 
-impl Default for Functions {
-    fn default() -> Functions {
-        Functions { globs: Vec::new(), spellings: |_| Vec::new() }
+impl Default for FunctionFilter {
+    fn default() -> FunctionFilter {
+        FunctionFilter { globs: Vec::new(), spellings: |_| Vec::new() }
     }
 }
 
 /// By the names alone: how a symbol is spelt is the same in one build of ours.
-impl std::hash::Hash for Functions {
+impl std::hash::Hash for FunctionFilter {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.globs.hash(state);
     }
@@ -110,18 +110,18 @@ enum Word {
 
 /// Which modules of a program are wanted.
 #[derive(Clone, Debug)]
-pub struct Modules(Vec<Word>);
+pub struct ModuleFilter(Vec<Word>);
 
-impl Modules {
+impl ModuleFilter {
     /// Those that one of `words` names: `all` (but libc and what goes with it), `exe`, or a file's name or
     /// path with `*` standing for anything.
-    pub fn new(words: &[impl AsRef<str>]) -> Modules {
+    pub fn new(words: &[impl AsRef<str>]) -> ModuleFilter {
         let word = |word: &str| match word {
             "all" => Word::All,
             "exe" => Word::Executable,
             name => Word::Named(name.to_owned(), Glob::new(name)),
         };
-        Modules(words.iter().map(|text| word(text.as_ref())).collect())
+        ModuleFilter(words.iter().map(|text| word(text.as_ref())).collect())
     }
 
     /// Whether the library at `path` is wanted.
@@ -221,7 +221,7 @@ mod tests {
             ("libz", "/usr/lib/libz.so.1", false),
             ("*", "/x", true),
         ] {
-            assert_eq!(Modules::new(&[pattern]).has_library(Path::new(path)), want, "{pattern} {path}");
+            assert_eq!(ModuleFilter::new(&[pattern]).has_library(Path::new(path)), want, "{pattern} {path}");
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn all_leaves_the_system_out_unless_it_is_named() {
-        let all = Modules::new(&["all"]);
+        let all = ModuleFilter::new(&["all"]);
         assert!(all.has_library(Path::new("/lib/libz.so.1")));
         for (file, want) in [
             ("libc.so.6", false),
@@ -260,7 +260,7 @@ mod tests {
         ] {
             assert_eq!(all.has_library(&Path::new("/lib/x86_64-linux-gnu").join(file)), want, "{file}");
         }
-        assert!(Modules::new(&["libc.so*"]).has_library(Path::new("/lib/libc.so.6")));
-        assert!(!Modules::new(&["exe"]).has_library(Path::new("/lib/libz.so.1")));
+        assert!(ModuleFilter::new(&["libc.so*"]).has_library(Path::new("/lib/libc.so.6")));
+        assert!(!ModuleFilter::new(&["exe"]).has_library(Path::new("/lib/libz.so.1")));
     }
 }

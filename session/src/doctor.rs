@@ -1,11 +1,11 @@
 //! What works on this machine, tried where that is possible.
 
-use crate::choose::Modules;
+use crate::choose::ModuleFilter;
 use crate::count::{CountError, CountedRun};
 use crate::find::{NoProc, needs_proc};
 use crate::messages::with_causes;
 use crate::module::Instrumentation;
-use crate::prepare::{ModuleSet, PrepareError, Prepared};
+use crate::prepare::{Modules, PrepareError, Prepared};
 use crate::store::{CACHE_LIMIT, Store, StoreError};
 use live::{Target, TargetError};
 use measure::Placement;
@@ -91,9 +91,9 @@ enum TryError {
 fn try_out(search: &OsStr) -> Result<String, TryError> {
     needs_proc()?;
     let target = Target::find("true".as_ref(), search)?;
-    let (store, wanted) = (Store::open(None)?, Modules::new(&["exe"]));
-    let set = ModuleSet::of(&store, &target)?;
-    let prepared = Prepared::new(&store, &wanted, set, Instrumentation::new(Placement::Edges))?;
+    let (store, wanted) = (Store::open(None)?, ModuleFilter::new(&["exe"]));
+    let modules = Modules::of(&store, &target)?;
+    let prepared = Prepared::new(&store, &wanted, modules, Instrumentation::new(Placement::Edges))?;
     let run = CountedRun::new(prepared, &target, "true".as_ref(), &[])?;
     let (path, status, n_run) = (target.executable, run.status(), run.n_counters_that_ran()?);
     if !status.success() || n_run == 0 {

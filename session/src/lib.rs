@@ -2,13 +2,13 @@
 //! collected.
 //!
 //! ```no_run
-//! use session::{CountedRun, Instrumentation, ModuleSet, Modules, Placement, Prepared, Store};
+//! use session::{CountedRun, Instrumentation, Modules, ModuleFilter, Placement, Prepared, Store};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (store, wanted) = (Store::open(None)?, Modules::new(&["all"]));
+//! let (store, wanted) = (Store::open(None)?, ModuleFilter::new(&["all"]));
 //! let target = session::find("true".as_ref(), "/bin:/usr/bin".as_ref())?;
-//! let set = ModuleSet::of(&store, &target)?;
-//! let prepared = Prepared::new(&store, &wanted, set, Instrumentation::new(Placement::Edges))?;
+//! let modules = Modules::of(&store, &target)?;
+//! let prepared = Prepared::new(&store, &wanted, modules, Instrumentation::new(Placement::Edges))?;
 //! let run = CountedRun::new(prepared, &target, "true".as_ref(), &[])?;
 //! let profiles = run.collect(false)?.profiles;
 //! # Ok(())
@@ -32,7 +32,7 @@ mod record;
 mod run;
 mod store;
 
-pub use choose::{Functions, Glob, Modules, NoneWanted, Spellings, is_system_file};
+pub use choose::{FunctionFilter, Glob, ModuleFilter, NoneWanted, Spellings, is_system_file};
 pub use count::{Collected, CountError, CountedRun};
 pub use find::{FindError, NoProc, find, needs_proc};
 pub use instrument::{InstrumentError, instrument};
@@ -42,7 +42,7 @@ pub use module::{
     Hindrance, Instrumentation, Instrumented, ModuleError, changes_code, recorded_path,
     refuse_known_by_address, refuse_sanitized, written_path,
 };
-pub use prepare::{ModuleSet, PrepareError, Prepared};
+pub use prepare::{Modules, PrepareError, Prepared};
 pub use record::{Forecast, Recordable, Recorded, RecordedRun};
 pub use run::RunError;
 pub use store::{CACHE_LIMIT, Store, StoreError};

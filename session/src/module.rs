@@ -12,13 +12,13 @@ pub use hindrance::{Hindrance, changes_code, refuse_known_by_address, refuse_san
 pub(crate) use linker::{LinkerSites, asking};
 pub use paths::{recorded_path, written_path};
 
-use crate::choose::Functions;
+use crate::choose::FunctionFilter;
 use crate::messages::Warning;
 use crate::store::{Earlier, Kind, Store, StoreError};
 use hindrance::is_instrumented;
 use measure::Placement;
 use measure::edges::notes::Notes;
-use measure::recorded_points::{TooLarge, Which};
+use measure::recorded_points::{Scope, TooLarge};
 use probe::arch;
 use probe::{Module, Old, RewriteError, Room, Segments, file_key};
 use program::{FuncId, Image, LoadError, Program};
@@ -80,15 +80,15 @@ pub struct Instrumentation {
     /// Whether events of the C library are recorded, too.
     pub libc: bool,
     /// The functions whose events are recorded; all, if there are none.
-    pub functions: Functions,
+    pub functions: FunctionFilter,
     /// Functions of which an event tells each time that they are entered.
-    pub telling: Functions,
+    pub telling: FunctionFilter,
 }
 
 impl Instrumentation {
     /// All of it, so, and nothing else.
     pub fn new(placement: Placement) -> Instrumentation {
-        let (functions, telling) = (Functions::default(), Functions::default());
+        let (functions, telling) = (FunctionFilter::default(), FunctionFilter::default());
         Instrumentation { placement, callees: false, follows: false, libc: false, functions, telling }
     }
 
@@ -121,8 +121,8 @@ struct RecipeKey<'a> {
     libc: bool,
     callees: bool,
     asks_before_exec: bool,
-    functions: &'a Functions,
-    telling: &'a Functions,
+    functions: &'a FunctionFilter,
+    telling: &'a FunctionFilter,
     /// Imports that are none of the C library's in this program.
     interposed: &'a [Box<str>],
     earlier: Option<&'a Earlier>,
@@ -172,14 +172,14 @@ impl<'a> Recipe<'a> {
         let mut plan = match profile {
             _ if self.placement == Placement::Events => {
                 let symbol = |f: FuncId| program.function(f).name();
-                let which = Which {
+                let scope = Scope {
                     libc: asked.libc,
                     is_recorded: &|f| asked.functions.is_empty() || asked.functions.has(&symbol(f)),
                     tells: &|f| !asked.telling.is_empty() && asked.telling.has(&symbol(f)),
                 };
                 let key = measure::recorded_points::key(file_key(&program.image));
                 let (plan, made) =
-                    measure::recorded_points::plan(program, key, self.turn, which, profile.as_ref())?;
+                    measure::recorded_points::plan(program, key, self.turn, scope, profile.as_ref())?;
                 code = Some(made);
                 plan
             }

@@ -1,10 +1,10 @@
 //! All modules that a program has at its start, made ready before it runs.
 //!
 //! ```text
-//!  Target ─ModuleSet::of→ ModuleSet ─Prepared::new→ Prepared ─arena→ Arena
+//!  Target ─Modules::of→ Modules ─Prepared::new→ Prepared ─arena→ Arena
 //! ```
 
-use crate::choose::{Modules, NoneWanted, is_system_file};
+use crate::choose::{ModuleFilter, NoneWanted, is_system_file};
 use crate::messages::{Warning, with_causes};
 use crate::module::{self, Instrumentation, Instrumented, LinkerSites, ModuleError, Recipe};
 use crate::store::Store;
@@ -62,7 +62,7 @@ impl PrepareError {
 }
 
 /// The modules of a program, as they are known before it starts.
-pub struct ModuleSet {
+pub struct Modules {
     /// Its executable.
     image: Image,
     executable: PathBuf,
@@ -75,12 +75,12 @@ pub struct ModuleSet {
     pub warnings: Vec<Warning>,
 }
 
-impl ModuleSet {
+impl Modules {
     /// Of `target`.
     ///
     /// # Errors
     /// If its executable cannot be counted, or its ld.so cannot be run.
-    pub fn of(store: &Store, target: &Target) -> Result<ModuleSet, PrepareError> {
+    pub fn of(store: &Store, target: &Target) -> Result<Modules, PrepareError> {
         let (image, warning) = module::load(&target.executable)?;
         let (libraries, sites) = match &image.interpreter {
             Some(linker) => (
@@ -94,7 +94,7 @@ impl ModuleSet {
         let interposed = interposed(&image, &libraries);
         let executable = target.executable.clone();
         let warnings = warning.into_iter().collect();
-        Ok(ModuleSet { image, executable, libraries, linker: sites, interposed, warnings })
+        Ok(Modules { image, executable, libraries, linker: sites, interposed, warnings })
     }
 }
 
@@ -136,7 +136,7 @@ pub(crate) type Refused = Vec<(PathBuf, String)>;
 /// A program whose modules are made ready.
 pub struct Prepared<'a> {
     pub(crate) store: &'a Store,
-    pub(crate) wanted: &'a Modules,
+    pub(crate) wanted: &'a ModuleFilter,
     pub(crate) asked: Instrumentation,
     interposed: Vec<Box<str>>,
     /// The path of its executable.
@@ -149,18 +149,18 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Of the modules of `set` those that are `wanted`, with what is `asked` for in them.
+    /// Of `modules` those that are `wanted`, with what is `asked` for in them.
     ///
     /// # Errors
     /// If the executable cannot be rewritten, nothing would be counted, or one of the modules would be
     /// disturbed by what is counted in others. A library that cannot be rewritten is left as it is.
     pub fn new(
         store: &'a Store,
-        wanted: &'a Modules,
-        set: ModuleSet,
+        wanted: &'a ModuleFilter,
+        modules: Modules,
         asked: Instrumentation,
     ) -> Result<Prepared<'a>, PrepareError> {
-        let ModuleSet { image, executable: path, libraries, linker, interposed, .. } = set;
+        let Modules { image, executable: path, libraries, linker, interposed, .. } = modules;
         let is_wanted = wanted.has_executable(&path);
         let recipe = Recipe { asked: &asked, placement: asked.placement, turn: 0, interposed: &interposed };
         let placement = if is_wanted { asked.placement } else { Placement::Nowhere };

@@ -213,7 +213,7 @@ impl<W: Write> RecordedRun<'_, W> {
     /// How the stream of each area ends.
     fn ends(&self, codes: &[Code]) -> Vec<StreamEnd> {
         let owners = &self.taken.owners;
-        let told = self.process.deaths.as_ref().map(live::Deaths::told).unwrap_or_default();
+        let report = self.process.deaths.as_ref().map(live::Deaths::report).unwrap_or_default();
         let key = |module: &Instrumented| Some(module.code.as_ref()?.key);
         let libraries = self.loaded.given.iter().filter_map(|(given, file)| {
             let library = self.modules().find(|module| module.key == *file)?;
@@ -227,8 +227,8 @@ impl<W: Write> RecordedRun<'_, W> {
         };
         let ends = Ends {
             owners,
-            told: &told,
-            last_events: texts.last_events(owners, &told),
+            report: &report,
+            last_events: texts.last_events(owners, &report),
             main: (self.process.pid, self.process.status),
             has_become: self.process.became.is_some(),
         };

@@ -108,7 +108,7 @@ pub(crate) fn serve<T>(
     let is_over = &AtomicBool::new(false);
     let (ready, is_ready) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        let _ends = Ends { is_over, arena };
+        let _ends = EndsServing { is_over, arena };
         let thread = std::thread::Builder::new;
         let spawned = thread().spawn_scoped(scope, move || loader.serve(ready, is_over));
         spawned.map_err(RunError::Thread)?;
@@ -122,17 +122,17 @@ pub(crate) fn serve<T>(
     })
 }
 
-/// Ends serving when it goes, also if that is because we panic.
-struct Ends<'a> {
+/// EndsServing serving when it goes, also if that is because we panic.
+struct EndsServing<'a> {
     is_over: &'a AtomicBool,
     arena: &'a Arena,
 }
 
-impl Drop for Ends<'_> {
+impl Drop for EndsServing<'_> {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.arena.wake();
-        self.arena.ring();
+        self.arena.wake_for_exec();
     }
 }
 

@@ -5,7 +5,7 @@ use super::stores::stores;
 use crate::input;
 use crate::output::{self, Answer, Hinted};
 use anyhow::Context as _;
-use measure::branches::{self, Faults, Module, Place, Walker};
+use measure::branches::{self, Faults, Module, ModuleVa, Walker};
 use profile::perf_branches::{self as perf, Line, Who};
 use program::{Bias, Lines, LiveVa, Program};
 use std::collections::{BTreeSet, HashMap};
@@ -125,7 +125,7 @@ fn load(args: &Args, from: &Path, named: &Named) -> anyhow::Result<Programs> {
 fn is_wanted(args: &Args, path: &Path) -> bool {
     let all = ["all".to_owned()];
     let modules = if args.modules.is_empty() { &all[..] } else { &args.modules };
-    session::Modules::new(modules).has_library(path)
+    session::ModuleFilter::new(modules).has_library(path)
 }
 
 /// Whether the program has a build-id; `None` if one of the two is not known.
@@ -159,13 +159,13 @@ impl<'a> Maps<'a> {
     }
 
     /// The place of an address, if it is in one of the programs.
-    fn place(&mut self, who: Who, at: u64, said: Option<&perf::Place<'_>>) -> Option<Place> {
+    fn place(&mut self, who: Who, at: u64, said: Option<&perf::Place<'_>>) -> Option<ModuleVa> {
         let live = LiveVa(at);
         let pid = who.pid.or(who.tid).filter(|pid| self.of.contains_key(pid));
         let pid = pid.or_else(|| self.of.keys().copied().next().filter(|_| self.of.len() == 1));
         if let Some(maps) = pid.and_then(|pid| self.of.get(&pid)) {
             let (module, bias) = maps.iter().rev().find(|(range, _)| range.contains(&at))?.1?;
-            return Some(Place { module, at: bias.to_image(live) });
+            return Some(ModuleVa { module, at: bias.to_image(live) });
         }
         let module = match said.and_then(|place| place.file) {
             Some(file) => self.programs.by_name.get(file).copied()?,
@@ -175,7 +175,7 @@ impl<'a> Maps<'a> {
         };
         let program = self.programs.all.get(module)?;
         if !program.image.kind.is_relocated() {
-            return Some(Place { module, at: program::Va(at) });
+            return Some(ModuleVa { module, at: program::Va(at) });
         }
         if !self.by_symbol.contains_key(&module) {
             let (name, offset) = said?.symbol?;
@@ -191,7 +191,7 @@ impl<'a> Maps<'a> {
             self.by_symbol.insert(module, bias);
         }
         let bias = self.by_symbol.get(&module)?;
-        Some(Place { module, at: bias.to_image(live) })
+        Some(ModuleVa { module, at: bias.to_image(live) })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What handlers of signals leave for good, wherever their addresses stand and whatever they interrupt.
+//! What signal handlers leave for good, wherever their addresses stand and whatever they interrupt.
 //! Programs say themselves how often they did what.
 
 use crate::count::{blocks, counted, plain};

@@ -64,7 +64,7 @@ fn only_threads_that_may_be_in_a_block_are_said_to_be() {
     }
 }
 
-/// A handler of signals that is `_exit` says nothing; its argument, the signal's number, is how the process
+/// A signal handler that is `_exit` says nothing; its argument, the signal's number, is how the process
 /// ends.
 #[test]
 fn a_handler_may_be_what_ends_the_process() {
@@ -145,7 +145,7 @@ fn intervals_are_shown() {
     }
 }
 
-/// Where handlers of signals left code in more places than there is room for, an instrumented file's
+/// Where signal handlers left code in more places than there is room for, an instrumented file's
 /// recording says so.
 #[test]
 fn what_was_not_written_down_is_said() {

@@ -3,15 +3,15 @@
 //!
 //! ```text
 //!  stopped at exec ──► an event a processor, of the process and all that it makes
-//!                  ──► records in rings ──► read when it has ended
+//!                  ──► records in buffers ──► read when it has ended
 //! ```
 //! The tracepoint `signal:signal_deliver` comes to each thread that a signal ends, also to those that are
 //! ended since another one was. With it come the thread's registers and what its stack has on top; and the
-//! same rings tell which files' code was mapped where.
+//! same buffers tell which files' code was mapped where.
 //!
 //! Source: perf_event_open(2); Linux, kernel/signal.c, get_signal.
 
-use super::perf::{Record, Ring, Tracepoint, processors, tracepoint};
+use super::perf::{PerfBuffer, Record, Tracepoint, processors, tracepoint};
 use nix::libc;
 use nix::unistd::Pid;
 use perf_event_open_sys::bindings::{PERF_RECORD_MMAP, PERF_RECORD_SAMPLE};
@@ -53,7 +53,7 @@ pub struct Mapped {
 
 /// What the kernel has told.
 #[derive(Clone, Default, Debug)]
-pub struct Told {
+pub struct KernelReport {
     /// Where threads were when signals ended them.
     pub deaths: Vec<Death>,
     /// Where code is.
@@ -65,7 +65,7 @@ pub struct Told {
 /// What tells of them.
 #[derive(Debug)]
 pub struct Deaths {
-    rings: Vec<Ring>,
+    buffers: Vec<PerfBuffer>,
     /// Where a record of the event has the signal.
     signal_at: usize,
 }
@@ -82,17 +82,18 @@ impl Deaths {
         let stop = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
         let not: String = alive.iter().chain(&stop).map(|signal| format!(" && sig != {signal}")).collect();
         let filter = CString::new(format!("sa_handler == 0{not}")).map_err(io::Error::other)?;
-        let ring = |cpu| Ring::of(pid, cpu, config, &filter);
+        let buffer = |cpu| PerfBuffer::of(pid, cpu, config, &filter);
         let online = fs::read_to_string("/sys/devices/system/cpu/online")?;
-        let rings = processors(&online).into_iter().map(ring).collect::<io::Result<Vec<_>>>()?;
-        Ok(Deaths { rings, signal_at })
+        let buffers = processors(&online).into_iter().map(buffer).collect::<io::Result<Vec<_>>>()?;
+        Ok(Deaths { buffers, signal_at })
     }
 
-    /// What was told so far.
-    pub fn told(&self) -> Told {
-        let Told { mut deaths, mut mapped, mut is_whole } = Told { is_whole: true, ..Told::default() };
-        for ring in &self.rings {
-            let (bytes, has_all) = ring.bytes();
+    /// What it has told so far.
+    pub fn report(&self) -> KernelReport {
+        let KernelReport { mut deaths, mut mapped, mut is_whole } =
+            KernelReport { is_whole: true, ..KernelReport::default() };
+        for buffer in &self.buffers {
+            let (bytes, has_all) = buffer.bytes();
             is_whole &= has_all;
             let mut rest = bytes.as_slice();
             while let Some(record) = Record::first(&mut rest) {
@@ -103,7 +104,7 @@ impl Deaths {
                 }
             }
         }
-        Told { deaths, mapped, is_whole }
+        KernelReport { deaths, mapped, is_whole }
     }
 }
 

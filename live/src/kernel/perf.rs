@@ -1,4 +1,4 @@
-//! The kernel's events: a ring a processor, and the records in it.
+//! The kernel's events: a ring buffer a processor, and the records in it.
 //!
 //! Source: perf_event_open(2).
 
@@ -18,23 +18,23 @@ use std::path::Path;
 
 /// What the kernel tells on one processor.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct PerfBuffer {
     _event: File,
     pages: SharedBytes,
 }
 
-/// Bytes in front of a ring.
+/// Bytes in front of a ring buffer.
 const HEADER: usize = 0x1000;
-/// Bytes of a ring: some thousand records, a power of two.
+/// Bytes of a ring buffer: some thousand records, a power of two.
 const ROOM: usize = 1 << 19;
 
 /// Bytes of the stack that are told.
 const STACK: u32 = 8;
 
-impl Ring {
+impl PerfBuffer {
     /// Of process `pid`, and those that it makes, on the processor `cpu`: the tracepoint `config`, where
     /// `filter` holds, and what is mapped.
-    pub(super) fn of(pid: Pid, cpu: i32, config: u64, filter: &CStr) -> io::Result<Ring> {
+    pub(super) fn of(pid: Pid, cpu: i32, config: u64, filter: &CStr) -> io::Result<PerfBuffer> {
         let mut attributes = perf_event_attr {
             type_: PERF_TYPE_TRACEPOINT,
             size: u32::try_from(size_of::<perf_event_attr>()).map_err(io::Error::other)?,
@@ -51,7 +51,7 @@ impl Ring {
         attributes.set_mmap(1);
         let event = open_event(&mut attributes, pid, cpu, filter)?;
         let pages = SharedBytes::map(&event, 0, (HEADER + ROOM) as u64)?;
-        Ok(Ring { _event: event, pages })
+        Ok(PerfBuffer { _event: event, pages })
     }
 
     /// What is in it, from its start, and whether that is all: the kernel leaves out what does not fit.

@@ -30,7 +30,7 @@ impl Arena {
 
     /// How many threads may have been stopped in the middle of a block, in whatever process, each in one.
     /// `main` is the process that was started, and `status` how it ended: who ends it by `exit`, or aborts,
-    /// is at a call. If `ends_are_taken`, a handler of signals may have been `exit` or `_exit`, which is
+    /// is at a call. If `ends_are_taken`, a signal handler may have been `exit` or `_exit`, which is
     /// called with the signal's number.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ impl Arena {
     /// The kernel's.
     pub fn asking(&self, is_known: impl Fn(u32) -> bool, at_most: Duration) -> io::Result<Vec<Asking>> {
         for is_last in [false, true] {
-            let rung = self.bells.word(offset_of!(ExecRequests, n_raised)).load(Ordering::SeqCst);
+            let n_raised = self.exec_requests.word(offset_of!(ExecRequests, n_raised)).load(Ordering::SeqCst);
             let mut found = Vec::new();
             for slot in 0..N_SLOTS {
                 let thread = self.slot(slot, offset_of!(ExecRequest, thread)).load(Ordering::SeqCst);
@@ -83,14 +83,14 @@ impl Arena {
                 return Ok(found);
             }
             if !is_last {
-                self.bells.sleep(rung, at_most);
+                self.exec_requests.sleep(n_raised, at_most);
             }
         }
         Ok(Vec::new())
     }
 
     fn slot(&self, slot: usize, at: usize) -> &AtomicU32 {
-        self.bells.word(slot_at(slot) + at)
+        self.exec_requests.word(slot_at(slot) + at)
     }
 
     /// Whether the thread that is called so here is the one that waits, in processes that have the recording
@@ -128,13 +128,13 @@ impl Arena {
     pub fn let_go(&self, asking: &Asking) {
         if !asking.is_answered.swap(true, Ordering::SeqCst) && self.is_asking(asking) {
             self.slot(asking.slot, offset_of!(ExecRequest, state)).store(2, Ordering::SeqCst);
-            self.bells.wake_at(slot_at(asking.slot) + offset_of!(ExecRequest, state));
+            self.exec_requests.wake_at(slot_at(asking.slot) + offset_of!(ExecRequest, state));
         }
     }
 
     /// Has who sleeps in [`Arena::asking`] look again.
-    pub fn ring(&self) {
-        self.bells.word(offset_of!(ExecRequests, n_raised)).fetch_add(1, Ordering::SeqCst);
-        self.bells.wake();
+    pub fn wake_for_exec(&self) {
+        self.exec_requests.word(offset_of!(ExecRequests, n_raised)).fetch_add(1, Ordering::SeqCst);
+        self.exec_requests.wake();
     }
 }

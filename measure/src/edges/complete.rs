@@ -2,7 +2,7 @@
 //! together.
 #![warn(clippy::indexing_slicing)]
 
-use super::notes::{Flow, Notes, Sum};
+use super::notes::{FunctionFlow, Notes, Sum};
 use super::positions::{self, Found};
 use super::solve::Solved;
 use probe::arch::shared::BEHIND_CALL;
@@ -15,7 +15,7 @@ impl Notes {
     /// than its flow says, as offsets in it, and how often. `n_stopped` threads may have been stopped in the
     /// middle of a block.
     pub fn profile(&self, counts: &[u64], left: &[(u64, i64)], n_stopped: u64) -> Profile {
-        let left = Left::of(&self.places, left);
+        let left = Left::of(&self.positions, left);
         let n_blocks = self.functions.iter().map(|f| f.blocks.len()).sum();
         let mut whole = Whole::new(n_blocks, n_stopped);
         let mut first = 0;
@@ -55,16 +55,16 @@ struct Left {
 }
 
 impl Left {
-    /// `left` are offsets in the moved code, and how often it was left there; `places` says which nodes they
-    /// belong to.
-    fn of(places: &[u8], left: &[(u64, i64)]) -> Left {
+    /// `left` are offsets in the moved code, and how often it was left there; `positions`, as they are
+    /// written, say which nodes they belong to.
+    fn of(positions: &[u8], left: &[(u64, i64)]) -> Left {
         // A block may end with its call.
         let is_call = |at: u64| at >> BEHIND_CALL & 1 == 1;
         let in_call = |at: u64| if is_call(at) { (at & !(1 << BEHIND_CALL)).saturating_sub(1) } else { at };
         let offsets: Vec<u64> = left.iter().map(|l| in_call(l.0)).collect();
         let find = |offsets: &[u64]| match left {
             [] => Vec::new(),
-            _ => positions::find(places, offsets).unwrap_or_default(),
+            _ => positions::find(positions, offsets).unwrap_or_default(),
         };
         let nodes = find(&offsets);
         let behind = find(&left.iter().map(|l| l.0 & !(1 << BEHIND_CALL)).collect::<Vec<_>>());
@@ -121,7 +121,7 @@ impl<'a> Whole<'a> {
     }
 
     /// Adds the next function.
-    fn add(&mut self, flow: &Flow, solved: &Solved) {
+    fn add(&mut self, flow: &FunctionFlow, solved: &Solved) {
         let between = &solved.between;
         for (i, (node, &n)) in flow.blocks.iter().zip(&solved.blocks).enumerate() {
             let count = Count::of(n.unwrap_or(0), between.blocks.get(i));

@@ -1,4 +1,4 @@
-//! Where calls through pointers led, as a counted program leaves it: words behind the counters of each area.
+//! Where indirect calls led, as a counted program leaves it: words behind the counters of each area.
 //!
 //! ```text
 //! callees = base: varint, start and end of the old segments: varint, first word: varint, slots of the table:

@@ -1,7 +1,7 @@
 //! What the counters of a module mean: the flow of its functions, and which of it is counted.
 
 use super::indirect_calls::Callees;
-use super::notes::{Flow, Node, Notes, Sum, Way};
+use super::notes::{FunctionFlow, Node, Notes, Sum, Way};
 use super::plan::{Shape, goes_on};
 use super::positions;
 use super::returns::Returns;
@@ -63,7 +63,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
             n += 1;
             nodes.push(Node { leaves, ..node });
         }
-        functions.push(Flow { entry: function.entry, is_whole, blocks: nodes });
+        functions.push(FunctionFlow { entry: function.entry, is_whole, blocks: nodes });
     }
     let callees = module.words.indirect_calls.as_ref().map(|c| Callees {
         base: module.counters().start.plus(probe::offset!(shared::HomePage, owner)),
@@ -76,7 +76,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
         callees,
         ends_are_taken: probe::ends_are_taken(program),
         watches: Vec::new(),
-        places: positions::write(&places(module, &functions)),
+        positions: positions::write(&positions_of(module, &functions)),
         sums: sums(module, &returns, &position),
         image: ImageRef::of(&program.image),
         functions,
@@ -84,7 +84,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
 }
 
 /// Where the moved code belongs to in the flow of `functions`.
-fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<positions::Place> {
+fn positions_of(module: &Module<'_>, functions: &[FunctionFlow]) -> Vec<positions::Position> {
     let program = module.program;
     let mut position: Vec<Option<u32>> = vec![None; program.functions.len()];
     for (n, flow) in (0..).zip(functions).filter(|(_, flow)| flow.is_whole) {
@@ -107,7 +107,7 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<positions::Place> {
     for block in module.code_map.stub_calls.iter().filter_map(|at| program.block_at(*at)) {
         n_marks[block.index()] += 1;
     }
-    let mut out: Vec<positions::Place> = Vec::new();
+    let mut out: Vec<positions::Position> = Vec::new();
     for &(at, place) in &module.code_map.reached {
         let is_start = matches!(place, Reached::Block(b) if !is_counted[b.index()]);
         let node = match place {
@@ -130,7 +130,7 @@ fn places(module: &Module<'_>, functions: &[Flow]) -> Vec<positions::Place> {
             Reached::Behind(b) => n_marks[b.index()],
             _ => 0,
         };
-        let here = positions::Place { at, node, is_start, n_called };
+        let here = positions::Position { at, node, is_start, n_called };
         match out.last_mut() {
             Some(last) if last.at == at => *last = here,
             Some(last) if last.node == node && !is_start && last.n_called == n_called => {}

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! notes    = magic version kind profile ends_are_taken: byte, n: varint, function*, n: varint, sum*, n:
-//!            varint, watch*, places: bytes (`positions`), callees (`indirect_calls`; of kind 'O' only),
+//!            varint, watch*, positions: bytes (`positions`), callees (`indirect_calls`; of kind 'O' only),
 //!            checksum
 //! profile  = bytes: a `.engraft` file of kind 'P' without counts, for the image
 //! function = entry: signed varint from the one before, is_whole, n: varint, block*
@@ -33,17 +33,17 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct Notes {
     /// The image.
     pub image: ImageRef,
-    /// Whether a handler of signals may end the process, and nothing say so.
+    /// Whether a signal handler may end the process, and nothing say so.
     pub ends_are_taken: bool,
     /// The functions that are counted. Their counters come one after the other.
-    pub functions: Vec<Flow>,
+    pub functions: Vec<FunctionFlow>,
     /// Functions of one block that have no counter, and what their calls are.
     pub sums: Vec<Sum>,
     /// Words behind the counters, which keep other things.
     pub watches: Vec<Watch>,
     /// Where moved code belongs to in the flow (`positions`).
-    pub places: Vec<u8>,
-    /// Calls through pointers whose targets are counted.
+    pub positions: Vec<u8>,
+    /// Indirect calls whose targets are counted.
     pub callees: Option<Callees>,
 }
 
@@ -65,7 +65,7 @@ pub struct Sum {
 
 /// The flow of a function: which of its counts are counted.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Flow {
+pub struct FunctionFlow {
     /// Its entry.
     pub entry: Va,
     /// Whether all edges are here, so that their counts follow, too. Else only those of blocks hold, and what
@@ -99,7 +99,7 @@ pub struct Way {
     pub is_counted: bool,
 }
 
-impl Flow {
+impl FunctionFlow {
     /// How many counters it has.
     pub fn n_counters(&self) -> usize {
         let ways = self.blocks.iter().map(|b| b.ways.iter().filter(|w| w.is_counted).count());
@@ -116,10 +116,10 @@ impl Notes {
     /// How many counters there are.
     pub fn n_counters(&self) -> usize {
         let of_calls = self.sums.iter().map(|sum| sum.counters.len()).sum::<usize>();
-        self.functions.iter().map(Flow::n_counters).sum::<usize>() + of_calls
+        self.functions.iter().map(FunctionFlow::n_counters).sum::<usize>() + of_calls
     }
 
-    /// How many words an area has of what is counted: all counters, and those of calls through pointers.
+    /// How many words an area has of what is counted: all counters, and those of indirect calls.
     pub fn n_words(&self) -> usize {
         let end = |c: &Callees| {
             usize::try_from(u64::from(c.first).saturating_add(c.n_words())).unwrap_or(usize::MAX)
@@ -166,7 +166,7 @@ impl Notes {
         }
         varint(&mut out, self.watches.len() as u64);
         self.watches.iter().for_each(|watch| watch.write(&mut out));
-        put_bytes(&mut out, &self.places);
+        put_bytes(&mut out, &self.positions);
         if let Some(callees) = &self.callees {
             callees.write(&mut out);
         }
@@ -214,7 +214,7 @@ impl Notes {
                     ways,
                 });
             }
-            functions.push(Flow { entry, is_whole, blocks });
+            functions.push(FunctionFlow { entry, is_whole, blocks });
         }
         let mut sums = Vec::new();
         for _ in 0..c.varint()? {
@@ -231,15 +231,15 @@ impl Notes {
         }
         let n_watches = c.varint()?;
         let watches = (0..n_watches).map(|_| Watch::parse(&mut c)).collect::<Result<_, _>>()?;
-        let places = c.bytes()?.to_vec();
+        let positions = c.bytes()?.to_vec();
         let callees = has_callees.then(|| Callees::parse(&mut c)).transpose()?;
-        Ok(Notes { image, ends_are_taken, functions, sums, watches, places, callees })
+        Ok(Notes { image, ends_are_taken, functions, sums, watches, positions, callees })
     }
 }
 
 /// What kind of `.engraft` file notes are; those of 'F' to 'L' and 'N' came before.
 const KIND: u8 = b'M';
-/// The kind of those that speak of calls through pointers, too.
+/// The kind of those that speak of indirect calls, too.
 const KIND_WITH_CALLEES: u8 = b'O';
 
 #[cfg(test)]

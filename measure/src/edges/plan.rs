@@ -11,7 +11,7 @@
 //! counted, and so is in the tree. Thus what such a call does spoils no count. Where a signal's handler
 //! leaves a block for good is written down at run time (`positions`). Where threads may have
 //! been stopped in the middle of a block, what follows from others is an interval
-//! (`notes::Flow::solve`).
+//! (`notes::FunctionFlow::solve`).
 //!
 //! Invariant: the tree holds all edges that cannot be counted. Where those of jump tables make a cycle, they
 //! count as ways outside.

@@ -2,14 +2,14 @@
 //! flow at that node.
 //!
 //! ```text
-//! places = place*
-//! place  = bytes from the one before: varint, 0 (no node) or 1 + functions from the one before, signed:
-//!          varint, then 32 · node + 2 · n_called + is_start from the one before, signed: varint
+//! positions = position*
+//! position  = bytes from the one before: varint, 0 (no node) or 1 + functions from the one before, signed:
+//!             varint, then 32 · node + 2 · n_called + is_start from the one before, signed: varint
 //! ```
-//! A place holds up to the next one. Nodes are those of `notes::Flow`: 2 i is the head of its block i, where
-//! its counter has not been incremented yet, 2 i + 1 its end.
+//! A position holds up to the next one. Nodes are those of `notes::FunctionFlow`: 2 i is the head of its
+//! block i, where its counter has not been incremented yet, 2 i + 1 its end.
 //!
-//! Invariant: places come in the order of the moved code.
+//! Invariant: positions come in the order of the moved code.
 #![warn(clippy::indexing_slicing)]
 
 use profile::ReadError;
@@ -17,7 +17,7 @@ use profile::encoding::{Cursor, unzigzag, varint, zigzag};
 
 /// From where on moved code belongs to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct Position {
     /// Offset in the moved code.
     pub at: u32,
     /// The function, by position in the notes, and its node; nothing for what belongs to none.
@@ -36,7 +36,7 @@ pub struct Found {
     pub function: u32,
     /// The node.
     pub node: u32,
-    /// How many of those whose places are known.
+    /// How many of those whose positions are known.
     pub n_called: u32,
 }
 
@@ -44,10 +44,10 @@ pub struct Found {
 const MOST_CALLED: u32 = 15;
 
 /// Writes them.
-pub fn write(places: &[Place]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(places.len() * 4);
+pub fn write(positions: &[Position]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(positions.len() * 4);
     let (mut at, mut function, mut node) = (0, 0, 0);
-    for place in places {
+    for place in positions {
         varint(&mut out, u64::from(place.at - at));
         at = place.at;
         match place.node {
@@ -115,7 +115,7 @@ mod tests {
     proptest! {
         /// Whatever stands in a recording: an answer for each offset, or an error.
         #[test]
-        fn bytes_that_are_no_places_do_no_harm(bytes: Vec<u8>, offsets: Vec<u64>) {
+        fn bytes_that_are_no_positions_do_no_harm(bytes: Vec<u8>, offsets: Vec<u64>) {
             if let Ok(found) = find(&bytes, &offsets) {
                 prop_assert_eq!(found.len(), offsets.len());
             }
@@ -124,19 +124,19 @@ mod tests {
 
     #[test]
     fn what_was_written_is_found() {
-        let places: Vec<Place> =
+        let positions: Vec<Position> =
             [(0, None), (16, Some((3, 7))), (17, Some((3, 0))), (1000, None), (1004, Some((0, 901)))]
-                .map(|(at, node)| Place {
+                .map(|(at, node)| Position {
                     at,
                     node,
                     is_start: at == 1004,
                     n_called: if at == 16 { 3 } else { 0 },
                 })
                 .into();
-        let bytes = write(&places);
+        let bytes = write(&positions);
         let want = |at: u64| match at {
             1004 => Some((0, 900)),
-            _ => places.iter().rfind(|p| u64::from(p.at) <= at).and_then(|p| p.node),
+            _ => positions.iter().rfind(|p| u64::from(p.at) <= at).and_then(|p| p.node),
         };
         let want = |at: u64| {
             want(at).map(|(function, node)| Found { function, node, n_called: if node == 7 { 3 } else { 0 } })

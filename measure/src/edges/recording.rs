@@ -283,7 +283,7 @@ pub fn seen(file: &[u8]) -> Result<Vec<Seen>, ReadError> {
 #[expect(clippy::indexing_slicing, reason = "a test may fail")]
 mod tests {
     use super::*;
-    use crate::edges::notes::{Flow, Node, Sum, Way};
+    use crate::edges::notes::{FunctionFlow, Node, Sum, Way};
     use crate::kept::{Keeps, Kept, Watch};
     use profile::{ImageRef, Intervals};
     use program::ImageId;
@@ -303,7 +303,7 @@ mod tests {
         Notes {
             image: image(),
             ends_are_taken: false,
-            functions: vec![Flow {
+            functions: vec![FunctionFlow {
                 entry: Va(0x1000),
                 is_whole: true,
                 blocks: vec![
@@ -317,7 +317,7 @@ mod tests {
                 Watch { what: "entry f ring".to_owned(), word: 3, keeps: Keeps::Ring(2) },
                 Watch { what: "exit f".to_owned(), word: 6, keeps: Keeps::Count },
             ],
-            places: vec![5, 1, 0],
+            positions: vec![5, 1, 0],
             callees: None,
         }
     }

@@ -14,7 +14,7 @@
 //! 1994, section 3.
 #![warn(clippy::indexing_slicing)]
 
-use super::notes::{Flow, Way};
+use super::notes::{FunctionFlow, Way};
 use profile::conservation::Conservation;
 
 /// What follows from a function's counters: nothing where they leave a choice.
@@ -41,7 +41,7 @@ pub struct Between {
     pub ways: Vec<(u64, u64)>,
 }
 
-impl Flow {
+impl FunctionFlow {
     fn never_ran(&self) -> Solved {
         let none = vec![Some(0); self.blocks.len()];
         let n_ways = self.blocks.iter().map(|b| b.ways.len()).sum();

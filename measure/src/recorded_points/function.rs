@@ -12,7 +12,7 @@ use trace::recording::event::Head;
 use trace::region::{Costs, Passages, thin};
 
 /// A function that is moved.
-pub(super) struct Of<'a> {
+pub(super) struct FunctionPoints<'a> {
     pub(super) around: &'a Around<'a>,
     pub(super) func: FuncId,
     pub(super) entries: &'a HashMap<BlockId, u32>,
@@ -34,7 +34,7 @@ struct Starts {
     lands: Vec<bool>,
 }
 
-impl Of<'_> {
+impl FunctionPoints<'_> {
     fn nth(&self, block: BlockId) -> u32 {
         block.0 - self.around.program.function(self.func).blocks.start
     }
@@ -165,7 +165,7 @@ impl Of<'_> {
         for (must, &id) in must.iter_mut().zip(ids) {
             *must |= program.calls_in(id).iter().any(|call| self.around.is_named(call, libc::may_be_last));
         }
-        // What nothing leads to is come to by handlers of signals, which change where control goes on.
+        // What nothing leads to is come to by signal handlers, which change where control goes on.
         let n_known = ids.iter().zip(&n_ways).map(|(id, n)| n + u32::from(self.entries.contains_key(id)));
         let n_known: Vec<u32> = n_known.collect();
         for ((must, n), is_far) in must.iter_mut().zip(&n_known).zip(&is_far) {

@@ -90,7 +90,7 @@ pub fn runs(program: &Program, profile: &Profile) -> Vec<LoopRun> {
                 let most = iterations.most.saturating_sub(again.least);
                 let led_in = ways_in.zip(others).map(|(ways, others)| ways.plus(others));
                 let (a, b) = led_in.map_or((least, most), |n| (n.least.max(least), n.most.min(most)));
-                // Where handlers of signals left code, the two need not agree.
+                // Where signal handlers left code, the two need not agree.
                 let (least, most) = if a <= b { (a, b) } else { (least, most) };
                 Count { n: n.clamp(least, most), least, most }
             });

@@ -1,7 +1,7 @@
 //! Which calls were made, and how often: those that a profile counts, and those that follow from its blocks.
 //!
 //! A call runs as often as its block, unless an earlier one in it did not come back (`bounds`); a branch out
-//! of a function as often as its block does not go on. Where calls through pointers lead is known only if the
+//! of a function as often as its block does not go on. Where indirect calls lead is known only if the
 //! profile counts them.
 
 mod bounds;

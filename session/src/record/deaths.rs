@@ -1,6 +1,6 @@
 //! Where threads were when signals ended them, as the last words of their streams.
 
-use live::{Death, Mapped, Owner, Told};
+use live::{Death, KernelReport, Mapped, Owner};
 use program::LiveVa;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(super) struct Library<'a> {
 }
 
 /// Where something is in moved code.
-enum Place {
+enum Location {
     /// So many bytes from the start of that of the module with this key.
     Code(u32, u32),
     /// In code of ours, which goes with it.
@@ -40,9 +40,9 @@ enum Place {
 }
 
 impl Texts<'_> {
-    fn place(&self, texts: &[(Range<LiveVa>, u32)], at: LiveVa) -> Place {
+    fn place(&self, texts: &[(Range<LiveVa>, u32)], at: LiveVa) -> Location {
         let Some((text, key)) = texts.iter().find(|(text, _)| text.contains(&at)) else {
-            return Place::Elsewhere;
+            return Location::Elsewhere;
         };
         let code = self.codes.iter().find(|code| code.key == *key);
         let from_start = u32::try_from(at.0 - text.start.0).ok();
@@ -51,8 +51,8 @@ impl Texts<'_> {
             n.checked_sub(1).and_then(|n| code.places.get(n)).is_some_and(|place| place.1.is_some())
         };
         match code.zip(from_start).filter(is_block) {
-            Some((_, at)) => Place::Code(*key, at),
-            None => Place::Ours,
+            Some((_, at)) => Location::Code(*key, at),
+            None => Location::Ours,
         }
     }
 
@@ -73,19 +73,19 @@ impl Texts<'_> {
     /// By area, the events that say where its thread was when a signal ended it, in the block and the
     /// instruction that it was in, or in a function that it had just called there. Of others, nothing is
     /// said.
-    pub(super) fn last_events(&self, owners: &[Owner], told: &Told) -> BTreeMap<u32, [Event; 2]> {
+    pub(super) fn last_events(&self, owners: &[Owner], report: &KernelReport) -> BTreeMap<u32, [Event; 2]> {
         let mut said = BTreeMap::new();
-        for death in &told.deaths {
+        for death in &report.deaths {
             let Some(area) = area(owners, death) else { continue };
-            let texts = self.of(death.process, &told.mapped);
+            let texts = self.of(death.process, &report.mapped);
             let place = match self.place(&texts, death.at) {
-                Place::Code(key, at) => Some((key, SignalPlace::At(at))),
-                Place::Ours => None,
+                Location::Code(key, at) => Some((key, SignalPlace::At(at))),
+                Location::Ours => None,
                 // Farther down the stack, it may be an address of a call that is over.
-                Place::Elsewhere => {
+                Location::Elsewhere => {
                     death.top.and_then(|behind| match self.place(&texts, LiveVa(behind.wrapping_sub(1))) {
-                        Place::Code(key, at) => Some((key, SignalPlace::InCall(at))),
-                        Place::Ours | Place::Elsewhere => None,
+                        Location::Code(key, at) => Some((key, SignalPlace::InCall(at))),
+                        Location::Ours | Location::Elsewhere => None,
                     })
                 }
             };
@@ -108,15 +108,15 @@ fn area(owners: &[Owner], death: &Death) -> Option<u32> {
 }
 
 /// The signal that ended a thread, if the kernel told.
-pub(super) fn signal_of(owner: &Owner, told: &Told) -> Option<i32> {
+pub(super) fn signal_of(owner: &Owner, report: &KernelReport) -> Option<i32> {
     let is_its = |death: &&Death| (death.process, Some(death.thread)) == (owner.process, owner.thread);
-    told.deaths.iter().find(is_its).map(|death| death.signal)
+    report.deaths.iter().find(is_its).map(|death| death.signal)
 }
 
 /// Whether a thread ended by itself, and nobody saw it: a signal ended its process, and the kernel told of
 /// all whom that ended.
-pub(super) fn ended_before(owner: &Owner, told: &Told) -> bool {
-    let of_process = || told.deaths.iter().filter(|death| death.process == owner.process);
+pub(super) fn ended_before(owner: &Owner, report: &KernelReport) -> bool {
+    let of_process = || report.deaths.iter().filter(|death| death.process == owner.process);
     let is_known = |thread| of_process().next().is_some() && of_process().all(|death| death.thread != thread);
-    told.is_whole && owner.thread.is_some_and(is_known)
+    report.is_whole && owner.thread.is_some_and(is_known)
 }

@@ -1,7 +1,7 @@
 //! How the stream of each thread ends: by what was seen of the thread, and what the kernel told.
 
 use super::deaths;
-use live::{Owner, Told};
+use live::{KernelReport, Owner};
 use std::collections::BTreeMap;
 use std::process::ExitStatus;
 use trace::Cause;
@@ -31,7 +31,7 @@ pub(super) struct Ends<'a> {
     /// Who appended to each area's stream last.
     pub(super) owners: &'a [Owner],
     /// What the kernel told.
-    pub(super) told: &'a Told,
+    pub(super) report: &'a KernelReport,
     /// By area, the events that say where a signal ended its thread.
     pub(super) last_events: BTreeMap<u32, [Event; 2]>,
     /// The process that was started, and how it ended.
@@ -58,7 +58,7 @@ impl Ends<'_> {
             Owner { has_left: true, .. } => led(Cause::ProcessEnd),
             _ => match self.last_events.get(&area) {
                 Some(events) => StreamEnd { events: events.to_vec(), ..led(Cause::ProcessEnd) },
-                None if deaths::ended_before(owner, self.told) => led(Cause::ThreadEnd),
+                None if deaths::ended_before(owner, self.report) => led(Cause::ThreadEnd),
                 None if self.is_stopped(owner) || self.has_exited(owner.process) => {
                     StreamEnd { events: ANYWHERE.to_vec(), is_known: false, ..led(Cause::ProcessEnd) }
                 }
@@ -79,13 +79,13 @@ impl Ends<'_> {
         let (pid, status) = self.main;
         let is_open = |owner: &Owner| !(owner.runs || owner.has_ended || owner.has_left || owner.is_another);
         let n_open = || self.owners.iter().filter(|owner| owner.process == pid && is_open(owner)).count();
-        match deaths::signal_of(owner, self.told) {
+        match deaths::signal_of(owner, self.report) {
             Some(signal) => signal != ABORT,
             None if owner.process == pid => {
                 status.signal().is_some_and(|signal| signal != ABORT || n_open() > 1)
             }
             // What ended another, only the kernel tells, and by a thread's number.
-            None => !self.told.is_whole || owner.thread.is_none(),
+            None => !self.report.is_whole || owner.thread.is_none(),
         }
     }
 }
@@ -105,9 +105,9 @@ mod tests {
     }
 
     /// How the streams of `owners` end of which the main process ended with the `status` of wait(2).
-    fn ends(owners: &[Owner], status: i32, told: &Told) -> Vec<(Cause, bool, usize)> {
+    fn ends(owners: &[Owner], status: i32, report: &KernelReport) -> Vec<(Cause, bool, usize)> {
         let main = (MAIN, ExitStatus::from_raw(status));
-        let ends = Ends { owners, told, last_events: BTreeMap::new(), main, has_become: false };
+        let ends = Ends { owners, report, last_events: BTreeMap::new(), main, has_become: false };
         ends.all().into_iter().map(|end| (end.cause, end.is_known, end.events.len())).collect()
     }
 
@@ -122,7 +122,7 @@ mod tests {
             // Another one has left: it was stopped anywhere.
             one,
         ];
-        let told = Told { is_whole: true, ..Told::default() };
+        let report = KernelReport { is_whole: true, ..KernelReport::default() };
         let want = [
             (Cause::Exec, true, 0),
             (Cause::RecordingEnd, false, 0),
@@ -130,25 +130,25 @@ mod tests {
             (Cause::ProcessEnd, true, 0),
             (Cause::ProcessEnd, false, 1),
         ];
-        assert_eq!(ends(&owners, 0, &told), want);
+        assert_eq!(ends(&owners, 0, &report), want);
     }
 
     /// SIGSEGV ends a thread anywhere; SIGABRT where it calls something, if it is the only one.
     #[test]
     fn a_signal_ends_a_thread_anywhere_but_one_that_aborts() {
-        let told = Told { is_whole: true, ..Told::default() };
-        assert_eq!(ends(&[owner(MAIN, 1)], 11, &told), [(Cause::ProcessEnd, false, 1)]);
-        assert_eq!(ends(&[owner(MAIN, 1)], ABORT, &told), [(Cause::ProcessEnd, true, 0)]);
+        let report = KernelReport { is_whole: true, ..KernelReport::default() };
+        assert_eq!(ends(&[owner(MAIN, 1)], 11, &report), [(Cause::ProcessEnd, false, 1)]);
+        assert_eq!(ends(&[owner(MAIN, 1)], ABORT, &report), [(Cause::ProcessEnd, true, 0)]);
         let two = [owner(MAIN, 1), owner(MAIN, 2)];
-        assert_eq!(ends(&two, ABORT, &told), [(Cause::ProcessEnd, false, 1); 2]);
+        assert_eq!(ends(&two, ABORT, &report), [(Cause::ProcessEnd, false, 1); 2]);
     }
 
     /// The kernel told of all whom the signal ended: a thread that is not among them had ended before.
     #[test]
     fn who_is_not_among_the_dead_ended_before() {
         let death = Death { process: MAIN, thread: 1, signal: 11, at: program::LiveVa(0x1000), top: None };
-        let told = Told { is_whole: true, deaths: vec![death], ..Told::default() };
+        let report = KernelReport { is_whole: true, deaths: vec![death], ..KernelReport::default() };
         let two = [owner(MAIN, 1), owner(MAIN, 2)];
-        assert_eq!(ends(&two, 11, &told), [(Cause::ProcessEnd, false, 1), (Cause::ThreadEnd, true, 0)]);
+        assert_eq!(ends(&two, 11, &report), [(Cause::ProcessEnd, false, 1), (Cause::ThreadEnd, true, 0)]);
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn serve<'scope, 'a: 'scope>(
                     known.remove(&ours.thread);
                 }
                 // It may have asked again.
-                arena.ring();
+                arena.wake_for_exec();
             });
             if let Err(err) = started {
                 arena.let_go(&asking);

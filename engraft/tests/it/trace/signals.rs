@@ -1,4 +1,4 @@
-//! Where the handlers of signals stand in a trace.
+//! Where signal handlers stand in a trace.
 
 use super::{symbols, traced};
 use crate::count::blocks;

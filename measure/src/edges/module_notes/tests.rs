@@ -88,7 +88,7 @@ fn moved_code_belongs_to_its_blocks() {
                     else {
                         continue;
                     };
-                    let found = positions::find(&notes.places, &[u64::from(at)]).expect("written");
+                    let found = positions::find(&notes.positions, &[u64::from(at)]).expect("written");
                     let Some(Some(found)) = found.first().copied().filter(|_| is_last) else { continue };
                     let node = &notes.functions[position].blocks[(found.node / 2) as usize];
                     assert_eq!(found.function as usize, position, "{flags} {at:#x} {place:?}");

@@ -21,9 +21,9 @@ fn node() -> impl Strategy<Value = Node> {
     })
 }
 
-fn flow() -> impl Strategy<Value = Flow> {
+fn flow() -> impl Strategy<Value = FunctionFlow> {
     let whole = (any::<u64>(), any::<bool>(), vec(node(), 0..5));
-    whole.prop_map(|(entry, is_whole, blocks)| Flow { entry: Va(entry), is_whole, blocks })
+    whole.prop_map(|(entry, is_whole, blocks)| FunctionFlow { entry: Va(entry), is_whole, blocks })
 }
 
 fn sum() -> impl Strategy<Value = Sum> {
@@ -56,13 +56,13 @@ fn notes() -> impl Strategy<Value = Notes> {
     });
     let lists = (vec(flow(), 0..4), vec(sum(), 0..3), vec(watch(), 0..4), vec(any::<u8>(), 0..9));
     (image, any::<bool>(), lists, proptest::option::of(callees())).prop_map(
-        |(image, ends_are_taken, (functions, sums, watches, places), callees)| Notes {
+        |(image, ends_are_taken, (functions, sums, watches, positions), callees)| Notes {
             image,
             ends_are_taken,
             functions,
             sums,
             watches,
-            places,
+            positions,
             callees,
         },
     )
@@ -115,10 +115,10 @@ fn up_to_functions() -> Vec<u8> {
         functions: Vec::new(),
         sums: Vec::new(),
         watches: Vec::new(),
-        places: Vec::new(),
+        positions: Vec::new(),
         callees: None,
     };
-    // Functions, sums, watches, places: none of each.
+    // Functions, sums, watches, positions: none of each.
     let content = content(&none);
     content.strip_suffix(&[0; 4]).expect("four numbers").to_vec()
 }
@@ -138,7 +138,7 @@ fn lengths_that_cannot_be_are_refused() {
         ("ways of a sum", vec![0, 1, 0, 0]),
         ("counters of a sum", vec![0, 1, 0, 0, 0]),
         ("watches", vec![0, 0]),
-        ("places", vec![0, 0, 0]),
+        ("positions", vec![0, 0, 0]),
     ];
     for (what, bytes) in places {
         for n in [1 << 20, 1 << 32, u64::MAX / 2, u64::MAX] {

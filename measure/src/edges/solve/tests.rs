@@ -11,7 +11,7 @@ fn node(start: u64, marks: &str, ways: &[u32]) -> Node {
 }
 
 fn check(blocks: Vec<Node>, counters: &[u64], want: &[u64]) {
-    let flow = Flow { entry: Va(0), is_whole: true, blocks };
+    let flow = FunctionFlow { entry: Va(0), is_whole: true, blocks };
     let solved = flow.solve(counters, &[], 0);
     let got: Vec<Option<u64>> = solved.blocks.into_iter().chain(solved.ways).collect();
     assert_eq!(got, want.iter().map(|&n| Some(n)).collect::<Vec<_>>());
@@ -30,7 +30,7 @@ fn what_has_no_counter_follows() {
         ]
     };
     // Entered twice, the loop ran once: which edge into the last block was taken how often is left open.
-    let solved = Flow { entry: Va(0), is_whole: true, blocks: blocks() }.solve(&[3, 2, 2], &[], 0);
+    let solved = FunctionFlow { entry: Va(0), is_whole: true, blocks: blocks() }.solve(&[3, 2, 2], &[], 0);
     assert_eq!(solved.blocks, [None, Some(3), Some(2), Some(3), Some(2)]);
     let mut counted = blocks();
     if let Some(way) = counted.get_mut(0).and_then(|b| b.ways.get_mut(1)) {
@@ -56,7 +56,7 @@ fn interrupted_blocks_leave() {
     if let Some(way) = counted.get_mut(0).and_then(|b| b.ways.get_mut(1)) {
         way.is_counted = true;
     }
-    let flow = Flow { entry: Va(0), is_whole: true, blocks: counted };
+    let flow = FunctionFlow { entry: Va(0), is_whole: true, blocks: counted };
     // Ten ended, four of them straight on; in the second block, one more was stopped.
     assert_eq!(flow.solve(&[10, 4], &[(3, 1)], 0).blocks, [Some(11), Some(7), Some(10)]);
     assert_eq!(flow.solve(&[10, 4], &[(3, 1), (3, -1)], 0).blocks, [Some(10), Some(6), Some(10)]);
@@ -72,7 +72,7 @@ fn stopped_threads_make_intervals() {
     if let Some(way) = blocks.get_mut(0).and_then(|b| b.ways.get_mut(1)) {
         way.is_counted = true;
     }
-    let mut flow = Flow { entry: Va(0), is_whole: true, blocks };
+    let mut flow = FunctionFlow { entry: Va(0), is_whole: true, blocks };
     let between = flow.solve(&[10, 4], &[], 2).between;
     assert_eq!(between.blocks, [(10, 12), (6, 8), (10, 10)]);
     assert_eq!(between.ways, [(6, 8), (4, 4), (6, 8)]);
@@ -91,9 +91,9 @@ fn stopped_threads_make_intervals() {
 #[test]
 fn hostile_flows_do_no_harm() {
     let far = node(0, "ce", &[7, u32::MAX]);
-    let solved = Flow { entry: Va(0), is_whole: true, blocks: vec![far] }.solve(&[], &[], 0);
+    let solved = FunctionFlow { entry: Va(0), is_whole: true, blocks: vec![far] }.solve(&[], &[], 0);
     assert_eq!(solved.blocks, [Some(0)]);
     let far = node(0, "ce", &[7, u32::MAX]);
-    let flow = Flow { entry: Va(0), is_whole: true, blocks: vec![far] };
+    let flow = FunctionFlow { entry: Va(0), is_whole: true, blocks: vec![far] };
     assert_eq!(flow.solve(&[u64::MAX], &[], u64::MAX).between.blocks.len(), 1);
 }

@@ -402,7 +402,7 @@ struct Called {
     entered: Count,
     /// Its direct calls.
     calls: Vec<usize>,
-    /// Calls through pointers whose targets are counted.
+    /// Indirect calls whose targets are counted.
     pointed: u64,
     /// Whether nothing but the direct calls may lead to it.
     are_all: bool,
