@@ -8,6 +8,8 @@ pub mod kept;
 pub mod plan_text;
 pub mod recorded_points;
 pub mod reports;
+#[cfg(test)]
+mod testing;
 
 pub use edges::{notes, recording};
 pub use reports::{loops, paths};

@@ -196,3 +196,6 @@ pub fn places(module: &Module<'_>) -> Vec<(u32, Option<(u32, u32)>)> {
     };
     module.code_map.reached.iter().map(|(at, place)| (*at, of(*place))).collect()
 }
+
+#[cfg(test)]
+mod tests;

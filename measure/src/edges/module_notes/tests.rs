@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::Placement;
+use crate::testing::compiled;
 use probe::{Plan, Room};
-use program::{Image, Program, Va};
+use program::{Program, Va};
 
 const TEXT: &str = "
     #include <stdio.h>
@@ -15,20 +16,14 @@ const TEXT: &str = "
 
 /// Has `check` look at the module of the program that `flags` make of the text, and its notes.
 fn check(flags: &str, plan: impl Fn(&Program) -> Plan, check: impl Fn(&Module<'_>, &Notes)) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (source, file) = (folder.path().join("text.c"), folder.path().join("text"));
-    std::fs::write(&source, TEXT).expect("written");
-    let mut gcc = std::process::Command::new("gcc");
-    let made = gcc.args(flags.split_whitespace()).arg("-o").arg(&file).arg(&source).status();
-    assert!(made.expect("gcc runs").success());
-    let program = Program::analyze_code(Image::load(&file).expect("an image"));
+    let program = compiled(TEXT, "c", flags);
     let module = Module::build(&program, &plan(&program), Room::Apart).expect("it can be moved");
     check(&module, &notes(&module));
 }
 
 /// The start of each block that has a counter, and the ends of each edge, in the order of the notes.
 fn counted(notes: &Notes) -> Vec<(Va, Option<Va>)> {
-    let of = |flow: &Flow| {
+    let of = |flow: &FunctionFlow| {
         let blocks = flow.blocks.iter().filter(|b| b.is_counted).map(|b| (b.start, None));
         let ways = |b: &Node| {
             let counted = b.ways.iter().filter(|w| w.is_counted);

@@ -1,8 +1,8 @@
 //! Walks through the flow of a compiled program, counted as they go, against what follows from the counters.
 
 use super::*;
+use crate::testing::compiled;
 use probe::{Counted, Module, Room};
-use program::Image;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::cell::Cell;
@@ -19,16 +19,6 @@ const TEXT: &str = "
         if (a[m] == key) return m; if (a[m] < key) l = m + 1; else n = m; } return -1; }
     int main(int n, char **v) { int a[64]; for (int i = 0; i < 64; i++) a[i] = i * n;
         return classify(sums(a, 64)) + search(a, 64, n * 7); }";
-
-fn compiled(flags: &str) -> Program {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (source, file) = (folder.path().join("text.c"), folder.path().join("text"));
-    std::fs::write(&source, TEXT).expect("written");
-    let mut gcc = std::process::Command::new("gcc");
-    let made = gcc.args(flags.split_whitespace()).arg("-o").arg(&file).arg(&source).status();
-    assert!(made.expect("gcc runs").success());
-    Program::analyze_code(Image::load(&file).expect("an image"))
-}
 
 /// Numbers that repeat from run to run.
 struct Dice(u64);
@@ -100,7 +90,7 @@ fn counts_are_within_their_intervals_wherever_threads_stop() {
     // Counts in all, those with an interval, and those that are not what follows.
     let mut seen = [0; 3];
     for flags in ["-O0", "-O2", "-Os -fno-jump-tables"] {
-        let program = compiled(flags);
+        let program = compiled(TEXT, "c", flags);
         for (n_stopped, often_first) in [(1, 1), (1, 8), (3, 8)] {
             let (blocks, edges) = walk(&program, often_first, n_stopped);
             let plan = plan(&program, None);
@@ -138,7 +128,7 @@ fn counts_are_within_their_intervals_wherever_threads_stop() {
 fn all_counts_follow_wherever_counters_stand() {
     let mut increments = [0; 3];
     for flags in ["-O0", "-O1", "-O2", "-O3 -no-pie", "-Os -fno-jump-tables"] {
-        let program = compiled(flags);
+        let program = compiled(TEXT, "c", flags);
         let every = Plan::BLOCKS;
         for often_first in [1, 8] {
             let (blocks, edges) = walk(&program, often_first, 0);
@@ -185,16 +175,6 @@ fn assembly(functions: &[Vec<(u8, u8)>]) -> String {
     text
 }
 
-fn assembled(text: &str) -> Program {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (source, file) = (folder.path().join("text.s"), folder.path().join("text"));
-    std::fs::write(&source, text).expect("written");
-    let mut gcc = std::process::Command::new("gcc");
-    let made = gcc.args(["-shared", "-nostdlib", "-o"]).arg(&file).arg(&source).status();
-    assert!(made.expect("gcc runs").success());
-    Program::analyze_code(Image::load(&file).expect("an image"))
-}
-
 /// How often blocks and edges of `func` were on walks from its entry to where it ends, and how many walks
 /// came there: they turn as `dice` says.
 fn walk_to_the_end(
@@ -234,7 +214,7 @@ fn what_is_planned_is_completed_on_any_graph() {
     let config = Config { cases: 16, failure_persistence: None, ..Config::default() };
     let n_edges = Cell::new(0);
     let ran = TestRunner::new(config).run(&functions, |(functions, seed)| {
-        let program = assembled(&assembly(&functions));
+        let program = compiled(&assembly(&functions), "s", "-shared -nostdlib");
         let mut dice = Dice(seed);
         let (mut blocks, mut edges, mut entries) = (HashMap::new(), HashMap::new(), BTreeMap::new());
         // A stub runs as often as it is called; the walks call nothing.
