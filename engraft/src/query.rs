@@ -243,7 +243,7 @@ fn print_per_thread(
     found: &trace::Found,
 ) -> anyhow::Result<Answer> {
     let mut threads = trace.threads().map_err(|err| unreadable(&args.trace, err))?;
-    threads.retain(|of| args.thread.is_none_or(|asked| of.thread == asked));
+    threads.retain(|of| args.thread.is_none_or(|asked| of.thread.0 == asked));
     let view = threads_view(path, functions, &threads, found);
     match args.count && args.output.format() == Format::Table {
         true => output::data(None, |w| view.bare(w))?,
@@ -352,5 +352,5 @@ fn want(args: &Args, trace: &Trace) -> anyhow::Result<Want> {
 
 /// The index, behind the thread if there are several.
 fn position(w: &mut dyn Write, n_threads: usize, p: Position) -> io::Result<()> {
-    if n_threads > 1 { writeln!(w, "{} {}", p.thread, p.index) } else { writeln!(w, "{}", p.index) }
+    if n_threads > 1 { writeln!(w, "{} {}", p.thread.0, p.index) } else { writeln!(w, "{}", p.index) }
 }

@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use trace::decode::{Codes, Decoder as EventDecoder};
 use trace::chunks::Codec;
-use trace::{Automaton, Balance, Cause, Names, Path, Position, Scheme, Stores, Symbol, Trace, Want};
+use trace::{Automaton, Balance, Cause, Names, Path, Position, Scheme, Stores, Symbol, ThreadId, Trace, Want};
 use trace::{file, import, plain};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -215,7 +215,7 @@ fn tell(trace: &Trace, is_short: bool) {
     let _damaged = (trace.threads(), trace.codes().map(|codes| codes.modules().count()), trace.paths(3, Some(1)));
     if is_short || !trace.is_recording() {
         let times = trace.times().ok().flatten();
-        for thread in 0..2 {
+        for thread in (0..2).map(ThreadId) {
             let at = times.as_ref().and_then(|times| times.index_at(thread, 700)).unwrap_or(9);
             let times = times.as_ref().and_then(|times| times.of(thread));
             let _when = times.map(|mut clock| [clock.at(3), clock.at(at)]);
@@ -236,8 +236,8 @@ fn tell(trace: &Trace, is_short: bool) {
 /// Searches a path: in what is not unpacked, whatever the length.
 fn search(trace: &Trace, path: &Path, is_short: bool) {
     let automaton = Automaton::new(path).expect("it is small");
-    let at = Position { thread: 0, index: 41 };
-    let far = Position { thread: 1, index: u64::MAX };
+    let at = Position { thread: ThreadId(0), index: 41 };
+    let far = Position { thread: ThreadId(1), index: u64::MAX };
     for scheme in [Scheme::Grammar, Scheme::Segments, Scheme::Columns] {
         for want in [
             Want::Count,
@@ -262,7 +262,7 @@ fn search(trace: &Trace, path: &Path, is_short: bool) {
         for scheme in Scheme::ALL {
             counts.extend(trace.search(&automaton, Want::Count, Some(scheme)).map(|(found, _)| found.count));
             all.extend(trace.search(&automaton, Want::All, Some(scheme)).map(|(found, _)| found.all.len() as u64));
-            let ranges = [(0, 10..40), (1, 0..u64::MAX)].into();
+            let ranges = [(ThreadId(0), 10..40), (ThreadId(1), 0..u64::MAX)].into();
             let _damaged = trace.search_within(path, Want::CountAndFirst, Some(scheme), &ranges);
         }
         assert!(all.len() <= counts.len());

@@ -13,7 +13,7 @@ use trace::file::Sections;
 use trace::flow::{Flow, Follow, Module};
 use trace::import::{Around, import_streams};
 use trace::times::Times;
-use trace::{Cause, Maker, Names, Stores, Symbol};
+use trace::{Cause, Maker, Names, Stores, Symbol, ThreadId};
 
 // Written byte by byte there, for the tests of that format.
 #[path = "../../profile/src/testing/perf_file.rs"]
@@ -232,12 +232,12 @@ pub fn traces() -> Vec<Vec<u8>> {
     };
     let mut times = Times::default();
     for (thread, index, ns) in [(0, 0, 5), (0, 100, 900), (0, 240, 2000), (1, 0, 100), (1, 200, 1500)] {
-        times.note(thread, index, ns);
+        times.note(ThreadId(thread), index, ns);
     }
     let stored = |grammar, chunks| {
         let mut file = Vec::new();
         let around = Around { names: &names, flow: &flow, times: &times };
-        let streams = [(0, codes.as_slice()), (1, &codes[8..])];
+        let streams = [(ThreadId(0), codes.as_slice()), (ThreadId(1), &codes[8..])];
         import_streams(streams.into_iter(), &mut file, around, Stores { grammar, chunks }).expect("it is a trace");
         file
     };
@@ -246,10 +246,10 @@ pub fn traces() -> Vec<Vec<u8>> {
     let mut sections = Sections::create(&mut file).expect("there is memory");
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let mut packer = Packer::new().expect("there is memory");
-    for section in [code_section(&code), packer.section(0, 5, &bytes), packer.section(1, 9, &bytes)] {
+    for section in [code_section(&code), packer.section(ThreadId(0), 5, &bytes), packer.section(ThreadId(1), 9, &bytes)] {
         sections.write(&section.expect("there is memory")).expect("there is memory");
     }
-    sections.write(&ends_section(&[(0, Cause::ProcessEnd)])).expect("there is memory");
+    sections.write(&ends_section(&[(ThreadId(0), Cause::ProcessEnd)])).expect("there is memory");
     sections.finish().expect("there is memory");
     vec![
         stored(Some(Maker::Sequitur), None),

@@ -21,6 +21,7 @@
 use crate::balance::{Balance, Levels, Unbalanced};
 use crate::file::varint::{self, Cursor};
 use crate::file::{ReadError, Section, Source, section, unpacked};
+use crate::ids::ThreadId;
 use crate::search::automaton::{Automaton, State};
 use crate::symbol::{Step, Symbol};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +55,7 @@ pub enum Codec {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Head {
     /// Which stream.
-    pub thread: u32,
+    pub thread: ThreadId,
     /// The index of its first symbol in the stream.
     pub first: u64,
     /// How many symbols it has.
@@ -91,7 +92,7 @@ struct StaysOpen {
 
 /// Makes the chunks of one stream. Knows nothing of others, so each can be fed by its own thread.
 pub struct Stream {
-    thread: u32,
+    thread: ThreadId,
     codec: Codec,
     balance: Balance,
     buffer: Vec<u8>,
@@ -115,7 +116,7 @@ const NO_PAIR: (u32, u32, u32) = (u32::MAX, 0, 0);
 
 impl Stream {
     /// The stream of `thread`, empty.
-    pub fn new(thread: u32, codec: Codec) -> Self {
+    pub fn new(thread: ThreadId, codec: Codec) -> Self {
         let balance = Balance::default();
         let (buffer, functions, seen) = (Vec::new(), Vec::new(), Vec::new());
         Self {
@@ -203,7 +204,7 @@ impl Stream {
         let levels = self.balance.levels_since();
         self.functions.sort_unstable();
         let mut out = Vec::new();
-        varint::put(&mut out, u64::from(self.thread));
+        varint::put(&mut out, u64::from(self.thread.0));
         varint::put(&mut out, self.first);
         varint::put(&mut out, self.buffer.len() as u64 / 4);
         varint::put(&mut out, self.start_ns);
@@ -221,7 +222,7 @@ impl Stream {
         );
         pack(self.codec, &self.buffer, &mut out);
         let mut index = Vec::new();
-        varint::put(&mut index, u64::from(self.thread));
+        varint::put(&mut index, u64::from(self.thread.0));
         varint::put(&mut index, self.first);
         index.extend(self.index(levels).encode());
         self.pairs.clear();
@@ -353,7 +354,7 @@ impl Index {
 /// The indices of chunks, by thread and first index; those that are there.
 pub struct Indices<'s> {
     source: &'s Source,
-    sections: BTreeMap<(u32, u64), Section>,
+    sections: BTreeMap<(ThreadId, u64), Section>,
 }
 
 /// The longest head of a section of an index.
@@ -369,7 +370,7 @@ impl<'s> Indices<'s> {
         for section in source.sections.iter().filter(|s| s.tag == PAIRS) {
             let head = source.peek(section, INDEX_HEAD)?;
             let mut cursor = Cursor::new(&head);
-            let place = cursor.get_u32().zip(cursor.get());
+            let place = cursor.get_u32().map(ThreadId).zip(cursor.get());
             let place = place.ok_or_else(|| source.senseless(PAIRS, "the place of a chunk's index"))?;
             sections.insert(place, *section);
         }
@@ -445,7 +446,7 @@ fn parse_head<'b>(section: &Section, bytes: &'b [u8]) -> Option<(Head, &'b [u8])
 }
 
 fn head(cursor: &mut Cursor) -> Option<Head> {
-    let thread = cursor.get_u32()?;
+    let thread = ThreadId(cursor.get_u32()?);
     let first = cursor.get()?;
     let n_symbols = usize::try_from(cursor.get()?).ok().filter(|&n| n <= CHUNK)?;
     let start_ns = cursor.get()?;

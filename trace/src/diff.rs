@@ -2,6 +2,7 @@
 
 use crate::file::ReadError;
 use crate::file::names::Names;
+use crate::ids::ThreadId;
 use crate::search::ngrams::Paths;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
@@ -73,7 +74,7 @@ impl Pairing {
 pub fn first(
     first: &Trace,
     second: &Trace,
-    thread: u32,
+    thread: ThreadId,
     pairing: &Pairing,
 ) -> Result<Option<u64>, Unreadable> {
     let of_first = |err| Unreadable { is_second: false, err };

@@ -8,6 +8,7 @@
 
 use crate::balance::Levels;
 use crate::grammar::rules::{RULE, Rules};
+use crate::ids::ThreadId;
 use crate::symbol::{Step, Symbol};
 use std::collections::HashMap;
 
@@ -34,7 +35,7 @@ pub struct Terminal {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sequence {
     /// Which thread.
-    pub thread: u32,
+    pub thread: ThreadId,
     /// What it is made of.
     pub body: Vec<u32>,
 }
@@ -119,7 +120,7 @@ impl Alphabet {
 
 impl Grammar {
     /// What a compressor made of streams, with terminals sorted.
-    pub fn new(rules: Rules, alphabet: &Alphabet, threads: &[u32]) -> Self {
+    pub fn new(rules: Rules, alphabet: &Alphabet, threads: &[ThreadId]) -> Self {
         let Rules { mut bodies, ends, sequences } = rules;
         let mut order: Vec<u32> =
             (0..u32::try_from(alphabet.terminals.len()).expect("numbered by u32")).collect();

@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 pub mod balance;
+pub mod ids;
 pub mod symbol;
 
 pub mod file;
@@ -31,6 +32,7 @@ pub use file::names::Names;
 pub use file::times::Times;
 pub use file::{ReadError, flow, import, names, plain, times};
 pub use grammar::pack::Maker;
+pub use ids::{BlockId, FuncId, ThreadId};
 pub use recording::sample;
 pub use search::automaton::Automaton;
 pub use search::expand::Line;

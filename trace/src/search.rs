@@ -1,5 +1,7 @@
 //! What is asked of a search, and what comes back. All schemes answer alike.
 
+use crate::ids::ThreadId;
+
 pub mod automaton;
 pub(crate) mod callers;
 pub(crate) mod calls;
@@ -37,7 +39,7 @@ pub enum Want {
 
 impl Want {
     /// The only stream that is looked at, if the others are of no account.
-    pub(crate) fn thread(self) -> Option<u32> {
+    pub(crate) fn thread(self) -> Option<ThreadId> {
         match self {
             Self::Next(at) | Self::Previous(at) | Self::CountBefore(at) => Some(at.thread),
             _ => None,
@@ -79,7 +81,7 @@ impl Scheme {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Position {
     /// Which stream.
-    pub thread: u32,
+    pub thread: ThreadId,
     /// From 0.
     pub index: u64,
 }
@@ -96,13 +98,13 @@ pub struct Found {
     /// Each one's last block, in order; with [`Want::All`] alone.
     pub all: Vec<Position>,
     /// Streams in which it occurs, and how often; with [`Want::PerThread`] alone.
-    pub threads: Vec<(u32, u64)>,
+    pub threads: Vec<(ThreadId, u64)>,
 }
 
 impl Found {
     /// Notes an occurrence. Returns whether more are wanted.
     #[inline]
-    pub(crate) fn note(&mut self, want: Want, thread: u32, index: u64) -> bool {
+    pub(crate) fn note(&mut self, want: Want, thread: ThreadId, index: u64) -> bool {
         let position = Position { thread, index };
         let (is_it, goes_on) = match want {
             Want::First => (true, false),
@@ -124,7 +126,7 @@ impl Found {
 
     /// Notes `n` occurrences somewhere in the stream, where it does not matter where.
     #[inline]
-    pub(crate) fn add(&mut self, want: Want, thread: u32, n: u64) {
+    pub(crate) fn add(&mut self, want: Want, thread: ThreadId, n: u64) {
         self.count = self.count.saturating_add(n);
         if want == Want::PerThread && n > 0 {
             match self.threads.last_mut().filter(|(last, _)| *last == thread) {

@@ -1,6 +1,7 @@
 //! Random traces, held against a search that is slow and plainly right.
 
 use crate::grammar::{Grammar, Sequence, Terminal};
+use crate::ids::ThreadId;
 use crate::trace::NAMES;
 use crate::*;
 use chunks::Codec;
@@ -77,7 +78,7 @@ impl Rng {
 /// Each activation keeps all its blocks; a path occurs wherever they end with it.
 fn oracle(streams: &[Vec<u32>], path: &Path) -> Vec<Position> {
     let of = |(thread, stream): (usize, &Vec<u32>)| {
-        let thread = u32::try_from(thread).expect("few");
+        let thread = ThreadId(u32::try_from(thread).expect("few"));
         oracle_of(stream, path).into_iter().map(move |index| Position { thread, index }).collect::<Vec<_>>()
     };
     streams.iter().enumerate().flat_map(of).collect()
@@ -170,7 +171,7 @@ pub(crate) fn opened(bytes: &[u8]) -> Result<Trace, ReadError> {
 pub(crate) fn chunked(streams: &[Vec<u32>], codec: Codec, len: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
-    let number = |i: usize| u32::try_from(i).expect("few");
+    let number = |i: usize| ThreadId(u32::try_from(i).expect("few"));
     let mut open: Vec<_> =
         (0..streams.len()).map(|i| chunks::Stream::new(number(i), codec).with_chunks_of(len)).collect();
     let longest = streams.iter().map(Vec::len).max().unwrap_or(0);
@@ -198,7 +199,7 @@ fn packed_by(maker: Maker, streams: &[Vec<u32>]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
     let mut builder = pack::Builder::new(maker);
-    for (thread, stream) in (0..).zip(streams) {
+    for (thread, stream) in (0..).map(ThreadId).zip(streams) {
         let mut balance = Balance::default();
         for &code in stream {
             let func = balance.push(Symbol(code)).expect("it is balanced");
@@ -211,8 +212,8 @@ fn packed_by(maker: Maker, streams: &[Vec<u32>]) -> Vec<u8> {
     out
 }
 
-pub(crate) fn symbols_of(trace: &Trace) -> Vec<(u32, Vec<u32>)> {
-    let mut all: Vec<(u32, Vec<u32>)> = Vec::new();
+pub(crate) fn symbols_of(trace: &Trace) -> Vec<(ThreadId, Vec<u32>)> {
+    let mut all: Vec<(ThreadId, Vec<u32>)> = Vec::new();
     let end = trace.read(|thread, symbols| {
         match all.last_mut().filter(|(last, _)| *last == thread) {
             Some((_, stream)) => stream.extend(symbols),
@@ -240,11 +241,11 @@ fn check_search(trace: &Trace, schemes: &[Scheme], streams: &[Vec<u32>], path: &
             let nth = n.checked_sub(1).and_then(|i| want.get(i)).copied();
             assert_eq!(search(Want::Nth(n as u64)).first, nth, "{n}th, {what}");
         }
-        for (thread, stream) in (0..).zip(streams) {
+        for (thread, stream) in (0..).map(ThreadId).zip(streams) {
             let here = || want.iter().filter(|p| p.thread == thread).copied();
             let found = search(Want::PerThread).threads;
             let n = found.iter().find(|(t, _)| *t == thread).map_or(0, |(_, n)| *n);
-            assert_eq!(n, here().count() as u64, "in thread {thread}, {what}");
+            assert_eq!(n, here().count() as u64, "in {thread:?}, {what}");
             let near = here().nth(here().count() / 2).map_or(0, |p| p.index);
             for index in [0, near, near + 1, stream.len() as u64 / 2, stream.len() as u64 - 1] {
                 let at = Position { thread, index };
@@ -268,7 +269,7 @@ proptest! {
         let files = [chunked(&streams, Codec::Zlib, 50), chunked(&streams, Codec::Zstd, 50), packed(&streams), archived];
         for file in files {
             let trace = opened(&file).expect("it is whole");
-            prop_assert_eq!(symbols_of(&trace), vec![(0, streams[0].clone()), (1, streams[1].clone())]);
+            prop_assert_eq!(symbols_of(&trace), vec![(ThreadId(0), streams[0].clone()), (ThreadId(1), streams[1].clone())]);
         }
     }
 
@@ -326,13 +327,13 @@ fn use_up(file: &[u8]) {
     let _damaged =
         (trace.names(), trace.threads(), trace.stats(), trace.count_by_caller(&Path::of(0, &[0, 1])));
     let same = diff::Pairing::new(&Names::default(), &Names::default());
-    let _damaged = diff::first(&trace, &trace, 0, &same);
-    let _damaged = trace.expand(0, 20..60, |_| ControlFlow::<()>::Continue(()));
+    let _damaged = diff::first(&trace, &trace, ThreadId(0), &same);
+    let _damaged = trace.expand(ThreadId(0), 20..60, |_| ControlFlow::<()>::Continue(()));
     let _damaged = trace.paths(3, None);
     let through = Path::parse("#0: 0 {#1: 0} 1", &Names::default()).expect("it is a path");
     let _damaged = (trace.search_path(&through, Want::All, None), trace.count_by_caller(&through));
     for scheme in Scheme::ALL {
-        let at = Position { thread: 0, index: 30 };
+        let at = Position { thread: ThreadId(0), index: 30 };
         for want in [Want::Count, Want::First, Want::All, Want::Nth(3), Want::Next(at), Want::Previous(at)] {
             let _damaged = trace.search(&automaton, want, Some(scheme));
         }
@@ -404,7 +405,7 @@ fn answers(trace: &Trace, path: &Path) -> Vec<Option<String>> {
         all.push(answer.ok().map(|answer| format!("{answer:?}")));
     }
     let automaton = Automaton::new(path).expect("it is small");
-    let at = Position { thread: 0, index: 200 };
+    let at = Position { thread: ThreadId(0), index: 200 };
     for scheme in [None].into_iter().chain(Scheme::ALL.map(Some)) {
         for want in
             [Want::Count, Want::CountAndFirst, Want::All, Want::Nth(2), Want::Next(at), Want::PerThread]
@@ -423,7 +424,7 @@ fn answers(trace: &Trace, path: &Path) -> Vec<Option<String>> {
     say(&mut all, trace.block_counts(None));
     say(&mut all, trace.paths(2, None));
     say(&mut all, trace.count_by_caller(path));
-    say(&mut all, trace.open_at(0, 200));
+    say(&mut all, trace.open_at(ThreadId(0), 200));
     all
 }
 
@@ -478,7 +479,7 @@ fn doubled(terminals: &[Terminal], start: &[u32], n: u32) -> Vec<u8> {
         bodies.extend([n_terminals + rule; 2]);
         ends.push(u32::try_from(bodies.len()).expect("short"));
     }
-    let sequences = vec![Sequence { thread: 0, body: vec![n_terminals + n; 2] }];
+    let sequences = vec![Sequence { thread: ThreadId(0), body: vec![n_terminals + n; 2] }];
     let grammar = Grammar { terminals: terminals.to_vec(), bodies, ends, sequences };
     let mut out = Vec::new();
     let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
@@ -535,7 +536,7 @@ fn occurrences_beyond_32_bits_are_counted() {
         bodies.extend([n_terminals + rule; 2]);
         ends.push(u32::try_from(bodies.len()).expect("short"));
     }
-    let sequences = vec![Sequence { thread: 0, body: vec![2, 0, n_terminals + 33] }];
+    let sequences = vec![Sequence { thread: ThreadId(0), body: vec![2, 0, n_terminals + 33] }];
     let grammar = Grammar { terminals: terminals.to_vec(), bodies, ends, sequences };
     let mut out = Vec::new();
     let mut sections = file::Sections::create(&mut out).expect("a vector takes all");
@@ -556,7 +557,7 @@ fn occurrences_beyond_32_bits_are_counted() {
         );
     }
     let first = trace.search(&automaton, Want::CountAndFirst, None).expect("it is whole");
-    assert_eq!((first.0.count, first.0.first), (1 << 34, Some(Position { thread: 0, index: 2 })));
+    assert_eq!((first.0.count, first.0.first), (1 << 34, Some(Position { thread: ThreadId(0), index: 2 })));
     assert_eq!(first.1, Scheme::Segments);
     assert_eq!(trace.count_by_caller(&path).expect("it is whole"), [(None, 1 << 34)].into());
 }

@@ -11,6 +11,7 @@ use crate::grammar::coder;
 use crate::grammar::loaded::Loaded;
 use crate::grammar::segments::{self, Wanted};
 use crate::grammar::{Expansion, PIECE};
+use crate::ids::ThreadId;
 use crate::recording::sections;
 use crate::search::automaton::{Automaton, TooWide};
 use crate::search::callers;
@@ -41,7 +42,7 @@ pub(crate) const FAULTS: [u8; 4] = *b"FLTS";
 pub struct Trace {
     source: Source,
     chunks: Vec<(Section, Head)>,
-    events: Vec<(u32, Section)>,
+    events: Vec<(ThreadId, Section)>,
     codes: OnceLock<Codes>,
     has_grammar: bool,
     has_columns: bool,
@@ -56,7 +57,7 @@ pub struct Trace {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thread {
     /// Its number.
-    pub thread: u32,
+    pub thread: ThreadId,
     /// How many symbols it has.
     pub n_symbols: u64,
 }
@@ -220,7 +221,7 @@ impl Trace {
     /// If they cannot be read.
     pub fn read<B>(
         &self,
-        mut take: impl FnMut(u32, &[u32]) -> ControlFlow<B>,
+        mut take: impl FnMut(ThreadId, &[u32]) -> ControlFlow<B>,
     ) -> Result<Option<B>, ReadError> {
         if let (true, Some(loaded)) = (self.chunks.is_empty(), self.load()?) {
             for sequence in &loaded.grammar.sequences {
@@ -325,9 +326,9 @@ impl Trace {
     pub(crate) fn each(
         &self,
         path: &Path,
-        thread: Option<u32>,
+        thread: Option<ThreadId>,
         scheme: Option<Scheme>,
-        mut note: impl FnMut(u32, u64) -> bool,
+        mut note: impl FnMut(ThreadId, u64) -> bool,
     ) -> Result<Scheme, SearchError> {
         let scheme = scheme.unwrap_or(Scheme::Chunks);
         let skips = scheme == Scheme::Chunks;
@@ -348,9 +349,9 @@ impl Trace {
     fn each_of(
         &self,
         path: &Automaton,
-        thread: Option<u32>,
+        thread: Option<ThreadId>,
         skips: bool,
-        note: impl FnMut(u32, u64) -> bool,
+        note: impl FnMut(ThreadId, u64) -> bool,
     ) -> Result<(), ReadError> {
         match self.load_unless_chunks()? {
             Some(loaded) => compressed::search_expanded(loaded, path, thread, skips, note),
@@ -382,13 +383,13 @@ impl Trace {
     fn follow(
         &self,
         path: &Path,
-        thread: Option<u32>,
+        thread: Option<ThreadId>,
         skips: bool,
-        mut found: impl FnMut(u32, u64, Option<u32>) -> bool,
+        mut found: impl FnMut(ThreadId, u64, Option<u32>) -> bool,
     ) -> Result<(), ReadError> {
         let mut scan = calls::Scan::new(path);
         let functions = scan.functions();
-        let is_asked = |of: u32| thread.is_none_or(|asked| asked == of);
+        let is_asked = |of: ThreadId| thread.is_none_or(|asked| asked == of);
         if let Some(loaded) = self.load_unless_chunks()? {
             let sequences = loaded.grammar.sequences.iter().zip(&loaded.segments.of);
             for (sequence, segments) in sequences.filter(|(s, _)| is_asked(s.thread)) {
@@ -527,11 +528,11 @@ impl Trace {
     fn search_chunks(
         &self,
         path: &Automaton,
-        thread: Option<u32>,
+        thread: Option<ThreadId>,
         skips: bool,
-        mut note: impl FnMut(u32, u64) -> bool,
+        mut note: impl FnMut(ThreadId, u64) -> bool,
     ) -> Result<(), ReadError> {
-        let is_asked = |of: u32| thread.is_none_or(|asked| asked == of);
+        let is_asked = |of: ThreadId| thread.is_none_or(|asked| asked == of);
         let (mut scan, mut thread) = (Scan::new(path), None);
         self.read_events(|of, symbols| {
             if !is_asked(of) {
@@ -620,7 +621,7 @@ impl Trace {
     /// What its events tell, stream by stream.
     fn read_events<B>(
         &self,
-        mut take: impl FnMut(u32, &[u32]) -> ControlFlow<B>,
+        mut take: impl FnMut(ThreadId, &[u32]) -> ControlFlow<B>,
     ) -> Result<Option<B>, ReadError> {
         self.read_stamped(|thread, symbols, _| match symbols.is_empty() {
             true => ControlFlow::Continue(()),
@@ -631,7 +632,7 @@ impl Trace {
     /// The same; with the last symbols of a chunk of events, when it was taken, in ns.
     pub(crate) fn read_stamped<B>(
         &self,
-        mut take: impl FnMut(u32, &[u32], Option<u64>) -> ControlFlow<B>,
+        mut take: impl FnMut(ThreadId, &[u32], Option<u64>) -> ControlFlow<B>,
     ) -> Result<Option<B>, ReadError> {
         if self.events.is_empty() {
             return Ok(None);
@@ -642,7 +643,7 @@ impl Trace {
         let mut forked = Forked::default();
         for stream in self.events.chunk_by(|a, b| a.0 == b.0) {
             let mut decoder = Decoder::new(codes).behind(std::mem::take(&mut forked));
-            let thread = stream.first().map_or(0, |s| s.0);
+            let thread = stream.first().map_or(ThreadId(0), |s| s.0);
             for (_, section) in stream {
                 let (words, taken_ns) = sections::words(&self.source, section)?;
                 // A word of events may be many symbols.
@@ -677,7 +678,7 @@ impl Trace {
     pub(crate) fn read_timed<B>(
         &self,
         times: &mut Times,
-        mut take: impl FnMut(u32, &[u32]) -> ControlFlow<B>,
+        mut take: impl FnMut(ThreadId, &[u32]) -> ControlFlow<B>,
     ) -> Result<Option<B>, ReadError> {
         if !self.is_recording() {
             return self.read(take);

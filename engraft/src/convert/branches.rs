@@ -14,7 +14,7 @@ use std::io::{self, BufRead as _, BufReader};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trace::import::{Around, import_streams};
-use trace::{Flow, Imported, Times, flow};
+use trace::{Flow, Imported, ThreadId, Times, flow};
 use tracing::info_span;
 use views::convert::BranchesView;
 use views::many;
@@ -219,14 +219,17 @@ struct Threads<'a> {
 }
 
 impl<'a> Threads<'a> {
-    fn of(&mut self, who: Who) -> (u32, &mut Thread<'a>) {
+    fn of(&mut self, who: Who) -> (ThreadId, &mut Thread<'a>) {
         // Where processes are not told, threads are.
         let n = self.all.len();
         let number = *self.numbers.entry((who.pid.filter(|_| who.tid.is_none()), who.tid)).or_insert(n);
         if number == n {
             self.all.push(Thread { walker: Walker::new(self.modules), timed: None });
         }
-        (u32::try_from(number).unwrap_or(u32::MAX), self.all.get_mut(number).expect("it was made above"))
+        (
+            ThreadId(u32::try_from(number).unwrap_or(u32::MAX)),
+            self.all.get_mut(number).expect("it was made above"),
+        )
     }
 
     /// Notes the time of what comes next.
@@ -391,7 +394,7 @@ fn write(args: &Args, programs: &Programs, threads: &Threads<'_>) -> anyhow::Res
         functions: branches::follows(threads.modules),
     };
     let around = Around { names: &names, flow: &flow, times: &threads.times };
-    let streams = (0..).zip(threads.all.iter().map(|thread| thread.walker.symbols.as_slice()));
+    let streams = (0..).map(ThreadId).zip(threads.all.iter().map(|thread| thread.walker.symbols.as_slice()));
     let stores = stores(&args.store)?;
     let mut result = None;
     let wrote = output::data(Some(&args.o), |w| {

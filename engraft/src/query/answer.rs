@@ -2,7 +2,7 @@
 
 use super::functions::Functions;
 use std::collections::BTreeMap;
-use trace::{Found, Position, Scheme, Thread, Want};
+use trace::{Found, Position, Scheme, Thread, ThreadId, Want};
 use views::query::{
     CallerView, CallersView, PathView, PositionView, QueryView, SCHEMA, StepView, ThreadView, ThreadsView,
 };
@@ -26,7 +26,7 @@ pub fn query_view(
     want: Want,
     found: &Found,
 ) -> QueryView {
-    let view = |p: &Position| PositionView { thread: p.thread, index: p.index };
+    let view = |p: &Position| PositionView { thread: p.thread.0, index: p.index };
     let first = found.first.as_ref().map(view);
     let is_counted = matches!(want, Want::Count | Want::CountAndFirst | Want::All);
     let (first, positions) = match want {
@@ -52,8 +52,8 @@ pub fn threads_view(
     threads: &[Thread],
     found: &Found,
 ) -> ThreadsView {
-    let n = |thread: u32| found.threads.iter().find(|(t, _)| *t == thread).map_or(0, |(_, n)| *n);
-    let threads = threads.iter().map(|t| ThreadView { thread: t.thread, count: n(t.thread) });
+    let n = |thread: ThreadId| found.threads.iter().find(|(t, _)| *t == thread).map_or(0, |(_, n)| *n);
+    let threads = threads.iter().map(|t| ThreadView { thread: t.thread.0, count: n(t.thread) });
     let path = path_view(path, functions);
     ThreadsView { schema: SCHEMA, path, count: found.count, threads: threads.collect() }
 }

@@ -9,7 +9,7 @@ use crate::output::{self, Answer, Hinted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use trace::diff::{self, Alone, Pairing};
-use trace::{Names, Trace};
+use trace::{Names, ThreadId, Trace};
 use tracing::info_span;
 use views::query::compare::{DiffView, DivergenceView, PathView};
 use views::query::symbols::SymbolView;
@@ -41,7 +41,7 @@ impl Side<'_> {
     }
 
     /// Symbols from `start` on, before `end` or the end of the stream.
-    fn symbols(&self, thread: u32, start: u64, end: u64) -> anyhow::Result<Vec<SymbolView>> {
+    fn symbols(&self, thread: ThreadId, start: u64, end: u64) -> anyhow::Result<Vec<SymbolView>> {
         symbols::expanded(self.path, &self.trace, &self.functions(), thread, start..end)
     }
 }
@@ -92,7 +92,7 @@ fn divergences(a: &Side, b: &Side, pairing: &Pairing, context: u64) -> anyhow::R
         let Some(index) = index else { continue };
         let end = index.saturating_add(context).saturating_add(1);
         found.push(DivergenceView {
-            thread,
+            thread: thread.0,
             index,
             before: a.symbols(thread, index.saturating_sub(context), index)?,
             first: a.symbols(thread, index, end)?,

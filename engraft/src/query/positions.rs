@@ -5,12 +5,12 @@ use crate::output::Hinted;
 use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
-use trace::{Position, Thread, Trace};
+use trace::{Position, Thread, ThreadId, Trace};
 
 /// `INDEX`, or `THREAD:INDEX`.
 #[derive(Clone, Copy, Debug)]
 pub struct PositionArg {
-    thread: Option<u32>,
+    thread: Option<ThreadId>,
     index: u64,
 }
 
@@ -20,7 +20,7 @@ impl FromStr for PositionArg {
     fn from_str(text: &str) -> Result<PositionArg, Self::Err> {
         // As it is printed, too.
         let (thread, index) = match text.split_once([':', ' ']) {
-            Some((thread, index)) => (Some(thread.parse()), index),
+            Some((thread, index)) => (Some(thread.parse().map(ThreadId)), index),
             None => (None, text),
         };
         let at = index.parse().ok().zip(thread.transpose().ok());
@@ -37,7 +37,7 @@ impl PositionArg {
             return Ok(Position { thread: of.thread, index: self.index });
         }
         let last = of.n_symbols.saturating_sub(1);
-        let what = format!("thread {} has no symbol {}", of.thread, self.index);
+        let what = format!("thread {} has no symbol {}", of.thread.0, self.index);
         Err(Hinted::new(what, format!("its symbols are numbered from 0 to {last}")).into())
     }
 }
@@ -61,12 +61,17 @@ impl FromStr for RangeArg {
 
 impl RangeArg {
     /// The range, which must be in the stream of the thread.
-    pub fn of(self, path: &Path, trace: &Trace, asked: Option<u32>) -> anyhow::Result<(Thread, Range<u64>)> {
+    pub fn of(
+        self,
+        path: &Path,
+        trace: &Trace,
+        asked: Option<ThreadId>,
+    ) -> anyhow::Result<(Thread, Range<u64>)> {
         let of = thread(path, trace, asked)?;
         if self.end <= of.n_symbols {
             return Ok((of, self.start..self.end));
         }
-        let what = format!("{}..{} ends behind thread {}", self.start, self.end, of.thread);
+        let what = format!("{}..{} ends behind thread {}", self.start, self.end, of.thread.0);
         let nearest = self.start.min(of.n_symbols.saturating_sub(1));
         Err(Hinted::new(what, format!("it has {} symbols: say {nearest}..{}", of.n_symbols, of.n_symbols))
             .into())
@@ -74,9 +79,9 @@ impl RangeArg {
 }
 
 /// The thread of this number; the only one if none is named.
-pub fn thread(path: &Path, trace: &Trace, asked: Option<u32>) -> anyhow::Result<Thread> {
+pub fn thread(path: &Path, trace: &Trace, asked: Option<ThreadId>) -> anyhow::Result<Thread> {
     let threads = trace.threads().map_err(|err| unreadable(path, err))?;
-    let numbers: Vec<_> = threads.iter().take(8).map(|t| t.thread.to_string()).collect();
+    let numbers: Vec<_> = threads.iter().take(8).map(|t| t.thread.0.to_string()).collect();
     let numbers = numbers.join(", ") + if threads.len() > 8 { ", …" } else { "" };
     match (asked, threads.as_slice()) {
         (None, [only]) => Ok(*only),
@@ -93,9 +98,10 @@ pub fn thread(path: &Path, trace: &Trace, asked: Option<u32>) -> anyhow::Result<
         (Some(asked), _) => match threads.iter().find(|t| t.thread == asked) {
             Some(found) => Ok(*found),
             None => {
-                let nearest = threads.iter().min_by_key(|t| t.thread.abs_diff(asked));
-                let nearest = nearest.map_or_else(String::new, |t| format!("; the nearest is {}", t.thread));
-                let what = format!("{} has no thread {asked}", path.display());
+                let nearest = threads.iter().min_by_key(|t| t.thread.0.abs_diff(asked.0));
+                let nearest =
+                    nearest.map_or_else(String::new, |t| format!("; the nearest is {}", t.thread.0));
+                let what = format!("{} has no thread {}", path.display(), asked.0);
                 Err(Hinted::new(what, format!("the threads are {numbers}{nearest}")).into())
             }
         },

@@ -9,7 +9,7 @@ use crate::output::{self, Answer, Format};
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use trace::{Cause, Line, Position, Step, Symbol, Trace};
+use trace::{Cause, Line, Position, Step, Symbol, ThreadId, Trace};
 use tracing::info_span;
 use views::query::symbols::{RangeView, SymbolView};
 
@@ -65,13 +65,13 @@ pub fn print(
     span: RangeArg,
 ) -> anyhow::Result<Answer> {
     args.code.map_or(Ok(()), |code| binaries.has_code(code, &args.trace))?;
-    let (of, range) = span.of(&args.trace, trace, args.thread)?;
+    let (of, range) = span.of(&args.trace, trace, args.thread.map(ThreadId))?;
     let _span = info_span!("expand").entered();
     if args.output.format() != Format::Table {
         let symbols = expanded(&args.trace, trace, functions, of.thread, range)?;
         let symbols = symbols.into_iter().map(|symbol| with_code(symbol, &binaries, args.code)).collect();
         binaries.warn();
-        args.output.print(&RangeView { schema: RangeView::SCHEMA, thread: of.thread, symbols })?;
+        args.output.print(&RangeView { schema: RangeView::SCHEMA, thread: of.thread.0, symbols })?;
         return Ok(Answer::Yes);
     }
     // A range may be the whole run: it is not kept.
@@ -102,7 +102,7 @@ pub fn expanded(
     path: &Path,
     trace: &Trace,
     functions: &Functions<'_>,
-    thread: u32,
+    thread: ThreadId,
     range: Range<u64>,
 ) -> anyhow::Result<Vec<SymbolView>> {
     let mut symbols = Vec::new();

@@ -4,7 +4,7 @@ use super::{Args, failed, positions};
 use crate::input::unreadable;
 use crate::output::Hinted;
 use std::str::FromStr;
-use trace::{Found, Scheme, Thread, Times, Trace, Want};
+use trace::{Found, Scheme, Thread, ThreadId, Times, Trace, Want};
 
 /// `A..B`: seconds from the start of the recording, from A on, before B.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -34,7 +34,7 @@ impl FromStr for Window {
 fn ranges(args: &Args, trace: &Trace) -> anyhow::Result<Vec<(Thread, u64, u64)>> {
     let read = |err| unreadable(&args.trace, err);
     let threads = match args.thread {
-        Some(_) => vec![positions::thread(&args.trace, trace, args.thread)?],
+        Some(_) => vec![positions::thread(&args.trace, trace, args.thread.map(ThreadId))?],
         None => trace.threads().map_err(read)?,
     };
     let Some(window) = args.between else {

@@ -2,6 +2,7 @@
 
 use super::{Alone, Pairing, alone, first};
 use crate::chunks::Codec;
+use crate::ids::ThreadId;
 use crate::tests::{Rng, chunked, opened, packed, random_stream};
 use crate::{Cause, Names, Step, Symbol};
 use proptest::prelude::*;
@@ -33,8 +34,8 @@ proptest! {
         for a in [packed(std::slice::from_ref(&one)), chunked(std::slice::from_ref(&one), Codec::Zstd, 1 + n / 7)] {
             for b in [packed(std::slice::from_ref(&other)), chunked(std::slice::from_ref(&other), Codec::Zstd, 1 + n / 5)] {
                 let (a, b) = (opened(&a).expect("it is whole"), opened(&b).expect("it is whole"));
-                prop_assert_eq!(first(&a, &b, 0, &by_number).expect("both are whole"), want, "{:x?} {:x?}", one, other);
-                prop_assert_eq!(first(&b, &a, 0, &by_number).expect("both are whole"), want);
+                prop_assert_eq!(first(&a, &b, ThreadId(0), &by_number).expect("both are whole"), want, "{:x?} {:x?}", one, other);
+                prop_assert_eq!(first(&b, &a, ThreadId(0), &by_number).expect("both are whole"), want);
             }
         }
     }
@@ -52,7 +53,8 @@ fn functions_are_paired_by_name() {
         let [f, g] = funcs.map(|func| Symbol::enter(func).0);
         opened(&packed(&[vec![f, 0, g, 0, Symbol::EXIT.0, 1, Symbol::EXIT.0]])).expect("it is whole")
     };
-    let differs = |one, other| first(&trace(one), &trace(other), 0, &pairing).expect("both are whole");
+    let differs =
+        |one, other| first(&trace(one), &trace(other), ThreadId(0), &pairing).expect("both are whole");
     assert_eq!(differs([0, 2], [6, 7]), None);
     assert_eq!(differs([0, 2], [6, 5]), Some(2));
     assert_eq!(differs([0, 3], [6, 8]), Some(2));

@@ -14,6 +14,7 @@
 
 use crate::file::ReadError;
 use crate::file::times::{Clock, Times};
+use crate::ids::ThreadId;
 use crate::symbol::{Cause, Step, Symbol};
 use crate::trace::Trace;
 use crate::trace::part::{Part, Piece};
@@ -73,7 +74,7 @@ pub fn write(
 
 /// A thread's track.
 struct Track<'a> {
-    thread: u32,
+    thread: ThreadId,
     clock: Option<Clock<'a>>,
     n_open: usize,
     index: u64,
@@ -106,7 +107,8 @@ impl Writer<'_> {
             let comma = if self.slices.n_symbols > 0 { "," } else { "" };
             write!(
                 self.to,
-                "{comma}\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{thread},\"name\":\"thread_name\",\"args\":{{\"name\":\"thread {thread}\"}}}}"
+                "{comma}\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{0},\"name\":\"thread_name\",\"args\":{{\"name\":\"thread {0}\"}}}}",
+                thread.0
             )?;
             let clock = self.times.and_then(|times| times.of(thread));
             let mut track = Track { thread, clock, n_open: 0, index: first };
@@ -146,7 +148,7 @@ impl Writer<'_> {
         let quoted = self.quoted.entry(func).or_insert_with(|| {
             serde_json::to_string(&(self.called)(func)).expect("a string can always be quoted")
         });
-        let (thread, micros, nanos) = (track.thread, time / 1000, time % 1000);
+        let (thread, micros, nanos) = (track.thread.0, time / 1000, time % 1000);
         write!(
             self.to,
             ",\n{{\"ph\":\"B\",\"pid\":1,\"tid\":{thread},\"ts\":{micros}.{nanos:03},\"name\":{quoted}"
@@ -163,7 +165,7 @@ impl Writer<'_> {
         if track.n_open >= self.depth {
             return Ok(());
         }
-        let (thread, micros, nanos) = (track.thread, time / 1000, time % 1000);
+        let (thread, micros, nanos) = (track.thread.0, time / 1000, time % 1000);
         write!(self.to, ",\n{{\"ph\":\"E\",\"pid\":1,\"tid\":{thread},\"ts\":{micros}.{nanos:03}")?;
         match by {
             Some(by) => write!(self.to, ",\"args\":{{\"left by\":\"{by}\"}}}}"),

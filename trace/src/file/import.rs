@@ -10,6 +10,7 @@ use crate::file::times::{self, Times};
 use crate::file::varint;
 use crate::file::{ReadError, Sections, section};
 use crate::grammar::pack::{Builder, Maker};
+use crate::ids::ThreadId;
 use crate::symbol::{Step, Symbol};
 use crate::trace::{FAULTS, NAMES, Trace};
 use std::collections::BTreeSet;
@@ -78,7 +79,7 @@ struct Keeper<W: Write> {
     stores: Stores,
     builder: Option<Builder>,
     /// The stream that is kept, its symbols so far, and its chunk.
-    open: Option<(u32, Balance, Option<Stream>)>,
+    open: Option<(ThreadId, Balance, Option<Stream>)>,
     n_symbols: u64,
     /// Functions that were entered, if that is asked for.
     ran: Option<BTreeSet<u32>>,
@@ -98,7 +99,7 @@ impl<W: Write> Keeper<W> {
     }
 
     /// The symbols that follow are of this stream.
-    fn begin(&mut self, thread: u32) -> io::Result<()> {
+    fn begin(&mut self, thread: ThreadId) -> io::Result<()> {
         if self.open.as_ref().is_none_or(|(last, ..)| *last != thread) {
             self.end()?;
             let stream = self.stores.chunks.map(|codec| Stream::new(thread, codec));
@@ -180,7 +181,7 @@ pub fn import(
     stores: Stores,
 ) -> Result<Imported, ImportError> {
     let mut keeper = Keeper::new(to, names, stores, None)?;
-    keeper.begin(0)?;
+    keeper.begin(ThreadId(0))?;
     plain::read(from, |symbols| {
         for &code in symbols {
             let symbol = unmarked(code, keeper.index())?;
@@ -245,7 +246,7 @@ pub struct Around<'a> {
 /// # Errors
 /// If they are not balanced, or it cannot be written.
 pub fn import_streams<'a>(
-    streams: impl Iterator<Item = (u32, &'a [u32])>,
+    streams: impl Iterator<Item = (ThreadId, &'a [u32])>,
     to: impl Write,
     around: Around<'_>,
     stores: Stores,

@@ -9,6 +9,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::file::varint::{self, Cursor};
+use crate::ids::ThreadId;
 use std::collections::BTreeMap;
 
 /// What the section is called.
@@ -18,13 +19,13 @@ pub(crate) const TIMES: [u8; 4] = *b"TIME";
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Times {
     /// Per stream: indices, and when they were reached, in ns; both rise.
-    of: BTreeMap<u32, Vec<(u64, u64)>>,
+    of: BTreeMap<ThreadId, Vec<(u64, u64)>>,
 }
 
 impl Times {
     /// Notes that the stream of `thread` came to the symbol `index` at `ns`. What goes back in time is taken
     /// for the time before.
-    pub fn note(&mut self, thread: u32, index: u64, ns: u64) {
+    pub fn note(&mut self, thread: ThreadId, index: u64, ns: u64) {
         let points = self.of.entry(thread).or_default();
         match points.last().copied() {
             Some((last, at)) if last >= index => {
@@ -39,7 +40,7 @@ impl Times {
 
     /// Notes that what is before the symbol `index` was taken at `ns`. Of a stream of which no earlier time
     /// is known, it began with the recording.
-    pub(crate) fn taken(&mut self, thread: u32, index: u64, ns: u64) {
+    pub(crate) fn taken(&mut self, thread: ThreadId, index: u64, ns: u64) {
         if index > 0 && !self.of.contains_key(&thread) {
             self.note(thread, 0, 0);
         }
@@ -52,12 +53,12 @@ impl Times {
     }
 
     /// The clock of a stream.
-    pub fn of(&self, thread: u32) -> Option<Clock<'_>> {
+    pub fn of(&self, thread: ThreadId) -> Option<Clock<'_>> {
         self.of.get(&thread).map(|points| Clock { points, at: 0 })
     }
 
     /// The first symbol of a stream that was executed at `ns` or later; beyond its end, if none was.
-    pub fn index_at(&self, thread: u32, ns: u64) -> Option<u64> {
+    pub fn index_at(&self, thread: ThreadId, ns: u64) -> Option<u64> {
         let points = self.of.get(&thread)?;
         let after = points.partition_point(|point| point.1 < ns);
         let Some(&(index, at)) = points.get(after) else { return Some(u64::MAX) };
@@ -79,7 +80,7 @@ impl Times {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (&thread, points) in &self.of {
-            varint::put(&mut out, u64::from(thread));
+            varint::put(&mut out, u64::from(thread.0));
             varint::put(&mut out, points.len() as u64);
             let (mut last, mut ns) = (0, 0);
             for &(index, at) in points {
@@ -96,7 +97,7 @@ impl Times {
         let mut cursor = Cursor::new(bytes);
         let mut times = Self::default();
         while !cursor.rest().is_empty() {
-            let thread = cursor.get_u32()?;
+            let thread = ThreadId(cursor.get_u32()?);
             let (mut points, mut last, mut ns) = (Vec::new(), 0_u64, 0_u64);
             for _ in 0..cursor.get_len()? {
                 last = last.checked_add(cursor.get()?)?;
@@ -141,29 +142,29 @@ mod tests {
     fn times() -> Times {
         let mut times = Times::default();
         for (index, ns) in [(0, 1000), (10, 2000), (10, 2500), (20, 2500), (40, 6500)] {
-            times.note(3, index, ns);
+            times.note(ThreadId(3), index, ns);
         }
-        times.note(7, 5, 100);
+        times.note(ThreadId(7), 5, 100);
         times
     }
 
     #[test]
     fn symbols_are_spread_evenly_between_times() {
         let times = times();
-        let mut clock = times.of(3).expect("it has times");
+        let mut clock = times.of(ThreadId(3)).expect("it has times");
         let got: Vec<u64> = [0, 5, 9, 10, 19, 20, 30, 39, 40, 99].map(|i| clock.at(i)).to_vec();
         // From 0 to 10 within 1500 ns, 10 to 20 in no time, 20 to 40 within 4000.
         assert_eq!(got, [1000, 1750, 2350, 2500, 2500, 2500, 4500, 6300, 6500, 6500]);
-        assert_eq!(times.of(7).expect("it has a time").at(0), 100);
-        assert!(times.of(4).is_none());
+        assert_eq!(times.of(ThreadId(7)).expect("it has a time").at(0), 100);
+        assert!(times.of(ThreadId(4)).is_none());
     }
 
     #[test]
     fn the_first_symbol_from_a_time_on_is_the_inverse_of_its_time() {
         let times = times();
         for ns in (0..7000).step_by(7) {
-            let index = times.index_at(3, ns).expect("it has times");
-            let mut clock = times.of(3).expect("it has times");
+            let index = times.index_at(ThreadId(3), ns).expect("it has times");
+            let mut clock = times.of(ThreadId(3)).expect("it has times");
             let all: Vec<u64> = (0..40).map(|i| clock.at(i)).collect();
             let want = all.iter().position(|at| *at >= ns).map_or(40, |i| i as u64);
             assert_eq!(index.min(40), want, "{ns}");

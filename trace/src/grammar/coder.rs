@@ -20,6 +20,7 @@ use crate::file::unpacked_words;
 use crate::file::varint::{self, Cursor};
 use crate::grammar::range::{Bit, Coder, Decoder, Encoder, Number};
 use crate::grammar::{Grammar, Sequence, Terminal};
+use crate::ids::ThreadId;
 use crate::symbol::{Step, Symbol};
 
 /// What the section of the grammar is called.
@@ -379,7 +380,7 @@ pub fn write_grammar(grammar: &Grammar) -> Vec<u8> {
     out.extend(terminals);
     varint::put(&mut out, grammar.sequences.len() as u64);
     for sequence in &grammar.sequences {
-        varint::put(&mut out, u64::from(sequence.thread));
+        varint::put(&mut out, u64::from(sequence.thread.0));
         varint::put(&mut out, sequence.body.len() as u64);
     }
     varint::put(&mut out, grammar.ends.len() as u64);
@@ -417,7 +418,7 @@ pub fn read_grammar(bytes: &[u8]) -> Option<Grammar> {
     }
     let (mut threads, mut lengths) = (Vec::new(), Vec::new());
     for _ in 0..cursor.get_len()? {
-        threads.push(cursor.get_u32()?);
+        threads.push(ThreadId(cursor.get_u32()?));
         lengths.push(usize::try_from(cursor.get()?).ok().filter(|&n| n < MOST)?);
     }
     let n_rules = usize::try_from(cursor.get()?).ok().filter(|&n| n < MOST)?;

@@ -5,6 +5,7 @@ use crate::file::Tag;
 use crate::grammar::coder;
 use crate::grammar::segments::{self, Segments};
 use crate::grammar::{Grammar, Sequence};
+use crate::ids::ThreadId;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -19,7 +20,7 @@ pub struct Loaded {
     /// Segments of the sequences.
     pub segments: Segments,
     /// By thread, where in its stream each symbol of the sequence ends; made when it is asked for.
-    ends: OnceLock<BTreeMap<u32, Vec<u64>>>,
+    ends: OnceLock<BTreeMap<ThreadId, Vec<u64>>>,
 }
 
 impl Loaded {
@@ -48,7 +49,7 @@ impl Loaded {
     }
 
     /// Where in the stream of `thread` each symbol of its sequence ends.
-    pub fn ends(&self, thread: u32) -> &[u64] {
+    pub fn ends(&self, thread: ThreadId) -> &[u64] {
         let of = |s: &Sequence| {
             let sums = s.body.iter().scan(0_u64, |sum, &symbol| {
                 *sum = sum.saturating_add(self.lengths[symbol as usize]);

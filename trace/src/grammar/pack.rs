@@ -9,6 +9,7 @@ use crate::grammar::rules::Rules;
 use crate::grammar::segments;
 use crate::grammar::sequitur::Sequitur;
 use crate::grammar::{Alphabet, Grammar};
+use crate::ids::ThreadId;
 use crate::search::columns;
 use crate::symbol::Symbol;
 use std::io::{self, Write};
@@ -49,7 +50,7 @@ pub struct Builder {
     alphabet: Alphabet,
     activations: Activations,
     making: Making,
-    threads: Vec<u32>,
+    threads: Vec<ThreadId>,
 }
 
 impl Builder {
@@ -70,7 +71,7 @@ impl Builder {
     }
 
     /// Ends the stream: it was that of `thread`.
-    pub fn end(&mut self, thread: u32) {
+    pub fn end(&mut self, thread: ThreadId) {
         self.activations.give(&mut self.making);
         match &mut self.making {
             Making::Sequitur(sequitur) => sequitur.end(),

@@ -14,6 +14,7 @@ use super::sections::{Packer, code_section, ends_section};
 use super::threads::Threads;
 use super::window::Window;
 use crate::file::Sections;
+use crate::ids::ThreadId;
 use crate::symbol::Cause;
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -142,7 +143,7 @@ impl<W: Write> Recorder<W> {
     }
 
     /// Writes the section of `words`, or keeps it until the end.
-    fn write(&mut self, thread: u32, words: &[u8], at: At) -> io::Result<()> {
+    fn write(&mut self, thread: ThreadId, words: &[u8], at: At) -> io::Result<()> {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let taken_ns = ns(at.taken);
         let Some(ring) = &mut self.ring else {
@@ -200,7 +201,7 @@ impl<W: Write> Recorder<W> {
             }
             self.sections.write(&section)?;
         }
-        let mut all: Vec<(u32, Cause)> = ends
+        let mut all: Vec<(ThreadId, Cause)> = ends
             .iter()
             .map(|&(stream, cause)| (self.threads.number(stream), self.end(stream, cause)))
             .collect();

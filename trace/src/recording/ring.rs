@@ -2,12 +2,13 @@
 //!
 //! Invariant: what each stream had last is kept until it ends, however little the others leave of the room.
 
+use crate::ids::ThreadId;
 use crate::recording::event::{Event, Head, events};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
 /// A section, with its stream and whether what it begins with is kept, and does not only tell what is open.
-type Piece = (u32, bool, Vec<u8>);
+type Piece = (ThreadId, bool, Vec<u8>);
 /// When it was appended, and how many were pushed before it.
 type At = (u64, u64);
 
@@ -20,13 +21,13 @@ pub struct Ring {
     n_pushed: u64,
     older: BTreeMap<At, Piece>,
     /// The last of each stream.
-    newest: HashMap<u32, (At, Piece)>,
+    newest: HashMap<ThreadId, (At, Piece)>,
     /// Streams of which some are left out.
-    cut: HashSet<u32>,
+    cut: HashSet<ThreadId>,
     /// Streams whose next words only tell what is open.
-    paused: HashSet<u32>,
+    paused: HashSet<ThreadId>,
     /// What comes behind the last of a stream, and is kept as long.
-    behind: BTreeMap<u32, Vec<u8>>,
+    behind: BTreeMap<ThreadId, Vec<u8>>,
 }
 
 /// How many bytes of events make a section at most: what each stream has last is small then.
@@ -69,7 +70,7 @@ impl Ring {
     /// The first of `pack`.
     pub fn push(
         &mut self,
-        k: u32,
+        k: ThreadId,
         at_ns: u64,
         words: &[u8],
         mut pack: impl FnMut(&[u8]) -> io::Result<Vec<u8>>,
@@ -83,7 +84,7 @@ impl Ring {
     }
 
     /// Whether what comes behind `words` is kept.
-    fn follow(&mut self, k: u32, words: &[u8]) {
+    fn follow(&mut self, k: ThreadId, words: &[u8]) {
         for (_, head, _) in events(words) {
             match head {
                 Head::Gap | Head::Pause => _ = self.paused.insert(k),
@@ -106,12 +107,12 @@ impl Ring {
     }
 
     /// Adds a small section behind all that stream `k` had, without making room for it.
-    pub fn append(&mut self, k: u32, section: Vec<u8>) {
+    pub fn append(&mut self, k: ThreadId, section: Vec<u8>) {
         self.behind.insert(k, section);
     }
 
     /// Stream `k` has ended: what it had last is left out like anything else.
-    pub fn end(&mut self, k: u32) {
+    pub fn end(&mut self, k: ThreadId) {
         if let Some((at, last)) = self.newest.remove(&k) {
             self.older.insert(at, last);
         }
@@ -135,7 +136,7 @@ impl Ring {
 
     /// All of them in order, each with its stream. The first of a stream whose first ones were left out comes
     /// with a mark that says so, which goes before it.
-    pub fn take(&mut self) -> impl Iterator<Item = (u32, Option<&'static [Event]>, Vec<u8>)> {
+    pub fn take(&mut self) -> impl Iterator<Item = (ThreadId, Option<&'static [Event]>, Vec<u8>)> {
         self.n_bytes = 0;
         let mut cut = std::mem::take(&mut self.cut);
         let mut all = std::mem::take(&mut self.older);
@@ -155,12 +156,12 @@ mod tests {
 
     /// Adds a section of a stream.
     fn push(ring: &mut Ring, k: u32, at_ns: u64, section: Vec<u8>) {
-        ring.push_section((k, true, section), at_ns);
+        ring.push_section((ThreadId(k), true, section), at_ns);
     }
 
     /// What is left, each with its stream and whether something before it is not.
     fn taken(ring: &mut Ring) -> Vec<(u32, bool, Vec<u8>)> {
-        ring.take().map(|(k, mark, section)| (k, mark.is_some(), section)).collect()
+        ring.take().map(|(k, mark, section)| (k.0, mark.is_some(), section)).collect()
     }
 
     #[test]
@@ -168,10 +169,10 @@ mod tests {
         let mut ring = Ring::new(10);
         for n in 0..9u8 {
             push(&mut ring, n.into(), n.into(), vec![n; 3]);
-            ring.end(n.into());
+            ring.end(ThreadId(n.into()));
         }
         assert_eq!(ring.excess(), None);
-        let left: Vec<u32> = ring.take().map(|section| section.0).collect();
+        let left: Vec<u32> = ring.take().map(|section| section.0.0).collect();
         assert_eq!(left, [6, 7, 8]);
     }
 
@@ -210,7 +211,7 @@ mod tests {
         let mut ring = Ring::new(6);
         push(&mut ring, 1, 1, vec![1; 3]);
         push(&mut ring, 0, 9, vec![2; 3]);
-        ring.append(1, vec![3; 5]);
+        ring.append(ThreadId(1), vec![3; 5]);
         assert_eq!(
             taken(&mut ring),
             [(1, false, vec![1; 3]), (0, false, vec![2; 3]), (1, false, vec![3; 5])]
@@ -233,7 +234,7 @@ mod tests {
         let mark_of_second = |first: &[u32]| {
             let mut ring = Ring::new(8);
             for words in [first, &[5, 6]] {
-                let pushed = ring.push(3, 0, &bytes(words), |words| Ok(words.to_vec()));
+                let pushed = ring.push(ThreadId(3), 0, &bytes(words), |words| Ok(words.to_vec()));
                 pushed.expect("it is kept");
             }
             let left: Vec<_> = ring.take().collect();

@@ -10,6 +10,7 @@
 use super::code::Code;
 use crate::file::varint::{self, Cursor};
 use crate::file::{ReadError, Section, Source, section, unpacked_words};
+use crate::ids::ThreadId;
 use crate::symbol::Cause;
 
 /// What the section of a stream's events is called.
@@ -48,9 +49,9 @@ impl Packer {
     ///
     /// # Errors
     /// If there is no memory.
-    pub fn section(&mut self, thread: u32, taken_ns: u64, words: &[u8]) -> std::io::Result<Vec<u8>> {
+    pub fn section(&mut self, thread: ThreadId, taken_ns: u64, words: &[u8]) -> std::io::Result<Vec<u8>> {
         let mut out = Vec::new();
-        varint::put(&mut out, u64::from(thread));
+        varint::put(&mut out, u64::from(thread.0));
         varint::put(&mut out, taken_ns);
         varint::put(&mut out, words.len() as u64 / 4);
         out.extend(self.0.compress(words)?);
@@ -59,10 +60,10 @@ impl Packer {
 }
 
 /// The section of how streams ended.
-pub fn ends_section(ends: &[(u32, Cause)]) -> Vec<u8> {
+pub fn ends_section(ends: &[(ThreadId, Cause)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (thread, cause) in ends {
-        varint::put(&mut out, u64::from(*thread));
+        varint::put(&mut out, u64::from(thread.0));
         varint::put(&mut out, *cause as u64);
     }
     section(ENDS, &out)
@@ -74,11 +75,11 @@ const HEAD: usize = 30;
 const MOST: u64 = 1 << 24;
 
 /// The sections of events with their streams, in the order of the streams.
-pub(crate) fn heads(source: &Source) -> Result<Vec<(u32, Section)>, ReadError> {
+pub(crate) fn heads(source: &Source) -> Result<Vec<(ThreadId, Section)>, ReadError> {
     let mut all = Vec::new();
     for section in source.sections.iter().filter(|s| s.tag == EVENTS) {
         let head = source.peek(section, HEAD)?;
-        let thread = Cursor::new(&head).get_u32();
+        let thread = Cursor::new(&head).get_u32().map(ThreadId);
         all.push((thread.ok_or_else(|| source.senseless(EVENTS, "the stream"))?, *section));
     }
     all.sort_by_key(|(thread, _)| *thread);
@@ -121,11 +122,11 @@ pub(crate) fn codes(source: &Source) -> Result<Vec<Code>, ReadError> {
 }
 
 /// How streams ended, where it is known.
-pub(crate) fn ends(source: &Source) -> Result<Vec<(u32, Cause)>, ReadError> {
+pub(crate) fn ends(source: &Source) -> Result<Vec<(ThreadId, Cause)>, ReadError> {
     let Some(bytes) = source.read_tagged(ENDS)? else { return Ok(Vec::new()) };
     let mut cursor = Cursor::new(&bytes);
     let mut all = Vec::new();
-    while let Some(thread) = cursor.get_u32() {
+    while let Some(thread) = cursor.get_u32().map(ThreadId) {
         let cause = cursor.get().and_then(Cause::numbered);
         all.push((thread, cause.ok_or_else(|| source.senseless(ENDS, "the ends"))?));
     }

@@ -4,6 +4,7 @@
 //! Invariant: each thread of the program has a number of its own in the trace; those of areas come in the
 //! order in which these were seen.
 
+use crate::ids::ThreadId;
 use crate::recording::event::{Event, Head, events};
 use std::collections::HashMap;
 
@@ -12,18 +13,18 @@ use std::collections::HashMap;
 pub struct Threads {
     /// By area: the number of the thread that has it, and whether what comes next is not kept, but tells what
     /// is open.
-    now: HashMap<u32, (u32, bool)>,
+    now: HashMap<u32, (ThreadId, bool)>,
     /// Numbers of threads whose areas are others' by now.
-    ended: Vec<u32>,
+    ended: Vec<ThreadId>,
     n: u32,
 }
 
 impl Threads {
     /// The number of the thread that has `area`.
-    pub fn number(&mut self, area: u32) -> u32 {
+    pub fn number(&mut self, area: u32) -> ThreadId {
         let n = &mut self.n;
         let new = || {
-            let number = *n;
+            let number = ThreadId(*n);
             *n += 1;
             (number, false)
         };
@@ -36,7 +37,7 @@ impl Threads {
     }
 
     /// The threads whose areas are others' by now.
-    pub fn ended(&self) -> &[u32] {
+    pub fn ended(&self) -> &[ThreadId] {
         &self.ended
     }
 
@@ -49,7 +50,7 @@ impl Threads {
         &mut self,
         area: u32,
         words: &[u8],
-        mut each: impl FnMut(u32, &[u8]) -> Result<(), E>,
+        mut each: impl FnMut(ThreadId, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let number = self.number(area);
         let is_between = self.now.get(&area).is_some_and(|now| now.1);
@@ -72,7 +73,7 @@ impl Threads {
                 if now.1 {
                     Event::Pause.append_to(&mut mark);
                 }
-                now.0 = self.n;
+                now.0 = ThreadId(self.n);
                 self.n += 1;
                 from = at + 1;
             }
@@ -99,8 +100,8 @@ mod tests {
     fn cut(threads: &mut Threads, area: u32, words: &[u32]) -> Vec<(u32, Vec<u32>)> {
         let mut all = Vec::new();
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        let each = |thread: u32, bytes: &[u8]| {
-            all.push((thread, (0..bytes.len() / 4).map(|n| word(bytes, n)).collect()));
+        let each = |thread: ThreadId, bytes: &[u8]| {
+            all.push((thread.0, (0..bytes.len() / 4).map(|n| word(bytes, n)).collect()));
             Ok::<(), ()>(())
         };
         threads.cut(area, &bytes, each).expect("it is told");
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(cut(&mut threads, 0, &[7]), [(0, vec![7])]);
         assert_eq!(cut(&mut threads, 6, &[8]), [(4, vec![8])]);
         assert_eq!(cut(&mut threads, 5, &[9]), [(3, vec![9])]);
-        assert_eq!(threads.ended(), [1, 2]);
+        assert_eq!(threads.ended(), [ThreadId(1), ThreadId(2)]);
     }
 
     /// Words of an event's that look like it are not it.

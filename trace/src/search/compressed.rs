@@ -20,6 +20,7 @@ use crate::balance::Levels;
 use crate::grammar::loaded::Loaded;
 use crate::grammar::segments::{Segment, Wanted};
 use crate::grammar::{Expansion, PIECE};
+use crate::ids::ThreadId;
 use crate::search::automaton::{Automaton, State};
 use crate::search::effects::{EffectId, Effects, NOTHING};
 use crate::search::scan::Scan;
@@ -248,13 +249,13 @@ fn passes(segment: &Segment, wanted: Option<&Wanted>, func: u32, has_begun: impl
 pub fn search_expanded(
     loaded: &Loaded,
     path: &Automaton,
-    thread: Option<u32>,
+    thread: Option<ThreadId>,
     skips: bool,
-    mut note: impl FnMut(u32, u64) -> bool,
+    mut note: impl FnMut(ThreadId, u64) -> bool,
 ) {
     let terminals = &loaded.grammar.terminals;
     let wanted = loaded.segments.wanted(terminals, path);
-    let is_asked = |of: u32| thread.is_none_or(|asked| asked == of);
+    let is_asked = |of: ThreadId| thread.is_none_or(|asked| asked == of);
     let sequences = loaded.grammar.sequences.iter().zip(&loaded.segments.of);
     for (sequence, segments) in sequences.filter(|(s, _)| is_asked(s.thread)) {
         let mut scan = Scan::new(path);
@@ -287,7 +288,7 @@ fn walk(
     automaton: &Automaton,
     wanted: Option<&Wanted>,
     want: Want,
-    thread: Option<u32>,
+    thread: Option<ThreadId>,
 ) -> Found {
     let loaded = rules.loaded;
     let mut found = Found::default();
@@ -325,7 +326,7 @@ fn descend(
     rules: &Rules,
     symbol: u32,
     mut index: u64,
-    thread: u32,
+    thread: ThreadId,
     want: Want,
     states: &mut Vec<State>,
     found: &mut Found,

@@ -9,6 +9,7 @@ use crate::chunks::{Head, Unpacker};
 use crate::file::{ReadError, Section, Source};
 use crate::grammar::loaded::Loaded;
 use crate::grammar::{Expansion, Sequence};
+use crate::ids::ThreadId;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
 use crate::trace::part::Part;
@@ -142,7 +143,7 @@ impl Trace {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn read_from(&self, thread: u32, from: u64) -> Result<Reader<'_>, ReadError> {
+    pub fn read_from(&self, thread: ThreadId, from: u64) -> Result<Reader<'_>, ReadError> {
         if let Some(loaded) = self.load_unless_chunks()? {
             let mut expansion = Expansion::new(&loaded.grammar, &loaded.lengths);
             let sequence = loaded.grammar.sequences.iter().find(|s| s.thread == thread);
@@ -167,7 +168,7 @@ impl Trace {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub(crate) fn open_at(&self, thread: u32, index: u64) -> Result<Vec<u32>, ReadError> {
+    pub(crate) fn open_at(&self, thread: ThreadId, index: u64) -> Result<Vec<u32>, ReadError> {
         let mut before = self.open_before(thread, index)?;
         let mut open = Vec::new();
         while let Some(func) = before.next()? {
@@ -177,7 +178,7 @@ impl Trace {
         Ok(open)
     }
 
-    fn open_before(&self, thread: u32, index: u64) -> Result<Open<'_>, ReadError> {
+    fn open_before(&self, thread: ThreadId, index: u64) -> Result<Open<'_>, ReadError> {
         if let Some(loaded) = self.load_unless_chunks()? {
             let sequence = loaded.grammar.sequences.iter().find(|s| s.thread == thread);
             let place = sequence.map_or_else(Vec::new, |sequence| place(loaded, sequence, index));
@@ -203,7 +204,7 @@ impl Trace {
     /// If they cannot be read.
     pub fn expand<B>(
         &self,
-        thread: u32,
+        thread: ThreadId,
         range: Range<u64>,
         mut take: impl FnMut(Line) -> ControlFlow<B>,
     ) -> Result<Option<B>, ReadError> {

@@ -1,5 +1,6 @@
 //! Searches in parts of streams: what occurs from an index on, before another.
 
+use crate::ids::ThreadId;
 use crate::search::automaton::Automaton;
 use crate::search::path::Path;
 use crate::search::{Found, Position, Scheme, Want};
@@ -11,7 +12,7 @@ use std::ops::Range;
 mod tests;
 
 /// Indices of symbols, by stream; of other streams, nothing is looked at.
-pub type Ranges = BTreeMap<u32, Range<u64>>;
+pub type Ranges = BTreeMap<ThreadId, Range<u64>>;
 
 impl Trace {
     /// Searches as [`Trace::search_path`], for what has its last block in these ranges.

@@ -3,6 +3,7 @@
 
 use crate::file::ReadError;
 use crate::grammar::PIECE;
+use crate::ids::ThreadId;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
 use std::ops::{ControlFlow, Range};
@@ -11,7 +12,7 @@ use std::ops::{ControlFlow, Range};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
     /// The only stream; `None`: all of them.
-    pub thread: Option<u32>,
+    pub thread: Option<ThreadId>,
     /// Indices of symbols in each stream.
     pub range: Range<u64>,
 }
@@ -30,7 +31,7 @@ impl Part {
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
     /// The stream.
-    pub thread: u32,
+    pub thread: ThreadId,
     /// The index of the first symbol.
     pub first: u64,
     /// Of the first piece of a stream: the functions that are open before it, the outermost first. Else

@@ -3,6 +3,7 @@
 use crate::balance::Balance;
 use crate::decode::Faults;
 use crate::file::ReadError;
+use crate::ids::ThreadId;
 use crate::symbol::{Cause, Step, Symbol};
 use crate::trace::Trace;
 use crate::trace::part::Part;
@@ -19,7 +20,7 @@ impl Trace {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn block_counts(&self, thread: Option<u32>) -> Result<BTreeMap<(u32, u32), u64>, ReadError> {
+    pub fn block_counts(&self, thread: Option<ThreadId>) -> Result<BTreeMap<(u32, u32), u64>, ReadError> {
         // By function; those of numbers beyond a table's.
         let mut counts: Vec<Vec<u64>> = Vec::new();
         let mut rare: BTreeMap<(u32, u32), u64> = BTreeMap::new();

@@ -1,6 +1,7 @@
 //! What is appended is read from the file again, against what the events mean, written down by hand.
 
 use super::*;
+use crate::ids::ThreadId;
 use crate::recording::code::{Block, End, Function, Point};
 use crate::recording::window::When;
 use crate::symbol::{Step, Symbol};
@@ -52,12 +53,12 @@ fn at(ms: u64) -> At {
 }
 
 /// What a finished file says of each thread.
-fn read(bytes: &[u8]) -> BTreeMap<u32, Vec<Symbol>> {
+fn read(bytes: &[u8]) -> BTreeMap<ThreadId, Vec<Symbol>> {
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(bytes).expect("it can be written");
     let trace = Trace::open(file).expect("it is a trace");
     assert_eq!(trace.cut(), None);
-    let mut threads: BTreeMap<u32, Vec<Symbol>> = BTreeMap::new();
+    let mut threads: BTreeMap<ThreadId, Vec<Symbol>> = BTreeMap::new();
     let done = trace.read(|thread, symbols| {
         threads.entry(thread).or_default().extend(symbols.iter().map(|code| Symbol(*code)));
         ControlFlow::<()>::Continue(())
@@ -91,7 +92,7 @@ proptest! {
         // Threads have numbers in the order in which their streams came.
         let mut streams: Vec<u32> = Vec::new();
         calls.iter().for_each(|(stream, _)| if !streams.contains(stream) { streams.push(*stream) });
-        for (thread, stream) in (0..).zip(&streams) {
+        for (thread, stream) in (0..).map(ThreadId).zip(&streams) {
             let of_it = calls.iter().filter(|(of, _)| of == stream);
             let want: Vec<Step> = of_it.flat_map(|(_, to)| ran(*to)).collect();
             prop_assert_eq!(steps(threads.get(&thread).map_or(&[][..], Vec::as_slice)), want);
@@ -102,7 +103,7 @@ proptest! {
     #[test]
     fn a_ring_keeps_the_last(calls in prop::collection::vec((0..1u32, 1..3u32), 1..60), most in 1..2000usize) {
         let threads = read(&record(&calls, Some(most)));
-        let got = steps(&threads[&0]);
+        let got = steps(&threads[&ThreadId(0)]);
         let want: Vec<Step> = calls.iter().flat_map(|(_, to)| ran(*to)).collect();
         prop_assert!(got.len() >= 4 && want.ends_with(&got), "{got:?}");
     }
@@ -133,7 +134,7 @@ fn the_last_events_say_where_a_thread_ended() {
         recorder.append(0, &call(2), at(1));
         recorder.append_last(0, &ended, Duration::from_millis(2));
         recorder.finish(&[(0, Cause::ProcessEnd)]).expect("it is memory");
-        let symbols = &read(&bytes)[&0];
+        let symbols = &read(&bytes)[&ThreadId(0)];
         assert_eq!(steps(symbols), ran(2));
         assert_eq!(symbols.last().and_then(|symbol| symbol.cause()), Some(Cause::ProcessEnd));
     }

@@ -1,6 +1,7 @@
 //! Paths through calls, held against trees of activations that are searched from the top.
 
 use crate::chunks::Codec;
+use crate::ids::ThreadId;
 use crate::search::path::PathStep;
 use crate::tests::{Rng, chunked, opened, packed, random_stream};
 use crate::{Path, Position, Scheme, Step, Symbol, Want};
@@ -105,7 +106,7 @@ proptest! {
         for _ in 0..10 {
             let path = random_path(&mut rng, 2);
             let (mut want, mut callers) = (Vec::new(), BTreeMap::new());
-            for (thread, stream) in (0..).zip(&streams) {
+            for (thread, stream) in (0..).map(ThreadId).zip(&streams) {
                 let mut found = Vec::new();
                 trees(stream).iter().for_each(|root| oracle(root, &path, &mut found));
                 found.sort_unstable();
@@ -118,8 +119,8 @@ proptest! {
                     let search = |want| trace.search_path(&path, want, Some(scheme)).expect("it is whole").0;
                     prop_assert_eq!(&search(Want::All).all, &want, "{}", &what);
                     prop_assert_eq!(search(Want::Nth(2)).first, want.get(1).copied(), "{}", &what);
-                    let at = Position { thread: 0, index: n as u64 / 2 };
-                    let next = want.iter().find(|p| p.thread == 0 && p.index > at.index).copied();
+                    let at = Position { thread: ThreadId(0), index: n as u64 / 2 };
+                    let next = want.iter().find(|p| p.thread == ThreadId(0) && p.index > at.index).copied();
                     prop_assert_eq!(search(Want::Next(at)).first, next, "{}", &what);
                 }
                 prop_assert_eq!(&trace.count_by_caller(&path).expect("it is whole"), &callers, "{}", &what);

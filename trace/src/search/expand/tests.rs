@@ -1,6 +1,7 @@
 //! Ranges, held against the stream itself with a stack over all that is before them.
 
 use crate::chunks::Codec;
+use crate::ids::ThreadId;
 use crate::tests::{Rng, chunked, opened, packed, random_stream};
 use crate::{Line, Step, Symbol};
 use proptest::prelude::*;
@@ -31,7 +32,7 @@ proptest! {
         let chunks = opened(&chunked(&streams, Codec::Zstd, 1 + n / 7)).expect("it is whole");
         let packed = opened(&packed(&streams)).expect("it is whole");
         let mut rng = Rng(seed ^ 0x2222);
-        for (thread, stream) in (0..).zip(&streams) {
+        for (thread, stream) in (0..).map(ThreadId).zip(&streams) {
             let want = oracle(stream);
             let len = u32::try_from(stream.len()).expect("short");
             for i in 0..12 {
@@ -56,13 +57,13 @@ fn nothing_is_behind_the_end_or_in_other_threads() {
     let stream = random_stream(3, 50);
     let n = stream.len() as u64;
     let trace = opened(&packed(&[stream])).expect("it is whole");
-    let count = |thread, range| {
+    let count = |thread: u32, range| {
         let mut n = 0;
         let take = |_| {
             n += 1;
             ControlFlow::<()>::Continue(())
         };
-        trace.expand(thread, range, take).expect("it is whole");
+        trace.expand(ThreadId(thread), range, take).expect("it is whole");
         n
     };
     assert_eq!([count(0, n..n + 5), count(0, n - 1..n + 5), count(1, 0..5)], [0, 1, 0]);

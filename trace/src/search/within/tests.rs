@@ -2,6 +2,7 @@
 
 use super::Ranges;
 use crate::chunks::Codec;
+use crate::ids::ThreadId;
 use crate::tests::{Rng, chunked, opened, oracle_of, packed, random_path, random_stream, widened};
 use crate::{Path, Position, Scheme, Want};
 use proptest::prelude::*;
@@ -17,7 +18,7 @@ proptest! {
         let mut rng = Rng(seed ^ 0x4444);
         for _ in 0..3 {
             let mut ranges = Ranges::new();
-            for (thread, stream) in (0..).zip(&streams) {
+            for (thread, stream) in (0..).map(ThreadId).zip(&streams) {
                 let len = u32::try_from(stream.len()).expect("short");
                 let (a, b) = (rng.below(len + 1), rng.below(len + 1));
                 if a != b && rng.below(4) > 0 {
@@ -26,8 +27,8 @@ proptest! {
             }
             let (func, blocks) = random_path(&mut rng, &streams[0], len);
             for path in [Path::of(func, &blocks), widened(&mut rng, func, &blocks)] {
-                let all = |(thread, range): (&u32, &std::ops::Range<u64>)| {
-                    let at = oracle_of(&streams[*thread as usize], &path).into_iter();
+                let all = |(thread, range): (&ThreadId, &std::ops::Range<u64>)| {
+                    let at = oracle_of(&streams[thread.index()], &path).into_iter();
                     let at = at.filter(|index| range.contains(index));
                     at.map(|index| Position { thread: *thread, index }).collect::<Vec<_>>()
                 };
