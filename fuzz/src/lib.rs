@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use trace::decode::{Codes, Decoder as EventDecoder};
 use trace::chunks::Codec;
-use trace::{Automaton, Balance, Cause, Names, Path, Position, Scheme, Stores, Symbol, ThreadId, Trace, Want};
+use trace::{Automaton, Balance, Cause, FuncId, Names, Path, Position, Scheme, Stores, Symbol, ThreadId, Trace, Want};
 use trace::{file, import, plain};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -212,7 +212,7 @@ fn tell(trace: &Trace, is_short: bool) {
         let text = Path::parse("main: 0 0x1004 .. a.c:1..9", &names);
         let _unknown = text.map(|path| trace.flow().map(|flow| flow.check(&path, &|func| names.function(func))));
     }
-    let _damaged = (trace.threads(), trace.codes().map(|codes| codes.modules().count()), trace.paths(3, Some(1)));
+    let _damaged = (trace.threads(), trace.codes().map(|codes| codes.modules().count()), trace.paths(3, Some(FuncId(1))));
     if is_short || !trace.is_recording() {
         let times = trace.times().ok().flatten();
         for thread in (0..2).map(ThreadId) {
@@ -229,7 +229,7 @@ fn tell(trace: &Trace, is_short: bool) {
         }
     }
     if is_short {
-        let _damaged = (trace.stats(), trace.block_counts(None), trace.observed_flow(1));
+        let _damaged = (trace.stats(), trace.block_counts(None), trace.observed_flow(FuncId(1)));
     }
 }
 
@@ -274,7 +274,7 @@ pub fn names(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match Names::parse(&text) {
         Ok(names) => {
-            let plain = [Symbol::enter(0), Symbol::block(0), Symbol::EXIT].map(|symbol| symbol.0.to_le_bytes()).concat();
+            let plain = [Symbol::enter(FuncId(0)), Symbol::block(0), Symbol::EXIT].map(|symbol| symbol.0.to_le_bytes()).concat();
             let mut file = tempfile::tempfile().expect("a temporary file");
             let stores = Stores { grammar: None, chunks: Some(Codec::Zstd) };
             import::import(plain.as_slice(), &mut file, &names, stores).expect("there is room");
@@ -325,7 +325,7 @@ pub fn plain_trace(bytes: &[u8]) {
 /// Any text as what `perf script` prints of branches in [`PROGRAM`]: what is made of it is balanced.
 pub fn branches(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let modules = [branches::Module { program: &*PROGRAM, first: 0 }];
+    let modules = [branches::Module { program: &*PROGRAM, first: FuncId(0) }];
     let (mut walker, mut bias) = (branches::Walker::new(&modules), None);
     let _is_one = perf::is_one(&text);
     for line in text.lines() {

@@ -180,7 +180,7 @@ pub fn paths() -> Vec<Vec<u8>> {
 
 /// A plain trace.
 pub fn plain() -> Vec<Vec<u8>> {
-    let f = |n| Symbol::enter(n);
+    let f = |n| Symbol::enter(trace::FuncId(n));
     let b = |n| Symbol::block(n);
     let e = Symbol::EXIT;
     let loops = [b(1), b(1), b(2), f(1), b(0), e, b(1), b(1), b(2), f(1), b(0), e];
@@ -220,15 +220,15 @@ pub fn branches() -> Vec<Vec<u8>> {
 pub fn traces() -> Vec<Vec<u8>> {
     let mut symbols = Vec::new();
     for n in 0..30 {
-        symbols.extend([Symbol::enter(0), Symbol::block(0), Symbol::enter(1), Symbol::block(0), Symbol::block(1 + n % 3)]);
+        symbols.extend([Symbol::enter(trace::FuncId(0)), Symbol::block(0), Symbol::enter(trace::FuncId(1)), Symbol::block(0), Symbol::block(1 + n % 3)]);
         symbols.extend([Symbol::EXIT, Symbol::block(2), Symbol::EXIT]);
     }
     let codes: Vec<u32> = symbols.iter().map(|symbol| symbol.0).collect();
     let names = Names::parse(META).expect("it is right");
     let follow = |to: &[u32]| Follow { to: to.to_vec(), ..Follow::default() };
     let flow = Flow {
-        modules: vec![Module { first: 0, key: 7, path: "/x/output".to_owned() }],
-        functions: [(0, vec![follow(&[2]), follow(&[]), follow(&[])]), (1, vec![follow(&[1, 2, 3]); 4])].into(),
+        modules: vec![Module { first: trace::FuncId(0), key: 7, path: "/x/output".to_owned() }],
+        functions: [(trace::FuncId(0), vec![follow(&[2]), follow(&[]), follow(&[])]), (trace::FuncId(1), vec![follow(&[1, 2, 3]); 4])].into(),
     };
     let mut times = Times::default();
     for (thread, index, ns) in [(0, 0, 5), (0, 100, 900), (0, 240, 2000), (1, 0, 100), (1, 200, 1500)] {

@@ -25,14 +25,14 @@ pub struct Module<'p> {
     /// What it holds.
     pub program: &'p Program,
     /// The number of its first function in the trace.
-    pub first: u32,
+    pub first: trace::FuncId,
 }
 
 /// The modules of `programs`, their functions numbered one after the other.
 pub fn modules(programs: &[Program]) -> Vec<Module<'_>> {
     let mut first = 0_u32;
     let module = |program| {
-        let module = Module { program, first };
+        let module = Module { program, first: trace::FuncId(first) };
         first = first.saturating_add(u32::try_from(program.functions.len()).unwrap_or(u32::MAX));
         module
     };
@@ -43,7 +43,7 @@ pub fn modules(programs: &[Program]) -> Vec<Module<'_>> {
 pub fn names(modules: &[Module<'_>], line: impl Fn(usize, Va) -> Option<(String, u32)>) -> Names {
     let mut names = Names::default();
     for (m, module) in modules.iter().enumerate() {
-        for (n, func) in (module.first..).zip(module.program.func_ids()) {
+        for (n, func) in (module.first.0..).map(trace::FuncId).zip(module.program.func_ids()) {
             let function = module.program.function(func);
             let block = |id: BlockId| {
                 let at = module.program.block(id).start;
@@ -58,11 +58,11 @@ pub fn names(modules: &[Module<'_>], line: impl Fn(usize, Va) -> Option<(String,
 }
 
 /// What may follow each block of each function.
-pub fn follows(modules: &[Module<'_>]) -> BTreeMap<u32, Vec<Follow>> {
+pub fn follows(modules: &[Module<'_>]) -> BTreeMap<trace::FuncId, Vec<Follow>> {
     let mut all = BTreeMap::new();
     for module in modules {
         let program = module.program;
-        for (n, func) in (module.first..).zip(program.func_ids()) {
+        for (n, func) in (module.first.0..).map(trace::FuncId).zip(program.func_ids()) {
             let first = program.function(func).blocks.start;
             let edges = program.edges_of(func);
             let follow = |id: BlockId| Follow {
@@ -470,8 +470,8 @@ impl<'a> Walker<'a> {
     }
 
     fn open_up(&mut self, module: usize, func: FuncId, is_from_outside: bool) {
-        let first = self.modules.get(module).map_or(0, |m| m.first);
-        let symbol = Symbol::enter(first.saturating_add(func.0));
+        let first = self.modules.get(module).map_or(0, |m| m.first.0);
+        let symbol = Symbol::enter(trace::FuncId(first.saturating_add(func.0)));
         self.symbols.push(if is_from_outside { symbol.from_outside().0 } else { symbol.0 });
         self.open.push(Activation { module, func, behind: None, at: None });
     }

@@ -5,6 +5,7 @@
 //! does to the stack: [`Levels`], which the paper's `entryLevel`, `exitLevel` and `smallestEndLevel` come
 //! from.
 
+use crate::ids::FuncId;
 use crate::symbol::{Step, Symbol};
 
 /// Why a stream is no trace.
@@ -76,7 +77,7 @@ impl Levels {
 /// The open functions of a stream, as far as it has been read.
 #[derive(Clone, Default, Debug)]
 pub struct Balance {
-    open: Vec<u32>,
+    open: Vec<FuncId>,
     index: u64,
     lowest: usize,
     at_mark: usize,
@@ -89,7 +90,7 @@ impl Balance {
     /// # Errors
     /// If it cannot stand here.
     #[inline]
-    pub fn push(&mut self, symbol: Symbol) -> Result<u32, Unbalanced> {
+    pub fn push(&mut self, symbol: Symbol) -> Result<FuncId, Unbalanced> {
         let index = self.index;
         if !symbol.is_valid() {
             return Err(Unbalanced::NotASymbol { index, code: symbol.0 });
@@ -116,7 +117,7 @@ impl Balance {
     }
 
     /// The open functions, the outermost first.
-    pub fn open(&self) -> &[u32] {
+    pub fn open(&self) -> &[FuncId] {
         &self.open
     }
 

@@ -21,7 +21,7 @@
 use crate::balance::{Balance, Levels, Unbalanced};
 use crate::file::varint::{self, Cursor};
 use crate::file::{ReadError, Section, Source, section, unpacked};
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::search::automaton::{Automaton, State};
 use crate::symbol::{Step, Symbol};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,14 +67,14 @@ pub struct Head {
     /// What it does to them.
     pub levels: Levels,
     /// The functions that are entered or execute a block in it, rising.
-    pub functions: Vec<u32>,
+    pub functions: Vec<FuncId>,
 }
 
 /// What happens in a chunk, as far as it says whether a search need look into it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Index {
     /// Function, and two blocks that one activation executed one after the other; rising.
-    pairs: Vec<(u32, u32, u32)>,
+    pairs: Vec<(FuncId, u32, u32)>,
     /// Whether the first of those that stay open was open before.
     has_survivor: bool,
     /// The topmost of the functions that were open before and stay open, and those that are entered and stay
@@ -85,7 +85,7 @@ pub struct Index {
 /// A function that is open behind a chunk.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct StaysOpen {
-    func: u32,
+    func: FuncId,
     /// The last blocks that it executed in the chunk, [`LAST`] at most: all, if there are fewer.
     blocks: Vec<u32>,
 }
@@ -96,7 +96,7 @@ pub struct Stream {
     codec: Codec,
     balance: Balance,
     buffer: Vec<u8>,
-    functions: Vec<u32>,
+    functions: Vec<FuncId>,
     seen: Vec<u64>,
     first: u64,
     entry: u32,
@@ -104,15 +104,15 @@ pub struct Stream {
     len: usize,
     /// Of each open function, its last block.
     last: Vec<Option<u32>>,
-    pairs: BTreeSet<(u32, u32, u32)>,
+    pairs: BTreeSet<(FuncId, u32, u32)>,
     /// Pairs that came lately: most that come are among them.
-    lately: Vec<(u32, u32, u32)>,
+    lately: Vec<(FuncId, u32, u32)>,
 }
 
 /// Pairs that are remembered by their hash.
 const LATELY: usize = 1 << 10;
 /// No pair.
-const NO_PAIR: (u32, u32, u32) = (u32::MAX, 0, 0);
+const NO_PAIR: (FuncId, u32, u32) = (FuncId(u32::MAX), 0, 0);
 
 impl Stream {
     /// The stream of `thread`, empty.
@@ -158,7 +158,7 @@ impl Stream {
     pub fn push(&mut self, symbol: Symbol) -> Result<Option<Vec<u8>>, Unbalanced> {
         let func = self.balance.push(symbol)?;
         if symbol.step() != Step::Exit {
-            let (word, bit) = (func as usize / 64, func % 64);
+            let (word, bit) = (func.index() / 64, func.0 % 64);
             if self.seen.len() <= word {
                 self.seen.resize(word + 1, 0);
             }
@@ -181,8 +181,8 @@ impl Stream {
     }
 
     #[inline]
-    fn pair(&mut self, pair: (u32, u32, u32)) {
-        let mixed = pair.0.wrapping_mul(0x9e37_79b1) ^ pair.1.wrapping_mul(0x85eb_ca77) ^ pair.2;
+    fn pair(&mut self, pair: (FuncId, u32, u32)) {
+        let mixed = pair.0.0.wrapping_mul(0x9e37_79b1) ^ pair.1.wrapping_mul(0x85eb_ca77) ^ pair.2;
         let slot = mixed.wrapping_mul(0x9e37_79b1) as usize >> 7 & (LATELY - 1);
         if let Some(lately) = self.lately.get_mut(slot).filter(|lately| **lately != pair) {
             *lately = pair;
@@ -211,7 +211,7 @@ impl Stream {
         for n in [self.entry, levels.pops, levels.pushes] {
             varint::put(&mut out, u64::from(n));
         }
-        varint::put_rising(&mut out, &self.functions);
+        varint::put_rising(&mut out, self.functions.iter().map(|func| func.0));
         out.extend(head_sum(&out));
         varint::put(
             &mut out,
@@ -267,15 +267,15 @@ impl Index {
         varint::put(&mut out, self.pairs.len() as u64);
         let mut last = 0;
         for &(func, a, b) in &self.pairs {
-            varint::put(&mut out, u64::from(func - last));
-            last = func;
+            varint::put(&mut out, u64::from(func.0 - last));
+            last = func.0;
             varint::put(&mut out, u64::from(a));
             varint::put(&mut out, u64::from(b));
         }
         varint::put(&mut out, u64::from(self.has_survivor));
         varint::put(&mut out, self.open.len() as u64);
         for StaysOpen { func, blocks } in &self.open {
-            varint::put(&mut out, u64::from(*func));
+            varint::put(&mut out, u64::from(func.0));
             varint::put(&mut out, blocks.len() as u64);
             blocks.iter().for_each(|&block| varint::put(&mut out, u64::from(block)));
         }
@@ -283,20 +283,20 @@ impl Index {
     }
 
     /// As far as it is of `func`, or not of one function alone.
-    fn decode(bytes: &[u8], of: u32) -> Option<Self> {
+    fn decode(bytes: &[u8], of: FuncId) -> Option<Self> {
         let bytes = unpacked(bytes, MOST_INDEX)?;
         let mut cursor = Cursor::new(&bytes);
         let (mut this, mut func) = (Self::default(), 0_u32);
         for _ in 0..cursor.get_len()? {
             func = func.checked_add(cursor.get_u32()?)?;
-            let pair = (func, cursor.get_u32()?, cursor.get_u32()?);
-            if func == of {
+            let pair = (FuncId(func), cursor.get_u32()?, cursor.get_u32()?);
+            if pair.0 == of {
                 this.pairs.push(pair);
             }
         }
         this.has_survivor = cursor.get()? == 1;
         for _ in 0..cursor.get_len()? {
-            let func = cursor.get_u32()?;
+            let func = FuncId(cursor.get_u32()?);
             let blocks = (0..cursor.get_len()?).map(|_| cursor.get_u32()).collect::<Option<_>>()?;
             this.open.push(StaysOpen { func, blocks });
         }
@@ -311,7 +311,7 @@ impl Index {
     /// Whether no occurrence of a plain path ends in the chunk, and the states behind it are known: the pair
     /// that it ends with is not there, or any of its pairs, if no activation `has_begun` two blocks of it
     /// before the chunk; and no block that an activation executed last ends one of the others that are.
-    pub fn is_passed(&self, func: u32, path: &[u32], has_begun: impl FnOnce() -> bool) -> bool {
+    pub fn is_passed(&self, func: FuncId, path: &[u32], has_begun: impl FnOnce() -> bool) -> bool {
         let has = |two: &[u32]| match *two {
             [a, b] => self.pairs.binary_search(&(func, a, b)).is_ok(),
             _ => true,
@@ -381,7 +381,7 @@ impl<'s> Indices<'s> {
     ///
     /// # Errors
     /// If it cannot be read or makes no sense.
-    pub fn get(&self, head: &Head, func: u32) -> Result<Option<Index>, ReadError> {
+    pub fn get(&self, head: &Head, func: FuncId) -> Result<Option<Index>, ReadError> {
         let Some(section) = self.sections.get(&(head.thread, head.first)) else { return Ok(None) };
         let bytes = self.source.read(section)?;
         let mut cursor = Cursor::new(&bytes);
@@ -453,7 +453,7 @@ fn head(cursor: &mut Cursor) -> Option<Head> {
     let entry = cursor.get_u32()?;
     let levels = Levels { pops: cursor.get_u32()?, pushes: cursor.get_u32()? };
     let fits = levels.pops <= entry && levels.pushes as usize <= n_symbols;
-    let functions = cursor.get_rising().filter(|_| fits)?;
+    let functions = cursor.get_rising().filter(|_| fits)?.into_iter().map(FuncId).collect();
     Some(Head { thread, first, n_symbols, start_ns, entry, levels, functions })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::file::ReadError;
 use crate::file::names::Names;
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::search::ngrams::Paths;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
@@ -28,7 +28,7 @@ pub struct Unreadable {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pairing {
     /// By number in the second; `None`: numbers are the same.
-    of_second: Option<BTreeMap<u32, u32>>,
+    of_second: Option<BTreeMap<FuncId, FuncId>>,
 }
 
 impl Pairing {
@@ -37,18 +37,18 @@ impl Pairing {
         if first == second || first.functions.is_empty() || second.functions.is_empty() {
             return Self { of_second: None };
         }
-        let mut by_name: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        let mut by_name: BTreeMap<&str, Vec<FuncId>> = BTreeMap::new();
         for (&func, function) in first.functions.iter().rev() {
             by_name.entry(&function.name).or_default().push(func);
         }
-        let pair = |(&func, function): (&u32, &crate::file::names::Function)| {
+        let pair = |(&func, function): (&FuncId, &crate::file::names::Function)| {
             Some((func, by_name.get_mut(function.name.as_str())?.pop()?))
         };
         Self { of_second: Some(second.functions.iter().filter_map(pair).collect()) }
     }
 
     /// The function of the first trace that `func` of the second is.
-    pub fn of_second(&self, func: u32) -> Option<u32> {
+    pub fn of_second(&self, func: FuncId) -> Option<FuncId> {
         self.of_second.as_ref().map_or(Some(func), |pairs| pairs.get(&func).copied())
     }
 
@@ -112,7 +112,7 @@ pub struct Alone {
     /// Whether the second run takes it.
     pub is_second: bool,
     /// The function, as the trace of that run numbers it.
-    pub func: u32,
+    pub func: FuncId,
     /// Its blocks.
     pub blocks: Vec<u32>,
     /// How often that run takes it.
@@ -120,11 +120,15 @@ pub struct Alone {
 }
 
 /// The paths, by function, that are in one of two sets alone; the most frequent first.
-pub fn alone(first: &BTreeMap<u32, Paths>, second: &BTreeMap<u32, Paths>, pairing: &Pairing) -> Vec<Alone> {
-    let paired: BTreeMap<u32, &Paths> =
+pub fn alone(
+    first: &BTreeMap<FuncId, Paths>,
+    second: &BTreeMap<FuncId, Paths>,
+    pairing: &Pairing,
+) -> Vec<Alone> {
+    let paired: BTreeMap<FuncId, &Paths> =
         second.iter().filter_map(|(&func, paths)| Some((pairing.of_second(func)?, paths))).collect();
     let mut found = Vec::new();
-    let mut add = |is_second: bool, func: u32, paths: &Paths, others: Option<&Paths>| {
+    let mut add = |is_second: bool, func: FuncId, paths: &Paths, others: Option<&Paths>| {
         for (blocks, &count) in paths {
             if others.is_none_or(|others| !others.contains_key(blocks)) {
                 found.push(Alone { is_second, func, blocks: blocks.clone(), count });

@@ -8,7 +8,7 @@
 
 use crate::balance::Levels;
 use crate::grammar::rules::{RULE, Rules};
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::symbol::{Step, Symbol};
 use std::collections::HashMap;
 
@@ -25,10 +25,15 @@ pub mod sequitur;
 /// A symbol that may stand in a trace, with the function that it belongs to. Exits belong to all: to none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Terminal {
-    /// The function; `u32::MAX` for exits.
-    pub func: u32,
+    /// The function; [`Terminal::NO_FUNC`] for exits.
+    pub func: FuncId,
     /// The symbol, with its marks.
     pub symbol: Symbol,
+}
+
+impl Terminal {
+    /// In place of the function of an exit.
+    pub const NO_FUNC: FuncId = FuncId(u32::MAX);
 }
 
 /// A sequence of the grammar: the stream of a thread.
@@ -69,13 +74,13 @@ pub struct Alphabet {
 impl Alphabet {
     /// The number of `symbol`, which belongs to `func`.
     #[inline]
-    pub fn number(&mut self, func: u32, symbol: Symbol) -> u32 {
+    pub fn number(&mut self, func: FuncId, symbol: Symbol) -> u32 {
         let known = match symbol.step() {
             Step::Block(block) => {
-                self.blocks.get(func as usize).and_then(|blocks| blocks.get(block as usize)).copied()
+                self.blocks.get(func.index()).and_then(|blocks| blocks.get(block as usize)).copied()
             }
             _ if symbol != symbol.plain() => None,
-            Step::Enter(entered) => self.entries.get(entered as usize).copied(),
+            Step::Enter(entered) => self.entries.get(entered.index()).copied(),
             Step::Exit => self.exit,
         };
         match known {
@@ -84,8 +89,8 @@ impl Alphabet {
         }
     }
 
-    fn other(&mut self, func: u32, symbol: Symbol) -> u32 {
-        let func = if symbol.step() == Step::Exit { u32::MAX } else { func };
+    fn other(&mut self, func: FuncId, symbol: Symbol) -> u32 {
+        let func = if symbol.step() == Step::Exit { Terminal::NO_FUNC } else { func };
         let next = u32::try_from(self.terminals.len()).expect("fewer than 2^32 terminals");
         let number = *self.others.entry(Terminal { func, symbol }).or_insert(next);
         if number == next {
@@ -96,7 +101,7 @@ impl Alphabet {
     }
 
     /// Puts the number of what comes often into a table, unless the table would become large.
-    fn keep(&mut self, func: u32, symbol: Symbol, number: u32) {
+    fn keep(&mut self, func: FuncId, symbol: Symbol, number: u32) {
         let put = |table: &mut Vec<u32>, at: u32| {
             if table.len() <= at as usize {
                 table.resize(at as usize + 1, u32::MAX);
@@ -104,14 +109,14 @@ impl Alphabet {
             table[at as usize] = number;
         };
         match symbol.step() {
-            Step::Block(block) if block < 1 << 12 && func < 1 << 16 => {
-                if self.blocks.len() <= func as usize {
-                    self.blocks.resize_with(func as usize + 1, Vec::new);
+            Step::Block(block) if block < 1 << 12 && func.0 < 1 << 16 => {
+                if self.blocks.len() <= func.index() {
+                    self.blocks.resize_with(func.index() + 1, Vec::new);
                 }
-                put(&mut self.blocks[func as usize], block);
+                put(&mut self.blocks[func.index()], block);
             }
             _ if symbol != symbol.plain() => {}
-            Step::Enter(func) if func < 1 << 16 => put(&mut self.entries, func),
+            Step::Enter(func) if func.0 < 1 << 16 => put(&mut self.entries, func.0),
             Step::Exit => self.exit = Some(number),
             _ => {}
         }

@@ -9,6 +9,8 @@
 //! from outside (a callback, a handler, the middle of a run), the low bits of an exit say its [`Cause`]. No
 //! search looks at them.
 
+use crate::ids::FuncId;
+
 /// One step of a run. Ordered and compared as its code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Symbol(pub u32);
@@ -17,7 +19,7 @@ pub struct Symbol(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// This function is entered.
-    Enter(u32),
+    Enter(FuncId),
     /// This block of the function on top of the stack is executed.
     Block(u32),
     /// The function on top of the stack is left.
@@ -90,8 +92,8 @@ impl Symbol {
 
     /// F of function `func`, which is below [`Symbol::LIMIT`].
     #[inline]
-    pub fn enter(func: u32) -> Self {
-        Self(ENTER | func & (FROM_OUTSIDE - 1))
+    pub fn enter(func: FuncId) -> Self {
+        Self(ENTER | func.0 & (FROM_OUTSIDE - 1))
     }
 
     /// B of block `block`, which is below [`Symbol::LIMIT`].
@@ -129,7 +131,7 @@ impl Symbol {
         if self.0 & EXIT != 0 {
             Step::Exit
         } else if self.0 & ENTER != 0 {
-            Step::Enter(self.0 & (FROM_OUTSIDE - 1))
+            Step::Enter(FuncId(self.0 & (FROM_OUTSIDE - 1)))
         } else {
             Step::Block(self.0)
         }
@@ -149,8 +151,8 @@ impl Symbol {
 
     /// Whether it is an entry of this function, which is below [`Symbol::LIMIT`].
     #[inline]
-    pub fn is_entry_of(self, func: u32) -> bool {
-        self.0 & !FROM_OUTSIDE == ENTER | func
+    pub fn is_entry_of(self, func: FuncId) -> bool {
+        self.0 & !FROM_OUTSIDE == ENTER | func.0
     }
 
     /// Whether it is an exit.
@@ -185,12 +187,12 @@ mod tests {
 
     #[test]
     fn codes_are_those_of_plain_files() {
-        assert_eq!(Symbol::enter(5).0, 0x4000_0005);
+        assert_eq!(Symbol::enter(FuncId(5)).0, 0x4000_0005);
         assert_eq!(Symbol::block(7).0, 7);
         assert_eq!(Symbol::EXIT.0, 0x8000_0000);
-        assert_eq!(Symbol::enter(5).from_outside().step(), Step::Enter(5));
+        assert_eq!(Symbol::enter(FuncId(5)).from_outside().step(), Step::Enter(FuncId(5)));
         assert_eq!(Symbol::exit(Cause::Longjmp).plain(), Symbol::EXIT);
-        assert_eq!(Symbol::enter(5).from_outside().plain(), Symbol::enter(5));
+        assert_eq!(Symbol::enter(FuncId(5)).from_outside().plain(), Symbol::enter(FuncId(5)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::grammar::coder;
 use crate::grammar::loaded::Loaded;
 use crate::grammar::segments::{self, Wanted};
 use crate::grammar::{Expansion, PIECE};
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::recording::sections;
 use crate::search::automaton::{Automaton, TooWide};
 use crate::search::callers;
@@ -48,7 +48,7 @@ pub struct Trace {
     has_columns: bool,
     loaded: OnceLock<Loaded>,
     columns: OnceLock<Vec<u8>>,
-    decoded: Mutex<BTreeMap<u32, Arc<Column>>>,
+    decoded: Mutex<BTreeMap<FuncId, Arc<Column>>>,
     /// What was wrong with events, when they were read last.
     faults: Mutex<Faults>,
 }
@@ -365,7 +365,7 @@ impl Trace {
     ///
     /// # Errors
     /// If the file cannot be read, or the path is too wide.
-    pub fn count_by_caller(&self, path: &Path) -> Result<BTreeMap<Option<u32>, u64>, SearchError> {
+    pub fn count_by_caller(&self, path: &Path) -> Result<BTreeMap<Option<FuncId>, u64>, SearchError> {
         if let (false, Some(loaded)) = (path.has_calls(), self.load()?) {
             return Ok(callers::of_grammar(loaded, &Automaton::new(path)?));
         }
@@ -385,7 +385,7 @@ impl Trace {
         path: &Path,
         thread: Option<ThreadId>,
         skips: bool,
-        mut found: impl FnMut(ThreadId, u64, Option<u32>) -> bool,
+        mut found: impl FnMut(ThreadId, u64, Option<FuncId>) -> bool,
     ) -> Result<(), ReadError> {
         let mut scan = calls::Scan::new(path);
         let functions = scan.functions();
@@ -482,7 +482,7 @@ impl Trace {
     }
 
     /// The column of a function; `None` if the file has none at all.
-    pub(crate) fn column(&self, func: u32) -> Result<Option<Arc<Column>>, ReadError> {
+    pub(crate) fn column(&self, func: FuncId) -> Result<Option<Arc<Column>>, ReadError> {
         let decoded = || self.decoded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(column) = decoded().get(&func) {
             return Ok(Some(Arc::clone(column)));
@@ -495,7 +495,7 @@ impl Trace {
     }
 
     /// The functions that have columns; `None` if the file has none at all.
-    pub(crate) fn column_functions(&self) -> Result<Option<Vec<u32>>, ReadError> {
+    pub(crate) fn column_functions(&self) -> Result<Option<Vec<FuncId>>, ReadError> {
         let Some(bytes) = self.column_bytes()? else { return Ok(None) };
         columns::functions(bytes)
             .map(Some)

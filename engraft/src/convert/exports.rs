@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use trace::chrome::{self, ChromeError, Slices};
 use trace::folded::{FoldError, Folded};
-use trace::{Names, Part, Trace};
+use trace::{FuncId, Names, Part, Trace};
 use tracing::info_span;
 use views::convert::{SlicesView, StacksView};
 
@@ -149,16 +149,16 @@ pub fn chrome(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer>
 struct Instructions {
     counts: Vec<Vec<Option<u64>>>,
     /// A block that ran, and is in none of the binaries.
-    unknown: std::cell::Cell<Option<(u32, u32)>>,
+    unknown: std::cell::Cell<Option<(FuncId, u32)>>,
 }
 
 impl Instructions {
     fn of(args: &Args, from: &Path, trace: &Trace, names: &Names) -> anyhow::Result<Instructions> {
         let flow = trace.flow().map_err(|err| input::unreadable(from, err))?;
         // By the number of the first function: the binary.
-        let mut binaries: BTreeMap<u32, PathBuf> = BTreeMap::new();
+        let mut binaries: BTreeMap<FuncId, PathBuf> = BTreeMap::new();
         match (&args.binary, flow.modules.is_empty()) {
-            (Some(binary), true) => drop(binaries.insert(0, binary.clone())),
+            (Some(binary), true) => drop(binaries.insert(FuncId(0), binary.clone())),
             (None, true) => {
                 let what = format!("{} does not say which program it is of", from.display());
                 return Err(Hinted::new(what, "say --binary BIN, or count blocks: `--weight blocks`").into());
@@ -168,9 +168,9 @@ impl Instructions {
             }
         }
         let mut counts: Vec<Vec<Option<u64>>> = Vec::new();
-        let firsts: Vec<u32> = binaries.keys().copied().collect();
+        let firsts: Vec<FuncId> = binaries.keys().copied().collect();
         for (n, (&first, path)) in binaries.iter().enumerate() {
-            let end = firsts.get(n + 1).copied().unwrap_or(u32::MAX);
+            let end = firsts.get(n + 1).copied().unwrap_or(FuncId(u32::MAX));
             let program = match flow.modules.iter().find(|m| m.first == first) {
                 Some(module) => Program::analyze(input::recorded_image(&module.path, module.key)?),
                 None => input::program(path)?,
@@ -183,15 +183,15 @@ impl Instructions {
                     let n = id.map(|id| program.n_insns_run(id));
                     of.get_mut(block as usize).into_iter().for_each(|place| *place = n);
                 }
-                counts.resize(counts.len().max(func as usize + 1), Vec::new());
-                counts.get_mut(func as usize).into_iter().for_each(|place| *place = std::mem::take(&mut of));
+                counts.resize(counts.len().max(func.index() + 1), Vec::new());
+                counts.get_mut(func.index()).into_iter().for_each(|place| *place = std::mem::take(&mut of));
             }
         }
         Ok(Instructions { counts, unknown: std::cell::Cell::new(None) })
     }
 
-    fn of_block(&self, func: u32, block: u32) -> u64 {
-        let n = self.counts.get(func as usize).and_then(|of| of.get(block as usize)).copied().flatten();
+    fn of_block(&self, func: FuncId, block: u32) -> u64 {
+        let n = self.counts.get(func.index()).and_then(|of| of.get(block as usize)).copied().flatten();
         n.unwrap_or_else(|| {
             self.unknown.set(Some((func, block)));
             0

@@ -254,7 +254,7 @@ impl Source {
             let image = recorded_image(&module.path, module.key)?;
             let mut profile = Profile { image: profile::ImageRef::of(&image), ..Profile::default() };
             profile.image.name.clone_from(&module.path);
-            let end = modules.get(n + 1).map_or(u32::MAX, |next| next.first);
+            let end = modules.get(n + 1).map_or(trace::FuncId(u32::MAX), |next| next.first);
             for (&func, function) in names.functions.range(module.first..end) {
                 for (&block, at) in &function.blocks {
                     profile.blocks.insert(Va(at.at), counts.get(&(func, block)).copied().unwrap_or(0));

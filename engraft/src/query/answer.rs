@@ -2,7 +2,7 @@
 
 use super::functions::Functions;
 use std::collections::BTreeMap;
-use trace::{Found, Position, Scheme, Thread, ThreadId, Want};
+use trace::{Found, FuncId, Position, Scheme, Thread, ThreadId, Want};
 use views::query::{
     CallerView, CallersView, PathView, PositionView, QueryView, SCHEMA, StepView, ThreadView, ThreadsView,
 };
@@ -62,10 +62,10 @@ pub fn threads_view(
 pub fn callers_view(
     path: &trace::Path,
     functions: &Functions<'_>,
-    counts: &BTreeMap<Option<u32>, u64>,
+    counts: &BTreeMap<Option<FuncId>, u64>,
 ) -> CallersView {
     let view =
-        |(id, count): (&Option<u32>, &u64)| CallerView { function: functions.view(*id), count: *count };
+        |(id, count): (&Option<FuncId>, &u64)| CallerView { function: functions.view(*id), count: *count };
     let mut callers: Vec<_> = counts.iter().map(view).collect();
     callers.sort_by_key(|c| std::cmp::Reverse(c.count));
     let count = counts.values().fold(0_u64, |sum, n| sum.saturating_add(*n));

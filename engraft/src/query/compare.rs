@@ -9,7 +9,7 @@ use crate::output::{self, Answer, Hinted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use trace::diff::{self, Alone, Pairing};
-use trace::{Names, ThreadId, Trace};
+use trace::{FuncId, Names, ThreadId, Trace};
 use tracing::info_span;
 use views::query::compare::{DiffView, DivergenceView, PathView};
 use views::query::symbols::SymbolView;
@@ -105,7 +105,7 @@ fn divergences(a: &Side, b: &Side, pairing: &Pairing, context: u64) -> anyhow::R
 /// Paths that one of the two takes alone, the most frequent first; of the function that is named, if one is.
 fn paths(a: &Side, b: &Side, pairing: &Pairing, named: &str, length: usize) -> anyhow::Result<Vec<PathView>> {
     let (in_a, in_b) = functions(a, b, pairing, named)?;
-    let all = |side: &Side, func: Option<Option<u32>>| match func {
+    let all = |side: &Side, func: Option<Option<FuncId>>| match func {
         Some(func) => side.trace.paths(length, func).map_err(|err| unreadable(side.path, err)),
         None => Ok(BTreeMap::new()),
     };
@@ -124,14 +124,14 @@ fn paths(a: &Side, b: &Side, pairing: &Pairing, named: &str, length: usize) -> a
 
 /// The function whose paths are compared in each of the two: `Some(None)` stands for all of them, `None` for
 /// none.
-type InBoth = (Option<Option<u32>>, Option<Option<u32>>);
+type InBoth = (Option<Option<FuncId>>, Option<Option<FuncId>>);
 
 fn functions(a: &Side, b: &Side, pairing: &Pairing, named: &str) -> anyhow::Result<InBoth> {
     Ok(match (function(named, &a.functions()), function(named, &b.functions())) {
         (Ok(None), _) => (Some(None), Some(None)),
         (Ok(func), _) | (Err(_), Ok(func)) if pairing.is_by_number() => (Some(func), Some(func)),
         (Ok(Some(func)), _) => {
-            let same = |of: &u32| pairing.of_second(*of) == Some(func);
+            let same = |of: &FuncId| pairing.of_second(*of) == Some(func);
             (Some(Some(func)), b.names.functions.keys().copied().find(same).map(Some))
         }
         // One that the first does not have.

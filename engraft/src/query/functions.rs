@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use trace::path::find_function;
-use trace::{Names, NotAPath};
+use trace::{FuncId, Names, NotAPath};
 use views::query::FunctionView;
 
 /// The functions of a trace.
@@ -13,7 +13,7 @@ pub struct Functions<'a> {
     /// What the trace has.
     pub names: &'a Names,
     /// What the source calls those that were asked for.
-    known: RefCell<BTreeMap<u32, Option<Rc<str>>>>,
+    known: RefCell<BTreeMap<FuncId, Option<Rc<str>>>>,
 }
 
 impl<'a> Functions<'a> {
@@ -23,13 +23,13 @@ impl<'a> Functions<'a> {
     }
 
     /// What the source calls a function, if its symbol is decorated.
-    fn source_name(&self, func: u32) -> Option<Rc<str>> {
+    fn source_name(&self, func: FuncId) -> Option<Rc<str>> {
         let look = || source_name(&self.names.functions.get(&func)?.name).map(Rc::from);
         self.known.borrow_mut().entry(func).or_insert_with(look).clone()
     }
 
     /// A function's name for people.
-    pub fn called(&self, func: u32) -> String {
+    pub fn called(&self, func: FuncId) -> String {
         self.source_name(func).map_or_else(|| self.names.function(func), |name| name.to_string())
     }
 
@@ -38,13 +38,13 @@ impl<'a> Functions<'a> {
     ///
     /// # Errors
     /// [`NotAPath`] says what is wrong, and names those that may be meant.
-    pub fn find(&self, text: &str) -> Result<u32, NotAPath> {
+    pub fn find(&self, text: &str) -> Result<FuncId, NotAPath> {
         let by_symbol = find_function(text, self.names);
         let symbols = || self.names.functions.iter().map(|(&func, f)| (func, f.name.as_str()));
         if by_symbol.is_ok() || text.starts_with(['#']) || symbols().any(|(_, name)| name == text) {
             return by_symbol;
         }
-        let all: Vec<(u32, String)> =
+        let all: Vec<(FuncId, String)> =
             symbols().filter_map(|(func, name)| Some((func, source_name(name)?))).collect();
         let found = called(&all, text);
         match found.as_slice() {
@@ -56,7 +56,8 @@ impl<'a> Functions<'a> {
                 _ => err,
             }),
             several => {
-                let listed = several.iter().take(8).map(|&func| format!("#{func} is {}", self.called(func)));
+                let listed =
+                    several.iter().take(8).map(|&func| format!("#{} is {}", func.0, self.called(func)));
                 let what = format!("{} functions are called '{text}'", several.len());
                 Err(NotAPath { what, hint: listed.collect::<Vec<_>>().join("\n") })
             }
@@ -64,11 +65,11 @@ impl<'a> Functions<'a> {
     }
 
     /// How answers have a function; none where there is none.
-    pub fn view(&self, func: Option<u32>) -> FunctionView {
+    pub fn view(&self, func: Option<FuncId>) -> FunctionView {
         FunctionView {
             function: func.map(|func| self.names.function(func)),
             source_name: func.and_then(|func| self.source_name(func)).map(|name| name.to_string()),
-            function_id: func,
+            function_id: func.map(|func| func.0),
         }
     }
 }

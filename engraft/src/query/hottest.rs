@@ -5,7 +5,7 @@ use super::functions::Functions;
 use crate::input::unreadable;
 use crate::output::{Answer, Hinted};
 use std::cmp::Reverse;
-use trace::Trace;
+use trace::{FuncId, Trace};
 use tracing::info_span;
 use views::query::hottest::{HottestView, PathView};
 
@@ -18,14 +18,14 @@ pub fn print(args: &Args, trace: &Trace, functions: &Functions<'_>, n: usize) ->
     let length = args.length.unwrap_or(LENGTH);
     let all = info_span!("count").in_scope(|| trace.paths(length, func));
     let all = all.map_err(|err| unreadable(&args.trace, err))?;
-    let mut paths: Vec<(u32, &Vec<u32>, u64)> = Vec::new();
+    let mut paths: Vec<(FuncId, &Vec<u32>, u64)> = Vec::new();
     for (&func, of) in &all {
         paths.extend(of.iter().map(|(blocks, &count)| (func, blocks, count)));
         // Those that are not hot in their function are not hot in the run.
         paths.sort_by_key(|&(func, blocks, count)| (Reverse(count), func, blocks));
         paths.truncate(n);
     }
-    let view = |(id, blocks, count): (u32, &Vec<u32>, u64)| PathView {
+    let view = |(id, blocks, count): (FuncId, &Vec<u32>, u64)| PathView {
         function: functions.view(Some(id)),
         blocks: blocks.clone(),
         count,
@@ -37,7 +37,7 @@ pub fn print(args: &Args, trace: &Trace, functions: &Functions<'_>, n: usize) ->
 }
 
 /// The function that is named, if one is.
-pub fn function(text: &str, functions: &Functions<'_>) -> anyhow::Result<Option<u32>> {
+pub fn function(text: &str, functions: &Functions<'_>) -> anyhow::Result<Option<FuncId>> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use trace::{Flow, Names};
+use trace::{Flow, FuncId, Names};
 
 /// What stands beside a block that is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -25,7 +25,7 @@ pub struct Binaries<'a> {
     names: &'a Names,
     flow: &'a Flow,
     /// By the number of their first function; none that could not be read.
-    loaded: RefCell<BTreeMap<u32, Option<Rc<Binary>>>>,
+    loaded: RefCell<BTreeMap<FuncId, Option<Rc<Binary>>>>,
     /// The lines of source files.
     sources: RefCell<BTreeMap<String, Rc<Vec<String>>>>,
     /// Why some could not be read.
@@ -64,7 +64,7 @@ impl<'a> Binaries<'a> {
         }
     }
 
-    fn binary(&self, func: u32) -> Option<Rc<Binary>> {
+    fn binary(&self, func: FuncId) -> Option<Rc<Binary>> {
         let (module, _) = self.flow.module(func)?;
         if let Some(known) = self.loaded.borrow().get(&module.first) {
             return known.clone();
@@ -80,7 +80,7 @@ impl<'a> Binaries<'a> {
     }
 
     /// Why a function was not recorded: it stays where it is.
-    pub fn stays(&self, func: u32) -> Option<String> {
+    pub fn stays(&self, func: FuncId) -> Option<String> {
         let (module, n) = self.flow.module(func)?;
         let image = input::recorded_image(&module.path, module.key).ok()?;
         let why = Module::not_moved(&Program::analyze(image)).get(n as usize).copied().flatten();
@@ -88,7 +88,7 @@ impl<'a> Binaries<'a> {
     }
 
     /// The instructions of a block: up to where the next one of its function starts.
-    fn insns(&self, binary: &Binary, func: u32, block: u32) -> Vec<Insn> {
+    fn insns(&self, binary: &Binary, func: FuncId, block: u32) -> Vec<Insn> {
         let Some(function) = self.names.functions.get(&func) else { return Vec::new() };
         let Some(start) = function.blocks.get(&block).map(|b| b.at) else { return Vec::new() };
         let end = function.blocks.values().map(|b| b.at).filter(|at| *at > start).min();
@@ -111,7 +111,7 @@ impl<'a> Binaries<'a> {
 
     /// The source lines that a block is of, in the order of its instructions; of a trace that knows no
     /// binaries, what came with its names.
-    pub fn lines(&self, func: u32, block: u32) -> Vec<(String, u32)> {
+    pub fn lines(&self, func: FuncId, block: u32) -> Vec<(String, u32)> {
         let Some(binary) = self.binary(func) else {
             let known = self.names.functions.get(&func).and_then(|f| f.blocks.get(&block));
             return known.filter(|b| b.line > 0).map(|b| (b.file.clone(), b.line)).into_iter().collect();
@@ -127,7 +127,7 @@ impl<'a> Binaries<'a> {
     }
 
     /// A block as it is printed.
-    pub fn code(&self, what: Code, func: u32, block: u32) -> Vec<String> {
+    pub fn code(&self, what: Code, func: FuncId, block: u32) -> Vec<String> {
         match what {
             Code::Disassembly => {
                 let Some(binary) = self.binary(func) else { return Vec::new() };

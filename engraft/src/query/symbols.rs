@@ -9,7 +9,7 @@ use crate::output::{self, Answer, Format};
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use trace::{Cause, Line, Position, Step, Symbol, ThreadId, Trace};
+use trace::{Cause, FuncId, Line, Position, Step, Symbol, ThreadId, Trace};
 use tracing::info_span;
 use views::query::symbols::{RangeView, SymbolView};
 
@@ -47,6 +47,7 @@ fn with_code(mut symbol: SymbolView, binaries: &Binaries<'_>, code: Option<Code>
     let (Some(code), Some(func), Some(block)) = (code, symbol.function.function_id, symbol.block) else {
         return symbol;
     };
+    let func = FuncId(func);
     symbol.code = binaries.code(code, func, block);
     if symbol.file.is_none()
         && let Some((file, line)) = binaries.lines(func, block).into_iter().next()

@@ -119,8 +119,7 @@ impl Codes {
         let Some((func, block)) = to else { return };
         let of = Of { module, func };
         let Some(region) = self.region(of, Position { block, call: 0 }) else { return };
-        let first = self.first.get(module).copied().unwrap_or_default();
-        out.push(Symbol::enter(first.saturating_add(func)).0);
+        out.push(Symbol::enter(self.func_id(of)).0);
         let mut left = most.saturating_sub(2);
         for n in [block].into_iter().chain(region.path(region.silent().map_or(0, |(_, step)| step))) {
             out.push(Symbol::block(n).0);
@@ -135,9 +134,9 @@ impl Codes {
 
     /// Control goes through a stub.
     pub(super) fn through(&self, module: usize, stub: u32, out: &mut Vec<u32>) {
-        if let (Some(n), Some(first)) = (stub.checked_sub(1), self.first.get(module)) {
-            let tail = Symbol::exit(Cause::Tail);
-            out.extend([Symbol::enter(first.saturating_add(n)).0, Symbol::block(0).0, tail.0]);
+        if let Some(func) = stub.checked_sub(1).filter(|_| module < self.all.len()) {
+            let (enter, tail) = (Symbol::enter(self.func_id(Of { module, func })), Symbol::exit(Cause::Tail));
+            out.extend([enter.0, Symbol::block(0).0, tail.0]);
         }
     }
 }

@@ -2,6 +2,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::decode::region::{Position, Region};
+use crate::ids::FuncId;
 use crate::recording::code::{Block, Code, End, Point, Site};
 use crate::recording::event::{HANDLER, LIMIT};
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ pub(super) struct Of {
 pub struct Codes {
     pub(super) all: Vec<Code>,
     /// The number of the first function of each.
-    pub(super) first: Vec<u32>,
+    first: Vec<FuncId>,
     /// The base of each, in order, with its module.
     bases: Vec<(u32, usize)>,
     /// Per module and function: the number of the first block.
@@ -40,7 +41,7 @@ impl Codes {
         let mut first = Vec::with_capacity(all.len());
         let mut n = 0u32;
         for code in &all {
-            first.push(n);
+            first.push(FuncId(n));
             n = n.saturating_add(u32::try_from(code.functions.len()).unwrap_or(u32::MAX));
         }
         let mut bases: Vec<(u32, usize)> = all.iter().map(|code| code.base).zip(0..).collect();
@@ -73,8 +74,14 @@ impl Codes {
     }
 
     /// All modules, each with the number of its first function.
-    pub fn modules(&self) -> impl Iterator<Item = (u32, &Code)> {
+    pub fn modules(&self) -> impl Iterator<Item = (FuncId, &Code)> {
         self.first.iter().copied().zip(&self.all)
+    }
+
+    /// The number that a function of a module has in the trace.
+    #[inline]
+    pub(super) fn func_id(&self, of: Of) -> FuncId {
+        FuncId(self.first.get(of.module).map_or(0, |first| first.0).saturating_add(of.func))
     }
 
     pub(super) fn block(&self, of: Of, block: u32) -> Option<&Block> {

@@ -7,6 +7,7 @@
 use super::Decoder;
 use super::activation::Activation;
 use super::signals::Next;
+use crate::ids::FuncId;
 use crate::recording::event::{Event, Head};
 use crate::symbol::{Cause, Symbol};
 
@@ -145,8 +146,8 @@ impl Decoder<'_> {
     }
 
     /// The number of its function.
-    pub(super) fn number_of(&self, a: &Activation) -> u32 {
-        self.codes.first.get(a.of.module).copied().unwrap_or_default().saturating_add(a.of.func)
+    pub(super) fn number_of(&self, a: &Activation) -> FuncId {
+        self.codes.func_id(a.of)
     }
 
     /// What is open is left, if that it is was told.

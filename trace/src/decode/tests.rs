@@ -4,6 +4,7 @@
 use super::*;
 use crate::balance::Balance;
 use crate::decode::region::{Costs, Passages, thin};
+use crate::ids::FuncId;
 use crate::recording::code::{Code, Function, Site};
 use crate::recording::event::{
     ENDED, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, IN_CALL, NO_PLACE, PAUSE, REDIRECTED, START,
@@ -175,7 +176,7 @@ impl Walk<'_> {
             None => self.append(&[ENTRY | (BASE + func)])?,
         }
         self.open.push(func);
-        self.symbols.push(Symbol::enter(func).0);
+        self.symbols.push(Symbol::enter(FuncId(func)).0);
         let mut block = 0;
         'blocks: loop {
             let b = self.block(func, block).clone();
@@ -259,7 +260,7 @@ fn with_room(rng: &mut Rng, words: &[u32]) -> Vec<u32> {
 }
 
 /// The blocks that were executed, in order, each with its function.
-fn executed(symbols: &[u32]) -> Vec<(u32, u32)> {
+fn executed(symbols: &[u32]) -> Vec<(FuncId, u32)> {
     let (mut open, mut all) = (Vec::new(), Vec::new());
     for &code in symbols {
         match Symbol(code).step() {
@@ -274,7 +275,7 @@ fn executed(symbols: &[u32]) -> Vec<(u32, u32)> {
 /// Of a run that is told from the events on that end at symbols `behind`: the blocks of which the telling is
 /// sure. When a function is left of which nothing told before, it is not known who called it until the next
 /// event: what is behind the last such place is the same.
-fn told_for_sure(all: &[u32], behind: &[usize]) -> Vec<(u32, u32)> {
+fn told_for_sure(all: &[u32], behind: &[usize]) -> Vec<(FuncId, u32)> {
     let (mut open, mut n_known, mut sure) = (Vec::new(), 0, Vec::new());
     for (i, &code) in all.iter().enumerate() {
         if behind.contains(&i) {
@@ -339,7 +340,7 @@ fn a_signal_comes_before_the_event_of_its_place() {
     };
     let codes = Codes::new(vec![code]);
     let decoded = |words: &[u32]| decoded(&codes, words);
-    let [f, b] = [|n| Symbol::enter(n).0, |n| Symbol::block(n).0];
+    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(n).0];
     let (entry, handler) = ([ENTRY | BASE], ENTRY | (BASE + 2));
     let way = [f(0), b(0), f(1), b(0)];
     let runs = decoded(&[&entry[..], &[HANDLER, 7, 20, handler, BASE + 1]].concat());
@@ -392,7 +393,7 @@ fn a_place_that_nothing_leads_to_is_none() {
     };
     let codes = Codes::new(vec![code]);
     let decoded = |words: &[u32]| decoded(&codes, words);
-    let [f, b] = [|n| Symbol::enter(n).0, |n| Symbol::block(n).0];
+    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(n).0];
     let entry = |n| ENTRY | (BASE + n);
     let exit = Symbol::EXIT.0;
     let way = [f(0), b(0), b(1)];
@@ -443,8 +444,8 @@ fn nothing_is_told_behind_an_end() {
         ..Code::default()
     };
     let codes = Codes::new(vec![code]);
-    let [f, b] = [|n| Symbol::enter(n).0, |n| Symbol::block(n).0];
-    let way = [Symbol::enter(0).from_outside().0, b(0), b(1)];
+    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(n).0];
+    let way = [Symbol::enter(FuncId(0)).from_outside().0, b(0), b(1)];
     let passed = [f(1), b(0), Symbol::exit(Cause::Tail).0];
     let ends = |words: &[u32]| {
         let mut decoder = Decoder::new(&codes);
@@ -491,7 +492,7 @@ fn a_caller_is_made_up_only_where_no_other_may_be() {
         ..Code::default()
     };
     let codes = Codes::new(vec![code]);
-    let [f, b] = [|n| Symbol::enter(n).0, |n| Symbol::block(n).0];
+    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(n).0];
     let [worked, ran, waited] = [1, 2, 3].map(|n| BASE + n);
     let (jumped, exit) = (ENTRY | BASE, Symbol::EXIT.0);
     let got = decoded(&codes, &[GAP, START, worked, worked, jumped, worked, ran]);
@@ -555,7 +556,7 @@ proptest! {
         let (mut want, mut open) = (Weights::default(), Vec::new());
         for code in symbols.into_iter().take(told.len()) {
             match Symbol(code).step() {
-                Step::Enter(func) => open.push((u64::from(100 * func), None)),
+                Step::Enter(func) => open.push((u64::from(100 * func.0), None)),
                 Step::Exit => drop(open.pop()),
                 Step::Block(block) => {
                     let (func, last) = open.last_mut().expect("it is in a function");
@@ -650,7 +651,7 @@ proptest! {
         // The way to an entry comes before it: on this side where it ends, on that where it begins.
         let turn = |at: usize| {
             let told = &all[before[at]..before[at + 1]];
-            let is_entry = |symbol: &u32| matches!(Symbol(*symbol).step(), Step::Enter(func) if func < 100);
+            let is_entry = |symbol: &u32| matches!(Symbol(*symbol).step(), Step::Enter(func) if func.0 < 100);
             let of_entry = told.iter().rposition(is_entry).filter(|_| events[at][0] & ENTRY != 0);
             before[at] + of_entry.unwrap_or(0)
         };

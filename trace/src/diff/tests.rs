@@ -2,7 +2,7 @@
 
 use super::{Alone, Pairing, alone, first};
 use crate::chunks::Codec;
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::tests::{Rng, chunked, opened, packed, random_stream};
 use crate::{Cause, Names, Step, Symbol};
 use proptest::prelude::*;
@@ -20,10 +20,10 @@ proptest! {
         match (kind, Symbol(one[at]).step()) {
             // Another block, another function; why a function is left is no difference.
             (0, Step::Block(block)) => other[at] = block + 1,
-            (0, Step::Enter(func)) => other[at] = Symbol::enter(func + 1).0,
+            (0, Step::Enter(func)) => other[at] = Symbol::enter(FuncId(func.0 + 1)).0,
             (0, Step::Exit) => other[at] = Symbol::exit(Cause::Tail).0,
             // Longer by a root; nothing; something else behind a common start.
-            (1, _) => other.extend([Symbol::enter(0).0, 0, Symbol::EXIT.0]),
+            (1, _) => other.extend([Symbol::enter(FuncId(0)).0, 0, Symbol::EXIT.0]),
             (2, _) => {}
             _ => other = random_stream(seed ^ 0x10, n),
         }
@@ -47,10 +47,13 @@ fn functions_are_paired_by_name() {
     let a = names("0 0 0x10 main a.c:1\n1 0 0x20 f a.c:1\n2 0 0x30 f b.c:1\n3 0 0x40 gone a.c:1\n");
     let b = names("5 0 0x10 f a.c:1\n6 0 0x20 main a.c:1\n7 0 0x30 f b.c:1\n8 0 0x40 f c.c:1\n");
     let pairing = Pairing::new(&a, &b);
-    assert_eq!([5, 6, 7, 8].map(|func| pairing.of_second(func)), [Some(1), Some(0), Some(2), None]);
+    assert_eq!(
+        [5, 6, 7, 8].map(|func| pairing.of_second(FuncId(func)).map(|func| func.0)),
+        [Some(1), Some(0), Some(2), None]
+    );
     assert!(!pairing.is_by_number() && Pairing::new(&a, &a).is_by_number());
     let trace = |funcs: [u32; 2]| {
-        let [f, g] = funcs.map(|func| Symbol::enter(func).0);
+        let [f, g] = funcs.map(|func| Symbol::enter(FuncId(func)).0);
         opened(&packed(&[vec![f, 0, g, 0, Symbol::EXIT.0, 1, Symbol::EXIT.0]])).expect("it is whole")
     };
     let differs =
@@ -66,16 +69,20 @@ fn paths_of_one_alone_are_listed_by_how_often() {
     let a = names("0 0 0x10 main a.c:1\n1 0 0x20 f a.c:1\n2 0 0x30 old a.c:1\n");
     let b = names("0 0 0x10 f a.c:1\n1 0 0x20 main a.c:1\n2 0 0x30 new a.c:1\n");
     let paths = |list: &[(u32, &[u32], u64)]| {
-        let mut all: BTreeMap<u32, BTreeMap<Vec<u32>, u64>> = BTreeMap::new();
+        let mut all: BTreeMap<FuncId, BTreeMap<Vec<u32>, u64>> = BTreeMap::new();
         for (func, blocks, n) in list {
-            all.entry(*func).or_default().insert(blocks.to_vec(), *n);
+            all.entry(FuncId(*func)).or_default().insert(blocks.to_vec(), *n);
         }
         all
     };
     let one = paths(&[(0, &[1, 2], 9), (0, &[2, 3], 1), (1, &[0, 1], 4), (2, &[0, 1], 2)]);
     let other = paths(&[(1, &[1, 2], 3), (1, &[2, 4], 5), (0, &[0, 1], 4), (2, &[0, 1], 2)]);
-    let is =
-        |is_second, func, blocks: &[u32], count| Alone { is_second, func, blocks: blocks.to_vec(), count };
+    let is = |is_second, func, blocks: &[u32], count| Alone {
+        is_second,
+        func: FuncId(func),
+        blocks: blocks.to_vec(),
+        count,
+    };
     let want = [
         is(true, 1, &[2, 4], 5),
         is(false, 2, &[0, 1], 2),

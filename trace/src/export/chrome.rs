@@ -14,7 +14,7 @@
 
 use crate::file::ReadError;
 use crate::file::times::{Clock, Times};
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::symbol::{Cause, Step, Symbol};
 use crate::trace::Trace;
 use crate::trace::part::{Part, Piece};
@@ -53,7 +53,7 @@ pub fn write(
     trace: &Trace,
     part: &Part,
     depth: usize,
-    called: &dyn Fn(u32) -> String,
+    called: &dyn Fn(FuncId) -> String,
     times: Option<&Times>,
     to: &mut dyn Write,
 ) -> Result<Slices, ChromeError> {
@@ -91,10 +91,10 @@ impl Track<'_> {
 struct Writer<'a> {
     to: &'a mut dyn Write,
     depth: usize,
-    called: &'a dyn Fn(u32) -> String,
+    called: &'a dyn Fn(FuncId) -> String,
     times: Option<&'a Times>,
     /// Names of functions, as JSON has them.
-    quoted: HashMap<u32, String>,
+    quoted: HashMap<FuncId, String>,
     slices: Slices,
     track: Option<Track<'a>>,
 }
@@ -137,7 +137,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn enter(&mut self, func: u32, from: Option<&str>, time: u64) -> io::Result<()> {
+    fn enter(&mut self, func: FuncId, from: Option<&str>, time: u64) -> io::Result<()> {
         let Some(track) = &mut self.track else { return Ok(()) };
         track.n_open += 1;
         if track.n_open > self.depth {

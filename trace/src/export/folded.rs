@@ -11,6 +11,7 @@
 //! PLDI 1997.
 
 use crate::file::ReadError;
+use crate::ids::FuncId;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
 use crate::trace::part::Part;
@@ -44,7 +45,7 @@ pub enum FoldError {
 /// A stack: a path of the tree.
 struct Stack {
     under: u32,
-    func: u32,
+    func: FuncId,
     weight: u64,
 }
 
@@ -64,18 +65,18 @@ impl Folded {
         trace: &Trace,
         part: &Part,
         depth: usize,
-        mut weight: impl FnMut(u32, u32) -> u64,
+        mut weight: impl FnMut(FuncId, u32) -> u64,
     ) -> Result<Folded, FoldError> {
-        let mut stacks = vec![Stack { under: 0, func: 0, weight: 0 }];
-        let mut known: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut stacks = vec![Stack { under: 0, func: FuncId(0), weight: 0 }];
+        let mut known: HashMap<(u32, FuncId), u32> = HashMap::new();
         // The stacks of the open functions, and the functions.
-        let mut open: Vec<(u32, u32)> = Vec::new();
+        let mut open: Vec<(u32, FuncId)> = Vec::new();
         let mut of = None;
         let enough = trace.read_part(part, |piece| {
             if of.replace(piece.thread) != Some(piece.thread) {
                 open.clear();
             }
-            let mut enter = |open: &mut Vec<(u32, u32)>, stacks: &mut Vec<Stack>, func: u32| {
+            let mut enter = |open: &mut Vec<(u32, FuncId)>, stacks: &mut Vec<Stack>, func: FuncId| {
                 let under = open.last().map_or(0, |top| top.0);
                 let stack = match open.len() < depth {
                     false => under,
@@ -121,7 +122,7 @@ impl Folded {
     ///
     /// # Errors
     /// [`FoldError::Long`]
-    pub fn fits(&self, called: &dyn Fn(u32) -> String) -> Result<(), FoldError> {
+    pub fn fits(&self, called: &dyn Fn(FuncId) -> String) -> Result<(), FoldError> {
         let frames = self.frames(called);
         let mut lengths: Vec<u64> = Vec::with_capacity(self.stacks.len());
         let mut n_bytes = 0_u64;
@@ -140,7 +141,7 @@ impl Folded {
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn write(&self, w: &mut dyn Write, called: &dyn Fn(u32) -> String) -> io::Result<()> {
+    pub fn write(&self, w: &mut dyn Write, called: &dyn Fn(FuncId) -> String) -> io::Result<()> {
         let frames = self.frames(called);
         let frame = |stack: u32| {
             let stack = self.stacks.get(stack as usize);
@@ -173,8 +174,8 @@ impl Folded {
     }
 
     /// What functions are called, without what separates frames.
-    fn frames(&self, called: &dyn Fn(u32) -> String) -> HashMap<u32, String> {
-        let mut frames: HashMap<u32, String> = HashMap::new();
+    fn frames(&self, called: &dyn Fn(FuncId) -> String) -> HashMap<FuncId, String> {
+        let mut frames: HashMap<FuncId, String> = HashMap::new();
         for stack in self.stacks.iter().skip(1) {
             frames.entry(stack.func).or_insert_with(|| called(stack.func).replace([';', '\n', '\r'], ":"));
         }

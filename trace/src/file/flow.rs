@@ -12,6 +12,7 @@
 
 use crate::decode::Codes;
 use crate::file::varint::{self, Cursor};
+use crate::ids::FuncId;
 use crate::recording::code::{Block, End};
 use crate::search::path::{NotAPath, Path, PathStep};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,14 +26,14 @@ pub struct Flow {
     /// Its files, by the number of their first function.
     pub modules: Vec<Module>,
     /// By the number of the function: its blocks, by theirs.
-    pub functions: BTreeMap<u32, Vec<Follow>>,
+    pub functions: BTreeMap<FuncId, Vec<Follow>>,
 }
 
 /// A file of the program.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Module {
     /// The number of its first function.
-    pub first: u32,
+    pub first: FuncId,
     /// What the file is known by.
     pub key: u32,
     /// Where it was.
@@ -59,16 +60,16 @@ impl Flow {
             let entries: BTreeSet<(u32, u32)> = code.entries.iter().copied().collect();
             for (n, function) in (0..).zip(&code.functions).filter(|(_, f)| !f.blocks.is_empty()) {
                 let is_entry = |block| entries.contains(&(n, block));
-                flow.functions.insert(first + n, follows(&function.blocks, is_entry));
+                flow.functions.insert(FuncId(first.0 + n), follows(&function.blocks, is_entry));
             }
         }
         flow
     }
 
     /// The file that a function is in, and its number there.
-    pub fn module(&self, func: u32) -> Option<(&Module, u32)> {
+    pub fn module(&self, func: FuncId) -> Option<(&Module, u32)> {
         let n = self.modules.partition_point(|m| m.first <= func).checked_sub(1)?;
-        self.modules.get(n).map(|m| (m, func - m.first))
+        self.modules.get(n).map(|m| (m, func.0 - m.first.0))
     }
 
     /// Checks that each block of a path may follow the one before it; `called` says what functions are
@@ -76,7 +77,7 @@ impl Flow {
     ///
     /// # Errors
     /// [`NotAPath`] names the two that cannot, and the nearest way from the one to the other.
-    pub fn check(&self, path: &Path, called: &dyn Fn(u32) -> String) -> Result<(), NotAPath> {
+    pub fn check(&self, path: &Path, called: &dyn Fn(FuncId) -> String) -> Result<(), NotAPath> {
         for call in path.steps.iter().flat_map(|step| &step.calls) {
             self.check(call, called)?;
         }
@@ -86,11 +87,11 @@ impl Flow {
     }
 
     /// The section's bytes; of functions for which `is_wanted` alone.
-    pub(crate) fn encode(&self, is_wanted: impl Fn(u32) -> bool) -> Vec<u8> {
+    pub(crate) fn encode(&self, is_wanted: impl Fn(FuncId) -> bool) -> Vec<u8> {
         let mut out = Vec::new();
         varint::put(&mut out, self.modules.len() as u64);
         for module in &self.modules {
-            varint::put(&mut out, u64::from(module.first));
+            varint::put(&mut out, u64::from(module.first.0));
             varint::put(&mut out, u64::from(module.key));
             varint::put(&mut out, module.path.len() as u64);
             out.extend_from_slice(module.path.as_bytes());
@@ -99,8 +100,8 @@ impl Flow {
         varint::put(&mut out, wanted().count() as u64);
         let mut last = 0;
         for (&func, blocks) in wanted() {
-            varint::put(&mut out, u64::from(func - last));
-            last = func;
+            varint::put(&mut out, u64::from(func.0 - last));
+            last = func.0;
             varint::put(&mut out, blocks.len() as u64);
             for (own, block) in (0_i64..).zip(blocks) {
                 varint::put(&mut out, u64::from(block.by_any) | u64::from(block.after_any) << 1);
@@ -116,7 +117,7 @@ impl Flow {
         let mut cursor = Cursor::new(bytes);
         let mut flow = Self::default();
         for _ in 0..cursor.get_len()? {
-            let (first, key) = (cursor.get_u32()?, cursor.get_u32()?);
+            let (first, key) = (FuncId(cursor.get_u32()?), cursor.get_u32()?);
             let n = cursor.get_len()?;
             let path = String::from_utf8_lossy(cursor.take(n)?).into_owned();
             flow.modules.push(Module { first, key, path });
@@ -132,7 +133,7 @@ impl Flow {
                 let to = (0..n).map(|_| way()).collect::<Option<_>>()?;
                 blocks.push(Follow { by_any: bits & 1 != 0, after_any: bits & 2 != 0, to });
             }
-            flow.functions.insert(func, blocks);
+            flow.functions.insert(FuncId(func), blocks);
         }
         Some(flow)
     }
@@ -246,14 +247,14 @@ mod tests {
                 _ => {}
             }
         }
-        let module = Module { first: 0, key: 7, path: "/bin/a".into() };
-        Flow { modules: vec![module], functions: [(0, blocks)].into() }
+        let module = Module { first: FuncId(0), key: 7, path: "/bin/a".into() };
+        Flow { modules: vec![module], functions: [(FuncId(0), blocks)].into() }
     }
 
     #[track_caller]
     fn check(edges: &str, path: &str, expect: &str) {
         let path = Path::parse(path, &Names::default()).expect("it is a path");
-        let got = flow(edges).check(&path, &|func| format!("#{func}"));
+        let got = flow(edges).check(&path, &|func| format!("#{}", func.0));
         assert_eq!(
             got.map_or_else(|err| format!("{}; {}", err.what, err.hint), |()| "it may".to_owned()),
             expect
@@ -305,6 +306,6 @@ mod tests {
             assert_eq!(Flow::decode(&bytes[..n]), None, "cut at {n}");
         }
         assert!(Flow::decode(&flow.encode(|_| false)).is_some_and(|f| f.functions.is_empty()));
-        assert_eq!(flow.module(5).map(|(m, n)| (m.path.as_str(), n)), Some(("/bin/a", 5)));
+        assert_eq!(flow.module(FuncId(5)).map(|(m, n)| (m.path.as_str(), n)), Some(("/bin/a", 5)));
     }
 }

@@ -10,7 +10,7 @@ use crate::file::times::{self, Times};
 use crate::file::varint;
 use crate::file::{ReadError, Sections, section};
 use crate::grammar::pack::{Builder, Maker};
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::symbol::{Step, Symbol};
 use crate::trace::{FAULTS, NAMES, Trace};
 use std::collections::BTreeSet;
@@ -82,11 +82,11 @@ struct Keeper<W: Write> {
     open: Option<(ThreadId, Balance, Option<Stream>)>,
     n_symbols: u64,
     /// Functions that were entered, if that is asked for.
-    ran: Option<BTreeSet<u32>>,
+    ran: Option<BTreeSet<FuncId>>,
 }
 
 impl<W: Write> Keeper<W> {
-    fn new(to: W, names: &Names, stores: Stores, ran: Option<BTreeSet<u32>>) -> io::Result<Self> {
+    fn new(to: W, names: &Names, stores: Stores, ran: Option<BTreeSet<FuncId>>) -> io::Result<Self> {
         let sections = start(to, names)?;
         Ok(Self {
             sections,

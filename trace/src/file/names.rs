@@ -15,13 +15,14 @@
 
 use crate::decode::Codes;
 use crate::file::varint::{self, Cursor};
+use crate::ids::FuncId;
 use std::collections::BTreeMap;
 
 /// The table of functions and blocks of a trace. May be empty: then there are numbers alone.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Names {
     /// By the number that the trace has.
-    pub functions: BTreeMap<u32, Function>,
+    pub functions: BTreeMap<FuncId, Function>,
 }
 
 /// A function of the traced program.
@@ -59,7 +60,7 @@ impl Names {
     pub fn of(codes: &Codes) -> Self {
         let mut names = Self::default();
         for (first, code) in codes.modules() {
-            for (n, function) in (first..).zip(&code.functions) {
+            for (n, function) in (first.0..).map(FuncId).zip(&code.functions) {
                 let block = |b: &crate::recording::code::Block| Block { at: b.at, ..Block::default() };
                 let blocks = (0..).zip(function.blocks.iter().map(block)).collect();
                 names.functions.insert(n, Function { name: function.name.clone(), blocks });
@@ -87,8 +88,8 @@ impl Names {
     }
 
     /// The function `func` as people call it: its name, or its number.
-    pub fn function(&self, func: u32) -> String {
-        self.functions.get(&func).map_or_else(|| format!("#{func}"), |f| f.name.clone())
+    pub fn function(&self, func: FuncId) -> String {
+        self.functions.get(&func).map_or_else(|| format!("#{}", func.0), |f| f.name.clone())
     }
 
     /// The section's bytes.
@@ -102,8 +103,8 @@ impl Names {
         varint::put(&mut out, self.functions.len() as u64);
         let (mut last_func, mut last_at, mut last_line) = (0, 0_u64, 0);
         for (&func, function) in &self.functions {
-            varint::put(&mut out, u64::from(func - last_func));
-            last_func = func;
+            varint::put(&mut out, u64::from(func.0 - last_func));
+            last_func = func.0;
             text(&mut out, &function.name);
             varint::put(&mut out, function.blocks.len() as u64);
             let mut last_block = 0;
@@ -150,15 +151,15 @@ impl Names {
                 let block = Block { at, file: files.get(file)?.clone(), line: u32::try_from(line).ok()? };
                 function.blocks.insert(number, block);
             }
-            names.functions.insert(func, function);
+            names.functions.insert(FuncId(func), function);
         }
         Some(names)
     }
 }
 
-fn parse_line(line: &str) -> Option<(u32, u32, &str, Block)> {
+fn parse_line(line: &str) -> Option<(FuncId, u32, &str, Block)> {
     let mut words = line.splitn(4, ' ');
-    let func = words.next()?.parse().ok()?;
+    let func = FuncId(words.next()?.parse().ok()?);
     let block = words.next()?.parse().ok()?;
     let at = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
     let (name, place) = words.next()?.trim_end().rsplit_once(' ')?;
@@ -177,8 +178,11 @@ mod tests {
     #[test]
     fn names_survive_their_section() {
         let names = Names::parse(TEXT).expect("it is right");
-        assert_eq!(names.function(7), "operator new(unsigned long) a");
-        assert_eq!(names.functions[&0].blocks[&2], Block { at: 0x3f2f0, file: "bzip2.c".into(), line: 0 });
+        assert_eq!(names.function(FuncId(7)), "operator new(unsigned long) a");
+        assert_eq!(
+            names.functions[&FuncId(0)].blocks[&2],
+            Block { at: 0x3f2f0, file: "bzip2.c".into(), line: 0 }
+        );
         assert_eq!(Names::decode(&names.encode()).as_ref(), Some(&names));
         let bytes = names.encode();
         for n in 0..bytes.len() {

@@ -12,10 +12,10 @@ pub fn put(out: &mut Vec<u8>, mut n: u64) {
 }
 
 /// Appends numbers that rise, by their differences.
-pub fn put_rising(out: &mut Vec<u8>, numbers: &[u32]) {
+pub fn put_rising(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u32>) {
     put(out, numbers.len() as u64);
     let mut last = 0;
-    for &n in numbers {
+    for n in numbers {
         put(out, u64::from(n - last));
         last = n;
     }

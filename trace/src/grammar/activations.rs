@@ -252,7 +252,7 @@ mod tests {
     /// Numbers that a compressor may be given.
     fn number(code: u32) -> u32 {
         match Symbol(code).step() {
-            Step::Enter(func) => 100 + func,
+            Step::Enter(func) => 100 + func.0,
             Step::Block(block) => block,
             Step::Exit => 99,
         }

@@ -20,7 +20,7 @@ use crate::file::unpacked_words;
 use crate::file::varint::{self, Cursor};
 use crate::grammar::range::{Bit, Coder, Decoder, Encoder, Number};
 use crate::grammar::{Grammar, Sequence, Terminal};
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::symbol::{Step, Symbol};
 
 /// What the section of the grammar is called.
@@ -370,10 +370,10 @@ pub fn write_grammar(grammar: &Grammar) -> Vec<u8> {
     varint::put(&mut terminals, funcs.len() as u64);
     let mut last = 0;
     for of_func in funcs {
-        let func = of_func.first().map_or(0, |t| t.func);
-        varint::put(&mut terminals, u64::from(func - last));
-        last = func;
-        varint::put_rising(&mut terminals, &of_func.iter().map(|t| t.symbol.0).collect::<Vec<_>>());
+        let func = of_func.first().map_or(FuncId(0), |t| t.func);
+        varint::put(&mut terminals, u64::from(func.0 - last));
+        last = func.0;
+        varint::put_rising(&mut terminals, of_func.iter().map(|t| t.symbol.0));
     }
     let terminals = zstd::bulk::compress(&terminals, 19).expect("memory is no error");
     varint::put(&mut out, terminals.len() as u64);
@@ -406,10 +406,10 @@ pub fn read_grammar(bytes: &[u8]) -> Option<Grammar> {
     let n = cursor.get_len()?;
     let packed = unpacked_words(cursor.take(n)?)?;
     let mut inner = Cursor::new(&packed);
-    let (mut terminals, mut func): (Vec<Terminal>, u32) = (Vec::new(), 0);
+    let (mut terminals, mut last): (Vec<Terminal>, u32) = (Vec::new(), 0);
     for _ in 0..inner.get_len()? {
-        func = func.checked_add(inner.get_u32()?)?;
-        let symbols = inner.get_rising()?;
+        last = last.checked_add(inner.get_u32()?)?;
+        let (func, symbols) = (FuncId(last), inner.get_rising()?);
         terminals.extend(symbols.into_iter().map(|code| Terminal { func, symbol: Symbol(code) }));
     }
     let in_order = terminals.windows(2).all(|two| matches!(two, [a, b] if a < b));

@@ -9,7 +9,7 @@ use crate::grammar::rules::Rules;
 use crate::grammar::segments;
 use crate::grammar::sequitur::Sequitur;
 use crate::grammar::{Alphabet, Grammar};
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::search::columns;
 use crate::symbol::Symbol;
 use std::io::{self, Write};
@@ -65,7 +65,7 @@ impl Builder {
 
     /// Takes the next symbol of the stream, which belongs to `func`.
     #[inline]
-    pub fn push(&mut self, func: u32, symbol: Symbol) {
+    pub fn push(&mut self, func: FuncId, symbol: Symbol) {
         let number = self.alphabet.number(func, symbol);
         self.activations.push(symbol, number, &mut self.making);
     }

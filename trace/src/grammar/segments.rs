@@ -21,6 +21,7 @@ use crate::balance::Levels;
 use crate::file::unpacked;
 use crate::file::varint::{self, Cursor};
 use crate::grammar::{Grammar, Terminal};
+use crate::ids::FuncId;
 use crate::search::automaton::{Automaton, State};
 use crate::symbol::{Step, Symbol};
 
@@ -43,7 +44,7 @@ pub struct Segment {
     /// What it does to the stack.
     pub levels: Levels,
     /// The functions that are entered or execute a block in it, rising.
-    functions: Vec<u32>,
+    functions: Vec<FuncId>,
     /// The last block, a terminal, that the topmost of the functions that stay open executed in it.
     survivor: Option<u32>,
     /// For each function that is entered and stays open, its last block; its entry if it executed none.
@@ -247,8 +248,8 @@ mod compute {
                             }
                         }
                     }
-                    functions.remove(&u32::MAX);
-                    let mut functions: Vec<u32> = functions.into_iter().collect();
+                    functions.remove(&Terminal::NO_FUNC);
+                    let mut functions: Vec<FuncId> = functions.into_iter().collect();
                     functions.sort_unstable();
                     let (last, when) = open[lowest - 1];
                     let (n_symbols, levels) = sums(piece, lengths, levels);
@@ -332,7 +333,7 @@ impl Segments {
                 varint::put(&mut out, segment.n_symbols);
                 varint::put(&mut out, u64::from(segment.levels.pops));
                 varint::put(&mut out, u64::from(segment.levels.pushes));
-                varint::put_rising(&mut out, &segment.functions);
+                varint::put_rising(&mut out, segment.functions.iter().map(|func| func.0));
                 varint::put(&mut out, segment.survivor.map_or(0, |t| u64::from(t) + 1));
                 segment.entered.iter().for_each(|&t| varint::put(&mut out, u64::from(t)));
             }
@@ -368,7 +369,7 @@ impl Segments {
                 let n_symbols = cursor.get()?;
                 let levels = Levels { pops: cursor.get_u32()?, pushes: cursor.get_u32()? };
                 ((made, does) == (n_symbols, levels)).then_some(())?;
-                let functions = cursor.get_rising()?;
+                let functions = cursor.get_rising()?.into_iter().map(FuncId).collect();
                 let survivor = cursor.get_u32()?.checked_sub(1);
                 let entered = (0..levels.pushes).map(|_| cursor.get_u32()).collect::<Option<Vec<u32>>>()?;
                 (entered.iter().chain(&survivor).all(|&t| is_terminal(t))).then_some(())?;
@@ -399,7 +400,7 @@ impl Segments {
 impl Segment {
     /// Whether a search that wants this need not look into the segment; `has_begun` says whether an
     /// activation executed two blocks of a plain path, or more, before it.
-    pub fn is_passed(&self, wanted: &Wanted, func: u32, has_begun: impl FnOnce() -> bool) -> bool {
+    pub fn is_passed(&self, wanted: &Wanted, func: FuncId, has_begun: impl FnOnce() -> bool) -> bool {
         let has = |pair: usize| self.pairs.get(pair / 64).is_some_and(|word| word >> (pair % 64) & 1 == 1);
         let leaves_open = |block: &u32, pairs: &[(usize, u32)]| {
             pairs.iter().any(|&(pair, second)| second == *block && has(pair))

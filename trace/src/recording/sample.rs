@@ -3,6 +3,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::decode::{Codes, Decoder};
+use crate::ids::FuncId;
 use crate::recording::code::Code;
 use crate::symbol::{Step, Symbol};
 use std::collections::BTreeMap;
@@ -80,7 +81,7 @@ impl Sample {
             let words: Vec<u32> = words(chunk).collect();
             let mut decoder = Decoder::new(&codes);
             // Functions that are open, each with its last block.
-            let mut open: Vec<(u32, Option<u32>)> = Vec::new();
+            let mut open: Vec<(FuncId, Option<u32>)> = Vec::new();
             for words in words.chunks(1 << 12) {
                 symbols.clear();
                 decoder.push(words, &mut symbols);
@@ -98,7 +99,7 @@ impl Sample {
             }
         }
         for ((first, code), weights) in codes.modules().zip(&mut weights) {
-            for (function, ran) in code.functions.iter().zip(ran.iter().skip(first as usize)) {
+            for (function, ran) in code.functions.iter().zip(ran.iter().skip(first.index())) {
                 let at = |n: u32| function.blocks.get(n as usize).map(|block| block.at);
                 for (from, ran) in (0..).zip(ran).filter(|(_, ran)| ran.n > 0) {
                     let Some(from) = at(from) else { continue };
@@ -116,8 +117,8 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
-fn count(ran: &mut Vec<Vec<Ran>>, func: u32, before: Option<u32>, block: u32) {
-    let func = func as usize;
+fn count(ran: &mut Vec<Vec<Ran>>, func: FuncId, before: Option<u32>, block: u32) {
+    let func = func.index();
     if ran.len() <= func {
         ran.resize(func + 1, Vec::new());
     }

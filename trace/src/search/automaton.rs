@@ -5,6 +5,7 @@
 //! after a block says which beginnings of the path end there; an occurrence ends wherever an accepting state
 //! is reached.
 
+use crate::ids::FuncId;
 use crate::search::path::Path;
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ const MOST_STATES: usize = 4096;
 #[derive(Debug)]
 pub struct Automaton {
     /// The function that it belongs to.
-    pub func: u32,
+    pub func: FuncId,
     plain: Option<Vec<u32>>,
     classes: BTreeMap<u32, u16>,
     dense: Vec<u16>,

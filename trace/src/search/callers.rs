@@ -7,6 +7,7 @@
 //! for it, as often as the rule runs.
 
 use crate::grammar::loaded::Loaded;
+use crate::ids::FuncId;
 use crate::search::automaton::Automaton;
 use crate::search::columns::runs;
 use crate::search::effects::{EffectId, Effects, NOTHING};
@@ -20,7 +21,7 @@ mod tests;
 #[derive(Clone, Copy)]
 struct Level {
     /// Whose it is, if it is entered in the piece.
-    func: Option<u32>,
+    func: Option<FuncId>,
     effect: EffectId,
     /// Occurrences in it that are wholly in the piece.
     own: u64,
@@ -38,12 +39,12 @@ struct Counts<'a> {
     pieces: Vec<Level>,
     done: Vec<Level>,
     open: Vec<Level>,
-    counts: BTreeMap<Option<u32>, u64>,
+    counts: BTreeMap<Option<FuncId>, u64>,
     loaded: &'a Loaded,
 }
 
 impl Counts<'_> {
-    fn terminal(&mut self, automaton: &Automaton, func: u32, symbol: Symbol) {
+    fn terminal(&mut self, automaton: &Automaton, func: FuncId, symbol: Symbol) {
         let start = u32::try_from(self.pieces.len()).expect("the grammar is in memory");
         match symbol.step() {
             Step::Block(block) if func == automaton.func => {
@@ -93,7 +94,7 @@ impl Counts<'_> {
         }
     }
 
-    fn count(&mut self, caller: Option<u32>, n: u64) {
+    fn count(&mut self, caller: Option<FuncId>, n: u64) {
         if n > 0 {
             let count = self.counts.entry(caller).or_insert(0);
             *count = count.saturating_add(n);
@@ -102,7 +103,7 @@ impl Counts<'_> {
 }
 
 /// Counts on the grammar.
-pub fn of_grammar(loaded: &Loaded, automaton: &Automaton) -> BTreeMap<Option<u32>, u64> {
+pub fn of_grammar(loaded: &Loaded, automaton: &Automaton) -> BTreeMap<Option<FuncId>, u64> {
     let grammar = &loaded.grammar;
     let mut counts = Counts {
         effects: Effects::new(automaton),

@@ -9,6 +9,7 @@
 //! The paper has no such paths; the vector of states is its (section 4.1).
 
 use crate::balance::Levels;
+use crate::ids::FuncId;
 use crate::search::path::Path;
 use crate::symbol::{Step, Symbol};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ mod tests;
 
 /// A path of the tree.
 struct Followed {
-    func: u32,
+    func: FuncId,
     /// Which steps a block fits.
     fits: BTreeMap<u32, u128>,
     /// Steps that may be taken again, that come behind a gap, that want no call.
@@ -45,7 +46,7 @@ impl Followed {
 /// An activation.
 #[derive(Clone, Copy)]
 struct Activation {
-    func: Option<u32>,
+    func: Option<FuncId>,
     /// Where its sets begin in `sets`, and its calls in `made`; it has none if no path is of its function.
     sets: usize,
     made: usize,
@@ -57,7 +58,7 @@ pub struct Scan {
     tree: Vec<Followed>,
     /// By function, its paths: of those that one step wants, the last first, so that a call is not taken for
     /// two.
-    of: BTreeMap<u32, Vec<usize>>,
+    of: BTreeMap<FuncId, Vec<usize>>,
     open: Vec<Activation>,
     /// For each path of an open activation, its positions, and whether it has occurred.
     sets: Vec<(u128, bool)>,
@@ -71,13 +72,13 @@ impl Scan {
     pub fn new(path: &Path) -> Self {
         let mut tree = Vec::new();
         grow(path, None, &mut tree);
-        let mut of: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let mut of: BTreeMap<FuncId, Vec<usize>> = BTreeMap::new();
         (0..tree.len()).rev().for_each(|i| of.entry(tree[i].func).or_default().push(i));
         Self { tree, of, open: Vec::new(), sets: Vec::new(), made: Vec::new(), index: 0 }
     }
 
     /// The functions that matter: what has none of them can be passed.
-    pub fn functions(&self) -> BTreeSet<u32> {
+    pub fn functions(&self) -> BTreeSet<FuncId> {
         self.of.keys().copied().collect()
     }
 
@@ -91,7 +92,7 @@ impl Scan {
 
     /// Takes the next symbols; `found` is told the index of the last block of each occurrence and who called
     /// the function, and says whether to go on. Returns whether it did.
-    pub fn feed(&mut self, symbols: &[u32], mut found: impl FnMut(u64, Option<u32>) -> bool) -> bool {
+    pub fn feed(&mut self, symbols: &[u32], mut found: impl FnMut(u64, Option<FuncId>) -> bool) -> bool {
         for &code in symbols {
             match Symbol(code).step() {
                 Step::Enter(func) => self.enter(Some(func)),
@@ -117,7 +118,7 @@ impl Scan {
         self.index += n_symbols;
     }
 
-    fn enter(&mut self, func: Option<u32>) {
+    fn enter(&mut self, func: Option<FuncId>) {
         self.open.push(Activation { func, sets: self.sets.len(), made: self.made.len() });
         for &path in func.and_then(|func| self.of.get(&func)).into_iter().flatten() {
             self.sets.push((1, false));

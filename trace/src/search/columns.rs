@@ -22,6 +22,7 @@
 use crate::file::varint::{self, Cursor};
 use crate::grammar::Grammar;
 use crate::grammar::coder::{self, Parts, Slp};
+use crate::ids::FuncId;
 use crate::search::automaton::Automaton;
 use crate::search::effects::{EffectId, Effects, NOTHING};
 use crate::symbol::Step;
@@ -133,7 +134,7 @@ pub struct Column {
 }
 
 /// The columns of all functions, from the grammar of the trace.
-pub fn of_grammar(grammar: &Grammar) -> BTreeMap<u32, Column> {
+pub fn of_grammar(grammar: &Grammar) -> BTreeMap<FuncId, Column> {
     let n_terminals = u32::try_from(grammar.terminals.len()).expect("numbered by u32");
     let mut strings = Strings::new(n_terminals);
     let runs = runs(grammar);
@@ -219,7 +220,7 @@ pub(crate) fn runs(grammar: &Grammar) -> Vec<u64> {
     runs
 }
 
-fn by_function(grammar: &Grammar, strings: &Strings, counts: HashMap<u32, u64>) -> BTreeMap<u32, Column> {
+fn by_function(grammar: &Grammar, strings: &Strings, counts: HashMap<u32, u64>) -> BTreeMap<FuncId, Column> {
     // The first terminal of each string: whose it is.
     let mut first: Vec<u32> =
         (0..strings.prints.len()).map(|s| u32::try_from(s).expect("numbered by u32")).collect();
@@ -243,7 +244,7 @@ fn by_function(grammar: &Grammar, strings: &Strings, counts: HashMap<u32, u64>) 
     for &(string, _) in &roots {
         n_uses[string as usize] += 2;
     }
-    let mut columns: BTreeMap<u32, Column> = BTreeMap::new();
+    let mut columns: BTreeMap<FuncId, Column> = BTreeMap::new();
     let func_of = |string: u32| grammar.terminals[first[string as usize] as usize - 1].func;
     // Terminals are sorted: those of a function are rising.
     let mut number = vec![u32::MAX; first.len()];
@@ -366,7 +367,7 @@ impl Column {
         for n in [self.blocks.len(), self.counts.len(), self.slp.ends.len(), self.slp.bodies.len()] {
             varint::put(&mut out, n as u64);
         }
-        varint::put_rising(&mut out, &self.blocks);
+        varint::put_rising(&mut out, self.blocks.iter().copied());
         let parts = Parts {
             n_terminals: self.slp.n_terminals,
             bodies: &self.slp.bodies,
@@ -425,7 +426,9 @@ impl Column {
             [block] => executed(*block),
             [a, b] => pair(*a, *b),
             _ => {
-                let Ok(automaton) = Automaton::new(&crate::search::path::Path::of(0, path)) else { return 0 };
+                let Ok(automaton) = Automaton::new(&crate::search::path::Path::of(FuncId(0), path)) else {
+                    return 0;
+                };
                 let classes: Vec<u16> =
                     (0..self.slp.n_terminals).map(|block| automaton.class(block)).collect();
                 self.count_by(&automaton, &classes)
@@ -456,14 +459,14 @@ impl Column {
 }
 
 /// The section of columns.
-pub fn write(columns: &BTreeMap<u32, Column>) -> Vec<u8> {
+pub fn write(columns: &BTreeMap<FuncId, Column>) -> Vec<u8> {
     let mut out = Vec::new();
     varint::put(&mut out, columns.len() as u64);
     let mut last = 0;
     let coded: Vec<Vec<u8>> = columns.values().map(Column::encode).collect();
     for (&func, coded) in columns.keys().zip(&coded) {
-        varint::put(&mut out, u64::from(func - last));
-        last = func;
+        varint::put(&mut out, u64::from(func.0 - last));
+        last = func.0;
         varint::put(&mut out, coded.len() as u64);
     }
     coded.iter().for_each(|coded| out.extend(coded));
@@ -471,25 +474,25 @@ pub fn write(columns: &BTreeMap<u32, Column>) -> Vec<u8> {
 }
 
 /// The functions that have columns in a section. `None` if the section makes no sense.
-pub fn functions(bytes: &[u8]) -> Option<Vec<u32>> {
+pub fn functions(bytes: &[u8]) -> Option<Vec<FuncId>> {
     let mut cursor = Cursor::new(bytes);
     let (mut number, mut all) = (0_u32, Vec::new());
     for _ in 0..cursor.get_len()? {
         number = number.checked_add(cursor.get_u32()?)?;
         cursor.get()?;
-        all.push(number);
+        all.push(FuncId(number));
     }
     Some(all)
 }
 
 /// The column of `func` in a section; an empty one if it has none. `None` if the section makes no sense.
-pub fn read(bytes: &[u8], func: u32) -> Option<Column> {
+pub fn read(bytes: &[u8], func: FuncId) -> Option<Column> {
     let mut cursor = Cursor::new(bytes);
     let (mut number, mut at, mut found) = (0_u32, 0_usize, None);
     for _ in 0..cursor.get_len()? {
         number = number.checked_add(cursor.get_u32()?)?;
         let len = usize::try_from(cursor.get()?).ok()?;
-        if number == func {
+        if FuncId(number) == func {
             found = Some((at, len));
         }
         at = at.checked_add(len)?;

@@ -20,7 +20,7 @@ use crate::balance::Levels;
 use crate::grammar::loaded::Loaded;
 use crate::grammar::segments::{Segment, Wanted};
 use crate::grammar::{Expansion, PIECE};
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::search::automaton::{Automaton, State};
 use crate::search::effects::{EffectId, Effects, NOTHING};
 use crate::search::scan::Scan;
@@ -241,7 +241,12 @@ pub fn search(loaded: &Loaded, automaton: &Automaton, want: Want, skips: bool) -
     walk(&mut rules, automaton, wanted.as_ref(), want, want.thread())
 }
 
-fn passes(segment: &Segment, wanted: Option<&Wanted>, func: u32, has_begun: impl FnOnce() -> bool) -> bool {
+fn passes(
+    segment: &Segment,
+    wanted: Option<&Wanted>,
+    func: FuncId,
+    has_begun: impl FnOnce() -> bool,
+) -> bool {
     wanted.is_some_and(|wanted| segment.is_passed(wanted, func, has_begun))
 }
 

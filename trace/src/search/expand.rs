@@ -9,7 +9,7 @@ use crate::chunks::{Head, Unpacker};
 use crate::file::{ReadError, Section, Source};
 use crate::grammar::loaded::Loaded;
 use crate::grammar::{Expansion, Sequence};
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
 use crate::trace::part::Part;
@@ -25,7 +25,7 @@ pub struct Line {
     pub index: u64,
     /// The function that is entered, left, or executes the block; `None` where a damaged stream has none
     /// open.
-    pub func: Option<u32>,
+    pub func: Option<FuncId>,
     /// What is there.
     pub symbol: Symbol,
 }
@@ -97,7 +97,7 @@ enum Open<'a> {
 }
 
 impl Open<'_> {
-    fn next(&mut self) -> Result<Option<u32>, ReadError> {
+    fn next(&mut self) -> Result<Option<FuncId>, ReadError> {
         match self {
             Open::Grammar { loaded, before, matched } => Ok(next_in_grammar(loaded, before, matched)),
             Open::Chunks { source, before, symbols, matched } => loop {
@@ -119,7 +119,7 @@ impl Open<'_> {
     }
 }
 
-fn next_in_grammar<'a>(loaded: &'a Loaded, before: &mut Vec<&'a [u32]>, matched: &mut u64) -> Option<u32> {
+fn next_in_grammar<'a>(loaded: &'a Loaded, before: &mut Vec<&'a [u32]>, matched: &mut u64) -> Option<FuncId> {
     let terminals = &loaded.grammar.terminals;
     while let Some(body) = before.last_mut() {
         let Some((&symbol, rest)) = body.split_last() else {
@@ -168,7 +168,7 @@ impl Trace {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub(crate) fn open_at(&self, thread: ThreadId, index: u64) -> Result<Vec<u32>, ReadError> {
+    pub(crate) fn open_at(&self, thread: ThreadId, index: u64) -> Result<Vec<FuncId>, ReadError> {
         let mut before = self.open_before(thread, index)?;
         let mut open = Vec::new();
         while let Some(func) = before.next()? {
@@ -215,7 +215,7 @@ impl Trace {
         let mut outer = self.open_before(thread, range.start)?;
         // Functions that were entered in the range; and the one on top where there is none of them, once it
         // was asked for.
-        let (mut open, mut below): (Vec<u32>, Option<Option<u32>>) = (Vec::new(), None);
+        let (mut open, mut below): (Vec<FuncId>, Option<Option<FuncId>>) = (Vec::new(), None);
         let mut index = range.start;
         while index < range.end {
             let wanted = range.end - index;
@@ -251,7 +251,7 @@ impl Trace {
         part: &Part,
         mut take: impl FnMut(Line) -> ControlFlow<B>,
     ) -> Result<Option<B>, ReadError> {
-        let mut open: Vec<u32> = Vec::new();
+        let mut open: Vec<FuncId> = Vec::new();
         self.read_part(part, |piece| {
             open.extend(piece.open);
             for (index, &code) in (piece.first..).zip(piece.symbols) {

@@ -11,6 +11,7 @@
 
 use crate::file::ReadError;
 use crate::file::flow::{Flow, Follow};
+use crate::ids::FuncId;
 use crate::search::columns::Column;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
@@ -35,7 +36,7 @@ impl Trace {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn paths(&self, len: usize, func: Option<u32>) -> Result<BTreeMap<u32, Paths>, ReadError> {
+    pub fn paths(&self, len: usize, func: Option<FuncId>) -> Result<BTreeMap<FuncId, Paths>, ReadError> {
         let len = len.clamp(1, LONGEST);
         let Some(functions) = self.column_functions()? else { return self.paths_by_scan(len, func) };
         let mut all = BTreeMap::new();
@@ -52,7 +53,7 @@ impl Trace {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn observed_flow(&self, func: u32) -> Result<Flow, ReadError> {
+    pub fn observed_flow(&self, func: FuncId) -> Result<Flow, ReadError> {
         let (pairs, ran) = (self.paths(2, Some(func))?, self.paths(1, Some(func))?);
         let mut blocks: Vec<Follow> = Vec::new();
         for block in ran.values().flat_map(BTreeMap::keys).flatten() {
@@ -71,9 +72,9 @@ impl Trace {
         Ok(Flow { modules: Vec::new(), functions: [(func, blocks)].into() })
     }
 
-    fn paths_by_scan(&self, len: usize, func: Option<u32>) -> Result<BTreeMap<u32, Paths>, ReadError> {
-        let mut counts: HashMap<u32, HashMap<Vec<u32>, u64>> = HashMap::new();
-        let (mut open, mut of): (Vec<(u32, Vec<u32>)>, _) = (Vec::new(), None);
+    fn paths_by_scan(&self, len: usize, func: Option<FuncId>) -> Result<BTreeMap<FuncId, Paths>, ReadError> {
+        let mut counts: HashMap<FuncId, HashMap<Vec<u32>, u64>> = HashMap::new();
+        let (mut open, mut of): (Vec<(FuncId, Vec<u32>)>, _) = (Vec::new(), None);
         self.read(|thread, symbols| {
             if of.replace(thread) != Some(thread) {
                 open.clear();

@@ -13,6 +13,7 @@
 //! and is refused.
 
 use crate::file::names::{Function, Names};
+use crate::ids::FuncId;
 use crate::symbol::Symbol;
 use std::ops::RangeInclusive;
 
@@ -20,7 +21,7 @@ use std::ops::RangeInclusive;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Path {
     /// The function, as the trace numbers it.
-    pub func: u32,
+    pub func: FuncId,
     /// Its steps, at least one.
     pub steps: Vec<PathStep>,
 }
@@ -61,7 +62,7 @@ fn wrong<T>(what: String, hint: impl Into<String>) -> Result<T, NotAPath> {
 
 impl Path {
     /// A plain path: these blocks, one after the other.
-    pub fn of(func: u32, blocks: &[u32]) -> Self {
+    pub fn of(func: FuncId, blocks: &[u32]) -> Self {
         let step = |&block: &u32| PathStep { blocks: vec![block], ..PathStep::default() };
         Self { func, steps: blocks.iter().map(step).collect() }
     }
@@ -85,7 +86,7 @@ impl Path {
     /// # Errors
     /// [`NotAPath`] says what is wrong, and names the nearest valid thing.
     pub fn parse(text: &str, names: &Names) -> Result<Self, NotAPath> {
-        let lines = |func: u32, block: u32| {
+        let lines = |func: FuncId, block: u32| {
             let block = names.functions.get(&func).and_then(|f| f.blocks.get(&block));
             block.filter(|b| b.line > 0).map(|b| (b.file.clone(), b.line)).into_iter().collect()
         };
@@ -111,13 +112,13 @@ pub struct Words<'a> {
     /// The functions and blocks that there are.
     pub names: &'a Names,
     /// The function that a text names.
-    pub find: &'a dyn Fn(&str) -> Result<u32, NotAPath>,
+    pub find: &'a dyn Fn(&str) -> Result<FuncId, NotAPath>,
     /// What a function is called, in what is said of it.
-    pub called: &'a dyn Fn(u32) -> String,
+    pub called: &'a dyn Fn(FuncId) -> String,
     /// Why a function was not recorded, so that its blocks are not known; `None`: that is not known, either.
-    pub stays: &'a dyn Fn(u32) -> Option<String>,
+    pub stays: &'a dyn Fn(FuncId) -> Option<String>,
     /// The source lines of a block of a function.
-    pub lines: &'a dyn Fn(u32, u32) -> Vec<(String, u32)>,
+    pub lines: &'a dyn Fn(FuncId, u32) -> Vec<(String, u32)>,
 }
 
 fn parse(text: &str, words: &Words<'_>, depth: usize) -> Result<Path, NotAPath> {
@@ -237,7 +238,7 @@ fn find_lines(
     word: &str,
     file: &str,
     range: RangeInclusive<u32>,
-    func: u32,
+    func: FuncId,
     words: &Words<'_>,
 ) -> Result<Vec<u32>, NotAPath> {
     let of = words.names.functions.get(&func).map(|f| f.blocks.keys().copied().collect::<Vec<_>>());
@@ -293,13 +294,16 @@ fn address(text: &str) -> Option<u64> {
 ///
 /// # Errors
 /// [`NotAPath`] says what is wrong, and names the nearest valid thing.
-pub fn find_function(text: &str, names: &Names) -> Result<u32, NotAPath> {
+pub fn find_function(text: &str, names: &Names) -> Result<FuncId, NotAPath> {
     if let Some(id) = text.strip_prefix('#') {
-        return match id.parse().ok().filter(|&id: &u32| id < Symbol::LIMIT) {
+        return match id.parse().ok().filter(|&id: &u32| id < Symbol::LIMIT).map(FuncId) {
             Some(id) if names.functions.is_empty() || names.functions.contains_key(&id) => Ok(id),
             Some(id) => {
-                let last = names.functions.keys().next_back().copied().unwrap_or(0);
-                wrong(format!("there is no function #{id}"), format!("they are numbered from 0 to {last}"))
+                let last = names.functions.keys().next_back().map_or(0, |last| last.0);
+                wrong(
+                    format!("there is no function #{}", id.0),
+                    format!("they are numbered from 0 to {last}"),
+                )
             }
             None => wrong(format!("{text} is no number of a function"), "functions are numbered #0, #1, …"),
         };
@@ -327,7 +331,7 @@ pub fn find_function(text: &str, names: &Names) -> Result<u32, NotAPath> {
             }
         };
     }
-    let called: Vec<u32> =
+    let called: Vec<FuncId> =
         names.functions.iter().filter(|(_, f)| f.name == text).map(|(&id, _)| id).collect();
     match called.as_slice() {
         [one] => Ok(*one),
@@ -340,7 +344,7 @@ pub fn find_function(text: &str, names: &Names) -> Result<u32, NotAPath> {
             )
         }
         several => {
-            let ids: Vec<_> = several.iter().take(8).map(|id| format!("#{id}")).collect();
+            let ids: Vec<_> = several.iter().take(8).map(|id| format!("#{}", id.0)).collect();
             wrong(
                 format!("{} functions are called '{text}'", several.len()),
                 format!("say which: {}", ids.join(", ")),
@@ -349,7 +353,7 @@ pub fn find_function(text: &str, names: &Names) -> Result<u32, NotAPath> {
     }
 }
 
-fn find_block(text: &str, func: u32, words: &Words<'_>) -> Result<u32, NotAPath> {
+fn find_block(text: &str, func: FuncId, words: &Words<'_>) -> Result<u32, NotAPath> {
     let known = words.names.functions.get(&func).map(|f| ((words.called)(func), &f.blocks));
     if let Some(at) = address(text) {
         let Some((name, blocks)) = known else {
@@ -413,7 +417,7 @@ mod tests {
         let got = Path::parse(text, &names());
         let got = got.as_ref().map(|path| (path.func, path.plain().expect("it is plain")));
         match (got, expect) {
-            (Ok((func, blocks)), Ok(want)) => assert_eq!((func, blocks.as_slice()), want, "{text}"),
+            (Ok((func, blocks)), Ok(want)) => assert_eq!((func.0, blocks.as_slice()), want, "{text}"),
             (Err(err), Err(want)) => assert_eq!(format!("{}; {}", err.what, err.hint), want, "{text}"),
             (got, want) => panic!("{text}: {got:?}, not {want:?}"),
         }
@@ -455,7 +459,7 @@ mod tests {
                 "'c.c:3x' is no block; a block is its number in the function, its address (0x…), or FILE:LINE or FILE:LINE..LINE",
             ),
         );
-        let two = |_: u32, block: u32| vec![("/x/b.c".to_owned(), 5), ("/x/b.c".to_owned(), 6 + block)];
+        let two = |_: FuncId, block: u32| vec![("/x/b.c".to_owned(), 5), ("/x/b.c".to_owned(), 6 + block)];
         let names = names();
         let (find, called) = (|text: &str| find_function(text, &names), |func| names.function(func));
         let words = Words { names: &names, find: &find, called: &called, stays: &|_| None, lines: &two };
@@ -476,10 +480,10 @@ mod tests {
     #[test]
     fn calls_stand_before_blocks_and_in_each_other() {
         let path = Path::parse("std::sort: 0{main: 0 {#3:4 0} 0}{#7: 0} 4", &names()).expect("it is right");
-        let mut outer = Path::of(5, &[0, 0]);
-        outer.steps[1].calls = vec![Path::of(3, &[4, 0])];
-        let mut want = Path::of(3, &[0, 4]);
-        want.steps[1].calls = vec![outer, Path::of(7, &[0])];
+        let mut outer = Path::of(FuncId(5), &[0, 0]);
+        outer.steps[1].calls = vec![Path::of(FuncId(3), &[4, 0])];
+        let mut want = Path::of(FuncId(3), &[0, 4]);
+        want.steps[1].calls = vec![outer, Path::of(FuncId(7), &[0])];
         assert_eq!((path.has_calls(), path.plain()), (true, None));
         assert_eq!(path, want);
         let says = |text: &str| Path::parse(text, &names()).expect_err("it is wrong");

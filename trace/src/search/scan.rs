@@ -427,6 +427,7 @@ impl<'a> Scan<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::FuncId;
     use crate::search::path::Path;
     use crate::tests::{Rng, oracle_of, random_path, random_stream, widened};
     use proptest::prelude::*;
@@ -444,7 +445,7 @@ mod tests {
                 0 => (0..rng.below(300)).for_each(|_| out.push(rng.below(3))),
                 1 => {
                     let n = rng.below(200);
-                    let called = Symbol::enter(9).from_outside().0;
+                    let called = Symbol::enter(FuncId(9)).from_outside().0;
                     (0..n).for_each(|i| out.push(if i % 3 == 1 { 1 } else { called }));
                     (0..n).filter(|i| i % 3 != 1).for_each(|_| out.push(Symbol::EXIT.0));
                 }
@@ -458,9 +459,9 @@ mod tests {
     #[test]
     fn what_began_goes_on_behind_many_pieces() {
         let blocks: Vec<u32> = (0..100).collect();
-        let automaton = Automaton::new(&Path::of(5, &blocks)).expect("it is small");
+        let automaton = Automaton::new(&Path::of(FuncId(5), &blocks)).expect("it is small");
         let (begin, end) = (
-            [&[Symbol::enter(5).0], &blocks[..98], &[Symbol::enter(6).0]].concat(),
+            [&[Symbol::enter(FuncId(5)).0], &blocks[..98], &[Symbol::enter(FuncId(6)).0]].concat(),
             [Symbol::EXIT.0, 98, 99],
         );
         let mut scan = Scan::new(&automaton);

@@ -3,7 +3,7 @@
 
 use crate::file::ReadError;
 use crate::grammar::PIECE;
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
 use std::ops::{ControlFlow, Range};
@@ -36,7 +36,7 @@ pub struct Piece<'a> {
     pub first: u64,
     /// Of the first piece of a stream: the functions that are open before it, the outermost first. Else
     /// empty.
-    pub open: &'a [u32],
+    pub open: &'a [FuncId],
     /// The symbols.
     pub symbols: &'a [u32],
 }
@@ -122,6 +122,7 @@ impl Trace {
 mod tests {
     use crate::file::import::{Stores, import};
     use crate::file::names::Names;
+    use crate::ids::FuncId;
     use crate::trace::Trace;
     use crate::trace::part::Part;
     use std::io::{Seek as _, Write as _};
@@ -153,7 +154,7 @@ mod tests {
                 for &code in &run[..start] {
                     match code {
                         0x8000_0000 => drop(want.pop()),
-                        0x4000_0000.. => want.push(code - 0x4000_0000),
+                        0x4000_0000.. => want.push(FuncId(code - 0x4000_0000)),
                         _ => {}
                     }
                 }

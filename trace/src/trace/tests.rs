@@ -5,6 +5,7 @@
 //! made. They are not to be made anew: who changes the format adds files of its version.
 
 use super::*;
+use crate::ids::FuncId;
 use crate::search::automaton::Automaton;
 use crate::search::{Scheme, Want};
 use crate::symbol::{Step, Symbol};
@@ -27,7 +28,7 @@ fn open(bytes: &[u8]) -> Result<Trace, ReadError> {
 /// Each symbol on a line of its own, as `engraft query --at` prints it.
 fn listed(trace: &Trace) -> String {
     let names = trace.names().expect("they are there");
-    let mut open: Vec<u32> = Vec::new();
+    let mut open: Vec<FuncId> = Vec::new();
     let mut text = String::new();
     let read = trace.read(|_, symbols| {
         for symbol in symbols.iter().map(|code| Symbol(*code)) {

@@ -1,7 +1,7 @@
 //! What is appended is read from the file again, against what the events mean, written down by hand.
 
 use super::*;
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::recording::code::{Block, End, Function, Point};
 use crate::recording::window::When;
 use crate::symbol::{Step, Symbol};
@@ -41,7 +41,7 @@ fn call(to: u32) -> Vec<u8> {
 
 /// What it does.
 fn ran(to: u32) -> [Step; 4] {
-    [Step::Enter(0), Step::Block(0), Step::Block(to), Step::Exit]
+    [Step::Enter(FuncId(0)), Step::Block(0), Step::Block(to), Step::Exit]
 }
 
 fn all() -> Window {

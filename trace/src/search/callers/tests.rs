@@ -1,16 +1,17 @@
 //! Counts by caller, held against stacks that keep everything.
 
 use crate::chunks::Codec;
+use crate::ids::FuncId;
 use crate::tests::{Rng, chunked, ends_with, opened, packed, random_path, random_stream, widened};
 use crate::{Path, Step, Symbol};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 /// Each activation keeps all its blocks, and who called it.
-fn oracle(streams: &[Vec<u32>], path: &Path) -> BTreeMap<Option<u32>, u64> {
+fn oracle(streams: &[Vec<u32>], path: &Path) -> BTreeMap<Option<FuncId>, u64> {
     let mut counts = BTreeMap::new();
     for stream in streams {
-        let mut open: Vec<(u32, Option<u32>, Vec<u32>)> = Vec::new();
+        let mut open: Vec<(FuncId, Option<FuncId>, Vec<u32>)> = Vec::new();
         for &code in stream {
             match Symbol(code).step() {
                 Step::Enter(func) => open.push((func, open.last().map(|(caller, ..)| *caller), Vec::new())),

@@ -1,7 +1,7 @@
 //! Paths through calls, held against trees of activations that are searched from the top.
 
 use crate::chunks::Codec;
-use crate::ids::ThreadId;
+use crate::ids::{FuncId, ThreadId};
 use crate::search::path::PathStep;
 use crate::tests::{Rng, chunked, opened, packed, random_stream};
 use crate::{Path, Position, Scheme, Step, Symbol, Want};
@@ -11,20 +11,20 @@ use std::collections::BTreeMap;
 /// An activation: its blocks, with what it called before each.
 #[derive(Default)]
 struct Activation {
-    func: u32,
-    caller: Option<u32>,
+    func: FuncId,
+    caller: Option<FuncId>,
     blocks: Vec<(u64, u32, Vec<Activation>)>,
     calls: Vec<Activation>,
 }
 
 /// The activations of a stream as trees.
 fn trees(stream: &[u32]) -> Vec<Activation> {
-    let mut open = vec![Activation { func: u32::MAX, ..Activation::default() }];
+    let mut open = vec![Activation { func: FuncId(u32::MAX), ..Activation::default() }];
     for (index, &code) in (0..).zip(stream) {
         let top = open.last_mut().expect("the root stays");
         match Symbol(code).step() {
             Step::Enter(func) => {
-                let caller = Some(top.func).filter(|&f| f != u32::MAX);
+                let caller = Some(top.func).filter(|&f| f != FuncId(u32::MAX));
                 open.push(Activation { func, caller, ..Activation::default() });
             }
             Step::Block(block) => {
@@ -59,7 +59,7 @@ fn ends_at(of: &Activation, path: &Path, last: usize) -> bool {
     of.func == path.func && path.steps.iter().zip(&of.blocks[start..]).all(fits)
 }
 
-fn oracle(of: &Activation, path: &Path, found: &mut Vec<(u64, Option<u32>)>) {
+fn oracle(of: &Activation, path: &Path, found: &mut Vec<(u64, Option<FuncId>)>) {
     for (i, (index, ..)) in of.blocks.iter().enumerate() {
         if ends_at(of, path, i) {
             found.push((*index, of.caller));
@@ -72,7 +72,7 @@ fn oracle(of: &Activation, path: &Path, found: &mut Vec<(u64, Option<u32>)>) {
 /// Some path with calls of few blocks; often one that occurs.
 fn random_path(rng: &mut Rng, depth: u32) -> Path {
     let n = 1 + rng.below(2);
-    let mut path = Path { func: rng.below(3), steps: Vec::new() };
+    let mut path = Path { func: FuncId(rng.below(3)), steps: Vec::new() };
     for _ in 0..n {
         let n_calls = if depth > 0 { rng.below(3) } else { 0 };
         path.steps.push(PathStep {

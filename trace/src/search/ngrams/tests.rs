@@ -2,16 +2,17 @@
 
 use super::Paths;
 use crate::chunks::Codec;
+use crate::ids::FuncId;
 use crate::tests::{chunked, opened, packed, random_stream};
 use crate::{Step, Symbol};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 /// Each activation keeps all its blocks; when it is left, they are cut up.
-fn oracle(streams: &[Vec<u32>], len: usize) -> BTreeMap<u32, Paths> {
-    let mut all: BTreeMap<u32, Paths> = BTreeMap::new();
+fn oracle(streams: &[Vec<u32>], len: usize) -> BTreeMap<FuncId, Paths> {
+    let mut all: BTreeMap<FuncId, Paths> = BTreeMap::new();
     for stream in streams {
-        let mut open: Vec<(u32, Vec<u32>)> = Vec::new();
+        let mut open: Vec<(FuncId, Vec<u32>)> = Vec::new();
         for &code in stream {
             match Symbol(code).step() {
                 Step::Enter(func) => open.push((func, Vec::new())),
@@ -39,7 +40,7 @@ proptest! {
         for file in files {
             let trace = opened(&file).expect("it is whole");
             prop_assert_eq!(&trace.paths(len, None).expect("it is whole"), &want, "{} in {:x?}", len, &streams);
-            for func in 0..5 {
+            for func in (0..5).map(FuncId) {
                 let of = want.get(&func).map(|paths| (func, paths.clone()));
                 prop_assert_eq!(trace.paths(len, Some(func)).expect("it is whole"), of.into_iter().collect::<BTreeMap<_, _>>());
             }

@@ -4,6 +4,8 @@
 //! crate: without vectors it takes three times as long, and what compilers make of plain loops changes with
 //! each.
 
+use crate::ids::FuncId;
+
 /// Symbols in a group.
 pub const GROUP: usize = 16;
 /// Symbols in a block.
@@ -37,7 +39,7 @@ impl Kinds {
 
 /// The kinds of a block.
 #[inline(always)]
-pub fn kinds(block: &[u32; BLOCK], func: u32) -> Kinds {
+pub fn kinds(block: &[u32; BLOCK], func: FuncId) -> Kinds {
     let mut all = Kinds::default();
     for (group, at) in block.as_chunks::<GROUP>().0.iter().zip((0..).step_by(GROUP)) {
         let (entries, own, exits) = of_group(group, func);
@@ -61,7 +63,7 @@ pub fn at_level(group: &[u32; GROUP], before: i8, level: i8) -> (u16, u16) {
 }
 
 #[inline(always)]
-fn of_group(group: &[u32; GROUP], func: u32) -> (u16, u16, u16) {
+fn of_group(group: &[u32; GROUP], func: FuncId) -> (u16, u16, u16) {
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code, reason = "to call what needs a feature of the processor")]
     // SAFETY: as above.
@@ -73,13 +75,14 @@ fn of_group(group: &[u32; GROUP], func: u32) -> (u16, u16, u16) {
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod one_by_one {
     use super::GROUP;
+    use crate::ids::FuncId;
     use crate::symbol::{Step, Symbol};
 
     fn bits(group: &[u32; GROUP], mut is_one: impl FnMut(Step) -> bool) -> u16 {
         (0..).zip(group).fold(0, |bits, (n, &code)| bits | u16::from(is_one(Symbol(code).step())) << n)
     }
 
-    pub fn of_group(group: &[u32; GROUP], func: u32) -> (u16, u16, u16) {
+    pub fn of_group(group: &[u32; GROUP], func: FuncId) -> (u16, u16, u16) {
         let entries = bits(group, |step| matches!(step, Step::Enter(_)));
         (entries, bits(group, |step| step == Step::Enter(func)), bits(group, |step| step == Step::Exit))
     }
@@ -103,6 +106,7 @@ mod one_by_one {
 #[cfg(target_arch = "x86_64")]
 mod vectors {
     use super::GROUP;
+    use crate::ids::FuncId;
     use crate::symbol::Symbol;
     use std::arch::x86_64::{
         __m128i, _mm_add_epi8, _mm_and_si128, _mm_andnot_si128, _mm_cmpeq_epi8, _mm_cmpeq_epi32,
@@ -143,9 +147,9 @@ mod vectors {
 
     #[inline]
     #[target_feature(enable = "sse2")]
-    pub fn of_group(group: &[u32; GROUP], func: u32) -> (u16, u16, u16) {
+    pub fn of_group(group: &[u32; GROUP], func: FuncId) -> (u16, u16, u16) {
         let all = |code: u32| _mm_set1_epi32(code.cast_signed());
-        let mark = Symbol::enter(0).from_outside().0 & !Symbol::enter(0).0;
+        let mark = Symbol::enter(FuncId(0)).from_outside().0 & !Symbol::enter(FuncId(0)).0;
         let (unmarked, entry) = (all(!mark), all(Symbol::enter(func).0));
         let own = bytes(group, |codes| _mm_cmpeq_epi32(_mm_and_si128(codes, unmarked), entry));
         (signs(entries(group)), signs(own), signs(exits(group)))
@@ -177,11 +181,11 @@ mod tests {
     proptest! {
         #[test]
         fn kinds_are_what_symbols_say_one_by_one(codes in prop::array::uniform16(0..8_usize), level in -9..9_i8, before in -9..9_i8) {
-            let marked = Symbol::enter(3).from_outside();
-            let other = Symbol::enter(0).from_outside();
+            let marked = Symbol::enter(FuncId(3)).from_outside();
+            let other = Symbol::enter(FuncId(0)).from_outside();
             let (exit, no_symbol) = (Symbol::exit(Cause::Exec), Symbol(3 << 30));
-            let group = codes.map(|i| [Symbol(0), Symbol(3), Symbol::EXIT, Symbol::enter(3), marked, other, exit, no_symbol][i].0);
-            prop_assert_eq!(of_group(&group, 3), one_by_one::of_group(&group, 3));
+            let group = codes.map(|i| [Symbol(0), Symbol(3), Symbol::EXIT, Symbol::enter(FuncId(3)), marked, other, exit, no_symbol][i].0);
+            prop_assert_eq!(of_group(&group, FuncId(3)), one_by_one::of_group(&group, FuncId(3)));
             prop_assert_eq!(at_level(&group, before, level), one_by_one::at_level(&group, before, level));
         }
     }
@@ -189,8 +193,9 @@ mod tests {
     #[test]
     fn groups_are_parts_of_blocks() {
         let mut block = [0; BLOCK];
-        (block[17], block[18], block[63]) = (Symbol::enter(3).0, Symbol::enter(4).0, Symbol::EXIT.0);
-        let all = kinds(&block, 3);
+        (block[17], block[18], block[63]) =
+            (Symbol::enter(FuncId(3)).0, Symbol::enter(FuncId(4)).0, Symbol::EXIT.0);
+        let all = kinds(&block, FuncId(3));
         assert_eq!(all, Kinds { entries: 3 << 17, own: 1 << 17, exits: 1 << 63 });
         assert_eq!(all.group(1), Kinds { entries: 6, own: 2, exits: 0 });
         assert_eq!((all.more(), all.group(1).more(), all.group(3).more()), (1, 2, -1));
