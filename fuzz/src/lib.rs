@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use trace::decode::{Codes, Decoder as EventDecoder};
 use trace::chunks::Codec;
-use trace::{Automaton, Balance, Cause, FuncId, Names, Path, Position, Scheme, Stores, Symbol, ThreadId, Trace, Want};
+use trace::{Automaton, Balance, BlockId, Cause, FuncId, Names, Path, Position, Scheme, Stores, Symbol, ThreadId, Trace, Want};
 use trace::{file, import, plain};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -274,7 +274,7 @@ pub fn names(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match Names::parse(&text) {
         Ok(names) => {
-            let plain = [Symbol::enter(FuncId(0)), Symbol::block(0), Symbol::EXIT].map(|symbol| symbol.0.to_le_bytes()).concat();
+            let plain = [Symbol::enter(FuncId(0)), Symbol::block(BlockId(0)), Symbol::EXIT].map(|symbol| symbol.0.to_le_bytes()).concat();
             let mut file = tempfile::tempfile().expect("a temporary file");
             let stores = Stores { grammar: None, chunks: Some(Codec::Zstd) };
             import::import(plain.as_slice(), &mut file, &names, stores).expect("there is room");

@@ -181,7 +181,7 @@ pub fn paths() -> Vec<Vec<u8>> {
 /// A plain trace.
 pub fn plain() -> Vec<Vec<u8>> {
     let f = |n| Symbol::enter(trace::FuncId(n));
-    let b = |n| Symbol::block(n);
+    let b = |n| Symbol::block(trace::BlockId(n));
     let e = Symbol::EXIT;
     let loops = [b(1), b(1), b(2), f(1), b(0), e, b(1), b(1), b(2), f(1), b(0), e];
     let run = [&[f(0), b(0)][..], &loops, &[f(1), b(0), f(0), b(0)], &loops, &[e, e], &loops, &[b(1 << 19), e]].concat();
@@ -220,12 +220,12 @@ pub fn branches() -> Vec<Vec<u8>> {
 pub fn traces() -> Vec<Vec<u8>> {
     let mut symbols = Vec::new();
     for n in 0..30 {
-        symbols.extend([Symbol::enter(trace::FuncId(0)), Symbol::block(0), Symbol::enter(trace::FuncId(1)), Symbol::block(0), Symbol::block(1 + n % 3)]);
-        symbols.extend([Symbol::EXIT, Symbol::block(2), Symbol::EXIT]);
+        symbols.extend([Symbol::enter(trace::FuncId(0)), Symbol::block(trace::BlockId(0)), Symbol::enter(trace::FuncId(1)), Symbol::block(trace::BlockId(0)), Symbol::block(trace::BlockId(1 + n % 3))]);
+        symbols.extend([Symbol::EXIT, Symbol::block(trace::BlockId(2)), Symbol::EXIT]);
     }
     let codes: Vec<u32> = symbols.iter().map(|symbol| symbol.0).collect();
     let names = Names::parse(META).expect("it is right");
-    let follow = |to: &[u32]| Follow { to: to.to_vec(), ..Follow::default() };
+    let follow = |to: &[u32]| Follow { to: to.iter().copied().map(trace::BlockId).collect(), ..Follow::default() };
     let flow = Flow {
         modules: vec![Module { first: trace::FuncId(0), key: 7, path: "/x/output".to_owned() }],
         functions: [(trace::FuncId(0), vec![follow(&[2]), follow(&[]), follow(&[])]), (trace::FuncId(1), vec![follow(&[1, 2, 3]); 4])].into(),

@@ -50,7 +50,7 @@ pub fn names(modules: &[Module<'_>], line: impl Fn(usize, Va) -> Option<(String,
                 let (file, line) = line(m, at).unwrap_or_default();
                 Block { at: at.0, file, line }
             };
-            let blocks = (0..).zip(function.block_ids().map(block)).collect();
+            let blocks = (0..).map(trace::BlockId).zip(function.block_ids().map(block)).collect();
             names.functions.insert(n, Function { name: function.name(), blocks });
         }
     }
@@ -68,7 +68,11 @@ pub fn follows(modules: &[Module<'_>]) -> BTreeMap<trace::FuncId, Vec<Follow>> {
             let follow = |id: BlockId| Follow {
                 by_any: program.block(id).end == program::BlockEnd::Unresolved,
                 after_any: program.block(id).landing_pad || edges.iter().all(|e| e.to != id),
-                to: program.successors(id).iter().map(|e| e.to.0.saturating_sub(first)).collect(),
+                to: program
+                    .successors(id)
+                    .iter()
+                    .map(|e| trace::BlockId(e.to.0.saturating_sub(first)))
+                    .collect(),
             };
             all.insert(n, program.function(func).block_ids().map(follow).collect());
         }
@@ -483,7 +487,7 @@ impl<'a> Walker<'a> {
             self.faults.n_astray += 1;
             self.open_up(module, func, true);
         }
-        self.symbols.push(Symbol::block(id.0 - program.function(func).blocks.start).0);
+        self.symbols.push(Symbol::block(trace::BlockId(id.0 - program.function(func).blocks.start)).0);
     }
 
     fn leave(&mut self, cause: Cause) {

@@ -164,7 +164,7 @@ fn number_entries(
     for (block, n) in sorted {
         let func = program.block(block).func;
         let at = block.0 - program.function(func).blocks.start;
-        code.entries.push((func.0, at));
+        code.entries.push((func.0, trace::BlockId(at)));
         let has_frame = around.has_frames(func);
         let word = Head::Entry { number: code.base + n, has_frame }.word();
         events.push(Event { block, at: EventAt::Entry, word, has_frame });
@@ -184,11 +184,11 @@ fn unnumbered(program: &Program, key: u32, base: u32) -> Code {
 }
 
 /// Which block of which function the moved code of `module` is of.
-pub fn places(module: &Module<'_>) -> Vec<(u32, Option<(u32, u32)>)> {
+pub fn places(module: &Module<'_>) -> Vec<(u32, Option<(u32, trace::BlockId)>)> {
     let program = module.program;
     let block = |id: BlockId| {
         let func = program.block(id).func;
-        (func.0, id.0 - program.function(func).blocks.start)
+        (func.0, trace::BlockId(id.0 - program.function(func).blocks.start))
     };
     let of = |place: Reached| match place {
         Reached::Block(id) | Reached::Behind(id) | Reached::Called(id) => Some(block(id)),

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::BufWriter;
 use trace::chunks::Codec;
-use trace::ids::FuncId;
+use trace::ids::{BlockId, FuncId};
 use trace::plain::{self, PlainError};
 use trace::scan::Scan;
 use trace::{Automaton, Names, Path, Scheme, Stores, Trace, Want, import};
@@ -61,7 +61,8 @@ fn asked(paths: &str) -> Result<Vec<Asked>, Box<dyn std::error::Error>> {
     for line in std::fs::read_to_string(paths)?.lines() {
         let numbers: Vec<u64> = line.split(' ').filter_map(|w| w.parse().ok()).collect();
         let [_, func, a, b, c, count, first] = numbers[..] else { continue };
-        let blocks: Vec<u32> = [a, b, c].into_iter().map(|b| u32::try_from(b).unwrap_or(0)).collect();
+        let blocks: Vec<BlockId> =
+            [a, b, c].into_iter().map(|b| BlockId(u32::try_from(b).unwrap_or(0))).collect();
         let automaton = Automaton::new(&Path::of(FuncId(u32::try_from(func)?), &blocks))?;
         all.push(Asked { automaton, count, first, line: line.to_owned() });
     }

@@ -21,7 +21,7 @@
 use crate::balance::{Balance, Levels, Unbalanced};
 use crate::file::varint::{self, Cursor};
 use crate::file::{ReadError, Section, Source, section, unpacked};
-use crate::ids::{FuncId, ThreadId};
+use crate::ids::{BlockId, FuncId, ThreadId};
 use crate::search::automaton::{Automaton, State};
 use crate::symbol::{Step, Symbol};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ pub struct Head {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Index {
     /// Function, and two blocks that one activation executed one after the other; rising.
-    pairs: Vec<(FuncId, u32, u32)>,
+    pairs: Vec<(FuncId, BlockId, BlockId)>,
     /// Whether the first of those that stay open was open before.
     has_survivor: bool,
     /// The topmost of the functions that were open before and stay open, and those that are entered and stay
@@ -87,7 +87,7 @@ pub struct Index {
 struct StaysOpen {
     func: FuncId,
     /// The last blocks that it executed in the chunk, [`LAST`] at most: all, if there are fewer.
-    blocks: Vec<u32>,
+    blocks: Vec<BlockId>,
 }
 
 /// Makes the chunks of one stream. Knows nothing of others, so each can be fed by its own thread.
@@ -103,16 +103,16 @@ pub struct Stream {
     start_ns: u64,
     len: usize,
     /// Of each open function, its last block.
-    last: Vec<Option<u32>>,
-    pairs: BTreeSet<(FuncId, u32, u32)>,
+    last: Vec<Option<BlockId>>,
+    pairs: BTreeSet<(FuncId, BlockId, BlockId)>,
     /// Pairs that came lately: most that come are among them.
-    lately: Vec<(FuncId, u32, u32)>,
+    lately: Vec<(FuncId, BlockId, BlockId)>,
 }
 
 /// Pairs that are remembered by their hash.
 const LATELY: usize = 1 << 10;
 /// No pair.
-const NO_PAIR: (FuncId, u32, u32) = (FuncId(u32::MAX), 0, 0);
+const NO_PAIR: (FuncId, BlockId, BlockId) = (FuncId(u32::MAX), BlockId(0), BlockId(0));
 
 impl Stream {
     /// The stream of `thread`, empty.
@@ -181,8 +181,8 @@ impl Stream {
     }
 
     #[inline]
-    fn pair(&mut self, pair: (FuncId, u32, u32)) {
-        let mixed = pair.0.0.wrapping_mul(0x9e37_79b1) ^ pair.1.wrapping_mul(0x85eb_ca77) ^ pair.2;
+    fn pair(&mut self, pair: (FuncId, BlockId, BlockId)) {
+        let mixed = pair.0.0.wrapping_mul(0x9e37_79b1) ^ pair.1.0.wrapping_mul(0x85eb_ca77) ^ pair.2.0;
         let slot = mixed.wrapping_mul(0x9e37_79b1) as usize >> 7 & (LATELY - 1);
         if let Some(lately) = self.lately.get_mut(slot).filter(|lately| **lately != pair) {
             *lately = pair;
@@ -269,15 +269,15 @@ impl Index {
         for &(func, a, b) in &self.pairs {
             varint::put(&mut out, u64::from(func.0 - last));
             last = func.0;
-            varint::put(&mut out, u64::from(a));
-            varint::put(&mut out, u64::from(b));
+            varint::put(&mut out, u64::from(a.0));
+            varint::put(&mut out, u64::from(b.0));
         }
         varint::put(&mut out, u64::from(self.has_survivor));
         varint::put(&mut out, self.open.len() as u64);
         for StaysOpen { func, blocks } in &self.open {
             varint::put(&mut out, u64::from(func.0));
             varint::put(&mut out, blocks.len() as u64);
-            blocks.iter().for_each(|&block| varint::put(&mut out, u64::from(block)));
+            blocks.iter().for_each(|&block| varint::put(&mut out, u64::from(block.0)));
         }
         zstd::bulk::compress(&out, 3).expect("level 3 exists, and memory is not an error")
     }
@@ -289,7 +289,7 @@ impl Index {
         let (mut this, mut func) = (Self::default(), 0_u32);
         for _ in 0..cursor.get_len()? {
             func = func.checked_add(cursor.get_u32()?)?;
-            let pair = (FuncId(func), cursor.get_u32()?, cursor.get_u32()?);
+            let pair = (FuncId(func), BlockId(cursor.get_u32()?), BlockId(cursor.get_u32()?));
             if pair.0 == of {
                 this.pairs.push(pair);
             }
@@ -297,7 +297,8 @@ impl Index {
         this.has_survivor = cursor.get()? == 1;
         for _ in 0..cursor.get_len()? {
             let func = FuncId(cursor.get_u32()?);
-            let blocks = (0..cursor.get_len()?).map(|_| cursor.get_u32()).collect::<Option<_>>()?;
+            let blocks =
+                (0..cursor.get_len()?).map(|_| cursor.get_u32().map(BlockId)).collect::<Option<_>>()?;
             this.open.push(StaysOpen { func, blocks });
         }
         Some(this)
@@ -311,8 +312,8 @@ impl Index {
     /// Whether no occurrence of a plain path ends in the chunk, and the states behind it are known: the pair
     /// that it ends with is not there, or any of its pairs, if no activation `has_begun` two blocks of it
     /// before the chunk; and no block that an activation executed last ends one of the others that are.
-    pub fn is_passed(&self, func: FuncId, path: &[u32], has_begun: impl FnOnce() -> bool) -> bool {
-        let has = |two: &[u32]| match *two {
+    pub fn is_passed(&self, func: FuncId, path: &[BlockId], has_begun: impl FnOnce() -> bool) -> bool {
+        let has = |two: &[BlockId]| match *two {
             [a, b] => self.pairs.binary_search(&(func, a, b)).is_ok(),
             _ => true,
         };
@@ -324,7 +325,7 @@ impl Index {
         // that does.
         let is_known = |open: &StaysOpen| {
             let is_all = open.blocks.len() < LAST || open.blocks.len() + 1 >= path.len();
-            let follows = |two: &[u32]| two.last() == open.blocks.last() && has(two);
+            let follows = |two: &[BlockId]| two.last() == open.blocks.last() && has(two);
             is_all || !path.windows(2).any(follows)
         };
         self.open.iter().all(|open| open.func != func || is_known(open))

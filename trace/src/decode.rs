@@ -18,6 +18,7 @@ mod stack;
 mod steps;
 
 use crate::decode::region::{Border, MOST_PLAIN, Position, Region};
+use crate::ids::BlockId;
 use crate::recording::code::{Block, End, Point, SiteTold};
 use crate::recording::event::{Event, Head, Reader};
 use crate::symbol::{Cause, Symbol};
@@ -38,7 +39,7 @@ enum Told {
     /// That entry `n` of a module was entered.
     Entry { module: usize, n: u32 },
     /// That a signal came in this part of a block of a function.
-    In { of: Of, block: u32, part: Part },
+    In { of: Of, block: BlockId, part: Part },
 }
 
 /// A part of a block.
@@ -246,7 +247,7 @@ impl<'c> Decoder<'c> {
     }
 
     /// Entry `n` was entered.
-    fn entered(&mut self, n: u32, of: Of, block: u32, frame: Option<u32>, out: &mut Vec<u32>) {
+    fn entered(&mut self, n: u32, of: Of, block: BlockId, frame: Option<u32>, out: &mut Vec<u32>) {
         let mut new = Activation::at(of, block, frame);
         let mut is_from_outside = true;
         let next = std::mem::take(&mut self.next);
@@ -312,12 +313,12 @@ impl<'c> Decoder<'c> {
     }
 
     /// The function on top goes to `block`.
-    fn go(&mut self, block: u32, out: &mut Vec<u32>) {
+    fn go(&mut self, block: BlockId, out: &mut Vec<u32>) {
         self.stack.open.last_mut().into_iter().for_each(|top| top.go(self.codes, block, out));
     }
 
     /// A call of the function on top has returned.
-    fn returned(&mut self, block: u32, call: u32) {
+    fn returned(&mut self, block: BlockId, call: u32) {
         self.stack.open.last_mut().into_iter().for_each(|top| top.returned(block, call));
     }
 
@@ -524,7 +525,7 @@ impl<'c> Decoder<'c> {
     }
 
     /// What a call comes to that what is inside tells of.
-    fn inside(&self, of: Of, block: u32, call: u32) -> Option<Activation> {
+    fn inside(&self, of: Of, block: BlockId, call: u32) -> Option<Activation> {
         let site = self.codes.block(of, block)?.calls.get(call as usize)?;
         let (func, to) = self.codes.entry(of.module, site.entry?)?;
         let of = Of { module: of.module, func };
@@ -551,9 +552,8 @@ impl<'c> Decoder<'c> {
             let before = || region.border(is_before).map(|(border, step)| (step, Some(border)));
             // A trap says that it is behind its instruction.
             let trap = || {
-                let n = block
-                    .checked_sub(1)
-                    .filter(|n| self.codes.block(of, *n).is_some_and(|b| b.end == End::Stop))?;
+                let before = block.0.checked_sub(1).map(BlockId);
+                let n = before.filter(|n| self.codes.block(of, *n).is_some_and(|b| b.end == End::Stop))?;
                 Some((if n == a.block { 0 } else { region.to_block(n)? }, None))
             };
             let there = || step.map(|step| (step, None));
@@ -674,7 +674,7 @@ impl<'c> Decoder<'c> {
     /// process may have ended.
     fn to_over(&self, step: u32) -> Option<u32> {
         let top = self.stack.open.last()?;
-        let is_over = |n: u32| self.codes.block(top.of, n).is_some_and(|b| b.may_end);
+        let is_over = |n: BlockId| self.codes.block(top.of, n).is_some_and(|b| b.may_end);
         let region = top.region(self.codes)?;
         if is_over(top.block) {
             return Some(0);

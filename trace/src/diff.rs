@@ -2,7 +2,7 @@
 
 use crate::file::ReadError;
 use crate::file::names::Names;
-use crate::ids::{FuncId, ThreadId};
+use crate::ids::{BlockId, FuncId, ThreadId};
 use crate::search::ngrams::Paths;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
@@ -114,7 +114,7 @@ pub struct Alone {
     /// The function, as the trace of that run numbers it.
     pub func: FuncId,
     /// Its blocks.
-    pub blocks: Vec<u32>,
+    pub blocks: Vec<BlockId>,
     /// How often that run takes it.
     pub count: u64,
 }

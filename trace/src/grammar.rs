@@ -77,7 +77,7 @@ impl Alphabet {
     pub fn number(&mut self, func: FuncId, symbol: Symbol) -> u32 {
         let known = match symbol.step() {
             Step::Block(block) => {
-                self.blocks.get(func.index()).and_then(|blocks| blocks.get(block as usize)).copied()
+                self.blocks.get(func.index()).and_then(|blocks| blocks.get(block.index())).copied()
             }
             _ if symbol != symbol.plain() => None,
             Step::Enter(entered) => self.entries.get(entered.index()).copied(),
@@ -109,11 +109,11 @@ impl Alphabet {
             table[at as usize] = number;
         };
         match symbol.step() {
-            Step::Block(block) if block < 1 << 12 && func.0 < 1 << 16 => {
+            Step::Block(block) if block.0 < 1 << 12 && func.0 < 1 << 16 => {
                 if self.blocks.len() <= func.index() {
                     self.blocks.resize_with(func.index() + 1, Vec::new);
                 }
-                put(&mut self.blocks[func.index()], block);
+                put(&mut self.blocks[func.index()], block.0);
             }
             _ if symbol != symbol.plain() => {}
             Step::Enter(func) if func.0 < 1 << 16 => put(&mut self.entries, func.0),

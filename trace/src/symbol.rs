@@ -9,7 +9,7 @@
 //! from outside (a callback, a handler, the middle of a run), the low bits of an exit say its [`Cause`]. No
 //! search looks at them.
 
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 
 /// One step of a run. Ordered and compared as its code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,7 +21,7 @@ pub enum Step {
     /// This function is entered.
     Enter(FuncId),
     /// This block of the function on top of the stack is executed.
-    Block(u32),
+    Block(BlockId),
     /// The function on top of the stack is left.
     Exit,
 }
@@ -97,8 +97,8 @@ impl Symbol {
     }
 
     /// B of block `block`, which is below [`Symbol::LIMIT`].
-    pub fn block(block: u32) -> Self {
-        Self(block & (FROM_OUTSIDE - 1))
+    pub fn block(block: BlockId) -> Self {
+        Self(block.0 & (FROM_OUTSIDE - 1))
     }
 
     /// E for a reason.
@@ -133,7 +133,7 @@ impl Symbol {
         } else if self.0 & ENTER != 0 {
             Step::Enter(FuncId(self.0 & (FROM_OUTSIDE - 1)))
         } else {
-            Step::Block(self.0)
+            Step::Block(BlockId(self.0))
         }
     }
 
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn codes_are_those_of_plain_files() {
         assert_eq!(Symbol::enter(FuncId(5)).0, 0x4000_0005);
-        assert_eq!(Symbol::block(7).0, 7);
+        assert_eq!(Symbol::block(BlockId(7)).0, 7);
         assert_eq!(Symbol::EXIT.0, 0x8000_0000);
         assert_eq!(Symbol::enter(FuncId(5)).from_outside().step(), Step::Enter(FuncId(5)));
         assert_eq!(Symbol::exit(Cause::Longjmp).plain(), Symbol::EXIT);

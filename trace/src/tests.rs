@@ -1,7 +1,7 @@
 //! Random traces, held against a search that is slow and plainly right.
 
 use crate::grammar::{Grammar, Sequence, Terminal};
-use crate::ids::{FuncId, ThreadId};
+use crate::ids::{BlockId, FuncId, ThreadId};
 use crate::trace::NAMES;
 use crate::*;
 use chunks::Codec;
@@ -85,7 +85,7 @@ fn oracle(streams: &[Vec<u32>], path: &Path) -> Vec<Position> {
 }
 
 pub(crate) fn oracle_of(stream: &[u32], path: &Path) -> Vec<u64> {
-    let mut open: Vec<(FuncId, Vec<u32>)> = Vec::new();
+    let mut open: Vec<(FuncId, Vec<BlockId>)> = Vec::new();
     let mut found = Vec::new();
     for (index, &code) in (0..).zip(stream) {
         match Symbol(code).step() {
@@ -105,7 +105,7 @@ pub(crate) fn oracle_of(stream: &[u32], path: &Path) -> Vec<u64> {
 
 /// Whether blocks end with a path: from its last step on, which beginnings of the blocks may stand before
 /// what has been matched.
-pub(crate) fn ends_with(blocks: &[u32], path: &Path) -> bool {
+pub(crate) fn ends_with(blocks: &[BlockId], path: &Path) -> bool {
     let mut ends: BTreeSet<usize> = [blocks.len()].into();
     for step in path.steps.iter().rev() {
         let mut starts = BTreeSet::new();
@@ -124,8 +124,8 @@ pub(crate) fn ends_with(blocks: &[u32], path: &Path) -> bool {
 }
 
 /// A path with a gap, alternatives and repetition that starts and ends as a plain one does.
-pub(crate) fn widened(rng: &mut Rng, FuncId(func): FuncId, blocks: &[u32]) -> Path {
-    let (first, last) = (blocks[0], blocks[blocks.len() - 1]);
+pub(crate) fn widened(rng: &mut Rng, FuncId(func): FuncId, blocks: &[BlockId]) -> Path {
+    let (first, last) = (blocks[0].0, blocks[blocks.len() - 1].0);
     let text = match rng.below(5) {
         0 => format!("#{func}: {first} .. {last}"),
         1 => format!("#{func}: {first}|{last}+"),
@@ -137,10 +137,10 @@ pub(crate) fn widened(rng: &mut Rng, FuncId(func): FuncId, blocks: &[u32]) -> Pa
 }
 
 /// A path of length `len` that runs somewhere in the stream, or almost.
-pub(crate) fn random_path(rng: &mut Rng, stream: &[u32], len: usize) -> (FuncId, Vec<u32>) {
-    let mut open: Vec<(FuncId, Vec<u32>)> = Vec::new();
+pub(crate) fn random_path(rng: &mut Rng, stream: &[u32], len: usize) -> (FuncId, Vec<BlockId>) {
+    let mut open: Vec<(FuncId, Vec<BlockId>)> = Vec::new();
     let stop = rng.below(u32::try_from(stream.len()).expect("short")) as usize;
-    let mut best = (FuncId(0), vec![0]);
+    let mut best = (FuncId(0), vec![BlockId(0)]);
     for &code in &stream[..=stop] {
         match Symbol(code).step() {
             Step::Enter(func) => open.push((func, Vec::new())),
@@ -151,11 +151,11 @@ pub(crate) fn random_path(rng: &mut Rng, stream: &[u32], len: usize) -> (FuncId,
     let (func, mut blocks) = open.pop().unwrap_or(best);
     blocks = blocks.split_off(blocks.len().saturating_sub(len));
     if blocks.is_empty() {
-        blocks.push(0);
+        blocks.push(BlockId(0));
     }
     if rng.below(10) == 0 {
         let at = rng.below(u32::try_from(blocks.len()).expect("short")) as usize;
-        blocks[at] = rng.below(6);
+        blocks[at] = BlockId(rng.below(6));
     }
     (func, blocks)
 }
@@ -323,9 +323,13 @@ proptest! {
 /// Asks everything of a file that may be damaged; only what it answers with is of no account.
 fn use_up(file: &[u8]) {
     let Ok(trace) = opened(file) else { return };
-    let automaton = Automaton::new(&Path::of(FuncId(0), &[0, 1])).expect("it is plain");
-    let _damaged =
-        (trace.names(), trace.threads(), trace.stats(), trace.count_by_caller(&Path::of(FuncId(0), &[0, 1])));
+    let automaton = Automaton::new(&Path::of(FuncId(0), &[0, 1].map(BlockId))).expect("it is plain");
+    let _damaged = (
+        trace.names(),
+        trace.threads(),
+        trace.stats(),
+        trace.count_by_caller(&Path::of(FuncId(0), &[0, 1].map(BlockId))),
+    );
     let same = diff::Pairing::new(&Names::default(), &Names::default());
     let _damaged = diff::first(&trace, &trace, ThreadId(0), &same);
     let _damaged = trace.expand(ThreadId(0), 20..60, |_| ControlFlow::<()>::Continue(()));
@@ -347,8 +351,10 @@ fn no_changed_bit_has_chunks_passed_over() {
     let stream = random_stream(11, 300);
     let file = chunked(std::slice::from_ref(&stream), Codec::Zlib, 64);
     let whole = opened(&file).expect("it is whole");
-    let paths: Vec<Automaton> =
-        (0..4).map(FuncId).map(|func| Automaton::new(&Path::of(func, &[0])).expect("a path")).collect();
+    let paths: Vec<Automaton> = (0..4)
+        .map(FuncId)
+        .map(|func| Automaton::new(&Path::of(func, &[0].map(BlockId))).expect("a path"))
+        .collect();
     let counts = |trace: &Trace| -> Result<Vec<u64>, _> {
         let count =
             |path| trace.search(path, Want::CountAndFirst, Some(Scheme::Chunks)).map(|found| found.0.count);
@@ -457,7 +463,7 @@ fn a_cut_packed_file_answers_as_the_whole_one_or_not_at_all() {
 #[test]
 fn a_damaged_packed_file_answers_as_before_or_not_at_all() {
     let stream = random_stream(9, 300);
-    let path = Path::of(FuncId(0), &[0]);
+    let path = Path::of(FuncId(0), &[0].map(BlockId));
     let file = packed(&[stream]);
     let whole = answers(&opened(&file).expect("it is whole"), &path);
     for at in 0..file.len() {
@@ -496,7 +502,7 @@ fn doubled(terminals: &[Terminal], start: &[u32], n: u32) -> Vec<u8> {
 fn grammars_that_grow_beyond_measure_are_refused() {
     let terminal = |func, symbol| Terminal { func, symbol };
     let terminals = [
-        terminal(FuncId(0), Symbol::block(0)),
+        terminal(FuncId(0), Symbol::block(BlockId(0))),
         terminal(FuncId(0), Symbol::enter(FuncId(0))),
         terminal(Terminal::NO_FUNC, Symbol::EXIT),
     ];
@@ -530,8 +536,8 @@ fn grammars_that_grow_beyond_measure_are_refused() {
 fn occurrences_beyond_32_bits_are_counted() {
     let terminal = |func, symbol| Terminal { func, symbol };
     let terminals = [
-        terminal(FuncId(0), Symbol::block(1)),
-        terminal(FuncId(0), Symbol::block(3)),
+        terminal(FuncId(0), Symbol::block(BlockId(1))),
+        terminal(FuncId(0), Symbol::block(BlockId(3))),
         terminal(FuncId(0), Symbol::enter(FuncId(0))),
     ];
     // One activation: block 1, then 3 for 2^34 times.
@@ -574,7 +580,7 @@ fn the_scheme_that_is_told_is_the_one_that_was_used() {
     let stream = random_stream(3, 300);
     let trace = opened(&packed(&[stream])).expect("it is whole");
     let used = |func, want, scheme| {
-        let automaton = Automaton::new(&Path::of(FuncId(func), &[0])).expect("it is plain");
+        let automaton = Automaton::new(&Path::of(FuncId(func), &[0].map(BlockId))).expect("it is plain");
         trace.search(&automaton, want, scheme).expect("it is whole").1
     };
     assert_eq!(used(0, Want::Count, None), Scheme::Columns);
@@ -619,11 +625,11 @@ fn foreign_files_and_other_versions_are_named() {
 #[test]
 fn many_equal_threads_are_packed() {
     let one: Vec<u32> =
-        [Symbol::enter(FuncId(7)), Symbol::block(0), Symbol::EXIT].map(|symbol| symbol.0).to_vec();
+        [Symbol::enter(FuncId(7)), Symbol::block(BlockId(0)), Symbol::EXIT].map(|symbol| symbol.0).to_vec();
     let file = packed(&vec![one; 50_000]);
     let trace = opened(&file).expect("it is whole");
-    assert_eq!(trace.block_counts(None).expect("it can be read"), [((FuncId(7), 0), 50_000)].into());
-    let path = Automaton::new(&Path::of(FuncId(7), &[0])).expect("it is short");
+    assert_eq!(trace.block_counts(None).expect("it can be read"), [((FuncId(7), BlockId(0)), 50_000)].into());
+    let path = Automaton::new(&Path::of(FuncId(7), &[0].map(BlockId))).expect("it is short");
     for scheme in [Scheme::Grammar, Scheme::Columns] {
         let found = trace.search(&path, Want::Count, Some(scheme)).expect("it can be read").0;
         assert_eq!(found.count, 50_000, "{scheme:?}");
@@ -633,10 +639,10 @@ fn many_equal_threads_are_packed() {
 /// Numbers that only a damaged file has take no room.
 #[test]
 fn huge_numbers_are_counted_too() {
-    let (func, block) = (FuncId((1 << 29) - 5), (1 << 28) - 5);
-    let one = [Symbol::enter(func), Symbol::block(0), Symbol::block(block), Symbol::EXIT];
+    let (func, block) = (FuncId((1 << 29) - 5), BlockId((1 << 28) - 5));
+    let one = [Symbol::enter(func), Symbol::block(BlockId(0)), Symbol::block(block), Symbol::EXIT];
     let stream: Vec<u32> = one.iter().map(|symbol| symbol.0).collect();
     let file = chunked(&[stream.repeat(2)], Codec::Zstd, 64);
     let counts = opened(&file).expect("it is whole").block_counts(None).expect("it can be read");
-    assert_eq!(counts, [((func, 0), 2), ((func, block), 2)].into());
+    assert_eq!(counts, [((func, BlockId(0)), 2), ((func, block), 2)].into());
 }

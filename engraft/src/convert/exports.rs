@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use trace::chrome::{self, ChromeError, Slices};
 use trace::folded::{FoldError, Folded};
-use trace::{FuncId, Names, Part, Trace};
+use trace::{BlockId, FuncId, Names, Part, Trace};
 use tracing::info_span;
 use views::convert::{SlicesView, StacksView};
 
@@ -149,7 +149,7 @@ pub fn chrome(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer>
 struct Instructions {
     counts: Vec<Vec<Option<u64>>>,
     /// A block that ran, and is in none of the binaries.
-    unknown: std::cell::Cell<Option<(FuncId, u32)>>,
+    unknown: std::cell::Cell<Option<(FuncId, BlockId)>>,
 }
 
 impl Instructions {
@@ -176,12 +176,12 @@ impl Instructions {
                 None => input::program(path)?,
             };
             for (&func, function) in names.functions.range(first..end) {
-                let last = function.blocks.keys().next_back().map_or(0, |n| *n as usize + 1);
+                let last = function.blocks.keys().next_back().map_or(0, |n| n.index() + 1);
                 let mut of: Vec<Option<u64>> = vec![None; last];
                 for (&block, what) in &function.blocks {
                     let id = program.block_from(Va(what.at));
                     let n = id.map(|id| program.n_insns_run(id));
-                    of.get_mut(block as usize).into_iter().for_each(|place| *place = n);
+                    of.get_mut(block.index()).into_iter().for_each(|place| *place = n);
                 }
                 counts.resize(counts.len().max(func.index() + 1), Vec::new());
                 counts.get_mut(func.index()).into_iter().for_each(|place| *place = std::mem::take(&mut of));
@@ -190,8 +190,8 @@ impl Instructions {
         Ok(Instructions { counts, unknown: std::cell::Cell::new(None) })
     }
 
-    fn of_block(&self, func: FuncId, block: u32) -> u64 {
-        let n = self.counts.get(func.index()).and_then(|of| of.get(block as usize)).copied().flatten();
+    fn of_block(&self, func: FuncId, block: BlockId) -> u64 {
+        let n = self.counts.get(func.index()).and_then(|of| of.get(block.index())).copied().flatten();
         n.unwrap_or_else(|| {
             self.unknown.set(Some((func, block)));
             0
@@ -201,8 +201,11 @@ impl Instructions {
     /// Refuses a trace of other binaries.
     fn finish(self, names: &Names) -> anyhow::Result<()> {
         let Some((func, block)) = self.unknown.get() else { return Ok(()) };
-        let what =
-            format!("block {block} of {} is in no binary that was given", Functions::new(names).called(func));
+        let what = format!(
+            "block {} of {} is in no binary that was given",
+            block.0,
+            Functions::new(names).called(func)
+        );
         Err(Hinted::new(
             what,
             "say --binary with the build that was traced, or count blocks: `--weight blocks`",

@@ -10,7 +10,7 @@ use views::query::{
 /// What was asked.
 fn path_view(path: &trace::Path, functions: &Functions<'_>) -> PathView {
     let step = |s: &trace::path::PathStep| StepView {
-        blocks: s.blocks.clone(),
+        blocks: s.blocks.iter().map(|block| block.0).collect(),
         repeats: s.repeats,
         after_gap: s.after_gap,
         calls: s.calls.iter().map(|call| path_view(call, functions)).collect(),

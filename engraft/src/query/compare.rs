@@ -114,7 +114,7 @@ fn paths(a: &Side, b: &Side, pairing: &Pairing, named: &str, length: usize) -> a
         PathView {
             only_in: side.label(),
             function: side.functions().view(Some(alone.func)),
-            blocks: alone.blocks,
+            blocks: alone.blocks.iter().map(|block| block.0).collect(),
             count: alone.count,
         }
     };

@@ -5,7 +5,7 @@ use super::functions::Functions;
 use crate::input::unreadable;
 use crate::output::{Answer, Hinted};
 use std::cmp::Reverse;
-use trace::{FuncId, Trace};
+use trace::{BlockId, FuncId, Trace};
 use tracing::info_span;
 use views::query::hottest::{HottestView, PathView};
 
@@ -18,16 +18,16 @@ pub fn print(args: &Args, trace: &Trace, functions: &Functions<'_>, n: usize) ->
     let length = args.length.unwrap_or(LENGTH);
     let all = info_span!("count").in_scope(|| trace.paths(length, func));
     let all = all.map_err(|err| unreadable(&args.trace, err))?;
-    let mut paths: Vec<(FuncId, &Vec<u32>, u64)> = Vec::new();
+    let mut paths: Vec<(FuncId, &Vec<BlockId>, u64)> = Vec::new();
     for (&func, of) in &all {
         paths.extend(of.iter().map(|(blocks, &count)| (func, blocks, count)));
         // Those that are not hot in their function are not hot in the run.
         paths.sort_by_key(|&(func, blocks, count)| (Reverse(count), func, blocks));
         paths.truncate(n);
     }
-    let view = |(id, blocks, count): (FuncId, &Vec<u32>, u64)| PathView {
+    let view = |(id, blocks, count): (FuncId, &Vec<BlockId>, u64)| PathView {
         function: functions.view(Some(id)),
-        blocks: blocks.clone(),
+        blocks: blocks.iter().map(|block| block.0).collect(),
         count,
     };
     let paths: Vec<_> = paths.into_iter().map(view).collect();

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use trace::{Flow, FuncId, Names};
+use trace::{BlockId, Flow, FuncId, Names};
 
 /// What stands beside a block that is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -88,7 +88,7 @@ impl<'a> Binaries<'a> {
     }
 
     /// The instructions of a block: up to where the next one of its function starts.
-    fn insns(&self, binary: &Binary, func: FuncId, block: u32) -> Vec<Insn> {
+    fn insns(&self, binary: &Binary, func: FuncId, block: BlockId) -> Vec<Insn> {
         let Some(function) = self.names.functions.get(&func) else { return Vec::new() };
         let Some(start) = function.blocks.get(&block).map(|b| b.at) else { return Vec::new() };
         let end = function.blocks.values().map(|b| b.at).filter(|at| *at > start).min();
@@ -111,7 +111,7 @@ impl<'a> Binaries<'a> {
 
     /// The source lines that a block is of, in the order of its instructions; of a trace that knows no
     /// binaries, what came with its names.
-    pub fn lines(&self, func: FuncId, block: u32) -> Vec<(String, u32)> {
+    pub fn lines(&self, func: FuncId, block: BlockId) -> Vec<(String, u32)> {
         let Some(binary) = self.binary(func) else {
             let known = self.names.functions.get(&func).and_then(|f| f.blocks.get(&block));
             return known.filter(|b| b.line > 0).map(|b| (b.file.clone(), b.line)).into_iter().collect();
@@ -127,7 +127,7 @@ impl<'a> Binaries<'a> {
     }
 
     /// A block as it is printed.
-    pub fn code(&self, what: Code, func: FuncId, block: u32) -> Vec<String> {
+    pub fn code(&self, what: Code, func: FuncId, block: BlockId) -> Vec<String> {
         match what {
             Code::Disassembly => {
                 let Some(binary) = self.binary(func) else { return Vec::new() };

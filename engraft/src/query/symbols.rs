@@ -9,7 +9,7 @@ use crate::output::{self, Answer, Format};
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use trace::{Cause, FuncId, Line, Position, Step, Symbol, ThreadId, Trace};
+use trace::{BlockId, Cause, FuncId, Line, Position, Step, Symbol, ThreadId, Trace};
 use tracing::info_span;
 use views::query::symbols::{RangeView, SymbolView};
 
@@ -34,7 +34,7 @@ fn symbol_view(line: &Line, functions: &Functions<'_>) -> SymbolView {
         step,
         mark: mark(line.symbol),
         function: functions.view(line.func),
-        block,
+        block: block.map(|block| block.0),
         at: known().map(|b| b.at),
         file: known().filter(|b| !b.file.is_empty()).map(|b| b.file.clone()),
         line: known().map(|b| b.line).filter(|&n| n > 0),
@@ -47,7 +47,7 @@ fn with_code(mut symbol: SymbolView, binaries: &Binaries<'_>, code: Option<Code>
     let (Some(code), Some(func), Some(block)) = (code, symbol.function.function_id, symbol.block) else {
         return symbol;
     };
-    let func = FuncId(func);
+    let (func, block) = (FuncId(func), BlockId(block));
     symbol.code = binaries.code(code, func, block);
     if symbol.file.is_none()
         && let Some((file, line)) = binaries.lines(func, block).into_iter().next()

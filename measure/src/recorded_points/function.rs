@@ -116,16 +116,16 @@ impl FunctionPoints<'_> {
             block.end = match program.block(id).end {
                 BlockEnd::Return => End::Return,
                 BlockEnd::NoReturn | BlockEnd::Stop | BlockEnd::Broken => End::Stop,
-                _ if !way.0.is_empty() => {
-                    End::To(way.0.iter().map(|to| (*to, u32::from(is_on_way(&way, *to)))).collect())
-                }
+                _ if !way.0.is_empty() => End::To(
+                    way.0.iter().map(|to| (trace::BlockId(*to), u32::from(is_on_way(&way, *to)))).collect(),
+                ),
                 _ => tail.map_or(End::Stop, End::Tail),
             };
             made.push(block);
         }
         number_all(&mut made);
         thin(&mut made, &entered, &costs, passages);
-        let mine = ids.iter().filter_map(|id| Some((*self.entries.get(id)?, self.nth(*id))));
+        let mine = ids.iter().filter_map(|id| Some((*self.entries.get(id)?, trace::BlockId(self.nth(*id)))));
         let has_frame = self.around.has_frames(self.func);
         passages.add(self.func.0, &made, &entered, has_frame, &mine.collect::<Vec<_>>());
         made
@@ -269,7 +269,9 @@ impl FunctionPoints<'_> {
     pub(super) fn number(&self, blocks: &mut [Block], code: &mut Code, events: &mut Vec<Event>) {
         let program = self.around.program;
         let func = self.func.0;
-        for ((n, id), block) in (0..).zip(program.function(self.func).block_ids()).zip(blocks) {
+        for ((n, id), block) in
+            (0..).map(trace::BlockId).zip(program.function(self.func).block_ids()).zip(blocks)
+        {
             let mut number = |slot: &mut u32, of: Point, at: EventAt, is_far: bool| {
                 if *slot != 0 {
                     code.points.push(of);
@@ -292,7 +294,7 @@ impl FunctionPoints<'_> {
                     let taken = program
                         .successors(id)
                         .iter()
-                        .any(|e| e.kind == EdgeKind::Taken && self.nth(e.to) == *to);
+                        .any(|e| e.kind == EdgeKind::Taken && self.nth(e.to) == to.0);
                     let at = if taken { EventAt::Taken } else { EventAt::Through };
                     number(slot, Point::Way(func, n, *to), at, false);
                 }

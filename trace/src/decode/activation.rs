@@ -3,6 +3,7 @@
 
 use super::codes::{Codes, Of};
 use crate::decode::region::{Border, MOST_PLAIN, Position, Region};
+use crate::ids::BlockId;
 use crate::recording::code::{End, Site, SiteTold};
 use crate::symbol::{Cause, Symbol};
 
@@ -10,7 +11,7 @@ use crate::symbol::{Cause, Symbol};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Activation {
     pub(super) of: Of,
-    pub(super) block: u32,
+    pub(super) block: BlockId,
     /// The call of it that is next, or that control is in.
     pub(super) call: u32,
     /// What the call has come to by a jump out of what it had come to: whether that was the call's own.
@@ -29,7 +30,7 @@ pub(super) struct Activation {
 }
 
 impl Activation {
-    pub(super) fn at(of: Of, block: u32, frame: Option<u32>) -> Activation {
+    pub(super) fn at(of: Of, block: BlockId, frame: Option<u32>) -> Activation {
         Activation {
             of,
             block,
@@ -51,7 +52,7 @@ impl Activation {
     }
 
     /// It goes to `block`.
-    pub(super) fn go(&mut self, codes: &Codes, block: u32, out: &mut Vec<u32>) {
+    pub(super) fn go(&mut self, codes: &Codes, block: BlockId, out: &mut Vec<u32>) {
         out.push(Symbol::block(block).0);
         (self.block, self.call) = (block, 0);
         (self.follows, self.has_come, self.has_gone, self.is_before) = (None, false, false, false);
@@ -59,7 +60,7 @@ impl Activation {
     }
 
     /// A call of it has returned.
-    pub(super) fn returned(&mut self, block: u32, call: u32) {
+    pub(super) fn returned(&mut self, block: BlockId, call: u32) {
         (self.block, self.call, self.is_before) = (block, call.saturating_add(1), false);
         (self.follows, self.has_come, self.has_gone) = (None, false, false);
     }
@@ -136,7 +137,7 @@ impl Codes {
     pub(super) fn through(&self, module: usize, stub: u32, out: &mut Vec<u32>) {
         if let Some(func) = stub.checked_sub(1).filter(|_| module < self.all.len()) {
             let (enter, tail) = (Symbol::enter(self.func_id(Of { module, func })), Symbol::exit(Cause::Tail));
-            out.extend([enter.0, Symbol::block(0).0, tail.0]);
+            out.extend([enter.0, Symbol::block(BlockId(0)).0, tail.0]);
         }
     }
 }

@@ -2,7 +2,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::decode::region::{Position, Region};
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::recording::code::{Block, Code, End, Point, Site};
 use crate::recording::event::{HANDLER, LIMIT};
 use std::collections::HashMap;
@@ -84,13 +84,13 @@ impl Codes {
         FuncId(self.first.get(of.module).map_or(0, |first| first.0).saturating_add(of.func))
     }
 
-    pub(super) fn block(&self, of: Of, block: u32) -> Option<&Block> {
-        self.all.get(of.module)?.functions.get(of.func as usize)?.blocks.get(block as usize)
+    pub(super) fn block(&self, of: Of, block: BlockId) -> Option<&Block> {
+        self.all.get(of.module)?.functions.get(of.func as usize)?.blocks.get(block.index())
     }
 
     /// The number of a position among those of its module.
     fn position(&self, of: Of, at: Position) -> Option<usize> {
-        let block = self.blocks.get(of.module)?.get(of.func as usize)? + at.block as usize;
+        let block = self.blocks.get(of.module)?.get(of.func as usize)? + at.block.index();
         Some(self.positions.get(of.module)?.get(block)?.checked_add(at.call)? as usize)
     }
 
@@ -113,7 +113,7 @@ impl Codes {
     }
 
     /// The block of a function that control comes to by point `n` of its module.
-    pub(super) fn leads_to(&self, of: Of, n: u32) -> Option<u32> {
+    pub(super) fn leads_to(&self, of: Of, n: u32) -> Option<BlockId> {
         match self.all.get(of.module)?.points.get((n as usize).checked_sub(1)?)? {
             Point::Start(_, block) | Point::Way(_, _, block) => Some(*block),
             Point::Behind(..) | Point::Leaves(..) => None,
@@ -148,7 +148,7 @@ impl Codes {
     }
 
     /// Where a signal came: at a place of the moved code of a module.
-    pub(super) fn placed(&self, key: u32, at: u32) -> Option<(Of, u32)> {
+    pub(super) fn placed(&self, key: u32, at: u32) -> Option<(Of, BlockId)> {
         let module = self.all.iter().position(|code| code.key == key)?;
         let places = &self.all.get(module)?.places;
         let n = places.partition_point(|place| place.0 <= at).checked_sub(1)?;
@@ -170,12 +170,12 @@ impl Codes {
         ((n as usize) < code.numbers().len()).then_some(module)
     }
 
-    pub(super) fn entry(&self, module: usize, n: u32) -> Option<(u32, u32)> {
+    pub(super) fn entry(&self, module: usize, n: u32) -> Option<(u32, BlockId)> {
         self.all.get(module)?.entries.get(n as usize).copied()
     }
 }
 
-type Call = (Of, u32, u32);
+type Call = (Of, BlockId, u32);
 
 /// The calls that come to functions, at once or by jumps in place of returns, and that nothing tells the end
 /// of. Calls through pointers are not known.
@@ -196,7 +196,7 @@ impl Codes {
             let mut found = Callers::default();
             for (module, code) in self.all.iter().enumerate() {
                 for (func, function) in (0u32..).zip(&code.functions) {
-                    for (n, block) in (0u32..).zip(&function.blocks) {
+                    for (n, block) in (0..).map(BlockId).zip(&function.blocks) {
                         for (call, site) in (0u32..).zip(&block.calls).filter(|(_, site)| site.point == 0) {
                             let Some((to, _)) = site.entry.and_then(|entry| self.entry(module, entry)) else {
                                 continue;

@@ -15,6 +15,7 @@
 //! there a procedure's events are a file of their own, here all are in one).
 #![warn(clippy::indexing_slicing)]
 
+use crate::ids::BlockId;
 use crate::recording::code::{Block, End, Site, SiteTold};
 
 /// What a region ends at.
@@ -23,16 +24,16 @@ pub(crate) enum Border {
     /// This point: at the start of a block, on the way to one, or out of the function.
     Point(u32),
     /// Call `call` of the block.
-    Call { block: u32, call: u32 },
+    Call { block: BlockId, call: u32 },
     /// The end of the block: control leaves the function there, or comes to an end.
-    End { block: u32 },
+    End { block: BlockId },
 }
 
 /// Where control may go without an event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Region {
     /// Blocks but the one of the position, each with the place of that before it, from 1; 0: the position.
-    steps: Vec<(u32, u32)>,
+    steps: Vec<(BlockId, u32)>,
     /// Where it ends, and the step before, likewise.
     borders: Vec<(Border, u32)>,
     /// The one that is silent.
@@ -47,23 +48,23 @@ const MOST_BLOCKS: usize = 64;
 const MOST_POSITIONS: usize = 48;
 const MOST_BEFORE: usize = 192;
 
-fn site(blocks: &[Block], block: u32, call: u32) -> Option<&Site> {
-    blocks.get(block as usize)?.calls.get(call as usize)
+fn site(blocks: &[Block], block: BlockId, call: u32) -> Option<&Site> {
+    blocks.get(block.index())?.calls.get(call as usize)
 }
 
 /// The entry that a call is told by.
-fn entry_of(blocks: &[Block], block: u32, call: u32) -> Option<u32> {
+fn entry_of(blocks: &[Block], block: BlockId, call: u32) -> Option<u32> {
     site(blocks, block, call)?.entry.filter(|_| !is_inside(blocks, block, call))
 }
 
-fn is_inside(blocks: &[Block], block: u32, call: u32) -> bool {
+fn is_inside(blocks: &[Block], block: BlockId, call: u32) -> bool {
     site(blocks, block, call).is_some_and(|site| site.told == SiteTold::Inside)
 }
 
 /// Behind the start of a block, or one of its calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Position {
-    pub(crate) block: u32,
+    pub(crate) block: BlockId,
     /// The next call.
     pub(crate) call: u32,
 }
@@ -77,7 +78,7 @@ impl Region {
         let mut n_far = 0;
         let mut open = vec![(from, 0u32)];
         while let Some((at, step)) = open.pop() {
-            let Some(block) = blocks.get(at.block as usize) else { continue };
+            let Some(block) = blocks.get(at.block.index()) else { continue };
             if let Some(call) = block.next_call(at.call) {
                 region.borders.push((Border::Call { block: at.block, call }, step));
                 continue;
@@ -95,7 +96,7 @@ impl Region {
             }
             let End::To(ways) = &block.end else { continue };
             for &(to, point) in ways {
-                let Some(start) = blocks.get(to as usize) else { continue };
+                let Some(start) = blocks.get(to.index()) else { continue };
                 if point != 0 {
                     region.borders.push((Border::Point(point), step));
                     continue;
@@ -140,12 +141,12 @@ impl Region {
     }
 
     /// Its blocks but that of the position, each with the step that leads there.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, u32)> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (BlockId, u32)> {
         self.steps.iter().map(|(block, _)| *block).zip(1..)
     }
 
     /// The step that leads to a block; the one of the position is not among them.
-    pub(crate) fn to_block(&self, block: u32) -> Option<u32> {
+    pub(crate) fn to_block(&self, block: BlockId) -> Option<u32> {
         let n = self.steps.iter().position(|(to, _)| *to == block)?;
         u32::try_from(n + 1).ok()
     }
@@ -156,7 +157,7 @@ impl Region {
     }
 
     /// The blocks that control goes through from the position up to a step.
-    pub(crate) fn path(&self, mut step: u32) -> Vec<u32> {
+    pub(crate) fn path(&self, mut step: u32) -> Vec<BlockId> {
         let mut path = Vec::new();
         while let Some(&(block, before)) = (step as usize).checked_sub(1).and_then(|n| self.steps.get(n)) {
             path.push(block);
@@ -222,7 +223,7 @@ impl Passages {
         blocks: &[Block],
         entered: &[bool],
         has_frame: bool,
-        entries: &[(u32, u32)],
+        entries: &[(u32, BlockId)],
     ) {
         let last = self.last(func, blocks, entered);
         for &(entry, block) in entries {
@@ -239,8 +240,8 @@ impl Passages {
         }
     }
 
-    fn first(&self, func: u32, blocks: &[Block], block: u32) -> Option<Vec<Word>> {
-        let start = blocks.get(block as usize)?;
+    fn first(&self, func: u32, blocks: &[Block], block: BlockId) -> Option<Vec<Word>> {
+        let start = blocks.get(block.index())?;
         if start.point != 0 {
             return Some(vec![(func, start.point)]).filter(|_| !start.is_far);
         }
@@ -248,7 +249,7 @@ impl Passages {
         let mut words = region.words(func, blocks)?;
         match region.silent().map(|(border, _)| border) {
             Some(Border::End { block }) => {
-                let block = blocks.get(block as usize)?;
+                let block = blocks.get(block.index())?;
                 if !block.is_open && matches!(block.end, End::Return | End::Tail(None)) {
                     return None;
                 }
@@ -264,7 +265,7 @@ impl Passages {
 
     fn last(&self, func: u32, blocks: &[Block], entered: &[bool]) -> Option<Vec<Word>> {
         let mut words = Vec::new();
-        for ((n, block), entered) in (0u32..).zip(blocks).zip(entered) {
+        for ((n, block), entered) in (0..).map(BlockId).zip(blocks).zip(entered) {
             // A jump out of it comes back to where it would have.
             let tail = if let End::Tail(to) = block.end { to } else { None };
             for to in [tail, block.leaves.and_then(|(_, to)| to)].into_iter().flatten() {
@@ -277,7 +278,7 @@ impl Passages {
             for (call, site) in starts.then_some((0, None)).into_iter().chain(behind) {
                 let region = Region::of(blocks, Position { block: n, call });
                 let Some((Border::End { block }, _)) = region.silent() else { continue };
-                if !blocks.get(block as usize).is_some_and(|b| matches!(b.end, End::Return | End::Tail(_))) {
+                if !blocks.get(block.index()).is_some_and(|b| matches!(b.end, End::Return | End::Tail(_))) {
                     continue;
                 }
                 words.extend(region.words(func, blocks)?);
@@ -292,15 +293,15 @@ impl Passages {
         few(words)
     }
 
-    fn plain(&self, blocks: &[Block], block: u32) -> Option<usize> {
+    fn plain(&self, blocks: &[Block], block: BlockId) -> Option<usize> {
         let region = Region::of(blocks, Position { block, call: 0 });
         let [(Border::End { block: end }, _)] = *region.borders.as_slice() else { return None };
-        if !region.is_clear || blocks.get(end as usize)?.end != End::Return {
+        if !region.is_clear || blocks.get(end.index())?.end != End::Return {
             return None;
         }
         let mut n = 2;
         for at in region.steps.iter().map(|(n, _)| *n).chain([block]) {
-            let block = blocks.get(at as usize)?;
+            let block = blocks.get(at.index())?;
             if block.point != 0 || block.may_end || block.is_open || block.leaves.is_some() {
                 return None;
             }
@@ -350,7 +351,7 @@ impl Region {
     /// Whether it may end at a return that nothing tells of.
     fn returns(&self, blocks: &[Block]) -> bool {
         let Some((Border::End { block }, _)) = self.silent() else { return false };
-        blocks.get(block as usize).is_some_and(|b| b.end == End::Return)
+        blocks.get(block.index()).is_some_and(|b| b.end == End::Return)
     }
 
     /// The points that it ends at, those behind calls, too; `None` if it is not clear, or control may come
@@ -376,9 +377,9 @@ impl Region {
 /// A place of a function that may tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    Start(u32),
-    Way(u32, usize),
-    Call(u32, u32),
+    Start(BlockId),
+    Way(BlockId, usize),
+    Call(BlockId, u32),
 }
 
 /// Leaves out points of a function, and what entries that it calls tell, dearest first, where the next events
@@ -386,28 +387,28 @@ enum Place {
 /// number of its own; what it calls is among `passages`.
 pub fn thin(blocks: &mut [Block], entered: &[bool], costs: &Costs, passages: &Passages) {
     let mut before = vec![Vec::new(); blocks.len()];
-    for (from, block) in (0u32..).zip(blocks.iter()) {
+    for (from, block) in (0..).map(BlockId).zip(blocks.iter()) {
         for (to, _) in block.ways() {
-            before.get_mut(to as usize).into_iter().for_each(|b| b.push(from));
+            before.get_mut(to.index()).into_iter().for_each(|b| b.push(from));
         }
     }
     let mut all: Vec<(f32, Place)> = Vec::new();
-    for ((n, block), start) in (0u32..).zip(blocks.iter()).zip(&costs.starts) {
+    for ((n, block), start) in (0..).map(BlockId).zip(blocks.iter()).zip(&costs.starts) {
         all.extend(start.filter(|_| block.point != 0).map(|cost| (cost, Place::Start(n))));
     }
-    for ((n, block), ways) in (0u32..).zip(blocks.iter()).zip(&costs.ways) {
+    for ((n, block), ways) in (0..).map(BlockId).zip(blocks.iter()).zip(&costs.ways) {
         let points = block.ways().zip(ways).enumerate().filter(|(_, (way, _))| way.1 != 0);
         all.extend(points.map(|(k, (_, cost))| (*cost, Place::Way(n, k))));
     }
-    for (n, calls) in (0u32..).zip(&costs.calls) {
+    for (n, calls) in (0..).map(BlockId).zip(&costs.calls) {
         all.extend((0..).zip(calls).filter_map(|(k, cost)| Some(((*cost)?, Place::Call(n, k)))));
     }
     all.sort_by(|a, b| b.0.total_cmp(&a.0));
     for (_, place) in all {
         let ends = match place {
             Place::Start(n) => {
-                let from = before.get(n as usize).into_iter().flatten().copied();
-                from.filter(|from| blocks.get(*from as usize).is_some_and(|b| b.ways().any(|w| w == (n, 0))))
+                let from = before.get(n.index()).into_iter().flatten().copied();
+                from.filter(|from| blocks.get(from.index()).is_some_and(|b| b.ways().any(|w| w == (n, 0))))
                     .collect()
             }
             Place::Way(n, _) => vec![n],
@@ -420,7 +421,7 @@ pub fn thin(blocks: &mut [Block], entered: &[bool], costs: &Costs, passages: &Pa
         }
         let is_well = positions(blocks, &before, entered, ends).is_some_and(|all| {
             let may_be = |from: Position| {
-                let n = from.block as usize;
+                let n = from.block.index();
                 let is_entry = from.call == 0
                     && entered.get(n).is_some_and(|e| *e)
                     && blocks.get(n).is_some_and(|b| b.point == 0);
@@ -435,15 +436,15 @@ pub fn thin(blocks: &mut [Block], entered: &[bool], costs: &Costs, passages: &Pa
     }
 }
 
-fn end_of(blocks: &[Block], block: u32) -> Option<Position> {
-    let call = u32::try_from(blocks.get(block as usize)?.calls.len()).ok()?;
+fn end_of(blocks: &[Block], block: BlockId) -> Option<Position> {
+    let call = u32::try_from(blocks.get(block.index())?.calls.len()).ok()?;
     Some(Position { block, call })
 }
 
 /// Leaves out what a place tells; what that was.
 fn leave_out(blocks: &mut [Block], place: Place) -> Option<u32> {
     if let Place::Call(block, call) = place {
-        let site = blocks.get_mut(block as usize)?.calls.get_mut(call as usize)?;
+        let site = blocks.get_mut(block.index())?.calls.get_mut(call as usize)?;
         (site.told == SiteTold::Event && site.point == 0).then(|| site.told = SiteTold::Inside)?;
         return Some(0);
     }
@@ -452,7 +453,7 @@ fn leave_out(blocks: &mut [Block], place: Place) -> Option<u32> {
 
 fn put_back(blocks: &mut [Block], place: Place, was: u32) {
     if let Place::Call(block, call) = place {
-        let site = blocks.get_mut(block as usize).and_then(|b| b.calls.get_mut(call as usize));
+        let site = blocks.get_mut(block.index()).and_then(|b| b.calls.get_mut(call as usize));
         site.into_iter().for_each(|site| site.told = SiteTold::Event);
     } else if let Some(slot) = slot(blocks, place) {
         *slot = was;
@@ -462,8 +463,8 @@ fn put_back(blocks: &mut [Block], place: Place, was: u32) {
 /// Where a point is written down.
 fn slot(blocks: &mut [Block], place: Place) -> Option<&mut u32> {
     match place {
-        Place::Start(n) => blocks.get_mut(n as usize).map(|block| &mut block.point),
-        Place::Way(n, k) => match &mut blocks.get_mut(n as usize)?.end {
+        Place::Start(n) => blocks.get_mut(n.index()).map(|block| &mut block.point),
+        Place::Way(n, k) => match &mut blocks.get_mut(n.index())?.end {
             End::To(ways) => ways.get_mut(k).map(|way| &mut way.1),
             _ => None,
         },
@@ -475,7 +476,7 @@ fn slot(blocks: &mut [Block], place: Place) -> Option<&mut u32> {
 /// end; `None` if there are too many.
 fn positions(
     blocks: &[Block],
-    before: &[Vec<u32>],
+    before: &[Vec<BlockId>],
     entered: &[bool],
     mut places: Vec<Position>,
 ) -> Option<Vec<Position>> {
@@ -486,15 +487,15 @@ fn positions(
         }
         seen.push(place);
         let n = place.block;
-        let block = blocks.get(n as usize)?;
+        let block = blocks.get(n.index())?;
         let calls = (1u32..).zip(&block.calls).take(place.call as usize);
         if let Some((call, _)) = calls.filter(|(_, site)| site.told != SiteTold::Nothing).last() {
             found.push(Position { block: n, call });
         } else {
-            let from = before.get(n as usize)?;
-            let ways = |from: &u32| blocks.get(*from as usize).map(Block::ways).into_iter().flatten();
-            let comes = |from: &u32| ways(from).any(|w| w.0 == n && w.1 != 0);
-            if block.point != 0 || entered.get(n as usize).is_none_or(|e| *e) || from.iter().any(comes) {
+            let from = before.get(n.index())?;
+            let ways = |from: &BlockId| blocks.get(from.index()).map(Block::ways).into_iter().flatten();
+            let comes = |from: &BlockId| ways(from).any(|w| w.0 == n && w.1 != 0);
+            if block.point != 0 || entered.get(n.index()).is_none_or(|e| *e) || from.iter().any(comes) {
                 found.push(Position { block: n, call: 0 });
             }
             if block.point == 0 {

@@ -3,6 +3,7 @@
 use super::codes::Of;
 use super::{Decoder, MOST_INSIDE, Part, Told};
 use crate::decode::region::Border;
+use crate::ids::BlockId;
 use crate::recording::code::SiteTold;
 use crate::recording::event::SignalPlace;
 use crate::symbol::Symbol;
@@ -52,7 +53,7 @@ pub(super) struct Signals {
     /// Whether the last word was room that nothing was written into.
     pub(super) is_unwritten: bool,
     /// Of which block the call that was not over is where a signal came last, if it is one.
-    in_call: Option<(Of, u32)>,
+    in_call: Option<(Of, BlockId)>,
     /// Whether what is entered next is entered by a jump out of a signal handler.
     pub(super) hands_on: bool,
     /// Whether a signal has ended the thread where it is.

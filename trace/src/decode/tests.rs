@@ -4,7 +4,7 @@
 use super::*;
 use crate::balance::Balance;
 use crate::decode::region::{Costs, Passages, thin};
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::recording::code::{Code, Function, Site};
 use crate::recording::event::{
     ENDED, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, IN_CALL, NO_PLACE, PAUSE, REDIRECTED, START,
@@ -32,7 +32,7 @@ const BASE: u32 = 1000;
 fn program(rng: &mut Rng) -> Code {
     let n_functions = 2 + rng.below(5);
     let mut code = Code { base: BASE, ..Code::default() };
-    code.entries = (0..n_functions).map(|f| (f, 0)).collect();
+    code.entries = (0..n_functions).map(|f| (f, BlockId(0))).collect();
     let mut passages = Passages::default();
     for func in (0..n_functions).rev() {
         let n = 1 + rng.below(6);
@@ -57,7 +57,7 @@ fn program(rng: &mut Rng) -> Code {
                     let mut way = |to: u32| {
                         let is_on_way = several && to > b && rng.below(2) == 0;
                         starts[to as usize] |= !is_on_way && (several || to <= b);
-                        (to, u32::from(is_on_way))
+                        (BlockId(to), u32::from(is_on_way))
                     };
                     End::To(to.into_iter().map(&mut way).collect())
                 }
@@ -70,7 +70,7 @@ fn program(rng: &mut Rng) -> Code {
         // Where it starts with a point, none is needed on the ways there.
         for block in &mut blocks {
             if let End::To(ways) = &mut block.end {
-                ways.iter_mut().filter(|way| starts[way.0 as usize]).for_each(|way| way.1 = 0);
+                ways.iter_mut().filter(|way| starts[way.0.index()]).for_each(|way| way.1 = 0);
             }
         }
         blocks.iter_mut().zip(&starts).for_each(|(block, has)| block.point = u32::from(*has));
@@ -99,8 +99,8 @@ fn program(rng: &mut Rng) -> Code {
         if rng.below(8) > 0 {
             thin(&mut blocks, &entered, &Costs { starts, ways, calls, always: rng.below(2) == 0 }, &passages);
         }
-        passages.add(func, &blocks, &entered, has_far, &[(func, 0)]);
-        for (b, block) in (0..n).zip(&mut blocks) {
+        passages.add(func, &blocks, &entered, has_far, &[(func, BlockId(0))]);
+        for (b, block) in (0..n).map(BlockId).zip(&mut blocks) {
             let mut number =
                 |slot: &mut u32, of: Point| *slot = if *slot == 0 { 0 } else { point(&mut code, of) };
             number(&mut block.point, Point::Start(func, b));
@@ -187,7 +187,7 @@ impl Walk<'_> {
                 }
                 n => self.append(&[BASE + n])?,
             }
-            self.symbols.push(Symbol::block(block).0);
+            self.symbols.push(Symbol::block(BlockId(block)).0);
             for site in &b.calls {
                 if site.told == SiteTold::Nothing && site.entry.is_none() {
                     continue;
@@ -226,7 +226,7 @@ impl Walk<'_> {
                     if point != 0 {
                         self.append(&[BASE + point])?;
                     }
-                    block = to;
+                    block = to.0;
                 }
                 _ => break,
             }
@@ -260,7 +260,7 @@ fn with_room(rng: &mut Rng, words: &[u32]) -> Vec<u32> {
 }
 
 /// The blocks that were executed, in order, each with its function.
-fn executed(symbols: &[u32]) -> Vec<(FuncId, u32)> {
+fn executed(symbols: &[u32]) -> Vec<(FuncId, BlockId)> {
     let (mut open, mut all) = (Vec::new(), Vec::new());
     for &code in symbols {
         match Symbol(code).step() {
@@ -275,7 +275,7 @@ fn executed(symbols: &[u32]) -> Vec<(FuncId, u32)> {
 /// Of a run that is told from the events on that end at symbols `behind`: the blocks of which the telling is
 /// sure. When a function is left of which nothing told before, it is not known who called it until the next
 /// event: what is behind the last such place is the same.
-fn told_for_sure(all: &[u32], behind: &[usize]) -> Vec<(FuncId, u32)> {
+fn told_for_sure(all: &[u32], behind: &[usize]) -> Vec<(FuncId, BlockId)> {
     let (mut open, mut n_known, mut sure) = (Vec::new(), 0, Vec::new());
     for (i, &code) in all.iter().enumerate() {
         if behind.contains(&i) {
@@ -319,7 +319,7 @@ fn a_signal_comes_before_the_event_of_its_place() {
     let site = Site { entry: Some(1), told: SiteTold::Inside, ..Site::default() };
     let caller = vec![Block { calls: vec![site], end: End::Return, ..Block::default() }];
     // 0 → 1 or 2; 2 traps, and 3 is behind it.
-    let to = |ways: &[(u32, u32)]| End::To(ways.to_vec());
+    let to = |ways: &[(u32, u32)]| End::To(ways.iter().map(|(to, point)| (BlockId(*to), *point)).collect());
     let callee = vec![
         block(0, to(&[(1, 0), (2, 0)])),
         block(1, to(&[(4, 0)])),
@@ -333,14 +333,14 @@ fn a_signal_comes_before_the_event_of_its_place() {
         key: 7,
         base: BASE,
         functions: functions.into(),
-        entries: vec![(0, 0), (1, 0), (2, 0)],
-        points: vec![Point::Start(1, 1), Point::Start(1, 3)],
-        places: vec![(20, Some((1, 1))), (30, Some((1, 3)))],
+        entries: vec![(0, BlockId(0)), (1, BlockId(0)), (2, BlockId(0))],
+        points: vec![Point::Start(1, BlockId(1)), Point::Start(1, BlockId(3))],
+        places: vec![(20, Some((1, BlockId(1)))), (30, Some((1, BlockId(3))))],
         ..Code::default()
     };
     let codes = Codes::new(vec![code]);
     let decoded = |words: &[u32]| decoded(&codes, words);
-    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(n).0];
+    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(BlockId(n)).0];
     let (entry, handler) = ([ENTRY | BASE], ENTRY | (BASE + 2));
     let way = [f(0), b(0), f(1), b(0)];
     let runs = decoded(&[&entry[..], &[HANDLER, 7, 20, handler, BASE + 1]].concat());
@@ -356,7 +356,7 @@ fn a_signal_comes_before_the_event_of_its_place() {
 fn a_place_that_nothing_leads_to_is_none() {
     let block = |point, end| Block { point, end, ..Block::default() };
     let site = Site { point: 1, ..Site::default() };
-    let to = |ways: &[(u32, u32)]| End::To(ways.to_vec());
+    let to = |ways: &[(u32, u32)]| End::To(ways.iter().map(|(to, point)| (BlockId(*to), *point)).collect());
     // 0 → 1, where it calls what is not recorded, or 2, which it leaves for good.
     let caller = vec![
         block(0, to(&[(1, 0), (2, 0)])),
@@ -378,22 +378,22 @@ fn a_place_that_nothing_leads_to_is_none() {
         key: 7,
         base: BASE,
         functions: functions.into(),
-        entries: vec![(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)],
+        entries: vec![(0, BlockId(0)), (1, BlockId(0)), (2, BlockId(0)), (3, BlockId(0)), (4, BlockId(0))],
         points: vec![
-            Point::Behind(0, 1, 0),
-            Point::Start(0, 1),
-            Point::Start(0, 2),
-            Point::Start(1, 1),
-            Point::Start(1, 2),
-            Point::Start(4, 1),
-            Point::Start(4, 3),
+            Point::Behind(0, BlockId(1), 0),
+            Point::Start(0, BlockId(1)),
+            Point::Start(0, BlockId(2)),
+            Point::Start(1, BlockId(1)),
+            Point::Start(1, BlockId(2)),
+            Point::Start(4, BlockId(1)),
+            Point::Start(4, BlockId(3)),
         ],
-        places: vec![(20, Some((3, 0))), (40, Some((0, 1))), (60, Some((4, 1)))],
+        places: vec![(20, Some((3, BlockId(0)))), (40, Some((0, BlockId(1)))), (60, Some((4, BlockId(1))))],
         ..Code::default()
     };
     let codes = Codes::new(vec![code]);
     let decoded = |words: &[u32]| decoded(&codes, words);
-    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(n).0];
+    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(BlockId(n)).0];
     let entry = |n| ENTRY | (BASE + n);
     let exit = Symbol::EXIT.0;
     let way = [f(0), b(0), b(1)];
@@ -429,8 +429,8 @@ fn a_place_that_nothing_leads_to_is_none() {
 fn nothing_is_told_behind_an_end() {
     let by_stub = Site { stub: 2, told: SiteTold::Nothing, ..Site::default() };
     let caller = vec![
-        Block { end: End::To(vec![(1, 0), (2, 0)]), ..Block::default() },
-        Block { point: 2, calls: vec![by_stub; 2], end: End::To(vec![(2, 0)]), ..Block::default() },
+        Block { end: End::To(vec![(BlockId(1), 0), (BlockId(2), 0)]), ..Block::default() },
+        Block { point: 2, calls: vec![by_stub; 2], end: End::To(vec![(BlockId(2), 0)]), ..Block::default() },
         Block { end: End::Return, ..Block::default() },
     ];
     let stub = vec![Block { end: End::Tail(None), ..Block::default() }];
@@ -438,13 +438,13 @@ fn nothing_is_told_behind_an_end() {
         key: 7,
         base: BASE,
         functions: [caller, stub].map(|blocks| Function { blocks, ..Function::default() }).into(),
-        entries: vec![(0, 0), (1, 0)],
-        points: vec![Point::Behind(0, 1, 0), Point::Start(0, 1)],
-        places: vec![(20, Some((0, 1))), (40, Some((0, 2)))],
+        entries: vec![(0, BlockId(0)), (1, BlockId(0))],
+        points: vec![Point::Behind(0, BlockId(1), 0), Point::Start(0, BlockId(1))],
+        places: vec![(20, Some((0, BlockId(1)))), (40, Some((0, BlockId(2))))],
         ..Code::default()
     };
     let codes = Codes::new(vec![code]);
-    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(n).0];
+    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(BlockId(n)).0];
     let way = [Symbol::enter(FuncId(0)).from_outside().0, b(0), b(1)];
     let passed = [f(1), b(0), Symbol::exit(Cause::Tail).0];
     let ends = |words: &[u32]| {
@@ -476,7 +476,7 @@ fn a_caller_is_made_up_only_where_no_other_may_be() {
         end,
         ..Block::default()
     };
-    let to = |ways: &[(u32, u32)]| End::To(ways.to_vec());
+    let to = |ways: &[(u32, u32)]| End::To(ways.iter().map(|(to, point)| (BlockId(*to), *point)).collect());
     let work = vec![block(0, &[], to(&[(1, 0)])), block(1, &[], End::Return)];
     let jumps = vec![block(0, &[], End::Tail(Some(0)))];
     let runs = vec![block(0, &[1, 0], to(&[(0, 0), (1, 0)])), block(2, &[], End::Return)];
@@ -487,12 +487,12 @@ fn a_caller_is_made_up_only_where_no_other_may_be() {
     let code = Code {
         base: BASE,
         functions: functions.into(),
-        entries: (0..5).map(|func| (func, 0)).collect(),
-        points: vec![Point::Start(0, 1), Point::Start(2, 1), Point::Start(4, 0)],
+        entries: (0..5).map(|func| (func, BlockId(0))).collect(),
+        points: vec![Point::Start(0, BlockId(1)), Point::Start(2, BlockId(1)), Point::Start(4, BlockId(0))],
         ..Code::default()
     };
     let codes = Codes::new(vec![code]);
-    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(n).0];
+    let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(BlockId(n)).0];
     let [worked, ran, waited] = [1, 2, 3].map(|n| BASE + n);
     let (jumped, exit) = (ENTRY | BASE, Symbol::EXIT.0);
     let got = decoded(&codes, &[GAP, START, worked, worked, jumped, worked, ran]);
@@ -560,7 +560,7 @@ proptest! {
                 Step::Exit => drop(open.pop()),
                 Step::Block(block) => {
                     let (func, last) = open.last_mut().expect("it is in a function");
-                    let at = *func + u64::from(block);
+                    let at = *func + u64::from(block.0);
                     *want.blocks.entry(at).or_default() += 1;
                     last.replace(at).into_iter().for_each(|from| *want.edges.entry((from, at)).or_default() += 1);
                 }

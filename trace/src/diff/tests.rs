@@ -2,7 +2,7 @@
 
 use super::{Alone, Pairing, alone, first};
 use crate::chunks::Codec;
-use crate::ids::{FuncId, ThreadId};
+use crate::ids::{BlockId, FuncId, ThreadId};
 use crate::tests::{Rng, chunked, opened, packed, random_stream};
 use crate::{Cause, Names, Step, Symbol};
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ proptest! {
         let at = rng.below(u32::try_from(one.len()).expect("short")) as usize;
         match (kind, Symbol(one[at]).step()) {
             // Another block, another function; why a function is left is no difference.
-            (0, Step::Block(block)) => other[at] = block + 1,
+            (0, Step::Block(block)) => other[at] = block.0 + 1,
             (0, Step::Enter(func)) => other[at] = Symbol::enter(FuncId(func.0 + 1)).0,
             (0, Step::Exit) => other[at] = Symbol::exit(Cause::Tail).0,
             // Longer by a root; nothing; something else behind a common start.
@@ -69,9 +69,9 @@ fn paths_of_one_alone_are_listed_by_how_often() {
     let a = names("0 0 0x10 main a.c:1\n1 0 0x20 f a.c:1\n2 0 0x30 old a.c:1\n");
     let b = names("0 0 0x10 f a.c:1\n1 0 0x20 main a.c:1\n2 0 0x30 new a.c:1\n");
     let paths = |list: &[(u32, &[u32], u64)]| {
-        let mut all: BTreeMap<FuncId, BTreeMap<Vec<u32>, u64>> = BTreeMap::new();
+        let mut all: BTreeMap<FuncId, BTreeMap<Vec<BlockId>, u64>> = BTreeMap::new();
         for (func, blocks, n) in list {
-            all.entry(FuncId(*func)).or_default().insert(blocks.to_vec(), *n);
+            all.entry(FuncId(*func)).or_default().insert(blocks.iter().copied().map(BlockId).collect(), *n);
         }
         all
     };
@@ -80,7 +80,7 @@ fn paths_of_one_alone_are_listed_by_how_often() {
     let is = |is_second, func, blocks: &[u32], count| Alone {
         is_second,
         func: FuncId(func),
-        blocks: blocks.to_vec(),
+        blocks: blocks.iter().copied().map(BlockId).collect(),
         count,
     };
     let want = [

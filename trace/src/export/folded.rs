@@ -11,7 +11,7 @@
 //! PLDI 1997.
 
 use crate::file::ReadError;
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
 use crate::trace::part::Part;
@@ -65,7 +65,7 @@ impl Folded {
         trace: &Trace,
         part: &Part,
         depth: usize,
-        mut weight: impl FnMut(FuncId, u32) -> u64,
+        mut weight: impl FnMut(FuncId, BlockId) -> u64,
     ) -> Result<Folded, FoldError> {
         let mut stacks = vec![Stack { under: 0, func: FuncId(0), weight: 0 }];
         let mut known: HashMap<(u32, FuncId), u32> = HashMap::new();

@@ -12,7 +12,7 @@
 
 use crate::decode::Codes;
 use crate::file::varint::{self, Cursor};
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::recording::code::{Block, End};
 use crate::search::path::{NotAPath, Path, PathStep};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -48,7 +48,7 @@ pub struct Follow {
     /// It may follow any: exceptions lead to it, or `longjmp`, or handlers of signals.
     pub after_any: bool,
     /// These may.
-    pub to: Vec<u32>,
+    pub to: Vec<BlockId>,
 }
 
 impl Flow {
@@ -57,7 +57,7 @@ impl Flow {
         let mut flow = Self::default();
         for (first, code) in codes.modules() {
             flow.modules.push(Module { first, key: code.key, path: code.path.clone() });
-            let entries: BTreeSet<(u32, u32)> = code.entries.iter().copied().collect();
+            let entries: BTreeSet<(u32, BlockId)> = code.entries.iter().copied().collect();
             for (n, function) in (0..).zip(&code.functions).filter(|(_, f)| !f.blocks.is_empty()) {
                 let is_entry = |block| entries.contains(&(n, block));
                 flow.functions.insert(FuncId(first.0 + n), follows(&function.blocks, is_entry));
@@ -106,7 +106,7 @@ impl Flow {
             for (own, block) in (0_i64..).zip(blocks) {
                 varint::put(&mut out, u64::from(block.by_any) | u64::from(block.after_any) << 1);
                 varint::put(&mut out, block.to.len() as u64);
-                block.to.iter().for_each(|to| varint::put(&mut out, varint::zigzag(i64::from(*to) - own)));
+                block.to.iter().for_each(|to| varint::put(&mut out, varint::zigzag(i64::from(to.0) - own)));
             }
         }
         out
@@ -129,7 +129,8 @@ impl Flow {
             for own in 0..i64::try_from(cursor.get_len()?).ok()? {
                 let bits = cursor.get()?;
                 let n = cursor.get_len()?;
-                let mut way = || u32::try_from(varint::unzigzag(cursor.get()?).checked_add(own)?).ok();
+                let mut way =
+                    || u32::try_from(varint::unzigzag(cursor.get()?).checked_add(own)?).ok().map(BlockId);
                 let to = (0..n).map(|_| way()).collect::<Option<_>>()?;
                 blocks.push(Follow { by_any: bits & 1 != 0, after_any: bits & 2 != 0, to });
             }
@@ -141,14 +142,14 @@ impl Flow {
 
 /// What may follow the blocks of a recorded function; what nothing leads to may follow any, unless a call
 /// comes there.
-fn follows(blocks: &[Block], is_entry: impl Fn(u32) -> bool) -> Vec<Follow> {
+fn follows(blocks: &[Block], is_entry: impl Fn(BlockId) -> bool) -> Vec<Follow> {
     let mut is_led_to = vec![false; blocks.len()];
     for (to, _) in blocks.iter().flat_map(Block::ways) {
-        is_led_to.get_mut(to as usize).into_iter().for_each(|is| *is = true);
+        is_led_to.get_mut(to.index()).into_iter().for_each(|is| *is = true);
     }
     let follow = |((n, block), is_led_to): ((u32, &Block), bool)| Follow {
         by_any: block.is_open,
-        after_any: block.lands || block.is_far || !is_led_to && !is_entry(n),
+        after_any: block.lands || block.is_far || !is_led_to && !is_entry(BlockId(n)),
         to: match &block.end {
             End::To(ways) => ways.iter().map(|way| way.0).collect(),
             _ => Vec::new(),
@@ -158,7 +159,7 @@ fn follows(blocks: &[Block], is_entry: impl Fn(u32) -> bool) -> Vec<Follow> {
 }
 
 fn check(blocks: &[Follow], a: &PathStep, b: &PathStep, function: &str) -> Result<(), NotAPath> {
-    let known = |n: u32| blocks.get(n as usize);
+    let known = |n: BlockId| blocks.get(n.index());
     // What the trace has and the program does not is not ours to judge.
     let Some(first) = a.blocks.first().copied().filter(|n| known(*n).is_some()) else { return Ok(()) };
     let ways = a.blocks.iter().filter_map(|from| route(blocks, *from, &b.blocks));
@@ -168,8 +169,8 @@ fn check(blocks: &[Follow], a: &PathStep, b: &PathStep, function: &str) -> Resul
     {
         return Ok(());
     }
-    let list = |numbers: &[u32], or: &str| {
-        let words: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    let list = |numbers: &[BlockId], or: &str| {
+        let words: Vec<String> = numbers.iter().map(|n| n.0.to_string()).collect();
         match words.split_last() {
             Some((last, before)) if !before.is_empty() => format!("{} {or} {last}", before.join(", ")),
             _ => words.concat(),
@@ -183,12 +184,12 @@ fn check(blocks: &[Follow], a: &PathStep, b: &PathStep, function: &str) -> Resul
     );
     let to = known(first).map_or(&[][..], |f| &f.to);
     let leads = match to.is_empty() {
-        true => format!("block {first} leads to no block of {function}: control leaves it there"),
-        false => format!("block {first} leads to {}", list(to, "and")),
+        true => format!("block {} leads to no block of {function}: control leaves it there", first.0),
+        false => format!("block {} leads to {}", first.0, list(to, "and")),
     };
     let hint = match shortest {
         Some(way) => {
-            let words: Vec<String> = way.iter().map(u32::to_string).collect();
+            let words: Vec<String> = way.iter().map(|n| n.0.to_string()).collect();
             let (first, last) =
                 (words.first().cloned().unwrap_or_default(), words.last().cloned().unwrap_or_default());
             format!("{leads}; the shortest way is '{}', any way '{first} .. {last}'", words.join(" "))
@@ -199,12 +200,12 @@ fn check(blocks: &[Follow], a: &PathStep, b: &PathStep, function: &str) -> Resul
 }
 
 /// The shortest way from a block to one of others, both included; at least one step.
-fn route(blocks: &[Follow], from: u32, to: &[u32]) -> Option<Vec<u32>> {
-    let mut before: BTreeMap<u32, u32> = BTreeMap::new();
+fn route(blocks: &[Follow], from: BlockId, to: &[BlockId]) -> Option<Vec<BlockId>> {
+    let mut before: BTreeMap<BlockId, BlockId> = BTreeMap::new();
     let mut open = VecDeque::from([from]);
     while let Some(at) = open.pop_front() {
-        let Some(block) = blocks.get(at as usize) else { continue };
-        let is_any = |n: &u32| block.by_any || blocks.get(*n as usize).is_some_and(|b| b.after_any);
+        let Some(block) = blocks.get(at.index()) else { continue };
+        let is_any = |n: &BlockId| block.by_any || blocks.get(n.index()).is_some_and(|b| b.after_any);
         let found = to.iter().copied().find(|n| block.to.contains(n) || is_any(n));
         if let Some(found) = found {
             let mut way = vec![found, at];
@@ -241,7 +242,7 @@ mod tests {
                 blocks.resize(blocks.len().max(n + 1), Follow::default());
             }
             match (from.parse::<usize>(), to.parse::<u32>()) {
-                (Ok(from), Ok(to)) => blocks[from].to.push(to),
+                (Ok(from), Ok(to)) => blocks[from].to.push(BlockId(to)),
                 (Ok(from), Err(_)) => blocks[from].by_any = true,
                 (_, Ok(to)) => blocks[to as usize].after_any = true,
                 _ => {}

@@ -15,7 +15,7 @@
 
 use crate::decode::Codes;
 use crate::file::varint::{self, Cursor};
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use std::collections::BTreeMap;
 
 /// The table of functions and blocks of a trace. May be empty: then there are numbers alone.
@@ -31,7 +31,7 @@ pub struct Function {
     /// Its name, as the symbol table has it.
     pub name: String,
     /// By the number that the trace has.
-    pub blocks: BTreeMap<u32, Block>,
+    pub blocks: BTreeMap<BlockId, Block>,
 }
 
 /// A block of a function.
@@ -62,7 +62,7 @@ impl Names {
         for (first, code) in codes.modules() {
             for (n, function) in (first.0..).map(FuncId).zip(&code.functions) {
                 let block = |b: &crate::recording::code::Block| Block { at: b.at, ..Block::default() };
-                let blocks = (0..).zip(function.blocks.iter().map(block)).collect();
+                let blocks = (0..).map(BlockId).zip(function.blocks.iter().map(block)).collect();
                 names.functions.insert(n, Function { name: function.name.clone(), blocks });
             }
         }
@@ -109,8 +109,8 @@ impl Names {
             varint::put(&mut out, function.blocks.len() as u64);
             let mut last_block = 0;
             for (&number, block) in &function.blocks {
-                varint::put(&mut out, u64::from(number - last_block));
-                last_block = number;
+                varint::put(&mut out, u64::from(number.0 - last_block));
+                last_block = number.0;
                 varint::put(&mut out, varint::zigzag(block.at.wrapping_sub(last_at).cast_signed()));
                 last_at = block.at;
                 let n_files = files.len() as u64;
@@ -149,7 +149,7 @@ impl Names {
                 }
                 line = line.checked_add(varint::unzigzag(cursor.get()?))?;
                 let block = Block { at, file: files.get(file)?.clone(), line: u32::try_from(line).ok()? };
-                function.blocks.insert(number, block);
+                function.blocks.insert(BlockId(number), block);
             }
             names.functions.insert(FuncId(func), function);
         }
@@ -157,10 +157,10 @@ impl Names {
     }
 }
 
-fn parse_line(line: &str) -> Option<(FuncId, u32, &str, Block)> {
+fn parse_line(line: &str) -> Option<(FuncId, BlockId, &str, Block)> {
     let mut words = line.splitn(4, ' ');
     let func = FuncId(words.next()?.parse().ok()?);
-    let block = words.next()?.parse().ok()?;
+    let block = BlockId(words.next()?.parse().ok()?);
     let at = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
     let (name, place) = words.next()?.trim_end().rsplit_once(' ')?;
     let (file, line) = place.rsplit_once(':')?;
@@ -180,7 +180,7 @@ mod tests {
         let names = Names::parse(TEXT).expect("it is right");
         assert_eq!(names.function(FuncId(7)), "operator new(unsigned long) a");
         assert_eq!(
-            names.functions[&FuncId(0)].blocks[&2],
+            names.functions[&FuncId(0)].blocks[&BlockId(2)],
             Block { at: 0x3f2f0, file: "bzip2.c".into(), line: 0 }
         );
         assert_eq!(Names::decode(&names.encode()).as_ref(), Some(&names));

@@ -19,6 +19,7 @@
 //! to use it on calls is ours. Borders that contents say are those of Muthitacharoen, Chen and Mazières, A
 //! Low-bandwidth Network File System, SOSP 2001, section 3.1.
 
+use crate::ids::BlockId;
 use crate::symbol::{Step, Symbol};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -63,7 +64,7 @@ struct Open {
     /// Where what is gathered next begins, of each level.
     rounds: [usize; LEVELS],
     /// Its last block.
-    block: u32,
+    block: BlockId,
 }
 
 /// A fingerprint.
@@ -142,7 +143,7 @@ impl Activations {
         match symbol.step() {
             Step::Enter(_) => {
                 let start = self.kept.len();
-                self.open.push(Open { start: Some(start), rounds: [start + 1; LEVELS], block: 0 });
+                self.open.push(Open { start: Some(start), rounds: [start + 1; LEVELS], block: BlockId(0) });
                 self.kept.push(number);
             }
             Step::Block(block) => {
@@ -253,7 +254,7 @@ mod tests {
     fn number(code: u32) -> u32 {
         match Symbol(code).step() {
             Step::Enter(func) => 100 + func.0,
-            Step::Block(block) => block,
+            Step::Block(block) => block.0,
             Step::Exit => 99,
         }
     }

@@ -21,7 +21,7 @@ use crate::balance::Levels;
 use crate::file::unpacked;
 use crate::file::varint::{self, Cursor};
 use crate::grammar::{Grammar, Terminal};
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::search::automaton::{Automaton, State};
 use crate::symbol::{Step, Symbol};
 
@@ -300,11 +300,11 @@ impl Segments {
         let Some(blocks) = automaton.plain().filter(|blocks| blocks.len() > 1) else {
             return Wanted::Function;
         };
-        let number = |block: &u32| {
+        let number = |block: &BlockId| {
             let terminal = Terminal { func: automaton.func, symbol: Symbol::block(*block) };
             terminals.binary_search(&terminal).ok().and_then(|t| u32::try_from(t).ok())
         };
-        let pair = |two: &[u32]| match two {
+        let pair = |two: &[BlockId]| match two {
             [a, b] => {
                 let b = number(b)?;
                 Some((self.pairs.binary_search(&(number(a)?, b)).ok()?, b))

@@ -4,6 +4,7 @@
 //! one way leads to what the second tells (`decode::region`).
 #![warn(clippy::indexing_slicing)]
 
+use crate::ids::BlockId;
 use serde::{Deserialize, Serialize};
 
 /// A module, as far as its events need it.
@@ -18,14 +19,14 @@ pub struct Code {
     /// Functions of other modules that it calls by name.
     pub imports: Vec<String>,
     /// Its entries: function and block.
-    pub entries: Vec<(u32, u32)>,
+    pub entries: Vec<(u32, BlockId)>,
     /// What is added to the numbers of its entries and points, so that those of modules do not overlap.
     pub base: u32,
     /// Its points, from 1.
     pub points: Vec<Point>,
     /// Which block of which function the moved code is of, from some distance from its start on, in order;
     /// `None`: none.
-    pub places: Vec<(u32, Option<(u32, u32)>)>,
+    pub places: Vec<(u32, Option<(u32, BlockId)>)>,
 }
 
 /// A function.
@@ -73,7 +74,7 @@ impl Code {
 
 impl Block {
     /// Where it may go in its function, each with the point on the way.
-    pub fn ways(&self) -> impl Iterator<Item = (u32, u32)> {
+    pub fn ways(&self) -> impl Iterator<Item = (BlockId, u32)> {
         let ways = if let End::To(ways) = &self.end { ways.as_slice() } else { &[] };
         ways.iter().copied()
     }
@@ -117,7 +118,7 @@ pub enum SiteTold {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum End {
     /// In one of these blocks of the function, each with the point on the way there; 0: none.
-    To(Vec<(u32, u32)>),
+    To(Vec<(BlockId, u32)>),
     /// By a return.
     Return,
     /// By a jump out of the function: to this entry, if it is sure that it comes to one that is recorded.
@@ -131,13 +132,13 @@ pub enum End {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Point {
     /// The start of this block of this function.
-    Start(u32, u32),
+    Start(u32, BlockId),
     /// Behind this call of this block of this function.
-    Behind(u32, u32, u32),
+    Behind(u32, BlockId, u32),
     /// This block of this function leaves it by its branch.
-    Leaves(u32, u32),
+    Leaves(u32, BlockId),
     /// On the way from this block of this function to that.
-    Way(u32, u32, u32),
+    Way(u32, BlockId, BlockId),
 }
 
 impl Point {

@@ -3,7 +3,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::decode::{Codes, Decoder};
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::recording::code::Code;
 use crate::symbol::{Step, Symbol};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub struct Weights {
 #[derive(Clone, Debug, Default)]
 struct Ran {
     n: u64,
-    to: Vec<(u32, u64)>,
+    to: Vec<(BlockId, u64)>,
 }
 
 impl Sample {
@@ -81,7 +81,7 @@ impl Sample {
             let words: Vec<u32> = words(chunk).collect();
             let mut decoder = Decoder::new(&codes);
             // Functions that are open, each with its last block.
-            let mut open: Vec<(FuncId, Option<u32>)> = Vec::new();
+            let mut open: Vec<(FuncId, Option<BlockId>)> = Vec::new();
             for words in words.chunks(1 << 12) {
                 symbols.clear();
                 decoder.push(words, &mut symbols);
@@ -100,8 +100,8 @@ impl Sample {
         }
         for ((first, code), weights) in codes.modules().zip(&mut weights) {
             for (function, ran) in code.functions.iter().zip(ran.iter().skip(first.index())) {
-                let at = |n: u32| function.blocks.get(n as usize).map(|block| block.at);
-                for (from, ran) in (0..).zip(ran).filter(|(_, ran)| ran.n > 0) {
+                let at = |n: BlockId| function.blocks.get(n.index()).map(|block| block.at);
+                for (from, ran) in (0..).map(BlockId).zip(ran).filter(|(_, ran)| ran.n > 0) {
                     let Some(from) = at(from) else { continue };
                     weights.blocks.insert(from, ran.n);
                     let edges = ran.to.iter().filter_map(|(to, n)| Some(((from, at(*to)?), *n)));
@@ -117,18 +117,18 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
-fn count(ran: &mut Vec<Vec<Ran>>, func: FuncId, before: Option<u32>, block: u32) {
+fn count(ran: &mut Vec<Vec<Ran>>, func: FuncId, before: Option<BlockId>, block: BlockId) {
     let func = func.index();
     if ran.len() <= func {
         ran.resize(func + 1, Vec::new());
     }
     let Some(blocks) = ran.get_mut(func) else { return };
-    let n_blocks = block.max(before.unwrap_or_default()) as usize + 1;
+    let n_blocks = block.max(before.unwrap_or_default()).index() + 1;
     if blocks.len() < n_blocks {
         blocks.resize(n_blocks, Ran::default());
     }
-    blocks.get_mut(block as usize).into_iter().for_each(|ran| ran.n += 1);
-    if let Some(from) = before.and_then(|n| blocks.get_mut(n as usize)) {
+    blocks.get_mut(block.index()).into_iter().for_each(|ran| ran.n += 1);
+    if let Some(from) = before.and_then(|n| blocks.get_mut(n.index())) {
         match from.to.iter_mut().find(|(to, _)| *to == block) {
             Some((_, n)) => *n += 1,
             None => from.to.push((block, 1)),

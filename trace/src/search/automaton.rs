@@ -5,7 +5,7 @@
 //! after a block says which beginnings of the path end there; an occurrence ends wherever an accepting state
 //! is reached.
 
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::search::path::Path;
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ const MOST_STATES: usize = 4096;
 pub struct Automaton {
     /// The function that it belongs to.
     pub func: FuncId,
-    plain: Option<Vec<u32>>,
-    classes: BTreeMap<u32, u16>,
+    plain: Option<Vec<BlockId>>,
+    classes: BTreeMap<BlockId, u16>,
     dense: Vec<u16>,
     n_classes: usize,
     next: Vec<State>,
@@ -80,9 +80,9 @@ impl Automaton {
                 next.push(State::try_from(id).map_err(|_| TooWide)?);
             }
         }
-        let last = classes.keys().next_back().map_or(0, |&block| block as usize);
+        let last = classes.keys().next_back().map_or(0, |&block| block.index());
         let dense = (0..=last.min(0xffff))
-            .map(|b| u32::try_from(b).ok().and_then(|b| classes.get(&b)).copied().unwrap_or(0));
+            .map(|b| u32::try_from(b).ok().and_then(|b| classes.get(&BlockId(b))).copied().unwrap_or(0));
         Ok(Self {
             func: path.func,
             plain: path.plain(),
@@ -95,22 +95,22 @@ impl Automaton {
     }
 
     /// The blocks of the path, if it is a plain one.
-    pub fn plain(&self) -> Option<&[u32]> {
+    pub fn plain(&self) -> Option<&[BlockId]> {
         self.plain.as_deref()
     }
 
     /// Whether more than the first block of a plain path has been executed; anything, of another path.
     pub fn is_beyond_first(&self, state: State) -> bool {
-        let first = self.plain().and_then(<[u32]>::first);
+        let first = self.plain().and_then(<[BlockId]>::first);
         state != 0 && first.is_none_or(|&block| state != self.next(0, self.class(block)))
     }
 
     /// The class of a block of the function.
     #[inline]
-    pub fn class(&self, block: u32) -> u16 {
-        match self.dense.get(block as usize) {
+    pub fn class(&self, block: BlockId) -> u16 {
+        match self.dense.get(block.index()) {
             Some(&class) => class,
-            None if block > 0xffff => self.classes.get(&block).copied().unwrap_or(0),
+            None if block.0 > 0xffff => self.classes.get(&block).copied().unwrap_or(0),
             None => 0,
         }
     }
@@ -150,7 +150,7 @@ mod tests {
         let automaton = automaton.expect("it is a path").expect("it is small");
         let mut state = 0;
         let found = blocks.iter().enumerate().filter(|(_, block)| {
-            state = automaton.next(state, automaton.class(**block));
+            state = automaton.next(state, automaton.class(BlockId(**block)));
             automaton.accepts(state)
         });
         assert_eq!(found.map(|(i, _)| i).collect::<Vec<_>>(), expect, "{path}");

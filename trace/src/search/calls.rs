@@ -9,7 +9,7 @@
 //! The paper has no such paths; the vector of states is its (section 4.1).
 
 use crate::balance::Levels;
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::search::path::Path;
 use crate::symbol::{Step, Symbol};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ mod tests;
 struct Followed {
     func: FuncId,
     /// Which steps a block fits.
-    fits: BTreeMap<u32, u128>,
+    fits: BTreeMap<BlockId, u128>,
     /// Steps that may be taken again, that come behind a gap, that want no call.
     repeats: u128,
     after_gap: u128,
@@ -35,7 +35,7 @@ struct Followed {
 
 impl Followed {
     /// The positions behind a block.
-    fn next(&self, set: u128, block: u32, made: &[u16]) -> u128 {
+    fn next(&self, set: u128, block: BlockId, made: &[u16]) -> u128 {
         let fits = self.fits.get(&block).copied().unwrap_or(0);
         let with_calls = self.wanting.iter().zip(made).filter(|((_, n), made)| n == *made);
         let ready = with_calls.fold(self.free, |ready, ((step, _), _)| ready | step);
@@ -151,7 +151,7 @@ impl Scan {
     }
 
     /// Whether an occurrence of the path that is searched ends with this block.
-    fn block(&mut self, block: u32) -> bool {
+    fn block(&mut self, block: BlockId) -> bool {
         let Some(top) = self.open.last().filter(|top| top.sets < self.sets.len()) else { return false };
         let (mut at, mut is_found) = (top.made, false);
         let paths = top.func.and_then(|func| self.of.get(&func)).into_iter().flatten();

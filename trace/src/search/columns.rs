@@ -22,7 +22,7 @@
 use crate::file::varint::{self, Cursor};
 use crate::grammar::Grammar;
 use crate::grammar::coder::{self, Parts, Slp};
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::search::automaton::Automaton;
 use crate::search::effects::{EffectId, Effects, NOTHING};
 use crate::symbol::Step;
@@ -122,7 +122,7 @@ impl Strings {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Column {
     /// Its blocks that were executed, rising.
-    blocks: Vec<u32>,
+    blocks: Vec<BlockId>,
     /// Its strings, over indices of `blocks`: one sequence.
     slp: Slp,
     /// How many activations executed each of them.
@@ -298,7 +298,7 @@ impl Column {
     }
 
     /// The number in its function of the block that a terminal stands for.
-    pub fn block(&self, terminal: u32) -> u32 {
+    pub fn block(&self, terminal: u32) -> BlockId {
         self.blocks[terminal as usize]
     }
 
@@ -367,7 +367,7 @@ impl Column {
         for n in [self.blocks.len(), self.counts.len(), self.slp.ends.len(), self.slp.bodies.len()] {
             varint::put(&mut out, n as u64);
         }
-        varint::put_rising(&mut out, self.blocks.iter().copied());
+        varint::put_rising(&mut out, self.blocks.iter().map(|block| block.0));
         let parts = Parts {
             n_terminals: self.slp.n_terminals,
             bodies: &self.slp.bodies,
@@ -384,6 +384,7 @@ impl Column {
         let mut len = || usize::try_from(cursor.get()?).ok().filter(|&n| n < 1 << 30);
         let (n_blocks, n_strings, n_rules, n_symbols) = (len()?, len()?, len()?, len()?);
         let blocks = cursor.get_rising().filter(|blocks| blocks.len() == n_blocks)?;
+        let blocks = blocks.into_iter().map(BlockId).collect();
         let n_terminals = u32::try_from(n_blocks).ok()?;
         let lengths = [n_strings];
         let (slp, counts) =
@@ -426,11 +427,13 @@ impl Column {
             [block] => executed(*block),
             [a, b] => pair(*a, *b),
             _ => {
-                let Ok(automaton) = Automaton::new(&crate::search::path::Path::of(FuncId(0), path)) else {
+                // To it, places in the column are blocks.
+                let path: Vec<BlockId> = path.iter().copied().map(BlockId).collect();
+                let Ok(automaton) = Automaton::new(&crate::search::path::Path::of(FuncId(0), &path)) else {
                     return 0;
                 };
                 let classes: Vec<u16> =
-                    (0..self.slp.n_terminals).map(|block| automaton.class(block)).collect();
+                    (0..self.slp.n_terminals).map(|block| automaton.class(BlockId(block))).collect();
                 self.count_by(&automaton, &classes)
             }
         }

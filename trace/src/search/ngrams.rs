@@ -11,7 +11,7 @@
 
 use crate::file::ReadError;
 use crate::file::flow::{Flow, Follow};
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::search::columns::Column;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
@@ -28,7 +28,7 @@ pub const LONGEST: usize = 64;
 const MOST_BLOCKS: u32 = 1 << 22;
 
 /// The paths of a function of one length, with how often each occurs.
-pub type Paths = BTreeMap<Vec<u32>, u64>;
+pub type Paths = BTreeMap<Vec<BlockId>, u64>;
 
 impl Trace {
     /// The paths of `len` blocks, at most [`LONGEST`], of each function that ran so many in one activation;
@@ -57,14 +57,14 @@ impl Trace {
         let (pairs, ran) = (self.paths(2, Some(func))?, self.paths(1, Some(func))?);
         let mut blocks: Vec<Follow> = Vec::new();
         for block in ran.values().flat_map(BTreeMap::keys).flatten() {
-            if *block > MOST_BLOCKS {
+            if block.0 > MOST_BLOCKS {
                 return Ok(Flow::default());
             }
-            blocks.resize(blocks.len().max(*block as usize + 1), Follow::default());
+            blocks.resize(blocks.len().max(block.index() + 1), Follow::default());
         }
         for pair in pairs.values().flat_map(BTreeMap::keys) {
             if let [from, to] = *pair.as_slice()
-                && let Some(block) = blocks.get_mut(from as usize)
+                && let Some(block) = blocks.get_mut(from.index())
             {
                 block.to.push(to);
             }
@@ -73,8 +73,8 @@ impl Trace {
     }
 
     fn paths_by_scan(&self, len: usize, func: Option<FuncId>) -> Result<BTreeMap<FuncId, Paths>, ReadError> {
-        let mut counts: HashMap<FuncId, HashMap<Vec<u32>, u64>> = HashMap::new();
-        let (mut open, mut of): (Vec<(FuncId, Vec<u32>)>, _) = (Vec::new(), None);
+        let mut counts: HashMap<FuncId, HashMap<Vec<BlockId>, u64>> = HashMap::new();
+        let (mut open, mut of): (Vec<(FuncId, Vec<BlockId>)>, _) = (Vec::new(), None);
         self.read(|thread, symbols| {
             if of.replace(thread) != Some(thread) {
                 open.clear();

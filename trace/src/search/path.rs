@@ -13,7 +13,7 @@
 //! and is refused.
 
 use crate::file::names::{Function, Names};
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::symbol::Symbol;
 use std::ops::RangeInclusive;
 
@@ -30,7 +30,7 @@ pub struct Path {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PathStep {
     /// Any of these blocks.
-    pub blocks: Vec<u32>,
+    pub blocks: Vec<BlockId>,
     /// Once or more.
     pub repeats: bool,
     /// Other blocks may come before it.
@@ -62,13 +62,13 @@ fn wrong<T>(what: String, hint: impl Into<String>) -> Result<T, NotAPath> {
 
 impl Path {
     /// A plain path: these blocks, one after the other.
-    pub fn of(func: FuncId, blocks: &[u32]) -> Self {
-        let step = |&block: &u32| PathStep { blocks: vec![block], ..PathStep::default() };
+    pub fn of(func: FuncId, blocks: &[BlockId]) -> Self {
+        let step = |&block: &BlockId| PathStep { blocks: vec![block], ..PathStep::default() };
         Self { func, steps: blocks.iter().map(step).collect() }
     }
 
     /// The blocks of a path that has no alternatives, gaps, or repetitions.
-    pub fn plain(&self) -> Option<Vec<u32>> {
+    pub fn plain(&self) -> Option<Vec<BlockId>> {
         let one = |step: &PathStep| match step.blocks.as_slice() {
             [block] if !step.repeats && !step.after_gap && step.calls.is_empty() => Some(*block),
             _ => None,
@@ -86,7 +86,7 @@ impl Path {
     /// # Errors
     /// [`NotAPath`] says what is wrong, and names the nearest valid thing.
     pub fn parse(text: &str, names: &Names) -> Result<Self, NotAPath> {
-        let lines = |func: FuncId, block: u32| {
+        let lines = |func: FuncId, block: BlockId| {
             let block = names.functions.get(&func).and_then(|f| f.blocks.get(&block));
             block.filter(|b| b.line > 0).map(|b| (b.file.clone(), b.line)).into_iter().collect()
         };
@@ -118,7 +118,7 @@ pub struct Words<'a> {
     /// Why a function was not recorded, so that its blocks are not known; `None`: that is not known, either.
     pub stays: &'a dyn Fn(FuncId) -> Option<String>,
     /// The source lines of a block of a function.
-    pub lines: &'a dyn Fn(FuncId, u32) -> Vec<(String, u32)>,
+    pub lines: &'a dyn Fn(FuncId, BlockId) -> Vec<(String, u32)>,
 }
 
 fn parse(text: &str, words: &Words<'_>, depth: usize) -> Result<Path, NotAPath> {
@@ -240,15 +240,15 @@ fn find_lines(
     range: RangeInclusive<u32>,
     func: FuncId,
     words: &Words<'_>,
-) -> Result<Vec<u32>, NotAPath> {
+) -> Result<Vec<BlockId>, NotAPath> {
     let of = words.names.functions.get(&func).map(|f| f.blocks.keys().copied().collect::<Vec<_>>());
-    let of_blocks: Vec<(u32, Vec<(String, u32)>)> =
+    let of_blocks: Vec<(BlockId, Vec<(String, u32)>)> =
         of.unwrap_or_default().into_iter().map(|block| (block, (words.lines)(func, block))).collect();
     let is_file = |known: &str| {
         known.strip_suffix(file).is_some_and(|before| before.is_empty() || before.ends_with('/'))
     };
     let fits = |line: &(String, u32)| range.contains(&line.1) && is_file(&line.0);
-    let found: Vec<u32> =
+    let found: Vec<BlockId> =
         of_blocks.iter().filter(|(_, lines)| lines.iter().any(fits)).map(|(block, _)| *block).collect();
     if !found.is_empty() {
         return Ok(found);
@@ -353,7 +353,7 @@ pub fn find_function(text: &str, names: &Names) -> Result<FuncId, NotAPath> {
     }
 }
 
-fn find_block(text: &str, func: FuncId, words: &Words<'_>) -> Result<u32, NotAPath> {
+fn find_block(text: &str, func: FuncId, words: &Words<'_>) -> Result<BlockId, NotAPath> {
     let known = words.names.functions.get(&func).map(|f| ((words.called)(func), &f.blocks));
     if let Some(at) = address(text) {
         let Some((name, blocks)) = known else {
@@ -366,13 +366,14 @@ fn find_block(text: &str, func: FuncId, words: &Words<'_>) -> Result<u32, NotAPa
             Some((&number, _)) => Ok(number),
             None => {
                 let nearest = blocks.iter().min_by_key(|(_, b)| b.at.abs_diff(at));
-                let hint = nearest
-                    .map_or_else(String::new, |(n, b)| format!("the nearest is block {n} at {:#x}", b.at));
+                let hint = nearest.map_or_else(String::new, |(n, b)| {
+                    format!("the nearest is block {} at {:#x}", n.0, b.at)
+                });
                 wrong(format!("no block of {name} starts at {at:#x}"), hint)
             }
         };
     }
-    let Some(number) = text.parse().ok().filter(|&n: &u32| n < Symbol::LIMIT) else {
+    let Some(number) = text.parse().ok().filter(|&n: &u32| n < Symbol::LIMIT).map(BlockId) else {
         return wrong(
             format!("'{text}' is no block"),
             "a block is its number in the function, its address (0x…), or FILE:LINE or FILE:LINE..LINE",
@@ -380,8 +381,8 @@ fn find_block(text: &str, func: FuncId, words: &Words<'_>) -> Result<u32, NotAPa
     };
     match known {
         Some((name, blocks)) if !blocks.contains_key(&number) => {
-            let nearest = blocks.keys().min_by_key(|n| n.abs_diff(number)).copied().unwrap_or(0);
-            wrong(format!("{name} has no block {number}"), format!("the nearest is block {nearest}"))
+            let nearest = blocks.keys().min_by_key(|n| n.0.abs_diff(number.0)).map_or(0, |n| n.0);
+            wrong(format!("{name} has no block {}", number.0), format!("the nearest is block {nearest}"))
         }
         _ => Ok(number),
     }
@@ -417,7 +418,10 @@ mod tests {
         let got = Path::parse(text, &names());
         let got = got.as_ref().map(|path| (path.func, path.plain().expect("it is plain")));
         match (got, expect) {
-            (Ok((func, blocks)), Ok(want)) => assert_eq!((func.0, blocks.as_slice()), want, "{text}"),
+            (Ok((func, blocks)), Ok(want)) => {
+                let blocks: Vec<u32> = blocks.iter().map(|block| block.0).collect();
+                assert_eq!((func.0, blocks.as_slice()), want, "{text}");
+            }
             (Err(err), Err(want)) => assert_eq!(format!("{}; {}", err.what, err.hint), want, "{text}"),
             (got, want) => panic!("{text}: {got:?}, not {want:?}"),
         }
@@ -449,8 +453,11 @@ mod tests {
         check("std::sort: a.c:1 a.c:2", Ok((3, &[0, 4])));
         check("std::sort: a.c:2", Ok((3, &[4])));
         let path = Path::parse("std::sort: a.c:1..9+ 0|a.c:2", &names()).expect("it is right");
-        let first = PathStep { blocks: vec![0, 4], repeats: true, ..PathStep::default() };
-        assert_eq!(path.steps, [first, PathStep { blocks: vec![0, 4], ..PathStep::default() }]);
+        let first = PathStep { blocks: vec![BlockId(0), BlockId(4)], repeats: true, ..PathStep::default() };
+        assert_eq!(
+            path.steps,
+            [first, PathStep { blocks: vec![BlockId(0), BlockId(4)], ..PathStep::default() }]
+        );
         check("main: a.c:7", Err("no block of main is of a.c:7; the nearest line of it with code is a.c:3"));
         check("main: b.c:3", Err("no block of main is of b.c:3; it is of a.c:3"));
         check(
@@ -459,31 +466,35 @@ mod tests {
                 "'c.c:3x' is no block; a block is its number in the function, its address (0x…), or FILE:LINE or FILE:LINE..LINE",
             ),
         );
-        let two = |_: FuncId, block: u32| vec![("/x/b.c".to_owned(), 5), ("/x/b.c".to_owned(), 6 + block)];
+        let two =
+            |_: FuncId, block: BlockId| vec![("/x/b.c".to_owned(), 5), ("/x/b.c".to_owned(), 6 + block.0)];
         let names = names();
         let (find, called) = (|text: &str| find_function(text, &names), |func| names.function(func));
         let words = Words { names: &names, find: &find, called: &called, stays: &|_| None, lines: &two };
         let of = |text: &str| Path::parse_with(text, &words).map(|p| p.steps[0].blocks.clone());
-        assert_eq!(of("std::sort: b.c:10"), Ok(vec![4]));
-        assert_eq!(of("std::sort: x/b.c:5"), Ok(vec![0, 4]));
+        assert_eq!(of("std::sort: b.c:10"), Ok(vec![BlockId(4)]));
+        assert_eq!(of("std::sort: x/b.c:5"), Ok(vec![BlockId(0), BlockId(4)]));
         assert!(of("std::sort: y/b.c:5").is_err());
     }
 
     #[test]
     fn steps_have_alternatives_gaps_and_repetitions() {
         let path = Path::parse("std::sort: .. 0|4+ .. 4", &names()).expect("it is right");
-        let first = PathStep { blocks: vec![0, 4], repeats: true, ..PathStep::default() };
-        assert_eq!(path.steps, [first, PathStep { blocks: vec![4], after_gap: true, ..PathStep::default() }]);
+        let first = PathStep { blocks: vec![BlockId(0), BlockId(4)], repeats: true, ..PathStep::default() };
+        assert_eq!(
+            path.steps,
+            [first, PathStep { blocks: vec![BlockId(4)], after_gap: true, ..PathStep::default() }]
+        );
         assert_eq!(path.plain(), None);
     }
 
     #[test]
     fn calls_stand_before_blocks_and_in_each_other() {
         let path = Path::parse("std::sort: 0{main: 0 {#3:4 0} 0}{#7: 0} 4", &names()).expect("it is right");
-        let mut outer = Path::of(FuncId(5), &[0, 0]);
-        outer.steps[1].calls = vec![Path::of(FuncId(3), &[4, 0])];
-        let mut want = Path::of(FuncId(3), &[0, 4]);
-        want.steps[1].calls = vec![outer, Path::of(FuncId(7), &[0])];
+        let mut outer = Path::of(FuncId(5), &[0, 0].map(BlockId));
+        outer.steps[1].calls = vec![Path::of(FuncId(3), &[4, 0].map(BlockId))];
+        let mut want = Path::of(FuncId(3), &[0, 4].map(BlockId));
+        want.steps[1].calls = vec![outer, Path::of(FuncId(7), &[0].map(BlockId))];
         assert_eq!((path.has_calls(), path.plain()), (true, None));
         assert_eq!(path, want);
         let says = |text: &str| Path::parse(text, &names()).expect_err("it is wrong");

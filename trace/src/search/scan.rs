@@ -16,6 +16,7 @@
 //! that section 4.3 leaves open are those of [`Levels`]); to pass over what does not matter is ours.
 
 use crate::balance::Levels;
+use crate::ids::BlockId;
 use crate::search::automaton::{Automaton, State};
 use crate::search::path::MOST_STEPS;
 use crate::symbol::{Step, Symbol};
@@ -37,7 +38,7 @@ const _: () = assert!(PIECE + MOST_STEPS + BLOCK < ROOM / 2);
 pub struct Scan<'a> {
     automaton: &'a Automaton,
     /// The blocks of a plain path.
-    plain: Option<&'a [u32]>,
+    plain: Option<&'a [BlockId]>,
     /// Activations of the function that are open, but the innermost: their states, and how many functions are
     /// open from each on to the next.
     below: Vec<(State, usize)>,
@@ -140,7 +141,7 @@ impl Own {
 
     /// Tells `found` where occurrences of `path` end, and forgets all but what others may begin in.
     #[inline(always)]
-    fn search(&mut self, path: &[u32], mut found: impl FnMut(u16) -> bool) -> bool {
+    fn search(&mut self, path: &[BlockId], mut found: impl FnMut(u16) -> bool) -> bool {
         let before = path.len() - 1;
         let mut end = self.n_before.max(before);
         while end < self.n {
@@ -148,7 +149,7 @@ impl Own {
             let starts = self.codes[end - before..].windows(GROUP);
             for (codes, &block) in starts.zip(path) {
                 for (fits, &code) in fits.iter_mut().zip(codes) {
-                    *fits &= if code == block { u32::MAX } else { 0 };
+                    *fits &= if code == block.0 { u32::MAX } else { 0 };
                 }
                 if fits.iter().fold(0, |any, fits| any | fits) == 0 {
                     break;
@@ -361,7 +362,7 @@ impl<'a> Scan<'a> {
         let Some(path) = self.plain else { return self.state };
         let automaton = self.automaton;
         let blocks = self.own.last(path.len());
-        blocks.iter().fold(0, |state, &block| automaton.next(state, automaton.class(block)))
+        blocks.iter().fold(0, |state, &block| automaton.next(state, automaton.class(BlockId(block))))
     }
 
     /// Whether an open activation has executed two blocks that a plain path begins with, or more.
@@ -385,7 +386,7 @@ impl<'a> Scan<'a> {
         }
         // The whole of it was found before.
         let blocks = if n == path.len() { &path[1..] } else { &path[..n] };
-        blocks.iter().for_each(|&block| self.own.push(block, 0));
+        blocks.iter().for_each(|block| self.own.push(block.0, 0));
     }
 
     /// Passes over symbols in which the function neither is entered nor executes a block.
@@ -459,7 +460,8 @@ mod tests {
     #[test]
     fn what_began_goes_on_behind_many_pieces() {
         let blocks: Vec<u32> = (0..100).collect();
-        let automaton = Automaton::new(&Path::of(FuncId(5), &blocks)).expect("it is small");
+        let path: Vec<BlockId> = blocks.iter().copied().map(BlockId).collect();
+        let automaton = Automaton::new(&Path::of(FuncId(5), &path)).expect("it is small");
         let (begin, end) = (
             [&[Symbol::enter(FuncId(5)).0], &blocks[..98], &[Symbol::enter(FuncId(6)).0]].concat(),
             [Symbol::EXIT.0, 98, 99],

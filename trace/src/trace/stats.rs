@@ -3,7 +3,7 @@
 use crate::balance::Balance;
 use crate::decode::Faults;
 use crate::file::ReadError;
-use crate::ids::{FuncId, ThreadId};
+use crate::ids::{BlockId, FuncId, ThreadId};
 use crate::symbol::{Cause, Step, Symbol};
 use crate::trace::Trace;
 use crate::trace::part::Part;
@@ -20,10 +20,13 @@ impl Trace {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn block_counts(&self, thread: Option<ThreadId>) -> Result<BTreeMap<(FuncId, u32), u64>, ReadError> {
+    pub fn block_counts(
+        &self,
+        thread: Option<ThreadId>,
+    ) -> Result<BTreeMap<(FuncId, BlockId), u64>, ReadError> {
         // By function; those of numbers beyond a table's.
         let mut counts: Vec<Vec<u64>> = Vec::new();
-        let mut rare: BTreeMap<(FuncId, u32), u64> = BTreeMap::new();
+        let mut rare: BTreeMap<(FuncId, BlockId), u64> = BTreeMap::new();
         let (mut open, mut of): (Vec<FuncId>, _) = (Vec::new(), None);
         self.read_part(&Part { thread, ..Part::ALL }, |piece| {
             if of.replace(piece.thread) != Some(piece.thread) {
@@ -35,11 +38,11 @@ impl Trace {
                     Step::Exit => drop(open.pop()),
                     Step::Block(block) => {
                         let func = open.last().copied().unwrap_or(FuncId(0));
-                        if func.0 >= MOST_FUNCTIONS || block >= MOST_BLOCKS {
+                        if func.0 >= MOST_FUNCTIONS || block.0 >= MOST_BLOCKS {
                             *rare.entry((func, block)).or_default() += 1;
                             continue;
                         }
-                        let (func, block) = (func.index(), block as usize);
+                        let (func, block) = (func.index(), block.index());
                         if counts.len() <= func {
                             counts.resize(func + 1, Vec::new());
                         }
@@ -54,7 +57,7 @@ impl Trace {
             ControlFlow::<()>::Continue(())
         })?;
         let each = |(func, blocks): (FuncId, Vec<u64>)| {
-            (0..).zip(blocks).filter(|b| b.1 > 0).map(move |(block, n)| ((func, block), n))
+            (0..).map(BlockId).zip(blocks).filter(|b| b.1 > 0).map(move |(block, n)| ((func, block), n))
         };
         Ok((0..).map(FuncId).zip(counts).flat_map(each).chain(rare).collect())
     }

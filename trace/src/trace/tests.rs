@@ -44,7 +44,7 @@ fn listed(trace: &Trace) -> String {
             text += &match symbol.step() {
                 Step::Enter(_) if symbol.is_from_outside() => format!("F(outside) {}\n", function.name),
                 Step::Enter(_) => format!("F {}\n", function.name),
-                Step::Block(n) => format!("B {} {n} {:#x}\n", function.name, function.blocks[&n].at),
+                Step::Block(n) => format!("B {} {} {:#x}\n", function.name, n.0, function.blocks[&n].at),
                 Step::Exit => match symbol.cause() {
                     Some(Cause::Tail) => format!("E(tail) {}\n", function.name),
                     Some(Cause::ProcessEnd) => format!("E(process end) {}\n", function.name),

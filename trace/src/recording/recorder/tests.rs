@@ -1,7 +1,7 @@
 //! What is appended is read from the file again, against what the events mean, written down by hand.
 
 use super::*;
-use crate::ids::{FuncId, ThreadId};
+use crate::ids::{BlockId, FuncId, ThreadId};
 use crate::recording::code::{Block, End, Function, Point};
 use crate::recording::window::When;
 use crate::symbol::{Step, Symbol};
@@ -16,7 +16,7 @@ const BASE: u32 = 100;
 fn code() -> Code {
     let block = |at, end| Block { at, end, ..Block::default() };
     let blocks = vec![
-        block(0x1000, End::To(vec![(1, 1), (2, 2)])),
+        block(0x1000, End::To(vec![(BlockId(1), 1), (BlockId(2), 2)])),
         block(0x1010, End::Return),
         block(0x1020, End::Return),
     ];
@@ -25,8 +25,8 @@ fn code() -> Code {
         path: "/bin/program".into(),
         base: BASE,
         functions: vec![Function { name: "main".into(), blocks }],
-        entries: vec![(0, 0)],
-        points: vec![Point::Way(0, 0, 1), Point::Way(0, 0, 2)],
+        entries: vec![(0, BlockId(0))],
+        points: vec![Point::Way(0, BlockId(0), BlockId(1)), Point::Way(0, BlockId(0), BlockId(2))],
         ..Code::default()
     }
 }
@@ -41,7 +41,7 @@ fn call(to: u32) -> Vec<u8> {
 
 /// What it does.
 fn ran(to: u32) -> [Step; 4] {
-    [Step::Enter(FuncId(0)), Step::Block(0), Step::Block(to), Step::Exit]
+    [Step::Enter(FuncId(0)), Step::Block(BlockId(0)), Step::Block(BlockId(to)), Step::Exit]
 }
 
 fn all() -> Window {

@@ -1,7 +1,7 @@
 //! Counts by caller, held against stacks that keep everything.
 
 use crate::chunks::Codec;
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::tests::{Rng, chunked, ends_with, opened, packed, random_path, random_stream, widened};
 use crate::{Path, Step, Symbol};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 fn oracle(streams: &[Vec<u32>], path: &Path) -> BTreeMap<Option<FuncId>, u64> {
     let mut counts = BTreeMap::new();
     for stream in streams {
-        let mut open: Vec<(FuncId, Option<FuncId>, Vec<u32>)> = Vec::new();
+        let mut open: Vec<(FuncId, Option<FuncId>, Vec<BlockId>)> = Vec::new();
         for &code in stream {
             match Symbol(code).step() {
                 Step::Enter(func) => open.push((func, open.last().map(|(caller, ..)| *caller), Vec::new())),

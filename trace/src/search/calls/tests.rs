@@ -1,7 +1,7 @@
 //! Paths through calls, held against trees of activations that are searched from the top.
 
 use crate::chunks::Codec;
-use crate::ids::{FuncId, ThreadId};
+use crate::ids::{BlockId, FuncId, ThreadId};
 use crate::search::path::PathStep;
 use crate::tests::{Rng, chunked, opened, packed, random_stream};
 use crate::{Path, Position, Scheme, Step, Symbol, Want};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 struct Activation {
     func: FuncId,
     caller: Option<FuncId>,
-    blocks: Vec<(u64, u32, Vec<Activation>)>,
+    blocks: Vec<(u64, BlockId, Vec<Activation>)>,
     calls: Vec<Activation>,
 }
 
@@ -53,7 +53,7 @@ fn occurs(of: &Activation, path: &Path) -> bool {
 /// Whether an occurrence of the path ends with the block at `last` of the activation: plain paths with calls.
 fn ends_at(of: &Activation, path: &Path, last: usize) -> bool {
     let Some(start) = (last + 1).checked_sub(path.steps.len()) else { return false };
-    let fits = |(step, (_, block, calls)): (&PathStep, &(u64, u32, Vec<Activation>))| {
+    let fits = |(step, (_, block, calls)): (&PathStep, &(u64, BlockId, Vec<Activation>))| {
         step.blocks.contains(block) && has_calls(calls, &step.calls)
     };
     of.func == path.func && path.steps.iter().zip(&of.blocks[start..]).all(fits)
@@ -76,7 +76,7 @@ fn random_path(rng: &mut Rng, depth: u32) -> Path {
     for _ in 0..n {
         let n_calls = if depth > 0 { rng.below(3) } else { 0 };
         path.steps.push(PathStep {
-            blocks: (0..1 + rng.below(2)).map(|_| rng.below(3)).collect(),
+            blocks: (0..1 + rng.below(2)).map(|_| BlockId(rng.below(3))).collect(),
             calls: (0..n_calls).map(|_| random_path(rng, depth - 1)).collect(),
             ..PathStep::default()
         });

@@ -2,7 +2,7 @@
 
 use super::Paths;
 use crate::chunks::Codec;
-use crate::ids::FuncId;
+use crate::ids::{BlockId, FuncId};
 use crate::tests::{chunked, opened, packed, random_stream};
 use crate::{Step, Symbol};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 fn oracle(streams: &[Vec<u32>], len: usize) -> BTreeMap<FuncId, Paths> {
     let mut all: BTreeMap<FuncId, Paths> = BTreeMap::new();
     for stream in streams {
-        let mut open: Vec<(FuncId, Vec<u32>)> = Vec::new();
+        let mut open: Vec<(FuncId, Vec<BlockId>)> = Vec::new();
         for &code in stream {
             match Symbol(code).step() {
                 Step::Enter(func) => open.push((func, Vec::new())),
