@@ -14,9 +14,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trace::Maker;
-use trace::recording::code::Code;
+use trace::recording::module_code::Code;
 use trace::recording::recorder::Recorder;
-use trace::recording::ring::Ring;
+use trace::recording::tail::Ring;
 use trace::recording::window::{self, When, Window};
 use views::trace::TraceView;
 

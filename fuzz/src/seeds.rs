@@ -6,7 +6,7 @@ use matching::Map;
 use profile::{Edge, Format, ImageRef, Profile, recording, write};
 use program::{FuncId, Program};
 use trace::chunks::Codec;
-use trace::recording::code::Code;
+use trace::recording::module_code::Code;
 use trace::recording::event::{Event, SignalPlace};
 use trace::recording::sections::{Packer, code_section, ends_section};
 use trace::file::Sections;

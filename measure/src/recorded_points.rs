@@ -29,8 +29,8 @@ use probe::{Event, EventAt, Module, Plan, Reached};
 use profile::Profile;
 use program::{BlockId, FuncId, Program};
 use std::collections::HashMap;
-use trace::recording::code::{Block, Code, Function};
 use trace::recording::event::{Head, LIMIT};
+use trace::recording::module_code::{Block, Code, Function};
 use trace::region::Passages;
 
 // The runtime appends what `trace` reads.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
-use trace::recording::code::Code;
+use trace::recording::module_code::Code;
 
 /// Makes modules ready that come while the program runs, which waits for each.
 pub struct Loader<'a> {

@@ -24,7 +24,7 @@ use probe::{Module, Old, RewriteError, Room, Segments, file_key};
 use program::{FuncId, Image, LoadError, Program};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use trace::recording::code::Code;
+use trace::recording::module_code::Code;
 
 /// Why a module is not made ready.
 #[derive(Debug, thiserror::Error)]

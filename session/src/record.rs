@@ -24,7 +24,7 @@ use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use take::{Taken, Taker};
 use trace::Cause;
-use trace::recording::code::Code;
+use trace::recording::module_code::Code;
 use trace::recording::recorder::Recorder;
 use trace::sample::Sample;
 

@@ -10,8 +10,8 @@
 
 mod activation;
 mod callers;
-mod codes;
 mod filter;
+mod module_codes;
 pub mod region;
 mod signals;
 mod stack;
@@ -19,13 +19,13 @@ mod steps;
 
 use crate::decode::region::{Border, MOST_PLAIN, Position, Region};
 use crate::ids::BlockId;
-use crate::recording::code::{Block, End, Point, SiteTold};
 use crate::recording::event::{Event, Head, Reader};
+use crate::recording::module_code::{Block, End, Point, SiteTold};
 use crate::symbol::{Cause, Symbol};
 use activation::Activation;
-pub use codes::Codes;
-use codes::Of;
 use filter::Filter;
+pub use module_codes::Codes;
+use module_codes::Of;
 use signals::{Next, Signals};
 pub use stack::Forked;
 use stack::Stack;

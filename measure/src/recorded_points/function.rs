@@ -7,8 +7,8 @@ use crate::edges::returns::Returns;
 use probe::{Event, EventAt};
 use program::{BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Sure, Va, libc};
 use std::collections::HashMap;
-use trace::recording::code::{Block, Code, End, Point, Site, SiteTold};
 use trace::recording::event::Head;
+use trace::recording::module_code::{Block, Code, End, Point, Site, SiteTold};
 use trace::region::{Costs, Passages, thin};
 
 /// A function that is moved.

@@ -5,8 +5,8 @@ use program::LiveVa;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use trace::recording::code::Code;
 use trace::recording::event::{Event, SignalPlace};
+use trace::recording::module_code::Code;
 
 /// What is known of where moved code is.
 pub(super) struct Texts<'a> {

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use trace::recording::code::Code;
 use trace::recording::event::Event;
+use trace::recording::module_code::Code;
 use trace::recording::recorder::{At, Recorder};
 
 /// How long the streams are left alone where there was nothing to take.

@@ -1,10 +1,10 @@
 //! A function that is open, and what it does without an event.
 #![warn(clippy::indexing_slicing)]
 
-use super::codes::{Codes, Of};
+use super::module_codes::{Codes, Of};
 use crate::decode::region::{Border, MOST_PLAIN, Position, Region};
 use crate::ids::BlockId;
-use crate::recording::code::{End, Site, SiteTold};
+use crate::recording::module_code::{End, Site, SiteTold};
 use crate::symbol::{Cause, Symbol};
 
 /// A function that is open.

@@ -3,7 +3,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::activation::Activation;
-use super::codes::Of;
+use super::module_codes::Of;
 use super::steps::CachedStep;
 use super::{Decoder, Found, NotFound, Told};
 use crate::decode::region::Border;

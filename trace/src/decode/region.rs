@@ -16,7 +16,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::ids::BlockId;
-use crate::recording::code::{Block, End, Site, SiteTold};
+use crate::recording::module_code::{Block, End, Site, SiteTold};
 
 /// What a region ends at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

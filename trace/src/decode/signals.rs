@@ -1,11 +1,11 @@
 //! Where signals come, what they end, and handlers that lead elsewhere.
 
-use super::codes::Of;
+use super::module_codes::Of;
 use super::{Decoder, MOST_INSIDE, Part, Told};
 use crate::decode::region::Border;
 use crate::ids::BlockId;
-use crate::recording::code::SiteTold;
 use crate::recording::event::SignalPlace;
+use crate::recording::module_code::SiteTold;
 use crate::symbol::Symbol;
 
 /// What is entered next.

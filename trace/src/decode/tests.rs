@@ -5,10 +5,10 @@ use super::*;
 use crate::balance::Balance;
 use crate::decode::region::{Costs, Passages, thin};
 use crate::ids::{BlockId, FuncId};
-use crate::recording::code::{Code, Function, Site};
 use crate::recording::event::{
     ENDED, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, IN_CALL, NO_PLACE, PAUSE, REDIRECTED, START,
 };
+use crate::recording::module_code::{Code, Function, Site};
 use crate::recording::sample::{Sample, Weights};
 use crate::symbol::Step;
 use proptest::prelude::*;

@@ -13,7 +13,7 @@
 use crate::decode::Codes;
 use crate::file::varint::{self, Cursor};
 use crate::ids::{BlockId, FuncId};
-use crate::recording::code::{Block, End};
+use crate::recording::module_code::{Block, End};
 use crate::search::path::{NotAPath, Path, PathStep};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -61,7 +61,7 @@ impl Names {
         let mut names = Self::default();
         for (first, code) in codes.modules() {
             for (n, function) in (first.0..).map(FuncId).zip(&code.functions) {
-                let block = |b: &crate::recording::code::Block| Block { at: b.at, ..Block::default() };
+                let block = |b: &crate::recording::module_code::Block| Block { at: b.at, ..Block::default() };
                 let blocks = (0..).map(BlockId).zip(function.blocks.iter().map(block)).collect();
                 names.functions.insert(n, Function { name: function.name.clone(), blocks });
             }

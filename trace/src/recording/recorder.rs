@@ -6,11 +6,11 @@
 //! Invariant: the file can be read at any time, up to where it was written: the code of a module is written
 //! before its events.
 
-use super::code::Code;
 use super::event::Event;
-use super::ring::Ring;
+use super::module_code::Code;
 use super::sample::Sample;
 use super::sections::{Packer, code_section, ends_section};
+use super::tail::Ring;
 use super::threads::Threads;
 use super::window::Window;
 use crate::file::Sections;

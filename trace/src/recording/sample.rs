@@ -4,7 +4,7 @@
 
 use crate::decode::{Codes, Decoder};
 use crate::ids::{BlockId, FuncId};
-use crate::recording::code::Code;
+use crate::recording::module_code::Code;
 use crate::symbol::{Step, Symbol};
 use std::collections::BTreeMap;
 

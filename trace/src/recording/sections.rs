@@ -7,7 +7,7 @@
 //! ```
 #![warn(clippy::indexing_slicing)]
 
-use super::code::Code;
+use super::module_code::Code;
 use crate::file::varint::{self, Cursor};
 use crate::file::{ReadError, Section, Source, section, unpacked_words};
 use crate::ids::ThreadId;

@@ -13,8 +13,8 @@
 //! Invariant: what ran inside is kept; of a stream, only words are taken that the next look cannot open any
 //! more.
 
-use crate::recording::code::Code;
 use crate::recording::event::{Event, Head, events, word};
+use crate::recording::module_code::Code;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 

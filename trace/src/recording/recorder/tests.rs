@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ids::{BlockId, FuncId, ThreadId};
-use crate::recording::code::{Block, End, Function, Point};
+use crate::recording::module_code::{Block, End, Function, Point};
 use crate::recording::window::When;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;

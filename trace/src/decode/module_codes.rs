@@ -3,8 +3,8 @@
 
 use crate::decode::region::{Position, Region};
 use crate::ids::{BlockId, FuncId};
-use crate::recording::code::{Block, Code, End, Point, Site};
 use crate::recording::event::{HANDLER, LIMIT};
+use crate::recording::module_code::{Block, Code, End, Point, Site};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
