@@ -322,7 +322,7 @@ fn may_follow(
     args: &Args,
     trace: &Trace,
     functions: &Functions<'_>,
-    flow: &trace::Flow,
+    flow: &trace::FlowGraphs,
     path: &trace::Path,
 ) -> anyhow::Result<()> {
     let called = |func| functions.called(func);

@@ -14,9 +14,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trace::Maker;
-use trace::recording::module_code::Code;
+use trace::recording::module_code::ModuleCode;
 use trace::recording::recorder::Recorder;
-use trace::recording::tail::Ring;
+use trace::recording::tail::Tail;
 use trace::recording::window::{self, When, Window};
 use views::trace::TraceView;
 
@@ -140,7 +140,7 @@ fn signal(text: &str) -> Result<i32, String> {
 }
 
 /// What of the run is kept.
-fn window(args: &Recording, codes: &[Code]) -> anyhow::Result<Window> {
+fn window(args: &Recording, codes: &[ModuleCode]) -> anyhow::Result<Window> {
     let entries = |names: &[String]| {
         let mut all = HashSet::new();
         for name in names {
@@ -222,8 +222,8 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     if let Some(which) = args.switch {
         live::keep_signal(which);
     }
-    let ring = args.last.map(Ring::new);
-    let recorder = output::create(&args.o, |file| Recorder::new(file, &first, window, ring))?;
+    let tail = args.last.map(Tail::new);
+    let recorder = output::create(&args.o, |file| Recorder::new(file, &first, window, tail))?;
     let run = RecordedRun::new(recordable, &target, (name, rest), recorder, say_forecast);
     let run = run.inspect_err(|err| {
         if matches!(err, RunError::Launch(_)) {

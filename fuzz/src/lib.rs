@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::process::Command;
 use std::sync::LazyLock;
-use trace::decode::{Codes, Decoder as EventDecoder};
+use trace::decode::{ModuleCodes, Decoder as EventDecoder};
 use trace::chunks::Codec;
 use trace::{Automaton, Balance, BlockId, Cause, FuncId, Names, Path, Position, Scheme, Stores, Symbol, ThreadId, Trace, Want};
 use trace::{file, import, plain};
@@ -360,7 +360,7 @@ pub fn events(bytes: &[u8]) {
     let Some((len, rest)) = bytes.split_first_chunk::<4>() else { return };
     let Some((code, words)) = rest.split_at_checked(u32::from_le_bytes(*len) as usize) else { return };
     let Ok(code) = postcard::from_bytes(code) else { return };
-    let codes = Codes::new(vec![code]);
+    let codes = ModuleCodes::new(vec![code]);
     let words: Vec<u32> = words.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four"))).collect();
     let (mut decoder, mut out) = (EventDecoder::new(&codes), Vec::new());
     decoder.push(&words, &mut out);

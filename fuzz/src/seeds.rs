@@ -6,11 +6,11 @@ use matching::Map;
 use profile::{Edge, Format, ImageRef, Profile, recording, write};
 use program::{FuncId, Program};
 use trace::chunks::Codec;
-use trace::recording::module_code::Code;
+use trace::recording::module_code::ModuleCode;
 use trace::recording::event::{Event, SignalPlace};
 use trace::recording::sections::{Packer, code_section, ends_section};
 use trace::file::Sections;
-use trace::flow::{Flow, Follow, Module};
+use trace::flow::{FlowGraphs, Successors, Module};
 use trace::import::{Around, import_streams};
 use trace::times::Times;
 use trace::{Cause, Maker, Names, Stores, Symbol, ThreadId};
@@ -126,9 +126,9 @@ pub fn code() -> Vec<Vec<u8>> {
 }
 
 /// What is recorded of the program, and words of a stream, which mean something but come in any order.
-fn recorded() -> (Code, Vec<u32>) {
+fn recorded() -> (ModuleCode, Vec<u32>) {
     let scope = Scope { libc: false, is_recorded: &|_| true, tells: &|_| false };
-    let (_, code) = plan(&PROGRAM, 7, 0, which, None).expect("it is small");
+    let (_, code) = plan(&PROGRAM, 7, 0, scope, None).expect("it is small");
     let mut words = Vec::new();
     for n in 0..200u32 {
         let numbers = code.numbers();
@@ -225,8 +225,8 @@ pub fn traces() -> Vec<Vec<u8>> {
     }
     let codes: Vec<u32> = symbols.iter().map(|symbol| symbol.0).collect();
     let names = Names::parse(META).expect("it is right");
-    let follow = |to: &[u32]| Follow { to: to.iter().copied().map(trace::BlockId).collect(), ..Follow::default() };
-    let flow = Flow {
+    let follow = |to: &[u32]| Successors { to: to.iter().copied().map(trace::BlockId).collect(), ..Successors::default() };
+    let flow = FlowGraphs {
         modules: vec![Module { first: trace::FuncId(0), key: 7, path: "/x/output".to_owned() }],
         functions: [(trace::FuncId(0), vec![follow(&[2]), follow(&[]), follow(&[])]), (trace::FuncId(1), vec![follow(&[1, 2, 3]); 4])].into(),
     };

@@ -16,7 +16,7 @@
 use program::arch::{Flow, Insn};
 use program::{BlockId, CallKind, EdgeKind, FuncId, Program, Va};
 use std::collections::BTreeMap;
-use trace::flow::Follow;
+use trace::flow::Successors;
 use trace::names::{Block, Function};
 use trace::{Cause, Names, Symbol};
 
@@ -58,14 +58,14 @@ pub fn names(modules: &[Module<'_>], line: impl Fn(usize, Va) -> Option<(String,
 }
 
 /// What may follow each block of each function.
-pub fn follows(modules: &[Module<'_>]) -> BTreeMap<trace::FuncId, Vec<Follow>> {
+pub fn follows(modules: &[Module<'_>]) -> BTreeMap<trace::FuncId, Vec<Successors>> {
     let mut all = BTreeMap::new();
     for module in modules {
         let program = module.program;
         for (n, func) in (module.first.0..).map(trace::FuncId).zip(program.func_ids()) {
             let first = program.function(func).blocks.start;
             let edges = program.edges_of(func);
-            let follow = |id: BlockId| Follow {
+            let follow = |id: BlockId| Successors {
                 by_any: program.block(id).end == program::BlockEnd::Unresolved,
                 after_any: program.block(id).landing_pad || edges.iter().all(|e| e.to != id),
                 to: program

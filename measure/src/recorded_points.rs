@@ -30,7 +30,7 @@ use profile::Profile;
 use program::{BlockId, FuncId, Program};
 use std::collections::HashMap;
 use trace::recording::event::{Head, LIMIT};
-use trace::recording::module_code::{Block, Code, Function};
+use trace::recording::module_code::{Block, Function, ModuleCode};
 use trace::region::Passages;
 
 // The runtime appends what `trace` reads.
@@ -69,7 +69,7 @@ pub fn key(file_key: u128) -> u32 {
 }
 
 /// What is to be put into the code of `program`, and what its events mean. Their numbers go by `key` and
-/// `turn`; those of two modules may overlap ([`Code::numbers`]), then one needs another turn. `earlier` is
+/// `turn`; those of two modules may overlap ([`ModuleCode::numbers`]), then one needs another turn. `earlier` is
 /// how it ran before.
 ///
 /// # Errors
@@ -80,7 +80,7 @@ pub fn plan(
     turn: u32,
     scope: Scope<'_>,
     earlier: Option<&Profile>,
-) -> Result<(Plan, Code), TooLarge> {
+) -> Result<(Plan, ModuleCode), TooLarge> {
     let not_moved = Module::not_moved(program);
     // A stub is no function of the program's.
     let is_moved = |f: FuncId| {
@@ -155,7 +155,7 @@ pub fn plan(
 fn number_entries(
     around: &Around<'_>,
     entries: &HashMap<BlockId, u32>,
-    code: &mut Code,
+    code: &mut ModuleCode,
     events: &mut Vec<Event>,
 ) {
     let program = around.program;
@@ -172,8 +172,8 @@ fn number_entries(
 }
 
 /// The code of `program` with its functions and imports by name, without blocks.
-fn unnumbered(program: &Program, key: u32, base: u32) -> Code {
-    let mut code = Code { key, base, path: program.image.name.clone(), ..Code::default() };
+fn unnumbered(program: &Program, key: u32, base: u32) -> ModuleCode {
+    let mut code = ModuleCode { key, base, path: program.image.name.clone(), ..ModuleCode::default() };
     let stubs = program.func_ids().filter_map(|f| program.function(f).import.as_deref());
     code.imports = program.imports.iter().map(AsRef::as_ref).chain(stubs).map(str::to_owned).collect();
     code.imports.sort_unstable();

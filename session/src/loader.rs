@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
-use trace::recording::module_code::Code;
+use trace::recording::module_code::ModuleCode;
 
 /// Makes modules ready that come while the program runs, which waits for each.
 pub struct Loader<'a> {
@@ -22,7 +22,7 @@ pub struct Loader<'a> {
     arena: &'a Arena,
     state: Mutex<State>,
     /// Who is told of each module before the program gets it.
-    tells: Option<Sender<Code>>,
+    tells: Option<Sender<ModuleCode>>,
 }
 
 /// A file as it is now: device, inode, length, and when it was changed.
@@ -86,7 +86,7 @@ impl<'a> Loader<'a> {
     pub(crate) fn new(
         prepared: &'a Prepared<'a>,
         arena: &'a Arena,
-        tells: Option<Sender<Code>>,
+        tells: Option<Sender<ModuleCode>>,
     ) -> Loader<'a> {
         let Prepared { modules, swaps, refused, .. } = prepared;
         let copies = modules.iter().map(|module| (module.key, 1)).collect();

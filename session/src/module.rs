@@ -24,7 +24,7 @@ use probe::{Module, Old, RewriteError, Room, Segments, file_key};
 use program::{FuncId, Image, LoadError, Program};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use trace::recording::module_code::Code;
+use trace::recording::module_code::ModuleCode;
 
 /// Why a module is not made ready.
 #[derive(Debug, thiserror::Error)]
@@ -165,7 +165,7 @@ impl<'a> Recipe<'a> {
         program: &'p Program,
         earlier: Option<&Earlier>,
         room: Room,
-    ) -> Result<(Module<'p>, Option<Code>), ModuleError> {
+    ) -> Result<(Module<'p>, Option<ModuleCode>), ModuleError> {
         let mut code = None;
         let profile = earlier.and_then(Earlier::profile);
         let asked = self.asked;
@@ -207,23 +207,23 @@ pub struct Instrumented {
     /// What its counters mean.
     pub notes: Notes,
     /// What its events mean, if they are recorded.
-    pub code: Option<Code>,
+    pub code: Option<ModuleCode>,
     program: OnceLock<Program>,
 }
 
 impl Instrumented {
-    fn new(path: &Path, program: Program, notes: Notes, code: Option<Code>) -> Instrumented {
+    fn new(path: &Path, program: Program, notes: Notes, code: Option<ModuleCode>) -> Instrumented {
         let key = file_key(&program.image);
         Instrumented { path: path.to_owned(), key, notes, code, program: OnceLock::from(program) }
     }
 
-    fn known(path: &Path, key: u128, notes: Notes, code: Option<Code>) -> Instrumented {
+    fn known(path: &Path, key: u128, notes: Notes, code: Option<ModuleCode>) -> Instrumented {
         Instrumented { path: path.to_owned(), key, notes, code, program: OnceLock::new() }
     }
 
     /// What its events mean, under its name, if they are recorded.
-    pub fn meaning(&self) -> Option<Code> {
-        self.code.clone().map(|code| Code { path: written_path(&self.path), ..code })
+    pub fn meaning(&self) -> Option<ModuleCode> {
+        self.code.clone().map(|code| ModuleCode { path: written_path(&self.path), ..code })
     }
 
     /// The program, if its file is still what was counted.
@@ -236,7 +236,7 @@ impl Instrumented {
 
     /// Whether its events are told from those of all `others`.
     pub(crate) fn is_told_apart<'a>(&self, others: impl IntoIterator<Item = &'a Instrumented>) -> bool {
-        let numbers = |one: &Instrumented| one.code.as_ref().map(Code::numbers);
+        let numbers = |one: &Instrumented| one.code.as_ref().map(ModuleCode::numbers);
         let Some(mine) = numbers(self) else { return true };
         let others = others.into_iter().filter(|other| other.key != self.key);
         others.filter_map(numbers).all(|other| other.end <= mine.start || mine.end <= other.start)
@@ -269,7 +269,7 @@ pub(crate) fn executable(
     let earlier = recipe.earlier(store, key);
     let interposed = image.interpose(recipe.interposed);
     let name = store.name(Kind::Executable, key, &recipe.key(&image, &interposed, earlier.as_deref()));
-    if let Some((segments, notes, code)) = store.read::<(Segments, Vec<u8>, Option<Code>)>(&name)
+    if let Some((segments, notes, code)) = store.read::<(Segments, Vec<u8>, Option<ModuleCode>)>(&name)
         && let Ok(notes) = Notes::parse(&notes)
     {
         return Ok((segments, Instrumented::known(path, key, notes, code)));
@@ -335,7 +335,7 @@ pub(crate) fn library(
     let interposed = image.interpose(recipe.interposed);
     let recipe_key = recipe.key(&image, &interposed, earlier.as_deref());
     let [code, notes] = [Kind::Library, Kind::Meaning].map(|kind| store.name(kind, key, &recipe_key));
-    let known = store.read::<(Vec<u8>, Option<Code>)>(&notes);
+    let known = store.read::<(Vec<u8>, Option<ModuleCode>)>(&notes);
     let known = known.and_then(|(notes, means)| Some((Notes::parse(&notes).ok()?, means)));
     if let (Some(given), Some((notes, means))) = (store.find(&code), known) {
         return Ok((Instrumented::known(path, key, notes, means), given));

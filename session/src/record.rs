@@ -24,7 +24,7 @@ use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use take::{Taken, Taker};
 use trace::Cause;
-use trace::recording::module_code::Code;
+use trace::recording::module_code::ModuleCode;
 use trace::recording::recorder::Recorder;
 use trace::sample::Sample;
 
@@ -83,7 +83,7 @@ pub struct Recorded {
     /// How often a thread waited until there was room for its events.
     pub n_stalls: usize,
     /// What the events of its modules mean.
-    pub codes: Vec<Code>,
+    pub codes: Vec<ModuleCode>,
     /// What is to be known of it.
     pub warnings: Vec<Warning>,
 }
@@ -175,7 +175,7 @@ impl<W: Write> RecordedRun<'_, W> {
     /// Says how the stream of each thread ends, and finishes the file; keeps how modules ran for the next
     /// time. What is called `name` in warnings is the program.
     pub fn finish(mut self, name: &OsStr) -> Recorded {
-        let codes: Vec<Code> = self.modules().filter_map(Instrumented::meaning).collect();
+        let codes: Vec<ModuleCode> = self.modules().filter_map(Instrumented::meaning).collect();
         let ends = self.ends(&codes);
         let is_cut = ends.iter().any(|end| !end.is_known);
         for end in ends.iter().filter(|end| !end.events.is_empty()) {
@@ -211,7 +211,7 @@ impl<W: Write> RecordedRun<'_, W> {
     }
 
     /// How the stream of each area ends.
-    fn ends(&self, codes: &[Code]) -> Vec<StreamEnd> {
+    fn ends(&self, codes: &[ModuleCode]) -> Vec<StreamEnd> {
         let owners = &self.taken.owners;
         let report = self.process.deaths.as_ref().map(live::Deaths::report).unwrap_or_default();
         let key = |module: &Instrumented| Some(module.code.as_ref()?.key);

@@ -2,7 +2,7 @@
 //!
 //! The decoder walks through the code as the program did. It stays where it is until an event comes, to which
 //! one way leads (`region`). That may lead out of the function, and out of the one below, and into others.
-//! What comes unexpected is a handler of a signal, a callback, or what a `longjmp` or an exception led to:
+//! What comes unexpected is a signal handler, a callback, or what a `longjmp` or an exception led to:
 //! for the last two, the activation is found by the stack pointer, and those above it are left.
 //!
 //! Invariant: whatever the events, what comes out is balanced but for what is open at the end.
@@ -17,15 +17,15 @@ mod signals;
 mod stack;
 mod steps;
 
-use crate::decode::region::{Border, MOST_PLAIN, Position, Region};
+use crate::decode::region::{BlockPosition, Border, MOST_PLAIN, Region};
 use crate::ids::BlockId;
 use crate::recording::event::{Event, Head, Reader};
-use crate::recording::module_code::{Block, End, Point, SiteTold};
+use crate::recording::module_code::{Block, End, PointPlace, SiteTold};
 use crate::symbol::{Cause, Symbol};
 use activation::Activation;
 use filter::Filter;
-pub use module_codes::Codes;
-use module_codes::Of;
+pub use module_codes::ModuleCodes;
+use module_codes::ModuleFunction;
 use signals::{Next, Signals};
 pub use stack::Forked;
 use stack::Stack;
@@ -33,13 +33,13 @@ use steps::{CachedStep, StepCache};
 
 /// What an event tells.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum Observation {
     /// That control came to the point of this word.
     Point(u32),
     /// That entry `n` of a module was entered.
     Entry { module: usize, n: u32 },
     /// That a signal came in this part of a block of a function.
-    In { of: Of, block: BlockId, part: Part },
+    In { of: ModuleFunction, block: BlockId, part: Part },
 }
 
 /// A part of a block.
@@ -85,7 +85,7 @@ pub struct Faults {
 /// Decodes one stream.
 #[derive(Debug)]
 pub struct Decoder<'c> {
-    codes: &'c Codes,
+    codes: &'c ModuleCodes,
     reader: Reader,
     stack: Stack,
     filter: Filter,
@@ -98,7 +98,7 @@ pub struct Decoder<'c> {
 
 impl<'c> Decoder<'c> {
     /// Of a stream that has not begun.
-    pub fn new(codes: &'c Codes) -> Decoder<'c> {
+    pub fn new(codes: &'c ModuleCodes) -> Decoder<'c> {
         Decoder {
             codes,
             reader: Reader::default(),
@@ -161,7 +161,9 @@ impl<'c> Decoder<'c> {
         let entry =
             self.codes.module(number).and_then(|(module, n)| Some((module, n, self.codes.entry(module, n)?)));
         match entry {
-            Some((module, n, (func, block))) => self.entered(n, Of { module, func }, block, frame, out),
+            Some((module, n, (func, block))) => {
+                self.entered(n, ModuleFunction { module, func }, block, frame, out)
+            }
             None => self.faults.n_lost += 1,
         }
     }
@@ -174,22 +176,22 @@ impl<'c> Decoder<'c> {
         };
         self.next = self.next.arrived();
         let (func, block, call) = match self.codes.point(module, word) {
-            Some(Point::Start(func, block)) => (func, block, None),
-            Some(Point::Behind(func, block, call)) => (func, block, Some(call)),
+            Some(PointPlace::Start(func, block)) => (func, block, None),
+            Some(PointPlace::Behind(func, block, call)) => (func, block, Some(call)),
             _ => {
                 self.faults.n_lost += 1;
                 return;
             }
         };
-        let of = Of { module, func };
+        let of = ModuleFunction { module, func };
         let lands = self.codes.block(of, block).is_some_and(|b| b.lands);
         let cause = if lands { Cause::Exception } else { Cause::Longjmp };
         // Its own frame starts above where the stack pointer is; the nearest one is it.
         let above = |a: &Activation| a.frame.map_or(0, |at| at.wrapping_sub(frame));
-        let open = self.stack.open.iter().enumerate().rev().filter(|(_, a)| a.of == of);
+        let open = self.stack.open.iter().enumerate().rev().filter(|(_, a)| a.function == of);
         let found = open.map(|(n, a)| (above(a), n)).filter(|a| a.0 < 1 << 31).min_by_key(|a| a.0);
         // One that another stack was left in is nearer.
-        let last = |open: &Vec<Activation>| open.last().filter(|a| a.of == of).map(above);
+        let last = |open: &Vec<Activation>| open.last().filter(|a| a.function == of).map(above);
         let parked = self.stack.parked.iter().enumerate().filter_map(|(n, open)| Some((last(open)?, n)));
         let parked = parked.filter(|a| a.0 < 1 << 31).min_by_key(|a| a.0);
         let is_nearer = |parked: (u32, usize)| found.is_none_or(|found| parked.0 < found.0);
@@ -197,8 +199,10 @@ impl<'c> Decoder<'c> {
         match found.filter(|_| parked.is_none()) {
             Some((_, at)) => {
                 // It may have come there by itself, or from a call that did not come back.
-                match self.find(Told::Point(word)) {
-                    Ok(found) if found.n_open == at + 1 => self.approach(found, Told::Point(word), out),
+                match self.find(Observation::Point(word)) {
+                    Ok(found) if found.n_open == at + 1 => {
+                        self.approach(found, Observation::Point(word), out)
+                    }
                     _ => self.settle(at + 1, false, out),
                 }
                 let n = at;
@@ -247,22 +251,31 @@ impl<'c> Decoder<'c> {
     }
 
     /// Entry `n` was entered.
-    fn entered(&mut self, n: u32, of: Of, block: BlockId, frame: Option<u32>, out: &mut Vec<u32>) {
+    fn entered(
+        &mut self,
+        n: u32,
+        of: ModuleFunction,
+        block: BlockId,
+        frame: Option<u32>,
+        out: &mut Vec<u32>,
+    ) {
         let mut new = Activation::at(of, block, frame);
         let mut is_from_outside = true;
         let next = std::mem::take(&mut self.next);
         new.is_handler = next.is_handler();
         let is_apart = next != Next::Onward;
         new.is_handler |= std::mem::take(&mut self.signals.hands_on);
-        let told = Told::Entry { module: of.module, n };
-        if !is_apart && let Ok(found) = self.find(told) {
-            self.approach(found, told, out);
+        let observed = Observation::Entry { module: of.module, n };
+        if !is_apart && let Ok(found) = self.find(observed) {
+            self.approach(found, observed, out);
             if self.stack.open.last().is_some_and(|top| self.is_at_tail(top)) {
                 self.leave(out);
             }
         }
         let is_before = self.codes.block(of, block).is_some_and(|b| b.point != 0);
-        if !is_apart && self.stack.open.last().is_some_and(|top| top.of == of && self.is_at_open_jump(top)) {
+        if !is_apart
+            && self.stack.open.last().is_some_and(|top| top.function == of && self.is_at_open_jump(top))
+        {
             // It jumped there itself.
             match self.stack.open.last_mut() {
                 Some(top) if is_before => (top.block, top.call, top.is_before) = (block, 0, true),
@@ -274,9 +287,9 @@ impl<'c> Decoder<'c> {
         if !is_apart
             && let Some(top) = self.stack.open.last_mut().filter(|top| !top.is_before)
             && let Some(site) =
-                self.codes.block(top.of, top.block).and_then(|b| b.calls.get(top.call as usize))
+                self.codes.block(top.function, top.block).and_then(|b| b.calls.get(top.call as usize))
         {
-            let comes_there = self.codes.comes_to(top.of.module, site, of.module, n);
+            let comes_there = self.codes.comes_to(top.function.module, site, of.module, n);
             if let Some(awaited) = top.follows.take() {
                 (new.is_awaited, is_from_outside) = (awaited, false);
             } else if !top.has_come {
@@ -295,14 +308,14 @@ impl<'c> Decoder<'c> {
 
     /// Whether it is where it jumps to another function.
     fn is_at_tail(&self, a: &Activation) -> bool {
-        let block = self.codes.block(a.of, a.block);
+        let block = self.codes.block(a.function, a.block);
         let at_end = |b: &Block| a.call as usize >= b.calls.len() && matches!(b.end, End::Tail(_));
         !a.is_before && block.is_some_and(at_end)
     }
 
     /// Whether it is at a jump that may lead to places of its function that are not known.
     fn is_at_open_jump(&self, a: &Activation) -> bool {
-        let block = self.codes.block(a.of, a.block);
+        let block = self.codes.block(a.function, a.block);
         !a.is_before && block.is_some_and(|b| b.is_open && a.call as usize >= b.calls.len())
     }
 
@@ -334,27 +347,29 @@ impl<'c> Decoder<'c> {
     fn near(&mut self, word: u32, out: &mut Vec<u32>) {
         let is_elsewhere = self.next.is_elsewhere();
         self.next = self.next.arrived();
-        let told = Told::Point(word);
-        let found = if is_elsewhere { Err(NotFound::Nowhere) } else { self.find(told) };
+        let observed = Observation::Point(word);
+        let found = if is_elsewhere { Err(NotFound::Nowhere) } else { self.find(observed) };
         // All that is open is left, and nobody knows for what.
         let is_left = matches!(found, Err(NotFound::RanOut)) && self.filter.is_cut;
-        let found = if is_left { self.find_caller(told, out) } else { found.ok() };
+        let found = if is_left { self.find_caller(observed, out) } else { found.ok() };
         let point = match found {
             Some(found) => {
-                self.approach(found, told, out);
-                self.stack.open.last().and_then(|a| self.codes.point(a.of.module, word))
+                self.approach(found, observed, out);
+                self.stack.open.last().and_then(|a| self.codes.point(a.function.module, word))
             }
             None => {
                 // Something was left that nobody told of.
                 let point = |a: &Activation| {
-                    self.codes.point(a.of.module, word).filter(|point| point.function() == a.of.func)
+                    self.codes
+                        .point(a.function.module, word)
+                        .filter(|point| point.function() == a.function.func)
                 };
                 let open =
                     || self.stack.open.iter().enumerate().rev().filter_map(|(n, a)| Some((n, a, point(a)?)));
                 // One that may come there from where it is, or else the nearest: it may have been another's
                 // that it left.
                 let leads =
-                    |a: &Activation| a.region(self.codes).is_some_and(|r| self.way(a, r, told).is_some());
+                    |a: &Activation| a.region(self.codes).is_some_and(|r| self.way(a, r, observed).is_some());
                 let n_asked = if is_elsewhere { 0 } else { MOST_ASKED };
                 let nearest = || open().take(n_asked).find(|(_, a, _)| leads(a)).or_else(|| open().next());
                 let found = if is_left { None } else { nearest() };
@@ -368,9 +383,9 @@ impl<'c> Decoder<'c> {
                     self.leave_above(at, Cause::Longjmp, out);
                     // It may have come there by itself meanwhile, where nobody knew in which call of it the
                     // handler was entered.
-                    let found_again = if is_elsewhere { None } else { self.find(told).ok() };
+                    let found_again = if is_elsewhere { None } else { self.find(observed).ok() };
                     if let Some(found) = found_again.filter(|found| found.n_open == at + 1) {
-                        self.approach(found, told, out);
+                        self.approach(found, observed, out);
                     }
                     found.map(|(_, point)| point)
                 } else {
@@ -379,10 +394,10 @@ impl<'c> Decoder<'c> {
             }
         };
         match point {
-            Some(Point::Start(_, block) | Point::Way(_, _, block)) => self.go(block, out),
-            Some(Point::Behind(_, block, call)) => self.returned(block, call),
-            Some(Point::Leaves(_, block)) => {
-                let of = self.stack.open.last().map(|a| a.of);
+            Some(PointPlace::Start(_, block) | PointPlace::Way(_, _, block)) => self.go(block, out),
+            Some(PointPlace::Behind(_, block, call)) => self.returned(block, call),
+            Some(PointPlace::Leaves(_, block)) => {
+                let of = self.stack.open.last().map(|a| a.function);
                 let to = of.and_then(|of| self.codes.block(of, block)?.leaves).and_then(|l| l.1);
                 self.jump_out(to, out);
             }
@@ -393,61 +408,66 @@ impl<'c> Decoder<'c> {
 
     /// The point of this word, of a function that is open since before the events: what was above it has
     /// returned.
-    fn taken_up(&mut self, word: u32, out: &mut Vec<u32>) -> Option<Point> {
+    fn taken_up(&mut self, word: u32, out: &mut Vec<u32>) -> Option<PointPlace> {
         let (module, _) = self.codes.module(word)?;
         let point = self.codes.point(module, word)?;
         self.settle(0, false, out);
         out.extend(self.stack.open.drain(..).map(|_| Symbol::EXIT.0));
         let block = match point {
-            Point::Start(_, block)
-            | Point::Behind(_, block, _)
-            | Point::Leaves(_, block)
-            | Point::Way(_, block, _) => block,
+            PointPlace::Start(_, block)
+            | PointPlace::Behind(_, block, _)
+            | PointPlace::Leaves(_, block)
+            | PointPlace::Way(_, block, _) => block,
         };
-        self.enter(Activation::at(Of { module, func: point.function() }, block, None), true, out);
+        self.enter(Activation::at(ModuleFunction { module, func: point.function() }, block, None), true, out);
         Some(point)
     }
 
     /// Whether control is at `border` of the function of `a`, or was before, if that is told.
-    fn fits(&self, a: &Activation, border: Border, told: Told) -> bool {
-        let module = a.of.module;
-        match (border, told) {
-            (Border::Point(n), Told::Point(word)) => self.codes.is_point(module, n, word),
-            (_, Told::In { .. })
-            | (Border::Point(_), Told::Entry { .. })
-            | (Border::End { .. }, Told::Point(_)) => false,
-            (Border::Call { block, call }, told) => {
-                let of_block = self.codes.block(a.of, block);
+    fn fits(&self, a: &Activation, border: Border, observed: Observation) -> bool {
+        let module = a.function.module;
+        match (border, observed) {
+            (Border::Point(n), Observation::Point(word)) => self.codes.is_point(module, n, word),
+            (_, Observation::In { .. })
+            | (Border::Point(_), Observation::Entry { .. })
+            | (Border::End { .. }, Observation::Point(_)) => false,
+            (Border::Call { block, call }, observed) => {
+                let of_block = self.codes.block(a.function, block);
                 let site = of_block.and_then(|b| b.calls.get(call as usize));
                 let Some(site) = site.filter(|site| site.told == SiteTold::Event) else { return false };
-                match (told, site.entry) {
+                match (observed, site.entry) {
                     // Of one that tells itself by its entry, it is told when it was entered.
-                    (Told::Point(word), entry) => {
+                    (Observation::Point(word), entry) => {
                         self.codes.is_point(module, site.point, word)
                             && (entry.is_none() || (a.block, a.call) == (block, call))
                     }
-                    (Told::Entry { module: of, n }, Some(_)) => self.codes.comes_to(module, site, of, n),
-                    (Told::Entry { .. }, None) => true,
-                    (Told::In { .. }, _) => false,
+                    (Observation::Entry { module: of, n }, Some(_)) => {
+                        self.codes.comes_to(module, site, of, n)
+                    }
+                    (Observation::Entry { .. }, None) => true,
+                    (Observation::In { .. }, _) => false,
                 }
             }
-            (Border::End { block }, Told::Entry { module: of, n }) => match self.codes.block(a.of, block) {
-                Some(Block { is_open: true, .. }) => {
-                    of == module && self.codes.entry(module, n).is_some_and(|(func, _)| func == a.of.func)
+            (Border::End { block }, Observation::Entry { module: of, n }) => {
+                match self.codes.block(a.function, block) {
+                    Some(Block { is_open: true, .. }) => {
+                        of == module
+                            && self.codes.entry(module, n).is_some_and(|(func, _)| func == a.function.func)
+                    }
+                    Some(Block { end: End::Tail(Some(to)), .. }) => (of, n) == (module, *to),
+                    _ => false,
                 }
-                Some(Block { end: End::Tail(Some(to)), .. }) => (of, n) == (module, *to),
-                _ => false,
-            },
+            }
         }
     }
 
     /// How control came to what is told: functions above return, or are left by a jump, without an event, and
     /// others are entered so. Nothing is open if all are left. Each step of it is in `steps.chain`.
-    fn find(&mut self, told: Told) -> Result<Found, NotFound> {
-        self.find_from_top(told).unwrap_or(Err(NotFound::Nowhere))
+    fn find(&mut self, observed: Observation) -> Result<Found, NotFound> {
+        self.find_from_top(observed).unwrap_or(Err(NotFound::Nowhere))
     }
 
-    fn find_from_top(&mut self, told: Told) -> Option<Result<Found, NotFound>> {
+    fn find_from_top(&mut self, observed: Observation) -> Option<Result<Found, NotFound>> {
         let mut found = Found { n_ends: 0, n_open: self.stack.open.len() };
         self.steps.tidy();
         self.steps.chain.clear();
@@ -456,10 +476,10 @@ impl<'c> Decoder<'c> {
         let mut is_new = false;
         loop {
             if a.is_before {
-                let of_start = self.codes.block(a.of, a.block).map_or(0, |b| b.point);
-                return self.fits(&a, Border::Point(of_start), told).then_some(Ok(found));
+                let of_start = self.codes.block(a.function, a.block).map_or(0, |b| b.point);
+                return self.fits(&a, Border::Point(of_start), observed).then_some(Ok(found));
             }
-            let step = self.step(&a, told)?;
+            let step = self.step(&a, observed)?;
             self.steps.chain.push(step);
             if step.is_here {
                 return Some(Ok(found));
@@ -467,7 +487,7 @@ impl<'c> Decoder<'c> {
             found.n_ends += 1;
             match step.border? {
                 Border::Call { block, call } => {
-                    a = self.inside(a.of, block, call)?;
+                    a = self.inside(a.function, block, call)?;
                     is_new = true;
                     found.n_open += 1;
                     if found.n_open > self.stack.open.len() + MOST_INSIDE {
@@ -475,7 +495,7 @@ impl<'c> Decoder<'c> {
                     }
                 }
                 Border::End { block } => {
-                    let returns = match self.codes.block(a.of, block)?.end {
+                    let returns = match self.codes.block(a.function, block)?.end {
                         End::Return => true,
                         End::Tail(None) => false,
                         _ => return None,
@@ -487,11 +507,11 @@ impl<'c> Decoder<'c> {
                     found.n_open -= 1;
                     let is_awaited = a.is_awaited;
                     let Some(below) = found.n_open.checked_sub(1).and_then(|n| self.stack.open.get(n)) else {
-                        let is_entered = matches!(told, Told::Entry { .. });
+                        let is_entered = matches!(observed, Observation::Entry { .. });
                         return Some(is_entered.then_some(found).ok_or(NotFound::RanOut));
                     };
                     a = *below;
-                    let block = self.codes.block(a.of, a.block)?;
+                    let block = self.codes.block(a.function, a.block)?;
                     let is_silent = block.calls.get(a.call as usize).is_some_and(|site| site.point == 0);
                     a.call += u32::from(returns && is_awaited && is_silent);
                 }
@@ -501,23 +521,23 @@ impl<'c> Decoder<'c> {
     }
 
     /// Where a function goes to what is told, or to its silent end.
-    fn step(&mut self, a: &Activation, told: Told) -> Option<CachedStep> {
+    fn step(&mut self, a: &Activation, observed: Observation) -> Option<CachedStep> {
         let codes = self.codes;
-        let at = Position { block: a.block, call: a.call };
-        let position = codes.number(a.of, at)?;
-        let word = match told {
-            Told::Point(word) => Some(word),
-            Told::Entry { module, n } => {
+        let at = BlockPosition { block: a.block, call: a.call };
+        let position = codes.number(a.function, at)?;
+        let word = match observed {
+            Observation::Point(word) => Some(word),
+            Observation::Entry { module, n } => {
                 let number = codes.all.get(module)?.base.checked_add(n)?;
                 Some(Head::Entry { number, has_frame: false }.word())
             }
-            Told::In { .. } => None,
+            Observation::In { .. } => None,
         };
         if let Some(step) = word.and_then(|word| self.steps.get(position, word)) {
             return Some(step);
         }
-        let region = codes.region(a.of, at)?;
-        let way = self.way(a, region, told).map(|(step, border)| (true, step, border));
+        let region = codes.region(a.function, at)?;
+        let way = self.way(a, region, observed).map(|(step, border)| (true, step, border));
         let silent = || region.silent().map(|(border, step)| (false, step, Some(border)));
         let (is_here, step, border) = way.or_else(silent)?;
         let walk = |a: &mut Activation, out: &mut Vec<u32>| a.walk(codes, step, border, out);
@@ -525,22 +545,22 @@ impl<'c> Decoder<'c> {
     }
 
     /// What a call comes to that what is inside tells of.
-    fn inside(&self, of: Of, block: BlockId, call: u32) -> Option<Activation> {
+    fn inside(&self, of: ModuleFunction, block: BlockId, call: u32) -> Option<Activation> {
         let site = self.codes.block(of, block)?.calls.get(call as usize)?;
         let (func, to) = self.codes.entry(of.module, site.entry?)?;
-        let of = Of { module: of.module, func };
+        let of = ModuleFunction { module: of.module, func };
         let is_before = self.codes.block(of, to)?.point != 0;
         let new = Activation { is_awaited: true, is_before, ..Activation::at(of, to, None) };
         (site.told != SiteTold::Event).then_some(new)
     }
 
     /// The step of a region that leads to what is told, and what is there.
-    fn way(&self, a: &Activation, region: &Region, told: Told) -> Option<(u32, Option<Border>)> {
-        let Told::In { of, block, part } = told else {
-            let (border, step) = region.border(|border| self.fits(a, border, told))?;
+    fn way(&self, a: &Activation, region: &Region, observed: Observation) -> Option<(u32, Option<Border>)> {
+        let Observation::In { of, block, part } = observed else {
+            let (border, step) = region.border(|border| self.fits(a, border, observed))?;
             return Some((step, Some(border)));
         };
-        if of == a.of {
+        if of == a.function {
             let is_there = || match part {
                 Part::Call => self.codes.block(of, block).is_some_and(|b| (a.call as usize) < b.calls.len()),
                 Part::Any | Part::Event => true,
@@ -567,12 +587,12 @@ impl<'c> Decoder<'c> {
         // of fits each.
         for (n, step) in [(a.block, 0)].into_iter().chain(region.blocks()) {
             let first = if step == 0 { a.call } else { 0 };
-            let block = self.codes.block(a.of, n)?;
+            let block = self.codes.block(a.function, n)?;
             for (call, site) in (0u32..).zip(&block.calls).skip(first as usize) {
                 if site.told != SiteTold::Nothing {
                     break;
                 }
-                if self.codes.may_be_in(a.of.module, site, of, MOST_PLAIN) {
+                if self.codes.may_be_in(a.function.module, site, of, MOST_PLAIN) {
                     return Some((step, Some(Border::Call { block: n, call })));
                 }
             }
@@ -581,7 +601,7 @@ impl<'c> Decoder<'c> {
     }
 
     /// Goes where what is told fits, as [`Decoder::find`] has just said.
-    fn approach(&mut self, found: Found, told: Told, out: &mut Vec<u32>) {
+    fn approach(&mut self, found: Found, observed: Observation, out: &mut Vec<u32>) {
         let chain = std::mem::take(&mut self.steps.chain);
         let mut border = None;
         for (n, step) in chain.iter().enumerate() {
@@ -594,17 +614,17 @@ impl<'c> Decoder<'c> {
             }
         }
         self.steps.chain = chain;
-        if let (Told::In { of, .. }, Some(Border::Call { block, call })) = (told, border)
-            && let Some(new) = self.stack.open.last().and_then(|top| self.inside(top.of, block, call))
+        if let (Observation::In { of, .. }, Some(Border::Call { block, call })) = (observed, border)
+            && let Some(new) = self.stack.open.last().and_then(|top| self.inside(top.function, block, call))
         {
             self.enter(new, false, out);
             self.go(new.block, out);
             // It may be in what that calls.
             let n_open = self.stack.open.len();
-            if let Ok(found) = self.find(told)
-                && (new.of != of || found.n_open < n_open)
+            if let Ok(found) = self.find(observed)
+                && (new.function != of || found.n_open < n_open)
             {
-                self.approach(found, told, out);
+                self.approach(found, observed, out);
             }
         }
     }
@@ -632,7 +652,7 @@ impl<'c> Decoder<'c> {
                 self.leave(out);
                 self.stack.open.len() < n_open
             }
-            (Border::Call { block, call }, Some(top)) => match self.inside(top.of, block, call) {
+            (Border::Call { block, call }, Some(top)) => match self.inside(top.function, block, call) {
                 Some(new) => {
                     self.stack.open.last_mut().into_iter().for_each(|top| top.has_come = true);
                     self.enter(new, false, out);
@@ -655,7 +675,7 @@ impl<'c> Decoder<'c> {
             let silent = self.stack.open.last().and_then(|top| top.region(self.codes)?.silent());
             let Some((border, step)) = silent else { return };
             // In a system call, it may have ended.
-            let is_over = |a: &Activation| self.codes.block(a.of, a.block).is_some_and(|b| b.may_end);
+            let is_over = |a: &Activation| self.codes.block(a.function, a.block).is_some_and(|b| b.may_end);
             let is_end = matches!(border, Border::End { .. });
             let may_leave = self.stack.open.len() > least;
             if is_last && let Some(step) = self.to_over(step) {
@@ -674,7 +694,7 @@ impl<'c> Decoder<'c> {
     /// process may have ended.
     fn to_over(&self, step: u32) -> Option<u32> {
         let top = self.stack.open.last()?;
-        let is_over = |n: BlockId| self.codes.block(top.of, n).is_some_and(|b| b.may_end);
+        let is_over = |n: BlockId| self.codes.block(top.function, n).is_some_and(|b| b.may_end);
         let region = top.region(self.codes)?;
         if is_over(top.block) {
             return Some(0);
@@ -685,7 +705,7 @@ impl<'c> Decoder<'c> {
     /// Leaves the function on top, whose block ends so.
     fn leave(&mut self, out: &mut Vec<u32>) {
         let Some(top) = self.stack.open.last() else { return };
-        match self.codes.block(top.of, top.block).map(|b| &b.end) {
+        match self.codes.block(top.function, top.block).map(|b| &b.end) {
             Some(End::Return) => {
                 let is_awaited = top.is_awaited;
                 self.stack.open.pop();
@@ -693,7 +713,7 @@ impl<'c> Decoder<'c> {
                 if let Some(below) = self.stack.open.last_mut()
                     && is_awaited
                 {
-                    let block = self.codes.block(below.of, below.block);
+                    let block = self.codes.block(below.function, below.block);
                     let site = block.and_then(|b| b.calls.get(below.call as usize));
                     if site.is_some_and(|site| site.point == 0) {
                         below.returned(below.block, below.call);
@@ -710,8 +730,8 @@ impl<'c> Decoder<'c> {
     fn jump_out(&mut self, to: Option<u32>, out: &mut Vec<u32>) {
         let Some(left) = self.stack.open.pop() else { return };
         out.push(Symbol::exit(Cause::Tail).0);
-        let stub = self.codes.block(left.of, left.block).map_or(0, |b| b.stub);
-        self.codes.through(left.of.module, stub, out);
+        let stub = self.codes.block(left.function, left.block).map_or(0, |b| b.stub);
+        self.codes.through(left.function.module, stub, out);
         if let Some(below) = self.stack.open.last_mut() {
             below.follows = to.map(|_| left.is_awaited);
             self.signals.hands_on = to.is_some() && left.is_handler;

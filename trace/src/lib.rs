@@ -26,7 +26,7 @@ mod tests;
 pub use balance::{Balance, Unbalanced};
 pub use decode::region;
 pub use export::{chrome, folded};
-pub use file::flow::Flow;
+pub use file::flow::FlowGraphs;
 pub use file::import::{ImportError, Imported, Stores};
 pub use file::names::Names;
 pub use file::times::Times;

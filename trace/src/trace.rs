@@ -1,8 +1,8 @@
 //! A trace file, opened: what is in it, its streams, and searches by every scheme that its contents allow.
 
 use crate::chunks::{self, Head, Indices, Unpacker};
-use crate::decode::{Codes, Decoder, Faults, Forked};
-use crate::file::flow::{self, Flow};
+use crate::decode::{Decoder, Faults, Forked, ModuleCodes};
+use crate::file::flow::{self, FlowGraphs};
 use crate::file::names::Names;
 use crate::file::times::{self, Times};
 use crate::file::varint::Cursor;
@@ -43,7 +43,7 @@ pub struct Trace {
     source: Source,
     chunks: Vec<(Section, Head)>,
     events: Vec<(ThreadId, Section)>,
-    codes: OnceLock<Codes>,
+    codes: OnceLock<ModuleCodes>,
     has_grammar: bool,
     has_columns: bool,
     loaded: OnceLock<Loaded>,
@@ -582,11 +582,11 @@ impl Trace {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn codes(&self) -> Result<&Codes, ReadError> {
+    pub fn codes(&self) -> Result<&ModuleCodes, ReadError> {
         if self.codes.get().is_none() {
-            let _set_meanwhile = self.codes.set(Codes::new(sections::codes(&self.source)?));
+            let _set_meanwhile = self.codes.set(ModuleCodes::new(sections::codes(&self.source)?));
         }
-        Ok(self.codes.get_or_init(Codes::default))
+        Ok(self.codes.get_or_init(ModuleCodes::default))
     }
 
     /// When its symbols were executed; `None` if that is not known.
@@ -608,13 +608,13 @@ impl Trace {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn flow(&self) -> Result<Flow, ReadError> {
+    pub fn flow(&self) -> Result<FlowGraphs, ReadError> {
         if self.is_recording() {
-            return Ok(Flow::of(self.codes()?));
+            return Ok(FlowGraphs::of(self.codes()?));
         }
-        let Some(packed) = self.source.read_tagged(flow::FLOW)? else { return Ok(Flow::default()) };
+        let Some(packed) = self.source.read_tagged(flow::FLOW)? else { return Ok(FlowGraphs::default()) };
         let bytes = unpacked_words(&packed);
-        let flow = bytes.and_then(|bytes| Flow::decode(&bytes));
+        let flow = bytes.and_then(|bytes| FlowGraphs::decode(&bytes));
         flow.ok_or_else(|| self.source.senseless(flow::FLOW, "the control flow"))
     }
 

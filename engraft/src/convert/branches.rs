@@ -14,7 +14,7 @@ use std::io::{self, BufRead as _, BufReader};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trace::import::{Around, import_streams};
-use trace::{Flow, Imported, ThreadId, Times, flow};
+use trace::{FlowGraphs, Imported, ThreadId, Times, flow};
 use tracing::info_span;
 use views::convert::BranchesView;
 use views::many;
@@ -389,7 +389,7 @@ fn write(args: &Args, programs: &Programs, threads: &Threads<'_>) -> anyhow::Res
         key: measure::recorded_points::key(probe::file_key(&module.program.image)),
         path: path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string(),
     };
-    let flow = Flow {
+    let flow = FlowGraphs {
         modules: threads.modules.iter().zip(&programs.paths).map(module).collect(),
         functions: branches::follows(threads.modules),
     };

@@ -5,7 +5,7 @@ use super::functions::Functions;
 use super::{Args, may_follow, searched, want};
 use crate::output::{self, Answer, Format, Hinted};
 use std::io;
-use trace::{Flow, Path, Scheme, Trace, Want};
+use trace::{FlowGraphs, Path, Scheme, Trace, Want};
 use tracing::info_span;
 use views::query::{PathsView, SCHEMA};
 
@@ -28,7 +28,7 @@ pub fn run(
     args: &Args,
     trace: &Trace,
     functions: &Functions<'_>,
-    flow: &Flow,
+    flow: &FlowGraphs,
     paths: &[Path],
 ) -> anyhow::Result<Answer> {
     let single = [args.per_caller, args.per_thread, args.context.is_some(), args.next.is_some()];

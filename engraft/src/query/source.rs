@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use trace::{BlockId, Flow, FuncId, Names};
+use trace::{BlockId, FlowGraphs, FuncId, Names};
 
 /// What stands beside a block that is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -23,7 +23,7 @@ pub enum Code {
 /// The binaries of a trace, read when they are asked for.
 pub struct Binaries<'a> {
     names: &'a Names,
-    flow: &'a Flow,
+    flow: &'a FlowGraphs,
     /// By the number of their first function; none that could not be read.
     loaded: RefCell<BTreeMap<FuncId, Option<Rc<Binary>>>>,
     /// The lines of source files.
@@ -39,7 +39,7 @@ struct Binary {
 
 impl<'a> Binaries<'a> {
     /// Of a trace with these names and this control flow.
-    pub fn new(names: &'a Names, flow: &'a Flow) -> Binaries<'a> {
+    pub fn new(names: &'a Names, flow: &'a FlowGraphs) -> Binaries<'a> {
         Binaries {
             names,
             flow,

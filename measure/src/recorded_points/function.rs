@@ -8,7 +8,7 @@ use probe::{Event, EventAt};
 use program::{BlockEnd, BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Sure, Va, libc};
 use std::collections::HashMap;
 use trace::recording::event::Head;
-use trace::recording::module_code::{Block, Code, End, Point, Site, SiteTold};
+use trace::recording::module_code::{Block, End, ModuleCode, PointPlace, Site, SiteTold};
 use trace::region::{Costs, Passages, thin};
 
 /// A function that is moved.
@@ -266,13 +266,13 @@ impl FunctionPoints<'_> {
     }
 
     /// Numbers the points of its blocks, and says what is appended there.
-    pub(super) fn number(&self, blocks: &mut [Block], code: &mut Code, events: &mut Vec<Event>) {
+    pub(super) fn number(&self, blocks: &mut [Block], code: &mut ModuleCode, events: &mut Vec<Event>) {
         let program = self.around.program;
         let func = self.func.0;
         for ((n, id), block) in
             (0..).map(trace::BlockId).zip(program.function(self.func).block_ids()).zip(blocks)
         {
-            let mut number = |slot: &mut u32, of: Point, at: EventAt, is_far: bool| {
+            let mut number = |slot: &mut u32, of: PointPlace, at: EventAt, is_far: bool| {
                 if *slot != 0 {
                     code.points.push(of);
                     *slot = u32::try_from(code.points.len()).unwrap_or(u32::MAX);
@@ -281,13 +281,13 @@ impl FunctionPoints<'_> {
                     events.push(Event { block: id, at, word, has_frame: is_far });
                 }
             };
-            number(&mut block.point, Point::Start(func, n), EventAt::Start, block.is_far);
+            number(&mut block.point, PointPlace::Start(func, n), EventAt::Start, block.is_far);
             for ((k, call), site) in (0..).zip(self.sites(id)).zip(&mut block.calls) {
-                let point = Point::Behind(func, n, k);
+                let point = PointPlace::Behind(func, n, k);
                 number(&mut site.point, point, EventAt::Behind(call.at), self.around.is_far(call));
             }
             if let Some((slot, _)) = &mut block.leaves {
-                number(slot, Point::Leaves(func, n), EventAt::Taken, false);
+                number(slot, PointPlace::Leaves(func, n), EventAt::Taken, false);
             }
             if let End::To(ways) = &mut block.end {
                 for (to, slot) in ways {
@@ -296,7 +296,7 @@ impl FunctionPoints<'_> {
                         .iter()
                         .any(|e| e.kind == EdgeKind::Taken && self.nth(e.to) == to.0);
                     let at = if taken { EventAt::Taken } else { EventAt::Through };
-                    number(slot, Point::Way(func, n, *to), at, false);
+                    number(slot, PointPlace::Way(func, n, *to), at, false);
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use trace::recording::event::{Event, SignalPlace};
-use trace::recording::module_code::Code;
+use trace::recording::module_code::ModuleCode;
 
 /// What is known of where moved code is.
 pub(super) struct Texts<'a> {
@@ -17,7 +17,7 @@ pub(super) struct Texts<'a> {
     /// The libraries.
     pub(super) libraries: Vec<Library<'a>>,
     /// What the modules' code is.
-    pub(super) codes: &'a [Code],
+    pub(super) codes: &'a [ModuleCode],
 }
 
 /// A library that is recorded.
@@ -46,7 +46,7 @@ impl Texts<'_> {
         };
         let code = self.codes.iter().find(|code| code.key == *key);
         let from_start = u32::try_from(at.0 - text.start.0).ok();
-        let is_block = |(code, at): &(&Code, u32)| {
+        let is_block = |(code, at): &(&ModuleCode, u32)| {
             let n = code.places.partition_point(|place| place.0 <= *at);
             n.checked_sub(1).and_then(|n| code.places.get(n)).is_some_and(|place| place.1.is_some())
         };

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use trace::recording::event::Event;
-use trace::recording::module_code::Code;
-use trace::recording::recorder::{At, Recorder};
+use trace::recording::module_code::ModuleCode;
+use trace::recording::recorder::{Recorder, Timestamps};
 
 /// How long the streams are left alone where there was nothing to take.
 const NAP: Duration = Duration::from_micros(300);
@@ -46,7 +46,7 @@ pub(super) struct Taken {
 pub(super) struct Taker<W> {
     pub(super) recorder: Recorder<W>,
     /// What the events of modules mean that were loaded meanwhile.
-    later: Receiver<Code>,
+    later: Receiver<ModuleCode>,
     since: Instant,
 }
 
@@ -55,7 +55,7 @@ type Active = Vec<(u64, Duration)>;
 
 impl<W: Write> Taker<W> {
     /// Into `recorder`, which is told of the modules that `later` brings.
-    pub(super) fn new(recorder: Recorder<W>, later: Receiver<Code>) -> Taker<W> {
+    pub(super) fn new(recorder: Recorder<W>, later: Receiver<ModuleCode>) -> Taker<W> {
         Taker { recorder, later, since: Instant::now() }
     }
 
@@ -92,7 +92,7 @@ impl<W: Write> Taker<W> {
             if since >= FORECAST && self.recorder.n_bytes() > 0 {
                 self.forecast(since, forecast.take());
             }
-            if self.recorder.has_ring() {
+            if self.recorder.keeps_tail() {
                 see_growth(&streams, &mut active, since)?;
             }
             for (k, stream) in (0..).zip(&mut streams) {
@@ -176,7 +176,7 @@ impl<W: Write> Taker<W> {
     fn keep(&mut self, area: u32, bytes: &[u8], at: Option<Duration>) {
         self.add_modules();
         let taken = self.since.elapsed();
-        self.recorder.append(area, bytes, At { taken, appended: at.unwrap_or(taken) });
+        self.recorder.append(area, bytes, Timestamps { taken, appended: at.unwrap_or(taken) });
     }
 
     /// Those that were loaded meanwhile: the next events may be theirs.
@@ -187,7 +187,7 @@ impl<W: Write> Taker<W> {
     /// Tells `whom` how large the file will be, if all that comes is written.
     fn forecast(&mut self, since: Duration, whom: Option<impl FnOnce(Forecast)>) {
         let Some(whom) = whom else { return };
-        if self.recorder.has_ring() || !self.recorder.window().is_all() {
+        if self.recorder.keeps_tail() || !self.recorder.window().is_all() {
             return;
         }
         let since_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1);

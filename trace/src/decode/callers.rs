@@ -3,9 +3,9 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::activation::Activation;
-use super::module_codes::Of;
+use super::module_codes::ModuleFunction;
 use super::steps::CachedStep;
-use super::{Decoder, Found, NotFound, Told};
+use super::{Decoder, Found, NotFound, Observation};
 use crate::decode::region::Border;
 use crate::symbol::Symbol;
 
@@ -16,13 +16,13 @@ impl Decoder<'_> {
     /// Where all that is open was left, and what is told is nowhere that is known: the functions below it,
     /// from which control comes there. They are entered from outside, in the calls that what was left comes
     /// back from.
-    pub(super) fn find_caller(&mut self, told: Told, out: &mut Vec<u32>) -> Option<Found> {
-        let left = self.stack.open.first()?.of;
-        let Told::Point(word) = told else { return None };
+    pub(super) fn find_caller(&mut self, observed: Observation, out: &mut Vec<u32>) -> Option<Found> {
+        let left = self.stack.open.first()?.function;
+        let Observation::Point(word) = observed else { return None };
         if self.steps.orphans.contains(&(left.module, left.func, word)) {
             return None;
         }
-        let Some(below) = self.below(left, told) else {
+        let Some(below) = self.below(left, observed) else {
             self.steps.orphans.insert((left.module, left.func, word));
             return None;
         };
@@ -31,13 +31,13 @@ impl Decoder<'_> {
         for one in below {
             self.enter(one, true, out);
         }
-        self.find(told).ok()
+        self.find(observed).ok()
     }
 
     /// The nearest functions, from the lowest, that `left` may have returned to, and that lead to what is
     /// told. If that is in none of them, but in what they call next, others that call the same may have been
     /// there: then only those that nobody else can be are.
-    fn below(&mut self, left: Of, told: Told) -> Option<Vec<Activation>> {
+    fn below(&mut self, left: ModuleFunction, observed: Observation) -> Option<Vec<Activation>> {
         let codes = self.codes;
         let open = std::mem::take(&mut self.stack.open);
         let (mut found, mut leads_inside) = (None, Vec::<Vec<Activation>>::new());
@@ -47,7 +47,7 @@ impl Decoder<'_> {
         'levels: for _ in 0..MOST_NESTED {
             let mut next = Vec::new();
             for above in std::mem::take(&mut level) {
-                let of = above.first().map_or(left, |a| a.of);
+                let of = above.first().map_or(left, |a| a.function);
                 for &(of, block, call) in codes.callers(of) {
                     n_asked += 1;
                     if n_asked > MOST_CALLERS {
@@ -63,7 +63,7 @@ impl Decoder<'_> {
                     }
                     all.insert(0, caller);
                     self.stack.open = all;
-                    match self.find(told) {
+                    match self.find(observed) {
                         Ok(way) if way.n_open > 0 => {
                             let goes_in =
                                 |step: &CachedStep| matches!(step.border, Some(Border::Call { .. }));
@@ -88,7 +88,7 @@ impl Decoder<'_> {
             leads_inside.clear();
         }
         self.stack.open = open;
-        let lowest = |all: &Vec<Activation>| all.first().map(|a| a.of);
+        let lowest = |all: &Vec<Activation>| all.first().map(|a| a.function);
         let first = leads_inside.first().and_then(lowest);
         let is_sure = leads_inside.iter().all(|all| lowest(all) == first);
         found.or_else(|| leads_inside.into_iter().next().filter(|_| is_sure))

@@ -147,7 +147,7 @@ impl Decoder<'_> {
 
     /// The number of its function.
     pub(super) fn number_of(&self, a: &Activation) -> FuncId {
-        self.codes.func_id(a.of)
+        self.codes.func_id(a.function)
     }
 
     /// What is open is left, if that it is was told.

@@ -1,24 +1,24 @@
 //! The modules of a recording, as the decoder asks for them.
 #![warn(clippy::indexing_slicing)]
 
-use crate::decode::region::{Position, Region};
+use crate::decode::region::{BlockPosition, Region};
 use crate::ids::{BlockId, FuncId};
 use crate::recording::event::{HANDLER, LIMIT};
-use crate::recording::module_code::{Block, Code, End, Point, Site};
+use crate::recording::module_code::{Block, End, ModuleCode, PointPlace, Site};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// A function of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Of {
+pub(super) struct ModuleFunction {
     pub(super) module: usize,
     pub(super) func: u32,
 }
 
 /// The modules of a recording.
 #[derive(Debug, Default)]
-pub struct Codes {
-    pub(super) all: Vec<Code>,
+pub struct ModuleCodes {
+    pub(super) all: Vec<ModuleCode>,
     /// The number of the first function of each.
     first: Vec<FuncId>,
     /// The base of each, in order, with its module.
@@ -35,9 +35,9 @@ pub struct Codes {
     callers: OnceLock<Callers>,
 }
 
-impl Codes {
+impl ModuleCodes {
     /// Of `all`, whose functions are numbered in this order.
-    pub fn new(all: Vec<Code>) -> Codes {
+    pub fn new(all: Vec<ModuleCode>) -> ModuleCodes {
         let mut first = Vec::with_capacity(all.len());
         let mut n = 0u32;
         for code in &all {
@@ -70,53 +70,62 @@ impl Codes {
             first
         };
         let first_positions = regions.iter().map(of_module).collect();
-        Codes { all, first, bases, blocks, positions, first_positions, regions, callers: OnceLock::new() }
+        ModuleCodes {
+            all,
+            first,
+            bases,
+            blocks,
+            positions,
+            first_positions,
+            regions,
+            callers: OnceLock::new(),
+        }
     }
 
     /// All modules, each with the number of its first function.
-    pub fn modules(&self) -> impl Iterator<Item = (FuncId, &Code)> {
+    pub fn modules(&self) -> impl Iterator<Item = (FuncId, &ModuleCode)> {
         self.first.iter().copied().zip(&self.all)
     }
 
     /// The number that a function of a module has in the trace.
     #[inline]
-    pub(super) fn func_id(&self, of: Of) -> FuncId {
+    pub(super) fn func_id(&self, of: ModuleFunction) -> FuncId {
         FuncId(self.first.get(of.module).map_or(0, |first| first.0).saturating_add(of.func))
     }
 
-    pub(super) fn block(&self, of: Of, block: BlockId) -> Option<&Block> {
+    pub(super) fn block(&self, of: ModuleFunction, block: BlockId) -> Option<&Block> {
         self.all.get(of.module)?.functions.get(of.func as usize)?.blocks.get(block.index())
     }
 
     /// The number of a position among those of its module.
-    fn position(&self, of: Of, at: Position) -> Option<usize> {
+    fn position(&self, of: ModuleFunction, at: BlockPosition) -> Option<usize> {
         let block = self.blocks.get(of.module)?.get(of.func as usize)? + at.block.index();
         Some(self.positions.get(of.module)?.get(block)?.checked_add(at.call)? as usize)
     }
 
     /// The number of a position among those of all modules.
-    pub(super) fn number(&self, of: Of, at: Position) -> Option<u32> {
+    pub(super) fn number(&self, of: ModuleFunction, at: BlockPosition) -> Option<u32> {
         u32::try_from(self.position(of, at)?).ok()?.checked_add(*self.first_positions.get(of.module)?)
     }
 
     /// Where control may go without an event from a position of a function.
-    pub(super) fn region(&self, of: Of, from: Position) -> Option<&Region> {
+    pub(super) fn region(&self, of: ModuleFunction, from: BlockPosition) -> Option<&Region> {
         let room = self.regions.get(of.module)?.get(self.position(of, from)?)?;
         let blocks = &self.all.get(of.module)?.functions.get(of.func as usize)?.blocks;
         Some(room.get_or_init(|| Box::new(Region::of(blocks, from))))
     }
 
     /// What an event with `word` tells, if it is of this module.
-    pub(super) fn point(&self, module: usize, word: u32) -> Option<Point> {
+    pub(super) fn point(&self, module: usize, word: u32) -> Option<PointPlace> {
         let code = self.all.get(module)?;
         code.points.get((word.checked_sub(code.base)? as usize).checked_sub(1)?).copied()
     }
 
     /// The block of a function that control comes to by point `n` of its module.
-    pub(super) fn leads_to(&self, of: Of, n: u32) -> Option<BlockId> {
+    pub(super) fn leads_to(&self, of: ModuleFunction, n: u32) -> Option<BlockId> {
         match self.all.get(of.module)?.points.get((n as usize).checked_sub(1)?)? {
-            Point::Start(_, block) | Point::Way(_, _, block) => Some(*block),
-            Point::Behind(..) | Point::Leaves(..) => None,
+            PointPlace::Start(_, block) | PointPlace::Way(_, _, block) => Some(*block),
+            PointPlace::Behind(..) | PointPlace::Leaves(..) => None,
         }
     }
 
@@ -137,9 +146,9 @@ impl Codes {
     }
 
     /// Whether control may be in a function while a call goes on that nothing tells of.
-    pub(super) fn may_be_in(&self, module: usize, site: &Site, of: Of, most: usize) -> bool {
+    pub(super) fn may_be_in(&self, module: usize, site: &Site, of: ModuleFunction, most: usize) -> bool {
         let Some((func, _)) = site.entry.and_then(|entry| self.entry(module, entry)) else { return false };
-        let to = Of { module, func };
+        let to = ModuleFunction { module, func };
         let blocks = || self.all.get(module)?.functions.get(func as usize).map(|f| f.blocks.as_slice());
         let calls = || blocks().into_iter().flatten().flat_map(|block| &block.calls);
         of.module == module
@@ -148,12 +157,12 @@ impl Codes {
     }
 
     /// Where a signal came: at a place of the moved code of a module.
-    pub(super) fn placed(&self, key: u32, at: u32) -> Option<(Of, BlockId)> {
+    pub(super) fn placed(&self, key: u32, at: u32) -> Option<(ModuleFunction, BlockId)> {
         let module = self.all.iter().position(|code| code.key == key)?;
         let places = &self.all.get(module)?.places;
         let n = places.partition_point(|place| place.0 <= at).checked_sub(1)?;
         let (func, block) = places.get(n)?.1?;
-        Some((Of { module, func }, block))
+        Some((ModuleFunction { module, func }, block))
     }
 
     /// The module of a number, and the number there.
@@ -175,10 +184,10 @@ impl Codes {
     }
 }
 
-type Call = (Of, BlockId, u32);
+type Call = (ModuleFunction, BlockId, u32);
 
 /// The calls that come to functions, at once or by jumps in place of returns, and that nothing tells the end
-/// of. Calls through pointers are not known.
+/// of. Indirect calls are not known.
 #[derive(Debug, Default)]
 struct Callers {
     /// By module and function: the function, the block, and which call of it.
@@ -190,8 +199,8 @@ struct Callers {
 /// So many functions that jump to each other are followed.
 const MOST_JUMPS: usize = 16;
 
-impl Codes {
-    pub(super) fn callers(&self, of: Of) -> &[Call] {
+impl ModuleCodes {
+    pub(super) fn callers(&self, of: ModuleFunction) -> &[Call] {
         let find = || {
             let mut found = Callers::default();
             for (module, code) in self.all.iter().enumerate() {
@@ -205,7 +214,7 @@ impl Codes {
                             found.is_partial |= has_stopped;
                             for to in all {
                                 found.of.entry((module, to)).or_default().push((
-                                    Of { module, func },
+                                    ModuleFunction { module, func },
                                     n,
                                     call,
                                 ));

@@ -63,7 +63,7 @@ fn is_inside(blocks: &[Block], block: BlockId, call: u32) -> bool {
 
 /// Behind the start of a block, or one of its calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Position {
+pub(crate) struct BlockPosition {
     pub(crate) block: BlockId,
     /// The next call.
     pub(crate) call: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Position {
 
 impl Region {
     /// Of a position.
-    pub(crate) fn of(blocks: &[Block], from: Position) -> Region {
+    pub(crate) fn of(blocks: &[Block], from: BlockPosition) -> Region {
         let mut region = Region { is_clear: true, ..Region::default() };
         // Ends of blocks that control came to, and blocks whose start it came to, or the point there.
         let (mut ends, mut starts) = (Vec::new(), Vec::new());
@@ -113,7 +113,10 @@ impl Region {
                     continue;
                 }
                 region.steps.push((to, step));
-                open.push((Position { block: to, call: 0 }, u32::try_from(region.steps.len()).expect("few")));
+                open.push((
+                    BlockPosition { block: to, call: 0 },
+                    u32::try_from(region.steps.len()).expect("few"),
+                ));
             }
         }
         let mut entries = Vec::new();
@@ -245,7 +248,7 @@ impl Passages {
         if start.point != 0 {
             return Some(vec![(func, start.point)]).filter(|_| !start.is_far);
         }
-        let region = Region::of(blocks, Position { block, call: 0 });
+        let region = Region::of(blocks, BlockPosition { block, call: 0 });
         let mut words = region.words(func, blocks)?;
         match region.silent().map(|(border, _)| border) {
             Some(Border::End { block }) => {
@@ -276,7 +279,7 @@ impl Passages {
             let behind = (1..).zip(&block.calls).filter(|(_, site)| site.told != SiteTold::Nothing);
             let behind = behind.map(|(call, site)| (call, Some(site)));
             for (call, site) in starts.then_some((0, None)).into_iter().chain(behind) {
-                let region = Region::of(blocks, Position { block: n, call });
+                let region = Region::of(blocks, BlockPosition { block: n, call });
                 let Some((Border::End { block }, _)) = region.silent() else { continue };
                 if !blocks.get(block.index()).is_some_and(|b| matches!(b.end, End::Return | End::Tail(_))) {
                     continue;
@@ -294,7 +297,7 @@ impl Passages {
     }
 
     fn plain(&self, blocks: &[Block], block: BlockId) -> Option<usize> {
-        let region = Region::of(blocks, Position { block, call: 0 });
+        let region = Region::of(blocks, BlockPosition { block, call: 0 });
         let [(Border::End { block: end }, _)] = *region.borders.as_slice() else { return None };
         if !region.is_clear || blocks.get(end.index())?.end != End::Return {
             return None;
@@ -316,7 +319,7 @@ impl Passages {
 
     /// Whether the region of a position is as the invariant says, and those that follow it and that it
     /// follows.
-    fn is_well(&self, blocks: &[Block], from: Position) -> bool {
+    fn is_well(&self, blocks: &[Block], from: BlockPosition) -> bool {
         let region = Region::of(blocks, from);
         if !region.is_clear {
             return false;
@@ -374,9 +377,9 @@ impl Region {
     }
 }
 
-/// A place of a function that may tell.
+/// A point of a function that may be left out, or the entry that a call of it is told by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum Candidate {
     Start(BlockId),
     Way(BlockId, usize),
     Call(BlockId, u32),
@@ -392,35 +395,35 @@ pub fn thin(blocks: &mut [Block], entered: &[bool], costs: &Costs, passages: &Pa
             before.get_mut(to.index()).into_iter().for_each(|b| b.push(from));
         }
     }
-    let mut all: Vec<(f32, Place)> = Vec::new();
+    let mut all: Vec<(f32, Candidate)> = Vec::new();
     for ((n, block), start) in (0..).map(BlockId).zip(blocks.iter()).zip(&costs.starts) {
-        all.extend(start.filter(|_| block.point != 0).map(|cost| (cost, Place::Start(n))));
+        all.extend(start.filter(|_| block.point != 0).map(|cost| (cost, Candidate::Start(n))));
     }
     for ((n, block), ways) in (0..).map(BlockId).zip(blocks.iter()).zip(&costs.ways) {
         let points = block.ways().zip(ways).enumerate().filter(|(_, (way, _))| way.1 != 0);
-        all.extend(points.map(|(k, (_, cost))| (*cost, Place::Way(n, k))));
+        all.extend(points.map(|(k, (_, cost))| (*cost, Candidate::Way(n, k))));
     }
     for (n, calls) in (0..).map(BlockId).zip(&costs.calls) {
-        all.extend((0..).zip(calls).filter_map(|(k, cost)| Some(((*cost)?, Place::Call(n, k)))));
+        all.extend((0..).zip(calls).filter_map(|(k, cost)| Some(((*cost)?, Candidate::Call(n, k)))));
     }
     all.sort_by(|a, b| b.0.total_cmp(&a.0));
     for (_, place) in all {
         let ends = match place {
-            Place::Start(n) => {
+            Candidate::Start(n) => {
                 let from = before.get(n.index()).into_iter().flatten().copied();
                 from.filter(|from| blocks.get(from.index()).is_some_and(|b| b.ways().any(|w| w == (n, 0))))
                     .collect()
             }
-            Place::Way(n, _) => vec![n],
-            Place::Call(..) => Vec::new(),
+            Candidate::Way(n, _) => vec![n],
+            Candidate::Call(..) => Vec::new(),
         };
         let Some(was) = leave_out(blocks, place) else { continue };
-        let mut ends: Vec<Position> = ends.into_iter().filter_map(|n| end_of(blocks, n)).collect();
-        if let Place::Call(block, call) = place {
-            ends.push(Position { block, call });
+        let mut ends: Vec<BlockPosition> = ends.into_iter().filter_map(|n| end_of(blocks, n)).collect();
+        if let Candidate::Call(block, call) = place {
+            ends.push(BlockPosition { block, call });
         }
         let is_well = positions(blocks, &before, entered, ends).is_some_and(|all| {
-            let may_be = |from: Position| {
+            let may_be = |from: BlockPosition| {
                 let n = from.block.index();
                 let is_entry = from.call == 0
                     && entered.get(n).is_some_and(|e| *e)
@@ -436,14 +439,14 @@ pub fn thin(blocks: &mut [Block], entered: &[bool], costs: &Costs, passages: &Pa
     }
 }
 
-fn end_of(blocks: &[Block], block: BlockId) -> Option<Position> {
+fn end_of(blocks: &[Block], block: BlockId) -> Option<BlockPosition> {
     let call = u32::try_from(blocks.get(block.index())?.calls.len()).ok()?;
-    Some(Position { block, call })
+    Some(BlockPosition { block, call })
 }
 
 /// Leaves out what a place tells; what that was.
-fn leave_out(blocks: &mut [Block], place: Place) -> Option<u32> {
-    if let Place::Call(block, call) = place {
+fn leave_out(blocks: &mut [Block], place: Candidate) -> Option<u32> {
+    if let Candidate::Call(block, call) = place {
         let site = blocks.get_mut(block.index())?.calls.get_mut(call as usize)?;
         (site.told == SiteTold::Event && site.point == 0).then(|| site.told = SiteTold::Inside)?;
         return Some(0);
@@ -451,8 +454,8 @@ fn leave_out(blocks: &mut [Block], place: Place) -> Option<u32> {
     slot(blocks, place).map(std::mem::take)
 }
 
-fn put_back(blocks: &mut [Block], place: Place, was: u32) {
-    if let Place::Call(block, call) = place {
+fn put_back(blocks: &mut [Block], place: Candidate, was: u32) {
+    if let Candidate::Call(block, call) = place {
         let site = blocks.get_mut(block.index()).and_then(|b| b.calls.get_mut(call as usize));
         site.into_iter().for_each(|site| site.told = SiteTold::Event);
     } else if let Some(slot) = slot(blocks, place) {
@@ -461,14 +464,14 @@ fn put_back(blocks: &mut [Block], place: Place, was: u32) {
 }
 
 /// Where a point is written down.
-fn slot(blocks: &mut [Block], place: Place) -> Option<&mut u32> {
+fn slot(blocks: &mut [Block], place: Candidate) -> Option<&mut u32> {
     match place {
-        Place::Start(n) => blocks.get_mut(n.index()).map(|block| &mut block.point),
-        Place::Way(n, k) => match &mut blocks.get_mut(n.index())?.end {
+        Candidate::Start(n) => blocks.get_mut(n.index()).map(|block| &mut block.point),
+        Candidate::Way(n, k) => match &mut blocks.get_mut(n.index())?.end {
             End::To(ways) => ways.get_mut(k).map(|way| &mut way.1),
             _ => None,
         },
-        Place::Call(..) => None,
+        Candidate::Call(..) => None,
     }
 }
 
@@ -478,8 +481,8 @@ fn positions(
     blocks: &[Block],
     before: &[Vec<BlockId>],
     entered: &[bool],
-    mut places: Vec<Position>,
-) -> Option<Vec<Position>> {
+    mut places: Vec<BlockPosition>,
+) -> Option<Vec<BlockPosition>> {
     let (mut seen, mut found) = (Vec::new(), Vec::new());
     while let Some(place) = places.pop() {
         if seen.contains(&place) {
@@ -490,13 +493,13 @@ fn positions(
         let block = blocks.get(n.index())?;
         let calls = (1u32..).zip(&block.calls).take(place.call as usize);
         if let Some((call, _)) = calls.filter(|(_, site)| site.told != SiteTold::Nothing).last() {
-            found.push(Position { block: n, call });
+            found.push(BlockPosition { block: n, call });
         } else {
             let from = before.get(n.index())?;
             let ways = |from: &BlockId| blocks.get(from.index()).map(Block::ways).into_iter().flatten();
             let comes = |from: &BlockId| ways(from).any(|w| w.0 == n && w.1 != 0);
             if block.point != 0 || entered.get(n.index()).is_none_or(|e| *e) || from.iter().any(comes) {
-                found.push(Position { block: n, call: 0 });
+                found.push(BlockPosition { block: n, call: 0 });
             }
             if block.point == 0 {
                 let leads = from.iter().filter(|from| ways(from).any(|w| w == (n, 0)));

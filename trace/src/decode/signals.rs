@@ -1,7 +1,7 @@
 //! Where signals come, what they end, and handlers that lead elsewhere.
 
-use super::module_codes::Of;
-use super::{Decoder, MOST_INSIDE, Part, Told};
+use super::module_codes::ModuleFunction;
+use super::{Decoder, MOST_INSIDE, Observation, Part};
 use crate::decode::region::Border;
 use crate::ids::BlockId;
 use crate::recording::event::SignalPlace;
@@ -53,7 +53,7 @@ pub(super) struct Signals {
     /// Whether the last word was room that nothing was written into.
     pub(super) is_unwritten: bool,
     /// Of which block the call that was not over is where a signal came last, if it is one.
-    in_call: Option<(Of, BlockId)>,
+    in_call: Option<(ModuleFunction, BlockId)>,
     /// Whether what is entered next is entered by a jump out of a signal handler.
     pub(super) hands_on: bool,
     /// Whether a signal has ended the thread where it is.
@@ -70,17 +70,19 @@ impl Decoder<'_> {
             SignalPlace::At(at) if self.signals.is_unwritten => Some((Part::Event, at)),
             SignalPlace::At(at) => Some((Part::Any, at)),
         };
-        let told = at.and_then(|(part, at)| {
-            self.codes.placed(key, at).map(|(of, block)| Told::In { of, block, part })
+        let observed = at.and_then(|(part, at)| {
+            self.codes.placed(key, at).map(|(of, block)| Observation::In { of, block, part })
         });
         if self.next.is_elsewhere() {
             // Nobody knows where.
-        } else if let Some((told, found)) = told.and_then(|told| Some((told, self.find(told).ok()?))) {
-            if let Told::In { of, block, part: Part::Call } = told {
+        } else if let Some((observed, found)) =
+            observed.and_then(|observed| Some((observed, self.find(observed).ok()?)))
+        {
+            if let Observation::In { of, block, part: Part::Call } = observed {
                 self.signals.in_call = Some((of, block));
             }
-            self.approach(found, told, out);
-        } else if key == 0 || told.is_some() {
+            self.approach(found, observed, out);
+        } else if key == 0 || observed.is_some() {
             // In what is not recorded: it was called. If a call is told, it is one that was over.
             self.settle(0, false, out);
         }
@@ -91,10 +93,10 @@ impl Decoder<'_> {
     pub(super) fn ended(&mut self, is_placed: bool, out: &mut Vec<u32>) {
         (self.signals.has_ended, self.next) = (true, self.next.without_handler());
         let place = self.signals.in_call.take().filter(|_| is_placed);
-        let Some(top) = self.stack.open.last().filter(|top| place == Some((top.of, top.block))) else {
+        let Some(top) = self.stack.open.last().filter(|top| place == Some((top.function, top.block))) else {
             return;
         };
-        let (of, block, call) = (top.of, top.block, top.call);
+        let (of, block, call) = (top.function, top.block, top.call);
         let site = self.codes.block(of, block).and_then(|b| b.calls.get(call as usize));
         match site.map(|site| (site.told, site.stub)) {
             // Of several of these, it is the first or one behind it.

@@ -8,7 +8,7 @@ use crate::ids::{BlockId, FuncId};
 use crate::recording::event::{
     ENDED, ENTRY, FROM_ANYWHERE, GAP, HANDLER, HAS_FRAME, IN_CALL, NO_PLACE, PAUSE, REDIRECTED, START,
 };
-use crate::recording::module_code::{Code, Function, Site};
+use crate::recording::module_code::{Function, ModuleCode, Site};
 use crate::recording::sample::{Sample, Weights};
 use crate::symbol::Step;
 use proptest::prelude::*;
@@ -29,9 +29,9 @@ const BASE: u32 = 1000;
 
 /// Functions that call only later ones for sure; block 0 is the entry; a block that something far may lead to
 /// is the last one. Points that are not needed, as `thin` says, are left out.
-fn program(rng: &mut Rng) -> Code {
+fn program(rng: &mut Rng) -> ModuleCode {
     let n_functions = 2 + rng.below(5);
-    let mut code = Code { base: BASE, ..Code::default() };
+    let mut code = ModuleCode { base: BASE, ..ModuleCode::default() };
     code.entries = (0..n_functions).map(|f| (f, BlockId(0))).collect();
     let mut passages = Passages::default();
     for func in (0..n_functions).rev() {
@@ -102,13 +102,13 @@ fn program(rng: &mut Rng) -> Code {
         passages.add(func, &blocks, &entered, has_far, &[(func, BlockId(0))]);
         for (b, block) in (0..n).map(BlockId).zip(&mut blocks) {
             let mut number =
-                |slot: &mut u32, of: Point| *slot = if *slot == 0 { 0 } else { point(&mut code, of) };
-            number(&mut block.point, Point::Start(func, b));
+                |slot: &mut u32, of: PointPlace| *slot = if *slot == 0 { 0 } else { point(&mut code, of) };
+            number(&mut block.point, PointPlace::Start(func, b));
             for (k, site) in (0..).zip(&mut block.calls) {
-                number(&mut site.point, Point::Behind(func, b, k));
+                number(&mut site.point, PointPlace::Behind(func, b, k));
             }
             if let End::To(ways) = &mut block.end {
-                ways.iter_mut().for_each(|way| number(&mut way.1, Point::Way(func, b, way.0)));
+                ways.iter_mut().for_each(|way| number(&mut way.1, PointPlace::Way(func, b, way.0)));
             }
         }
         code.functions.insert(0, Function { blocks, ..Function::default() });
@@ -116,14 +116,14 @@ fn program(rng: &mut Rng) -> Code {
     code
 }
 
-fn point(code: &mut Code, point: Point) -> u32 {
+fn point(code: &mut ModuleCode, point: PointPlace) -> u32 {
     code.points.push(point);
     u32::try_from(code.points.len()).expect("few")
 }
 
 /// Walks through a program: what it does, and what it appends.
 struct Walk<'a> {
-    code: &'a Code,
+    code: &'a ModuleCode,
     rng: &'a mut Rng,
     symbols: Vec<u32>,
     words: Vec<u32>,
@@ -304,7 +304,7 @@ fn plain(symbols: &[u32]) -> Vec<u32> {
 }
 
 /// What these words tell, as a plain file has it.
-fn decoded(codes: &Codes, words: &[u32]) -> Vec<u32> {
+fn decoded(codes: &ModuleCodes, words: &[u32]) -> Vec<u32> {
     let (mut decoder, mut got) = (Decoder::new(codes), Vec::new());
     decoder.push(words, &mut got);
     assert_eq!(decoder.faults.n_lost, 0);
@@ -329,16 +329,16 @@ fn a_signal_comes_before_the_event_of_its_place() {
     ];
     let handler = vec![block(0, End::Return)];
     let functions = [caller, callee, handler].map(|blocks| Function { blocks, ..Function::default() });
-    let code = Code {
+    let code = ModuleCode {
         key: 7,
         base: BASE,
         functions: functions.into(),
         entries: vec![(0, BlockId(0)), (1, BlockId(0)), (2, BlockId(0))],
-        points: vec![Point::Start(1, BlockId(1)), Point::Start(1, BlockId(3))],
+        points: vec![PointPlace::Start(1, BlockId(1)), PointPlace::Start(1, BlockId(3))],
         places: vec![(20, Some((1, BlockId(1)))), (30, Some((1, BlockId(3))))],
-        ..Code::default()
+        ..ModuleCode::default()
     };
-    let codes = Codes::new(vec![code]);
+    let codes = ModuleCodes::new(vec![code]);
     let decoded = |words: &[u32]| decoded(&codes, words);
     let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(BlockId(n)).0];
     let (entry, handler) = ([ENTRY | BASE], ENTRY | (BASE + 2));
@@ -374,24 +374,24 @@ fn a_place_that_nothing_leads_to_is_none() {
     ];
     let functions =
         [caller, called, handler, other, around].map(|blocks| Function { blocks, ..Function::default() });
-    let code = Code {
+    let code = ModuleCode {
         key: 7,
         base: BASE,
         functions: functions.into(),
         entries: vec![(0, BlockId(0)), (1, BlockId(0)), (2, BlockId(0)), (3, BlockId(0)), (4, BlockId(0))],
         points: vec![
-            Point::Behind(0, BlockId(1), 0),
-            Point::Start(0, BlockId(1)),
-            Point::Start(0, BlockId(2)),
-            Point::Start(1, BlockId(1)),
-            Point::Start(1, BlockId(2)),
-            Point::Start(4, BlockId(1)),
-            Point::Start(4, BlockId(3)),
+            PointPlace::Behind(0, BlockId(1), 0),
+            PointPlace::Start(0, BlockId(1)),
+            PointPlace::Start(0, BlockId(2)),
+            PointPlace::Start(1, BlockId(1)),
+            PointPlace::Start(1, BlockId(2)),
+            PointPlace::Start(4, BlockId(1)),
+            PointPlace::Start(4, BlockId(3)),
         ],
         places: vec![(20, Some((3, BlockId(0)))), (40, Some((0, BlockId(1)))), (60, Some((4, BlockId(1))))],
-        ..Code::default()
+        ..ModuleCode::default()
     };
-    let codes = Codes::new(vec![code]);
+    let codes = ModuleCodes::new(vec![code]);
     let decoded = |words: &[u32]| decoded(&codes, words);
     let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(BlockId(n)).0];
     let entry = |n| ENTRY | (BASE + n);
@@ -434,16 +434,16 @@ fn nothing_is_told_behind_an_end() {
         Block { end: End::Return, ..Block::default() },
     ];
     let stub = vec![Block { end: End::Tail(None), ..Block::default() }];
-    let code = Code {
+    let code = ModuleCode {
         key: 7,
         base: BASE,
         functions: [caller, stub].map(|blocks| Function { blocks, ..Function::default() }).into(),
         entries: vec![(0, BlockId(0)), (1, BlockId(0))],
-        points: vec![Point::Behind(0, BlockId(1), 0), Point::Start(0, BlockId(1))],
+        points: vec![PointPlace::Behind(0, BlockId(1), 0), PointPlace::Start(0, BlockId(1))],
         places: vec![(20, Some((0, BlockId(1)))), (40, Some((0, BlockId(2))))],
-        ..Code::default()
+        ..ModuleCode::default()
     };
-    let codes = Codes::new(vec![code]);
+    let codes = ModuleCodes::new(vec![code]);
     let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(BlockId(n)).0];
     let way = [Symbol::enter(FuncId(0)).from_outside().0, b(0), b(1)];
     let passed = [f(1), b(0), Symbol::exit(Cause::Tail).0];
@@ -484,14 +484,18 @@ fn a_caller_is_made_up_only_where_no_other_may_be() {
     let waits = vec![block(3, &[1], End::Return)];
     let functions =
         [work, jumps, runs, never, waits].map(|blocks| Function { blocks, ..Function::default() });
-    let code = Code {
+    let code = ModuleCode {
         base: BASE,
         functions: functions.into(),
         entries: (0..5).map(|func| (func, BlockId(0))).collect(),
-        points: vec![Point::Start(0, BlockId(1)), Point::Start(2, BlockId(1)), Point::Start(4, BlockId(0))],
-        ..Code::default()
+        points: vec![
+            PointPlace::Start(0, BlockId(1)),
+            PointPlace::Start(2, BlockId(1)),
+            PointPlace::Start(4, BlockId(0)),
+        ],
+        ..ModuleCode::default()
     };
-    let codes = Codes::new(vec![code]);
+    let codes = ModuleCodes::new(vec![code]);
     let [f, b] = [|n| Symbol::enter(FuncId(n)).0, |n| Symbol::block(BlockId(n)).0];
     let [worked, ran, waited] = [1, 2, 3].map(|n| BASE + n);
     let (jumped, exit) = (ENTRY | BASE, Symbol::EXIT.0);
@@ -519,7 +523,7 @@ proptest! {
             }
         }
         let Walk { mut symbols, words, open, told, .. } = walk;
-        let codes = Codes::new(vec![code.clone()]);
+        let codes = ModuleCodes::new(vec![code.clone()]);
         let mut decoder = Decoder::new(&codes);
         let mut got = Vec::new();
         // Room that was not used may be anywhere between events.
@@ -548,7 +552,7 @@ proptest! {
             Walk { code: &code, rng: &mut rng, symbols: Vec::new(), words: Vec::new(), open: Vec::new(), n_left: 300, told: 0 };
         let _how_it_ended = walk.call(0, SiteTold::Event);
         let Walk { symbols, words, .. } = walk;
-        let codes = Codes::new(vec![code.clone()]);
+        let codes = ModuleCodes::new(vec![code.clone()]);
         let mut decoder = Decoder::new(&codes);
         let mut told = Vec::new();
         decoder.push(&words, &mut told);
@@ -588,7 +592,7 @@ proptest! {
         let is_point = |word: &u32| *word & (ENTRY | HAS_FRAME | FROM_ANYWHERE) == 0;
         let Some(from) = words.iter().skip(words.len() / 2).position(is_point) else { return Ok(()) };
         let (before, rest) = words.split_at(words.len() / 2 + from);
-        let codes = Codes::new(vec![code]);
+        let codes = ModuleCodes::new(vec![code]);
         let (mut whole, mut all) = (Decoder::new(&codes), Vec::new());
         whole.push(before, &mut all);
         let mut behind = Vec::new();
@@ -640,7 +644,7 @@ proptest! {
         if to >= events.len() {
             return Ok(());
         }
-        let codes = Codes::new(vec![code]);
+        let codes = ModuleCodes::new(vec![code]);
         let (mut whole, mut all) = (Decoder::new(&codes), Vec::new());
         let mut before = Vec::new();
         for event in &events {
@@ -687,7 +691,7 @@ proptest! {
         let code = program(&mut Rng(seed | 1));
         let n = code.entries.len();
         prop_assert!(n > 0);
-        let codes = Codes::new(vec![code]);
+        let codes = ModuleCodes::new(vec![code]);
         let (mut decoder, mut got) = (Decoder::new(&codes), Vec::new());
         decoder.push(&[PAUSE, ENTRY | HAS_FRAME | BASE, 0], &mut got);
         prop_assert_eq!(decoder.filter.kept, filter::Kept::No);
@@ -698,7 +702,7 @@ proptest! {
     #[test]
     fn what_is_damaged_comes_out_balanced(seed in any::<u64>(), words in proptest::collection::vec(any::<u32>(), 0..200)) {
         let mut rng = Rng(seed | 1);
-        let codes = Codes::new(vec![program(&mut rng)]);
+        let codes = ModuleCodes::new(vec![program(&mut rng)]);
         let mut decoder = Decoder::new(&codes);
         let mut got = Vec::new();
         // Most are to mean something.

@@ -10,7 +10,7 @@
 //! the whole under zstd. Functions that are not in it are not known.
 #![warn(clippy::indexing_slicing)]
 
-use crate::decode::Codes;
+use crate::decode::ModuleCodes;
 use crate::file::varint::{self, Cursor};
 use crate::ids::{BlockId, FuncId};
 use crate::recording::module_code::{Block, End};
@@ -22,11 +22,11 @@ pub(crate) const FLOW: [u8; 4] = *b"FLOW";
 
 /// What of a program's control flow is known.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Flow {
+pub struct FlowGraphs {
     /// Its files, by the number of their first function.
     pub modules: Vec<Module>,
     /// By the number of the function: its blocks, by theirs.
-    pub functions: BTreeMap<FuncId, Vec<Follow>>,
+    pub functions: BTreeMap<FuncId, Vec<Successors>>,
 }
 
 /// A file of the program.
@@ -42,18 +42,18 @@ pub struct Module {
 
 /// What may follow a block in its activation.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Follow {
+pub struct Successors {
     /// Any block may: it ends in a jump that is not understood.
     pub by_any: bool,
-    /// It may follow any: exceptions lead to it, or `longjmp`, or handlers of signals.
+    /// It may follow any: exceptions lead to it, or `longjmp`, or signal handlers.
     pub after_any: bool,
     /// These may.
     pub to: Vec<BlockId>,
 }
 
-impl Flow {
+impl FlowGraphs {
     /// Of the modules of a recording.
-    pub fn of(codes: &Codes) -> Self {
+    pub fn of(codes: &ModuleCodes) -> Self {
         let mut flow = Self::default();
         for (first, code) in codes.modules() {
             flow.modules.push(Module { first, key: code.key, path: code.path.clone() });
@@ -132,7 +132,7 @@ impl Flow {
                 let mut way =
                     || u32::try_from(varint::unzigzag(cursor.get()?).checked_add(own)?).ok().map(BlockId);
                 let to = (0..n).map(|_| way()).collect::<Option<_>>()?;
-                blocks.push(Follow { by_any: bits & 1 != 0, after_any: bits & 2 != 0, to });
+                blocks.push(Successors { by_any: bits & 1 != 0, after_any: bits & 2 != 0, to });
             }
             flow.functions.insert(FuncId(func), blocks);
         }
@@ -142,12 +142,12 @@ impl Flow {
 
 /// What may follow the blocks of a recorded function; what nothing leads to may follow any, unless a call
 /// comes there.
-fn follows(blocks: &[Block], is_entry: impl Fn(BlockId) -> bool) -> Vec<Follow> {
+fn follows(blocks: &[Block], is_entry: impl Fn(BlockId) -> bool) -> Vec<Successors> {
     let mut is_led_to = vec![false; blocks.len()];
     for (to, _) in blocks.iter().flat_map(Block::ways) {
         is_led_to.get_mut(to.index()).into_iter().for_each(|is| *is = true);
     }
-    let follow = |((n, block), is_led_to): ((u32, &Block), bool)| Follow {
+    let follow = |((n, block), is_led_to): ((u32, &Block), bool)| Successors {
         by_any: block.is_open,
         after_any: block.lands || block.is_far || !is_led_to && !is_entry(BlockId(n)),
         to: match &block.end {
@@ -158,7 +158,7 @@ fn follows(blocks: &[Block], is_entry: impl Fn(BlockId) -> bool) -> Vec<Follow> 
     (0..).zip(blocks).zip(is_led_to).map(follow).collect()
 }
 
-fn check(blocks: &[Follow], a: &PathStep, b: &PathStep, function: &str) -> Result<(), NotAPath> {
+fn check(blocks: &[Successors], a: &PathStep, b: &PathStep, function: &str) -> Result<(), NotAPath> {
     let known = |n: BlockId| blocks.get(n.index());
     // What the trace has and the program does not is not ours to judge.
     let Some(first) = a.blocks.first().copied().filter(|n| known(*n).is_some()) else { return Ok(()) };
@@ -200,7 +200,7 @@ fn check(blocks: &[Follow], a: &PathStep, b: &PathStep, function: &str) -> Resul
 }
 
 /// The shortest way from a block to one of others, both included; at least one step.
-fn route(blocks: &[Follow], from: BlockId, to: &[BlockId]) -> Option<Vec<BlockId>> {
+fn route(blocks: &[Successors], from: BlockId, to: &[BlockId]) -> Option<Vec<BlockId>> {
     let mut before: BTreeMap<BlockId, BlockId> = BTreeMap::new();
     let mut open = VecDeque::from([from]);
     while let Some(at) = open.pop_front() {
@@ -234,12 +234,12 @@ mod tests {
     use crate::file::names::Names;
 
     /// Of function 0: `0>1 1>2`; a block alone has no way on, `?` stands for any.
-    fn flow(edges: &str) -> Flow {
-        let mut blocks: Vec<Follow> = Vec::new();
+    fn flow(edges: &str) -> FlowGraphs {
+        let mut blocks: Vec<Successors> = Vec::new();
         for edge in edges.split(' ') {
             let (from, to) = edge.split_once('>').expect("it has both");
             for n in [from, to].iter().filter_map(|n| n.parse::<usize>().ok()) {
-                blocks.resize(blocks.len().max(n + 1), Follow::default());
+                blocks.resize(blocks.len().max(n + 1), Successors::default());
             }
             match (from.parse::<usize>(), to.parse::<u32>()) {
                 (Ok(from), Ok(to)) => blocks[from].to.push(BlockId(to)),
@@ -249,7 +249,7 @@ mod tests {
             }
         }
         let module = Module { first: FuncId(0), key: 7, path: "/bin/a".into() };
-        Flow { modules: vec![module], functions: [(FuncId(0), blocks)].into() }
+        FlowGraphs { modules: vec![module], functions: [(FuncId(0), blocks)].into() }
     }
 
     #[track_caller]
@@ -302,11 +302,11 @@ mod tests {
     fn a_flow_survives_its_section() {
         let flow = flow("0>1 1>2 ?>4 2>1 3>?");
         let bytes = flow.encode(|_| true);
-        assert_eq!(Flow::decode(&bytes).as_ref(), Some(&flow));
+        assert_eq!(FlowGraphs::decode(&bytes).as_ref(), Some(&flow));
         for n in 0..bytes.len() {
-            assert_eq!(Flow::decode(&bytes[..n]), None, "cut at {n}");
+            assert_eq!(FlowGraphs::decode(&bytes[..n]), None, "cut at {n}");
         }
-        assert!(Flow::decode(&flow.encode(|_| false)).is_some_and(|f| f.functions.is_empty()));
+        assert!(FlowGraphs::decode(&flow.encode(|_| false)).is_some_and(|f| f.functions.is_empty()));
         assert_eq!(flow.module(FuncId(5)).map(|(m, n)| (m.path.as_str(), n)), Some(("/bin/a", 5)));
     }
 }

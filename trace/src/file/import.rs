@@ -3,7 +3,7 @@
 use crate::balance::{Balance, Unbalanced};
 use crate::chunks::{Codec, Stream};
 use crate::decode::Faults;
-use crate::file::flow::{self, Flow};
+use crate::file::flow::{self, FlowGraphs};
 use crate::file::names::Names;
 use crate::file::plain::{self, PlainError};
 use crate::file::times::{self, Times};
@@ -148,7 +148,7 @@ impl<W: Write> Keeper<W> {
 
     /// Writes the rest: what is known of the program's control flow, as far as it ran, of times, and of what
     /// was wrong.
-    fn finish(mut self, flow: &Flow, times: &Times, faults: Faults) -> io::Result<Imported> {
+    fn finish(mut self, flow: &FlowGraphs, times: &Times, faults: Faults) -> io::Result<Imported> {
         self.end()?;
         if let Some(builder) = self.builder {
             builder.finish(&mut self.sections)?;
@@ -190,7 +190,7 @@ pub fn import(
         Ok::<_, ImportError>(())
     })?;
     keeper.end()?.finish()?;
-    Ok(keeper.finish(&Flow::default(), &Times::default(), Faults::default())?)
+    Ok(keeper.finish(&FlowGraphs::default(), &Times::default(), Faults::default())?)
 }
 
 /// Why a trace is not kept in another way.
@@ -236,7 +236,7 @@ pub struct Around<'a> {
     /// What its functions and blocks are called.
     pub names: &'a Names,
     /// Its files, and what may follow what.
-    pub flow: &'a Flow,
+    pub flow: &'a FlowGraphs,
     /// When symbols were executed.
     pub times: &'a Times,
 }

@@ -13,7 +13,7 @@
 //! the whole under zstd.
 #![warn(clippy::indexing_slicing)]
 
-use crate::decode::Codes;
+use crate::decode::ModuleCodes;
 use crate::file::varint::{self, Cursor};
 use crate::ids::{BlockId, FuncId};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ pub struct NotNames {
 
 impl Names {
     /// Of the modules of a recording.
-    pub fn of(codes: &Codes) -> Self {
+    pub fn of(codes: &ModuleCodes) -> Self {
         let mut names = Self::default();
         for (first, code) in codes.modules() {
             for (n, function) in (first.0..).map(FuncId).zip(&code.functions) {

@@ -1,7 +1,7 @@
 //! What the events of a module mean: its functions, their blocks, where points and entries are.
 //!
-//! Each module has numbers of its own for them ([`Code::base`]). Between two events control goes where only
-//! one way leads to what the second tells (`decode::region`).
+//! Each module has numbers of its own for them ([`ModuleCode::base`]). Between two events control goes where
+//! only one way leads to what the second tells (`decode::region`).
 #![warn(clippy::indexing_slicing)]
 
 use crate::ids::BlockId;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// A module, as far as its events need it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Code {
+pub struct ModuleCode {
     /// What its file is known by.
     pub key: u32,
     /// Its file.
@@ -23,7 +23,7 @@ pub struct Code {
     /// What is added to the numbers of its entries and points, so that those of modules do not overlap.
     pub base: u32,
     /// Its points, from 1.
-    pub points: Vec<Point>,
+    pub points: Vec<PointPlace>,
     /// Which block of which function the moved code is of, from some distance from its start on, in order;
     /// `None`: none.
     pub places: Vec<(u32, Option<(u32, BlockId)>)>,
@@ -64,7 +64,7 @@ pub struct Block {
     pub end: End,
 }
 
-impl Code {
+impl ModuleCode {
     /// The numbers of its entries and points.
     pub fn numbers(&self) -> std::ops::Range<u32> {
         let n = u32::try_from(self.entries.len().max(self.points.len() + 1)).unwrap_or(u32::MAX);
@@ -130,7 +130,7 @@ pub enum End {
 
 /// A place of which an event tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Point {
+pub enum PointPlace {
     /// The start of this block of this function.
     Start(u32, BlockId),
     /// Behind this call of this block of this function.
@@ -141,11 +141,14 @@ pub enum Point {
     Way(u32, BlockId, BlockId),
 }
 
-impl Point {
+impl PointPlace {
     /// The function.
     pub fn function(self) -> u32 {
         match self {
-            Point::Start(f, _) | Point::Behind(f, ..) | Point::Leaves(f, _) | Point::Way(f, ..) => f,
+            PointPlace::Start(f, _)
+            | PointPlace::Behind(f, ..)
+            | PointPlace::Leaves(f, _)
+            | PointPlace::Way(f, ..) => f,
         }
     }
 }

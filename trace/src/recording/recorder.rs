@@ -7,10 +7,10 @@
 //! before its events.
 
 use super::event::Event;
-use super::module_code::Code;
+use super::module_code::ModuleCode;
 use super::sample::Sample;
 use super::sections::{Packer, code_section, ends_section};
-use super::tail::Ring;
+use super::tail::Tail;
 use super::threads::Threads;
 use super::window::Window;
 use crate::file::Sections;
@@ -22,17 +22,17 @@ use std::time::Duration;
 
 /// When words were taken and appended, since the recording began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct At {
+pub struct Timestamps {
     /// When they were taken: what they tell came before.
     pub taken: Duration,
     /// Until when they were appended, as far as is known; not later than `taken`.
     pub appended: Duration,
 }
 
-impl At {
+impl Timestamps {
     /// Of words that were taken at `taken`, and may have been appended until then.
-    pub fn now(taken: Duration) -> At {
-        At { taken, appended: taken }
+    pub fn now(taken: Duration) -> Timestamps {
+        Timestamps { taken, appended: taken }
     }
 }
 
@@ -44,7 +44,7 @@ pub struct Recorder<W> {
     window: Window,
     threads: Threads,
     /// What is kept until the end, if only the last is.
-    ring: Option<Ring>,
+    tail: Option<Tail>,
     /// Why nothing can be written any more.
     failed: Option<io::Error>,
     /// How much of a file there is.
@@ -55,11 +55,11 @@ pub struct Recorder<W> {
 
 impl<W: Write> Recorder<W> {
     /// Starts a file. What the events of `codes` mean is written first, so that a trace that is cut can be
-    /// read. With a ring, only the last of what the window keeps is written, when all has been taken.
+    /// read. With a tail, only the last of what the window keeps is written, when all has been taken.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn new(to: W, codes: &[Code], window: Window, ring: Option<Ring>) -> io::Result<Self> {
+    pub fn new(to: W, codes: &[ModuleCode], window: Window, tail: Option<Tail>) -> io::Result<Self> {
         let mut sections = Sections::create(to)?;
         for code in codes {
             sections.write(&code_section(code)?)?;
@@ -70,7 +70,7 @@ impl<W: Write> Recorder<W> {
             sample: Sample::default(),
             window,
             threads: Threads::default(),
-            ring,
+            tail,
             failed: None,
             n_written: 0,
             n_bytes: 0,
@@ -84,13 +84,13 @@ impl<W: Write> Recorder<W> {
     }
 
     /// Whether only the last is kept.
-    pub fn has_ring(&self) -> bool {
-        self.ring.is_some()
+    pub fn keeps_tail(&self) -> bool {
+        self.tail.is_some()
     }
 
     /// Writes what the events of a module mean that was loaded meanwhile; before its events are appended. If
     /// that fails, [`Recorder::finish`] says so.
-    pub fn add_module(&mut self, code: &Code) {
+    pub fn add_module(&mut self, code: &ModuleCode) {
         if self.failed.is_some() {
             return;
         }
@@ -103,7 +103,7 @@ impl<W: Write> Recorder<W> {
 
     /// Takes `words` (u32, little-endian, whole events), the next of a stream; none say that it has begun. If
     /// they cannot be written, nothing is written any more, and [`Recorder::finish`] says so.
-    pub fn append(&mut self, stream: u32, words: &[u8], at: At) {
+    pub fn append(&mut self, stream: u32, words: &[u8], at: Timestamps) {
         self.n_bytes += words.len();
         if !words.is_empty() {
             self.sample.offer(words);
@@ -121,7 +121,7 @@ impl<W: Write> Recorder<W> {
         let n_ended = threads.ended().len();
         let done = threads.cut(stream, &kept, |thread, words| self.write(thread, words, at));
         for &thread in threads.ended().get(n_ended..).unwrap_or_default() {
-            self.ring.iter_mut().for_each(|ring| ring.end(thread));
+            self.tail.iter_mut().for_each(|tail| tail.end(thread));
         }
         self.threads = threads;
         self.failed = done.err();
@@ -131,27 +131,27 @@ impl<W: Write> Recorder<W> {
     pub fn append_last(&mut self, stream: u32, events: &[Event], taken: Duration) {
         let mut bytes = Vec::new();
         events.iter().for_each(|event| event.append_to(&mut bytes));
-        if self.ring.is_none() || !self.window.is_all() {
-            self.append(stream, &bytes, At::now(taken));
+        if self.tail.is_none() || !self.window.is_all() {
+            self.append(stream, &bytes, Timestamps::now(taken));
             return;
         }
         let thread = self.threads.number(stream);
         match self.packer.section(thread, 0, &bytes) {
-            Ok(section) => self.ring.iter_mut().for_each(|ring| ring.append(thread, section.clone())),
+            Ok(section) => self.tail.iter_mut().for_each(|tail| tail.append(thread, section.clone())),
             Err(err) => self.failed = Some(err),
         }
     }
 
     /// Writes the section of `words`, or keeps it until the end.
-    fn write(&mut self, thread: ThreadId, words: &[u8], at: At) -> io::Result<()> {
+    fn write(&mut self, thread: ThreadId, words: &[u8], at: Timestamps) -> io::Result<()> {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let taken_ns = ns(at.taken);
-        let Some(ring) = &mut self.ring else {
+        let Some(tail) = &mut self.tail else {
             let section = self.packer.section(thread, taken_ns, words)?;
             self.n_written += section.len() as u64;
             return self.sections.write(&section);
         };
-        ring.push(thread, ns(at.appended), words, |piece| self.packer.section(thread, taken_ns, piece))
+        tail.push(thread, ns(at.appended), words, |piece| self.packer.section(thread, taken_ns, piece))
     }
 
     /// How many bytes of events were taken, kept or not.
@@ -179,10 +179,10 @@ impl<W: Write> Recorder<W> {
         std::mem::take(&mut self.sample)
     }
 
-    /// How many bytes the last of a recording has, if these are more than the ring was to have: what each
+    /// How many bytes the last of a recording has, if these are more than the tail was to have: what each
     /// thread did last needs them.
     pub fn excess(&self) -> Option<usize> {
-        self.ring.as_ref().and_then(Ring::excess).filter(|_| self.failed.is_none())
+        self.tail.as_ref().and_then(Tail::excess).filter(|_| self.failed.is_none())
     }
 
     /// Writes what is left, and how each stream ends; says how many bytes the file has.
@@ -193,7 +193,7 @@ impl<W: Write> Recorder<W> {
         if let Some(err) = self.failed {
             return Err(err);
         }
-        for (thread, mark, section) in self.ring.iter_mut().flat_map(Ring::take) {
+        for (thread, mark, section) in self.tail.iter_mut().flat_map(Tail::take) {
             if let Some(mark) = mark {
                 let mut cut = Vec::new();
                 mark.iter().for_each(|event| event.append_to(&mut cut));

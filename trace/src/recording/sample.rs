@@ -2,9 +2,9 @@
 //! that events stand where it runs seldom.
 #![warn(clippy::indexing_slicing)]
 
-use crate::decode::{Codes, Decoder};
+use crate::decode::{Decoder, ModuleCodes};
 use crate::ids::{BlockId, FuncId};
-use crate::recording::module_code::Code;
+use crate::recording::module_code::ModuleCode;
 use crate::symbol::{Step, Symbol};
 use std::collections::BTreeMap;
 
@@ -64,8 +64,12 @@ impl Sample {
     /// How often the code of each module ran; `None` unless `is_wanted` says of one of them, by its place and
     /// how many events it appended, that somebody wants to know: it takes long. A chunk starts anywhere: what
     /// was open before it is taken up where it goes on.
-    pub fn weights(&self, codes: Vec<Code>, is_wanted: impl Fn(usize, u64) -> bool) -> Option<Vec<Weights>> {
-        let codes = Codes::new(codes);
+    pub fn weights(
+        &self,
+        codes: Vec<ModuleCode>,
+        is_wanted: impl Fn(usize, u64) -> bool,
+    ) -> Option<Vec<Weights>> {
+        let codes = ModuleCodes::new(codes);
         let mut weights: Vec<Weights> = codes.modules().map(|_| Weights::default()).collect();
         let scale = self.skips as u64 + 1;
         for word in self.chunks.iter().flat_map(|chunk| words(chunk)) {

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! EVNT = thread: varint, when it was taken in ns, n words, data: u32, little-endian, under zstd (`event`)
-//! CODE = a `Code`, as postcard under zstd; in the order of their functions' numbers
+//! CODE = a `ModuleCode`, as postcard under zstd; in the order of their functions' numbers
 //! ENDS = (thread: varint, cause)*
 //! ```
 #![warn(clippy::indexing_slicing)]
 
-use super::module_code::Code;
+use super::module_code::ModuleCode;
 use crate::file::varint::{self, Cursor};
 use crate::file::{ReadError, Section, Source, section, unpacked_words};
 use crate::ids::ThreadId;
@@ -27,7 +27,7 @@ const LEVEL: i32 = -1;
 ///
 /// # Errors
 /// If there is no memory.
-pub fn code_section(code: &Code) -> std::io::Result<Vec<u8>> {
+pub fn code_section(code: &ModuleCode) -> std::io::Result<Vec<u8>> {
     let bytes = postcard::to_stdvec(code).map_err(std::io::Error::other)?;
     Ok(section(CODE, &zstd::bulk::compress(&bytes, LEVEL)?))
 }
@@ -111,7 +111,7 @@ pub(crate) fn words(source: &Source, section: &Section) -> Result<(Vec<u32>, u64
 }
 
 /// The modules.
-pub(crate) fn codes(source: &Source) -> Result<Vec<Code>, ReadError> {
+pub(crate) fn codes(source: &Source) -> Result<Vec<ModuleCode>, ReadError> {
     let read = |section: &Section| {
         let bytes = source.read(section)?;
         let code = unpacked_words(&bytes);

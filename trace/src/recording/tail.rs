@@ -8,20 +8,20 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
 /// A section, with its stream and whether what it begins with is kept, and does not only tell what is open.
-type Piece = (ThreadId, bool, Vec<u8>);
+type TailSection = (ThreadId, bool, Vec<u8>);
 /// When it was appended, and how many were pushed before it.
-type At = (u64, u64);
+type TailOrder = (u64, u64);
 
 /// The last sections of a recording, which have no more than so many bytes; but for those that are the last
 /// of their streams.
 #[derive(Debug)]
-pub struct Ring {
+pub struct Tail {
     most: usize,
     n_bytes: usize,
     n_pushed: u64,
-    older: BTreeMap<At, Piece>,
+    older: BTreeMap<TailOrder, TailSection>,
     /// The last of each stream.
-    newest: HashMap<ThreadId, (At, Piece)>,
+    newest: HashMap<ThreadId, (TailOrder, TailSection)>,
     /// Streams of which some are left out.
     cut: HashSet<ThreadId>,
     /// Streams whose next words only tell what is open.
@@ -33,10 +33,10 @@ pub struct Ring {
 /// How many bytes of events make a section at most: what each stream has last is small then.
 const PIECE: usize = 1 << 15;
 
-impl Ring {
+impl Tail {
     /// Of at most so many bytes.
-    pub fn new(most: usize) -> Ring {
-        Ring {
+    pub fn new(most: usize) -> Tail {
+        Tail {
             most,
             n_bytes: 0,
             n_pushed: 0,
@@ -75,7 +75,7 @@ impl Ring {
         words: &[u8],
         mut pack: impl FnMut(&[u8]) -> io::Result<Vec<u8>>,
     ) -> io::Result<()> {
-        for piece in Ring::pieces(words) {
+        for piece in Tail::pieces(words) {
             let is_kept = !self.paused.contains(&k);
             self.follow(k, piece);
             self.push_section((k, is_kept, pack(piece)?), at_ns);
@@ -94,7 +94,7 @@ impl Ring {
         }
     }
 
-    fn push_section(&mut self, piece: Piece, at_ns: u64) {
+    fn push_section(&mut self, piece: TailSection, at_ns: u64) {
         self.n_bytes += piece.2.len();
         self.n_pushed += 1;
         // Those of a stream stay in order.
@@ -155,51 +155,51 @@ mod tests {
     use crate::recording::event::{ENTRY, GAP, HAS_FRAME, PAUSE, START};
 
     /// Adds a section of a stream.
-    fn push(ring: &mut Ring, k: u32, at_ns: u64, section: Vec<u8>) {
-        ring.push_section((ThreadId(k), true, section), at_ns);
+    fn push(tail: &mut Tail, k: u32, at_ns: u64, section: Vec<u8>) {
+        tail.push_section((ThreadId(k), true, section), at_ns);
     }
 
     /// What is left, each with its stream and whether something before it is not.
-    fn taken(ring: &mut Ring) -> Vec<(u32, bool, Vec<u8>)> {
-        ring.take().map(|(k, mark, section)| (k.0, mark.is_some(), section)).collect()
+    fn taken(tail: &mut Tail) -> Vec<(u32, bool, Vec<u8>)> {
+        tail.take().map(|(k, mark, section)| (k.0, mark.is_some(), section)).collect()
     }
 
     #[test]
     fn what_has_ended_makes_room() {
-        let mut ring = Ring::new(10);
+        let mut tail = Tail::new(10);
         for n in 0..9u8 {
-            push(&mut ring, n.into(), n.into(), vec![n; 3]);
-            ring.end(ThreadId(n.into()));
+            push(&mut tail, n.into(), n.into(), vec![n; 3]);
+            tail.end(ThreadId(n.into()));
         }
-        assert_eq!(ring.excess(), None);
-        let left: Vec<u32> = ring.take().map(|section| section.0.0).collect();
+        assert_eq!(tail.excess(), None);
+        let left: Vec<u32> = tail.take().map(|section| section.0.0).collect();
         assert_eq!(left, [6, 7, 8]);
     }
 
     #[test]
-    fn a_ring_has_the_last() {
-        let mut ring = Ring::new(10);
+    fn a_tail_has_the_last() {
+        let mut tail = Tail::new(10);
         for n in 0..6 {
-            push(&mut ring, u32::from(n % 2), n.into(), vec![n; 3]);
+            push(&mut tail, u32::from(n % 2), n.into(), vec![n; 3]);
         }
-        assert_eq!(ring.excess(), None);
-        let left = taken(&mut ring);
+        assert_eq!(tail.excess(), None);
+        let left = taken(&mut tail);
         assert_eq!(left, [(1, true, vec![3; 3]), (0, true, vec![4; 3]), (1, false, vec![5; 3])]);
     }
 
     #[test]
     fn what_idle_streams_had_last_is_old_and_stays() {
-        let mut ring = Ring::new(10);
+        let mut tail = Tail::new(10);
         for n in 0..4 {
-            push(&mut ring, 0, 90 + u64::from(n), vec![n; 3]);
+            push(&mut tail, 0, 90 + u64::from(n), vec![n; 3]);
         }
         // Of a thread, they stay in order.
-        push(&mut ring, 0, 1, vec![7; 1]);
+        push(&mut tail, 0, 1, vec![7; 1]);
         // Pushed last, but from long ago: two of one thread, one of another.
         for (k, n) in [(1, 4), (1, 5), (2, 6)] {
-            push(&mut ring, k, 10, vec![n; 3]);
+            push(&mut tail, k, 10, vec![n; 3]);
         }
-        let left = taken(&mut ring);
+        let left = taken(&mut tail);
         assert_eq!(
             left,
             [(1, true, vec![5; 3]), (2, false, vec![6; 3]), (0, true, vec![3; 3]), (0, false, vec![7; 1])]
@@ -208,23 +208,23 @@ mod tests {
 
     #[test]
     fn what_comes_behind_the_last_takes_the_place_of_nothing() {
-        let mut ring = Ring::new(6);
-        push(&mut ring, 1, 1, vec![1; 3]);
-        push(&mut ring, 0, 9, vec![2; 3]);
-        ring.append(ThreadId(1), vec![3; 5]);
+        let mut tail = Tail::new(6);
+        push(&mut tail, 1, 1, vec![1; 3]);
+        push(&mut tail, 0, 9, vec![2; 3]);
+        tail.append(ThreadId(1), vec![3; 5]);
         assert_eq!(
-            taken(&mut ring),
+            taken(&mut tail),
             [(1, false, vec![1; 3]), (0, false, vec![2; 3]), (1, false, vec![3; 5])]
         );
     }
 
     #[test]
     fn the_last_section_is_kept_even_if_it_is_too_large() {
-        let mut ring = Ring::new(10);
-        push(&mut ring, 0, 1, vec![1; 3]);
-        push(&mut ring, 0, 2, vec![2; 30]);
-        assert_eq!(ring.excess(), Some(30));
-        assert_eq!(taken(&mut ring), [(0, true, vec![2; 30])]);
+        let mut tail = Tail::new(10);
+        push(&mut tail, 0, 1, vec![1; 3]);
+        push(&mut tail, 0, 2, vec![2; 30]);
+        assert_eq!(tail.excess(), Some(30));
+        assert_eq!(taken(&mut tail), [(0, true, vec![2; 30])]);
     }
 
     /// A piece that begins between two marks only tells what is open.
@@ -232,12 +232,12 @@ mod tests {
     fn what_is_not_kept_stays_so() {
         let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         let mark_of_second = |first: &[u32]| {
-            let mut ring = Ring::new(8);
+            let mut tail = Tail::new(8);
             for words in [first, &[5, 6]] {
-                let pushed = ring.push(ThreadId(3), 0, &bytes(words), |words| Ok(words.to_vec()));
+                let pushed = tail.push(ThreadId(3), 0, &bytes(words), |words| Ok(words.to_vec()));
                 pushed.expect("it is kept");
             }
-            let left: Vec<_> = ring.take().collect();
+            let left: Vec<_> = tail.take().collect();
             assert_eq!((left.len(), &left[0].2), (1, &bytes(&[5, 6])));
             left[0].1
         };
@@ -253,11 +253,11 @@ mod tests {
     fn pieces_are_whole_events_and_make_all() {
         let framed = [ENTRY | HAS_FRAME | 1, ENTRY | 3].map(u32::to_le_bytes).concat();
         let words = [vec![1, 0, 0, 0], framed.repeat(3 * PIECE / 8)].concat();
-        let pieces = Ring::pieces(&words);
+        let pieces = Tail::pieces(&words);
         assert_eq!(pieces.concat(), words);
         assert_eq!(pieces.len(), 4);
         assert!(pieces.iter().all(|piece| piece.len() <= PIECE));
         assert!(pieces[1..].iter().all(|piece| piece.starts_with(&framed) && piece.len() > PIECE / 2));
-        assert_eq!(Ring::pieces(&[]), [&[0u8; 0][..]]);
+        assert_eq!(Tail::pieces(&[]), [&[0u8; 0][..]]);
     }
 }

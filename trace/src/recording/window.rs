@@ -14,7 +14,7 @@
 //! more.
 
 use crate::recording::event::{Event, Head, events, word};
-use crate::recording::module_code::Code;
+use crate::recording::module_code::ModuleCode;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
@@ -289,8 +289,8 @@ impl Stream {
 }
 
 /// What the entries of functions with one of these names say, among the events of `codes`.
-pub fn entries(codes: &[Code], is_called: impl Fn(&str) -> bool) -> HashSet<u32> {
-    let of = |code: &Code| {
+pub fn entries(codes: &[ModuleCode], is_called: impl Fn(&str) -> bool) -> HashSet<u32> {
+    let of = |code: &ModuleCode| {
         let entries = (0u32..).zip(&code.entries);
         let is_one = |func: u32| code.functions.get(func as usize).is_some_and(|f| is_called(&f.name));
         entries.filter(|(_, (func, _))| is_one(*func)).map(|(n, _)| code.base + n).collect::<Vec<_>>()

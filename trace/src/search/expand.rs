@@ -31,10 +31,10 @@ pub struct Line {
 }
 
 /// Where a symbol stands in the grammar: bodies, each with an index in it, the innermost last.
-type Place<'a> = Vec<(&'a [u32], usize)>;
+type GrammarCursor<'a> = Vec<(&'a [u32], usize)>;
 
-/// The place of the symbol `index` of a sequence; of its end, if there is none.
-fn place<'a>(loaded: &'a Loaded, sequence: &'a Sequence, mut index: u64) -> Place<'a> {
+/// Where the symbol `index` of a sequence stands; where its end is, if there is none.
+fn cursor_at<'a>(loaded: &'a Loaded, sequence: &'a Sequence, mut index: u64) -> GrammarCursor<'a> {
     let ends = loaded.ends(sequence.thread);
     let at = ends.partition_point(|&end| end <= index);
     index -= at.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
@@ -147,7 +147,7 @@ impl Trace {
         if let Some(loaded) = self.load_unless_chunks()? {
             let mut expansion = Expansion::new(&loaded.grammar, &loaded.lengths);
             let sequence = loaded.grammar.sequences.iter().find(|s| s.thread == thread);
-            let place = sequence.map_or_else(Vec::new, |sequence| place(loaded, sequence, from));
+            let place = sequence.map_or_else(Vec::new, |sequence| cursor_at(loaded, sequence, from));
             let innermost = place.len().saturating_sub(1);
             expansion.resume(place.iter().enumerate().filter_map(|(i, (body, at))| {
                 // Of all but the innermost, the symbol at the index is what the next body is of.
@@ -181,7 +181,7 @@ impl Trace {
     fn open_before(&self, thread: ThreadId, index: u64) -> Result<Open<'_>, ReadError> {
         if let Some(loaded) = self.load_unless_chunks()? {
             let sequence = loaded.grammar.sequences.iter().find(|s| s.thread == thread);
-            let place = sequence.map_or_else(Vec::new, |sequence| place(loaded, sequence, index));
+            let place = sequence.map_or_else(Vec::new, |sequence| cursor_at(loaded, sequence, index));
             let before = place.iter().filter_map(|(body, at)| body.get(..*at)).collect();
             return Ok(Open::Grammar { loaded, before, matched: 0 });
         }

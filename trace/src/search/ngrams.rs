@@ -10,7 +10,7 @@
 //! strings, Journal of Discrete Algorithms, 2013; there, rules have two symbols.
 
 use crate::file::ReadError;
-use crate::file::flow::{Flow, Follow};
+use crate::file::flow::{FlowGraphs, Successors};
 use crate::ids::{BlockId, FuncId};
 use crate::search::columns::Column;
 use crate::symbol::{Step, Symbol};
@@ -53,14 +53,14 @@ impl Trace {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn observed_flow(&self, func: FuncId) -> Result<Flow, ReadError> {
+    pub fn observed_flow(&self, func: FuncId) -> Result<FlowGraphs, ReadError> {
         let (pairs, ran) = (self.paths(2, Some(func))?, self.paths(1, Some(func))?);
-        let mut blocks: Vec<Follow> = Vec::new();
+        let mut blocks: Vec<Successors> = Vec::new();
         for block in ran.values().flat_map(BTreeMap::keys).flatten() {
             if block.0 > MOST_BLOCKS {
-                return Ok(Flow::default());
+                return Ok(FlowGraphs::default());
             }
-            blocks.resize(blocks.len().max(block.index() + 1), Follow::default());
+            blocks.resize(blocks.len().max(block.index() + 1), Successors::default());
         }
         for pair in pairs.values().flat_map(BTreeMap::keys) {
             if let [from, to] = *pair.as_slice()
@@ -69,7 +69,7 @@ impl Trace {
                 block.to.push(to);
             }
         }
-        Ok(Flow { modules: Vec::new(), functions: [(func, blocks)].into() })
+        Ok(FlowGraphs { modules: Vec::new(), functions: [(func, blocks)].into() })
     }
 
     fn paths_by_scan(&self, len: usize, func: Option<FuncId>) -> Result<BTreeMap<FuncId, Paths>, ReadError> {

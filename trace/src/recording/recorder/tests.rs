@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ids::{BlockId, FuncId, ThreadId};
-use crate::recording::module_code::{Block, End, Function, Point};
+use crate::recording::module_code::{Block, End, Function, PointPlace};
 use crate::recording::window::When;
 use crate::symbol::{Step, Symbol};
 use crate::trace::Trace;
@@ -13,21 +13,21 @@ use std::ops::ControlFlow;
 const BASE: u32 = 100;
 
 /// A function of three blocks: 0 goes to 1 or 2, each by a point; these return.
-fn code() -> Code {
+fn code() -> ModuleCode {
     let block = |at, end| Block { at, end, ..Block::default() };
     let blocks = vec![
         block(0x1000, End::To(vec![(BlockId(1), 1), (BlockId(2), 2)])),
         block(0x1010, End::Return),
         block(0x1020, End::Return),
     ];
-    Code {
+    ModuleCode {
         key: 7,
         path: "/bin/program".into(),
         base: BASE,
         functions: vec![Function { name: "main".into(), blocks }],
         entries: vec![(0, BlockId(0))],
-        points: vec![Point::Way(0, BlockId(0), BlockId(1)), Point::Way(0, BlockId(0), BlockId(2))],
-        ..Code::default()
+        points: vec![PointPlace::Way(0, BlockId(0), BlockId(1)), PointPlace::Way(0, BlockId(0), BlockId(2))],
+        ..ModuleCode::default()
     }
 }
 
@@ -48,8 +48,8 @@ fn all() -> Window {
     Window::new(When::default(), HashSet::new(), HashSet::new())
 }
 
-fn at(ms: u64) -> At {
-    At::now(Duration::from_millis(ms))
+fn at(ms: u64) -> Timestamps {
+    Timestamps::now(Duration::from_millis(ms))
 }
 
 /// What a finished file says of each thread.
@@ -72,11 +72,11 @@ fn steps(symbols: &[Symbol]) -> Vec<Step> {
     symbols.iter().map(|symbol| symbol.step()).collect()
 }
 
-/// Records calls, each with its stream; the ring, if there is one, has so many bytes.
-fn record(calls: &[(u32, u32)], ring: Option<usize>) -> Vec<u8> {
+/// Records calls, each with its stream; the tail, if there is one, has so many bytes.
+fn record(calls: &[(u32, u32)], tail: Option<usize>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let ring = ring.map(Ring::new);
-    let mut recorder = Recorder::new(&mut bytes, &[code()], all(), ring).expect("it is memory");
+    let tail = tail.map(Tail::new);
+    let mut recorder = Recorder::new(&mut bytes, &[code()], all(), tail).expect("it is memory");
     for (n, (stream, to)) in (0..).zip(calls) {
         recorder.append(*stream, &call(*to), at(n));
     }
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn a_ring_keeps_the_last(calls in prop::collection::vec((0..1u32, 1..3u32), 1..60), most in 1..2000usize) {
+    fn a_tail_keeps_the_last(calls in prop::collection::vec((0..1u32, 1..3u32), 1..60), most in 1..2000usize) {
         let threads = read(&record(&calls, Some(most)));
         let got = steps(&threads[&ThreadId(0)]);
         let want: Vec<Step> = calls.iter().flat_map(|(_, to)| ran(*to)).collect();
@@ -127,10 +127,10 @@ fn a_stream_that_another_thread_takes_over_is_two_threads() {
 #[test]
 fn the_last_events_say_where_a_thread_ended() {
     let ended = [Event::Ended { is_placed: false }];
-    for ring in [None, Some(1 << 20)] {
+    for tail in [None, Some(1 << 20)] {
         let mut bytes = Vec::new();
-        let ring = ring.map(Ring::new);
-        let mut recorder = Recorder::new(&mut bytes, &[code()], all(), ring).expect("it is memory");
+        let tail = tail.map(Tail::new);
+        let mut recorder = Recorder::new(&mut bytes, &[code()], all(), tail).expect("it is memory");
         recorder.append(0, &call(2), at(1));
         recorder.append_last(0, &ended, Duration::from_millis(2));
         recorder.finish(&[(0, Cause::ProcessEnd)]).expect("it is memory");
