@@ -646,6 +646,7 @@ impl Trace {
             let thread = stream.first().map_or(ThreadId(0), |s| s.0);
             for (_, section) in stream {
                 let (words, taken_ns) = sections::words(&self.source, section)?;
+                decoder.begin_chunk();
                 // A word of events may be many symbols.
                 for piece in words.chunks(PIECE / 64) {
                     symbols.clear();

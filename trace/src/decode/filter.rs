@@ -34,10 +34,14 @@ pub(super) struct Filter {
 }
 
 impl Decoder<'_> {
-    /// Appends to `out` what `words` tell.
-    pub fn push(&mut self, words: &[u32], out: &mut Vec<u32>) {
-        // What is left of a chunk at its end is room, too.
+    /// The words that come next were taken apart from those before: room at the end of these need not have
+    /// been an event's.
+    pub fn begin_chunk(&mut self) {
         self.signals.is_unwritten = false;
+    }
+
+    /// Appends to `out` what `words` tell, the next of a chunk: where they are cut makes no difference.
+    pub fn push(&mut self, words: &[u32], out: &mut Vec<u32>) {
         for &word in words {
             match self.reader.push(word) {
                 Some(event @ (Event::Point(_) | Event::Entry { .. })) if self.filter.kept == Kept::Yes => {

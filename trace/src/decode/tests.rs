@@ -303,12 +303,17 @@ fn plain(symbols: &[u32]) -> Vec<u32> {
     symbols.iter().map(|code| Symbol(*code).plain().0).collect()
 }
 
-/// What these words tell, as a plain file has it.
+/// What these words tell, as a plain file has it; in whatever pieces they come.
 fn decoded(codes: &ModuleCodes, words: &[u32]) -> Vec<u32> {
-    let (mut decoder, mut got) = (Decoder::new(codes), Vec::new());
-    decoder.push(words, &mut got);
-    assert_eq!(decoder.faults.n_lost, 0);
-    plain(&got)
+    let decoded_in = |piece: usize| {
+        let (mut decoder, mut got) = (Decoder::new(codes), Vec::new());
+        words.chunks(piece).for_each(|words| decoder.push(words, &mut got));
+        assert_eq!(decoder.faults.n_lost, 0);
+        plain(&got)
+    };
+    let got = decoded_in(words.len());
+    (1..words.len()).for_each(|piece| assert_eq!(decoded_in(piece), got, "in pieces of {piece}"));
+    got
 }
 
 /// A signal's place may be a block whose event is still to come, or where a trap would go on; in a function
@@ -411,7 +416,13 @@ fn a_place_that_nothing_leads_to_is_none() {
     let around = [f(4), b(0), b(1)];
     let unwritten = decoded(&[entry(4), BASE + 6, 0, HANDLER, 7, 60, entry(2)]);
     assert_eq!(unwritten, [&around[..], &[b(2), f(2), b(0)]].concat());
+    // Nor is it known of what was room at the end of what was taken before.
+    let (mut decoder, mut apart) = (Decoder::new(&codes), Vec::new());
+    decoder.push(&[entry(4), BASE + 6, 0], &mut apart);
+    decoder.begin_chunk();
+    decoder.push(&[HANDLER, 7, 60, entry(2)], &mut apart);
     let written = decoded(&[entry(4), BASE + 6, HANDLER, 7, 60, entry(2)]);
+    assert_eq!(plain(&apart), written);
     assert_eq!(written, [&around[..], &[f(2), b(0)]].concat());
     // A handler leads elsewhere: it is over, and what it led to is called by nobody; one that is not recorded
     // was entered by nobody.
