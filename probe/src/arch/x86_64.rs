@@ -37,6 +37,8 @@ mod runtime;
 pub mod shared;
 pub mod snippet;
 mod system_calls;
+#[cfg(test)]
+mod testing;
 
 pub use runtime::{DEEP, LAST_FRAME, NEAR, Runtime, SAYS, SIGNAL_FRAME, SignalFrame};
 pub use system_calls::{

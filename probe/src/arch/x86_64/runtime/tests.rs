@@ -20,22 +20,15 @@ mod start;
 mod threads;
 
 use super::*;
+use crate::arch::x86_64::testing::{
+    Registers, alone, call, check, dead_process, in_child, map, read, unmap, write,
+};
 use crate::offset;
 use nix::libc;
-use std::arch::global_asm;
-use std::fmt::Debug;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-global_asm!(
-    include_str!("tests/call.s"),
-    scratch = const offset_of!(Registers, scratch),
-    flags = const offset_of!(Registers, flags),
-    gs = const offset_of!(Registers, gs),
-);
+use std::sync::MutexGuard;
 
 unsafe extern "C" {
     static engraft_test_labels: [u64; N_LABELS];
-    fn engraft_test_call(registers: *mut Registers, target: u64);
 }
 
 /// The lines of `labels.s` that stand for one each.
@@ -86,47 +79,6 @@ fn short(label: &str) -> &str {
     label.trim_start_matches(".Lengraft_").trim_start_matches("engraft_module_")
 }
 
-/// Registers, flags and the base of gs: before a call, and after it.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Registers {
-    rax: u64,
-    rcx: u64,
-    rdx: u64,
-    rbx: u64,
-    rbp: u64,
-    rsi: u64,
-    rdi: u64,
-    r8: u64,
-    r9: u64,
-    r10: u64,
-    r11: u64,
-    r12: u64,
-    r13: u64,
-    r14: u64,
-    r15: u64,
-    flags: u64,
-    gs: u64,
-    /// The caller's 16 bytes, above the return address.
-    scratch: [u64; 2],
-}
-
-impl Registers {
-    /// What the flags say.
-    fn is_zero(&self) -> bool {
-        self.flags & 0x40 != 0
-    }
-
-    fn is_negative(&self) -> bool {
-        self.flags & 0x80 != 0
-    }
-
-    /// Without what every entry may change: flags.
-    fn kept(self) -> Registers {
-        Registers { flags: 0, ..self }
-    }
-}
-
 const PAGE: u64 = 0x1000;
 /// Where things are in the module's memory.
 const OLD: u64 = 0;
@@ -149,8 +101,6 @@ struct World {
     runtime: Runtime,
     head: Capacity,
 }
-
-static ALONE: Mutex<()> = Mutex::new(());
 
 impl World {
     /// As a launcher makes it: the module's counters of four areas are in the recording, this thread has the
@@ -210,7 +160,7 @@ impl World {
 
     /// Without a recording: a module that has not started.
     fn bare() -> World {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = alone();
         let at = map(0, MODULE_LEN, libc::MAP_PRIVATE);
         let place = |offset| Va(at + offset);
         let (init, started) = (Some(place(TEXT)), Some(place(DATA)));
@@ -258,10 +208,8 @@ impl World {
         self.call_at(self.label(name), Registers { r11: self.at + TEXT, ..registers })
     }
 
-    fn call_at(&self, target: u64, mut registers: Registers) -> Registers {
-        // SAFETY: the target is code of the runtime, or of a test, in memory of this world.
-        unsafe { engraft_test_call(&raw mut registers, target) };
-        registers
+    fn call_at(&self, target: u64, registers: Registers) -> Registers {
+        call(target, registers)
     }
 
     /// Puts code, or whatever else, to somewhere in the module.
@@ -362,34 +310,6 @@ fn blocks_signals() -> bool {
     nix::sys::signal::SigSet::thread_get_mask().expect("a mask").contains(nix::sys::signal::Signal::SIGUSR2)
 }
 
-/// Maps memory of any use at `at`, or anywhere if that is 0.
-fn map(at: u64, len: u64, kind: i32) -> u64 {
-    let fixed = if at == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
-    let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-    let len = usize::try_from(len).expect("small");
-    // SAFETY: it replaces nothing.
-    let got =
-        unsafe { libc::mmap(at as *mut libc::c_void, len, all, kind | libc::MAP_ANONYMOUS | fixed, -1, 0) };
-    assert_ne!(got, libc::MAP_FAILED, "{at:#x}: {}", std::io::Error::last_os_error());
-    got as u64
-}
-
-fn unmap(at: u64, len: u64) {
-    // SAFETY: nothing but a world is there, of which nobody has references.
-    unsafe { libc::munmap(at as *mut libc::c_void, usize::try_from(len).expect("small")) };
-}
-
-/// What is at an address of a world.
-fn read<T: Copy>(at: u64) -> T {
-    // SAFETY: tests give addresses of memory that they have mapped.
-    unsafe { (at as *const T).read_unaligned() }
-}
-
-fn write<T>(at: u64, value: T) {
-    // SAFETY: as above.
-    unsafe { (at as *mut T).write_unaligned(value) }
-}
-
 /// Whether anything is mapped at an address, as the kernel says.
 fn is_mapped(at: u64) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("mounted");
@@ -399,39 +319,11 @@ fn is_mapped(at: u64) -> bool {
     })
 }
 
-/// What `f` says in a child of fork, which has a copy of all that is here.
-fn in_child(f: impl FnOnce() -> u8) -> u8 {
-    // SAFETY: the child allocates, which the C library has made possible, and ends by `_exit`.
-    match unsafe { nix::unistd::fork() }.expect("a child") {
-        nix::unistd::ForkResult::Child => {
-            let said = f();
-            // SAFETY: it runs nothing of this process' ends.
-            unsafe { libc::_exit(i32::from(said)) }
-        }
-        nix::unistd::ForkResult::Parent { child } => match nix::sys::wait::waitpid(child, None) {
-            Ok(nix::sys::wait::WaitStatus::Exited(_, code)) => u8::try_from(code).expect("eight bits"),
-            other => panic!("the child ended by {other:?}"),
-        },
-    }
-}
-
 /// Has this process make no files longer than `len` bytes.
 fn limit_files(len: u64) {
     let limit = libc::rlimit { rlim_cur: len, rlim_max: len };
     // SAFETY: it reads what is there.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
-}
-
-/// The number of a process that is no more.
-fn dead_process() -> u32 {
-    let mut child = std::process::Command::new("true").spawn().expect("started");
-    child.wait().expect("waited for");
-    child.id()
-}
-
-#[track_caller]
-fn check<T: PartialEq + Debug>(got: T, want: T) {
-    assert_eq!(got, want);
 }
 
 #[test]

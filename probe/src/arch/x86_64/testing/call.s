@@ -27,6 +27,8 @@ engraft_test_call:
     mov [rsp + 8], rax
     mov rax, [rdi + {gs}]
     wrgsbase rax
+    push qword ptr [rdi + {flags}]
+    popfq
     mov rax, [rdi]
     mov rcx, [rdi + 8]
     mov rdx, [rdi + 16]
