@@ -131,3 +131,57 @@ pub enum Side {
     /// The jump at this address.
     Table(Va),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::listing;
+    use expect_test::expect;
+    use program::arch::Reg;
+
+    /// A jump to `to`.
+    fn jump(to: u64) -> Code {
+        let mut code = Code::text(vec![0xe9, 0, 0, 0, 0], vec![(1, 5, Target::Address(Va(to)))]);
+        code.text.as_mut().expect("it has some").stack = vec![(5, Stack::Lower(8))];
+        code
+    }
+
+    #[test]
+    fn code_behind_code_leads_where_it_did() {
+        let mut code = Code::default();
+        let parts = [
+            jump(1),
+            Code::increment(Increment::Spilled, 7),
+            jump(2),
+            Code::increment(Increment::Through(Reg::general(9)), 8),
+            Code::increment(Increment::Flags, 9),
+        ];
+        let len: usize = parts.iter().map(Code::len).sum();
+        parts.into_iter().for_each(|part| code.append(part));
+        assert_eq!((code.len(), code.increment), (len, Some((Increment::Flags, 9))));
+        let text = code.text.expect("it has some");
+        // Each place is in the instruction whose end it counts from.
+        let note = |from: usize, to: usize| {
+            let inside = text.places.iter().filter(|place| from < place.0 && place.1 == to);
+            let leads: Vec<String> =
+                inside.map(|place| format!(" # {:?} at {:02x}", place.2, place.0)).collect();
+            let stack = text.stack.iter().filter(|stack| stack.0 == to);
+            leads.concat() + &stack.map(|stack| format!(" # {:?}", stack.1)).collect::<String>()
+        };
+        expect![[r#"
+            00: jmp 0x5 # Address(0x1) at 01 # Lower(8)
+            05: lea -0x80(%rsp),%rsp # Lower(128)
+            0a: push %rax # Lower(136)
+            0b: mov %gs:0x13,%rax # Counter(7) at 0f
+            13: lea 0x1(%rax),%rax
+            17: mov %rax,%gs:0x1f # Counter(7) at 1b
+            1f: pop %rax # Lower(128)
+            20: lea 0x80(%rsp),%rsp # Lower(0)
+            28: jmp 0x2d # Address(0x2) at 29 # Lower(8)
+            2d: mov %gs:0x35,%r9 # Counter(8) at 31
+            35: lea 0x1(%r9),%r9
+            39: mov %r9,%gs:0x41 # Counter(8) at 3d
+        "#]]
+        .assert_eq(&listing(&text.bytes, Va(0), note));
+    }
+}

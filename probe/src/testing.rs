@@ -85,3 +85,25 @@ fn relative(text: &str, entry: Va) -> String {
         _ => format!("{name}(…)"),
     }
 }
+
+/// What objdump makes of the code of a file: the address of each instruction, and its text.
+pub fn disassembly(file: &[u8]) -> Vec<(Va, String)> {
+    let text = binutils("objdump", &["-d", "-z", "--no-show-raw-insn"], file);
+    let insn = |line: &str| {
+        let (at, insn) = line.split_once(":\t")?;
+        let insn = insn.split_whitespace().collect::<Vec<_>>().join(" ");
+        Some((Va(u64::from_str_radix(at.trim(), 16).ok()?), insn))
+    };
+    text.lines().filter_map(insn).collect()
+}
+
+/// What one of the binutils says of a file; that there is nothing to warn of.
+pub fn binutils(tool: &str, options: &[&str], file: &[u8]) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("file");
+    std::fs::write(&path, file).expect("written");
+    let said = std::process::Command::new(tool).args(options).arg(&path).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&said.stderr), "");
+    assert!(said.status.success(), "{tool}: {}", said.status);
+    String::from_utf8(said.stdout).expect("text")
+}

@@ -128,3 +128,145 @@ fn parts(new: &NewSegments, text_off: u64, tables_off: u64) -> Parts {
         rows: part(new.unwind.header_len, new.unwind.rows_len),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::shared::ARENA_MAGIC;
+    use crate::layout::place::Room;
+    use crate::module::Module;
+    use crate::plan::Plan;
+    use crate::testing::{binutils, compiled, disassembly, function};
+    use program::Program;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+    use std::process::{Command, Output};
+
+    const TEXT: &str = "
+        #include <stdio.h>
+        #include <stdlib.h>
+        static int by(const void *a, const void *b) { return *(int *)a - *(int *)b; }
+        int weigh(int n, int way) { switch (way) { case 0: return n * 3; case 1: return n ^ 77; case 2: return n / 7;
+            case 3: return n << 5; case 4: return n % 11; case 5: return -n; } return n; }
+        int main(int n, char **v) { int a[100];
+            for (int i = 0; i < 100; i++) a[i] = weigh(i * 7919 % 1000, i % 7);
+            qsort(a, 100, sizeof *a, by);
+            for (int i = 0; i < 100; i++) printf(\"%d \", a[i]);
+            return weigh(n, 3) + (v[1] ? atoi(v[1]) : 0); }";
+
+    /// What the program in `file` does, in a folder of its own.
+    fn run(file: &[u8], folder: &Path) -> Output {
+        let path = folder.join("program");
+        std::fs::write(&path, file).expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("ours");
+        let run = || Command::new(&path).arg("5").env("ENGRAFT_OUT", folder.join("run")).output();
+        // As long as another test's child has the file open for writing, from before its `exec`.
+        let mut done = run();
+        while done.as_ref().is_err_and(|e| e.kind() == std::io::ErrorKind::ExecutableFileBusy) {
+            std::thread::yield_now();
+            done = run();
+        }
+        done.expect("it runs")
+    }
+
+    fn each_kind(mut check: impl FnMut(&Program)) {
+        for flags in ["-O2", "-O1 -no-pie", "-O2 -static", "-O1 -static-pie"] {
+            check(&compiled(TEXT, "c", &format!("{flags} -fno-inline")));
+        }
+    }
+
+    #[test]
+    fn a_program_whose_old_code_is_gone_does_the_same() {
+        each_kind(|program| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let before = run(program.image.file_bytes(), folder.path());
+            assert_eq!(before.status.code(), Some(69));
+            for plan in [Plan::NULL, Plan::BLOCKS] {
+                let module = Module::build(program, &plan, Room::Behind).expect("it can be moved");
+                let after = run(&module.to_file(Old::Poisoned).expect("it can be written"), folder.path());
+                assert_eq!((after.status.code(), after.stdout), (Some(69), before.stdout.clone()));
+            }
+        });
+    }
+
+    #[test]
+    fn a_program_with_notes_makes_a_recording_that_holds_them() {
+        each_kind(|program| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let mut module = Module::build(program, &Plan::BLOCKS, Room::Behind).expect("it can be moved");
+            module.set_notes("unnamed", b"what the counters mean");
+            let file = module.to_file(Old::Kept).expect("it can be written");
+            assert_eq!(run(&file, folder.path()).status.code(), Some(69));
+            let recording = std::fs::read(folder.path().join("run")).expect("it was made");
+            assert!(recording.starts_with(&ARENA_MAGIC.to_le_bytes()));
+            assert!(recording.windows(22).any(|bytes| bytes == b"what the counters mean"));
+            // The loop of `main` ran a hundred times.
+            let words =
+                recording.chunks_exact(8).map(|word| u64::from_le_bytes(*word.first_chunk().expect("eight")));
+            assert!(words.filter(|n| *n == 100).count() >= 2);
+        });
+    }
+
+    #[test]
+    fn old_code_is_traps_but_for_springboards() {
+        each_kind(|program| {
+            let module = Module::build(program, &Plan::NULL, Room::Behind).expect("it can be moved");
+            let file = module.to_file(Old::Poisoned).expect("it can be written");
+            let code = disassembly(&file);
+            let of = |name: &str| {
+                let func = function(program, name);
+                let blocks = program.function(func).block_ids().map(|id| program.block(id).range());
+                blocks.collect::<Vec<Range<Va>>>()
+            };
+            let new = module.to_segments().expect("it can be mapped").text_at;
+            for range in ["weigh", "main"].into_iter().flat_map(of) {
+                let inside = code.iter().filter(|(at, _)| range.contains(at));
+                for (at, insn) in inside {
+                    // What stands behind a springboard may be cut.
+                    let leads =
+                        insn.split_whitespace().nth(1).and_then(|to| u64::from_str_radix(to, 16).ok());
+                    let is_board = insn.starts_with("jmp ") && leads.is_some_and(|to| to >= new);
+                    assert!(insn == "int3" || is_board, "{at}: {insn}");
+                }
+            }
+            let entry = program.function(function(program, "weigh")).entry;
+            let there = code.iter().find(|(at, _)| *at == entry).expect("it is in the file");
+            assert!(there.1.starts_with("jmp "), "{there:?}");
+        });
+    }
+
+    #[test]
+    fn others_read_its_headers_sections_and_symbols() {
+        each_kind(|program| {
+            let module = Module::build(program, &Plan::BLOCKS, Room::Behind).expect("it can be moved");
+            let file = module.to_file(Old::Kept).expect("it can be written");
+            let headers = binutils("readelf", &["-hlSW"], &file);
+            let entry = format!(
+                "Entry point address:               {:#x}",
+                program.image.entry.expect("it has one").0
+            );
+            assert!(headers.contains(&entry), "{headers}");
+            let text = headers.lines().find(|line| line.contains(" .text.moved ")).expect("it has a section");
+            let text_at = module.to_segments().expect("it can be mapped").text_at;
+            assert!(text.contains(&format!(" {text_at:016x} ")), "{text}");
+            // The moved copy has the name, too.
+            let at =
+                module.code_map.new_of(program.function(function(program, "weigh")).entry).expect("moved");
+            let symbols = binutils("readelf", &["-sW"], &file);
+            let of_it = symbols.lines().filter(|line| line.ends_with(" weigh"));
+            let places: Vec<u64> = of_it
+                .filter_map(|line| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok())
+                .collect();
+            let is_near = |place: &u64| *place <= at.0 && at.0 - place < 64;
+            assert!(places.iter().any(is_near) && places.len() == 2, "{places:x?} {at}");
+        });
+    }
+
+    #[test]
+    fn a_segment_starts_as_far_into_a_page_of_the_file_as_of_memory() {
+        let mut out = vec![1; 5000];
+        assert_eq!(append(&mut out, Va(0x40_1230), &[7; 10]), 0x2230);
+        assert_eq!((out.len(), out.get(0x222f), out.get(0x2230)), (0x223a, Some(&0), Some(&7)));
+        assert_eq!(append(&mut vec![1; 8192], Va(0x40_0000), &[7]), 8192);
+    }
+}

@@ -98,3 +98,111 @@ pub(crate) fn old_segments(program: &Program) -> Range<Va> {
     let end = segments.iter().map(|s| s.range.end).max();
     segments.first().map_or(Va(0), |s| s.range.start)..end.unwrap_or(Va(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::exec_sites;
+    use crate::image::file::Old;
+    use crate::layout::place::Room;
+    use crate::module::Module;
+    use crate::plan::Plan;
+    use crate::testing::{assembled, disassembly};
+    use std::collections::BTreeMap;
+
+    /// `_start` is entered from outside: a springboard stands over its first instruction.
+    const CALLS: [(&str, &str); 3] = [
+        ("_start", "mov $59,%eax\nsyscall\ncall f\nhlt"),
+        (
+            "f",
+            "lea 8(%rdi,%rsi),%rdx\ntest %edi,%edi\nje 1f\nmov $59,%eax\nxor %edx,%edx\nsyscall\n1: mov $322,%eax\nsyscall\nmov $59,%eax\nsyscall\nret",
+        ),
+        ("g", "mov $59,%eax\nret"),
+    ];
+
+    /// What objdump says of the calls that ask, and of system calls: where, and which.
+    fn asks(file: &[u8]) -> Vec<(Va, String)> {
+        let is_one = |insn: &str| insn.starts_with("call *0x") || insn == "syscall";
+        disassembly(file).into_iter().filter(|(_, insn)| is_one(insn)).collect()
+    }
+
+    #[test]
+    fn a_file_asks_in_place_of_each_call() {
+        let program = assembled(&CALLS);
+        let before = disassembly(program.image.file_bytes());
+        let file = asking(&program.image, &exec_sites(&program));
+        let after: BTreeMap<Va, String> = disassembly(&file).into_iter().collect();
+        let texts = |range: Range<u64>| after.range(Va(range.start)..Va(range.end)).map(|i| i.1.as_str());
+        assert_eq!(texts(0x401000..0x401007).collect::<Vec<_>>(), ["call *0x7f000000"]);
+        let f = [
+            "lea 0x8(%rdi,%rsi,1),%rdx",
+            "test %edi,%edi",
+            "je 401022",
+            "xor %edx,%edx",
+            "call *0x7f000000",
+            "call *0x7f000008",
+            "call *0x7f000000",
+            "ret",
+        ];
+        let short = |text: &str| text.split(" <").next().unwrap_or_default().to_owned();
+        assert_eq!(texts(0x401010..0x401031).map(short).collect::<Vec<_>>(), f);
+        // All else is as it was.
+        let g = |(at, _): &(Va, String)| *at >= Va(0x401040);
+        let rest: Vec<_> = before.into_iter().filter(g).collect();
+        assert_eq!(after.into_iter().filter(g).collect::<Vec<_>>(), rest);
+        assert_eq!(file.len(), program.image.file_bytes().len());
+    }
+
+    #[test]
+    fn what_is_not_as_it_was_found_is_left_alone() {
+        let program = assembled(&CALLS);
+        let mut sites = exec_sites(&program);
+        for site in &mut sites {
+            site.old[1] ^= 1;
+        }
+        sites.push(ExecSite { at: 0x10, ..sites[0].clone() });
+        assert_eq!(asking(&program.image, &sites), program.image.file_bytes());
+    }
+
+    #[test]
+    fn a_module_asks_in_old_code_and_in_moved_code() {
+        let program = assembled(&CALLS);
+        let mut sites = exec_sites(&program);
+        sites.sort_by_key(|site| site.at);
+        assert_eq!(
+            sites.iter().map(|site| site.at).collect::<Vec<_>>(),
+            [0x401000, 0x401019, 0x401022, 0x401029]
+        );
+        for plan in [Plan::NULL, Plan::BLOCKS] {
+            let mut module = Module::build(&program, &plan, Room::Behind).expect("it can be moved");
+            let n_patches = module.patches.len();
+            module.ask_at(&sites);
+            assert!(module.patches.is_sorted_by_key(|p| p.at));
+            // Over the first stands a springboard, which stays.
+            assert_eq!(module.patches.len(), n_patches + sites.len() - 1);
+            let found = asks(&module.to_file(Old::Kept).expect("it can be written"));
+            // The runtime's own system calls stand behind all moved code.
+            let end = module.runtime.as_ref().map(|runtime| runtime.at);
+            let text = Va(module.to_segments().expect("it can be mapped").text_at);
+            let (old, new): (Vec<_>, Vec<_>) = found
+                .into_iter()
+                .filter(|(at, _)| end.is_none_or(|end| *at < end))
+                .partition(|(at, _)| *at < text);
+            let texts = |all: Vec<(Va, String)>| all.into_iter().map(|(_, insn)| insn).collect::<Vec<_>>();
+            let all = ["call *0x7f000000", "call *0x7f000000", "call *0x7f000008", "call *0x7f000000"];
+            assert_eq!(texts(new), all);
+            let [_, rest @ ..] = all;
+            // What is left of the first: nobody comes there.
+            assert_eq!(texts(old), [&["syscall"][..], &rest].concat());
+        }
+    }
+
+    #[test]
+    fn files_with_the_same_code_have_different_keys() {
+        let of =
+            |data: &str| assembled(&[("_start", &format!("hlt\n.pushsection .data\n{data}\n.popsection"))]);
+        let (one, two) = (of(".quad 1"), of(".quad 2"));
+        assert_ne!(file_key(&one.image), file_key(&two.image));
+        assert_eq!(file_key(&one.image), file_key(&of(".quad 1").image));
+    }
+}

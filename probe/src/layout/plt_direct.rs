@@ -82,3 +82,61 @@ impl PltDirect {
         (!self.all.is_empty()).then(|| self.at..self.end())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{binutils, compiled, function, listing};
+
+    const TEXT: &str = "int a(int); int other(int); int b(int n) { return a(n) + other(n); }
+        int a(int n) { return n ? b(n - 1) : 0; }";
+
+    #[test]
+    fn a_stub_goes_to_the_moved_function_if_its_slot_leads_there() {
+        let program = compiled(TEXT, "c", "-O1 -fno-inline -shared -fPIC -Wl,-z,lazy");
+        let entry = |name| program.function(function(&program, name)).entry;
+        let moved = |old: Va| ["a", "b"].map(entry).contains(&old).then(|| old.plus(0x7_0000));
+        let at = Va(0x10_0000);
+        let stubs = PltDirect::find(&program, at, moved);
+        // By readelf: where the slot of each is.
+        let relocations = binutils("readelf", &["-rW"], program.image.file_bytes());
+        let slot = |name: &str| {
+            let line = relocations
+                .lines()
+                .find(|line| line.contains("JUMP_SLO") && line.contains(&format!(" {name} + 0")));
+            let at = line.and_then(|line| line.split_whitespace().next()).expect("it has a slot");
+            u64::from_str_radix(at, 16).expect("a number")
+        };
+        let mut want = Vec::new();
+        for stub in program.image.plt.iter().filter(|stub| stub.slot.is_some()) {
+            let Some(name) = ["a", "b"].into_iter().find(|name| stub.slot == Some(Va(slot(name)))) else {
+                assert_eq!(stubs.of(stub.range.start), None);
+                continue;
+            };
+            let here = stubs.of(stub.range.start).expect("it has one");
+            want.push((here, name));
+        }
+        assert_eq!((want.len(), stubs.range()), (2, Some(at..at.plus(64))));
+        let code = stubs.code();
+        for (here, name) in want {
+            let from = usize::try_from(here.since(at)).expect("small");
+            let text = listing(&code[from..from + 32], here, |_, _| String::new());
+            let text: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(": ")?.1)).collect();
+            let (old, slot) = (entry(name), slot(name));
+            let insns = [
+                format!("lea {old},%r11"),
+                format!("cmp %r11,{slot:#x}"),
+                format!("je {}", old.plus(0x7_0000)),
+                format!("jmpq *{slot:#x}"),
+            ];
+            assert_eq!(text[..4], insns);
+        }
+    }
+
+    #[test]
+    fn without_stubs_there_is_no_code() {
+        let program = compiled(TEXT, "c", "-O1 -shared -fPIC");
+        let none = PltDirect::find(&program, Va(0x10_0000), |_| None);
+        assert_eq!((none.code().len(), none.range(), none.start()), (0, None, none.end()));
+    }
+}

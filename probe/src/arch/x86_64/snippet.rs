@@ -492,3 +492,6 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -185,3 +185,6 @@ pub fn open_library(site: &OpenSite, live: u64, paths: u64, mailbox: u64) -> Vec
     code[entry..entry + more.len()].copy_from_slice(more);
     code
 }
+
+#[cfg(test)]
+mod tests;

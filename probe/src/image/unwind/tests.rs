@@ -5,8 +5,13 @@ use crate::module::Module;
 use crate::plan::{Action, Plan, Point, Probe};
 use crate::testing::{assembled, compiled, function};
 use expect_test::{Expect, expect};
-use gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindContext, UnwindSection};
-use program::Va;
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult, LittleEndian, RegisterRule,
+    UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow,
+};
+use nix::libc;
+use program::arch::Decoder;
+use program::{Program, Va};
 
 /// Tables that can be searched: `.eh_frame_hdr` at its address, and the tables that it leads into.
 struct Tables {
@@ -31,6 +36,20 @@ impl Tables {
 
     /// The rows of the entry that a search for `at` finds: from where on, and what they say.
     fn rows(&self, at: Va) -> Vec<(Va, String)> {
+        self.each_row(at, |row, _| {
+            let mut registers: Vec<String> =
+                row.registers().map(|(r, rule)| format!("{}={rule:?}", r.0)).collect();
+            registers.sort();
+            (Va(row.start_address()), format!("{:?} {}", row.cfa(), registers.join(" ")))
+        })
+    }
+
+    /// What `f` says of each of those rows, and of the table that it stands in.
+    fn each_row<T>(
+        &self,
+        at: Va,
+        f: impl Fn(&UnwindTableRow<usize>, &EhFrame<EndianSlice<'_, LittleEndian>>) -> T,
+    ) -> Vec<T> {
         let (header_at, header) = &self.header;
         let bases = BaseAddresses::default().set_eh_frame_hdr(header_at.0);
         let parsed = EhFrameHdr::new(header, LittleEndian).parse(&bases, 8).expect("a header");
@@ -47,10 +66,7 @@ impl Tables {
         let mut rows = entry.rows(&frames, &bases, &mut context).expect("rows");
         let mut out = Vec::new();
         while let Some(row) = rows.next_row().expect("a row") {
-            let mut registers: Vec<String> =
-                row.registers().map(|(r, rule)| format!("{}={rule:?}", r.0)).collect();
-            registers.sort();
-            out.push((Va(row.start_address()), format!("{:?} {}", row.cfa(), registers.join(" "))));
+            out.push(f(row, &frames));
         }
         out
     }
@@ -148,4 +164,141 @@ fn a_frame_by_another_register_is_not_moved() {
             70: RegisterAndOffset { register: Register(7), offset: 8 } 16=Offset(-8) 6=Offset(-16)
         "#]],
     );
+}
+
+/// What an expression comes to where the stack pointer is `stack` and each word of memory its own address,
+/// backwards.
+fn value(of: UnwindExpression<usize>, frames: &EhFrame<EndianSlice<'_, LittleEndian>>, stack: u64) -> u64 {
+    let expression = of.get(frames).expect("an expression");
+    let mut evaluation = expression.evaluation(gimli::Encoding {
+        address_size: 8,
+        format: gimli::Format::Dwarf32,
+        version: 4,
+    });
+    let mut result = evaluation.evaluate().expect("operations");
+    loop {
+        result = match result {
+            EvaluationResult::Complete => break,
+            EvaluationResult::RequiresRegister { register: gimli::Register(7), .. } => {
+                evaluation.resume_with_register(gimli::Value::Generic(stack))
+            }
+            EvaluationResult::RequiresMemory { address, size: 8, .. } => {
+                evaluation.resume_with_memory(gimli::Value::Generic(!address))
+            }
+            other => panic!("{other:?}"),
+        }
+        .expect("operations");
+    }
+    evaluation.value_result().map_or_else(
+        || match evaluation.as_result() {
+            [gimli::Piece { location: gimli::Location::Address { address }, .. }] => *address,
+            other => panic!("{other:?}"),
+        },
+        |value| value.to_u64(u64::MAX).expect("a number"),
+    )
+}
+
+/// A program whose blocks and indirect calls are counted.
+fn counted() -> Program {
+    compiled(TEXT, "c", "-O2")
+}
+
+/// The registers by DWARF's numbers, as the C library says where the kernel has them.
+const REGISTERS: [i32; 17] = [
+    libc::REG_RAX,
+    libc::REG_RDX,
+    libc::REG_RCX,
+    libc::REG_RBX,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_RBP,
+    libc::REG_RSP,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+    libc::REG_RIP,
+];
+
+#[test]
+fn what_a_signal_handler_returns_to_has_the_registers_of_its_context() {
+    let program = counted();
+    let module = Module::build(&program, &Plan::BLOCKS, Room::Behind).expect("it can be counted");
+    let signalled = module.runtime.as_ref().expect("it is counted").signalled;
+    let stack = 0x7fff_0000;
+    let place = |n: i32| {
+        let into =
+            std::mem::offset_of!(libc::ucontext_t, uc_mcontext) + 8 * usize::try_from(n).expect("positive");
+        stack + into as u64
+    };
+    // Unwinders look a return address up by the byte before it.
+    for at in [Va(signalled.0 - 1), signalled] {
+        let [(frame, places)] = &Tables::of(&module).each_row(at, |row, frames| {
+            let CfaRule::Expression(cfa) = row.cfa() else { panic!("{row:?}") };
+            let place = |n| match row.register(gimli::Register(n)) {
+                Some(RegisterRule::Expression(of)) => value(of, frames, stack),
+                other => panic!("{n}: {other:?}"),
+            };
+            (value(*cfa, frames, stack), (0..17).map(place).collect::<Vec<u64>>())
+        })[..] else {
+            panic!("one row")
+        };
+        assert_eq!(*frame, !place(libc::REG_RSP));
+        assert_eq!(places, &REGISTERS.map(place));
+    }
+}
+
+/// The rows of a routine of the runtime lead to its caller, wherever it is, by what the decoder says of its
+/// instructions: those up to its return are on one way.
+fn held_against_instructions(module: &Module<'_>, code: std::ops::Range<Va>) {
+    let runtime = module.runtime.as_ref().expect("it is counted");
+    let from = |at: Va| usize::try_from(at.since(runtime.at)).expect("in the runtime");
+    let rows = Tables::of(module).each_row(code.start, |row, _| {
+        let CfaRule::RegisterAndOffset { register: gimli::Register(7), offset } = row.cfa() else {
+            panic!("{row:?}")
+        };
+        (Va(row.start_address()), *offset)
+    });
+    let decoder = Decoder::new(&runtime.bytes[from(code.start)..from(code.end)], code.start);
+    let mut depth = 8;
+    for insn in decoder {
+        let row = rows.iter().rev().find(|row| row.0 <= insn.at()).expect("it has a row");
+        assert_eq!(row.1, depth, "before {insn} at {}", insn.at());
+        if !insn.flow().falls_through() {
+            break;
+        }
+        let i = insn.iced();
+        depth += match i.mnemonic() {
+            iced_x86::Mnemonic::Lea if i.op0_register() == iced_x86::Register::RSP => {
+                -i.memory_displacement64().cast_signed()
+            }
+            iced_x86::Mnemonic::Sub if i.op0_register() == iced_x86::Register::RSP => {
+                i.immediate(1).cast_signed()
+            }
+            iced_x86::Mnemonic::Add if i.op0_register() == iced_x86::Register::RSP => {
+                -i.immediate(1).cast_signed()
+            }
+            iced_x86::Mnemonic::Call => 0,
+            _ => -i64::from(i.stack_pointer_increment()),
+        };
+    }
+}
+
+#[test]
+fn routines_that_may_be_on_a_stack_are_unwound_by_it() {
+    let program = counted();
+    let plan = Plan { indirect_calls: true, ..Plan::BLOCKS };
+    let module = Module::build(&program, &plan, Room::Behind).expect("it can be counted");
+    let runtime = module.runtime.as_ref().expect("it is counted");
+    held_against_instructions(&module, runtime.last.clone());
+    let (len, _) = crate::arch::Runtime::callee_frame();
+    held_against_instructions(&module, runtime.callee..runtime.callee.plus(len));
+    // Behind its return, where it goes on, all is as far down, and rbx is kept.
+    let end = Tables::of(&module).rows(runtime.callee).pop().expect("a row").1;
+    expect!["RegisterAndOffset { register: Register(7), offset: 104 } 16=Offset(-8) 3=Offset(-56)"]
+        .assert_eq(&end);
 }
