@@ -131,6 +131,7 @@ pub fn set_distance(out: &mut [u8], at: usize, value: u64) {
 }
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test may panic")]
 mod tests {
     use super::*;
     use crate::testing::{assembled, compiled};

@@ -100,6 +100,7 @@ pub(crate) fn old_segments(program: &Program) -> Range<Va> {
 }
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test may panic")]
 mod tests {
     use super::*;
     use crate::arch::exec_sites;

@@ -186,9 +186,9 @@ fn holds(snippet: &Snippet, taken: i64) {
         assert!(at + 4 <= end && snippet.bytes[at..at + 4] == [0; 4], "{}", text(snippet));
     }
     let mut factory = InstructionInfoFactory::new();
-    let mut decoder = Decoder::new(&snippet.bytes, Va(0));
+    let decoder = Decoder::new(&snippet.bytes, Va(0));
     let mut depth = 0;
-    while let Some(insn) = decoder.next() {
+    for insn in decoder {
         let i = insn.iced();
         let is_plain = |r: Register| !r.is_vector_register() && !r.is_st() && !r.is_mm();
         assert!(factory.info(i).used_registers().iter().all(|used| is_plain(used.register())), "{insn}");
@@ -501,7 +501,7 @@ proptest! {
         // Through a register it leads anywhere.
         let before = pointing(&ground, any, flags);
         // Flags and r11 are free there.
-        let mut live = live(u16::MAX & !(1 << 11), false);
+        let mut live = live(!(1 << 11), false);
         if keeps_r11 {
             live.insert(Reg::general(11));
         }

@@ -287,8 +287,8 @@ fn blocked(status: &str) -> String {
 /// than before. `entry` is that for `execve` or `execveat`.
 fn become_shell(entry: u64, before: &str) -> u8 {
     let script = format!("grep -q 'SigBlk:.{before}' /proc/self/status && exit 7\0");
-    let args = [b"sh\0".as_ptr() as u64, b"-c\0".as_ptr() as u64, script.as_ptr() as u64, 0];
-    let path = b"/bin/sh\0".as_ptr() as u64;
+    let args = [c"sh".as_ptr() as u64, c"-c".as_ptr() as u64, script.as_ptr() as u64, 0];
+    let path = c"/bin/sh".as_ptr() as u64;
     let registers = match entry == offset!(ExecPage, execve) {
         true => Registers { rdi: path, rsi: args.as_ptr() as u64, ..Registers::default() },
         false => Registers { rsi: path, rdx: args.as_ptr() as u64, ..Registers::default() },
@@ -324,7 +324,7 @@ fn whoever_cannot_become_another_program_goes_on() {
         rbx: 3,
         rbp: 4,
         rsi: 5,
-        rdi: b"/none\0".as_ptr() as u64,
+        rdi: c"/none".as_ptr() as u64,
         r8: 6,
         r9: 7,
         r10: 8,
