@@ -118,6 +118,7 @@ global_asm!(
     include_str!("runtime/join.s"),
     ".Lengraft_rust_join_callees:",
     include_str!(concat!(env!("OUT_DIR"), "/join_callees.s")),
+    ".Lengraft_rust_join_callees_end:",
     include_str!("runtime/file.s"),
     #[cfg(test)]
     include_str!("runtime/tests/labels.s"),

@@ -25,10 +25,13 @@ use crate::arch::x86_64::testing::{
 };
 use crate::offset;
 use nix::libc;
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 
 unsafe extern "C" {
     static engraft_test_labels: [u64; N_LABELS];
+    static engraft_test_rust: [u64; 2];
 }
 
 /// The lines of `labels.s` that stand for one each.
@@ -366,8 +369,109 @@ fn each_routine_is_called_by_a_test() {
         include_str!("tests/file.rs"),
     ]
     .concat();
-    let routines = labels().filter(|label| !PLACES.contains(label));
-    let calls = |name: &str| tests.contains(&format!("\"{name}\""));
-    let missing: Vec<&str> = routines.map(short).filter(|name| !calls(name)).collect();
+    let called = called(&tests);
+    let routines = labels().filter(|label| !PLACES.contains(label)).map(short);
+    let missing: Vec<&str> =
+        routines.filter(|name| !called.contains(name) && !RETURNED_TO.contains(name)).collect();
     assert!(missing.is_empty(), "no test calls {missing:?}");
+}
+
+/// A signal handler returns there: `a_signal_in_moved_code_is_written_down_until_its_handler_returns`.
+const RETURNED_TO: [&str; 1] = ["signalled"];
+
+/// The names that `tests` pass to what calls a routine; a name that stands there for something else is none.
+fn called(tests: &str) -> BTreeSet<&str> {
+    const CALLS: [&str; 3] = [".call(", ".enter(", "call_at(world.label("];
+    let mut called = BTreeSet::new();
+    let mut before = String::new();
+    for (n, part) in tests.split('"').enumerate() {
+        if n % 2 == 1 {
+            // A list for `enter`.
+            let in_list = before.rfind("states!(").is_some_and(|from| !before[from..].contains(')'));
+            if in_list || CALLS.iter().any(|call| before.ends_with(call)) {
+                called.insert(part);
+            }
+        } else {
+            before.extend(part.chars().filter(|c| !c.is_whitespace()));
+        }
+    }
+    called
+}
+
+#[test]
+fn a_name_is_called_only_by_what_calls() {
+    let text = r#"world.call("a", r); world.enter( "b"); world.label("c"); check("d"); states!(world, "e", "f"), "g";
+        world.call_at(
+            world.label("h"), r); let i = "i";"#;
+    assert_eq!(called(text), BTreeSet::from(["a", "b", "e", "f", "h"]));
+}
+
+/// The routine in Rust, as an object of rustc's.
+const RUST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/join_callees.o"));
+
+#[test]
+fn the_routine_in_rust_is_code_alone() {
+    let object = object::File::parse(RUST).expect("an object");
+    let symbol = object.symbol_by_name("join_callees").expect("it has the routine");
+    let own = object.section_by_index(symbol.section_index().expect("it is there")).expect("a section");
+    // Nothing else is loaded, nothing is left for a linker to do.
+    for section in object.sections() {
+        let object::SectionFlags::Elf { sh_flags, .. } = section.flags() else { panic!("an ELF object") };
+        let is_loaded = sh_flags.contains(object::elf::SHF_ALLOC) && section.size() > 0;
+        assert!(!is_loaded || section.index() == own.index(), "{:?}", section.name());
+        assert_eq!(section.relocations().count(), 0, "{:?}", section.name());
+    }
+    let code = own.data().expect("bytes");
+    assert_eq!((symbol.address(), symbol.size()), (0, code.len() as u64));
+    // SAFETY: the assembly has two words there.
+    let [from, to] = unsafe { engraft_test_rust };
+    let start = &raw const engraft_module;
+    let ours = bytes_between(start.wrapping_add(index(from)), start.wrapping_add(index(to)));
+    assert_eq!(ours, code, "what the assembler made of the text is what rustc made");
+}
+
+fn index(n: u64) -> usize {
+    usize::try_from(n).expect("small")
+}
+
+#[test]
+fn the_routine_in_rust_touches_nothing_but_what_it_may() {
+    use iced_x86::{FlowControl, InstructionInfoFactory, OpAccess, Register};
+    let object = object::File::parse(RUST).expect("an object");
+    let symbol = object.symbol_by_name("join_callees").expect("it has the routine");
+    let own = object.section_by_index(symbol.section_index().expect("it is there")).expect("a section");
+    let code = own.data().expect("bytes");
+    let mut factory = InstructionInfoFactory::new();
+    let mut returns = 0;
+    for insn in iced_x86::Decoder::new(64, code, 0) {
+        assert!(!insn.is_invalid() && !insn.is_ip_rel_memory_operand(), "{insn:?}");
+        match insn.flow_control() {
+            FlowControl::Next => {}
+            FlowControl::Return => returns += 1,
+            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+                assert!(insn.near_branch_target() < code.len() as u64, "{insn:?} leads out of it");
+            }
+            other => panic!("{insn:?}: {other:?}"),
+        }
+        for used in factory.info(&insn).used_registers() {
+            let is_written = !matches!(used.access(), OpAccess::Read | OpAccess::CondRead);
+            let full = used.register().full_register();
+            let is_lost = matches!(
+                full,
+                Register::RAX
+                    | Register::RCX
+                    | Register::RDX
+                    | Register::RSI
+                    | Register::RDI
+                    | Register::R8
+                    | Register::R9
+                    | Register::R10
+                    | Register::R11
+            );
+            let is_ret = insn.flow_control() == FlowControl::Return && full == Register::RSP;
+            assert!(full.is_gpr64() || full.is_segment_register(), "{insn:?} uses {full:?}");
+            assert!(!is_written || is_lost || is_ret, "{insn:?} changes {full:?}");
+        }
+    }
+    assert_eq!(returns, 1);
 }

@@ -92,8 +92,30 @@ fn call_sites_join_where_they_led_first() {
     put(ours + 8 * 16, &[2, 0xcc, 7, 1]);
     let area = ARENA + extent(world.head, 1);
     put(area + 16, &[0, 0, 0, 0xdd, 1, 0]);
-    let registers = Registers { rbp: world.at + HOME, rdi: area, ..Registers::default() };
-    world.call("join_callees", registers);
+    let before = Registers {
+        rax: 11,
+        rcx: 12,
+        rdx: 13,
+        rbx: ARENA,
+        rbp: world.at + HOME,
+        rsi: 14,
+        rdi: area,
+        r8: 15,
+        r9: 16,
+        r10: 17,
+        r11: 18,
+        r12: PROCESS,
+        r13: 19,
+        r14: 20,
+        r15: 21,
+        scratch: [22, 23],
+        ..Registers::default()
+    };
+    let after = world.call("join_callees", before);
+    // The caller goes on with all but these.
+    let lost =
+        Registers { rcx: after.rcx, rdx: after.rdx, rsi: after.rsi, r8: after.r8, r9: after.r9, ..before };
+    check(after.kept(), Registers { r10: after.r10, r11: after.r11, ..lost });
     let got: Vec<u64> = (0..6).map(|n| read(area + 16 + 8 * n)).collect();
     check(got, vec![0xaa, 3, 1 + 7, 0xdd, 1, 5]);
 }

@@ -90,4 +90,9 @@ engraft_test_labels:
     .quad .Lengraft_auxv - engraft_module
     .quad .Lengraft_why - engraft_module
     .quad .Lengraft_why_end - engraft_module
+# Where the Rust routine is, which has no label of its own in the assembly.
+.globl engraft_test_rust
+engraft_test_rust:
+    .8byte .Lengraft_rust_join_callees - engraft_module
+    .8byte .Lengraft_rust_join_callees_end - engraft_module
 .popsection
