@@ -1,5 +1,6 @@
 //! Why a module cannot be rewritten.
 
+use crate::patch::PatchError;
 use crate::plan::PlanError;
 use program::Va;
 
@@ -39,9 +40,40 @@ pub enum RewriteError {
         /// Which of the plan's, from 0, and why.
         why: Vec<(usize, PlanError)>,
     },
+    /// The plan both counts and appends events: these words would be the same ones.
+    #[error("{name} cannot have its events recorded and its blocks or edges counted at once")]
+    CountsAndEvents {
+        /// The file.
+        name: String,
+    },
+    /// What changes in it is not in its file as it should be.
+    #[error("the file {name} cannot be written anew")]
+    Patch {
+        /// The file.
+        name: String,
+        /// What was to change.
+        #[source]
+        why: PatchError<NotInFile>,
+    },
+}
+
+/// Nothing of a file is loaded at an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("nothing of the file is at {at}")]
+pub struct NotInFile {
+    /// The address.
+    pub at: Va,
 }
 
 impl RewriteError {
+    /// The remedy, if we know it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            RewriteError::CountsAndEvents { .. } => Some("make two modules of it, a plan each"),
+            _ => None,
+        }
+    }
+
     /// The program headers of `image` cannot be extended.
     pub(crate) fn headers(image: &program::Image, why: &str) -> RewriteError {
         RewriteError::Headers { name: image.name.clone(), why: why.to_owned() }

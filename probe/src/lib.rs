@@ -26,7 +26,7 @@ mod select;
 mod testing;
 
 pub use arch::snippet::{HISTOGRAM_WORDS, NoValue, Sink, Value, general_register};
-pub use error::RewriteError;
+pub use error::{NotInFile, RewriteError};
 pub use image::file::Old;
 pub use image::segments::{Segments, asking, file_key};
 pub use layout::code_map::{CodeMap, Reached};

@@ -10,8 +10,9 @@ pub mod fork_calls;
 pub mod indirect_calls;
 pub mod points;
 
+use crate::error::RewriteError;
 use crate::inserts::Inserts;
-use crate::plan::{Counting, Plan, PlanError};
+use crate::plan::{Counting, Plan};
 use crate::select::Selection;
 use counters::{BlockCounters, Counted};
 use entry_checks::Entries;
@@ -58,15 +59,11 @@ impl Lowered {
     /// What `plan` comes to in the functions that are moved.
     ///
     /// # Errors
-    /// Which of the plan's probes, from 0, cannot be put where they are wanted, and why.
-    ///
-    /// # Panics
-    /// If it counts, and appends events, too: these words are the same ones.
-    pub fn compute(
-        program: &Program,
-        plan: &Plan,
-        selection: &Selection,
-    ) -> Result<Lowered, Vec<(usize, PlanError)>> {
+    /// If it counts, and appends events, too: these words are the same ones. If probes cannot be put where
+    /// they are wanted.
+    pub fn compute(program: &Program, plan: &Plan, selection: &Selection) -> Result<Lowered, RewriteError> {
+        let name = || program.image.name.clone();
+        let refused = |why| RewriteError::Probes { name: name(), why };
         let not_moved = &selection.not_moved;
         let (counted, sparse) = counters::choose(program, &plan.counting, not_moved, &selection.springboards);
         let calls = match counted[..] {
@@ -74,12 +71,14 @@ impl Lowered {
             _ => counters::choose_calls(program, &plan.calls, not_moved, &sparse),
         };
         let has_events = !plan.events.is_empty();
-        assert!(counted.is_empty() || !has_events, "{} counters in the words of events", counted.len());
+        if has_events && !counted.is_empty() {
+            return Err(RewriteError::CountsAndEvents { name: name() });
+        }
         let first_call = u32::try_from(counted.len()).expect("ids are 32 bits");
         let n_counters = first_call + u32::try_from(calls.len()).expect("no more than instructions");
         let n_first = if has_events { events::WORDS } else { n_counters };
         let points::Lowered { mut inserts, words: probes, n_words } =
-            points::lower(program, plan, n_first, not_moved, &selection.jump_tables)?;
+            points::lower(program, plan, n_first, not_moved, &selection.jump_tables).map_err(refused)?;
 
         let flags = (!counted.is_empty() || plan.indirect_calls).then(|| FlagLiveness::compute(program));
         if let Some(flags) = &flags {
@@ -94,7 +93,7 @@ impl Lowered {
             _ => counters::mark_stub_calls(program, not_moved, &mut inserts),
         };
         events::write(program, &plan.events, &plan.from_inside, not_moved, &mut inserts)
-            .map_err(|why| vec![(0, why)])?;
+            .map_err(|why| refused(vec![(0, why)]))?;
         let n_words = indirect_calls.as_ref().map_or(n_words, IndirectCalls::end);
         let entries = Entries::find(program, selection, n_words > 0);
         if n_words > 0 {
@@ -110,5 +109,29 @@ impl Lowered {
         let block_counters = BlockCounters::new(program, &counted, flags);
         let words = Words { counted, calls, probes, indirect_calls, sparse, n: n_words };
         Ok(Lowered { words, has_events, stub_calls, fork_calls, entries, block_counters, inserts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assembled, function};
+    use crate::{Event, EventAt};
+
+    #[test]
+    fn a_plan_that_counts_and_appends_events_is_refused() {
+        let program = assembled(&[("_start", "call f\nhlt"), ("f", "ret")]);
+        let events = {
+            let block = program.entry_block(function(&program, "f")).expect("it has one");
+            vec![Event { block, at: EventAt::Entry, word: 7, has_frame: false }]
+        };
+        let build = |plan: &Plan| {
+            crate::Module::build(&program, plan, crate::Room::Behind).map(|module| module.words.n)
+        };
+        let recorded = Plan { events, ..Plan::NULL };
+        assert!(build(&recorded).is_ok_and(|n| n > 0));
+        let err = build(&Plan { counting: Counting::Blocks, ..recorded }).expect_err("it is refused");
+        assert!(matches!(&err, RewriteError::CountsAndEvents { .. }), "{err}");
+        assert_eq!(err.hint(), Some("make two modules of it, a plan each"));
     }
 }

@@ -63,10 +63,10 @@ impl<'a> Module<'a> {
     ///
     /// # Errors
     /// If there is no room for new segments, probes cannot be put where they are wanted, or they would
-    /// disturb it.
+    /// disturb it; if the plan both counts and appends events.
     ///
     /// # Panics
-    /// If the plan both counts and appends events, or our own code leads to what is nowhere.
+    /// If our own code leads to what is nowhere.
     pub fn build(program: &'a Program, plan: &Plan, room: Room) -> Result<Module<'a>, RewriteError> {
         if !plan.is_null()
             && let Some(at) = movable::uses_gs(program)
@@ -116,8 +116,7 @@ impl<'a> Module<'a> {
         unwind_refused: &BTreeSet<FuncId>,
     ) -> Result<Module<'a>, RewriteError> {
         let selection = Selection::compute(program, plan, unwind_refused);
-        let lowered = Lowered::compute(program, plan, &selection)
-            .map_err(|why| RewriteError::Probes { name: program.image.name.clone(), why })?;
+        let lowered = Lowered::compute(program, plan, &selection)?;
         let pieces = piece::pieces(program, &selection, &lowered);
         let placement =
             Placement::compute(program, plan, room, &lowered, selection.springboards.len(), &pieces)?;

@@ -62,6 +62,7 @@ impl ModuleError {
         match self {
             ModuleError::Load(err) => err.hint(),
             ModuleError::Hindered(hindrance) => Some(hindrance.hint()),
+            ModuleError::Rewrite(err) => err.hint(),
             _ => None,
         }
     }

@@ -2,12 +2,12 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::arch::emit;
-use crate::error::RewriteError;
+use crate::error::{NotInFile, RewriteError};
 use crate::image::NewSegments;
 use crate::image::program_headers::Tables;
 use crate::image::symbols::{self, Moves, Part, Parts};
 use crate::layout::place::PAGE;
-use crate::patch::{Memory, Patch};
+use crate::patch::{Memory, Patch, PatchError};
 use object::LittleEndian as LE;
 use object::U16;
 use object::elf::FileHeader64;
@@ -28,7 +28,8 @@ pub enum Old {
 /// the program starts at `entry`, if it is to start elsewhere.
 ///
 /// # Errors
-/// If its program headers cannot be extended, or what is to change is not in the file.
+/// If its program headers cannot be extended, or what is to change is not in the file, or not as it should
+/// be.
 pub fn write(
     image: &Image,
     new: &NewSegments,
@@ -39,12 +40,16 @@ pub fn write(
 ) -> Result<Vec<u8>, RewriteError> {
     let bad = |why: &str| RewriteError::headers(image, why);
     let mut copy = Copy { image, bytes: image.file_bytes().to_vec() };
-    patches.iter().try_for_each(|p| p.check(&copy)).map_err(|_| bad("a patch outside the file"))?;
+    let not_written = |why| RewriteError::Patch { name: image.name.clone(), why };
+    patches.iter().try_for_each(|p| p.check(&copy)).map_err(not_written)?;
     for range in poisoned {
         let len = usize::try_from(range.end.since(range.start)).unwrap_or(usize::MAX);
-        copy.place(range.start, len).map_err(|_| bad("code without bytes"))?.fill(emit::TRAP);
+        let code = copy.place(range.start, len).map_err(PatchError::Memory).map_err(not_written)?;
+        code.fill(emit::TRAP);
     }
-    patches.iter().try_for_each(|p| copy.write(p.at, &p.new)).map_err(|_| bad("a patch outside the file"))?;
+    // Over traps, too, where they were as they should be.
+    let written = patches.iter().try_for_each(|p| copy.write(p.at, &p.new));
+    written.map_err(PatchError::Memory).map_err(not_written)?;
     let mut out = copy.bytes;
     let text_off = append(&mut out, new.text.at, &new.text.bytes);
     let tables_off = (text_off + new.text.bytes.len() as u64).next_multiple_of(PAGE);
@@ -74,9 +79,6 @@ struct Copy<'a> {
     bytes: Vec<u8>,
 }
 
-/// Something is not in the file.
-struct NotInFile;
-
 impl Copy<'_> {
     /// Where the `len` bytes at `at` are.
     fn range(&self, at: Va, len: usize) -> Option<Range<usize>> {
@@ -87,8 +89,8 @@ impl Copy<'_> {
     }
 
     fn place(&mut self, at: Va, len: usize) -> Result<&mut [u8], NotInFile> {
-        let range = self.range(at, len).ok_or(NotInFile)?;
-        self.bytes.get_mut(range).ok_or(NotInFile)
+        let range = self.range(at, len).ok_or(NotInFile { at })?;
+        self.bytes.get_mut(range).ok_or(NotInFile { at })
     }
 }
 
@@ -96,8 +98,8 @@ impl Memory for Copy<'_> {
     type Error = NotInFile;
 
     fn read(&self, at: Va, bytes: &mut [u8]) -> Result<(), NotInFile> {
-        let range = self.range(at, bytes.len()).ok_or(NotInFile)?;
-        bytes.copy_from_slice(self.bytes.get(range).ok_or(NotInFile)?);
+        let range = self.range(at, bytes.len()).ok_or(NotInFile { at })?;
+        bytes.copy_from_slice(self.bytes.get(range).ok_or(NotInFile { at })?);
         Ok(())
     }
 
@@ -260,6 +262,24 @@ mod tests {
             let is_near = |place: &u64| *place <= at.0 && at.0 - place < 64;
             assert!(places.iter().any(is_near) && places.len() == 2, "{places:x?} {at}");
         });
+    }
+
+    #[test]
+    fn what_cannot_be_changed_is_said() {
+        let program = compiled(TEXT, "c", "-O1");
+        let start = program.image.entry.expect("it has one");
+        let why = |patch: Patch| {
+            let mut module = Module::build(&program, &Plan::NULL, Room::Behind).expect("it can be moved");
+            module.patches.push(patch);
+            let err = module.to_file(Old::Kept).expect_err("it is refused");
+            assert_eq!(err.to_string(), format!("the file {} cannot be written anew", program.image.name));
+            let causes = std::iter::successors(std::error::Error::source(&err), |err| err.source());
+            causes.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let other = Patch { at: start, old: vec![0xcc; 4], new: vec![0x90; 4] };
+        assert_eq!(why(other.clone()), [format!("{start} does not hold what it should")]);
+        let nowhere = Patch { at: Va(0x7000_0000), ..other };
+        assert_eq!(why(nowhere), ["it cannot be read or written", "nothing of the file is at 0x70000000"]);
     }
 
     #[test]
