@@ -7,9 +7,11 @@ moved code, between the symbols `engraft_module` and `engraft_module_end` of its
 ($ENGRAFT_RUNTIME: two other names). It is found in a file by its bytes; the words at its start,
 which are filled in, are not looked at. From there on:
 
-- code is compared as disassembly, the runtime left out; an address in the runtime is "runtime", one
-  behind it is told by its distance from the runtime's end, one in the segments behind the code by
-  its distance from their start;
+- code is compared as disassembly, the runtime left out; an address in the runtime is told by the
+  name of the symbol that is there, as far as both builds have one of that name, and by the distance
+  from it if that is a byte before (unwind rows start there); any other is "runtime". One behind it is
+  told by its distance from the runtime's end, one in the segments behind the code by its distance
+  from their start;
 - unwind rows as readelf shows them, those of the runtime left out, with addresses told the same
   way; the table that finds them is left out, since it follows;
 - all other bytes of segments as words of 8 bytes, those that are such addresses told the same way;
@@ -34,7 +36,7 @@ def run(*command):
 
 
 def template(engraft):
-    """The runtime as `engraft` holds it."""
+    """The runtime as `engraft` holds it, and the names of what is where in it."""
     start, end = os.environ.get("ENGRAFT_RUNTIME", "engraft_module engraft_module_end").split()
     at = {}
     for line in run("nm", engraft).splitlines():
@@ -47,7 +49,8 @@ def template(engraft):
     for offset, va, length, *_ in segments(data):
         if va <= at[start] < va + length:
             from_ = at[start] - va + offset
-            return data[from_ : from_ + at[end] - at[start]]
+            inside = {name: va - at[start] for name, va in at.items() if at[start] <= va <= at[end]}
+            return data[from_ : from_ + at[end] - at[start]], inside
     sys.exit(f"same-output.py: {start} is in no segment of {engraft}")
 
 
@@ -62,7 +65,7 @@ def segments(data):
 
 
 class File:
-    def __init__(self, path, runtime):
+    def __init__(self, path, runtime, names):
         self.path, self.data = path, open(path, "rb").read()
         self.loads = list(segments(self.data))
         at = self.data.find(runtime[HEAD:])
@@ -74,12 +77,19 @@ class File:
         self.text, self.text_end = va, va + filesz
         self.start = at - offset + va
         self.end = self.start + len(runtime)
+        # Of several names of one place, all.
+        self.names = {}
+        for name, into in sorted(names.items()):
+            self.names.setdefault(self.start + into, []).append(name)
         behind = [s[1] for s in self.loads if s[1] >= self.text_end and s[0] > offset]
         self.tables = min(behind, default=None)
 
     def tell(self, va):
         """An address, such that it is the same in both files."""
         if self.start <= va < self.end:
+            for distance in (0, 1):
+                if va + distance in self.names:
+                    return " ".join(self.names[va + distance]) + (f"-{distance}" if distance else "")
             return "runtime"
         if self.end <= va < self.text_end:
             return f"behind+{va - self.end:#x}"
@@ -139,7 +149,10 @@ class File:
 
 def main():
     old_engraft, old, new_engraft, new = sys.argv[1:]
-    old, new = File(old, template(old_engraft)), File(new, template(new_engraft))
+    (old_runtime, old_names), (new_runtime, new_names) = template(old_engraft), template(new_engraft)
+    both = old_names.keys() & new_names.keys()
+    old = File(old, old_runtime, {name: old_names[name] for name in both})
+    new = File(new, new_runtime, {name: new_names[name] for name in both})
     for what in ("code", "unwind", "rest"):
         a, b = list(getattr(old, what)()), list(getattr(new, what)())
         if a == b:
