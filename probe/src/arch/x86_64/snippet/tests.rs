@@ -179,8 +179,8 @@ fn text(snippet: &Snippet) -> String {
 }
 
 /// What holds of all snippets: no vector register is named, places are four bytes of zero that a distance
-/// counts from behind, and the stack is where it says, by the decoder's account; `taken` bytes are taken off by
-/// what it calls.
+/// counts from behind, and the stack is where it says, by the decoder's account; `taken` bytes are taken off
+/// by what it calls.
 fn holds(snippet: &Snippet, taken: i64) {
     for &(at, end, _) in &snippet.places {
         assert!(at + 4 <= end && snippet.bytes[at..at + 4] == [0; 4], "{}", text(snippet));

@@ -34,7 +34,7 @@ fn an_openat_is_found_with_what_stands_before_it() {
 #[test]
 fn calls_that_cannot_be_replaced_are_not_found() {
     for code in [
-        // Another number; none of the block's own; code between that must stand where it does, or is too long.
+        // Another number; none of the block's own; what is between must stand where it does, or is too long.
         "mov $256,%eax\nsyscall\nret",
         "mov $257,%eax\nje 1f\nnop\n1: syscall\nret",
         "mov $257,%eax\nlea f(%rip),%rsi\nsyscall\nret",
