@@ -2,7 +2,7 @@
 //! collected.
 //!
 //! ```no_run
-//! use session::{CountedRun, Instrumentation, Modules, ModuleFilter, Placement, Prepared, Store};
+//! use session::{CountedRun, Instrumentation, ModuleFilter, Modules, Placement, Prepared, Store};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (store, wanted) = (Store::open(None)?, ModuleFilter::new(&["all"]));

@@ -1,4 +1,5 @@
 //! Notes of all shapes, read as they were written; and bytes that are none.
+#![expect(clippy::indexing_slicing, reason = "a test may fail")]
 
 use super::*;
 use crate::kept::Keeps;
