@@ -118,6 +118,8 @@ class File:
     def unwind(self):
         keep = True
         for line in run("readelf", "--wide", "--debug-dump=frames", self.path).splitlines():
+            if line.startswith("Contents of the "):  # names the file where there is one of debug information
+                continue
             found = re.search(r"pc=([0-9a-f]+)\.\.([0-9a-f]+)", line)
             if found:
                 start, end = int(found[1], 16), int(found[2], 16)
