@@ -14,14 +14,15 @@ pub(crate) mod score;
 use profile::{Edge as EdgeAt, Lost, Profile};
 use program::Program;
 
-/// Counts of one program, by id.
+/// Counts of one program, as executions: one for each block or edge of it, in the order of their ids; `None`
+/// where it is not known.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Executions of a block, by [`BlockId`].
+    /// Executions of a block, by [`program::BlockId`].
     pub blocks: Vec<Option<u64>>,
-    /// Executions of an edge, by [`EdgeId`].
+    /// Executions of an edge, by [`program::EdgeId`].
     pub edges: Vec<Option<u64>>,
-    /// Times that a block was entered from outside its function, by [`BlockId`].
+    /// Times that a block was entered from outside its function, by [`program::BlockId`].
     pub entries: Vec<Option<u64>>,
     /// What the program has no place for.
     pub lost: Vec<Lost>,

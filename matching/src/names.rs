@@ -1,7 +1,7 @@
 //! Names without what compilers add to them, so that the same function has the same name in both builds.
 //!
 //! Invariant: total and bounded. A name that is too long, or that no demangler takes, stands for itself; what
-//! a demangler writes is cut off at [`MAX_LEN`], for hostile names unfold exponentially.
+//! a demangler writes is cut off at `MAX_LEN`, for hostile names unfold exponentially.
 //!
 //! Source: Itanium C++ ABI, 5.1; Rust RFC 2603 (v0) and rustc's legacy scheme; GCC's `clone_function_name`
 //! (`.part`, `.isra`, `.constprop`, `.cold`), LLVM's `.llvm.` promotion and `-funique-internal-linkage-names`

@@ -148,7 +148,7 @@ pub struct FunctionMatch {
     pub new: FuncId,
     /// How it was found.
     pub method: FunctionMethod,
-    /// 0.0..=1.0.
+    /// How likely it is right: `0.0..=1.0`.
     pub confidence: f32,
 }
 
@@ -161,7 +161,7 @@ pub struct BlockMatch {
     pub new: BlockId,
     /// How it was found.
     pub method: BlockMethod,
-    /// 0.0..=1.0.
+    /// How likely it is right: `0.0..=1.0`.
     pub confidence: f32,
     /// Which share of the old block's executions goes through the new one, as far as is known: 0.0..=1.0.
     pub share: f32,
@@ -192,11 +192,11 @@ impl OneToOne {
     pub fn new(n_old: usize, n_new: usize) -> OneToOne {
         OneToOne { to_new: vec![None; n_old], to_old: vec![None; n_new] }
     }
-    /// What `old` became.
+    /// What `old` became; `None` if nothing, or if there is no such index.
     pub fn new_of(&self, old: usize) -> Option<usize> {
         self.to_new.get(old).copied().flatten().map(|i| i as usize)
     }
-    /// What `new` was.
+    /// What `new` was; `None` if nothing, or if there is no such index.
     pub fn old_of(&self, new: usize) -> Option<usize> {
         self.to_old.get(new).copied().flatten().map(|i| i as usize)
     }
@@ -213,6 +213,9 @@ impl OneToOne {
         true
     }
     /// Frees `new` and what it was.
+    ///
+    /// # Panics
+    /// If `new` is outside its table.
     pub fn remove(&mut self, new: usize) {
         if let Some(old) = self.to_old[new].take() {
             self.to_new[old as usize] = None;

@@ -1,4 +1,4 @@
-//! Counts of blocks and edges: what is counted ([`plan`]), what the counters of a module mean ([`notes`]),
+//! Counts of blocks and edges: what is counted (`plan`), what the counters of a module mean ([`mod@notes`]),
 //! and what a counted program leaves ([`recording`]).
 
 mod complete;

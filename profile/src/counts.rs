@@ -20,7 +20,7 @@ pub struct ImageRef {
 }
 
 impl ImageRef {
-    /// Of this image.
+    /// The reference to `image`, with its identity.
     pub fn of(image: &Image) -> ImageRef {
         ImageRef { name: image.name.clone(), id: Some(image.id), build_id: image.build_id.clone() }
     }
@@ -105,12 +105,12 @@ pub struct Count {
 }
 
 impl Count {
-    /// One that is exact.
+    /// A count that is exact.
     pub fn exact(n: u64) -> Count {
         Count { n, least: n, most: n }
     }
 
-    /// One that may be off, if there is an interval.
+    /// A count that is anywhere `between` the least and the most; exact without an interval.
     pub fn of(n: u64, between: Option<&(u64, u64)>) -> Count {
         let (least, most) = between.copied().unwrap_or((n, n));
         Count { n, least, most }
@@ -126,7 +126,7 @@ impl Count {
         self.least > other.most || other.least > self.most
     }
 
-    /// Of both together.
+    /// The sum of both; so are its least and its most.
     pub fn plus(self, other: Count) -> Count {
         Count {
             n: self.n.saturating_add(other.n),
@@ -135,13 +135,13 @@ impl Count {
         }
     }
 
-    /// Without `n` that are known.
+    /// The count without `n` of it, none at the least.
     pub fn less(self, n: u64) -> Count {
         let without = |all: u64| all.saturating_sub(n);
         Count { n: without(self.n), least: without(self.least), most: without(self.most) }
     }
 
-    /// Of what runs `n` times as often.
+    /// The count of what runs `n` times as often.
     pub fn times(self, n: u64) -> Count {
         Count {
             n: self.n.saturating_mul(n),
@@ -187,17 +187,17 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Of the block that starts at `at`.
+    /// Executions of the block that starts at `at`; `None` if they are not known.
     pub fn block(&self, at: Va) -> Option<Count> {
         self.blocks.get(&at).map(|&n| Count::of(n, self.intervals.blocks.get(&at)))
     }
 
-    /// Of an edge.
+    /// Executions of an edge; `None` if they are not known.
     pub fn edge(&self, edge: Edge) -> Option<Count> {
         self.edges.get(&edge).map(|&n| Count::of(n, self.intervals.edges.get(&edge)))
     }
 
-    /// Of the entries of the function at `at`.
+    /// How often the function at `at` was entered from outside; `None` if that is not known.
     pub fn entered(&self, at: Va) -> Option<Count> {
         self.entries.get(&at).map(|&n| Count::of(n, self.intervals.entries.get(&at)))
     }

@@ -154,7 +154,7 @@ impl Block {
     pub fn last_insn(&self) -> Va {
         self.start.plus(u64::from(self.last))
     }
-    /// Its addresses.
+    /// From its first byte to behind its last.
     pub fn range(&self) -> Range<Va> {
         self.start..self.end_va()
     }
@@ -371,16 +371,20 @@ impl Stretches {
 }
 
 impl Program {
-    /// The function.
+    /// The function of this number.
+    ///
+    /// # Panics
+    /// If `id` is of another analysis and this program has fewer functions; so do `block`, `edge`, and all
+    /// that take an id.
     pub fn function(&self, id: FuncId) -> &Function {
         &self.functions[id.index()]
     }
-    /// The block.
+    /// The block of this number.
     #[inline]
     pub fn block(&self, id: BlockId) -> &Block {
         &self.blocks[id.index()]
     }
-    /// The edge.
+    /// The edge of this number.
     pub fn edge(&self, id: EdgeId) -> &Edge {
         &self.edges[id.index()]
     }
@@ -408,7 +412,7 @@ impl Program {
     pub fn edges_of(&self, func: FuncId) -> &[Edge] {
         &self.edges[self.edge_range(func)]
     }
-    /// The indices of these in `edges`.
+    /// Where the edges from blocks of `func` stand in `edges`.
     pub fn edge_range(&self, func: FuncId) -> Range<usize> {
         let range = &self.function(func).blocks;
         let first =
@@ -484,7 +488,7 @@ impl Program {
         }
         self.block_from(function.entry)
     }
-    /// The data object that holds `at`.
+    /// Index into `data` of the object that holds `at`.
     pub fn data_at(&self, at: Va) -> Option<usize> {
         let i = self.data.partition_point(|d| d.range.end <= at);
         self.data.get(i).filter(|d| d.range.contains(&at)).map(|_| i)
@@ -555,7 +559,8 @@ impl Instructions<'_> {
         }
     }
 
-    /// What [`Decoder::quick`] tells of the next instruction, after which it goes on.
+    /// The next instruction and its address, as [`Decoder::quick`] tells; `None` at the end of the block, or
+    /// where the instruction needs the full decoder (then `next` gives it).
     pub fn quick(&mut self) -> Option<(Va, Quick)> {
         let at = self.decoder.at();
         let quick = self.decoder.quick()?;

@@ -25,18 +25,24 @@ impl Table {
         Table { headings: headings.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row; as many cells as headings.
+    /// Adds a row, a cell for each heading.
+    ///
+    /// # Panics
+    /// In debug builds, if there are more or fewer cells than headings.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.headings.len(), "a cell a heading");
         self.rows.push(cells.into());
     }
 
-    /// With a heading, and these behind it.
+    /// With the heading `first`, then `headings`.
     pub fn with_first<const N: usize>(first: &'static str, headings: [&'static str; N]) -> Table {
         Table { headings: [first].into_iter().chain(headings).collect(), rows: Vec::new() }
     }
 
-    /// Adds a row to such a table.
+    /// Adds a row to a table of [`Table::with_first`], a cell for each heading.
+    ///
+    /// # Panics
+    /// In debug builds, if there are more or fewer cells than headings.
     pub fn row_with_first<const N: usize>(&mut self, first: String, cells: [String; N]) {
         debug_assert_eq!(N + 1, self.headings.len(), "a cell a heading");
         self.rows.push([first].into_iter().chain(cells).collect());

@@ -177,7 +177,7 @@ impl RegSet {
     /// No register.
     pub const EMPTY: RegSet = RegSet(0);
 
-    /// With `reg` in it.
+    /// Adds `reg`.
     pub fn insert(&mut self, reg: Reg) {
         self.0 |= 1 << reg.0;
     }
@@ -185,11 +185,11 @@ impl RegSet {
     pub fn contains(self, reg: Reg) -> bool {
         self.0 >> reg.0 & 1 == 1
     }
-    /// With all of `other`.
+    /// Adds all of `other`.
     pub fn add(&mut self, other: RegSet) {
         self.0 |= other.0;
     }
-    /// In both.
+    /// The registers in both.
     pub fn both(self, other: RegSet) -> RegSet {
         RegSet(self.0 & other.0)
     }
@@ -197,11 +197,11 @@ impl RegSet {
     pub fn holds(self, other: RegSet) -> bool {
         other.0 & !self.0 == 0
     }
-    /// How many there are.
+    /// How many registers it holds.
     pub fn len(self) -> u32 {
         self.0.count_ones()
     }
-    /// In either.
+    /// The registers in either.
     pub const fn union(self, other: RegSet) -> RegSet {
         RegSet(self.0 | other.0)
     }
@@ -317,7 +317,7 @@ impl Insn {
     pub fn iced(&self) -> &Instruction {
         &self.0
     }
-    /// Its address.
+    /// The address of its first byte.
     pub fn at(&self) -> Va {
         Va(self.0.ip())
     }
@@ -329,7 +329,7 @@ impl Insn {
     pub fn len_bytes(&self) -> usize {
         self.0.len()
     }
-    /// Where control goes.
+    /// Where control goes after it.
     pub fn flow(&self) -> Flow {
         let i = &self.0;
         match i.flow_control() {

@@ -9,7 +9,7 @@ pub fn percent(part: usize, whole: usize) -> String {
     share(of)
 }
 
-/// `a` of `b`, or for each of them.
+/// `a` divided by `b`, a `b` of none being one.
 #[expect(clippy::cast_precision_loss, reason = "shares and means are shown with a few digits")]
 pub fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b.max(1) as f64
@@ -37,7 +37,7 @@ pub struct Between {
 }
 
 impl Between {
-    /// Of this interval.
+    /// The ends of an interval; neither if there is none.
     pub fn of(interval: Option<&(u64, u64)>) -> Between {
         Between { at_least: interval.map(|n| n.0), at_most: interval.map(|n| n.1) }
     }
@@ -71,7 +71,7 @@ pub fn address(at: u64) -> String {
     format!("{at:#x}")
 }
 
-/// A number of bytes.
+/// A number of bytes, in decimal units, rounded down: `999 bytes`, `1.9 MB`.
 pub fn size(n_bytes: u64) -> String {
     let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1000)];
     let unit = units.into_iter().find(|unit| n_bytes >= unit.1);
@@ -89,7 +89,7 @@ pub fn fits(name: &str) -> bool {
     name.chars().count() <= NAME_WIDTH
 }
 
-/// As much of a name as fits: a path says most at its end.
+/// A name cut in the middle to what fits in a table: a path says most at its end.
 pub fn cut(name: &str) -> String {
     if fits(name) {
         return name.to_owned();
