@@ -73,8 +73,8 @@ impl Problem {
     /// The consistent flow nearest to what is known. `limit` bounds the work (arcs looked at).
     pub fn solve(&self, limit: u64) -> Inferred {
         let all = self.blocks.iter().chain(&self.edge);
-        let ends = self.enter.iter().chain(&self.leave).flatten();
-        let most = all.chain(ends).map(|e| e.count).max().unwrap_or(0);
+        let outside = self.enter.iter().chain(&self.leave).flatten();
+        let most = all.chain(outside).map(|e| e.count).max().unwrap_or(0);
         if most <= MOST {
             return self.solve_small(limit);
         }
@@ -103,8 +103,8 @@ impl Problem {
     fn solve_small(&self, limit: u64) -> Inferred {
         let n = self.blocks.len();
         let outside = 2 * n;
-        let ends = self.enter.iter().chain(&self.leave).flatten().count();
-        let mut net = Network::new(2 * n + 1, 3 * (n + self.edges.len() + ends));
+        let n_outside = self.enter.iter().chain(&self.leave).flatten().count();
+        let mut net = Network::new(2 * n + 1, 3 * (n + self.edges.len() + n_outside));
         let blocks: Vec<Pair> =
             (0..n).map(|b| Pair::add(&mut net, 2 * b, 2 * b + 1, self.blocks[b])).collect();
         let known = self.edges.iter().zip(&self.edge);

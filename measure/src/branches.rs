@@ -13,7 +13,7 @@
 //! Invariant: whatever the branches, what comes out is balanced.
 #![warn(clippy::indexing_slicing)]
 
-use program::arch::{Flow, Insn};
+use program::arch::{ControlFlow, Insn};
 use program::{BlockId, CallKind, EdgeKind, FuncId, Program, Va};
 use std::collections::BTreeMap;
 use trace::flow::Successors;
@@ -181,7 +181,7 @@ impl<'a> Walker<'a> {
         let insn = self.insn(from);
         let end = insn.as_ref().map(Insn::end);
         match insn.map(|insn| insn.flow()).filter(|_| !interrupts) {
-            Some(Flow::Call(_) | Flow::CallIndirect) => {
+            Some(ControlFlow::Call(_) | ControlFlow::CallIndirect) => {
                 if let Some(top) = self.open.last_mut() {
                     (top.behind, top.at) = (end, None);
                 }
@@ -190,14 +190,16 @@ impl<'a> Walker<'a> {
                     None => self.control = Control::Outside,
                 }
             }
-            Some(Flow::Return) => {
+            Some(ControlFlow::Return) => {
                 self.leave(Cause::Return);
                 match to {
                     Some(to) => self.come_back(to),
                     None => self.control = Control::Outside,
                 }
             }
-            Some(Flow::Jump(_) | Flow::Branch(_) | Flow::JumpIndirect) => self.jump(from, to),
+            Some(ControlFlow::Jump(_) | ControlFlow::Branch(_) | ControlFlow::JumpIndirect) => {
+                self.jump(from, to)
+            }
             // A signal, a system call, a fault.
             _ => {
                 if let Some(top) = self.open.last_mut() {

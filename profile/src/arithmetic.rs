@@ -47,22 +47,23 @@ impl Profile {
         if self.exactness == Exactness::Exact {
             self.exactness = Exactness::Sampled;
         }
-        let places = [&mut self.entries, &mut self.blocks, &mut self.calls_out].into_iter();
+        let by_address = [&mut self.entries, &mut self.blocks, &mut self.calls_out].into_iter();
         let edges = [&mut self.edges, &mut self.mispredicts].into_iter();
-        let counts = places.flat_map(BTreeMap::values_mut).chain(edges.flat_map(BTreeMap::values_mut));
+        let counts = by_address.flat_map(BTreeMap::values_mut).chain(edges.flat_map(BTreeMap::values_mut));
         let calls = self.calls.values_mut().chain(self.calls_beyond.values_mut());
         counts.chain(calls).for_each(|n| *n = scaled(*n, factor));
-        let places = [&mut self.intervals.entries, &mut self.intervals.blocks].into_iter();
+        let by_address = [&mut self.intervals.entries, &mut self.intervals.blocks].into_iter();
         let ways = self.intervals.edges.values_mut().chain(self.intervals.calls.values_mut());
-        let all = places.flat_map(BTreeMap::values_mut).chain(ways);
+        let all = by_address.flat_map(BTreeMap::values_mut).chain(ways);
         all.for_each(|n| *n = (scaled(n.0, factor), scaled(n.1, factor)));
     }
 
     /// The same, scaled down if the sum of all counts is above `most`: then sums of any of them fit.
     pub fn at_most(&self, most: u64) -> Cow<'_, Profile> {
-        let places = [&self.entries, &self.blocks, &self.calls_out].into_iter().flat_map(BTreeMap::values);
+        let by_address =
+            [&self.entries, &self.blocks, &self.calls_out].into_iter().flat_map(BTreeMap::values);
         let edges = self.edges.values().chain(self.mispredicts.values());
-        let sum: u128 = places.chain(edges).chain(self.calls.values()).map(|&n| u128::from(n)).sum();
+        let sum: u128 = by_address.chain(edges).chain(self.calls.values()).map(|&n| u128::from(n)).sum();
         if sum <= u128::from(most) {
             return Cow::Borrowed(self);
         }

@@ -213,8 +213,9 @@ impl Profile {
 
     /// Sum of all counts but the mispredictions.
     pub fn total(&self) -> u64 {
-        let places = [&self.entries, &self.blocks, &self.calls_out].into_iter().flat_map(BTreeMap::values);
-        let counts = places.chain(self.edges.values()).chain(self.calls.values());
+        let by_address =
+            [&self.entries, &self.blocks, &self.calls_out].into_iter().flat_map(BTreeMap::values);
+        let counts = by_address.chain(self.edges.values()).chain(self.calls.values());
         counts.fold(0, |sum, &n| sum.saturating_add(n))
     }
 }

@@ -93,8 +93,9 @@ impl Format {
     /// The format that a file of this name has by its extension.
     pub fn from_extension(path: &Path) -> Option<Format> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
-        let ends = |extension: &&str| name.strip_suffix(extension).is_some_and(|stem| stem.ends_with('.'));
-        FORMATS.iter().find(|row| row.2.iter().any(ends)).map(|row| row.0)
+        let has_extension =
+            |extension: &&str| name.strip_suffix(extension).is_some_and(|stem| stem.ends_with('.'));
+        FORMATS.iter().find(|row| row.2.iter().any(has_extension)).map(|row| row.0)
     }
 }
 

@@ -5,6 +5,6 @@
 mod x86_64;
 
 pub use x86_64::{
-    Branch, DWARF_STACK_POINTER, Decoder, Effects, EffectsOf, Flow, Insn, LOCK, Operand, Position, Quick,
-    Reg, RegClass, RegSet, StackMove, Step, Sum, Test, abi, decode,
+    Branch, ControlFlow, DWARF_STACK_POINTER, Decoder, Effects, EffectsOf, Insn, LOCK, Operand,
+    PositionDependence, Quick, Reg, RegClass, RegSet, StackMove, Step, Sum, Test, abi, decode,
 };

@@ -15,7 +15,7 @@ pub mod sweep;
 mod tests;
 
 use crate::addr::Va;
-use crate::discovery::code::{Code, NO_FUNC};
+use crate::discovery::code::{NO_FUNC, RawCode};
 use crate::discovery::partition::{Evidence, Known};
 use crate::discovery::sweep::Sweeper;
 use crate::discovery::sweep::raw::{
@@ -61,7 +61,7 @@ impl Program {
         let mut swept = sweep_all(&cx, &regions);
         let refs: Vec<Vec<DataRef>> = swept.iter_mut().map(|s| std::mem::take(&mut s.marks)).collect();
         let fixed: Vec<Va> = swept.iter().flat_map(|s| &s.fixed).map(|&at| space.va(at)).collect();
-        let mut code = Code::new(cx, regions, swept, &sites);
+        let mut code = RawCode::new(cx, regions, swept, &sites);
         let is_code = |at: Rel| code.cx.is_code(at);
         let mut evidence = Evidence {
             seeds: regions::seeds(&image, space, is_code),
@@ -141,7 +141,7 @@ fn never_starts(image: &Image, space: Space) -> Vec<Rel> {
 }
 
 /// Starts of the functions and stubs whose names say that a call to them may come back more than once.
-fn twice_starts(code: &Code<'_>) -> Vec<Rel> {
+fn twice_starts(code: &RawCode<'_>) -> Vec<Rel> {
     let (image, space) = (code.cx.image, code.cx.space);
     let function = |k| matches!(k, SymbolKind::Function | SymbolKind::IndirectFunction | SymbolKind::Untyped);
     let named = image.symbols.iter().filter(|s| function(s.kind) && libc::returns_twice(&s.name));
@@ -198,7 +198,7 @@ fn sweep_all(cx: &Context<'_>, regions: &[Region]) -> Vec<Swept> {
 }
 
 /// Addresses in the middle of blocks that something outside the block's region leads to; sorted.
-fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
+fn cross_leaders(code: &RawCode<'_>, evidence: &Evidence) -> Vec<Rel> {
     let mut found = Vec::new();
     let mut add = |at: Rel| {
         if code.cx.is_code(at) && code.block_from(at).is_none() && code.block_at(at).is_some() {
@@ -259,14 +259,14 @@ fn cross_leaders(code: &Code<'_>, evidence: &Evidence) -> Vec<Rel> {
 }
 
 /// Those of the addresses that a direct jump leads to.
-fn jumped_to(code: &Code<'_>, mut all: Vec<Rel>) -> Vec<Rel> {
+fn jumped_to(code: &RawCode<'_>, mut all: Vec<Rel>) -> Vec<Rel> {
     all.sort_unstable();
     let jumps = code.blocks.iter().filter(|b| matches!(b.end, RawEnd::Jump | RawEnd::Branch));
     jumps.map(|b| b.target).filter(|to| all.binary_search(to).is_ok()).collect()
 }
 
 /// Adds the calls that nothing of their function follows to those that do not return.
-fn final_calls(code: &mut Code<'_>) {
+fn final_calls(code: &mut RawCode<'_>) {
     let mut found = Vec::new();
     for (rank, block) in code.blocks.iter().enumerate() {
         if block.end != RawEnd::FallThrough || code.owner[rank] == NO_FUNC {

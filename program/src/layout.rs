@@ -33,9 +33,9 @@ pub struct Size {
     pub height: f64,
 }
 
-/// A point; y grows downwards.
+/// Where something is drawn; y grows downwards.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Point {
+pub struct Coordinates {
     /// To the right.
     pub x: f64,
     /// Down.
@@ -46,9 +46,9 @@ pub struct Point {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Layout {
     /// Upper left corner of each node's box.
-    pub nodes: Vec<Point>,
+    pub nodes: Vec<Coordinates>,
     /// The corners of each edge, from its source's box to its target's.
-    pub edges: Vec<Vec<Point>>,
+    pub edges: Vec<Vec<Coordinates>>,
     /// Size of the whole.
     pub size: Size,
 }
@@ -115,13 +115,13 @@ pub fn compute(sizes: &[Size], edges: &[(u32, u32)]) -> Layout {
         .map(|v| centre[v as usize] - width(v) / 2.0)
         .fold(f64::INFINITY, f64::min);
     let left = if left.is_finite() { left } else { 0.0 };
-    let nodes: Vec<Point> = (0..n)
-        .map(|v| Point { x: centre[v] - sizes[v].width / 2.0 - left, y: top[graph.layer[v] as usize] })
+    let nodes: Vec<Coordinates> = (0..n)
+        .map(|v| Coordinates { x: centre[v] - sizes[v].width / 2.0 - left, y: top[graph.layer[v] as usize] })
         .collect();
     let route =
         Route { graph: &graph, centre: &centre, left, top: &top, bottom: &bottom, sizes, nodes: &nodes };
     let ports = route.ports(edges, &back, &chains);
-    let lines: Vec<Vec<Point>> =
+    let lines: Vec<Vec<Coordinates>> =
         (0..edges.len()).map(|e| route.line(e, edges[e], back[e], &chains[e], &ports)).collect();
     let right = nodes.iter().zip(sizes).map(|(p, s)| p.x + s.width);
     let all_x = lines.iter().flatten().map(|p| p.x).chain(right);
@@ -282,7 +282,7 @@ struct Route<'a> {
     top: &'a [f64],
     bottom: &'a [f64],
     sizes: &'a [Size],
-    nodes: &'a [Point],
+    nodes: &'a [Coordinates],
 }
 
 impl Route<'_> {
@@ -328,7 +328,7 @@ impl Route<'_> {
         back: bool,
         chain: &[u32],
         ports: &[(f64, f64)],
-    ) -> Vec<Point> {
+    ) -> Vec<Coordinates> {
         let (a, b) = downwards(edge, back);
         if a == b {
             // Round the right side of the box.
@@ -336,19 +336,19 @@ impl Route<'_> {
             let (right, out) = (at.x + size.width, at.x + size.width + NODE_GAP / 2.0);
             let (low, high) = (at.y + size.height * 0.75, at.y + size.height * 0.25);
             return [(right, low), (out, low), (out, high), (right, high)]
-                .map(|(x, y)| Point { x, y })
+                .map(|(x, y)| Coordinates { x, y })
                 .into();
         }
         let bottom_of = |v: u32| self.nodes[v as usize].y + self.sizes[v as usize].height;
-        let mut line = vec![Point { x: ports[e].0, y: bottom_of(a) }];
+        let mut line = vec![Coordinates { x: ports[e].0, y: bottom_of(a) }];
         // Straight down beside lower neighbours of the layer, then across.
-        line.push(Point { x: ports[e].0, y: self.bottom[self.graph.layer[a as usize] as usize] });
+        line.push(Coordinates { x: ports[e].0, y: self.bottom[self.graph.layer[a as usize] as usize] });
         for &d in chain {
             let l = self.graph.layer[d as usize] as usize;
-            line.push(Point { x: self.x(d), y: self.top[l] });
-            line.push(Point { x: self.x(d), y: self.bottom[l] });
+            line.push(Coordinates { x: self.x(d), y: self.top[l] });
+            line.push(Coordinates { x: self.x(d), y: self.bottom[l] });
         }
-        line.push(Point { x: ports[e].1, y: self.nodes[b as usize].y });
+        line.push(Coordinates { x: ports[e].1, y: self.nodes[b as usize].y });
         line.dedup();
         if back {
             line.reverse();

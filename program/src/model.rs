@@ -7,7 +7,7 @@
 //! cannot return. Padding belongs to no block. `verify` checks all of this.
 
 use crate::addr::Va;
-use crate::arch::{Decoder, Flow, Insn, LOCK, Quick};
+use crate::arch::{ControlFlow, Decoder, Insn, LOCK, Quick};
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::image::Image;
 use std::ops::Range;
@@ -431,7 +431,7 @@ impl Program {
     /// whatever is in there.
     pub fn is_direct_call(&self, at: Va) -> bool {
         let bytes = self.image.bytes_from(at).unwrap_or_default();
-        Decoder::new(bytes, at).next().is_some_and(|insn| matches!(insn.flow(), Flow::Call(_)))
+        Decoder::new(bytes, at).next().is_some_and(|insn| matches!(insn.flow(), ControlFlow::Call(_)))
     }
     /// The block that holds `at`.
     pub fn block_at(&self, at: Va) -> Option<BlockId> {
@@ -440,9 +440,9 @@ impl Program {
         if at >= last.end_va() || at < self.block(self.by_address[0]).start {
             return None;
         }
-        let near = self.stretches.get_or_init(|| Stretches::of(self)).around(at);
-        let from = near.start;
-        let blocks = self.by_address.get(near)?;
+        let candidates = self.stretches.get_or_init(|| Stretches::of(self)).around(at);
+        let from = candidates.start;
+        let blocks = self.by_address.get(candidates)?;
         let i = from + blocks.partition_point(|&b| self.block(b).start <= at);
         let id = *self.by_address.get(i.checked_sub(1)?)?;
         self.block(id).range().contains(&at).then_some(id)

@@ -11,8 +11,8 @@
 mod entries;
 
 use crate::addr::Va;
-use crate::arch::Position;
-use crate::arch::{Decoder, Flow, Insn};
+use crate::arch::PositionDependence;
+use crate::arch::{ControlFlow, Decoder, Insn};
 use crate::ids::{BlockId, FuncId};
 use crate::model::{
     Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Function, GapReason, JumpTable, Program,
@@ -285,7 +285,7 @@ impl Program {
             // An instruction that the range cuts off is none of the function's.
             let end = f.ranges.first().map_or(at, |r| r.end);
             let first = self.image.bytes_in(&(at..end)).and_then(|bytes| Decoder::new(bytes, at).next());
-            first.is_some_and(|insn| insn.flow() != Flow::Invalid)
+            first.is_some_and(|insn| insn.flow() != ControlFlow::Invalid)
         };
         report.check(entry || !decodes(), at, Rule::Entries, || format!("{id} has no block at its entry"));
         let sorted =
@@ -362,7 +362,7 @@ impl Program {
                     format!("{before} does not end {id}")
                 });
             }
-            report.check(insn.flow() != Flow::Invalid, insn.at(), Rule::Decode, || {
+            report.check(insn.flow() != ControlFlow::Invalid, insn.at(), Rule::Decode, || {
                 format!("{id} holds no instruction here")
             });
             let here = calls.get(next_call).filter(|c| c.at == insn.at());
@@ -416,14 +416,14 @@ impl Program {
     }
 
     /// Whether what the lists for moving code say of `insn` is so.
-    fn check_moving(&self, insn: &Insn, position: Position, report: &mut Report) {
+    fn check_moving(&self, insn: &Insn, position: PositionDependence, report: &mut Report) {
         let is_listed = self.fixed.binary_search(&insn.at()).is_ok();
-        report.check(is_listed == (position == Position::Fixed), insn.at(), Rule::Moving, || {
+        report.check(is_listed == (position == PositionDependence::Fixed), insn.at(), Rule::Moving, || {
             format!("{insn} is {position:?}; listed: {is_listed}")
         });
-        let places = insn.refers_to(!self.image.kind.is_relocated()).into_iter().flatten();
+        let targets = insn.refers_to(!self.image.kind.is_relocated()).into_iter().flatten();
         for (to, _) in
-            places.filter(|(to, size)| *size == 0 && !insn.is_nop() && self.block_from(*to).is_some())
+            targets.filter(|(to, size)| *size == 0 && !insn.is_nop() && self.block_from(*to).is_some())
         {
             report.check(self.named.binary_search(&to).is_ok(), insn.at(), Rule::Moving, || {
                 format!("{insn} takes the address {to}, which is not listed")
@@ -433,16 +433,16 @@ impl Program {
 
     /// `call` is what the table says of `insn`.
     fn check_call(&self, id: BlockId, insn: &Insn, call: Option<&Call>, report: &mut Report) {
-        let is_call = matches!(insn.flow(), Flow::Call(_) | Flow::CallIndirect);
+        let is_call = matches!(insn.flow(), ControlFlow::Call(_) | ControlFlow::CallIndirect);
         let Some(call) = call else {
             report.check(!is_call, insn.at(), Rule::Calls, || format!("{insn} in {id} is in no table"));
             return;
         };
         let kind = match insn.flow() {
-            Flow::Call(_) | Flow::CallIndirect => call.kind == CallKind::Call,
-            Flow::Jump(_) | Flow::JumpIndirect => call.kind == CallKind::TailCall,
-            Flow::Branch(_) => matches!(call.kind, CallKind::BranchTailCall | CallKind::FallThrough),
-            Flow::Next => call.kind == CallKind::FallThrough,
+            ControlFlow::Call(_) | ControlFlow::CallIndirect => call.kind == CallKind::Call,
+            ControlFlow::Jump(_) | ControlFlow::JumpIndirect => call.kind == CallKind::TailCall,
+            ControlFlow::Branch(_) => matches!(call.kind, CallKind::BranchTailCall | CallKind::FallThrough),
+            ControlFlow::Next => call.kind == CallKind::FallThrough,
             _ => false,
         };
         report.check(kind && call.block == id, insn.at(), Rule::Calls, || {
@@ -638,11 +638,11 @@ impl Program {
             );
             report.check(!t.jumps.is_empty(), at, Rule::Tables, || "no jump uses it".to_string());
             for &jump in &t.jumps {
-                let ends = self
+                let ends_switch = self
                     .block_at(jump)
                     .map(|b| self.block(b))
                     .is_some_and(|b| b.func == func && b.last_insn() == jump && b.end == BlockEnd::Switch);
-                report.check(ends, at, Rule::Tables, || {
+                report.check(ends_switch, at, Rule::Tables, || {
                     format!("the jump at {jump} does not end a switch block of {func}")
                 });
             }
@@ -742,15 +742,19 @@ impl Program {
 }
 
 /// What each end means for the last instruction.
-fn end_agrees(end: BlockEnd, flow: Flow) -> bool {
+fn end_agrees(end: BlockEnd, flow: ControlFlow) -> bool {
     match end {
-        BlockEnd::FallThrough => matches!(flow, Flow::Next | Flow::Call(_) | Flow::CallIndirect),
-        BlockEnd::Jump => matches!(flow, Flow::Jump(_)),
-        BlockEnd::Branch => matches!(flow, Flow::Branch(_)),
-        BlockEnd::Switch | BlockEnd::IndirectTailCall | BlockEnd::Unresolved => flow == Flow::JumpIndirect,
-        BlockEnd::Return => flow == Flow::Return,
-        BlockEnd::NoReturn => matches!(flow, Flow::Call(_) | Flow::CallIndirect),
-        BlockEnd::Stop => flow == Flow::Stop,
+        BlockEnd::FallThrough => {
+            matches!(flow, ControlFlow::Next | ControlFlow::Call(_) | ControlFlow::CallIndirect)
+        }
+        BlockEnd::Jump => matches!(flow, ControlFlow::Jump(_)),
+        BlockEnd::Branch => matches!(flow, ControlFlow::Branch(_)),
+        BlockEnd::Switch | BlockEnd::IndirectTailCall | BlockEnd::Unresolved => {
+            flow == ControlFlow::JumpIndirect
+        }
+        BlockEnd::Return => flow == ControlFlow::Return,
+        BlockEnd::NoReturn => matches!(flow, ControlFlow::Call(_) | ControlFlow::CallIndirect),
+        BlockEnd::Stop => flow == ControlFlow::Stop,
         // Bytes that do not decode follow, or none at all.
         BlockEnd::Broken => flow.falls_through(),
     }

@@ -159,7 +159,7 @@ impl<'a> Maps<'a> {
     }
 
     /// The place of an address, if it is in one of the programs.
-    fn place(&mut self, who: Who, at: u64, said: Option<&perf::Place<'_>>) -> Option<ModuleVa> {
+    fn place(&mut self, who: Who, at: u64, said: Option<&perf::BranchAddress<'_>>) -> Option<ModuleVa> {
         let live = LiveVa(at);
         let pid = who.pid.or(who.tid).filter(|pid| self.of.contains_key(pid));
         let pid = pid.or_else(|| self.of.keys().copied().next().filter(|_| self.of.len() == 1));
@@ -323,14 +323,14 @@ fn walk(from: &Path, maps: &mut Maps<'_>, threads: &mut Threads<'_>) -> anyhow::
             threads.of(who).1.walker.seen_at(ip);
             threads.time(who, true);
         }
-        Line::Branch { who, from, to, interrupts } => {
+        Line::Branch { who, from, to, is_interrupt } => {
             threads.n_branches += 1;
             threads.time(who, false);
             let mut place =
-                |place: Option<perf::Place<'_>>| place.and_then(|p| maps.place(who, p.at, Some(&p)));
-            let interrupts = interrupts || to.is_some_and(|to| to.at >= KERNEL);
+                |place: Option<perf::BranchAddress<'_>>| place.and_then(|p| maps.place(who, p.at, Some(&p)));
+            let is_interrupt = is_interrupt || to.is_some_and(|to| to.at >= KERNEL);
             let (from, to) = (place(from), place(to));
-            threads.of(who).1.walker.branch(from, to, interrupts);
+            threads.of(who).1.walker.branch(from, to, is_interrupt);
         }
         Line::Lost { who } => threads.of(who).1.walker.lose(),
         Line::Senseless { who } => {

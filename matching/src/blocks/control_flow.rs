@@ -91,7 +91,7 @@ fn counterpart(pair: &Pair<'_>, old: u32, new: u32, i: usize, link: &Link) -> u3
     let right = pair.new.successors(new);
     // An old successor that another of our edges leads to is not this edge's (a branch may have been
     // inverted).
-    let taken = |to: u32| {
+    let has_other_edge = |to: u32| {
         let of = pair.of_old[to as usize];
         of != NONE && right.len() <= 8 && right.iter().any(|r| r.to == of)
     };
@@ -107,8 +107,8 @@ fn counterpart(pair: &Pair<'_>, old: u32, new: u32, i: usize, link: &Link) -> u3
             .map_or(old, |l| l.to);
     }
     left.iter()
-        .find(|l| same(l) && !taken(l.to))
-        .or_else(|| left.iter().find(|l| !taken(l.to)))
+        .find(|l| same(l) && !has_other_edge(l.to))
+        .or_else(|| left.iter().find(|l| !has_other_edge(l.to)))
         .or_else(|| left.iter().find(same))
         .or(left.first())
         .map_or(old, |l| l.to)

@@ -111,7 +111,7 @@ fn distinct(mut words: Vec<u64>) -> Vec<u64> {
 }
 
 /// The content words of each of `funcs`, sorted.
-pub fn content(side: &Side<'_>, keys: &Keys, taken: &[Vec<Va>], funcs: &[usize]) -> Vec<Vec<u64>> {
+pub fn content(side: &Side<'_>, keys: &Keys, pointers_to: &[Vec<Va>], funcs: &[usize]) -> Vec<Vec<u64>> {
     funcs
         .par_iter()
         .map(|&f| {
@@ -129,7 +129,7 @@ pub fn content(side: &Side<'_>, keys: &Keys, taken: &[Vec<Va>], funcs: &[usize])
                     words.push(word(Kind::Reference, u64::from(t.reference)));
                 }
             });
-            for &at in &taken[f] {
+            for &at in &pointers_to[f] {
                 beside(side.program, at, &mut words);
             }
             distinct(words)
@@ -184,8 +184,8 @@ pub fn text_at(program: &Program, at: Va) -> Option<u64> {
     let bytes = program.image.bytes_from(at)?;
     let bytes = &bytes[..bytes.len().min(256)];
     let len = bytes.iter().take_while(|&&b| (0x20..0x7f).contains(&b) || b"\t\n\r".contains(&b)).count();
-    let ends = len == 256 || bytes.get(len) == Some(&0);
-    (len >= 1 && ends).then(|| crate::hash::content_key(&bytes[..len]))
+    let is_terminated = len == 256 || bytes.get(len) == Some(&0);
+    (len >= 1 && is_terminated).then(|| crate::hash::content_key(&bytes[..len]))
 }
 
 /// Where data hold the address of a function, at most [`MOST_POINTERS`] places each.
@@ -252,7 +252,7 @@ pub fn around(
     side: &Side<'_>,
     build: Build,
     pairs: &OneToOne,
-    taken: &[Vec<Va>],
+    pointers_to: &[Vec<Va>],
     funcs: &[usize],
     what: Use,
 ) -> Vec<Vec<u64>> {
@@ -279,7 +279,7 @@ pub fn around(
             let mut words = Vec::new();
             if what.graph {
                 graph(side, &id, f, &mut words);
-                for &at in &taken[f] {
+                for &at in &pointers_to[f] {
                     for step in (1..=AROUND).flat_map(|k| [k * 8, (k * 8).wrapping_neg()]) {
                         let place = at.plus(step);
                         let to = match side.program.image.relocation_at(place).map(|r| &r.to) {

@@ -97,7 +97,7 @@ pub fn similar(state: &mut State<'_>) {
     let old = keys(state.old.program, &state.free_old(), key);
     let new = keys(state.new.program, &state.free_new(), key);
     // A few edits leave the start, or the end, or both as they were.
-    let ends = |name: &str| -> Vec<(bool, String)> {
+    let half_names = |name: &str| -> Vec<(bool, String)> {
         let chars: Vec<char> = name.chars().collect();
         let n = (chars.len() / 2).clamp(3, 24);
         if chars.len() < 4 {
@@ -107,7 +107,7 @@ pub fn similar(state: &mut State<'_>) {
     };
     let mut buckets: BTreeMap<(bool, String), Vec<(usize, &str)>> = BTreeMap::new();
     for (name, f) in &old {
-        for end in ends(name) {
+        for end in half_names(name) {
             buckets.entry(end).or_default().push((*f, name));
         }
     }
@@ -115,16 +115,16 @@ pub fn similar(state: &mut State<'_>) {
     let mut candidates: Vec<(f32, usize, usize, usize)> = new
         .par_iter()
         .flat_map_iter(|(name, n)| {
-            let mut near: Vec<(usize, usize)> = ends(name)
+            let mut similar: Vec<(usize, usize)> = half_names(name)
                 .into_iter()
                 .filter_map(|end| buckets.get(&end))
                 .filter(|bucket| bucket.len() <= MOST)
                 .flatten()
                 .filter_map(|&(o, other)| Some((o, names::distance(other, name, 2.max(name.len() / 5))?)))
                 .collect();
-            near.sort_unstable();
-            near.dedup_by_key(|(o, _)| *o);
-            near.into_iter().map(|(o, d)| (alike(a, o, b, *n), d, o, *n)).collect::<Vec<_>>()
+            similar.sort_unstable();
+            similar.dedup_by_key(|(o, _)| *o);
+            similar.into_iter().map(|(o, d)| (alike(a, o, b, *n), d, o, *n)).collect::<Vec<_>>()
         })
         .filter(|c| c.0 >= ENOUGH)
         .collect();
@@ -226,13 +226,13 @@ fn score_group(state: &State<'_>, group: &Group, last: bool, least: f32) -> Vec<
         }
     }
     for (rank, &n) in b.iter().enumerate() {
-        let near: Vec<usize> = if all {
+        let candidates: Vec<usize> = if all {
             a.clone()
         } else {
             let same = by_hash.get(&hash(&state.new, n, Level::L3));
             same.map_or_else(Vec::new, |s| s.iter().copied().take(64).collect())
         };
-        for o in near {
+        for o in candidates {
             let equal = |level| hash(&state.old, o, level) == hash(&state.new, n, level);
             let content = match () {
                 () if equal(Level::L0) => 1.3,

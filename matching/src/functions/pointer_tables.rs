@@ -25,20 +25,20 @@ const EACH_SIDE: usize = 2;
 pub fn run(state: &mut State<'_>) {
     let (old, new) =
         rayon::join(|| features::pointers(state.old.program), || features::pointers(state.new.program));
-    let places = by_place(&old);
-    let there: BTreeMap<Va, usize> = by_place(&new).into_iter().collect();
+    let old_slots = by_place(&old);
+    let new_slots: BTreeMap<Va, usize> = by_place(&new).into_iter().collect();
     let pairs = &state.pairs;
     let counterpart = |f: usize| pairs.new_of(f);
     let programs = (state.old.program, state.new.program);
-    let found: Vec<Vec<(usize, usize)>> = (0..places.len())
+    let found: Vec<Vec<(usize, usize)>> = (0..old_slots.len())
         .into_par_iter()
-        .filter(|&i| pairs.new_of(places[i].1).is_none())
+        .filter(|&i| pairs.new_of(old_slots[i].1).is_none())
         .map(|i| {
-            let (at, free) = places[i];
+            let (at, free) = old_slots[i];
             let near = |slot: &&(Va, usize)| slot.0.0.abs_diff(at.0) <= AROUND;
             let matched = |slot: &(Va, usize)| Some((slot.0, counterpart(slot.1)?));
-            let before = places[..i].iter().rev().take_while(near).filter_map(matched).take(EACH_SIDE);
-            let after = places[i + 1..].iter().take_while(near).filter_map(matched).take(EACH_SIDE);
+            let before = old_slots[..i].iter().rev().take_while(near).filter_map(matched).take(EACH_SIDE);
+            let after = old_slots[i + 1..].iter().take_while(near).filter_map(matched).take(EACH_SIDE);
             let anchors: Vec<(Va, usize)> = before.chain(after).collect();
             let mut agree: BTreeMap<Va, usize> = BTreeMap::new();
             for &(anchor, other) in &anchors {
@@ -47,7 +47,8 @@ pub fn run(state: &mut State<'_>) {
                 }
             }
             let enough = |&(_, n): &(&Va, &usize)| *n >= 2 && 2 * *n > anchors.len();
-            let slots = agree.iter().filter(enough).filter_map(|(slot, _)| Some((*slot, *there.get(slot)?)));
+            let slots =
+                agree.iter().filter(enough).filter_map(|(slot, _)| Some((*slot, *new_slots.get(slot)?)));
             let free_there =
                 slots.filter(|&(to, n)| pairs.old_of(n).is_none() && !contradicted(programs, at, to));
             free_there.map(|(_, n)| (free, n)).collect()

@@ -128,7 +128,7 @@ struct Content {
     old: Bag,
     new: Bag,
     /// Of each new slot, the old slots most like it by content.
-    near: Vec<Vec<u32>>,
+    candidates_by_content: Vec<Vec<u32>>,
     /// Of each new slot, what was worked out, by old slot.
     known: Vec<Vec<Own>>,
 }
@@ -150,14 +150,14 @@ struct Scored {
 
 /// Runs until nothing more is sure enough.
 pub fn run(state: &mut State<'_>, old_keys: &Keys, new_keys: &Keys) {
-    let (old_taken, new_taken) =
+    let (old_pointers, new_pointers) =
         rayon::join(|| features::pointers(state.old.program), || features::pointers(state.new.program));
-    let mut content = read(state, old_keys, new_keys, &old_taken, &new_taken);
+    let mut content = read(state, old_keys, new_keys, &old_pointers, &new_pointers);
     let what = Use { graph: state.options.has(Pass::Neighbours), order: state.options.has(Pass::Order) };
     let mut level = 0;
     for _ in 0..MOST_ROUNDS {
         let Some(&(least, margin)) = LEVELS.get(level) else { break };
-        let (free, scored) = round(state, &mut content, &old_taken, &new_taken, what);
+        let (free, scored) = round(state, &mut content, &old_pointers, &new_pointers, what);
         let n = take(state, &content, &scored, least, margin);
         tracing::debug!(level, n, free, candidates = scored.len(), "round");
         // A handful among many changes little: no need to begin anew.
@@ -173,24 +173,24 @@ fn read(
     state: &State<'_>,
     old_keys: &Keys,
     new_keys: &Keys,
-    old_taken: &[Vec<Va>],
-    new_taken: &[Vec<Va>],
+    old_pointers: &[Vec<Va>],
+    new_pointers: &[Vec<Va>],
 ) -> Content {
     let keep = |w: &u64| {
         state.options.has(Pass::Features) || !matches!(Kind::of(*w), Kind::Reference | Kind::Beside)
     };
-    let bag = |funcs: Vec<usize>, side, keys, taken| {
-        let mut words = features::content(side, keys, taken, &funcs);
+    let bag = |funcs: Vec<usize>, side, keys, pointers_to| {
+        let mut words = features::content(side, keys, pointers_to, &funcs);
         words.par_iter_mut().for_each(|list| list.retain(keep));
         Bag { bits: Vec::new(), funcs, words }
     };
-    let mut old = bag(state.free_old(), &state.old, old_keys, old_taken);
-    let mut new = bag(state.free_new(), &state.new, new_keys, new_taken);
+    let mut old = bag(state.free_old(), &state.old, old_keys, old_pointers);
+    let mut new = bag(state.free_new(), &state.new, new_keys, new_pointers);
     // Of words that are common in the program but rare among what is free, matched functions know.
     let matched: Vec<usize> = (0..state.old.len()).filter(|&f| !state.old_is_free(f)).collect();
     let step = matched.len().div_ceil(SAMPLE).max(1);
     let sample: Vec<usize> = matched.iter().copied().step_by(step).collect();
-    let mut sampled = features::content(&state.old, old_keys, old_taken, &sample);
+    let mut sampled = features::content(&state.old, old_keys, old_pointers, &sample);
     let index = Index::new(&old.words);
     let new_index = Index::new(&new.words);
     let wanted = |w: &u64| index.slots.contains_key(w) || new_index.slots.contains_key(w);
@@ -210,7 +210,7 @@ fn read(
     for bag in [&mut old, &mut new] {
         bag.bits = bag.words.par_iter().map(|list| list.iter().map(|&w| rarity.of(w)).collect()).collect();
     }
-    let near = new
+    let candidates_by_content = new
         .words
         .par_iter()
         .map_init(
@@ -219,7 +219,7 @@ fn read(
         )
         .collect();
     let known = vec![Vec::new(); new.funcs.len()];
-    Content { old, new, near, known }
+    Content { old, new, candidates_by_content, known }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a logarithm of a count")]
@@ -295,8 +295,8 @@ impl Content {
 fn round(
     state: &State<'_>,
     content: &mut Content,
-    old_taken: &[Vec<Va>],
-    new_taken: &[Vec<Va>],
+    old_pointers: &[Vec<Va>],
+    new_pointers: &[Vec<Va>],
     what: Use,
 ) -> (usize, Vec<Scored>) {
     let old_slots = content.old.slots(|f| state.old_is_free(f));
@@ -307,7 +307,7 @@ fn round(
         &state.old,
         Build::Old,
         &state.pairs,
-        old_taken,
+        old_pointers,
         &funcs(&content.old, &old_slots),
         what,
     );
@@ -315,7 +315,7 @@ fn round(
         &state.new,
         Build::New,
         &state.pairs,
-        new_taken,
+        new_pointers,
         &funcs(&content.new, &new_slots),
         what,
     );
@@ -338,9 +338,9 @@ fn round(
         .map_init(
             || vec![0.0_f32; old_slots.len()],
             |acc, (&new, around)| {
-                let near = candidates(acc, around, &index, rarity);
-                let mut slots: Vec<u32> = near.iter().map(|&i| old_slots[i as usize]).collect();
-                let by_content = here.near[new as usize].iter();
+                let found = candidates(acc, around, &index, rarity);
+                let mut slots: Vec<u32> = found.iter().map(|&i| old_slots[i as usize]).collect();
+                let by_content = here.candidates_by_content[new as usize].iter();
                 slots.extend(by_content.filter(|&&s| position[s as usize] != u32::MAX));
                 slots.sort_unstable();
                 slots.dedup();

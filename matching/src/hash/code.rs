@@ -6,7 +6,7 @@
 //! wrong (sqlite 989 → 1,002 and 314 → 326, Lua 30 → 31, against line tables).
 
 use super::{Keys, combine, low};
-use program::arch::{Flow, Operand, Reg, RegClass};
+use program::arch::{ControlFlow, Operand, Reg, RegClass};
 use program::{BlockId, FuncId, Insn, Instructions, Program, Va};
 
 /// No jump within the function at the end of a block.
@@ -152,31 +152,31 @@ impl<'a> Reader<'a> {
             out.n_insns += 1;
             each(Token {
                 strong: low(w.strong),
-                weak: low(if let Flow::Branch(_) = flow { w.five } else { combine(w.five, w.four) }),
+                weak: low(if let ControlFlow::Branch(_) = flow { w.five } else { combine(w.five, w.four) }),
                 reference: low(w.reference),
             });
         }
         if let Some((insn, one, three)) = last {
             // Dependencies on what stands before it are no part of the last instruction.
             out.last_one = match insn.flow() {
-                Flow::Branch(_) | Flow::Jump(_) | Flow::Return => one,
+                ControlFlow::Branch(_) | ControlFlow::Jump(_) | ControlFlow::Return => one,
                 flow => self.words(&insn, flow, &mut Numbering::new(), &mut out.target).one,
             };
             out.last_three = three;
-            if let Flow::Branch(_) = insn.flow() {
+            if let ControlFlow::Branch(_) = insn.flow() {
                 out.condition = insn.condition();
             }
         }
         out
     }
 
-    fn words(&self, insn: &Insn, flow: Flow, names: &mut Numbering, target: &mut u32) -> Words {
+    fn words(&self, insn: &Insn, flow: ControlFlow, names: &mut Numbering, target: &mut u32) -> Words {
         let mut w = Words::default();
         let opcode = u64::from(insn.mnemonic());
         w.all(opcode);
         w.four = combine(0, opcode);
         w.five = combine(0, u64::from(insn.group()));
-        if let Flow::Branch(_) = flow {
+        if let ControlFlow::Branch(_) = flow {
             // Which way round a condition is tested is the compiler's choice.
             w.strong = combine(0, 0x500 + u64::from(insn.condition().div_ceil(2)));
         }
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
     fn operand(
         &self,
         insn: &Insn,
-        flow: Flow,
+        flow: ControlFlow,
         operand: Operand,
         w: &mut Words,
         names: &mut Numbering,
@@ -225,7 +225,7 @@ impl<'a> Reader<'a> {
             Operand::Target(to) => {
                 w.four = combine(w.four, 0x2000);
                 let local = match flow {
-                    Flow::Call(_) => None,
+                    ControlFlow::Call(_) => None,
                     _ => self.local(to),
                 };
                 match local {

@@ -3,7 +3,7 @@
 
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::DiGraph;
-use program::arch::Flow;
+use program::arch::ControlFlow;
 use program::image::RelocationTo;
 use program::{BlockId, Call, CallKind, Callee, EdgeKind, FuncId, Insn, Program, Va, libc};
 use rayon::prelude::*;
@@ -61,7 +61,7 @@ impl Around<'_> {
             } else {
                 // It may come to another entry of it than the first.
                 let to = insn.and_then(|insn| match insn.flow() {
-                    Flow::Call(to) | Flow::Jump(to) | Flow::Branch(to) => Some(to),
+                    ControlFlow::Call(to) | ControlFlow::Jump(to) | ControlFlow::Branch(to) => Some(to),
                     _ => None,
                 });
                 match to {

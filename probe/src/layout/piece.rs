@@ -19,8 +19,8 @@ use crate::layout::relax::{Aim, len32};
 use crate::lower::Lowered;
 use crate::select::{Selection, plt};
 use draft::Draft;
-use program::arch::{Branch, Position};
-use program::arch::{Decoder, Flow, LOCK, Quick};
+use program::arch::{Branch, PositionDependence};
+use program::arch::{ControlFlow, Decoder, LOCK, Quick};
 use program::{Block, BlockEnd, BlockId, EdgeKind, FuncId, Program, Va};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -198,7 +198,7 @@ impl Walk<'_> {
             let at = self.decoder.at();
             let quick = self.decoder.quick();
             if let Some(quick) = &quick
-                && quick.flow == Flow::Next
+                && quick.flow == ControlFlow::Next
                 && !quick.is_relative
                 && is_plain
                 && probe_at != Some(at)
@@ -226,26 +226,26 @@ impl Walk<'_> {
 
     /// Decodes the instruction at `at`, which is passed: what of it depends on its place, and whether it
     /// calls.
-    fn decode(&mut self, at: Va, quick: Option<Quick>) -> Option<(Position, bool)> {
+    fn decode(&mut self, at: Va, quick: Option<Quick>) -> Option<(PositionDependence, bool)> {
         let from = self.offset(at);
         let (position, is_call) = match quick {
             Some(quick) => {
                 self.decoder.pass(&quick);
                 let own = self.code.get(from..self.offset(self.decoder.at())).unwrap_or_default();
-                (quick.position(at, own), matches!(quick.flow, Flow::Call(_)))
+                (quick.position(at, own), matches!(quick.flow, ControlFlow::Call(_)))
             }
             None => {
                 let insn = self.decoder.next()?;
                 let own = self.code.get(from..self.offset(self.decoder.at())).unwrap_or_default();
-                let is_call = matches!(insn.flow(), Flow::Call(_) | Flow::CallIndirect);
+                let is_call = matches!(insn.flow(), ControlFlow::Call(_) | ControlFlow::CallIndirect);
                 (self.decoder.position_of(&insn, own), is_call)
             }
         };
         // Past the `lock` of an instruction: with it, it does the same.
         let is_lock = |at: Va| self.offset(at).checked_sub(1).and_then(|n| self.code.get(n)) == Some(&LOCK);
         let position = match position {
-            Position::Branch(branch, to) if self.range.contains(&to) && is_lock(to) => {
-                Position::Branch(branch, self.program.led_to(to))
+            PositionDependence::Branch(branch, to) if self.range.contains(&to) && is_lock(to) => {
+                PositionDependence::Branch(branch, self.program.led_to(to))
             }
             other => other,
         };
@@ -253,17 +253,17 @@ impl Walk<'_> {
     }
 
     /// The instruction of `block` at `at`, which was decoded last.
-    fn instruction(&mut self, block: &Block, at: Va, position: Position, inserts: &[(Spot, Code)]) {
+    fn instruction(&mut self, block: &Block, at: Va, position: PositionDependence, inserts: &[(Spot, Code)]) {
         let (from, to) = (self.offset(at), self.offset(self.decoder.at()));
         match position {
-            Position::Branch(branch, target)
+            PositionDependence::Branch(branch, target)
                 if branch != Branch::Call
                     && self.decoder.at() == block.end_va()
                     && let Some(code) = code_at(inserts, Spot::Taken) =>
             {
                 self.taken(block, branch, target, code);
             }
-            Position::Branch(branch, target) => {
+            PositionDependence::Branch(branch, target) => {
                 let is_inside = branch == Branch::Call && code_at(inserts, Spot::FromInside(at)).is_some();
                 let aim = match branch {
                     Branch::Call if is_inside => Aim::Inside(target),
@@ -276,10 +276,10 @@ impl Walk<'_> {
                 }
                 self.draft.run(self.offset32(self.decoder.at()));
             }
-            Position::Place(offset, place) => {
+            PositionDependence::Displacement(offset, place) => {
                 self.draft.old_with_distance(from..to, from + usize::from(offset), place);
             }
-            Position::Anywhere | Position::Fixed => self.draft.old(from..to),
+            PositionDependence::Independent | PositionDependence::Fixed => self.draft.old(from..to),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::not_moved::NotMoved;
 use crate::plan::{CountedCall, Counting};
 use crate::select::plt;
 use crate::select::springboard::Springboard;
-use program::arch::Flow;
+use program::arch::ControlFlow;
 use program::{BlockId, Call, CallKind, Callee, EdgeId, EdgeKind, FlagLiveness, FuncId, Program, Va};
 
 /// What has a counter.
@@ -220,7 +220,7 @@ fn probe(program: &Program, flags: &FlagLiveness, block: BlockId, counter: u32) 
         if how < best.how {
             best = Probe { at, how, counter };
         }
-        if matches!(insn.flow(), Flow::Call(_) | Flow::CallIndirect) || insn.is_repeated() {
+        if matches!(insn.flow(), ControlFlow::Call(_) | ControlFlow::CallIndirect) || insn.is_repeated() {
             break;
         }
     }

@@ -18,7 +18,7 @@ use crate::arch::snippet::{self, Place, Snippet};
 use crate::code::{Code, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
-use program::arch::{Flow, abi};
+use program::arch::{ControlFlow, abi};
 use program::{BlockId, CallKind, Callee, FlagLiveness, Program, Va};
 use rayon::prelude::*;
 
@@ -80,7 +80,7 @@ pub fn choose(
             let mut found = Vec::new();
             for (insn, (at, live)) in program.insns(block).zip(live) {
                 let is_call = calls.iter().filter(is_one).any(|call| call.at == at)
-                    && matches!(insn.flow(), Flow::CallIndirect | Flow::JumpIndirect);
+                    && matches!(insn.flow(), ControlFlow::CallIndirect | ControlFlow::JumpIndirect);
                 if is_call && live.both(abi::FLAGS).is_empty() {
                     found.push((at, block, insn, has_descriptor && snippet::calls_descriptor(&insn)));
                 }

@@ -14,7 +14,7 @@ use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::plan::{Action, Plan, PlanError, Point};
 use crate::select::jump_tables::MovedTable;
-use program::arch::{Flow, RegSet, abi};
+use program::arch::{ControlFlow, RegSet, abi};
 use program::{
     BlockEnd, BlockId, CallKind, Conventions, EdgeId, EdgeKind, FuncId, Liveness, LoopId, Loops, Program, Va,
 };
@@ -153,7 +153,7 @@ impl At<'_> {
             Point::After(at) => {
                 let (block, insn, _, live) = self.insn(at)?;
                 let runs_on = insn.flow().falls_through()
-                    && !matches!(insn.flow(), Flow::Branch(_))
+                    && !matches!(insn.flow(), ControlFlow::Branch(_))
                     && !(program.block(block).end == BlockEnd::NoReturn
                         && program.block(block).last_insn() == at);
                 if !runs_on {

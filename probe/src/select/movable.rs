@@ -9,7 +9,7 @@ use crate::not_moved::NotMoved;
 use crate::select::jump_tables::{self, MovedTable};
 use crate::select::runtimes;
 use memchr::{memchr_iter, memmem::Finder};
-use program::arch::{Decoder, Flow};
+use program::arch::{ControlFlow, Decoder};
 use program::image::Symbol;
 use program::{BlockEnd, BlockId, Call, CallKind, Callee, FuncId, Function, Program, Sure, Va};
 use rayon::prelude::*;
@@ -168,7 +168,7 @@ fn reads_its_address(program: &Program, call: &Call, id: FuncId) -> bool {
         }
         None => decoder.next().map(|insn| insn.flow()),
     };
-    let Some(Flow::Call(to)) = flow else { return false };
+    let Some(ControlFlow::Call(to)) = flow else { return false };
     let function = program.function(id);
     let is_within = to != function.entry && function.ranges.iter().any(|r| r.contains(&to));
     to == decoder.at()

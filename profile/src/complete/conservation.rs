@@ -10,12 +10,12 @@
 /// Flows between nodes, as far as they are known.
 #[derive(Clone, Debug, Default)]
 pub struct Conservation {
-    flows: Vec<Flow>,
+    flows: Vec<FlowEdge>,
     nodes: Vec<Node>,
 }
 
 #[derive(Clone, Debug)]
-struct Flow {
+struct FlowEdge {
     from: Option<usize>,
     to: Option<usize>,
     n: Option<u64>,
@@ -45,7 +45,7 @@ pub struct Settled {
 
 /// What is made of counts that contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Sums {
+enum Arithmetic {
     /// They wrap, so that what is wrong in one part of the flow does not spoil the rest.
     Wrap,
     /// They end at none.
@@ -61,11 +61,11 @@ impl Conservation {
     /// Adds a flow between two nodes, `None` being outside, with its count if that is known.
     pub fn flow(&mut self, from: Option<usize>, to: Option<usize>, n: Option<u64>) {
         let f = self.flows.len();
-        self.flows.push(Flow { from, to, n });
+        self.flows.push(FlowEdge { from, to, n });
         for (node, is_in) in [(from, false), (to, true)] {
             let Some(node) = node else { continue };
             match n {
-                Some(n) => self.add(node, n, is_in, Sums::Wrap),
+                Some(n) => self.add(node, n, is_in, Arithmetic::Wrap),
                 None => {
                     if let Some(node) = self.nodes.get_mut(node) {
                         node.open.push(f);
@@ -78,12 +78,12 @@ impl Conservation {
 
     /// Says that `n` more come to `node` from outside.
     pub fn comes(&mut self, node: usize, n: u64) {
-        self.add(node, n, true, Sums::Wrap);
+        self.add(node, n, true, Arithmetic::Wrap);
     }
 
     /// Says that `n` more leave `node` to outside.
     pub fn leaves(&mut self, node: usize, n: u64) {
-        self.add(node, n, false, Sums::Wrap);
+        self.add(node, n, false, Arithmetic::Wrap);
     }
 
     /// The counts, in the order in which the flows were added.
@@ -91,9 +91,9 @@ impl Conservation {
         self.flows.iter().map(|flow| flow.n)
     }
 
-    /// Settles what follows, and tells each flow. Sums wrap, so that what is known of a part of the flow does
+    /// Settles what follows, and tells of each flow. Sums wrap, so that what is known of a part of the flow does
     /// not spoil the rest: a flow that would be less than none is beyond 2⁶³.
-    pub fn settle(&mut self, mut tell: impl FnMut(Settled)) {
+    pub fn settle(&mut self, mut on_settled: impl FnMut(Settled)) {
         let has_one = |node: &Node| node.n_open == 1;
         let mut ready: Vec<usize> =
             self.nodes.iter().enumerate().filter(|(_, node)| has_one(node)).map(|(n, _)| n).collect();
@@ -101,8 +101,8 @@ impl Conservation {
             if !self.nodes.get(node).is_some_and(has_one) {
                 continue;
             }
-            let Some(settled) = self.settle_last(node, Sums::Wrap) else { continue };
-            tell(settled);
+            let Some(settled) = self.settle_last(node, Arithmetic::Wrap) else { continue };
+            on_settled(settled);
             ready.extend(settled.other.filter(|&other| self.nodes.get(other).is_some_and(has_one)));
         }
     }
@@ -119,7 +119,7 @@ impl Conservation {
                 match self.nodes.get(node).map_or(0, |node| node.n_open) {
                     0 => return false,
                     1 => {
-                        self.settle_last(node, Sums::Saturate);
+                        self.settle_last(node, Arithmetic::Saturate);
                     }
                     _ if self.is_spent(node) => self.settle_to_none(node),
                     _ => return true,
@@ -139,17 +139,17 @@ impl Conservation {
     }
 
     /// Settles the only open flow of `node`.
-    fn settle_last(&mut self, node: usize, sums: Sums) -> Option<Settled> {
+    fn settle_last(&mut self, node: usize, arithmetic: Arithmetic) -> Option<Settled> {
         let here = self.nodes.get(node)?;
         let flow = here.open.iter().copied().find(|&f| self.flows.get(f).is_some_and(|f| f.n.is_none()))?;
-        let Flow { from, to, .. } = *self.flows.get(flow)?;
+        let FlowEdge { from, to, .. } = *self.flows.get(flow)?;
         let is_in = to == Some(node);
         let (more, less) = if is_in { (here.leaves, here.comes) } else { (here.comes, here.leaves) };
-        let n = match sums {
-            Sums::Wrap => more.wrapping_sub(less),
-            Sums::Saturate => more.saturating_sub(less),
+        let n = match arithmetic {
+            Arithmetic::Wrap => more.wrapping_sub(less),
+            Arithmetic::Saturate => more.saturating_sub(less),
         };
-        self.set(flow, n, sums);
+        self.set(flow, n, arithmetic);
         Some(Settled { flow, node, is_in, other: if is_in { from } else { to } })
     }
 
@@ -158,30 +158,30 @@ impl Conservation {
         let open = self.nodes.get_mut(node).map(|node| std::mem::take(&mut node.open)).unwrap_or_default();
         for flow in open {
             if self.flows.get(flow).is_some_and(|flow| flow.n.is_none()) {
-                self.set(flow, 0, Sums::Saturate);
+                self.set(flow, 0, Arithmetic::Saturate);
             }
         }
     }
 
-    fn set(&mut self, flow: usize, n: u64, sums: Sums) {
-        let Some(place) = self.flows.get_mut(flow) else { return };
-        place.n = Some(n);
-        let (from, to) = (place.from, place.to);
+    fn set(&mut self, flow: usize, n: u64, arithmetic: Arithmetic) {
+        let Some(edge) = self.flows.get_mut(flow) else { return };
+        edge.n = Some(n);
+        let (from, to) = (edge.from, edge.to);
         for (node, is_in) in [(from, false), (to, true)] {
             let Some(node) = node else { continue };
-            self.add(node, n, is_in, sums);
+            self.add(node, n, is_in, arithmetic);
             if let Some(node) = self.nodes.get_mut(node) {
                 node.n_open -= 1;
             }
         }
     }
 
-    fn add(&mut self, node: usize, n: u64, is_in: bool, sums: Sums) {
+    fn add(&mut self, node: usize, n: u64, is_in: bool, arithmetic: Arithmetic) {
         let Some(node) = self.nodes.get_mut(node) else { return };
         let sum = if is_in { &mut node.comes } else { &mut node.leaves };
-        *sum = match sums {
-            Sums::Wrap => sum.wrapping_add(n),
-            Sums::Saturate => sum.saturating_add(n),
+        *sum = match arithmetic {
+            Arithmetic::Wrap => sum.wrapping_add(n),
+            Arithmetic::Saturate => sum.saturating_add(n),
         };
     }
 }

@@ -7,7 +7,7 @@
 use crate::complete::derive::add;
 use crate::counts::{Edge, ImageRef, Profile};
 use crate::losses::Losses;
-use program::arch::{Flow, decode};
+use program::arch::{ControlFlow, decode};
 use program::{BlockEnd, BlockId, EdgeKind, Program, Va};
 
 /// A profile in the making.
@@ -54,7 +54,7 @@ impl<'a> Layer<'a> {
             (None, None) => self.lost.add("[unknown]", "neither end is known", count),
             (None, Some(to)) => self.enter(to, count),
             (Some(from), None) => match self.flow_at(from) {
-                Some(Flow::Return) => {}
+                Some(ControlFlow::Return) => {}
                 Some(_) => add(&mut self.profile.calls_out, from, count),
                 None => self.lost.add(&self.name(from), "no instruction at that offset", count),
             },
@@ -106,7 +106,7 @@ impl<'a> Layer<'a> {
         at
     }
 
-    fn flow_at(&self, at: Va) -> Option<Flow> {
+    fn flow_at(&self, at: Va) -> Option<ControlFlow> {
         let block = self.program.block_at(at)?;
         self.program.insns(block).find(|i| i.at() == at).map(|i| i.flow())
     }
@@ -148,8 +148,8 @@ impl<'a> Layer<'a> {
         let target = self.program.block_from(to).filter(|&b| self.program.block(b).func == func);
         match flow {
             // Where a return goes says nothing that the call does not say.
-            Flow::Return => {}
-            Flow::Call(_) | Flow::CallIndirect => {
+            ControlFlow::Return => {}
+            ControlFlow::Call(_) | ControlFlow::CallIndirect => {
                 if target.is_some_and(|b| self.program.block(b).landing_pad) {
                     let edge = Edge { from: self.program.block(source).start, to };
                     add(&mut self.profile.edges, edge, count);
@@ -204,8 +204,9 @@ impl<'a> Layer<'a> {
         let tail_call = self.program.calls_in(source).iter().any(|c| c.at == from);
         let elsewhere = self.program.function_at(to) != Some(self.program.block(source).func);
         tail_call
-            || elsewhere && matches!(self.flow_at(from), Some(Flow::Jump(t) | Flow::Branch(t)) if t == to)
-            || elsewhere && self.flow_at(from) == Some(Flow::JumpIndirect)
+            || elsewhere
+                && matches!(self.flow_at(from), Some(ControlFlow::Jump(t) | ControlFlow::Branch(t)) if t == to)
+            || elsewhere && self.flow_at(from) == Some(ControlFlow::JumpIndirect)
     }
 
     /// Counts an edge, or the two that lead there over one block that only falls or jumps through.

@@ -32,7 +32,7 @@ use crate::complete::derive::add;
 use crate::counts::{Edge, ImageRef, Lost, Profile};
 use crate::format::{Format, ReadError};
 use crate::losses::Losses;
-use program::arch::Flow;
+use program::arch::ControlFlow;
 use program::{BlockEnd, BlockId, Callee, EdgeKind, Program, Va};
 use std::collections::{BTreeMap, HashMap};
 
@@ -462,7 +462,7 @@ impl Layer<'_> {
             let counted = self.program.insns(id).find(|i| !i.is_repeated());
             let Some(insn) = counted else { continue };
             let mut n = self.insns.get(&insn.at()).copied().unwrap_or(0);
-            if let Flow::Call(to) | Flow::Jump(to) = insn.flow()
+            if let ControlFlow::Call(to) | ControlFlow::Jump(to) = insn.flow()
                 && !self.ours
                 && self.is_stub(to)
             {

@@ -222,7 +222,7 @@ impl Liveness {
         let always = abi::ALWAYS_LIVE.union(self.pads(program, block));
         let out = self.live_out(program, block);
         let at_entry = |f| conventions.of(f).at_entry;
-        walk_back(program, conventions.system_v, block, out, always, self.kept(program), at_entry)
+        walk_back(program, conventions.system_v, block, out, always, self.callee_saved(program), at_entry)
     }
 
     /// Live at the landing pads of `block`.
@@ -235,7 +235,7 @@ impl Liveness {
     }
 
     /// Callee-saved registers that the function never writes.
-    fn kept(&self, program: &Program) -> RegSet {
+    fn callee_saved(&self, program: &Program) -> RegSet {
         let mut of = EffectsOf::new();
         let mut writes = RegSet::EMPTY;
         for b in program.function(self.func).block_ids() {
@@ -253,7 +253,7 @@ fn walk_back(
     block: BlockId,
     out: RegSet,
     always: RegSet,
-    kept: RegSet,
+    callee_saved: RegSet,
     at_entry: impl Fn(FuncId) -> RegSet,
 ) -> Vec<(Va, RegSet)> {
     let mut of = EffectsOf::new();
@@ -287,7 +287,7 @@ fn walk_back(
             if keeps_all {
                 crossing.kills = RegSet::EMPTY;
             }
-            let mut reads = crossing.reads.union(crossing.maybe_reads).union(kept);
+            let mut reads = crossing.reads.union(crossing.maybe_reads).union(callee_saved);
             if let Some(callee) = crossing.callee {
                 reads.add(at_entry(callee));
             }

@@ -9,7 +9,7 @@ mod quick;
 mod step;
 
 pub use effects::{Effects, EffectsOf};
-pub use position::{Branch, Position};
+pub use position::{Branch, PositionDependence};
 pub use quick::{Quick, Sum};
 pub use step::{DWARF_STACK_POINTER, StackMove, Step, Test};
 
@@ -26,7 +26,7 @@ pub const LOCK: u8 = 0xf0;
 
 /// Where control goes after an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Flow {
+pub enum ControlFlow {
     /// The next instruction.
     Next,
     /// The target, always.
@@ -47,19 +47,22 @@ pub enum Flow {
     Invalid,
 }
 
-impl Flow {
+impl ControlFlow {
     /// Whether a basic block ends here. A call does not end one, by the rule that numbers blocks.
     pub fn ends_block(self) -> bool {
-        !matches!(self, Flow::Next | Flow::Call(_) | Flow::CallIndirect)
+        !matches!(self, ControlFlow::Next | ControlFlow::Call(_) | ControlFlow::CallIndirect)
     }
     /// Whether the next instruction can run after this one, calls taken to return.
     pub fn falls_through(self) -> bool {
-        matches!(self, Flow::Next | Flow::Branch(_) | Flow::Call(_) | Flow::CallIndirect)
+        matches!(
+            self,
+            ControlFlow::Next | ControlFlow::Branch(_) | ControlFlow::Call(_) | ControlFlow::CallIndirect
+        )
     }
     /// The address written in the instruction, if it transfers control to one.
     pub fn target(self) -> Option<Va> {
         match self {
-            Flow::Jump(to) | Flow::Branch(to) | Flow::Call(to) => Some(to),
+            ControlFlow::Jump(to) | ControlFlow::Branch(to) | ControlFlow::Call(to) => Some(to),
             _ => None,
         }
     }
@@ -330,38 +333,38 @@ impl Insn {
         self.0.len()
     }
     /// Where control goes after it.
-    pub fn flow(&self) -> Flow {
+    pub fn flow(&self) -> ControlFlow {
         let i = &self.0;
         match i.flow_control() {
             // Outside of the kernel it faults, as `ud2` does: what C libraries put where nothing may be
             // reached.
-            FlowControl::Next if i.mnemonic() == Mnemonic::Hlt => Flow::Stop,
-            FlowControl::Next => Flow::Next,
-            FlowControl::UnconditionalBranch => Flow::Jump(Va(i.near_branch_target())),
+            FlowControl::Next if i.mnemonic() == Mnemonic::Hlt => ControlFlow::Stop,
+            FlowControl::Next => ControlFlow::Next,
+            FlowControl::UnconditionalBranch => ControlFlow::Jump(Va(i.near_branch_target())),
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => match i.op0_kind() {
                 OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64 => {
-                    Flow::Branch(Va(i.near_branch_target()))
+                    ControlFlow::Branch(Va(i.near_branch_target()))
                 }
-                _ => Flow::Next,
+                _ => ControlFlow::Next,
             },
-            FlowControl::IndirectBranch => Flow::JumpIndirect,
+            FlowControl::IndirectBranch => ControlFlow::JumpIndirect,
             FlowControl::Call => match i.op0_kind() {
                 OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64 => {
-                    Flow::Call(Va(i.near_branch_target()))
+                    ControlFlow::Call(Va(i.near_branch_target()))
                 }
-                _ => Flow::Next, // syscall, vmcall and the like
+                _ => ControlFlow::Next, // syscall, vmcall and the like
             },
-            FlowControl::IndirectCall => Flow::CallIndirect,
-            FlowControl::Return => Flow::Return,
+            FlowControl::IndirectCall => ControlFlow::CallIndirect,
+            FlowControl::Return => ControlFlow::Return,
             FlowControl::Interrupt => match i.mnemonic() {
-                Mnemonic::Int3 => Flow::Stop,
-                _ => Flow::Next,
+                Mnemonic::Int3 => ControlFlow::Stop,
+                _ => ControlFlow::Next,
             },
             FlowControl::Exception => {
                 if i.is_invalid() {
-                    Flow::Invalid
+                    ControlFlow::Invalid
                 } else {
-                    Flow::Stop
+                    ControlFlow::Stop
                 }
             }
         }
@@ -418,7 +421,7 @@ impl Insn {
             return self.mnemonic();
         }
         match self.flow() {
-            Flow::Branch(_) => BRANCH,
+            ControlFlow::Branch(_) => BRANCH,
             _ if self.0.op_count() == 1 => SET,
             _ => CMOV,
         }
@@ -640,11 +643,11 @@ impl fmt::Debug for Insn {
 ///
 /// `None` if they are no instruction, or end within one.
 pub fn decode(bytes: &[u8], at: Va) -> Option<Insn> {
-    Decoder::new(bytes, at).next().filter(|insn| insn.flow() != Flow::Invalid)
+    Decoder::new(bytes, at).next().filter(|insn| insn.flow() != ControlFlow::Invalid)
 }
 
 /// Decodes one instruction after another, to the end of the bytes. Bytes that are none yield
-/// [`Flow::Invalid`] and one byte of length.
+/// [`ControlFlow::Invalid`] and one byte of length.
 pub struct Decoder<'a> {
     /// Made when it is needed; may be behind.
     inner: Option<iced_x86::Decoder<'a>>,
@@ -740,19 +743,19 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(bytes: &[u8], text: &str, flow: Flow) {
+    fn check(bytes: &[u8], text: &str, flow: ControlFlow) {
         let insn = Decoder::new(bytes, Va(0x1000)).next().expect("bytes are given");
         assert_eq!((insn.to_string().as_str(), insn.flow()), (text, flow));
     }
 
     #[test]
     fn flow_is_read_from_the_encoding() {
-        check(&[0xe8, 0xfb, 0x0f, 0, 0], "call 0x2000", Flow::Call(Va(0x2000)));
-        check(&[0x74, 0xfe], "je 0x1000", Flow::Branch(Va(0x1000)));
-        check(&[0x3e, 0xff, 0xe0], "notrack jmp *%rax", Flow::JumpIndirect);
-        check(&[0x0f, 0x05], "syscall", Flow::Next);
-        check(&[0x0f, 0x0b], "ud2", Flow::Stop);
-        check(&[0xf4], "hlt", Flow::Stop);
+        check(&[0xe8, 0xfb, 0x0f, 0, 0], "call 0x2000", ControlFlow::Call(Va(0x2000)));
+        check(&[0x74, 0xfe], "je 0x1000", ControlFlow::Branch(Va(0x1000)));
+        check(&[0x3e, 0xff, 0xe0], "notrack jmp *%rax", ControlFlow::JumpIndirect);
+        check(&[0x0f, 0x05], "syscall", ControlFlow::Next);
+        check(&[0x0f, 0x0b], "ud2", ControlFlow::Stop);
+        check(&[0xf4], "hlt", ControlFlow::Stop);
     }
 
     #[test]
@@ -775,7 +778,7 @@ mod tests {
         let insns: Vec<_> = Decoder::new(&[0x06, 0x90], Va(0)).collect();
         assert_eq!(
             insns.iter().map(|i| (i.at().0, i.flow())).collect::<Vec<_>>(),
-            [(0, Flow::Invalid), (1, Flow::Next)]
+            [(0, ControlFlow::Invalid), (1, ControlFlow::Next)]
         );
     }
 }

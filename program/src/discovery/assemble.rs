@@ -4,7 +4,7 @@
 
 use crate::addr::Va;
 use crate::arch::Decoder;
-use crate::discovery::code::{Code, NO_FUNC};
+use crate::discovery::code::{NO_FUNC, RawCode};
 use crate::discovery::sweep::raw::{NOWHERE, RawBlock, RawCall, RawEnd, Rel, Transfer};
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::image::{Image, SymbolKind};
@@ -50,7 +50,7 @@ impl Tables {
 
 /// Code on its way into tables.
 pub struct Assembly<'c, 'a> {
-    code: &'c Code<'a>,
+    code: &'c RawCode<'a>,
     /// Ids by rank; [`NO_FUNC`] for blocks that no function owns.
     ids: Vec<u32>,
     /// Ranks by id.
@@ -65,7 +65,7 @@ pub struct Assembly<'c, 'a> {
 
 impl<'c, 'a> Assembly<'c, 'a> {
     /// Numbers the blocks and settles the tables.
-    pub fn new(code: &'c Code<'a>) -> Assembly<'c, 'a> {
+    pub fn new(code: &'c RawCode<'a>) -> Assembly<'c, 'a> {
         let n = code.funcs.len();
         let mut firsts = vec![0u32; n + 1];
         for &owner in code.owner.iter().filter(|&&o| o != NO_FUNC) {
@@ -537,7 +537,7 @@ impl<'c, 'a> Assembly<'c, 'a> {
 }
 
 /// Names of functions: (address, order, name), sorted.
-fn names(code: &Code<'_>) -> Vec<(Rel, usize, Box<str>)> {
+fn names(code: &RawCode<'_>) -> Vec<(Rel, usize, Box<str>)> {
     let mut all = Vec::new();
     for (i, s) in code.cx.image.symbols.iter().enumerate() {
         let order = match s.kind {

@@ -30,7 +30,7 @@ pub struct RawFunction {
 }
 
 /// Code being understood.
-pub struct Code<'a> {
+pub struct RawCode<'a> {
     pub cx: Context<'a>,
     pub regions: Vec<Region>,
     pub blocks: Vec<RawBlock>,
@@ -68,19 +68,19 @@ const NO_RANK: u32 = u32::MAX;
 /// Addresses per entry of the index.
 const LINE: u32 = 64;
 
-impl<'a> Code<'a> {
+impl<'a> RawCode<'a> {
     /// From what the sweeps found, in order.
     pub fn new(
         cx: Context<'a>,
         regions: Vec<Region>,
         swept: Vec<Swept>,
         sites: &'a [(Range<Rel>, Rel)],
-    ) -> Code<'a> {
+    ) -> RawCode<'a> {
         let sum = |f: fn(&Swept) -> usize| swept.iter().map(f).sum();
         let mut stub_slots: Vec<Rel> =
             cx.image.plt.iter().filter_map(|s| s.slot).map(|at| cx.space.rel(at)).collect();
         stub_slots.sort_unstable();
-        let mut code = Code {
+        let mut code = RawCode {
             cx,
             regions,
             blocks: Vec::with_capacity(sum(|s| s.blocks.len())),
@@ -285,11 +285,11 @@ impl<'a> Code<'a> {
             _ => return None,
         };
         // A slot of the global offset table, not a variable that holds a function at start.
-        let kept = match self.cx.image.section_at(at) {
+        let is_constant = match self.cx.image.section_at(at) {
             Some(section) => section.name.starts_with(".got"),
             None => self.stub_slots.binary_search(&slot).is_ok(),
         };
-        (kept && self.cx.is_code(to)).then_some(to)
+        (is_constant && self.cx.is_code(to)).then_some(to)
     }
 
     /// Blocks at the entries of each function.
@@ -416,7 +416,7 @@ impl<'a> Code<'a> {
     }
 }
 
-impl Code<'_> {
+impl RawCode<'_> {
     /// Ends blocks at the calls that do not return; what follows such a call becomes a block of its own,
     /// padding none.
     pub fn end_at_calls(&mut self) {
@@ -505,11 +505,11 @@ impl Code<'_> {
                 }
             }
         }
-        let kept = |rank: usize| u32::try_from(rank).is_ok_and(|r| dropped.binary_search(&r).is_err());
+        let is_kept = |rank: usize| u32::try_from(rank).is_ok_and(|r| dropped.binary_search(&r).is_err());
         let mut ranks = 0..self.blocks.len();
-        self.blocks.retain(|_| ranks.next().is_some_and(kept));
+        self.blocks.retain(|_| ranks.next().is_some_and(is_kept));
         let mut ranks = 0..self.owner.len();
-        self.owner.retain(|_| ranks.next().is_some_and(kept));
+        self.owner.retain(|_| ranks.next().is_some_and(is_kept));
         self.make_index();
     }
 

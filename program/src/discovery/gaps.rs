@@ -7,8 +7,8 @@
 //!
 //! Not here: the claimed regions (`partition`).
 
-use crate::arch::{Decoder, Flow, StackMove};
-use crate::discovery::code::{Code, NO_FUNC};
+use crate::arch::{ControlFlow, Decoder, StackMove};
+use crate::discovery::code::{NO_FUNC, RawCode};
 use crate::discovery::partition::{Finder, Jump, Owner, Start, has};
 use crate::discovery::prologue::{has_prologue, looks_like_entry};
 use crate::discovery::sweep::raw::{RawEnd, RegionKind, Rel};
@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Calls in the gaps that padding follows up to an aligned place to which no jump leads, but where a function
 /// may start: no compiler pads code that runs through, so such a call does not return. By call, with the
 /// place.
-pub fn seams(code: &Code<'_>) -> Vec<(Rel, Rel)> {
+pub fn seams(code: &RawCode<'_>) -> Vec<(Rel, Rel)> {
     let mut found = Vec::new();
     for region in code.regions.iter().filter(|r| r.kind == RegionKind::Gap) {
         let from = code.calls.partition_point(|c| c.at < region.range.start);
@@ -129,7 +129,7 @@ impl Finder<'_, '_> {
         certain.retain(|c| code.block_from(c.0).is_some());
         let aligned = certain.iter().filter(|c| c.0 % 16 == 0).count();
         let aligned = certain.len() < 8 || aligned * 10 >= certain.len() * 9;
-        for &at in self.taken.iter().filter(|&&at| in_gap(at) && !has(self.labels, at)) {
+        for &at in self.address_taken.iter().filter(|&&at| in_gap(at) && !has(self.labels, at)) {
             if let Some(rank) = code.block_from(at)
                 && !self.fallen_into(rank)
                 && looks_like_entry(code, at)
@@ -518,7 +518,7 @@ impl Search<'_, '_, '_> {
         for insn in Decoder::new(code.cx.image.bytes_in(&va)?, va.start) {
             match insn.stack_move() {
                 None => {}
-                Some(_) if !matches!(insn.flow(), Flow::Next) => {}
+                Some(_) if !matches!(insn.flow(), ControlFlow::Next) => {}
                 Some(StackMove::By(n)) => depth = depth.wrapping_add(n),
                 Some(StackMove::ToFrame) => frame = Some(depth),
                 Some(StackMove::FromFrame(plus)) => depth = frame?.wrapping_add(plus),

@@ -7,7 +7,7 @@
 //!
 //! Not here: what is known of the C library's functions by name (`libc`).
 
-use crate::discovery::code::{Code, NO_FUNC};
+use crate::discovery::code::{NO_FUNC, RawCode};
 use crate::discovery::sweep::raw::{RawCall, RawEnd, Transfer};
 use crate::libc;
 
@@ -15,7 +15,7 @@ use crate::libc;
 ///
 /// Each block is looked at once, and once more for each callee that it waits for: what is found to return
 /// sets the blocks going that stopped at calls to it, not their functions.
-pub fn infer(code: &mut Code<'_>) {
+pub fn infer(code: &mut RawCode<'_>) {
     let n = code.funcs.len();
     let entries = code.entry_ranks();
     let mut walk = Walk {
@@ -66,7 +66,7 @@ enum Target {
 }
 
 /// What `call` leads to.
-fn callee(code: &Code<'_>, call: &RawCall) -> Target {
+fn callee(code: &RawCode<'_>, call: &RawCall) -> Target {
     if code.seams.binary_search_by_key(&call.at, |s| s.0).is_ok() {
         return Target::Never;
     }
@@ -84,7 +84,7 @@ fn callee(code: &Code<'_>, call: &RawCall) -> Target {
 
 /// A walk along control flow, from block to block.
 struct Walk<'w, 'a> {
-    code: &'w Code<'a>,
+    code: &'w RawCode<'a>,
     /// By call.
     callees: Vec<Target>,
     /// By function.

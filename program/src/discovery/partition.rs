@@ -6,7 +6,7 @@
 //! Invariant: every start is a block's start; a block belongs to the last start at or below it within its
 //! region.
 
-use crate::discovery::code::{Code, NO_FUNC, RawFunction};
+use crate::discovery::code::{NO_FUNC, RawCode, RawFunction};
 use crate::discovery::regions::{Pointer, Seed};
 use crate::discovery::sweep::listing::sorted;
 use crate::discovery::sweep::raw::{RawEnd, RawTable, RegionKind, Rel, Transfer};
@@ -46,14 +46,14 @@ pub struct Known {
     /// Targets of direct calls, sorted.
     pub called: Vec<Rel>,
     /// Code whose address is taken, sorted.
-    pub taken: Vec<Rel>,
+    pub address_taken: Vec<Rel>,
     /// Targets of tables, sorted.
     pub labels: Vec<Rel>,
 }
 
 impl Known {
     /// From the calls, references and tables of the whole image.
-    pub fn of(code: &Code<'_>, evidence: &Evidence) -> Known {
+    pub fn of(code: &RawCode<'_>, evidence: &Evidence) -> Known {
         let span = code.cx.span();
         let labels: Vec<Rel> = code.tables.iter().flat_map(|t| t.targets.iter().copied()).collect();
         let mut words: Vec<Range<Rel>> = code
@@ -73,8 +73,12 @@ impl Known {
         let direct = code.calls.iter().filter(|c| c.transfer == Transfer::Direct && c.target != c.end());
         let called: Vec<Rel> = direct.map(|c| c.target).collect();
         let pointers = evidence.pointers.iter().filter(|p| !in_table(p.from)).map(|p| p.to);
-        let taken: Vec<Rel> = pointers.chain(code.code_refs.iter().map(|r| r.to)).collect();
-        Known { called: sorted(&called, &span), taken: sorted(&taken, &span), labels: sorted(&labels, &span) }
+        let address_taken: Vec<Rel> = pointers.chain(code.code_refs.iter().map(|r| r.to)).collect();
+        Known {
+            called: sorted(&called, &span),
+            address_taken: sorted(&address_taken, &span),
+            labels: sorted(&labels, &span),
+        }
     }
 }
 
@@ -82,7 +86,7 @@ impl Known {
 pub type Jump = (Rel, u32);
 
 /// Gives every block its function, and makes the list of functions, by entry.
-pub fn partition(code: &mut Code<'_>, evidence: &Evidence, known: &Known) {
+pub fn partition(code: &mut RawCode<'_>, evidence: &Evidence, known: &Known) {
     let mut finder = Finder::new(code, evidence, known);
     finder.claimed();
     finder.parts();
@@ -123,7 +127,7 @@ pub fn partition(code: &mut Code<'_>, evidence: &Evidence, known: &Known) {
 }
 
 /// Fills `funcs` and `owner` from the starts.
-fn assign(code: &mut Code<'_>, starts: &[Start], never: &[Rel]) {
+fn assign(code: &mut RawCode<'_>, starts: &[Start], never: &[Rel]) {
     code.funcs.clear();
     let image = code.cx.image;
     let never_returns =
@@ -182,14 +186,14 @@ fn assign(code: &mut Code<'_>, starts: &[Start], never: &[Rel]) {
 }
 
 pub struct Finder<'f, 'a> {
-    pub code: &'f Code<'a>,
+    pub code: &'f RawCode<'a>,
     pub evidence: &'f Evidence,
     pub starts: Vec<Start>,
     pub entries: Vec<Rel>,
     /// Targets of direct calls, sorted.
     pub called: &'f [Rel],
     /// Code whose address is taken, sorted.
-    pub taken: &'f [Rel],
+    pub address_taken: &'f [Rel],
     /// Direct jumps and branches that lead to another region, by target.
     pub crossing: Vec<Jump>,
     /// Targets of tables, sorted.
@@ -207,7 +211,7 @@ pub fn among<'x>(jumps: &'x [Jump], range: &Range<Rel>) -> &'x [Jump] {
 }
 
 impl<'f, 'a> Finder<'f, 'a> {
-    fn new(code: &'f Code<'a>, evidence: &'f Evidence, known: &'f Known) -> Finder<'f, 'a> {
+    fn new(code: &'f RawCode<'a>, evidence: &'f Evidence, known: &'f Known) -> Finder<'f, 'a> {
         let mut crossing = Vec::new();
         let mut r = 0;
         for (rank, block) in code.blocks.iter().enumerate() {
@@ -220,8 +224,17 @@ impl<'f, 'a> Finder<'f, 'a> {
             }
         }
         crossing.sort_unstable();
-        let Known { called, taken, labels } = known;
-        Finder { code, evidence, starts: Vec::new(), entries: Vec::new(), called, taken, crossing, labels }
+        let Known { called, address_taken, labels } = known;
+        Finder {
+            code,
+            evidence,
+            starts: Vec::new(),
+            entries: Vec::new(),
+            called,
+            address_taken,
+            crossing,
+            labels,
+        }
     }
 
     fn start(&mut self, at: Rel, origin: Origin) {
@@ -301,7 +314,7 @@ impl<'f, 'a> Finder<'f, 'a> {
                 self.start(at, origin.unwrap_or(Origin::Called));
             }
         }
-        for &at in self.taken {
+        for &at in self.address_taken {
             let Some(region) = code.region_at(at).map(|r| &code.regions[r]) else { continue };
             let claimed = matches!(region.kind, RegionKind::Unwind { .. } | RegionKind::Symbol);
             if claimed && region.range.start != at && !has(self.labels, at) && code.block_from(at).is_some() {
@@ -322,7 +335,7 @@ impl<'f, 'a> Finder<'f, 'a> {
         if has(&self.evidence.cold, at) {
             return true;
         }
-        if self.is_seed(at) || has(self.called, at) || has(self.taken, at) {
+        if self.is_seed(at) || has(self.called, at) || has(self.address_taken, at) {
             return false;
         }
         let inward = among(&self.crossing, range);
@@ -420,7 +433,7 @@ impl<'f, 'a> Finder<'f, 'a> {
 }
 
 /// Where jumps in `range` lead outside it.
-fn among_sources<'x>(code: &'x Code<'_>, range: &'x Range<Rel>) -> impl Iterator<Item = Rel> + 'x {
+fn among_sources<'x>(code: &'x RawCode<'_>, range: &'x Range<Rel>) -> impl Iterator<Item = Rel> + 'x {
     let from = code.first_from(range.start);
     code.blocks[from..]
         .iter()

@@ -2,12 +2,12 @@
 //!
 //! Source: System V ABI, AMD64 supplement, 3.2: registers, the stack frame, and parameter passing.
 
-use crate::arch::{Decoder, Flow, Insn, Operand, RegSet, StackMove, Step};
-use crate::discovery::code::Code;
+use crate::arch::{ControlFlow, Decoder, Insn, Operand, RegSet, StackMove, Step};
+use crate::discovery::code::RawCode;
 use crate::discovery::sweep::raw::Rel;
 
 /// Whether the code at `at` saves registers or makes room on the stack at once.
-pub fn has_prologue(code: &Code<'_>, at: Rel) -> bool {
+pub fn has_prologue(code: &RawCode<'_>, at: Rel) -> bool {
     let va = code.cx.space.va(at);
     let bytes = code.cx.image.bytes_from(va).unwrap_or_default();
     let grows = |insn: &Insn| match insn.stack_move() {
@@ -18,7 +18,7 @@ pub fn has_prologue(code: &Code<'_>, at: Rel) -> bool {
 }
 
 /// Whether the code at `at` reads only what a caller provides, and leaves the caller's stack alone.
-pub fn looks_like_entry(code: &Code<'_>, at: Rel) -> bool {
+pub fn looks_like_entry(code: &RawCode<'_>, at: Rel) -> bool {
     let va = code.cx.space.va(at);
     let Some(bytes) = code.cx.image.bytes_from(va) else { return false };
     let bytes = &bytes[..bytes.len().min(24 * 15)];
@@ -26,8 +26,8 @@ pub fn looks_like_entry(code: &Code<'_>, at: Rel) -> bool {
     let mut depth = 0;
     for (n, insn) in Decoder::new(bytes, va).take(24).enumerate() {
         match insn.flow() {
-            Flow::Invalid => return false,
-            Flow::Stop => return n > 0 || !insn.is_padding(),
+            ControlFlow::Invalid => return false,
+            ControlFlow::Stop => return n > 0 || !insn.is_padding(),
             _ => {}
         }
         if n == 0 && insn.is_landing_mark() {
@@ -37,7 +37,7 @@ pub fn looks_like_entry(code: &Code<'_>, at: Rel) -> bool {
             return false;
         }
         match insn.stack_move() {
-            Some(StackMove::By(n)) if insn.flow() != Flow::Return => {
+            Some(StackMove::By(n)) if insn.flow() != ControlFlow::Return => {
                 depth += n;
                 if depth > 0 {
                     return false;
@@ -48,7 +48,7 @@ pub fn looks_like_entry(code: &Code<'_>, at: Rel) -> bool {
         }
         defined = defined.union(insn.effects().writes);
         match insn.flow() {
-            Flow::Next | Flow::Branch(_) => {}
+            ControlFlow::Next | ControlFlow::Branch(_) => {}
             // After a call everything it may return is defined; by then an entry has shown itself.
             _ => return true,
         }

@@ -12,8 +12,8 @@ pub mod listing;
 pub mod raw;
 
 use crate::addr::Va;
-use crate::arch::Position;
-use crate::arch::{Decoder, Flow, Insn, LOCK, Operand, Quick};
+use crate::arch::PositionDependence;
+use crate::arch::{ControlFlow, Decoder, Insn, LOCK, Operand, Quick};
 use crate::discovery::sweep::listing::{FlowKind, ListedInsn, Listing};
 use crate::discovery::sweep::raw::{
     Context, DataRef, NOWHERE, RawBlock, RawCall, RawEnd, Reference, Region, RegionKind, Rel, Swept,
@@ -144,7 +144,7 @@ impl Sweeper {
             if !matches!(kind, FlowKind::Nop | FlowKind::Invalid) {
                 let from = (at - range.start) as usize;
                 let own = bytes.get(from..from + usize::from(len)).unwrap_or_default();
-                if decoder.position_of(&insn, own) == Position::Fixed {
+                if decoder.position_of(&insn, own) == PositionDependence::Fixed {
                     out.fixed.push(at);
                 }
                 for (to, size) in insn.refers_to(fixed).into_iter().flatten() {
@@ -164,10 +164,10 @@ impl Sweeper {
             self.mark(cx, place, at, quick.size, out);
         }
         let (kind, target) = match quick.flow {
-            Flow::Jump(to) => (FlowKind::Jump, cx.space.rel(to)),
-            Flow::Branch(to) => (FlowKind::Branch, cx.space.rel(to)),
-            Flow::Call(to) => (FlowKind::Call, cx.space.rel(to)),
-            Flow::Return => (FlowKind::Return, NOWHERE),
+            ControlFlow::Jump(to) => (FlowKind::Jump, cx.space.rel(to)),
+            ControlFlow::Branch(to) => (FlowKind::Branch, cx.space.rel(to)),
+            ControlFlow::Call(to) => (FlowKind::Call, cx.space.rel(to)),
+            ControlFlow::Return => (FlowKind::Return, NOWHERE),
             _ => (FlowKind::Next, NOWHERE),
         };
         if kind == FlowKind::Call {

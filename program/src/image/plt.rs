@@ -9,7 +9,7 @@
 
 use super::{Image, PltStub, RelocationTo, SymbolKind};
 use crate::addr::Va;
-use crate::arch::{Decoder, Flow, Insn, Operand};
+use crate::arch::{ControlFlow, Decoder, Insn, Operand};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ fn resolver_names(image: &Image) -> HashMap<Va, &str> {
 /// The slot that `insn` jumps through, if it does.
 fn slot_of(insn: &Insn) -> Option<Va> {
     match (insn.flow(), insn.operands().next()) {
-        (Flow::JumpIndirect, Some(Operand::Place { at, index: None, base: None, .. })) => Some(at),
+        (ControlFlow::JumpIndirect, Some(Operand::Place { at, index: None, base: None, .. })) => Some(at),
         _ => None,
     }
 }
@@ -92,13 +92,13 @@ fn split(bytes: &[u8], at: Va) -> Vec<(Va, Option<Va>, bool)> {
             open = true;
         }
         match insn.flow() {
-            Flow::JumpIndirect => {
+            ControlFlow::JumpIndirect => {
                 if let Some(last) = stubs.last_mut().filter(|s| s.1.is_none()) {
                     (last.1, last.2) = (slot_of(&insn), pushes);
                 }
                 open = false;
             }
-            Flow::Next => pushes |= insn.operands().count() == 1,
+            ControlFlow::Next => pushes |= insn.operands().count() == 1,
             _ => open = false,
         }
     }
@@ -132,7 +132,7 @@ fn scan(image: &Image, range: &Range<Va>, resolvers: &HashMap<Va, &str>, found: 
                 let len = next.end().since(at).next_multiple_of(8);
                 at.plus(if len > 8 { 16 } else { 8 })
             }
-            (6, Some(next)) if insns.next().is_some_and(|i| matches!(i.flow(), Flow::Jump(_))) => {
+            (6, Some(next)) if insns.next().is_some_and(|i| matches!(i.flow(), ControlFlow::Jump(_))) => {
                 let _ = next;
                 at.plus(16)
             }

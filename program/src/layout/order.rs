@@ -106,17 +106,17 @@ fn cross(graph: &Layers, a: u32, b: u32) -> usize {
 pub(super) fn crossings(graph: &Layers) -> usize {
     let mut n = 0;
     for nodes in graph.layers.iter().skip(1) {
-        let mut ends: Vec<(u32, u32)> = Vec::new();
+        let mut segments: Vec<(u32, u32)> = Vec::new();
         for &v in nodes {
-            ends.extend(
+            segments.extend(
                 graph.above[v as usize]
                     .iter()
                     .map(|&w| (graph.position[w as usize], graph.position[v as usize])),
             );
         }
-        ends.sort_unstable();
+        segments.sort_unstable();
         let mut tree = vec![0usize; nodes.len() + 1];
-        for (seen, &(_, at)) in ends.iter().enumerate() {
+        for (seen, &(_, at)) in segments.iter().enumerate() {
             let mut not_right = 0;
             let mut i = at as usize + 1;
             while i > 0 {

@@ -12,7 +12,7 @@
 //! Source: S. Henry and others, "MAQAO VPROF", figure 2: shapes by predecessors and successors, dashes for
 //! conditional jumps, counts at edges.
 
-use super::{Layout, Point, Size, compute};
+use super::{Coordinates, Layout, Size, compute};
 use crate::analyses::loops::Loops;
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::model::{CallKind, Callee, EdgeKind, Program};
@@ -169,7 +169,7 @@ fn edge(
     out: &mut String,
     program: &Program,
     id: EdgeId,
-    line: &[Point],
+    line: &[Coordinates],
     loops: &Loops,
     counts: Option<&Counts<'_>>,
 ) {
@@ -258,7 +258,7 @@ impl Shape {
 
     /// As an element of SVG, up to its attributes of style. Slants lie outside of the box, in the space
     /// between boxes.
-    fn outline(self, at: Point, size: Size) -> String {
+    fn outline(self, at: Coordinates, size: Size) -> String {
         const SLANT: f64 = 7.0;
         let (left, right, top, bottom) = (at.x, at.x + size.width, at.y, at.y + size.height);
         let (above, below, between) = match self {
@@ -297,7 +297,7 @@ fn node(
     out: &mut String,
     program: &Program,
     id: BlockId,
-    at: Point,
+    at: Coordinates,
     size: Size,
     lines: &[String],
     shape: Shape,

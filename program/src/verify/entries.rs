@@ -5,7 +5,7 @@
 
 use super::{Report, Rule};
 use crate::addr::Va;
-use crate::arch::Flow;
+use crate::arch::ControlFlow;
 use crate::discovery::regions;
 use crate::discovery::sweep::raw::Space;
 use crate::ids::{BlockId, FuncId};
@@ -18,16 +18,16 @@ impl Program {
     pub(super) fn check_entries(&self, report: &mut Report) {
         let space = Space::of(&self.image);
         let is_code = |at| self.image.is_code(space.va(at));
-        let mut told: Vec<Va> = regions::seeds(&self.image, space, is_code)
+        let mut named_by_file: Vec<Va> = regions::seeds(&self.image, space, is_code)
             .iter()
             .map(|s| space.va(s.at))
             .chain(regions::pointed_to(&self.image, space, is_code).iter().map(|p| space.va(p.to)))
             .collect();
-        told.sort_unstable();
+        named_by_file.sort_unstable();
         let mut open: Vec<(Va, FuncId)> = Vec::new();
         for id in self.func_ids() {
             let starts = self.function(id).entries.iter().map(|&b| (self.block(b).start, id));
-            open.extend(starts.filter(|(at, _)| told.binary_search(at).is_err()));
+            open.extend(starts.filter(|(at, _)| named_by_file.binary_search(at).is_err()));
         }
         open.sort_unstable();
         if open.is_empty() {
@@ -70,12 +70,14 @@ impl Program {
         let own = |at: Va| self.block_at(at).is_some_and(|b| self.block(b).func == block.func);
         for insn in self.insns(id) {
             match insn.flow() {
-                Flow::Call(to) => found.push(to),
-                Flow::Jump(to) | Flow::Branch(to) if !own(self.led_to(to)) => found.push(self.led_to(to)),
-                Flow::Next | Flow::JumpIndirect if self.image.kind.is_relocated() => {
+                ControlFlow::Call(to) => found.push(to),
+                ControlFlow::Jump(to) | ControlFlow::Branch(to) if !own(self.led_to(to)) => {
+                    found.push(self.led_to(to))
+                }
+                ControlFlow::Next | ControlFlow::JumpIndirect if self.image.kind.is_relocated() => {
                     found.extend(insn.relative_place());
                 }
-                Flow::Next | Flow::JumpIndirect => {
+                ControlFlow::Next | ControlFlow::JumpIndirect => {
                     found.extend(insn.place().into_iter().chain(insn.wide_immediate()));
                 }
                 _ => {}

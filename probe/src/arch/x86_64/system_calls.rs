@@ -3,7 +3,7 @@
 
 use super::bytes_between;
 use super::shared::*;
-use program::arch::Position;
+use program::arch::PositionDependence;
 use program::arch::{Decoder, Operand, abi};
 use program::{Block, Program, Va};
 use std::arch::global_asm;
@@ -80,7 +80,7 @@ fn calls_in(program: &Program, block: &Block, set_number: &[u8; 5], mut found: i
     let (mut at, mut set) = (0, None);
     while let Some(insn) = decoder.next() {
         let own = bytes.get(at..at + insn.len_bytes()).unwrap_or_default();
-        let is_fixed = decoder.position_of(&insn, own) != Position::Anywhere;
+        let is_fixed = decoder.position_of(&insn, own) != PositionDependence::Independent;
         match set {
             _ if own == set_number => set = Some(at),
             Some(from) if own == SYSCALL => {

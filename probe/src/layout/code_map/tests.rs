@@ -4,7 +4,7 @@ use crate::layout::place::Room;
 use crate::module::Module;
 use crate::plan::{Action, Plan, Point, Probe};
 use crate::testing::compiled;
-use program::arch::{Decoder, Flow, Insn};
+use program::arch::{ControlFlow, Decoder, Insn};
 use program::{Program, Va};
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const TEXT: &str = "
 
 /// What an instruction is, as far as moving keeps it: a branch may be inverted.
 fn kind(insn: &Insn) -> u16 {
-    if matches!(insn.flow(), Flow::Branch(_)) { u16::MAX } else { insn.mnemonic() }
+    if matches!(insn.flow(), ControlFlow::Branch(_)) { u16::MAX } else { insn.mnemonic() }
 }
 
 /// The addresses of the instructions in old code that is moved, each with its kind.

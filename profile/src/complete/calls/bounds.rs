@@ -148,19 +148,23 @@ impl<'a> Known<'a> {
     fn find_returned(&mut self) {
         let program = self.program;
         // Per function: what it ends with, if that is known of each execution.
-        let ends: Vec<(Ordering, Vec<BlockId>)> = program.func_ids().map(|id| self.ends(id)).collect();
-        self.is_doubled = ends.iter().map(|ends| ends.0 == Ordering::Greater).collect();
-        let ends: Vec<Option<Vec<BlockId>>> =
-            ends.into_iter().map(|ends| (ends.0 == Ordering::Equal).then_some(ends.1)).collect();
-        self.returned = ends.iter().zip(&self.was_left).map(|(ends, left)| ends.is_some() || *left).collect();
+        let last_blocks: Vec<(Ordering, Vec<BlockId>)> =
+            program.func_ids().map(|id| self.last_blocks(id)).collect();
+        self.is_doubled = last_blocks.iter().map(|(order, _)| *order == Ordering::Greater).collect();
+        let last_blocks: Vec<Option<Vec<BlockId>>> = last_blocks
+            .into_iter()
+            .map(|(order, blocks)| (order == Ordering::Equal).then_some(blocks))
+            .collect();
+        self.returned =
+            last_blocks.iter().zip(&self.was_left).map(|(blocks, left)| blocks.is_some() || *left).collect();
         loop {
-            let refuted = |(i, ends): (usize, &Option<Vec<BlockId>>)| {
+            let refuted = |(i, blocks): (usize, &Option<Vec<BlockId>>)| {
                 let is_held = self.returned.get(i) == Some(&true) && self.was_left.get(i) == Some(&false);
-                let ends = ends.as_ref().filter(|_| is_held)?;
+                let blocks = blocks.as_ref().filter(|_| is_held)?;
                 let calls = |b: &BlockId| program.calls_in(*b).iter().all(|call| self.came_back(call));
-                (!ends.iter().all(calls)).then_some(i)
+                (!blocks.iter().all(calls)).then_some(i)
             };
-            let refuted: Vec<usize> = ends.iter().enumerate().filter_map(refuted).collect();
+            let refuted: Vec<usize> = last_blocks.iter().enumerate().filter_map(refuted).collect();
             if refuted.is_empty() {
                 return;
             }
@@ -174,14 +178,14 @@ impl<'a> Known<'a> {
 
     /// The blocks in which executions of `id` ended, and whether these are fewer than began, or more. What is
     /// not known is fewer.
-    fn ends(&self, id: FuncId) -> (Ordering, Vec<BlockId>) {
+    fn last_blocks(&self, id: FuncId) -> (Ordering, Vec<BlockId>) {
         let function = self.program.function(id);
         let unknown = (Ordering::Less, Vec::new());
         let Some(entered) = self.entered.get(id.index()).copied().flatten() else { return unknown };
         if self.n_stopped > 0 || !function.complete || entered.between().is_some() {
             return unknown;
         }
-        let mut ends = Vec::new();
+        let mut last_blocks = Vec::new();
         let mut sum = 0u64;
         for b in function.block_ids() {
             let Some(n) = self.count(b).map(|n| n.n) else { return unknown };
@@ -200,10 +204,10 @@ impl<'a> Known<'a> {
             };
             sum = sum.saturating_add(ended);
             if ended > 0 {
-                ends.push(b);
+                last_blocks.push(b);
             }
         }
-        (sum.cmp(&entered.n), ends)
+        (sum.cmp(&entered.n), last_blocks)
     }
 
     /// Finds functions that were called only by those who went on behind it; whether there are more than

@@ -27,7 +27,7 @@ use crate::complete::transfers::Layer;
 use crate::counts::{Exactness, Lost, Profile};
 use crate::format::{Format, ReadError};
 use crate::formats::bolt::view::{BoltBlocks, BoltView};
-use program::arch::Flow;
+use program::arch::ControlFlow;
 use program::{Program, Va};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -258,8 +258,8 @@ impl Reader<'_> {
 
     fn call(&mut self, name: &str, blocks: &BoltBlocks, at: Va, call: &Call) {
         let direct = match blocks.insn(at).map(|i| i.flow) {
-            Some(Flow::Call(to) | Flow::Jump(to) | Flow::Branch(to)) => Some(to),
-            Some(Flow::CallIndirect | Flow::JumpIndirect) => None,
+            Some(ControlFlow::Call(to) | ControlFlow::Jump(to) | ControlFlow::Branch(to)) => Some(to),
+            Some(ControlFlow::CallIndirect | ControlFlow::JumpIndirect) => None,
             _ => {
                 self.layer.lost.add(name, "no call at that offset", call.cnt);
                 return;

@@ -32,15 +32,15 @@ use crate::format::{Format, NO_LINE, ReadError, Written, is_one_line, one_line};
 use crate::formats::bolt::bat;
 use crate::formats::bolt::view::{BoltFunction, BoltView};
 use crate::losses::Losses;
-use program::arch::Flow;
+use program::arch::ControlFlow;
 use program::{EdgeKind, Program, Va};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// A place in a record.
+/// Where a record starts or ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Place {
+enum Location {
     Unknown,
     Symbol { name: String, offset: u64 },
 }
@@ -69,7 +69,7 @@ pub(crate) fn is_one(text: &str) -> bool {
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
     let text = String::from_utf8_lossy(bytes);
     let view = BoltView::of(program);
-    let mut reader = Reader { view: &view, layer: Layer::onto(program), bolted: false };
+    let mut reader = Reader { view: &view, layer: Layer::onto(program), is_translated: false };
     let mut samples = false;
     for (i, line) in text.lines().enumerate() {
         let bad =
@@ -83,7 +83,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
                     "perf2bolt has translated it back to the program before llvm-bolt; this one is the program after it",
                 ));
             }
-            reader.bolted = true;
+            reader.is_translated = true;
             continue;
         }
         if line == "no_lbr" || line.starts_with("no_lbr ") {
@@ -98,14 +98,14 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
             let [kind, name, offset, count] = fields.as_slice() else {
                 return Err(bad("a sample has four fields"));
             };
-            let place = place(kind, name, offset).map_err(|what| bad(&what))?;
-            reader.sample(&place, number(count).map_err(|what| bad(&what))?);
+            let location = location(kind, name, offset).map_err(|what| bad(&what))?;
+            reader.sample(&location, number(count).map_err(|what| bad(&what))?);
         } else {
             let [fk, fname, foff, tk, tname, toff, misses, count] = fields.as_slice() else {
                 return Err(bad("a branch has eight fields"));
             };
-            let from = place(fk, fname, foff).map_err(|what| bad(&what))?;
-            let to = place(tk, tname, toff).map_err(|what| bad(&what))?;
+            let from = location(fk, fname, foff).map_err(|what| bad(&what))?;
+            let to = location(tk, tname, toff).map_err(|what| bad(&what))?;
             let misses = number(misses).map_err(|what| bad(&what))?;
             reader.branch(&from, &to, misses, number(count).map_err(|what| bad(&what))?);
         }
@@ -138,12 +138,12 @@ fn split(line: &str) -> Vec<Cow<'_, str>> {
     fields.into_iter().filter(|f| !f.is_empty()).map(Cow::Owned).collect()
 }
 
-fn place(kind: &str, name: &str, offset: &str) -> Result<Place, String> {
+fn location(kind: &str, name: &str, offset: &str) -> Result<Location, String> {
     let offset =
         u64::from_str_radix(offset, 16).map_err(|_| format!("{offset:?} is no hexadecimal offset"))?;
     match kind {
-        "0" => Ok(Place::Unknown),
-        "1" | "2" => Ok(Place::Symbol { name: name.to_owned(), offset }),
+        "0" => Ok(Location::Unknown),
+        "1" | "2" => Ok(Location::Symbol { name: name.to_owned(), offset }),
         _ => Err(format!("{kind:?} is no kind of place")),
     }
 }
@@ -153,8 +153,8 @@ fn number(field: &str) -> Result<u64, String> {
 }
 
 /// Whether an instruction can leave a block for another place than the one behind it.
-fn transfers(flow: Flow) -> bool {
-    !matches!(flow, Flow::Next | Flow::Stop | Flow::Invalid)
+fn transfers(flow: ControlFlow) -> bool {
+    !matches!(flow, ControlFlow::Next | ControlFlow::Stop | ControlFlow::Invalid)
 }
 
 /// Why records of a name are left out.
@@ -164,7 +164,7 @@ struct Reader<'a> {
     view: &'a BoltView<'a>,
     layer: Layer<'a>,
     /// Translated back from a program that llvm-bolt made: records start at blocks, not at branches.
-    bolted: bool,
+    is_translated: bool,
 }
 
 impl Reader<'_> {
@@ -189,9 +189,9 @@ impl Reader<'_> {
         direct.or_else(indirect).map(|i| i.at)
     }
 
-    /// The address, `None` for a place that is not known; nothing at all if it is lost.
-    fn address(&mut self, place: &Place, count: u64) -> Option<Option<Va>> {
-        let Place::Symbol { name, offset } = place else { return Some(None) };
+    /// The address, `None` for a location that is not known; nothing at all if it is lost.
+    fn address(&mut self, location: &Location, count: u64) -> Option<Option<Va>> {
+        let Location::Symbol { name, offset } = location else { return Some(None) };
         let Some(start) = self.view.address_of(name) else {
             self.layer.lost.add(name, NO_SYMBOL, count);
             return None;
@@ -199,22 +199,22 @@ impl Reader<'_> {
         Some(Some(start.plus(*offset)))
     }
 
-    fn sample(&mut self, at: &Place, count: u64) {
+    fn sample(&mut self, at: &Location, count: u64) {
         if let Some(Some(at)) = self.address(at, count) {
             self.layer.sample(at, count);
         }
     }
 
-    fn branch(&mut self, from: &Place, to: &Place, misses: u64, count: u64) {
-        let known = |p: &Place, view: &BoltView| matches!(p, Place::Symbol { name, .. } if view.address_of(name).is_some());
+    fn branch(&mut self, from: &Location, to: &Location, misses: u64, count: u64) {
+        let known = |p: &Location, view: &BoltView| matches!(p, Location::Symbol { name, .. } if view.address_of(name).is_some());
         // A call to something that the program has no symbol for (an import, another image) is still a call.
         let unknown_target = !known(to, self.view);
-        if let (Place::Unknown, Place::Symbol { name, .. }, true) = (from, to, unknown_target) {
+        if let (Location::Unknown, Location::Symbol { name, .. }, true) = (from, to, unknown_target) {
             return self.layer.lost.add(name, NO_SYMBOL, count);
         }
         let Some(mut from) = self.address(from, count) else { return };
         let to = if unknown_target { None } else { self.address(to, count).flatten() };
-        if self.bolted
+        if self.is_translated
             && let Some(at) = from
         {
             from = self.leaving(at, to).or(from);
@@ -250,7 +250,7 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         out: Written::default(),
         lost: Losses::default(),
         entered: BTreeMap::new(),
-        touched: BTreeSet::new(),
+        written_functions: BTreeSet::new(),
     };
     if profile.edges.is_empty() && profile.entries.is_empty() && profile.exactness == Exactness::Sampled {
         writer.samples();
@@ -260,7 +260,7 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         writer.entries();
         writer.blocks();
     }
-    writer.out.n_functions = writer.touched.len();
+    writer.out.n_functions = writer.written_functions.len();
     writer.out.lost = writer.lost.into_list();
     writer.out
 }
@@ -273,7 +273,7 @@ struct Writer<'a> {
     lost: Losses,
     /// Entries that the calls written make.
     entered: BTreeMap<Va, u64>,
-    touched: BTreeSet<Va>,
+    written_functions: BTreeSet<Va>,
 }
 
 /// Why edges between the parts of a function are left out, if they lead to no start.
@@ -299,11 +299,11 @@ impl Writer<'_> {
         }
         self.out.bytes.extend_from_slice(line.as_bytes());
         self.out.count = self.out.count.saturating_add(count);
-        self.touched.insert(function.start);
+        self.written_functions.insert(function.start);
         true
     }
 
-    fn place(function: &BoltFunction, at: Va) -> String {
+    fn location_fields(function: &BoltFunction, at: Va) -> String {
         format!("1 {} {:x}", escape(&function.name), at.since(function.start))
     }
 
@@ -346,7 +346,7 @@ impl Writer<'_> {
         for (&at, &count) in &self.profile.blocks {
             match self.view.function_at(at).filter(|f| !f.stub) {
                 Some(f) => {
-                    let line = format!("{} {count}\n", Self::place(f, at));
+                    let line = format!("{} {count}\n", Self::location_fields(f, at));
                     self.line(f, count, &line);
                 }
                 None => self.lose(at, "llvm-bolt has no function there", count),
@@ -377,7 +377,7 @@ impl Writer<'_> {
             if kind == Some(EdgeKind::LandingPad) {
                 // Not an edge for llvm-bolt: a landing pad is entered.
                 let mut line = String::from("0 [unknown] 0 ");
-                let _ = writeln!(line, "{} 0 {count}", Self::place(to, edge.to));
+                let _ = writeln!(line, "{} 0 {count}", Self::location_fields(to, edge.to));
                 self.line(to, count, &line);
                 self.lose_misses(edge.from, misses);
                 continue;
@@ -387,8 +387,10 @@ impl Writer<'_> {
                 continue;
             };
             if from.start != to.start {
-                if matches!(insn.flow, Flow::Jump(_) | Flow::Branch(_) | Flow::JumpIndirect)
-                    && edge.to == to.start
+                if matches!(
+                    insn.flow,
+                    ControlFlow::Jump(_) | ControlFlow::Branch(_) | ControlFlow::JumpIndirect
+                ) && edge.to == to.start
                 {
                     self.record((from, last), (to, edge.to), misses, count);
                 } else {
@@ -398,9 +400,9 @@ impl Writer<'_> {
                 continue;
             }
             let blocks = view.blocks(from);
-            let ends = insn.flow.ends_block();
+            let ends_block = insn.flow.ends_block();
             if !blocks.is_leader(edge.to) {
-                if !ends || kind == Some(EdgeKind::FallThrough) {
+                if !ends_block || kind == Some(EdgeKind::FallThrough) {
                     // One block for llvm-bolt: it knows that edge from the ways in and out.
                     self.out.count = self.out.count.saturating_add(count);
                     self.lose_misses(edge.from, misses);
@@ -409,13 +411,16 @@ impl Writer<'_> {
                 }
                 continue;
             }
-            let leaves =
-                if ends { Some(last) } else { blocks.leader_of(last).and_then(|l| blocks.leaves_at(l)) };
+            let leaves = if ends_block {
+                Some(last)
+            } else {
+                blocks.leader_of(last).and_then(|l| blocks.leaves_at(l))
+            };
             match leaves {
                 Some(at) if blocks.has_edge(at, edge.to) => {
                     self.record((from, at), (to, edge.to), misses, count);
                 }
-                Some(at) if !ends || kind == Some(EdgeKind::FallThrough) => {
+                Some(at) if !ends_block || kind == Some(EdgeKind::FallThrough) => {
                     match blocks.over_padding(at, edge.to) {
                         // One edge of ours is several of llvm-bolt's: it holds padding for blocks.
                         Some(path) => {
@@ -467,7 +472,7 @@ impl Writer<'_> {
             match view.function_at(at) {
                 Some(from) if from.stub => {}
                 Some(from) if self.transfers(from, at) => {
-                    let line = format!("{} 0 [unknown] 0 0 {count}\n", Self::place(from, at));
+                    let line = format!("{} 0 [unknown] 0 0 {count}\n", Self::location_fields(from, at));
                     self.line(from, count, &line);
                 }
                 _ => self.lose(at, "no call at that address", count),
@@ -499,7 +504,7 @@ impl Writer<'_> {
                 _ if rest == 0 => {}
                 Some(f) if f.stub => self.lose(at, NO_STUBS, rest),
                 Some(f) => {
-                    let line = format!("0 [unknown] 0 {} 0 {rest}\n", Self::place(f, at));
+                    let line = format!("0 [unknown] 0 {} 0 {rest}\n", Self::location_fields(f, at));
                     self.line(f, rest, &line);
                 }
                 None => self.lose(at, "llvm-bolt has no function there", rest),

@@ -24,8 +24,8 @@ use std::fmt::Write as _;
 pub(crate) fn is_one(text: &str) -> bool {
     let Some(line) = text.lines().find(|l| !l.is_empty()) else { return false };
     let fields: Vec<&str> = line.split_whitespace().collect();
-    let places = fields.len() >= 4 && place(fields[1]).is_ok() && place(fields[2]).is_ok();
-    matches!(fields.first(), Some(&("B" | "F" | "f"))) && places
+    let has_places = fields.len() >= 4 && place(fields[1]).is_ok() && place(fields[2]).is_ok();
+    matches!(fields.first(), Some(&("B" | "F" | "f"))) && has_places
 }
 
 /// The image's build-id, `None` for the program itself; and the address.

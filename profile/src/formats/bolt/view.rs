@@ -8,7 +8,7 @@
 //! Source: LLVM 19, `bolt/lib/Rewrite/RewriteInstance.cpp` (discoverFileObjects: names) and
 //! `bolt/lib/Core/BinaryFunction.cpp` (buildCFG: blocks); the behaviour, checked against llvm-bolt 19.1.7.
 
-use program::arch::{Decoder, Flow};
+use program::arch::{ControlFlow, Decoder};
 use program::image::{Symbol, SymbolKind};
 use program::{EdgeKind, Program, Va};
 use std::cell::OnceCell;
@@ -118,20 +118,20 @@ impl<'p> BoltView<'p> {
             }
         }
         // Code that only the unwind table knows: a range that starts in no function found before.
-        let mut untold: Vec<(Va, Va, String)> = Vec::new();
+        let mut by_unwind_alone: Vec<(Va, Va, String)> = Vec::new();
         for u in &image.unwind {
             let i = found.partition_point(|(start, ..)| *start <= u.range.start);
-            let told = i.checked_sub(1).and_then(|i| found.get(i));
-            let before = told.into_iter().chain(untold.last()).max_by_key(|f| f.0);
+            let preceding = i.checked_sub(1).and_then(|i| found.get(i));
+            let before = preceding.into_iter().chain(by_unwind_alone.last()).max_by_key(|f| f.0);
             let known = before.is_some_and(|(s, e, _)| *s == u.range.start || u.range.start < *e);
             let stub = image.section_at(u.range.start).is_none_or(|s| s.name.starts_with(".plt"));
             if !known && !stub && image.is_code(u.range.start) {
                 let name = format!("__BOLT_FDE_FUNCat{:x}", u.range.start.0);
                 self.by_name.insert(name.clone(), u.range.start);
-                untold.push((u.range.start, u.range.end, name));
+                by_unwind_alone.push((u.range.start, u.range.end, name));
             }
         }
-        found.append(&mut untold);
+        found.append(&mut by_unwind_alone);
         found.sort_by_key(|f| f.0);
         let limits: Vec<Va> = found.iter().map(|f| f.0).collect();
         for (i, (start, end, name)) in found.into_iter().enumerate() {
@@ -216,7 +216,7 @@ fn is_function(kind: SymbolKind) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BoltInsn {
     pub at: Va,
-    pub flow: Flow,
+    pub flow: ControlFlow,
     pub nop: bool,
     /// Starts with `lock`, `rep` or `repne`, or the same byte as part of the opcode.
     prefixed: bool,
@@ -242,8 +242,8 @@ impl BoltBlocks {
             // Only `ud2` ends a block: it takes `hlt` and `int3` for ordinary instructions.
             let len = u64::try_from(insn.len_bytes()).expect("instructions are short");
             let raw = program.image.bytes_in(&(insn.at()..insn.at().plus(len)));
-            if flow == Flow::Stop && !matches!(raw, Some([0x0f, 0x0b])) {
-                flow = Flow::Next;
+            if flow == ControlFlow::Stop && !matches!(raw, Some([0x0f, 0x0b])) {
+                flow = ControlFlow::Next;
             }
             let prefixed = raw.is_some_and(|raw| matches!(raw, [0xf0 | 0xf2 | 0xf3, ..]));
             insns.push(BoltInsn { at: insn.at(), flow, nop: insn.is_nop(), prefixed });
@@ -251,7 +251,7 @@ impl BoltBlocks {
         let mut labels: BTreeSet<Va> = BTreeSet::from([function.start]);
         labels.extend(inner_entries.range(range.clone()));
         for insn in &insns {
-            if let Flow::Jump(to) | Flow::Branch(to) = insn.flow
+            if let ControlFlow::Jump(to) | ControlFlow::Branch(to) = insn.flow
                 && range.contains(&to)
             {
                 labels.insert(to);
@@ -296,8 +296,8 @@ impl BoltBlocks {
     /// The instruction by which the block that starts at `leader` goes to the block at `to`.
     pub fn exit_to(&self, leader: Va, to: Va) -> Option<Va> {
         let leads = |i: &&BoltInsn| match i.flow {
-            Flow::Jump(t) | Flow::Branch(t) => t == to,
-            Flow::JumpIndirect => self.tables.contains(&(i.at, to)),
+            ControlFlow::Jump(t) | ControlFlow::Branch(t) => t == to,
+            ControlFlow::JumpIndirect => self.tables.contains(&(i.at, to)),
             _ => false,
         };
         let jumps = self.insns_of(leader).iter().find(leads).map(|i| i.at);
@@ -359,8 +359,8 @@ impl BoltBlocks {
         let insns = self.insns_of(leader);
         for insn in insns {
             match insn.flow {
-                Flow::Jump(t) | Flow::Branch(t) if t == to => return true,
-                Flow::JumpIndirect if self.tables.contains(&(insn.at, to)) => return true,
+                ControlFlow::Jump(t) | ControlFlow::Branch(t) if t == to => return true,
+                ControlFlow::JumpIndirect if self.tables.contains(&(insn.at, to)) => return true,
                 _ => {}
             }
         }
@@ -374,14 +374,14 @@ impl BoltBlocks {
 fn cut(insns: &[BoltInsn], labels: &BTreeSet<Va>, range: &std::ops::Range<Va>) -> BTreeSet<Va> {
     let mut leaders = BTreeSet::new();
     // The terminator before this instruction, if the one before it is one.
-    let mut ended: Option<Flow> = None;
+    let mut ended: Option<ControlFlow> = None;
     for insn in insns {
         if labels.contains(&insn.at) {
             leaders.insert(insn.at);
         } else if let Some(before) = ended {
             let inside = |to: Va| range.contains(&to);
-            let joined = matches!(before, Flow::Branch(t) if inside(t))
-                && matches!(insn.flow, Flow::Jump(t) if inside(t));
+            let joined = matches!(before, ControlFlow::Branch(t) if inside(t))
+                && matches!(insn.flow, ControlFlow::Jump(t) if inside(t));
             if !joined {
                 leaders.insert(insn.at);
             }

@@ -53,14 +53,14 @@ pub(crate) struct FileCounts {
     pub branches: BTreeMap<u32, Vec<Vec<Option<u64>>>>,
 }
 
-/// A line of a file, by number.
-type Place = (u32, u32);
+/// A line of a source file: the number of the file in [`Files`], and of the line in it.
+type SourceLine = (u32, u32);
 
 /// A stretch of code without a call but at its end.
 struct Piece {
     count: Option<u64>,
     /// The lines of its instructions, each once, where it comes first.
-    places: Vec<Place>,
+    lines: Vec<SourceLine>,
     /// Where control goes from it, and how often.
     next: Vec<(usize, Option<u64>)>,
 }
@@ -90,30 +90,30 @@ impl Runs {
 
 impl Piece {
     fn new(count: Option<u64>) -> Piece {
-        Piece { count, places: Vec::new(), next: Vec::new() }
+        Piece { count, lines: Vec::new(), next: Vec::new() }
     }
 
-    fn add(&mut self, place: Option<Place>) {
-        if let Some(place) = place.filter(|place| !self.places.contains(place)) {
-            self.places.push(place);
+    fn add(&mut self, line: Option<SourceLine>) {
+        if let Some(line) = line.filter(|line| !self.lines.contains(line)) {
+            self.lines.push(line);
         }
     }
 }
 
 impl Piece {
     /// The line that it belongs to: of the file that its code is of last, the highest.
-    fn owner(&self) -> Option<Place> {
-        let (file, _) = self.places.last()?;
-        self.places.iter().rev().take_while(|place| place.0 == *file).max().copied()
+    fn owner(&self) -> Option<SourceLine> {
+        let (file, _) = self.lines.last()?;
+        self.lines.iter().rev().take_while(|line| line.0 == *file).max().copied()
     }
 }
 
 /// The lines of a block's instructions, and of those that fill space behind it.
-struct Places {
+struct BlockLines {
     /// The line of the function's opening, where control enters it.
-    before: Option<Place>,
-    own: Vec<Option<Place>>,
-    behind: Vec<Option<Place>>,
+    before: Option<SourceLine>,
+    own: Vec<Option<SourceLine>>,
+    behind: Vec<Option<SourceLine>>,
 }
 
 /// Files by number, and what belongs to them.
@@ -155,7 +155,7 @@ impl LineCounts {
             lost.add(&at.to_string(), "the program has no such block", *n);
         }
         let (declared, statements) = (lines.declarations(), lines.statements());
-        let mut all_runs: BTreeMap<Place, Runs> = BTreeMap::new();
+        let mut all_runs: BTreeMap<SourceLine, Runs> = BTreeMap::new();
         let has_flow = !profile.edges.is_empty() && profile.exactness != Exactness::Sampled;
         for func in program.func_ids() {
             let function = program.function(func);
@@ -171,11 +171,11 @@ impl LineCounts {
             let frame = one.frame();
             let opening = frame.as_ref().and_then(|frame| one.opening(frame, &declared, &mut files));
             let returns_value = frame.is_some_and(|frame| declared.returns_value(&frame));
-            let places = one.places(opening, returns_value, &mut files);
+            let by_block = one.block_lines(opening, returns_value, &mut files);
             let mut has_lines = false;
             for b in function.block_ids() {
                 let Some(n) = ran(b) else { continue };
-                if places[one.place(b)].own.iter().any(Option::is_some) {
+                if by_block[one.index(b)].own.iter().any(Option::is_some) {
                     has_lines = true;
                     counts.count = counts.count.saturating_add(n);
                 } else {
@@ -186,18 +186,18 @@ impl LineCounts {
                 continue;
             }
             counts.n_functions += 1;
-            let pieces = one.pieces(&places);
+            let pieces = one.pieces(&by_block);
             let mut run = if has_flow { lines_run(&pieces) } else { most_run(&pieces) };
             one.add_labels(&mut run, &pieces, opening, &mut files);
-            for (place, mut ran) in run {
+            for (line, mut ran) in run {
                 // The opening of a function that stands in another one's line, as that of a lambda does, adds
                 // nothing to it.
-                if Some(place) != opening {
+                if Some(line) != opening {
                     ran.owned = Some(ran.count());
                 }
-                all_runs.entry(place).or_default().add(ran);
+                all_runs.entry(line).or_default().add(ran);
             }
-            for ((file, line), ways) in one.branches(&places) {
+            for ((file, line), ways) in one.branches(&by_block) {
                 files.get(file).branches.entry(line).or_default().push(ways);
             }
             let entered = program.entry_block(func).and_then(ran);
@@ -225,7 +225,7 @@ struct OneFunction<'a> {
 }
 
 impl OneFunction<'_> {
-    fn place(&self, block: BlockId) -> usize {
+    fn index(&self, block: BlockId) -> usize {
         (block.0 - self.program.function(self.func).blocks.start) as usize
     }
 
@@ -234,39 +234,45 @@ impl OneFunction<'_> {
     }
 
     /// Where the function is declared.
-    fn opening(&self, frame: &Frame, declared: &Declarations, files: &mut Files) -> Option<Place> {
+    fn opening(&self, frame: &Frame, declared: &Declarations, files: &mut Files) -> Option<SourceLine> {
         let line = declared.line(frame).or(frame.line).filter(|line| *line > 0)?;
         let file = frame.file.as_ref().filter(|file| is_one_line(file))?;
         Some((files.number(file), line))
     }
 
-    fn place_of(&self, insn: &Insn, files: &mut Files) -> Option<Place> {
+    fn source_line(&self, insn: &Insn, files: &mut Files) -> Option<SourceLine> {
         let at = self.lines.at(insn.at()).filter(|(file, line)| *line > 0 && is_one_line(file));
         at.map(|(file, line)| (files.number(file), line))
     }
 
     /// Per block, the lines of its code.
-    fn places(&self, opening: Option<Place>, returns_value: bool, files: &mut Files) -> Vec<Places> {
+    fn block_lines(
+        &self,
+        opening: Option<SourceLine>,
+        returns_value: bool,
+        files: &mut Files,
+    ) -> Vec<BlockLines> {
         let (program, function) = (self.program, self.program.function(self.func));
         let mut last = 0;
         // Of those lines, that have code for more than taking the frame down: a jump to the end, at the
         // least, if nothing else.
         let mut stands = HashSet::new();
-        let mut all: Vec<Places> = Vec::with_capacity(function.n_blocks());
+        let mut all: Vec<BlockLines> = Vec::with_capacity(function.n_blocks());
         // Lines that have code where a statement begins, in each block. What an optimiser has moved among
         // those of other lines says nothing of how often its own ran.
-        let begins = |b: BlockId| -> HashSet<Place> {
+        let begins = |b: BlockId| -> HashSet<SourceLine> {
             let insns = program.insns(b).filter(|insn| self.statements.has(insn.at()));
-            insns.filter_map(|insn| self.place_of(&insn, files)).collect()
+            insns.filter_map(|insn| self.source_line(&insn, files)).collect()
         };
-        let begin: Vec<HashSet<Place>> = function.block_ids().map(begins).collect();
-        let begin_anywhere: HashSet<Place> = begin.iter().flatten().copied().collect();
+        let begin: Vec<HashSet<SourceLine>> = function.block_ids().map(begins).collect();
+        let begin_anywhere: HashSet<SourceLine> = begin.iter().flatten().copied().collect();
         for b in function.block_ids() {
             let padding = program.padding_behind(b);
             let bytes = program.image.bytes_in(&padding).unwrap_or_default();
-            let mut places = Places { before: None, own: Vec::new(), behind: Vec::new() };
+            let mut lines = BlockLines { before: None, own: Vec::new(), behind: Vec::new() };
             let insns: Vec<Insn> = program.insns(b).chain(Decoder::new(bytes, padding.start)).collect();
-            let raw: Vec<Option<Place>> = insns.iter().map(|insn| self.place_of(insn, files)).collect();
+            let raw: Vec<Option<SourceLine>> =
+                insns.iter().map(|insn| self.source_line(insn, files)).collect();
             let begins = |insn: &Insn| self.statements.has(insn.at());
             // Per instruction: whether a statement begins among those of its line that stand with it.
             let runs = raw.chunk_by(|a, b| a == b).scan(0, |n, run| {
@@ -275,42 +281,42 @@ impl OneFunction<'_> {
                 Some(vec![all.iter().any(begins); run.len()])
             });
             let are_begun: Vec<bool> = runs.flatten().collect();
-            for ((insn, place), is_begun) in insns.iter().zip(raw).zip(are_begun) {
-                let is_moved = |place: &Place| {
+            for ((insn, line), is_begun) in insns.iter().zip(raw).zip(are_begun) {
+                let is_moved = |line: &SourceLine| {
                     !is_begun
-                        && begin_anywhere.contains(place)
-                        && begin[self.place(b)].iter().any(|other| other != place)
+                        && begin_anywhere.contains(line)
+                        && begin[self.index(b)].iter().any(|other| other != line)
                 };
-                let place = place.filter(|place| !is_moved(place));
-                if let Some(place) = place.filter(|place| opening.is_some_and(|o| o.0 == place.0)) {
-                    last = last.max(place.1);
+                let line = line.filter(|line| !is_moved(line));
+                if let Some(line) = line.filter(|line| opening.is_some_and(|o| o.0 == line.0)) {
+                    last = last.max(line.1);
                     if !insn.takes_frame_down() {
-                        stands.insert(place);
+                        stands.insert(line);
                     }
                 }
-                if insn.at() < padding.start { &mut places.own } else { &mut places.behind }.push(place);
+                if insn.at() < padding.start { &mut lines.own } else { &mut lines.behind }.push(line);
             }
-            all.push(places);
+            all.push(lines);
         }
         self.drop_ways_back(&mut all);
         let Some(opening) = opening else { return all };
         let closing = (opening.0, last);
         if closing != opening && (returns_value || !stands.contains(&closing)) {
-            for (b, places) in function.block_ids().zip(&mut all) {
-                let n = self.n_cleaning(b, closing, places);
-                let rest = places.own.iter_mut().skip(n).chain(&mut places.behind);
-                rest.filter(|place| **place == Some(closing)).for_each(|place| *place = None);
+            for (b, lines) in function.block_ids().zip(&mut all) {
+                let n = self.n_cleaning(b, closing, lines);
+                let rest = lines.own.iter_mut().skip(n).chain(&mut lines.behind);
+                rest.filter(|line| **line == Some(closing)).for_each(|line| *line = None);
             }
         }
         if let Some(entry) = program.entry_block(self.func).filter(|b| function.blocks.contains(&b.0)) {
-            let there = &mut all[self.place(entry)];
+            let there = &mut all[self.index(entry)];
             there.before = Some(opening);
             // Where the frame is set up, the first instructions are the opening's; else they are of the first
             // statement.
             if program.insns(entry).next().is_some_and(|insn| insn.sets_frame_up()) {
                 let first = there.own.first().copied().flatten().filter(|first| first.0 == opening.0);
-                let run = there.own.iter().take_while(|place| first.is_some() && **place == first).count();
-                there.own.iter_mut().take(run).for_each(|place| *place = Some(opening));
+                let run = there.own.iter().take_while(|line| first.is_some() && **line == first).count();
+                there.own.iter_mut().take(run).for_each(|line| *line = Some(opening));
             }
         }
         all
@@ -318,34 +324,34 @@ impl OneFunction<'_> {
 
     /// How many of a block's instructions there are up to the last call in the function's last line, of a
     /// destructor as it may be.
-    fn n_cleaning(&self, b: BlockId, closing: Place, places: &Places) -> usize {
+    fn n_cleaning(&self, b: BlockId, closing: SourceLine, lines: &BlockLines) -> usize {
         const CHECK: &str = "__stack_chk_fail";
         let program = self.program;
-        let checks = |call: &Call| match call.callee {
+        let is_stack_check = |call: &Call| match call.callee {
             Callee::Import(n) => program.imports.get(n as usize).is_some_and(|name| **name == *CHECK),
             Callee::Function(f) => program.function(f).import.as_deref() == Some(CHECK),
             _ => false,
         };
-        let calls = program.calls_in(b).iter().filter(|c| c.kind == CallKind::Call && !checks(c));
+        let calls = program.calls_in(b).iter().filter(|c| c.kind == CallKind::Call && !is_stack_check(c));
         let calls: Vec<Va> = calls.map(|call| call.at).collect();
         let in_closing = program
             .insns(b)
-            .zip(&places.own)
+            .zip(&lines.own)
             .enumerate()
-            .filter(|(_, (insn, place))| **place == Some(closing) && calls.contains(&insn.at()));
+            .filter(|(_, (insn, line))| **line == Some(closing) && calls.contains(&insn.at()));
         in_closing.last().map_or(0, |(n, _)| n + 1)
     }
 
     /// Takes the line from jumps back to where it starts: they close a loop without a condition, and are
     /// nothing that it says.
-    fn drop_ways_back(&self, all: &mut [Places]) {
+    fn drop_ways_back(&self, all: &mut [BlockLines]) {
         let (program, function) = (self.program, self.program.function(self.func));
         for b in function.block_ids().filter(|b| program.block(*b).end == BlockEnd::Jump) {
             let Some(to) = program.successors(b).first().map(|e| e.to).filter(|to| *to <= b) else {
                 continue;
             };
-            let head = all[self.place(to)].own.first().copied().flatten();
-            let own = &mut all[self.place(b)].own;
+            let head = all[self.index(to)].own.first().copied().flatten();
+            let own = &mut all[self.index(b)].own;
             let n = own.len();
             if head.is_some()
                 && own.last() == Some(&head)
@@ -357,12 +363,12 @@ impl OneFunction<'_> {
     }
 
     /// The pieces of all blocks, with the ways between them.
-    fn pieces(&self, places: &[Places]) -> Vec<Piece> {
+    fn pieces(&self, lines: &[BlockLines]) -> Vec<Piece> {
         let (program, profile) = (self.program, self.profile);
         let mut pieces: Vec<Piece> = Vec::new();
-        let mut first = Vec::with_capacity(places.len());
+        let mut first = Vec::with_capacity(lines.len());
         let (mut ways, mut thrown) = (Vec::new(), Vec::new());
-        for (b, places) in program.function(self.func).block_ids().zip(places) {
+        for (b, lines) in program.function(self.func).block_ids().zip(lines) {
             first.push(pieces.len());
             let block = program.block(b);
             let count = profile.blocks.get(&block.start).copied();
@@ -388,20 +394,21 @@ impl OneFunction<'_> {
                 _ => vec![0; calls.len()],
             };
             // What does not come back is thrown, where something catches it.
-            let ends = (block.end == BlockEnd::NoReturn).then_some(count).flatten();
+            let never_returned = (block.end == BlockEnd::NoReturn).then_some(count).flatten();
             let mut behind = count;
             let mut calls = calls.iter().zip(lost).peekable();
             let mut piece = Piece::new(count);
-            piece.add(places.before);
-            let mut insns = program.insns(b).zip(&places.own).peekable();
-            while let Some((insn, place)) = insns.next() {
-                piece.add(*place);
+            piece.add(lines.before);
+            let mut insns = program.insns(b).zip(&lines.own).peekable();
+            while let Some((insn, line)) = insns.next() {
+                piece.add(*line);
                 let Some((_, lost)) = calls.next_if(|(call, _)| call.at == insn.at()) else { continue };
                 behind = behind.map(|n| n.saturating_sub(lost));
-                let lost = ends.filter(|_| insns.peek().is_none()).unwrap_or(lost);
+                let lost = never_returned.filter(|_| insns.peek().is_none()).unwrap_or(lost);
                 thrown.extend((lost > 0).then_some((pieces.len(), b, lost)));
                 // A variable that takes what is returned is part of the call.
-                let is_its_own = |(insn, at): &(Insn, &Option<Place>)| *at == place && insn.moves_result();
+                let is_its_own =
+                    |(insn, at): &(Insn, &Option<SourceLine>)| *at == line && insn.moves_result();
                 insns.next_if(is_its_own);
                 if insns.peek().is_some() {
                     piece.next.push((pieces.len() + 1, behind));
@@ -412,22 +419,22 @@ impl OneFunction<'_> {
             let from = pieces.len() - 1;
             // What fills space behind it runs, too, where control falls through.
             let fall = out.iter().find(|(_, kind, _)| *kind == EdgeKind::FallThrough).map(|(.., n)| *n);
-            if let Some(n) = fall.filter(|_| places.behind.iter().any(Option::is_some)) {
+            if let Some(n) = fall.filter(|_| lines.behind.iter().any(Option::is_some)) {
                 let mut filled = Piece::new(n);
-                places.behind.iter().for_each(|place| filled.add(*place));
+                lines.behind.iter().for_each(|line| filled.add(*line));
                 pieces[from].next.push((from + 1, n));
                 pieces.push(filled);
             }
             let last = pieces.len() - 1;
             ways.extend(out.into_iter().map(|(to, kind, n)| {
-                (if kind == EdgeKind::FallThrough { last } else { from }, self.place(to), n)
+                (if kind == EdgeKind::FallThrough { last } else { from }, self.index(to), n)
             }));
         }
         for (from, to, n) in ways {
             pieces[from].next.push((first[to], n));
         }
         for (from, to, n) in self.caught(thrown) {
-            pieces[from].next.push((first[self.place(to)], Some(n)));
+            pieces[from].next.push((first[self.index(to)], Some(n)));
         }
         pieces
     }
@@ -502,9 +509,9 @@ impl OneFunction<'_> {
     /// code behind it.
     fn add_labels(
         &self,
-        run: &mut BTreeMap<Place, Runs>,
+        run: &mut BTreeMap<SourceLine, Runs>,
         pieces: &[Piece],
-        opening: Option<Place>,
+        opening: Option<SourceLine>,
         files: &mut Files,
     ) {
         let Some((file, first)) = opening else { return };
@@ -513,14 +520,14 @@ impl OneFunction<'_> {
         let from = all.partition_point(|label| label.line < first);
         let started = started(pieces);
         for label in all[from..].iter().take_while(|label| label.line < last) {
-            let Some((&place, _)) = run.range((file, label.behind.start)..(file, label.behind.end)).next()
+            let Some((&line, _)) = run.range((file, label.behind.start)..(file, label.behind.end)).next()
             else {
                 continue;
             };
             // The end of what stands before it may be part of the same piece.
             let there =
-                || pieces.iter().find(|piece| piece.places.contains(&place)).and_then(|piece| piece.count);
-            let n = started.get(&place).copied().filter(|n| *n > 0).or_else(there);
+                || pieces.iter().find(|piece| piece.lines.contains(&line)).and_then(|piece| piece.count);
+            let n = started.get(&line).copied().filter(|n| *n > 0).or_else(there);
             if let (Some(n), None) = (n, run.get(&(file, label.line))) {
                 run.insert((file, label.line), Runs { any: n, owned: None });
             }
@@ -528,14 +535,13 @@ impl OneFunction<'_> {
     }
 
     /// Of each branch that has a count: its line, and how often it went each way.
-    fn branches(&self, places: &[Places]) -> Vec<(Place, Vec<Option<u64>>)> {
+    fn branches(&self, lines: &[BlockLines]) -> Vec<(SourceLine, Vec<Option<u64>>)> {
         let (program, profile) = (self.program, self.profile);
         let mut found = Vec::new();
         for b in program.function(self.func).block_ids() {
             let block = program.block(b);
             let is_branch = matches!(block.end, BlockEnd::Branch | BlockEnd::Switch);
-            let Some(place) = places[self.place(b)].own.last().copied().flatten().filter(|_| is_branch)
-            else {
+            let Some(line) = lines[self.index(b)].own.last().copied().flatten().filter(|_| is_branch) else {
                 continue;
             };
             let Some(&n) = profile.blocks.get(&block.start) else { continue };
@@ -558,7 +564,7 @@ impl OneFunction<'_> {
                 counts.push(n.saturating_sub(on));
             }
             if counts.len() > 1 {
-                found.push((place, counts.into_iter().map(|way| Some(way).filter(|_| n > 0)).collect()));
+                found.push((line, counts.into_iter().map(|way| Some(way).filter(|_| n > 0)).collect()));
             }
         }
         found
@@ -566,36 +572,36 @@ impl OneFunction<'_> {
 }
 
 /// How often each line ran.
-fn lines_run(pieces: &[Piece]) -> BTreeMap<Place, Runs> {
-    let mut found: BTreeMap<Place, Runs> = BTreeMap::new();
-    let mut owners: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
+fn lines_run(pieces: &[Piece]) -> BTreeMap<SourceLine, Runs> {
+    let mut found: BTreeMap<SourceLine, Runs> = BTreeMap::new();
+    let mut owners: BTreeMap<SourceLine, Vec<usize>> = BTreeMap::new();
     for (i, piece) in pieces.iter().enumerate() {
         let Some(n) = piece.count else { continue };
-        for place in &piece.places {
-            found.entry(*place).or_default().add(Runs { any: n, owned: None });
+        for line in &piece.lines {
+            found.entry(*line).or_default().add(Runs { any: n, owned: None });
         }
         if let Some(owner) = piece.owner() {
             owners.entry(owner).or_default().push(i);
         }
     }
-    for (place, mine) in owners {
-        found.entry(place).or_default().owned = Some(owned(pieces, &mine));
+    for (line, mine) in owners {
+        found.entry(line).or_default().owned = Some(owned(pieces, &mine));
     }
     found
 }
 
 /// How often control comes to where the code of a line starts, from code of others.
-fn started(pieces: &[Piece]) -> BTreeMap<Place, u64> {
-    let mut found: BTreeMap<Place, u64> = BTreeMap::new();
+fn started(pieces: &[Piece]) -> BTreeMap<SourceLine, u64> {
+    let mut found: BTreeMap<SourceLine, u64> = BTreeMap::new();
     for piece in pieces {
-        if let (Some(first), Some(n)) = (piece.places.first(), piece.count) {
+        if let (Some(first), Some(n)) = (piece.lines.first(), piece.count) {
             let sum = found.entry(*first).or_insert(0);
             *sum = sum.saturating_add(n);
         }
     }
     for piece in pieces {
         for (to, n) in &piece.next {
-            if let Some(first) = pieces[*to].places.first().filter(|first| piece.places.contains(first))
+            if let Some(first) = pieces[*to].lines.first().filter(|first| piece.lines.contains(first))
                 && let Some(sum) = found.get_mut(first)
             {
                 *sum = sum.saturating_sub(n.unwrap_or(0));
@@ -606,11 +612,11 @@ fn started(pieces: &[Piece]) -> BTreeMap<Place, u64> {
 }
 
 /// The largest count of a piece of each line.
-fn most_run(pieces: &[Piece]) -> BTreeMap<Place, Runs> {
-    let mut found: BTreeMap<Place, Runs> = BTreeMap::new();
+fn most_run(pieces: &[Piece]) -> BTreeMap<SourceLine, Runs> {
+    let mut found: BTreeMap<SourceLine, Runs> = BTreeMap::new();
     for (piece, n) in pieces.iter().filter_map(|piece| Some((piece, piece.count?))) {
-        for place in &piece.places {
-            let most = found.entry(*place).or_default();
+        for line in &piece.lines {
+            let most = found.entry(*line).or_default();
             most.any = most.any.max(n);
         }
     }
@@ -621,13 +627,13 @@ fn most_run(pieces: &[Piece]) -> BTreeMap<Place, Runs> {
 fn owned(pieces: &[Piece], mine: &[usize]) -> u64 {
     let count = |i: usize| pieces[i].count.unwrap_or(0);
     let most = mine.iter().map(|&i| count(i)).max().unwrap_or(0);
-    let place = |i: usize| mine.binary_search(&i).ok();
+    let rank = |i: usize| mine.binary_search(&i).ok();
     let mut inside: Vec<Vec<(usize, u64)>> = vec![Vec::new(); mine.len()];
     let (mut all, mut from_inside) = (0u64, 0u64);
     for (at, &i) in mine.iter().enumerate() {
         all = all.saturating_add(count(i));
         for (to, n) in &pieces[i].next {
-            if let Some(to) = place(*to) {
+            if let Some(to) = rank(*to) {
                 let Some(n) = n else { return most };
                 from_inside = from_inside.saturating_add(*n);
                 inside[at].push((to, *n));

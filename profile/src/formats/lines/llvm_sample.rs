@@ -73,16 +73,16 @@ impl Body {
 }
 
 /// The lines of a program, and how a place in it is named in a sample profile.
-struct Places {
+struct SourceLines {
     lines: Lines,
     declared: Declarations,
 }
 
-impl Places {
-    fn of(program: &Program) -> Option<Places> {
+impl SourceLines {
+    fn of(program: &Program) -> Option<SourceLines> {
         let lines = Lines::load(&program.image)?;
         let declared = lines.declarations();
-        Some(Places { lines, declared })
+        Some(SourceLines { lines, declared })
     }
 
     /// The lines from each frame's declaration, outermost first, with the name of what is inlined there.
@@ -103,7 +103,7 @@ impl Places {
 
 /// Writes counts of lines, calls and entries. `None` without line information.
 pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
-    let places = Places::of(program)?;
+    let source_lines = SourceLines::of(program)?;
     let mut lost = Losses::default();
     let mut functions: BTreeMap<FuncId, Body> = BTreeMap::new();
     let mut count = 0u64;
@@ -114,10 +114,10 @@ pub fn write(profile: &Profile, program: &Program) -> Option<Written> {
         if block.start == function.entry {
             outer.head = profile.entries.get(&function.entry).copied().unwrap_or(n);
         }
-        let source = BlockSource::of(program, Some(&places.lines), id);
+        let source = BlockSource::of(program, Some(&source_lines.lines), id);
         let mut placed = false;
         for (insn, frames) in program.insns(id).zip(&source.insns) {
-            let Some(path) = places.path(frames) else { continue };
+            let Some(path) = source_lines.path(frames) else { continue };
             placed = true;
             let mut body = &mut *outer;
             for (offset, inlined) in path {
@@ -226,7 +226,7 @@ fn bodies(text: &str) -> Result<HashMap<&str, Body>, ReadError> {
 /// [`ReadError::BadLine`] for a line that is not as described above, [`ReadError::NoLines`] if the program
 /// has no lines.
 pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), ReadError> {
-    let places = Places::of(program).ok_or(ReadError::NoLines { format: Format::LlvmSample })?;
+    let source_lines = SourceLines::of(program).ok_or(ReadError::NoLines { format: Format::LlvmSample })?;
     let text = String::from_utf8_lossy(bytes);
     let functions = bodies(&text)?;
     let mut profile =
@@ -245,7 +245,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
         found.insert(*name);
         profile.entries.insert(function.entry, outer.head);
         for id in function.block_ids() {
-            let source = BlockSource::of(program, Some(&places.lines), id);
+            let source = BlockSource::of(program, Some(&source_lines.lines), id);
             // A line that the file does not have did not run as code with counts: nor did the block.
             let of_line = |path: Vec<(Offset, Option<String>)>| {
                 let mut body = outer;
@@ -257,7 +257,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
                 }
                 None
             };
-            let paths = source.insns.iter().filter_map(|frames| places.path(frames));
+            let paths = source.insns.iter().filter_map(|frames| source_lines.path(frames));
             let known: Option<Vec<u64>> = paths.map(of_line).collect();
             if let Some(n) = known.and_then(|counts| counts.into_iter().min()) {
                 profile.blocks.insert(program.block(id).start, n);

@@ -42,11 +42,11 @@ pub enum Line<'a> {
         /// Who ran.
         who: Who,
         /// Where it left; `None`: not traced.
-        from: Option<Place<'a>>,
+        from: Option<BranchAddress<'a>>,
         /// Where it went.
-        to: Option<Place<'a>>,
+        to: Option<BranchAddress<'a>>,
         /// Whether it is of the processor's or the kernel's making, not of the instruction there.
-        interrupts: bool,
+        is_interrupt: bool,
     },
     /// What a thread did until its next branch is not known.
     Lost {
@@ -73,7 +73,7 @@ pub struct Who {
 
 /// An address, with what the line says of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place<'a> {
+pub struct BranchAddress<'a> {
     /// In the process.
     pub at: u64,
     /// The symbol there, and the distance from it.
@@ -102,14 +102,14 @@ pub fn line(text: &str) -> Option<Line<'_>> {
         // Behind the name of the event and the flags.
         let at = rest.split_whitespace().find(|word| address(word).is_some())?;
         let (flags, from) = rest.split_at_checked(at.as_ptr() as usize - rest.as_ptr() as usize)?;
-        let interrupts =
+        let is_interrupt =
             ["async", "int", "syscall"].iter().any(|flag| flags.split_whitespace().any(|w| w == *flag));
-        let (from, to) = (place(from)?, place(to)?);
-        let is_code = [from, to].into_iter().flatten().all(|place| may_be_code(place.at));
+        let (from, to) = (branch_address(from)?, branch_address(to)?);
+        let is_code = [from, to].into_iter().flatten().all(|address| may_be_code(address.at));
         if !is_code || who.time_ns.is_none() && has_bad_time(before) {
             return Some(Line::Senseless { who });
         }
-        return Some(Line::Branch { who, from, to, interrupts });
+        return Some(Line::Branch { who, from, to, is_interrupt });
     }
     let mut branches: Vec<(u64, u64)> = text.split_whitespace().filter_map(branch).collect();
     if branches.is_empty() {
@@ -168,7 +168,7 @@ fn address(word: &str) -> Option<u64> {
 
 /// `ADDRESS SYMBOL+0xOFFSET (FILE)`; the outer `None`: it is no address.
 #[expect(clippy::option_option, reason = "an address that is not traced is one")]
-fn place(text: &str) -> Option<Option<Place<'_>>> {
+fn branch_address(text: &str) -> Option<Option<BranchAddress<'_>>> {
     let text = text.trim();
     let (at, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let at = address(at)?;
@@ -186,7 +186,7 @@ fn place(text: &str) -> Option<Option<Place<'_>>> {
     let symbol = symbol
         .rsplit_once("+0x")
         .and_then(|(name, offset)| Some((name, u64::from_str_radix(offset, 16).ok()?)));
-    Some(Some(Place { at, symbol, file: file.filter(|file| *file != "[unknown]") }))
+    Some(Some(BranchAddress { at, symbol, file: file.filter(|file| *file != "[unknown]") }))
 }
 
 /// Who ran; and what stands behind that.
@@ -264,19 +264,20 @@ mod tests {
 
     #[test]
     fn branches_of_a_processor_trace_are_read_with_their_files() {
-        let at =
-            |at, name, offset| Some(Place { at, symbol: Some((name, offset)), file: Some("/bin/a.out") });
+        let at = |at, name, offset| {
+            Some(BranchAddress { at, symbol: Some((name, offset)), file: Some("/bin/a.out") })
+        };
         let who = Who { pid: None, tid: Some(3404), time_ns: Some(7_919_408_803_461) };
         let head = "    uname  3404 [002]  7919.408803461:          1  branches:uH:  ";
         let line = |text: &str| match line(text) {
-            Some(Line::Branch { who: of, from, to, interrupts }) => {
+            Some(Line::Branch { who: of, from, to, is_interrupt }) => {
                 assert_eq!(of, who, "{text}");
-                assert_eq!(interrupts, text.contains("hw int"), "{text}");
+                assert_eq!(is_interrupt, text.contains("hw int"), "{text}");
                 (from.map(|p| format!("{p:?}")), to.map(|p| format!("{p:?}")))
             }
             other => panic!("{text}: {other:?}"),
         };
-        let shown = |place: Option<Place<'_>>| place.map(|p| format!("{p:?}"));
+        let shown = |address: Option<BranchAddress<'_>>| address.map(|p| format!("{p:?}"));
         assert_eq!(
             line(&format!(
                 "{head} call   5625001013 main+0x3 (/bin/a.out) =>   5625001136 f(int, char)+0x0 (/bin/a.out)"
@@ -293,7 +294,7 @@ mod tests {
             )),
             (shown(at(0x56_2500_1013, "abad", 3)), None)
         );
-        let unknown = Some(Place { at: 0x7f00, symbol: None, file: None });
+        let unknown = Some(BranchAddress { at: 0x7f00, symbol: None, file: None });
         assert_eq!(
             line(&format!("{head} jmp   7f00 [unknown] ([unknown]) =>   0 [unknown] ([unknown])")),
             (shown(unknown), None)

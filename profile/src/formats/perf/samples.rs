@@ -100,18 +100,18 @@ impl<'p> Samples<'p> {
 
     /// A sample with the branches taken before it, the last one first.
     pub fn branches(&mut self, pid: i32, branches: &[Branch]) {
-        let places: Vec<(Option<Va>, Option<Va>, bool)> = branches
+        let in_image: Vec<(Option<Va>, Option<Va>, bool)> = branches
             .iter()
             .map(|&(from, to, missed)| (self.address(pid, from), self.address(pid, to), missed))
             .collect();
-        for (i, &(from, to, missed)) in places.iter().enumerate() {
+        for (i, &(from, to, missed)) in in_image.iter().enumerate() {
             if from.is_some() || to.is_some() {
                 let sum = self.branches.entry((from, to)).or_insert((0, 0));
                 sum.0 += 1;
                 sum.1 += u64::from(missed);
             }
             // From where the branch before this one went, straight to this one.
-            if let (Some(end), Some(&(_, Some(start), _))) = (from, places.get(i + 1))
+            if let (Some(end), Some(&(_, Some(start), _))) = (from, in_image.get(i + 1))
                 && start <= end
             {
                 add(&mut self.runs, (start, end), 1);

@@ -501,13 +501,13 @@ impl Body {
 
     /// Computes one block; whether anything grew.
     fn step(&self, program: &Program, conventions: &Conventions, node: u32, at: &mut Starts) -> bool {
-        let kept = abi::CALLEE_SAVED.minus(self.writes);
+        let callee_saved = abi::CALLEE_SAVED.minus(self.writes);
         let (segments, called) = self.segments_of(node);
         let after = match called.first() {
             None => self.out(program, conventions, node, at),
             Some(&g) => {
                 let callee = conventions.of(FuncId(g));
-                Pair::of(callee.read_at_entry, callee.at_entry.union(kept))
+                Pair::of(callee.read_at_entry, callee.at_entry.union(callee_saved))
             }
         };
         let mut pair = self.before(&segments[0], after);
@@ -518,7 +518,7 @@ impl Body {
             }
         }
         if self.makes_calls(node) {
-            pair.add_live(kept);
+            pair.add_live(callee_saved);
         }
         at.set(node, pair)
     }
@@ -623,8 +623,8 @@ impl Body {
             Exit::Trap => both(abi::CALLEE_SAVED),
             Exit::To(g) => (conventions.of(g).read_at_entry, conventions.of(g).at_entry),
             Exit::Outside if conventions.system_v => {
-                let kept = abi::CALLEE_SAVED.union(me.at_return.minus(abi::CALLER_SAVED));
-                (kept, kept.union(abi::ARGUMENTS))
+                let callee_saved = abi::CALLEE_SAVED.union(me.at_return.minus(abi::CALLER_SAVED));
+                (callee_saved, callee_saved.union(abi::ARGUMENTS))
             }
             // Any register may hold what the target needs, but no compiler passes flags to code it cannot
             // see.

@@ -4,7 +4,7 @@
 //!
 //! Source: Intel SDM vol. 2A, 2.2.1.6 (`rip`-relative addressing).
 
-use super::{Decoder, Flow, Insn, Quick};
+use super::{ControlFlow, Decoder, Insn, Quick};
 use crate::addr::Va;
 use iced_x86::{Code, Register};
 
@@ -24,52 +24,54 @@ pub enum Branch {
 
 /// What of an instruction depends on where it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Position {
+pub enum PositionDependence {
     /// Nothing: its bytes mean the same anywhere.
-    Anywhere,
+    Independent,
     /// A direct branch to this address.
     Branch(Branch, Va),
     /// Four bytes at this offset of the instruction hold the distance from its end to this address.
-    Place(u8, Va),
+    Displacement(u8, Va),
     /// It cannot be moved: `xbegin`, 16-bit branches, 32-bit `rip`-relative addresses.
     Fixed,
 }
 
 impl Decoder<'_> {
     /// What of `insn`, the last that was decoded, depends on its place; `bytes` are its own.
-    pub fn position_of(&self, insn: &Insn, bytes: &[u8]) -> Position {
+    pub fn position_of(&self, insn: &Insn, bytes: &[u8]) -> PositionDependence {
         let i = &insn.0;
-        let near = |target: Va| match (i.code(), bytes) {
-            (Code::Jmp_rel8_64 | Code::Jmp_rel32_64, _) => Position::Branch(Branch::Jump, target),
-            (Code::Call_rel32_64, _) => Position::Branch(Branch::Call, target),
+        let branch_to = |target: Va| match (i.code(), bytes) {
+            (Code::Jmp_rel8_64 | Code::Jmp_rel32_64, _) => PositionDependence::Branch(Branch::Jump, target),
+            (Code::Call_rel32_64, _) => PositionDependence::Branch(Branch::Call, target),
             (code, [.., op, _]) if code.is_jcc_short() => {
-                Position::Branch(Branch::Conditional(op & 15), target)
+                PositionDependence::Branch(Branch::Conditional(op & 15), target)
             }
             (code, [.., op, _, _, _, _]) if code.is_jcc_near() && i.len() >= 6 => {
-                Position::Branch(Branch::Conditional(op & 15), target)
+                PositionDependence::Branch(Branch::Conditional(op & 15), target)
             }
             (code, [op, _]) if code.is_loop() || code.is_loopcc() || code.is_jcx_short() => {
-                Position::Branch(Branch::ShortOnly([*op, 0], 1), target)
+                PositionDependence::Branch(Branch::ShortOnly([*op, 0], 1), target)
             }
             (code, [prefix, op, _]) if code.is_loop() || code.is_loopcc() || code.is_jcx_short() => {
-                Position::Branch(Branch::ShortOnly([*prefix, *op], 2), target)
+                PositionDependence::Branch(Branch::ShortOnly([*prefix, *op], 2), target)
             }
-            _ => Position::Fixed,
+            _ => PositionDependence::Fixed,
         };
         if let Some(target) = insn.flow().target() {
-            return near(target);
+            return branch_to(target);
         }
         if !i.is_ip_rel_memory_operand() {
-            return Position::Anywhere;
+            return PositionDependence::Independent;
         }
         if i.memory_base() != Register::RIP {
-            return Position::Fixed;
+            return PositionDependence::Fixed;
         }
-        let Some(inner) = &self.inner else { return Position::Fixed };
+        let Some(inner) = &self.inner else { return PositionDependence::Fixed };
         let offsets = inner.get_constant_offsets(i);
         match u8::try_from(offsets.displacement_offset()) {
-            Ok(at) if offsets.displacement_size() == 4 => Position::Place(at, Va(i.ip_rel_memory_address())),
-            _ => Position::Fixed,
+            Ok(at) if offsets.displacement_size() == 4 => {
+                PositionDependence::Displacement(at, Va(i.ip_rel_memory_address()))
+            }
+            _ => PositionDependence::Fixed,
         }
     }
 }
@@ -77,19 +79,21 @@ impl Decoder<'_> {
 impl Quick {
     /// What of it depends on its place; it lies at `at`, and `bytes` are its own.
     #[inline]
-    pub fn position(&self, at: Va, bytes: &[u8]) -> Position {
+    pub fn position(&self, at: Va, bytes: &[u8]) -> PositionDependence {
         match (self.flow, bytes) {
-            (Flow::Next | Flow::Return, _) => match self.written_place(at) {
-                Some((offset, to)) => Position::Place(offset, to),
-                None => Position::Anywhere,
+            (ControlFlow::Next | ControlFlow::Return, _) => match self.written_place(at) {
+                Some((offset, to)) => PositionDependence::Displacement(offset, to),
+                None => PositionDependence::Independent,
             },
-            (Flow::Jump(to), _) => Position::Branch(Branch::Jump, to),
-            (Flow::Call(to), _) => Position::Branch(Branch::Call, to),
-            (Flow::Branch(to), [.., op, _, _, _, _]) if bytes.len() >= 6 => {
-                Position::Branch(Branch::Conditional(op & 15), to)
+            (ControlFlow::Jump(to), _) => PositionDependence::Branch(Branch::Jump, to),
+            (ControlFlow::Call(to), _) => PositionDependence::Branch(Branch::Call, to),
+            (ControlFlow::Branch(to), [.., op, _, _, _, _]) if bytes.len() >= 6 => {
+                PositionDependence::Branch(Branch::Conditional(op & 15), to)
             }
-            (Flow::Branch(to), [.., op, _]) => Position::Branch(Branch::Conditional(op & 15), to),
-            _ => Position::Fixed,
+            (ControlFlow::Branch(to), [.., op, _]) => {
+                PositionDependence::Branch(Branch::Conditional(op & 15), to)
+            }
+            _ => PositionDependence::Fixed,
         }
     }
 }

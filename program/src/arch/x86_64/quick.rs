@@ -6,7 +6,7 @@
 //!
 //! Source: Intel SDM vol. 2, 2.1 (instruction format), 2.2.1 (REX), appendix A (opcode maps).
 
-use super::{Effects, Flow, Reg, RegSet};
+use super::{ControlFlow, Effects, Reg, RegSet};
 use crate::addr::Va;
 
 /// An instruction of a common form. None of them is padding, an indirect jump or call, or a load of the stack
@@ -16,7 +16,7 @@ pub struct Quick {
     /// Length in bytes.
     pub len: u8,
     /// Where control goes.
-    pub flow: Flow,
+    pub flow: ControlFlow,
     reads: u64,
     writes: u64,
     kills: u64,
@@ -292,18 +292,18 @@ pub(super) fn quick(bytes: &[u8], at: Va) -> Option<Quick> {
             Some(Quick::of(o.next + imm, to | o.address, to | FLAGS, kills).with(&o, width))
         }
         // ret
-        0xc3 => Some(Quick { flow: Flow::Return, ..Quick::of(i, SP, SP, 0) }),
+        0xc3 => Some(Quick { flow: ControlFlow::Return, ..Quick::of(i, SP, SP, 0) }),
         // call, jmp
         0xe8 | 0xe9 => {
             let to = at.plus(i as u64 + 4).0.wrapping_add_signed(i64::from(i32_at(b, i)));
             Some(match opcode {
-                0xe8 => Quick { flow: Flow::Call(Va(to)), ..Quick::of(i + 4, SP, SP, 0) },
-                _ => Quick { flow: Flow::Jump(Va(to)), ..Quick::of(i + 4, 0, 0, 0) },
+                0xe8 => Quick { flow: ControlFlow::Call(Va(to)), ..Quick::of(i + 4, SP, SP, 0) },
+                _ => Quick { flow: ControlFlow::Jump(Va(to)), ..Quick::of(i + 4, 0, 0, 0) },
             })
         }
         0xeb => {
             let to = at.plus(i as u64 + 1).0.wrapping_add_signed(i64::from(b[i].cast_signed()));
-            Some(Quick { flow: Flow::Jump(Va(to)), ..Quick::of(i + 1, 0, 0, 0) })
+            Some(Quick { flow: ControlFlow::Jump(Va(to)), ..Quick::of(i + 1, 0, 0, 0) })
         }
         0x0f => two_bytes(b, i, rex, width, at),
         _ => None,
@@ -323,9 +323,9 @@ fn two_bytes(b: &[u8; 16], mut i: usize, rex: u8, width: u8, at: Va) -> Option<Q
             let o = Operands::at(b, i, rex);
             let to = 1 << o.reg;
             let from = if o.is_register { 1 << o.rm } else { o.address };
-            let kept = if width == 4 { to } else { 0 };
+            let cleared_half = if width == 4 { to } else { 0 };
             let flags = CONDITIONS[usize::from(opcode >> 1 & 7)];
-            Some(Quick::of(o.next, from | kept | flags, to, 0).with(&o, width))
+            Some(Quick::of(o.next, from | cleared_half | flags, to, 0).with(&o, width))
         }
         0x80..=0x8f => {
             let to = at.plus(i as u64 + 4).0.wrapping_add_signed(i64::from(i32_at(b, i)));
@@ -375,7 +375,7 @@ impl Quick {
     fn of(len: usize, reads: u64, writes: u64, kills: u64) -> Quick {
         Quick {
             len: u8::try_from(len).unwrap_or(0),
-            flow: Flow::Next,
+            flow: ControlFlow::Next,
             reads,
             writes,
             kills: kills & !reads,
@@ -426,7 +426,7 @@ fn i32_at(b: &[u8; 16], i: usize) -> i32 {
 
 #[inline(always)]
 fn branch(opcode: u8, len: usize, to: Va) -> Quick {
-    Quick { flow: Flow::Branch(to), ..Quick::of(len, CONDITIONS[usize::from(opcode >> 1 & 7)], 0, 0) }
+    Quick { flow: ControlFlow::Branch(to), ..Quick::of(len, CONDITIONS[usize::from(opcode >> 1 & 7)], 0, 0) }
 }
 
 /// Operation 7 is a comparison. `to` is empty for memory.

@@ -1,7 +1,7 @@
 //! The instructions of one region, as little of each as blocks and slices need.
 
 use crate::addr::Va;
-use crate::arch::{Flow, Insn};
+use crate::arch::{ControlFlow, Insn};
 use crate::discovery::sweep::raw::{Context, NOWHERE, Rel};
 use std::ops::Range;
 
@@ -36,17 +36,17 @@ impl FlowKind {
     /// Of `insn`, and where it leads, if it is a direct jump, branch or call.
     pub fn of(insn: &Insn) -> (FlowKind, Option<Va>) {
         match insn.flow() {
-            Flow::Next if insn.is_nop() => (FlowKind::Nop, None),
-            Flow::Next => (FlowKind::Next, None),
-            Flow::Jump(to) => (FlowKind::Jump, Some(to)),
-            Flow::Branch(to) => (FlowKind::Branch, Some(to)),
-            Flow::JumpIndirect => (FlowKind::JumpIndirect, None),
-            Flow::Call(to) => (FlowKind::Call, Some(to)),
-            Flow::CallIndirect => (FlowKind::CallIndirect, None),
-            Flow::Return => (FlowKind::Return, None),
-            Flow::Stop if insn.is_padding() => (FlowKind::Trap, None),
-            Flow::Stop => (FlowKind::Stop, None),
-            Flow::Invalid => (FlowKind::Invalid, None),
+            ControlFlow::Next if insn.is_nop() => (FlowKind::Nop, None),
+            ControlFlow::Next => (FlowKind::Next, None),
+            ControlFlow::Jump(to) => (FlowKind::Jump, Some(to)),
+            ControlFlow::Branch(to) => (FlowKind::Branch, Some(to)),
+            ControlFlow::JumpIndirect => (FlowKind::JumpIndirect, None),
+            ControlFlow::Call(to) => (FlowKind::Call, Some(to)),
+            ControlFlow::CallIndirect => (FlowKind::CallIndirect, None),
+            ControlFlow::Return => (FlowKind::Return, None),
+            ControlFlow::Stop if insn.is_padding() => (FlowKind::Trap, None),
+            ControlFlow::Stop => (FlowKind::Stop, None),
+            ControlFlow::Invalid => (FlowKind::Invalid, None),
         }
     }
 }

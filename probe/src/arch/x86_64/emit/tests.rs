@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::listing;
 use expect_test::{Expect, expect};
 use program::Va;
-use program::arch::{Decoder, Position};
+use program::arch::{Decoder, PositionDependence};
 
 fn check(code: &[u8], want: &Expect) {
     want.assert_eq(&listing(code, Va(0x1000), |_, _| String::new()));
@@ -30,7 +30,7 @@ fn a_branch_that_is_written_is_decoded_as_what_it_was() {
             let mut decoder = Decoder::new(&bytes, Va(0x1000));
             let insn = decoder.next().expect("an instruction");
             let to = Va(0x1000 + bytes.len() as u64);
-            assert_eq!(decoder.position_of(&insn, &bytes), Position::Branch(branch, to));
+            assert_eq!(decoder.position_of(&insn, &bytes), PositionDependence::Branch(branch, to));
         }
     }
 }
@@ -299,9 +299,9 @@ fn distances_stand_where_it_is_said() {
         while let Some(insn) = decoder.next() {
             let own = &code[at..at + insn.len_bytes()];
             match decoder.position_of(&insn, own) {
-                Position::Branch(..) => found.push(at + own.len() - 4),
-                Position::Place(offset, _) => found.push(at + usize::from(offset)),
-                Position::Anywhere | Position::Fixed => {}
+                PositionDependence::Branch(..) => found.push(at + own.len() - 4),
+                PositionDependence::Displacement(offset, _) => found.push(at + usize::from(offset)),
+                PositionDependence::Independent | PositionDependence::Fixed => {}
             }
             at += own.len();
         }
