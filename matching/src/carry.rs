@@ -14,6 +14,7 @@
 mod bounds;
 mod calls;
 mod complete;
+pub(crate) mod infer;
 mod judge;
 mod learned_prediction;
 pub(crate) mod merge;
@@ -22,12 +23,12 @@ mod static_prediction;
 mod transfer;
 
 use crate::counts::Measured;
-use crate::infer::{Estimate, Inferred, Problem};
 use crate::relation::Matching;
 pub use bounds::CountRange;
 pub(crate) use calls::Calls;
 pub(crate) use complete::complete;
 pub(crate) use complete::{Complete, Known, WORK};
+use infer::{Estimate, Inferred, Problem};
 use learned_prediction::{Callees, Learned, Seen};
 pub use predict::{Doubt, Expected, Prediction};
 use profile::{Edge as EdgeAt, Exactness, ImageRef, Profile};

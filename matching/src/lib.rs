@@ -9,7 +9,6 @@ mod counts;
 mod data;
 mod functions;
 mod hash;
-mod infer;
 pub mod names;
 mod options;
 mod relation;

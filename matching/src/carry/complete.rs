@@ -4,9 +4,9 @@
 //! back, or came back twice), the leak is known by block, so that the new build may leak there too. Not here:
 //! how the gaps are filled (`infer`).
 
+use crate::carry::infer::{Estimate, Inferred, Problem};
 use crate::carry::static_prediction;
 use crate::counts::Measured;
-use crate::infer::{Estimate, Inferred, Problem};
 use profile::{Exactness, Profile};
 use program::{BlockId, EdgeKind, FuncId, Program, Va};
 use rayon::prelude::*;

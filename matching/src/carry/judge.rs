@@ -6,10 +6,10 @@
 //!
 //! Source: ours. Not here: what was learnt (`learned_prediction`), how contradictions are settled (`infer`).
 
+use crate::carry::infer::{Estimate, Problem};
 use crate::carry::learned_prediction::{Learned, Seen, Shape};
 use crate::carry::static_prediction::{Loops, weak};
 use crate::carry::transfer::Carried;
-use crate::infer::{Estimate, Problem};
 use program::{BlockId, Dominators, FuncId};
 
 /// How likely a block ran whose firm match did not, and an edge that the old build did not take.

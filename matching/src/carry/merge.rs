@@ -16,10 +16,10 @@
 //! Source: Gelman et al., Bayesian Data Analysis, 2.6 (gamma and Poisson) and 3.4 (Dirichlet and
 //! multinomial). Not here: inference (`infer`).
 
+use crate::carry::infer::{Estimate, Inferred, Problem};
 use crate::carry::{Calls, Complete, Known, MOST, WORK, complete, write};
 use crate::counts::Measured;
 use crate::counts::evidence::{Consistency, Silence, calling, inside};
-use crate::infer::{Estimate, Inferred, Problem};
 use profile::{Exactness, Profile};
 use program::{Callee, FuncId, Program, Va};
 use rayon::prelude::*;

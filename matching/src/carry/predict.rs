@@ -15,10 +15,10 @@
 
 use super::complete::{Complete, Known, WORK};
 use super::static_prediction;
+use crate::carry::infer::{Estimate, Problem};
 use crate::counts::Measured;
 use crate::counts::branches::branch_sides;
 use crate::counts::evidence::{Consistency, Silence};
-use crate::infer::{Estimate, Problem};
 use crate::relation::Matching;
 use profile::Profile;
 use program::{BlockId, FuncId, Origin, Program, Va};

@@ -5,7 +5,7 @@
 //! combined). We differ in that what cannot return is all but never reached, and that operands are looked at,
 //! not types.
 
-use crate::infer::{Estimate, Problem};
+use crate::carry::infer::{Estimate, Problem};
 use program::{BlockEnd, BlockId, CallKind, EdgeKind, FuncId, Program};
 
 /// Probability of a loop's back edge (Wu and Larus, table 1: LBH), and of staying in the loop (LEH).

@@ -6,7 +6,7 @@
 
 use crate::carry::CarryOptions;
 use crate::carry::complete::{Complete, Known};
-use crate::infer::{Estimate, Problem};
+use crate::carry::infer::{Estimate, Problem};
 use crate::relation::{BlockMatch, BlockMethod, Matching};
 use program::{BlockId, Callee, Edge, EdgeKind, FuncId, Loops, Program};
 use std::collections::BTreeMap;
