@@ -11,7 +11,7 @@
 //! ```
 #![warn(clippy::indexing_slicing)]
 
-use crate::format::{Format, ReadError};
+use crate::vocabulary::{Format, ReadError};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// How each of them starts.

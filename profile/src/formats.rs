@@ -1,7 +1,7 @@
 //! Which formats there are: how a file's format is told from its content, and reading and writing by format.
 //!
-//! To add one: a file with `parse` and `write`, a line in each table here and in `format`, and its consumer
-//! in `checks/formats.sh`.
+//! To add one: a file with `parse` and `write`, a line in each table here and in `vocabulary`, and its
+//! consumer in `checks/formats.sh`.
 
 pub mod bolt;
 pub mod callgrind;
@@ -12,8 +12,8 @@ pub mod perf;
 
 use crate::complete::derive::n_functions;
 use crate::counts::Profile;
-use crate::format::{Context, Format, Imported, ReadError, WriteError, Written};
 use crate::losses::not_held;
+use crate::vocabulary::{Context, Format, Imported, ReadError, WriteError, Written};
 use bolt::{bolt_yaml, fdata, preagg};
 use lines::{folded, lcov, llvm_sample, pprof};
 use ours::{csv, engraft, json, recording};

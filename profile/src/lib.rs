@@ -6,21 +6,21 @@ mod arithmetic;
 mod complete;
 mod counts;
 pub mod encoding;
-mod format;
 mod formats;
 mod losses;
+mod vocabulary;
 
 pub use arithmetic::{overlap, scaled};
 pub use complete::derive::n_functions;
 pub use complete::{calls, conservation, flow};
 pub use counts::{Beyond, Count, Edge, Exactness, ImageRef, Intervals, Lost, Profile};
-pub use format::{Context, Format, Imported, ReadError, WriteError, Written};
 pub use formats::bolt::{bat, bolt_yaml, fdata, preagg};
 pub use formats::images::Images;
 pub use formats::lines::{folded, lcov, llvm_sample, pprof};
 pub use formats::ours::{csv, engraft, json, recording};
 pub use formats::perf::{perf_branches, perf_data, perf_script};
 pub use formats::{callgrind, read, write};
+pub use vocabulary::{Context, Format, Imported, ReadError, WriteError, Written};
 
 #[cfg(test)]
 mod testing;

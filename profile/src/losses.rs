@@ -3,7 +3,7 @@
 
 use crate::complete::derive::add;
 use crate::counts::{Lost, Profile};
-use crate::format::Format;
+use crate::vocabulary::Format;
 use std::collections::BTreeMap;
 
 /// What was lost so far.

@@ -30,8 +30,8 @@
 
 use crate::complete::derive::add;
 use crate::counts::{Edge, ImageRef, Lost, Profile};
-use crate::format::{Format, ReadError};
 use crate::losses::Losses;
+use crate::vocabulary::{Format, ReadError};
 use program::arch::ControlFlow;
 use program::{BlockEnd, BlockId, Callee, EdgeKind, Program, Va};
 use std::collections::{BTreeMap, HashMap};

@@ -3,11 +3,11 @@
 //! Not here: one image of a recording, in any format ([`crate::write`]).
 
 use crate::counts::{Lost, Profile};
-use crate::format::{Format, WriteError, Written};
 use crate::formats::callgrind::export;
 use crate::formats::lines::lcov;
 use crate::formats::ours::csv;
 use crate::losses::in_doubt;
+use crate::vocabulary::{Format, WriteError, Written};
 use program::Program;
 
 /// A file that is written image by image.

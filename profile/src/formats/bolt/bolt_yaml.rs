@@ -25,8 +25,8 @@
 use crate::complete::derive::{add, derive_blocks};
 use crate::complete::transfers::Layer;
 use crate::counts::{Exactness, Lost, Profile};
-use crate::format::{Format, ReadError};
 use crate::formats::bolt::view::{BoltBlocks, BoltView};
+use crate::vocabulary::{Format, ReadError};
 use program::arch::ControlFlow;
 use program::{Program, Va};
 use serde::Deserialize;

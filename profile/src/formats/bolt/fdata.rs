@@ -28,10 +28,10 @@
 use crate::complete::derive::{add, blocks_alone, derive_blocks};
 use crate::complete::transfers::Layer;
 use crate::counts::{Exactness, Lost, Profile};
-use crate::format::{Format, NO_LINE, ReadError, Written, is_one_line, one_line};
 use crate::formats::bolt::bat;
 use crate::formats::bolt::view::{BoltFunction, BoltView};
 use crate::losses::Losses;
+use crate::vocabulary::{Format, NO_LINE, ReadError, Written, is_one_line, one_line};
 use program::arch::ControlFlow;
 use program::{EdgeKind, Program, Va};
 use std::borrow::Cow;

@@ -14,8 +14,8 @@
 use crate::complete::derive::{add, blocks_alone, derive_blocks};
 use crate::complete::transfers::Layer;
 use crate::counts::{Exactness, Lost, Profile};
-use crate::format::{Format, ReadError, Written};
 use crate::losses::Losses;
+use crate::vocabulary::{Format, ReadError, Written};
 use program::{EdgeKind, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -11,8 +11,8 @@
 use super::CREATOR;
 use crate::complete::calls;
 use crate::counts::{Beyond, Edge, Exactness, Profile};
-use crate::format::{Written, one_line};
 use crate::losses::{self, Losses};
+use crate::vocabulary::{Written, one_line};
 use program::{BlockId, CallKind, Callee, EdgeKind, FuncId, Lines, Program, Va};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

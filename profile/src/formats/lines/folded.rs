@@ -12,9 +12,9 @@
 //! names lead back to no block.
 
 use crate::counts::Profile;
-use crate::format::Written;
 use crate::formats::lines::source::{BlockSource, counted_blocks};
 use crate::losses::Losses;
+use crate::vocabulary::Written;
 use program::{Lines, Program};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

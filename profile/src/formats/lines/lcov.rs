@@ -18,10 +18,10 @@
 //! Source: geninfo(1), "FILES", of lcov 1.16.
 
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
-use crate::format::{Format, ReadError, Written};
 use crate::formats::lines::line_counts::LineCounts;
 use crate::formats::lines::source::BlockSource;
 use crate::losses::Losses;
+use crate::vocabulary::{Format, ReadError, Written};
 use program::{Frame, Lines, Program};
 use std::collections::HashMap;
 use std::fmt::Write as _;

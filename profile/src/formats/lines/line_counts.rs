@@ -19,9 +19,9 @@
 //! tree-cfg.cc, `gimple_flow_call_edges_add` (which lines a block has, and where blocks end).
 
 use crate::counts::{Edge, Exactness, Profile};
-use crate::format::{NO_LINE, is_one_line, one_line};
 use crate::formats::lines::labels::{self, Label};
 use crate::losses::Losses;
+use crate::vocabulary::{NO_LINE, is_one_line, one_line};
 use program::arch::{Decoder, Insn};
 use program::{
     BlockEnd, BlockId, Call, CallKind, Callee, Declarations, EdgeKind, Frame, FuncId, Lines, Program,

@@ -13,9 +13,9 @@
 //! Source: clang's user manual, "Sample Profile Text Format".
 
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
-use crate::format::{Format, NO_LINE, ReadError, Written, is_one_line, one_line};
 use crate::formats::lines::source::{BlockSource, counted_blocks};
 use crate::losses::Losses;
+use crate::vocabulary::{Format, NO_LINE, ReadError, Written, is_one_line, one_line};
 use program::{Declarations, Frame, FuncId, Lines, Program};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;

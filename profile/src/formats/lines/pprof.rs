@@ -8,9 +8,9 @@
 
 use crate::complete::derive::add;
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
-use crate::format::{Format, ReadError, Written};
 use crate::formats::lines::source::counted_blocks;
 use crate::losses::Losses;
+use crate::vocabulary::{Format, ReadError, Written};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;

@@ -13,7 +13,7 @@
 use crate::complete::derive::{add, functions_of};
 use crate::complete::flow::{Padding, padding};
 use crate::counts::{ImageRef, Lost, Profile};
-use crate::format::{Format, ReadError, Written};
+use crate::vocabulary::{Format, ReadError, Written};
 use program::{BlockEnd, BlockId, FuncId, Program, Va};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

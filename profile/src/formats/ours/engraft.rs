@@ -38,7 +38,7 @@
 
 use crate::counts::{Beyond, Edge, Exactness, ImageRef, Profile};
 use crate::encoding::{Cursor, MAGIC, VERSION, put_bytes, varint};
-use crate::format::{ReadError, Written};
+use crate::vocabulary::{ReadError, Written};
 use program::{ImageId, Va};
 use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_64;

@@ -15,7 +15,7 @@
 //! Counts are numbers of up to 64 bits.
 
 use crate::counts::{Beyond, Edge, Exactness, ImageRef, Intervals, Profile};
-use crate::format::{Format, ReadError, Written};
+use crate::vocabulary::{Format, ReadError, Written};
 use program::{ImageId, Va};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

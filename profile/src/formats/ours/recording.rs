@@ -14,8 +14,8 @@
 
 use crate::counts::Profile;
 use crate::encoding::{Cursor, MAGIC, VERSION, put_bytes, varint};
-use crate::format::{Context, Format, ReadError};
 use crate::formats::ours::engraft;
+use crate::vocabulary::{Context, Format, ReadError};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// How a raw recording starts: the memory that a counted program counted in. It is no profile yet: who knows

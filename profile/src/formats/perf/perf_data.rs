@@ -10,8 +10,8 @@
 //! PERF_RECORD_SAMPLE, for the order of a sample's fields.
 
 use crate::counts::{Lost, Profile};
-use crate::format::{Format, ReadError};
 use crate::formats::perf::samples::{Branch, Samples};
+use crate::vocabulary::{Format, ReadError};
 use linux_perf_data::linux_perf_event_reader::{
     BranchSampleFormat, EventRecord, Mmap2FileId, RawEventRecord, ReadFormat, RecordType, SampleFormat,
 };

@@ -15,8 +15,8 @@
 //! lines.
 
 use crate::counts::{Lost, Profile};
-use crate::format::{Format, ReadError};
 use crate::formats::perf::samples::{Branch, Samples};
+use crate::vocabulary::{Format, ReadError};
 use program::{LiveVa, Program};
 
 /// Whether a text starts as such a file.

@@ -6,7 +6,7 @@
 use crate::complete::derive::{add, derive_blocks};
 use crate::complete::transfers::Layer;
 use crate::counts::{Exactness, Lost, Profile};
-use crate::format::{Format, ReadError};
+use crate::vocabulary::{Format, ReadError};
 use program::{Bias, FileOff, LiveVa, Program, Va};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What a file format of profiles is, what reading and writing one needs, and how each may fail.
+//! The words of reading and writing: the formats by name, what each needs, gives, and how it may fail.
 //!
 //! Not here: the formats themselves, and reading and writing by format (`formats`).
 
