@@ -1,25 +1,15 @@
 //! The command: `engraft VERB …`. One file a verb; each asks the libraries and shows what they say.
 #![forbid(unsafe_code)]
 
-mod carry;
-mod convert;
-mod count;
-mod diff;
-mod doctor;
-mod help;
 mod input;
-mod instrument;
-mod matches;
 mod output;
-mod query;
-mod score;
-mod show;
 mod timing;
-mod trace;
+mod verbs;
 
 use clap::{Parser, Subcommand};
 use output::Answer;
 use std::process::ExitCode;
+use verbs::{carry, convert, count, diff, doctor, help, instrument, matches, query, score, show, trace};
 
 /// Profiles, compares and re-optimises x86-64 Linux programs from their binaries alone
 #[derive(Parser)]

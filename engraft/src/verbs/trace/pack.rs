@@ -1,8 +1,8 @@
 //! `engraft trace pack`: of what was recorded, one file that is smaller, and searched without being unpacked.
 
-use crate::convert::traces::repack;
 use crate::input;
 use crate::output::{self, Answer, Hinted, Output};
+use crate::verbs::convert::traces::repack;
 use std::path::{Path, PathBuf};
 use trace::{Maker, Stores};
 use views::convert::TraceView;

@@ -3,7 +3,7 @@
 use super::Args;
 use crate::input;
 use crate::output::{self, Answer, Hinted};
-use crate::query::functions::Functions;
+use crate::verbs::query::functions::Functions;
 use program::{Program, Va};
 use std::collections::BTreeMap;
 use std::io;

@@ -199,14 +199,14 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         let hint = "name a file: `-o FILE`; one of that name is `./-`";
         return Err(Hinted::new(format!("{of} is the program's: a trace is not written to it"), hint).into());
     }
-    let target = crate::count::find(name)?;
+    let target = crate::verbs::count::find(name)?;
     output::refuse_replacing(&args.o, &[&target.command])?;
     output::can_be_written(&args.o)?;
     if args.pack && !output::is_own_file(&args.o) {
         let what = format!("{} cannot be read again, to be packed", args.o.display());
         return Err(Hinted::new(what, "leave out --pack, or name a file").into());
     }
-    let store = crate::count::open_store(args.no_cache)?;
+    let store = crate::verbs::count::open_store(args.no_cache)?;
     let wanted = ModuleFilter::new(&args.modules);
     let asked = instrumentation(args, &wanted);
     let modules = Modules::of(&store, &target)?;
@@ -266,5 +266,5 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         };
         output::report(|w| args.output.write(&view, w));
     }
-    Ok(Answer::Status(crate::count::passed_on(status)))
+    Ok(Answer::Status(crate::verbs::count::passed_on(status)))
 }

@@ -8,9 +8,9 @@ mod loops;
 mod summary;
 mod verify;
 
-use crate::count;
 use crate::input::{self, Source};
 use crate::output::{self, Answer, Hinted, Output};
+use crate::verbs::count;
 use profile::Profile;
 use program::{FuncId, Program};
 use std::path::{Path, PathBuf};

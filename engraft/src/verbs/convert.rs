@@ -6,10 +6,10 @@ mod exports;
 mod stores;
 pub mod traces;
 
-use crate::carry::written_view;
 use crate::input::{self, Source};
 use crate::output::{self, Answer, Hinted, Output};
-use crate::query;
+use crate::verbs::carry::written_view;
+use crate::verbs::query;
 use anyhow::Context as _;
 use profile::{Images, Profile};
 use std::num::NonZeroUsize;

@@ -1,7 +1,7 @@
 //! What a recording says of edges, calls and paths: `show REC edges`, `never`, `calls`, `paths`, `loops`.
 
-use crate::count::fill::loop_view;
 use crate::input;
+use crate::verbs::count::fill::loop_view;
 use measure::{loops, paths};
 use profile::{Beyond, Count, Edge, Profile, calls};
 use program::image::{Symbol, SymbolKind};

@@ -1,7 +1,7 @@
 //! `engraft doctor`: what works on this machine, and why not.
 
-use crate::count;
 use crate::output::{Answer, Output};
+use crate::verbs::count;
 use views::doctor::{Check, DoctorView};
 
 /// Run as tests.
