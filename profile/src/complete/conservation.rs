@@ -91,8 +91,8 @@ impl Conservation {
         self.flows.iter().map(|flow| flow.n)
     }
 
-    /// Settles what follows, and tells of each flow. Sums wrap, so that what is known of a part of the flow does
-    /// not spoil the rest: a flow that would be less than none is beyond 2⁶³.
+    /// Settles what follows, and tells of each flow. Sums wrap, so that what is known of a part of the flow
+    /// does not spoil the rest: a flow that would be less than none is beyond 2⁶³.
     pub fn settle(&mut self, mut on_settled: impl FnMut(Settled)) {
         let has_one = |node: &Node| node.n_open == 1;
         let mut ready: Vec<usize> =

@@ -422,26 +422,29 @@ impl Writer<'_> {
                 }
                 Some(at) if !ends_block || kind == Some(EdgeKind::FallThrough) => {
                     match blocks.over_padding(at, edge.to) {
-                        // One edge of ours is several of llvm-bolt's: it holds padding for blocks.
-                        Some(path) => {
-                            for (a, b) in path.iter().zip(path.iter().skip(1)) {
-                                let leaves = blocks.leaves_at(*a).unwrap_or(at);
-                                self.record(
-                                    (from, leaves),
-                                    (to, *b),
-                                    if leaves == at { misses } else { 0 },
-                                    count,
-                                );
-                            }
-                            self.out.count =
-                                self.out.count.saturating_sub(count.saturating_mul(path.len() as u64 - 2));
-                        }
+                        Some(path) => self.over_padding((from, at), to, &path, misses, count),
                         None => self.lose(edge.from, "llvm-bolt has no such edge", count),
                     }
                 }
                 _ => self.lose(edge.from, "llvm-bolt has no such edge", count),
             }
         }
+    }
+
+    /// Writes an edge of ours along `path`: several edges to llvm-bolt, which holds padding for blocks.
+    fn over_padding(
+        &mut self,
+        (from, at): (&BoltFunction, Va),
+        to: &BoltFunction,
+        path: &[Va],
+        misses: u64,
+        count: u64,
+    ) {
+        for (a, b) in path.iter().zip(path.iter().skip(1)) {
+            let leaves = self.view.blocks(from).leaves_at(*a).unwrap_or(at);
+            self.record((from, leaves), (to, *b), if leaves == at { misses } else { 0 }, count);
+        }
+        self.out.count = self.out.count.saturating_sub(count.saturating_mul(path.len() as u64 - 2));
     }
 
     fn calls(&mut self) {
