@@ -56,12 +56,12 @@ impl Default for CarryOptions {
     }
 }
 
-/// What became of a profile.
+/// The result of carrying a profile.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CarriedProfile {
-    /// Counts of the new build.
+    /// The profile of the new build.
     pub profile: Profile,
-    /// By start: between what the counts of blocks must lie that have only a part of an old block's flow, or
+    /// By start: the bounds of the counts of blocks that have only a part of an old block's flow, or
     /// no match.
     pub ranges: BTreeMap<Va, CountRange>,
     /// How sure each block's count is, by start, 0.0..=1.0: 0 where nothing but inference speaks.
@@ -85,12 +85,12 @@ pub enum LossReason {
     BranchUnmatched,
 }
 
-/// What one old function had and was not carried.
+/// Executions of one old function that were not carried.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CarryLoss {
     /// The function; `None` for records that belong to none.
     pub old: Option<FuncId>,
-    /// Why.
+    /// The reason.
     pub reason: LossReason,
     /// Executions of blocks; of calls, or mispredictions, where the reason says so.
     pub count: u64,
@@ -101,17 +101,17 @@ pub struct CarryLoss {
 /// What was carried, and what was lost and where. Counts are block executions.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct CarryReport {
-    /// In the old profile, in the old build's blocks.
+    /// Block executions in the old profile.
     pub old_count: u64,
-    /// Of those, in blocks that have a match.
+    /// How many of those are in blocks that have a match.
     pub carried_count: u64,
-    /// In the new profile.
+    /// Block executions in the new profile.
     pub new_count: u64,
-    /// By how much inference changed carried counts, in sum.
+    /// The sum of the changes that inference made to carried counts.
     pub changed_count: u64,
-    /// Old functions that ran, and how many of them have a match.
+    /// Old functions that ran.
     pub n_functions_ran: usize,
-    /// Of those, matched.
+    /// How many of those have a match.
     pub n_functions_carried: usize,
     /// Functions of the new build only that got counts from the calls to them.
     pub n_new_functions: usize,

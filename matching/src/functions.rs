@@ -31,12 +31,12 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    /// Whether two functions may be each other: the stub of an import is that import's stub, or nobody.
+    /// Whether two functions may match: the stub of an import matches that import's stub only.
     fn allows(&self, old: usize, new: usize) -> bool {
         self.old.program.functions[old].import == self.new.program.functions[new].import
             && self.options.allows(FuncId::at(old), FuncId::at(new))
     }
-    /// Takes a pair, if both are free and may be each other.
+    /// Records a pair, if both are free and may match; answers whether it did.
     fn take(&mut self, old: usize, new: usize, method: FunctionMethod, confidence: f32) -> bool {
         let allowed = method == FunctionMethod::Pinned || self.allows(old, new);
         let taken = allowed && self.pairs.insert(old, new);
@@ -45,7 +45,7 @@ impl State<'_> {
         }
         taken
     }
-    /// Gives `new` back, and what it was.
+    /// Undoes the match of `new`.
     fn release(&mut self, new: usize) {
         self.pairs.remove(new);
         self.how[new] = None;
@@ -64,7 +64,7 @@ impl State<'_> {
     }
 }
 
-/// Functions that are each other, by new, and the same as a table.
+/// The matched functions, by new, and the same as a table.
 pub fn compute(
     old: (&Program, &Keys, &Hashes),
     new: (&Program, &Keys, &Hashes),

@@ -16,7 +16,7 @@ const MAX_LEN: usize = 1 << 14;
 /// What part of a source function a symbol is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Part {
-    /// All of it, or what is left of it.
+    /// The function itself, or what is left of it.
     Whole,
     /// Cut out to be shared or inlined around (`.part.N`).
     Split,

@@ -14,7 +14,7 @@
 use crate::vocabulary::{Format, ReadError};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// How each of them starts.
+/// The first bytes of each file of ours.
 pub const MAGIC: &[u8; 8] = b"ENGRAFT\0";
 /// The version that is written and read.
 pub const VERSION: u8 = 1;
@@ -54,7 +54,7 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// Behind the head of a file of this `kind`, whose checksum is right. `other` is said of another kind.
+    /// The content of a file of this `kind`, its checksum verified. `other` is the message for another kind.
     ///
     /// # Errors
     /// [`ReadError::Damaged`] if it is cut off, changed, or of another version or kind.
@@ -84,7 +84,7 @@ impl<'a> Cursor<'a> {
         Ok(c)
     }
 
-    /// The same, whatever its checksum.
+    /// The same without a look at the checksum.
     pub fn open_damaged(file: &'a [u8], kind: u8) -> Option<Cursor<'a>> {
         let head = [MAGIC, &[VERSION, kind][..]].concat();
         file.starts_with(&head).then_some(Cursor { bytes: file, at: head.len() })

@@ -65,7 +65,7 @@ impl Format {
 /// Reads a profile in whatever format its content shows.
 ///
 /// # Errors
-/// If the format is not known, or the file is damaged, or it needs a program that `context` has not.
+/// If the format is not known, the file is damaged, or `context` lacks the program that it needs.
 pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
     let format = Format::recognise(bytes).ok_or_else(|| {
         let head = bytes.get(..bytes.len().min(24)).unwrap_or_default();

@@ -20,7 +20,7 @@ pub(crate) struct Link {
 /// A function's blocks for matching.
 #[derive(Debug)]
 pub(crate) struct Body {
-    /// Id of block 0.
+    /// The id of the first block.
     pub first: u32,
     /// Position of the block at the main entry.
     pub entry: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Reads `func`.
+    /// Reads the blocks of `func`.
     pub fn read(program: &Program, keys: &Keys, func: FuncId) -> Body {
         let f = program.function(func);
         let n = f.n_blocks();
@@ -144,7 +144,7 @@ impl Body {
     pub fn predecessors(&self, block: u32) -> &[Link] {
         &self.pred[self.pred_at[block as usize] as usize..self.pred_at[block as usize + 1] as usize]
     }
-    /// Its instructions.
+    /// The instructions of a block, as tokens.
     pub fn tokens(&self, block: u32) -> &[Token] {
         &self.tokens[self.token_at[block as usize] as usize..self.token_at[block as usize + 1] as usize]
     }
@@ -152,7 +152,7 @@ impl Body {
     pub fn all_tokens(&self) -> &[Token] {
         &self.tokens
     }
-    /// Its hashes.
+    /// The hashes of a block.
     pub fn hash(&self, block: u32) -> &BlockHash {
         &self.hash[block as usize]
     }

@@ -23,9 +23,9 @@ pub(crate) struct More {
 pub(crate) struct Pair<'a> {
     pub old: &'a Body,
     pub new: &'a Body,
-    /// Per old block its new one, or `NONE`.
+    /// For each old block its new one, or `NONE`.
     pub of_old: Vec<u32>,
-    /// Per new block its old one, or `NONE`.
+    /// For each new block its old one, or `NONE`.
     pub of_new: Vec<u32>,
     /// Per new block, how it was found and how sure that is.
     pub how: Vec<(BlockMethod, f32)>,
@@ -122,7 +122,7 @@ impl Crossing {
         out
     }
 
-    /// Takes note of a match.
+    /// Records a match.
     pub fn add(&mut self, old: u32, new: u32) {
         let n = self.highest.len();
         let mut i = old as usize + 1;

@@ -1,4 +1,4 @@
-//! Between what a block's count must lie: for blocks that carry only a part of a known flow, and those
+//! Bounds of block counts: for blocks that carry only a part of a known flow, and those
 //! without a match.
 //!
 //! Invariant: holds for every flow that has the known counts, or up to twice or down to half of them, since
@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 /// The least and the most that a block can have run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CountRange {
-    /// At least.
+    /// The least.
     pub low: u64,
-    /// At most; [`u64::MAX`] if nothing bounds it.
+    /// The most; [`u64::MAX`] if nothing bounds it.
     pub high: u64,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn ranges(
 
 /// What is around the blocks of a function: edges, and whether anything else leads there.
 struct Around {
-    /// From, to, and between what its count lies.
+    /// From, to, and the bounds of its count.
     edges: Vec<(usize, usize, CountRange)>,
     /// By block: whether control leaves it along its edges alone.
     closed: Vec<bool>,

@@ -11,7 +11,7 @@ use profile::{Edge as EdgeAt, Profile};
 use program::{BlockId, CallKind, Callee, FuncId, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By function: how many, and the sum of their counts.
+/// Number and summed counts of lost calls, by function.
 type Lost = BTreeMap<FuncId, (usize, u64)>;
 
 fn losses(lost: Lost, reason: LossReason) -> Vec<CarryLoss> {
@@ -26,9 +26,9 @@ pub(crate) struct Calls {
     indirect: BTreeMap<Va, Vec<(Va, f64)>>,
     /// By calling instruction: the share that leaves the image, or goes where nothing is known.
     out: BTreeMap<Va, f64>,
-    /// By calling instruction and target.
+    /// Executions by calling instruction and target.
     pub counts: BTreeMap<(Va, Va), u64>,
-    /// By calling instruction, without a target in the image.
+    /// Executions by calling instruction, of calls without a target in the image.
     pub counts_out: BTreeMap<Va, u64>,
     lost: Lost,
 }
@@ -110,7 +110,7 @@ impl Calls {
         calls
     }
 
-    /// Of nothing.
+    /// No calls.
     fn none() -> Calls {
         Calls {
             indirect: BTreeMap::new(),

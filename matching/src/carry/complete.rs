@@ -133,7 +133,7 @@ const MEASURED: u32 = 100;
 /// count.
 const LOST: u32 = MEASURED + MEASURED / 2;
 
-/// Zeros, but for the block that was entered and how often.
+/// Counts that are zero, but for how often the entry block was entered.
 fn only_entered(n_blocks: usize, n_edges: usize, entered: Option<(usize, u64)>) -> Inferred {
     let mut zero = Inferred {
         blocks: vec![0; n_blocks],

@@ -28,13 +28,13 @@ use std::collections::BinaryHeap;
 pub(crate) struct Inferred {
     /// Executions by block.
     pub blocks: Vec<u64>,
-    /// By edge.
+    /// Executions by edge.
     pub edges: Vec<u64>,
-    /// From outside, by block.
+    /// Control that comes from outside the function, by block.
     pub enter: Vec<u64>,
-    /// To outside, by block.
+    /// Control that leaves the function, by block.
     pub leave: Vec<u64>,
-    /// Whether it is the cheapest; not if the function is too large for that.
+    /// Whether it is the cheapest: not if the function is too large to find that.
     pub optimal: bool,
 }
 
@@ -99,7 +99,7 @@ impl Problem {
         }
     }
 
-    /// Of counts that fit.
+    /// Solves for counts that are small enough to be summed.
     fn solve_small(&self, limit: u64) -> Inferred {
         let n = self.blocks.len();
         let outside = 2 * n;

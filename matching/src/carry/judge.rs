@@ -23,7 +23,7 @@ const NEW_IN_OLD: f64 = -1.2;
 /// What is left of that for the blocks behind it, when it is decided whether they ran.
 const WITHIN_OLD: f64 = -0.8;
 
-/// Gives what nothing firm is known of in `p` estimates.
+/// Gives estimates to what nothing firm is known of in `p`.
 pub(crate) fn fill(
     seen: &Seen<'_>,
     learned: &Learned,
@@ -93,7 +93,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// What is believed of a function.
+/// How likely a function's blocks ran, and where control went.
 struct Belief {
     /// How likely each block is to have run.
     likely: Vec<f64>,
@@ -178,7 +178,7 @@ fn believe(
     Belief { likely, share }
 }
 
-/// A probability with its log-odds moved.
+/// The probability whose log-odds are moved by so much.
 fn shifted(p: f64, by: f64) -> f64 {
     let p = p.clamp(0.001, 0.999);
     1.0 / (1.0 + (1.0 - p) / p * (-by).exp())

@@ -16,7 +16,7 @@ use crate::carry::static_prediction::Loops;
 use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, FuncId, Program};
 use std::collections::BTreeMap;
 
-/// How many things are looked at.
+/// How many features a side can have.
 const N: usize = 96;
 /// How strongly the weights are held to where they start from: as many examples.
 const HOLD: f64 = 4.0;
@@ -31,7 +31,7 @@ pub(crate) struct Callees {
 }
 
 impl Callees {
-    /// Of the old build.
+    /// The callees that ran in the old build.
     pub fn of(program: &Program, counts: &Complete) -> Callees {
         let mut all = Callees { functions: vec![(0, 0); program.functions.len()], imports: BTreeMap::new() };
         for call in &program.calls {
@@ -101,7 +101,7 @@ impl Seen<'_> {
     }
 }
 
-/// What is seen of the blocks of one function.
+/// The features of the blocks of one function.
 pub(crate) struct Shape<'a> {
     seen: &'a Seen<'a>,
     first: u32,
@@ -110,7 +110,7 @@ pub(crate) struct Shape<'a> {
     n_before: Vec<u32>,
 }
 
-/// What is seen of one side of a branch: indexes of weights.
+/// The features of one side of a branch, as indexes of weights.
 struct Side {
     has: [u8; 24],
     n: usize,
@@ -268,7 +268,7 @@ struct Example {
 }
 
 impl Learned {
-    /// From the old build's counts.
+    /// Learns the weights from the old build's counts.
     pub fn of(old: &Program, counts: &Complete, callees: &Callees) -> Learned {
         let seen = Seen { program: old, callees, from: None };
         let n: usize = old

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct MergeOptions {
     /// Age of the carried profile in releases: each halves its weight.
     pub age_releases: f64,
-    /// As many samples of a branch in the fresh profile weigh as much as a carried profile of age 0.
+    /// How many samples of a branch weigh as much as a carried profile of age 0.
     pub worth_samples: f64,
 }
 
@@ -54,9 +54,9 @@ struct Both<'a> {
     /// Counts of the result for one sample.
     scale: f64,
     worth: f64,
-    /// What the carried one says alone, made complete.
+    /// The counts of the carried profile alone, made complete.
     carried_whole: Complete,
-    /// What the exact fresh one says alone, made complete.
+    /// The counts of the exact fresh profile alone, made complete.
     fresh_whole: Option<Complete>,
     torn: bool,
     /// Functions that `whole` is asked about first.
@@ -428,7 +428,7 @@ mod tests {
         }
     }
 
-    /// `of` without anything that starts in `func`.
+    /// The entries of `of` that do not start in `func`.
     fn without(p: &Program, of: &Profile, func: &str) -> Profile {
         let func = function(p, func);
         let inside = |at: Va| p.function_at(at) == Some(func);

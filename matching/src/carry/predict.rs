@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Expected {
     /// The share expected, 0.0..=1.0; `None` if what is not known weighs too much.
     pub share: Option<f64>,
-    /// It is no more than this, as far as is known.
+    /// The most that it can be, as far as is known.
     pub at_most: f64,
 }
 
@@ -74,7 +74,7 @@ pub enum Doubt {
     },
     /// Functions were called, and nothing is known of their inside.
     NotInside {
-        /// How many.
+        /// How many such functions.
         n_functions: usize,
         /// Of all executions of branches, the share expected in them.
         branch_share: f64,

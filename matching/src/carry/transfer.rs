@@ -26,9 +26,9 @@ pub(crate) struct Along<'a> {
     /// Indexes into the matching's blocks, by old block; `old_first` says where each begins.
     by_old: Vec<u32>,
     old_first: Vec<u32>,
-    /// By new function: its old one.
+    /// For each new function, the old one.
     from: Vec<Option<FuncId>>,
-    /// By caller and callee of the old build: how often the one called the other.
+    /// Executions of calls in the old build, by caller and callee.
     called: BTreeMap<(FuncId, FuncId), u64>,
 }
 
@@ -46,13 +46,13 @@ pub(crate) struct Transferred {
 pub(crate) struct Carried {
     /// Executions that were carried.
     pub count: u64,
-    /// Executions of its old blocks: a part of their flow is no more.
+    /// Executions of its old blocks, which bound its own if it has only a part of their flow.
     pub most: u64,
-    /// 0.0..=1.0; of several matches, by mass.
+    /// How sure it is, `0.0..=1.0`; of several matches, weighted by their counts.
     pub confidence: f32,
     /// Carries only a part of the flow of the old block.
     pub partial: bool,
-    /// Nothing but its place in the control flow says what it was.
+    /// Matched by its place in the control flow alone.
     pub placed: bool,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Along<'a> {
         share
     }
 
-    /// Everything that is known of `func` of the new build. `from` is its old function, if it has one.
+    /// All that is known of `func` in the new build; `from` is its old function, if it has one.
     pub fn function(&self, func: FuncId, from: Option<FuncId>) -> Transferred {
         let function = self.new.function(func);
         let mut p = Problem::of(self.new, func, LEAK);
@@ -369,9 +369,9 @@ impl<'a> Along<'a> {
 
 /// What is known of the edges that leave one block, by edge.
 struct Ways {
-    /// What went along it in the old build.
+    /// Executions in the old build.
     sum: Vec<u64>,
-    /// Whether an old edge speaks for it.
+    /// Whether an old edge became it for certain.
     explained: Vec<bool>,
     /// Whether an old edge may be it or another one.
     open: Vec<bool>,
@@ -380,7 +380,7 @@ struct Ways {
 }
 
 impl Ways {
-    /// So many edges of which nothing is known.
+    /// `n` edges of which nothing is known.
     fn of(n: usize) -> Ways {
         Ways { sum: vec![0; n], explained: vec![false; n], open: vec![false; n], cost: vec![u32::MAX; n] }
     }
@@ -389,7 +389,7 @@ impl Ways {
         self.explained[k] && !self.open[k]
     }
 
-    /// An old edge that is this one.
+    /// Adds an old edge that became this one.
     fn add(&mut self, k: usize, count: u64, cost: u32) {
         self.sum[k] = self.sum[k].saturating_add(count);
         self.explained[k] = true;

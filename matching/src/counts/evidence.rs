@@ -17,7 +17,7 @@ use profile::Profile;
 use program::{BlockEnd, BlockId, CallKind, Callee, FuncId, Origin, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A block that more enters than leaves, or the other way round.
+/// A block where what enters does not equal what leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inconsistency {
     /// Its start.

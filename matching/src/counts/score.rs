@@ -19,7 +19,7 @@ use crate::counts::evidence::inside;
 use profile::Profile;
 use program::{FuncId, Origin, Program};
 
-/// What a profile is worth beside a fresh one. Shares are 0.0..=1.0.
+/// How well a carried profile agrees with a fresh one. Shares are `0.0..=1.0`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Score {
     /// B.P.: right predictions by the carried profile, of those that the fresh one gets right.
@@ -38,7 +38,7 @@ pub struct Score {
     pub n_branches: usize,
     /// Of those, how many the carried profile knows.
     pub n_covered: usize,
-    /// Branch executions at those, of all.
+    /// The share of all branch executions that are at those.
     pub covered_share: f64,
     /// Blocks compared.
     pub n_blocks: usize,
@@ -50,7 +50,7 @@ pub struct Score {
     pub losses: Vec<FunctionLoss>,
 }
 
-/// What one function costs.
+/// What one function contributes to a worse score.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FunctionLoss {
     /// The function.
@@ -59,7 +59,7 @@ pub struct FunctionLoss {
     pub mispredicted: u64,
     /// Blocks whose "was executed" differs.
     pub n_blocks_differ: usize,
-    /// What it takes from overlap: half the sum of the differences of normalised counts.
+    /// Its share of the missing overlap: half the sum of the differences of normalised counts.
     pub overlap_share: f64,
 }
 
@@ -112,19 +112,19 @@ pub fn uncertainty(new: &Program, fresh: &[Profile]) -> Option<Uncertainty> {
     })
 }
 
-/// Executions of branches that ran.
+/// How branch executions were predicted.
 #[derive(Default)]
 struct Branches {
-    /// Branches.
+    /// Conditional branches.
     n: usize,
     /// Of those, how many the carried profile knows.
     n_covered: usize,
     seen: u64,
-    /// At those that the carried profile knows.
+    /// Executions of the branches that the carried profile knows.
     covered: u64,
-    /// Predicted right by the fresh profile itself.
+    /// Executions that the fresh profile itself predicts right.
     right_fresh: u64,
-    /// Predicted right by the carried profile.
+    /// Executions that the carried profile predicts right.
     right_carried: u64,
 }
 

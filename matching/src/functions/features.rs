@@ -56,7 +56,7 @@ impl Kind {
         Kind::Near,
         Kind::Next,
     ];
-    /// The kind of a word.
+    /// The kind of evidence of a word.
     pub fn of(word: u64) -> Kind {
         let i = usize::try_from(word >> 56).unwrap_or(0);
         Kind::ALL[i.min(Kind::ALL.len() - 1)]

@@ -18,7 +18,7 @@ type Group = (Vec<usize>, Vec<usize>);
 /// Largest group (old × new) whose pairs are all looked at.
 const ALL_PAIRS: usize = 1 << 14;
 
-/// The same symbol.
+/// Matches functions of the same symbol.
 pub fn exact(state: &mut State<'_>) {
     let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
     let (old, new) = (state.old.program, state.new.program);
@@ -50,7 +50,7 @@ pub fn exact(state: &mut State<'_>) {
     assign(state, several, FunctionMethod::Name, 0.0);
 }
 
-/// The same symbol but for decorations.
+/// Matches functions of the same symbol but for decorations.
 pub fn bare(state: &mut State<'_>) {
     let old = keys(state.old.program, &state.free_old(), names::without_crates);
     let new = keys(state.new.program, &state.free_new(), names::without_crates);
@@ -74,7 +74,7 @@ pub fn bare(state: &mut State<'_>) {
     }
 }
 
-/// The same path without parameters, then without the arguments of generics.
+/// Matches functions of the same path without parameters, then without the arguments of generics.
 pub fn hierarchical(state: &mut State<'_>) {
     for erase in [false, true] {
         let key = |n: &str| {
@@ -87,7 +87,7 @@ pub fn hierarchical(state: &mut State<'_>) {
     }
 }
 
-/// Names a few characters apart, and most blocks match.
+/// Matches functions whose names are a few characters apart, if most blocks match.
 pub fn similar(state: &mut State<'_>) {
     /// Share of matching code that is asked for.
     const ENOUGH: f32 = 0.5;

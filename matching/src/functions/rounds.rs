@@ -127,9 +127,9 @@ impl Rarity {
 struct Content {
     old: Bag,
     new: Bag,
-    /// Of each new slot, the old slots most like it by content.
+    /// For each new slot, the old slots most like it by content.
     candidates_by_content: Vec<Vec<u32>>,
-    /// Of each new slot, what was worked out, by old slot.
+    /// For each new slot, the likenesses that were worked out, by old slot.
     known: Vec<Vec<Own>>,
 }
 
@@ -140,7 +140,7 @@ struct Scored {
     new: u32,
     share: f32,
     bits: f32,
-    /// What is shared less what is missing.
+    /// The worth of what is shared, less that of what is missing.
     net: f32,
     content: f32,
     order: bool,

@@ -32,36 +32,36 @@ use program::{BlockId, FuncId, ImageId, Program, Va};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
 
-/// Why a text is no map of two programs.
+/// Why a text cannot be read as a map of two programs.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
-    /// A line that says nothing we know.
+    /// A line that cannot be read.
     #[error("line {line} of the map: {why}: {text:?}")]
     Line {
-        /// Its number, from 1.
+        /// The line's number, from 1.
         line: usize,
         /// What is wrong with it.
         why: String,
-        /// It.
+        /// The line itself.
         text: String,
     },
-    /// The map speaks of another build.
+    /// The map is of other builds.
     #[error(
         "line {line} of the map: it is of the {side} build {want} ({want_name}), not of {got} ({got_name})"
     )]
     WrongBuild {
-        /// Where the map says so, from 1.
+        /// The line of the head that says so, from 1.
         line: usize,
         /// `old` or `new`.
         side: &'static str,
-        /// In the map.
+        /// The identity that the map has.
         want: ImageId,
-        /// Its file's name, by the map.
+        /// The file name that the map has.
         want_name: String,
-        /// What was given.
+        /// The identity of the program given.
         got: ImageId,
-        /// Its file's name.
+        /// The file name of the program given.
         got_name: String,
     },
     /// The head is missing.
@@ -72,15 +72,15 @@ pub enum MapError {
 /// What a map says of two programs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Map {
-    /// Functions that a person says are each other.
+    /// Functions that a person says match.
     pub pins: Vec<(FuncId, FuncId)>,
-    /// Functions that a person says are not.
+    /// Functions that a person says do not match.
     pub forbids: Vec<(FuncId, FuncId)>,
-    /// Blocks that a person says are each other.
+    /// Blocks that a person says match.
     pub block_pins: Vec<(BlockId, BlockId)>,
-    /// Blocks that a person says are not.
+    /// Blocks that a person says do not match.
     pub block_forbids: Vec<(BlockId, BlockId)>,
-    /// What was found.
+    /// The matches that the map lists.
     pub matching: Matching,
 }
 
@@ -106,7 +106,7 @@ fn by_text<T: Display>(word: &str, mut all: impl Iterator<Item = T>) -> Option<T
 }
 
 impl Map {
-    /// The text form.
+    /// The text form of `matching`, of the programs `old` and `new`.
     pub fn write(&self, old: &Program, new: &Program) -> String {
         let mut out = String::new();
         let text = self.write_to(&mut out, old, new);
@@ -218,7 +218,7 @@ impl<T> Default for Orders<T> {
 }
 
 impl<T: Ord + Copy> Orders<T> {
-    /// Takes note of a pin; answers whether it was new.
+    /// Records a pin; answers whether it was new.
     fn pin(&mut self, old: T, new: T, line: usize) -> Result<bool, String> {
         if let Some(at) = self.forbid.get(&(old, new)) {
             return Err(format!("line {at} forbids the same two"));
@@ -234,7 +234,7 @@ impl<T: Ord + Copy> Orders<T> {
             }
         }
     }
-    /// Takes note of a forbid; answers whether it was new.
+    /// Records a forbid; answers whether it was new.
     fn forbid(&mut self, old: T, new: T, line: usize) -> Result<bool, String> {
         match self.pin_old.get(&old) {
             Some(&(to, at)) if to == new => Err(format!("line {at} pins the same two")),
@@ -243,7 +243,7 @@ impl<T: Ord + Copy> Orders<T> {
     }
 }
 
-/// Takes note of `line`, unless another line was about `what` already.
+/// Records `line`, unless an earlier line was about `what`.
 fn once<K: Ord>(lines: &mut BTreeMap<K, usize>, what: K, line: usize, which: &str) -> Result<(), String> {
     match lines.insert(what, line) {
         Some(at) => Err(format!("line {at} matches {which} already")),

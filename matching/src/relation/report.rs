@@ -6,16 +6,16 @@ use crate::relation::{BlockMethod, DataMethod, FunctionMethod, Level, Matching};
 use program::{FuncId, Program};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many of one sort of thing were matched.
+/// How many functions, blocks or data objects were matched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rates {
-    /// In the old build.
+    /// How many the old build has.
     pub n_old: usize,
-    /// In the new build.
+    /// How many the new build has.
     pub n_new: usize,
-    /// Of the old build's, matched.
+    /// How many of the old build's are matched.
     pub matched_old: usize,
-    /// Of the new build's, matched.
+    /// How many of the new build's are matched.
     pub matched_new: usize,
     /// Of the new build's, matched by the end of each stage, in the order in which the stages run; the last
     /// is all.
@@ -43,9 +43,9 @@ pub enum Why {
 /// A function without a counterpart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeftOver {
-    /// It, in its own build.
+    /// Its id in its own build.
     pub func: FuncId,
-    /// Why; ids are of its own build for [`Why::NameTaken`], of the other for [`Why::NameFree`].
+    /// The reason; ids are of its own build for [`Why::NameTaken`], of the other for [`Why::NameFree`].
     pub why: Why,
 }
 
@@ -58,9 +58,9 @@ pub struct Report {
     pub blocks: Rates,
     /// Data objects.
     pub data: Rates,
-    /// Functions of the old build that went nowhere, by address.
+    /// Functions of the old build without a counterpart, by address.
     pub left_old: Vec<LeftOver>,
-    /// Functions of the new build that came from nowhere, by address.
+    /// Functions of the new build without a counterpart, by address.
     pub left_new: Vec<LeftOver>,
 }
 

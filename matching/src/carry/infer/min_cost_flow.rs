@@ -38,7 +38,7 @@ pub(crate) struct Network {
     first: Vec<u32>,
 }
 
-/// How it went.
+/// The outcome of routing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Solved {
     /// Whether the cost is the least possible; not if the work limit was reached.
@@ -77,12 +77,12 @@ impl Network {
         self.excess[node] += amount;
     }
 
-    /// Flow on an arc.
+    /// The flow routed along an arc.
     pub fn flow(&self, arc: ArcId) -> i64 {
         self.arcs[arc.0 as usize ^ 1].residual
     }
 
-    /// Routes all it can. `limit` bounds the arcs looked at by the exact method.
+    /// Routes as much as it can. `limit` bounds the arcs that the exact method looks at.
     pub fn solve(&mut self, limit: u64) -> Solved {
         let n = self.excess.len();
         self.first = vec![0; n + 1];

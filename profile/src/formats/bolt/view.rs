@@ -29,12 +29,12 @@ pub(crate) struct BoltFunction {
 /// Names and blocks of a program as llvm-bolt has them.
 pub(crate) struct BoltView<'p> {
     program: &'p Program,
-    /// By start.
+    /// Functions by their start.
     pub functions: Vec<BoltFunction>,
     by_name: HashMap<String, Va>,
     /// Local names without their number, where only one function has it.
     bare: HashMap<String, Option<Va>>,
-    /// Places inside functions that it takes for entries.
+    /// Addresses inside functions that llvm-bolt takes for entries.
     inner_entries: BTreeSet<Va>,
 }
 
@@ -218,7 +218,7 @@ pub(crate) struct BoltInsn {
     pub at: Va,
     pub flow: ControlFlow,
     pub nop: bool,
-    /// Starts with `lock`, `rep` or `repne`, or the same byte as part of the opcode.
+    /// Whether it starts with `lock`, `rep` or `repne`, or with the same byte as part of the opcode.
     prefixed: bool,
 }
 

@@ -123,15 +123,15 @@ fn behind_call(
     made.n.between().is_none().then_some(made.n.n)
 }
 
-/// What is written of functions.
+/// The records of functions, as they are written.
 struct Body<'a> {
     text: String,
-    /// That the lines which come next are of.
+    /// The file that the next lines are in.
     file: String,
     lines: Option<&'a Lines>,
 }
 
-/// A file that nobody knows.
+/// The name of a file that is not known.
 const NO_FILE: &str = "???";
 
 impl Body<'_> {
@@ -227,10 +227,10 @@ struct Made {
     is_back: bool,
 }
 
-/// All calls, by instruction, and what they cost.
+/// All calls, by instruction, with their inclusive cost.
 struct Calls {
     from: BTreeMap<Va, Vec<Made>>,
-    /// Per function: what it and all that it calls executed; how often it was called by others.
+    /// For each function, its inclusive cost, and how often others called it.
     costs: Vec<(u64, u64)>,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct LineCounts {
     pub count: u64,
 }
 
-/// The same of a file.
+/// What is known of one file's lines.
 #[derive(Default)]
 pub(crate) struct FileCounts {
     /// By name: the line that the function is declared in, and how often it was called.
@@ -70,7 +70,7 @@ struct Piece {
 struct Runs {
     /// By the pieces that belong to it.
     owned: Option<u64>,
-    /// By those that it stands in.
+    /// By the pieces that it stands in.
     any: u64,
 }
 
@@ -147,7 +147,7 @@ impl Files {
 }
 
 impl LineCounts {
-    /// Of all functions that `profile` has counts of.
+    /// The counts of all functions that `profile` has counts of.
     pub fn of(profile: &Profile, program: &Program, lines: &Lines, lost: &mut Losses) -> LineCounts {
         let mut counts = LineCounts::default();
         let mut files = Files::default();

@@ -53,7 +53,7 @@ pub enum Line<'a> {
         /// Who ran.
         who: Who,
     },
-    /// It has the form of a branch or a stack, but a time that is none, or an address where no code can be.
+    /// It has the form of a branch or a stack, but no valid time, or an address where no code can be.
     Senseless {
         /// Who ran, as far as that is said.
         who: Who,
@@ -67,14 +67,14 @@ pub struct Who {
     pub pid: Option<i32>,
     /// The thread, if that is said.
     pub tid: Option<i32>,
-    /// By the clock of the recording.
+    /// Time by the recording's clock.
     pub time_ns: Option<u64>,
 }
 
 /// An address, with what the line says of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BranchAddress<'a> {
-    /// In the process.
+    /// The address in the process.
     pub at: u64,
     /// The symbol there, and the distance from it.
     pub symbol: Option<(&'a str, u64)>,
@@ -127,7 +127,7 @@ pub fn line(text: &str) -> Option<Line<'_>> {
     Some(Line::Stack { who, branches, ip })
 }
 
-/// How far `program` was moved when it was mapped; `None` if that holds no code of it.
+/// The bias of `program` as mapped; `None` if the mapping holds none of its code.
 pub fn bias(program: &Program, mapped: &Mapped<'_>) -> Option<Bias> {
     let live = &mapped.live;
     let (at, into) = image_address(program, FileOff(mapped.offset), live.end.wrapping_sub(live.start))?;
@@ -140,7 +140,7 @@ fn may_be_code(at: u64) -> bool {
     at < 1 << 56 || (0xff << 56..u64::MAX - 0xfff).contains(&at)
 }
 
-/// Whether a number stands where a time does, and is none.
+/// Whether a number stands where the time should, but is not one.
 fn has_bad_time(text: &str) -> bool {
     let number = |word: &str| word.strip_suffix(':').is_some_and(|n| n.parse::<f64>().is_ok());
     text.split_whitespace().any(number)

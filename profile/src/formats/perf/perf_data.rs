@@ -101,7 +101,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
     samples.finish(Format::PerfData)
 }
 
-/// A reader that tells where it is, for messages.
+/// A reader that knows its position, for messages.
 struct Placed<'a> {
     inner: Cursor<&'a [u8]>,
     place: Rc<Cell<u64>>,
@@ -123,7 +123,7 @@ impl Seek for Placed<'_> {
     }
 }
 
-/// Sees to it that no table is longer than the file: the reader takes the memory that the file asks for.
+/// Checks that no table is longer than the file: the reader allocates what the file asks for.
 fn check_tables(bytes: &[u8]) -> Result<(), (usize, &'static str)> {
     if bytes.starts_with(b"2ELIFREP") {
         return Err((0, "it is of a big-endian machine"));

@@ -78,11 +78,11 @@ fn pid(line: &str) -> Option<i32> {
 pub struct Mapped<'a> {
     /// The process.
     pub pid: i32,
-    /// Where, in the process.
+    /// The addresses in the process.
     pub live: std::ops::Range<u64>,
-    /// From where on in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// The file's build-id, if it is said.
+    /// The file's build-id, if the line has one.
     pub build_id: Option<Vec<u8>>,
     /// The file.
     pub path: &'a str,

@@ -1,4 +1,4 @@
-//! Samples of processes onto an image: what perf.data and `perf script` have in common.
+//! From samples of processes to counts of an image: what perf.data and `perf script` have in common.
 //!
 //! A sample's address is one in a process. Which image lies there, the mappings say; an image is the program
 //! if it has its build-id, or its file name where no build-id is known.
@@ -15,14 +15,14 @@ use std::ops::Range;
 #[derive(Clone)]
 struct Mapping {
     range: Range<u64>,
-    /// How far the program was moved; `None` for other files.
+    /// The program's bias; `None` for other files.
     bias: Option<Bias>,
 }
 
 /// A branch that was taken: from, to, mispredicted.
 pub(crate) type Branch = (LiveVa, LiveVa, bool);
 
-/// Samples, summed up as they come.
+/// Samples, summed as they are read.
 pub(crate) struct Samples<'p> {
     program: &'p Program,
     mappings: HashMap<i32, Vec<Mapping>>,
@@ -76,7 +76,7 @@ impl<'p> Samples<'p> {
         list.push(Mapping { range: live, bias });
     }
 
-    /// A process was made by another: it has the same files mapped.
+    /// A process forked: the child has the same files mapped.
     pub fn fork(&mut self, parent: i32, child: i32) {
         if parent != child
             && let Some(mappings) = self.mappings.get(&parent).cloned()
@@ -85,7 +85,7 @@ impl<'p> Samples<'p> {
         }
     }
 
-    /// The program's address, if the program lies there.
+    /// The address in the program, if the program is mapped there.
     fn address(&self, pid: i32, at: LiveVa) -> Option<Va> {
         let mapping = self.mappings.get(&pid)?.iter().rev().find(|m| m.range.contains(&at.0))?;
         Some(mapping.bias?.to_image(at))
