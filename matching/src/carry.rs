@@ -27,9 +27,9 @@ use crate::relation::Matching;
 pub use bounds::CountRange;
 pub(crate) use calls::Calls;
 pub(crate) use complete::complete;
-pub(crate) use complete::{Complete, Known, WORK};
+pub(crate) use complete::{Complete, Knowledge, WORK};
 use infer::{Estimate, Inferred, Problem};
-use learned_prediction::{Callees, Learned, Seen};
+use learned_prediction::{Callees, Learned, Observed};
 pub use predict::{Doubt, Expected, Prediction};
 use profile::{Edge as EdgeAt, Exactness, ImageRef, Profile};
 use program::{BlockId, Callee, FuncId, Origin, Program, Va};
@@ -150,7 +150,7 @@ pub fn carry(
     let callees = Callees::of(old, &counts);
     let guess = Guess {
         learned: Learned::of(old, &counts, &callees),
-        seen: Seen { program: new, callees: &callees, from: Some(&from) },
+        seen: Observed { program: new, callees: &callees, from: Some(&from) },
     };
     let solved: Vec<Option<Solved>> = new
         .func_ids()
@@ -165,7 +165,7 @@ pub fn carry(
     for (f, s) in solved.into_iter().enumerate() {
         let Some(s) = s else { continue };
         let func = FuncId::at(f);
-        result.known[f] = Known::Inside;
+        result.known[f] = Knowledge::Inside;
         report.n_inexact += usize::from(!s.inferred.optimal);
         result.put(new, func, &s.inferred);
         let first = new.function(func).blocks.start as usize;
@@ -174,11 +174,11 @@ pub fn carry(
         }
     }
     for (f, old) in from.iter().enumerate() {
-        let Some(was) = old.filter(|o| counts.known[o.index()] == Known::Entered) else { continue };
-        if let (Known::Nothing, Some(a), Some(b)) =
+        let Some(was) = old.filter(|o| counts.known[o.index()] == Knowledge::Entered) else { continue };
+        if let (Knowledge::Nothing, Some(a), Some(b)) =
             (result.known[f], along.old.entry_block(was), new.entry_block(FuncId::at(f)))
         {
-            result.known[f] = Known::Entered;
+            result.known[f] = Knowledge::Entered;
             result.enter[b.index()] = counts.enter[a.index()];
             result.blocks[b.index()] = counts.enter[a.index()];
         }
@@ -196,7 +196,7 @@ pub fn carry(
     report.losses.extend(calls::mispredicts(&along, profile, &mut carried));
     report.losses.sort_by_key(|l| (std::cmp::Reverse(l.count), l.old));
     let profile = carried;
-    let was = predict::Old { program: old, measured: &measured, counts: &counts, calling: &calling };
+    let was = predict::OldBuild { program: old, measured: &measured, counts: &counts, calling: &calling };
     report.predicted = predict::predict(&was, new, matching, &profile, &confidence);
     CarriedProfile { profile, ranges, confidence, report }
 }
@@ -204,7 +204,7 @@ pub fn carry(
 /// What is guessed of the new build's code from the old build's.
 struct Guess<'a> {
     learned: Learned,
-    seen: Seen<'a>,
+    seen: Observed<'a>,
 }
 
 /// One function of the new build with counts.
@@ -216,8 +216,8 @@ struct Solved {
 /// `None`: nothing is known of it.
 fn solve(along: &Along<'_>, guess: &Guess<'_>, func: FuncId, from: Option<FuncId>) -> Option<Solved> {
     let known_as = |known| from.is_some_and(|f| along.counts.known[f.index()] == known);
-    let known = known_as(Known::Inside);
-    if known_as(Known::Entered) {
+    let known = known_as(Knowledge::Inside);
+    if known_as(Knowledge::Entered) {
         return None;
     }
     let Transferred { mut problem, any, matched } = along.function(func, from);
@@ -253,7 +253,7 @@ fn enter_new_functions(
     let new = along.new;
     let is_new = |f: FuncId| {
         from[f.index()].is_none()
-            && result.known[f.index()] == Known::Nothing
+            && result.known[f.index()] == Knowledge::Nothing
             && new.function(f).origin != Origin::Plt
     };
     let to_new: Vec<(&program::Call, FuncId)> = new
@@ -297,7 +297,7 @@ fn enter_new_functions(
             })
             .collect();
         for (f, inferred) in solved {
-            result.known[f.index()] = Known::Inside;
+            result.known[f.index()] = Knowledge::Inside;
             result.put(new, f, &inferred);
         }
         before = entered;
@@ -307,7 +307,7 @@ fn enter_new_functions(
 
 fn all_ranges(new: &Program, result: &Complete, carried: &[Option<Carried>]) -> BTreeMap<Va, CountRange> {
     let mut ranges = BTreeMap::new();
-    for f in new.func_ids().filter(|f| result.known[f.index()] == Known::Inside) {
+    for f in new.func_ids().filter(|f| result.known[f.index()] == Knowledge::Inside) {
         let blocks = new.function(f).blocks.start as usize..new.function(f).blocks.end as usize;
         let known: Vec<Option<u64>> = blocks
             .clone()
@@ -329,7 +329,7 @@ fn all_ranges(new: &Program, result: &Complete, carried: &[Option<Carried>]) -> 
 }
 
 fn confidences(new: &Program, result: &Complete, carried: &[Option<Carried>]) -> BTreeMap<Va, f32> {
-    let known = new.func_ids().filter(|f| result.known[f.index()] == Known::Inside);
+    let known = new.func_ids().filter(|f| result.known[f.index()] == Knowledge::Inside);
     let blocks = known.flat_map(|f| new.function(f).block_ids());
     let sure = |b: BlockId| match carried[b.index()] {
         Some(c) if c.partial => c.confidence / 2.0,
@@ -353,8 +353,8 @@ pub(crate) fn write(new: &Program, result: &Complete, calls: Calls) -> Profile {
         calls_out: calls.counts_out,
         ..Profile::default()
     };
-    for f in new.func_ids().filter(|f| result.known[f.index()] != Known::Nothing) {
-        if result.known[f.index()] == Known::Entered {
+    for f in new.func_ids().filter(|f| result.known[f.index()] != Knowledge::Nothing) {
+        if result.known[f.index()] == Knowledge::Entered {
             if let Some(b) = new.entry_block(f) {
                 profile.entries.insert(new.block(b).start, result.enter[b.index()]);
             }

@@ -25,7 +25,7 @@ pub use counts::evidence::{Consistency, Inconsistency};
 pub use counts::score::{FunctionLoss, Score, Uncertainty, score, uncertainty};
 pub use options::{Options, Pass, UnknownPass};
 pub use relation::map::{Map, MapError};
-pub use relation::report::{LeftOver, Rates, Report, Why};
+pub use relation::report::{LeftOver, LeftOverReason, Rates, Report};
 pub use relation::{
     BlockMatch, BlockMethod, DataMatch, DataMethod, FunctionMatch, FunctionMethod, Level, Matching, OneToOne,
 };

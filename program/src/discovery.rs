@@ -16,7 +16,7 @@ mod tests;
 
 use crate::addr::Va;
 use crate::discovery::code::{NO_FUNC, RawCode};
-use crate::discovery::partition::{Evidence, Known};
+use crate::discovery::partition::{Evidence, KnownTargets};
 use crate::discovery::sweep::Sweeper;
 use crate::discovery::sweep::raw::{
     Context, DataRef, RawEnd, RawTable, Region, RegionKind, Rel, Space, Swept, Transfer, decode_at,
@@ -76,7 +76,7 @@ impl Program {
         code.overlaps.extend(jumped_to);
         code.overlaps.sort_unstable();
         code.overlaps.dedup();
-        let known = Known::of(&code, &evidence);
+        let known = KnownTargets::of(&code, &evidence);
         let has_gaps = code.regions.iter().any(|r| r.kind == RegionKind::Gap);
         partition::partition(&mut code, &evidence, &known);
         noreturn::infer(&mut code);

@@ -20,7 +20,7 @@ mod place;
 mod svg;
 
 pub use dot::dot;
-pub use svg::{Counts, Ran, Style, svg};
+pub use svg::{Counts, RunCount, Style, svg};
 
 use crate::analyses::flow_graph::count;
 

@@ -62,7 +62,7 @@ pub struct Function {
     pub blocks: Range<u32>,
     /// Further blocks that are entered from outside (called, or address-taken), by address.
     pub entries: Box<[BlockId]>,
-    /// What made us believe in it.
+    /// What made us take its entry for a function's.
     pub origin: Origin,
     /// How sure its start is.
     pub sure: Sure,
@@ -182,7 +182,7 @@ pub struct Edge {
     pub from: BlockId,
     /// Where it goes.
     pub to: BlockId,
-    /// By what.
+    /// Why control can go this way.
     pub kind: EdgeKind,
     /// How sure it is.
     pub sure: Sure,
@@ -223,7 +223,7 @@ pub struct Call {
     pub at: Va,
     /// The block it is in.
     pub block: BlockId,
-    /// How.
+    /// How control is passed.
     pub kind: CallKind,
     /// What is called.
     pub callee: Callee,
@@ -249,12 +249,12 @@ pub struct JumpTable {
     pub sure: Sure,
 }
 
-/// Why something was not understood.
+/// Why some code was not understood.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum GapReason {
-    /// Bytes of code that no function holds, but for what of the linkage table is the dynamic linker's own.
+    /// Bytes of code that no function holds, but for the part of the PLT that is the dynamic linker's own.
     NoFunction,
-    /// Control runs off the end of a block into what is no code that we know; the range is the block's last
+    /// Control runs off the end of a block into what is not known to be code; the range is the block's last
     /// instruction.
     OpenEnd,
     /// An indirect jump whose targets are not known; the range is the instruction.
@@ -265,7 +265,7 @@ pub enum GapReason {
     Overlap,
 }
 
-/// Something that was not understood. Sorted by address.
+/// Code that was not understood. Sorted by address.
 #[derive(Clone, Debug)]
 pub struct Gap {
     /// Where.
@@ -427,7 +427,7 @@ impl Program {
         let n = self.calls[from..].iter().take_while(|c| c.at < range.end).count();
         &self.calls[from..from + n]
     }
-    /// Whether the instruction at `at` is a call that has its target in itself: not one through a slot,
+    /// Whether the instruction at `at` is a direct call, its target written in it: not one through a slot,
     /// whatever is in there.
     pub fn is_direct_call(&self, at: Va) -> bool {
         let bytes = self.image.bytes_from(at).unwrap_or_default();

@@ -115,7 +115,7 @@ impl Report {
 }
 
 impl Program {
-    /// What of its promises this program breaks: nothing, unless we made a mistake. Sorted by address.
+    /// The promises that this program breaks: none, unless we made a mistake. Sorted by address.
     pub fn verify(&self) -> Vec<Violation> {
         let mut report = Report::default();
         // Ids first: what follows indexes by them.
@@ -415,7 +415,7 @@ impl Program {
         }
     }
 
-    /// Whether what the lists for moving code say of `insn` is so.
+    /// Checks what the lists for moving code say of `insn`.
     fn check_moving(&self, insn: &Insn, position: PositionDependence, report: &mut Report) {
         let is_listed = self.fixed.binary_search(&insn.at()).is_ok();
         report.check(is_listed == (position == PositionDependence::Fixed), insn.at(), Rule::Moving, || {

@@ -12,7 +12,7 @@
 //! the other side waits in front of it.
 
 use super::body::{Link, NONE};
-use super::pair::{More, Pair};
+use super::pair::{Pair, SharedMatch};
 use super::split::TEST;
 use crate::relation::BlockMethod;
 use program::BlockEnd;
@@ -137,7 +137,7 @@ fn finish(pair: &mut Pair<'_>, walk: &Walk) {
                 && (anchor != NONE || i == 0 && hemmed_in(pair, old, new))
                 && on_every_path(pair, &blocks, anchor, new);
             let olds = if full { olds.as_slice() } else { &olds[..1] };
-            pair.more.extend(olds.iter().map(|&old| More {
+            pair.more.extend(olds.iter().map(|&old| SharedMatch {
                 old,
                 new,
                 method: BlockMethod::ControlFlow,

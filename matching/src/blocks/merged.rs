@@ -7,7 +7,7 @@
 //! Not here: one old block that became several new ones, of which each carries a part (`control_flow`).
 
 use super::body::{Link, NONE};
-use super::pair::{More, Pair};
+use super::pair::{Pair, SharedMatch};
 use crate::hash::BlockHash;
 use crate::relation::BlockMethod;
 
@@ -41,7 +41,7 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
         }
     }
     for (old, &new) in (0..).zip(&into).filter(|(_, n)| **n != NONE) {
-        pair.more.push(More {
+        pair.more.push(SharedMatch {
             old,
             new,
             method: BlockMethod::Aligned,

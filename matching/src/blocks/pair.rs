@@ -10,7 +10,7 @@ use program::{BlockId, EdgeKind};
 
 /// A match of a new block to an old one that may have others.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct More {
+pub(crate) struct SharedMatch {
     pub old: u32,
     pub new: u32,
     pub method: BlockMethod,
@@ -34,7 +34,7 @@ pub(crate) struct Pair<'a> {
     /// Per new block, whether some of its old block's flow goes past it.
     pub bypassed: Vec<bool>,
     /// Matches beyond one to one.
-    pub more: Vec<More>,
+    pub more: Vec<SharedMatch>,
     /// Blocks, old and new, that a person says are not each other.
     forbidden: Vec<(u32, u32)>,
 }

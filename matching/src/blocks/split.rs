@@ -10,7 +10,7 @@
 
 use super::body::{Body, NONE};
 use super::merged::beyond;
-use super::pair::{More, Pair};
+use super::pair::{Pair, SharedMatch};
 use crate::relation::BlockMethod;
 use program::BlockEnd;
 
@@ -39,7 +39,7 @@ pub(crate) fn pass(pair: &mut Pair<'_>) {
     for (old, new, confidence) in found {
         pair.second[new as usize] = true;
         let method = BlockMethod::Aligned;
-        pair.more.push(More { old, new, method, confidence, share: 1.0, partial: false });
+        pair.more.push(SharedMatch { old, new, method, confidence, share: 1.0, partial: false });
     }
 }
 

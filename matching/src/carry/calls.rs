@@ -6,7 +6,7 @@
 //! Invariant: what is in the old profile and not in the new one is among the losses, or its block is.
 
 use crate::carry::transfer::{Along, part};
-use crate::carry::{CarryLoss, Complete, Known, LossReason};
+use crate::carry::{CarryLoss, Complete, Knowledge, LossReason};
 use profile::{Edge as EdgeAt, Profile};
 use program::{BlockId, CallKind, Callee, FuncId, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
@@ -172,7 +172,7 @@ impl Calls {
                 }
                 // Of a function that was only entered nothing inside is known, nor what it calls.
                 Callee::Import(_) | Callee::Unknown(_)
-                    if result.known[new.block(call.block).func.index()] == Known::Inside =>
+                    if result.known[new.block(call.block).func.index()] == Knowledge::Inside =>
                 {
                     self.counts_out.insert(call.at, times);
                 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// How much is known of a function's counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Known {
+pub(crate) enum Knowledge {
     /// Its blocks were measured.
     Inside,
     /// It was entered, but nothing is known of its inside.
@@ -27,7 +27,7 @@ pub(crate) enum Known {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Complete {
     /// By function.
-    pub known: Vec<Known>,
+    pub known: Vec<Knowledge>,
     /// By block.
     pub blocks: Vec<u64>,
     /// By edge.
@@ -50,7 +50,7 @@ pub(crate) fn complete(program: &Program, profile: &Profile, measured: &Measured
         let times = called.entry(to.0).or_default();
         *times = times.saturating_add(count);
     }
-    let solved: Vec<(Known, Inferred)> = (0..program.functions.len())
+    let solved: Vec<(Knowledge, Inferred)> = (0..program.functions.len())
         .into_par_iter()
         .map(|f| function(program, FuncId::at(f), profile, measured, &called))
         .collect();
@@ -73,7 +73,7 @@ impl Complete {
     /// Nothing known of `program`.
     pub fn none(program: &Program) -> Complete {
         Complete {
-            known: vec![Known::Nothing; program.functions.len()],
+            known: vec![Knowledge::Nothing; program.functions.len()],
             blocks: vec![0; program.blocks.len()],
             edges: vec![0; program.edges.len()],
             enter: vec![0; program.blocks.len()],
@@ -155,7 +155,7 @@ fn function(
     profile: &Profile,
     measured: &Measured,
     called: &BTreeMap<u64, u64>,
-) -> (Known, Inferred) {
+) -> (Knowledge, Inferred) {
     let function = program.function(func);
     let blocks = function.blocks.start as usize..function.blocks.end as usize;
     let edges = program.edge_range(func);
@@ -169,16 +169,16 @@ fn function(
     let said = |table: &[Option<u64>]| table.iter().any(Option::is_some);
     let measured_zero = said(&measured.blocks[blocks.clone()]) || said(&measured.edges[edges.clone()]);
     let known = match (inside, entered) {
-        (true, _) => Known::Inside,
-        (false, true) if edges.is_empty() => Known::Inside,
-        (false, true) => Known::Entered,
-        (false, false) if measured_zero => Known::Inside,
-        (false, false) => Known::Nothing,
+        (true, _) => Knowledge::Inside,
+        (false, true) if edges.is_empty() => Knowledge::Inside,
+        (false, true) => Knowledge::Entered,
+        (false, false) if measured_zero => Knowledge::Inside,
+        (false, false) => Knowledge::Nothing,
     };
     let n = function.n_blocks();
-    if known != Known::Inside || !inside && !entered || n == 0 {
+    if known != Knowledge::Inside || !inside && !entered || n == 0 {
         // Entered, and no more known: its inside stays unknown, static prediction would only invent it.
-        let entry = program.entry_block(func).filter(|_| known == Known::Entered);
+        let entry = program.entry_block(func).filter(|_| known == Knowledge::Entered);
         let entered =
             entry.map(|b| (b.index() - blocks.start, measured.entries[b.index()].unwrap_or(0).max(calls)));
         return (known, only_entered(n, edges.len(), entered));

@@ -7,7 +7,7 @@
 //! Source: ours. Not here: what was learnt (`learned_prediction`), how contradictions are settled (`infer`).
 
 use crate::carry::infer::{Estimate, Problem};
-use crate::carry::learned_prediction::{Learned, Seen, Shape};
+use crate::carry::learned_prediction::{Learned, Observed, Shape};
 use crate::carry::static_prediction::{Loops, weak};
 use crate::carry::transfer::Carried;
 use program::{BlockId, Dominators, FuncId};
@@ -25,7 +25,7 @@ const WITHIN_OLD: f64 = -0.8;
 
 /// Gives estimates to what nothing firm is known of in `p`.
 pub(crate) fn fill(
-    seen: &Seen<'_>,
+    seen: &Observed<'_>,
     learned: &Learned,
     func: FuncId,
     p: &mut Problem,
@@ -104,7 +104,7 @@ struct Belief {
 /// How likely each block of `func` is to have run: forwards from what is known, backwards, and forwards
 /// again.
 fn believe(
-    seen: &Seen<'_>,
+    seen: &Observed<'_>,
     learned: &Learned,
     func: FuncId,
     p: &Problem,

@@ -11,7 +11,7 @@
 //! prediction using machine learning", TOPLAS 1997 (learning it). We differ in that the program's own old
 //! profile is what is learnt from. Not here: what becomes of the estimates (`likely`, `infer`).
 
-use crate::carry::complete::{Complete, Known};
+use crate::carry::complete::{Complete, Knowledge};
 use crate::carry::static_prediction::Loops;
 use program::{BlockEnd, BlockId, CallKind, Callee, EdgeKind, FuncId, Program};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ impl Callees {
         let mut all = Callees { functions: vec![(0, 0); program.functions.len()], imports: BTreeMap::new() };
         for call in &program.calls {
             let func = program.block(call.block).func;
-            if counts.known[func.index()] == Known::Entered {
+            if counts.known[func.index()] == Knowledge::Entered {
                 continue;
             }
             let ran = u32::from(counts.blocks[call.block.index()] > 0);
@@ -55,7 +55,7 @@ impl Callees {
 }
 
 /// What of a program's code can be asked for: the old build's, or the new one's by what its functions were.
-pub(crate) struct Seen<'a> {
+pub(crate) struct Observed<'a> {
     pub program: &'a Program,
     pub callees: &'a Callees,
     /// Of the new build: by function, its old one.
@@ -70,7 +70,7 @@ const CALLS_SOMETIMES: u8 = 3;
 const CALLS_NEW: u8 = 4;
 const CALLS_NEVER: u8 = 5;
 
-impl Seen<'_> {
+impl Observed<'_> {
     /// What `block` calls. `own`: whether its own run is left out of what ran, and whether it ran.
     fn calls(&self, block: BlockId, own: Option<bool>) -> u8 {
         let class = |call: &program::Call| {
@@ -103,20 +103,20 @@ impl Seen<'_> {
 
 /// The features of the blocks of one function.
 pub(crate) struct Shape<'a> {
-    seen: &'a Seen<'a>,
+    seen: &'a Observed<'a>,
     first: u32,
     loops: &'a Loops,
-    ends: Vec<bool>,
+    never_returns: Vec<bool>,
     n_before: Vec<u32>,
 }
 
 /// The features of one side of a branch, as indexes of weights.
-struct Side {
+struct SideFeatures {
     has: [u8; 24],
     n: usize,
 }
 
-impl Side {
+impl SideFeatures {
     fn add(&mut self, what: usize) {
         if let (Some(slot), Ok(what)) = (self.has.get_mut(self.n), u8::try_from(what)) {
             *slot = what;
@@ -129,7 +129,7 @@ impl Side {
 }
 
 impl<'a> Shape<'a> {
-    pub fn of(seen: &'a Seen<'a>, func: FuncId, loops: &'a Loops) -> Shape<'a> {
+    pub fn of(seen: &'a Observed<'a>, func: FuncId, loops: &'a Loops) -> Shape<'a> {
         let program = seen.program;
         let function = program.function(func);
         let edges = program.edge_range(func);
@@ -137,8 +137,8 @@ impl<'a> Shape<'a> {
         for e in &program.edges[edges] {
             n_before[(e.to.0 - function.blocks.start) as usize] += 1;
         }
-        let ends = super::static_prediction::doomed(program, func);
-        Shape { seen, first: function.blocks.start, loops, ends, n_before }
+        let never_returns = super::static_prediction::doomed(program, func);
+        Shape { seen, first: function.blocks.start, loops, never_returns, n_before }
     }
 
     fn at(&self, b: BlockId) -> usize {
@@ -176,7 +176,7 @@ impl<'a> Shape<'a> {
         if calls != CALLS_NOTHING {
             say(usize::from(calls) - 1);
         }
-        if self.ends[b] {
+        if self.never_returns[b] {
             say(5);
         }
         if p.block(last).end == BlockEnd::Return {
@@ -209,10 +209,10 @@ impl<'a> Shape<'a> {
 
     /// What is seen of edge `k` of `from`; `count`: how often `from` runs. `ran`: while learning, whether
     /// each edge did.
-    fn side(&self, from: BlockId, k: usize, count: u64, condition: u8, ran: Option<&[bool]>) -> Side {
+    fn side(&self, from: BlockId, k: usize, count: u64, condition: u8, ran: Option<&[bool]>) -> SideFeatures {
         let p = self.seen.program;
         let out = p.successors(from);
-        let mut side = Side { has: [0; 24], n: 0 };
+        let mut side = SideFeatures { has: [0; 24], n: 0 };
         side.add(0);
         self.look(from, &out[k], ran.map(|r| r[k]), |what| side.add(1 + what));
         match out.len() {
@@ -270,10 +270,10 @@ struct Example {
 impl Learned {
     /// Learns the weights from the old build's counts.
     pub fn of(old: &Program, counts: &Complete, callees: &Callees) -> Learned {
-        let seen = Seen { program: old, callees, from: None };
+        let seen = Observed { program: old, callees, from: None };
         let n: usize = old
             .func_ids()
-            .filter(|f| counts.known[f.index()] == Known::Inside)
+            .filter(|f| counts.known[f.index()] == Knowledge::Inside)
             .flat_map(|f| old.function(f).block_ids())
             .filter(|&b| counts.blocks[b.index()] > 0 && old.edge_ids(b).len() > 1)
             .map(|b| old.edge_ids(b).len().min(4))
@@ -281,7 +281,7 @@ impl Learned {
         let step = n.div_ceil(MOST_EXAMPLES).max(1);
         let mut examples = Vec::new();
         let mut nth = 0;
-        for f in old.func_ids().filter(|f| counts.known[f.index()] == Known::Inside) {
+        for f in old.func_ids().filter(|f| counts.known[f.index()] == Knowledge::Inside) {
             let function = old.function(f);
             if function.block_ids().all(|b| counts.blocks[b.index()] == 0) {
                 continue;
@@ -326,7 +326,7 @@ impl Learned {
         Learned { runs, share }
     }
 
-    fn say(weights: &[f64], side: &Side) -> f64 {
+    fn say(weights: &[f64], side: &SideFeatures) -> f64 {
         1.0 / (1.0 + (-sum(weights, side.all())).exp())
     }
 

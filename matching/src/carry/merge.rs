@@ -17,7 +17,7 @@
 //! multinomial). Not here: inference (`infer`).
 
 use crate::carry::infer::{Estimate, Inferred, Problem};
-use crate::carry::{Calls, Complete, Known, MOST, WORK, complete, write};
+use crate::carry::{Calls, Complete, Knowledge, MOST, WORK, complete, write};
 use crate::counts::Measured;
 use crate::counts::evidence::{Consistency, Silence, calling, inside};
 use profile::{Exactness, Profile};
@@ -41,7 +41,7 @@ impl Default for MergeOptions {
 }
 
 /// Both profiles by ids, and what one sample and one carried execution stand for.
-struct Both<'a> {
+struct BothProfiles<'a> {
     new: &'a Program,
     carried: Measured,
     carried_times: Vec<u64>,
@@ -98,7 +98,7 @@ pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeO
     let worth = options.worth_samples * 0.5_f64.powf(options.age_releases);
     let carried_whole = complete(new, carried, &c);
     let fresh_whole = exact.then(|| complete(new, fresh, &f));
-    let both = Both {
+    let both = BothProfiles {
         new,
         carried: c,
         carried_times,
@@ -118,7 +118,7 @@ pub fn merge(new: &Program, carried: &Profile, fresh: &Profile, options: &MergeO
     // Many were called, and nothing is known of their inside: records are missing, so absence says nothing.
     let holes = Silence::of(new, &both.fresh, &both.calling, &both.fresh_times, |f| called[f.index()]);
     let holes = holes.is_notable(None);
-    let solved: Vec<(Known, Option<Inferred>)> = (0..new.functions.len())
+    let solved: Vec<(Knowledge, Option<Inferred>)> = (0..new.functions.len())
         .into_par_iter()
         .map(|i| both.function(FuncId::at(i), called[i], holes))
         .collect();
@@ -155,7 +155,7 @@ fn mispredict(merged: &mut Profile, profiles: [&Profile; 2]) {
     }
 }
 
-impl Both<'_> {
+impl BothProfiles<'_> {
     /// By function: how often the fresh profile saw it called or entered.
     fn called(&self) -> Vec<u64> {
         let mut called = vec![0_u64; self.new.functions.len()];
@@ -238,7 +238,7 @@ impl Both<'_> {
     }
 
     /// What is believed of one function. `None`: what `whole` has, or nothing.
-    fn function(&self, func: FuncId, called: u64, holes: bool) -> (Known, Option<Inferred>) {
+    fn function(&self, func: FuncId, called: u64, holes: bool) -> (Knowledge, Option<Inferred>) {
         let blocks = || self.new.function(func).block_ids();
         let carried = blocks().any(|b| self.carried.blocks[b.index()].is_some()) || {
             let mut edges = self.new.edge_range(func);
@@ -259,15 +259,15 @@ impl Both<'_> {
             if mine {
                 let known = whole.known[func.index()];
                 // Calls alone have made it known: the calls are kept, and say as much.
-                let called = known == Known::Entered && !entered();
-                return (if called { Known::Nothing } else { known }, None);
+                let called = known == Knowledge::Entered && !entered();
+                return (if called { Knowledge::Nothing } else { known }, None);
             }
         }
         match (carried, seen_inside) {
-            (false, false) if entered() => (Known::Entered, Some(self.entered(func))),
-            (false, false) => (Known::Nothing, None),
-            (true, false) => (Known::Inside, Some(self.as_carried(func, called))),
-            (_, true) => (Known::Inside, Some(self.solve(func))),
+            (false, false) if entered() => (Knowledge::Entered, Some(self.entered(func))),
+            (false, false) => (Knowledge::Nothing, None),
+            (true, false) => (Knowledge::Inside, Some(self.as_carried(func, called))),
+            (_, true) => (Knowledge::Inside, Some(self.solve(func))),
         }
     }
 

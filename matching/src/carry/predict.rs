@@ -13,7 +13,7 @@
 //! of species", Biometrika 1953. The measures themselves: `score`; `examples/calibrate.rs` measures the
 //! table.
 
-use super::complete::{Complete, Known, WORK};
+use super::complete::{Complete, Knowledge, WORK};
 use super::static_prediction;
 use crate::carry::infer::{Estimate, Problem};
 use crate::counts::Measured;
@@ -117,7 +117,7 @@ struct Likeness {
 }
 
 impl Likeness {
-    fn of(old: &Old<'_>, new: &Program, matching: &Matching, profile: &Profile) -> Likeness {
+    fn of(old: &OldBuild<'_>, new: &Program, matching: &Matching, profile: &Profile) -> Likeness {
         let [sure, rather] = [CLASSES[2].0, CLASSES[1].0];
         let mut carries = vec![false; old.program.blocks.len()];
         let mut is_sure = vec![false; new.blocks.len()];
@@ -159,7 +159,7 @@ fn class(confidence: f32) -> (f64, f64) {
 }
 
 /// The old build, its profile, and what was made of it.
-pub(crate) struct Old<'a> {
+pub(crate) struct OldBuild<'a> {
     pub program: &'a Program,
     pub measured: &'a Measured,
     pub counts: &'a Complete,
@@ -169,7 +169,7 @@ pub(crate) struct Old<'a> {
 
 /// Expects B.P. and C.C. of `profile`, whose counts are as sure as `confidence` says.
 pub(crate) fn predict(
-    old: &Old<'_>,
+    old: &OldBuild<'_>,
     new: &Program,
     matching: &Matching,
     profile: &Profile,
@@ -309,7 +309,7 @@ fn regret(few: f64, many: f64) -> f64 {
 
 /// The share that half of the samples would not have seen, of the old build's blocks, and of those that were
 /// seen.
-fn halving(old: &Old<'_>, per_sample: f64) -> (f64, f64) {
+fn halving(old: &OldBuild<'_>, per_sample: f64) -> (f64, f64) {
     let times = old.measured.times(old.program);
     let lost: f64 = times.iter().filter(|&&c| c > 0).map(|&c| 0.5_f64.powf(c as f64 / per_sample)).sum();
     let n_seen = times.iter().filter(|&&c| c > 0).count();
@@ -328,22 +328,22 @@ struct Missing {
 
 /// Where counts are samples, calls are taken from what was seen: inference balances samples through code that
 /// never ran.
-fn silence(old: &Old<'_>, sampled: bool) -> Silence {
+fn silence(old: &OldBuild<'_>, sampled: bool) -> Silence {
     let seen = if sampled { old.measured.times(old.program) } else { Vec::new() };
     let times = if sampled { &seen } else { &old.counts.blocks };
     let entered = |f: FuncId| {
-        let known = old.counts.known[f.index()] == Known::Entered;
+        let known = old.counts.known[f.index()] == Knowledge::Entered;
         old.program.entry_block(f).filter(|_| known).map_or(0, |b| old.counts.enter[b.index()])
     };
     Silence::of(old.program, old.measured, old.calling, times, entered)
 }
 
 /// Prices the silent functions, where branches ran `mass` times in those that are not.
-fn missing(old: &Old<'_>, silence: &Silence, mass: f64) -> Missing {
+fn missing(old: &OldBuild<'_>, silence: &Silence, mass: f64) -> Missing {
     let p = old.program;
     // How much of a function that ran runs, by those whose inside is known.
     let (mut n, mut n_ran) = (0_usize, 0_usize);
-    for f in p.func_ids().filter(|f| old.counts.known[f.index()] == Known::Inside) {
+    for f in p.func_ids().filter(|f| old.counts.known[f.index()] == Knowledge::Inside) {
         let ran = p.function(f).block_ids().filter(|b| old.counts.blocks[b.index()] > 0).count();
         if ran > 0 {
             (n, n_ran) = (n + p.function(f).n_blocks(), n_ran + ran);

@@ -25,7 +25,7 @@ pub(crate) fn probabilities(program: &Program, func: FuncId) -> Vec<f64> {
     let first = function.blocks.start;
     let edges = &program.edges[program.edge_range(func)];
     let loops = Loops::of(program, func);
-    let ends = doomed(program, func);
+    let never_returns = doomed(program, func);
     let mut all = vec![0.0; edges.len()];
     let mut i = 0;
     for b in function.block_ids() {
@@ -47,7 +47,7 @@ pub(crate) fn probabilities(program: &Program, func: FuncId) -> Vec<f64> {
                     }
                 };
                 let from = (b.0 - first) as usize;
-                combine(!ends[bx], !ends[by], NO_END);
+                combine(!never_returns[bx], !never_returns[by], NO_END);
                 combine(loops.back.contains(&(from, bx)), loops.back.contains(&(from, by)), BACK);
                 let stays = |t: usize| loops.depth[t] >= loops.depth[from];
                 combine(stays(bx), stays(by), STAY);
@@ -77,7 +77,7 @@ fn tail_branch(program: &Program, b: BlockId) -> bool {
 pub(crate) fn doomed(program: &Program, func: FuncId) -> Vec<bool> {
     let function = program.function(func);
     let first = function.blocks.start;
-    let mut ends: Vec<bool> = function
+    let mut never_returns: Vec<bool> = function
         .block_ids()
         .map(|b| matches!(program.block(b).end, BlockEnd::NoReturn | BlockEnd::Stop))
         .collect();
@@ -86,19 +86,21 @@ pub(crate) fn doomed(program: &Program, func: FuncId) -> Vec<bool> {
         for (i, b) in function.block_ids().enumerate().rev() {
             let out = program.successors(b);
             let all = || {
-                out.iter().filter(|e| e.kind != EdgeKind::LandingPad).all(|e| ends[(e.to.0 - first) as usize])
+                out.iter()
+                    .filter(|e| e.kind != EdgeKind::LandingPad)
+                    .all(|e| never_returns[(e.to.0 - first) as usize])
             };
-            if !ends[i]
+            if !never_returns[i]
                 && !out.is_empty()
                 && program.calls_in(b).iter().all(|c| c.kind == CallKind::Call)
                 && all()
             {
-                ends[i] = true;
+                never_returns[i] = true;
                 changed = true;
             }
         }
         if !changed {
-            return ends;
+            return never_returns;
         }
     }
 }

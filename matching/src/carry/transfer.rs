@@ -5,7 +5,7 @@
 //! what is left. Not here: how contradictions are settled (`infer`).
 
 use crate::carry::CarryOptions;
-use crate::carry::complete::{Complete, Known};
+use crate::carry::complete::{Complete, Knowledge};
 use crate::carry::infer::{Estimate, Problem};
 use crate::relation::{BlockMatch, BlockMethod, Matching};
 use program::{BlockId, Callee, Edge, EdgeKind, FuncId, Loops, Program};
@@ -116,7 +116,7 @@ impl<'a> Along<'a> {
 
     /// Whether the old function's inside is known.
     fn is_known(&self, old: BlockId) -> bool {
-        self.counts.known[self.old.block(old).func.index()] == Known::Inside
+        self.counts.known[self.old.block(old).func.index()] == Knowledge::Inside
     }
 
     /// What part of the old block's counts goes along a match.
@@ -148,7 +148,7 @@ impl<'a> Along<'a> {
             matched[i] = self.block(b, &mut p, i);
             any |= matched[i].is_some();
         }
-        if let Some(from) = from.filter(|f| self.counts.known[f.index()] == Known::Inside) {
+        if let Some(from) = from.filter(|f| self.counts.known[f.index()] == Knowledge::Inside) {
             self.once_a_call(func, from, &mut p, &mut matched);
         }
         self.split_heads(func, &mut p, &matched);
@@ -159,7 +159,7 @@ impl<'a> Along<'a> {
             }
         }
         if let Some(from) = from
-            && self.counts.known[from.index()] != Known::Nothing
+            && self.counts.known[from.index()] != Knowledge::Nothing
             && let (Some(old_entry), Some(entry)) = (self.old.entry_block(from), self.new.entry_block(func))
         {
             let count = self.counts.enter[old_entry.index()];
@@ -288,7 +288,7 @@ impl<'a> Along<'a> {
     fn edges(&self, b: BlockId, p: &mut Problem, first_edge: usize) {
         let out = self.new.successors(b);
         let leads: Vec<Vec<BlockId>> = out.iter().map(|e| self.leads_to(e.to)).collect();
-        let mut ways = Ways::of(out.len());
+        let mut ways = OutgoingEdges::of(out.len());
         let mut left: Vec<(u64, EdgeKind)> = Vec::new();
         let mut known = false;
         for m in self.olds(b).iter().filter(|m| !m.partial && self.is_known(m.old)) {
@@ -368,7 +368,7 @@ impl<'a> Along<'a> {
 }
 
 /// What is known of the edges that leave one block, by edge.
-struct Ways {
+struct OutgoingEdges {
     /// Executions in the old build.
     sum: Vec<u64>,
     /// Whether an old edge became it for certain.
@@ -379,10 +379,15 @@ struct Ways {
     cost: Vec<u32>,
 }
 
-impl Ways {
+impl OutgoingEdges {
     /// `n` edges of which nothing is known.
-    fn of(n: usize) -> Ways {
-        Ways { sum: vec![0; n], explained: vec![false; n], open: vec![false; n], cost: vec![u32::MAX; n] }
+    fn of(n: usize) -> OutgoingEdges {
+        OutgoingEdges {
+            sum: vec![0; n],
+            explained: vec![false; n],
+            open: vec![false; n],
+            cost: vec![u32::MAX; n],
+        }
     }
 
     fn is_explained(&self, k: usize) -> bool {

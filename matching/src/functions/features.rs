@@ -232,7 +232,7 @@ pub enum Build {
 
 /// What of the context may be used.
 #[derive(Clone, Copy, Debug)]
-pub struct Use {
+pub struct ContextUse {
     /// Callees, callers, tables of pointers.
     pub graph: bool,
     /// Order in the file.
@@ -254,7 +254,7 @@ pub fn around(
     pairs: &OneToOne,
     pointers_to: &[Vec<Va>],
     funcs: &[usize],
-    what: Use,
+    what: ContextUse,
 ) -> Vec<Vec<u64>> {
     let id = |f: usize| canonical(pairs, build, f);
     // Nearest matched function before and after each.

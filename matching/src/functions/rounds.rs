@@ -11,7 +11,7 @@
 //! Not here: what words there are (`features`).
 
 use super::State;
-use super::features::{self, Build, Kind, Use};
+use super::features::{self, Build, ContextUse, Kind};
 use crate::hash::Keys;
 use crate::options::Pass;
 use crate::relation::FunctionMethod;
@@ -55,14 +55,14 @@ const MOST_CANDIDATES: usize = 8;
 const SAMPLE: usize = 3000;
 
 /// The functions of one side that were free when the rounds began, with their content.
-struct Bag {
+struct FreeFunctions {
     funcs: Vec<usize>,
     words: Vec<Vec<u64>>,
     /// How rare each of the words is, in bits.
     bits: Vec<Vec<f32>>,
 }
 
-impl Bag {
+impl FreeFunctions {
     /// Those that are still free, by their place here.
     fn slots(&self, is_free: impl Fn(usize) -> bool) -> Vec<u32> {
         let all = self.funcs.iter().enumerate().filter(|&(_, &f)| is_free(f));
@@ -72,7 +72,7 @@ impl Bag {
 
 /// What a pair has in common by content, and what is missing on either side.
 #[derive(Clone, Copy)]
-struct Own {
+struct ContentScore {
     old: u32,
     shared: f32,
     missing: f32,
@@ -125,12 +125,12 @@ impl Rarity {
 
 /// The content of the free functions of both sides.
 struct Content {
-    old: Bag,
-    new: Bag,
+    old: FreeFunctions,
+    new: FreeFunctions,
     /// For each new slot, the old slots most like it by content.
     candidates_by_content: Vec<Vec<u32>>,
     /// For each new slot, the likenesses that were worked out, by old slot.
-    known: Vec<Vec<Own>>,
+    known: Vec<Vec<ContentScore>>,
 }
 
 /// A pair with its score.
@@ -153,7 +153,8 @@ pub fn run(state: &mut State<'_>, old_keys: &Keys, new_keys: &Keys) {
     let (old_pointers, new_pointers) =
         rayon::join(|| features::pointers(state.old.program), || features::pointers(state.new.program));
     let mut content = read(state, old_keys, new_keys, &old_pointers, &new_pointers);
-    let what = Use { graph: state.options.has(Pass::Neighbours), order: state.options.has(Pass::Order) };
+    let what =
+        ContextUse { graph: state.options.has(Pass::Neighbours), order: state.options.has(Pass::Order) };
     let mut level = 0;
     for _ in 0..MOST_ROUNDS {
         let Some(&(least, margin)) = LEVELS.get(level) else { break };
@@ -182,7 +183,7 @@ fn read(
     let bag = |funcs: Vec<usize>, side, keys, pointers_to| {
         let mut words = features::content(side, keys, pointers_to, &funcs);
         words.par_iter_mut().for_each(|list| list.retain(keep));
-        Bag { bits: Vec::new(), funcs, words }
+        FreeFunctions { bits: Vec::new(), funcs, words }
     };
     let mut old = bag(state.free_old(), &state.old, old_keys, old_pointers);
     let mut new = bag(state.free_new(), &state.new, new_keys, new_pointers);
@@ -282,12 +283,12 @@ fn compare(a: &[u64], b: &[u64], rarity: impl Fn(u64, usize, usize) -> f32) -> (
 }
 
 impl Content {
-    fn own(&self, old: u32, new: u32) -> Own {
+    fn own(&self, old: u32, new: u32) -> ContentScore {
         let (a, b) = (&self.old.bits[old as usize], &self.new.bits[new as usize]);
         let bits = |_, i: usize, j: usize| a.get(i).or_else(|| b.get(j)).copied().unwrap_or(0.0);
         let (shared, missing, _) =
             compare(&self.old.words[old as usize], &self.new.words[new as usize], bits);
-        Own { old, shared, missing }
+        ContentScore { old, shared, missing }
     }
 }
 
@@ -297,12 +298,13 @@ fn round(
     content: &mut Content,
     old_pointers: &[Vec<Va>],
     new_pointers: &[Vec<Va>],
-    what: Use,
+    what: ContextUse,
 ) -> (usize, Vec<Scored>) {
     let old_slots = content.old.slots(|f| state.old_is_free(f));
     let new_slots = content.new.slots(|f| state.new_is_free(f));
-    let funcs =
-        |bag: &Bag, slots: &[u32]| -> Vec<usize> { slots.iter().map(|&s| bag.funcs[s as usize]).collect() };
+    let funcs = |bag: &FreeFunctions, slots: &[u32]| -> Vec<usize> {
+        slots.iter().map(|&s| bag.funcs[s as usize]).collect()
+    };
     let old_around = features::around(
         &state.old,
         Build::Old,
@@ -332,7 +334,7 @@ fn round(
         position[s as usize] = u32::try_from(i).unwrap_or(u32::MAX);
     }
     let here: &Content = content;
-    let found: Vec<(Vec<Own>, Vec<Scored>)> = new_slots
+    let found: Vec<(Vec<ContentScore>, Vec<Scored>)> = new_slots
         .par_iter()
         .zip(&new_around)
         .map_init(
@@ -345,7 +347,7 @@ fn round(
                 slots.sort_unstable();
                 slots.dedup();
                 let known = &here.known[new as usize];
-                let owns: Vec<Own> = slots
+                let owns: Vec<ContentScore> = slots
                     .into_iter()
                     .map(|old| match known.binary_search_by_key(&old, |o| o.old) {
                         Ok(i) => known[i],
@@ -369,7 +371,7 @@ fn round(
     (new_slots.len(), all)
 }
 
-fn score(own: Own, new: u32, (context, context_missing, order): (f32, f32, f32)) -> Scored {
+fn score(own: ContentScore, new: u32, (context, context_missing, order): (f32, f32, f32)) -> Scored {
     let shared = own.shared + context;
     let share = |s: f32, m: f32| if s > 0.0 { 2.0 * s / (2.0 * s + m) } else { 0.0 };
     Scored {

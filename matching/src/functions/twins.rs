@@ -24,7 +24,7 @@ const CALLERS: usize = 64;
 const ROUNDS: usize = 16;
 
 /// Twins: the old ones and the new ones, each by address.
-struct Set {
+struct TwinSet {
     old: Vec<usize>,
     new: Vec<usize>,
 }
@@ -76,7 +76,8 @@ pub fn settle(
     pairs: &mut OneToOne,
 ) {
     let mut sets = sets((old, old_hashes), (new, new_hashes), functions);
-    let free = |s: &Set| s.old.iter().all(|&o| s.new.iter().all(|&n| allows(FuncId::at(o), FuncId::at(n))));
+    let free =
+        |s: &TwinSet| s.old.iter().all(|&o| s.new.iter().all(|&n| allows(FuncId::at(o), FuncId::at(n))));
     sets.retain(free);
     if sets.is_empty() {
         return;
@@ -89,7 +90,7 @@ pub fn settle(
     }
     let twins: BTreeSet<usize> = left.keys().copied().collect();
     for _ in 0..ROUNDS {
-        let votes = |s: &Set| {
+        let votes = |s: &TwinSet| {
             surest(s, &scores(s, (old, &old_calls, old_hashes), (new, &new_calls, new_hashes), pairs))
         };
         let found: Vec<Vec<(usize, usize)>> = sets.par_iter().map(votes).collect();
@@ -130,7 +131,7 @@ fn sets(
     (old, old_hashes): (&Program, &Hashes),
     (new, new_hashes): (&Program, &Hashes),
     functions: &[FunctionMatch],
-) -> Vec<Set> {
+) -> Vec<TwinSet> {
     // Names of callees may differ, as those of instances do: not even level 3 leaves them out.
     let code = |h: &FunctionHash| h.at(Level::L5);
     let mut by_code: BTreeMap<u64, Vec<&FunctionMatch>> = BTreeMap::new();
@@ -154,7 +155,7 @@ fn sets(
         for twins in by_name.into_values().filter(|t| (2..=LARGEST).contains(&t.len())) {
             let mut old: Vec<usize> = twins.iter().map(|m| m.old.index()).collect();
             old.sort_unstable();
-            out.push(Set { old, new: twins.iter().map(|m| m.new.index()).collect() });
+            out.push(TwinSet { old, new: twins.iter().map(|m| m.new.index()).collect() });
         }
     }
     out
@@ -170,7 +171,7 @@ fn bare(name: &str) -> String {
 
 /// What speaks for each pair of a set, as (score, old, new).
 fn scores(
-    set: &Set,
+    set: &TwinSet,
     (old, old_calls, old_hashes): (&Program, &Calls, &Hashes),
     (new, new_calls, new_hashes): (&Program, &Calls, &Hashes),
     pairs: &OneToOne,
@@ -218,7 +219,7 @@ fn scores(
 }
 
 /// The pairs that are better than any other of both their sides.
-fn surest(set: &Set, scores: &[(i32, usize, usize)]) -> Vec<(usize, usize)> {
+fn surest(set: &TwinSet, scores: &[(i32, usize, usize)]) -> Vec<(usize, usize)> {
     let best = |key: fn(&(i32, usize, usize)) -> usize| {
         // (the best score, how many have it), by function.
         let mut best: BTreeMap<usize, (i32, u32)> = BTreeMap::new();

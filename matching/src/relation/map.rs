@@ -177,7 +177,7 @@ impl Map {
             }
         }
         let (a, b) = (Names::of(old), Names::of(new));
-        let mut lines_read = Lines { old, new, a, b, map: Map::default(), said: Said::default() };
+        let mut lines_read = Lines { old, new, a, b, map: Map::default(), said: LineNumbers::default() };
         for (line, text) in lines {
             let bad = |why| MapError::Line { line, why, text: text.to_owned() };
             lines_read.take(line, text).map_err(bad)?;
@@ -194,7 +194,7 @@ impl Map {
 
 /// On which line what was said, to find what contradicts it.
 #[derive(Default)]
-struct Said {
+struct LineNumbers {
     functions: Orders<FuncId>,
     blocks: Orders<BlockId>,
     match_old: BTreeMap<FuncId, usize>,
@@ -258,7 +258,7 @@ struct Lines<'a> {
     a: Names<'a>,
     b: Names<'a>,
     map: Map,
-    said: Said,
+    said: LineNumbers,
 }
 
 impl Lines<'_> {

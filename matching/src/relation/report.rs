@@ -24,7 +24,7 @@ pub struct Rates {
 
 /// Why a function has no counterpart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Why {
+pub enum LeftOverReason {
     /// The other build's function of its name is matched to another one of its build.
     NameTaken(FuncId),
     /// The other build has a free function of its name, but no pass that may use it found them to be each
@@ -45,8 +45,9 @@ pub enum Why {
 pub struct LeftOver {
     /// Its id in its own build.
     pub func: FuncId,
-    /// The reason; ids are of its own build for [`Why::NameTaken`], of the other for [`Why::NameFree`].
-    pub why: Why,
+    /// The reason; ids are of its own build for [`LeftOverReason::NameTaken`], of the other build for
+    /// [`LeftOverReason::NameFree`].
+    pub why: LeftOverReason,
 }
 
 /// What a matching achieved.
@@ -181,19 +182,19 @@ fn left_over(ours: &Program, theirs: &Program, pairs: &[(FuncId, FuncId)]) -> Ve
         let f = ours.function(id);
         if let Some(other) = f.names.iter().find_map(|name| named.get(&**name)) {
             return match ours_of.get(other) {
-                Some(&instead) => Why::NameTaken(instead),
-                None => Why::NameFree(*other),
+                Some(&instead) => LeftOverReason::NameTaken(instead),
+                None => LeftOverReason::NameFree(*other),
             };
         }
         if f.import.is_some() {
-            return Why::NotImported;
+            return LeftOverReason::NotImported;
         }
         if !f.names.is_empty() {
-            return Why::NoSuchName;
+            return LeftOverReason::NoSuchName;
         }
         match alike.get(&instructions(ours, id)) {
-            Some(&n) => Why::Ambiguous(n),
-            None => Why::Unlike,
+            Some(&n) => LeftOverReason::Ambiguous(n),
+            None => LeftOverReason::Unlike,
         }
     };
     ours.func_ids().filter(|id| !taken.contains(id)).map(|func| LeftOver { func, why: why(func) }).collect()
@@ -237,9 +238,9 @@ mod tests {
         let why = |p: &Program, left: &[LeftOver], name: &str| {
             left.iter().find(|l| l.func == at(p, name)).map(|l| l.why)
         };
-        assert_eq!(why(&new, &report.left_new, "f"), Some(Why::NameTaken(at(&new, "g"))));
-        assert_eq!(why(&old, &report.left_old, "g"), Some(Why::NameTaken(at(&old, "f"))));
-        assert_eq!(why(&new, &report.left_new, "i"), Some(Why::NoSuchName));
+        assert_eq!(why(&new, &report.left_new, "f"), Some(LeftOverReason::NameTaken(at(&new, "g"))));
+        assert_eq!(why(&old, &report.left_old, "g"), Some(LeftOverReason::NameTaken(at(&old, "f"))));
+        assert_eq!(why(&new, &report.left_new, "i"), Some(LeftOverReason::NoSuchName));
         assert_eq!(why(&new, &report.left_new, "g"), None);
         assert_eq!((report.functions.matched_old, report.functions.matched_new), (1, 1));
     }

@@ -12,7 +12,7 @@ use program::{Call, CallKind, Callee, Program, Va};
 
 /// A call that was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Made {
+pub struct CallMade {
     /// The calling instruction.
     pub at: Va,
     /// Where it leads, if that is known and in the image.
@@ -22,21 +22,21 @@ pub struct Made {
 }
 
 /// All calls of which `profile` tells that they ran, by instruction.
-pub fn made(profile: &Profile, program: &Program) -> Vec<Made> {
+pub fn made(profile: &Profile, program: &Program) -> Vec<CallMade> {
     let mut all = all(profile, program);
     all.retain(|call| call.n.most > 0);
     all
 }
 
 /// The same, and those of which it tells that they never did.
-pub(crate) fn all(profile: &Profile, program: &Program) -> Vec<Made> {
-    let counted = |(&(at, to), &n): (&(Va, Va), &u64)| Made {
+pub(crate) fn all(profile: &Profile, program: &Program) -> Vec<CallMade> {
+    let counted = |(&(at, to), &n): (&(Va, Va), &u64)| CallMade {
         at,
         to: Some(to),
         n: Count::of(n, profile.intervals.calls.get(&(at, to))),
     };
-    let mut found: Vec<Made> = profile.calls.iter().map(counted).collect();
-    found.extend(profile.calls_out.iter().map(|(&at, &n)| Made { at, to: None, n: Count::exact(n) }));
+    let mut found: Vec<CallMade> = profile.calls.iter().map(counted).collect();
+    found.extend(profile.calls_out.iter().map(|(&at, &n)| CallMade { at, to: None, n: Count::exact(n) }));
     found.sort_unstable_by_key(|call| (call.at, call.to));
     let is_counted = |at: Va| found.binary_search_by_key(&at, |call| call.at).is_ok();
     // What other tools and inference say of blocks need not fit together.
@@ -54,7 +54,7 @@ pub(crate) fn all(profile: &Profile, program: &Program) -> Vec<Made> {
                 Callee::Function(callee) => Some(program.function(callee).entry),
                 Callee::Import(_) | Callee::Unknown(_) | Callee::Indirect => None,
             };
-            others.push(Made { at: call.at, to, n });
+            others.push(CallMade { at: call.at, to, n });
         }
     }
     found.extend(others);

@@ -208,11 +208,11 @@ impl RegSet {
     pub const fn union(self, other: RegSet) -> RegSet {
         RegSet(self.0 | other.0)
     }
-    /// Here and not in `other`.
+    /// The registers that are not in `other`.
     pub const fn minus(self, other: RegSet) -> RegSet {
         RegSet(self.0 & !other.0)
     }
-    /// Whether there is none.
+    /// Whether it holds no register.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -237,7 +237,7 @@ impl RegSet {
     pub(crate) const fn wide(self) -> RegSet {
         RegSet(self.0 & !(0xffff | 0x7f << Reg::FLAG_BASE))
     }
-    /// What [`Self::narrow`] was made of.
+    /// The set that [`Self::narrow`] was made of.
     pub(crate) fn from_narrow(bits: u32) -> RegSet {
         RegSet(u128::from(bits & 0xffff) | u128::from(bits >> 16) << Reg::FLAG_BASE)
     }
@@ -245,7 +245,7 @@ impl RegSet {
     pub(crate) fn flag_bits(self) -> u8 {
         (self.0 >> Reg::FLAG_BASE).to_le_bytes()[0] & 0x7f
     }
-    /// What [`Self::flag_bits`] was made of.
+    /// The set that [`Self::flag_bits`] was made of.
     pub(crate) fn from_flag_bits(bits: u8) -> RegSet {
         RegSet(u128::from(bits) << Reg::FLAG_BASE)
     }
@@ -533,7 +533,7 @@ impl Insn {
     pub fn effects(&self) -> Effects {
         effects::once(self)
     }
-    /// Of its effects, the arithmetic flags alone: read, and killed. As bits, the carry lowest.
+    /// The arithmetic flags that it reads, and those that it kills; as bits, the carry lowest.
     pub(crate) fn flags(&self) -> (u8, u8) {
         effects::flags(self)
     }
@@ -557,7 +557,7 @@ impl Insn {
             _ => false,
         }
     }
-    /// Whether it is one of those that set up the frame of a function that was called.
+    /// Whether it helps to set up a function's frame.
     pub fn sets_frame_up(&self) -> bool {
         let i = &self.0;
         let sets_stack_pointer = i.op0_kind() == OpKind::Register && i.op0_register() == Register::RSP;
@@ -567,7 +567,7 @@ impl Insn {
             _ => false,
         }
     }
-    /// Whether it puts what a call has returned into a register or the frame, as it is.
+    /// Whether it stores the result of a call, unchanged, in a register or the frame.
     pub fn moves_result(&self) -> bool {
         let i = &self.0;
         let is_result = matches!(
@@ -657,7 +657,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Over `bytes`, which lie at `at`.
+    /// A decoder of `bytes`, which lie at `at`.
     pub fn new(bytes: &'a [u8], at: Va) -> Decoder<'a> {
         Decoder { inner: None, bytes, start: at, position: 0 }
     }

@@ -29,7 +29,7 @@ pub struct RawFunction {
     pub returns: bool,
 }
 
-/// Code being understood.
+/// Code while it is being understood.
 pub struct RawCode<'a> {
     pub cx: Context<'a>,
     pub regions: Vec<Region>,
@@ -69,7 +69,7 @@ const NO_RANK: u32 = u32::MAX;
 const LINE: u32 = 64;
 
 impl<'a> RawCode<'a> {
-    /// From what the sweeps found, in order.
+    /// Joins what the sweeps found, in order.
     pub fn new(
         cx: Context<'a>,
         regions: Vec<Region>,

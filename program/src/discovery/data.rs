@@ -71,7 +71,7 @@ pub fn find(program: &Program, refs: Vec<Vec<DataRef>>) -> Vec<DataObject> {
     all
 }
 
-/// By place, each once, with the widest access.
+/// Sorts by place, and keeps each once, with the widest access.
 fn sort(marks: &mut Vec<Mark>) {
     marks.par_sort_unstable();
     marks.dedup_by(|b, a| {

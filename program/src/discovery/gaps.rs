@@ -40,7 +40,7 @@ pub fn seams(code: &RawCode<'_>) -> Vec<(Rel, Rel)> {
     found
 }
 
-/// A gap's blocks from one start to the next.
+/// The blocks of a gap from one start to the next.
 struct Segment {
     ranks: Range<u32>,
     /// Whether its first block is a known start.
@@ -170,12 +170,12 @@ impl Finder<'_, '_> {
 enum Depth {
     NotAsked,
     Unknown,
-    Known(i32),
+    KnownTargets(i32),
 }
 
 impl Depth {
     fn of(bytes: i64) -> Depth {
-        i32::try_from(bytes).map_or(Depth::Unknown, Depth::Known)
+        i32::try_from(bytes).map_or(Depth::Unknown, Depth::KnownTargets)
     }
 }
 
@@ -456,7 +456,7 @@ impl Search<'_, '_, '_> {
         match self.depths[rank as usize] {
             Depth::NotAsked => {}
             Depth::Unknown => return None,
-            Depth::Known(depth) => return Some(depth.into()),
+            Depth::KnownTargets(depth) => return Some(depth.into()),
         }
         let block = &code.blocks[rank as usize];
         let region = code.region_at(block.start).map(|r| code.regions[r].range.clone())?;
@@ -505,7 +505,7 @@ impl Search<'_, '_, '_> {
             }
         }
         match self.depths[rank as usize] {
-            Depth::Known(depth) => Some(depth.into()),
+            Depth::KnownTargets(depth) => Some(depth.into()),
             _ => None,
         }
     }

@@ -56,7 +56,7 @@ pub fn infer(code: &mut RawCode<'_>) {
     }
 }
 
-/// What a call leads to, as far as coming back goes.
+/// What a call leads to, as far as it matters for returning.
 #[derive(Clone, Copy)]
 enum Target {
     Returns,
@@ -85,9 +85,9 @@ fn callee(code: &RawCode<'_>, call: &RawCall) -> Target {
 /// A walk along control flow, from block to block.
 struct Walk<'w, 'a> {
     code: &'w RawCode<'a>,
-    /// By call.
+    /// What each call leads to.
     callees: Vec<Target>,
-    /// By function.
+    /// For each function, whether it returns.
     returns: Vec<bool>,
     /// Blocks that stop at a call to, or leave for, this function.
     waiting: Vec<Vec<u32>>,
@@ -98,7 +98,7 @@ struct Walk<'w, 'a> {
 }
 
 impl Walk<'_, '_> {
-    /// Lets go on what waits for functions that return, until none is left.
+    /// Resumes the blocks that wait for functions which return, until none is left.
     fn settle(&mut self) {
         while let Some(g) = self.found.pop() {
             if std::mem::replace(&mut self.returns[g as usize], true) {

@@ -25,13 +25,13 @@ pub enum Owner {
     Function(Origin),
     /// A further range of the function that the block of this rank belongs to.
     PartOf(u32),
-    /// No function's.
+    /// Of no function.
     Nobody,
 }
 
 /// What the file says of starts, and what was found.
 pub struct Evidence {
-    /// By address, one a place.
+    /// By address, one for each address.
     pub seeds: Vec<Seed>,
     /// Words of data that point to code, by target.
     pub pointers: Vec<Pointer>,
@@ -42,7 +42,7 @@ pub struct Evidence {
 }
 
 /// What the code says of starts, whoever owns its blocks.
-pub struct Known {
+pub struct KnownTargets {
     /// Targets of direct calls, sorted.
     pub called: Vec<Rel>,
     /// Code whose address is taken, sorted.
@@ -51,9 +51,9 @@ pub struct Known {
     pub labels: Vec<Rel>,
 }
 
-impl Known {
+impl KnownTargets {
     /// From the calls, references and tables of the whole image.
-    pub fn of(code: &RawCode<'_>, evidence: &Evidence) -> Known {
+    pub fn of(code: &RawCode<'_>, evidence: &Evidence) -> KnownTargets {
         let span = code.cx.span();
         let labels: Vec<Rel> = code.tables.iter().flat_map(|t| t.targets.iter().copied()).collect();
         let mut words: Vec<Range<Rel>> = code
@@ -74,7 +74,7 @@ impl Known {
         let called: Vec<Rel> = direct.map(|c| c.target).collect();
         let pointers = evidence.pointers.iter().filter(|p| !in_table(p.from)).map(|p| p.to);
         let address_taken: Vec<Rel> = pointers.chain(code.code_refs.iter().map(|r| r.to)).collect();
-        Known {
+        KnownTargets {
             called: sorted(&called, &span),
             address_taken: sorted(&address_taken, &span),
             labels: sorted(&labels, &span),
@@ -86,7 +86,7 @@ impl Known {
 pub type Jump = (Rel, u32);
 
 /// Gives every block its function, and makes the list of functions, by entry.
-pub fn partition(code: &mut RawCode<'_>, evidence: &Evidence, known: &Known) {
+pub fn partition(code: &mut RawCode<'_>, evidence: &Evidence, known: &KnownTargets) {
     let mut finder = Finder::new(code, evidence, known);
     finder.claimed();
     finder.parts();
@@ -211,7 +211,7 @@ pub fn among<'x>(jumps: &'x [Jump], range: &Range<Rel>) -> &'x [Jump] {
 }
 
 impl<'f, 'a> Finder<'f, 'a> {
-    fn new(code: &'f RawCode<'a>, evidence: &'f Evidence, known: &'f Known) -> Finder<'f, 'a> {
+    fn new(code: &'f RawCode<'a>, evidence: &'f Evidence, known: &'f KnownTargets) -> Finder<'f, 'a> {
         let mut crossing = Vec::new();
         let mut r = 0;
         for (rank, block) in code.blocks.iter().enumerate() {
@@ -224,7 +224,7 @@ impl<'f, 'a> Finder<'f, 'a> {
             }
         }
         crossing.sort_unstable();
-        let Known { called, address_taken, labels } = known;
+        let KnownTargets { called, address_taken, labels } = known;
         Finder {
             code,
             evidence,

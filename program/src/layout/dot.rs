@@ -1,6 +1,6 @@
 //! A function as text for Graphviz, with the same words and colours as the picture.
 
-use super::svg::{Counts, Ran, Shape, beside, shapes, thickness};
+use super::svg::{Counts, RunCount, Shape, beside, shapes, thickness};
 use crate::analyses::loops::Loops;
 use crate::ids::FuncId;
 use crate::model::{EdgeKind, Program};
@@ -24,7 +24,7 @@ pub fn dot(program: &Program, func: FuncId, counts: Option<&Counts<'_>>) -> Stri
         if let Some(n) = count {
             let _ = write!(label, "\n{n} times");
         }
-        let style = if count.is_some_and(Ran::is_never) { " style=dashed color=gray" } else { "" };
+        let style = if count.is_some_and(RunCount::is_never) { " style=dashed color=gray" } else { "" };
         let width = if loops.is_header(b) { " penwidth=2 color=blue" } else { "" };
         let shape = match shape {
             Shape::Plain => "",
@@ -49,7 +49,7 @@ pub fn dot(program: &Program, func: FuncId, counts: Option<&Counts<'_>>) -> Stri
         let said = count.filter(|_| beside(program, e).all(|other| e < other));
         let label = said.map_or_else(String::new, |n| format!(" label={}", quoted(&n.to_string())));
         let style = match edge.kind {
-            _ if count.is_some_and(Ran::is_never) => " style=dotted",
+            _ if count.is_some_and(RunCount::is_never) => " style=dotted",
             EdgeKind::Taken => " style=dashed",
             _ => "",
         };

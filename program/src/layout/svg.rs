@@ -21,28 +21,28 @@ use std::fmt::Write;
 /// Executions, where they are known.
 pub struct Counts<'a> {
     /// Of a block.
-    pub block: &'a dyn Fn(BlockId) -> Option<Ran>,
+    pub block: &'a dyn Fn(BlockId) -> Option<RunCount>,
     /// Of an edge; of several between the same blocks, all together.
-    pub edge: &'a dyn Fn(EdgeId) -> Option<Ran>,
+    pub edge: &'a dyn Fn(EdgeId) -> Option<RunCount>,
 }
 
 /// How often something ran: `7`, or `7..8` where that may be off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ran {
+pub struct RunCount {
     /// As often as this, as far as is known.
     pub n: u64,
     /// The least and the most.
     pub between: Option<(u64, u64)>,
 }
 
-impl Ran {
+impl RunCount {
     /// Whether it is sure that it did not.
     pub(super) fn is_never(self) -> bool {
         self.between.map_or(self.n, |n| n.1) == 0
     }
 }
 
-impl std::fmt::Display for Ran {
+impl std::fmt::Display for RunCount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.between {
             Some((least, most)) => write!(f, "{least}..{most}"),
@@ -73,7 +73,7 @@ const TITLE: f64 = 30.0;
 /// Longest text in a box, in letters.
 const WIDEST: usize = 60;
 
-/// Draws `func`.
+/// A picture of the flow graph of `func`, as SVG; with `counts`, what never ran is pale.
 pub fn svg(program: &Program, func: FuncId, style: Style, counts: Option<&Counts<'_>>) -> String {
     let f = program.function(func);
     let first = f.blocks.start;
@@ -307,7 +307,7 @@ fn node(
     // White, then darker blues by depth.
     const SHADES: [&str; 6] = ["#ffffff", "#eaf2fb", "#d3e4f7", "#b9d4f2", "#9cc2ec", "#7fb0e6"];
     let depth = loops.block_depth(id) as usize;
-    let never = counts.is_some_and(|c| (c.block)(id).is_some_and(Ran::is_never));
+    let never = counts.is_some_and(|c| (c.block)(id).is_some_and(RunCount::is_never));
     let fill = if never { "#f7f7f7" } else { SHADES[depth.min(SHADES.len() - 1)] };
     let header = loops.is_header(id);
     let (stroke, width) = match (never, header) {

@@ -138,7 +138,7 @@ fn pictures_are_well_formed_with_and_without_counts() {
         .find(|&f| (20..60).contains(&program.function(f).n_blocks()))
         .expect("there is one");
     program.functions[func.index()].names = ["operator<<\"&\u{1}>".into()].into();
-    let ran = |n: u32| Some(Ran { n: n.into(), between: None });
+    let ran = |n: u32| Some(RunCount { n: n.into(), between: None });
     let counts = Counts { block: &|b| ran(b.0 % 3 * 1000), edge: &|e| ran(e.0 % 2) };
     for instructions in [false, true] {
         for counts in [None, Some(&counts)] {

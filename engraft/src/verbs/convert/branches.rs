@@ -6,7 +6,7 @@ use crate::input;
 use crate::output::{self, Answer, Hinted};
 use anyhow::Context as _;
 use measure::branches::{self, Faults, Module, ModuleVa, Walker};
-use profile::perf_branches::{self as perf, Line, Who};
+use profile::perf_branches::{self as perf, Line, ThreadTime};
 use program::{Bias, Lines, LiveVa, Program};
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -159,7 +159,12 @@ impl<'a> Maps<'a> {
     }
 
     /// The place of an address, if it is in one of the programs.
-    fn place(&mut self, who: Who, at: u64, said: Option<&perf::BranchAddress<'_>>) -> Option<ModuleVa> {
+    fn place(
+        &mut self,
+        who: ThreadTime,
+        at: u64,
+        said: Option<&perf::BranchAddress<'_>>,
+    ) -> Option<ModuleVa> {
         let live = LiveVa(at);
         let pid = who.pid.or(who.tid).filter(|pid| self.of.contains_key(pid));
         let pid = pid.or_else(|| self.of.keys().copied().next().filter(|_| self.of.len() == 1));
@@ -219,7 +224,7 @@ struct Threads<'a> {
 }
 
 impl<'a> Threads<'a> {
-    fn of(&mut self, who: Who) -> (ThreadId, &mut Thread<'a>) {
+    fn of(&mut self, who: ThreadTime) -> (ThreadId, &mut Thread<'a>) {
         // Where processes are not told, threads are.
         let n = self.all.len();
         let number = *self.numbers.entry((who.pid.filter(|_| who.tid.is_none()), who.tid)).or_insert(n);
@@ -233,7 +238,7 @@ impl<'a> Threads<'a> {
     }
 
     /// Notes the time of what comes next.
-    fn time(&mut self, who: Who, is_exact: bool) {
+    fn time(&mut self, who: ThreadTime, is_exact: bool) {
         let Some(ns) = who.time_ns else { return };
         let since = ns.saturating_sub(*self.start_ns.get_or_insert(ns));
         let (number, thread) = self.of(who);

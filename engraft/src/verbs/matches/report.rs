@@ -2,7 +2,7 @@
 //!
 //! Source of the tables' form: BMAT, tables 3 to 5.
 
-use matching::{LeftOver, Matching, Rates, Report, Why};
+use matching::{LeftOver, LeftOverReason, Matching, Rates, Report};
 use program::Program;
 use views::matches::{
     BlockRow, BuildView, DataRow, FunctionRow, LeftRow, MatchView, RateView, RatesView, StageView,
@@ -89,17 +89,21 @@ fn left(ours: &Program, theirs: &Program, left: &LeftOver, other: &str) -> LeftR
         name: f.name(),
         n_blocks: f.n_blocks(),
         why: match left.why {
-            Why::NameTaken(instead) => {
+            LeftOverReason::NameTaken(instead) => {
                 format!("{other}'s function of this name is matched to {}", ours.function(instead).name())
             }
-            Why::NameFree(free) => {
+            LeftOverReason::NameFree(free) => {
                 format!("not matched to {other}'s function of this name at {}", theirs.function(free).entry)
             }
-            Why::NotImported => format!("{other} does not import it"),
-            Why::NoSuchName => format!("{other} has no function of this name, and none like it is free"),
-            Why::Ambiguous(1) => format!("a free function of {other} has the same instructions"),
-            Why::Ambiguous(n) => format!("{n} free functions of {other} have the same instructions"),
-            Why::Unlike => format!("no free function of {other} is like it"),
+            LeftOverReason::NotImported => format!("{other} does not import it"),
+            LeftOverReason::NoSuchName => {
+                format!("{other} has no function of this name, and none like it is free")
+            }
+            LeftOverReason::Ambiguous(1) => format!("a free function of {other} has the same instructions"),
+            LeftOverReason::Ambiguous(n) => {
+                format!("{n} free functions of {other} have the same instructions")
+            }
+            LeftOverReason::Unlike => format!("no free function of {other} is like it"),
         },
     }
 }

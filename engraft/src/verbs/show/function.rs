@@ -81,7 +81,7 @@ fn callee(program: &Program, block: BlockId, at: Va) -> Option<String> {
 
 /// Function `id`, drawn; with counts if there are any.
 pub fn picture(program: &Program, id: FuncId, svg: bool, profile: Option<&Profile>) -> String {
-    let ran = |n: Count| layout::Ran { n: n.n, between: n.between() };
+    let ran = |n: Count| layout::RunCount { n: n.n, between: n.between() };
     let block = |b: BlockId| block_count(program, profile?, b).map(ran);
     let edge = |e: EdgeId| edge_count(program, profile?, program.edge(e)).map(ran);
     let counts = Counts { block: &block, edge: &edge };

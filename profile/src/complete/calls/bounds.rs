@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 
 /// Per call of `program`: how often it ran, if its block has a count.
 pub(super) fn of(profile: &Profile, program: &Program) -> Vec<Option<Count>> {
-    let mut known = Known::of(profile, program);
+    let mut known = KnownCounts::of(profile, program);
     known.find();
     let mut all = Vec::with_capacity(program.calls.len());
     for calls in program.calls.chunk_by(|a, b| a.block == b.block) {
@@ -36,7 +36,7 @@ pub(super) fn of(profile: &Profile, program: &Program) -> Vec<Option<Count>> {
 }
 
 /// What is known of a run.
-struct Known<'a> {
+struct KnownCounts<'a> {
     profile: &'a Profile,
     program: &'a Program,
     n_stopped: u64,
@@ -53,8 +53,8 @@ struct Known<'a> {
     is_doubled: Vec<bool>,
 }
 
-impl<'a> Known<'a> {
-    fn of(profile: &'a Profile, program: &'a Program) -> Known<'a> {
+impl<'a> KnownCounts<'a> {
+    fn of(profile: &'a Profile, program: &'a Program) -> KnownCounts<'a> {
         let n = program.blocks.len();
         let blocks: Vec<_> = program.blocks.iter().map(|b| profile.block(b.start)).collect();
         let mut left = Vec::with_capacity(n);
@@ -90,7 +90,7 @@ impl<'a> Known<'a> {
                 _ => profile.entered(function.entry),
             }
         };
-        Known {
+        KnownCounts {
             profile,
             program,
             n_stopped: profile.intervals.n_stopped,

@@ -162,17 +162,17 @@ struct Cursor<'a> {
     at: usize,
 }
 
-type Bad = (usize, &'static str);
+type Damage = (usize, &'static str);
 
 impl<'a> Cursor<'a> {
-    fn take(&mut self, n: usize) -> Result<&'a [u8], Bad> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8], Damage> {
         let end = self.at.checked_add(n).ok_or((self.at, "it is cut off"))?;
         let taken = self.bytes.get(self.at..end).ok_or((self.at, "it is cut off"))?;
         self.at = end;
         Ok(taken)
     }
 
-    fn uleb(&mut self) -> Result<u64, Bad> {
+    fn uleb(&mut self) -> Result<u64, Damage> {
         let (from, mut value, mut shift) = (self.at, 0u64, 0u32);
         loop {
             let &byte = self.take(1)?.first().unwrap_or(&0);
@@ -188,7 +188,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// As two's complement.
-    fn sleb(&mut self) -> Result<u64, Bad> {
+    fn sleb(&mut self) -> Result<u64, Damage> {
         let (from, mut value, mut shift) = (self.at, 0u64, 0u32);
         loop {
             let &byte = self.take(1)?.first().unwrap_or(&0);
@@ -207,7 +207,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Vec<Fragment>, Bad> {
+fn parse(bytes: &[u8]) -> Result<Vec<Fragment>, Damage> {
     let mut cursor = Cursor { bytes, at: 0 };
     let header = cursor.take(12)?;
     let word = |i: usize| header.get(i..i + 4).and_then(|w| w.try_into().ok()).map_or(0, u32::from_le_bytes);
@@ -237,7 +237,7 @@ fn functions(
     address: &mut u64,
     fragments: &mut Vec<Fragment>,
     n_hot: Option<usize>,
-) -> Result<usize, Bad> {
+) -> Result<usize, Damage> {
     let n = cursor.uleb()?;
     let mut hot_index = 0u64;
     for _ in 0..n {

@@ -95,7 +95,7 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
 fn behind_call(
     profile: &Profile,
     program: &Program,
-    made: &[calls::Made],
+    made: &[calls::CallMade],
     id: BlockId,
     at: Va,
 ) -> Option<u64> {
@@ -155,7 +155,7 @@ impl Body<'_> {
         line
     }
 
-    fn call(&mut self, program: &Program, calls: &Calls, at: Va, line: u32, call: &Made) {
+    fn call(&mut self, program: &Program, calls: &Calls, at: Va, line: u32, call: &CallCost) {
         let callee = program.function_at(call.to);
         let name = callee.map_or_else(|| call.to.to_string(), |f| program.function(f).name());
         let (file, start) = self.place(call.to);
@@ -219,7 +219,7 @@ impl Body<'_> {
 }
 
 /// Calls from one instruction to one place.
-struct Made {
+struct CallCost {
     to: Va,
     n: u64,
     callee: Option<FuncId>,
@@ -229,18 +229,18 @@ struct Made {
 
 /// All calls, by instruction, with their inclusive cost.
 struct Calls {
-    from: BTreeMap<Va, Vec<Made>>,
+    from: BTreeMap<Va, Vec<CallCost>>,
     /// For each function, its inclusive cost, and how often others called it.
     costs: Vec<(u64, u64)>,
 }
 
 impl Calls {
-    fn of(made: &[calls::Made], profile: &Profile, program: &Program) -> Calls {
-        let mut from: BTreeMap<Va, Vec<Made>> = BTreeMap::new();
+    fn of(made: &[calls::CallMade], profile: &Profile, program: &Program) -> Calls {
+        let mut from: BTreeMap<Va, Vec<CallCost>> = BTreeMap::new();
         for call in made {
             if let Some(to) = call.to {
                 let callee = program.function_at(to);
-                from.entry(call.at).or_default().push(Made { to, n: call.n.n, callee, is_back: false });
+                from.entry(call.at).or_default().push(CallCost { to, n: call.n.n, callee, is_back: false });
             }
         }
         let mut calls = Calls { from, costs: vec![(0, 0); program.functions.len()] };
@@ -249,7 +249,7 @@ impl Calls {
     }
 
     /// What `call` cost.
-    fn cost(&self, call: &Made) -> u64 {
+    fn cost(&self, call: &CallCost) -> u64 {
         let Some(&(cost, n)) = call.callee.filter(|_| !call.is_back).map(|f| &self.costs[f.index()]) else {
             return 0;
         };

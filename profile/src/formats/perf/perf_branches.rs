@@ -31,7 +31,7 @@ pub enum Line<'a> {
     /// A sample with the branches before it, the earliest first; and where it was taken.
     Stack {
         /// Who ran.
-        who: Who,
+        who: ThreadTime,
         /// From, to.
         branches: Vec<(u64, u64)>,
         /// Where control was then.
@@ -40,7 +40,7 @@ pub enum Line<'a> {
     /// A branch; those of a thread follow each other.
     Branch {
         /// Who ran.
-        who: Who,
+        who: ThreadTime,
         /// Where it left; `None`: not traced.
         from: Option<BranchAddress<'a>>,
         /// Where it went.
@@ -51,18 +51,18 @@ pub enum Line<'a> {
     /// What a thread did until its next branch is not known.
     Lost {
         /// Who ran.
-        who: Who,
+        who: ThreadTime,
     },
     /// It has the form of a branch or a stack, but no valid time, or an address where no code can be.
     Senseless {
         /// Who ran, as far as that is said.
-        who: Who,
+        who: ThreadTime,
     },
 }
 
 /// Who ran, and when.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Who {
+pub struct ThreadTime {
     /// The process, if that is said.
     pub pid: Option<i32>,
     /// The thread, if that is said.
@@ -190,7 +190,7 @@ fn branch_address(text: &str) -> Option<Option<BranchAddress<'_>>> {
 }
 
 /// Who ran; and what stands behind that.
-fn who(text: &str) -> (Who, &str) {
+fn who(text: &str) -> (ThreadTime, &str) {
     let offset = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
     let words: Vec<&str> = text.split_whitespace().collect();
     let is_event = |word: &str| word.starts_with("branches") && word.ends_with(':');
@@ -215,14 +215,14 @@ fn who(text: &str) -> (Who, &str) {
     let last = event.or(time).and_then(|n| words.get(n)).or(of.filter(|_| tid.is_some()));
     let rest = last.and_then(|word| text.get(offset(word) + word.len()..)).unwrap_or(text);
     let time_ns = time.and_then(|n| time_ns(words.get(n)?));
-    (Who { pid, tid, time_ns }, rest)
+    (ThreadTime { pid, tid, time_ns }, rest)
 }
 
 /// `… time 7084.302 cpu 1 pid 77 tid 78 …`
-fn of_error(text: &str) -> Who {
+fn of_error(text: &str) -> ThreadTime {
     let behind = |name: &str| text.split_whitespace().skip_while(|word| *word != name).nth(1);
     let number = |name: &str| behind(name).and_then(|n| n.parse().ok());
-    Who { pid: number("pid"), tid: number("tid"), time_ns: None }
+    ThreadTime { pid: number("pid"), tid: number("tid"), time_ns: None }
 }
 
 #[cfg(test)]
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn branch_stacks_are_read_with_who_ran() {
         let check = |text: &str, pid, tid, time_ns, at: Option<u64>| {
-            let who = Who { pid, tid, time_ns };
+            let who = ThreadTime { pid, tid, time_ns };
             let branches = vec![(0x40_1000, 0x40_1010), (0x40_1013, 0x40_1136)];
             assert_eq!(line(text), Some(Line::Stack { who, branches, ip: at }), "{text}");
         };
@@ -267,7 +267,7 @@ mod tests {
         let at = |at, name, offset| {
             Some(BranchAddress { at, symbol: Some((name, offset)), file: Some("/bin/a.out") })
         };
-        let who = Who { pid: None, tid: Some(3404), time_ns: Some(7_919_408_803_461) };
+        let who = ThreadTime { pid: None, tid: Some(3404), time_ns: Some(7_919_408_803_461) };
         let head = "    uname  3404 [002]  7919.408803461:          1  branches:uH:  ";
         let line = |text: &str| match line(text) {
             Some(Line::Branch { who: of, from, to, is_interrupt }) => {
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn errors_and_mappings_are_read_and_the_rest_is_nothing() {
         let error = " instruction trace error type 1 time 7084.302000000 cpu 1 pid 77 tid 78 ip 0x56250dc1e13d code 7: Overflow packet";
-        let who = Who { pid: Some(77), tid: Some(78), time_ns: None };
+        let who = ThreadTime { pid: Some(77), tid: Some(78), time_ns: None };
         assert_eq!(line(error), Some(Line::Lost { who }));
         let mapped = "PERF_RECORD_MMAP2 7/7: [0x401000(0x1000) @ 0x1000 fe:00 53 28]: r-xp /x/a";
         assert!(matches!(line(mapped), Some(Line::Mapped(m)) if m.path == "/x/a" && m.pid == 7));

@@ -17,9 +17,9 @@ use iced_x86::{
 /// What an instruction does to registers and flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
-    /// Read, also conditionally.
+    /// Read, always or on a condition.
     pub reads: RegSet,
-    /// Written, also conditionally or in part.
+    /// Written, always or on a condition, whole or in part.
     pub writes: RegSet,
     /// Written whole, always, without being read: what was there before is dead.
     pub kills: RegSet,
@@ -37,7 +37,7 @@ impl Default for EffectsOf {
 }
 
 impl EffectsOf {
-    /// Ready to use.
+    /// With empty scratch memory.
     pub fn new() -> EffectsOf {
         EffectsOf { factory: InstructionInfoFactory::new() }
     }

@@ -147,7 +147,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// And then `quick`.
+    /// Appends `quick`.
     #[inline(always)]
     pub fn then(&mut self, quick: &Quick) {
         self.reads |= quick.reads & !self.kills;
@@ -155,7 +155,7 @@ impl Sum {
         self.kills |= quick.kills;
     }
 
-    /// All of it: what is read is what is read before it is killed.
+    /// The effects of all of them: what is read is what is read before it is killed.
     #[inline]
     pub fn effects(&self) -> Effects {
         Effects { reads: widened(self.reads), writes: widened(self.writes), kills: widened(self.kills) }
@@ -359,7 +359,7 @@ fn prefixed(b: &[u8; 16], i: usize, prefix: u8, rex: u8, opcode: u8) -> Option<Q
 }
 
 impl Quick {
-    /// Of that, the arithmetic flags alone: read, and killed. As bits, the carry lowest.
+    /// The arithmetic flags that it reads, and those that it kills; as bits, the carry lowest.
     #[inline(always)]
     pub(crate) fn flags(&self) -> (u8, u8) {
         (self.reads.to_le_bytes()[4], self.kills.to_le_bytes()[4])

@@ -15,7 +15,7 @@ pub enum Step {
         to: Reg,
         /// Register, number, or memory read.
         from: Operand,
-        /// Whether the sign is spread.
+        /// Whether it is sign-extended.
         signed: bool,
     },
     /// to = address of `from`.

@@ -21,7 +21,7 @@ use crate::model::Sure;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// What became of an indirect jump.
+/// How an indirect jump was understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolved {
     /// It reads a table, now in the list.
@@ -34,14 +34,14 @@ pub enum Resolved {
 
 /// Instructions looked at for one question.
 const BUDGET: u32 = 3000;
-/// More places that lead to one jump than there are: gcc gives all computed gotos of a function one jump.
+/// More than lead to any one jump: gcc gives all computed gotos of a function one jump.
 const MAX_DEFS: usize = 1 << 10;
 /// More entries than any compiler writes.
 const MAX_ENTRIES: u64 = 1 << 16;
 
 /// Something that holds a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Loc {
+enum Location {
     Reg(Reg),
     Mem(Operand),
 }
@@ -224,7 +224,7 @@ struct Slice<'a, 'c> {
 
 /// An instruction that control comes from, and whether by its branch.
 #[derive(Clone, Copy)]
-struct Pred {
+struct Predecessor {
     index: u32,
     taken: bool,
 }
@@ -234,30 +234,30 @@ impl Slice<'_, '_> {
         decode_at(self.cx, self.listing.insns.get(index as usize)?.at)
     }
 
-    fn preds(&self, index: u32, into: &mut Vec<Pred>) {
+    fn preds(&self, index: u32, into: &mut Vec<Predecessor>) {
         into.clear();
         let insns = &self.listing.insns;
         if let Some(before) = index.checked_sub(1)
             && insns[before as usize].kind.falls_through()
         {
-            into.push(Pred { index: before, taken: false });
+            into.push(Predecessor { index: before, taken: false });
         }
         let at = insns[index as usize].at;
         if self.listing.leaders.get(at) {
             let sources = self.listing.sources_of(at);
-            into.extend(sources.iter().map(|&(_, index)| Pred { index, taken: true }));
+            into.extend(sources.iter().map(|&(_, index)| Predecessor { index, taken: true }));
         }
     }
 
     /// The instructions that give `loc` the value it has before `index`. Copies and spills are followed.
-    fn defs(&mut self, index: u32, loc: Loc) -> Vec<u32> {
+    fn defs(&mut self, index: u32, loc: Location) -> Vec<u32> {
         let mut found = Vec::new();
         let mut seen = HashSet::new();
         let mut todo = vec![(index, loc)];
         let mut preds = Vec::new();
         while let Some((index, loc)) = todo.pop() {
             self.preds(index, &mut preds);
-            if let (true, Loc::Mem(slot)) = (preds.is_empty(), loc)
+            if let (true, Location::Mem(slot)) = (preds.is_empty(), loc)
                 && !self.spilled.contains(&slot)
             {
                 self.spilled.push(slot);
@@ -293,7 +293,7 @@ impl Slice<'_, '_> {
     fn constants(&mut self, index: u32, reg: Reg) -> Vec<Va> {
         let mut all = Vec::new();
         self.spilled.clear();
-        for def in self.defs(index, Loc::Reg(reg)) {
+        for def in self.defs(index, Location::Reg(reg)) {
             if let Some(va) = self.insn(def).and_then(|insn| constant(&insn)) {
                 all.push(va);
             }
@@ -354,7 +354,7 @@ impl Slice<'_, '_> {
         match insn.operands().next() {
             Some(Operand::Reg(reg, _)) => {
                 let mut suspicious = false;
-                let defs = self.defs(jump, Loc::Reg(reg));
+                let defs = self.defs(jump, Location::Reg(reg));
                 if defs.len() > MAX_DEFS {
                     return true;
                 }
@@ -428,7 +428,7 @@ impl Slice<'_, '_> {
     fn sum(&mut self, at: u32, a: Reg, b: Reg, into: &mut Vec<Shape>) -> bool {
         let mut any = false;
         for (entry, anchor) in [(a, b), (b, a)] {
-            for def in self.defs(at, Loc::Reg(entry)).into_iter().take(16) {
+            for def in self.defs(at, Location::Reg(entry)).into_iter().take(16) {
                 let Some(Step::Copy { to, from, signed }) = self.insn(def).map(|i| i.step()) else {
                     continue;
                 };
@@ -483,7 +483,7 @@ impl Slice<'_, '_> {
             }
             // The address of the entry was computed before.
             Operand::Mem { base: Some(base), index: None, disp: 0, segment: None, .. } => {
-                let defs = self.defs(at, Loc::Reg(base));
+                let defs = self.defs(at, Location::Reg(base));
                 let [def] = defs.as_slice() else { return None };
                 match self.insn(*def)?.step() {
                     Step::Address { from: from @ Operand::Mem { index: Some(_), .. }, .. }
@@ -502,7 +502,7 @@ impl Slice<'_, '_> {
     /// instruction that multiplies it, the factor, and what that instruction adds.
     fn scaled(&mut self, at: u32, a: Reg, b: Reg) -> Option<(Reg, (Reg, u32), u8, i64)> {
         for (product, anchor) in [(a, b), (b, a)] {
-            let defs = self.defs(at, Loc::Reg(product));
+            let defs = self.defs(at, Location::Reg(product));
             let [def] = defs.as_slice() else { continue };
             if let Some(Step::Address {
                 from: Operand::Mem { base: None, index: Some((index, factor)), disp, segment: None, .. },
@@ -529,7 +529,7 @@ impl Slice<'_, '_> {
     fn bound(&mut self, index: u32, reg: Reg) -> Option<u64> {
         let mut largest = None;
         let mut seen = HashSet::new();
-        let mut todo = vec![Walk { index, loc: Loc::Reg(reg), plus: 0, known: Vec::new() }];
+        let mut todo = vec![Walk { index, loc: Location::Reg(reg), plus: 0, known: Vec::new() }];
         let mut preds = Vec::new();
         while let Some(walk) = todo.pop() {
             self.preds(walk.index, &mut preds);
@@ -553,7 +553,7 @@ impl Slice<'_, '_> {
         largest.filter(|&n| n < MAX_ENTRIES)
     }
 
-    fn step_back(&self, pred: Pred, walk: &mut Walk) -> Back {
+    fn step_back(&self, pred: Predecessor, walk: &mut Walk) -> Back {
         let kind = self.listing.insns[pred.index as usize].kind;
         match kind {
             FlowKind::Nop | FlowKind::Jump => return Back::On,
@@ -570,38 +570,38 @@ impl Slice<'_, '_> {
         }
         let Some(insn) = self.insn(pred.index) else { return Back::Lost };
         let step = insn.step();
-        if let (Step::And { to, mask }, Loc::Reg(reg)) = (step, walk.loc)
+        if let (Step::And { to, mask }, Location::Reg(reg)) = (step, walk.loc)
             && to == reg
         {
             return if mask < MAX_ENTRIES { Back::bounded(mask, walk.plus) } else { Back::Lost };
         }
-        if let (Step::ShiftRight { to, by, bits }, Loc::Reg(reg)) = (step, walk.loc)
+        if let (Step::ShiftRight { to, by, bits }, Location::Reg(reg)) = (step, walk.loc)
             && to == reg
         {
             let left = bits.saturating_sub(by);
             return if left <= 8 { Back::bounded((1 << left) - 1, walk.plus) } else { Back::Lost };
         }
         let plain = match (step, walk.loc) {
-            (Step::Add { to, from: Operand::Imm(n) }, Loc::Reg(reg)) if to == reg => Some((reg, n)),
+            (Step::Add { to, from: Operand::Imm(n) }, Location::Reg(reg)) if to == reg => Some((reg, n)),
             (
                 Step::Address {
                     to,
                     from: Operand::Mem { base: Some(base), index: None, disp, segment: None, .. },
                 },
-                Loc::Reg(reg),
+                Location::Reg(reg),
             ) if to == reg => Some((base, disp)),
             _ => None,
         };
         let moved = match plain {
             Some((from, n)) => {
                 walk.plus = walk.plus.wrapping_add(n);
-                Trace::From(Loc::Reg(from))
+                Trace::From(Location::Reg(from))
             }
             None => match trace(&insn, kind, walk.loc) {
                 Trace::Set => match step {
                     // The place it was loaded from may have been compared.
                     Step::Copy { from: from @ (Operand::Mem { .. } | Operand::Place { .. }), .. } => {
-                        Trace::From(Loc::Mem(sizeless(from)))
+                        Trace::From(Location::Mem(sizeless(from)))
                     }
                     _ => Trace::Set,
                 },
@@ -610,8 +610,8 @@ impl Slice<'_, '_> {
         };
         let stores = matches!(step, Step::Store { .. });
         walk.known.retain(|(loc, _)| match loc {
-            Loc::Reg(reg) => !insn.writes(*reg),
-            Loc::Mem(memory) => !stores && !touches(&insn, memory),
+            Location::Reg(reg) => !insn.writes(*reg),
+            Location::Mem(memory) => !stores && !touches(&insn, memory),
         });
         match moved {
             Trace::Untouched => Back::On,
@@ -629,7 +629,7 @@ impl Slice<'_, '_> {
     }
 
     /// What holds when control goes along `pred` out of a branch: the place compared, and the most it can be.
-    fn condition(&self, pred: Pred) -> Option<(Loc, u64)> {
+    fn condition(&self, pred: Predecessor) -> Option<(Location, u64)> {
         let test = self.insn(pred.index)?.test();
         let mut at = pred.index;
         let compare = loop {
@@ -647,12 +647,12 @@ impl Slice<'_, '_> {
         let Step::Compare { left, right: Operand::Imm(n) } = compare.step() else { return None };
         let n = u64::try_from(n).ok()?;
         let loc = match left {
-            Operand::Reg(reg, _) => Loc::Reg(reg),
-            Operand::Mem { .. } | Operand::Place { .. } => Loc::Mem(sizeless(left)),
+            Operand::Reg(reg, _) => Location::Reg(reg),
+            Operand::Mem { .. } | Operand::Place { .. } => Location::Mem(sizeless(left)),
             _ => return None,
         };
         for between in at + 1..pred.index {
-            if let Loc::Reg(reg) = loc
+            if let Location::Reg(reg) = loc
                 && self.insn(between)?.writes(reg)
             {
                 return None;
@@ -670,11 +670,11 @@ impl Slice<'_, '_> {
 #[derive(Clone)]
 struct Walk {
     index: u32,
-    loc: Loc,
+    loc: Location,
     /// The value is what `loc` holds plus this.
     plus: i64,
     /// Bounds met on the way that hold for places as they are here.
-    known: Vec<(Loc, u64)>,
+    known: Vec<(Location, u64)>,
 }
 
 /// Where a step back leads.
@@ -699,7 +699,7 @@ impl Back {
 enum Trace {
     Untouched,
     /// It was here before.
-    From(Loc),
+    From(Location),
     Set,
     /// A call forgets it: whatever reads it afterwards cannot come from here.
     Forgotten,
@@ -707,9 +707,9 @@ enum Trace {
     Moved,
 }
 
-fn trace(insn: &Insn, kind: FlowKind, loc: Loc) -> Trace {
+fn trace(insn: &Insn, kind: FlowKind, loc: Location) -> Trace {
     match loc {
-        Loc::Reg(reg) => {
+        Location::Reg(reg) => {
             if matches!(kind, FlowKind::Call | FlowKind::CallIndirect) {
                 return if RegSet::lost_at_calls().contains(reg) {
                     Trace::Forgotten
@@ -722,20 +722,20 @@ fn trace(insn: &Insn, kind: FlowKind, loc: Loc) -> Trace {
             }
             match insn.step() {
                 Step::Copy { to, from: Operand::Reg(from, _), .. } if to == reg => {
-                    Trace::From(Loc::Reg(from))
+                    Trace::From(Location::Reg(from))
                 }
                 Step::Copy {
                     to, from: from @ Operand::Mem { base: Some(base), index: None, .. }, ..
-                } if to == reg && base.is_frame() => Trace::From(Loc::Mem(sizeless(from))),
+                } if to == reg && base.is_frame() => Trace::From(Location::Mem(sizeless(from))),
                 _ => Trace::Set,
             }
         }
-        Loc::Mem(memory) if matches!(kind, FlowKind::Call | FlowKind::CallIndirect) => {
+        Location::Mem(memory) if matches!(kind, FlowKind::Call | FlowKind::CallIndirect) => {
             let lost = address_of(&memory).any(|reg| RegSet::lost_at_calls().contains(reg));
             if lost { Trace::Forgotten } else { Trace::Untouched }
         }
-        Loc::Mem(memory) => match insn.step() {
-            Step::Store { to, from } if sizeless(to) == memory => Trace::From(Loc::Reg(from)),
+        Location::Mem(memory) => match insn.step() {
+            Step::Store { to, from } if sizeless(to) == memory => Trace::From(Location::Reg(from)),
             _ if touches(insn, &memory) => Trace::Moved,
             _ => Trace::Untouched,
         },

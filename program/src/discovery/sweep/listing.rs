@@ -33,7 +33,7 @@ impl FlowKind {
     pub fn ends_block(self) -> bool {
         !matches!(self, FlowKind::Next | FlowKind::Nop | FlowKind::Call | FlowKind::CallIndirect)
     }
-    /// Of `insn`, and where it leads, if it is a direct jump, branch or call.
+    /// The kind of `insn`, and where it leads, if it is a direct jump, branch or call.
     pub fn of(insn: &Insn) -> (FlowKind, Option<Va>) {
         match insn.flow() {
             ControlFlow::Next if insn.is_nop() => (FlowKind::Nop, None),
@@ -55,7 +55,7 @@ impl FlowKind {
 #[derive(Clone, Copy, Debug)]
 pub struct ListedInsn {
     pub at: Rel,
-    /// Of a direct jump, branch or call.
+    /// The target of a direct jump, branch or call.
     pub target: Rel,
     pub len: u8,
     pub kind: FlowKind,
@@ -75,7 +75,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Empty, for the bytes of `range`.
+    /// No bit set, for the bytes of `range`.
     pub fn reset(&mut self, range: &Range<Rel>) {
         self.from = range.start;
         self.words.clear();
@@ -145,7 +145,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Without instructions, for those of `range`.
+    /// A listing without instructions, for those of `range`.
     pub fn clear(&mut self, range: &Range<Rel>) {
         self.insns.clear();
         self.bases.clear();

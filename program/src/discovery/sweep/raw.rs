@@ -41,7 +41,7 @@ impl Space {
 pub struct RawBlock {
     pub start: Rel,
     pub len: u32,
-    /// Of its last instruction, if that is a direct jump or branch.
+    /// The target of its last instruction, if that is a direct jump or branch.
     pub target: Rel,
     pub n_insns: u32,
     pub last_len: u8,
@@ -160,7 +160,7 @@ pub enum RegionKind {
     Unwind { at_entry: bool },
     /// A symbol with a size.
     Symbol,
-    /// Code that nothing speaks of.
+    /// Code that no table or symbol claims.
     Gap,
 }
 
@@ -181,7 +181,7 @@ pub struct Swept {
     pub code_refs: Vec<Reference>,
     /// Data that instructions name. Sorted, without repeats.
     pub data_refs: Vec<Rel>,
-    /// The same with the instructions, and code that is accessed as data too: by instruction.
+    /// The same with the instructions, including code that is accessed as data; by instruction.
     pub marks: Vec<DataRef>,
     /// Bytes that do not decode.
     pub broken: Vec<Range<Rel>>,
