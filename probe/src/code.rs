@@ -7,7 +7,7 @@ use program::Va;
 
 /// Code to be put in.
 #[derive(Clone, Default, Debug)]
-pub struct Code {
+pub struct Insert {
     /// What comes first; nearly all code is an increment alone.
     pub text: Option<Box<Text>>,
     /// The increment of this counter behind all that.
@@ -25,10 +25,10 @@ pub struct Text {
     pub stack: Vec<(usize, Stack)>,
 }
 
-impl Code {
+impl Insert {
     /// Code of ours.
-    pub(crate) fn text(bytes: Vec<u8>, places: Vec<(usize, usize, Target)>) -> Code {
-        Code { increment: None, text: Some(Box::new(Text { bytes, places, stack: Vec::new() })) }
+    pub(crate) fn text(bytes: Vec<u8>, places: Vec<(usize, usize, Target)>) -> Insert {
+        Insert { increment: None, text: Some(Box::new(Text { bytes, places, stack: Vec::new() })) }
     }
 
     /// How many bytes its text has.
@@ -42,11 +42,11 @@ impl Code {
     }
 
     /// The increment of a counter.
-    pub(crate) fn increment(how: Increment, counter: u32) -> Code {
-        Code { increment: Some((how, counter)), text: None }
+    pub(crate) fn increment(how: Increment, counter: u32) -> Insert {
+        Insert { increment: Some((how, counter)), text: None }
     }
 
-    pub(crate) fn append(&mut self, other: Code) {
+    pub(crate) fn append(&mut self, other: Insert) {
         let text = self.text.get_or_insert_default();
         if let Some((how, counter)) = self.increment.take() {
             text.increment(how, counter);
@@ -101,7 +101,7 @@ pub enum Target {
     Routine(u32),
     /// The byte that says whether the library has started.
     Started,
-    /// Where a thread goes that comes to a handler of signals.
+    /// Where a thread goes that comes to a signal handler.
     Signal,
     /// The word that names the owner of the counters.
     Owner,
@@ -140,23 +140,23 @@ mod tests {
     use program::arch::Reg;
 
     /// A jump to `to`.
-    fn jump(to: u64) -> Code {
-        let mut code = Code::text(vec![0xe9, 0, 0, 0, 0], vec![(1, 5, Target::Address(Va(to)))]);
+    fn jump(to: u64) -> Insert {
+        let mut code = Insert::text(vec![0xe9, 0, 0, 0, 0], vec![(1, 5, Target::Address(Va(to)))]);
         code.text.as_mut().expect("it has some").stack = vec![(5, Stack::Lower(8))];
         code
     }
 
     #[test]
     fn code_behind_code_leads_where_it_did() {
-        let mut code = Code::default();
+        let mut code = Insert::default();
         let parts = [
             jump(1),
-            Code::increment(Increment::Spilled, 7),
+            Insert::increment(Increment::Spilled, 7),
             jump(2),
-            Code::increment(Increment::Through(Reg::general(9)), 8),
-            Code::increment(Increment::Flags, 9),
+            Insert::increment(Increment::Through(Reg::general(9)), 8),
+            Insert::increment(Increment::Flags, 9),
         ];
-        let len: usize = parts.iter().map(Code::len).sum();
+        let len: usize = parts.iter().map(Insert::len).sum();
         parts.into_iter().for_each(|part| code.append(part));
         assert_eq!((code.len(), code.increment), (len, Some((Increment::Flags, 9))));
         let text = code.text.expect("it has some");

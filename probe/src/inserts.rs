@@ -1,6 +1,6 @@
 //! Which code goes where: by block, and by the spot in it.
 
-use crate::code::Code;
+use crate::code::Insert;
 use program::{BlockId, Va};
 
 /// Where in a block code goes.
@@ -36,12 +36,12 @@ impl Spot {
 }
 
 /// Code, and where it goes.
-pub type Written = ((BlockId, Spot), Code);
+pub type Written = ((BlockId, Spot), Insert);
 
 /// The code of each block, by spot.
 #[derive(Default, Debug)]
 pub struct Inserts {
-    all: Vec<(Spot, Code)>,
+    all: Vec<(Spot, Insert)>,
     /// Where those of each block start, and where the last ones end; nothing if there are none.
     first: Vec<u32>,
 }
@@ -57,7 +57,7 @@ impl Inserts {
         } else {
             written.sort_by_key(|w| w.0);
         }
-        let mut all: Vec<(Spot, Code)> = Vec::with_capacity(written.len());
+        let mut all: Vec<(Spot, Insert)> = Vec::with_capacity(written.len());
         let mut first = Vec::with_capacity(n_blocks + 1);
         let mut before = None;
         for (key, code) in written {
@@ -76,7 +76,7 @@ impl Inserts {
     }
 
     /// Those of `block`.
-    pub fn in_block(&self, block: BlockId) -> &[(Spot, Code)] {
+    pub fn in_block(&self, block: BlockId) -> &[(Spot, Insert)] {
         let at = |n: usize| self.first.get(n).map_or(0, |n| *n as usize);
         self.all.get(at(block.index())..at(block.index() + 1)).unwrap_or_default()
     }

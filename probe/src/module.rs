@@ -263,7 +263,7 @@ fn runtime_for(program: &Program, key: u128, lowered: &Lowered, placement: &Plac
     let mut runtime = Runtime::at(at, text, counters.start, len, init, key, placement.started);
     let calls = lowered.words.indirect_calls.as_ref().filter(|c| !c.sites.is_empty());
     let calls = calls.map(|c: &IndirectCalls| (c.first, c.sites.len(), c.table(), c.n_slots));
-    runtime.set_callees(&old_segments(program), counters.start, calls);
+    runtime.set_indirect_calls(&old_segments(program), counters.start, calls);
     if lowered.has_events { runtime.with_events() } else { runtime }
 }
 

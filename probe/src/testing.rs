@@ -49,14 +49,14 @@ pub fn listing(code: &[u8], at: Va, note: impl Fn(usize, usize) -> String) -> St
 
 /// What is put into `func`: block and spot, the code, and what its distances lead to.
 pub fn inserts(program: &Program, plan: &crate::Plan, func: FuncId) -> String {
-    use crate::code::Code;
+    use crate::code::Insert;
     let selection = crate::select::Selection::compute(program, plan, &std::collections::BTreeSet::new());
     assert_eq!(selection.not_moved[func.index()], None);
     let lowered = crate::lower::Lowered::compute(program, plan, &selection).expect("it can be put there");
     let entry = program.function(func).entry;
     let mut out = String::new();
     for block in program.function(func).block_ids() {
-        for (spot, Code { text, increment }) in lowered.inserts.in_block(block) {
+        for (spot, Insert { text, increment }) in lowered.inserts.in_block(block) {
             let at = program.block(block).start.since(entry);
             out += &format!("+{at:x} {}\n", relative(&format!("{spot:?}"), entry));
             if let Some(text) = text {

@@ -168,7 +168,7 @@ impl Rows<'_> {
             self.new.push((runtime.last.start, self.writer.last_frame(&runtime.last)));
         }
         if let Some(runtime) = runtime.filter(|_| counts_indirect_calls) {
-            let (len, own) = Runtime::callee_frame();
+            let (len, own) = Runtime::indirect_call_frame();
             let code = runtime.callee..runtime.callee.plus(len);
             self.new.push((code.start, self.writer.called(&code, &own)));
         }

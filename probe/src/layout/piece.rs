@@ -13,7 +13,7 @@
 mod draft;
 
 use crate::arch::emit::{self, Stack};
-use crate::code::{Code, Fixup, Side};
+use crate::code::{Fixup, Insert, Side};
 use crate::inserts::Spot;
 use crate::layout::relax::{Aim, len32};
 use crate::lower::Lowered;
@@ -124,7 +124,7 @@ struct Walk<'a> {
 }
 
 /// What is put at `spot`, among `inserts` of the block.
-fn code_at(inserts: &[(Spot, Code)], spot: Spot) -> Option<&Code> {
+fn code_at(inserts: &[(Spot, Insert)], spot: Spot) -> Option<&Insert> {
     inserts.iter().find(|m| m.0 == spot).map(|m| &m.1)
 }
 
@@ -160,7 +160,7 @@ impl Walk<'_> {
     }
 
     /// What stands in front of block `i`, which was at `start`, for some who go there.
-    fn fronts(&mut self, i: usize, start: Va, fronts: &[(Spot, Code)], align: u32, mut runs_on: bool) {
+    fn fronts(&mut self, i: usize, start: Va, fronts: &[(Spot, Insert)], align: u32, mut runs_on: bool) {
         if i == 0 {
             // So that nobody runs through padding between them and the block.
             let len: usize = fronts.iter().map(|(_, code)| code.len()).sum();
@@ -185,7 +185,7 @@ impl Walk<'_> {
 
     /// The instructions of a block, with what is put at them: those of `inserts` that are not in front of it,
     /// and the increment of its counter.
-    fn instructions(&mut self, id: BlockId, inserts: &[(Spot, Code)]) {
+    fn instructions(&mut self, id: BlockId, inserts: &[(Spot, Insert)]) {
         let block = self.program.block(id);
         let probe = self.lowered.block_counters.probe(self.program, id);
         let probe_at = probe.as_ref().map(|p| p.at);
@@ -253,7 +253,13 @@ impl Walk<'_> {
     }
 
     /// The instruction of `block` at `at`, which was decoded last.
-    fn instruction(&mut self, block: &Block, at: Va, position: PositionDependence, inserts: &[(Spot, Code)]) {
+    fn instruction(
+        &mut self,
+        block: &Block,
+        at: Va,
+        position: PositionDependence,
+        inserts: &[(Spot, Insert)],
+    ) {
         let (from, to) = (self.offset(at), self.offset(self.decoder.at()));
         match position {
             PositionDependence::Branch(branch, target)
@@ -285,7 +291,7 @@ impl Walk<'_> {
 
     /// The last branch of `block`, with `code` on its edge that is taken: around the code if it is not, to
     /// what stands behind the block.
-    fn taken(&mut self, block: &Block, branch: Branch, target: Va, code: &Code) {
+    fn taken(&mut self, block: &Block, branch: Branch, target: Va, code: &Insert) {
         let (taken, on) = (self.draft.new_label(), self.draft.new_label());
         match emit::inverted(branch) {
             Some(inverted) => self.draft.branch(inverted, Aim::Here(on)),
@@ -302,7 +308,7 @@ impl Walk<'_> {
     }
 
     /// What stands behind the instruction at `at`, which was laid out last.
-    fn behind(&mut self, block: &Block, at: Va, is_call: bool, inserts: &[(Spot, Code)]) {
+    fn behind(&mut self, block: &Block, at: Va, is_call: bool, inserts: &[(Spot, Insert)]) {
         let next = self.decoder.at();
         let after = code_at(inserts, Spot::After(at));
         if after.is_some() {

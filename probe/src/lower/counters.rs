@@ -7,7 +7,7 @@
 //! instrumenter.
 
 use crate::arch::emit::Increment;
-use crate::code::Code;
+use crate::code::Insert;
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::plan::{CountedCall, Counting};
@@ -75,7 +75,7 @@ pub fn mark_stub_calls(
             && program.is_direct_call(call.at)
         {
             all.push(call.at);
-            inserts.push(((call.block, Spot::FromInside(call.at)), Code::default()));
+            inserts.push(((call.block, Spot::FromInside(call.at)), Insert::default()));
         }
     }
     all
@@ -83,7 +83,7 @@ pub fn mark_stub_calls(
 
 /// Which calls of stubs that stay are counted by themselves, ascending: of functions that are `sparse`, those
 /// of `calls` where it does not follow how often control comes to them; of others all, since nothing tells
-/// how often a signal's handler left their blocks before.
+/// how often a signal handler left their blocks before.
 pub fn choose_calls(
     program: &Program,
     calls: &[CountedCall],
@@ -118,7 +118,7 @@ pub fn count_calls(
         let Some(block) = program.block_at(at) else { continue };
         let live = flags.before(program, block).into_iter().find(|b| b.0 == at);
         let how = live.map_or(Increment::Spilled, |l| Increment::at(l.1));
-        inserts.push(((block, Spot::Before(at)), Code::increment(how, n)));
+        inserts.push(((block, Spot::Before(at)), Insert::increment(how, n)));
     }
 }
 
@@ -161,7 +161,7 @@ pub fn count_edges(program: &Program, flags: &FlagLiveness, counted: &[Counted],
             let live = flags.before(program, to).first().map(|l| l.1);
             how = live.map_or(Increment::Spilled, Increment::at);
         }
-        inserts.push((place, Code::increment(how, n)));
+        inserts.push((place, Insert::increment(how, n)));
     }
 }
 

@@ -3,7 +3,7 @@
 //! Not here: what happens then (`arch`).
 
 use crate::arch::emit::EntryCheck;
-use crate::code::{Code, Target};
+use crate::code::{Insert, Target};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::select::springboard::Springboard;
@@ -51,7 +51,7 @@ pub fn in_front(program: &Program, boards: &[Springboard], entries: &Entries) ->
         let found = found.chain([place(check.slow, Target::Slow)]).collect();
         let started = check.started.map(|at| (at, at + 5, Target::Started)).into_iter();
         let asked = started.chain([place(check.owner, Target::Owner)]).collect();
-        (Code::text(check.found, found), Code::text(check.check, asked))
+        (Insert::text(check.found, found), Insert::text(check.check, asked))
     });
     let mut all = Vec::with_capacity(2 * boards.len());
     for board in boards.iter().filter(|b| special.iter().all(|s| s.binary_search(&b.at).is_err())) {
@@ -70,7 +70,7 @@ pub fn in_front(program: &Program, boards: &[Springboard], entries: &Entries) ->
 }
 
 /// Those of the `addresses` that data or code of the program say, and those of functions that it exports,
-/// which may be handlers of signals. Sorted. Not those that only calls of the module's own go to, through
+/// which may be signal handlers. Sorted. Not those that only calls of the module's own go to, through
 /// slots of its linkage table.
 fn signal_handlers(program: &Program, addresses: &[Va]) -> Vec<Va> {
     let image = &program.image;

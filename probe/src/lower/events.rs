@@ -3,8 +3,8 @@
 //! Not here: what they mean (crate `measure`), who takes them (crate `live`).
 #![warn(clippy::indexing_slicing)]
 
-use crate::arch::snippet::{self, Place, Snippet};
-use crate::code::{Code, Target, Text};
+use crate::arch::snippet::{self, Snippet, SnippetTarget};
+use crate::code::{Insert, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::plan::{Event, EventAt, PlanError};
@@ -31,7 +31,7 @@ pub fn write(
         if !program.is_direct_call(at) {
             return Err(PlanError::NoInstruction(at));
         }
-        inserts.push(((block, Spot::FromInside(at)), Code::default()));
+        inserts.push(((block, Spot::FromInside(at)), Insert::default()));
     }
     if events.is_empty() {
         return Ok(());
@@ -74,14 +74,14 @@ pub fn write(
         let Snippet { bytes, places, stack } =
             written.map_err(|why| PlanError::Value { at: block.start, why })?;
         let target = |place| match place {
-            Place::Word(n) => Target::Word(n),
-            Place::At(to) => Target::Address(to),
-            Place::Routine => Target::Chunk,
-            Place::Owner => Target::Owner,
+            SnippetTarget::Word(n) => Target::Word(n),
+            SnippetTarget::At(to) => Target::Address(to),
+            SnippetTarget::Routine => Target::Chunk,
+            SnippetTarget::Owner => Target::Owner,
         };
         let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
         let text = Some(Box::new(Text { bytes, places, stack }));
-        Ok(((event.block, spot), Code { text, increment: None }))
+        Ok(((event.block, spot), Insert { text, increment: None }))
     };
     let written: Result<Vec<Written>, PlanError> = events.par_iter().map(write).collect();
     inserts.extend(written?);

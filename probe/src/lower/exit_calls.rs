@@ -5,7 +5,7 @@
 //! Not here: what is done then, and when the program ends by `exit` (`arch`).
 
 use crate::arch::emit;
-use crate::code::{Code, Target, Text};
+use crate::code::{Insert, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::select::address_taken::is_taken;
@@ -41,7 +41,7 @@ fn what(name: &str) -> Option<Does> {
     all.into_iter().find(|(what, _)| behaviour.has(*what)).map(|(_, does)| does)
 }
 
-/// Whether a handler of signals may be a function of the C library that ends the process: then nothing says
+/// Whether a signal handler may be a function of the C library that ends the process: then nothing says
 /// that the thread was in the middle of a block.
 pub fn are_taken(program: &Program) -> bool {
     let ends = libc::EXITS.with(libc::EXITS_QUICKLY).with(libc::ENDS_AT_ONCE);
@@ -101,11 +101,11 @@ pub fn note(program: &Program, not_moved: &[Option<NotMoved>], inserts: &mut Vec
 }
 
 /// Code that goes to `other`, which goes on behind it.
-fn by_way_of(other: Target) -> Code {
+fn by_way_of(other: Target) -> Insert {
     let (mut bytes, [next, to]) = emit::BY_WAY_OF;
     bytes[next] = u8::try_from(bytes.len() - (next + 4)).expect("a few bytes");
     let text = Text { bytes: bytes.to_vec(), places: vec![(to, to + 4, other)], ..Text::default() };
-    Code { text: Some(Box::new(text)), ..Code::default() }
+    Insert { text: Some(Box::new(text)), ..Insert::default() }
 }
 
 #[cfg(test)]

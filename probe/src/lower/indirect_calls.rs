@@ -14,8 +14,8 @@
 //! the dynamic linker fills, whose targets have names, and those that find something in the flags.
 
 use crate::arch::shared::{SITE_WORDS, SLOT_WORDS};
-use crate::arch::snippet::{self, Place, Snippet};
-use crate::code::{Code, Target, Text};
+use crate::arch::snippet::{self, Snippet, SnippetTarget};
+use crate::code::{Insert, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use program::arch::{ControlFlow, abi};
@@ -94,16 +94,18 @@ pub fn choose(
     let mut sites = Vec::new();
     for (at, block, insn, keeps_r11) in found.into_iter().flatten() {
         let word = first + SITE_WORDS * n32(sites.len());
-        let Ok(Snippet { bytes, places, stack }) = snippet::callee(&insn, keeps_r11, word) else { continue };
+        let Ok(Snippet { bytes, places, stack }) = snippet::indirect_call(&insn, keeps_r11, word) else {
+            continue;
+        };
         let target = |place| match place {
-            Place::Word(n) => Target::Word(word + n),
-            Place::At(to) => Target::Address(to),
-            Place::Routine => Target::IndirectCall,
-            Place::Owner => Target::Owner,
+            SnippetTarget::Word(n) => Target::Word(word + n),
+            SnippetTarget::At(to) => Target::Address(to),
+            SnippetTarget::Routine => Target::IndirectCall,
+            SnippetTarget::Owner => Target::Owner,
         };
         let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
         let text = Some(Box::new(Text { bytes, places, stack }));
-        inserts.push(((block, Spot::Before(at)), Code { text, increment: None }));
+        inserts.push(((block, Spot::Before(at)), Insert { text, increment: None }));
         sites.push(at);
     }
     if sites.is_empty() {

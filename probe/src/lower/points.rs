@@ -8,8 +8,8 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::arch::emit::Increment;
-use crate::arch::snippet::{self, Place, Sink, Snippet};
-use crate::code::{Code, Target, Text};
+use crate::arch::snippet::{self, Sink, Snippet, SnippetTarget};
+use crate::code::{Insert, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::plan::{Action, Plan, PlanError, Point};
@@ -63,7 +63,7 @@ pub fn lower(
         .enumerate()
         .map(|(n, probe)| {
             let (conventions, live) = conventions.as_ref().expect("there are probes");
-            let at = At { program, not_moved, jump_tables, conventions, live };
+            let at = PointLowering { program, not_moved, jump_tables, conventions, live };
             let word = words.get(n).copied().unwrap_or_default();
             let routine = u32::try_from(n).unwrap_or(u32::MAX);
             let code =
@@ -85,7 +85,7 @@ pub fn lower(
     Ok(Lowered { inserts, words, n_words })
 }
 
-struct At<'a> {
+struct PointLowering<'a> {
     program: &'a Program,
     not_moved: &'a [Option<NotMoved>],
     jump_tables: &'a [MovedTable],
@@ -93,7 +93,7 @@ struct At<'a> {
     live: &'a [Liveness],
 }
 
-impl At<'_> {
+impl PointLowering<'_> {
     fn moved(&self, func: FuncId) -> Result<(), PlanError> {
         match self.not_moved.get(func.index()) {
             Some(None) => Ok(()),
@@ -261,13 +261,13 @@ impl At<'_> {
         })
     }
 
-    fn code(&self, action: &Action, site: &Site, word: u32, routine: u32) -> Result<Code, PlanError> {
+    fn code(&self, action: &Action, site: &Site, word: u32, routine: u32) -> Result<Insert, PlanError> {
         let at = match site.spot {
             Spot::Before(at) | Spot::After(at) => at,
             _ => self.program.block(site.block).start,
         };
         let (value, sink) = match action {
-            Action::Count => return Ok(Code::increment(Increment::at(site.live), word)),
+            Action::Count => return Ok(Insert::increment(Increment::at(site.live), word)),
             Action::Keep(_, Sink::Ring(len)) if !len.is_power_of_two() || *len > 65536 => {
                 return Err(PlanError::Ring(*len));
             }
@@ -277,13 +277,13 @@ impl At<'_> {
         let Snippet { bytes, places, stack } = snippet::snippet(value, sink, site.live, site.insn.as_ref())
             .map_err(|why| PlanError::Value { at, why })?;
         let target = |place| match place {
-            Place::Word(n) => Target::Counter(word + n),
-            Place::At(to) => Target::Address(to),
-            Place::Routine => Target::Routine(routine),
-            Place::Owner => Target::Owner,
+            SnippetTarget::Word(n) => Target::Counter(word + n),
+            SnippetTarget::At(to) => Target::Address(to),
+            SnippetTarget::Routine => Target::Routine(routine),
+            SnippetTarget::Owner => Target::Owner,
         };
         let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
-        Ok(Code { text: Some(Box::new(Text { bytes, places, stack })), increment: None })
+        Ok(Insert { text: Some(Box::new(Text { bytes, places, stack })), increment: None })
     }
 }
 

@@ -143,7 +143,7 @@ pub struct EntryCheck {
 
 impl EntryCheck {
     /// Of a program that is loaded with its thread pointer in place or not (`is_early`); of a library that
-    /// may not have started (`asks_started`); before what may be a handler of signals (`asks_signal`).
+    /// may not have started (`asks_started`); before what may be a signal handler (`asks_signal`).
     pub fn new(is_early: bool, asks_started: bool, asks_signal: bool) -> EntryCheck {
         const BY_WAY: usize = BY_WAY_OF.0.len();
         let (owner_check, _) = check_owner(is_early);
@@ -197,7 +197,7 @@ pub fn check_owner_here(is_early: bool) -> ([u8; 35], [usize; 2]) {
     (bytes, [owner, slow])
 }
 
-/// Before an entry that may be a handler's of signals: whether the kernel came, which passes the address
+/// Before an entry that may be a signal handler's: whether the kernel came, which passes the address
 /// right above the return address as the third argument. The flags and r11 are dead there.
 ///
 /// ```text

@@ -50,7 +50,7 @@ const CALLEE_FRAME: u64 = 96;
 /// How many slots of a table it looks at for one that is free.
 const CALLEE_TRIES: u64 = 256;
 
-/// Unwind rules at the return address of a signal's handler, the stack pointer being that of `ucontext_t`:
+/// Unwind rules at the return address of a signal handler, the stack pointer being that of `ucontext_t`:
 /// where its registers are.
 ///
 /// Source: glibc 2.36, sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c; sys/ucontext.h; DWARF 5, 6.4.2.
@@ -284,9 +284,9 @@ pub struct Runtime {
     pub bytes: Vec<u8>,
     /// Where a thread goes that is not the owner of its area, with r11 telling where to go on.
     pub slow: Va,
-    /// Where an entry goes that may be a signal's handler's, with r11 telling where to go on.
+    /// Where an entry goes that may be a signal handler's, with r11 telling where to go on.
     pub signal: Va,
-    /// What a signal's handler returns to, if it interrupted moved code.
+    /// What a signal handler returns to, if it interrupted moved code.
     pub signalled: Va,
     /// Where a thread goes before a call that ends the process, or makes another program of it, with r11
     /// telling where to go on.
@@ -367,7 +367,7 @@ impl Runtime {
     /// row, behind those of its common entry, as in [`LAST_FRAME`].
     ///
     /// Source: DWARF 5, 6.4.2 and 7.24.
-    pub fn callee_frame() -> (u64, Vec<u8>) {
+    pub fn indirect_call_frame() -> (u64, Vec<u8>) {
         let from = &raw const engraft_module_callee as u64;
         let at = |label: *const u8| label as u64 - from;
         let ret = at(&raw const engraft_module_callee_return);
@@ -402,13 +402,13 @@ impl Runtime {
         self.bytes[at..at + 16].copy_from_slice(&key.to_le_bytes());
     }
 
-    /// Says where the old segments are, `old`, the module being at home `home`; and, if calls through
-    /// pointers are counted, that the words of their sites start at word `first`, of so many, and where the
+    /// Says where the old segments are, `old`, the module being at home `home`; and, if indirect
+    /// calls are counted, that the words of their sites start at word `first`, of so many, and where the
     /// table for the rest is, and how many slots it has.
-    pub fn set_callees(&mut self, old: &Range<Va>, home: Va, callees: Option<(u32, usize, u32, u32)>) {
+    pub fn set_indirect_calls(&mut self, old: &Range<Va>, home: Va, calls: Option<(u32, usize, u32, u32)>) {
         set(&mut self.bytes, offset_of!(Module, old), old.start.since(self.at));
         set(&mut self.bytes, offset_of!(Module, old_end), old.end.since(self.at));
-        let Some((first, n_sites, table, n_slots)) = callees else { return };
+        let Some((first, n_sites, table, n_slots)) = calls else { return };
         set(&mut self.bytes, offset_of!(Module, sums_len), 8 * u64::from(first));
         set(&mut self.bytes, offset_of!(Module, n_sites), n_sites as u64);
         set(

@@ -94,7 +94,7 @@ pub struct Row {
 pub struct Interrupted {
     /// The number of the module, from 1, times 2⁴⁰, where in its moved code, and perhaps [`BEHIND_CALL`].
     pub key: u64,
-    /// How often handlers of signals that came there have not returned there (less than none: returned more
+    /// How often signal handlers that came there have not returned there (less than none: returned more
     /// often).
     pub n: u64,
 }

@@ -18,11 +18,11 @@
 //!
 //! Source: Intel SDM vol. 2A, LAHF and SETcc; vol. 2B, SAHF: OF comes back through the overflow of `add`.
 
-mod callee;
 mod event;
+mod indirect_call;
 
-pub use callee::{callee, calls_descriptor, takes_descriptor};
 pub use event::event;
+pub use indirect_call::{calls_descriptor, indirect_call, takes_descriptor};
 
 use super::emit::Stack;
 use iced_x86::{
@@ -66,7 +66,7 @@ pub const HISTOGRAM_WORDS: u32 = 65;
 
 /// What four bytes of a snippet lead to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum SnippetTarget {
     /// This word of the probe.
     Word(u32),
     /// An address of the module.
@@ -84,7 +84,7 @@ pub struct Snippet {
     pub bytes: Vec<u8>,
     /// Offset of four bytes that hold a distance, offset of the instruction's end, from where it counts, and
     /// where it leads.
-    pub places: Vec<(usize, usize, Place)>,
+    pub places: Vec<(usize, usize, SnippetTarget)>,
     /// Where the stack pointer moves: offset of the next instruction, and where the stack is from there on.
     pub stack: Vec<(usize, Stack)>,
 }
@@ -222,7 +222,7 @@ fn operand(insn: Option<&Insn>, is_read: bool) -> Result<Operand, NoValue> {
 struct Writer {
     encoder: Encoder,
     out: Vec<u8>,
-    places: Vec<(usize, usize, Place)>,
+    places: Vec<(usize, usize, SnippetTarget)>,
     stack: Vec<(usize, Stack)>,
     depth: u32,
 }
@@ -231,13 +231,13 @@ impl Writer {
     fn new() -> Writer {
         Writer { encoder: Encoder::new(64), out: Vec::new(), places: Vec::new(), stack: Vec::new(), depth: 0 }
     }
-    fn put(&mut self, insn: Instruction, place: Option<Place>) -> Result<(), NoValue> {
+    fn put(&mut self, insn: Instruction, place: Option<SnippetTarget>) -> Result<(), NoValue> {
         let from = self.out.len();
         let len = self.encoder.encode(&insn, SOMEWHERE + from as u64)?;
         let offsets = self.encoder.get_constant_offsets();
         self.out.extend(self.encoder.take_buffer());
         if let Some(place) = place {
-            let (at, size) = match offsets.has_immediate() && place == Place::Routine {
+            let (at, size) = match offsets.has_immediate() && place == SnippetTarget::Routine {
                 true => (offsets.immediate_offset(), offsets.immediate_size()),
                 false => (offsets.displacement_offset(), offsets.displacement_size()),
             };
@@ -274,12 +274,12 @@ impl Writer {
     }
     fn word_address(&mut self, to: Reg, word: u32) -> Result<(), NoValue> {
         let memory = MemoryOperand::with_base_displ(Register::RIP, SOMEWHERE.cast_signed());
-        self.put(Instruction::with2(Code::Lea_r64_m, wide(to), memory)?, Some(Place::Word(word)))
+        self.put(Instruction::with2(Code::Lea_r64_m, wide(to), memory)?, Some(SnippetTarget::Word(word)))
     }
     /// `code` with word 0, and `reg` if there is one.
     fn with_word(&mut self, code: Code, reg: Reg) -> Result<(), NoValue> {
         let memory = word(Register::RIP, Register::None);
-        self.put(Instruction::with2(code, memory, wide(reg))?, Some(Place::Word(0)))
+        self.put(Instruction::with2(code, memory, wide(reg))?, Some(SnippetTarget::Word(0)))
     }
     /// A jump ahead; where its offset ends.
     fn jump(&mut self, bytes: [u8; 2]) -> usize {
@@ -429,7 +429,7 @@ impl Writer {
                     (_, 3..8) => (Code::Mov_r32_rm32, narrow(v)),
                     _ => (Code::Mov_r64_rm64, wide(v)),
                 };
-                self.put(Instruction::with2(code, to, m.memory)?, m.at.map(Place::At))
+                self.put(Instruction::with2(code, to, m.memory)?, m.at.map(SnippetTarget::At))
             }
             _ => Ok(()),
         }
@@ -461,7 +461,7 @@ impl Writer {
         match sink {
             Sink::Last => self.with_word(Code::Mov_rm64_r64, v),
             Sink::Ring(len) => {
-                // One instruction takes the place, so that a signal's handler takes another one.
+                // One instruction takes the place, so that a signal handler takes another one.
                 self.put(Instruction::with2(Code::Mov_r32_imm32, narrow(t), 1u32)?, None)?;
                 self.with_word(Code::Xadd_rm64_r64, t)?;
                 let mask = len.wrapping_sub(1);
@@ -484,7 +484,7 @@ impl Writer {
                 self.stack.push((self.out.len(), Stack::HeldInR12(self.depth)));
                 self.put(Instruction::with2(Code::And_rm64_imm8, Register::RSP, -16i32)?, None)?;
                 let call = Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?;
-                self.put(call, Some(Place::Routine))?;
+                self.put(call, Some(SnippetTarget::Routine))?;
                 self.mov(RSP, R12)?;
                 self.at_depth(self.depth);
                 self.pop(R12)

@@ -295,7 +295,7 @@ fn routines_that_may_be_on_a_stack_are_unwound_by_it() {
     let module = Module::build(&program, &plan, Room::Behind).expect("it can be counted");
     let runtime = module.runtime.as_ref().expect("it is counted");
     held_against_instructions(&module, runtime.last.clone());
-    let (len, _) = crate::arch::Runtime::callee_frame();
+    let (len, _) = crate::arch::Runtime::indirect_call_frame();
     held_against_instructions(&module, runtime.callee..runtime.callee.plus(len));
     // Behind its return, where it goes on, all is as far down, and rbx is kept.
     let end = Tables::of(&module).rows(runtime.callee).pop().expect("a row").1;

@@ -3,7 +3,7 @@
 
 use super::Piece;
 use crate::arch::emit::{self, Increment, Stack};
-use crate::code::{Code, Fixup, Side, Target};
+use crate::code::{Fixup, Insert, Side, Target};
 use crate::layout::relax::{Aim, Relaxed, Step, len32, relax};
 use program::arch::Branch;
 use program::{BlockId, Program, Va};
@@ -108,7 +108,7 @@ impl Draft {
     }
 
     /// Code of ours.
-    pub fn insert(&mut self, code: &Code) {
+    pub fn insert(&mut self, code: &Insert) {
         let base = self.made.len();
         if let Some(text) = &code.text {
             self.made.extend(&text.bytes);

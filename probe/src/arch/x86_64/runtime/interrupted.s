@@ -348,7 +348,7 @@
 299:
     or eax, 1
     ret
-33: # in its routine for calls through pointers, which returns to moved code
+33: # in its routine for indirect calls, which returns to moved code
     mov rbx, [rsi - 144] # rsp
     lea rcx, [rip + engraft_module_callee]
     cmp rdx, rcx

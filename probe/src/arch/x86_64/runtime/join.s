@@ -184,7 +184,7 @@
     inc r13
     jmp 2b
 
-# What calls through pointers led to so far, at home rbp, goes to the area at rdi: keeps rdi, rax. What
+# What indirect calls led to so far, at home rbp, goes to the area at rdi: keeps rdi, rax. What
 # another process has led elsewhere before is not looked for: that goes to where the table had no room for.
 .Lengraft_join_callees:
     push rax

@@ -1,6 +1,6 @@
 # Signal handlers: what they interrupt, and their events.
 
-# An entry whose third argument stands right behind its return address: as that of a signal's handler does.
+# An entry whose third argument stands right behind its return address: as that of a signal handler does.
 # r11: where to go on. Where the signal came in moved code, that is written down, and taken back when the
 # handler returns: so what is left is where handlers left code that they interrupted, by longjmp, by ending
 # their thread, or by changing its context.

@@ -168,7 +168,7 @@ impl World {
         let place = |offset| Va(at + offset);
         let (init, started) = (Some(place(TEXT)), Some(place(DATA)));
         let mut runtime = Runtime::at(place(RUNTIME), place(TEXT), place(HOME), PAGE, init, KEY, started);
-        runtime.set_callees(&(place(OLD)..place(TEXT)), place(HOME), None);
+        runtime.set_indirect_calls(&(place(OLD)..place(TEXT)), place(HOME), None);
         write(at + TEXT, RET);
         let world = World { _alone: alone, at, runtime, head: Capacity { n_rows: 0, n_areas: 0 } };
         world.load();

@@ -11,7 +11,7 @@
 //! 2: movl $WORD,-LEN(%t)
 //! 3:
 //! ```
-//! One instruction takes the room, so that a handler of signals takes room behind it. The next one reads
+//! One instruction takes the room, so that a signal handler takes room behind it. The next one reads
 //! where that is: where a signal comes between the two, the routine of signals does that before the handler
 //! appends anything (`.Lengraft_room`, which knows its bytes). Not where the handler is none that is
 //! recorded, but calls what is: then an event may be lost, or stand in place of another. `xadd` would do both
@@ -23,7 +23,7 @@
 //!
 //! Invariant: as of all snippets.
 
-use super::{JUMP, JUMP_IF_NOT, NoValue, Place, RAX, RSP, SOMEWHERE, Snippet, Writer, narrow, wide};
+use super::{JUMP, JUMP_IF_NOT, NoValue, RAX, RSP, SOMEWHERE, Snippet, SnippetTarget, Writer, narrow, wide};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use program::arch::{Reg, RegSet, abi};
 
@@ -65,17 +65,17 @@ pub fn event(word: u32, has_frame: bool, live: RegSet) -> Result<Snippet, NoValu
     let len: u8 = if has_frame { 8 } else { 4 };
     let again = w.out.len();
     let next = || super::word(Register::RIP, Register::None);
-    w.put(Instruction::with2(Code::Add_rm64_imm8, next(), i32::from(len))?, Some(Place::Word(0)))?;
-    w.put(Instruction::with2(Code::Mov_r64_rm64, wide(t), next())?, Some(Place::Word(0)))?;
+    w.put(Instruction::with2(Code::Add_rm64_imm8, next(), i32::from(len))?, Some(SnippetTarget::Word(0)))?;
+    w.put(Instruction::with2(Code::Mov_r64_rm64, wide(t), next())?, Some(SnippetTarget::Word(0)))?;
     let limit = super::word(Register::RIP, Register::None);
-    w.put(Instruction::with2(Code::Cmp_r64_rm64, wide(t), limit)?, Some(Place::Word(1)))?;
+    w.put(Instruction::with2(Code::Cmp_r64_rm64, wide(t), limit)?, Some(SnippetTarget::Word(1)))?;
     let stores = w.jump(JUMP_IF_BELOW);
     let depth = w.depth;
     if !steps {
         w.lea(RSP, RSP, -128)?;
         w.at_depth(depth + 128);
     }
-    w.put(Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?, Some(Place::Routine))?;
+    w.put(Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?, Some(SnippetTarget::Routine))?;
     if !steps {
         w.lea(RSP, RSP, 128)?;
         w.at_depth(depth);

@@ -130,10 +130,10 @@ impl Ground {
         code.extend(&snippet.bytes);
         for &(at, end, place) in &snippet.places {
             let to = match place {
-                Place::Word(n) => self.at + WORDS + 8 * u64::from(n),
-                Place::At(to) => to.0,
-                Place::Routine => self.at + ROUTINE,
-                Place::Owner => self.owner(),
+                SnippetTarget::Word(n) => self.at + WORDS + 8 * u64::from(n),
+                SnippetTarget::At(to) => to.0,
+                SnippetTarget::Routine => self.at + ROUTINE,
+                SnippetTarget::Owner => self.owner(),
             };
             let end = self.at + CODE + (from + end) as u64;
             crate::bytes::set_distance(&mut code, from + at, to.wrapping_sub(end));
@@ -431,7 +431,7 @@ proptest! {
         // Of the flags, `inc` keeps the carry.
         let live = if has_flags { live.union(abi::FLAGS) } else { live };
         let how = Increment::at(live);
-        made.places = how.emit(&mut made.bytes).map(|(at, end)| (at, end, Place::Word(3))).collect();
+        made.places = how.emit(&mut made.bytes).map(|(at, end)| (at, end, SnippetTarget::Word(3))).collect();
         made.stack = how.stack().to_vec();
         holds(&made, 0);
         ground.set_word(3, any[0]);
@@ -496,7 +496,7 @@ proptest! {
         let ground = Ground::with_routine(&raw const engraft_test_callee, &raw const engraft_test_callee_end);
         let (bytes, leads) = CALLS[n];
         let insn = decode(bytes, Va(ground.at + DATA)).expect("an instruction");
-        let made = callee(&insn, keeps_r11, site).expect("it can be seen");
+        let made = indirect_call(&insn, keeps_r11, site).expect("it can be seen");
         holds(&made, 8);
         // Through a register it leads anywhere.
         let before = pointing(&ground, any, flags);

@@ -11,7 +11,7 @@ const N_SLOTS: u32 = 4;
 fn with_sites() -> World {
     let mut world = World::new();
     let (old, home) = (Va(world.at + OLD)..Va(world.at + TEXT), Va(world.at + HOME));
-    world.runtime.set_callees(&old, home, Some((FIRST, N_SITES, TABLE, N_SLOTS)));
+    world.runtime.set_indirect_calls(&old, home, Some((FIRST, N_SITES, TABLE, N_SLOTS)));
     world.load();
     world
 }

@@ -83,7 +83,7 @@ fn a_recording_without_a_file_gets_no_rows() {
 fn call_sites_join_where_they_led_first() {
     let mut world = World::new();
     let (old, home) = (Va(world.at + OLD)..Va(world.at + TEXT), Va(world.at + HOME));
-    world.runtime.set_callees(&old, home, Some((2, 2, 16, 2)));
+    world.runtime.set_indirect_calls(&old, home, Some((2, 2, 16, 2)));
     world.load();
     let ours = world.at + COUNTERS;
     let put = |at: u64, words: &[u64]| (0..).zip(words).for_each(|(n, word)| write(at + 8 * n, *word));

@@ -1,4 +1,4 @@
-//! Code before a call or jump through a pointer: how often it leads where.
+//! Code before an indirect call or jump: how often it leads where.
 //!
 //! ```text
 //! lea OWNER(%rip),%r11; sub 8(%rdi),%r11     where it leads, by the distance from a word of ours: the same
@@ -16,7 +16,7 @@
 //! Source: System V ABI, AMD64 supplement, 3.2.1 (r11), 3.2.2 (the red zone); the cache beside the call is
 //! that of L. P. Deutsch and A. Schiffman, "Efficient Implementation of the Smalltalk-80 System", POPL 1984.
 
-use super::{JUMP, JUMP_IF_NOT, NoValue, Place, RSP, SOMEWHERE, Snippet, Writer, operand, word};
+use super::{JUMP, JUMP_IF_NOT, NoValue, RSP, SOMEWHERE, Snippet, SnippetTarget, Writer, operand, word};
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 use program::arch::{Insn, Reg};
 
@@ -27,7 +27,7 @@ const R11: Reg = Reg::general(11);
 ///
 /// # Errors
 /// If that cannot be seen before it.
-pub fn callee(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet, NoValue> {
+pub fn indirect_call(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet, NoValue> {
     let i = insn.iced();
     let is_jump = i.code() == Code::Jmp_rm64;
     if !is_jump && i.code() != Code::Call_rm64 {
@@ -55,27 +55,27 @@ pub fn callee(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet, NoValu
     let top = MemoryOperand::with_base(Register::RSP);
     match (register, memory) {
         (Some(_), _) if is_in_r11 => {
-            w.put(base, Some(Place::Owner))?;
+            w.put(base, Some(SnippetTarget::Owner))?;
             w.put(sub(top)?, None)?;
         }
         (Some(register), _) => {
-            w.put(base, Some(Place::Owner))?;
+            w.put(base, Some(SnippetTarget::Owner))?;
             w.put(Instruction::with2(Code::Sub_r64_rm64, Register::R11, register)?, None)?;
         }
         (None, Some(mut m)) => {
             if m.memory.base == Register::RSP {
                 m.memory.displacement += i64::from(w.depth);
             }
-            let place = m.at.map(Place::At);
+            let place = m.at.map(SnippetTarget::At);
             if is_by_r11 {
                 w.put(Instruction::with2(Code::Mov_r64_rm64, Register::R11, m.memory)?, place)?;
                 w.push(R11)?;
-                w.put(base, Some(Place::Owner))?;
+                w.put(base, Some(SnippetTarget::Owner))?;
                 w.put(sub(top)?, None)?;
                 w.lea(RSP, RSP, 8)?;
                 w.at_depth(w.depth - 8);
             } else {
-                w.put(base, Some(Place::Owner))?;
+                w.put(base, Some(SnippetTarget::Owner))?;
                 w.put(sub(m.memory)?, place)?;
             }
         }
@@ -83,7 +83,10 @@ pub fn callee(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet, NoValu
     }
     w.with_word(Code::Cmp_rm64_r64, R11)?;
     let other = w.jump(JUMP_IF_NOT);
-    w.put(Instruction::with1(Code::Inc_rm64, word(Register::RIP, Register::None))?, Some(Place::Word(1)))?;
+    w.put(
+        Instruction::with1(Code::Inc_rm64, word(Register::RIP, Register::None))?,
+        Some(SnippetTarget::Word(1)),
+    )?;
     let done = w.jump(JUMP);
     w.land(other)?;
     let depth = w.depth;
@@ -93,7 +96,7 @@ pub fn callee(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet, NoValu
     }
     w.put(Instruction::with1(Code::Pushq_imm32, site)?, None)?;
     w.at_depth(w.depth + 8);
-    w.put(Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?, Some(Place::Routine))?;
+    w.put(Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?, Some(SnippetTarget::Routine))?;
     w.at_depth(w.depth - 8);
     if !saves {
         w.lea(RSP, RSP, 128)?;
@@ -135,7 +138,7 @@ mod tests {
     /// The instructions of the code before `bytes`, as the assembler writes them.
     fn check(bytes: &[u8], keeps_r11: bool, want: &[&str]) {
         let insn = decode(bytes, Va(0x1000)).expect("it decodes");
-        let made = callee(&insn, keeps_r11, 7).expect("it can be seen");
+        let made = indirect_call(&insn, keeps_r11, 7).expect("it can be seen");
         let mut decoder = Decoder::new(&made.bytes, Va(0x1000));
         let got: Vec<String> = std::iter::from_fn(|| decoder.next()).map(|i| i.to_string()).collect();
         assert_eq!(got, want);
@@ -176,7 +179,7 @@ mod tests {
     fn what_cannot_be_seen_is_refused() {
         for bytes in [&[0xff, 0xd4][..], &[0xff, 0x18], &[0xe8, 0, 0, 0, 0]] {
             let insn = decode(bytes, Va(0x1000)).expect("it decodes");
-            let made = callee(&insn, false, 7);
+            let made = indirect_call(&insn, false, 7);
             assert!(made.is_err(), "{insn}: {made:?}");
         }
     }
