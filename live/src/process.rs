@@ -87,6 +87,9 @@ pub struct Syscall {
 
 impl Stopped {
     /// Takes over a child that stopped at its `exec`.
+    ///
+    /// # Errors
+    /// [`ProcessError::Ended`] if it ended or stopped otherwise, [`ProcessError::Refused`] by the kernel.
     pub fn at_exec(pid: Pid) -> Result<Stopped, ProcessError> {
         let refused = |call, source: io::Error| ProcessError::Refused { pid: pid.as_raw(), call, source };
         match waitpid(pid, None).map_err(|e| refused("waitpid", e.into()))? {
@@ -105,6 +108,9 @@ impl Stopped {
     }
 
     /// Takes over a process that this thread traces, and that stands still.
+    ///
+    /// # Errors
+    /// [`ProcessError::Refused`] if its memory cannot be opened.
     pub fn traced(pid: Pid) -> Result<Stopped, ProcessError> {
         let memory =
             File::options().read(true).write(true).open(format!("/proc/{pid}/mem")).map_err(|source| {
@@ -129,6 +135,9 @@ impl Stopped {
     }
 
     /// Reads all of `bytes` from `at`.
+    ///
+    /// # Errors
+    /// If less is mapped there; `bytes` may be read in part.
     pub fn read(&self, at: LiveVa, bytes: &mut [u8]) -> Result<(), ProcessError> {
         self.memory.read_exact_at(bytes, at.0).map_err(|source| ProcessError::Refused {
             pid: self.pid.as_raw(),
@@ -138,6 +147,9 @@ impl Stopped {
     }
 
     /// The word at `at`.
+    ///
+    /// # Errors
+    /// If it is not mapped.
     pub fn word(&self, at: LiveVa) -> Result<u64, ProcessError> {
         let mut bytes = [0; 8];
         self.read(at, &mut bytes)?;
@@ -145,6 +157,9 @@ impl Stopped {
     }
 
     /// Writes `bytes` to `at`, whatever the protection of the page.
+    ///
+    /// # Errors
+    /// If less is mapped there; `bytes` may be written in part.
     pub fn write(&self, at: LiveVa, bytes: &[u8]) -> Result<(), ProcessError> {
         self.memory.write_all_at(bytes, at.0).map_err(|source| ProcessError::Refused {
             pid: self.pid.as_raw(),
@@ -154,6 +169,9 @@ impl Stopped {
     }
 
     /// Its mappings, by address.
+    ///
+    /// # Errors
+    /// If it is gone, or the kernel's list cannot be read.
     pub fn mappings(&self) -> Result<Vec<Mapping>, ProcessError> {
         let text = std::fs::read(format!("/proc/{}/maps", self.pid))
             .map_err(|e| self.space(format!("its mappings cannot be read: {e}")))?;
@@ -164,6 +182,9 @@ impl Stopped {
     }
 
     /// Its stack pointer.
+    ///
+    /// # Errors
+    /// [`ProcessError::Refused`] if it is gone, or runs.
     pub fn stack_pointer(&self) -> Result<LiveVa, ProcessError> {
         Ok(LiveVa(
             ptrace::getregs(self.pid)
@@ -224,6 +245,9 @@ impl Stopped {
 
     /// Maps `len` bytes of the open file `fd` of the process, from `offset`, at exactly `at`; fails if
     /// something is there.
+    ///
+    /// # Errors
+    /// If something is mapped there, or the kernel refuses.
     pub fn map(
         &self,
         at: LiveVa,
@@ -245,6 +269,9 @@ impl Stopped {
     }
 
     /// Lets it go on by itself.
+    ///
+    /// # Errors
+    /// [`ProcessError::Refused`] if it is gone.
     pub fn detach(self) -> Result<(), ProcessError> {
         self.came.take().into_iter().for_each(|signal| sys::send(self.pid, signal));
         ptrace::detach(self.pid, None).map_err(self.refused("letting it go"))

@@ -168,7 +168,7 @@ impl<'a> Walker<'a> {
     /// A branch was taken; `None` stands for what is not known. One that `interrupts` is of the kernel's
     /// making, whatever instruction is there.
     pub fn branch(&mut self, from: Option<ModuleVa>, to: Option<ModuleVa>, interrupts: bool) {
-        // Code of no function, as the head of the linkage table, is not known, either.
+        // Code of no function, as the head of the PLT, is not known, either.
         let Some(from) = from.filter(|from| self.block_at(*from).is_some()) else {
             match (to, self.control) {
                 (Some(to), _) => self.come(to),

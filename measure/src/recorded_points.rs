@@ -69,8 +69,8 @@ pub fn key(file_key: u128) -> u32 {
 }
 
 /// What is to be put into the code of `program`, and what its events mean. Their numbers go by `key` and
-/// `turn`; those of two modules may overlap ([`ModuleCode::numbers`]), then one needs another turn. `earlier` is
-/// how it ran before.
+/// `turn`; those of two modules may overlap ([`ModuleCode::numbers`]), then one needs another turn. `earlier`
+/// is how it ran before.
 ///
 /// # Errors
 /// If it is too large.

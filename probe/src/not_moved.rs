@@ -7,7 +7,7 @@ use std::fmt;
 /// Why a function stays where it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum NotMoved {
-    /// A stub of the procedure linkage table: its unwind rule computes with its own address.
+    /// A PLT stub: its unwind rule computes with its own address.
     PltStub,
     /// Found by its looks alone: it may be data.
     Uncertain,

@@ -235,7 +235,7 @@ pub struct Relocation {
     pub to: RelocationTo,
 }
 
-/// A stub of the procedure linkage table: it jumps where its slot says.
+/// A PLT stub: it jumps where its slot says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PltStub {
     /// Its addresses, with the padding that makes all stubs equally long.

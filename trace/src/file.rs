@@ -10,9 +10,10 @@
 //! ```
 //! All numbers are little-endian. Tags: `CHK2` a chunk of symbols, and `PRS2` the index of the one before it
 //! (`chunks`); `EVNT` events as they were recorded, `CODE` what a module's events mean, `ENDS` how streams
-//! ended (`events`); `NAME` names (`names`); `GRAM` the grammar (`coder`), `SEGM` its segments (`segments`),
-//! `COLS` the columns (`columns`); `TIME` when symbols were executed (`times`); `FLOW` which blocks may
-//! follow each other (`flow`); `END ` nothing: the file is whole. What has another tag is passed over.
+//! ended (`recording/sections`); `NAME` names (`names`); `GRAM` the grammar (`grammar/coder`), `SEGM` its
+//! segments (`grammar/segments`), `COLS` the columns (`search/columns`); `TIME` when symbols were executed
+//! (`times`); `FLOW` which blocks may follow each other (`flow`); `END ` nothing: the file is whole. What has
+//! another tag is passed over.
 //!
 //! Invariant: a section is whole or not there. A file that is cut, or was not finished, has all sections that
 //! were complete.

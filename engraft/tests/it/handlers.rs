@@ -354,7 +354,7 @@ const THREE: &str = "#include <setjmp.h>
     void on_third(int s) { n_signals++; siglongjmp(back, 1); }";
 
 /// Two signals come at once, and the second's handler lets a third one come where the first's handler has not
-/// begun, whose address is a stub's of the linkage table. All over the stack above stand return addresses of
+/// begun, whose address is a PLT stub's. All over the stack above stand return addresses of
 /// calls that are over.
 const OVER: &str = "#include <alloca.h>
     #include <setjmp.h>

@@ -64,7 +64,7 @@ fn count(point: Point) -> Probe {
 fn check_flow(folder: &Path, binary: &Path, args: &[&str], least: usize) {
     let program = program(binary);
     let not_moved = Module::not_moved(&program);
-    // With probes of a plan, stubs of the linkage table stay.
+    // With probes of a plan, PLT stubs stay.
     let is_moved = |f: &FuncId| not_moved[f.index()].is_none() && program.function(*f).import.is_none();
     let moved: Vec<_> = program.func_ids().filter(is_moved).collect();
     let blocks = || moved.iter().flat_map(|f| program.function(*f).block_ids());

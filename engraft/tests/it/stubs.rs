@@ -1,4 +1,4 @@
-//! Stubs of the linkage table are counted whoever calls them; static programs are counted whole; labels that
+//! PLT stubs are counted whoever calls them; static programs are counted whole; labels that
 //! data hold are led to; filters of system calls do not end a program for ours.
 
 use crate::count::{blocks, counted, plain};

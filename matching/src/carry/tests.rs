@@ -220,7 +220,7 @@ fn counts_too_large_to_be_summed_are_carried_as_smaller_ones() {
     assert!(overlap > 0.999, "{overlap}");
 }
 
-/// Calls through slots, through a pointer, and a branch; with `EXTRA` a second call through a pointer.
+/// Calls through slots, an indirect call, and a branch; with `EXTRA` a second indirect call.
 const CALLING: &str = r#"
 extern int puts(const char *);
 int (*hook)(int);

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// What the counters of `module` mean.
 ///
 /// Of a function whose blocks are all counted, calls are taken to come back: then its entries are known where
-/// flow leaves no choice. A stub of the linkage table that stays runs as often as the blocks that call it:
+/// flow leaves no choice. A PLT stub that stays runs as often as the blocks that call it:
 /// where an earlier call of such a block may not return, the flow behind it says how often, or a counter of
 /// the call's own.
 pub fn notes(module: &Module<'_>) -> Notes {
@@ -140,7 +140,7 @@ fn positions_of(module: &Module<'_>, functions: &[FunctionFlow]) -> Vec<position
     out
 }
 
-/// Stubs of the linkage table that stay where they are: who calls them is counted. `position` is that of
+/// PLT stubs that stay where they are: who calls them is counted. `position` is that of
 /// blocks in the notes.
 fn sums(module: &Module<'_>, returns: &Returns<'_>, position: &[Option<u32>]) -> Vec<Sum> {
     let program = module.program;

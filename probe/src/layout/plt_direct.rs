@@ -1,4 +1,4 @@
-//! Calls of the module's own functions through its linkage table, as of all that a library exports unless it
+//! Calls of the module's own functions through its PLT, as of all that a library exports unless it
 //! is linked otherwise: another module may define what is called so, which the dynamic linker decides.
 //!
 //! Moved code calls a stub of ours in place of the one of the table: where the slot leads to the old

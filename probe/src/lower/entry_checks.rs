@@ -71,7 +71,7 @@ pub fn in_front(program: &Program, boards: &[Springboard], entries: &Entries) ->
 
 /// Those of the `addresses` that data or code of the program say, and those of functions that it exports,
 /// which may be signal handlers. Sorted. Not those that only calls of the module's own go to, through
-/// slots of its linkage table.
+/// slots of its PLT.
 fn signal_handlers(program: &Program, addresses: &[Va]) -> Vec<Va> {
     let image = &program.image;
     let mut slots: Vec<Va> = image.plt.iter().filter_map(|stub| stub.slot).collect();

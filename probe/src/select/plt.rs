@@ -1,4 +1,4 @@
-//! Stubs of the linkage table that must be moved to be counted.
+//! PLT stubs that must be moved to be counted.
 //!
 //! A stub mostly stays where it is: it runs as often as the blocks that call it, and these have counters.
 //! Where one of its callers stays, too, or jumps to it under a condition, or its address is a function's for

@@ -1,4 +1,4 @@
-//! Stubs of the procedure linkage table: which import each jumps to.
+//! PLT stubs: which import each jumps to.
 //!
 //! A stub is recognised by its jump through a slot and named by the relocation of that slot, whatever the
 //! linker (ld.bfd, ld.lld, mold) and whatever stands around the jump (`endbr64`, `bnd`, the push and jump of

@@ -41,7 +41,7 @@ impl Program {
         // What code that is no function's does, nobody knows: it was decoded from where something leads to,
         // not from its start.
         let gaps = self.gaps.iter().filter(|g| g.reason == GapReason::NoFunction).map(|g| &g.range);
-        // Nor what the linkage table holds beside its stubs, where it is damaged.
+        // Nor what the PLT holds beside its stubs, where it is damaged.
         let stubs = self.image.plt.iter().map(|p| &p.range).filter(|r| self.function_from(r.start).is_none());
         for range in gaps.chain(stubs) {
             let bytes = self.image.bytes_in(range).unwrap_or_default();

@@ -32,7 +32,9 @@ impl Loaded {
     }
 
     /// Reads the section of a grammar, and that of its segments; without the latter, they are computed.
-    /// Otherwise, says which of the two makes no sense.
+    ///
+    /// # Errors
+    /// The tag of the section that makes no sense, and what about it.
     pub fn read(bytes: &[u8], segments: Option<&[u8]>) -> Result<Self, (Tag, &'static str)> {
         const GRAMMAR: (Tag, &str) = (coder::GRAMMAR, "the grammar");
         let grammar = coder::read_grammar(bytes).ok_or(GRAMMAR)?;

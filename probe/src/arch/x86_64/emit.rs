@@ -245,7 +245,7 @@ pub const SAVE: [u8; 2] = [0x41, 0x53];
 /// `pop %r11; jmp ENTRY`: behind such a check. Returns the bytes and the offset of the distance to ENTRY.
 pub const RESTORE: ([u8; 7], usize) = ([0x41, 0x5b, 0xe9, 0, 0, 0, 0], 3);
 
-/// In place of a stub of the linkage table for a function that the module has itself: straight to where that
+/// In place of a PLT stub for a function that the module has itself: straight to where that
 /// is moved, if its slot leads to it.
 ///
 /// ```text

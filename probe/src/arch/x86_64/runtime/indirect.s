@@ -1,6 +1,6 @@
 # Indirect calls.
 
-# A call through a pointer that does not lead where its site led first. r11: the distance from where it leads
+# An indirect call that does not lead where its site led first. r11: the distance from where it leads
 # to the owner's word; in front of the return address, the number of the site's first word, which is taken
 # off. All registers but the flags are kept. No system calls.
 #
