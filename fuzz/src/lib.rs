@@ -141,8 +141,8 @@ pub fn profile(bytes: &[u8]) {
 /// Any bytes as a recording of a run, finished or as a counted program leaves it.
 pub fn recording(bytes: &[u8]) {
     let bytes = sealed(bytes).unwrap_or_else(|| bytes.to_vec());
-    let read = match measure::recording::is_one(&bytes) {
-        true => measure::recording::parse(&bytes),
+    let read = match measure::raw_recording::is_one(&bytes) {
+        true => measure::raw_recording::parse(&bytes),
         false => recording::parse(&bytes),
     };
     if let Ok(profiles) = read {

@@ -14,7 +14,7 @@
 mod auxiliary;
 mod dynamic_linker;
 mod map_module;
-mod remote;
+mod remote_calls;
 mod set_up;
 mod target;
 

@@ -8,7 +8,7 @@ mod nesting;
 pub mod notes;
 pub(crate) mod plan;
 pub mod positions;
-pub mod recording;
+pub mod raw_recording;
 pub(crate) mod returns;
 pub mod solve;
 

@@ -5,7 +5,7 @@
 //! keeps = varint: 0 count, 1 last, 2 histogram, 3 + n ring of n, a power of two; 3 itself is none, and is
 //!         free for the tag of another that stands behind it
 //! ```
-//! Not here: which words a probe has (`probe`), where they are in a recording (`edges::recording`).
+//! Not here: which words a probe has (`probe`), where they are in a recording (`edges::raw_recording`).
 #![warn(clippy::indexing_slicing)]
 
 use probe::HISTOGRAM_WORDS;

@@ -11,7 +11,7 @@ pub mod reports;
 #[cfg(test)]
 mod testing;
 
-pub use edges::{notes, recording};
+pub use edges::{notes, raw_recording};
 pub use reports::{loops, paths};
 
 use edges::{plan, returns};

@@ -222,7 +222,7 @@ impl ModuleCounts<'_> {
             }
         }
         let rows = arena.rows(module.key).into_iter();
-        let stops: Vec<_> = rows.flat_map(|row| measure::recording::stops(self.stops, row)).collect();
+        let stops: Vec<_> = rows.flat_map(|row| measure::raw_recording::stops(self.stops, row)).collect();
         let mut profile = self.profile(&all, &stops, self.stopped.n);
         calls.tell(&mut profile);
         let n_increments = all.iter().fold(0u64, |sum, n| sum.saturating_add(*n));

@@ -64,7 +64,7 @@ impl Source {
             true => Content::Trace(Box::new(open(path)?)),
             false => {
                 let bytes = bytes(path)?;
-                if measure::recording::is_one(&bytes) {
+                if measure::raw_recording::is_one(&bytes) {
                     Content::Raw(bytes)
                 } else if profile::recording::is_one(&bytes) {
                     Content::Recording(bytes)
@@ -97,7 +97,7 @@ impl Source {
             Content::Trace(trace) => one_of(self.trace_counts(trace, None)?),
             Content::Raw(bytes) => {
                 say_faults(bytes);
-                measure::recording::parse(bytes).and_then(one_of)
+                measure::raw_recording::parse(bytes).and_then(one_of)
             }
             Content::Recording(bytes) => profile::recording::parse(bytes).and_then(one_of),
             Content::Other(bytes) if bytes.starts_with(b"\x7fELF") => {
@@ -151,7 +151,7 @@ impl Source {
             Content::Trace(trace) => return self.trace_counts(trace, None).map(Some),
             Content::Raw(bytes) => {
                 say_faults(bytes);
-                measure::recording::parse(bytes)
+                measure::raw_recording::parse(bytes)
             }
             Content::Recording(bytes) => profile::recording::parse(bytes),
             Content::Other(_) => return Ok(None),
@@ -183,7 +183,7 @@ impl Source {
     /// If it is damaged.
     pub fn seen(&self) -> anyhow::Result<Vec<Seen>> {
         let Content::Raw(bytes) = &self.content else { return Ok(Vec::new()) };
-        self.unless_partly_whole(measure::recording::seen(bytes))
+        self.unless_partly_whole(measure::raw_recording::seen(bytes))
     }
 
     /// The profiles of each thread, if they were kept apart.
@@ -194,7 +194,7 @@ impl Source {
         match &self.content {
             // It keeps them apart, and has counts of one when that is asked for.
             Content::Trace(_) => Ok(Vec::new()),
-            Content::Raw(bytes) => self.unless_partly_whole(measure::recording::threads(bytes)),
+            Content::Raw(bytes) => self.unless_partly_whole(measure::raw_recording::threads(bytes)),
             Content::Recording(bytes) | Content::Other(bytes) => {
                 self.unless_partly_whole(profile::recording::threads(bytes))
             }
@@ -268,7 +268,7 @@ impl Source {
     /// What is whole of a recording that is damaged, if anything is.
     fn whole_of(&self) -> Option<Whole> {
         let whole = match &self.content {
-            Content::Raw(bytes) => measure::recording::whole_of(bytes),
+            Content::Raw(bytes) => measure::raw_recording::whole_of(bytes),
             Content::Recording(bytes) => profile::recording::whole_of(bytes),
             Content::Trace(_) | Content::Other(_) => None,
         };
@@ -319,7 +319,7 @@ fn starts(path: &Path, n_bytes: u64) -> Option<Vec<u8>> {
 
 /// Says what a counted program that made its recording by itself could not count.
 fn say_faults(bytes: &[u8]) {
-    let faults = measure::recording::faults(bytes);
+    let faults = measure::raw_recording::faults(bytes);
     if faults.n_shared > 0 {
         output::warned(&Warning::Shared);
     }

@@ -1,14 +1,14 @@
 //! `engraft count`: how often each block ran, exactly.
 
 pub mod fill;
+mod points;
 mod repeat;
-mod seen;
 
 use crate::input;
 use crate::output::{self, Answer, Hinted, Output};
 use live::Target;
 use measure::reports::repeat::Repeats;
-use seen::point_view;
+use points::point_view;
 use session::{
     Collected, CountedRun, Instrumentation, ModuleFilter, Modules, Placement, Prepared, Store, StoreError,
 };

@@ -5,7 +5,7 @@ use crate::needs;
 use crate::run::{compile, engraft, folder};
 use measure::Placement;
 use measure::kept::{Keeps, Kept, Watch};
-use measure::recording;
+use measure::raw_recording;
 use probe::{Action, Module, Old, Plan, Point, Probe, Room, Routine, Sink, Value, general_register};
 use profile::Edge;
 use program::{BlockEnd, CallKind, Callee, EdgeKind, FuncId, Image, Program};
@@ -77,8 +77,8 @@ fn check_flow(folder: &Path, binary: &Path, args: &[&str], least: usize) {
     assert_eq!((&got.stdout, &got.stderr, got.status), (&want.stdout, &want.stderr, want.status));
 
     let file = std::fs::read(folder.join("out.engraft")).expect("a recording");
-    let profile = recording::parse(&file).expect("readable").remove(0);
-    let seen = recording::seen(&file).expect("readable");
+    let profile = raw_recording::parse(&file).expect("readable").remove(0);
+    let seen = raw_recording::seen(&file).expect("readable");
     let mut by_edge = HashMap::new();
     let mut by_entry = HashMap::new();
     for (probe, seen) in probes.iter().zip(seen) {
@@ -163,10 +163,10 @@ fn check_follows(folder: &Path, binary: &Path, args: &[&str], least: usize) {
     assert_eq!((&got.stdout, &got.stderr, got.status), (&want.stdout, &want.stderr, want.status));
 
     let file = std::fs::read(folder.join("out.engraft")).expect("a recording");
-    let profile = recording::parse(&file).expect("readable").remove(0);
+    let profile = raw_recording::parse(&file).expect("readable").remove(0);
     let mut by_edge: BTreeMap<Edge, u64> = BTreeMap::new();
     let (mut n_blocks, mut n_edges) = (0, 0);
-    for (probe, seen) in probes.iter().zip(recording::seen(&file).expect("readable")) {
+    for (probe, seen) in probes.iter().zip(raw_recording::seen(&file).expect("readable")) {
         let Kept::Count(n) = seen.kept else { panic!("{seen:?}") };
         match probe.point {
             Point::Block(b) => {
@@ -240,7 +240,7 @@ fn edges_to_cases_and_pads_are_told_apart() {
         let ran = run(place.path(), "edges", &[]);
         let said = said(&ran.stdout);
         let file = std::fs::read(place.path().join("out.engraft")).expect("a recording");
-        let seen: Vec<u64> = recording::seen(&file)
+        let seen: Vec<u64> = raw_recording::seen(&file)
             .expect("readable")
             .into_iter()
             .map(|seen| if let Kept::Count(n) = seen.kept { n } else { panic!("{seen:?}") })
@@ -371,7 +371,7 @@ fn behind_fork_a_child_keeps_its_own() {
     assert_eq!(left_out, []);
     run(place.path(), "new", &[]);
     let file = std::fs::read(place.path().join("out.engraft")).expect("a recording");
-    let seen = recording::seen(&file).expect("readable");
+    let seen = raw_recording::seen(&file).expect("readable");
     let Some(Kept::Ring(rings)) = seen.first().map(|s| &s.kept) else { panic!("{seen:?}") };
     // The first process has the numbers of its twenty children.
     let (n, values) = rings.iter().max_by_key(|r| r.0).expect("the first process, at least");
@@ -424,7 +424,7 @@ fn no_probe_can_be_noticed() {
             let got = run(place.path(), "new", &[]);
             assert_eq!((&got.stdout, got.status), (&want.stdout, want.status), "{source} {flags} {action:?}");
             let file = std::fs::read(place.path().join("out.engraft")).expect("a recording");
-            let seen = recording::seen(&file).expect("readable");
+            let seen = raw_recording::seen(&file).expect("readable");
             let hit = seen.iter().filter(|s| match &s.kept {
                 Kept::Count(n) => *n > 0,
                 Kept::Histogram(all) => all.iter().any(|n| *n > 0),

@@ -66,9 +66,9 @@ fn another_plan_counts_beside_the_first() {
         );
     }
     let file = std::fs::read(place.path().join("words.engraft")).expect("written");
-    let profiles = measure::recording::parse(&file).expect("readable");
+    let profiles = measure::raw_recording::parse(&file).expect("readable");
     assert_eq!(profiles.iter().map(|p| p.blocks.is_empty()).collect::<Vec<_>>(), [false, true]);
-    let seen = measure::recording::seen(&file).expect("readable");
+    let seen = measure::raw_recording::seen(&file).expect("readable");
     assert_eq!(seen.into_iter().map(|s| s.kept).collect::<Vec<_>>(), [measure::kept::Kept::Count(2)]);
 }
 

@@ -106,8 +106,8 @@ fn the_map_and_the_tree_agree() {
     }
     // Over three hundred files at three a line: the list is looked up, the rest of the map is read.
     let n_lines = map.lines().filter(|line| !line.starts_with("- `")).count();
-    if n_lines > 80 {
-        wrong.push(format!("ARCHITECTURE.md has {n_lines} lines besides its files; over 80 are not read"));
+    if n_lines > 90 {
+        wrong.push(format!("ARCHITECTURE.md has {n_lines} lines besides its files; over 90 are not read"));
     }
     assert!(listed.len() > 20, "the list was not found");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

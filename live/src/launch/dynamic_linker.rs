@@ -1,6 +1,6 @@
 //! The dynamic linker of a process, which hands it rewritten libraries in place of plain ones.
 
-use super::remote::{PAGE, fill};
+use super::remote_calls::{PAGE, fill};
 use super::{Ready, Swap};
 use crate::process::{ProcessError, Stopped};
 use nix::libc;

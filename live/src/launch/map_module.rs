@@ -1,6 +1,6 @@
 //! A rewritten module, mapped into a process: its counters, its text and its tables.
 
-use super::remote::{PAGE, PRIVATE, READ_WRITE, close, fill, open, wipe_on_fork};
+use super::remote_calls::{PAGE, PRIVATE, READ_WRITE, close, fill, open, wipe_on_fork};
 use crate::process::{ProcessError, Stopped};
 use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};

@@ -4,7 +4,7 @@ use super::Ready;
 use super::auxiliary::{AT_ENTRY, AT_PHDR, AT_PHNUM, Auxiliary, linker_base};
 use super::dynamic_linker::{Changes, redirect};
 use super::map_module::{CountersAt, home_of, map_module};
-use super::remote::{PRIVATE, READ_WRITE, close, fill, open, wipe_on_fork};
+use super::remote_calls::{PRIVATE, READ_WRITE, close, fill, open, wipe_on_fork};
 use crate::process::{ProcessError, Stopped, Syscall};
 use crate::shared::Arena;
 use nix::libc;

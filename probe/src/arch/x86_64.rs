@@ -33,17 +33,17 @@
 #![allow(unsafe_code, reason = "the bytes between two labels of assembly are read as statics")]
 
 pub mod emit;
+mod replaced_calls;
 mod runtime;
 pub mod shared;
 pub mod snippet;
-mod system_calls;
 #[cfg(test)]
 mod testing;
 
-pub use runtime::{DEEP, LAST_FRAME, NEAR, Runtime, SAYS, SIGNAL_FRAME, SignalFrame};
-pub use system_calls::{
+pub use replaced_calls::{
     EXEC, ExecSite, OPEN_LIBRARY_ENTRY, OpenSite, exec_page, exec_sites, may_exec, open_library, open_sites,
 };
+pub use runtime::{DEEP, LAST_FRAME, NEAR, Runtime, SAYS, SIGNAL_FRAME, SignalFrame};
 
 /// The bytes from `from` to `to`.
 fn bytes_between(from: *const u8, to: *const u8) -> Vec<u8> {
