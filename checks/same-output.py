@@ -64,6 +64,10 @@ def segments(data):
             yield offset, va, filesz, memsz, flags
 
 
+# Words of a file that look like addresses near the runtime and are none: of libstdc++, one.
+BY_CHANCE = 2
+
+
 class File:
     def __init__(self, path, runtime, names):
         self.path, self.data = path, open(path, "rb").read()
@@ -145,8 +149,9 @@ class File:
                 if va == self.tables and here < self.tables + PAGE or any(s <= here < e for s, e in of_unwind if va == self.tables):
                     continue
                 (word,) = struct.unpack_from("<Q", self.data, at)
+                # As an address and as it is: what is no address may look like one.
                 if word:
-                    yield f"{self.tell(here)}: {self.tell(word)}"
+                    yield f"{self.tell(here)}: {self.tell(word)}", f"{self.tell(here)}: {word:#x}"
 
 
 def main():
@@ -159,6 +164,14 @@ def main():
         a, b = list(getattr(old, what)()), list(getattr(new, what)())
         if a == b:
             continue
+        if what == "rest":
+            # A few words that are no address look like one.
+            chance = [n for n, (x, y) in enumerate(zip(a, b)) if x[0] != y[0] and x[1] == y[1]]
+            a, b = [x[0] for x in a], [y[0] for y in b]
+            for n in chance if len(chance) <= BY_CHANCE else []:
+                a[n] = b[n]
+            if a == b:
+                continue
         for n, (x, y) in enumerate(zip(a, b)):
             if x != y:
                 break
