@@ -192,12 +192,13 @@ case_instrument() {
   done
   for b in "${newest[@]}"; do [[ $b == rg-* ]] || go "instrument-$b-plan" instrument --plan "$in/points.plan" "$bin/$b" -o "instrument-$b.plan.elf"; done
 }
-# Recordings and traces hold times and numbers of processes: what is read from them is compared.
+# Recordings and traces hold times and numbers of processes: what is read from them is compared. On one
+# processor: which of two children is first does not change then.
 case_count() {
   local options
   run() { # NAME OPTION… -- PROGRAM ARGUMENT…
     local name=$1 rec="$work/rec"; shift; rm -rf "$rec"; mkdir "$rec"
-    plain "$work/bin/engraft" count --no-cache -o "$rec/run.engraft" "$@" >"$name.stdout" 2>"$rec/err" </dev/null || true
+    taskset -c 0 setarch -R "$work/bin/engraft" count --no-cache -o "$rec/run.engraft" "$@" >"$name.stdout" 2>"$rec/err" </dev/null || true
     sed "s,$rec,,g" "$rec/err" >"$name.err"
     go "$name.json" convert -q "$rec/run.engraft" -o "$name.counts.json"; go "$name.csv" convert -q "$rec/run.engraft" -o "$name.counts.csv"
   }
