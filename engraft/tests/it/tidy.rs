@@ -189,6 +189,49 @@ fn the_processor_stays_in_its_folder() {
     });
 }
 
+/// Libraries that make folders of their own, where the environment says that temporary files are.
+const MAKES_FOLDERS: &[&str] = &["session/src/store.rs"];
+
+#[test]
+fn libraries_do_not_ask_the_environment() {
+    complain(|file, text| {
+        if !is_code_of_library(file) || MAKES_FOLDERS.contains(&file) {
+            return None;
+        }
+        let code = code_without_tests(file, text);
+        let word = [
+            "env::var",
+            "env::args",
+            "env::current_",
+            "env::temp_dir",
+            "env::home_dir",
+            "env::{",
+            "tempfile",
+            "tempdir",
+        ]
+        .into_iter()
+        .find(|word| code.contains(word))?;
+        Some(format!("{file} has {word}: whoever calls a library reads the environment, and passes it in"))
+    });
+}
+
+#[test]
+fn libraries_name_their_errors() {
+    complain(|file, text| {
+        let has_any = is_code_of_library(file) && code_without_tests(file, text).contains("anyhow");
+        has_any.then(|| format!("{file} has anyhow: errors of a library are types of its own"))
+    });
+}
+
+/// Whether it is of a library and not for tests.
+fn is_code_of_library(file: &str) -> bool {
+    file.contains("/src/")
+        && !file.starts_with("engraft/")
+        && !file.contains("/tests/")
+        && !file.ends_with("/tests.rs")
+        && !file.ends_with("/testing.rs")
+}
+
 #[test]
 fn only_output_prints() {
     let words = [("print", "ln!("), ("print", "!("), ("io::std", "out("), ("process::ex", "it(")];
