@@ -25,7 +25,8 @@ engraft=${ENGRAFT:-$top/target/release/engraft}
 "$top/scripts/install.sh" valgrind python3 binutils gdb $(for name; do echo "${needs[$name]:-}"; done)
 work=$(mktemp -d); [ -n "${KEEP:-}" ] && echo "kept: $work" >&2 || trap 'rm -rf "$work"' EXIT
 unset RUST_BACKTRACE
-export work LC_ALL=C TZ=UTC HOME=$work XDG_CACHE_HOME=${XDG_CACHE_HOME:-$work/cache} THREADS=${THREADS:-1} # of threads, each wait is another
+export work LC_ALL=C TZ=UTC HOME=$work XDG_CACHE_HOME=${XDG_CACHE_HOME:-$work/cache} THREADS=${THREADS:-1}
+# THREADS: of threads, each wait is another.
 export OPENSSL_ia32cap=0:0 # libcrypto: the same code whatever the processor
 # valgrind sets variables for the program, which looks at each: all get them.
 mapfile -t as_watched < <(comm -13 <(env | sort) <(valgrind -q --tool=none env | sort) | grep -v '^_=')
@@ -131,7 +132,8 @@ def said(*command):
 (w1, j1), (w2, j2) = watched(work + "/w1"), watched(work + "/w2")
 first, *others = sorted(glob.glob(work + "/c[0-9]*"))
 run, jumps = counted(first), watched(first)[1]
-varying, wavering = set(), set() # blocks, and jumps, that another run counts otherwise; one run after the other, as they are large
+# Blocks, and jumps, that another run counts otherwise; one run after the other, as they are large.
+varying, wavering = set(), set()
 for folder in others:
     other, others_jumps = counted(folder), watched(folder)[1]
     wavering |= {(path, *at) for path in jumps.keys() | others_jumps.keys() for at, _ in jumps[path].items() ^ others_jumps[path].items()}

@@ -1,5 +1,5 @@
-/* Three threads that loop, call, switch, recurse, throw away frames, and take signals, until somebody ends the process. Behind random.py's prelude:
-   P is a counter of its own. */
+/* Three threads that loop, call, switch, recurse, throw away frames, and take signals, until somebody
+   ends the process. Behind random.py's prelude: P is a counter of its own. */
 static volatile ul turns;
 static ul (*volatile through[4])(ul);
 static sigjmp_buf back_to;

@@ -37,7 +37,8 @@ go() {
   local name=$1 how=$2 out=$3
   rm -rf "$work/run"; cp -a "$work/new" "$work/run"
   (cd "$work/run" && set +e && ulimit -c 0 && "run_$name" $how) >"$out.out" 2>"$out.err" </dev/null
-  sed -i -E '/checks\/[a-z]+.sh: line [0-9]+: +[0-9]+ /d' "$out.err" # what bash says of its children's signals, with their numbers
+  # What bash says of its children's signals, with their numbers.
+  sed -i -E '/checks\/[a-z]+.sh: line [0-9]+: +[0-9]+ /d' "$out.err"
   ! declare -F "filter_$name" >/dev/null || for f in out err; do "filter_$name" <"$out.$f" >"$out.f" && mv "$out.f" "$out.$f"; done
   (cd "$work/run" && find . -type f ! -path './r/.git/*' ! -path './build/*' ! -path './appendonlydir/*' -print0 | sort -z | xargs -0r cksum) >"$out.files"
 }
