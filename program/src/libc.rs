@@ -84,10 +84,12 @@ const LENGTHS: [u32; 256] = {
     lengths
 };
 
-/// Names with the same two letters at the start are in the same one of 256.
+/// Names with the same second, middle and last letters are in the same one of 256: C++'s begin alike.
 const fn bucket(name: &str) -> usize {
     match name.as_bytes() {
-        [first, second, ..] => (*first as usize * 31 + *second as usize) % 256,
+        all @ [_, second, .., last] => {
+            (*second as usize * 31 + all[all.len() / 2] as usize * 7 + *last as usize) % 256
+        }
         _ => 0,
     }
 }
@@ -98,7 +100,7 @@ const fn length_bit(name: &str) -> u32 {
 
 /// What the function of this name does; nothing, if it is none of the table.
 pub fn behaviour(name: &str) -> Behaviour {
-    // Most names of a program are none of the table: nothing here begins like them and is as long.
+    // Most names of a program are none of the table: nothing here has their letters and their length.
     let lengths = LENGTHS.get(bucket(name)).copied().unwrap_or_default();
     if lengths & length_bit(name) == 0 {
         return Behaviour::NONE;
