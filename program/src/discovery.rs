@@ -7,16 +7,17 @@ pub mod code;
 mod data;
 mod gaps;
 mod noreturn;
-pub mod partition;
+mod partition;
 mod prologue;
 pub mod regions;
+mod starts;
 pub mod sweep;
 #[cfg(test)]
 mod tests;
 
 use crate::addr::Va;
 use crate::discovery::code::{NO_FUNC, RawCode};
-use crate::discovery::partition::{Evidence, KnownTargets};
+use crate::discovery::starts::{Evidence, KnownTargets};
 use crate::discovery::sweep::Sweeper;
 use crate::discovery::sweep::raw::{
     Context, DataRef, RawEnd, RawTable, Region, RegionKind, Rel, Space, Swept, Transfer, decode_at,

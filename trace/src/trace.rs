@@ -27,6 +27,7 @@ use std::fs::File;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub(crate) mod access;
 pub mod part;
 mod stats;
 

@@ -5,12 +5,12 @@
 //! reading only what a caller provides. A jump to such a place leaves its function if it comes with an empty
 //! stack.
 //!
-//! Not here: the claimed regions (`partition`).
+//! Not here: the claimed regions (`starts`).
 
 use crate::arch::{ControlFlow, Decoder, StackMove};
 use crate::discovery::code::{NO_FUNC, RawCode};
-use crate::discovery::partition::{Finder, Jump, Owner, Start, has};
 use crate::discovery::prologue::{has_prologue, looks_like_entry};
+use crate::discovery::starts::{Finder, Jump, Owner, Start, has};
 use crate::discovery::sweep::raw::{RawEnd, RegionKind, Rel};
 use crate::model::Origin;
 use std::collections::HashSet;
