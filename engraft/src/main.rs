@@ -6,7 +6,7 @@ mod output;
 mod timing;
 mod verbs;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use output::Answer;
 use std::process::ExitCode;
 use verbs::{carry, convert, count, diff, doctor, help, instrument, matches, query, score, show, trace};
@@ -153,7 +153,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Instrument(args) => instrument::run(&args),
         Verb::Query(args) => query::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
-        Verb::Help(args) => help::run(&args),
+        Verb::Help(args) => help::run(&args, Cli::command()),
     };
     watch.finish();
     answer

@@ -1,7 +1,6 @@
 //! `engraft help`: an example session a verb, what `--json` prints, man pages, shell completions.
 
 use crate::output::{self, Answer, Hinted};
-use clap::CommandFactory as _;
 use std::path::PathBuf;
 
 /// Run as tests.
@@ -75,9 +74,8 @@ fn passes() -> String {
     text
 }
 
-/// Runs the verb.
-pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    let mut command = crate::Cli::command();
+/// Runs the verb; `command` is the whole command line, which help is about.
+pub fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<Answer> {
     if let Some(folder) = &args.man {
         clap_mangen::generate_to(command, folder).map_err(|err| {
             Hinted::new(
