@@ -122,7 +122,7 @@ impl<'a> Module<'a> {
             Placement::compute(program, plan, room, &lowered, selection.springboards.len(), &pieces)?;
         let reached = code_map::reached(program, &placement);
         let runtime = (lowered.words.n > 0).then(|| runtime_for(program, key, &lowered, &placement));
-        let mut text = Text::link(plan, &placement, runtime.as_ref());
+        let mut text = Text::link(program, plan, &placement, runtime.as_ref());
         let mut patches = Vec::new();
         if let Some(runtime) = &runtime {
             append_runtime(program, runtime, &mut text, &mut patches);
@@ -289,7 +289,9 @@ fn patch_jump_tables(
     let mut relocations = Vec::new();
     for table in &selection.jump_tables {
         let inside = |old| placement.inside(old);
-        jump_tables::change(program, table, &placement.sides, &inside, patches, &mut relocations);
+        let is_moved = |old| placement.is_moved_block(program, old);
+        let sides = &placement.sides;
+        jump_tables::change(program, table, sides, &inside, &is_moved, patches, &mut relocations);
     }
     relocations.sort_unstable();
     relocations.dedup();

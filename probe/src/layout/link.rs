@@ -10,7 +10,7 @@ use crate::bytes::set_distance;
 use crate::code::Target;
 use crate::layout::place::Placement;
 use crate::plan::{Action, Plan};
-use program::Va;
+use program::{Program, Va};
 
 /// The new code of a module, from its first byte on.
 pub struct Text {
@@ -26,7 +26,12 @@ impl Text {
     ///
     /// # Panics
     /// If something leads to what is nowhere.
-    pub fn link(plan: &Plan, placement: &Placement<'_>, runtime: Option<&Runtime>) -> Text {
+    pub fn link(
+        program: &Program,
+        plan: &Plan,
+        placement: &Placement<'_>,
+        runtime: Option<&Runtime>,
+    ) -> Text {
         let len = placement.text.end.since(placement.text.start);
         let len = usize::try_from(len).expect("a module spans less than 2 GiB");
         let mut text = Text { at: placement.text.start, bytes: vec![emit::TRAP; len] };
@@ -34,7 +39,7 @@ impl Text {
             let room = text.put(p.at, &p.piece.bytes);
             for fixup in &p.piece.fixups {
                 let end = p.at.plus(u64::from(fixup.end));
-                let to = destination(fixup.to, placement, runtime).unwrap_or_else(|| {
+                let to = destination(program, fixup.to, placement, runtime).unwrap_or_else(|| {
                     panic!("{:?}, which the code at {end} leads to, is nowhere", fixup.to)
                 });
                 set_distance(room, fixup.at as usize, to.since(end));
@@ -84,13 +89,21 @@ impl Text {
     }
 }
 
-/// Where `target` is; `None` if there is no such thing in the module.
-fn destination(target: Target, placement: &Placement<'_>, runtime: Option<&Runtime>) -> Option<Va> {
-    let plt_direct = |old| placement.plt_direct.of(old);
+/// Where `target` is; `None` if there is no such thing in the module, or it is the old code of a moved block,
+/// where nothing is counted.
+fn destination(
+    program: &Program,
+    target: Target,
+    placement: &Placement<'_>,
+    runtime: Option<&Runtime>,
+) -> Option<Va> {
+    // What is not moved is where it was. So is padding, where control runs on if a call returns that is not
+    // to, and the middle of an instruction: nothing there is known to run.
+    let unmoved = |old| (!placement.is_moved_block(program, old)).then_some(old);
+    let elsewhere = |old| placement.plt_direct.of(old).or_else(|| unmoved(old));
     match target {
-        // What is not moved is where it was.
-        Target::Code(old) => Some(placement.outside(old).or_else(|| plt_direct(old)).unwrap_or(old)),
-        Target::Inside(old) => Some(placement.inside(old).or_else(|| plt_direct(old)).unwrap_or(old)),
+        Target::Code(old) => placement.outside(old).or_else(|| elsewhere(old)),
+        Target::Inside(old) => placement.inside(old).or_else(|| elsewhere(old)),
         Target::Address(to) => Some(to),
         Target::Routine(n) => placement.routines.get(n as usize).copied(),
         Target::Owner => runtime.map(|_| placement.counters.start.plus(crate::offset!(HomePage, owner))),
@@ -145,12 +158,48 @@ mod tests {
         let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 2, &pieces);
         let placement = placement.expect("there is room");
         for target in TARGETS {
-            assert_eq!(destination(target, &placement, None), None, "{target:?}");
+            assert_eq!(destination(&program, target, &placement, None), None, "{target:?}");
         }
         // What is not moved is where it was; so is data.
         let at = Va(0x402000);
         for target in [Target::Code(at), Target::Inside(at), Target::Address(at)] {
-            assert_eq!(destination(target, &placement, None), Some(at));
+            assert_eq!(destination(&program, target, &placement, None), Some(at));
+        }
+    }
+
+    #[test]
+    fn what_leads_into_an_instruction_leads_to_the_old_one() {
+        let wide = "mov $0x90909090,%eax\nret";
+        let atomic = "test %eax,%eax\nlock incl (%rdi)\nret";
+        for (f, g, at) in [(wide, "jmp f+1", 1), (wide, "call f+1\nret", 1), (atomic, "jmp f+3", 3)] {
+            let program = assembled(&[("_start", "call f\ncall g\nhlt"), ("f", f), ("g", g)]);
+            let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+            let lowered = Lowered::compute(&program, &Plan::NULL, &selection).expect("nothing is wanted");
+            let pieces = piece::pieces(&program, &selection, &lowered);
+            let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 3, &pieces);
+            let placement = placement.expect("there is room");
+            let to = program.function(crate::testing::function(&program, "f")).entry.plus(at);
+            let is_one = |fixup: &&crate::code::Fixup| matches!(fixup.to, Target::Code(at) if at == to);
+            assert_eq!(pieces.iter().flat_map(|p| &p.fixups).filter(is_one).count(), 1, "{g}");
+            assert_eq!(destination(&program, Target::Code(to), &placement, None), Some(to), "{g}");
+        }
+    }
+
+    #[test]
+    fn a_moved_block_that_is_not_found_is_nowhere() {
+        let program = assembled(&[("_start", "call f\nhlt"), ("f", "ret")]);
+        let selection = Selection::compute(&program, &Plan::NULL, &BTreeSet::new());
+        let lowered = Lowered::compute(&program, &Plan::NULL, &selection).expect("nothing is wanted");
+        let mut pieces = piece::pieces(&program, &selection, &lowered);
+        for piece in &mut pieces {
+            piece.blocks.clear();
+        }
+        let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 2, &pieces);
+        let placement = placement.expect("there is room");
+        for at in program.blocks.iter().map(|b| b.start) {
+            for target in [Target::Code(at), Target::Inside(at)] {
+                assert_eq!(destination(&program, target, &placement, None), None, "{target:?}");
+            }
         }
     }
 
@@ -164,7 +213,7 @@ mod tests {
         fixup.to = Target::Slow;
         let link = std::panic::catch_unwind(|| {
             let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 2, &pieces);
-            Text::link(&Plan::NULL, &placement.expect("there is room"), None).bytes.len()
+            Text::link(&program, &Plan::NULL, &placement.expect("there is room"), None).bytes.len()
         });
         let why = link.expect_err("it is refused");
         expect!["Slow, which the code at 0x403005 leads to, is nowhere"]
@@ -178,7 +227,7 @@ mod tests {
         let lowered = Lowered::compute(&program, &Plan::NULL, &selection).expect("nothing is wanted");
         let pieces = piece::pieces(&program, &selection, &lowered);
         let placement = Placement::compute(&program, &Plan::NULL, Room::Behind, &lowered, 3, &pieces);
-        let text = Text::link(&Plan::NULL, &placement.expect("there is room"), None);
+        let text = Text::link(&program, &Plan::NULL, &placement.expect("there is room"), None);
         expect![[r#"
             00: call 0x403010
             05: jmp 0x401020

@@ -143,6 +143,13 @@ impl<'a> Placement<'a> {
         outside(&self.sides, &self.moved, old)
     }
 
+    /// Whether a block of `program` starts at `old` that is moved.
+    pub fn is_moved_block(&self, program: &Program, old: Va) -> bool {
+        let i = self.pieces.partition_point(|p| p.piece.range.end <= old);
+        let is_in_piece = self.pieces.get(i).is_some_and(|p| p.piece.range.contains(&old));
+        is_in_piece && program.block_from(old).is_some()
+    }
+
     /// Word `n` of the first thread's memory; the one behind the last stands for no words at all.
     pub fn word(&self, n: u32) -> Option<Va> {
         let offset = HomePage::LEN + 8 * u64::from(n);

@@ -132,25 +132,38 @@ fn form(program: &Program, table: &program::JumpTable) -> Option<Form> {
             },
         }
     };
+    // What is to be changed is in the file, not only in the memory behind it.
+    image.bytes_in(&(table.at..table.at.plus(table.targets.len() as u64 * u64::from(table.entry_len))))?;
     forms
         .iter()
         .copied()
         .find(|&form| table.targets.iter().enumerate().all(|(n, &want)| reads(form, n) == Some(want)))
 }
 
-/// Makes a table lead to moved blocks.
+/// Makes a table lead to moved blocks, which `lookup` finds.
+///
+/// # Panics
+/// If an entry leads to a block that `is_moved`, and is not found.
 pub fn change(
     program: &Program,
     table: &MovedTable,
     sides: &BTreeMap<(Va, Side), Va>,
     lookup: &impl Fn(Va) -> Option<Va>,
+    is_moved: &impl Fn(Va) -> bool,
     patches: &mut Vec<Patch>,
     relocations: &mut Vec<(Va, Va)>,
 ) {
     for (n, &old) in table.targets.iter().enumerate() {
         let side = table.jumps.iter().find_map(|&jump| sides.get(&(old, Side::Table(jump))).copied());
-        let Some(new) = side.or_else(|| lookup(old)) else { continue };
         let at = table.entry(n);
+        let Some(new) = side.or_else(|| lookup(old)) else {
+            // It leads to what stays, or cannot happen: such may lead out of the function, to anywhere.
+            assert!(
+                !is_moved(old),
+                "the jump table's entry at {at} leads to the block at {old}, which is nowhere"
+            );
+            continue;
+        };
         let mut bytes = vec![0; 4];
         match table.form {
             Form::Relative => set_distance(&mut bytes, 0, new.since(table.at)),
