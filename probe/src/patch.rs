@@ -52,9 +52,13 @@ pub enum PatchError<E> {
 
 impl Patch {
     /// The change of what `program` has at `at` to `new`.
+    ///
+    /// # Panics
+    /// If the file has not all of these bytes: who plans a patch has read what it is to change.
     pub(crate) fn of(program: &Program, at: Va, new: Vec<u8>) -> Patch {
-        let old = program.image.bytes_in(&(at..at.plus(new.len() as u64))).unwrap_or_default().to_vec();
-        Patch { at, old, new }
+        let old = program.image.bytes_in(&(at..at.plus(new.len() as u64)));
+        let old = old.unwrap_or_else(|| panic!("the file has no {} bytes at {at} to change", new.len()));
+        Patch { at, old: old.to_vec(), new }
     }
 
     /// A jump to `to` at `at`.

@@ -74,6 +74,8 @@ fn all_rows(program: &Program) -> Option<Vec<(Va, elf::DynamicTag, u64)>> {
     let segment = headers.iter().find(|h| h.p_type(LE) == elf::PT_DYNAMIC)?;
     let rows = segment.dynamic(LE, image.file_bytes()).ok()??;
     let at = |n: usize| Va(segment.p_vaddr(LE)).plus(n as u64 * 16);
+    // A header may lie about where they are loaded, and then none can be changed.
+    image.bytes_in(&(at(0)..at(rows.len())))?;
     Some(rows.iter().enumerate().map(|(n, d)| (at(n), d.d_tag.get(LE), d.d_val.get(LE))).collect())
 }
 
