@@ -77,7 +77,11 @@ impl Inserts {
 
     /// Those of `block`.
     pub fn in_block(&self, block: BlockId) -> &[(Spot, Insert)] {
-        let at = |n: usize| self.first.get(n).map_or(0, |n| *n as usize);
-        self.all.get(at(block.index())..at(block.index() + 1)).unwrap_or_default()
+        if self.first.is_empty() {
+            return &[];
+        }
+        let at =
+            |n: usize| *self.first.get(n).expect("a start for each block, and the last one's end") as usize;
+        self.all.get(at(block.index())..at(block.index() + 1)).expect("starts ascend")
     }
 }

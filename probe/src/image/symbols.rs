@@ -256,9 +256,11 @@ pub fn sections(old: &[u8], out: &mut Vec<u8>, parts: &Parts, moves: Moves<'_>) 
     let (mut all, strings_index) = section_table(old)?;
     let text = u16::try_from(all.len()).ok()?;
     let old_strings = all.get(strings_index)?.bytes(old)?;
+    // Names of ours stand behind all others, and offsets of names have four bytes.
+    u32::try_from(old_strings.len() + TEXT.len() + OLD_ROWS.len() + SYMTAB.len()).ok()?;
     let mut strings = old_strings.to_vec();
     let mut add_name = |name: &[u8]| {
-        let at = u32::try_from(strings.len()).unwrap_or(0);
+        let at = u32::try_from(strings.len()).expect("there is room for our names");
         strings.extend(name);
         at
     };

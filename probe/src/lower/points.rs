@@ -64,8 +64,8 @@ pub fn lower(
         .map(|(n, probe)| {
             let (conventions, live) = conventions.as_ref().expect("there are probes");
             let at = PointLowering { program, not_moved, jump_tables, conventions, live };
-            let word = words.get(n).copied().unwrap_or_default();
-            let routine = u32::try_from(n).unwrap_or(u32::MAX);
+            let word = *words.get(n).expect("each probe has its first word");
+            let routine = u32::try_from(n).expect("probes are numbered in four bytes");
             let code =
                 |site: Site| Ok(((site.block, site.spot), at.code(&probe.action, &site, word, routine)?));
             at.sites(probe.point)?.into_iter().map(code).collect()

@@ -171,7 +171,8 @@ impl Writer {
                 b'R' => data.push(PCREL_SDATA4),
                 b'L' => data.push(if common.lsda == OMIT { OMIT } else { PCREL_SDATA4 }),
                 b'P' => {
-                    let (encoding, to) = common.personality.unwrap_or((0, Va(0)));
+                    let (encoding, to) =
+                        common.personality.expect("one that is known has what its letters say");
                     data.push(PCREL_SDATA4 | encoding & 0x80);
                     place = Some((data.len(), to));
                     data.extend([0; 4]);
@@ -238,7 +239,11 @@ impl Writer {
         for (column, offset) in frame.registers {
             let mut place = vec![frame.base];
             put_sleb_positive(&mut place, offset);
-            self.out.extend([DW_CFA_EXPRESSION, column, u8::try_from(place.len()).unwrap_or(0)]);
+            self.out.extend([
+                DW_CFA_EXPRESSION,
+                column,
+                u8::try_from(place.len()).expect("an offset is short"),
+            ]);
             self.out.extend(place);
         }
         self.finish(at);

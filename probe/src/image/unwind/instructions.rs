@@ -57,11 +57,11 @@ impl Frames {
 fn advance(out: &mut Vec<u8>, by: u32) {
     match by {
         0 => {}
-        1..=0x3f => out.push(0x40 | u8::try_from(by).unwrap_or(0)),
-        0x40..=0xff => out.extend([0x02, u8::try_from(by).unwrap_or(0)]),
+        1..=0x3f => out.push(0x40 | u8::try_from(by).expect("it is in the range")),
+        0x40..=0xff => out.extend([0x02, u8::try_from(by).expect("it is in the range")]),
         0x100..=0xffff => {
             out.push(0x03);
-            out.extend(u16::try_from(by).unwrap_or(0).to_le_bytes());
+            out.extend(u16::try_from(by).expect("it is in the range").to_le_bytes());
         }
         _ => {
             out.push(0x04);
