@@ -15,8 +15,8 @@ pub mod segments;
 pub mod symbols;
 pub mod unwind;
 
+use crate::arch::shared::PAGE;
 use crate::layout::link::Text;
-use crate::layout::place::PAGE;
 use program::Va;
 use std::ops::Range;
 use unwind::Unwind;

@@ -10,7 +10,7 @@
 //! Source: W. Wang, X. Meng, ASPLOS 2021, for moving whole functions.
 #![warn(clippy::indexing_slicing)]
 
-use crate::arch::shared::{Capacity, HomePage};
+use crate::arch::shared::{Capacity, HomePage, PAGE};
 use crate::arch::{ExecSite, Runtime};
 use crate::error::RewriteError;
 use crate::image::file::{self, Old};
@@ -23,7 +23,7 @@ use crate::layout::code_map::{self, CodeMap};
 use crate::layout::entry_stubs::EntryStubs;
 use crate::layout::link::Text;
 use crate::layout::piece;
-use crate::layout::place::{PAGE, Placed, Placement, Room, line_up, page_up};
+use crate::layout::place::{Placed, Placement, Room, line_up, page_up};
 use crate::lower::indirect_calls::IndirectCalls;
 use crate::lower::{Lowered, Words};
 use crate::not_moved::NotMoved;

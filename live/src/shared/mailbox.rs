@@ -49,7 +49,8 @@ impl Arena {
         for is_last in [false, true] {
             self.file.read_exact_at(&mut page, self.mailbox)?;
             let word = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"));
-            if word(0) == 1 {
+            let state = word(offset_of!(Mailbox, state));
+            if state == 1 {
                 let path = page[offset_of!(Mailbox, path)..].split(|b| *b == 0);
                 let path = PathBuf::from(OsStr::from_bytes(path.into_iter().next().unwrap_or_default()));
                 return Ok(Some(Request {
@@ -59,7 +60,7 @@ impl Arena {
                 }));
             }
             if !is_last {
-                self.word.sleep(word(0), at_most);
+                self.word.sleep(state, at_most);
             }
         }
         Ok(None)
@@ -106,7 +107,7 @@ impl Arena {
         }
         path.push(0);
         self.file.write_all_at(&path, self.mailbox + offset!(Mailbox, path))?;
-        self.file.write_all_at(&2u32.to_le_bytes(), self.mailbox)?;
+        self.file.write_all_at(&2u32.to_le_bytes(), self.mailbox + offset!(Mailbox, state))?;
         self.word.wake();
         Ok(())
     }

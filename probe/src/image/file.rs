@@ -2,11 +2,11 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::arch::emit;
+use crate::arch::shared::PAGE;
 use crate::error::{NotInFile, RewriteError};
 use crate::image::NewSegments;
 use crate::image::program_headers::Tables;
 use crate::image::symbols::{self, Moves, Part, Parts};
-use crate::layout::place::PAGE;
 use crate::patch::{Memory, Patch, PatchError};
 use object::LittleEndian as LE;
 use object::U16;

@@ -286,7 +286,8 @@ fn actions(bytes: &[u8], at: usize, sites: &[Site], limit: usize) -> Option<(Vec
 #[cfg(test)]
 #[expect(clippy::indexing_slicing, reason = "a test may panic")]
 mod tests {
-    use crate::layout::place::{PAGE, Room};
+    use crate::arch::shared::PAGE;
+    use crate::layout::place::Room;
     use crate::module::Module;
     use crate::plan::Plan;
     use crate::testing::compiled;

@@ -3,9 +3,9 @@
 //! Source: System V ABI, chapter 5 (program headers).
 #![warn(clippy::indexing_slicing)]
 
+use crate::arch::shared::PAGE;
 use crate::error::RewriteError;
 use crate::image::NewSegments;
-use crate::layout::place::PAGE;
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};

@@ -3,7 +3,7 @@
 //! Not here: the code's bytes (`link`), the tables' (`image`).
 
 use crate::arch::Runtime;
-use crate::arch::shared::HomePage;
+use crate::arch::shared::{HomePage, PAGE};
 use crate::code::Side;
 use crate::error::RewriteError;
 use crate::layout::piece::Piece;
@@ -15,8 +15,6 @@ use program::{Program, Va};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Bytes a page.
-pub const PAGE: u64 = 0x1000;
 /// How far code may be from code, with room for what is not counted here.
 const REACH: u64 = 0x7800_0000;
 /// Room for what is put behind the runtime for an entry from outside.

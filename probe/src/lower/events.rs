@@ -3,6 +3,7 @@
 //! Not here: what they mean (crate `measure`), who takes them (crate `live`).
 #![warn(clippy::indexing_slicing)]
 
+use crate::arch::shared::{EventsPage, word_at};
 use crate::arch::snippet::{self, Snippet, SnippetTarget};
 use crate::code::{Insert, Target, Text};
 use crate::inserts::{Spot, Written};
@@ -12,8 +13,8 @@ use program::arch::{RegSet, abi};
 use program::{Conventions, EdgeKind, Program, Va};
 use rayon::prelude::*;
 
-/// Words of a thread's memory that events need: one page.
-pub const WORDS: u32 = 512;
+/// Words of a thread's memory that events need: those of [`EventsPage`].
+pub const WORDS: u32 = word_at(size_of::<EventsPage>());
 
 /// Writes the code of `events`; the direct calls at `from_inside` come past those of entries.
 ///

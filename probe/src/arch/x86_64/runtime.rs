@@ -138,6 +138,8 @@ global_asm!(
     interrupted_at = const offset_of!(Header, interrupted_at),
     n_interrupted = const N_INTERRUPTED,
     behind_call = const BEHIND_CALL,
+    key_row = const KEY_ROW,
+    target_row = const TARGET_ROW,
     near = const NEAR,
     within = const WITHIN,
     same = const SAME,

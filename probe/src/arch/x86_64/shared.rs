@@ -29,6 +29,8 @@ pub const ARENA: u64 = 0x1f00_0000_0000;
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"ENGRAFT\x02");
 /// Where [`Process`] is.
 pub const PROCESS: u64 = ARENA - 0x20_0000;
+/// Bytes a page.
+pub const PAGE: u64 = PAGE_LEN as u64;
 const PAGE_LEN: usize = 0x1000;
 
 /// The start of a recording.
@@ -104,6 +106,10 @@ pub const N_INTERRUPTED: u64 = 1024;
 /// The bit of [`Interrupted::key`] which says that it is a call behind which it stands that was not to come
 /// back.
 pub const BEHIND_CALL: u64 = 39;
+/// The bit of [`Interrupted::key`] from which on it has the number of the row.
+pub const KEY_ROW: u64 = 40;
+/// The bit from which on the target of an indirect call into another module has the number of that one's row.
+pub const TARGET_ROW: u64 = 48;
 
 /// The state of a thread that runs, or that nobody saw end.
 pub const MAY_RUN: u8 = 1;
@@ -458,6 +464,30 @@ const _: () = assert!(
         && offset_of!(Process, n_threads) == PAGE_LEN
         && offset_of!(Process, homes) == 2 * PAGE_LEN
 );
+
+// What is first of these, the assembly finds where they are.
+const _: () = assert!(
+    offset_of!(Header, magic) == 0
+        && offset_of!(Row, key) == 0
+        && offset_of!(Interrupted, key) == 0
+        && offset_of!(EventsPage, next) == 0
+        && offset_of!(Process, number) == 0
+        && offset_of!(Home, at) == 0
+        && offset_of!(Thread, pointer) == 0
+        && offset_of!(CallSite, target) == 0
+        && offset_of!(CallSlot, site) == 0
+        && offset_of!(Mailbox, state) == 0
+        && offset_of!(ExecPage, execve) == 0
+        && offset_of!(OpenLibrary, back) == 0
+        && offset_of!(Module, home) == 0
+);
+
+/// The word that starts `len` bytes behind the first.
+#[expect(clippy::cast_possible_truncation, reason = "it is asserted")]
+pub const fn word_at(len: usize) -> u32 {
+    assert!(len.is_multiple_of(8) && len <= u32::MAX as usize);
+    (len / 8) as u32
+}
 
 /// How many modules and areas a recording has room for.
 #[derive(Clone, Copy, Debug)]

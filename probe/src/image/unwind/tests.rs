@@ -1,6 +1,7 @@
 //! The reader of the tables is gimli's.
 
-use crate::layout::place::{PAGE, Room};
+use crate::arch::shared::PAGE;
+use crate::layout::place::Room;
 use crate::module::Module;
 use crate::plan::{Action, Plan, Point, Probe};
 use crate::testing::{assembled, compiled, function};

@@ -55,7 +55,7 @@ engraft_module_callee_return:
     cmp rdi, rdx
     je 5f
     mov rsi, rdi
-    shr rsi, 48
+    shr rsi, {target_row}
     jz 6f
     shl rsi, {home_shift}
     movabs rcx, {process} + {homes} - 64
@@ -129,7 +129,7 @@ engraft_module_callee_saved:
     sub rbx, [r9 - {home_len} + {home_old}]
     jb 23b
     mov rdi, rax
-    shl rdi, 48
+    shl rdi, {target_row}
     or rdi, rbx
 24:
     lea rbx, [rip + engraft_module]

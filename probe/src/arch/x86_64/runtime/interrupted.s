@@ -332,7 +332,7 @@
     sub rax, [r9 + {home_text}]
     bts rax, {behind_call}
     lea r14, [r10 + 1]
-    shl r14, 40
+    shl r14, {key_row}
     or r14, rax
     mov [rsi - 40], r14
     ret
@@ -367,7 +367,7 @@
 4:  # the key: number of the row, from 1; where in its moved code
     sub rax, [r9 + {home_text}]
     lea r9, [r10 + 1]
-    shl r9, 40
+    shl r9, {key_row}
     or r9, rax
 46:
     test r9, r9

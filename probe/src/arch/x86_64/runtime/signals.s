@@ -169,7 +169,7 @@ engraft_module_signalled:
 14: # no module's; but `.Lengraft_interrupted` may know the call that led there
     mov rax, [rsi - 40]
     mov r9, rax
-    shr r9, 40
+    shr r9, {key_row}
     dec r9
     movabs rcx, {arena}
     cmp r9d, [rcx + {n_rows}]

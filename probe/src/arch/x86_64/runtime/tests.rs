@@ -82,7 +82,6 @@ fn short(label: &str) -> &str {
     label.trim_start_matches(".Lengraft_").trim_start_matches("engraft_module_")
 }
 
-const PAGE: u64 = 0x1000;
 /// Where things are in the module's memory.
 const OLD: u64 = 0;
 const TEXT: u64 = PAGE;

@@ -24,15 +24,20 @@
 //! Invariant: as of all snippets.
 
 use super::{JUMP, JUMP_IF_NOT, NoValue, RAX, RSP, SOMEWHERE, Snippet, SnippetTarget, Writer, narrow, wide};
+use crate::arch::shared::{EventsPage, word_at};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use program::arch::{Reg, RegSet, abi};
+use std::mem::offset_of;
 
 /// `jb` over 8 bits, its offset zero.
 const JUMP_IF_BELOW: [u8; 2] = [0x72, 0];
+/// The word of the thread's memory that says where the next event goes.
+const NEXT: u32 = word_at(offset_of!(EventsPage, next));
+/// The one that says where there is no room any more.
+const LIMIT: u32 = word_at(offset_of!(EventsPage, limit));
 
 /// Appends `word`, and behind it the low half of the stack pointer if `has_frame`, where `live` must not
-/// change. Word 0 of the thread's memory is where the next event goes, word 1 where there is no room any
-/// more.
+/// change. The thread's memory starts with an [`EventsPage`].
 ///
 /// # Errors
 /// If it cannot be written.
@@ -65,10 +70,10 @@ pub fn event(word: u32, has_frame: bool, live: RegSet) -> Result<Snippet, NoValu
     let len: u8 = if has_frame { 8 } else { 4 };
     let again = w.out.len();
     let next = || super::word(Register::RIP, Register::None);
-    w.put(Instruction::with2(Code::Add_rm64_imm8, next(), i32::from(len))?, Some(SnippetTarget::Word(0)))?;
-    w.put(Instruction::with2(Code::Mov_r64_rm64, wide(t), next())?, Some(SnippetTarget::Word(0)))?;
+    w.put(Instruction::with2(Code::Add_rm64_imm8, next(), i32::from(len))?, Some(SnippetTarget::Word(NEXT)))?;
+    w.put(Instruction::with2(Code::Mov_r64_rm64, wide(t), next())?, Some(SnippetTarget::Word(NEXT)))?;
     let limit = super::word(Register::RIP, Register::None);
-    w.put(Instruction::with2(Code::Cmp_r64_rm64, wide(t), limit)?, Some(SnippetTarget::Word(1)))?;
+    w.put(Instruction::with2(Code::Cmp_r64_rm64, wide(t), limit)?, Some(SnippetTarget::Word(LIMIT)))?;
     let stores = w.jump(JUMP_IF_BELOW);
     let depth = w.depth;
     if !steps {

@@ -17,10 +17,14 @@
 //! that of L. P. Deutsch and A. Schiffman, "Efficient Implementation of the Smalltalk-80 System", POPL 1984.
 
 use super::{JUMP, JUMP_IF_NOT, NoValue, RSP, SOMEWHERE, Snippet, SnippetTarget, Writer, operand, word};
+use crate::arch::shared::{CallSite, word_at};
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 use program::arch::{Insn, Reg};
+use std::mem::offset_of;
 
 const R11: Reg = Reg::general(11);
+/// The word of a call site that counts; the first says where it led.
+const N: u32 = word_at(offset_of!(CallSite, n));
 
 /// The code that counts where `insn` leads, which calls or jumps through a register or memory, in the words
 /// of the thread's own memory from `site` on. `keeps_r11`: what it leads to may expect something there.
@@ -85,7 +89,7 @@ pub fn indirect_call(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet,
     let other = w.jump(JUMP_IF_NOT);
     w.put(
         Instruction::with1(Code::Inc_rm64, word(Register::RIP, Register::None))?,
-        Some(SnippetTarget::Word(1)),
+        Some(SnippetTarget::Word(N)),
     )?;
     let done = w.jump(JUMP);
     w.land(other)?;
