@@ -1,5 +1,6 @@
-//! What counts come to: loops, paths along which most ran, what runs did otherwise.
+//! What counts come to: how much ran, loops, paths along which most ran, what runs did otherwise.
 
+pub mod count;
 pub mod diff;
 pub mod loops;
 pub mod paths;

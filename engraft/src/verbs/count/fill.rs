@@ -1,13 +1,10 @@
 //! Where a run's executions went: functions, loops, and what was not counted.
 
 use crate::input;
-use measure::loops::{self, LoopRun};
-use probe::NotMoved;
-use profile::flow::{self, Padding};
+use measure::loops::LoopRun;
+use measure::reports::count::{self, WhyUncounted};
 use profile::{Count, Profile};
-use program::{Callee, FuncId, Program, Va};
-use rayon::prelude::*;
-use std::collections::BTreeMap;
+use program::Program;
 use std::path::Path;
 use views::count::{
     CountView, FunctionView, LoopView, ModuleView, PADDING, ThreadView, UncountedView, UnknownView,
@@ -47,7 +44,7 @@ pub fn view(
     for (n, thread) in (1..).zip(per_thread) {
         let of = |p: &Profile| {
             let program = programs.iter().find(|program| Some(program.image.id) == p.image.id);
-            program.map_or(0, |program| instructions(p, program))
+            program.map_or(0, |program| count::instructions(p, program))
         };
         let instructions = thread.iter().map(of).fold(0, u64::saturating_add);
         view.per_thread.push(ThreadView { thread: n, instructions, share: ratio(instructions, total) });
@@ -94,116 +91,47 @@ pub fn loop_view(run: &LoopRun, module: String, program: &Program) -> LoopView {
     }
 }
 
-/// How many instructions ran.
-fn instructions(profile: &Profile, program: &Program) -> u64 {
-    let len = |at: Va| program.block_from(at).map_or(0, |b| program.n_insns_run(b));
-    let own = profile.blocks.iter().filter(|(_, n)| **n > 0);
-    let own = own.fold(0u64, |sum, (&at, &n)| sum.saturating_add(n.saturating_mul(len(at))));
-    program.func_ids().fold(own, |sum, id| sum.saturating_add(padding(profile, program, id).0))
-}
-
-/// How many instructions of padding ran in `id` behind branches that were not taken: where that is sure, and
-/// where it is not.
-fn padding(profile: &Profile, program: &Program, id: FuncId) -> (u64, u64) {
-    let (mut sure, mut other) = (0u64, 0u64);
-    for (block, padding) in flow::padding(program, id, profile) {
-        let (sum, n) = match padding {
-            Padding::Sure(n) => (&mut sure, n),
-            Padding::Follows(n) => (&mut other, n),
-        };
-        let len = program.n_insns_in(&program.padding_behind(block));
-        *sum = sum.saturating_add(n.saturating_mul(len));
-    }
-    (sure, other)
-}
-
 /// Adds what `profile` says of `program`.
 fn add(view: &mut CountView, profile: &Profile, program: &Program) {
     let path = profile.image.name.clone();
     let file = input::file_name(&path);
-    let mut module = ModuleView { path, instructions: 0, blocks_run: 0, blocks: profile.blocks.len() };
-    let count = |b| profile.blocks.get(&program.block(b).start).copied();
-    let ids: Vec<FuncId> = program.func_ids().collect();
-    let padding: Vec<_> = ids.into_par_iter().map(|id| padding(profile, program, id)).collect();
-    for (id, (padding, missed)) in program.func_ids().zip(padding) {
-        let function = program.function(id);
-        if missed > 0 {
-            view.uncounted.push(UncountedView {
-                module: file.clone(),
-                name: input::spelt(program, id),
-                at: function.entry.0,
-                why: PADDING.to_owned(),
-                calls: 0,
-                instructions: missed,
-            });
+    let run = count::run(profile, program);
+    view.functions.extend(run.functions.iter().map(|ran| {
+        let entry = program.function(ran.func).entry;
+        FunctionView {
+            module: file.clone(),
+            name: input::spelt(program, ran.func),
+            at: entry.0,
+            entries: profile.entries.get(&entry).copied(),
+            between: Between::of(profile.intervals.entries.get(&entry)),
+            instructions: ran.instructions,
+            share: 0.0,
         }
-        let ran = |b| match count(b) {
-            None | Some(0) => 0,
-            Some(n) => n.saturating_mul(program.n_insns_run(b)),
-        };
-        let instructions = function.block_ids().map(ran).fold(padding, u64::saturating_add);
-        module.blocks_run += function.block_ids().filter(|&b| count(b).is_some_and(|n| n > 0)).count();
-        module.instructions = module.instructions.saturating_add(instructions);
-        if instructions > 0 {
-            view.functions.push(FunctionView {
-                module: file.clone(),
-                name: input::spelt(program, id),
-                at: function.entry.0,
-                entries: profile.entries.get(&function.entry).copied(),
-                between: Between::of(profile.intervals.entries.get(&function.entry)),
-                instructions,
-                share: 0.0,
-            });
-        }
-    }
-    for run in loops::runs(program, profile) {
-        view.loops.push(loop_view(&run, file.clone(), program));
-    }
-    add_uncounted(view, &file, profile, program);
-    view.instructions = view.instructions.saturating_add(module.instructions);
-    view.modules.push(module);
-}
-
-/// Functions without counts: those that counted code calls, and those that only pointers can have led to.
-fn add_uncounted(view: &mut CountView, file: &str, profile: &Profile, program: &Program) {
-    let mut calls: BTreeMap<FuncId, u64> = BTreeMap::new();
-    for call in &program.calls {
-        if let (Callee::Function(callee), Some(n)) =
-            (call.callee, profile.blocks.get(&program.block(call.block).start))
-            && *n > 0
-        {
-            let sum = calls.entry(callee).or_default();
-            *sum = sum.saturating_add(*n);
-        }
-    }
-    let is_counted =
-        |id| program.function(id).block_ids().any(|b| profile.blocks.contains_key(&program.block(b).start));
-    calls.retain(|id, _| !is_counted(*id));
-    if profile.blocks.is_empty() {
-        calls.extend(program.func_ids().map(|id| (id, 0)));
-    }
-    let not_moved = probe::Module::not_moved(program);
-    let others = program.func_ids().zip(&not_moved).filter_map(|(id, why)| Some((id, (*why)?)));
-    let is_left = |(id, why): &(FuncId, NotMoved)| {
-        *why != NotMoved::PltStub && !calls.contains_key(id) && !is_counted(*id)
-    };
-    view.unknown.extend(others.filter(is_left).map(|(id, why)| UnknownView {
-        module: file.to_owned(),
+    }));
+    view.loops.extend(run.loops.iter().map(|ran| loop_view(ran, file.clone(), program)));
+    view.unknown.extend(run.unknown.iter().map(|&(id, why)| UnknownView {
+        module: file.clone(),
         name: input::spelt(program, id),
         at: program.function(id).entry.0,
         why: why.to_string(),
     }));
-    for (id, n) in calls {
-        let function = program.function(id);
-        let first = program.entry_block(id).map_or(1, |b| program.block(b).n_insns);
-        let why = not_moved.get(id.index()).copied().flatten();
-        view.uncounted.push(UncountedView {
-            module: file.to_owned(),
-            name: input::spelt(program, id),
-            at: function.entry.0,
-            why: why.map_or_else(|| "no block of it".to_owned(), |why| why.to_string()),
-            calls: n,
-            instructions: n.saturating_mul(u64::from(first)),
-        });
-    }
+    view.uncounted.extend(run.uncounted.iter().map(|missed| UncountedView {
+        module: file.clone(),
+        name: input::spelt(program, missed.func),
+        at: program.function(missed.func).entry.0,
+        why: match missed.why {
+            WhyUncounted::Padding => PADDING.to_owned(),
+            WhyUncounted::NotMoved(why) => why.to_string(),
+            WhyUncounted::NoBlock => "no block of it".to_owned(),
+        },
+        calls: missed.calls,
+        instructions: missed.instructions,
+    }));
+    view.instructions = view.instructions.saturating_add(run.instructions);
+    view.modules.push(ModuleView {
+        path,
+        instructions: run.instructions,
+        blocks_run: run.blocks_run,
+        blocks: profile.blocks.len(),
+    });
 }

@@ -1,0 +1,158 @@
+//! How much of a program ran, function by function, and what of it has no counts.
+
+use super::loops::{self, LoopRun};
+use probe::NotMoved;
+use profile::Profile;
+use profile::flow::{self, Padding};
+use program::{Callee, FuncId, Program, Va};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// What ran of a program.
+#[derive(Clone, Debug)]
+pub struct ProgramRun {
+    /// How many instructions ran.
+    pub instructions: u64,
+    /// Blocks that ran.
+    pub blocks_run: usize,
+    /// Functions that ran, in order.
+    pub functions: Vec<FunctionRun>,
+    /// Loops that ran, by function and nesting.
+    pub loops: Vec<LoopRun>,
+    /// What ran, and has no counts: padding first, then functions, each in order.
+    pub uncounted: Vec<Uncounted>,
+    /// Functions without counts that no counted code calls: whether they ran, by indirect calls, is not
+    /// known. With why they were not moved.
+    pub unknown: Vec<(FuncId, NotMoved)>,
+}
+
+/// A function that ran.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FunctionRun {
+    /// Which one.
+    pub func: FuncId,
+    /// How many of its instructions ran, those of padding too where that is sure.
+    pub instructions: u64,
+}
+
+/// What ran of a function, and has no counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Uncounted {
+    /// Of which function.
+    pub func: FuncId,
+    /// Why it has none.
+    pub why: WhyUncounted,
+    /// Calls from counted code: it may have run more often.
+    pub calls: u64,
+    /// At least so many.
+    pub instructions: u64,
+}
+
+/// Why something that ran has no counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WhyUncounted {
+    /// It is padding behind branches that were not taken. The function around it has counts.
+    Padding,
+    /// The function was not moved.
+    NotMoved(NotMoved),
+    /// The function could be moved, but none of its blocks has a count.
+    NoBlock,
+}
+
+/// What `profile`, which is of `program`, says of it.
+pub fn run(profile: &Profile, program: &Program) -> ProgramRun {
+    let count = |b| profile.blocks.get(&program.block(b).start).copied();
+    let mut found = ProgramRun {
+        instructions: 0,
+        blocks_run: 0,
+        functions: Vec::new(),
+        loops: Vec::new(),
+        uncounted: Vec::new(),
+        unknown: Vec::new(),
+    };
+    let ids: Vec<FuncId> = program.func_ids().collect();
+    let padding: Vec<_> = ids.into_par_iter().map(|id| padding(profile, program, id)).collect();
+    for (func, (padding, missed)) in program.func_ids().zip(padding) {
+        let function = program.function(func);
+        if missed > 0 {
+            found.uncounted.push(Uncounted {
+                func,
+                why: WhyUncounted::Padding,
+                calls: 0,
+                instructions: missed,
+            });
+        }
+        let ran = |b| match count(b) {
+            None | Some(0) => 0,
+            Some(n) => n.saturating_mul(program.n_insns_run(b)),
+        };
+        let instructions = function.block_ids().map(ran).fold(padding, u64::saturating_add);
+        found.blocks_run += function.block_ids().filter(|&b| count(b).is_some_and(|n| n > 0)).count();
+        found.instructions = found.instructions.saturating_add(instructions);
+        if instructions > 0 {
+            found.functions.push(FunctionRun { func, instructions });
+        }
+    }
+    found.loops = loops::runs(program, profile);
+    add_uncounted(&mut found, profile, program);
+    found
+}
+
+/// How many instructions ran.
+pub fn instructions(profile: &Profile, program: &Program) -> u64 {
+    let len = |at: Va| program.block_from(at).map_or(0, |b| program.n_insns_run(b));
+    let own = profile.blocks.iter().filter(|(_, n)| **n > 0);
+    let own = own.fold(0u64, |sum, (&at, &n)| sum.saturating_add(n.saturating_mul(len(at))));
+    program.func_ids().fold(own, |sum, id| sum.saturating_add(padding(profile, program, id).0))
+}
+
+/// How many instructions of padding ran in `id` behind branches that were not taken: where that is sure, and
+/// where it is not.
+fn padding(profile: &Profile, program: &Program, id: FuncId) -> (u64, u64) {
+    let (mut sure, mut other) = (0u64, 0u64);
+    for (block, padding) in flow::padding(program, id, profile) {
+        let (sum, n) = match padding {
+            Padding::Sure(n) => (&mut sure, n),
+            Padding::Follows(n) => (&mut other, n),
+        };
+        let len = program.n_insns_in(&program.padding_behind(block));
+        *sum = sum.saturating_add(n.saturating_mul(len));
+    }
+    (sure, other)
+}
+
+/// Functions without counts: those that counted code calls, and those that only pointers can have led to.
+fn add_uncounted(found: &mut ProgramRun, profile: &Profile, program: &Program) {
+    let mut calls: BTreeMap<FuncId, u64> = BTreeMap::new();
+    for call in &program.calls {
+        if let (Callee::Function(callee), Some(n)) =
+            (call.callee, profile.blocks.get(&program.block(call.block).start))
+            && *n > 0
+        {
+            let sum = calls.entry(callee).or_default();
+            *sum = sum.saturating_add(*n);
+        }
+    }
+    let is_counted =
+        |id| program.function(id).block_ids().any(|b| profile.blocks.contains_key(&program.block(b).start));
+    calls.retain(|id, _| !is_counted(*id));
+    if profile.blocks.is_empty() {
+        calls.extend(program.func_ids().map(|id| (id, 0)));
+    }
+    let not_moved = probe::Module::not_moved(program);
+    let others = program.func_ids().zip(&not_moved).filter_map(|(id, why)| Some((id, (*why)?)));
+    let is_left = |(id, why): &(FuncId, NotMoved)| {
+        *why != NotMoved::PltStub && !calls.contains_key(id) && !is_counted(*id)
+    };
+    found.unknown.extend(others.filter(is_left));
+    for (func, calls) in calls {
+        let first = program.entry_block(func).map_or(1, |b| program.block(b).n_insns);
+        let why = not_moved.get(func.index()).copied().flatten();
+        found.uncounted.push(Uncounted {
+            func,
+            why: why.map_or(WhyUncounted::NoBlock, WhyUncounted::NotMoved),
+            calls,
+            instructions: calls.saturating_mul(u64::from(first)),
+        });
+    }
+}
