@@ -16,7 +16,9 @@
 //! Source: System V ABI, AMD64 supplement, 3.2.1 (r11), 3.2.2 (the red zone); the cache beside the call is
 //! that of L. P. Deutsch and A. Schiffman, "Efficient Implementation of the Smalltalk-80 System", POPL 1984.
 
-use super::{JUMP, JUMP_IF_NOT, NoValue, RSP, SOMEWHERE, Snippet, SnippetTarget, Writer, operand, word};
+use super::{
+    JUMP, JUMP_IF_NOT, NoValue, Operand, RSP, SOMEWHERE, Snippet, SnippetTarget, Writer, operand, word,
+};
 use crate::arch::shared::{CallSite, word_at};
 use iced_x86::{Code, Instruction, MemoryOperand, OpKind, Register};
 use program::arch::{Insn, Reg};
@@ -53,38 +55,7 @@ pub fn indirect_call(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet,
         w.at_depth(128);
         w.push(R11)?;
     }
-    let base = MemoryOperand::with_base_displ(Register::RIP, SOMEWHERE.cast_signed());
-    let base = Instruction::with2(Code::Lea_r64_m, Register::R11, base)?;
-    let sub = |from: MemoryOperand| Instruction::with2(Code::Sub_r64_rm64, Register::R11, from);
-    let top = MemoryOperand::with_base(Register::RSP);
-    match (register, memory) {
-        (Some(_), _) if is_in_r11 => {
-            w.put(base, Some(SnippetTarget::Owner))?;
-            w.put(sub(top)?, None)?;
-        }
-        (Some(register), _) => {
-            w.put(base, Some(SnippetTarget::Owner))?;
-            w.put(Instruction::with2(Code::Sub_r64_rm64, Register::R11, register)?, None)?;
-        }
-        (None, Some(mut m)) => {
-            if m.memory.base == Register::RSP {
-                m.memory.displacement += i64::from(w.depth);
-            }
-            let place = m.at.map(SnippetTarget::At);
-            if is_by_r11 {
-                w.put(Instruction::with2(Code::Mov_r64_rm64, Register::R11, m.memory)?, place)?;
-                w.push(R11)?;
-                w.put(base, Some(SnippetTarget::Owner))?;
-                w.put(sub(top)?, None)?;
-                w.lea(RSP, RSP, 8)?;
-                w.at_depth(w.depth - 8);
-            } else {
-                w.put(base, Some(SnippetTarget::Owner))?;
-                w.put(sub(m.memory)?, place)?;
-            }
-        }
-        (None, None) => return Err(NoValue::NoMemory),
-    }
+    distance(&mut w, register, memory)?;
     w.with_word(Code::Cmp_rm64_r64, R11)?;
     let other = w.jump(JUMP_IF_NOT);
     w.put(
@@ -113,6 +84,44 @@ pub fn indirect_call(insn: &Insn, keeps_r11: bool, site: u32) -> Result<Snippet,
         w.at_depth(0);
     }
     Ok(Snippet { bytes: w.out, places: w.places, stack: w.stack })
+}
+
+/// Computes into r11, which is on the stack if it is needed, how far from a word of ours it leads: to where
+/// `register` or `memory` says.
+fn distance(w: &mut Writer, register: Option<Register>, memory: Option<Operand>) -> Result<(), NoValue> {
+    let base = MemoryOperand::with_base_displ(Register::RIP, SOMEWHERE.cast_signed());
+    let base = Instruction::with2(Code::Lea_r64_m, Register::R11, base)?;
+    let sub = |from: MemoryOperand| Instruction::with2(Code::Sub_r64_rm64, Register::R11, from);
+    let top = MemoryOperand::with_base(Register::RSP);
+    match (register, memory) {
+        (Some(Register::R11), _) => {
+            w.put(base, Some(SnippetTarget::Owner))?;
+            w.put(sub(top)?, None)?;
+        }
+        (Some(register), _) => {
+            w.put(base, Some(SnippetTarget::Owner))?;
+            w.put(Instruction::with2(Code::Sub_r64_rm64, Register::R11, register)?, None)?;
+        }
+        (None, Some(mut m)) => {
+            if m.memory.base == Register::RSP {
+                m.memory.displacement += i64::from(w.depth);
+            }
+            let place = m.at.map(SnippetTarget::At);
+            if m.regs.contains(R11) {
+                w.put(Instruction::with2(Code::Mov_r64_rm64, Register::R11, m.memory)?, place)?;
+                w.push(R11)?;
+                w.put(base, Some(SnippetTarget::Owner))?;
+                w.put(sub(top)?, None)?;
+                w.lea(RSP, RSP, 8)?;
+                w.at_depth(w.depth - 8);
+            } else {
+                w.put(base, Some(SnippetTarget::Owner))?;
+                w.put(sub(m.memory)?, place)?;
+            }
+        }
+        (None, None) => return Err(NoValue::NoMemory),
+    }
+    Ok(())
 }
 
 /// Whether `insn` may be the first of `lea x@tlsdesc(%rip),%rax; call *(%rax)`, by which a variable of a
