@@ -122,7 +122,7 @@ pub(crate) fn serve<T>(
     })
 }
 
-/// EndsServing serving when it goes, also if that is because we panic.
+/// Ends serving when it goes, also if that is because we panic.
 struct EndsServing<'a> {
     is_over: &'a AtomicBool,
     arena: &'a Arena,
