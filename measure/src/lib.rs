@@ -5,6 +5,7 @@
 pub mod branches;
 pub mod edges;
 pub mod kept;
+mod placement;
 pub mod plan_text;
 pub mod recorded_points;
 pub mod reports;
@@ -12,48 +13,5 @@ pub mod reports;
 mod testing;
 
 pub use edges::{notes, raw_recording};
+pub use placement::{Placement, plan_like, relies_on};
 pub use reports::{loops, paths};
-
-use edges::{plan, returns};
-use probe::Plan;
-use profile::Profile;
-use program::Program;
-
-/// Whether plans rely on what the C library's function of this `name` does: another of this name may do
-/// something else.
-pub fn relies_on(name: &str) -> bool {
-    program::libc::does(name, program::libc::COMES_BACK.with(program::libc::SELF_CONTAINED))
-}
-
-/// Where counters stand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Placement {
-    /// As few as can be, so that every block's and every edge's count follows.
-    Edges,
-    /// One in every block, nothing inferred: the oracle for the other.
-    Blocks,
-    /// Nowhere: code is moved, no more.
-    Nowhere,
-    /// Nowhere, but events are recorded ([`recorded_points::plan`]).
-    Events,
-}
-
-impl Placement {
-    /// What is to be put into the code of `program`.
-    pub fn plan(self, program: &Program) -> Plan {
-        match self {
-            Placement::Edges => plan::plan(program, None),
-            Placement::Blocks => {
-                let calls = plan::counted_calls(program, &returns::Returns::of(program));
-                Plan { calls, ..Plan::BLOCKS }
-            }
-            Placement::Nowhere | Placement::Events => Plan::NULL,
-        }
-    }
-}
-
-/// Counters for [`Placement::Edges`] where they are incremented least often if `program` runs again as it ran
-/// `earlier`.
-pub fn plan_like(program: &Program, earlier: &Profile) -> Plan {
-    plan::plan(program, Some(earlier))
-}
