@@ -12,12 +12,16 @@
 //! Invariant: what was counted for a site is all there, if only as "something else".
 #![warn(clippy::indexing_slicing)]
 
-use probe::arch::shared::{SITE_WORDS, SLOT_WORDS};
+use probe::arch::shared::{CallSite, CallSlot, SITE_WORDS, SLOT_WORDS};
 use profile::encoding::{Cursor, varint};
 use profile::{Beyond, Profile, ReadError};
 use program::Va;
 use std::collections::BTreeMap;
+use std::mem::offset_of;
 use std::ops::Range;
+
+const SITE_LEN: usize = SITE_WORDS as usize;
+const SLOT_LEN: usize = SLOT_WORDS as usize;
 
 /// The calls whose targets are counted, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,26 +70,27 @@ impl Callees {
         };
         let here = |distance: u64| Va(self.base.0.wrapping_sub(distance));
         let n_sites = self.sites.len();
-        let (sites, slots) = words.split_at((3 * n_sites).min(words.len()));
-        for (&at, site) in self.sites.iter().zip(sites.chunks_exact(3)) {
-            let &[distance, n, others] = site else { continue };
-            add(at, if distance == 0 { Target::Other } else { Target::Here(here(distance)) }, n);
-            add(at, Target::Other, others);
+        let (sites, slots) = words.split_at((SITE_LEN * n_sites).min(words.len()));
+        for (&at, words) in self.sites.iter().zip(sites.as_chunks().0) {
+            let CallSite { target, n, n_lost } = site(words);
+            add(at, if target == 0 { Target::Other } else { Target::Here(here(target)) }, n);
+            add(at, Target::Other, n_lost);
         }
-        for slot in slots.chunks_exact(4) {
-            let &[site, distance, n, which] = slot else { continue };
-            let place = site.checked_sub(u64::from(self.first)).and_then(|n| usize::try_from(n / 3).ok());
+        for words in slots.as_chunks().0 {
+            let CallSlot { site, distance, n, target } = slot(words);
+            let words_before = site.checked_sub(u64::from(self.first));
+            let place = words_before.and_then(|n| usize::try_from(n / u64::from(SITE_WORDS)).ok());
             let Some(&at) = place.and_then(|n| self.sites.get(n)) else { continue };
-            let target = match (which, which >> 48) {
+            let to = match (target, target >> 48) {
                 (0, _) => Target::Other,
                 (1, _) => Target::Here(here(distance)),
-                (_, 0) => Target::Process(which),
+                (_, 0) => Target::Process(target),
                 (_, row) => match u32::try_from(row - 1) {
-                    Ok(row) => Target::Row(row, which & ((1 << 48) - 1)),
+                    Ok(row) => Target::Row(row, target & ((1 << 48) - 1)),
                     Err(_) => Target::Other,
                 },
             };
-            add(at, target, n);
+            add(at, to, n);
         }
     }
 
@@ -139,6 +144,25 @@ impl Callees {
         }
         Ok(Callees { base, old, first, n_slots, sites })
     }
+}
+
+// Their words stand in the order of their fields.
+const _: () = assert!(
+    offset_of!(CallSite, target) == 0 && offset_of!(CallSite, n) == 8 && offset_of!(CallSite, n_lost) == 16
+);
+const _: () = assert!(
+    offset_of!(CallSlot, site) == 0
+        && offset_of!(CallSlot, distance) == 8
+        && offset_of!(CallSlot, n) == 16
+        && offset_of!(CallSlot, target) == 24
+);
+
+fn site(&[target, n, n_lost]: &[u64; SITE_LEN]) -> CallSite {
+    CallSite { target, n, n_lost }
+}
+
+fn slot(&[site, distance, n, target]: &[u64; SLOT_LEN]) -> CallSlot {
+    CallSlot { site, distance, n, target }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use profile::{Format, Profile, ReadError};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::mem::offset_of;
 use std::ops::Range;
 
 // The two crates do not see each other.
@@ -243,10 +244,13 @@ impl<'a> Tables<'a> {
 
 /// Those of `stops` that are of `row`: offset in its moved code, how often it was left there.
 pub fn stops(stops: &[u8], row: u64) -> impl Iterator<Item = (u64, i64)> {
-    let word = |bytes: &[u8], n: usize| {
-        bytes.get(8 * n..).and_then(|b| b.first_chunk()).map_or(0, |w| u64::from_le_bytes(*w))
+    const LEN: usize = size_of::<Interrupted>();
+    let word = |stop: &[u8; LEN], at: usize| {
+        stop.get(at..).and_then(|b| b.first_chunk()).map_or(0, |w| u64::from_le_bytes(*w))
     };
-    let all = stops.chunks_exact(16).map(move |stop| (word(stop, 0), word(stop, 1).cast_signed()));
+    let key = move |stop| word(stop, offset_of!(Interrupted, key));
+    let n = move |stop| word(stop, offset_of!(Interrupted, n)).cast_signed();
+    let all = stops.as_chunks().0.iter().map(move |stop| (key(stop), n(stop)));
     all.filter(move |(key, n)| *n != 0 && key >> 40 == row + 1).map(|(key, n)| (key & ((1 << 40) - 1), n))
 }
 
