@@ -283,7 +283,7 @@ impl Arena {
         for row in rows {
             self.file.read_exact_at(&mut bytes, row.of(k))?;
             let words = bytes.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
-            sum.iter_mut().zip(words).for_each(|(sum, n)| *sum = sum.wrapping_add(n));
+            sum.iter_mut().zip(words).for_each(|(sum, n)| *sum = sum.saturating_add(n));
         }
         Ok(sum)
     }

@@ -211,7 +211,7 @@ impl ModuleCounts<'_> {
         for k in 0..n_threads {
             // One area at a time: of large modules, many together do not fit into memory.
             let area = arena.area(module.key, n, k).map_err(CountError::Arena)?;
-            all.iter_mut().zip(&area).for_each(|(sum, n)| *sum = sum.wrapping_add(*n));
+            measure::raw_recording::add_area(&mut all, area.iter().copied());
             let index = usize::try_from(k).expect("what is in memory can be counted");
             let thread = threads.get_mut(index);
             let n_stopped = self.stopped.in_areas.get(index).map_or(0, |n| self.stopped.n.min(*n));

@@ -224,7 +224,7 @@ impl<'a> Tables<'a> {
         let mut counts = vec![0u64; n];
         for extent in self.extents(group, areas.clone())? {
             let area = self.words(extent, 0, n as u64)?;
-            counts.iter_mut().zip(area).for_each(|(sum, n)| *sum = sum.saturating_add(n));
+            add_area(&mut counts, area);
         }
         let mut profile = group.notes.profile(&counts, &stops, n_stopped);
         if let Some(callees) = &group.notes.callees {
@@ -240,6 +240,12 @@ impl<'a> Tables<'a> {
         }
         Ok(profile)
     }
+}
+
+/// Adds the counts of an area to `sums`. A count is exact: only words that no counter holds can reach the end
+/// of what a `u64` holds, and then the sum stays there.
+pub fn add_area(sums: &mut [u64], area: impl IntoIterator<Item = u64>) {
+    sums.iter_mut().zip(area).for_each(|(sum, n)| *sum = sum.saturating_add(n));
 }
 
 /// Those of `stops` that are of `row`: offset in its moved code, how often it was left there.
