@@ -7,7 +7,7 @@ use std::ffi::OsString;
 /// The profiles of the modules of the program that `command` starts, after its end.
 pub fn count(command: &[OsString]) -> Result<Vec<profile::Profile>, Box<dyn Error>> {
     let (name, args) = command.split_first().ok_or("name a program")?;
-    let (store, wanted) = (Store::open(None)?, ModuleFilter::new(&["all"]));
+    let (store, wanted) = (Store::open(None, &std::env::temp_dir())?, ModuleFilter::new(&["all"]));
     let target = session::find(name, "/usr/bin:/bin".as_ref())?;
     let modules = Modules::of(&store, &target)?;
     let prepared = Prepared::new(&store, &wanted, modules, Instrumentation::new(Placement::Edges))?;

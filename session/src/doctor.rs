@@ -24,8 +24,9 @@ pub struct Check {
     pub found: Result<String, String>,
 }
 
-/// What works on this machine: programs are looked for in `search`, and rewritten modules kept in `cache`.
-pub fn checks(search: &OsStr, cache: Option<&Path>) -> Vec<Check> {
+/// What works on this machine: programs are looked for in `search`, and rewritten modules kept in `cache`,
+/// or in `temporary` as long as they are used.
+pub fn checks(search: &OsStr, cache: Option<&Path>, temporary: &Path) -> Vec<Check> {
     let nothing = || Ok("needs nothing of the machine".to_owned());
     let check = |what, verbs, found| Check { what, verbs, found };
     let tried = |found: Result<String, TryError>| found.map_err(|err| with_causes(&err));
@@ -34,8 +35,8 @@ pub fn checks(search: &OsStr, cache: Option<&Path>) -> Vec<Check> {
         check("moving code", "instrument --null", nothing()),
         check("counters of each thread's own", "count instrument", bases()),
         check("looking into a program before it starts", "count", tracing()),
-        check("counting a program (`true`)", "count", tried(try_out(search))),
-        check("keeping rewritten modules", "count", tried(cache_folder(cache))),
+        check("counting a program (`true`)", "count", tried(try_out(search, temporary))),
+        check("keeping rewritten modules", "count", tried(cache_folder(cache, temporary))),
     ]
 }
 
@@ -88,10 +89,10 @@ enum TryError {
 }
 
 /// Counts `true`, which every system has: whether counting works on this one. Says what was counted.
-fn try_out(search: &OsStr) -> Result<String, TryError> {
+fn try_out(search: &OsStr, temporary: &Path) -> Result<String, TryError> {
     needs_proc()?;
     let target = Target::find("true".as_ref(), search)?;
-    let (store, wanted) = (Store::open(None)?, ModuleFilter::new(&["exe"]));
+    let (store, wanted) = (Store::open(None, temporary)?, ModuleFilter::new(&["exe"]));
     let modules = Modules::of(&store, &target)?;
     let prepared = Prepared::new(&store, &wanted, modules, Instrumentation::new(Placement::Edges))?;
     let run = CountedRun::new(prepared, &target, "true".as_ref(), &[])?;
@@ -103,9 +104,9 @@ fn try_out(search: &OsStr) -> Result<String, TryError> {
 }
 
 /// Where rewritten modules are kept.
-fn cache_folder(cache: Option<&Path>) -> Result<String, TryError> {
+fn cache_folder(cache: Option<&Path>, temporary: &Path) -> Result<String, TryError> {
     needs_proc()?;
-    let store = Store::open(cache)?;
+    let store = Store::open(cache, temporary)?;
     if store.is_temporary() {
         return Err(TryError::NoCache);
     }

@@ -5,7 +5,7 @@
 //! use session::{CountedRun, Instrumentation, ModuleFilter, Modules, Placement, Prepared, Store};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (store, wanted) = (Store::open(None)?, ModuleFilter::new(&["all"]));
+//! let (store, wanted) = (Store::open(None, "/tmp".as_ref())?, ModuleFilter::new(&["all"]));
 //! let target = session::find("true".as_ref(), "/bin:/usr/bin".as_ref())?;
 //! let modules = Modules::of(&store, &target)?;
 //! let prepared = Prepared::new(&store, &wanted, modules, Instrumentation::new(Placement::Edges))?;
@@ -14,8 +14,8 @@
 //! # Ok(())
 //! # }
 //! ```
-//! It prints nothing and reads no environment but `$TMPDIR`: where programs are looked for, and where
-//! rewritten modules are kept, is passed in; warnings are values.
+//! It prints nothing and reads no environment: where programs are looked for, and where rewritten modules are
+//! kept, is passed in; warnings are values.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -111,7 +111,10 @@ impl Earlier {
 pub struct Store {
     cache: Cache,
     maker: Maker,
-    temporary: Option<tempfile::TempDir>,
+    /// The cache's folder, if it goes with the session.
+    own: Option<tempfile::TempDir>,
+    /// Where folders are made that go with the session.
+    temporary: PathBuf,
     /// For what cannot be written into the cache.
     spare: Mutex<Option<tempfile::TempDir>>,
     /// How modules ran earlier, as it was when this session first asked: so that it has each in one form
@@ -121,21 +124,22 @@ pub struct Store {
 
 impl Store {
     /// In `folder`, which is made and holds at most [`CACHE_LIMIT`] bytes; where there is none, or it
-    /// cannot be made, in one that goes with the store.
+    /// cannot be made, in one of `temporary` that goes with the store.
     ///
     /// # Errors
     /// If no folder can be made.
-    pub fn open(folder: Option<&Path>) -> Result<Store, StoreError> {
+    pub fn open(folder: Option<&Path>, temporary: &Path) -> Result<Store, StoreError> {
         let opened = folder.and_then(|folder| Cache::open(folder, CACHE_LIMIT).ok());
-        let (cache, temporary) = match opened {
+        let (cache, own) = match opened {
             Some(cache) => (cache, None),
             None => {
-                let folder = tempfile::tempdir().map_err(StoreError::Temporary)?;
+                let folder = tempfile::tempdir_in(temporary).map_err(StoreError::Temporary)?;
                 (Cache::open(folder.path(), CACHE_LIMIT).map_err(StoreError::Open)?, Some(folder))
             }
         };
         let maker = Maker::ours().map_err(StoreError::Ourselves)?;
-        Ok(Store { cache, maker, temporary, spare: Mutex::new(None), ran: Mutex::default() })
+        let (temporary, spare) = (temporary.to_owned(), Mutex::new(None));
+        Ok(Store { cache, maker, own, temporary, spare, ran: Mutex::default() })
     }
 
     /// Where it is.
@@ -145,7 +149,7 @@ impl Store {
 
     /// Whether it goes with the session.
     pub fn is_temporary(&self) -> bool {
-        self.temporary.is_some()
+        self.own.is_some()
     }
 
     /// Removes what was not used longest. Nothing that the session uses may be needed any more.
@@ -198,7 +202,7 @@ impl Store {
         let mut spare = self.spare.lock().expect("nobody panics while holding it");
         let folder = match &mut *spare {
             Some(folder) => folder,
-            none => none.insert(tempfile::tempdir().map_err(StoreError::Temporary)?),
+            none => none.insert(tempfile::tempdir_in(&self.temporary).map_err(StoreError::Temporary)?),
         };
         let path = folder.path().join(name);
         if !path.exists()
@@ -240,7 +244,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_found_by_all_that_it_is_made_from_and_by_nothing_less() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let open = || Store::open(Some(folder.path())).expect("opened");
+        let open = || Store::open(Some(folder.path()), folder.path()).expect("opened");
         let (first, second) = (open(), open());
         let name = |store: &Store, kind, module, recipe: (u32, &str)| store.name(kind, module, &recipe);
         let kept = name(&first, Kind::Meaning, 7, (1, "a"));
@@ -260,7 +264,7 @@ mod tests {
     #[test]
     fn how_a_module_ran_is_kept_once_and_only_of_long_runs() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let open = || Store::open(Some(folder.path())).expect("opened");
+        let open = || Store::open(Some(folder.path()), folder.path()).expect("opened");
         let mut ran = Profile::default();
         ran.blocks.insert(program::Va(0x1000), 5);
         open().keep_run(7, false, &ran);
@@ -270,7 +274,7 @@ mod tests {
         let earlier = open().earlier(7).and_then(|earlier| earlier.profile()).expect("it was kept");
         assert_eq!(earlier.blocks, ran.blocks);
         // One that goes with the session learns nothing.
-        let temporary = Store::open(None).expect("opened");
+        let temporary = Store::open(None, folder.path()).expect("opened");
         temporary.keep_run(7, true, &ran);
         assert!(!temporary.knows_run(7));
     }

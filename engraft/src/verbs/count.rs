@@ -89,7 +89,7 @@ pub fn cache_folder() -> Option<PathBuf> {
 /// # Errors
 /// If no folder can be made.
 pub fn open_store(is_temporary: bool) -> Result<Store, StoreError> {
-    Store::open(cache_folder().filter(|_| !is_temporary).as_deref())
+    Store::open(cache_folder().filter(|_| !is_temporary).as_deref(), &std::env::temp_dir())
 }
 
 /// The exit status that is passed on of a program that ended with `status`.

@@ -31,5 +31,6 @@ fn checks() -> Vec<Check> {
         let works = check.found.is_ok();
         Check { what: check.what, verbs: check.verbs, works, why: check.found.unwrap_or_else(|why| why) }
     };
-    session::doctor::checks(&search, count::cache_folder().as_deref()).into_iter().map(check).collect()
+    let (cache, temporary) = (count::cache_folder(), std::env::temp_dir());
+    session::doctor::checks(&search, cache.as_deref(), &temporary).into_iter().map(check).collect()
 }
