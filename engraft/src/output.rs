@@ -16,7 +16,7 @@ pub use files::{
     refuse_replacing, standard_stream,
 };
 pub use format::{Format, Output};
-pub use hints::{Hinted, hint};
+pub use hints::{Hinted, WHY_NOT_MOVED, hint, of_instrument};
 pub use profiles::{format_named, output_format, unnamed, write_profile, written_formats};
 pub use talk::{TalkMode, failed, report, say, set_talk_mode, talk_mode, warn, warned};
 

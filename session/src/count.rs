@@ -36,18 +36,6 @@ pub enum CountError {
     Counters(#[source] io::Error),
 }
 
-impl CountError {
-    /// What can be done about it, where we know.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            CountError::Prepare(err) => err.hint(),
-            CountError::Run(err) => err.hint().map(str::to_owned),
-            CountError::Arena(err) => crate::messages::kernel_hint(err).map(str::to_owned),
-            CountError::Counters(_) => None,
-        }
-    }
-}
-
 /// How often the counters of a module are incremented on average in a run that is long: rewriting it takes
 /// about as long as a thousand increments a counter.
 const LONG_RUN: u64 = 1000;

@@ -27,19 +27,6 @@ pub enum InstrumentError {
     Module(#[from] ModuleError),
 }
 
-impl InstrumentError {
-    /// What can be done about it, where we know.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            InstrumentError::Plan { .. } => {
-                Some("`engraft show BINARY function NAME` lists instructions, blocks and edges")
-            }
-            InstrumentError::NoInit { .. } => Some("`--null` moves its code without counting"),
-            InstrumentError::Module(err) => err.hint(),
-        }
-    }
-}
-
 /// The module of `program`, which was read from `path`, with `points` in its moved code and with what its
 /// counters mean; it records to a file that is called after `path`.
 ///

@@ -87,29 +87,6 @@ pub enum Warning {
     },
 }
 
-impl Warning {
-    /// What can be done about it, if something can.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Warning::ChangesCode { .. } => {
-                Some("if it behaves otherwise than alone, leave it out with --modules")
-            }
-            Warning::NoneNamed { .. } => {
-                Some("file names are meant, as `ldd` shows them; * stands for anything")
-            }
-            Warning::NothingMoved { .. } => Some("`engraft instrument --null` lists why each function stays"),
-            Warning::BecameAnother { .. } => {
-                Some("name that program after `--` if it can be started by itself")
-            }
-            Warning::NothingKept { .. } => {
-                Some("--from, --after, --for, --switch and --paused say what is kept")
-            }
-            Warning::NotTaken { .. } | Warning::LostEvents | Warning::SharedStream => None,
-            Warning::Left { .. } | Warning::Shared | Warning::Unknown | Warning::StillRun { .. } => None,
-        }
-    }
-}
-
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

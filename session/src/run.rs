@@ -54,17 +54,6 @@ impl RunError {
             err => err,
         }
     }
-
-    /// What can be done about it, where we know.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            RunError::Traced(_) => Some(
-                "another process traces all that we start, such as `strace -f`: start that one by `count`, \
-                 `engraft count -- strace …`",
-            ),
-            _ => None,
-        }
-    }
 }
 
 /// A program that ran, and is over.

@@ -1,5 +1,6 @@
 //! Talk on standard error: errors, warnings, reports beside the output of a program.
 
+use crate::output::hints::of_warning;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -55,7 +56,7 @@ pub fn warn(warning: &str, hint: Option<&str>) {
 
 /// Says what a session warns of.
 pub fn warned(warning: &session::Warning) {
-    warn(&warning.to_string(), warning.hint());
+    warn(&warning.to_string(), of_warning(warning));
 }
 
 /// Writes a report beside the output of a program, whose standard output is its own. That it cannot be said

@@ -75,14 +75,13 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let module = built.map_err(|err| match (err, &args.plan) {
         (err @ InstrumentError::Plan { .. }, Some(path)) => {
             let message = format!("cannot use {}: {err}", path.display());
-            Hinted::new(message, err.hint().unwrap_or_default()).into()
+            Hinted::new(message, output::of_instrument(&err).unwrap_or_default()).into()
         }
         (err, _) => anyhow::Error::from(err),
     })?;
     if !points.plan.is_null() && module.words.n == 0 {
-        let hint = "`engraft instrument --null` lists why each function stays";
         let what = format!("{} will record nothing: no function of it can be moved", args.o.display());
-        output::warn(&what, Some(hint));
+        output::warn(&what, Some(output::WHY_NOT_MOVED));
     }
     let bytes = module.to_file(if args.poison { Old::Poisoned } else { Old::Kept })?;
     if output::is_standard_output(&args.o) {
