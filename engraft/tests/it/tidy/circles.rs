@@ -263,14 +263,14 @@ impl Found<'_> {
             }
             syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(tree, before)),
             syn::UseTree::Glob(_) => {
-                let full = self.from_here(before);
+                let full = self.absolute(before);
                 self.file.globs.insert(full);
             }
         }
     }
 
     /// The path of an import, from the root.
-    fn from_here(&self, path: &[String]) -> Vec<String> {
+    fn absolute(&self, path: &[String]) -> Vec<String> {
         // A module of this file may be named without `self`.
         let module = &self.file.module;
         from_root(module, path).unwrap_or_else(|| module.iter().chain(path).cloned().collect())
@@ -282,7 +282,7 @@ impl Found<'_> {
             path.push(name.to_owned());
         }
         let bound = rename.or_else(|| path.last().cloned());
-        let full = self.from_here(&path);
+        let full = self.absolute(&path);
         if let Some(bound) = bound {
             self.file.imports.insert(bound, full);
         }
