@@ -1,5 +1,5 @@
 //! Counts of blocks and edges: what is counted (`plan`), what the counters of a module mean ([`mod@notes`]),
-//! and what a counted program leaves ([`recording`]).
+//! and what a counted program leaves ([`raw_recording`]).
 
 mod complete;
 pub mod indirect_calls;
