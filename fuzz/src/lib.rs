@@ -341,8 +341,8 @@ pub fn branches(bytes: &[u8]) {
                 branches.into_iter().for_each(|(from, to)| walker.branch(place(from), place(to), false));
                 walker.seen_at(ip.and_then(place));
             }
-            Some(perf::Line::Branch { from, to, interrupts, .. }) => {
-                walker.branch(from.and_then(|p| place(p.at)), to.and_then(|p| place(p.at)), interrupts);
+            Some(perf::Line::Branch { from, to, is_interrupt, .. }) => {
+                walker.branch(from.and_then(|p| place(p.at)), to.and_then(|p| place(p.at)), is_interrupt);
             }
             Some(perf::Line::Lost { .. } | perf::Line::Senseless { .. }) => walker.lose(),
         }
