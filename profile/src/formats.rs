@@ -1,7 +1,7 @@
 //! Which formats there are: how a file's format is told from its content, and reading and writing by format.
 //!
-//! To add one: a file with `parse` and `write`, a line in each table here and in `vocabulary`, and its
-//! consumer in `checks/formats.sh`.
+//! To add one: a file with `parse` and `write`, a line in each table here, in `vocabulary` and in `losses`,
+//! and its consumer in `checks/formats.sh`.
 
 pub mod bolt;
 pub mod callgrind;

@@ -1,4 +1,5 @@
-//! x86-64: decoding, operands, registers read and written. The only file that knows iced-x86.
+//! x86-64: decoding, operands. Registers read and written: `effects`. Iced-x86 is known in folders `arch`
+//! alone.
 //!
 //! Source: Intel SDM vol. 2 for encodings; System V ABI, AMD64 supplement, 3.2.1 for register classes.
 
