@@ -193,7 +193,8 @@ case_instrument() {
   for b in "${newest[@]}"; do [[ $b == rg-* ]] || go "instrument-$b-plan" instrument --plan "$in/points.plan" "$bin/$b" -o "instrument-$b.plan.elf"; done
 }
 # Recordings and traces hold times and numbers of processes: what is read from them is compared. On one
-# processor: which of two children is first does not change then.
+# processor: which of two children is first does not change then. Where the number of processes gets one digit
+# more meanwhile, bash, which writes its own and its parent's, counts some instructions more: run it again.
 case_count() {
   local options
   run() { # NAME OPTION… -- PROGRAM ARGUMENT…
