@@ -12,7 +12,7 @@
 //! Invariant: what was counted for a site is all there, if only as "something else".
 #![warn(clippy::indexing_slicing)]
 
-use probe::arch::shared::{CallSite, CallSlot, SITE_WORDS, SLOT_WORDS};
+use probe::arch::shared::{CallSite, CallSlot, SITE_WORDS, SLOT_WORDS, TARGET_ROW};
 use profile::encoding::{Cursor, varint};
 use profile::{Beyond, Profile, ReadError};
 use program::Va;
@@ -81,12 +81,12 @@ impl Callees {
             let words_before = site.checked_sub(u64::from(self.first));
             let place = words_before.and_then(|n| usize::try_from(n / u64::from(SITE_WORDS)).ok());
             let Some(&at) = place.and_then(|n| self.sites.get(n)) else { continue };
-            let to = match (target, target >> 48) {
+            let to = match (target, target >> TARGET_ROW) {
                 (0, _) => Target::Other,
                 (1, _) => Target::Here(here(distance)),
                 (_, 0) => Target::Process(target),
                 (_, row) => match u32::try_from(row - 1) {
-                    Ok(row) => Target::Row(row, target & ((1 << 48) - 1)),
+                    Ok(row) => Target::Row(row, target & ((1 << TARGET_ROW) - 1)),
                     Err(_) => Target::Other,
                 },
             };

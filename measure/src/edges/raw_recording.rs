@@ -16,7 +16,7 @@
 use super::indirect_calls;
 use super::notes::Notes;
 use crate::kept::Seen;
-use probe::arch::shared::{ABORTS, ARENA_MAGIC, Header, Interrupted, MAY_RUN, N_INTERRUPTED, Row};
+use probe::arch::shared::{ABORTS, ARENA_MAGIC, Header, Interrupted, KEY_ROW, MAY_RUN, N_INTERRUPTED, Row};
 use probe::offset;
 use profile::recording::Whole;
 use profile::{Format, Profile, ReadError};
@@ -257,7 +257,8 @@ pub fn stops(stops: &[u8], row: u64) -> impl Iterator<Item = (u64, i64)> {
     let key = move |stop| word(stop, offset_of!(Interrupted, key));
     let n = move |stop| word(stop, offset_of!(Interrupted, n)).cast_signed();
     let all = stops.as_chunks().0.iter().map(move |stop| (key(stop), n(stop)));
-    all.filter(move |(key, n)| *n != 0 && key >> 40 == row + 1).map(|(key, n)| (key & ((1 << 40) - 1), n))
+    all.filter(move |(key, n)| *n != 0 && key >> KEY_ROW == row + 1)
+        .map(|(key, n)| (key & ((1 << KEY_ROW) - 1), n))
 }
 
 fn damaged(at: u64, what: &str) -> ReadError {
