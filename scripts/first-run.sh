@@ -47,10 +47,10 @@ build lua-old $old; build lua-new $new
 cp scripts/first-run.lua "$work/run.lua"
 
 step "The main job: count a run of the old release, carry the counts to the new one"
-show engraft count -o lua-old.engraft -- ./lua-old run.lua
+show engraft count -o lua-old.engraft ./lua-old run.lua
 show engraft match lua-old lua-new
 show engraft carry lua-old lua-new --profile lua-old.engraft -o lua-new.fdata
 step "How good is it? Against counts of the new release itself:"
-show engraft count -q -o lua-new.engraft -- ./lua-new run.lua
+show engraft count -q -o lua-new.engraft ./lua-new run.lua
 show engraft score lua-new.fdata lua-new.engraft --binary lua-new
 step "Done: target/first-run/lua-new.fdata is ready for llvm-bolt -data"

@@ -1,15 +1,19 @@
 //! What verbs are given: binaries, counts, traces, and the names of things in them.
 
 mod binaries;
+mod command;
 mod fit;
 mod functions;
 pub mod names;
+mod recordings;
 mod source;
 mod traces;
 
 pub use binaries::{counted_program, map, pair, points, program, recorded_image};
+pub use command::CommandLine;
 pub use fit::Fit;
 pub use functions::{file_name, function, module_name, source_names, spelt};
+pub use recordings::{Ending, Place, the_newest, the_newest_two};
 pub use source::{Source, is_recording, profile};
 pub use traces::{nth, open, unreadable};
 

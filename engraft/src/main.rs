@@ -6,8 +6,9 @@ mod output;
 mod timing;
 mod verbs;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use output::Answer;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use verbs::{carry, convert, count, diff, doctor, help, instrument, matches, query, score, show, trace};
 
@@ -60,8 +61,11 @@ fn main() -> ExitCode {
 }
 
 fn work() -> ExitCode {
-    output::set_talk_mode(talk_mode());
-    let cli = match Cli::try_parse() {
+    let words: Vec<_> = std::env::args_os().collect();
+    let parsed = Cli::command().try_get_matches_from(&words);
+    // Mistakes are talk, too: where the line was not understood, its words say how to talk.
+    output::set_talk_mode(parsed.as_ref().map_or_else(|_| talk_mode_of_words(&words), talk_mode));
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         // clap prints help and version as data, mistakes as talk, and knows which exit code each has.
         Err(err) if err.use_stderr() && !shows_help(&err) => {
@@ -87,7 +91,9 @@ fn misused(err: &clap::Error) {
     let (error, rest) = text.trim().split_once("\n\n").unwrap_or((text.trim(), ""));
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let hints = rest.split("\n\n").map(|part| {
-        let lines: Vec<_> = part.lines().map(words).collect();
+        // What clap says of values that look like options is no remedy here.
+        let lines: Vec<_> =
+            part.lines().map(words).filter(|line| !line.starts_with("tip: to pass")).collect();
         let joined = lines.join(if part.trim_start().starts_with("Usage:") { " | " } else { "\n" });
         joined.replace("tip: ", "").replace("Usage: | ", "Usage: ")
     });
@@ -99,10 +105,26 @@ fn misused(err: &clap::Error) {
     );
 }
 
-/// How to talk, from the words of the command line: mistakes in them are talk too.
-fn talk_mode() -> output::TalkMode {
-    let words: Vec<_> = std::env::args_os().skip(1).take_while(|word| word != "--").collect();
-    let has = |wanted: &[&str]| words.iter().any(|word| wanted.iter().any(|wanted| word == wanted));
+/// How to talk, as the command line says. Words of a program that is run say nothing of it.
+fn talk_mode(matches: &clap::ArgMatches) -> output::TalkMode {
+    let mut of_verb = matches;
+    while let Some((_, deeper)) = of_verb.subcommand() {
+        of_verb = deeper;
+    }
+    let is_set = |name| of_verb.try_get_one::<bool>(name).ok().flatten() == Some(&true);
+    // Of a verb that starts a program, it may have a file.
+    let is_alone = of_verb.try_get_one::<OsString>("json").ok().flatten().is_some_and(|name| name.is_empty());
+    let format = of_verb.try_get_one::<output::Format>("format").ok().flatten();
+    output::TalkMode {
+        json: is_set("json") || is_alone || format == Some(&output::Format::Json),
+        quiet: is_set("quiet"),
+    }
+}
+
+/// The same of a command line that was not understood.
+fn talk_mode_of_words(words: &[OsString]) -> output::TalkMode {
+    let words: Vec<_> = words.iter().take_while(|word| *word != "--").collect();
+    let has = |wanted: &[&str]| words.iter().any(|word| wanted.iter().any(|wanted| *word == wanted));
     let json = has(&["--json", "--format=json"])
         || words.windows(2).any(|two| two[0] == "--format" && two[1] == "json");
     output::TalkMode { json, quiet: has(&["-q", "--quiet"]) }
@@ -142,7 +164,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
     }
     let watch = timing::watch(cli.time, cli.quiet);
     let answer = match cli.verb {
-        Verb::Show(args) => show::run(&args),
+        Verb::Show(args) => show::run(args),
         Verb::Match(args) => matches::run(&args),
         Verb::Carry(args) => carry::run(&args),
         Verb::Score(args) => score::run(&args),

@@ -15,10 +15,10 @@ pub use files::{
     can_be_written, create, data, discard, file, is_own_file, is_standard_output, refuse_overwriting,
     refuse_replacing, standard_stream,
 };
-pub use format::{Format, Output};
+pub use format::{Format, Output, Report};
 pub use hints::{Hinted, WHY_NOT_MOVED, hint, of_instrument};
 pub use profiles::{format_named, output_format, unnamed, write_profile, written_formats};
-pub use talk::{TalkMode, failed, report, say, set_talk_mode, talk_mode, warn, warned};
+pub use talk::{TalkMode, failed, say, set_talk_mode, talk_mode, warn, warned};
 
 use std::process::ExitCode;
 

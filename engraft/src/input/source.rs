@@ -53,14 +53,18 @@ pub fn is_recording(path: &Path) -> bool {
     starts(path, 64).is_some_and(|start| profile::recording::is_one(&start))
 }
 
+/// Whether the file at `path` is a trace of ours; not if it cannot be read.
+pub fn is_trace(path: &Path) -> bool {
+    starts(path, 16).is_some_and(|start| trace::file::is_one(&start))
+}
+
 impl Source {
     /// Reads the file at `path`; `-` is standard input, which can be asked for again.
     ///
     /// # Errors
     /// If it cannot be read.
     pub fn read(path: &Path) -> anyhow::Result<Source> {
-        let is_trace = starts(path, 16).is_some_and(|start| trace::file::is_one(&start));
-        let content = match is_trace {
+        let content = match is_trace(path) {
             true => Content::Trace(Box::new(open(path)?)),
             false => {
                 let bytes = bytes(path)?;
@@ -171,7 +175,7 @@ impl Source {
                 matches!(&self.content, Content::Other(bytes) if Format::recognise(bytes).is_some());
             let hint = match is_profile {
                 true => "say `show BINARY function NAME --profile FILE`",
-                false => "make one: `engraft count -o FILE -- PROGRAM`",
+                false => "make one: `engraft count -o FILE PROGRAM`",
             };
             Hinted::new(format!("{} is no recording of `engraft count`", self.path.display()), hint).into()
         })

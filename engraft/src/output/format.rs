@@ -1,6 +1,8 @@
 //! The form in which a verb's data are printed: what `--format` and `--json` say.
 
+use super::hints::Hinted;
 use super::{files, talk};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use views::View;
@@ -14,6 +16,17 @@ pub enum Format {
     Json,
     /// For spreadsheets.
     Csv,
+}
+
+impl Format {
+    /// Writes `view` in this form.
+    fn write(self, view: &impl View, w: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Format::Table => view.text(w),
+            Format::Json => view.json(w),
+            Format::Csv => view.csv(w),
+        }
+    }
 }
 
 /// Where a verb's data go, and how.
@@ -50,7 +63,7 @@ impl Output {
     /// Prints `view`: on standard error if the data went to standard output.
     pub fn print_beside(&self, o: Option<&Path>, view: &impl View) -> anyhow::Result<()> {
         if o.is_some_and(files::is_standard_output) {
-            talk::report(|w| self.write(view, w));
+            talk::report(|w| self.format().write(view, w));
             return Ok(());
         }
         self.print(view)
@@ -58,15 +71,77 @@ impl Output {
 
     /// Writes `view` to `to`, or prints it.
     pub fn print_to(&self, to: Option<&PathBuf>, view: &impl View) -> anyhow::Result<()> {
-        files::data(to.map(PathBuf::as_path), |w| self.write(view, w))
+        files::data(to.map(PathBuf::as_path), |w| self.format().write(view, w))
+    }
+}
+
+/// How a verb reports that starts a program: standard output is the program's.
+#[derive(clap::Args, Debug)]
+pub struct Report {
+    /// Form of the report, which goes to standard error
+    #[arg(long, value_enum, value_name = "FORM", default_value = "table")]
+    format: Format,
+    /// The report as JSON: in FILE, if that stands behind a `=`, else the last line of standard error
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        conflicts_with = "format"
+    )]
+    json: Option<OsString>,
+}
+
+impl Report {
+    /// The file that JSON goes to.
+    fn file(&self) -> Option<&Path> {
+        self.json.as_deref().filter(|name| !name.is_empty()).map(Path::new)
     }
 
-    /// Writes `view` in the form asked for.
-    pub fn write(&self, view: &impl View, w: &mut dyn Write) -> io::Result<()> {
-        match self.format() {
-            Format::Table => view.text(w),
-            Format::Json => view.json(w),
-            Format::Csv => view.csv(w),
+    /// The form of what goes to standard error.
+    fn talk_format(&self) -> Format {
+        match &self.json {
+            Some(name) if name.is_empty() => Format::Json,
+            _ => self.format,
         }
+    }
+
+    /// Refuses what cannot be written, or is not to be, before the program is started.
+    ///
+    /// # Errors
+    /// If the file is the program's standard output, one of those that are `used`, or cannot be written.
+    pub fn refuse_unfit(&self, used: &[&Path]) -> anyhow::Result<()> {
+        let Some(file) = self.file() else { return Ok(()) };
+        if let Some(of) = files::standard_stream(file) {
+            let hint =
+                "`--json` alone makes the report the last line of standard error; `--json=FILE` names a file";
+            return Err(
+                Hinted::new(format!("{of} is the program's: no report is written to it"), hint).into()
+            );
+        }
+        if used.contains(&file) {
+            let what = format!("{} cannot be both the recording and the report", file.display());
+            return Err(Hinted::new(what, "name another file behind --json=").into());
+        }
+        files::refuse_replacing(file, used)?;
+        files::can_be_written(file)
+    }
+
+    /// Whether nothing is to be said.
+    pub fn is_silent(&self) -> bool {
+        talk::talk_mode().quiet && self.file().is_none() && self.talk_format() == Format::Table
+    }
+
+    /// Writes the report to where it is to go.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn print(&self, view: &impl View) -> anyhow::Result<()> {
+        let format = self.talk_format();
+        if !talk::talk_mode().quiet || format != Format::Table {
+            talk::report(|w| format.write(view, w));
+        }
+        self.file().map_or(Ok(()), |file| files::data(Some(file), |w| view.json(w)))
     }
 }

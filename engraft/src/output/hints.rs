@@ -70,7 +70,7 @@ fn of_run(err: &RunError) -> Option<&'static str> {
     match err {
         RunError::Traced(_) => Some(
             "another process traces all that we start, such as `strace -f`: start that one by `count`, \
-             `engraft count -- strace …`",
+             `engraft count strace …`",
         ),
         _ => None,
     }
@@ -99,7 +99,7 @@ pub fn of_warning(warning: &Warning) -> Option<&'static str> {
         }
         Warning::NoneNamed { .. } => Some("file names are meant, as `ldd` shows them; * stands for anything"),
         Warning::NothingMoved { .. } => Some(WHY_NOT_MOVED),
-        Warning::BecameAnother { .. } => Some("name that program after `--` if it can be started by itself"),
+        Warning::BecameAnother { .. } => Some("name that program if it can be started by itself"),
         Warning::NothingKept { .. } => Some("--from, --after, --for, --switch and --paused say what is kept"),
         _ => None,
     }

@@ -61,7 +61,7 @@ pub struct Args {
     store: Vec<stores::Store>,
     /// Of what perf prints of branches: the files whose code is traced, `all` (without libc and ld.so) or
     /// file names, `*` standing for anything [default: all, with --binary that alone]
-    #[arg(long, value_name = "WHICH", num_args = 1..)]
+    #[arg(long, value_name = "WHICH", num_args = 1.., value_delimiter = ',')]
     modules: Vec<String>,
     /// Of a trace, as folded stacks or slices: the symbols from I on, before J
     #[arg(long, value_name = "I..J")]

@@ -4,15 +4,14 @@ pub mod fill;
 mod points;
 mod repeat;
 
-use crate::input;
-use crate::output::{self, Answer, Hinted, Output};
+use crate::input::{self, CommandLine, Ending, Place};
+use crate::output::{self, Answer, Hinted};
 use live::Target;
 use measure::reports::repeat::Repeats;
 use points::point_view;
 use session::{
     Collected, CountedRun, Instrumentation, ModuleFilter, Modules, Placement, Prepared, Store, StoreError,
 };
-use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -23,20 +22,20 @@ use views::count::CountView;
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
-  $ engraft count -o old.engraft -- ./old
-  $ engraft count -q --modules exe -o again.engraft -- ./old";
+  $ engraft count -o old.engraft ./old
+  $ engraft count -q --modules exe -o again.engraft ./old";
 
 /// Run a program and count how often each of its blocks runs, exactly
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where to write the recording [default: PROGRAM.engraft, or PROGRAM.1.engraft and so on if that is
-    /// there]
+    /// Where to write the recording [default: PROGRAM.count.engraft, the one before being kept as
+    /// PROGRAM.count.old.engraft]
     #[arg(short, value_name = "REC")]
     o: Option<PathBuf>,
     /// What to count in: `all` (without libc and ld.so), `exe`, or file names of modules, `*` standing for
-    /// anything
-    #[arg(long, value_name = "WHICH", num_args = 1.., default_value = "all")]
+    /// anything; several with commas between them
+    #[arg(long, value_name = "WHICH", value_delimiter = ',', default_value = "all")]
     modules: Vec<String>,
     /// Count programs that it becomes or starts by `exec`, too
     #[arg(long)]
@@ -57,21 +56,22 @@ pub struct Args {
     #[arg(long)]
     no_cache: bool,
     #[command(flatten)]
-    output: Output,
-    /// The program and its arguments
-    #[arg(required = true, last = true, value_name = "PROGRAM ARGS")]
-    command: Vec<OsString>,
+    output: output::Report,
+    #[command(flatten)]
+    command: CommandLine,
 }
 
-/// The program that is called `name`, which can be counted on this machine.
+/// The program that `command` runs, which can be counted on this machine.
 ///
 /// # Errors
 /// If it is not there, or nothing can be counted here.
-pub fn find(name: &OsStr) -> anyhow::Result<Target> {
+pub fn find(command: &CommandLine) -> anyhow::Result<Target> {
     let search = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    session::find(name, &search).map_err(|err| {
-        let hint = err.hint().unwrap_or_default();
-        Hinted::new(format!("{:#}", anyhow::Error::from(err)), hint).into()
+    session::find(command.split().0, &search).map_err(|err| {
+        let hints = [err.hint().map(str::to_owned), command.hint_on_lists()];
+        let hint = hints.into_iter().flatten().collect::<Vec<_>>().join("\n");
+        let what = format!("{:#}", anyhow::Error::from(err));
+        if hint.is_empty() { anyhow::anyhow!(what) } else { Hinted::new(what, hint).into() }
     })
 }
 
@@ -100,16 +100,16 @@ pub fn passed_on(status: ExitStatus) -> u8 {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    let (name, _) = args.command.split_first().expect("clap asks for one at least");
-    let target = find(name)?;
-    let rec = recording_path(args, &target.command)?;
-    output::can_be_written(&rec)?;
+    let target = find(&args.command)?;
+    let rec = Place::new(args.o.as_deref(), Ending::Counts, &target.command)?;
+    output::can_be_written(rec.path())?;
+    args.output.refuse_unfit(&[rec.path(), &target.command])?;
     if let Some(n) = live::Limits::ours().addresses.filter(|n| *n < OWN_ADDRESSES) {
         let what = format!(
             "the limit of addresses (`ulimit -v`) is {} kB, of which count itself needs more",
             n >> 10
         );
-        let hint = "set it for the program alone: `engraft count --follow -- prlimit --as=BYTES PROGRAM`";
+        let hint = "set it for the program alone: `engraft count --follow prlimit --as=BYTES PROGRAM`";
         return Err(Hinted::new(what, hint).into());
     }
     let store = open_store(args.no_cache)?;
@@ -132,11 +132,11 @@ fn once(
     args: &Args,
     target: &Target,
     store: &Store,
-    rec: &Path,
+    rec: &Place,
     mut repeats: Option<&mut Repeats>,
     is_last: bool,
 ) -> anyhow::Result<(u8, bool)> {
-    let (name, rest) = args.command.split_first().expect("clap asks for one at least");
+    let (name, rest) = args.command.split();
     let wanted = ModuleFilter::new(&args.modules);
     let placement = if args.all_blocks { Placement::Blocks } else { Placement::Edges };
     let (callees, follows) = (args.callees, args.follow);
@@ -159,30 +159,38 @@ fn once(
         let bytes = profile::recording::write_with_threads(&counted.profiles, &counted.threads);
         keep(rec, &bytes)?;
         counted.warnings.iter().for_each(output::warned);
-        report(args, rec, run, counted, repeats);
+        report(args, rec.path(), run, counted, repeats)?;
     }
     Ok((passed_on(status), is_last))
 }
 
 /// Says what was counted, if that is to be said.
-fn report(args: &Args, rec: &Path, run: CountedRun<'_>, counted: Collected, repeats: Option<&mut Repeats>) {
-    if output::talk_mode().quiet {
+fn report(
+    args: &Args,
+    rec: &Path,
+    run: CountedRun<'_>,
+    counted: Collected,
+    repeats: Option<&mut Repeats>,
+) -> anyhow::Result<()> {
+    if args.output.is_silent() {
         // All memory goes with the process, at once.
         std::mem::forget((run, counted));
-        return;
+        return Ok(());
     }
     let programs = run.into_programs();
     let Collected { profiles, threads, n_threads, .. } = &counted;
     let mut view = fill::view(rec, profiles, threads, &programs, Some(*n_threads));
     view.repeated = repeats.map(|repeats| repeat::view(repeats, &programs));
-    output::report(|w| args.output.write(&view, w));
+    args.output.print(&view)
 }
 
 /// Writes the recording; elsewhere, if it cannot be written where it was to be: the run cannot be had again.
 ///
 /// # Errors
 /// If it is not where it was to be. That says where it is.
-fn keep(rec: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+fn keep(rec: &Place, bytes: &[u8]) -> anyhow::Result<()> {
+    rec.make_room();
+    let rec = rec.path();
     let Err(err) = output::data(Some(rec), |w| w.write_all(bytes)) else { return Ok(()) };
     if output::is_standard_output(rec) {
         return Err(err);
@@ -216,20 +224,3 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Addresses that we need ourselves, for a small program.
 const OWN_ADDRESSES: u64 = 96 << 20;
-
-/// Where the recording goes: as asked, else beside where we are, under a name that nothing has.
-fn recording_path(args: &Args, command: &Path) -> anyhow::Result<PathBuf> {
-    if let Some(path) = &args.o {
-        output::refuse_replacing(path, &[command])?;
-        return Ok(path.clone());
-    }
-    let stem = command.file_name().unwrap_or_default();
-    let named = |end: String| {
-        let mut name = stem.to_owned();
-        name.push(end);
-        PathBuf::from(name)
-    };
-    let mut candidates =
-        std::iter::once(named(".engraft".to_owned())).chain((1..).map(|n| named(format!(".{n}.engraft"))));
-    Ok(candidates.find(|path| !path.exists()).expect("numbers do not end"))
-}

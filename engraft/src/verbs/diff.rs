@@ -19,10 +19,12 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What the first run left: a recording of `engraft count`, or a profile in any format
-    first: PathBuf,
-    /// What the second run left
-    second: PathBuf,
+    /// What the first run left: a recording of `engraft count`, or a profile in any format [default: the
+    /// older of the two newest recordings here]
+    #[arg(requires = "second")]
+    first: Option<PathBuf>,
+    /// What the second run left [default: the newest recording here]
+    second: Option<PathBuf>,
     /// The build that both ran; profiles that are no recordings need it. Of recordings, only this module is
     /// looked at
     #[arg(long, value_name = "BIN")]
@@ -33,16 +35,20 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    let (first, second) = match (&args.first, &args.second) {
+        (Some(first), Some(second)) => (first.clone(), second.clone()),
+        _ => input::the_newest_two()?,
+    };
     let pairs = match &args.binary {
         Some(binary) => {
             let program = input::program(binary)?;
             let read = |path: &Path| Ok::<_, anyhow::Error>(input::profile(path, Some(&program))?.profile);
-            let (first, second) = (read(&args.first)?, read(&args.second)?);
-            vec![(program, first, second)]
+            let (a, b) = (read(&first)?, read(&second)?);
+            vec![(program, a, b)]
         }
-        None => pairs(&args.first, &args.second)?,
+        None => pairs(&first, &second)?,
     };
-    let view = view(&args.first, &args.second, &pairs);
+    let view = view(&first, &second, &pairs);
     args.output.print(&view)?;
     Ok(if view.is_empty() { Answer::Yes } else { Answer::No })
 }

@@ -26,9 +26,8 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// x86-64 executable or shared object; with --counts, left out, it is the counted one that has the
-    /// function
-    #[arg(required_unless_present("counts"))]
+    /// x86-64 executable or shared object, or a recording of `engraft count` [default: the newest recording
+    /// here; with --counts, the counted one that has the function]
     binary: Option<PathBuf>,
     /// What to show of it: functions, loops, tables, gaps, data, function, cfg; with counts: loops, edges,
     /// never, calls, paths, function [default: a summary]
@@ -107,6 +106,33 @@ struct Request<'a> {
 }
 
 impl Args {
+    /// With the newest recording here where nothing is named to look at.
+    fn with_newest(mut self) -> anyhow::Result<Args> {
+        let is_subject = |path: &PathBuf| {
+            let word = path.to_str().unwrap_or_default();
+            <Subject as clap::ValueEnum>::from_str(word, false).is_ok() && !path.exists()
+        };
+        if self.counts.is_some() {
+            return Ok(self);
+        }
+        let first = self.binary.take_if(|path| is_subject(path));
+        if self.binary.is_some() {
+            return Ok(self);
+        }
+        if self.verify || self.profile.is_some() {
+            return Err(Hinted::new("no binary is named", "say `show BINARY` with it").into());
+        }
+        if let (Some(word), what) = (first, self.what.take()) {
+            if let Some(more) = &self.name {
+                let hint = "say `show function NAME`, or `show REC function NAME`";
+                return Err(Hinted::new(format!("{more:?} is one word too many"), hint).into());
+            }
+            (self.what, self.name) = (word.into_os_string().into_string().ok(), what);
+        }
+        self.binary = Some(input::the_newest()?);
+        Ok(self)
+    }
+
     /// Reads the words: with `--counts` the binary may be left out.
     fn request(&self) -> anyhow::Result<Request<'_>> {
         let what = |word: &str| {
@@ -165,7 +191,8 @@ impl Args {
 }
 
 /// Runs the verb.
-pub fn run(args: &Args) -> anyhow::Result<Answer> {
+pub fn run(args: Args) -> anyhow::Result<Answer> {
+    let args = &args.with_newest()?;
     let wanted = args.request()?;
     if let Some(to) = &args.o {
         let read = args.binary.iter().chain(&args.profile).chain(&args.counts);
@@ -201,7 +228,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
             });
             (program, counts)
         }
-        (None, None) => unreachable!("clap asks for one of them"),
+        (None, None) => unreachable!("the newest recording stands in for nothing"),
     };
     if args.verify {
         let view = verify::view(&program);

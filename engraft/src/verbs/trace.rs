@@ -3,13 +3,14 @@
 mod pack;
 
 use crate::input::names::spellings;
-use crate::output::{self, Answer, Hinted, Output};
+use crate::input::{CommandLine, Ending, Place};
+use crate::output::{self, Answer, Hinted};
+use live::Target;
 use session::{
     Forecast, FunctionFilter, Instrumentation, Instrumented, ModuleFilter, Modules, Placement, Prepared,
     Recordable, RecordedRun, RunError,
 };
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,8 +24,8 @@ use views::trace::TraceView;
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
-  $ engraft trace -q -o old.trace -- ./old
-  $ engraft trace --modules exe -o exe.trace -- ./old";
+  $ engraft trace -q -o old.trace ./old
+  $ engraft trace --modules exe -o exe.trace ./old";
 
 /// What is asked for.
 #[derive(Debug)]
@@ -60,23 +61,23 @@ impl clap::FromArgMatches for Args {
 /// Run a program and record every function that it enters, every block that it executes, every exit, in order
 #[derive(clap::Args, Debug)]
 pub struct Recording {
-    /// Where to write the trace
+    /// Where to write the trace [default: PROGRAM.trace, the one before being kept as PROGRAM.old.trace]
     #[arg(short, value_name = "T")]
-    o: PathBuf,
+    o: Option<PathBuf>,
     /// What to record: `all` (without libc and ld.so), `exe`, or file names of modules, `*` standing for
-    /// anything
-    #[arg(long, value_name = "WHICH", num_args = 1.., default_value = "all")]
+    /// anything; several with commas between them
+    #[arg(long, value_name = "WHICH", value_delimiter = ',', default_value = "all")]
     modules: Vec<String>,
-    /// Record only functions with these names, `*` standing for anything; others are as if they were not
-    /// recorded
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    /// Record only functions with this name, `*` standing for anything, or those of each --functions; others
+    /// are as if they were not recorded
+    #[arg(long, value_name = "NAME")]
     functions: Vec<String>,
-    /// Keep what comes from the first time on that one of these functions is entered (and, with --to, from
-    /// each time behind it)
-    #[arg(long, value_name = "FUNCTION", num_args = 1..)]
+    /// Keep what comes from the first time on that this function, or that of another --from, is entered (and,
+    /// with --to, from each time behind it)
+    #[arg(long, value_name = "FUNCTION")]
     from: Vec<String>,
-    /// Keep what comes until one of these functions is entered
-    #[arg(long, value_name = "FUNCTION", num_args = 1..)]
+    /// Keep what comes until this function, or that of another --to, is entered
+    #[arg(long, value_name = "FUNCTION")]
     to: Vec<String>,
     /// Keep what comes so many seconds after the start, and later
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
@@ -101,10 +102,9 @@ pub struct Recording {
     #[arg(long)]
     no_cache: bool,
     #[command(flatten)]
-    output: Output,
-    /// The program and its arguments
-    #[arg(required = true, last = true, value_name = "PROGRAM ARGS")]
-    command: Vec<OsString>,
+    output: output::Report,
+    #[command(flatten)]
+    command: CommandLine,
 }
 
 /// Reads a time from the command line.
@@ -193,19 +193,27 @@ fn say_forecast(forecast: Forecast) {
     }
 }
 
-fn record(args: &Recording) -> anyhow::Result<Answer> {
-    let (name, rest) = args.command.split_first().expect("clap asks for one at least");
-    if let Some(of) = output::standard_stream(&args.o) {
+/// Where the trace of `target` goes.
+fn place(args: &Recording, target: &Target) -> anyhow::Result<Place> {
+    if let Some(of) = args.o.as_deref().and_then(output::standard_stream) {
         let hint = "name a file: `-o FILE`; one of that name is `./-`";
         return Err(Hinted::new(format!("{of} is the program's: a trace is not written to it"), hint).into());
     }
-    let target = crate::verbs::count::find(name)?;
-    output::refuse_replacing(&args.o, &[&target.command])?;
-    output::can_be_written(&args.o)?;
-    if args.pack && !output::is_own_file(&args.o) {
-        let what = format!("{} cannot be read again, to be packed", args.o.display());
+    let place = Place::new(args.o.as_deref(), Ending::Trace, &target.command)?;
+    output::can_be_written(place.path())?;
+    if args.pack && !output::is_own_file(place.path()) {
+        let what = format!("{} cannot be read again, to be packed", place.path().display());
         return Err(Hinted::new(what, "leave out --pack, or name a file").into());
     }
+    args.output.refuse_unfit(&[place.path(), &target.command])?;
+    Ok(place)
+}
+
+fn record(args: &Recording) -> anyhow::Result<Answer> {
+    let (name, rest) = args.command.split();
+    let target = crate::verbs::count::find(&args.command)?;
+    let place = place(args, &target)?;
+    let to = place.path();
     let store = crate::verbs::count::open_store(args.no_cache)?;
     let wanted = ModuleFilter::new(&args.modules);
     let asked = instrumentation(args, &wanted);
@@ -223,11 +231,12 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         live::keep_signal(which);
     }
     let tail = args.last.map(Tail::new);
-    let recorder = output::create(&args.o, |file| Recorder::new(file, &first, window, tail))?;
+    place.make_room();
+    let recorder = output::create(to, |file| Recorder::new(file, &first, window, tail))?;
     let run = RecordedRun::new(recordable, &target, (name, rest), recorder, say_forecast);
     let run = run.inspect_err(|err| {
         if matches!(err, RunError::Launch(_)) {
-            output::discard(&args.o);
+            place.give_up();
         }
     })?;
     run.warnings().iter().for_each(output::warned);
@@ -242,20 +251,20 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     }
     recorded.warnings.iter().for_each(output::warned);
     let n_bytes = recorded.written.map_err(|err| {
-        let what = format!("cannot write {}: {err}", args.o.display());
+        let what = format!("cannot write {}: {err}", to.display());
         output::warn(&what, Some("what was recorded before can be read; make room for the rest"));
     });
     let n_bytes = match args.pack {
         true => n_bytes.and_then(|n| {
-            let packed = pack::file(&args.o, &args.o, Maker::Sequitur).map(|wrote| wrote.n_bytes);
+            let packed = pack::file(to, to, Maker::Sequitur).map(|wrote| wrote.n_bytes);
             packed.map_err(|err| output::warn(&format!("{err:#}"), output::hint(&err).as_deref())).or(Ok(n))
         }),
         false => n_bytes,
     };
-    if !output::talk_mode().quiet {
+    if !args.output.is_silent() {
         let view = TraceView {
             schema: TraceView::SCHEMA,
-            file: args.o.display().to_string(),
+            file: to.display().to_string(),
             n_bytes: n_bytes.ok(),
             n_bytes_of_events: recorded.n_bytes_of_events,
             n_streams: recorded.n_threads,
@@ -264,7 +273,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
             is_cut: recorded.is_cut,
             modules: recorded.codes.iter().map(|code| code.path.clone()).collect(),
         };
-        output::report(|w| args.output.write(&view, w));
+        args.output.print(&view)?;
     }
     Ok(Answer::Status(crate::verbs::count::passed_on(status)))
 }

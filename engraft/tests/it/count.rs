@@ -341,21 +341,6 @@ fn a_recording_is_converted_with_all_its_images() {
 }
 
 #[test]
-fn recordings_are_not_overwritten_unless_named() {
-    needs!("true");
-    let place = folder();
-    for name in ["true.engraft", "true.1.engraft"] {
-        assert!(!place.path().join(name).exists());
-        must(
-            Command::new(env!("CARGO_BIN_EXE_engraft"))
-                .current_dir(place.path())
-                .args(["count", "-q", "--", "true"]),
-        );
-        assert!(place.path().join(name).exists(), "{name}");
-    }
-}
-
-#[test]
 fn the_report_is_json_on_request() {
     needs!("gcc");
     let place = folder();
@@ -558,7 +543,7 @@ fn names_need_not_be_text() {
     };
     let ran = run(&["--".as_ref()]);
     assert_eq!((ran.status.code(), ran.stdout.as_slice()), (Some(0), arg.as_bytes()), "{ran:?}");
-    assert!(place.path().join(OsStr::from_bytes(b"f\xff.engraft")).exists());
+    assert!(place.path().join(OsStr::from_bytes(b"f\xff.count.engraft")).exists());
 }
 
 #[test]
@@ -760,7 +745,7 @@ fn a_recording_says_what_was_not_counted() {
     let text = "__attribute__((naked, noinline, used)) void odd(void) { __asm__(\"lea 1f(%rip), %rax; jmp *%rax; 1: call 2f; 2: pop %rax; ret\"); }\n\
         int main(void) { odd(); return 0; }";
     built(place.path(), "old", text, "-O1");
-    let ran = engraft(place.path(), "count --no-cache -o run.engraft --modules exe nosuch -- ./old");
+    let ran = engraft(place.path(), "count --no-cache -o run.engraft --modules exe,nosuch ./old");
     assert!(ran.stderr.contains("no module is called nosuch"), "{}", ran.stderr);
     assert!(ran.stderr.contains("not counted: 1 function, "), "{}", ran.stderr);
     let ran = engraft(place.path(), "show run.engraft function odd");

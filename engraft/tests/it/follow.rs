@@ -94,7 +94,7 @@ fn libc_may_be_musl_or_be_counted() {
     compile(&place.path().join("starts"), "starts.c", "-O1 -pthread");
     let ran = engraft(
         place.path(),
-        "count --follow -q --no-cache -o l.engraft --modules all libc.so* -- ./starts spawn 3",
+        "count --follow -q --no-cache -o l.engraft --modules all,libc.so* ./starts spawn 3",
     );
     assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 4));
     assert_eq!(blocks(place.path(), "l.engraft", "starts").values().max(), Some(&4000));

@@ -13,6 +13,7 @@ mod count;
 mod counts;
 mod examples;
 mod exports;
+mod first_command;
 mod follow;
 mod formats;
 mod handlers;

@@ -289,7 +289,8 @@ fn a_trace_that_finds_no_room_is_not_begun() {
     let place = folder();
     compile(&place.path().join("old"), "words-1.c", "-O1");
     std::fs::create_dir(place.path().join("full")).expect("it is ours");
-    let script = "mount -t tmpfs -o size=8k none full || exit 99; echo before > full/old.trace
+    let script =
+        "mount -t tmpfs -o size=8k none full || exit 99; printf 'ENGRAFT\\0\\1Tbefore\\n' > full/old.trace
         head -c 9000 /dev/zero > full/rest
         for to in old new; do $US trace -q --no-cache -o full/$to.trace -- ./old; echo $?; done
         ls full; cat full/old.trace";
@@ -297,7 +298,11 @@ fn a_trace_that_finds_no_room_is_not_begun() {
     unshare.args(["-rm", "sh", "-c", script]).env("US", US).current_dir(place.path());
     let ran = unshare.output().expect("it runs");
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), "2\n2\nold.trace\nrest\nbefore\n", "{said}");
+    assert_eq!(
+        String::from_utf8_lossy(&ran.stdout),
+        "2\n2\nold.trace\nrest\nENGRAFT\0\u{1}Tbefore\n",
+        "{said}"
+    );
     assert_eq!(said.matches("No space left").count(), 3, "{said}");
 }
 
@@ -394,7 +399,7 @@ fn a_part_of_a_run_is_kept() {
         ("--from begin --to end", &[][..], [0, 1, 1000, 0, 0]),
         ("--from begin", &[], [0, 1, 1000, 1, 1000]),
         ("--to begin", &[], [1000, 0, 0, 0, 0]),
-        ("--functions main w*k late", &[], [0, 0, 1000, 0, 1000]),
+        ("--functions main --functions w*k --functions late", &[], [0, 0, 1000, 0, 1000]),
         ("--switch USR1 --paused", &["x"], [0, 0, 1000, 0, 0]),
         ("--switch SIGUSR1", &["x"], [1000, 0, 0, 0, 1000]),
         ("--after 3600", &[], [0; 5]),

@@ -1,0 +1,143 @@
+//! Recordings that nobody gave a name: what they are called, and which is the newest.
+//!
+//! `count` writes `PROGRAM.count.engraft`, `trace` writes `PROGRAM.trace`, where we are; what an instrumented
+//! program leaves is `PROGRAM.engraft`. The one before stays, with `.old` before the end of its name, as
+//! perf.data does.
+//!
+//! Invariant: nothing is replaced that is no recording.
+
+use super::source::{is_recording, is_trace};
+use crate::output::{self, Hinted};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Where a recording goes.
+#[derive(Debug)]
+pub struct Place {
+    path: PathBuf,
+    /// What the one becomes that is there, where no name was given.
+    old: Option<PathBuf>,
+}
+
+/// How the names of recordings end that get theirs from us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Of `count`.
+    Counts,
+    /// Of `trace`.
+    Trace,
+}
+
+impl Ending {
+    fn parts(self) -> (&'static str, &'static str) {
+        match self {
+            Ending::Counts => (".count", ".engraft"),
+            Ending::Trace => ("", ".trace"),
+        }
+    }
+}
+
+impl Place {
+    /// Where `given` says, else under a name of its own, for a recording of the program at `command`.
+    ///
+    /// # Errors
+    /// If something is there that is not to be replaced.
+    pub fn new(given: Option<&Path>, ending: Ending, command: &Path) -> anyhow::Result<Place> {
+        let (start, end) = ending.parts();
+        let named = |between: &str| {
+            let mut name = command.file_name().unwrap_or_default().to_owned();
+            [start, between, end].into_iter().for_each(|part| name.push(part));
+            PathBuf::from(name)
+        };
+        let place = match given {
+            Some(path) => Place { path: path.to_owned(), old: None },
+            None => Place { path: named(""), old: Some(named(".old")) },
+        };
+        output::refuse_replacing(&place.path, &[command])?;
+        [Some(&place.path), place.old.as_ref()]
+            .into_iter()
+            .flatten()
+            .try_for_each(|path| replaceable(path))?;
+        Ok(place)
+    }
+
+    /// Its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes room for a new one, where the name is ours. What cannot be moved is replaced.
+    pub fn make_room(&self) {
+        if let Some(old) = self.old.as_ref().filter(|_| self.path.is_file()) {
+            let _stays = std::fs::rename(&self.path, old);
+        }
+    }
+
+    /// Puts the one before back in its place: there is no new one.
+    pub fn give_up(&self) {
+        output::discard(&self.path);
+        if let Some(old) = &self.old {
+            let _was_none = std::fs::rename(old, &self.path);
+        }
+    }
+}
+
+/// Refuses what is a file, has something in it, and is no recording.
+fn replaceable(path: &Path) -> anyhow::Result<()> {
+    let is_something = path.metadata().is_ok_and(|there| there.is_file() && there.len() > 0);
+    if is_something && output::is_own_file(path) && !is_recording(path) && !is_trace(path) {
+        let what = format!("{} is no recording, and is not replaced", path.display());
+        return Err(Hinted::new(what, "name another file with -o, or remove it first").into());
+    }
+    Ok(())
+}
+
+/// The newest recordings in this folder, the newest first.
+pub fn newest() -> Vec<PathBuf> {
+    let has_name = |path: &PathBuf| path.extension().is_some_and(|end| end == OsStr::new("engraft"));
+    let made = |path: PathBuf| Some((path.metadata().ok()?.modified().ok()?, path));
+    let there = std::fs::read_dir(".").into_iter().flatten();
+    let named = there.filter_map(|entry| Some(PathBuf::from(entry.ok()?.file_name()))).filter(has_name);
+    let mut found: Vec<(SystemTime, PathBuf)> =
+        named.filter(|path| is_recording(path)).filter_map(made).collect();
+    found.sort();
+    found.into_iter().rev().map(|(_, path)| path).collect()
+}
+
+/// The newest recording in this folder; says which it is.
+///
+/// # Errors
+/// If there is none.
+pub fn the_newest() -> anyhow::Result<PathBuf> {
+    let found = newest().into_iter().next().ok_or_else(|| none("no recording"))?;
+    tell(&format!("{}, the newest recording here", found.display()));
+    Ok(found)
+}
+
+/// The two newest recordings in this folder, the older one first; says which they are.
+///
+/// # Errors
+/// If there are not two.
+pub fn the_newest_two() -> anyhow::Result<(PathBuf, PathBuf)> {
+    let mut found = newest().into_iter();
+    let (Some(second), Some(first)) = (found.next(), found.next()) else {
+        return Err(none("no two recordings"));
+    };
+    let (before, after) = (first.display(), second.display());
+    tell(&format!("{before} and {after}, the two newest recordings here"));
+    Ok((first, second))
+}
+
+fn none(what: &str) -> anyhow::Error {
+    let hint = "make one: `engraft count PROGRAM`, or name what is to be looked at; `--help` says more";
+    Hinted::new(format!("there is {what} in this folder"), hint).into()
+}
+
+/// Says what was taken, for people: data have its name in them.
+fn tell(what: &str) {
+    let mode = output::talk_mode();
+    if !mode.quiet && !mode.json {
+        output::say(format_args!("engraft: {what}"));
+    }
+}
