@@ -27,6 +27,8 @@ pub enum NotMoved {
     ChecksAddresses,
     /// Too much of the program is found by its looks alone to trust the rest.
     Strange,
+    /// It has a part of a restartable sequence, which the kernel knows by its addresses.
+    Restartable,
     /// Its unwind table holds what we do not know, so moved code would have none.
     Unwind,
 }
@@ -44,6 +46,7 @@ impl fmt::Display for NotMoved {
             NotMoved::NoRoom => "no room for a jump at an entry",
             NotMoved::ChecksAddresses => "checks its own addresses",
             NotMoved::Strange => "most of the program is found by its looks alone",
+            NotMoved::Restartable => "restartable sequence (rseq)",
             NotMoved::Unwind => "unwind table not understood",
         })
     }

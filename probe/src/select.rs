@@ -6,6 +6,7 @@ pub mod address_taken;
 pub mod jump_tables;
 pub mod movable;
 pub mod plt;
+pub mod restartable;
 pub mod runtimes;
 pub mod springboard;
 

@@ -15,12 +15,14 @@ mod exports;
 mod go;
 mod headers;
 mod plt;
+mod restartable;
 #[cfg(test)]
 mod tests;
 mod unwind;
 
 pub use dynamic::is_libc_file;
 pub use exports::exports;
+pub use restartable::{Restartable, RestartableSequences};
 
 use crate::addr::{FileOff, Va};
 use std::fmt;
@@ -307,6 +309,8 @@ pub struct Image {
     pub init_fini: Vec<Va>,
     /// PLT stubs, by address.
     pub plt: Vec<PltStub>,
+    /// Code that the kernel has start again where a thread was interrupted in it.
+    pub restartable: RestartableSequences,
     /// Unwind ranges, by address.
     pub unwind: Vec<UnwindRange>,
     /// Starts and names of functions in Go's own table, by address.

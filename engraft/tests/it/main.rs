@@ -29,6 +29,7 @@ mod points;
 mod query;
 mod random;
 mod recordings;
+mod restartable;
 mod rows;
 mod run;
 mod said;

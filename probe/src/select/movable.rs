@@ -7,7 +7,7 @@
 
 use crate::not_moved::NotMoved;
 use crate::select::jump_tables::{self, MovedTable};
-use crate::select::runtimes;
+use crate::select::{restartable, runtimes};
 use memchr::{memchr_iter, memmem::Finder};
 use program::arch::{ControlFlow, Decoder};
 use program::image::Symbol;
@@ -39,6 +39,7 @@ pub fn find(program: &Program, unwind_refused: &BTreeSet<FuncId>) -> Movable {
         i.checked_sub(1).and_then(|i| stubs.get(i)).is_some_and(|r| r.contains(&at))
     };
     let by_code = by_code(program);
+    let restartable = restartable::functions(program);
     let mut not_moved: Vec<Option<NotMoved>> = (0..program.functions.len())
         .into_par_iter()
         .map(|i| {
@@ -54,8 +55,9 @@ pub fn find(program: &Program, unwind_refused: &BTreeSet<FuncId>) -> Movable {
                 }
             };
             let hidden = || has_hidden_ways(program, id).then_some(NotMoved::Incomplete);
+            let restarts = restartable.contains(&id).then_some(NotMoved::Restartable);
             let unwind = || unwind_refused.contains(&id).then_some(NotMoved::Unwind);
-            why.or_else(hidden).or_else(unwind)
+            restarts.or(why).or_else(hidden).or_else(unwind)
         })
         .collect();
     let jump_tables = jump_tables::find(program, &mut not_moved);

@@ -310,7 +310,8 @@ fn padding(program: &Program, at: Va) -> u64 {
                 _ => break,
             },
         };
-        if !program.image.is_code(here) || program.block_at(here).is_some() {
+        let is_kept = program.block_at(here).is_some() || program.image.restartable.hold(here);
+        if !program.image.is_code(here) || is_kept {
             break;
         }
         len += n;

@@ -6,7 +6,8 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::headers::{Headers, LE, build_id, headers, section_bytes, symtab};
-use super::{Image, ImageId, Kind, LoadError, Section, Segment, debug, dynamic, go, plt, unwind};
+use super::{Image, ImageId, Kind, LoadError, RestartableSequences, Section, Segment};
+use super::{debug, dynamic, go, plt, restartable, unwind};
 use crate::addr::{FileOff, Va};
 use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
@@ -70,6 +71,7 @@ impl Image {
             libc_imports: Vec::new(),
             init_fini: Vec::new(),
             plt: Vec::new(),
+            restartable: RestartableSequences::default(),
             unwind: Vec::new(),
             unwind_tables: Vec::new(),
             go_functions: Vec::new(),
@@ -92,6 +94,7 @@ impl Image {
         image.kind = kind(&image, headers, &dynamic);
         image.init_fini = dynamic.init_fini(&image, headers);
         image.plt = plt::find(&image);
+        image.restartable = restartable::find(&image, headers);
         (image.unwind, image.unwind_tables) = unwind::parse(&image, headers);
         image.go_functions = go::functions(&image);
         image.compilers = compilers(&image, headers);
