@@ -12,7 +12,7 @@ mod traces;
 pub use binaries::{counted_program, map, pair, points, program, recorded_image};
 pub use command::CommandLine;
 pub use fit::Fit;
-pub use functions::{file_name, function, module_name, source_names, spelt};
+pub use functions::{death, file_name, function, module_name, source_names, spelt};
 pub use recordings::{Ending, Place, the_newest, the_newest_two};
 pub use source::{Source, is_recording, profile};
 pub use traces::{nth, open, unreadable};

@@ -11,7 +11,7 @@ mod stops;
 pub use inherited::{is_output_closed, stop_at_exec};
 pub use memory::{SharedBytes, SharedWord};
 pub use pass_on::{keep_signal, n_kept_signals, pass_signals_on, wait};
-pub use signals::signal_named;
+pub use signals::{signal_name, signal_named};
 pub use stops::{Stop, is_gone, next_stop, send, to_next_call};
 
 use nix::libc;
@@ -52,11 +52,17 @@ pub fn has_capabilities(path: &Path) -> bool {
     unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
-/// Opens an event of the kernel's: of process `pid`, on the processor `cpu`, where `filter` holds.
+/// Opens an event of the kernel's: of process `pid`, on the processor `cpu`, where `filter` holds, if there
+/// is one.
 ///
 /// # Errors
 /// The kernel's, if it has none, or we may not.
-pub fn open_event(attributes: &mut perf_event_attr, pid: Pid, cpu: i32, filter: &CStr) -> io::Result<File> {
+pub fn open_event(
+    attributes: &mut perf_event_attr,
+    pid: Pid,
+    cpu: i32,
+    filter: Option<&CStr>,
+) -> io::Result<File> {
     let flags = perf_event_open_sys::bindings::PERF_FLAG_FD_CLOEXEC.into();
     // SAFETY: the kernel reads the attributes, which say how long they are.
     let fd = unsafe { perf_event_open_sys::perf_event_open(attributes, pid.as_raw(), cpu, -1, flags) };
@@ -65,6 +71,7 @@ pub fn open_event(attributes: &mut perf_event_attr, pid: Pid, cpu: i32, filter: 
     }
     // SAFETY: it was just opened, and nobody else has it.
     let event = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let Some(filter) = filter else { return Ok(event) };
     // SAFETY: the kernel reads the text, to its zero.
     let set = unsafe { perf_event_open_sys::ioctls::SET_FILTER(fd, filter.as_ptr().cast_mut()) };
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(event) }

@@ -13,3 +13,4 @@ pub(crate) mod returns;
 pub mod solve;
 
 pub use module_notes::notes;
+pub use returns::SYSTEM_CALL;

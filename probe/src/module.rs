@@ -159,6 +159,11 @@ impl<'a> Module<'a> {
         })
     }
 
+    /// Where moved code starts: offsets in it are from here.
+    pub fn text_at(&self) -> Va {
+        self.new.text.at
+    }
+
     /// Where the first thread's counters are, with the page in front of them.
     pub fn counters(&self) -> Range<Va> {
         self.new.counters.clone()

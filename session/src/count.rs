@@ -2,17 +2,19 @@
 
 mod indirect_calls;
 
+use crate::died::{self, Died, End};
 use crate::loader::{Loaded, Loader};
 use crate::messages::{Done, Warning};
 use crate::module::{Instrumented, written_path};
 use crate::prepare::{PrepareError, Prepared};
 use crate::run::{self, Process, RunError, Watched};
 use indirect_calls::IndirectCalls;
-use live::{Arena, StoppedThreads, Target};
+use live::{Arena, Death, Deaths, KernelReport, StoppedThreads, Target};
 use measure::Placement;
 use profile::Profile;
 use program::Program;
 use rayon::prelude::*;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
@@ -46,6 +48,17 @@ pub struct CountedRun<'a> {
     arena: Arena,
     loaded: Loaded,
     process: Process,
+    /// What the kernel told of its threads and processes.
+    told: KernelReport,
+}
+
+/// Where signals ended threads.
+#[derive(Default)]
+struct Ends {
+    /// By module: offsets in its moved code where a thread was.
+    stops: Vec<(u128, u64)>,
+    /// By process: threads that were anywhere; nothing, if not all are known that signals ended.
+    anywhere: Option<BTreeMap<u32, u64>>,
 }
 
 /// What was counted.
@@ -77,14 +90,41 @@ impl<'a> CountedRun<'a> {
         let follows = prepared.asked.follows;
         // What is followed has other addresses.
         let maps = prepared.asked.callees && !follows;
-        let watched = Watched { execs: !follows, maps, deaths: false };
+        let watched = Watched { execs: !follows, maps, deaths: true };
         let loader = Loader::new(&prepared, &arena, None);
         let process = run::serve(&loader, &arena, follows, || {
             let started = run::start(command, &prepared, &arena, watched);
             run::wait(started.map_err(RunError::explained)?, name, &prepared, watched)
         })?;
         let loaded = loader.finish();
-        Ok(CountedRun { prepared, arena, loaded, process })
+        let told = process.deaths.as_ref().map(Deaths::report).unwrap_or_default();
+        Ok(CountedRun { prepared, arena, loaded, process, told })
+    }
+
+    /// How the program died, if a signal has ended it.
+    pub fn died(&self) -> Option<Died> {
+        died::died(&self.prepared, &self.loaded, &self.process, &self.told)
+    }
+
+    /// Where signals ended threads, as far as the kernel told.
+    fn ends(&self) -> io::Result<Ends> {
+        if !self.told.is_whole || self.told.deaths.is_empty() {
+            return Ok(Ends { anywhere: self.told.is_whole.then(BTreeMap::new), ..Ends::default() });
+        }
+        let counted = self.arena.that_may_be_stopped()?;
+        let (mut stops, mut anywhere) = (Vec::new(), BTreeMap::new());
+        let modules = self.modules();
+        let is_counted = |d: &&Death| d.process == self.process.pid || counted.contains(&d.process);
+        for death in self.told.deaths.iter().filter(is_counted) {
+            let (process, mapped) = (death.process, &self.told.mapped);
+            let texts = died::moved_texts(&self.prepared, &self.loaded, &self.process, process, mapped);
+            match died::end(&texts, &modules, mapped, death) {
+                End::At(key, offset) => stops.push((key, offset)),
+                End::InCall => {}
+                End::Anywhere => *anywhere.entry(process).or_default() += 1,
+            }
+        }
+        Ok(Ends { stops, anywhere: Some(anywhere) })
     }
 
     /// How the program ended.
@@ -133,13 +173,18 @@ impl<'a> CountedRun<'a> {
         let modules = self.modules();
         let ends_are_taken = modules.iter().any(|module| module.notes.ends_are_taken);
         let Process { pid, status, .. } = self.process;
-        let ended = (|| Ok((self.arena.stops()?, self.arena.stopped(pid, status, ends_are_taken)?)))();
-        let (stops, stopped) = ended.map_err(CountError::Arena)?;
+        let ended = (|| {
+            let ends = self.ends()?;
+            let stopped = self.arena.stopped(pid, status, ends_are_taken, ends.anywhere.as_ref())?;
+            Ok((self.arena.stops()?, stopped, ends))
+        })();
+        let (stops, stopped, ends) = ended.map_err(CountError::Arena)?;
         let n = if per_thread { n_threads } else { 0 };
         let mut threads = vec![Vec::new(); usize::try_from(n).expect("what is in memory can be counted")];
         let mut profiles = Vec::new();
         for module in &modules {
-            let counts = ModuleCounts { module, all: &modules, stops: &stops, stopped: &stopped };
+            let counts =
+                ModuleCounts { module, all: &modules, stops: &stops, stopped: &stopped, ends: &ends };
             let (profile, is_long) = counts.collect(self, n_threads, &mut threads)?;
             if self.prepared.asked.placement == Placement::Edges {
                 self.prepared.store.keep_run(module.key, is_long, &profile);
@@ -175,6 +220,7 @@ struct ModuleCounts<'a> {
     /// What was written down of blocks that were left in the middle.
     stops: &'a [u8],
     stopped: &'a StoppedThreads,
+    ends: &'a Ends,
 }
 
 impl ModuleCounts<'_> {
@@ -202,7 +248,7 @@ impl ModuleCounts<'_> {
             measure::raw_recording::add_area(&mut all, area.iter().copied());
             let index = usize::try_from(k).expect("what is in memory can be counted");
             let thread = threads.get_mut(index);
-            let n_stopped = self.stopped.in_areas.get(index).map_or(0, |n| self.stopped.n.min(*n));
+            let n_stopped = self.stopped.in_areas.get(index).map_or(0, |n| self.stopped.n_untold.min(*n));
             let mut own = thread.is_some().then(|| self.profile(&area, &[], n_stopped));
             calls.add(k, own.as_mut()).map_err(CountError::Counters)?;
             if let (Some(thread), Some(own)) = (thread, own) {
@@ -210,7 +256,9 @@ impl ModuleCounts<'_> {
             }
         }
         let rows = arena.rows(module.key).into_iter();
-        let stops: Vec<_> = rows.flat_map(|row| measure::raw_recording::stops(self.stops, row)).collect();
+        let by_handlers = rows.flat_map(|row| measure::raw_recording::stops(self.stops, row));
+        let by_signals = self.ends.stops.iter().filter(|(key, _)| *key == module.key).map(|(_, at)| (*at, 1));
+        let stops: Vec<_> = by_handlers.chain(by_signals).collect();
         let mut profile = self.profile(&all, &stops, self.stopped.n);
         calls.tell(&mut profile);
         let n_increments = all.iter().fold(0u64, |sum, n| sum.saturating_add(*n));

@@ -20,7 +20,9 @@ pub struct Check {
     pub what: &'static str,
     /// The verbs that need it.
     pub verbs: &'static str,
-    /// How it works; or why not.
+    /// Whether these verbs work without it, too, though not as well.
+    pub is_spare: bool,
+    /// How it works; or why not, and what can be done.
     pub found: Result<String, String>,
 }
 
@@ -28,7 +30,8 @@ pub struct Check {
 /// or in `temporary` as long as they are used.
 pub fn checks(search: &OsStr, cache: Option<&Path>, temporary: &Path) -> Vec<Check> {
     let nothing = || Ok("needs nothing of the machine".to_owned());
-    let check = |what, verbs, found| Check { what, verbs, found };
+    let check = |what, verbs, found| Check { what, verbs, is_spare: false, found };
+    let spare = |what, verbs, found| Check { what, verbs, is_spare: true, found };
     let tried = |found: Result<String, TryError>| found.map_err(|err| with_causes(&err));
     vec![
         check("reading binaries and profiles", "show match carry score convert", nothing()),
@@ -36,7 +39,8 @@ pub fn checks(search: &OsStr, cache: Option<&Path>, temporary: &Path) -> Vec<Che
         check("counters of each thread's own", "count instrument", bases()),
         check("looking into a program before it starts", "count", tracing()),
         check("counting a program (`true`)", "count", tried(try_out(search, temporary))),
-        check("keeping rewritten modules", "count", tried(cache_folder(cache, temporary))),
+        spare("being told where signals end threads", "count trace", deaths()),
+        spare("keeping rewritten modules", "count", tried(cache_folder(cache, temporary))),
     ]
 }
 
@@ -51,6 +55,28 @@ fn bases() -> Result<String, String> {
                 .to_owned())
         }
     }
+}
+
+/// Whether the kernel tells where signals end threads. Source: Linux, Documentation/admin-guide/sysctl/
+/// kernel.rst, perf_event_paranoid; Documentation/trace/ftrace.rst.
+fn deaths() -> Result<String, String> {
+    needs_proc().map_err(|err| err.to_string())?;
+    live::Deaths::try_out().map(|()| "the kernel tells (tracepoint signal:signal_deliver)".to_owned()).map_err(
+        |err| {
+            format!(
+                "the kernel does not tell us ({}): of a program that is killed, or whose threads still run at \
+                 its end, some counts are intervals, and it is not said where it died; as root, or with \
+                 CAP_PERFMON and readable /sys/kernel/tracing, they are exact",
+                io_error(&err)
+            )
+        },
+    )
+}
+
+/// The kernel's reason without its number.
+fn io_error(err: &std::io::Error) -> String {
+    let text = err.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
 /// Yama's setting, where there is one. Source: Linux, Documentation/admin-guide/LSM/Yama.rst.

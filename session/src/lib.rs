@@ -21,6 +21,7 @@
 
 mod choose;
 mod count;
+mod died;
 pub mod doctor;
 mod find;
 mod instrument;
@@ -34,6 +35,7 @@ mod store;
 
 pub use choose::{FunctionFilter, Glob, ModuleFilter, NoneWanted, Spellings, is_system_file};
 pub use count::{Collected, CountError, CountedRun};
+pub use died::{Died, Place};
 pub use find::{FindError, NoProc, find, needs_proc};
 pub use instrument::{InstrumentError, instrument};
 pub use measure::Placement;

@@ -21,7 +21,7 @@ use measure::edges::notes::Notes;
 use measure::recorded_points::{Scope, TooLarge};
 use probe::arch;
 use probe::{Module, Old, RewriteError, Room, Segments, file_key};
-use program::{FuncId, Image, LoadError, Program};
+use program::{FuncId, Image, LoadError, Program, Va};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use trace::recording::module_code::ModuleCode;
@@ -283,6 +283,30 @@ pub(crate) fn executable(
     store.write(&name, &(&segments, notes.write(), &code))?;
     Ok((segments, Instrumented::new(path, program, notes, code)))
 }
+
+/// The program of the file at `path`, if that is still the one with this `key`, and its instruction that is
+/// so many bytes from the start of its moved code, or stands behind the code of ours that is there: found by
+/// moving it once more.
+pub(crate) fn old_of(
+    store: &Store,
+    (path, key): (&Path, u128),
+    recipe: Recipe<'_>,
+    room: Room,
+    offset: u64,
+) -> Option<(Program, Va)> {
+    let mut image = Image::load(path).ok().filter(|image| file_key(image) == key)?;
+    let earlier = recipe.earlier(store, key);
+    image.interpose(recipe.interposed);
+    let program = Program::analyze_code(image);
+    let (module, _) = recipe.build(&program, earlier.as_deref(), room).ok()?;
+    let at = module.text_at().plus(offset);
+    let old = (0..LONGEST_OF_OURS).find_map(|n| module.code_map.old_of(&program, at.plus(n)))?;
+    drop(module);
+    Some((program, old))
+}
+
+/// So many bytes of ours stand in front of an instruction at most, or more than a thread is likely to be in.
+const LONGEST_OF_OURS: u64 = 256;
 
 /// Why `image` cannot be rewritten: if it is for the base of gs, that may be because it counts by itself.
 pub(crate) fn explained(image: &Image, err: ModuleError) -> ModuleError {

@@ -141,6 +141,8 @@ pub struct Prepared<'a> {
     interposed: Vec<Box<str>>,
     /// The path of its executable.
     pub(crate) path: PathBuf,
+    /// The identity of that.
+    pub(crate) key: u128,
     pub(crate) executable: ReadyProgram,
     pub(crate) modules: Vec<Instrumented>,
     /// The libraries that it gets in place of others.
@@ -168,6 +170,7 @@ impl<'a> Prepared<'a> {
         if !asked.follows {
             wanted.refuse_none(&path, &libraries)?;
         }
+        let key = exe.key;
         let mut modules = if is_wanted { vec![exe] } else { Vec::new() };
         let (ours, others): (Vec<PathBuf>, Vec<_>) =
             libraries.into_iter().partition(|path| wanted.has_library(path));
@@ -187,7 +190,7 @@ impl<'a> Prepared<'a> {
             swaps.extend(module::asking(store, &file)?.map(|given| Swap { asked: file, given }));
         }
         let executable = ReadyProgram { segments, file: None, linker };
-        Ok(Prepared { store, wanted, asked, interposed, path, executable, modules, swaps, refused })
+        Ok(Prepared { store, wanted, asked, interposed, path, key, executable, modules, swaps, refused })
     }
 
     /// How modules are rewritten.

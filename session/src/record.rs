@@ -6,6 +6,7 @@ mod take;
 
 pub use take::Forecast;
 
+use crate::died::{self, Died};
 use crate::loader::{ClosesMailbox, Loaded, Loader};
 use crate::messages::{Done, Warning};
 use crate::module::Instrumented;
@@ -161,6 +162,12 @@ impl<W: Write> RecordedRun<'_, W> {
     /// How the program ended.
     pub fn status(&self) -> ExitStatus {
         self.process.status
+    }
+
+    /// How the program died, if a signal has ended it.
+    pub fn died(&self) -> Option<Died> {
+        let told = self.process.deaths.as_ref().map(live::Deaths::report).unwrap_or_default();
+        died::died(&self.prepared, &self.loaded, &self.process, &told)
     }
 
     fn modules(&self) -> impl Iterator<Item = &Instrumented> {

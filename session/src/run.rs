@@ -167,20 +167,23 @@ pub(crate) fn wait(
 ) -> Result<Process, RunError> {
     let Started { mut child, text, deaths } = started;
     let (pid, is_gone) = (child.id(), &AtomicBool::new(false));
-    std::thread::scope(|scope| {
+    let told = deaths.as_ref();
+    let (status, became, maps) = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new;
         let becomes = watched
             .execs
             .then(|| thread().spawn_scoped(scope, move || watch::becomes(pid, &prepared.path, is_gone)));
         let maps = watched.maps.then(|| thread().spawn_scoped(scope, move || Maps::watch(pid, is_gone)));
+        let takes = told.map(|told| thread().spawn_scoped(scope, move || watch::take(told, is_gone)));
         let status = live::wait(&mut child);
         is_gone.store(true, Ordering::Relaxed);
+        takes.map(watch::seen_by);
         let became = becomes.and_then(watch::seen_by).flatten();
-        let maps = maps.and_then(watch::seen_by).unwrap_or_default();
-        let name = || Path::new(name).display().to_string();
-        let status = status.map_err(|source| RunError::Wait { name: name(), source })?;
-        Ok(Process { pid, status, became, maps, text, deaths })
-    })
+        (status, became, maps.and_then(watch::seen_by).unwrap_or_default())
+    });
+    let name = || Path::new(name).display().to_string();
+    let status = status.map_err(|source| RunError::Wait { name: name(), source })?;
+    Ok(Process { pid, status, became, maps, text, deaths })
 }
 
 /// Whether somebody traces us.

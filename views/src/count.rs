@@ -6,7 +6,7 @@ pub mod repeat;
 
 pub use loops::LoopView;
 
-use crate::{Between, Table, View, known, many, share};
+use crate::{Between, DeathView, Table, View, known, many, share};
 use points::PointView;
 use repeat::RepeatView;
 use serde::Serialize;
@@ -27,6 +27,8 @@ pub struct CountView {
     pub threads: Option<u64>,
     /// How many threads may have been stopped in the middle of a block.
     pub stopped: u64,
+    /// How it died, if a signal has ended it.
+    pub died: Option<DeathView>,
     /// How many instructions ran.
     pub instructions: u64,
     /// Of all instructions that are known to have run in the counted modules: more may have run uncounted, so
@@ -171,6 +173,9 @@ impl View for CountView {
         writeln!(w)?;
         self.uncounted(w)?;
         self.unknown(w)?;
+        if let Some(died) = &self.died {
+            writeln!(w, "it died of {died}")?;
+        }
         if self.stopped > 0 {
             let were = many(usize::try_from(self.stopped).unwrap_or(usize::MAX), "thread");
             writeln!(

@@ -24,6 +24,8 @@ pub struct Check {
     pub what: &'static str,
     /// The verbs that need it.
     pub verbs: &'static str,
+    /// Whether these verbs work without it, too, though not as well.
+    pub is_spare: bool,
     /// Whether it works.
     pub works: bool,
     /// Why, or why not.

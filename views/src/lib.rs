@@ -11,6 +11,7 @@
 pub mod carry;
 pub mod convert;
 pub mod count;
+mod death;
 pub mod diff;
 pub mod doctor;
 pub mod instrument;
@@ -20,6 +21,7 @@ pub mod show;
 mod table;
 pub mod trace;
 
+pub use death::DeathView;
 pub use table::Table;
 pub use table::cells::{
     Between, address, counted, cut, fits, known, many, percent, ratio, share, share_if_any, size,

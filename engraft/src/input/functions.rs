@@ -67,6 +67,33 @@ pub fn spelt(program: &Program, id: FuncId) -> String {
     source_names(program, id).next().unwrap_or_else(|| program.function(id).name())
 }
 
+/// How a program died, for people.
+pub fn death(died: session::Died) -> views::DeathView {
+    let session::Died { signal, name, place } = died;
+    let none = views::DeathView {
+        signal,
+        name,
+        module: None,
+        at: None,
+        function: None,
+        offset: None,
+        file: None,
+        line: None,
+    };
+    let Some(session::Place { path, at, function, source }) = place else { return none };
+    let (function, offset) = function.unzip();
+    let (file, line) = source.unzip();
+    views::DeathView {
+        module: Some(file_name(&path.to_string_lossy())),
+        at: Some(at.0),
+        function: function.map(|symbol| matching::names::in_source(&symbol).unwrap_or(symbol)),
+        offset,
+        file,
+        line,
+        ..none
+    }
+}
+
 /// The last part of a path, for people.
 pub fn file_name(path: &str) -> String {
     Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()

@@ -177,9 +177,11 @@ fn report(
         std::mem::forget((run, counted));
         return Ok(());
     }
+    let died = run.died().map(input::death);
     let programs = run.into_programs();
     let Collected { profiles, threads, n_threads, .. } = &counted;
     let mut view = fill::view(rec, profiles, threads, &programs, Some(*n_threads));
+    view.died = died;
     view.repeated = repeats.map(|repeats| repeat::view(repeats, &programs));
     args.output.print(&view)
 }

@@ -1,20 +1,24 @@
-//! Where the threads of a program were when a signal ended them. The kernel tells it, and nobody in the
-//! program can notice: no handler is put in, and nothing is traced.
+//! Where the threads of a program were when a signal ended them, and which processes it made. The kernel
+//! tells it, and nobody in the program can notice: no handler is put in, and nothing is traced.
 //!
 //! ```text
 //!  stopped at exec ──► an event a processor, of the process and all that it makes
-//!                  ──► records in buffers ──► read when it has ended
+//!                  ──► records in buffers ──► taken now and then, and when it has ended
 //! ```
 //! The tracepoint `signal:signal_deliver` comes to each thread that a signal ends, also to those that are
 //! ended since another one was. With it come the thread's registers and what its stack has on top; and the
-//! same buffers tell which files' code was mapped where.
+//! same buffers tell which files' code was mapped where. Who may not have tracepoints, is told of processes
+//! alone, if of anything.
 //!
 //! Source: perf_event_open(2); Linux, kernel/signal.c, get_signal.
 
-use super::perf::{PerfBuffer, Record, Tracepoint, processors, tracepoint};
+use super::perf::{PerfBuffer, Record, processors, tracepoint};
 use nix::libc;
 use nix::unistd::Pid;
-use perf_event_open_sys::bindings::{PERF_RECORD_MMAP, PERF_RECORD_SAMPLE};
+use perf_event_open_sys::bindings::{
+    PERF_RECORD_COMM, PERF_RECORD_FORK, PERF_RECORD_LOST, PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_MMAP,
+    PERF_RECORD_SAMPLE,
+};
 use program::LiveVa;
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -22,6 +26,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 /// Where a thread was when a signal ended it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,15 +65,28 @@ pub struct KernelReport {
     pub mapped: Vec<Mapped>,
     /// Whether that is all: nobody is missing who was ended so.
     pub is_whole: bool,
+    /// How many processes began, and how often one became another program; at least, if `is_cut`.
+    pub n_processes: u64,
+    /// How often a process became another program.
+    pub n_execs: u64,
+    /// Whether some of its records were lost.
+    pub is_cut: bool,
 }
 
 /// What tells of them.
 #[derive(Debug)]
-pub struct Deaths {
+pub struct Deaths(Mutex<Told>);
+
+#[derive(Debug)]
+struct Told {
     buffers: Vec<PerfBuffer>,
-    /// Where a record of the event has the signal.
-    signal_at: usize,
+    /// Where a record of the tracepoint has the signal, if there is one.
+    signal_at: Option<usize>,
+    so_far: KernelReport,
 }
+
+/// How much code in how many processes is kept: of more, who dies does so in none that is known.
+const MOST_MAPPED: usize = 1 << 16;
 
 impl Deaths {
     /// Of process `pid`, and those that it makes, from now on.
@@ -76,36 +94,80 @@ impl Deaths {
     /// # Errors
     /// If the kernel has no such events, or we may not ask for them: then only the privileged may.
     pub fn watch(pid: Pid) -> io::Result<Deaths> {
-        let Tracepoint { config, signal_at } = tracepoint("signal/signal_deliver")?;
+        let online = fs::read_to_string("/sys/devices/system/cpu/online")?;
+        let online = processors(&online);
+        let (buffers, signal_at) = match Deaths::of_signals(pid, &online) {
+            Ok((buffers, signal_at)) => (buffers, Some(signal_at)),
+            Err(_) => {
+                let buffer = |&cpu| PerfBuffer::of_processes(pid, cpu);
+                (online.iter().map(buffer).collect::<io::Result<_>>()?, None)
+            }
+        };
+        let so_far = KernelReport { is_whole: signal_at.is_some(), ..KernelReport::default() };
+        Ok(Deaths(Mutex::new(Told { buffers, signal_at, so_far })))
+    }
+
+    /// Whether we are told where signals end the threads of a process that we start.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn try_out() -> io::Result<()> {
+        Deaths::of_signals(Pid::from_raw(0), &[0]).map(drop)
+    }
+
+    fn of_signals(pid: Pid, online: &[i32]) -> io::Result<(Vec<PerfBuffer>, usize)> {
+        let tracepoint = tracepoint("signal/signal_deliver")?;
         // Those by which nothing ends are no concern of ours, and those that have a handler.
         let alive = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
         let stop = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
         let not: String = alive.iter().chain(&stop).map(|signal| format!(" && sig != {signal}")).collect();
         let filter = CString::new(format!("sa_handler == 0{not}")).map_err(io::Error::other)?;
-        let buffer = |cpu| PerfBuffer::of(pid, cpu, config, &filter);
-        let online = fs::read_to_string("/sys/devices/system/cpu/online")?;
-        let buffers = processors(&online).into_iter().map(buffer).collect::<io::Result<Vec<_>>>()?;
-        Ok(Deaths { buffers, signal_at })
+        let buffer = |&cpu| PerfBuffer::of(pid, cpu, &tracepoint, &filter);
+        Ok((online.iter().map(buffer).collect::<io::Result<_>>()?, tracepoint.signal_at))
+    }
+
+    /// Takes what was told since, so that there is room for more.
+    pub fn take(&self) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Told { buffers, signal_at, so_far } = &mut *told;
+        for buffer in buffers {
+            let (bytes, has_all) = buffer.take();
+            so_far.is_whole &= has_all;
+            so_far.is_cut |= !has_all;
+            let mut rest = bytes.as_slice();
+            while let Some(record) = Record::first(&mut rest) {
+                so_far.add(&record, *signal_at);
+            }
+        }
     }
 
     /// What it has told so far.
     pub fn report(&self) -> KernelReport {
-        let KernelReport { mut deaths, mut mapped, mut is_whole } =
-            KernelReport { is_whole: true, ..KernelReport::default() };
-        for buffer in &self.buffers {
-            let (bytes, has_all) = buffer.bytes();
-            is_whole &= has_all;
-            let mut rest = bytes.as_slice();
-            while let Some(record) = Record::first(&mut rest) {
-                match record.kind {
-                    PERF_RECORD_SAMPLE => deaths.extend(death(record.body, self.signal_at)),
-                    PERF_RECORD_MMAP => mapped.extend(code(record.body)),
-                    _ => {}
-                }
-            }
-        }
-        KernelReport { deaths, mapped, is_whole }
+        self.take();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).so_far.clone()
     }
+}
+
+impl KernelReport {
+    /// Adds what a record says; `signal_at` is where those of the tracepoint have the signal.
+    fn add(&mut self, record: &Record<'_>, signal_at: Option<usize>) {
+        match record.kind {
+            PERF_RECORD_SAMPLE => {
+                self.deaths.extend(signal_at.and_then(|signal_at| death(record.body, signal_at)));
+            }
+            PERF_RECORD_MMAP if self.mapped.len() < MOST_MAPPED => self.mapped.extend(code(record.body)),
+            PERF_RECORD_FORK => self.n_processes += u64::from(is_process(record.body)),
+            PERF_RECORD_COMM if u32::from(record.misc) & PERF_RECORD_MISC_COMM_EXEC != 0 => self.n_execs += 1,
+            PERF_RECORD_LOST => (self.is_whole, self.is_cut) = (false, true),
+            _ => {}
+        }
+    }
+}
+
+/// Whether a record of somebody who began is that of a process: its number is none of its parent's.
+fn is_process(body: &[u8]) -> bool {
+    let number = |at: usize| body.get(at..).and_then(|n| n.first_chunk()).map(|n| u32::from_le_bytes(*n));
+    number(0) != number(4)
 }
 
 /// The process and the thread that a record begins with, and the words behind them.

@@ -8,12 +8,13 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Pid;
 use perf_event_open_sys::bindings::{
-    PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER, PERF_SAMPLE_TID, PERF_TYPE_TRACEPOINT,
-    perf_event_attr,
+    PERF_COUNT_SW_DUMMY, PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER, PERF_SAMPLE_TID,
+    PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT, perf_event_attr, perf_event_mmap_page,
 };
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
+use std::mem::offset_of;
 use std::path::Path;
 
 /// What the kernel tells on one processor.
@@ -21,24 +22,29 @@ use std::path::Path;
 pub(super) struct PerfBuffer {
     _event: File,
     pages: SharedBytes,
+    /// How many bytes of it were taken.
+    taken: u64,
 }
 
 /// Bytes in front of a ring buffer.
 const HEADER: usize = 0x1000;
-/// Bytes of a ring buffer: some thousand records, a power of two.
+/// Bytes of a ring buffer: some thousand records, a power of two. And of one of processes alone: what all
+/// buffers of a user may have without rights is some hundred pages a processor.
 const ROOM: usize = 1 << 19;
+const SMALL_ROOM: usize = 1 << 16;
+/// No record is longer.
+const LONGEST: usize = 0x2000;
 
 /// Bytes of the stack that are told.
 const STACK: u32 = 8;
 
 impl PerfBuffer {
-    /// Of process `pid`, and those that it makes, on the processor `cpu`: the tracepoint `config`, where
-    /// `filter` holds, and what is mapped.
-    pub(super) fn of(pid: Pid, cpu: i32, config: u64, filter: &CStr) -> io::Result<PerfBuffer> {
+    /// Of process `pid`, and those that it makes, on the processor `cpu`: the `tracepoint`, what is mapped,
+    /// and which processes begin and become other programs.
+    pub(super) fn of(pid: Pid, cpu: i32, tracepoint: &Tracepoint, filter: &CStr) -> io::Result<PerfBuffer> {
         let mut attributes = perf_event_attr {
             type_: PERF_TYPE_TRACEPOINT,
-            size: u32::try_from(size_of::<perf_event_attr>()).map_err(io::Error::other)?,
-            config,
+            config: tracepoint.config,
             sample_type: u64::from(
                 PERF_SAMPLE_TID | PERF_SAMPLE_RAW | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER,
             ),
@@ -47,30 +53,72 @@ impl PerfBuffer {
             ..perf_event_attr::default()
         };
         attributes.__bindgen_anon_1.sample_period = 1;
-        attributes.set_inherit(1);
         attributes.set_mmap(1);
-        let event = open_event(&mut attributes, pid, cpu, filter)?;
-        let pages = SharedBytes::map(&event, 0, (HEADER + ROOM) as u64)?;
-        Ok(PerfBuffer { _event: event, pages })
+        PerfBuffer::open(attributes, pid, cpu, Some(filter), ROOM)
     }
 
-    /// What is in it, from its start, and whether that is all: the kernel leaves out what does not fit.
-    pub(super) fn bytes(&self) -> (Vec<u8>, bool) {
-        const HEAD: usize =
-            std::mem::offset_of!(perf_event_open_sys::bindings::perf_event_mmap_page, data_head);
+    /// Of process `pid`, and those that it makes, on the processor `cpu`: which processes begin and become
+    /// other programs, and nothing else. For that, nobody needs rights where users may have events at all.
+    pub(super) fn of_processes(pid: Pid, cpu: i32) -> io::Result<PerfBuffer> {
+        let mut attributes = perf_event_attr {
+            type_: PERF_TYPE_SOFTWARE,
+            config: u64::from(PERF_COUNT_SW_DUMMY),
+            ..perf_event_attr::default()
+        };
+        attributes.set_exclude_kernel(1);
+        attributes.set_exclude_hv(1);
+        PerfBuffer::open(attributes, pid, cpu, None, SMALL_ROOM)
+    }
+
+    fn open(
+        mut attributes: perf_event_attr,
+        pid: Pid,
+        cpu: i32,
+        filter: Option<&CStr>,
+        room: usize,
+    ) -> io::Result<PerfBuffer> {
+        attributes.size = u32::try_from(size_of::<perf_event_attr>()).map_err(io::Error::other)?;
+        attributes.set_inherit(1);
+        attributes.set_task(1);
+        attributes.set_comm(1);
+        attributes.set_comm_exec(1);
+        let event = open_event(&mut attributes, pid, cpu, filter)?;
+        let pages = SharedBytes::map(&event, 0, (HEADER + room) as u64)?;
+        Ok(PerfBuffer { _event: event, pages, taken: 0 })
+    }
+
+    /// How many bytes of records there is room for: a power of two.
+    fn room(&self) -> usize {
+        self.pages.len() - HEADER
+    }
+
+    /// Takes what came since it was called last, and whether that is all: the kernel leaves out what does not
+    /// fit.
+    pub(super) fn take(&mut self) -> (Vec<u8>, bool) {
+        const HEAD: usize = offset_of!(perf_event_mmap_page, data_head);
+        const TAIL: usize = offset_of!(perf_event_mmap_page, data_tail);
         let mut head = [0; 8];
         self.pages.look(HEAD, &mut head);
-        let len = usize::try_from(u64::from_le_bytes(head)).unwrap_or(ROOM).min(ROOM);
-        let mut bytes = vec![0; len & !7];
-        self.pages.look(HEADER, &mut bytes);
+        let head = u64::from_le_bytes(head);
+        let room = self.room();
+        let len = usize::try_from(head.wrapping_sub(self.taken)).unwrap_or(room).min(room) & !7;
+        let start = usize::try_from(self.taken).unwrap_or(0) & (room - 1);
+        let mut bytes = vec![0; len];
+        let (first, second) = bytes.split_at_mut(len.min(room - start));
+        self.pages.look(HEADER + start, first);
+        self.pages.look(HEADER, second);
+        self.taken = head;
+        self.pages.set(TAIL, head);
         // The longest record is that of a path.
-        (bytes, len + 0x2000 < ROOM)
+        (bytes, len + LONGEST < room)
     }
 }
 
 /// A record of the kernel's.
 pub(super) struct Record<'a> {
     pub(super) kind: u32,
+    /// What the kernel says of it beside its kind.
+    pub(super) misc: u16,
     pub(super) body: &'a [u8],
 }
 
@@ -78,10 +126,11 @@ impl<'a> Record<'a> {
     /// Takes the first of `rest`.
     pub(super) fn first(rest: &mut &'a [u8]) -> Option<Record<'a>> {
         let kind = u32::from_le_bytes(*rest.first_chunk()?);
+        let misc = u16::from_le_bytes(*rest.get(4..)?.first_chunk()?);
         let len = usize::from(u16::from_le_bytes(*rest.get(6..)?.first_chunk()?));
         let body = rest.get(8..len)?;
         *rest = rest.get(len..)?;
-        Some(Record { kind, body })
+        Some(Record { kind, misc, body })
     }
 }
 

@@ -5,6 +5,7 @@ use super::Arena;
 use crate::sys;
 use probe::arch::shared::{self, Header};
 use probe::offset;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt as _;
@@ -18,11 +19,23 @@ use std::time::Duration;
 pub struct StoppedThreads {
     /// How many.
     pub n: u64,
-    /// How many of them may have counted in each area.
+    /// How many there would be if the kernel had told nothing: whose counts a thread's are that it told of,
+    /// is not known.
+    pub n_untold: u64,
+    /// How many of these may have counted in each area.
     pub in_areas: Vec<u64>,
 }
 
 impl Arena {
+    /// The processes of which a thread may have been stopped in the middle of a block.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn that_may_be_stopped(&self) -> io::Result<BTreeSet<u32>> {
+        let areas = self.areas()?.into_iter().filter(|area| may_run(area.1));
+        Ok(areas.filter_map(|area| u32::try_from(area.0).ok()).collect())
+    }
+
     /// Where the owners of areas are in a process.
     pub(crate) fn owners_at(&self) -> u64 {
         shared::ARENA + self.room.owners_at()
@@ -31,11 +44,18 @@ impl Arena {
     /// How many threads may have been stopped in the middle of a block, in whatever process, each in one.
     /// `main` is the process that was started, and `status` how it ended: who ends it by `exit`, or aborts,
     /// is at a call. If `ends_are_taken`, a signal handler may have been `exit` or `_exit`, which is
-    /// called with the signal's number.
+    /// called with the signal's number. `told` are the threads that signals ended, by process, of which it is
+    /// not known where they were, if it is known of all whom signals ended.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn stopped(&self, main: u32, status: ExitStatus, ends_are_taken: bool) -> io::Result<StoppedThreads> {
+    pub fn stopped(
+        &self,
+        main: u32,
+        status: ExitStatus,
+        ends_are_taken: bool,
+        told: Option<&BTreeMap<u32, u64>>,
+    ) -> io::Result<StoppedThreads> {
         let areas = self.areas()?;
         let is_main = |area: &&(i32, u8)| u32::try_from(area.0) == Ok(main);
         let n = |is: u8, of_main: bool| {
@@ -57,8 +77,26 @@ impl Arena {
             Some(_) => (runs + ended + aborts).max(1),
         };
         let lost = self.word(offset!(Header, n_stopped))?.saturating_add(self.n_shared()?);
+        let n_untold = lost.saturating_add(others).saturating_add(of_main);
+        let n = told.map_or(n_untold, |told| {
+            let anywhere = |pid: u32| told.get(&pid).copied().unwrap_or(0);
+            let by_handler = u64::from(is_by_handler && calls_end == 0);
+            let of_main = of_main.min(anywhere(main).saturating_add(by_handler));
+            let mut of_others: BTreeMap<i32, u64> = BTreeMap::new();
+            for (pid, _) in areas.iter().filter(|area| may_run(area.1) && !is_main(area)) {
+                *of_others.entry(*pid).or_default() += 1;
+            }
+            // Who runs still, or may have ended in a handler that is `exit`, no signal has ended.
+            let is_told = |pid: i32| !ends_are_taken && !self::runs(pid);
+            let others = of_others.into_iter().map(|(pid, n)| match u32::try_from(pid) {
+                Ok(number) if is_told(pid) => n.min(anywhere(number)),
+                _ => n,
+            });
+            others.fold(lost, u64::saturating_add).saturating_add(of_main)
+        });
         Ok(StoppedThreads {
-            n: lost.saturating_add(others).saturating_add(of_main),
+            n,
+            n_untold,
             in_areas: areas.iter().map(|a| lost.saturating_add(u64::from(may_run(a.1)))).collect(),
         })
     }
@@ -84,7 +122,7 @@ impl Arena {
     /// The kernel's.
     pub fn running(&self) -> io::Result<usize> {
         let pids = self.areas()?.into_iter().map(|area| area.0);
-        let pids: std::collections::BTreeSet<i32> = pids.filter(|pid| *pid > 0).collect();
+        let pids: BTreeSet<i32> = pids.filter(|pid| *pid > 0).collect();
         Ok(pids.into_iter().filter(|&pid| runs(pid)).count())
     }
 

@@ -128,6 +128,19 @@ impl SharedBytes {
         Ok(SharedBytes { start, len })
     }
 
+    /// How many bytes.
+    pub fn len(&self) -> usize {
+        self.len.get()
+    }
+
+    /// Writes the word at `at`, a multiple of 8: who sees it sees that all before was read.
+    pub fn set(&self, at: usize, word: u64) {
+        assert!(at.is_multiple_of(8) && at.checked_add(8).is_some_and(|end| end <= self.len.get()));
+        let place = self.start.as_ptr().wrapping_byte_add(at).cast::<u64>();
+        // SAFETY: it lies in the mapping, aligned, and is mapped as long as we live.
+        unsafe { AtomicU64::from_ptr(place) }.store(word, Ordering::Release);
+    }
+
     /// Moves the bytes from `at` on, a multiple of 8, to `to`, and leaves zeros; `to` is of whole words of 8
     /// bytes.
     pub fn take(&self, at: usize, to: &mut [u8]) {

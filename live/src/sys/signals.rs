@@ -35,6 +35,15 @@ pub(super) fn bit(signal: libc::c_int) -> u64 {
     1 << (signal - 1)
 }
 
+/// What a signal is called: `SIGSEGV`.
+pub fn signal_name(signal: i32) -> String {
+    match Signal::try_from(signal) {
+        Ok(signal) => signal.as_str().to_owned(),
+        // Those of real-time have numbers.
+        Err(_) => format!("signal {signal}"),
+    }
+}
+
 /// The signal of this name, with or without `SIG`, or number, if it is one that is passed on.
 pub fn signal_named(text: &str) -> Option<i32> {
     let upper = text.to_ascii_uppercase();

@@ -126,7 +126,7 @@ impl<'a> Returns<'a> {
 }
 
 /// `syscall`.
-const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
+pub const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! What is seen of a process from outside, which does not hold it up: the program that it becomes,
 //! the files that are mapped in it.
 
+use live::Deaths;
 use profile::{Beyond, Profile};
 use program::{Image, Va};
 use std::collections::{BTreeMap, HashMap};
@@ -35,6 +36,15 @@ pub(super) fn becomes(pid: u32, started: &Path, is_gone: &AtomicBool) -> Option<
         }
         std::thread::park_timeout(pause);
         pause = (2 * pause).min(Duration::from_millis(100));
+    }
+}
+
+/// Takes what the kernel tells now and then, so that there is room for more, until the program is over, as
+/// `is_gone` says.
+pub(super) fn take(told: &Deaths, is_gone: &AtomicBool) {
+    while !is_gone.load(Ordering::Relaxed) {
+        std::thread::park_timeout(Duration::from_millis(50));
+        told.take();
     }
 }
 

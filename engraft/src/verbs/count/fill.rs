@@ -24,6 +24,7 @@ pub fn view(
         recording: rec.display().to_string(),
         threads,
         stopped: profiles.iter().map(|p| p.intervals.n_stopped).max().unwrap_or(0),
+        died: None,
         instructions: 0,
         counted_share: 1.0,
         modules: Vec::new(),
