@@ -153,6 +153,7 @@ fn threads(wanted: usize) -> anyhow::Result<()> {
 
 fn run(cli: Cli) -> anyhow::Result<Answer> {
     live::fail_beyond_limits();
+    output::tidy_before_signals_end_us();
     // A program that is counted must not start where we cannot go on.
     let is_count = matches!(cli.verb, Verb::Count(_) | Verb::Trace(_));
     if is_count {

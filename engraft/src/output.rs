@@ -10,6 +10,7 @@ mod format;
 mod hints;
 mod profiles;
 mod talk;
+mod temporary;
 
 pub use files::{
     can_be_written, create, data, discard, file, is_own_file, is_standard_output, refuse_overwriting,
@@ -18,7 +19,11 @@ pub use files::{
 pub use format::{Format, Output, Report};
 pub use hints::{Hinted, WHY_NOT_MOVED, hint, of_instrument};
 pub use profiles::{format_named, output_format, unnamed, write_profile, written_formats};
-pub use talk::{TalkMode, failed, say, set_talk_mode, talk_mode, warn, warned};
+pub use talk::{
+    TalkMode, erase_progress, failed, pause_progress, resume_progress, say, set_talk_mode, show_progress,
+    talk_mode, warn, warned,
+};
+pub use temporary::goes_with_us;
 
 use std::process::ExitCode;
 
@@ -31,6 +36,15 @@ pub enum Answer {
     No,
     /// A program was run, and this is its exit status; 128 + n for signal n.
     Status(u8),
+}
+
+/// Has signals that end us take away what is in the making, first. Said again, it holds again, where signals
+/// were for a program meanwhile.
+pub fn tidy_before_signals_end_us() {
+    let _at_once = live::tidy_before_signals_end_us(|| {
+        pause_progress();
+        temporary::take_away();
+    });
 }
 
 /// Runs the command and turns what comes of it into an exit code: 0 done, 1 the answer is no, 2 failed.

@@ -5,7 +5,7 @@
 use crate::output;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -86,18 +86,15 @@ impl Steps {
                 continue;
             }
             if let Some(path) = state.open.last() {
-                let _gone = write!(
-                    std::io::stderr(),
-                    "\r\x1b[K{} … {} s",
+                output::show_progress(format_args!(
+                    "{} … {} s",
                     path.join(" › "),
                     started.elapsed().as_secs()
-                );
+                ));
                 shown = true;
             }
         }
-        if shown {
-            let _gone = write!(std::io::stderr(), "\r\x1b[K");
-        }
+        output::erase_progress();
     }
 }
 
@@ -162,6 +159,10 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
             }
             if let Some(i) = state.open.iter().rposition(|p| *p == entered.path) {
                 state.open.remove(i);
+            }
+            // A program may run now, whose terminal it is, too.
+            if state.open.is_empty() {
+                output::erase_progress();
             }
         }
     }

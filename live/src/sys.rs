@@ -1,14 +1,16 @@
 //! The calls that have no safe form: a child that asks to be traced before it becomes another program
-//! ([`inherited`]), signals passed on to it ([`pass_on`]), its stops ([`stops`]), memory that other processes
-//! change ([`memory`]), and a few of their own.
+//! ([`inherited`]), signals passed on to it ([`pass_on`]) or that end us ([`interrupts`]), its stops
+//! ([`stops`]), memory that other processes change ([`memory`]), and a few of their own.
 
 mod inherited;
+mod interrupts;
 mod memory;
 mod pass_on;
 mod signals;
 mod stops;
 
 pub use inherited::{is_output_closed, stop_at_exec};
+pub use interrupts::tidy_before_signals_end_us;
 pub use memory::{SharedBytes, SharedWord};
 pub use pass_on::{keep_signal, n_kept_signals, pass_signals_on, wait};
 pub use signals::{signal_name, signal_named};

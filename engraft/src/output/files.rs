@@ -5,11 +5,12 @@
 //! file is written and never read: nobody may write to a pipe.
 
 use super::hints::Hinted;
+use super::temporary::Temporary;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Where others write, too: what was written there stays.
@@ -80,6 +81,7 @@ pub fn data(to: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<
             Err(Hinted::new("cannot write to standard output: it is closed", hint).into())
         }
         _ => {
+            super::talk::pause_progress();
             let mut stdout = BufWriter::new(io::stdout().lock());
             let done = write(&mut stdout).and_then(|()| stdout.flush());
             // What is left in the buffer must not be tried again on drop.
@@ -110,12 +112,11 @@ pub fn file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
         return as_it_is(path, &mut File::options().write(true).open(&real).map_err(failed)?, write);
     }
     let temporary = beside(path, &real)?;
-    // The file itself: through its guard, an error would have the temporary name in it.
     let mut buffer = BufWriter::new(temporary.as_file());
     let done = write(&mut buffer).and_then(|()| buffer.flush());
     let _ = buffer.into_parts();
     done.and_then(|()| temporary.as_file().sync_data()).map_err(failed)?;
-    temporary.persist(&real).map_err(|err| failed(err.error))?;
+    temporary.persist(&real).map_err(failed)?;
     Ok(())
 }
 
@@ -148,7 +149,7 @@ pub fn create<T>(path: &Path, begin: impl FnOnce(File) -> io::Result<T>) -> anyh
     }
     let temporary = beside(path, &real)?;
     let begun = temporary.as_file().try_clone().and_then(begin).map_err(failed)?;
-    temporary.persist(&real).map_err(|err| failed(err.error))?;
+    temporary.persist(&real).map_err(failed)?;
     Ok(begun)
 }
 
@@ -194,16 +195,9 @@ fn is_device(real: &Path) -> bool {
 }
 
 /// A file beside `real` that can take its place; it goes away unless it does.
-fn beside(path: &Path, real: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
+fn beside(path: &Path, real: &Path) -> anyhow::Result<Temporary> {
     let mode = real.metadata().map_or(0o666, |there| there.permissions().mode());
-    // tempfile wraps the reason in the temporary file's name, which says nothing to the user: keep the bare
-    // one.
-    let mut reason = None;
-    let made = tempfile::Builder::new().prefix(".engraft-").make_in(folder(real), |name| {
-        let made = File::options().write(true).create_new(true).mode(mode).open(name);
-        made.inspect_err(|err| reason = err.raw_os_error())
-    });
-    made.map_err(|err| unwritable(path, &reason.map_or(err, io::Error::from_raw_os_error)))
+    Temporary::new(&folder(real), mode).map_err(|err| unwritable(path, &err))
 }
 
 fn unwritable(path: &Path, err: &io::Error) -> anyhow::Error {

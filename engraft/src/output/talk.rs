@@ -3,7 +3,7 @@
 use crate::output::hints::of_warning;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How to talk: as JSON, and nothing but errors.
 #[derive(Clone, Copy, Default, Debug)]
@@ -59,16 +59,64 @@ pub fn warned(warning: &session::Warning) {
     warn(&warning.to_string(), of_warning(warning));
 }
 
+/// The line of a terminal that says what is being done; what is said next takes its place.
+static PROGRESS: Mutex<Progress> = Mutex::new(Progress { is_shown: false, is_paused: false });
+
+struct Progress {
+    is_shown: bool,
+    is_paused: bool,
+}
+
+impl Progress {
+    fn erase(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            let _gone = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn progress() -> MutexGuard<'static, Progress> {
+    PROGRESS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Shows what is being done, until something else is said.
+pub fn show_progress(what: fmt::Arguments<'_>) {
+    let mut progress = progress();
+    if !progress.is_paused {
+        let _gone = write!(io::stderr(), "\r\x1b[K{what}");
+        progress.is_shown = true;
+    }
+}
+
+/// Takes what is being done off the terminal.
+pub fn erase_progress() {
+    progress().erase();
+}
+
+/// The same, and shows nothing more: the terminal is for data, or for a program.
+pub fn pause_progress() {
+    let mut progress = progress();
+    progress.erase();
+    progress.is_paused = true;
+}
+
+/// Shows it again.
+pub fn resume_progress() {
+    progress().is_paused = false;
+}
+
 /// Writes a report beside the output of a program, whose standard output is its own. That it cannot be said
 /// is no reason to stop.
 pub fn report(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let mut text = Vec::new();
     let _memory = write(&mut text);
+    pause_progress();
     let _gone = io::stderr().lock().write_all(&text);
 }
 
 /// One line of talk. That it cannot be said is no reason to stop.
 pub fn say(line: impl fmt::Display) {
+    erase_progress();
     let mut stderr = io::stderr().lock();
     let _gone = writeln!(stderr, "{line}");
 }

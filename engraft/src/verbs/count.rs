@@ -89,7 +89,11 @@ pub fn cache_folder() -> Option<PathBuf> {
 /// # Errors
 /// If no folder can be made.
 pub fn open_store(is_temporary: bool) -> Result<Store, StoreError> {
-    Store::open(cache_folder().filter(|_| !is_temporary).as_deref(), &std::env::temp_dir())
+    let store = Store::open(cache_folder().filter(|_| !is_temporary).as_deref(), &std::env::temp_dir())?;
+    if store.is_temporary() {
+        output::goes_with_us(store.folder());
+    }
+    Ok(store)
 }
 
 /// The exit status that is passed on of a program that ended with `status`.
@@ -144,7 +148,9 @@ fn once(
     let modules = info_span!("prepare").in_scope(|| Modules::of(store, target))?;
     modules.warnings.iter().for_each(output::warned);
     let prepared = info_span!("prepare").in_scope(|| Prepared::new(store, &wanted, modules, asked))?;
+    output::pause_progress();
     let run = CountedRun::new(prepared, target, name, rest)?;
+    output::resume_progress();
     run.warnings().iter().for_each(output::warned);
 
     let _span = info_span!("write").entered();
@@ -158,6 +164,8 @@ fn once(
     if is_last {
         let bytes = profile::recording::write_with_threads(&counted.profiles, &counted.threads);
         keep(rec, &bytes)?;
+        // What is left to do is for whoever waits for it.
+        output::tidy_before_signals_end_us();
         counted.warnings.iter().for_each(output::warned);
         report(args, rec.path(), run, counted, repeats)?;
     }

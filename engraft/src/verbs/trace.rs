@@ -233,6 +233,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     let tail = args.last.map(Tail::new);
     place.make_room();
     let recorder = output::create(to, |file| Recorder::new(file, &first, window, tail))?;
+    output::pause_progress();
     let run = RecordedRun::new(recordable, &target, (name, rest), recorder, say_forecast);
     let run = run.inspect_err(|err| {
         if matches!(err, RunError::Launch(_)) {
@@ -242,6 +243,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     run.warnings().iter().for_each(output::warned);
     let status = run.status();
     let recorded = run.finish(name);
+    output::resume_progress();
     if let Some(n_bytes) = recorded.excess_bytes {
         let what = format!(
             "what each thread did last takes {}: more than --last allows",
@@ -254,6 +256,8 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
         let what = format!("cannot write {}: {err}", to.display());
         output::warn(&what, Some("what was recorded before can be read; make room for the rest"));
     });
+    // What was recorded is there, and to pack it takes long.
+    output::tidy_before_signals_end_us();
     let n_bytes = match args.pack {
         true => n_bytes.and_then(|n| {
             let packed = pack::file(to, to, Maker::Sequitur).map(|wrote| wrote.n_bytes);

@@ -17,6 +17,7 @@ mod first_command;
 mod follow;
 mod formats;
 mod handlers;
+mod interrupted;
 mod intervals;
 mod jumps;
 mod kinds;

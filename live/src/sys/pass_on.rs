@@ -3,6 +3,7 @@
 use super::inherited::is_ignored;
 use super::signals::{bit, passed_on};
 use nix::libc::{self, c_void};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::io;
@@ -71,10 +72,27 @@ extern "C" fn pass_on(which: libc::c_int, about: *mut libc::siginfo_t, _: *mut c
         pass_on_what_came();
     }
     if which == libc::SIGTSTP {
-        // SAFETY: asks the kernel, and touches no memory: who waits for us sees that the work has stopped.
-        let _stopped = unsafe { libc::raise(libc::SIGSTOP) };
+        stop();
     }
     nix::errno::Errno::set_raw(error);
+}
+
+/// Stops us by SIGTSTP, as the program was stopped: who waits for us sees that and no other signal. Called
+/// by its handler.
+fn stop() {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default runs no code of ours.
+    let handled = unsafe { sigaction(Signal::SIGTSTP, &default) };
+    // It comes when it is let through; we go on behind that when we are continued.
+    let _pending = raise(Signal::SIGTSTP);
+    let mut only = SigSet::empty();
+    only.add(Signal::SIGTSTP);
+    let _stopped = only.thread_unblock();
+    let _blocked = only.thread_block();
+    if let Ok(handled) = handled {
+        // SAFETY: the same handler as before.
+        let _known = unsafe { sigaction(Signal::SIGTSTP, &handled) };
+    }
 }
 
 /// Has signals that are sent to us go to the program, as soon as there is one ([`wait`]): it decides what

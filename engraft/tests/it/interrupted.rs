@@ -1,0 +1,128 @@
+//! What is ended in the middle of its work leaves nothing behind, and ends as its shell expects.
+
+use crate::needs;
+use crate::run::{built, engraft, folder, must};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+const US: &str = env!("CARGO_BIN_EXE_engraft");
+
+/// A run whose trace takes seconds to pack.
+const LONG: &str = "static volatile unsigned long x = 1, n;
+    int main(void) { for (int i = 0; i < 3000000; i++) {
+      x = x * 6364136223846793005ul + 1442695040888963407ul; if (x >> 40 & 1) n++; if (x >> 50 & 1) n += 2; }
+      return 0; }";
+
+/// A folder with `run.trace`, and what is in it.
+fn place() -> (tempfile::TempDir, Vec<u8>) {
+    let place = folder();
+    built(place.path(), "long", LONG, "-O1");
+    engraft(place.path(), "trace --no-cache -q --modules exe -o run.trace ./long").ok();
+    let trace = std::fs::read(place.path().join("run.trace")).expect("it was written");
+    (place, trace)
+}
+
+/// Files in the making.
+fn hidden(place: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(place).expect("there").map(|entry| entry.expect("read").file_name());
+    names.map(|name| name.into_string().expect("ours")).filter(|name| name.starts_with('.')).collect()
+}
+
+/// Starts `args`, and waits until it has something in the making that is not in `before`.
+fn begun(place: &Path, args: &str, before: &[String]) -> Child {
+    let mut command = Command::new(US);
+    command.args(args.split_whitespace()).current_dir(place).stdin(Stdio::null());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("cargo built it");
+    let start = Instant::now();
+    while hidden(place).iter().all(|name| before.contains(name)) {
+        assert!(start.elapsed() < Duration::from_secs(60), "{args} writes nothing");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    child
+}
+
+fn send(signal: &str, to: &mut Child) -> ExitStatus {
+    must(Command::new("kill").args([&format!("-{signal}"), &to.id().to_string()]));
+    to.wait().expect("it ends")
+}
+
+#[test]
+fn a_signal_takes_away_what_is_in_the_making() {
+    needs!("gcc", "kill");
+    let (place, trace) = place();
+    for (args, signal, number) in [
+        ("trace pack run.trace", "INT", 2),
+        ("trace pack run.trace -o other.trace", "TERM", 15),
+        ("convert run.trace -o other.trace", "HUP", 1),
+        ("trace pack --archive run.trace", "QUIT", 3),
+    ] {
+        let ended = send(signal, &mut begun(place.path(), args, &[]));
+        assert_eq!(ended.signal(), Some(number), "{args}: {ended}");
+        assert_eq!(hidden(place.path()), [""; 0], "{args}");
+        assert!(std::fs::read(place.path().join("run.trace")).expect("still there") == trace, "{args}");
+        assert!(!place.path().join("other.trace").exists(), "{args}");
+    }
+    // Also while a trace is packed that was just recorded: that is there.
+    let args = "trace --no-cache -q --modules exe --pack -o new.trace ./long";
+    // The first one in the making is the trace itself, for a moment.
+    let mut child = begun(place.path(), "trace pack run.trace -o other.trace", &[]);
+    let before = hidden(place.path());
+    let mut packing = begun(place.path(), args, &before);
+    let start = Instant::now();
+    while !(place.path().join("new.trace").exists() && hidden(place.path()).len() > before.len()) {
+        assert!(start.elapsed() < Duration::from_secs(60), "it packs nothing");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    assert_eq!(send("INT", &mut packing).signal(), Some(2));
+    assert_eq!(hidden(place.path()), before, "the other one's is its own");
+    assert_eq!(send("TERM", &mut child).signal(), Some(15));
+    assert_eq!(hidden(place.path()), [""; 0]);
+    assert!(engraft(place.path(), "query new.trace 'main: 0' --count").ok().starts_with('1'));
+    // Who has it ignored goes on.
+    let line = format!("trap '' HUP; exec {US} trace pack -q run.trace -o other.trace");
+    let mut ignores = Command::new("sh");
+    ignores.args(["-c", &line]).current_dir(place.path());
+    let mut ignores = ignores.spawn().expect("sh runs");
+    while hidden(place.path()).is_empty() {
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    assert!(send("HUP", &mut ignores).success());
+    assert!(place.path().join("other.trace").exists());
+}
+
+#[test]
+fn what_was_killed_is_taken_away_by_the_next_one() {
+    needs!("gcc", "kill");
+    let (place, _) = place();
+    std::fs::write(place.path().join(".engraft-notes"), "mine").expect("written");
+    let killed = send("KILL", &mut begun(place.path(), "trace pack run.trace", &[".engraft-notes".into()]));
+    assert_eq!(killed.signal(), Some(9));
+    assert_eq!(hidden(place.path()).len(), 2, "nobody was there to take it away");
+    let mut alive = begun(place.path(), "trace pack run.trace -o other.trace", &hidden(place.path()));
+    let there = hidden(place.path());
+    assert_eq!(there.len(), 2, "what was killed is gone, what is alive is there: {there:?}");
+    engraft(place.path(), "convert run.trace -q -o run.csv").ok();
+    assert_eq!(hidden(place.path()), there, "one that is alive keeps its own");
+    send("TERM", &mut alive);
+    assert_eq!(hidden(place.path()), [".engraft-notes"]);
+}
+
+#[test]
+fn the_shell_sees_a_stopped_program_as_without_us() {
+    needs!("bash");
+    let place = folder();
+    let stopped = |command: &str| {
+        let script = format!(
+            "set -m; rm -f up; {command} sh -c 'echo > up; sleep 20; exit 0' & \
+             for i in $(seq 1000); do [ -e up ] && break; sleep 0.01; done; \
+             kill -TSTP %1; wait %1; echo $?; kill -KILL %1"
+        );
+        let mut bash = Command::new("bash");
+        let ran = bash.args(["-c", &script]).current_dir(place.path()).output().expect("bash runs");
+        String::from_utf8_lossy(&ran.stdout).trim().to_owned()
+    };
+    assert_eq!(stopped(""), "148");
+    assert_eq!(stopped(&format!("{US} count --no-cache -q")), "148");
+}
