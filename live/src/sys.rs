@@ -12,7 +12,7 @@ mod stops;
 pub use inherited::{is_output_closed, stop_at_exec};
 pub use interrupts::tidy_before_signals_end_us;
 pub use memory::{SharedBytes, SharedWord};
-pub use pass_on::{keep_signal, n_kept_signals, pass_signals_on, wait};
+pub use pass_on::{Ended, keep_signal, n_kept_signals, pass_signals_on, wait};
 pub use signals::{signal_name, signal_named};
 pub use stops::{Stop, is_gone, next_stop, send, to_next_call};
 

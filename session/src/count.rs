@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 /// Why a program is not counted.
@@ -50,6 +50,18 @@ pub struct CountedRun<'a> {
     process: Process,
     /// What the kernel told of its threads and processes.
     told: KernelReport,
+}
+
+/// Other programs that a counted one started, or became, by `exec`: they are not counted.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherPrograms {
+    /// How many, if the kernel told.
+    pub n: Option<u64>,
+    /// Whether these may be more.
+    pub is_least: bool,
+    /// Of the processor time of all, what processes took that it started and waited for, `0.0..=1.0`; unknown
+    /// where it is too little to be told.
+    pub share: Option<f64>,
 }
 
 /// Where signals ended threads.
@@ -104,6 +116,24 @@ impl<'a> CountedRun<'a> {
     /// How the program died, if a signal has ended it.
     pub fn died(&self) -> Option<Died> {
         died::died(&self.prepared, &self.loaded, &self.process, &self.told)
+    }
+
+    /// The other programs that it started, if there are any that may not have been counted.
+    pub fn others(&self) -> Option<OtherPrograms> {
+        let live::Ended { has_waited, children_share, .. } = self.process.ended;
+        let of_kernel = self.process.deaths.is_some();
+        let is_any = if of_kernel { self.told.n_execs > 0 } else { has_waited == Some(true) };
+        (is_any && !self.prepared.asked.follows).then(|| OtherPrograms {
+            n: of_kernel.then_some(self.told.n_execs),
+            is_least: self.told.is_cut,
+            share: children_share,
+        })
+    }
+
+    /// The libraries that were there at its start and that nobody asked to count; the last may be its ld.so,
+    /// which cannot be counted.
+    pub fn left_out(&self) -> &[PathBuf] {
+        &self.prepared.left_out
     }
 
     /// Where signals ended threads, as far as the kernel told.

@@ -34,7 +34,7 @@ mod run;
 mod store;
 
 pub use choose::{FunctionFilter, Glob, ModuleFilter, NoneWanted, Spellings, is_system_file};
-pub use count::{Collected, CountError, CountedRun};
+pub use count::{Collected, CountError, CountedRun, OtherPrograms};
 pub use died::{Died, Place};
 pub use find::{FindError, NoProc, find, needs_proc};
 pub use instrument::{InstrumentError, instrument};

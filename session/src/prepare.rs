@@ -148,6 +148,8 @@ pub struct Prepared<'a> {
     /// The libraries that it gets in place of others.
     pub(crate) swaps: Vec<Swap>,
     pub(crate) refused: Refused,
+    /// The libraries that are not wanted, its ld.so last.
+    pub(crate) left_out: Vec<PathBuf>,
 }
 
 impl<'a> Prepared<'a> {
@@ -164,6 +166,10 @@ impl<'a> Prepared<'a> {
     ) -> Result<Prepared<'a>, PrepareError> {
         let Modules { image, executable: path, libraries, linker, interposed, .. } = modules;
         let is_wanted = wanted.has_executable(&path);
+        let interpreter = image.interpreter.clone();
+        let is_linker = |path: &PathBuf| {
+            interpreter.as_ref().is_some_and(|linker| linker.file_name() == path.file_name())
+        };
         let recipe = Recipe { asked: &asked, placement: asked.placement, turn: 0, interposed: &interposed };
         let placement = if is_wanted { asked.placement } else { Placement::Nowhere };
         let (segments, exe) = module::executable(store, &path, image, Recipe { placement, ..recipe })?;
@@ -181,6 +187,8 @@ impl<'a> Prepared<'a> {
             made_ready(store, &[], from_here, recipe)?;
         }
         let (libraries, refused) = made_ready(store, &modules, ours, recipe)?;
+        let mut left_out: Vec<PathBuf> = others.iter().filter(|path| !is_linker(path)).cloned().collect();
+        left_out.extend(interpreter);
         let mut swaps = Vec::new();
         for (library, given) in libraries {
             swaps.push(Swap { asked: library.path.clone(), given });
@@ -190,7 +198,19 @@ impl<'a> Prepared<'a> {
             swaps.extend(module::asking(store, &file)?.map(|given| Swap { asked: file, given }));
         }
         let executable = ReadyProgram { segments, file: None, linker };
-        Ok(Prepared { store, wanted, asked, interposed, path, key, executable, modules, swaps, refused })
+        Ok(Prepared {
+            store,
+            wanted,
+            asked,
+            interposed,
+            path,
+            key,
+            executable,
+            modules,
+            swaps,
+            refused,
+            left_out,
+        })
     }
 
     /// How modules are rewritten.

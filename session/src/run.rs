@@ -62,6 +62,8 @@ pub(crate) struct Process {
     pub(crate) pid: u32,
     /// How it ended.
     pub(crate) status: ExitStatus,
+    /// The same, and what it took.
+    pub(crate) ended: live::Ended,
     /// The program that it became, which was not followed.
     pub(crate) became: Option<PathBuf>,
     /// Where files were mapped in it, if somebody looked.
@@ -182,8 +184,8 @@ pub(crate) fn wait(
         (status, became, maps.and_then(watch::seen_by).unwrap_or_default())
     });
     let name = || Path::new(name).display().to_string();
-    let status = status.map_err(|source| RunError::Wait { name: name(), source })?;
-    Ok(Process { pid, status, became, maps, text, deaths })
+    let ended = status.map_err(|source| RunError::Wait { name: name(), source })?;
+    Ok(Process { pid, status: ended.status, ended, became, maps, text, deaths })
 }
 
 /// Whether somebody traces us.

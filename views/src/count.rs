@@ -1,16 +1,17 @@
 //! What `engraft count` says: where a run's executions went, and what was not counted.
 
+mod coverage;
 mod loops;
 pub mod points;
 pub mod repeat;
 
+pub use coverage::{LeftOutView, OthersView, PADDING, UncountedView, UnknownView};
 pub use loops::LoopView;
 
 use crate::{Between, DeathView, Table, View, known, many, share};
 use points::PointView;
 use repeat::RepeatView;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// Where a run's executions went.
@@ -45,6 +46,10 @@ pub struct CountView {
     /// Functions without counts that no counted code calls: whether they ran, by indirect calls, is not
     /// known.
     pub unknown: Vec<UnknownView>,
+    /// Libraries that were there at the start, and not looked at.
+    pub left_out: Vec<LeftOutView>,
+    /// Other programs that it started, and that were not counted.
+    pub others: Option<OthersView>,
     /// Of each thread, where they were kept apart.
     pub per_thread: Vec<ThreadView>,
     /// What was not the same in each of several runs.
@@ -101,46 +106,12 @@ pub struct FunctionView {
     pub share: f64,
 }
 
-/// A function that stayed where it was, and may have run.
-#[derive(Debug, Serialize)]
-pub struct UnknownView {
-    /// The file it is in.
-    pub module: String,
-    /// Its name: the symbol, where there is one.
-    pub name: String,
-    /// Its address.
-    pub at: u64,
-    /// Why it was not moved.
-    pub why: String,
-}
-
-/// A function that stayed where it was, and ran; or whose padding ran.
-#[derive(Debug, Serialize)]
-pub struct UncountedView {
-    /// The file it is in.
-    pub module: String,
-    /// Its name: the symbol, where there is one.
-    pub name: String,
-    /// Its address.
-    pub at: u64,
-    /// Why it has no counts.
-    pub why: String,
-    /// Calls from counted code: it may have run more often.
-    pub calls: u64,
-    /// At least so many.
-    pub instructions: u64,
-}
-
 impl FunctionView {
     fn entries(&self) -> String {
         known(self.entries.map(|n| self.between.count(n)))
     }
 }
 
-/// Why padding has no count. The function around it has.
-pub const PADDING: &str = "behind branches that were not taken";
-/// Of what was not counted, how many are named.
-const NAMED: usize = 3;
 /// How many rows people want to see.
 const TOP: usize = 12;
 /// How long a name may be in a table.
@@ -186,15 +157,8 @@ impl View for CountView {
         if let Some(repeated) = &self.repeated {
             repeated.text(w)?;
         }
-        let run: usize = self.modules.iter().map(|m| m.blocks_run).sum();
-        writeln!(
-            w,
-            "counted {} instructions in {run} blocks of {}, at most {:.3} % of what ran there; recording: {}",
-            self.instructions,
-            many(self.modules.len(), "module"),
-            self.counted_share * 100.0,
-            self.recording
-        )
+        self.counted(w)?;
+        self.not_looked_at(w)
     }
 }
 
@@ -235,43 +199,5 @@ impl CountView {
             writeln!(w, "and {} more: --json lists them", self.per_thread.len() - TOP)?;
         }
         Ok(())
-    }
-
-    /// What ran and was not counted, by reason.
-    fn uncounted(&self, w: &mut dyn Write) -> io::Result<()> {
-        let mut missed: BTreeMap<&str, (Vec<&str>, u64)> = BTreeMap::new();
-        for u in &self.uncounted {
-            let (names, instructions) = missed.entry(&u.why).or_default();
-            names.push(&u.name);
-            *instructions = instructions.saturating_add(u.instructions);
-        }
-        for (why, (names, instructions)) in missed {
-            let n = names.len();
-            // The largest are first.
-            let mut such: Vec<String> = names.iter().take(NAMED).map(|name| short(name)).collect();
-            if n > NAMED {
-                such.push(format!("and {} more: --json lists them", n - NAMED));
-            }
-            let (functions, such) = (many(n, "function"), such.join(", "));
-            let what = if why == PADDING { "padding in " } else { "" };
-            writeln!(
-                w,
-                "not counted: {what}{functions}, {instructions} instructions at least: {why}: {such}"
-            )?;
-        }
-        Ok(())
-    }
-
-    /// What was not counted, and may have run.
-    fn unknown(&self, w: &mut dyn Write) -> io::Result<()> {
-        let Some(first) = self.unknown.first() else { return Ok(()) };
-        let n = self.unknown.len();
-        let more = if n > 1 { format!(" and {} more: --json lists them", n - 1) } else { String::new() };
-        writeln!(
-            w,
-            "not counted, should they have run: {} that no counted code calls: {}{more}",
-            many(n, "function"),
-            short(&first.name)
-        )
     }
 }

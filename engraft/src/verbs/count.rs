@@ -10,14 +10,15 @@ use live::Target;
 use measure::reports::repeat::Repeats;
 use points::point_view;
 use session::{
-    Collected, CountedRun, Instrumentation, ModuleFilter, Modules, Placement, Prepared, Store, StoreError,
+    Collected, CountedRun, Instrumentation, ModuleFilter, Modules, OtherPrograms, Placement, Prepared, Store,
+    StoreError,
 };
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use tracing::info_span;
-use views::count::CountView;
+use views::count::{CountView, LeftOutView, OthersView};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -186,12 +187,28 @@ fn report(
         return Ok(());
     }
     let died = run.died().map(input::death);
+    let left_out = left_out(&args.modules, run.left_out());
+    let others = run.others().map(|others| {
+        let OtherPrograms { n, is_least, share } = others;
+        OthersView { n, is_least, share }
+    });
     let programs = run.into_programs();
     let Collected { profiles, threads, n_threads, .. } = &counted;
     let mut view = fill::view(rec, profiles, threads, &programs, Some(*n_threads));
-    view.died = died;
+    (view.died, view.left_out, view.others) = (died, left_out, others);
     view.repeated = repeats.map(|repeats| repeat::view(repeats, &programs));
     args.output.print(&view)
+}
+
+/// The libraries at `paths`, which are none of the `modules` that were asked for, and the option that counts
+/// them, too: all but the dynamic linker, which runs before anything is counted.
+fn left_out(modules: &[String], paths: &[PathBuf]) -> Vec<LeftOutView> {
+    let name = |path: &PathBuf| input::file_name(&path.to_string_lossy());
+    let is_linker = |path: &&PathBuf| name(path).starts_with("ld");
+    let countable: Vec<String> = paths.iter().filter(|path| !is_linker(path)).map(name).collect();
+    let asked = modules.iter().chain(&countable).map(String::as_str).collect::<Vec<_>>().join(",");
+    let option = |path| (!is_linker(&path)).then(|| format!("--modules {asked}"));
+    paths.iter().map(|path| LeftOutView { module: name(path), option: option(path) }).collect()
 }
 
 /// Writes the recording; elsewhere, if it cannot be written where it was to be: the run cannot be had again.

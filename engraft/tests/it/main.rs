@@ -30,6 +30,7 @@ mod points;
 mod query;
 mod random;
 mod recordings;
+mod report;
 mod restartable;
 mod rows;
 mod run;

@@ -114,11 +114,23 @@ pub fn pass_signals_on() {
     }
 }
 
+/// How a program ended, and what it took.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// How.
+    pub status: ExitStatus,
+    /// Whether it waited for processes that it had started; if that is known.
+    pub has_waited: Option<bool>,
+    /// Of the processor time of all of them, what these took, `0.0..=1.0`; unknown where it is too little to
+    /// be told (some clock ticks).
+    pub children_share: Option<f64>,
+}
+
 /// Waits for the program's end; until then, signals are passed on to it.
 ///
 /// # Errors
 /// The kernel's.
-pub fn wait(program: &mut Child) -> io::Result<ExitStatus> {
+pub fn wait(program: &mut Child) -> io::Result<Ended> {
     let pid = i32::try_from(program.id()).expect("process numbers fit");
     PROGRAM.store(pid, Ordering::SeqCst);
     pass_on_what_came();
@@ -139,8 +151,21 @@ pub fn wait(program: &mut Child) -> io::Result<ExitStatus> {
         None => while waitid(Id::Pid(Pid::from_raw(pid)), end) == Err(nix::errno::Errno::EINTR) {},
     }
     PROGRAM.store(0, Ordering::SeqCst);
-    program.wait()
+    // Its record is there until somebody has asked for its status.
+    let record = procfs::process::Process::new(pid).and_then(|process| process.stat()).ok();
+    let status = program.wait()?;
+    let children = |stat: &procfs::process::Stat| u64::try_from(stat.cutime + stat.cstime).unwrap_or(0);
+    let share = |stat: &procfs::process::Stat| {
+        let all = stat.utime + stat.stime + children(stat);
+        #[expect(clippy::cast_precision_loss, reason = "a share")]
+        (all >= ENOUGH_TICKS).then(|| children(stat) as f64 / all as f64)
+    };
+    let children_share = record.as_ref().and_then(share);
+    Ok(Ended { status, has_waited: record.map(|stat| stat.cminflt > 0), children_share })
 }
+
+/// Fewer clock ticks say nothing of shares.
+const ENOUGH_TICKS: u64 = 10;
 
 /// What can be read from once process `pid` has ended (Linux 5.3).
 fn end_of(pid: i32) -> Option<OwnedFd> {

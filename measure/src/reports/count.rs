@@ -2,11 +2,11 @@
 
 use super::loops::{self, LoopRun};
 use probe::NotMoved;
-use profile::Profile;
 use profile::flow::{self, Padding};
+use profile::{Profile, calls};
 use program::{Callee, FuncId, Program, Va};
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What ran of a program.
 #[derive(Clone, Debug)]
@@ -133,9 +133,11 @@ fn add_uncounted(found: &mut ProgramRun, profile: &Profile, program: &Program) {
             *sum = sum.saturating_add(*n);
         }
     }
-    let is_counted =
-        |id| program.function(id).block_ids().any(|b| profile.blocks.contains_key(&program.block(b).start));
+    let is_counted = |id| is_counted(profile, program, id);
     calls.retain(|id, _| !is_counted(*id));
+    for id in sure_to_have_run(profile, program) {
+        calls.entry(id).or_insert(0);
+    }
     if profile.blocks.is_empty() {
         calls.extend(program.func_ids().map(|id| (id, 0)));
     }
@@ -152,7 +154,43 @@ fn add_uncounted(found: &mut ProgramRun, profile: &Profile, program: &Program) {
             func,
             why: why.map_or(WhyUncounted::NoBlock, WhyUncounted::NotMoved),
             calls,
-            instructions: calls.saturating_mul(u64::from(first)),
+            instructions: calls.max(1).saturating_mul(u64::from(first)),
         });
     }
+}
+
+fn is_counted(profile: &Profile, program: &Program, id: FuncId) -> bool {
+    program.function(id).block_ids().any(|b| profile.blocks.contains_key(&program.block(b).start))
+}
+
+/// Functions without counts that are sure to have run, though no counted code calls them: they alone call a
+/// function that was entered more often than counted code called it. So it is of `main`, which the C library
+/// calls.
+pub fn sure_to_have_run(profile: &Profile, program: &Program) -> BTreeSet<FuncId> {
+    // By function that was entered: how often counted code called it at most, and who else does.
+    let mut callers: BTreeMap<FuncId, (u64, BTreeSet<FuncId>)> = BTreeMap::new();
+    for call in &program.calls {
+        let Callee::Function(callee) = call.callee else { continue };
+        let was_entered = profile.entered(program.function(callee).entry).is_some_and(|n| n.least > 0);
+        if !was_entered || !program.function(callee).entries.is_empty() {
+            continue;
+        }
+        let block = program.block(call.block);
+        let (counted, others) = callers.entry(callee).or_default();
+        match profile.block(block.start) {
+            Some(n) => *counted = counted.saturating_add(n.most),
+            None => {
+                others.insert(block.func);
+            }
+        }
+    }
+    callers.retain(|callee, (counted, others)| {
+        let entered = profile.entered(program.function(*callee).entry);
+        let is_uncounted = |id: &FuncId| !is_counted(profile, program, *id);
+        others.len() == 1 && others.iter().all(is_uncounted) && entered.is_some_and(|n| n.least > *counted)
+    });
+    let entry = |id: FuncId| program.function(id).entry;
+    let referred = calls::referred(program, &callers.keys().map(|id| entry(*id)).collect());
+    callers.retain(|callee, _| !referred.contains(&entry(*callee)));
+    callers.into_values().flat_map(|(_, others)| others).collect()
 }

@@ -7,6 +7,8 @@
 mod bounds;
 mod references;
 
+pub use references::referred;
+
 use crate::counts::{Count, Edge, Exactness, Profile};
 use program::{Call, CallKind, Callee, Program, Va};
 

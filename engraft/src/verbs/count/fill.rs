@@ -32,6 +32,8 @@ pub fn view(
         loops: Vec::new(),
         uncounted: Vec::new(),
         unknown: Vec::new(),
+        left_out: Vec::new(),
+        others: None,
         per_thread: Vec::new(),
         repeated: None,
         points: Vec::new(),

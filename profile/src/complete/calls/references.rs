@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashSet};
 
 /// Those of the functions at `wanted` that something may refer to otherwise than by a direct call or jump
 /// that is known.
-pub(super) fn referred(program: &Program, wanted: &BTreeSet<Va>) -> BTreeSet<Va> {
+pub fn referred(program: &Program, wanted: &BTreeSet<Va>) -> BTreeSet<Va> {
     let mut found = BTreeSet::new();
     let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return found };
     let is_wanted = |at: u64| (first.0..=last.0).contains(&at) && wanted.contains(&Va(at));
