@@ -12,6 +12,9 @@ use probe::HISTOGRAM_WORDS;
 use profile::encoding::{Cursor, put_bytes, varint};
 use profile::{ImageRef, ReadError};
 
+/// What stands before the address of a place, where a line of a plan means several.
+pub(crate) const AT: &str = " at 0x";
+
 /// Words that keep what was seen at a point.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Watch {
@@ -45,6 +48,36 @@ pub struct Seen {
     pub what: String,
     /// What was kept.
     pub kept: Kept,
+}
+
+impl Seen {
+    /// The line of the plan, without which of its places it is.
+    pub fn line(&self) -> &str {
+        self.what.split_once(AT).map_or(&self.what, |parts| parts.0)
+    }
+
+    /// Whether nothing came by.
+    pub fn is_nothing(&self) -> bool {
+        match &self.kept {
+            Kept::Count(n) => *n == 0,
+            Kept::Histogram(all) => all.iter().all(|n| *n == 0),
+            Kept::Ring(threads) => threads.is_empty(),
+            // Zero may be a value.
+            Kept::Last(_) => false,
+        }
+    }
+}
+
+/// The lines of plans in `all` of which nothing came by, at none of their places.
+pub fn never_reached(all: &[Seen]) -> Vec<&str> {
+    let mut lines: Vec<&str> = Vec::new();
+    for seen in all {
+        let same = |other: &&Seen| other.image == seen.image && other.line() == seen.line();
+        if !lines.contains(&seen.line()) && all.iter().filter(same).all(Seen::is_nothing) {
+            lines.push(seen.line());
+        }
+    }
+    lines
 }
 
 /// What was kept, of all threads.

@@ -8,13 +8,14 @@
 //! action = count | last value | ring value length? | histogram value
 //! value  = a general register | memory | address | flags | time
 //! ```
-//! Addresses are in hexadecimal, as in the ELF file; a loop is named by the start of its header.
+//! Addresses are in hexadecimal, as in the ELF file; a loop is named by the start of its header. A name means
+//! all functions that bear it, and in place of a resolver what that may return: a probe each.
 //!
 //! Not here: what functions are called (who asks knows), how a plan is carried out (`probe`).
 
-use crate::kept::{Keeps, Watch};
+use crate::kept::{AT, Keeps, Watch};
 use probe::{Action, Counting, Plan, Point, Probe, Sink, Value, general_register};
-use program::{BlockId, FuncId, Program, Va};
+use program::{Bearer, BlockId, Program, Va};
 
 /// How many values a ring holds if its line does not say.
 const RING: u32 = 256;
@@ -24,8 +25,11 @@ const RING: u32 = 256;
 pub struct Points {
     /// What is put where.
     pub plan: Plan,
-    /// The lines, one a probe: number in the text, and what it says.
+    /// The lines, one a probe: number in the text, and what it says; where it means several places, which of
+    /// them.
     pub lines: Vec<(usize, String)>,
+    /// Addresses of resolvers that were named and may return what is not known, too.
+    pub unsure: Vec<Va>,
 }
 
 /// What is wrong with a plan's text.
@@ -49,14 +53,14 @@ pub enum PointsError {
     },
 }
 
-/// Reads `text`; `function` knows functions by name.
+/// Reads `text`; `functions` knows all functions that bear a name.
 ///
 /// # Errors
 /// The first line that cannot be understood.
 pub fn parse<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
     text: &str,
     program: &Program,
-    function: impl Fn(&str) -> Result<FuncId, E>,
+    functions: impl Fn(&str) -> Result<Vec<Bearer>, E>,
 ) -> Result<Points, PointsError> {
     let mut points = Points::default();
     for (n, whole) in text.lines().enumerate() {
@@ -68,37 +72,57 @@ pub fn parse<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
             points.plan.counting = Counting::Blocks;
             continue;
         }
-        let func =
-            |word: &str| function(word).map_err(|err| PointsError::Function { line, source: err.into() });
-        let place = |rest: &[&str], n: usize| {
+        let bearers =
+            |word: &str| functions(word).map_err(|err| PointsError::Function { line, source: err.into() });
+        let places = |n: usize| -> Result<Vec<Place>, PointsError> {
             let word = rest.get(n).ok_or_else(|| bad(format!("{kind:?} needs a place")))?;
             if let Some(at) = address(word) {
-                return Ok(at);
+                return Ok(vec![Place { at, bearer: None }]);
             }
             let parts = word
                 .rsplit_once('+')
                 .and_then(|(name, by)| Some((name, address(by).map(|at| at.0).or_else(|| by.parse().ok())?)));
             let (name, distance) = parts.unwrap_or((word, 0));
-            Ok(program.function(func(name)?).entry.plus(distance))
+            let all = bearers(name)?;
+            if distance > 0 && all.len() > 1 {
+                return Err(bad(several(program, name, &all)));
+            }
+            let place = |b: &Bearer| Place { at: entry(program, b).plus(distance), bearer: Some(*b) };
+            Ok(all.iter().map(place).collect())
+        };
+        let one = |n: usize| match places(n)?.as_slice() {
+            [only] => Ok(only.at),
+            all => {
+                let all: Vec<Bearer> = all.iter().filter_map(|p| p.bearer).collect();
+                Err(bad(several(program, rest.get(n).copied().unwrap_or_default(), &all)))
+            }
         };
         let block = |at: Va| -> Result<BlockId, PointsError> {
             program.block_from(at).ok_or_else(|| bad(format!("no block starts at {at}")))
         };
         let first = || rest.first().copied().ok_or_else(|| bad(format!("{kind:?} needs a function")));
-        let (point, n_places) = match kind {
-            "entry" => (Point::Entry(func(first()?)?), 1),
-            "exit" => (Point::Exit(func(first()?)?), 1),
-            "block" => (Point::Block(block(place(rest, 0)?)?), 1),
-            "before" => (Point::Before(place(rest, 0)?), 1),
-            "after" => (Point::After(place(rest, 0)?), 1),
-            "loop-entry" => (Point::LoopEntry(block(place(rest, 0)?)?), 1),
-            "back-edge" => (Point::BackEdge(block(place(rest, 0)?)?), 1),
-            "loop-exit" => (Point::LoopExit(block(place(rest, 0)?)?), 1),
+        let of_functions = |point: fn(program::FuncId) -> Point| -> Result<_, PointsError> {
+            let place = |b: Bearer| (point(b.func), Place { at: entry(program, &b), bearer: Some(b) });
+            Ok(bearers(first()?)?.into_iter().map(place).collect::<Vec<_>>())
+        };
+        let of_places = |point: &dyn Fn(Va) -> Result<Point, PointsError>| -> Result<_, PointsError> {
+            places(0)?.into_iter().map(|place| Ok((point(place.at)?, place))).collect::<Result<Vec<_>, _>>()
+        };
+        let (found, n_places) = match kind {
+            "entry" => (of_functions(Point::Entry)?, 1),
+            "exit" => (of_functions(Point::Exit)?, 1),
+            "block" => (of_places(&|at| Ok(Point::Block(block(at)?)))?, 1),
+            "before" => (of_places(&|at| Ok(Point::Before(at)))?, 1),
+            "after" => (of_places(&|at| Ok(Point::After(at)))?, 1),
+            "loop-entry" => (of_places(&|at| Ok(Point::LoopEntry(block(at)?)))?, 1),
+            "back-edge" => (of_places(&|at| Ok(Point::BackEdge(block(at)?)))?, 1),
+            "loop-exit" => (of_places(&|at| Ok(Point::LoopExit(block(at)?)))?, 1),
             "edge" => {
-                let (from, to) = (block(place(rest, 0)?)?, block(place(rest, 1)?)?);
+                let (from, to) = (block(one(0)?)?, block(one(1)?)?);
                 let edge = program.edge_ids(from).find(|&e| program.edge(e).to == to);
                 let (a, b) = (program.block(from).start, program.block(to).start);
-                (Point::Edge(edge.ok_or_else(|| bad(format!("no edge leads from {a} to {b}")))?), 2)
+                let edge = edge.ok_or_else(|| bad(format!("no edge leads from {a} to {b}")))?;
+                (vec![(Point::Edge(edge), Place { at: a, bearer: None })], 2)
             }
             other => {
                 let known =
@@ -107,10 +131,26 @@ pub fn parse<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
             }
         };
         let action = action(rest.get(n_places..).unwrap_or_default()).map_err(bad)?;
-        points.plan.probes.push(Probe { point, action });
-        points.lines.push((line, words.join(" ")));
+        points.put(program, (line, &words.join(" ")), found, &action);
     }
     Ok(points)
+}
+
+/// Where a probe of a line is put.
+struct Place {
+    at: Va,
+    /// What bears the name that the line has, if it has one.
+    bearer: Option<Bearer>,
+}
+
+fn entry(program: &Program, bearer: &Bearer) -> Va {
+    program.function(bearer.func).entry
+}
+
+/// That one place was to be named and `name` stands for `all`.
+fn several(program: &Program, name: &str, all: &[Bearer]) -> String {
+    let listed: Vec<String> = all.iter().map(|b| entry(program, b).to_string()).collect();
+    format!("{name} is {} functions, at {}: give an address", all.len(), listed.join(", "))
 }
 
 fn address(word: &str) -> Option<Va> {
@@ -154,6 +194,34 @@ fn action(words: &[&str]) -> Result<Action, String> {
 }
 
 impl Points {
+    /// Puts the probes of a line there: `found` are its points and where they are.
+    fn put(
+        &mut self,
+        program: &Program,
+        (line, text): (usize, &str),
+        found: Vec<(Point, Place)>,
+        action: &Action,
+    ) {
+        let are_several = found.len() > 1;
+        for (point, Place { at, bearer }) in found {
+            let resolver = bearer.and_then(|b| b.resolver);
+            let text = match resolver.map(|f| program.function(f).entry) {
+                Some(of) => format!("{text}{AT}{:x} (resolver {of})", at.0),
+                None if are_several => format!("{text}{AT}{:x}", at.0),
+                None => text.to_owned(),
+            };
+            if let Some(resolver) = resolver
+                && !program.returned_by(resolver).is_whole
+            {
+                self.unsure.push(program.function(resolver).entry);
+            }
+            self.plan.probes.push(Probe { point, action: action.clone() });
+            self.lines.push((line, text));
+        }
+        self.unsure.sort_unstable();
+        self.unsure.dedup();
+    }
+
     /// What the words of the probes mean, `words` being the first of each.
     pub fn watches(&self, words: &[u32]) -> Vec<Watch> {
         let one = |((probe, line), word): ((&Probe, &(usize, String)), &u32)| {

@@ -4,3 +4,4 @@ pub mod dominators;
 pub mod flow_graph;
 pub mod liveness;
 pub mod loops;
+pub mod resolvers;

@@ -27,6 +27,7 @@ pub use addr::{Bias, FileOff, LiveVa, Va};
 pub use analyses::dominators::Dominators;
 pub use analyses::liveness::{Conventions, FlagLiveness, Liveness};
 pub use analyses::loops::{LoopId, Loops};
+pub use analyses::resolvers::{Bearer, Returned};
 pub use arch::Insn;
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};

@@ -2,6 +2,8 @@
 //!
 //! Invariant: in a glob `*` stands for anything, `/` too, and every other character for itself.
 
+use program::{FuncId, Program};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Modules that are wanted only if they are named: what they do is the system's work.
@@ -81,6 +83,25 @@ impl FunctionFilter {
     pub fn has(&self, symbol: &str) -> bool {
         let is_named = |name: &str| self.globs.iter().any(|glob| glob.is_match(name));
         is_named(symbol) || (self.spellings)(symbol).iter().any(|name| is_named(name))
+    }
+
+    /// The functions of `program` that are meant: those that bear such a name, and those that a resolver of
+    /// such a name may return.
+    pub fn of(&self, program: &Program) -> BTreeSet<FuncId> {
+        if self.is_empty() {
+            return BTreeSet::new();
+        }
+        let is_one = |f: &FuncId| {
+            let function = program.function(*f);
+            match function.names.as_ref() {
+                [] => self.has(&function.name()),
+                names => names.iter().any(|name| self.has(name)),
+            }
+        };
+        let mut all: BTreeSet<FuncId> = program.func_ids().filter(is_one).collect();
+        let resolvers: Vec<FuncId> = program.resolvers().intersection(&all).copied().collect();
+        all.extend(resolvers.into_iter().flat_map(|f| program.returned_by(f).functions));
+        all
     }
 }
 

@@ -21,7 +21,7 @@ use measure::edges::notes::Notes;
 use measure::recorded_points::{Scope, TooLarge};
 use probe::arch;
 use probe::{Module, Old, RewriteError, Room, Segments, file_key};
-use program::{FuncId, Image, LoadError, Program, Va};
+use program::{Image, LoadError, Program, Va};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use trace::recording::module_code::ModuleCode;
@@ -172,11 +172,11 @@ impl<'a> Recipe<'a> {
         let asked = self.asked;
         let mut plan = match profile {
             _ if self.placement == Placement::Events => {
-                let symbol = |f: FuncId| program.function(f).name();
+                let (recorded, telling) = (asked.functions.of(program), asked.telling.of(program));
                 let scope = Scope {
                     libc: asked.libc,
-                    is_recorded: &|f| asked.functions.is_empty() || asked.functions.has(&symbol(f)),
-                    tells: &|f| !asked.telling.is_empty() && asked.telling.has(&symbol(f)),
+                    is_recorded: &|f| asked.functions.is_empty() || recorded.contains(&f),
+                    tells: &|f| telling.contains(&f),
                 };
                 let key = measure::recorded_points::key(file_key(&program.image));
                 let (plan, made) =

@@ -1,6 +1,6 @@
 //! Binaries, and what else is of them: maps, plans, the files that were recorded.
 
-use super::functions::function;
+use super::functions::functions;
 use crate::output::Hinted;
 use anyhow::Context as _;
 use matching::Map;
@@ -59,7 +59,7 @@ pub fn recorded_image(path: &str, key: u32) -> anyhow::Result<Image> {
 /// If it cannot be read, or a line of it cannot be understood.
 pub fn points(path: &Path, program: &Program) -> anyhow::Result<Points> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let points = measure::plan_text::parse(&text, program, |name| function(program, name))
+    let points = measure::plan_text::parse(&text, program, |name| functions(program, name))
         .with_context(|| format!("cannot use {}", path.display()))?;
     if points.plan.is_null() {
         let hint = "a line is `entry main count`, say; `engraft help instrument` has more";

@@ -3,7 +3,7 @@
 use super::names;
 use crate::output::Hinted;
 use profile::Profile;
-use program::{FuncId, Program, Va};
+use program::{Bearer, FuncId, Program, Va};
 use std::path::Path;
 
 /// The function that `what` names: by symbol (of a part such as `main.cold` too), by the name in the source
@@ -55,6 +55,22 @@ pub fn function(program: &Program, what: &str) -> anyhow::Result<FuncId> {
         near => format!("did you mean {}?", near.join(", ")),
     };
     Err(Hinted::new(format!("no function of {} is called {what}", program.image.name), hint).into())
+}
+
+/// All functions that `what` names: each that bears this symbol, in whatever version, and in place of a
+/// resolver those that it may return; else the one that [`function`] finds.
+///
+/// # Errors
+/// As of [`function`].
+pub fn functions(program: &Program, what: &str) -> anyhow::Result<Vec<Bearer>> {
+    let bearers = program.bearers(what);
+    if !bearers.is_empty() {
+        return Ok(bearers);
+    }
+    let func = function(program, what)?;
+    // An address means what is there.
+    let is_named = address(what).is_none() && func.to_string() != what;
+    Ok(if is_named { program.meant_by(func) } else { vec![Bearer { func, resolver: None }] })
 }
 
 /// What the source calls it, where its symbols are decorated.

@@ -242,7 +242,9 @@ pub fn recorded(rec: &Path) -> anyhow::Result<CountView> {
     let programs = profiles.iter().map(input::counted_program).collect::<Result<Vec<_>, _>>()?;
     let threads = source.threads()?;
     let mut view = fill::view(rec, &profiles, &threads, &programs, None);
-    view.points = source.seen()?.into_iter().map(point_view).collect();
+    let seen = source.seen()?;
+    points::warn_of_nothing(&seen);
+    view.points = seen.into_iter().map(point_view).collect();
     Ok(view)
 }
 

@@ -67,9 +67,13 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         None if args.null => Points::default(),
         None => {
             let placement = if args.all_blocks { Placement::Blocks } else { Placement::Edges };
-            Points { plan: placement.plan(&program), lines: Vec::new() }
+            Points { plan: placement.plan(&program), ..Points::default() }
         }
     };
+    for at in &points.unsure {
+        let what = format!("the resolver at {at} may return functions besides those that were found");
+        output::warn(&what, Some("name others by their addresses"));
+    }
     points.plan.indirect_calls = args.callees;
     let built = info_span!("rewrite").in_scope(|| session::instrument(&program, &args.binary, &points));
     let module = built.map_err(|err| match (err, &args.plan) {

@@ -40,6 +40,7 @@ mod stubs;
 mod tidy;
 mod together;
 mod trace;
+mod versions;
 mod whole;
 
 /// Returns from the test, counted as skipped, unless the tools named are installed.

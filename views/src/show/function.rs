@@ -29,13 +29,38 @@ pub struct FunctionView {
     pub complete: bool,
     /// Whether it comes back.
     pub returns: bool,
+    /// Other functions with one of its symbols: another version of it, or of another file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub namesakes: Vec<u64>,
+    /// If it is the resolver of an indirect function: what it may return.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolves: Option<ResolverView>,
     /// Its blocks, by address.
     pub blocks: Vec<BlockView>,
+}
+
+/// What a resolver may return.
+#[derive(Debug, Serialize)]
+pub struct ResolverView {
+    /// Functions, by address.
+    pub to: Vec<u64>,
+    /// Whether there may be others.
+    pub or_others: bool,
 }
 
 impl FunctionView {
     /// The schema that its JSON names.
     pub const SCHEMA: &str = "engraft.show/1";
+}
+
+/// Addresses in a row, some of many.
+fn addresses(all: &[u64]) -> String {
+    const TOP: usize = 12;
+    let shown: Vec<String> = all.iter().take(TOP).map(|at| address(*at)).collect();
+    match all.len().checked_sub(TOP) {
+        None | Some(0) => shown.join(", "),
+        Some(more) => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 /// A block.
@@ -162,6 +187,13 @@ impl View for FunctionView {
         }
         if !self.returns {
             writeln!(w, "  does not return")?;
+        }
+        if !self.namesakes.is_empty() {
+            writeln!(w, "  called alike: {}", addresses(&self.namesakes))?;
+        }
+        if let Some(resolver) = &self.resolves {
+            let others = if resolver.or_others { ", or another" } else { "" };
+            writeln!(w, "  a resolver: what is called is at {}{others}", addresses(&resolver.to))?;
         }
         for b in &self.blocks {
             let mut marks = String::new();

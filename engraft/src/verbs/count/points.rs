@@ -1,6 +1,7 @@
 //! What was seen at the points of a plan, as a view.
 
-use measure::kept::{Kept, Seen};
+use crate::output;
+use measure::kept::{Kept, Seen, never_reached};
 use views::count::points::PointView;
 
 /// Of what was seen.
@@ -20,4 +21,15 @@ pub fn point_view(seen: Seen) -> PointView {
         }
     }
     view
+}
+
+/// Says so where nothing came by what a line of the plan asks for.
+pub fn warn_of_nothing(seen: &[Seen]) {
+    for line in never_reached(seen) {
+        let what = format!("`{line}`: nothing came by in any run that was recorded");
+        output::warn(
+            &what,
+            Some("what is called may be a function of another name: `engraft show BINARY functions`"),
+        );
+    }
 }

@@ -9,7 +9,7 @@ use program::{
 };
 use tracing::info_span;
 use views::Between;
-use views::show::function::{BlockView, EdgeView, FunctionView, InsnView};
+use views::show::function::{BlockView, EdgeView, FunctionView, InsnView, ResolverView};
 
 fn end(end: BlockEnd) -> &'static str {
     match end {
@@ -161,6 +161,19 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
         sure: lists::sure(f.sure),
         complete: f.complete,
         returns: f.returns,
+        namesakes: namesakes(program, id),
+        resolves: program.resolvers().contains(&id).then(|| {
+            let returned = program.returned_by(id);
+            let to = returned.functions.iter().map(|&f| program.function(f).entry.0).collect();
+            ResolverView { to, or_others: !returned.is_whole }
+        }),
         blocks: f.block_ids().map(block).collect(),
     }
+}
+
+/// Entries of other functions that bear a symbol of `id`.
+fn namesakes(program: &Program, id: FuncId) -> Vec<u64> {
+    let names = &program.function(id).names;
+    let is_one = |f: &FuncId| *f != id && program.function(*f).names.iter().any(|n| names.contains(n));
+    program.func_ids().filter(is_one).map(|f| program.function(f).entry.0).collect()
 }
