@@ -58,40 +58,29 @@ impl Program {
             .filter(|r| r.kind == RegionKind::Unwind { at_entry: false })
             .map(|r| r.range.clone())
             .collect();
-        let cx = Context { image: &image, space, code: &runs, pads: &pads, parts: &parts, data_refs: &[] };
+        let none = &[];
+        let cx = Context {
+            image: &image,
+            space,
+            code: &runs,
+            pads: &pads,
+            parts: &parts,
+            data_refs: none,
+            entered: none,
+            never: none,
+            is_again: false,
+        };
         let mut swept = sweep_all(&cx, &regions);
         let refs: Vec<Vec<DataRef>> = swept.iter_mut().map(|s| std::mem::take(&mut s.marks)).collect();
         let fixed: Vec<Va> = swept.iter().flat_map(|s| &s.fixed).map(|&at| space.va(at)).collect();
-        let mut code = RawCode::new(cx, regions, swept, &sites);
-        let is_code = |at: Rel| code.cx.is_code(at);
-        let mut evidence = Evidence {
-            seeds: regions::seeds(&image, space, is_code),
-            pointers: regions::pointed_to(&image, space, is_code),
-            cold: cold_starts(&image, space),
-            never: never_starts(&image, space),
-        };
-        evidence.seeds.retain(|s| evidence.cold.binary_search(&s.at).is_err());
-        code.seams = gaps::seams(&code);
-        let missing = code.split(&cross_leaders(&code, &evidence));
-        let jumped_to = jumped_to(&code, missing);
-        code.overlaps.extend(jumped_to);
-        code.overlaps.sort_unstable();
-        code.overlaps.dedup();
-        let known = KnownTargets::of(&code, &evidence);
-        let has_gaps = code.regions.iter().any(|r| r.kind == RegionKind::Gap);
-        partition::partition(&mut code, &evidence, &known);
-        noreturn::infer(&mut code);
-        for _ in 0..3 {
-            let before = (code.never.len(), code.funcs.len());
-            if !has_gaps || code.never.is_empty() {
-                break;
-            }
-            // What follows a call that does not return may be a function.
-            code.end_at_calls();
-            partition::partition(&mut code, &evidence, &known);
-            noreturn::infer(&mut code);
-            if (code.never.len(), code.funcs.len()) == before {
-                break;
+        let again = swept.iter().any(|s| s.left > 0).then(|| swept.clone());
+        let mut code = divide(cx, regions, swept, &sites);
+        // What is known of calls now may tell what registers hold.
+        if let Some(mut swept) = again.filter(|_| !code.never.is_empty()) {
+            let regions = code.regions.clone();
+            code.never.sort_unstable();
+            if sweep_left(&cx, &regions, &mut swept, &code.never) {
+                code = divide(cx, regions, swept, &sites);
             }
         }
         code.drop_padding();
@@ -109,6 +98,48 @@ impl Program {
         program.named.dedup();
         (program, refs)
     }
+}
+
+/// Which function has which of the blocks that were `swept`, and which calls do not return.
+fn divide<'a>(
+    cx: Context<'a>,
+    regions: Vec<Region>,
+    swept: Vec<Swept>,
+    sites: &'a [(Range<Rel>, Rel)],
+) -> RawCode<'a> {
+    let mut code = RawCode::new(cx, regions, swept, sites);
+    let is_code = |at: Rel| code.cx.is_code(at);
+    let mut evidence = Evidence {
+        seeds: regions::seeds(cx.image, cx.space, is_code),
+        pointers: regions::pointed_to(cx.image, cx.space, is_code),
+        cold: cold_starts(cx.image, cx.space),
+        never: never_starts(cx.image, cx.space),
+    };
+    evidence.seeds.retain(|s| evidence.cold.binary_search(&s.at).is_err());
+    code.seams = gaps::seams(&code);
+    let missing = code.split(&cross_leaders(&code, &evidence));
+    let jumped_to = jumped_to(&code, missing);
+    code.overlaps.extend(jumped_to);
+    code.overlaps.sort_unstable();
+    code.overlaps.dedup();
+    let known = KnownTargets::of(&code, &evidence);
+    let has_gaps = code.regions.iter().any(|r| r.kind == RegionKind::Gap);
+    partition::partition(&mut code, &evidence, &known);
+    noreturn::infer(&mut code);
+    for _ in 0..3 {
+        let before = (code.never.len(), code.funcs.len());
+        if !has_gaps || code.never.is_empty() {
+            break;
+        }
+        // What follows a call that does not return may be a function.
+        code.end_at_calls();
+        partition::partition(&mut code, &evidence, &known);
+        noreturn::infer(&mut code);
+        if (code.never.len(), code.funcs.len()) == before {
+            break;
+        }
+    }
+    code
 }
 
 /// Call sites with landing pads, by address.
@@ -154,8 +185,8 @@ fn twice_starts(code: &RawCode<'_>) -> Vec<Rel> {
     starts
 }
 
-/// Sweeps all regions, in parallel, in chunks of neighbours.
-fn sweep_all(cx: &Context<'_>, regions: &[Region]) -> Vec<Swept> {
+/// Neighbours that are swept together.
+fn chunks(regions: &[Region]) -> Vec<&[Region]> {
     let mut chunks: Vec<&[Region]> = Vec::new();
     let (mut from, mut len) = (0, 0);
     for (i, region) in regions.iter().enumerate() {
@@ -166,36 +197,91 @@ fn sweep_all(cx: &Context<'_>, regions: &[Region]) -> Vec<Swept> {
         }
     }
     chunks.push(&regions[from..]);
-    let sweep = |cx: &Context<'_>, chunk: &[Region], sweeper: &mut Sweeper| {
-        let mut swept = Swept::default();
-        for region in chunk {
-            sweeper.sweep(cx, region, &mut swept);
-        }
-        swept.data_refs.sort_unstable();
-        swept.data_refs.dedup();
-        swept
-    };
+    chunks
+}
+
+fn sweep(cx: &Context<'_>, chunk: &[Region], sweeper: &mut Sweeper) -> Swept {
+    let mut swept = Swept::default();
+    for region in chunk {
+        sweeper.sweep(cx, region, &mut swept);
+    }
+    swept.data_refs.sort_unstable();
+    swept.data_refs.dedup();
+    swept
+}
+
+/// Sweeps all regions, in parallel, in chunks of neighbours.
+fn sweep_all(cx: &Context<'_>, regions: &[Region]) -> Vec<Swept> {
+    let chunks = chunks(regions);
     let mut swept: Vec<Swept> =
         chunks.par_iter().map_init(Sweeper::default, |sweeper, chunk| sweep(cx, chunk, sweeper)).collect();
-    // A table ends where anything else is referred to: known only now.
-    if swept.iter().all(|s| s.tables.is_empty()) {
-        return swept;
+    // A table ends where anything else is referred to, and what a register holds depends on who leads into a
+    // region: known only now.
+    if swept.iter().any(|s| !s.tables.is_empty() || s.left > 0) {
+        let refs = data_refs(&swept);
+        let crossed = |t: &RawTable| {
+            let from = cx.space.rel(t.at);
+            let next = refs.get(refs.partition_point(|&r| r <= from)).copied().unwrap_or(Rel::MAX);
+            u64::from(from) + (t.targets.len() * usize::from(t.entry_len)) as u64 > u64::from(next)
+        };
+        let entered = entered(&swept, regions);
+        let known = Context { data_refs: &refs, entered: &entered, is_again: true, ..*cx };
+        swept.par_iter_mut().zip(chunks).for_each(|(swept, chunk)| {
+            if swept.tables.iter().any(crossed) || swept.left > 0 {
+                *swept = sweep(&known, chunk, &mut Sweeper::default());
+            }
+        });
     }
+    swept
+}
+
+/// Sweeps once more where jumps are left that were not understood, with the calls that do not return. Says
+/// whether fewer are left.
+fn sweep_left(cx: &Context<'_>, regions: &[Region], swept: &mut [Swept], never: &[Rel]) -> bool {
+    let left = |swept: &[Swept]| swept.iter().map(|s| s.left).sum::<usize>();
+    let before = left(swept);
+    let (refs, entered) = (data_refs(swept), entered(swept, regions));
+    let known = Context { data_refs: &refs, entered: &entered, never, is_again: true, ..*cx };
+    swept.par_iter_mut().zip(chunks(regions)).filter(|(swept, _)| swept.left > 0).for_each(
+        |(swept, chunk)| {
+            *swept = sweep(&known, chunk, &mut Sweeper::default());
+        },
+    );
+    left(swept) < before
+}
+
+/// The data that instructions anywhere name; sorted.
+fn data_refs(swept: &[Swept]) -> Vec<Rel> {
     let mut refs: Vec<Rel> = swept.iter().flat_map(|s| s.data_refs.iter().copied()).collect();
     refs.sort_unstable();
     refs.dedup();
-    let crossed = |t: &RawTable| {
-        let from = cx.space.rel(t.at);
-        let next = refs.get(refs.partition_point(|&r| r <= from)).copied().unwrap_or(Rel::MAX);
-        u64::from(from) + (t.targets.len() * usize::from(t.entry_len)) as u64 > u64::from(next)
-    };
-    let known = Context { data_refs: &refs, ..*cx };
-    swept.par_iter_mut().zip(chunks).for_each(|(swept, chunk)| {
-        if swept.tables.iter().any(crossed) {
-            *swept = sweep(&known, chunk, &mut Sweeper::default());
-        }
-    });
-    swept
+    refs
+}
+
+/// Where jumps, calls and tables of one region lead into another one; sorted. Nothing, if nobody will ask: no
+/// jump is left.
+fn entered(swept: &[Swept], regions: &[Region]) -> Vec<Rel> {
+    if swept.iter().all(|s| s.left == 0) {
+        return Vec::new();
+    }
+    let region = |at: Rel| regions.partition_point(|r| r.range.start <= at);
+    let mut all = Vec::new();
+    for s in swept {
+        let jumps = s.blocks.iter().filter(|b| matches!(b.end, RawEnd::Jump | RawEnd::Branch));
+        let calls = s.calls.iter().filter(|c| c.transfer == Transfer::Direct);
+        let tables = s.tables.iter().flat_map(|t| t.targets.iter().map(|&to| (t.jump, to)));
+        all.extend(
+            jumps
+                .map(|b| (b.start, b.target))
+                .chain(calls.map(|c| (c.at, c.target)))
+                .chain(tables)
+                .filter(|&(from, to)| region(from) != region(to))
+                .map(|(_, to)| to),
+        );
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// Addresses in the middle of blocks that something outside the block's region leads to; sorted.

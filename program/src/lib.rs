@@ -35,7 +35,7 @@ pub use libc::returns_twice;
 pub use lines::{Declarations, Frame, Lines, Statements};
 pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,
-    Instructions, JumpTable, Origin, Program, Sure,
+    Instructions, JumpTable, Origin, Program, Sure, Unread,
 };
 
 pub use verify::{Rule, Violation};

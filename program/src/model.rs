@@ -245,6 +245,9 @@ pub struct JumpTable {
     /// Where its entries lead, in order, repeated ones too. Those that cannot happen may lead out of the
     /// function.
     pub targets: Box<[Va]>,
+    /// What its entries count from, where they are distances from something else than its first entry (a
+    /// label of the function, as glibc's `vfprintf` has it).
+    pub anchor: Option<Va>,
     /// Whether its length follows from a bound check, or from what stands after it.
     pub sure: Sure,
 }
@@ -265,6 +268,24 @@ pub enum GapReason {
     Overlap,
 }
 
+/// Why the table that an indirect jump seems to read was not understood.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Unread {
+    /// Its address is not the same whichever way control comes, or is computed in a way that is not followed.
+    Base,
+    /// An entry that can be read leads to no instruction of the function.
+    Entries,
+    /// It may be written while the program runs.
+    Writable,
+    /// The target is computed at too many places.
+    Ways,
+}
+
+impl Unread {
+    /// All of them, in order.
+    pub const ALL: [Unread; 4] = [Unread::Base, Unread::Entries, Unread::Writable, Unread::Ways];
+}
+
 /// Code that was not understood. Sorted by address.
 #[derive(Clone, Debug)]
 pub struct Gap {
@@ -272,6 +293,8 @@ pub struct Gap {
     pub range: Range<Va>,
     /// Why.
     pub reason: GapReason,
+    /// Of an unresolved jump: why its table was not understood.
+    pub unread: Option<Unread>,
 }
 
 /// What a data object holds.

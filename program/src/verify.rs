@@ -623,7 +623,8 @@ impl Program {
 
     fn check_tables(&self, report: &mut Report) {
         for pair in self.tables.windows(2) {
-            let sorted = (pair[0].at, pair[0].func) < (pair[1].at, pair[1].func);
+            let key = |t: &JumpTable| (t.at, t.func, t.anchor);
+            let sorted = key(&pair[0]) < key(&pair[1]);
             report.check(sorted, pair[1].at, Rule::Tables, || {
                 format!("it stands after the table at {}", pair[0].at)
             });

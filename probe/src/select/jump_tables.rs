@@ -1,7 +1,7 @@
 //! Jump tables of moved functions: changed where they stand, so that their entries lead to the moved blocks.
 //!
 //! Changing a table in place needs no knowledge of the code that reads it: whoever adds an entry to the
-//! table's address gets the moved block. A table is understood if each entry, read in one of three forms,
+//! table's address gets the moved block (or to a label's, whose address stays the old one in moved code). A table is understood if each entry, read in one of three forms,
 //! gives the target that the analysis found.
 //!
 //! Invariant: a table is changed only if every function that reads it is moved, and no byte of it belongs to
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// How an entry of a table gives its target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// 4 bytes, signed: target − table.
+    /// 4 bytes, signed: target − anchor, which is the table itself unless the code says otherwise.
     Relative,
     /// 4 bytes: the target itself (files at fixed addresses).
     Absolute4,
@@ -35,6 +35,9 @@ pub struct MovedTable {
     pub at: Va,
     /// How its entries are read.
     pub form: Form,
+    /// What its entries count from, if they are distances: the table, or a label in the old code, whose address
+    /// moved code computes as the old code did.
+    pub anchor: Va,
     /// Where they led, in order.
     pub targets: Box<[Va]>,
     /// The jumps that read it.
@@ -65,6 +68,7 @@ pub fn find(program: &Program, not_moved: &mut [Option<NotMoved>]) -> Vec<MovedT
                 func: table.func,
                 at: table.at,
                 form,
+                anchor: table.anchor.unwrap_or(table.at),
                 targets: table.targets.clone(),
                 jumps: table.jumps.clone(),
             }),
@@ -99,7 +103,7 @@ pub fn find(program: &Program, not_moved: &mut [Option<NotMoved>]) -> Vec<MovedT
 fn shares_entries(a: &MovedTable, b: &MovedTable) -> bool {
     a.func == b.func
         && a.form == b.form
-        && a.form != Form::Relative
+        && (a.form != Form::Relative || a.anchor == b.anchor)
         && b.at.since(a.at).is_multiple_of(a.entry_len())
 }
 
@@ -119,7 +123,8 @@ fn form(program: &Program, table: &program::JumpTable) -> Option<Form> {
         match form {
             Form::Relative => {
                 let word = image.bytes_from(at)?.first_chunk::<4>()?;
-                Some(table.at.plus(i64::from(i32::from_le_bytes(*word)).cast_unsigned()))
+                let anchor = table.anchor.unwrap_or(table.at);
+                Some(anchor.plus(i64::from(i32::from_le_bytes(*word)).cast_unsigned()))
             }
             Form::Absolute4 => {
                 Some(Va(u64::from(u32::from_le_bytes(*image.bytes_from(at)?.first_chunk::<4>()?))))
@@ -166,7 +171,7 @@ pub fn change(
         };
         let mut bytes = vec![0; 4];
         match table.form {
-            Form::Relative => set_distance(&mut bytes, 0, new.since(table.at)),
+            Form::Relative => set_distance(&mut bytes, 0, new.since(table.anchor)),
             Form::Absolute4 => set_distance(&mut bytes, 0, new.0),
             Form::Absolute8 => {
                 bytes = new.0.to_le_bytes().to_vec();
@@ -201,7 +206,7 @@ mod tests {
         match table.form {
             Form::Relative => {
                 let distance = i32::from_le_bytes(word(4).try_into().expect("four"));
-                table.at.plus(i64::from(distance).cast_unsigned())
+                table.anchor.plus(i64::from(distance).cast_unsigned())
             }
             Form::Absolute4 => Va(u64::from(u32::from_le_bytes(word(4).try_into().expect("four")))),
             Form::Absolute8 => match image.relocation_at(at).map(|r| &r.to) {
@@ -211,13 +216,21 @@ mod tests {
         }
     }
 
-    fn check(flags: &str, form: Form) {
-        let program = compiled(TEXT, "c", &format!("-O2 -fno-inline {flags}"));
+    /// Entries that count from a label.
+    const LABELS: &str = "
+        int choose(int n, int a) {
+            static const int from_zero[] = { &&zero - &&zero, &&one - &&zero, &&two - &&zero, &&one - &&zero };
+            goto *(&&zero + from_zero[n & 3]);
+            zero: return a * 3; one: return a ^ 77; two: return a / 7; }
+        int main(int n, char **v) { return choose(n, n * 5); }";
+
+    fn check(text: &str, flags: &str, form: Form) {
+        let program = compiled(text, "c", &format!("-O2 -fno-inline {flags}"));
         let mut not_moved = vec![None; program.functions.len()];
         let tables = find(&program, &mut not_moved);
         let func = crate::testing::function(&program, "choose");
         let table = tables.iter().find(|t| t.func == func).expect("it has a table");
-        assert_eq!(table.form, form);
+        assert_eq!((table.form, table.anchor == table.at), (form, text != LABELS));
         let module = Module::build(&program, &Plan::NULL, Room::Behind).expect("it can be moved");
         let file = module.to_file(Old::Kept).expect("it can be written");
         let image = Image::parse(file, "moved").expect("an image");
@@ -231,8 +244,9 @@ mod tests {
 
     #[test]
     fn entries_lead_to_moved_blocks_whatever_their_form() {
-        check("", Form::Relative);
-        check("-fno-pic -no-pie", Form::Absolute8);
+        check(TEXT, "", Form::Relative);
+        check(LABELS, "", Form::Relative);
+        check(TEXT, "-fno-pic -no-pie", Form::Absolute8);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::image::{Image, SymbolKind};
 use crate::model::{
     Block, BlockEnd, Call, CallKind, Callee, Edge, EdgeKind, Function, Gap, GapReason, JumpTable, Origin,
-    Program, Sure,
+    Program, Sure, Unread,
 };
 use std::collections::HashMap;
 use std::ops::Range;
@@ -100,19 +100,19 @@ impl<'c, 'a> Assembly<'c, 'a> {
     /// out.
     fn settle_tables(&mut self) {
         let code = self.code;
-        let mut rows: Vec<(Va, u32, usize)> = Vec::new();
+        let mut rows: Vec<(Va, u32, Option<Va>, usize)> = Vec::new();
         for (i, table) in code.tables.iter().enumerate() {
             if let Some(rank) = code.block_at(table.jump) {
                 let owner = code.owner[rank as usize];
                 if owner != NO_FUNC && code.blocks[rank as usize].last() == table.jump {
-                    rows.push((table.at, owner, i));
+                    rows.push((table.at, owner, table.anchor, i));
                 }
             }
         }
         rows.sort_unstable();
-        for same in rows.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            let (at, owner, _) = same[0];
-            let all = || same.iter().map(|r| &code.tables[r.2]);
+        for same in rows.chunk_by(|a, b| (a.0, a.1, a.2) == (b.0, b.1, b.2)) {
+            let (at, owner, ..) = same[0];
+            let all = || same.iter().map(|r| &code.tables[r.3]);
             let Some(longest) = all().max_by_key(|t| t.targets.len()) else { continue };
             let own = |to: &Rel| code.block_from(*to).is_some_and(|b| code.owner[b as usize] == owner);
             if !longest.targets.iter().any(own) {
@@ -131,6 +131,7 @@ impl<'c, 'a> Assembly<'c, 'a> {
             self.tables.push(JumpTable {
                 at,
                 entry_len: longest.entry_len,
+                anchor: longest.anchor,
                 func: FuncId(owner),
                 jumps: jumps.into(),
                 targets,
@@ -348,7 +349,7 @@ impl<'c, 'a> Assembly<'c, 'a> {
                     if out.is_empty() { BlockEnd::Unresolved } else { BlockEnd::Switch }
                 }
                 RawEnd::IndirectTailCall => BlockEnd::IndirectTailCall,
-                RawEnd::Unresolved => BlockEnd::Unresolved,
+                RawEnd::Unresolved(_) => BlockEnd::Unresolved,
                 RawEnd::Return => BlockEnd::Return,
                 RawEnd::NoReturn => BlockEnd::NoReturn,
                 RawEnd::Stop => BlockEnd::Stop,
@@ -481,18 +482,25 @@ impl<'c, 'a> Assembly<'c, 'a> {
         let code = self.code;
         let mut gaps = Vec::new();
         for (b, &rank) in tables.blocks.iter().zip(&self.ranks) {
-            let mut add = |reason| gaps.push(Gap { range: b.last_insn()..b.end_va(), reason });
+            let mut add =
+                |reason, unread| gaps.push(Gap { range: b.last_insn()..b.end_va(), reason, unread });
             if b.end == BlockEnd::Unresolved {
-                add(GapReason::UnresolvedJump);
+                let why = match code.blocks[rank as usize].end {
+                    RawEnd::Unresolved(why) => why,
+                    _ => Unread::Entries,
+                };
+                add(GapReason::UnresolvedJump, Some(why));
             } else if self.is_open(rank) {
-                add(GapReason::OpenEnd);
+                add(GapReason::OpenEnd, None);
             }
         }
         for r in &code.broken {
-            gaps.push(Gap { range: self.va(r.start)..self.va(r.end), reason: GapReason::NotCode });
+            let range = self.va(r.start)..self.va(r.end);
+            gaps.push(Gap { range, reason: GapReason::NotCode, unread: None });
         }
         for &at in &code.overlaps {
-            gaps.push(Gap { range: self.va(at)..self.va(at + 1), reason: GapReason::Overlap });
+            let range = self.va(at)..self.va(at + 1);
+            gaps.push(Gap { range, reason: GapReason::Overlap, unread: None });
         }
         let mut owned: Vec<Range<Va>> =
             tables.functions.iter().flat_map(|f| f.ranges.iter().cloned()).collect();
@@ -509,7 +517,7 @@ impl<'c, 'a> Assembly<'c, 'a> {
                 let next = owned.next_if(|r| r.start < run.end);
                 let end = next.as_ref().map_or(run.end, |r| r.start);
                 if at < end && !self.is_padding(at..end) {
-                    gaps.push(Gap { range: at..end, reason: GapReason::NoFunction });
+                    gaps.push(Gap { range: at..end, reason: GapReason::NoFunction, unread: None });
                 }
                 match next {
                     Some(r) => at = at.max(r.end),

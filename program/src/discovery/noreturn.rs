@@ -159,7 +159,7 @@ impl Walk<'_, '_> {
         }
         let mut back = false;
         match block.end {
-            RawEnd::Return | RawEnd::Unresolved | RawEnd::Broken => back = true,
+            RawEnd::Return | RawEnd::Unresolved(_) | RawEnd::Broken => back = true,
             RawEnd::IndirectTailCall => back = last.is_none_or(|i| self.comes_back(self.callees[i], b)),
             RawEnd::Switch => code.table_targets(b, |t| self.stack.push(t)),
             RawEnd::Jump | RawEnd::Branch => back = self.follow(code.target_of(b), b, true),

@@ -14,11 +14,13 @@ pub mod raw;
 use crate::addr::Va;
 use crate::arch::PositionDependence;
 use crate::arch::{ControlFlow, Decoder, Insn, LOCK, Operand, Quick};
+use crate::discovery::sweep::jump_tables::Resolved;
 use crate::discovery::sweep::listing::{FlowKind, ListedInsn, Listing};
 use crate::discovery::sweep::raw::{
     Context, DataRef, NOWHERE, RawBlock, RawCall, RawEnd, Reference, Region, RegionKind, Rel, Swept,
     Transfer, decode_at,
 };
+use crate::model::Unread;
 use std::ops::Range;
 
 /// Room for the work on one region, used again for the next.
@@ -27,6 +29,8 @@ pub struct Sweeper {
     listing: Listing,
     /// Indirect jumps, by their instruction's index.
     jumps: Vec<u32>,
+    /// Those that are not understood, and why.
+    left: Vec<(u32, Unread)>,
     /// Where instructions start for certain, where the sweep fell out of step.
     sync: Vec<Rel>,
 }
@@ -39,7 +43,7 @@ impl Sweeper {
         let Some(bytes) = cx.image.bytes_in(&va) else { return };
         let (code_refs, data_refs) = (out.code_refs.len(), out.data_refs.len());
         let (calls, broken, overlaps) = (out.calls.len(), out.broken.len(), out.overlaps.len());
-        let (marks, rooted) = (out.marks.len(), out.fixed.len());
+        let (marks, rooted, tables) = (out.marks.len(), out.fixed.len(), out.tables.len());
         self.sync.clear();
         loop {
             self.decode(cx, region, bytes, out);
@@ -60,22 +64,17 @@ impl Sweeper {
             out.broken.truncate(broken);
         }
         self.listing.forget_derived();
+        let many = region.kind == RegionKind::Gap;
+        let refs = data_refs..out.data_refs.len();
+        self.left.clear();
         for k in 0..self.jumps.len() {
             let i = self.jumps[k];
             let jump = self.listing.insns[i as usize];
-            let refs = data_refs..out.data_refs.len();
-            match jump_tables::resolve(
-                cx,
-                &mut self.listing,
-                &range,
-                i,
-                out,
-                refs,
-                region.kind == RegionKind::Gap,
-            ) {
-                jump_tables::Resolved::Table => self.listing.insns[i as usize].target = 0,
-                jump_tables::Resolved::Unresolved => self.listing.insns[i as usize].target = 1,
-                jump_tables::Resolved::Out => {
+            let resolved = jump_tables::resolve(cx, &mut self.listing, &range, i, out, refs.clone(), many);
+            match resolved {
+                Resolved::Table => self.listing.insns[i as usize].target = 0,
+                Resolved::Unresolved(why) => self.left.push((i, why)),
+                Resolved::Out => {
                     let slot = decode_at(cx, jump.at).and_then(|insn| slot(cx, &insn));
                     let transfer = if slot.is_some() { Transfer::JumpSlot } else { Transfer::JumpIndirect };
                     out.calls.push(RawCall {
@@ -86,6 +85,15 @@ impl Sweeper {
                     });
                 }
             }
+        }
+        if cx.is_again && !many && !self.left.is_empty() {
+            let jumps: Vec<u32> = self.left.iter().map(|l| l.0).collect();
+            jumps.iter().for_each(|&i| self.listing.insns[i as usize].target = 0);
+            self.left = jump_tables::resolve_rest(cx, &mut self.listing, &range, jumps, out, refs, tables);
+        }
+        out.left += if many { 0 } else { self.left.len() };
+        for &(i, why) in &self.left {
+            self.listing.insns[i as usize].target = 1 + why as u32;
         }
         if !self.jumps.is_empty() {
             out.calls[calls..].sort_unstable_by_key(|c| c.at);
@@ -338,8 +346,9 @@ impl Sweeper {
             FlowKind::Branch => RawEnd::Branch,
             FlowKind::JumpIndirect => match last.target {
                 0 => RawEnd::Switch,
-                1 => RawEnd::Unresolved,
-                _ => RawEnd::IndirectTailCall,
+                n => Unread::ALL
+                    .get(n as usize - 1)
+                    .map_or(RawEnd::IndirectTailCall, |&why| RawEnd::Unresolved(why)),
             },
             FlowKind::Return => RawEnd::Return,
             FlowKind::Stop | FlowKind::Trap => RawEnd::Stop,

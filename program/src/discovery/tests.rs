@@ -30,6 +30,9 @@ fn build(name: &str, source: &str, flags: &[&str]) -> (Program, Image) {
 fn holds(p: &Program, labels: &BTreeMap<String, Va>, at: Va, expect: &str) -> bool {
     let function = |name: &str| p.function_at(labels[name]);
     let block = p.block_from(at).map(|b| p.block(b));
+    if let Some(name) = expect.strip_prefix("no target of ") {
+        return !holds(p, labels, at, &format!("target of {name}"));
+    }
     if let Some(name) = expect.strip_prefix("target of ") {
         return p.tables.iter().any(|t| Some(t.func) == function(name) && t.targets.contains(&at));
     }

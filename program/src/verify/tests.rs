@@ -220,6 +220,7 @@ fn wrong_tables_are_found() {
         p.tables.push(JumpTable {
             at: Va(u64::MAX),
             entry_len: 4,
+            anchor: None,
             func: FuncId(0),
             jumps: [Va(1)].into(),
             targets: [Va(2)].into(),
@@ -230,7 +231,7 @@ fn wrong_tables_are_found() {
 
 #[test]
 fn wrong_gaps_and_data_are_found() {
-    let gap = |from: Va, to: Va, reason| crate::model::Gap { range: from..to, reason };
+    let gap = |from: Va, to: Va, reason| crate::model::Gap { range: from..to, reason, unread: None };
     check(Rule::Gaps, |p| {
         let r = p.blocks[0].range();
         p.gaps = vec![gap(r.start, r.end, GapReason::NotCode)];

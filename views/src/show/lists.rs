@@ -142,14 +142,19 @@ pub struct GapRow {
     pub function: Option<String>,
     /// Its first bytes, in hexadecimal.
     pub bytes: String,
+    /// Of an unresolved jump: what of the table that it reads was not understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<&'static str>,
 }
 
 impl View for ListView<Gaps> {
     fn table(&self) -> Table {
-        let mut t = Table::new(&["at>", "bytes>", "why", "function", "first bytes"]);
+        let mut t = Table::new(&["at>", "bytes>", "why", "function", "first bytes", "detail"]);
         for g in &self.rows.gaps {
             let function = g.function.clone().unwrap_or_default();
-            t.row([address(g.at), g.len_bytes.to_string(), g.reason.into(), function, g.bytes.clone()]);
+            let detail = g.detail.unwrap_or_default().into();
+            let len = g.len_bytes.to_string();
+            t.row([address(g.at), len, g.reason.into(), function, g.bytes.clone(), detail]);
         }
         t
     }

@@ -1,6 +1,6 @@
 //! `show BINARY functions`, `tables`, `gaps`, `data`: one row each.
 
-use program::{DataKind, Function, GapReason, Origin, Program, Sure};
+use program::{DataKind, Function, GapReason, Origin, Program, Sure, Unread};
 use views::show::lists::{
     Data, DataRow, FunctionRow, Functions, GapRow, Gaps, ListView, SCHEMA, TableRow, Tables,
 };
@@ -37,6 +37,16 @@ pub fn reason(reason: GapReason) -> &'static str {
         GapReason::UnresolvedJump => "unresolved-jump",
         GapReason::NotCode => "not-code",
         GapReason::Overlap => "overlap",
+    }
+}
+
+/// Words for [`Unread`].
+fn unread(why: Unread) -> &'static str {
+    match why {
+        Unread::Base => "the address it reads its target from is not one constant with an index",
+        Unread::Entries => "an entry that it may read leads to no instruction of the function",
+        Unread::Writable => "its target stands where the program may write",
+        Unread::Ways => "its target is computed in too many places",
     }
 }
 
@@ -98,6 +108,7 @@ pub fn gaps(program: &Program) -> ListView<Gaps> {
             reason: reason(g.reason),
             function: program.function_at(g.range.start).map(|f| program.function(f).name()),
             bytes: bytes.iter().take(16).map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" "),
+            detail: g.unread.map(unread),
         }
     });
     list(program, Gaps { gaps: gaps.collect() })

@@ -340,4 +340,8 @@ impl Reg {
     pub fn is_frame(self) -> bool {
         matches!(self.0, 4 | 5)
     }
+    /// Whether it is the stack pointer.
+    pub fn is_stack_pointer(self) -> bool {
+        self.0 == 4
+    }
 }

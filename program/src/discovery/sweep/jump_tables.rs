@@ -13,15 +13,17 @@
 //! the slice.
 
 mod bound;
+mod reaching;
 mod slice;
 
 use crate::addr::Va;
 use crate::arch::Reg;
-use crate::discovery::sweep::jump_tables::slice::Slice;
+use crate::discovery::sweep::jump_tables::reaching::Reaching;
+use crate::discovery::sweep::jump_tables::slice::{How, Slice};
 use crate::discovery::sweep::listing::Listing;
 use crate::discovery::sweep::raw::{Context, NOWHERE, RawTable, Rel, Swept};
 use crate::image::RelocationTo;
-use crate::model::Sure;
+use crate::model::{Sure, Unread};
 use std::ops::Range;
 
 /// How an indirect jump was understood.
@@ -30,13 +32,15 @@ pub enum Resolved {
     /// It reads a table, now in the list.
     Table,
     /// It reads a table that was not understood.
-    Unresolved,
+    Unresolved(Unread),
     /// It leaves the function.
     Out,
 }
 
 /// Instructions looked at for one question.
 const BUDGET: u32 = 3000;
+/// The same of a second look, which few jumps need.
+const LAST_BUDGET: u32 = 20 * BUDGET;
 /// More entries than any compiler writes.
 const MAX_ENTRIES: u64 = 1 << 16;
 
@@ -47,8 +51,10 @@ struct Shape {
     bases: Vec<Va>,
     entry_len: u8,
     signed: bool,
-    /// Whether entries count from the table's address, or are addresses.
+    /// Whether entries are distances, or addresses.
     relative: bool,
+    /// What distances count from, where it is known not to be the table's address.
+    anchor: Option<Va>,
     /// What holds the index, and the instruction that uses it; `None` if one entry is always read.
     index: Option<(Reg, u32)>,
     /// Bytes the index is multiplied by.
@@ -68,42 +74,117 @@ pub fn resolve(
     many: bool,
 ) -> Resolved {
     listing.make_sources();
-    let at = listing.insns[jump as usize].at;
-    let mut slice = Slice { cx, listing, range, budget: BUDGET, many, spilled: Vec::new() };
+    match tables(cx, listing, range, jump, &out.data_refs[named], How::AtFirst { many }) {
+        Ok(mut found) => {
+            lead_to(listing, range, &found);
+            out.tables.append(&mut found);
+            Resolved::Table
+        }
+        Err(Some(why)) => Resolved::Unresolved(why),
+        Err(None) => Resolved::Out,
+    }
+}
+
+/// Looks a second time at the jumps at the indices `left`, with what is certain of the registers they use; the
+/// other jumps of the region read the tables from `first` on of `out`. Returns those that are still not
+/// understood.
+///
+/// What is certain depends on where the jumps lead. At first those that are left lead nowhere, so that one
+/// that is understood helps the next. Then all that were understood are looked at again, now that they lead
+/// somewhere and what is still left leads everywhere: what does not hold any more was not certain.
+pub fn resolve_rest(
+    cx: &Context<'_>,
+    listing: &mut Listing,
+    range: &Range<Rel>,
+    jumps: Vec<u32>,
+    out: &mut Swept,
+    named: Range<usize>,
+    first: usize,
+) -> Vec<(u32, Unread)> {
+    let mut left = jumps;
+    let mut understood: Vec<(u32, Vec<RawTable>)> = Vec::new();
+    let mut whys: Vec<(u32, Unread)> = Vec::new();
+    let mut look = |left: &[u32], jumps: &[u32], understood: &[(u32, Vec<RawTable>)]| {
+        listing.forget_derived();
+        listing.make_sources();
+        let known = out.tables[first..].iter().chain(understood.iter().flat_map(|u| &u.1));
+        let known: Vec<&RawTable> = known.collect();
+        let reaching = Reaching::compute(cx, listing, range, &known, left)?;
+        let mut found = Vec::new();
+        for &jump in jumps {
+            let named = &out.data_refs[named.clone()];
+            match tables(cx, listing, range, jump, named, How::Certain(&reaching)) {
+                Ok(tables) => found.push((jump, tables)),
+                Err(why) => whys.push((jump, why.unwrap_or(Unread::Base))),
+            }
+        }
+        found.iter().for_each(|(_, tables)| lead_to(listing, range, tables));
+        Some(found)
+    };
+    while let Some(mut found) = look(&[], &left, &understood).filter(|found| !found.is_empty()) {
+        left.retain(|jump| found.iter().all(|f| f.0 != *jump));
+        understood.append(&mut found);
+    }
+    while !understood.is_empty() {
+        let jumps: Vec<u32> = understood.iter().map(|u| u.0).collect();
+        let again = look(&left, &jumps, &understood).unwrap_or_default();
+        let before = understood.len();
+        understood.retain(|(jump, tables)| again.iter().any(|(j, t)| j == jump && is_same(t, tables)));
+        left.extend(jumps.into_iter().filter(|jump| understood.iter().all(|u| u.0 != *jump)));
+        if understood.len() == before {
+            break;
+        }
+    }
+    out.tables.extend(understood.into_iter().flat_map(|u| u.1));
+    let why = |jump: u32| whys.iter().rev().find(|w| w.0 == jump).map_or(Unread::Base, |w| w.1);
+    left.into_iter().map(|jump| (jump, why(jump))).collect()
+}
+
+/// Whether two lists hold tables at the same places that lead to the same ones.
+fn is_same(a: &[RawTable], b: &[RawTable]) -> bool {
+    let what = |t: &RawTable| (t.at, t.anchor, t.targets.clone());
+    a.iter().map(what).eq(b.iter().map(what))
+}
+
+/// The tables of the jump at index `jump`, or why it reads none that is understood: `None` if it does not look
+/// as if it read one.
+fn tables(
+    cx: &Context<'_>,
+    listing: &mut Listing,
+    range: &Range<Rel>,
+    jump: u32,
+    named: &[Rel],
+    how: How<'_>,
+) -> Result<Vec<RawTable>, Option<Unread>> {
+    let budget = if how.certain().is_some() { LAST_BUDGET } else { BUDGET };
+    let mut slice = Slice { cx, listing, range, budget, how, spilled: Vec::new(), why: None };
     let mut shapes = Vec::new();
     let suspicious = slice.shapes(jump, &mut shapes);
-    let mut found = Vec::new();
     let mut bounds = Vec::new();
     for shape in &shapes {
-        slice.budget = BUDGET;
+        slice.budget = budget;
         bounds.push(shape.index.map_or(Some(0), |(reg, at)| slice.bound(at, reg)));
     }
+    let why = slice.why.unwrap_or(if shapes.is_empty() { Unread::Base } else { Unread::Entries });
+    let at = listing.insns[jump as usize].at;
+    let mut found = Vec::new();
     for (shape, bound) in shapes.iter().zip(bounds) {
         for &base in &shape.bases {
-            if let Some(mut table) =
-                read(cx, listing, range, shape, base, bound, &out.data_refs[named.clone()])
-            {
-                table.jump = at;
-                found.push(table);
-            }
+            let table = read(cx, listing, range, shape, base, bound, named);
+            found.extend(table.map(|table| RawTable { jump: at, ..table }));
         }
     }
     found.sort_by_key(|t| t.at);
     found.dedup_by_key(|t| t.at);
-    for table in &found {
-        for &to in &table.targets {
-            if range.contains(&to) && listing.starts.get(to) {
-                listing.leaders.set(to);
-            }
+    if found.is_empty() { Err(suspicious.then_some(why)) } else { Ok(found) }
+}
+
+/// Makes leaders of the places in the region that `tables` lead to.
+fn lead_to(listing: &mut Listing, range: &Range<Rel>, tables: &[RawTable]) {
+    for &to in tables.iter().flat_map(|t| t.targets.iter()) {
+        if range.contains(&to) && listing.starts.get(to) {
+            listing.leaders.set(to);
         }
-    }
-    if !found.is_empty() {
-        out.tables.append(&mut found);
-        Resolved::Table
-    } else if suspicious {
-        Resolved::Unresolved
-    } else {
-        Resolved::Out
     }
 }
 
@@ -170,6 +251,7 @@ fn read(
         at: base,
         entry_len: shape.entry_len,
         jump: 0,
+        anchor: shape.anchor.filter(|&anchor| anchor != base),
         targets: targets.into(),
         sure: if whole { Sure::Proved } else { Sure::Likely },
     })
@@ -193,7 +275,7 @@ fn entry(cx: &Context<'_>, shape: &Shape, base: Va, at: Va) -> Option<Va> {
         false => value,
     };
     if shape.relative {
-        return Some(base.plus(value));
+        return Some(shape.anchor.unwrap_or(base).plus(value));
     }
     if cx.image.kind.is_relocated() && shape.entry_len == 8 {
         return match cx.image.relocation_at(at)?.to {

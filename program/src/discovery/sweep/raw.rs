@@ -5,7 +5,7 @@
 use crate::addr::Va;
 use crate::arch::Insn;
 use crate::image::Image;
-use crate::model::Sure;
+use crate::model::{Sure, Unread};
 use std::ops::Range;
 
 /// An address, in bytes above [`Space::base`].
@@ -72,7 +72,7 @@ pub enum RawEnd {
     Switch,
     /// Out of the function, through a register or memory.
     IndirectTailCall,
-    Unresolved,
+    Unresolved(Unread),
     Return,
     NoReturn,
     Stop,
@@ -129,6 +129,8 @@ pub struct RawTable {
     pub entry_len: u8,
     /// The jump that uses it.
     pub jump: Rel,
+    /// What its entries count from, if that is not its own address.
+    pub anchor: Option<Va>,
     pub targets: Box<[Rel]>,
     pub sure: Sure,
 }
@@ -172,7 +174,7 @@ pub struct Region {
 }
 
 /// What the sweep of some regions found; all lists by address.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Swept {
     pub blocks: Vec<RawBlock>,
     pub calls: Vec<RawCall>,
@@ -189,9 +191,12 @@ pub struct Swept {
     pub overlaps: Vec<Rel>,
     /// Instructions that cannot be moved.
     pub fixed: Vec<Rel>,
+    /// How many jumps of functions whose ranges are known were not understood.
+    pub left: usize,
 }
 
 /// What sweeps know of the whole image.
+#[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub image: &'a Image,
     pub space: Space,
@@ -203,6 +208,12 @@ pub struct Context<'a> {
     pub parts: &'a [Range<Rel>],
     /// Data that instructions anywhere name, where that is known already.
     pub data_refs: &'a [Rel],
+    /// Where code of one region leads into another one, sorted, where that is known already.
+    pub entered: &'a [Rel],
+    /// Calls that do not return, sorted, where that is known already.
+    pub never: &'a [Rel],
+    /// Whether this is not the first sweep, which knows nothing of these three.
+    pub is_again: bool,
 }
 
 impl Context<'_> {

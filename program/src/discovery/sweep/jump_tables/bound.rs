@@ -37,16 +37,16 @@ impl Slice<'_, '_> {
         largest.filter(|&n| n < MAX_ENTRIES)
     }
 
-    fn step_back(&self, pred: Predecessor, walk: &mut Walk) -> Back {
+    fn step_back(&mut self, pred: Predecessor, walk: &mut Walk) -> Back {
         let kind = self.listing.insns[pred.index as usize].kind;
         match kind {
             FlowKind::Nop | FlowKind::Jump => return Back::On,
             FlowKind::Branch => {
-                if let Some((loc, n)) = self.condition(pred) {
-                    if loc == walk.loc {
-                        return Back::bounded(n, walk.plus);
+                for fact in self.condition(pred).into_iter().flatten().flatten() {
+                    if let Some(back) = fact.bounds(walk) {
+                        return back;
                     }
-                    walk.known.push((loc, n));
+                    walk.known.push(fact);
                 }
                 return Back::On;
             }
@@ -83,6 +83,11 @@ impl Slice<'_, '_> {
             }
             None => match trace(&insn, kind, walk.loc) {
                 Trace::Set => match step {
+                    Step::Copy { from: from @ Operand::Mem { size: 1, .. }, signed: false, .. }
+                        if let Some(most) = self.largest_byte(pred.index, from) =>
+                    {
+                        return Back::bounded(most, walk.plus);
+                    }
                     // The place it was loaded from may have been compared.
                     Step::Copy { from: from @ (Operand::Mem { .. } | Operand::Place { .. }), .. } => {
                         Trace::From(Location::Mem(sizeless(from)))
@@ -93,7 +98,7 @@ impl Slice<'_, '_> {
             },
         };
         let stores = matches!(step, Step::Store { .. });
-        walk.known.retain(|(loc, _)| match loc {
+        walk.known.retain(|fact| match &fact.loc {
             Location::Reg(reg) => !insn.writes(*reg),
             Location::Mem(memory) => !stores && !touches(&insn, memory),
         });
@@ -101,10 +106,7 @@ impl Slice<'_, '_> {
             Trace::Untouched => Back::On,
             Trace::From(loc) => {
                 walk.loc = loc;
-                match walk.known.iter().find(|(l, _)| *l == loc) {
-                    Some(&(_, n)) => Back::bounded(n, walk.plus),
-                    None => Back::On,
-                }
+                walk.known.iter().find_map(|fact| fact.bounds(walk)).unwrap_or(Back::On)
             }
             Trace::Set | Trace::Moved => Back::Lost,
             // Nothing comes back from here with the value: the call does not return.
@@ -112,8 +114,23 @@ impl Slice<'_, '_> {
         }
     }
 
-    /// What holds when control goes along `pred` out of a branch: the place compared, and the most it can be.
-    fn condition(&self, pred: Predecessor) -> Option<(Location, u64)> {
+    /// The largest of the bytes that `from`, which is read at `index`, can be, if these are a constant table.
+    fn largest_byte(&mut self, index: u32, from: Operand) -> Option<u64> {
+        self.how.certain()?;
+        let (bases, index, factor) = self.load(index, from)?;
+        let ([base], Some((reg, at)), 1) = (bases.as_slice(), index, factor) else { return None };
+        let n = self.bound(at, reg)?;
+        let range = *base..base.plus(n + 1);
+        let image = self.cx.image;
+        if !image.is_constant(range.start) || !image.is_constant(base.plus(n)) {
+            return None;
+        }
+        image.bytes_in(&range)?.iter().max().map(|&byte| u64::from(byte))
+    }
+
+    /// What holds when control goes along `pred` out of a branch: of the place compared, and of what that was
+    /// computed from.
+    fn condition(&self, pred: Predecessor) -> Option<[Option<Fact>; 2]> {
         let test = self.insn(pred.index)?.test();
         let mut at = pred.index;
         let compare = loop {
@@ -143,10 +160,54 @@ impl Slice<'_, '_> {
             }
         }
         match (test, pred.taken) {
-            (Test::Above, false) | (Test::BelowOrEqual, true) => Some((loc, n)),
-            (Test::AboveOrEqual, false) | (Test::Below, true) => Some((loc, n.checked_sub(1)?)),
+            (Test::Above, false) | (Test::BelowOrEqual, true) => Some(self.facts(loc, n, at, pred.index)),
+            (Test::AboveOrEqual, false) | (Test::Below, true) => {
+                Some(self.facts(loc, n.checked_sub(1)?, at, pred.index))
+            }
             _ => None,
         }
+    }
+
+    /// That what `loc` holds is at most `n` from the comparison at `compare` on, and what follows at `branch`
+    /// of the register that it was computed from just before (`lea -0x20(%r9),%eax; cmp $0x5a,%al`).
+    fn facts(&self, loc: Location, n: u64, compare: u32, branch: u32) -> [Option<Fact>; 2] {
+        let own = Some(Fact { loc, plus: 0, most: n });
+        let from = || {
+            self.how.certain()?;
+            let Location::Reg(reg) = loc else { return None };
+            let made = compare.checked_sub(1)?;
+            let kind = self.listing.insns[made as usize].kind;
+            let Step::Address {
+                to,
+                from: Operand::Mem { base: Some(base), index: None, disp: plus, segment: None, .. },
+            } = self.insn(made).filter(|_| kind == FlowKind::Next)?.step()
+            else {
+                return None;
+            };
+            // The comparison may be of a byte alone, and what is read later a byte with its sign.
+            let fits = plus <= 0 && n.checked_add(plus.unsigned_abs())? < 0x80;
+            let is_kept =
+                to != base && !(compare + 1..branch).any(|i| self.insn(i).is_none_or(|i| i.writes(base)));
+            (to == reg && fits && is_kept).then_some(Fact { loc: Location::Reg(base), plus, most: n })
+        };
+        [own, from()]
+    }
+}
+
+/// What a comparison says.
+#[derive(Clone)]
+struct Fact {
+    loc: Location,
+    /// What `loc` holds, plus this, is at most `most`.
+    plus: i64,
+    most: u64,
+}
+
+impl Fact {
+    /// What follows from it for the value of `walk`, if it speaks of that.
+    fn bounds(&self, walk: &Walk) -> Option<Back> {
+        (self.loc == walk.loc && (self.plus == 0 || self.plus == walk.plus))
+            .then(|| Back::bounded(self.most, walk.plus - self.plus))
     }
 }
 
@@ -158,7 +219,7 @@ struct Walk {
     /// The value is what `loc` holds plus this.
     plus: i64,
     /// Bounds met on the way that hold for places as they are here.
-    known: Vec<(Location, u64)>,
+    known: Vec<Fact>,
 }
 
 /// Where a step back leads.

@@ -2,10 +2,12 @@
 
 use crate::addr::Va;
 use crate::arch::{Insn, Operand, Reg, RegSet, Step};
+use crate::discovery::sweep::jump_tables::reaching::Reaching;
 use crate::discovery::sweep::jump_tables::{Shape, entry};
 use crate::discovery::sweep::listing::{FlowKind, Listing};
 use crate::discovery::sweep::raw::{Context, NOWHERE, Rel, decode_at};
 use crate::image::RelocationTo;
+use crate::model::Unread;
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -25,10 +27,33 @@ pub(super) struct Slice<'a, 'c> {
     pub(super) listing: &'a Listing,
     pub(super) range: &'a Range<Rel>,
     pub(super) budget: u32,
-    /// Whether the region may hold many functions.
-    pub(super) many: bool,
+    pub(super) how: How<'a>,
     /// Places in the frame that values were read from which came there in a way that is not known.
     pub(super) spilled: Vec<Operand>,
+    /// Why a table that was found is not taken.
+    pub(super) why: Option<Unread>,
+}
+
+/// How registers' constants are looked for.
+#[derive(Clone, Copy)]
+pub(super) enum How<'a> {
+    /// Backwards from where they are used, on some of the ways; whether the region may hold many functions.
+    AtFirst { many: bool },
+    /// Those that are certain.
+    Certain(&'a Reaching),
+}
+
+impl<'a> How<'a> {
+    /// What is certain, where that is known.
+    pub(super) fn certain(self) -> Option<&'a Reaching> {
+        match self {
+            How::AtFirst { .. } => None,
+            How::Certain(reaching) => Some(reaching),
+        }
+    }
+    fn many(self) -> bool {
+        matches!(self, How::AtFirst { many: true })
+    }
 }
 
 /// An instruction that control comes from, and whether by its branch.
@@ -100,6 +125,9 @@ impl Slice<'_, '_> {
 
     /// The constants that `reg` may hold before `index`.
     pub(super) fn constants(&mut self, index: u32, reg: Reg) -> Vec<Va> {
+        if let Some(reaching) = self.how.certain() {
+            return reaching.value(index, Location::Reg(reg)).map(Va).into_iter().collect();
+        }
         let mut all = Vec::new();
         self.spilled.clear();
         for def in self.defs(index, Location::Reg(reg)) {
@@ -112,19 +140,19 @@ impl Slice<'_, '_> {
             // there. Where a region holds many functions, only what was put there last.
             let before = self.listing.bases.partition_point(|&b| b < index);
             let (near, far) = self.listing.bases.split_at(before);
-            for &base in near.iter().rev().chain(far).take(if self.many { 64 } else { usize::MAX }) {
+            for &base in near.iter().rev().chain(far).take(if self.how.many() { 64 } else { usize::MAX }) {
                 if let Some(insn) = self.insn(base)
                     && insn.writes(reg)
                     && let Some(va) = constant(&insn)
                 {
                     all.push(va);
-                    if self.many {
+                    if self.how.many() {
                         break;
                     }
                 }
             }
             // An interpreter may keep it in its frame.
-            if !self.many {
+            if !self.how.many() {
                 all.extend(self.spilled.iter().flat_map(|slot| self.spills(*slot)));
             }
         }
@@ -165,6 +193,7 @@ impl Slice<'_, '_> {
                 let mut suspicious = false;
                 let defs = self.defs(jump, Location::Reg(reg));
                 if defs.len() > MAX_DEFS {
+                    self.why = Some(Unread::Ways);
                     return true;
                 }
                 for def in defs {
@@ -190,7 +219,15 @@ impl Slice<'_, '_> {
                 ..
             } => match self.load(def, memory) {
                 Some((bases, index, factor)) => {
-                    into.push(Shape { bases, entry_len: 4, signed: false, relative: false, index, factor });
+                    into.push(Shape {
+                        bases,
+                        entry_len: 4,
+                        signed: false,
+                        relative: false,
+                        anchor: None,
+                        index,
+                        factor,
+                    });
                     true
                 }
                 None => false,
@@ -209,7 +246,8 @@ impl Slice<'_, '_> {
             return self.one_entry(place, into);
         }
         let Some((bases, index, factor)) = self.load(at, memory) else { return false };
-        into.push(Shape { bases, entry_len: 8, signed: false, relative: false, index, factor });
+        let (entry_len, signed, relative, anchor) = (8, false, false, None);
+        into.push(Shape { bases, entry_len, signed, relative, anchor, index, factor });
         false
     }
 
@@ -218,15 +256,17 @@ impl Slice<'_, '_> {
     /// will be.
     fn one_entry(&mut self, place: Va, into: &mut Vec<Shape>) -> bool {
         let (bases, entry_len) = (vec![place], 8);
-        let shape = Shape { bases, entry_len, signed: false, relative: false, index: None, factor: 0 };
+        let (signed, relative, anchor, index, factor) = (false, false, None, None, 0);
+        let shape = Shape { bases, entry_len, signed, relative, anchor, index, factor };
         let to = entry(self.cx, &shape, place, place).map_or(NOWHERE, |to| self.cx.space.rel(to));
         let is_inside = self.range.contains(&to) && to != self.range.start && self.listing.starts.get(to);
         let is_symbol =
             || self.cx.image.relocation_at(place).is_some_and(|r| !matches!(r.to, RelocationTo::Address(_)));
-        if self.many || !is_inside || is_symbol() {
+        if self.how.many() || !is_inside || is_symbol() {
             return false;
         }
         if !self.cx.image.is_constant(place) {
+            self.why = Some(Unread::Writable);
             return true;
         }
         into.push(shape);
@@ -248,11 +288,19 @@ impl Slice<'_, '_> {
                 }
                 any = true;
                 let Some((mut bases, index, factor)) = self.load(def, from) else { continue };
-                if bases.len() > 1 {
+                let mut from = None;
+                if self.how.certain().is_some() {
+                    bases.retain(|&base| self.cx.image.is_constant(base));
+                    from = self.constants(at, anchor).first().copied();
+                    if from.is_none() {
+                        continue;
+                    }
+                } else if bases.len() > 1 {
                     let anchors = self.constants(at, anchor);
                     bases.retain(|b| anchors.contains(b));
                 }
-                into.push(Shape { bases, entry_len: size, signed, relative: true, index, factor });
+                let (entry_len, relative, anchor) = (size, true, from);
+                into.push(Shape { bases, entry_len, signed, relative, anchor, index, factor });
             }
             if any {
                 return true;
@@ -263,8 +311,12 @@ impl Slice<'_, '_> {
 
     /// The constant part of a memory operand, its index, and the index's factor.
     #[expect(clippy::type_complexity, reason = "three parts of one answer that goes into a Shape")]
-    fn load(&mut self, at: u32, memory: Operand) -> Option<(Vec<Va>, Option<(Reg, u32)>, u8)> {
+    pub(super) fn load(&mut self, at: u32, memory: Operand) -> Option<(Vec<Va>, Option<(Reg, u32)>, u8)> {
         match memory {
+            // The only entry that a compiler left to be read.
+            Operand::Place { at: place, index: None, base: None, .. } if self.how.certain().is_some() => {
+                Some((vec![place], None, 0))
+            }
             Operand::Place { at: place, index: Some((reg, factor)), base: None, .. } => {
                 Some((vec![place], Some((reg, at)), factor))
             }
