@@ -9,10 +9,11 @@
 //!
 //! Not here: what lies at an address (`image`).
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Virtual address as written in the ELF file.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Va(pub u64);
 
 /// Address in a running process.
@@ -20,7 +21,7 @@ pub struct Va(pub u64);
 pub struct LiveVa(pub u64);
 
 /// Byte offset in a file on disk.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileOff(pub u64);
 
 /// How far an image was moved when it was loaded, in bytes.

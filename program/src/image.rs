@@ -25,6 +25,8 @@ pub use exports::exports;
 pub use restartable::{Restartable, RestartableSequences};
 
 use crate::addr::{FileOff, Va};
+use crate::recorded_lines::RecordedLines;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -123,7 +125,7 @@ impl fmt::Debug for ImageId {
 }
 
 /// What sort of file it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Kind {
     /// At fixed addresses, with a dynamic linker.
     Executable,
@@ -149,7 +151,7 @@ impl Kind {
 }
 
 /// A loaded part of the file.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Segment {
     /// Addresses it takes up in memory.
     pub range: Range<Va>,
@@ -164,7 +166,7 @@ pub struct Segment {
 }
 
 /// A section that is loaded. Files may have none.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Section {
     /// Its name.
     pub name: String,
@@ -181,7 +183,7 @@ pub struct Section {
 }
 
 /// What a symbol stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SymbolKind {
     /// STT_FUNC.
     Function,
@@ -198,7 +200,7 @@ pub enum SymbolKind {
 }
 
 /// A defined symbol, or a file symbol. In the order of the table, `.symtab` before `.dynsym`.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Symbol {
     /// Name, without version.
     pub name: Box<str>,
@@ -238,7 +240,7 @@ pub struct Relocation {
 }
 
 /// A PLT stub: it jumps where its slot says.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PltStub {
     /// Its addresses, with the padding that makes all stubs equally long.
     pub range: Range<Va>,
@@ -326,9 +328,62 @@ pub struct Image {
     unwind_tables: Vec<Range<Va>>,
     code: Vec<Range<Va>>,
     bytes: Vec<u8>,
+    /// If these are not the bytes of the file, but of some functions: where they belong.
+    kept: Option<Kept>,
+}
+
+/// What a recording kept of an image, beside its head.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// Code, by address: its range, and where its bytes start.
+    pub(crate) pieces: Vec<(Range<Va>, usize)>,
+    /// The source lines of that code, if they were known.
+    pub(crate) lines: Option<Arc<RecordedLines>>,
 }
 
 impl Image {
+    /// Of which only `bytes` are known, as `kept` says; its other tables are empty.
+    pub(crate) fn of_excerpt(
+        name: String,
+        id: ImageId,
+        kind: Kind,
+        bytes: Vec<u8>,
+        kept: Kept,
+        code: Vec<Range<Va>>,
+    ) -> Image {
+        Image {
+            name,
+            id,
+            build_id: None,
+            kind,
+            entry: None,
+            segments: Vec::new(),
+            relro: Vec::new(),
+            sections: Vec::new(),
+            symbols: Vec::new(),
+            relocations: Vec::new(),
+            libc_imports: Vec::new(),
+            init_fini: Vec::new(),
+            restartable: RestartableSequences::default(),
+            plt: Vec::new(),
+            unwind: Vec::new(),
+            go_functions: Vec::new(),
+            compilers: Vec::new(),
+            notes: Vec::new(),
+            debug_file: None,
+            interpreter: None,
+            unwind_tables: Vec::new(),
+            code,
+            bytes,
+            kept: Some(kept),
+        }
+    }
+
+    /// The lines that a recording kept, if this is what it kept of an image.
+    pub(crate) fn recorded_lines(&self) -> Option<Option<&Arc<RecordedLines>>> {
+        self.kept.as_ref().map(|kept| kept.lines.as_ref())
+    }
+
     /// Whether the import of this name is the C library's, not that of a library which calls a function of
     /// its own so.
     pub fn is_libc_import(&self, name: &str) -> bool {
@@ -347,7 +402,7 @@ impl Image {
         self.segment_at(at).is_some_and(|s| !s.writable) || self.relro.iter().any(|r| r.contains(&at))
     }
 
-    /// The file's bytes, as they were when it was loaded.
+    /// The file's bytes, as they were when it was loaded; of an excerpt, the code that was kept.
     pub fn file_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -372,6 +427,12 @@ impl Image {
 
     /// The bytes from `at` to the end of what its segment has in the file.
     pub fn bytes_from(&self, at: Va) -> Option<&[u8]> {
+        if let Some(kept) = &self.kept {
+            let i = kept.pieces.partition_point(|(range, _)| range.end <= at);
+            let (range, from) = kept.pieces.get(i).filter(|(range, _)| range.contains(&at))?;
+            let place = |va: Va| from.checked_add(usize::try_from(va.since(range.start)).ok()?);
+            return self.bytes.get(place(at)?..place(range.end)?);
+        }
         let segment = self.segment_at(at)?;
         let into = at.since(segment.range.start);
         let from = usize::try_from(segment.offset.0.checked_add(into)?).ok()?;

@@ -15,12 +15,14 @@ mod addr;
 mod analyses;
 pub mod arch;
 mod discovery;
+mod excerpt;
 mod ids;
 pub mod image;
 pub mod layout;
 pub mod libc;
 mod lines;
 mod model;
+mod recorded_lines;
 mod verify;
 
 pub use addr::{Bias, FileOff, LiveVa, Va};
@@ -29,13 +31,14 @@ pub use analyses::liveness::{Conventions, FlagLiveness, Liveness};
 pub use analyses::loops::{LoopId, Loops};
 pub use analyses::resolvers::{Bearer, Returned};
 pub use arch::Insn;
+pub use excerpt::{Excerpt, ExcerptError};
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
 pub use libc::returns_twice;
 pub use lines::{Declarations, Frame, Lines, Statements};
 pub use model::{
     Block, BlockEnd, Call, CallKind, Callee, DataKind, DataObject, Edge, EdgeKind, Function, Gap, GapReason,
-    Instructions, JumpTable, Origin, Program, Sure, Unread,
+    Instructions, JumpTable, Origin, Program, Remark, Sure, Unread,
 };
 
 pub use verify::{Rule, Violation};

@@ -6,6 +6,7 @@
 
 use crate::addr::Va;
 use crate::image::Image;
+use crate::recorded_lines::{RecordedLines, Told};
 use gimli::LittleEndian;
 use object::{Object as _, ObjectSection as _};
 use std::collections::HashMap;
@@ -18,7 +19,15 @@ type Reader = gimli::EndianArcSlice<LittleEndian>;
 const MOST_EXPANSION: u64 = 1032;
 
 /// The line table of an image. For use by one thread.
-pub struct Lines {
+pub struct Lines(Table);
+
+enum Table {
+    Dwarf(Box<Debug>),
+    Recorded(Arc<RecordedLines>),
+}
+
+/// Debug information.
+struct Debug {
     context: addr2line::Context<Reader>,
     dwarf: Arc<gimli::Dwarf<Reader>>,
 }
@@ -87,9 +96,25 @@ impl Statements {
     }
 }
 
+impl Frame {
+    /// One that a recording kept: nothing is known of declarations.
+    fn kept((function, file, line): Told<'_>) -> Frame {
+        let text = |text: &str| text.to_owned();
+        Frame { function: function.map(text), file: file.map(text), line, entry: None }
+    }
+
+    /// What a recording keeps of it.
+    pub(crate) fn told(&self) -> Told<'_> {
+        (self.function.as_deref(), self.file.as_deref(), self.line)
+    }
+}
+
 impl Lines {
-    /// The lines of `image`, if it or its debug file has any.
+    /// The lines of `image`, if it or its debug file has any; of an excerpt, those that were kept.
     pub fn load(image: &Image) -> Option<Lines> {
+        if let Some(recorded) = image.recorded_lines() {
+            return recorded.map(|lines| Lines(Table::Recorded(Arc::clone(lines))));
+        }
         Lines::parse(image.file_bytes()).or_else(|| {
             let bytes = std::fs::read(image.debug_file.as_ref()?).ok()?;
             Lines::parse(&bytes)
@@ -109,21 +134,30 @@ impl Lines {
             Ok(Reader::new(Arc::from(&*data.unwrap_or_default()), LittleEndian))
         };
         let dwarf = Arc::new(gimli::Dwarf::load(load).ok()?);
-        Some(Lines { context: addr2line::Context::from_arc_dwarf(Arc::clone(&dwarf)).ok()?, dwarf })
+        let context = addr2line::Context::from_arc_dwarf(Arc::clone(&dwarf)).ok()?;
+        Some(Lines(Table::Dwarf(Box::new(Debug { context, dwarf }))))
     }
 
     /// The file and line that the instruction at `at` was written in: inside the innermost inlined function.
     pub fn at(&self, at: Va) -> Option<(&str, u32)> {
-        let location = self.context.find_location(at.0).ok()??;
+        let debug = match &self.0 {
+            Table::Dwarf(debug) => debug,
+            Table::Recorded(lines) => {
+                let (_, file, line) = lines.frames(at).next()?;
+                return Some((file?, line?));
+            }
+        };
+        let location = debug.context.find_location(at.0).ok()??;
         Some((location.file?, location.line?))
     }
 
-    /// Where statements begin. Reads all line tables.
+    /// Where statements begin; recordings do not say. Reads all line tables.
     pub fn statements(&self) -> Statements {
         let mut rows = Vec::new();
-        let mut units = self.dwarf.units();
+        let Table::Dwarf(debug) = &self.0 else { return Statements { rows } };
+        let mut units = debug.dwarf.units();
         while let Ok(Some(header)) = units.next() {
-            let Ok(unit) = self.dwarf.unit(header) else { continue };
+            let Ok(unit) = debug.dwarf.unit(header) else { continue };
             let Some(table) = unit.line_program.clone() else { continue };
             let mut table = table.rows();
             while let Ok(Some((_, row))) = table.next_row() {
@@ -138,12 +172,13 @@ impl Lines {
 
     /// The lines at which functions are declared, inlined ones too. Reads all of the debug information.
     ///
-    /// Compilers count the lines of a function from there.
+    /// Compilers count the lines of a function from there. Recordings do not say.
     pub fn declarations(&self) -> Declarations {
         let mut found = HashMap::new();
-        let mut units = self.dwarf.units();
+        let Table::Dwarf(debug) = &self.0 else { return Declarations(found) };
+        let mut units = debug.dwarf.units();
         while let Ok(Some(header)) = units.next() {
-            let Ok(unit) = self.dwarf.unit(header) else { continue };
+            let Ok(unit) = debug.dwarf.unit(header) else { continue };
             let mut entries = unit.entries();
             while let Ok(Some(entry)) = entries.next_dfs() {
                 if !matches!(entry.tag(), gimli::DW_TAG_subprogram | gimli::DW_TAG_inlined_subroutine) {
@@ -173,9 +208,13 @@ impl Lines {
     /// The functions that the instruction at `at` belongs to: the innermost inlined one first, the real one
     /// last.
     pub fn frames(&self, at: Va) -> Vec<Frame> {
+        let debug = match &self.0 {
+            Table::Dwarf(debug) => debug,
+            Table::Recorded(lines) => return lines.frames(at).map(Frame::kept).collect(),
+        };
         let mut found = Vec::new();
-        let Ok(mut frames) = self.context.find_frames(at.0).skip_all_loads() else { return found };
-        let unit = self.context.find_dwarf_and_unit(at.0).skip_all_loads();
+        let Ok(mut frames) = debug.context.find_frames(at.0).skip_all_loads() else { return found };
+        let unit = debug.context.find_dwarf_and_unit(at.0).skip_all_loads();
         while let Ok(Some(frame)) = frames.next() {
             let entry = unit.as_ref().zip(frame.dw_die_offset);
             found.push(Frame {

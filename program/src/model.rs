@@ -5,16 +5,20 @@
 //! The blocks of a function are contiguous, by address within it; the edges of a block are contiguous, by
 //! target. A block belongs to one function; blocks do not overlap; a call does not end a block, unless it
 //! cannot return. Padding belongs to no block. `verify` checks all of this.
+//!
+//! Enums are written into excerpts by the places of their variants: new ones come last.
 
 use crate::addr::Va;
 use crate::arch::{ControlFlow, Decoder, Insn, LOCK, Quick};
 use crate::ids::{BlockId, EdgeId, FuncId};
 use crate::image::Image;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
 /// How sure something is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Sure {
     /// It follows from the bytes and the tables of the file.
     Proved,
@@ -26,7 +30,7 @@ pub enum Sure {
 }
 
 /// What made us take an address for a function's entry: the first that applies.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Origin {
     /// A function symbol.
     Symbol,
@@ -100,7 +104,7 @@ impl Function {
 }
 
 /// How a block ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum BlockEnd {
     /// In the next block, which is a target, or in the next function: no branch.
     FallThrough,
@@ -161,7 +165,7 @@ impl Block {
 }
 
 /// Why control can go from one block to another of the same function.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum EdgeKind {
     /// To the next instruction: after a conditional branch that is not taken, or without any branch.
     FallThrough,
@@ -189,7 +193,7 @@ pub struct Edge {
 }
 
 /// How a call passes control.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum CallKind {
     /// `call`.
     Call,
@@ -253,7 +257,7 @@ pub struct JumpTable {
 }
 
 /// Why some code was not understood.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum GapReason {
     /// Bytes of code that no function holds, but for the part of the PLT that is the dynamic linker's own.
     NoFunction,
@@ -269,7 +273,7 @@ pub enum GapReason {
 }
 
 /// Why the table that an indirect jump seems to read was not understood.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Unread {
     /// Its address is not the same whichever way control comes, or is computed in a way that is not followed.
     Base,
@@ -287,7 +291,7 @@ impl Unread {
 }
 
 /// Code that was not understood. Sorted by address.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Gap {
     /// Where.
     pub range: Range<Va>,
@@ -295,6 +299,15 @@ pub struct Gap {
     pub reason: GapReason,
     /// Of an unresolved jump: why its table was not understood.
     pub unread: Option<Unread>,
+}
+
+/// What the analysis of the whole file found out of a function, and its own code does not say.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Remark {
+    /// Whether anything but direct calls that are known may lead there.
+    pub is_referred: bool,
+    /// Why it was not counted, as `probe` says it, if it was not.
+    pub not_moved: Option<String>,
 }
 
 /// What a data object holds.
@@ -354,6 +367,8 @@ pub struct Program {
     pub(crate) by_address: Vec<BlockId>,
     /// Where in that list each stretch of addresses starts, made when it is first asked for.
     pub(crate) stretches: OnceLock<Stretches>,
+    /// Of an excerpt: what the analysis of the whole file said of functions, by entry.
+    pub(crate) remarks: Option<BTreeMap<Va, Remark>>,
 }
 
 /// Stretches of equal length, from the first block on: how many blocks start before each. About two blocks
@@ -393,7 +408,44 @@ impl Stretches {
     }
 }
 
+/// Functions, blocks, edges, calls, imports.
+type Tables = (Vec<Function>, Vec<Block>, Vec<Edge>, Vec<Call>, Vec<Box<str>>);
+
 impl Program {
+    /// What was kept of one.
+    pub(crate) fn of_excerpt(
+        image: Image,
+        (functions, blocks, edges, calls, imports): Tables,
+        gaps: Vec<Gap>,
+        by_address: Vec<BlockId>,
+        remarks: BTreeMap<Va, Remark>,
+    ) -> Program {
+        Program {
+            image,
+            functions,
+            blocks,
+            edges,
+            calls,
+            imports,
+            tables: Vec::new(),
+            gaps,
+            data: Vec::new(),
+            named: Vec::new(),
+            fixed: Vec::new(),
+            by_address,
+            stretches: OnceLock::new(),
+            remarks: Some(remarks),
+        }
+    }
+    /// Whether it holds only those functions that a recording kept ([`crate::Excerpt`]).
+    pub fn is_excerpt(&self) -> bool {
+        self.remarks.is_some()
+    }
+    /// What the analysis of the whole file said of `func`; `None` if this is the whole file.
+    pub fn remark(&self, func: FuncId) -> Option<Remark> {
+        let remarks = self.remarks.as_ref()?;
+        Some(remarks.get(&self.function(func).entry).cloned().unwrap_or_default())
+    }
     /// The function of this number.
     ///
     /// # Panics

@@ -44,6 +44,7 @@ impl Tables {
             fixed: Vec::new(),
             by_address: self.by_address,
             stretches: std::sync::OnceLock::new(),
+            remarks: None,
         }
     }
 }

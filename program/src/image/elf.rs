@@ -80,6 +80,7 @@ impl Image {
             debug_file: None,
             interpreter: interpreter(headers, &bytes),
             bytes,
+            kept: None,
         };
         let mut names_left = image.bytes.len().saturating_mul(8).saturating_add(1 << 20);
         let mut symbols = symtab(headers, &image.bytes, &mut names_left);
