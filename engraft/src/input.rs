@@ -9,7 +9,9 @@ mod recordings;
 mod source;
 mod traces;
 
-pub use binaries::{counted_program, map, pair, points, program, recorded_image};
+pub use binaries::{
+    counted_program, kept_program, map, pair, points, program, recorded_image, whole_program,
+};
 pub use command::CommandLine;
 pub use fit::Fit;
 pub use functions::{death, file_name, function, module_name, source_names, spelt};

@@ -5,6 +5,7 @@
 pub mod branches;
 pub mod edges;
 pub mod kept;
+mod kept_code;
 mod placement;
 pub mod plan_text;
 pub mod recorded_points;
@@ -13,5 +14,6 @@ pub mod reports;
 mod testing;
 
 pub use edges::{notes, raw_recording};
+pub use kept_code::{excerpt, has_all_that_ran};
 pub use placement::{Placement, plan_like, relies_on};
 pub use reports::{loops, paths};

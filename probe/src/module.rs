@@ -87,7 +87,12 @@ impl<'a> Module<'a> {
     }
 
     /// Why each function of `program` is not moved; `None` for those that are moved when blocks are counted.
+    /// Of an excerpt, what was found out of the whole file.
     pub fn not_moved(program: &Program) -> Vec<Option<NotMoved>> {
+        if program.is_excerpt() {
+            let kept = |id| NotMoved::from_text(program.remark(id)?.not_moved.as_deref()?);
+            return program.func_ids().map(kept).collect();
+        }
         match Module::build(program, &Plan::NULL, Room::Apart) {
             Ok(module) => module.not_moved,
             Err(_) => movable::find(program, &BTreeSet::new()).not_moved,

@@ -33,6 +33,29 @@ pub enum NotMoved {
     Unwind,
 }
 
+impl NotMoved {
+    /// All reasons.
+    const ALL: [NotMoved; 12] = [
+        NotMoved::PltStub,
+        NotMoved::Uncertain,
+        NotMoved::Incomplete,
+        NotMoved::ReadsItsAddress,
+        NotMoved::SignalFrame,
+        NotMoved::Table,
+        NotMoved::FixedInstruction,
+        NotMoved::NoRoom,
+        NotMoved::ChecksAddresses,
+        NotMoved::Strange,
+        NotMoved::Restartable,
+        NotMoved::Unwind,
+    ];
+
+    /// The reason that a recording kept as `text`; one that only another version knows is none of ours.
+    pub fn from_text(text: &str) -> Option<NotMoved> {
+        NotMoved::ALL.into_iter().find(|why| why.to_string() == text)
+    }
+}
+
 impl fmt::Display for NotMoved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -49,5 +72,20 @@ impl fmt::Display for NotMoved {
             NotMoved::Restartable => "restartable sequence (rseq)",
             NotMoved::Unwind => "unwind table not understood",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_found_again_by_its_text() {
+        for (n, why) in NotMoved::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, n, "a reason is missing before {why:?}");
+            assert_eq!(NotMoved::from_text(&why.to_string()), Some(why));
+        }
+        assert_eq!(NotMoved::ALL.len(), NotMoved::Unwind as usize + 1, "the last reason is missing");
+        assert_eq!(NotMoved::from_text("another"), None);
     }
 }

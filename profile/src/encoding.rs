@@ -3,7 +3,7 @@
 //! ```text
 //! file     = magic version kind content checksum
 //! magic    = "ENGRAFT\0"
-//! version  = u8, 1
+//! version  = u8: 1, of a recording 2
 //! kind     = u8: what the content is
 //! checksum = u64, little-endian: XXH3 of all bytes before it
 //! bytes    = length: varint, that many bytes
@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The first bytes of each file of ours.
 pub const MAGIC: &[u8; 8] = b"ENGRAFT\0";
-/// The version that is written and read.
+/// The version of profiles that is written and read.
 pub const VERSION: u8 = 1;
 
 /// Appends an unsigned number.
@@ -84,10 +84,30 @@ impl<'a> Cursor<'a> {
         Ok(c)
     }
 
+    /// The content of a file that starts with `head`, its checksum verified.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`] if it is cut off, changed, or starts otherwise.
+    pub(crate) fn behind(file: &'a [u8], head: &[u8]) -> Result<Cursor<'a>, ReadError> {
+        let mut c = Cursor::behind_damaged(file, head)
+            .ok_or_else(|| Cursor { bytes: file, at: 0 }.damaged("it starts otherwise"))?;
+        let body = file.len().checked_sub(8).filter(|len| *len >= head.len());
+        let (content, sum) = file.split_at(body.ok_or_else(|| c.damaged("it is cut off"))?);
+        if sum != xxh3_64(content).to_le_bytes() {
+            return Err(c.damaged("its checksum is wrong: it was cut off or changed"));
+        }
+        c.bytes = content;
+        Ok(c)
+    }
+
     /// The same without a look at the checksum.
-    pub fn open_damaged(file: &'a [u8], kind: u8) -> Option<Cursor<'a>> {
-        let head = [MAGIC, &[VERSION, kind][..]].concat();
-        file.starts_with(&head).then_some(Cursor { bytes: file, at: head.len() })
+    pub(crate) fn behind_damaged(file: &'a [u8], head: &[u8]) -> Option<Cursor<'a>> {
+        file.starts_with(head).then_some(Cursor { bytes: file, at: head.len() })
+    }
+
+    /// From here, `len` bytes on before it: what was read since.
+    pub(crate) fn since(&self, from: usize) -> &'a [u8] {
+        self.bytes.get(from..self.at).unwrap_or_default()
     }
 
     /// Over `bytes` of a file that has been checked.

@@ -16,6 +16,7 @@ use crate::losses::not_held;
 use crate::vocabulary::{Context, Format, Imported, ReadError, WriteError, Written};
 use bolt::{bolt_yaml, fdata, preagg};
 use lines::{folded, lcov, llvm_sample, pprof};
+use ours::recording::Recording;
 use ours::{csv, engraft, json, recording};
 use perf::{perf_data, perf_script};
 use program::image::Image;
@@ -94,10 +95,7 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
 
 /// The profile in a file of ours; of a recording, that of the program, or of the executable.
 fn engraft_of(bytes: &[u8], context: &Context) -> Result<Profile, ReadError> {
-    if !recording::is_one(bytes) {
-        return engraft::parse(bytes);
-    }
-    recording::choose(recording::parse(bytes)?, context, bytes.len())
+    recording::choose(Recording::parse(bytes)?.into_profiles(), context, bytes.len())
 }
 
 fn same_image(profile: &Profile, id: ImageId, image: &Image) -> Result<(), ReadError> {
@@ -117,7 +115,9 @@ fn same_image(profile: &Profile, id: ImageId, image: &Image) -> Result<(), ReadE
 pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Result<Written, WriteError> {
     let need = || program.ok_or(WriteError::NeedsProgram { format });
     let mut written = match format {
-        Format::Engraft => engraft::write(profile),
+        Format::Engraft => {
+            Written { bytes: Recording::of([profile.clone()]).write(), ..engraft::write(profile) }
+        }
         Format::Json => json::write(profile),
         Format::Csv => csv::write(profile, need()?),
         Format::Fdata => fdata::write(profile, need()?),

@@ -11,7 +11,7 @@ use crate::run::{self, Process, RunError, Watched};
 use indirect_calls::IndirectCalls;
 use live::{Arena, Death, Deaths, KernelReport, StoppedThreads, Target};
 use measure::Placement;
-use profile::Profile;
+use profile::{Profile, recording};
 use program::Program;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -182,6 +182,16 @@ impl<'a> CountedRun<'a> {
         let modules: Vec<Instrumented> =
             self.prepared.modules.into_iter().chain(self.loaded.modules).collect();
         modules.into_par_iter().filter_map(Instrumented::into_program).collect()
+    }
+
+    /// The `profiles` of its modules, as they were collected, with what a recording keeps of the code of
+    /// each: nothing, if its file is not any more what was counted.
+    pub fn with_code(&self, profiles: &[Profile]) -> Vec<recording::Module> {
+        let store = self.prepared.store;
+        let kept = |(module, profile): (&Instrumented, &Profile)| {
+            recording::Module::new(profile.clone(), module.code_that_ran(store, profile).as_ref())
+        };
+        self.modules().into_par_iter().zip(profiles).map(kept).collect()
     }
 
     /// What is to be known of the modules that came while it ran.

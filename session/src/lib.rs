@@ -26,6 +26,7 @@ pub mod doctor;
 mod find;
 mod instrument;
 mod loader;
+mod machine;
 mod messages;
 mod module;
 mod prepare;
@@ -38,6 +39,7 @@ pub use count::{Collected, CountError, CountedRun, OtherPrograms};
 pub use died::{Died, Place};
 pub use find::{FindError, NoProc, find, needs_proc};
 pub use instrument::{InstrumentError, instrument};
+pub use machine::machine;
 pub use measure::Placement;
 pub use messages::{Done, Warning, kernel_hint};
 pub use module::{

@@ -21,7 +21,8 @@ use measure::edges::notes::Notes;
 use measure::recorded_points::{Scope, TooLarge};
 use probe::arch;
 use probe::{Module, Old, RewriteError, Room, Segments, file_key};
-use program::{Image, LoadError, Program, Va};
+use profile::Profile;
+use program::{Excerpt, Image, LoadError, Program, Va};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use trace::recording::module_code::ModuleCode;
@@ -228,11 +229,40 @@ impl Instrumented {
     }
 
     /// The program, if its file is still what was counted.
+    pub fn program(&self) -> Option<&Program> {
+        if self.program.get().is_none() {
+            let image = Image::load(&self.path).ok().filter(|image| file_key(image) == self.key)?;
+            // Another thread's is the same.
+            let _set_before = self.program.set(Program::analyze_code(image));
+        }
+        self.program.get()
+    }
+
+    /// What a recording keeps of its code, of which `profile` has the counts. Only what never ran before has
+    /// to be analysed.
+    pub(crate) fn code_that_ran(&self, store: &Store, profile: &Profile) -> Option<Excerpt> {
+        let known = store.code(self.key);
+        if self.program.get().is_none()
+            && let Some(Ok(program)) = known.clone().map(Excerpt::into_program)
+            && measure::has_all_that_ran(&program, profile)
+        {
+            return Some(measure::excerpt(&program, profile));
+        }
+        let excerpt = measure::excerpt(self.program()?, profile);
+        match known {
+            Some(mut known) => {
+                known.add(excerpt.clone());
+                store.keep_code(self.key, &known);
+            }
+            None => store.keep_code(self.key, &excerpt),
+        }
+        Some(excerpt)
+    }
+
+    /// The same, of a module that is needed no more.
     pub fn into_program(self) -> Option<Program> {
-        self.program.into_inner().or_else(|| {
-            let image = Image::load(&self.path).ok()?;
-            (file_key(&image) == self.key).then(|| Program::analyze_code(image))
-        })
+        self.program()?;
+        self.program.into_inner()
     }
 
     /// Whether its events are told from those of all `others`.

@@ -5,6 +5,8 @@
 
 use live::Cache;
 use profile::Profile;
+use profile::recording::Recording;
+use program::Excerpt;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::io;
@@ -56,6 +58,8 @@ pub(crate) enum Kind {
     Asking,
     /// How a module ran: its profile.
     Ran,
+    /// Its code that ran in some run.
+    Code,
 }
 
 impl Kind {
@@ -67,6 +71,7 @@ impl Kind {
             Kind::LinkerSites => "sites",
             Kind::Asking => "asks",
             Kind::Ran => "ran",
+            Kind::Code => "code",
         }
     }
 }
@@ -103,7 +108,7 @@ pub(crate) struct Earlier(Vec<u8>);
 impl Earlier {
     /// Its profile, if it can be read.
     pub(crate) fn profile(&self) -> Option<Profile> {
-        profile::recording::parse(&self.0).ok()?.pop()
+        Recording::parse(&self.0).ok()?.into_profiles().pop()
     }
 }
 
@@ -222,6 +227,18 @@ impl Store {
         ran.entry(module).or_insert_with(read).clone()
     }
 
+    /// What is kept of the code of the `module` with this identity.
+    pub(crate) fn code(&self, module: u128) -> Option<Excerpt> {
+        self.read(&self.name(Kind::Code, module, &()))
+    }
+
+    /// Keeps the code of the `module` with this identity that has run, so that it need not be analysed the
+    /// next time.
+    pub(crate) fn keep_code(&self, module: u128, excerpt: &Excerpt) {
+        // What cannot be kept is made again.
+        let _kept = self.write(&self.name(Kind::Code, module, &()), excerpt);
+    }
+
     /// Whether it is known how the `module` with this identity ran earlier.
     pub(crate) fn knows_run(&self, module: u128) -> bool {
         self.earlier(module).is_some()
@@ -232,7 +249,7 @@ impl Store {
     pub(crate) fn keep_run(&self, module: u128, is_long: bool, profile: &Profile) {
         if is_long && !self.is_temporary() && !self.knows_run(module) {
             let name = self.name(Kind::Ran, module, &());
-            self.keep(&name, &profile::recording::write(std::slice::from_ref(profile)));
+            self.keep(&name, &Recording::of([profile.clone()]).write());
         }
     }
 }

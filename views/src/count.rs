@@ -4,9 +4,11 @@ mod coverage;
 mod loops;
 pub mod points;
 pub mod repeat;
+mod run;
 
 pub use coverage::{LeftOutView, OthersView, PADDING, UncountedView, UnknownView};
 pub use loops::LoopView;
+pub use run::{MachineView, RunView};
 
 use crate::{Between, DeathView, Table, View, known, many, share};
 use points::PointView;
@@ -22,6 +24,9 @@ pub struct CountView {
     /// What was seen at the points of a plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<PointView>,
+    /// Which run it is of, where the recording says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunView>,
     /// The recording that was written.
     pub recording: String,
     /// How many threads ran, where that is known.
@@ -131,6 +136,9 @@ impl View for CountView {
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        if let Some(run) = &self.run {
+            run.text(w)?;
+        }
         if !self.points.is_empty() {
             points::table(&self.points).text(w)?;
             if self.modules.iter().all(|m| m.blocks == 0) {

@@ -5,10 +5,11 @@ use crate::output::Hinted;
 use anyhow::Context as _;
 use matching::Map;
 use measure::plan_text::Points;
-use profile::Profile;
-use program::{Image, Program};
+use profile::recording::Module;
+use profile::{ImageRef, Profile};
+use program::{Excerpt, Image, Program};
 use session::recorded_path;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tracing::info_span;
 
 /// Reads and analyses the binary at `path`.
@@ -68,19 +69,83 @@ pub fn points(path: &Path, program: &Program) -> anyhow::Result<Points> {
     Ok(points)
 }
 
-/// The program that `profile`, of a recording, is of: the file that was counted, if it is still that.
+/// The program that these modules of recordings are of, all of one image: what was kept of it in all of them;
+/// else the file that was counted.
+///
+/// # Errors
+/// If nothing was kept, and the file is gone, or another one by now.
+pub fn kept_program(modules: &[&Module]) -> anyhow::Result<Program> {
+    let Some(first) = modules.first() else { anyhow::bail!("no module is named") };
+    let mut sum: Option<Excerpt> = None;
+    for module in modules {
+        match (module.excerpt(), &mut sum) {
+            (Ok(Some(excerpt)), None) => sum = Some(excerpt),
+            (Ok(Some(excerpt)), Some(sum)) => sum.add(excerpt),
+            // What ran in it is in none of the others, perhaps.
+            (Ok(None), _) if module.profile.blocks.is_empty() => {}
+            (Ok(None) | Err(_), _) => return counted_program(&first.profile),
+        }
+    }
+    match sum.map(Excerpt::into_program) {
+        Some(Ok(program)) => Ok(program),
+        Some(Err(_)) | None => counted_program(&first.profile),
+    }
+}
+
+/// The program that `module` is of: the file that was counted, else what was kept of it.
+///
+/// # Errors
+/// If nothing was kept, and the file is gone, or another one by now.
+pub fn whole_program(module: &Module) -> anyhow::Result<Program> {
+    counted_program(&module.profile).or_else(|err| match module.excerpt() {
+        Ok(Some(excerpt)) => Ok(excerpt.into_program()?),
+        Ok(None) | Err(_) => Err(err),
+    })
+}
+
+/// The program that `profile`, of a recording, is of: the file that was counted, if it is still that; or one
+/// with the same code, by its build-id, where `$ENGRAFT_BINARIES` or the system keeps such.
 ///
 /// # Errors
 /// If it is gone, or another one by now.
 pub fn counted_program(profile: &Profile) -> anyhow::Result<Program> {
     let path = recorded_path(&profile.image.name);
-    let program = program(&path).map_err(|err| {
-        let hint = "it was counted there; name the binary where it is now: `show BINARY --counts REC`, `convert REC --binary BINARY`";
-        if path.exists() { err } else { Hinted::new(format!("{err:#}"), hint).into() }
-    })?;
-    if profile.image.id != Some(program.image.id) {
-        let what = format!("{} is not the file any more that was counted", path.display());
-        return Err(Hinted::new(what, "name the binary that was counted").into());
+    let read = program(&path);
+    if let Ok(program) = &read
+        && profile.image.id == Some(program.image.id)
+    {
+        return read;
     }
-    Ok(program)
+    let named = |path: PathBuf| program(&path).ok().filter(|p| profile.image.id == Some(p.image.id));
+    if let Some(found) = kept_files(&profile.image, &path).filter(|path| path.is_file()).find_map(named) {
+        return Ok(found);
+    }
+    let hint = "name the binary where it is now: `show BINARY --counts REC`, `convert REC --binary BINARY`, or the folder of such binaries in $ENGRAFT_BINARIES";
+    match read {
+        Ok(_) => {
+            let what = format!("{} is not the file any more that was counted", path.display());
+            Err(Hinted::new(what, hint).into())
+        }
+        Err(err) if path.exists() => Err(err),
+        Err(err) => Err(Hinted::new(format!("{err:#}"), hint).into()),
+    }
+}
+
+/// Where a file may be that was at `path`: by name or build-id in a folder of `$ENGRAFT_BINARIES`, by
+/// build-id where debuggers look.
+fn kept_files(image: &ImageRef, path: &Path) -> impl Iterator<Item = PathBuf> {
+    let folders = std::env::var_os("ENGRAFT_BINARIES").unwrap_or_default();
+    let folders: Vec<PathBuf> =
+        std::env::split_paths(&folders).filter(|f| !f.as_os_str().is_empty()).collect();
+    let hex: Option<String> =
+        image.build_id.as_ref().map(|id| id.iter().map(|b| format!("{b:02x}")).collect());
+    // As gdb and perf lay them out.
+    let by_id = hex.as_deref().and_then(|hex| Some((hex.get(..2)?, hex.get(2..)?)));
+    let laid_out = by_id.map(|(start, rest)| format!(".build-id/{start}/{rest}"));
+    let name = path.file_name().map(PathBuf::from);
+    let below = move |folder: PathBuf| {
+        let names = [name.clone(), hex.clone().map(PathBuf::from), laid_out.clone().map(PathBuf::from)];
+        names.into_iter().flatten().map(move |name| folder.join(name))
+    };
+    folders.into_iter().chain([PathBuf::from("/usr/lib/debug")]).flat_map(below)
 }

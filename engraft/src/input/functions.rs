@@ -13,7 +13,9 @@ use std::path::Path;
 /// If there is none; the hint has the names that look most like it.
 pub fn function(program: &Program, what: &str) -> anyhow::Result<FuncId> {
     let named = program.func_ids().find(|&f| program.function(f).names.iter().any(|n| **n == *what));
-    if let Some(id) = named.or_else(|| program.func_ids().find(|f| f.to_string() == what)) {
+    // Of an excerpt, numbers are others than those that the file's functions have.
+    let numbered = || program.func_ids().find(|f| !program.is_excerpt() && f.to_string() == what);
+    if let Some(id) = named.or_else(numbered) {
         return Ok(id);
     }
     if let Some(id) =

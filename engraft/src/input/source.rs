@@ -1,12 +1,12 @@
 //! Counts, from whatever holds them: a profile, a recording, a trace; read once.
 
-use super::binaries::recorded_image;
+use super::binaries::{kept_program, recorded_image};
 use super::fit::fits;
 use super::traces::{nth, open, unreadable};
 use crate::output::{self, Hinted};
 use anyhow::Context as _;
 use measure::kept::Seen;
-use profile::recording::Whole;
+use profile::recording::{self, Module, Recording, Whole};
 use profile::{Format, Imported, Profile, ReadError};
 use program::{Program, Va};
 use session::Warning;
@@ -50,7 +50,7 @@ pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Importe
 
 /// Whether the file at `path` is a recording; not if it cannot be read.
 pub fn is_recording(path: &Path) -> bool {
-    starts(path, 64).is_some_and(|start| profile::recording::is_one(&start))
+    starts(path, 64).is_some_and(|start| recording::is_one(&start))
 }
 
 /// Whether the file at `path` is a trace of ours; not if it cannot be read.
@@ -70,7 +70,7 @@ impl Source {
                 let bytes = bytes(path)?;
                 if measure::raw_recording::is_one(&bytes) {
                     Content::Raw(bytes)
-                } else if profile::recording::is_one(&bytes) {
+                } else if recording::is_one(&bytes) {
                     Content::Recording(bytes)
                 } else {
                     Content::Other(bytes)
@@ -94,7 +94,7 @@ impl Source {
         self.refuse_empty()?;
         let context = profile::Context { program };
         let one_of = |profiles: Vec<Profile>| {
-            let profile = profile::recording::choose(profiles, &context, self.n_bytes())?;
+            let profile = recording::choose(profiles, &context, self.n_bytes())?;
             Ok(Imported { profile, format: Format::Engraft, lost: Vec::new() })
         };
         let read = match &self.content {
@@ -103,7 +103,9 @@ impl Source {
                 say_faults(bytes);
                 measure::raw_recording::parse(bytes).and_then(one_of)
             }
-            Content::Recording(bytes) => profile::recording::parse(bytes).and_then(one_of),
+            Content::Recording(bytes) => {
+                Recording::parse(bytes).map(Recording::into_profiles).and_then(one_of)
+            }
             Content::Other(bytes) if bytes.starts_with(b"\x7fELF") => {
                 let hint = "give what was recorded when it ran: `perf record`, valgrind, or `engraft count`";
                 let message = format!("{} is a program, not a profile", self.path.display());
@@ -113,7 +115,7 @@ impl Source {
         };
         let read = match read {
             Err(err @ ReadError::Damaged { .. }) => match self.whole() {
-                Some(whole) => one_of(whole),
+                Some(whole) => one_of(whole.into_profiles()),
                 None => Err(err),
             },
             read => read,
@@ -146,29 +148,31 @@ impl Source {
         Ok(read)
     }
 
-    /// The profiles of all images, if it is a recording or a trace; `None` if it is something else.
+    /// All that it says of a run, if it is a recording or a trace; `None` if it is something else.
     ///
     /// # Errors
     /// If it is damaged.
-    pub fn recording(&self) -> anyhow::Result<Option<Vec<Profile>>> {
-        let profiles = match &self.content {
-            Content::Trace(trace) => return self.trace_counts(trace, None).map(Some),
+    pub fn recording(&self) -> anyhow::Result<Option<Recording>> {
+        let read = match &self.content {
+            Content::Trace(trace) => {
+                return self.trace_counts(trace, None).map(|profiles| Some(Recording::of(profiles)));
+            }
             Content::Raw(bytes) => {
                 say_faults(bytes);
-                measure::raw_recording::parse(bytes)
+                measure::raw_recording::parse(bytes).map(Recording::of)
             }
-            Content::Recording(bytes) => profile::recording::parse(bytes),
+            Content::Recording(bytes) => Recording::parse(bytes),
             Content::Other(_) => return Ok(None),
         };
-        let profiles = profiles.or_else(|err| self.whole().ok_or(err));
-        profiles.map(Some).with_context(|| format!("cannot use {}", self.path.display()))
+        let read = read.or_else(|err| self.whole().ok_or(err));
+        read.map(Some).with_context(|| format!("cannot use {}", self.path.display()))
     }
 
     /// The same of what must be one.
     ///
     /// # Errors
     /// If it is something else, or is damaged.
-    pub fn needed_recording(&self) -> anyhow::Result<Vec<Profile>> {
+    pub fn needed_recording(&self) -> anyhow::Result<Recording> {
         self.refuse_empty()?;
         self.recording()?.ok_or_else(|| {
             let is_profile =
@@ -179,6 +183,16 @@ impl Source {
             };
             Hinted::new(format!("{} is no recording of `engraft count`", self.path.display()), hint).into()
         })
+    }
+
+    /// All that was counted, of what must be a recording: each module's counts, with what was kept of its
+    /// code; else with its file.
+    ///
+    /// # Errors
+    /// As [`Source::needed_recording`], or if nothing was kept of a module whose file is gone.
+    pub fn images(&self) -> anyhow::Result<Vec<(Program, Profile)>> {
+        let with_program = |module: Module| Ok((kept_program(&[&module])?, module.profile));
+        self.needed_recording()?.modules.into_iter().map(with_program).collect()
     }
 
     /// What was seen at the points of a plan; nothing if it is no recording as a counted program left it.
@@ -200,7 +214,7 @@ impl Source {
             Content::Trace(_) => Ok(Vec::new()),
             Content::Raw(bytes) => self.unless_partly_whole(measure::raw_recording::threads(bytes)),
             Content::Recording(bytes) | Content::Other(bytes) => {
-                self.unless_partly_whole(profile::recording::threads(bytes))
+                self.unless_partly_whole(Recording::parse(bytes).map(|recording| recording.threads))
             }
         }
     }
@@ -273,22 +287,22 @@ impl Source {
     fn whole_of(&self) -> Option<Whole> {
         let whole = match &self.content {
             Content::Raw(bytes) => measure::raw_recording::whole_of(bytes),
-            Content::Recording(bytes) => profile::recording::whole_of(bytes),
+            Content::Recording(bytes) => recording::whole_of(bytes),
             Content::Trace(_) | Content::Other(_) => None,
         };
-        whole.filter(|whole| !whole.profiles.is_empty())
+        whole.filter(|whole| !whole.recording.modules.is_empty())
     }
 
     /// The profiles that are whole in a recording that is not, if there are any; says so.
-    fn whole(&self) -> Option<Vec<Profile>> {
+    fn whole(&self) -> Option<Recording> {
         let whole = self.whole_of()?;
-        let (n, all) = (whole.profiles.len(), whole.n_images);
+        let (n, all) = (whole.recording.modules.len(), whole.n_images);
         let path = self.path.display();
         output::warn(
             &format!("{path} was cut off or changed: {n} of its {all} modules are whole, and used"),
             None,
         );
-        Some(whole.profiles)
+        Some(whole.recording)
     }
 
     /// What was read, or nothing of a recording that is whole in part.

@@ -3,6 +3,7 @@
 use super::files::data;
 use super::hints::Hinted;
 use super::talk::warn;
+use profile::recording::{Module, Recording};
 use profile::{Format, Profile, Written};
 use program::Program;
 use std::path::Path;
@@ -29,7 +30,11 @@ pub fn write_profile(
         }
         _ => None,
     };
-    let written = profile::write(completed.as_ref().unwrap_or(profile), program, format)?;
+    let mut written = profile::write(completed.as_ref().unwrap_or(profile), program, format)?;
+    if let (Some(program), Format::Engraft) = (program, format) {
+        let module = Module::new(profile.clone(), Some(&measure::excerpt(program, profile)));
+        written.bytes = Recording { modules: vec![module], ..Recording::default() }.write();
+    }
     data(Some(path), |w| w.write_all(&written.bytes))?;
     if let Some(program) = program.filter(|p| format == Format::Fdata && !has_symbols(p)) {
         let warning = format!(

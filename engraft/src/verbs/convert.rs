@@ -3,6 +3,7 @@
 
 mod branches;
 mod exports;
+mod recordings;
 mod stores;
 pub mod traces;
 
@@ -11,7 +12,7 @@ use crate::output::{self, Answer, Hinted, Output};
 use crate::verbs::carry::written_view;
 use crate::verbs::query;
 use anyhow::Context as _;
-use profile::{Images, Profile};
+use profile::Profile;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use traces::Target;
@@ -89,25 +90,20 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     };
     let read = args.inputs.iter().chain(&args.binary).map(PathBuf::as_path);
     output::refuse_replacing(&args.o, &read.collect::<Vec<_>>())?;
-    // A single input is read to see whether it is a recording, and kept.
-    let mut first = None;
-    if let ([input], None, Some(images)) = (args.inputs.as_slice(), &args.binary, Images::new(format)) {
-        let source = Source::read(input)?;
-        if let Some(profiles) = source.recording()? {
-            return match args.thread {
-                Some(n) => whole_recording(args, &source, images, &source.thread(n)?),
-                None => whole_recording(args, &source, images, &profiles),
-            };
-        }
-        first = Some(source);
+    let mut sources = args.inputs.iter().map(|path| Source::read(path)).collect::<Result<Vec<_>, _>>()?;
+    if args.binary.is_none()
+        && let Some(answer) = recordings::convert(args, &sources, format)?
+    {
+        return Ok(answer);
     }
+    sources.reverse();
     let program = args.binary.as_deref().map(input::program).transpose()?;
     let bolted = args.bolted.as_deref().map(input::program).transpose()?;
     let mut inputs = Vec::new();
     let mut sum: Option<Profile> = None;
     for path in &args.inputs {
         let span = info_span!("read").entered();
-        let source = first.take().map_or_else(|| Source::read(path), Ok)?;
+        let Some(source) = sources.pop() else { break };
         let mut read = match (&bolted, &program) {
             (Some(bolted), Some(original)) => source.bolted_profile(bolted, original)?,
             _ => source.profile(program.as_ref())?,
@@ -133,28 +129,6 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     }
     let written = output::write_profile(&args.o, Some(format), &sum.unwrap_or_default(), program.as_ref())?;
     let view = ConvertView { schema: ConvertView::SCHEMA, inputs, written: written_view(&args.o, &written) };
-    args.output.print_beside_file(&args.o, &view)?;
-    Ok(Answer::Yes)
-}
-
-/// All images of a recording, as far as they are still where they were.
-fn whole_recording(
-    args: &Args,
-    from: &Source,
-    mut images: Images,
-    profiles: &[Profile],
-) -> anyhow::Result<Answer> {
-    let mut inputs = Vec::new();
-    for counted in profiles {
-        let program = input::counted_program(counted)?;
-        images.add(counted, &program);
-        let n_functions = profile::n_functions(counted, Some(&program));
-        let view = input_view(&counted.image.name, profile::Format::Engraft, n_functions, counted);
-        inputs.push(read_from(view, from));
-    }
-    let whole = images.finish()?;
-    output::data(Some(&args.o), |w| w.write_all(&whole.bytes))?;
-    let view = ConvertView { schema: ConvertView::SCHEMA, inputs, written: written_view(&args.o, &whole) };
     args.output.print_beside_file(&args.o, &view)?;
     Ok(Answer::Yes)
 }

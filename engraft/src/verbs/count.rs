@@ -9,16 +9,20 @@ use crate::output::{self, Answer, Hinted};
 use live::Target;
 use measure::reports::repeat::Repeats;
 use points::point_view;
+use profile::recording::{End, LeftOut, Others, Recording, Run};
+use program::Program;
 use session::{
     Collected, CountedRun, Instrumentation, ModuleFilter, Modules, OtherPrograms, Placement, Prepared, Store,
     StoreError,
 };
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::time::{Duration, Instant, SystemTime};
 use tracing::info_span;
-use views::count::{CountView, LeftOutView, OthersView};
+use views::count::CountView;
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -149,9 +153,11 @@ fn once(
     let modules = info_span!("prepare").in_scope(|| Modules::of(store, target))?;
     modules.warnings.iter().for_each(output::warned);
     let prepared = info_span!("prepare").in_scope(|| Prepared::new(store, &wanted, modules, asked))?;
+    let (started, clock) = (SystemTime::now(), Instant::now());
     output::pause_progress();
     let run = CountedRun::new(prepared, target, name, rest)?;
     output::resume_progress();
+    let duration = clock.elapsed();
     run.warnings().iter().for_each(output::warned);
 
     let _span = info_span!("write").entered();
@@ -163,14 +169,48 @@ fn once(
     // SIGHUP, SIGINT, SIGQUIT, SIGTERM.
     let is_last = is_last || matches!(status.signal(), Some(1 | 2 | 3 | 15));
     if is_last {
-        let bytes = profile::recording::write_with_threads(&counted.profiles, &counted.threads);
-        keep(rec, &bytes)?;
+        let Collected { profiles, threads, n_threads, warnings } = counted;
+        let recording = Recording {
+            run: Some(Run {
+                died: run.died().map(input::death).as_ref().map(fill::died),
+                left_out: left_out(&args.modules, run.left_out()),
+                others: run.others().map(|OtherPrograms { n, is_least, share }| Others {
+                    n,
+                    is_least,
+                    share,
+                }),
+                n_threads: Some(n_threads),
+                ..described(args, (started, duration), status)
+            }),
+            modules: info_span!("keep code").in_scope(|| run.with_code(&profiles)),
+            threads,
+            ..Recording::default()
+        };
+        keep(rec, &recording.write())?;
         // What is left to do is for whoever waits for it.
         output::tidy_before_signals_end_us();
-        counted.warnings.iter().for_each(output::warned);
-        report(args, rec.path(), run, counted, repeats)?;
+        warnings.iter().for_each(output::warned);
+        report(args, rec.path(), run, recording, repeats)?;
     }
     Ok((passed_on(status), is_last))
+}
+
+/// Which run this was, for its recording: when it started, how long it took, how it ended.
+fn described(args: &Args, (started, took): (SystemTime, Duration), status: ExitStatus) -> Run {
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let (name, rest) = args.command.split();
+    let text = |word: &OsStr| word.to_string_lossy().into_owned();
+    let variables = std::env::vars_os().map(|(name, value)| (text(&name), text(&value)));
+    Run {
+        command: std::iter::once(name).chain(rest.iter().map(OsString::as_os_str)).map(text).collect(),
+        environment: variables.filter(|(name, _)| Run::keeps(name)).collect(),
+        start_ns: started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, nanoseconds),
+        duration_ns: nanoseconds(took),
+        end: status.code().map(End::Exit).or(status.signal().map(End::Signal)),
+        machine: session::machine(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Run::default()
+    }
 }
 
 /// Says what was counted, if that is to be said.
@@ -178,37 +218,35 @@ fn report(
     args: &Args,
     rec: &Path,
     run: CountedRun<'_>,
-    counted: Collected,
+    recording: Recording,
     repeats: Option<&mut Repeats>,
 ) -> anyhow::Result<()> {
     if args.output.is_silent() {
         // All memory goes with the process, at once.
-        std::mem::forget((run, counted));
+        std::mem::forget((run, recording));
         return Ok(());
     }
-    let died = run.died().map(input::death);
-    let left_out = left_out(&args.modules, run.left_out());
-    let others = run.others().map(|others| {
-        let OtherPrograms { n, is_least, share } = others;
-        OthersView { n, is_least, share }
-    });
-    let programs = run.into_programs();
-    let Collected { profiles, threads, n_threads, .. } = &counted;
-    let mut view = fill::view(rec, profiles, threads, &programs, Some(*n_threads));
-    (view.died, view.left_out, view.others) = (died, left_out, others);
+    let programs: Vec<Program> = match repeats {
+        // What was replaced while it ran cannot be shown.
+        None => recording.modules.iter().filter_map(|module| input::kept_program(&[module]).ok()).collect(),
+        // Of several runs, code that ran in any of them.
+        Some(_) => run.into_programs(),
+    };
+    let mut view = fill::recorded(rec, recording, &programs);
+    view.run = None;
     view.repeated = repeats.map(|repeats| repeat::view(repeats, &programs));
     args.output.print(&view)
 }
 
 /// The libraries at `paths`, which are none of the `modules` that were asked for, and the option that counts
 /// them, too: all but the dynamic linker, which runs before anything is counted.
-fn left_out(modules: &[String], paths: &[PathBuf]) -> Vec<LeftOutView> {
+fn left_out(modules: &[String], paths: &[PathBuf]) -> Vec<LeftOut> {
     let name = |path: &PathBuf| input::file_name(&path.to_string_lossy());
     let is_linker = |path: &&PathBuf| name(path).starts_with("ld");
     let countable: Vec<String> = paths.iter().filter(|path| !is_linker(path)).map(name).collect();
     let asked = modules.iter().chain(&countable).map(String::as_str).collect::<Vec<_>>().join(",");
     let option = |path| (!is_linker(&path)).then(|| format!("--modules {asked}"));
-    paths.iter().map(|path| LeftOutView { module: name(path), option: option(path) }).collect()
+    paths.iter().map(|path| LeftOut { module: name(path), option: option(path) }).collect()
 }
 
 /// Writes the recording; elsewhere, if it cannot be written where it was to be: the run cannot be had again.
@@ -238,10 +276,11 @@ fn keep(rec: &Place, bytes: &[u8]) -> anyhow::Result<()> {
 /// If it is none, or its images are gone.
 pub fn recorded(rec: &Path) -> anyhow::Result<CountView> {
     let source = input::Source::read(rec)?;
-    let profiles = source.needed_recording()?;
-    let programs = profiles.iter().map(input::counted_program).collect::<Result<Vec<_>, _>>()?;
-    let threads = source.threads()?;
-    let mut view = fill::view(rec, &profiles, &threads, &programs, None);
+    let mut recording = source.needed_recording()?;
+    let programs = recording.modules.iter().map(|module| input::kept_program(&[module]));
+    let programs = programs.collect::<Result<Vec<_>, _>>()?;
+    recording.threads = source.threads()?;
+    let mut view = fill::recorded(rec, recording, &programs);
     let seen = source.seen()?;
     points::warn_of_nothing(&seen);
     view.points = seen.into_iter().map(point_view).collect();

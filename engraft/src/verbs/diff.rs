@@ -3,6 +3,7 @@
 use crate::input::{self, Source};
 use crate::output::{Answer, Hinted, Output};
 use measure::reports::diff::{self, Both, Diff, TwoBuilds};
+use profile::recording::{Module, Recording};
 use profile::{Count, Profile};
 use program::Program;
 use rayon::prelude::*;
@@ -75,11 +76,17 @@ fn pairs(first: &Path, second: &Path) -> anyhow::Result<Vec<(Program, Profile, P
         );
         anyhow::Error::from(Hinted::new(what, hint))
     };
-    let found = diff::modules_of_both(read(first)?, read(second)?).map_err(|err| match err {
+    let (one, other) = (read(first)?, read(second)?);
+    let profiles = |of: &Recording| of.modules.iter().map(|module| module.profile.clone()).collect();
+    let found = diff::modules_of_both(profiles(&one), profiles(&other)).map_err(|err| match err {
         TwoBuilds::Executables(old, new) => two_builds(format!(", {old} and {new}"), &new),
         TwoBuilds::Modules(file, new) => two_builds(format!(" of {}", file.to_string_lossy()), &new),
     })?;
-    let with_program = |(a, b): (Profile, Profile)| Ok((input::counted_program(&a)?, a, b));
+    let with_program = |(a, b): (Profile, Profile)| {
+        let both = one.modules.iter().chain(&other.modules);
+        let of_it: Vec<&Module> = both.filter(|module| module.profile.image.id == a.image.id).collect();
+        Ok((input::kept_program(&of_it)?, a, b))
+    };
     found.into_par_iter().map(with_program).collect()
 }
 

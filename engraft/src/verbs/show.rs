@@ -12,6 +12,7 @@ use crate::input::{self, Source};
 use crate::output::{self, Answer, Hinted, Output};
 use crate::verbs::count;
 use profile::Profile;
+use profile::recording::Module;
 use program::{FuncId, Program};
 use std::path::{Path, PathBuf};
 
@@ -308,14 +309,7 @@ fn print_program(
 /// What is counted: the binary that is named, or all that the recording holds.
 fn images(wanted: &Request<'_>, profile: Option<&Path>) -> anyhow::Result<Vec<counts::Image>> {
     let mut images = match (wanted.binary, wanted.counts, profile) {
-        (None, Some(rec), _) => {
-            let with_program = |profile: Profile| Ok((input::counted_program(&profile)?, profile));
-            Source::read(rec)?
-                .needed_recording()?
-                .into_iter()
-                .map(with_program)
-                .collect::<anyhow::Result<Vec<_>>>()?
-        }
+        (None, Some(rec), _) => Source::read(rec)?.images()?,
         (Some(binary), _, Some(profile)) => {
             let program = input::program(binary)?;
             let read = input::profile(profile, Some(&program))?;
@@ -339,22 +333,33 @@ fn say_if_uncounted(program: &Program, profile: &Profile, id: FuncId) {
     output::warn(&format!("{} was not counted{why}", function.name()), Some(hint));
 }
 
-/// The counted image that has the function `name`, the executable first, with its counts.
+/// The counted image that has the function `name`, the executable first, with its counts: as it was kept, if
+/// the function ran; else as it is in the file.
 fn counted(rec: &Path, name: &str) -> anyhow::Result<(Program, Profile)> {
-    let profiles = Source::read(rec)?.needed_recording()?;
+    let modules = Source::read(rec)?.needed_recording()?.modules;
     let mut refused = None;
-    for mut profile in profiles {
-        let found = input::counted_program(&profile)
-            .and_then(|program| input::function(&program, name).map(|id| (program, id)));
+    let mut find = |module: &Module, program: anyhow::Result<Program>| {
+        let found = program.and_then(|program| input::function(&program, name).map(|id| (program, id)));
         match found {
+            // It is only called, and what it consists of was not kept.
+            Ok((program, id)) if program.is_excerpt() && program.function(id).n_blocks() == 0 => None,
             Ok((program, id)) => {
+                let mut profile = module.profile.clone();
                 say_if_uncounted(&program, &profile, id);
                 profile::flow::complete(&program, &mut profile);
-                return Ok((program, profile));
+                Some((program, profile))
             }
             // What the executable has to say is said.
-            Err(err) => refused = refused.or(Some(err)),
+            Err(err) => {
+                refused.get_or_insert(err);
+                None
+            }
         }
+    };
+    let kept = modules.iter().find_map(|module| find(module, input::kept_program(&[module])));
+    let in_files = || modules.iter().find_map(|module| find(module, input::counted_program(&module.profile)));
+    if let Some(found) = kept.or_else(in_files) {
+        return Ok(found);
     }
     Err(refused.unwrap_or_else(|| anyhow::anyhow!("{} is of no image", rec.display())))
 }

@@ -5,6 +5,7 @@
 //! one closing line. With `ENGRAFT_TEST_NEEDS=all`, as in `.ci/run`, a missing tool is a failure.
 
 mod again;
+mod alone;
 mod bad_input;
 mod branches;
 mod callees;

@@ -39,7 +39,7 @@ fn libraries_with_the_same_code_are_told_apart() {
     compiled(place.path(), "host", host, &["-ldl"]);
     counted(place.path(), &["./host", "./a.so", "./b.so", "./b.so"], "all");
     let file = std::fs::read(place.path().join("run.engraft")).expect("written");
-    let profiles = profile::recording::parse(&file).expect("readable");
+    let profiles = profile::recording::Recording::parse(&file).expect("readable").into_profiles();
     for (library, n) in [("/a.so", 1), ("/b.so", 2)] {
         let profile = profiles.iter().find(|p| p.image.name.ends_with(library)).expect("it was counted");
         assert_eq!(profile.blocks.values().max(), Some(&n), "{library}");

@@ -171,6 +171,13 @@ pub fn built(folder: &Path, name: &str, text: &str, flags: &str) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// All that the recording at `path` says but when and where that was: two runs never agree on it.
+pub fn counts(path: &Path) -> profile::recording::Recording {
+    let bytes = std::fs::read(path).expect("it was written");
+    let recording = profile::recording::Recording::parse(&bytes).expect("readable");
+    profile::recording::Recording { run: None, ..recording }
+}
+
 /// Entries of `function` in `recording`.
 #[track_caller]
 pub fn entries(folder: &Path, recording: &str, function: &str) -> u64 {

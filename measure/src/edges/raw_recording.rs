@@ -18,7 +18,7 @@ use super::notes::Notes;
 use crate::kept::Seen;
 use probe::arch::shared::{ABORTS, ARENA_MAGIC, Header, Interrupted, KEY_ROW, MAY_RUN, N_INTERRUPTED, Row};
 use probe::offset;
-use profile::recording::Whole;
+use profile::recording::{Recording, Whole};
 use profile::{Format, Profile, ReadError};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -68,7 +68,7 @@ pub fn whole_of(file: &[u8]) -> Option<Whole> {
     let tables = Tables::of(file).ok()?;
     let groups = tables.groups(true).ok()?;
     let whole = groups.iter().filter_map(|group| tables.profile(group, &groups, 0..tables.n_areas).ok());
-    Some(Whole { profiles: whole.collect(), n_images: tables.n_rows })
+    Some(Whole { recording: Recording::of(whole), n_images: tables.n_rows })
 }
 
 /// The same as [`parse`], area by area: an area is a thread; one that ends leaves it to the next with the

@@ -3,16 +3,46 @@
 use crate::input;
 use measure::loops::LoopRun;
 use measure::reports::count::{self, WhyUncounted};
+use profile::recording::{Died, End, LeftOut, Machine, Others, Recording, Run};
 use profile::{Count, Profile};
 use program::Program;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 use views::count::{
-    CountView, FunctionView, LoopView, ModuleView, PADDING, ThreadView, UncountedView, UnknownView,
+    CountView, FunctionView, LeftOutView, LoopView, MachineView, ModuleView, OthersView, PADDING, RunView,
+    ThreadView, UncountedView, UnknownView,
 };
-use views::{Between, ratio};
+use views::{Between, DeathView, ratio};
+
+/// All that `recording`, which is `rec`, says of what is among `programs`.
+pub fn recorded(rec: &Path, recording: Recording, programs: &[Program]) -> CountView {
+    let Recording { run, modules, threads, .. } = recording;
+    let profiles: Vec<Profile> = modules.into_iter().map(|module| module.profile).collect();
+    let n_threads = run.as_ref().and_then(|run| run.n_threads);
+    let mut view = view(rec, &profiles, &threads, programs, n_threads);
+    view.died = run.as_ref().and_then(|run| run.died.as_ref()).map(death_view);
+    let own =
+        |LeftOut { module, option }: &LeftOut| LeftOutView { module: module.clone(), option: option.clone() };
+    view.left_out = run.iter().flat_map(|run| &run.left_out).map(own).collect();
+    let others = run.as_ref().and_then(|run| run.others);
+    view.others = others.map(|Others { n, is_least, share }| OthersView { n, is_least, share });
+    view.run = run.as_ref().map(run_view);
+    view
+}
+
+/// Where a run died, for its recording.
+pub fn died(view: &DeathView) -> Died {
+    let DeathView { signal, name, module, at, function, offset, file, line } = view.clone();
+    Died { signal, name, module, at, function, offset, file, line }
+}
+
+fn death_view(died: &Died) -> DeathView {
+    let Died { signal, name, module, at, function, offset, file, line } = died.clone();
+    DeathView { signal, name, module, at, function, offset, file, line }
+}
 
 /// Of `profiles`, those whose image is among `programs`.
-pub fn view(
+fn view(
     rec: &Path,
     profiles: &[Profile],
     per_thread: &[Vec<Profile>],
@@ -21,6 +51,7 @@ pub fn view(
 ) -> CountView {
     let mut view = CountView {
         schema: CountView::SCHEMA,
+        run: None,
         recording: rec.display().to_string(),
         threads,
         stopped: profiles.iter().map(|p| p.intervals.n_stopped).max().unwrap_or(0),
@@ -66,6 +97,24 @@ pub fn view(
         b.instructions.cmp(&a.instructions).then_with(|| (&a.module, a.at).cmp(&(&b.module, b.at)))
     });
     view
+}
+
+/// Which run a recording is of.
+pub fn run_view(run: &Run) -> RunView {
+    // The format has no more digits for years: such a time is of no honest file.
+    let latest = Duration::from_secs(253_402_300_799);
+    let start = SystemTime::UNIX_EPOCH + Duration::from_nanos(run.start_ns).min(latest);
+    let Machine { host, kernel, cpu, n_cpus } = run.machine.clone();
+    RunView {
+        command: run.command.clone(),
+        environment: run.environment.clone(),
+        start: humantime::format_rfc3339_seconds(start).to_string(),
+        seconds: run.duration().as_secs_f64(),
+        exit_status: run.end.and_then(|end| if let End::Exit(n) = end { Some(n) } else { None }),
+        signal: run.end.and_then(|end| if let End::Signal(n) = end { Some(n) } else { None }),
+        machine: MachineView { host, kernel, cpu, n_cpus },
+        version: run.version.clone(),
+    }
 }
 
 /// A loop of `program` that ran.
@@ -137,4 +186,18 @@ fn add(view: &mut CountView, profile: &Profile, program: &Program) {
         blocks_run: run.blocks_run,
         blocks: profile.blocks.len(),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_time_has_a_text() {
+        let start = |start_ns| run_view(&Run { start_ns, ..Run::default() }).start;
+        assert_eq!(start(0), "1970-01-01T00:00:00Z");
+        // As GNU date prints the second 1764040423.
+        assert_eq!(start(1_764_040_423_999_999_999), "2025-11-25T03:13:43Z");
+        assert!(start(u64::MAX).starts_with("2554-"));
+    }
 }

@@ -9,8 +9,15 @@ use program::{CallKind, Callee, Program, Va};
 use std::collections::{BTreeSet, HashSet};
 
 /// Those of the functions at `wanted` that something may refer to otherwise than by a direct call or jump
-/// that is known.
+/// that is known; of an excerpt, what was found out of the whole file.
 pub fn referred(program: &Program, wanted: &BTreeSet<Va>) -> BTreeSet<Va> {
+    if program.is_excerpt() {
+        let is_referred = |at: &Va| {
+            let remark = program.function_from(*at).and_then(|id| program.remark(id));
+            remark.is_none_or(|remark| remark.is_referred)
+        };
+        return wanted.iter().copied().filter(is_referred).collect();
+    }
     let mut found = BTreeSet::new();
     let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return found };
     let is_wanted = |at: u64| (first.0..=last.0).contains(&at) && wanted.contains(&Va(at));

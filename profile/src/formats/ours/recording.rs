@@ -1,56 +1,286 @@
-//! A recording: the profiles of all images that one run was counted in, in one `.engraft` file.
+//! A recording, `.engraft`: what was counted of one run, of all modules, and what they are, so that it can be
+//! looked at without them.
 //!
 //! ```text
-//! file     = magic version kind profiles (number: varint, that many times: profiles)? checksum
+//! file     = magic version section* end checksum
 //! magic    = "ENGRAFT\0"
-//! version  = u8, 1
-//! kind     = u8, 'R' for a recording
-//! profiles = number: varint, that many times: length: varint, a `.engraft` file of kind 'P'
+//! version  = u8, 2
+//! section  = tag: u8, body: bytes, sum: u64, little-endian: XXH3 of the section before it
+//! end      = u8, 0
 //! checksum = u64, little-endian: XXH3 of all bytes before it
+//! bytes    = length: varint, that many bytes
 //! ```
-//! The first profile is that of the executable; the images' names are the paths they were loaded from. Behind
-//! the sums may stand the profiles of each thread.
+//! | tag | body |
+//! | --- | --- |
+//! | `R` | of the run ([`Run`]), as JSON; at most one |
+//! | `N` | how many modules follow: varint |
+//! | `M` | a module: its profile: bytes (`engraft`); its excerpt: bytes, or none |
+//! | `T` | a thread: profiles, how many: varint, that many times: bytes |
+//!
+//! The first module is the executable; the images' names are the paths they were loaded from. An excerpt is
+//! [`program::Excerpt`] as postcard writes it, compressed: version: u8, 1; length: varint; zstd. Sections of
+//! other tags are kept as they are: a measurement has its own.
+//!
+//! Version 1 is read too: a profile alone (kind `P`, which `engraft` describes), or profiles of a run: kind
+//! `R`, then their number: varint, that many times bytes; perhaps the number of threads and those of each.
 #![warn(clippy::indexing_slicing)]
+
+mod run;
+
+pub use run::{Died, End, LeftOut, Machine, Others, Run};
 
 use crate::counts::Profile;
 use crate::encoding::{Cursor, MAGIC, VERSION, put_bytes, varint};
 use crate::formats::ours::engraft;
 use crate::vocabulary::{Context, Format, ReadError};
+use program::Excerpt;
+use std::io::Read as _;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// How a raw recording starts: the memory that a counted program counted in. It is no profile yet: who knows
 /// what the counters mean makes one of it.
 pub const RAW_MAGIC: &[u8; 8] = b"ENGRAFT\x02";
 
-/// Whether `bytes` start as a recording, of ours or of a counted program, perhaps of another version.
-pub fn is_one(bytes: &[u8]) -> bool {
-    let is_written = bytes.starts_with(MAGIC) && bytes.get(MAGIC.len() + 1) == Some(&b'R');
-    is_written || bytes.starts_with(b"ENGRAFT") && matches!(bytes.get(7), Some(1..0x20))
+/// The version that is written.
+const RECORDING_VERSION: u8 = 2;
+/// The version of excerpts.
+const EXCERPT_VERSION: u8 = 1;
+/// More than this times its compressed length no excerpt has.
+const MOST_EXPANSION: u64 = 1 << 12;
+/// zstd's own default: a second for some 300 MB.
+const LEVEL: i32 = 3;
+
+const RUN: u8 = b'R';
+const N_MODULES: u8 = b'N';
+const MODULE: u8 = b'M';
+const THREAD: u8 = b'T';
+const END: u8 = 0;
+
+/// What was counted of a run.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Recording {
+    /// Which run; `None` if the file does not say.
+    pub run: Option<Run>,
+    /// Its modules, the executable first.
+    pub modules: Vec<Module>,
+    /// The profiles of each thread, if they were kept apart.
+    pub threads: Vec<Vec<Profile>>,
+    /// Sections of measurements that have their own: tag, body.
+    pub sections: Vec<(u8, Vec<u8>)>,
 }
 
-/// Writes `profiles`, the executable's first.
-pub fn write(profiles: &[Profile]) -> Vec<u8> {
-    write_with_threads(profiles, &[])
+/// A module that was counted.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Module {
+    /// Its counts.
+    pub profile: Profile,
+    /// What was kept of its code, written; nothing, if nothing was.
+    excerpt: Vec<u8>,
 }
 
-/// Writes `profiles`, and behind them those of each thread.
-pub fn write_with_threads(profiles: &[Profile], threads: &[Vec<Profile>]) -> Vec<u8> {
-    let mut out = MAGIC.to_vec();
-    out.extend([VERSION, b'R']);
-    let put = |out: &mut Vec<u8>, profiles: &[Profile]| {
-        varint(out, profiles.len() as u64);
-        for profile in profiles {
-            put_bytes(out, &engraft::write(profile).bytes);
-        }
-    };
-    put(&mut out, profiles);
-    if !threads.is_empty() {
-        varint(&mut out, threads.len() as u64);
-        threads.iter().for_each(|thread| put(&mut out, thread));
+impl Module {
+    /// With these counts, and what is to be kept of its code.
+    pub fn new(profile: Profile, excerpt: Option<&Excerpt>) -> Module {
+        Module { profile, excerpt: excerpt.map(packed).unwrap_or_default() }
     }
-    let sum = xxh3_64(&out);
-    out.extend(sum.to_le_bytes());
+
+    /// Other counts of the same code.
+    pub fn with_counts(&self, profile: Profile) -> Module {
+        Module { profile, excerpt: self.excerpt.clone() }
+    }
+
+    /// Whether something was kept of its code.
+    pub fn has_code(&self) -> bool {
+        !self.excerpt.is_empty()
+    }
+
+    /// Adds the counts of `other`, of the same image, and its code; without, what both kept is no more all
+    /// that ran, and is dropped.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`] if what was kept cannot be read.
+    pub fn add(&mut self, other: Module) -> Result<(), ReadError> {
+        self.profile.add(&other.profile);
+        self.excerpt = match (self.excerpt()?, other.excerpt()?) {
+            (Some(mut own), Some(others)) => {
+                own.add(others);
+                packed(&own)
+            }
+            _ => Vec::new(),
+        };
+        Ok(())
+    }
+
+    /// What was kept of its code.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`] if that cannot be read.
+    pub fn excerpt(&self) -> Result<Option<Excerpt>, ReadError> {
+        if self.excerpt.is_empty() { Ok(None) } else { unpacked(&self.excerpt).map(Some) }
+    }
+}
+
+fn packed(excerpt: &Excerpt) -> Vec<u8> {
+    let bytes = postcard::to_stdvec(excerpt).expect("all of it has a form");
+    let mut out = vec![EXCERPT_VERSION];
+    varint(&mut out, bytes.len() as u64);
+    out.extend(zstd::encode_all(bytes.as_slice(), LEVEL).expect("memory is written to"));
     out
+}
+
+fn unpacked(bytes: &[u8]) -> Result<Excerpt, ReadError> {
+    let mut c = Cursor::within(bytes);
+    if c.byte()? != EXCERPT_VERSION {
+        return Err(c.damaged("another version of engraft kept code in it"));
+    }
+    let len = c.varint()?;
+    let packed = bytes.get(c.at()..).unwrap_or_default();
+    if len > (packed.len() as u64).saturating_mul(MOST_EXPANSION) {
+        return Err(c.damaged("code in it is longer than can be"));
+    }
+    let mut plain = Vec::new();
+    let decoder = zstd::Decoder::new(packed).map(|decoder| decoder.take(len));
+    let read = decoder.and_then(|mut decoder| decoder.read_to_end(&mut plain));
+    read.map_err(|_| c.damaged("code in it cannot be unpacked"))?;
+    postcard::from_bytes(&plain).map_err(|_| c.damaged("code in it cannot be read"))
+}
+
+/// Whether `bytes` start as a file of ours with counts, or as what a counted program leaves, perhaps of
+/// another version. A single profile of version 1 is one, too.
+pub fn is_one(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC) || bytes.starts_with(b"ENGRAFT") && matches!(bytes.get(7), Some(1..0x20))
+}
+
+impl Recording {
+    /// Of these profiles alone.
+    pub fn of(profiles: impl IntoIterator<Item = Profile>) -> Recording {
+        let modules = profiles.into_iter().map(|profile| Module::new(profile, None)).collect();
+        Recording { modules, ..Recording::default() }
+    }
+
+    /// The profiles, in order.
+    pub fn into_profiles(self) -> Vec<Profile> {
+        self.modules.into_iter().map(|module| module.profile).collect()
+    }
+
+    /// As a file.
+    pub fn write(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.push(RECORDING_VERSION);
+        let mut section = |tag: u8, body: &[u8]| {
+            let from = out.len();
+            out.push(tag);
+            put_bytes(&mut out, body);
+            let sum = xxh3_64(out.get(from..).unwrap_or_default());
+            out.extend(sum.to_le_bytes());
+        };
+        if let Some(run) = &self.run {
+            section(RUN, &serde_json::to_vec(run).expect("all of it has a form"));
+        }
+        let mut n = Vec::new();
+        varint(&mut n, self.modules.len() as u64);
+        section(N_MODULES, &n);
+        for module in &self.modules {
+            let mut body = Vec::new();
+            put_bytes(&mut body, &engraft::write(&module.profile).bytes);
+            put_bytes(&mut body, &module.excerpt);
+            section(MODULE, &body);
+        }
+        for thread in &self.threads {
+            let mut body = Vec::new();
+            varint(&mut body, thread.len() as u64);
+            thread.iter().for_each(|profile| put_bytes(&mut body, &engraft::write(profile).bytes));
+            section(THREAD, &body);
+        }
+        self.sections.iter().for_each(|(tag, body)| section(*tag, body));
+        out.push(END);
+        let sum = xxh3_64(&out);
+        out.extend(sum.to_le_bytes());
+        out
+    }
+
+    /// Reads one, of this version or of version 1.
+    ///
+    /// # Errors
+    /// [`ReadError::Raw`] if it is what a counted program left, [`ReadError::Damaged`] if it is cut off,
+    /// changed, or of a version that we do not know.
+    pub fn parse(file: &[u8]) -> Result<Recording, ReadError> {
+        if file.starts_with(RAW_MAGIC) {
+            return Err(ReadError::Raw);
+        }
+        if !file.starts_with(&head()) {
+            return parse_old(file);
+        }
+        let mut c = Cursor::behind(file, &head())?;
+        let mut found = Found::default();
+        while found.take(&mut c)? {}
+        Ok(found.recording)
+    }
+}
+
+fn head() -> Vec<u8> {
+    [MAGIC.as_slice(), &[RECORDING_VERSION]].concat()
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Found {
+    recording: Recording,
+    n_modules: u64,
+}
+
+impl Found {
+    /// Takes the next section, if there is one.
+    fn take(&mut self, c: &mut Cursor<'_>) -> Result<bool, ReadError> {
+        let from = c.at();
+        let tag = c.byte()?;
+        if tag == END {
+            return Ok(false);
+        }
+        let body = c.bytes()?;
+        let sum = xxh3_64(c.since(from));
+        if c.take(8)? != sum.to_le_bytes() {
+            return Err(c.damaged("a section's checksum is wrong"));
+        }
+        let mut inner = Cursor::within(body);
+        match tag {
+            RUN => {
+                let run = serde_json::from_slice(body);
+                self.recording.run = Some(run.map_err(|_| c.damaged("what it says of its run is wrong"))?);
+            }
+            N_MODULES => self.n_modules = inner.varint()?,
+            MODULE => {
+                let profile = engraft::parse(inner.bytes()?)?;
+                self.recording.modules.push(Module { profile, excerpt: inner.bytes()?.to_vec() });
+            }
+            THREAD => {
+                let n = inner.varint()?;
+                let profiles = (0..n).map(|_| engraft::parse(inner.bytes()?));
+                self.recording.threads.push(profiles.collect::<Result<_, _>>()?);
+            }
+            _ => self.recording.sections.push((tag, body.to_vec())),
+        }
+        Ok(true)
+    }
+}
+
+/// Reads one of version 1: a profile, or profiles of a run.
+fn parse_old(file: &[u8]) -> Result<Recording, ReadError> {
+    if file.get(MAGIC.len()..MAGIC.len() + 2) != Some(&[VERSION, b'R']) {
+        return engraft::parse(file).map(|profile| Recording::of([profile]));
+    }
+    let mut c = Cursor::open(file, b'R', "it is no recording")?;
+    let mut recording = Recording::of(list(&mut c)?);
+    if !c.is_at_end() {
+        let n = c.varint()?;
+        recording.threads = (0..n).map(|_| list(&mut c)).collect::<Result<_, _>>()?;
+    }
+    Ok(recording)
+}
+
+fn list(c: &mut Cursor<'_>) -> Result<Vec<Profile>, ReadError> {
+    let n = c.varint()?;
+    (0..n).map(|_| engraft::parse(c.bytes()?)).collect()
 }
 
 /// The profile of the program of `context` among those of a recording of `n_bytes`; without a program, of the
@@ -69,104 +299,33 @@ pub fn choose(profiles: Vec<Profile>, context: &Context, n_bytes: usize) -> Resu
     found.ok_or_else(|| ReadError::NotInIt { format, program: program.image.name.clone(), holds })
 }
 
-fn refuse_raw(file: &[u8]) -> Result<(), ReadError> {
-    if file.starts_with(RAW_MAGIC) { Err(ReadError::Raw) } else { Ok(()) }
-}
-
-/// Reads all profiles of a recording.
-///
-/// # Errors
-/// [`ReadError::Raw`] if it is what a counted program left, [`ReadError::Damaged`] if it is cut off, changed,
-/// or of a version that we do not know.
-pub fn parse(file: &[u8]) -> Result<Vec<Profile>, ReadError> {
-    refuse_raw(file)?;
-    list(&mut Cursor::open(file, b'R', "it is no recording")?)
-}
-
-/// Reads the profiles of each thread of a recording; none if they were not kept apart.
-///
-/// # Errors
-/// As [`parse`].
-pub fn threads(file: &[u8]) -> Result<Vec<Vec<Profile>>, ReadError> {
-    refuse_raw(file)?;
-    let mut c = Cursor::open(file, b'R', "it is no recording")?;
-    list(&mut c)?;
-    if c.is_at_end() {
-        return Ok(Vec::new());
-    }
-    let n = c.varint()?;
-    (0..n).map(|_| list(&mut c)).collect()
-}
-
 /// What is whole of a recording that is not: the profiles of some of its images.
 #[derive(Debug)]
 pub struct Whole {
     /// Those that are.
-    pub profiles: Vec<Profile>,
-    /// How many there were.
+    pub recording: Recording,
+    /// How many modules there were.
     pub n_images: u64,
 }
 
-/// What is whole of a recording that [`parse`] refuses.
+/// What is whole of a recording that [`Recording::parse`] refuses.
 pub fn whole_of(file: &[u8]) -> Option<Whole> {
-    let mut c = Cursor::open_damaged(file, b'R')?;
+    if let Some(mut c) = Cursor::behind_damaged(file, &head()) {
+        let mut found = Found::default();
+        while let Ok(true) = found.take(&mut c) {}
+        let Found { recording, n_modules } = found;
+        return Some(Whole { recording, n_images: n_modules });
+    }
+    let mut c = Cursor::behind_damaged(file, &[MAGIC.as_slice(), &[VERSION, b'R']].concat())?;
     let n_images = c.varint().ok()?;
     let mut profiles = Vec::new();
     for _ in 0..n_images {
         let Ok(bytes) = c.bytes() else { break };
         profiles.extend(engraft::parse(bytes).ok());
     }
-    Some(Whole { profiles, n_images })
-}
-
-fn list(c: &mut Cursor<'_>) -> Result<Vec<Profile>, ReadError> {
-    let n = c.varint()?;
-    (0..n).map(|_| engraft::parse(c.bytes()?)).collect()
+    Some(Whole { recording: Recording::of(profiles), n_images })
 }
 
 #[cfg(test)]
 #[expect(clippy::indexing_slicing, reason = "a test may fail")]
-mod tests {
-    use super::*;
-    use crate::testing::sample;
-
-    #[test]
-    fn reading_undoes_writing() {
-        let mut other = sample();
-        other.image.name = "/usr/lib/libother.so".to_owned();
-        let profiles = vec![sample(), other];
-        assert_eq!(parse(&write(&profiles)).unwrap(), profiles);
-        assert_eq!(parse(&write(&[])).unwrap(), []);
-        assert_eq!(threads(&write(&profiles)).unwrap(), Vec::<Vec<Profile>>::new());
-        let apart = vec![vec![sample()], profiles.clone()];
-        let file = write_with_threads(&profiles, &apart);
-        assert_eq!((parse(&file).unwrap(), threads(&file).unwrap()), (profiles, apart));
-    }
-
-    #[test]
-    fn a_raw_recording_is_refused_by_name() {
-        let raw = [RAW_MAGIC, &[0; 200][..]].concat();
-        assert!(is_one(&raw));
-        assert!(matches!(parse(&raw), Err(ReadError::Raw)));
-        assert!(matches!(threads(&raw), Err(ReadError::Raw)));
-        assert!(matches!(crate::read(&raw, &Context::default()), Err(ReadError::Raw)));
-        assert!(whole_of(&raw).is_none());
-    }
-
-    #[test]
-    fn every_cut_off_or_changed_file_is_refused() {
-        let whole = write(&[sample(), sample()]);
-        // Where the first one ends.
-        let one = write(&[sample()]).len() - 8;
-        for len in 0..whole.len() {
-            assert!(parse(&whole[..len]).is_err(), "{len}");
-            let left = whole_of(&whole[..len]).map_or(0, |w| w.profiles.len());
-            assert_eq!(left, usize::from(len >= one) + usize::from(len >= whole.len() - 8), "{len} {one}");
-        }
-        for i in 0..whole.len() {
-            let mut changed = whole.clone();
-            changed[i] ^= 0x10;
-            assert!(parse(&changed).is_err(), "{i}");
-        }
-    }
-}
+mod tests;
