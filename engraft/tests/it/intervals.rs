@@ -41,7 +41,7 @@ fn report(ran: &Ran, want: i32) -> Value {
 /// tells nothing, and where it does, if it does.
 #[track_caller]
 fn stopped(folder: &Path, words: &str, want: i32) -> (Option<u64>, Option<u64>) {
-    let count = format!("count --no-cache --json --modules exe -o run.engraft -- {words}");
+    let count = format!("count --json --modules exe -o run.engraft -- {words}");
     let n = |ran| report(&ran, want)["stopped"].as_u64();
     (n(untold(folder, &count)), n(engraft(folder, &count)))
 }

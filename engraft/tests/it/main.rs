@@ -12,6 +12,7 @@ mod callees;
 mod children;
 mod count;
 mod counts;
+mod cuts;
 mod examples;
 mod exports;
 mod first_command;

@@ -2,6 +2,7 @@
 
 use super::loops::{self, LoopRun};
 use probe::NotMoved;
+use profile::calls::Cuts;
 use profile::flow::{self, Padding};
 use profile::{Profile, calls};
 use program::{Callee, FuncId, Program, Va};
@@ -70,6 +71,7 @@ pub fn run(profile: &Profile, program: &Program) -> ProgramRun {
         uncounted: Vec::new(),
         unknown: Vec::new(),
     };
+    let cuts = Cuts::of(profile, program);
     let ids: Vec<FuncId> = program.func_ids().collect();
     let padding: Vec<_> = ids.into_par_iter().map(|id| padding(profile, program, id)).collect();
     for (func, (padding, missed)) in program.func_ids().zip(padding) {
@@ -84,7 +86,7 @@ pub fn run(profile: &Profile, program: &Program) -> ProgramRun {
         }
         let ran = |b| match count(b) {
             None | Some(0) => 0,
-            Some(n) => n.saturating_mul(program.n_insns_run(b)),
+            Some(n) => cuts.instructions(program, b, n),
         };
         let instructions = function.block_ids().map(ran).fold(padding, u64::saturating_add);
         found.blocks_run += function.block_ids().filter(|&b| count(b).is_some_and(|n| n > 0)).count();
@@ -93,16 +95,17 @@ pub fn run(profile: &Profile, program: &Program) -> ProgramRun {
             found.functions.push(FunctionRun { func, instructions });
         }
     }
-    found.loops = loops::runs(program, profile);
+    found.loops = loops::runs(program, profile, &cuts);
     add_uncounted(&mut found, profile, program);
     found
 }
 
 /// How many instructions ran.
 pub fn instructions(profile: &Profile, program: &Program) -> u64 {
-    let len = |at: Va| program.block_from(at).map_or(0, |b| program.n_insns_run(b));
+    let cuts = Cuts::of(profile, program);
+    let ran = |at: Va, n| program.block_from(at).map_or(0, |b| cuts.instructions(program, b, n));
     let own = profile.blocks.iter().filter(|(_, n)| **n > 0);
-    let own = own.fold(0u64, |sum, (&at, &n)| sum.saturating_add(n.saturating_mul(len(at))));
+    let own = own.fold(0u64, |sum, (&at, &n)| sum.saturating_add(ran(at, n)));
     program.func_ids().fold(own, |sum, id| sum.saturating_add(padding(profile, program, id).0))
 }
 

@@ -4,6 +4,7 @@
 //! intervals.
 
 use super::loops;
+use profile::calls::Cuts;
 use profile::{Count, Edge, Profile};
 use program::{BlockId, FuncId, Program, Va};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,9 +80,10 @@ impl Diff {
     }
 
     fn add_functions(&mut self, program: &Program, a: &Profile, b: &Profile) {
+        let cuts = [a, b].map(|profile| Cuts::of(profile, program));
         for func in program.func_ids() {
             let at = program.function(func).entry;
-            let ran = (instructions(program, a, func), instructions(program, b, func));
+            let ran = (instructions(program, a, &cuts[0], func), instructions(program, b, &cuts[1], func));
             self.instructions.0 = self.instructions.0.saturating_add(ran.0.n);
             self.instructions.1 = self.instructions.1.saturating_add(ran.1.n);
             let entries = (a.entered(at), b.entered(at));
@@ -118,7 +120,8 @@ impl Diff {
 
     fn add_loops(&mut self, program: &Program, a: &Profile, b: &Profile) {
         let runs = |p: &Profile| -> BTreeMap<_, _> {
-            loops::runs(program, p).into_iter().map(|run| (run.header, run)).collect()
+            let cuts = Cuts::of(p, program);
+            loops::runs(program, p, &cuts).into_iter().map(|run| (run.header, run)).collect()
         };
         let (first, second) = (runs(a), runs(b));
         for &header in first.keys().chain(second.keys()).collect::<BTreeSet<_>>() {
@@ -144,8 +147,12 @@ fn block(profile: &Profile, at: Va) -> Count {
 }
 
 /// How many instructions of function `id` ran.
-fn instructions(program: &Program, profile: &Profile, id: FuncId) -> Count {
-    let ran = |b| block(profile, program.block(b).start).times(program.n_insns_run(b));
+fn instructions(program: &Program, profile: &Profile, cuts: &Cuts, id: FuncId) -> Count {
+    let ran = |b| {
+        let count = block(profile, program.block(b).start);
+        let [n, least, most] = [count.n, count.least, count.most].map(|n| cuts.instructions(program, b, n));
+        Count { n, least, most }
+    };
     program.function(id).block_ids().map(ran).fold(Count::default(), Count::plus)
 }
 

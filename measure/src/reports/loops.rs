@@ -3,6 +3,7 @@
 //!
 //! Source: VPROF, section 3.4 for what is asked of loops.
 
+use profile::calls::Cuts;
 use profile::{Count, Edge, Profile};
 use program::{BlockId, EdgeId, FuncId, LoopId, Loops, Program};
 use rayon::prelude::*;
@@ -32,8 +33,8 @@ pub struct LoopRun {
 /// All loops of `program` that ran, or may have, by function and nesting.
 ///
 /// How often a loop was entered is bounded twice: by its iterations less those that went round, and by the
-/// ways that lead into it.
-pub fn runs(program: &Program, profile: &Profile) -> Vec<LoopRun> {
+/// ways that lead into it. `cuts` are those of the profile.
+pub fn runs(program: &Program, profile: &Profile, cuts: &Cuts) -> Vec<LoopRun> {
     let count = |b: BlockId| profile.block(program.block(b).start);
     let ids: Vec<FuncId> = program.func_ids().collect();
     let per_function = ids.par_iter().map(|&func| {
@@ -94,7 +95,7 @@ pub fn runs(program: &Program, profile: &Profile) -> Vec<LoopRun> {
                 let (least, most) = if a <= b { (a, b) } else { (least, most) };
                 Count { n: n.clamp(least, most), least, most }
             });
-            let n = |b: BlockId| count(b).map_or(0, |n| n.n).saturating_mul(program.n_insns_run(b));
+            let n = |b: BlockId| count(b).map_or(0, |n| cuts.instructions(program, b, n.n));
             LoopRun {
                 func,
                 header: loops.header(id),

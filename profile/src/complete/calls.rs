@@ -5,8 +5,10 @@
 //! profile counts them.
 
 mod bounds;
+mod cuts;
 mod references;
 
+pub use cuts::Cuts;
 pub use references::referred;
 
 use crate::counts::{Count, Edge, Exactness, Profile};

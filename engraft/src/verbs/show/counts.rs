@@ -3,6 +3,7 @@
 use crate::input;
 use crate::verbs::count::fill::loop_view;
 use measure::{loops, paths};
+use profile::calls::Cuts;
 use profile::{Beyond, Count, Edge, Profile, calls};
 use program::image::{Symbol, SymbolKind};
 use program::{BlockId, Callee, EdgeKind, FuncId, Lines, Program, Va};
@@ -238,7 +239,7 @@ pub fn loop_runs(images: &[Image]) -> CountsView<LoopRuns> {
     let mut rows = Vec::new();
     for image in images {
         let (program, profile) = image;
-        let runs = loops::runs(program, profile);
+        let runs = loops::runs(program, profile, &Cuts::of(profile, program));
         rows.extend(runs.iter().map(|run| loop_view(run, module(image), program)));
     }
     rows.sort_by(|a, b| {

@@ -25,6 +25,14 @@ use std::collections::BTreeMap;
 
 /// Per call of `program`: how often it ran, if its block has a count.
 pub(super) fn of(profile: &Profile, program: &Program) -> Vec<Option<Count>> {
+    with_known(profile, program).1
+}
+
+/// The same, and what is known of the run beside.
+pub(super) fn with_known<'a>(
+    profile: &'a Profile,
+    program: &'a Program,
+) -> (KnownCounts<'a>, Vec<Option<Count>>) {
     let mut known = KnownCounts::of(profile, program);
     known.find();
     let mut all = Vec::with_capacity(program.calls.len());
@@ -32,11 +40,11 @@ pub(super) fn of(profile: &Profile, program: &Program) -> Vec<Option<Count>> {
         all.extend((0..calls.len()).map(|i| known.bound(calls, i)));
     }
     known.fit(&mut all);
-    all
+    (known, all)
 }
 
 /// What is known of a run.
-struct KnownCounts<'a> {
+pub(super) struct KnownCounts<'a> {
     profile: &'a Profile,
     program: &'a Program,
     n_stopped: u64,
@@ -103,16 +111,23 @@ impl<'a> KnownCounts<'a> {
         }
     }
 
-    fn count(&self, block: BlockId) -> Option<Count> {
+    /// How often a function was entered.
+    pub(super) fn entered(&self, id: FuncId) -> Option<Count> {
+        self.entered.get(id.index()).copied().flatten()
+    }
+
+    /// How often a block ran.
+    pub(super) fn count(&self, block: BlockId) -> Option<Count> {
         self.blocks.get(block.index()).copied().flatten()
     }
 
-    fn left(&self, block: BlockId) -> Option<Count> {
+    /// How often it was left along its ways.
+    pub(super) fn left(&self, block: BlockId) -> Option<Count> {
         self.left.get(block.index()).copied().flatten()
     }
 
     /// Whether `call` came back each time.
-    fn came_back(&self, call: &Call) -> bool {
+    pub(super) fn came_back(&self, call: &Call) -> bool {
         match call.callee {
             Callee::Function(f) => self.returned.get(f.index()) == Some(&true),
             Callee::Import(_) | Callee::Unknown(_) | Callee::Indirect => false,
@@ -121,7 +136,7 @@ impl<'a> KnownCounts<'a> {
 
     /// Whether control came past all calls of `block`, but the last if the function ends with it, whenever it
     /// came to the block.
-    fn is_past(&self, block: BlockId) -> bool {
+    pub(super) fn is_past(&self, block: BlockId) -> bool {
         let Some(n) = self.count(block) else { return false };
         let calls = || self.program.calls_in(block).iter().filter(|c| c.kind == CallKind::Call);
         n.most == 0
@@ -131,6 +146,8 @@ impl<'a> KnownCounts<'a> {
             || self.left(block).is_none()
                 && calls().all(|c| c.returns)
                 && self.was_left.get(self.program.block(block).func.index()) == Some(&true)
+                // Else an exception or `longjmp` led from the block to another of the function.
+                && self.is_doubled.get(self.program.block(block).func.index()) == Some(&false)
     }
 
     /// Finds out which functions came back each time.
@@ -294,7 +311,8 @@ impl<'a> KnownCounts<'a> {
         Some(Count { n: base.n.clamp(least, most.max(least)), least, most: most.max(least) })
     }
 
-    fn may_come_back_twice(&self, call: &Call) -> bool {
+    /// Whether it is one that may.
+    pub(super) fn may_come_back_twice(&self, call: &Call) -> bool {
         let name = match call.callee {
             Callee::Function(f) if self.is_doubled.get(f.index()) == Some(&true) => return true,
             Callee::Function(f) => self.program.function(f).import.as_deref(),

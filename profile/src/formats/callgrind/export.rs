@@ -9,11 +9,11 @@
 //! Execution Profiler", 1982, 4.
 
 use super::CREATOR;
-use crate::complete::calls;
-use crate::counts::{Beyond, Edge, Exactness, Profile};
+use crate::complete::calls::{self, Cuts};
+use crate::counts::{Beyond, Edge, Profile};
 use crate::losses::{self, Losses};
 use crate::vocabulary::{Written, one_line};
-use program::{BlockId, CallKind, Callee, EdgeKind, FuncId, Lines, Program, Va};
+use program::{BlockId, EdgeKind, FuncId, Lines, Program, Va};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -49,7 +49,8 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
         lost.add(&at.to_string(), "its block has no count", n);
     }
     let made = calls::made(profile, program);
-    let calls = Calls::of(&made, profile, program);
+    let cuts = Cuts::of(profile, program);
+    let calls = Calls::of(&made, profile, program, &cuts);
     let lines = Lines::load(&program.image);
     let mut body = Body { text: String::new(), file: String::new(), lines: lines.as_ref() };
     let mut total = 0u64;
@@ -64,7 +65,8 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
         }
         body.function(&function.name(), function.entry);
         out.n_functions += 1;
-        for (id, mut n) in counted {
+        for (id, whole) in counted {
+            let mut n = whole;
             out.count = out.count.saturating_add(n);
             for insn in program.insns(id) {
                 total = total.saturating_add(n);
@@ -76,7 +78,7 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
                 if let Some(&n) = profile.calls_out.get(&insn.at()).filter(|n| **n > 0) {
                     body.left(profile, insn.at(), line, n);
                 }
-                n = behind_call(profile, program, &made, id, insn.at()).unwrap_or(n);
+                n = cuts.count(id, insn.end(), whole);
             }
             body.jumps(profile, program, id, n);
         }
@@ -88,39 +90,6 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
     let in_doubt = made.iter().filter(|call| call.to.is_some()).filter_map(|call| call.n.between());
     out.lost.extend(losses::calls_in_doubt(in_doubt));
     (out, total)
-}
-
-/// How often block `id` went on behind its call at `at`, which need not have come back, if that is known: up
-/// to the next call as often as that was made, and behind the last as often as the block was left for others.
-fn behind_call(
-    profile: &Profile,
-    program: &Program,
-    made: &[calls::CallMade],
-    id: BlockId,
-    at: Va,
-) -> Option<u64> {
-    if profile.exactness != Exactness::Exact {
-        return None;
-    }
-    let calls = program.calls_in(id);
-    let i = calls.iter().position(|call| call.at == at && call.kind == CallKind::Call)?;
-    let Some(next) = calls.get(i + 1) else {
-        let from = program.block(id).start;
-        let ways = program.successors(id).iter().filter(|e| e.kind != EdgeKind::LandingPad);
-        let mut ways: Vec<Va> = ways.map(|e| program.block(e.to).start).collect();
-        ways.sort_unstable();
-        ways.dedup();
-        let is_exact = |edge: &Edge| !profile.intervals.edges.contains_key(edge);
-        let count = |to| {
-            let edge = Edge { from, to };
-            profile.edges.get(&edge).copied().filter(|_| is_exact(&edge))
-        };
-        return (!ways.is_empty()).then(|| ways.into_iter().map(count).sum::<Option<u64>>()).flatten();
-    };
-    let is_direct = next.kind == CallKind::Call && !matches!(next.callee, Callee::Indirect);
-    let from = made.partition_point(|call| call.at < next.at);
-    let made = made.get(from).filter(|call| is_direct && call.at == next.at)?;
-    made.n.between().is_none().then_some(made.n.n)
 }
 
 /// The records of functions, as they are written.
@@ -235,7 +204,7 @@ struct Calls {
 }
 
 impl Calls {
-    fn of(made: &[calls::CallMade], profile: &Profile, program: &Program) -> Calls {
+    fn of(made: &[calls::CallMade], profile: &Profile, program: &Program, cuts: &Cuts) -> Calls {
         let mut from: BTreeMap<Va, Vec<CallCost>> = BTreeMap::new();
         for call in made {
             if let Some(to) = call.to {
@@ -244,7 +213,7 @@ impl Calls {
             }
         }
         let mut calls = Calls { from, costs: vec![(0, 0); program.functions.len()] };
-        calls.add_costs(profile, program);
+        calls.add_costs(profile, program, cuts);
         calls
     }
 
@@ -257,7 +226,7 @@ impl Calls {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    fn add_costs(&mut self, profile: &Profile, program: &Program) {
+    fn add_costs(&mut self, profile: &Profile, program: &Program, cuts: &Cuts) {
         let n = program.functions.len();
         let mut out: Vec<Vec<(usize, Va, usize)>> = vec![Vec::new(); n];
         let mut is_called = vec![false; n];
@@ -315,7 +284,7 @@ impl Calls {
             let own = |b: BlockId| {
                 let block = program.block(b);
                 let n = profile.blocks.get(&block.start).copied().unwrap_or(0);
-                n.saturating_mul(u64::from(block.n_insns))
+                cuts.own_instructions(program, b, n)
             };
             let function = program.function(id);
             let mut cost = function.block_ids().map(own).fold(0, u64::saturating_add);

@@ -11,6 +11,7 @@
 //! were inlined into. Callers are not in it: a profile of counts does not know them. So it is only written:
 //! names lead back to no block.
 
+use crate::complete::calls::Cuts;
 use crate::counts::Profile;
 use crate::formats::lines::source::{BlockSource, counted_blocks};
 use crate::losses::Losses;
@@ -34,6 +35,7 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
     let mut functions = BTreeSet::new();
     let mut count = 0u64;
     let samples = profile.is_of_points();
+    let cuts = Cuts::of(profile, program);
     for (id, n) in counted_blocks(profile, program, &mut lost) {
         let func = program.block(id).func;
         functions.insert(func);
@@ -41,10 +43,11 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         let outer = frame(&program.function(func).name());
         let insns = BlockSource::of(program, lines.as_ref(), id).insns;
         let n_insns = insns.len() as u128;
-        for (i, insn) in (0_u128..).zip(insns) {
+        let at = program.insns(id).map(|insn| insn.at());
+        for ((i, insn), at) in (0_u128..).zip(insns).zip(at) {
             let n = match samples {
                 true => spread(n, i, n_insns),
-                false => n,
+                false => cuts.count(id, at, n),
             };
             // The outermost frame is the function itself: the symbol's name is the better one for clones.
             let inlined = insn.iter().rev().skip(1).filter_map(|f| f.function.as_deref());

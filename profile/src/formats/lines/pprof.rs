@@ -6,6 +6,7 @@
 //!
 //! Source: github.com/google/pprof, `proto/profile.proto`; field numbers as there.
 
+use crate::complete::calls::Cuts;
 use crate::complete::derive::add;
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
 use crate::formats::lines::source::counted_blocks;
@@ -218,6 +219,7 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
     }
     let mut functions = BTreeSet::new();
     let mut total = 0u64;
+    let cuts = Cuts::of(profile, program);
     for (id, n) in counted_blocks(profile, program, &mut lost) {
         let block = program.block(id);
         let within = |m: &&Mapping| (m.memory_start..m.memory_limit).contains(&block.start.0);
@@ -226,7 +228,7 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
         let location = file.location.len() as u64 + 1;
         let line = w.lines(&frames, &program.function(block.func).name());
         file.location.push(Location { id: location, mapping_id, address: block.start.0, line });
-        let executed = n.saturating_mul(u64::from(block.n_insns));
+        let executed = cuts.own_instructions(program, id, n);
         file.sample.push(Sample { location_id: vec![location], value: vec![clamp(n), clamp(executed)] });
         functions.insert(block.func);
         total = total.saturating_add(n);
