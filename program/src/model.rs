@@ -594,11 +594,12 @@ impl Program {
     }
     /// How many instructions the code in `range` has, from its first byte on.
     pub fn n_insns_in(&self, range: &Range<Va>) -> u64 {
-        if range.is_empty() {
-            return 0;
-        }
-        let bytes = self.image.bytes_in(range).unwrap_or_default();
-        Decoder::new(bytes, range.start).count() as u64
+        self.insns_in(range).count() as u64
+    }
+    /// The instructions in `range`, from its first byte on.
+    pub fn insns_in(&self, range: &Range<Va>) -> impl Iterator<Item = Insn> + use<'_> {
+        let bytes = if range.is_empty() { None } else { self.image.bytes_in(range) };
+        Decoder::new(bytes.unwrap_or_default(), range.start)
     }
     /// The instructions of `block`, decoded anew.
     pub fn insns(&self, block: BlockId) -> impl Iterator<Item = Insn> + use<'_> {

@@ -96,8 +96,11 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     {
         return Ok(answer);
     }
+    let program = match &args.binary {
+        Some(binary) => Some(input::program(binary)?),
+        None => recordings::only_program(&sources, format)?,
+    };
     sources.reverse();
-    let program = args.binary.as_deref().map(input::program).transpose()?;
     let bolted = args.bolted.as_deref().map(input::program).transpose()?;
     let mut inputs = Vec::new();
     let mut sum: Option<Profile> = None;

@@ -41,6 +41,7 @@ mod show;
 mod stubs;
 mod tidy;
 mod together;
+mod totals;
 mod trace;
 mod versions;
 mod whole;

@@ -111,7 +111,7 @@ pub fn instructions(profile: &Profile, program: &Program) -> u64 {
 
 /// How many instructions of padding ran in `id` behind branches that were not taken: where that is sure, and
 /// where it is not.
-fn padding(profile: &Profile, program: &Program, id: FuncId) -> (u64, u64) {
+pub(super) fn padding(profile: &Profile, program: &Program, id: FuncId) -> (u64, u64) {
     let (mut sure, mut other) = (0u64, 0u64);
     for (block, padding) in flow::padding(program, id, profile) {
         let (sum, n) = match padding {

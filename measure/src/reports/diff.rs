@@ -3,7 +3,7 @@
 //! A count differs if no number can be that of both runs: where threads may have been stopped, counts are
 //! intervals.
 
-use super::loops;
+use super::{count, loops};
 use profile::calls::Cuts;
 use profile::{Count, Edge, Profile};
 use program::{BlockId, FuncId, Program, Va};
@@ -153,7 +153,8 @@ fn instructions(program: &Program, profile: &Profile, cuts: &Cuts, id: FuncId) -
         let [n, least, most] = [count.n, count.least, count.most].map(|n| cuts.instructions(program, b, n));
         Count { n, least, most }
     };
-    program.function(id).block_ids().map(ran).fold(Count::default(), Count::plus)
+    let own = program.function(id).block_ids().map(ran).fold(Count::default(), Count::plus);
+    own.plus(Count::exact(count::padding(profile, program, id).0))
 }
 
 /// Two recordings are not of the same build.

@@ -6,7 +6,7 @@
 //!
 //! Not here: how they follow (`conservation`).
 
-use crate::complete::calls;
+use crate::complete::calls::{self, Cuts};
 use crate::complete::conservation::Conservation;
 use crate::counts::{Edge, Exactness, Profile};
 use program::{BlockEnd, BlockId, CallKind, EdgeId, EdgeKind, FuncId, Program};
@@ -84,6 +84,24 @@ pub fn padding(program: &Program, func: FuncId, profile: &Profile) -> Vec<(Block
         (None, None) => None,
     };
     falls.iter().filter_map(|(b, e)| Some((*b, how(e)?))).collect()
+}
+
+/// The padding of `func` that was run through, by the block in front of it, and how often, as far as that is
+/// sure: where a block ends in it, as often as control came past the block's calls, of which `cuts` tells.
+///
+/// All that says how many instructions ran says it with these.
+pub fn padding_run(program: &Program, func: FuncId, profile: &Profile, cuts: &Cuts) -> Vec<(BlockId, u64)> {
+    let falls = program.function(func).block_ids().filter(|&b| program.block(b).end == BlockEnd::FallThrough);
+    let ran = falls.filter_map(|b| {
+        let block = program.block(b);
+        let n = *profile.blocks.get(&block.start).filter(|n| **n > 0)?;
+        (!program.padding_behind(b).is_empty()).then(|| (b, cuts.count(b, block.end_va(), n)))
+    });
+    let behind_branches = padding(program, func, profile).into_iter().filter_map(|(b, n)| match n {
+        Padding::Sure(n) => Some((b, n)),
+        Padding::Follows(_) => None,
+    });
+    ran.chain(behind_branches).collect()
 }
 
 /// How often padding ran.

@@ -4,7 +4,7 @@
 
 use crate::counts::{Lost, Profile};
 use crate::formats::callgrind::export;
-use crate::formats::lines::lcov;
+use crate::formats::lines::{folded, lcov, pprof};
 use crate::formats::ours::csv;
 use crate::losses::in_doubt;
 use crate::vocabulary::{Format, WriteError, Written};
@@ -17,19 +17,24 @@ pub struct Images {
     whole: Written,
     /// Executions of instructions.
     total: u64,
+    pprof: pprof::Images,
 }
 
 impl Images {
     /// Nothing so far; `None` for a format that holds one image only.
     pub fn new(format: Format) -> Option<Images> {
-        let is_for_many = matches!(format, Format::Csv | Format::Callgrind | Format::Lcov);
-        is_for_many.then(|| Images { format, whole: Written::default(), total: 0 })
+        let is_for_many =
+            matches!(format, Format::Csv | Format::Callgrind | Format::Lcov | Format::Pprof | Format::Folded);
+        let pprof = pprof::Images::default();
+        is_for_many.then(|| Images { format, whole: Written::default(), total: 0, pprof })
     }
 
     /// Adds one.
     pub fn add(&mut self, profile: &Profile, program: &Program) {
         let written = match self.format {
             Format::Csv => csv::write_all(profile, program),
+            Format::Folded => folded::write(profile, program),
+            Format::Pprof => self.pprof.add(profile, program),
             Format::Callgrind => {
                 let (body, total) = export::image(profile, program);
                 self.total = self.total.saturating_add(total);
@@ -43,7 +48,8 @@ impl Images {
             }),
         };
         // A table has one heading, lcov one test.
-        let skipped = match self.whole.bytes.is_empty() || self.format == Format::Callgrind {
+        let is_headless = matches!(self.format, Format::Callgrind | Format::Folded);
+        let skipped = match self.whole.bytes.is_empty() || is_headless {
             true => 0,
             false => written.bytes.iter().position(|&b| b == b'\n').map_or(0, |n| n + 1),
         };
@@ -63,6 +69,7 @@ impl Images {
         self.whole.lost.sort_by_key(|lost| std::cmp::Reverse(lost.count));
         match self.format {
             Format::Callgrind => self.whole.bytes = export::file(&self.whole.bytes, self.total),
+            Format::Pprof => self.whole.bytes = self.pprof.finish(),
             Format::Lcov if self.whole.bytes.is_empty() => {
                 return Err(WriteError::NoLines { format: Format::Lcov });
             }

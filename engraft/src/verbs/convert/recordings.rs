@@ -45,6 +45,36 @@ pub fn convert(args: &Args, sources: &[Source], format: Format) -> anyhow::Resul
     Ok(Some(Answer::Yes))
 }
 
+/// The program that `format`, which has room for one image only, is about, if `sources` are recordings: their
+/// executable. Says which modules are left out.
+///
+/// # Errors
+/// If a recording is damaged, or the program's file is gone and nothing was kept of it.
+pub fn only_program(sources: &[Source], format: Format) -> anyhow::Result<Option<Program>> {
+    // It has names and addresses of its own.
+    if format == Format::Json {
+        return Ok(None);
+    }
+    let Some(recording) = sources.first().map(Source::recording).transpose()?.flatten() else {
+        return Ok(None);
+    };
+    let Some((first, others)) = recording.modules.split_first() else { return Ok(None) };
+    if !others.is_empty() {
+        let names: Vec<String> = others.iter().map(|m| input::file_name(&m.profile.image.name)).collect();
+        let what = format!(
+            "a {} file is of one image, and this of {}: left out are {}",
+            format.name(),
+            input::file_name(&first.profile.image.name),
+            names.join(", ")
+        );
+        output::warn(
+            &what,
+            Some("say --binary with the one that you want; .engraft, .csv, .callgrind and .folded have all"),
+        );
+    }
+    input::counted_program(&first.profile).map(Some)
+}
+
 /// What one thread ran, of the same modules.
 fn of_thread(recording: Recording, profiles: Vec<Profile>) -> Recording {
     let of_it = |profile: Profile| {

@@ -10,6 +10,7 @@
 
 use super::CREATOR;
 use crate::complete::calls::{self, Cuts};
+use crate::complete::flow;
 use crate::counts::{Beyond, Edge, Profile};
 use crate::losses::{self, Losses};
 use crate::vocabulary::{Written, one_line};
@@ -81,6 +82,13 @@ pub(crate) fn image(profile: &Profile, program: &Program) -> (Written, u64) {
                 n = cuts.count(id, insn.end(), whole);
             }
             body.jumps(profile, program, id, n);
+        }
+        for (id, n) in flow::padding_run(program, func, profile, &cuts) {
+            for insn in program.insns_in(&program.padding_behind(id)) {
+                total = total.saturating_add(n);
+                let line = body.at(insn.at());
+                let _ = writeln!(body.text, "{} {line} {n}", insn.at());
+            }
         }
     }
     let name = if profile.image.name.is_empty() { &program.image.name } else { &profile.image.name };

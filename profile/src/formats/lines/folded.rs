@@ -12,6 +12,7 @@
 //! names lead back to no block.
 
 use crate::complete::calls::Cuts;
+use crate::complete::flow;
 use crate::counts::Profile;
 use crate::formats::lines::source::{BlockSource, counted_blocks};
 use crate::losses::Losses;
@@ -55,6 +56,13 @@ pub fn write(profile: &Profile, program: &Program) -> Written {
             let sum = stacks.entry(stack).or_insert(0);
             *sum = sum.saturating_add(n);
         }
+    }
+    // What is between blocks is of no line.
+    for func in functions.iter().copied().filter(|_| !samples) {
+        let padding = flow::padding_run(program, func, profile, &cuts).into_iter();
+        let ran = padding.map(|(b, n)| n.saturating_mul(program.n_insns_in(&program.padding_behind(b))));
+        let sum = stacks.entry(frame(&program.function(func).name())).or_insert(0);
+        *sum = ran.fold(*sum, u64::saturating_add);
     }
     let mut text = String::new();
     for (stack, n) in stacks.iter().filter(|(_, n)| **n > 0) {

@@ -8,6 +8,7 @@
 
 use crate::complete::calls::Cuts;
 use crate::complete::derive::add;
+use crate::complete::flow;
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
 use crate::formats::lines::source::counted_blocks;
 use crate::losses::Losses;
@@ -15,9 +16,9 @@ use crate::vocabulary::{Format, ReadError, Written};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use program::{FileOff, Frame, Lines, Program, Va};
+use program::{BlockId, FileOff, Frame, FuncId, Lines, Program, Va};
 use prost::Message;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{Read as _, Write as _};
 
 #[derive(Clone, PartialEq, Message)]
@@ -126,6 +127,7 @@ pub(crate) fn is_one(bytes: &[u8]) -> bool {
 }
 
 /// A table of values, each stored once; the index of the first is `base`.
+#[derive(Debug)]
 struct Table<K, V> {
     index: HashMap<K, i64>,
     rows: Vec<V>,
@@ -143,6 +145,7 @@ impl Table<String, String> {
     }
 }
 
+#[derive(Debug)]
 struct Writer {
     strings: Table<String, String>,
     functions: Table<(String, String), Function>,
@@ -182,64 +185,112 @@ fn clamp(n: u64) -> i64 {
 
 /// Writes the counts of blocks.
 pub fn write(profile: &Profile, program: &Program) -> Written {
-    let lines = Lines::load(&program.image);
-    let mut lost = Losses::default();
-    let mut w = Writer {
-        strings: Table { index: HashMap::new(), rows: Vec::new() },
-        functions: Table { index: HashMap::new(), rows: Vec::new() },
-    };
-    w.strings.string("");
-    let count = w.strings.string("count");
-    let executions = w.strings.string(EXECUTIONS);
-    let instructions = w.strings.string("instructions");
-    let mut file = File {
-        sample_type: vec![
-            ValueType { r#type: executions, unit: count },
-            ValueType { r#type: instructions, unit: count },
-        ],
-        default_sample_type: instructions,
-        ..File::default()
-    };
-    let name = w.strings.string(&program.image.name);
-    let hex: String = program.image.build_id.iter().flatten().map(|b| format!("{b:02x}")).collect();
-    let build_id = w.strings.string(&hex);
-    for s in program.image.segments.iter().filter(|s| s.executable) {
-        file.mapping.push(Mapping {
-            id: file.mapping.len() as u64 + 1,
-            memory_start: s.range.start.0,
-            memory_limit: s.range.end.0,
-            file_offset: s.offset.0,
-            filename: name,
-            build_id,
-            has_functions: true,
-            has_filenames: lines.is_some(),
-            has_line_numbers: lines.is_some(),
-            has_inline_frames: lines.is_some(),
-        });
+    let mut images = Images::default();
+    let written = images.add(profile, program);
+    Written { bytes: images.finish(), ..written }
+}
+
+/// A file of several images, on its way.
+#[derive(Debug)]
+pub(crate) struct Images {
+    writer: Writer,
+    file: File,
+}
+
+impl Default for Images {
+    fn default() -> Images {
+        let mut writer = Writer {
+            strings: Table { index: HashMap::new(), rows: Vec::new() },
+            functions: Table { index: HashMap::new(), rows: Vec::new() },
+        };
+        writer.strings.string("");
+        let count = writer.strings.string("count");
+        let executions = writer.strings.string(EXECUTIONS);
+        let instructions = writer.strings.string("instructions");
+        let file = File {
+            sample_type: vec![
+                ValueType { r#type: executions, unit: count },
+                ValueType { r#type: instructions, unit: count },
+            ],
+            default_sample_type: instructions,
+            ..File::default()
+        };
+        Images { writer, file }
     }
-    let mut functions = BTreeSet::new();
-    let mut total = 0u64;
-    let cuts = Cuts::of(profile, program);
-    for (id, n) in counted_blocks(profile, program, &mut lost) {
-        let block = program.block(id);
-        let within = |m: &&Mapping| (m.memory_start..m.memory_limit).contains(&block.start.0);
-        let mapping_id = file.mapping.iter().find(within).map_or(0, |m| m.id);
-        let frames = lines.as_ref().map(|l| l.frames(block.start)).unwrap_or_default();
-        let location = file.location.len() as u64 + 1;
-        let line = w.lines(&frames, &program.function(block.func).name());
-        file.location.push(Location { id: location, mapping_id, address: block.start.0, line });
-        let executed = cuts.own_instructions(program, id, n);
-        file.sample.push(Sample { location_id: vec![location], value: vec![clamp(n), clamp(executed)] });
-        functions.insert(block.func);
-        total = total.saturating_add(n);
+}
+
+impl Images {
+    /// Adds one; what is written of it has no bytes yet.
+    pub(crate) fn add(&mut self, profile: &Profile, program: &Program) -> Written {
+        let lines = Lines::load(&program.image);
+        let mut lost = Losses::default();
+        let first = self.file.mapping.len();
+        self.add_mappings(program, lines.is_some());
+        let mapping = self.file.mapping.get(first..).unwrap_or_default().to_vec();
+        let mut functions = BTreeSet::new();
+        let mut total = 0u64;
+        let cuts = Cuts::of(profile, program);
+        let counted = counted_blocks(profile, program, &mut lost);
+        let padding = padding(profile, program, &cuts, &counted);
+        for (id, n) in counted {
+            let block = program.block(id);
+            let within = |m: &&Mapping| (m.memory_start..m.memory_limit).contains(&block.start.0);
+            let mapping_id = mapping.iter().find(within).map_or(0, |m| m.id);
+            let frames = lines.as_ref().map(|l| l.frames(block.start)).unwrap_or_default();
+            let location = self.file.location.len() as u64 + 1;
+            let line = self.writer.lines(&frames, &program.function(block.func).name());
+            self.file.location.push(Location { id: location, mapping_id, address: block.start.0, line });
+            let behind = padding.get(&id).copied().unwrap_or(0);
+            let executed = cuts.own_instructions(program, id, n).saturating_add(behind);
+            let value = vec![clamp(n), clamp(executed)];
+            self.file.sample.push(Sample { location_id: vec![location], value });
+            functions.insert(block.func);
+            total = total.saturating_add(n);
+        }
+        let n_functions = functions.len();
+        Written { n_functions, count: total, lost: lost.into_list(), ..Written::default() }
     }
-    file.function = w.functions.rows;
-    file.string_table = w.strings.rows;
-    // No time and no name in the header: the same profile gives the same bytes.
-    let mut gz = GzEncoder::new(Vec::new(), Compression::default());
-    gz.write_all(&file.encode_to_vec()).expect("memory can be written");
-    let bytes = gz.finish().expect("memory can be written");
-    Written { bytes, n_functions: functions.len(), count: total, lost: lost.into_list() }
+
+    fn add_mappings(&mut self, program: &Program, has_lines: bool) {
+        let name = self.writer.strings.string(&program.image.name);
+        let hex: String = program.image.build_id.iter().flatten().map(|b| format!("{b:02x}")).collect();
+        let build_id = self.writer.strings.string(&hex);
+        for s in program.image.segments.iter().filter(|s| s.executable) {
+            self.file.mapping.push(Mapping {
+                id: self.file.mapping.len() as u64 + 1,
+                memory_start: s.range.start.0,
+                memory_limit: s.range.end.0,
+                file_offset: s.offset.0,
+                filename: name,
+                build_id,
+                has_functions: true,
+                has_filenames: has_lines,
+                has_line_numbers: has_lines,
+                has_inline_frames: has_lines,
+            });
+        }
+    }
+
+    /// The file. No time and no name are in its header: the same profile gives the same bytes.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.file.function = self.writer.functions.rows;
+        self.file.string_table = self.writer.strings.rows;
+        let mut gz = GzEncoder::new(Vec::new(), Compression::default());
+        gz.write_all(&self.file.encode_to_vec()).expect("memory can be written");
+        gz.finish().expect("memory can be written")
+    }
+}
+
+/// By block: how many instructions of padding were run through behind it.
+fn padding(
+    profile: &Profile,
+    program: &Program,
+    cuts: &Cuts,
+    counted: &[(BlockId, u64)],
+) -> BTreeMap<BlockId, u64> {
+    let functions: BTreeSet<FuncId> = counted.iter().map(|(id, _)| program.block(*id).func).collect();
+    let ran = functions.into_iter().flat_map(|func| flow::padding_run(program, func, profile, cuts));
+    ran.map(|(id, n)| (id, n.saturating_mul(program.n_insns_in(&program.padding_behind(id))))).collect()
 }
 
 /// Reads samples of `program`: the innermost location of each, in what is mapped from a file of its build-id
