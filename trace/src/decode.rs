@@ -188,10 +188,9 @@ impl<'c> Decoder<'c> {
         let cause = if lands { Cause::Exception } else { Cause::Longjmp };
         // Its own frame starts above where the stack pointer is; the nearest one is it.
         let above = |a: &Activation| a.frame.map_or(0, |at| at.wrapping_sub(frame));
-        let open = self.stack.open.iter().enumerate().rev().filter(|(_, a)| a.function == of);
-        let found = open.map(|(n, a)| (above(a), n)).filter(|a| a.0 < 1 << 31).min_by_key(|a| a.0);
+        let found = self.stack.open.nearest(of, frame);
         // One that another stack was left in is nearer.
-        let last = |open: &Vec<Activation>| open.last().filter(|a| a.function == of).map(above);
+        let last = |open: &[Activation]| open.last().filter(|a| a.function == of).map(above);
         let parked = self.stack.parked.iter().enumerate().filter_map(|(n, open)| Some((last(open)?, n)));
         let parked = parked.filter(|a| a.0 < 1 << 31).min_by_key(|a| a.0);
         let is_nearer = |parked: (u32, usize)| found.is_none_or(|found| parked.0 < found.0);
@@ -209,18 +208,19 @@ impl<'c> Decoder<'c> {
                 if call.is_some() && n + 1 < self.stack.open.len() {
                     // Control may go back there.
                     self.stack.parked.truncate(MOST_STACKS);
-                    self.stack.parked.insert(0, self.stack.open.get(n + 1..).unwrap_or_default().to_vec());
+                    self.stack.parked.push_front(self.stack.open.get(n + 1..).unwrap_or_default().to_vec());
                 }
                 self.leave_above(n, cause, out);
             }
             None => {
-                let parked = parked.map(|n| self.stack.parked.remove(n));
-                let forked = || self.stack.forked.0.get(&(module, n, frame)).cloned();
+                let parked = parked.and_then(|n| self.stack.parked.remove(n));
+                let forked = || self.stack.forked.get((module, n, frame));
                 let forked = if parked.is_none() { forked() } else { None };
                 if forked.is_some() && !self.stack.open.is_empty() {
                     // Another process goes on with the stream of a thread that is no more.
                     self.settle(0, false, out);
-                    out.extend(self.stack.open.drain(..).map(|_| Symbol::exit(Cause::ThreadEnd).0));
+                    let n_left = self.stack.open.leave_from(0);
+                    out.extend((0..n_left).map(|_| Symbol::exit(Cause::ThreadEnd).0));
                 }
                 if parked.is_some() {
                     // In the call that went to the other stack.
@@ -237,7 +237,7 @@ impl<'c> Decoder<'c> {
             None => self.go(block, out),
             Some(call) => {
                 self.returned(block, call);
-                self.stack.forked.0.insert((module, n, frame), self.stack.open.clone());
+                self.stack.forked.keep((module, n, frame), &mut self.stack.open);
             }
         }
         self.pass_stub(out);
@@ -359,21 +359,19 @@ impl<'c> Decoder<'c> {
             }
             None => {
                 // Something was left that nobody told of.
-                let point = |a: &Activation| {
-                    self.codes
-                        .point(a.function.module, word)
-                        .filter(|point| point.function() == a.function.func)
-                };
-                let open =
-                    || self.stack.open.iter().enumerate().rev().filter_map(|(n, a)| Some((n, a, point(a)?)));
+                let module = self.codes.module(word).map(|(module, _)| module);
+                let point = module.and_then(|module| self.codes.point(module, word));
+                let of = module.zip(point).map(|(module, p)| ModuleFunction { module, func: p.function() });
+                let n_asked = if is_elsewhere || is_left { 0 } else { MOST_ASKED };
+                let open = of.map_or(&[][..], |of| self.stack.open.of(of));
+                let asked: Vec<usize> = open.iter().rev().take(n_asked).copied().collect();
+                let nearest = open.last().copied().filter(|_| !is_left);
                 // One that may come there from where it is, or else the nearest: it may have been another's
                 // that it left.
                 let leads =
                     |a: &Activation| a.region(self.codes).is_some_and(|r| self.way(a, r, observed).is_some());
-                let n_asked = if is_elsewhere { 0 } else { MOST_ASKED };
-                let nearest = || open().take(n_asked).find(|(_, a, _)| leads(a)).or_else(|| open().next());
-                let found = if is_left { None } else { nearest() };
-                let found = found.map(|(n, _, point)| (n, point));
+                let is_led = |n: &usize| self.stack.open.get(*n).is_some_and(leads);
+                let found = asked.into_iter().find(is_led).or(nearest).zip(point);
                 self.faults.n_astray += u64::from(found.is_some() || !self.filter.is_cut);
                 if let Some((at, _)) = found {
                     // A handler that returns elsewhere returns.
@@ -412,7 +410,8 @@ impl<'c> Decoder<'c> {
         let (module, _) = self.codes.module(word)?;
         let point = self.codes.point(module, word)?;
         self.settle(0, false, out);
-        out.extend(self.stack.open.drain(..).map(|_| Symbol::EXIT.0));
+        let n_left = self.stack.open.leave_from(0);
+        out.extend((0..n_left).map(|_| Symbol::EXIT.0));
         let block = match point {
             PointPlace::Start(_, block)
             | PointPlace::Behind(_, block, _)
@@ -464,10 +463,21 @@ impl<'c> Decoder<'c> {
     /// How control came to what is told: functions above return, or are left by a jump, without an event, and
     /// others are entered so. Nothing is open if all are left. Each step of it is in `steps.chain`.
     fn find(&mut self, observed: Observation) -> Result<Found, NotFound> {
-        self.find_from_top(observed).unwrap_or(Err(NotFound::Nowhere))
+        let mut below = None;
+        let found = self.find_from_top(observed, &mut below);
+        if let (None, Some((n, at)), Some(word)) = (found, below, self.word(observed)) {
+            self.stack.open.note_dead_end(n, at, word);
+        }
+        found.unwrap_or(Err(NotFound::Nowhere))
     }
 
-    fn find_from_top(&mut self, observed: Observation) -> Option<Result<Found, NotFound>> {
+    /// Notes in `below` how many are open, and where the last of them is, when the first is left.
+    fn find_from_top(
+        &mut self,
+        observed: Observation,
+        below: &mut Option<(usize, BlockPosition)>,
+    ) -> Option<Result<Found, NotFound>> {
+        let word = self.word(observed);
         let mut found = Found { n_ends: 0, n_open: self.stack.open.len() };
         self.steps.tidy();
         self.steps.chain.clear();
@@ -506,17 +516,35 @@ impl<'c> Decoder<'c> {
                     }
                     found.n_open -= 1;
                     let is_awaited = a.is_awaited;
-                    let Some(below) = found.n_open.checked_sub(1).and_then(|n| self.stack.open.get(n)) else {
+                    let Some(next) = found.n_open.checked_sub(1).and_then(|n| self.stack.open.get(n)) else {
                         let is_entered = matches!(observed, Observation::Entry { .. });
                         return Some(is_entered.then_some(found).ok_or(NotFound::RanOut));
                     };
-                    a = *below;
+                    a = *next;
                     let block = self.codes.block(a.function, a.block)?;
                     let is_silent = block.calls.get(a.call as usize).is_some_and(|site| site.point == 0);
                     a.call += u32::from(returns && is_awaited && is_silent);
+                    let at = BlockPosition { block: a.block, call: a.call };
+                    // Else all that is open would be walked through again for each event that leads nowhere.
+                    if word.is_some_and(|word| self.stack.open.is_dead_end(found.n_open, at, word)) {
+                        return None;
+                    }
+                    below.get_or_insert((found.n_open, at));
                 }
                 Border::Point(_) => return None,
             }
+        }
+    }
+
+    /// The word that tells `observed`, if that is a point or an entry.
+    fn word(&self, observed: Observation) -> Option<u32> {
+        match observed {
+            Observation::Point(word) => Some(word),
+            Observation::Entry { module, n } => {
+                let number = self.codes.all.get(module)?.base.checked_add(n)?;
+                Some(Head::Entry { number, has_frame: false }.word())
+            }
+            Observation::In { .. } => None,
         }
     }
 
@@ -525,14 +553,7 @@ impl<'c> Decoder<'c> {
         let codes = self.codes;
         let at = BlockPosition { block: a.block, call: a.call };
         let position = codes.number(a.function, at)?;
-        let word = match observed {
-            Observation::Point(word) => Some(word),
-            Observation::Entry { module, n } => {
-                let number = codes.all.get(module)?.base.checked_add(n)?;
-                Some(Head::Entry { number, has_frame: false }.word())
-            }
-            Observation::In { .. } => None,
-        };
+        let word = self.word(observed);
         if let Some(step) = word.and_then(|word| self.steps.get(position, word)) {
             return Some(step);
         }

@@ -8,7 +8,7 @@ use crate::recording::module_code::{End, Site, SiteTold};
 use crate::symbol::{Cause, Symbol};
 
 /// A function that is open.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Activation {
     pub(super) function: ModuleFunction,
     pub(super) block: BlockId,

@@ -27,7 +27,8 @@ impl Decoder<'_> {
             return None;
         };
         self.settle(0, false, out);
-        out.extend(self.stack.open.drain(..).map(|_| Symbol::EXIT.0));
+        let n_left = self.stack.open.leave_from(0);
+        out.extend((0..n_left).map(|_| Symbol::EXIT.0));
         for one in below {
             self.enter(one, true, out);
         }
@@ -62,13 +63,13 @@ impl Decoder<'_> {
                         None => caller.returned(block, call),
                     }
                     all.insert(0, caller);
-                    self.stack.open = all;
+                    self.stack.open = all.into();
                     match self.find(observed) {
                         Ok(way) if way.n_open > 0 => {
                             let goes_in =
                                 |step: &CachedStep| matches!(step.border, Some(Border::Call { .. }));
                             let is_inside = self.steps.chain.iter().take(way.n_ends).any(goes_in);
-                            let all = std::mem::take(&mut self.stack.open);
+                            let all = std::mem::take(&mut self.stack.open).into_all();
                             if is_inside {
                                 leads_inside.push(all);
                             } else {
@@ -76,7 +77,7 @@ impl Decoder<'_> {
                                 break 'levels;
                             }
                         }
-                        Err(NotFound::RanOut) => next.push(std::mem::take(&mut self.stack.open)),
+                        Err(NotFound::RanOut) => next.push(std::mem::take(&mut self.stack.open).into_all()),
                         _ => {}
                     }
                 }

@@ -58,7 +58,7 @@ impl Decoder<'_> {
             Event::Unused => self.signals.is_unwritten = true,
             Event::Gap => {
                 self.leave_all(Cause::RecordingEnd, out);
-                self.stack.open.clear();
+                self.stack.open.truncate(0);
                 self.stack.parked.clear();
                 self.next = Next::Onward;
                 self.filter.is_cut = true;
@@ -78,7 +78,7 @@ impl Decoder<'_> {
             }
             Event::Another => {
                 self.leave_all(Cause::ThreadEnd, out);
-                self.stack.open.clear();
+                self.stack.open.truncate(0);
             }
             _ if self.filter.kept == Kept::Yes => self.tell(event, out),
             _ => self.take_unless_kept(event, out),

@@ -117,7 +117,8 @@ impl Decoder<'_> {
                     break;
                 }
             }
-            out.extend(self.stack.open.drain(n..).map(|_| Symbol::EXIT.0));
+            let n_left = self.stack.open.leave_from(n);
+            out.extend((0..n_left).map(|_| Symbol::EXIT.0));
         }
         self.next = Next::Elsewhere;
     }
