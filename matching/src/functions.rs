@@ -1,7 +1,7 @@
 //! Which function became which.
 //!
-//! Invariant: one to one. Exact names come first, and what they took is never given to another: a pass only
-//! ever takes what is free on both sides.
+//! Invariant: one to one. A pass takes what is free on both sides. The only one that takes a match back
+//! (`wrappers`) leaves those that a name found which no other function of either build has.
 //!
 //! Source: BMAT, section 2.1; from `rounds` on past it.
 
@@ -28,6 +28,8 @@ struct State<'a> {
     options: &'a Options,
     pairs: OneToOne,
     how: Vec<Option<(FunctionMethod, f32)>>,
+    /// By new: whether a name found it that is unique in both builds.
+    by_unique_name: Vec<bool>,
 }
 
 impl State<'_> {
@@ -45,8 +47,21 @@ impl State<'_> {
         }
         taken
     }
+    /// Likewise, of two functions that alone have a name in common.
+    fn take_unique(&mut self, old: usize, new: usize, method: FunctionMethod, confidence: f32) {
+        self.by_unique_name[new] |= self.take(old, new, method, confidence);
+    }
+    /// Whether no other pass may match `new` otherwise.
+    fn is_settled(&self, new: usize) -> bool {
+        self.by_unique_name[new]
+            || matches!(self.how[new], Some((FunctionMethod::Name | FunctionMethod::Pinned, _)))
+    }
     /// Undoes the match of `new`.
+    ///
+    /// # Panics
+    /// If it is settled.
     fn release(&mut self, new: usize) {
+        assert!(!self.is_settled(new), "what a unique name found is taken back: {new}");
         self.pairs.remove(new);
         self.how[new] = None;
     }
@@ -73,8 +88,8 @@ pub fn compute(
     let ((old, old_keys, old_hashes), (new, new_keys, new_hashes)) = (old, new);
     let (old, new) = rayon::join(|| Side::compute(old, old_hashes), || Side::compute(new, new_hashes));
     let pairs = OneToOne::new(old.len(), new.len());
-    let how = vec![None; new.len()];
-    let mut state = State { old, new, options, pairs, how };
+    let (how, by_unique_name) = (vec![None; new.len()], vec![false; new.len()]);
+    let mut state = State { old, new, options, pairs, how, by_unique_name };
     for &(o, n) in options.pins() {
         state.take(o.index(), n.index(), FunctionMethod::Pinned, 1.0);
     }

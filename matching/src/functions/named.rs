@@ -52,12 +52,8 @@ pub fn exact(state: &mut State<'_>) {
 
 /// Matches functions of the same symbol but for decorations.
 pub fn bare(state: &mut State<'_>) {
-    let old = keys(state.old.program, &state.free_old(), names::without_crates);
-    let new = keys(state.new.program, &state.free_new(), names::without_crates);
-    by_key(state, &old, &new, FunctionMethod::BareName, 0.25);
-    let old = keys(state.old.program, &state.free_old(), |n| Some(bare_key(n, true)));
-    let new = keys(state.new.program, &state.free_new(), |n| Some(bare_key(n, true)));
-    by_key(state, &old, &new, FunctionMethod::BareName, 0.25);
+    by_key(state, names::without_crates, FunctionMethod::BareName, 0.25);
+    by_key(state, |n| Some(bare_key(n, true)), FunctionMethod::BareName, 0.25);
     // What was cut off in one build and is whole in the other: only where nothing else has the name.
     let split = |side: &super::Side<'_>, free: &[usize]| {
         free.iter().any(|&f| side.program.functions[f].names.first().is_some_and(|n| n.contains(".part")))
@@ -81,9 +77,7 @@ pub fn hierarchical(state: &mut State<'_>) {
             let path = names::hierarchical(n)?;
             Some(if erase { names::erased(&path) } else { path })
         };
-        let old = keys(state.old.program, &state.free_old(), key);
-        let new = keys(state.new.program, &state.free_new(), key);
-        by_key(state, &old, &new, FunctionMethod::HierarchicalName, if erase { 0.5 } else { 0.25 });
+        by_key(state, key, FunctionMethod::HierarchicalName, if erase { 0.5 } else { 0.25 });
     }
 }
 
@@ -180,17 +174,30 @@ fn groups(state: &State<'_>, old: &[(String, usize)], new: &[(String, usize)]) -
     out
 }
 
+/// Matches free functions of the same key. One that no other function has, free or not, is settled by it.
 fn by_key(
     state: &mut State<'_>,
-    old: &[(String, usize)],
-    new: &[(String, usize)],
+    key: impl Fn(&str) -> Option<String> + Sync,
     method: FunctionMethod,
     least: f32,
 ) {
+    let all = |side: &super::Side<'_>| keys(side.program, &(0..side.len()).collect::<Vec<_>>(), &key);
+    let (old, new) = (all(&state.old), all(&state.new));
     let (single, several): (Vec<Group>, Vec<Group>) =
-        groups(state, old, new).into_iter().partition(|(a, b)| a.len() == 1 && b.len() == 1);
+        groups(state, &old, &new).into_iter().partition(|(a, b)| a.len() == 1 && b.len() == 1);
+    let alone = |keys: &[(String, usize)], len: usize| {
+        let mut alone = vec![false; len];
+        for chunk in keys.chunk_by(|a, b| a.0 == b.0).filter(|c| c.len() == 1) {
+            alone[chunk[0].1] = true;
+        }
+        alone
+    };
+    let (old_alone, new_alone) = (alone(&old, state.old.len()), alone(&new, state.new.len()));
     for (a, b) in single {
-        state.take(a[0], b[0], method, 0.97);
+        match old_alone[a[0]] && new_alone[b[0]] {
+            true => state.take_unique(a[0], b[0], method, 0.97),
+            false => _ = state.take(a[0], b[0], method, 0.97),
+        }
     }
     assign(state, several, method, least);
 }

@@ -2,8 +2,10 @@
 
 use crate::options::Options;
 use crate::relation::{FunctionMethod, Matching};
-use crate::testing::{compile, function};
+use crate::testing::{assemble, compile, function};
 use program::Program;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// A program of `n` functions that differ a little, with a table of pointers, strings and calls; `changed` of
 /// them changed.
@@ -162,5 +164,108 @@ fn a_stub_is_matched_to_the_stub_of_its_import_alone() {
         assert!(pairs.iter().all(|(a, b)| a == b), "{pairs:?}");
         let stubs = pairs.iter().filter(|(a, _)| a.is_some()).count();
         assert_eq!(stubs, if from == to { 2 } else { 1 }, "{pairs:?}");
+    }
+}
+
+/// One function of a build made up: what compilers put behind its name, what of its code changed, whether a
+/// wrapper under a new name stands before it, whether a part was cut off.
+#[derive(Clone, Debug)]
+struct MadeUp {
+    decoration: &'static str,
+    changed: bool,
+    wrapped: bool,
+    cut: bool,
+}
+
+fn made_up() -> impl Strategy<Value = MadeUp> {
+    let decorations = ["", ".isra.0", ".constprop.0", ".constprop.0.isra.1", ".llvm.77", ".lto_priv.3"];
+    (prop::sample::select(decorations.to_vec()), any::<[bool; 3]>())
+        .prop_map(|(decoration, [changed, wrapped, cut])| MadeUp { decoration, changed, wrapped, cut })
+}
+
+/// Functions `f0`, `f1`, … each called by three others, directly or through a wrapper that jumps to it.
+fn text_of(functions: &[MadeUp], tag: &str) -> String {
+    let mut out = String::from(".text\n");
+    let mut put = |name: &str, code: &str| {
+        out += &format!(
+            ".type {name}, @function\n{name}: .cfi_startproc\n{code}\nret\n.cfi_endproc\n.size {name}, . - {name}\n"
+        );
+    };
+    for (i, f) in functions.iter().enumerate() {
+        let more = if f.changed { "rol $3, %eax\nadd $5, %edx\n" } else { "" };
+        let name = format!("f{i}{}", f.decoration);
+        let step = 2 * i + 3;
+        let cut = if f.cut { format!("cmp $77, %edx\nje f{i}.part.0\n") } else { String::new() };
+        put(
+            &name,
+            &format!(
+                "mov ${i}, %eax\n{more}1: imul ${step}, %edi, %edx\nadd %edx, %eax\nxor $0x{step:x}1, %eax\n{cut}dec %edi\ncmp ${i}, %edi\njg 1b"
+            ),
+        );
+        if f.cut {
+            put(&format!("f{i}.part.0"), &format!("lea {step}(%rdx,%rax,2), %eax\nneg %eax"));
+        }
+        let through = format!("{tag}{i}");
+        if f.wrapped {
+            put(&through, &format!("test %edi, %edi\njle 1f\njmp {name}\n1: xor %eax, %eax"));
+        }
+        let callee = if f.wrapped { &through } else { &name };
+        for user in 0..3 {
+            put(
+                &format!("user{i}_{user}"),
+                &format!("push %rbx\nlea {user}(%rdi), %edi\ncall {callee}\npop %rbx"),
+            );
+        }
+    }
+    out
+}
+
+/// Names with nothing behind them, of whole functions: which function has it, if only one does.
+fn unique_bare_names(p: &Program) -> BTreeMap<String, program::FuncId> {
+    let mut by_name: BTreeMap<String, Vec<program::FuncId>> = BTreeMap::new();
+    for f in p.func_ids() {
+        let name = p.function(f).name();
+        if !name.contains(".part") {
+            by_name.entry(name.split('.').next().unwrap_or_default().to_owned()).or_default().push(f);
+        }
+    }
+    by_name.into_iter().filter(|(_, f)| f.len() == 1).map(|(name, f)| (name, f[0])).collect()
+}
+
+/// Whoever bears a unique bare name in both builds is matched to its namesake; answers how many there are.
+fn keeps_unique_names(old: &[MadeUp], new: &[MadeUp]) -> usize {
+    let (old, new) = (assemble(&text_of(old, "before")), assemble(&text_of(new, "after")));
+    let (a, b) = (unique_bare_names(&old), unique_bare_names(&new));
+    let found = Matching::compute(&old, &new, &Options::all()).functions;
+    let both: Vec<_> = a.iter().filter_map(|(name, &o)| Some((name, o, *b.get(name)?))).collect();
+    for &(name, o, n) in &both {
+        let pair = found.iter().find(|m| m.new == n);
+        assert_eq!(
+            pair.map(|m| m.old),
+            Some(o),
+            "{name}: {:?}",
+            pair.map(|m| (old.function(m.old).name(), m.method))
+        );
+    }
+    both.len()
+}
+
+/// GCC cloned it, and what the old build's callers called is a wrapper of another name now.
+#[test]
+fn a_unique_bare_name_is_not_given_to_a_wrapper() {
+    let plain = MadeUp { decoration: "", changed: false, wrapped: false, cut: false };
+    let cloned = MadeUp { decoration: ".isra.0", wrapped: true, ..plain.clone() };
+    for (old, new) in [(&plain, &cloned), (&cloned, &plain)] {
+        assert_eq!(keeps_unique_names(&[old.clone(), plain.clone()], &[new.clone(), plain.clone()]), 8);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn unique_bare_names_are_each_other_whatever_stands_around_them(
+        old in prop::collection::vec(made_up(), 5), new in prop::collection::vec(made_up(), 5)
+    ) {
+        prop_assert_eq!(keeps_unique_names(&old, &new), 20);
     }
 }

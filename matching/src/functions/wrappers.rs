@@ -1,7 +1,8 @@
 //! Functions whose body was moved into a new one that they jump to, or back.
 //!
 //! By content the old function is the new body; by who calls it, it is the wrapper that is left. The wrapper
-//! is what callers know, what has the name, and what is entered as often: it wins.
+//! is what callers know, what has the name, and what is entered as often: it wins, unless a
+//! name that is unique in both builds found the body (GCC's clones: `f` became `f.isra.0`).
 
 use super::State;
 use super::side::Side;
@@ -11,7 +12,7 @@ use program::{CallKind, Callee, FuncId};
 /// Moves matches from bodies to their wrappers, in both directions.
 pub fn run(state: &mut State<'_>) {
     for (o, n) in state.pairs.pairs().collect::<Vec<_>>() {
-        if matches!(state.how[n], Some((FunctionMethod::Name | FunctionMethod::Pinned, _)) | None) {
+        if state.is_settled(n) {
             continue;
         }
         let to_old = |f: usize| state.pairs.old_of(f);
