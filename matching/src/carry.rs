@@ -30,7 +30,7 @@ pub(crate) use complete::complete;
 pub(crate) use complete::{Complete, Knowledge, WORK};
 use infer::{Estimate, Inferred, Problem};
 use learned_prediction::{Callees, Learned, Observed};
-pub use predict::{Doubt, Expected, Prediction};
+pub use predict::{Doubt, Expected, Parts, Prediction};
 use profile::{Edge as EdgeAt, Exactness, ImageRef, Profile};
 use program::{BlockId, Callee, FuncId, Origin, Program, Va};
 use rayon::prelude::*;

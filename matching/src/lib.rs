@@ -17,7 +17,7 @@ mod testing;
 
 pub use carry::merge::{MergeOptions, merge};
 pub use carry::{
-    CarriedProfile, CarryLoss, CarryOptions, CarryReport, CountRange, Doubt, Expected, LossReason,
+    CarriedProfile, CarryLoss, CarryOptions, CarryReport, CountRange, Doubt, Expected, LossReason, Parts,
     Prediction, carry,
 };
 pub use counts::Measured;

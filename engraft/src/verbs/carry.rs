@@ -4,15 +4,16 @@ use crate::input;
 use crate::input::names::readable;
 use crate::output::{self, Answer, Hinted, Output};
 use matching::{
-    CarryOptions, CarryReport, Doubt, LossReason, Matching, MergeOptions, Options, Prediction, carry, merge,
+    CarryOptions, CarryReport, Doubt, LossReason, Matching, MergeOptions, Options, Parts, Prediction, carry,
+    merge,
 };
 use profile::Written;
 use program::Program;
 use std::path::PathBuf;
 use tracing::info_span;
 use views::carry::{
-    CarryView, GateView, InputView, LISTED, LeftOutView, LossView, PredictedView, RangeView, StepView,
-    WrittenView,
+    CarryView, GateView, InputView, LISTED, LeftOutView, LossView, PartsView, PredictedView, RangeView,
+    StepView, WrittenView,
 };
 use views::{many, share};
 
@@ -20,7 +21,7 @@ use views::{many, share};
 const EXAMPLES: &str = "\
 Examples:
   $ engraft carry old new --profile old.callgrind -o new.fdata
-  $ engraft carry old new --profile old.callgrind -o new.fdata --require bp=90,cc=90";
+  $ engraft carry old new --profile old.callgrind -o new.fdata --require bp=80,cc=80";
 
 /// Carry a profile of OLD to NEW, and on to every later build named
 #[derive(clap::Args, Debug)]
@@ -40,7 +41,8 @@ pub struct Args {
     /// Merge with a fresh profile of the last build, by age and by how much each saw
     #[arg(long, value_name = "FRESH")]
     merge: Option<PathBuf>,
-    /// Answer no (exit code 1) if the result is predicted to be worse, in per cent: bp=98,cc=97
+    /// Answer no (exit code 1) unless it is predicted to be at least so good, in per cent:
+    /// bp=98,cc=97
     #[arg(long, value_name = "GATE", value_parser = gate)]
     require: Option<Gate>,
     /// Where to write the carried profile; its extension says the format
@@ -61,19 +63,19 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Holds what is predicted against it. What cannot be predicted does not pass: a gate lets nothing
-    /// through unseen.
+    /// Holds against it what the result is worth at least: what is expected is missed every other time. What
+    /// cannot be predicted does not pass: a gate lets nothing through unseen.
     fn verdict(self, predicted: &PredictedView) -> GateView {
         let asked = [
-            (self.bp, predicted.bp_share, predicted.bp_at_most),
-            (self.cc, predicted.cc_share, predicted.cc_at_most),
+            (self.bp, predicted.bp_at_least, predicted.bp_at_most),
+            (self.cc, predicted.cc_at_least, predicted.cc_at_most),
         ];
-        let falls_short = |&(asked, share, at_most): &(f64, Option<f64>, f64)| {
-            share.unwrap_or(at_most).min(at_most) < asked
+        let falls_short = |&(asked, at_least, at_most): &(f64, Option<f64>, f64)| {
+            at_least.unwrap_or(at_most).min(at_most) < asked
         };
         let verdict = if asked.iter().any(falls_short) {
             "no"
-        } else if asked.iter().any(|(asked, share, _)| *asked > 0.0 && share.is_none()) {
+        } else if asked.iter().any(|(asked, at_least, _)| *asked > 0.0 && at_least.is_none()) {
             "unknown"
         } else {
             "yes"
@@ -192,7 +194,15 @@ fn predicted_before(fit: &input::Fit) -> PredictedView {
         true => (None, vec![format!("{} of the profile does not fit OLD", share(fit.lost_share()))]),
         false => (Some(1.0), Vec::new()),
     };
-    PredictedView { bp_share: known, cc_share: known, bp_at_most: 1.0, cc_at_most: 1.0, doubts }
+    PredictedView {
+        bp_share: known,
+        cc_share: known,
+        bp_at_least: known,
+        cc_at_least: known,
+        bp_at_most: 1.0,
+        cc_at_most: 1.0,
+        doubts,
+    }
 }
 
 /// Each step can only lose: what is right after it was right before it and stayed so.
@@ -200,6 +210,8 @@ fn predicted_after(before: &mut PredictedView, step: &Prediction) {
     let both = |a: Option<f64>, b: Option<f64>| Some(a? * b?);
     before.bp_share = both(before.bp_share, step.bp.share);
     before.cc_share = both(before.cc_share, step.cc.share);
+    before.bp_at_least = both(before.bp_at_least, step.bp.at_least);
+    before.cc_at_least = both(before.cc_at_least, step.cc.at_least);
     before.bp_at_most *= step.bp.at_most;
     before.cc_at_most *= step.cc.at_most;
     before.doubts.extend(step.doubts.iter().map(doubt));
@@ -238,6 +250,15 @@ fn range_view(at: program::Va, range: &matching::CountRange) -> RangeView {
     RangeView { at: at.0, low: range.low, high }
 }
 
+fn parts_view(parts: &Parts) -> PartsView {
+    PartsView {
+        lost_share: parts.lost_share,
+        unsure_share: parts.unsure_share,
+        distrusted_branch_share: parts.distrusted_branch_share,
+        distrusted_block_share: parts.distrusted_block_share,
+    }
+}
+
 fn step(old: &Program, new: &Program, report: &CarryReport) -> StepView {
     #[expect(clippy::cast_precision_loss, reason = "a share is for comparing")]
     let carried_share = report.carried_count as f64 / report.old_count.max(1) as f64;
@@ -252,6 +273,8 @@ fn step(old: &Program, new: &Program, report: &CarryReport) -> StepView {
         n_functions_ran: report.n_functions_ran,
         n_functions_carried: report.n_functions_carried,
         n_new_functions: report.n_new_functions,
+        same: report.predicted.is_same,
+        parts: parts_view(&report.predicted.parts),
         lost: report
             .losses
             .iter()
@@ -291,8 +314,11 @@ mod tests {
     fn a_gate_says_yes_no_or_unknown() {
         let check = |asked: &str, bp: (Option<f64>, f64), cc: (Option<f64>, f64), expect: &str| {
             let predicted = PredictedView {
-                bp_share: bp.0,
-                cc_share: cc.0,
+                // What is expected is not what is asked for.
+                bp_share: bp.0.map(|_| 1.0),
+                cc_share: cc.0.map(|_| 1.0),
+                bp_at_least: bp.0,
+                cc_at_least: cc.0,
                 bp_at_most: bp.1,
                 cc_at_most: cc.1,
                 doubts: vec!["a doubt".into()],

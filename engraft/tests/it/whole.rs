@@ -63,7 +63,12 @@ fn carrying_a_profile_to_its_own_build_gives_it_back() {
     let to = folder();
     compile(&to.path().join("old"), "words-1.c", "-O2 -g");
     callgrind(to.path(), "old");
-    engraft(to.path(), "carry old old --profile old.callgrind -o same.engraft").ok();
+    let said =
+        engraft(to.path(), "carry old old --profile old.callgrind -o same.engraft --require bp=100,cc=100")
+            .ok();
+    assert!(said.starts_with("old → old: the same code\n"), "{said}");
+    let want = "predicted against a fresh profile: B.P. 100.00 %, C.C. 100.00 %\n";
+    assert!(said.contains(want) && said.contains(": holds\n"), "{said}");
     let view = engraft(to.path(), "score same.engraft old.callgrind --binary old --json").json();
     for key in ["bp_share", "cc_share", "overlap_share"] {
         let share = view["scores"][0][key].as_f64().unwrap_or_default();
@@ -90,6 +95,43 @@ fn a_carried_profile_is_better_than_none_and_than_a_wrong_one() {
     // A block of 63 is 1.6 %; whether those of a function that is new ran at all is a guess.
     assert!(carried.iter().all(|share| *share > 0.9), "{carried:?}");
     assert!(poor.iter().all(|share| *share < 0.8), "{poor:?}");
+}
+
+/// On programs that the prices of the prediction were not fitted on.
+#[test]
+fn what_is_required_is_held_against_a_bound_that_the_truth_keeps() {
+    needs!("valgrind");
+    let to = folder();
+    let builds = [
+        ("words-1.c", "-O2 -g", "words-2.c", "-O2 -g"),
+        ("words-1.c", "-O2 -g", "words-1.c", "-O3 -g"),
+        ("words-1.c", "-O1 -g", "words-1.c", "-O2 -g"),
+        ("words-2.c", "-O2 -g", "words-2.c", "-Os -g"),
+    ];
+    let mut n_said = 0;
+    for (before, with, after, and) in builds {
+        compile(&to.path().join("old"), before, with);
+        compile(&to.path().join("new"), after, and);
+        callgrind(to.path(), "old");
+        callgrind(to.path(), "new");
+        let carry = "carry old new --profile old.callgrind -o carried.fdata --json";
+        let said = engraft(to.path(), carry).json();
+        let truth = engraft(to.path(), "score carried.fdata new.callgrind --binary new --json").json();
+        for (name, key) in [("bp", "bp_share"), ("cc", "cc_share")] {
+            let Some(expected) = said["predicted"][key].as_f64() else { continue };
+            n_said += 1;
+            let least = said["predicted"][format!("{name}_at_least")].as_f64().expect("both or none");
+            let truth = truth["scores"][0][key].as_f64().expect("it was scored");
+            let about = format!("{before} {with}, {after} {and}: {name} {least} {expected}, true {truth}");
+            assert!(least <= truth && least < expected, "{about}");
+            // More than the bound and less than what is expected may be true or not.
+            let between = 50.0 * (least + expected);
+            let ran = engraft(to.path(), &format!("{carry} --require {name}={between}"));
+            assert_eq!(ran.code, Some(1), "{about}");
+            assert!(ran.stdout.contains("\"verdict\":\"no\"") || ran.stdout.contains("\"verdict\": \"no\""));
+        }
+    }
+    assert!(n_said >= 4, "{n_said}");
 }
 
 #[test]

@@ -1,17 +1,18 @@
 //! How good a carried profile will turn out, said without a fresh one; or why nothing can be said.
 //!
-//! Four things make a carried profile wrong, and each has its price in B.P. and C.C.: a match is wrong or the
-//! code behaves otherwise (by how sure the match is), the old profile is made of samples (by how few there
-//! are), functions ran of which it does not know the inside (by what they are expected to run), and its
-//! counts contradict each other. The last one has no price: then nothing is said. Nor is anything said if a
-//! price is so high that it is itself a guess, or if the builds have so little in common that the prices,
-//! which were measured on releases of one program, say nothing of them.
+//! Two numbers a measure: what is expected, and a bound that the truth is below in one of twenty. Both are
+//! one less what is wrong: the prices of what the matching lost and of what it is not sure of (`BP`, `CC`),
+//! of samples (by how few there are), and of functions that ran and of which the profile does not know the
+//! inside (by what they are expected to run). Counts that contradict each other have no price: then nothing
+//! is said. Nor is anything said if a price is so high that it is itself a guess, or if the builds have
+//! less in common than any that the prices were measured on.
 //!
-//! Invariant: surer matches, more samples and more functions known never make the prediction worse.
+//! Invariant: surer matches, more samples and more functions known never make the prediction worse. Of a
+//! build carried to itself nothing is wrong.
 //!
 //! Source: ours; BMAT has no such prediction. What samples have not seen: Good, "The population frequencies
-//! of species", Biometrika 1953. The measures themselves: `score`; `examples/calibrate.rs` measures the
-//! table.
+//! of species", Biometrika 1953. The measures themselves: `score`; `checks/gate.sh` holds both numbers
+//! against the truth, and fits the prices.
 
 use super::complete::{Complete, Knowledge, WORK};
 use super::static_prediction;
@@ -29,6 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Expected {
     /// The share expected, 0.0..=1.0; `None` if what is not known weighs too much.
     pub share: Option<f64>,
+    /// At least so much, in 19 of 20 cases; `None` where nothing is expected. Never above `share`.
+    pub at_least: Option<f64>,
     /// The most that it can be, as far as is known.
     pub at_most: f64,
 }
@@ -40,6 +43,10 @@ pub struct Prediction {
     pub bp: Expected,
     /// C.C. over our blocks.
     pub cc: Expected,
+    /// Both builds have the same code, and everything is matched to itself.
+    pub is_same: bool,
+    /// What the prices are multiplied with.
+    pub parts: Parts,
     /// What the old profile leaves in doubt.
     pub doubts: Vec<Doubt>,
 }
@@ -83,17 +90,77 @@ pub enum Doubt {
     },
 }
 
-/// Up to this confidence; of a branch's executions there, the share that goes wrong beyond what a fresh
-/// profile gets wrong; of blocks of functions that ran, the share whose "was executed" differs.
-///
-/// Pooled over the eight pairs of releases of lua, sqlite, ripgrep, qjs and zstd, few classes so that each
-/// has thousands of blocks of several programs, neighbours that were out of order joined.
-const CLASSES: [(f32, f64, f64); 4] =
-    [(0.05, 0.45, 0.36), (0.5, 0.18, 0.26), (0.95, 0.022, 0.10), (1.0, 0.002, 0.004)];
-/// Blocks of functions that did not run, or that only the new build has: the share that runs after all.
-const WAKES: f64 = 0.003;
-/// The more of a program changed, the more often what stayed behaves otherwise: so much for all of it.
-const DRIFT: f64 = 0.04;
+/// What of a matching may go wrong, as shares; of a build carried to itself, all are 0.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Parts {
+    /// Of the old build's executions, those in blocks that have no match which is likelier than not.
+    pub lost_share: f64,
+    /// Of the blocks of the new build's functions that ran, those that are not matched surely.
+    pub unsure_share: f64,
+    /// The square of a function's distrust, on average over executions of branches: one less the mean
+    /// confidence of its blocks that have a count.
+    pub distrusted_branch_share: f64,
+    /// The same on average over blocks, where functions that did not run are trusted.
+    pub distrusted_block_share: f64,
+}
+
+/// What a part costs: `times · share ^ power` of what the measure counts.
+struct Price {
+    of: fn(&Parts) -> f64,
+    times: f64,
+    power: f64,
+}
+
+/// The prices of one measure, each a sum. Of several bounds the tightest holds.
+struct Prices {
+    expected: &'static [Price],
+    bounds: &'static [&'static [Price]],
+}
+
+/// Measured by `checks/gate.sh` over the pairs of `checks/gate/pairs.txt` that are marked as fitted: builds
+/// of eleven programs in C, C++ and Rust, of two releases, at two levels of optimisation, by two compilers.
+/// What is expected is the fit with the least absolute error; a bound is the quantile of 95 in 100 and a
+/// twentieth more, because programs that were left out of the fit need it.
+const BP: Prices = Prices {
+    expected: &[
+        Price { of: |p| p.lost_share, times: 0.418, power: 1.5 },
+        Price { of: |p| p.distrusted_branch_share, times: 4.003, power: 1.5 },
+    ],
+    bounds: &[
+        &[
+            Price { of: |p| p.lost_share, times: 0.215, power: 1.5 },
+            Price { of: |p| p.distrusted_branch_share, times: 0.756, power: 0.5 },
+        ],
+        &[
+            Price { of: |p| p.lost_share, times: 0.278, power: 1.5 },
+            Price { of: |p| p.distrusted_block_share, times: 1.771, power: 0.667 },
+        ],
+    ],
+};
+/// Likewise.
+const CC: Prices = Prices {
+    expected: &[
+        Price { of: |p| p.distrusted_branch_share, times: 1.951, power: 2.0 },
+        Price { of: |p| p.distrusted_block_share, times: 0.436, power: 0.667 },
+    ],
+    bounds: &[&[Price { of: |p| p.unsure_share, times: 0.144, power: 0.667 }]],
+};
+
+/// Where more is expected to be wrong than so much of the bound, it is the bound that was right: pairs whose
+/// matches are few but right.
+const WITHIN: f64 = 0.85;
+
+impl Prices {
+    /// What is expected to be wrong, and what is wrong at most in 19 of 20 cases.
+    fn of(&self, parts: &Parts) -> [f64; 2] {
+        let sum = |prices: &[Price]| -> f64 {
+            prices.iter().map(|p| p.times * (p.of)(parts).powf(p.power)).sum::<f64>().min(1.0)
+        };
+        let bound = self.bounds.iter().map(|b| sum(b)).fold(1.0, f64::min);
+        [sum(self.expected).min(WITHIN * bound), bound]
+    }
+}
+
 /// Executions of a branch of which nothing is known, and that is predicted taken.
 const BLIND: f64 = 0.5;
 /// A price above this is too rough to be subtracted.
@@ -101,13 +168,17 @@ const TOO_DEAR: f64 = 0.01;
 /// Samples may have to double so often until every block is seen: from a thousandth of the executions to all.
 const DOUBLINGS: f64 = 10.0;
 
-/// Of two releases of one program, no less than 94, 67 and 70 of a hundred were ever matched; of one source
-/// built with `-O2` and `-Os`, or by gcc and clang, at most 92, 59 and 61. The table above is of the former.
-const CARRIED: f64 = 0.9;
-/// Likewise, of blocks of functions that ran.
-const RAN: f64 = 0.63;
+/// A match that is surer than this is sure.
+const SURE: f32 = 0.95;
+/// A match that is surer than this is likelier than not.
+const LIKELY: f32 = 0.5;
+/// Of the pairs that the prices were measured on, none had less of the old executions in blocks with a likely
+/// match: what was lost would weigh more than what is known.
+const CARRIED: f64 = 0.35;
+/// Likewise, of blocks of functions that ran, matched surely.
+const RAN: f64 = 0.3;
 /// Likewise, of all blocks.
-const MATCHED: f64 = 0.5;
+const MATCHED: f64 = 0.35;
 
 /// How much two builds have in common; a share of nothing is all of it.
 struct Likeness {
@@ -118,12 +189,11 @@ struct Likeness {
 
 impl Likeness {
     fn of(old: &OldBuild<'_>, new: &Program, matching: &Matching, profile: &Profile) -> Likeness {
-        let [sure, rather] = [CLASSES[2].0, CLASSES[1].0];
         let mut carries = vec![false; old.program.blocks.len()];
         let mut is_sure = vec![false; new.blocks.len()];
         for m in &matching.blocks {
-            carries[m.old.index()] |= m.confidence > rather;
-            is_sure[m.new.index()] |= m.confidence > sure;
+            carries[m.old.index()] |= m.confidence > LIKELY;
+            is_sure[m.new.index()] |= m.confidence > SURE;
         }
         let executions = || old.counts.blocks.iter().map(|&c| c as f64);
         let carried: f64 = executions().zip(&carries).filter(|(_, carries)| **carries).map(|(c, _)| c).sum();
@@ -153,11 +223,6 @@ impl Likeness {
     }
 }
 
-fn class(confidence: f32) -> (f64, f64) {
-    let of = CLASSES.iter().find(|c| confidence <= c.0).or(CLASSES.last());
-    of.map_or((0.0, 0.0), |c| (c.1, c.2))
-}
-
 /// The old build, its profile, and what was made of it.
 pub(crate) struct OldBuild<'a> {
     pub program: &'a Program,
@@ -176,118 +241,144 @@ pub(crate) fn predict(
     confidence: &BTreeMap<Va, f32>,
 ) -> Prediction {
     let likeness = Likeness::of(old, new, matching, profile);
-    if !likeness.is_enough() {
-        let Likeness { carried_share, ran_share, matched_share } = likeness;
-        let none = Expected { share: None, at_most: 1.0 };
-        let doubts = vec![Doubt::Unlike { carried_share, ran_share, matched_share }];
-        return Prediction { bp: none, cc: none, doubts };
-    }
+    let is_same = is_same(old.program, new, matching);
     let evidence = Consistency::of(old.program, old.measured);
     let per_sample = (!evidence.is_exact()).then_some(evidence.executions_per_sample);
-    let (bp, cc, mass, n) = by_confidence(new, profile, confidence, per_sample);
+    let looked = look(new, profile, confidence, per_sample);
+    let parts = if is_same { Parts::default() } else { looked.parts(&likeness) };
+    if !is_same && !likeness.is_enough() {
+        let Likeness { carried_share, ran_share, matched_share } = likeness;
+        let none = Expected { share: None, at_least: None, at_most: 1.0 };
+        let doubts = vec![Doubt::Unlike { carried_share, ran_share, matched_share }];
+        return Prediction { bp: none, cc: none, is_same, parts, doubts };
+    }
     let mut doubts = Vec::new();
-    let (mut bp_price, mut cc_price) = (bp.sparse, 0.0);
-    let (mut bp_known, mut cc_known) = (mass > 0.0, true);
+    let (mut bp_price, mut cc_price) = (looked.sparse, 0.0);
+    let (mut bp_known, mut cc_known) = (looked.mass > 0.0, true);
     let mut unseen = 0.0;
     let mut of_seen = 0.0;
-    if mass == 0.0 {
+    if looked.mass == 0.0 {
         doubts.push(Doubt::NoBranches);
+        cc_known = profile.blocks.values().any(|&c| c > 0);
     }
     if evidence.is_torn() {
         doubts.push(Doubt::Inconsistent { n_checked: evidence.n_heavy, n_torn: evidence.n_torn });
         (bp_known, cc_known) = (false, false);
     } else if let Some(per_sample) = per_sample {
         (unseen, of_seen) = halving(old, per_sample);
-        bp_known &= bp.sparse <= TOO_DEAR;
+        bp_known &= looked.sparse <= TOO_DEAR;
         cc_price += unseen * DOUBLINGS / 2.0;
-        doubts.push(Doubt::Sampled { unseen_share: unseen, bp_share: bp.sparse });
+        doubts.push(Doubt::Sampled { unseen_share: unseen, bp_share: looked.sparse });
     }
     let silence = silence(old, per_sample.is_some());
-    let missing = missing(old, &silence, mass);
-    if missing.n_functions > 0 {
-        let branch_share = missing.branches / (mass + missing.branches).max(1.0);
-        let block_share = missing.blocks / n.max(1.0);
-        // A few that the tool left alone have a price; many are records that are missing.
+    let missing = missing(old, &silence, looked.mass);
+    let notable = missing.n_functions > 0 && silence.is_notable(per_sample);
+    // A few that the tool left alone have a price, unless it leaves them alone in the new build as well; many
+    // are records that are missing.
+    if missing.n_functions > 0 && (notable || !is_same) {
+        let branch_share = missing.branches / (looked.mass + missing.branches).max(1.0);
+        let block_share = missing.blocks / looked.n_blocks.max(1.0);
         bp_price += BLIND * branch_share;
         cc_price += block_share;
-        let notable = silence.is_notable(per_sample);
         bp_known &= !notable;
         cc_known &= !notable;
         doubts.push(Doubt::NotInside { n_functions: missing.n_functions, branch_share, block_share });
     }
     cc_known &= cc_price <= TOO_DEAR && of_seen * DOUBLINGS / 2.0 <= TOO_DEAR;
-    let expected = |wrong: f64, price: f64, known: bool, sure_price: f64| Expected {
+    // These prices are estimates that no pair was held against: the bound has them twice.
+    let expected = |[wrong, most]: [f64; 2], price: f64, known: bool, sure_price: f64| Expected {
         share: known.then_some((1.0 - wrong - price).max(0.0)),
-        at_most: (1.0 - wrong - sure_price).max(0.0),
+        at_least: known.then_some((1.0 - most - 2.0 * price).max(0.0)),
+        at_most: (1.0 - sure_price).max(0.0),
     };
     Prediction {
-        bp: expected(bp.wrong, bp_price, bp_known, 0.0),
-        cc: expected(cc, cc_price, cc_known, unseen),
+        bp: expected(BP.of(&parts), bp_price, bp_known, 0.0),
+        cc: expected(of_few(CC.of(&parts), looked.n_blocks), cc_price, cc_known, unseen),
+        is_same,
+        parts,
         doubts,
     }
 }
 
-/// Shares of branch executions.
-#[derive(Default)]
-struct Branches {
-    /// Wrong because the match is, or the code behaves otherwise.
-    wrong: f64,
-    /// Wrong because there are few samples.
-    sparse: f64,
+/// The same for `n` blocks: how many of them are wrong varies as counts do, which shows where they are few.
+fn of_few([expected, most]: [f64; 2], n: f64) -> [f64; 2] {
+    /// So many deviations are exceeded in 5 of 100 cases.
+    const DEVIATIONS: f64 = 1.645;
+    [expected, (most + DEVIATIONS * (most / n.max(1.0)).sqrt()).min(1.0)]
 }
 
-/// Prices of matches and of samples in B.P., of matches in C.C.; executions of branches, and blocks.
-fn by_confidence(
-    new: &Program,
-    profile: &Profile,
-    confidence: &BTreeMap<Va, f32>,
-    per_sample: Option<f64>,
-) -> (Branches, f64, f64, f64) {
-    let sure = |b: BlockId| confidence.get(&new.block(b).start).copied().unwrap_or(0.0);
+/// Whether both builds have the same code at the same place, and the matching says so of every block.
+fn is_same(old: &Program, new: &Program, matching: &Matching) -> bool {
+    let code = |p: &'_ Program| -> Vec<_> {
+        p.image.code_ranges().into_iter().map(|r| (p.image.bytes_in(&r).map(<[u8]>::to_vec), r)).collect()
+    };
+    let mut is_itself = vec![false; new.blocks.len()];
+    for m in &matching.blocks {
+        is_itself[m.new.index()] = true;
+    }
+    let all = old.blocks.len() == new.blocks.len() && is_itself.into_iter().all(|is| is);
+    all && matching.blocks.iter().all(|m| m.old.0 == m.new.0 && !m.partial) && code(old) == code(new)
+}
+
+/// What is seen of a carried profile.
+#[derive(Default)]
+struct Looked {
+    /// Executions of branches, each by its more frequent side.
+    mass: f64,
+    n_blocks: f64,
+    /// Of the executions of branches, the share expected wrong because there are few samples.
+    sparse: f64,
+    /// Executions of branches, each by the square of its function's distrust; blocks likewise.
+    distrusted: [f64; 2],
+}
+
+impl Looked {
+    fn parts(&self, likeness: &Likeness) -> Parts {
+        Parts {
+            lost_share: 1.0 - likeness.carried_share,
+            unsure_share: 1.0 - likeness.ran_share,
+            distrusted_branch_share: self.distrusted[0] / self.mass.max(1.0),
+            distrusted_block_share: self.distrusted[1] / self.n_blocks.max(1.0),
+        }
+    }
+}
+
+/// Looks through `profile`.
+fn look(new: &Program, profile: &Profile, confidence: &BTreeMap<Va, f32>, per_sample: Option<f64>) -> Looked {
     let count = |b: BlockId| profile.blocks.get(&new.block(b).start).copied().unwrap_or(0);
-    let (mut mass, mut wrong, mut regrets) = (0.0_f64, 0.0_f64, 0.0_f64);
-    let (mut n, mut differ, mut n_ran, mut changed) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
-    let (mut samples, mut once) = (0.0_f64, 0.0_f64);
+    let mut looked = Looked::default();
+    let (mut regrets, mut samples, mut once) = (0.0_f64, 0.0_f64, 0.0_f64);
     for f in new.func_ids().filter(|&f| new.function(f).origin != Origin::Plt) {
-        let ran = new.function(f).block_ids().any(|b| count(b) > 0);
-        for b in new.function(f).block_ids() {
-            n += 1.0;
-            if ran {
-                let (_, differs) = class(sure(b));
-                differ += differs;
-                n_ran += 1.0;
-                changed += f64::from(u8::from(sure(b) <= CLASSES[2].0));
-            } else {
-                differ += WAKES;
-            }
-            let Some(sides) = branch_sides(new, b) else { continue };
-            let mut counts = [0.0_f64; 2];
-            let mut least_sure = sure(b);
-            for (count, e) in counts.iter_mut().zip(sides) {
-                let to = new.edges[e].to;
-                let at = profile::Edge { from: new.block(b).start, to: new.block(to).start };
-                *count = profile.edges.get(&at).copied().unwrap_or(0) as f64;
-                least_sure = least_sure.min(sure(to));
-            }
-            let most = counts[0].max(counts[1]);
-            mass += most;
-            wrong += most * class(least_sure).0;
+        let n_blocks = new.function(f).n_blocks() as f64;
+        looked.n_blocks += n_blocks;
+        let ran = new.function(f).block_ids().filter(|&b| count(b) > 0);
+        let sure: Vec<f64> =
+            ran.map(|b| f64::from(confidence.get(&new.block(b).start).copied().unwrap_or(0.0))).collect();
+        if sure.is_empty() {
+            continue;
+        }
+        let distrust = (1.0 - sure.iter().sum::<f64>() / sure.len() as f64).max(0.0).powi(2);
+        looked.distrusted[1] += n_blocks * distrust;
+        for sides in new.function(f).block_ids().filter_map(|b| branch_sides(new, b)) {
+            let [x, y] = sides.map(|e| {
+                let edge = &new.edges[e];
+                let at = profile::Edge { from: new.block(edge.from).start, to: new.block(edge.to).start };
+                profile.edges.get(&at).copied().unwrap_or(0) as f64
+            });
+            looked.mass += x.max(y);
+            looked.distrusted[0] += x.max(y) * distrust;
             if let Some(per_sample) = per_sample {
-                let [x, y] = counts.map(|c| c / per_sample);
+                let [x, y] = [x / per_sample, y / per_sample];
                 regrets += regret(x.min(y), x.max(y)) * per_sample;
                 samples += x + y;
                 once += f64::from(u8::from(x + y > 0.0 && x + y <= 1.5));
             }
         }
     }
-    let drift = if n_ran > 0.0 { DRIFT * changed / n_ran } else { 0.0 };
-    let of_mass = |x: f64| if mass > 0.0 { x / mass } else { 0.0 };
     let unseen = if samples > 0.0 { once / samples } else { 0.0 };
     // Who knows nothing at all loses no more.
-    let sparse = (of_mass(regrets) + BLIND * unseen).min(BLIND);
-    let branches = Branches { wrong: of_mass(wrong), sparse };
-    let cc = if n > 0.0 { (differ + drift * (n - changed)) / n } else { 0.0 };
-    (branches, cc, mass, n)
+    looked.sparse = (regrets / looked.mass.max(1.0) + BLIND * unseen).min(BLIND);
+    looked
 }
 
 /// Samples that a branch is expected to lose, seen `few` times on one side and `many` on the other, because
@@ -379,12 +470,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn surer_matches_are_never_worse() {
-        let mut last = (1.0, 1.0);
-        for i in 0..=100_u8 {
-            let now = class(f32::from(i) / 100.0);
-            assert!(now.0 <= last.0 && now.1 <= last.1, "{i}: {now:?} after {last:?}");
-            last = now;
+    fn surer_matches_are_never_worse_and_the_bound_is_no_better_than_what_is_expected() {
+        let parts = |i: u8, j: u8| Parts {
+            lost_share: f64::from(i) / 20.0,
+            unsure_share: f64::from(j) / 20.0,
+            distrusted_branch_share: f64::from(i) / 20.0,
+            distrusted_block_share: f64::from(j) / 20.0,
+        };
+        for prices in [BP, CC] {
+            assert_eq!(prices.of(&Parts::default()), [0.0, 0.0]);
+            for (i, j) in (0..20).flat_map(|i| (0..20).map(move |j| (i, j))) {
+                let now = prices.of(&parts(i, j));
+                assert!(now[0] <= now[1] && now[1] <= 1.0, "{i} {j}: {now:?}");
+                for later in [parts(i + 1, j), parts(i, j + 1)].map(|p| prices.of(&p)) {
+                    assert!(later[0] >= now[0] && later[1] >= now[1], "{i} {j}: {now:?}, then {later:?}");
+                }
+            }
         }
     }
 

@@ -188,7 +188,8 @@ fn an_exact_profile_is_predicted_and_one_with_holes_is_not() {
     let mut profile = walked(&program, 12345);
     profile.exactness = Exactness::Exact;
     let whole = predicted(&profile);
-    assert!(whole.bp.share.is_some_and(|s| s > 0.98) && whole.doubts.is_empty(), "{whole:?}");
+    assert!(whole.is_same && whole.doubts.is_empty(), "{whole:?}");
+    assert_eq!([whole.bp, whole.cc].map(|e| (e.share, e.at_least)), [(Some(1.0), Some(1.0)); 2], "{whole:?}");
     let sum = crate::testing::function(&program, "sum");
     let inside = |at: Va| program.function_at(at) == Some(sum);
     profile.edges.retain(|e, _| !inside(e.from));
@@ -288,6 +289,31 @@ fn calls_that_have_no_counterpart_are_among_the_losses() {
     let want = profile.blocks[&old.block(old.block_at(hook).expect("its block")).start];
     let told: Vec<_> = lost.iter().map(|l| (l.n_blocks, l.count)).collect();
     assert_eq!(told, [(2, want)], "{:?}", report.losses);
+}
+
+/// Something is expected to be lost, and less is promised than expected.
+#[test]
+fn of_a_changed_build_a_bound_is_promised_below_what_is_expected() {
+    let (old, new) = (build("", "", ""), build("if (p[i] == 100) puts(\"hundred\");", "", ""));
+    let mut profile = walked(&old, 12345);
+    profile.exactness = Exactness::Exact;
+    let matching = Matching::compute(&old, &new, &Options::default());
+    let said = carry(&old, &new, &matching, &profile, &CarryOptions::default()).report.predicted;
+    assert!(!said.is_same, "{said:?}");
+    for e in [said.bp, said.cc] {
+        let (share, at_least) = (e.share.expect("they are alike"), e.at_least.expect("so is the bound"));
+        assert!(at_least < share && share < 1.0 && at_least > 0.0, "{said:?}");
+    }
+}
+
+/// A profile in which nothing ran says nothing, of the same build either.
+#[test]
+fn nothing_is_predicted_of_nothing() {
+    let program = build("", "", "");
+    let matching = Matching::compute(&program, &program, &Options::default());
+    let none = Profile { exactness: Exactness::Exact, ..Profile::default() };
+    let said = carry(&program, &program, &matching, &none, &CarryOptions::default()).report.predicted;
+    assert_eq!([said.bp.share, said.cc.share, said.bp.at_least, said.cc.at_least], [None; 4], "{said:?}");
 }
 
 /// Built without optimisation and with it, or of other sources: the prices are of no such pair.
