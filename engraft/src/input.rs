@@ -5,6 +5,7 @@ mod command;
 mod fit;
 mod functions;
 pub mod names;
+mod read;
 mod recordings;
 mod source;
 mod traces;
@@ -15,6 +16,7 @@ pub use binaries::{
 pub use command::CommandLine;
 pub use fit::Fit;
 pub use functions::{death, file_name, function, module_name, source_names, spelt};
+pub use read::{file, text};
 pub use recordings::{Ending, Place, the_newest, the_newest_two};
 pub use source::{Source, is_recording, profile};
 pub use traces::{nth, open, unreadable};

@@ -10,11 +10,13 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use output::Answer;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use verbs::{carry, convert, count, diff, doctor, help, instrument, matches, query, score, show, trace};
+use verbs::{
+    cache, carry, convert, count, diff, doctor, help, instrument, matches, query, score, show, trace,
+};
 
 /// Profiles, compares and re-optimises x86-64 Linux programs from their binaries alone
 #[derive(Parser)]
-#[command(name = "engraft", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "engraft", version = VERSION, disable_help_subcommand = true, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -29,6 +31,12 @@ struct Cli {
     quiet: bool,
 }
 
+/// The release, and of which commit it is a build, if that is known.
+const VERSION: &str = match env!("ENGRAFT_COMMIT").is_empty() {
+    true => env!("CARGO_PKG_VERSION"),
+    false => concat!(env!("CARGO_PKG_VERSION"), " (", env!("ENGRAFT_COMMIT"), ")"),
+};
+
 #[derive(Subcommand)]
 enum Verb {
     Show(show::Args),
@@ -41,6 +49,7 @@ enum Verb {
     Diff(diff::Args),
     Instrument(instrument::Args),
     Query(query::Args),
+    Cache(cache::Args),
     Doctor(doctor::Args),
     Help(help::Args),
 }
@@ -175,6 +184,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Diff(args) => diff::run(&args),
         Verb::Instrument(args) => instrument::run(&args),
         Verb::Query(args) => query::run(&args),
+        Verb::Cache(args) => cache::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Help(args) => help::run(&args, Cli::command()),
     };

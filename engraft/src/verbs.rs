@@ -2,6 +2,7 @@
 //!
 //! Not here: what views look like (crate `views`), and what several verbs read (`input`) or print (`output`).
 
+pub mod cache;
 pub mod carry;
 pub mod convert;
 pub mod count;

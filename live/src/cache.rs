@@ -94,6 +94,25 @@ impl Cache {
         made.map(|()| path)
     }
 
+    /// What is in `folder`, with what is in the making, by name; nothing, if there is no such folder.
+    ///
+    /// # Errors
+    /// The kernel's, if the folder cannot be read.
+    pub fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
+        let there = match fs::read_dir(folder) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            there => there?,
+        };
+        let entry = |entry: fs::DirEntry| {
+            let about = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            let name = entry.file_name().into_string().ok()?;
+            Some(Entry { path: entry.path(), name, len_bytes: about.len() })
+        };
+        let mut entries: Vec<_> = there.filter_map(|there| entry(there.ok()?)).collect();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
     /// Removes what was not used longest until the rest is within the limit. What somebody writes just now
     /// stays, and so does what cannot be removed.
     ///
@@ -125,6 +144,17 @@ impl Cache {
         }
         Ok(())
     }
+}
+
+/// A file in a cache.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is called there.
+    pub name: String,
+    /// Its length, with the checksum.
+    pub len_bytes: u64,
 }
 
 /// Length of the checksum.

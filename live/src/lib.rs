@@ -13,7 +13,7 @@ mod shared;
 #[expect(unsafe_code, reason = "pre_exec has no safe form")]
 mod sys;
 
-pub use cache::Cache;
+pub use cache::{Cache, Entry};
 pub use exec::Caught;
 pub use kernel::{Death, Deaths, KernelReport, Mapped};
 pub use launch::{Target, TargetError};

@@ -49,4 +49,4 @@ pub use module::{
 pub use prepare::{Modules, PrepareError, Prepared};
 pub use record::{Forecast, Recordable, Recorded, RecordedRun};
 pub use run::RunError;
-pub use store::{CACHE_LIMIT, Store, StoreError};
+pub use store::{CACHE_LIMIT, Kept, Store, StoreError, cached, clear_cache};

@@ -3,7 +3,7 @@
 //! Invariant: a file is known by a hash of all that it was made from: the module, how it was rewritten, and
 //! the build of ours that did it. What cannot be kept is made each time.
 
-use live::Cache;
+use live::{Cache, Entry};
 use profile::Profile;
 use profile::recording::Recording;
 use program::Excerpt;
@@ -63,6 +63,28 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    const ALL: [Kind; 7] = [
+        Kind::Executable,
+        Kind::Library,
+        Kind::Meaning,
+        Kind::LinkerSites,
+        Kind::Asking,
+        Kind::Ran,
+        Kind::Code,
+    ];
+
+    fn what(self) -> &'static str {
+        match self {
+            Kind::Executable => "rewritten executables",
+            Kind::Library => "rewritten libraries",
+            Kind::Meaning => "what their counters and events mean",
+            Kind::LinkerSites => "places in ld.so",
+            Kind::Asking => "libraries that ask before exec",
+            Kind::Ran => "how modules ran",
+            Kind::Code => "what their code consists of",
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Kind::Executable => "exe",
@@ -74,6 +96,63 @@ impl Kind {
             Kind::Code => "code",
         }
     }
+}
+
+/// What is kept in a cache: a row for each kind that there is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// What it is, in a few words.
+    pub what: &'static str,
+    /// How many files.
+    pub n_files: usize,
+    /// Their length together.
+    pub len_bytes: u64,
+}
+
+/// Files of ours in the cache in `folder`, by kind: those of other names are not ours.
+fn ours(folder: &Path) -> io::Result<Vec<(Kind, Entry)>> {
+    let kind = |entry: &Entry| {
+        // In the making: `.NAME.PROCESS.N`.
+        let name = entry.name.trim_start_matches('.').split('.').next().unwrap_or_default();
+        let (hash, kind) = name.split_once('-')?;
+        let is_hash = hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        Kind::ALL.into_iter().find(|known| is_hash && known.name() == kind)
+    };
+    Ok(Cache::entries(folder)?.into_iter().filter_map(|entry| Some((kind(&entry)?, entry))).collect())
+}
+
+/// What is kept in the cache in `folder`.
+///
+/// # Errors
+/// The kernel's, if it cannot be read; if it is not there, nothing is kept.
+pub fn cached(folder: &Path) -> io::Result<Vec<Kept>> {
+    let ours = ours(folder)?;
+    let rows = Kind::ALL.into_iter().map(|kind| {
+        let of_kind = || ours.iter().filter(move |(other, _)| *other == kind);
+        let len_bytes = of_kind().map(|(_, entry)| entry.len_bytes).sum();
+        Kept { what: kind.what(), n_files: of_kind().count(), len_bytes }
+    });
+    Ok(rows.filter(|row| row.n_files > 0).collect())
+}
+
+/// Removes all that is kept in the cache in `folder`; how many files, and their length. A program that runs
+/// keeps what it has mapped.
+///
+/// # Errors
+/// The kernel's, if something cannot be removed.
+pub fn clear_cache(folder: &Path) -> io::Result<(usize, u64)> {
+    let (mut n, mut len_bytes) = (0, 0);
+    for (_, entry) in ours(folder)? {
+        match std::fs::remove_file(&entry.path) {
+            // Another process was first.
+            Err(err) if err.kind() == io::ErrorKind::NotFound => {}
+            removed => {
+                removed?;
+                (n, len_bytes) = (n + 1, len_bytes + entry.len_bytes);
+            }
+        }
+    }
+    Ok((n, len_bytes))
 }
 
 /// Which build of ours made a file: another one may lay code out differently.
@@ -276,6 +355,24 @@ mod tests {
         ] {
             assert_ne!(name(&second, kind, module, recipe), kept, "{kind:?} {module} {recipe:?}");
         }
+    }
+
+    #[test]
+    fn the_cache_is_listed_and_cleared_and_what_is_not_ours_stays() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let store = Store::open(Some(folder.path()), folder.path()).expect("opened");
+        for (kind, bytes) in [(Kind::Library, 10), (Kind::Library, 20), (Kind::Ran, 5)] {
+            store.keep(&store.name(kind, bytes, &()), &vec![0; usize::try_from(bytes).expect("few")]);
+        }
+        let others = ["notes", "0123-exe", "0123456789abcdef0123456789abcdef-notes"];
+        others.iter().for_each(|name| std::fs::write(folder.path().join(name), "mine").expect("written"));
+        let rows = cached(folder.path()).expect("read");
+        let rows: Vec<_> = rows.iter().map(|row| (row.what, row.n_files, row.len_bytes)).collect();
+        // Each has a checksum of eight bytes.
+        assert_eq!(rows, [("rewritten libraries", 2, 46), ("how modules ran", 1, 13)]);
+        assert_eq!(clear_cache(folder.path()).expect("cleared"), (3, 59));
+        assert!(others.iter().all(|name| folder.path().join(name).exists()));
+        assert_eq!(cached(&folder.path().join("nowhere")).expect("read"), []);
     }
 
     #[test]

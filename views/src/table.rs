@@ -82,9 +82,14 @@ impl Table {
     /// If `w` cannot be written.
     pub fn csv(&self, w: &mut dyn Write) -> io::Result<()> {
         let mut csv = csv::Writer::from_writer(w);
-        csv.write_record(self.headings.iter().map(|h| h.trim_end_matches('>')))?;
+        // As it came: whether somebody still reads is told by its kind.
+        let failed = |err: csv::Error| match err.into_kind() {
+            csv::ErrorKind::Io(err) => err,
+            other => io::Error::other(format!("{other:?}")),
+        };
+        csv.write_record(self.headings.iter().map(|h| h.trim_end_matches('>'))).map_err(failed)?;
         for row in &self.rows {
-            csv.write_record(row)?;
+            csv.write_record(row).map_err(failed)?;
         }
         csv.flush()
     }

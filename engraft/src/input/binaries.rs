@@ -1,6 +1,7 @@
 //! Binaries, and what else is of them: maps, plans, the files that were recorded.
 
 use super::functions::functions;
+use super::read::text;
 use crate::output::Hinted;
 use anyhow::Context as _;
 use matching::Map;
@@ -33,7 +34,7 @@ pub fn pair(old: &Path, new: &Path) -> anyhow::Result<(Program, Program)> {
 /// # Errors
 /// If it cannot be read, or is of other builds.
 pub fn map(path: &Path, old: &Program, new: &Program) -> anyhow::Result<Map> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = text(path)?;
     Map::parse(&text, old, new).with_context(|| format!("cannot use {}", path.display()))
 }
 
@@ -59,7 +60,7 @@ pub fn recorded_image(path: &str, key: u32) -> anyhow::Result<Image> {
 /// # Errors
 /// If it cannot be read, or a line of it cannot be understood.
 pub fn points(path: &Path, program: &Program) -> anyhow::Result<Points> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = text(path)?;
     let points = measure::plan_text::parse(&text, program, |name| functions(program, name))
         .with_context(|| format!("cannot use {}", path.display()))?;
     if points.plan.is_null() {

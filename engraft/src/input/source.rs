@@ -2,6 +2,7 @@
 
 use super::binaries::{kept_program, recorded_image};
 use super::fit::fits;
+use super::read::{Bytes, bytes, start};
 use super::traces::{nth, open, unreadable};
 use crate::output::{self, Hinted};
 use anyhow::Context as _;
@@ -10,11 +11,8 @@ use profile::recording::{self, Module, Recording, Whole};
 use profile::{Format, Imported, Profile, ReadError};
 use program::{Program, Va};
 use session::Warning;
-use std::borrow::Cow;
-use std::io::Read as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use trace::Trace;
 use tracing::info_span;
 use views::many;
@@ -37,8 +35,6 @@ enum Content {
     Other(Bytes),
 }
 
-type Bytes = Cow<'static, [u8]>;
-
 /// Reads the profile at `path`, as [`Source::profile`] does.
 ///
 /// # Errors
@@ -50,12 +46,12 @@ pub fn profile(path: &Path, program: Option<&Program>) -> anyhow::Result<Importe
 
 /// Whether the file at `path` is a recording; not if it cannot be read.
 pub fn is_recording(path: &Path) -> bool {
-    starts(path, 64).is_some_and(|start| recording::is_one(&start))
+    start(path, 64).is_some_and(|start| recording::is_one(&start))
 }
 
 /// Whether the file at `path` is a trace of ours; not if it cannot be read.
 pub fn is_trace(path: &Path) -> bool {
-    starts(path, 16).is_some_and(|start| trace::file::is_one(&start))
+    start(path, 16).is_some_and(|start| trace::file::is_one(&start))
 }
 
 impl Source {
@@ -310,29 +306,6 @@ impl Source {
         read.or_else(|err| if self.whole_of().is_some() { Ok(Vec::new()) } else { Err(err) })
             .with_context(|| format!("cannot use {}", self.path.display()))
     }
-}
-
-/// All of the file at `path`; `-` is standard input, which is kept.
-fn bytes(path: &Path) -> anyhow::Result<Bytes> {
-    static STDIN: OnceLock<Vec<u8>> = OnceLock::new();
-    if path != Path::new("-") {
-        let read = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        return Ok(Cow::Owned(read));
-    }
-    if STDIN.get().is_none() {
-        let mut read = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut read).context("cannot read standard input")?;
-        let _set_before = STDIN.set(read);
-    }
-    Ok(Cow::Borrowed(STDIN.get().map_or(&[], Vec::as_slice)))
-}
-
-/// The first `n_bytes` of the file at `path`. Not of a pipe: what is read there is gone.
-fn starts(path: &Path, n_bytes: u64) -> Option<Vec<u8>> {
-    let mut start = Vec::new();
-    let file = path.is_file().then(|| std::fs::File::open(path).ok())??;
-    file.take(n_bytes).read_to_end(&mut start).ok()?;
-    Some(start)
 }
 
 /// Says what a counted program that made its recording by itself could not count.

@@ -1,8 +1,7 @@
 //! Traces, opened.
 
+use super::read::{file, spelt};
 use crate::output::{self, Hinted};
-use anyhow::Context as _;
-use std::fs::File;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use trace::{Thread, Trace};
@@ -10,8 +9,7 @@ use views::many;
 
 /// Opens a trace.
 pub fn open(path: &Path) -> anyhow::Result<Trace> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let trace = Trace::open(file).map_err(|err| unreadable(path, err))?;
+    let trace = Trace::open(file(path)?).map_err(|err| unreadable(path, err))?;
     if let (Some(at), Some(err)) = (trace.cut(), trace.ends_before_symbols()) {
         if trace.is_empty().map_err(|err| unreadable(path, err))? {
             return Err(unreadable(path, err));
@@ -38,7 +36,7 @@ pub fn unreadable(path: &Path, err: trace::ReadError) -> anyhow::Error {
         }
         _ => "a trace is what `engraft trace` or `engraft convert` wrote",
     };
-    Hinted::new(format!("{}: {err}{cause}", path.display()), hint).into()
+    Hinted::new(format!("{}: {err}{cause}", spelt(path)), hint).into()
 }
 
 /// The n-th thread, from 1.

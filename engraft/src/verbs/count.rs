@@ -75,8 +75,8 @@ pub fn find(command: &CommandLine) -> anyhow::Result<Target> {
     session::find(command.split().0, &search).map_err(|err| {
         let hints = [err.hint().map(str::to_owned), command.hint_on_lists()];
         let hint = hints.into_iter().flatten().collect::<Vec<_>>().join("\n");
-        let what = format!("{:#}", anyhow::Error::from(err));
-        if hint.is_empty() { anyhow::anyhow!(what) } else { Hinted::new(what, hint).into() }
+        let err = anyhow::Error::from(err);
+        if hint.is_empty() { err } else { Hinted::new(format!("{err:#}"), hint).into() }
     })
 }
 

@@ -17,6 +17,7 @@ const VERBS: &[&str] = &[
     "instrument",
     "trace",
     "query",
+    "cache",
     "doctor",
     "help",
 ];
@@ -150,8 +151,12 @@ fn the_command_is_installed_with_its_man_pages_and_completions() {
     has("zsh/site-functions/_engraft", "#compdef engraft");
     has("fish/vendor_completions.d/engraft.fish", "complete -c engraft");
     let version = Command::new(to.path().join("bin/engraft")).arg("--version").output().expect("installed");
-    assert_eq!(
-        String::from_utf8_lossy(&version.stdout),
-        concat!("engraft ", env!("CARGO_PKG_VERSION"), "\n")
-    );
+    // With the commit, where git knows it.
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let commit = git.output().ok().filter(|ran| ran.status.success());
+    let commit =
+        commit.map_or_else(String::new, |ran| format!(" ({})", String::from_utf8_lossy(&ran.stdout[..9])));
+    let want = format!("engraft {}{commit}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8_lossy(&version.stdout), want);
 }

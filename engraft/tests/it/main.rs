@@ -38,6 +38,7 @@ mod rows;
 mod run;
 mod said;
 mod show;
+mod standard_input;
 mod stubs;
 mod tidy;
 mod together;

@@ -79,7 +79,7 @@ fn what_is_in_the_way_of_an_instrumented_programs_recording_is_said() {
     needs!("true");
     let place = folder();
     std::fs::copy("/bin/true", place.path().join("old")).expect("copied");
-    engraft(place.path(), "count -q --no-cache -- ./old").ok();
+    engraft(place.path(), "count -q --no-cache -o old.engraft ./old").ok();
     engraft(place.path(), "instrument -q old -o new").ok();
     let ran = plain(place.path(), &["./new"]);
     let said = String::from_utf8_lossy(&ran.stderr);
@@ -202,7 +202,7 @@ fn what_hinders_is_named_with_a_remedy() {
             &["Too many open files", "hint: raise the limit of open files (`ulimit -n`)"][..],
         ),
         ("ulimit -d 1000; engraft count -o run -- ./old", &["cannot start", "`ulimit -d`"]),
-        ("engraft count -o run -- ./", &["cannot read ./: Is a directory"]),
+        ("engraft count -o run -- ./", &["./ is a folder, not a program"]),
         ("engraft show --counts empty", &["empty is empty", "ended early"]),
         (
             "engraft instrument counts -o run",

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -44,6 +44,14 @@ pub enum TargetError {
         /// The kernel's reason.
         source: io::Error,
     },
+    /// It is none, for it is no file.
+    #[error("{} is {what}, not a program", path.display())]
+    NoFile {
+        /// What was named.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
     /// What a script names to be run by cannot be read.
     #[error("{} is to be run by {}, as its first line says, which cannot be read", script.display(), said(interpreter))]
     Interpreter {
@@ -72,6 +80,7 @@ impl TargetError {
     /// What can be done about it, where we know.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            TargetError::NoFile { .. } => Some("name the executable file, or a script"),
             TargetError::NotFound { .. } => Some("name it with its path, or put its folder into PATH"),
             TargetError::SetUser { .. } => {
                 Some("copy it, which drops that right, and count the copy as that user")
@@ -114,10 +123,15 @@ impl Target {
                 None => TargetError::Unreadable { path: at.clone(), source },
             };
             let real = at.canonicalize().map_err(unreadable)?;
+            // To open a pipe would be to wait for who writes to it.
+            let about = std::fs::metadata(&real).map_err(unreadable)?;
+            if !about.is_file() {
+                return Err(TargetError::NoFile { what: kind_of(&about), path: at.clone() });
+            }
             let mut head = [0; 256];
             let len = std::fs::File::open(&real).and_then(|mut f| f.read(&mut head)).map_err(unreadable)?;
             let Some(line) = head[..len].strip_prefix(b"#!") else {
-                let mode = std::fs::metadata(&real).map_err(unreadable)?.permissions().mode();
+                let mode = about.permissions().mode();
                 if mode & 0o6000 != 0 {
                     return Err(TargetError::SetUser { path: real });
                 }
@@ -162,6 +176,20 @@ impl Target {
                 .then(|| path.to_owned())
         };
         Ok(text.lines().filter_map(path).collect())
+    }
+}
+
+/// What that is which is no regular file.
+fn kind_of(about: &std::fs::Metadata) -> &'static str {
+    let kind = about.file_type();
+    if kind.is_dir() {
+        "a folder"
+    } else if kind.is_fifo() {
+        "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
     }
 }
 

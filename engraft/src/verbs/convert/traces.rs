@@ -203,8 +203,7 @@ fn import_plain(args: &Args, from: &Path) -> anyhow::Result<TraceView> {
     let names = match &args.meta {
         None => Names::default(),
         Some(meta) => {
-            let text =
-                std::fs::read_to_string(meta).with_context(|| format!("cannot read {}", meta.display()))?;
+            let text = input::text(meta)?;
             Names::parse(&text).with_context(|| format!("{} is no table of names", meta.display()))?
         }
     };

@@ -1,7 +1,7 @@
 //! `engraft query --stats`: what a trace holds.
 
 use super::Args;
-use crate::input::unreadable;
+use crate::input::{file, unreadable};
 use crate::output::Answer;
 use trace::Trace;
 use tracing::info_span;
@@ -10,7 +10,7 @@ use views::query::stats::StatsView;
 /// Prints it.
 pub fn print(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     let stats = info_span!("stats").in_scope(|| trace.stats()).map_err(|err| unreadable(&args.trace, err))?;
-    let file_bytes = std::fs::metadata(&args.trace).map_or(0, |m| m.len());
+    let file_bytes = file(&args.trace)?.metadata().map_or(0, |m| m.len());
     args.output.print(&StatsView {
         schema: StatsView::SCHEMA,
         file_bytes,

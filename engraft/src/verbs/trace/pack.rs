@@ -32,6 +32,10 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let to = args.o.as_ref().unwrap_or(&args.trace);
+    if args.o.is_none() && args.trace == Path::new("-") {
+        let what = "standard input has no place that the packed trace could take";
+        return Err(Hinted::new(what, "say where to write it, with -o").into());
+    }
     if args.o.is_some() {
         output::refuse_replacing(to, &[&args.trace])?;
     }
