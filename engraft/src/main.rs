@@ -29,6 +29,18 @@ struct Cli {
     /// Print errors and what was asked for alone: no warnings, no report beside a file that was written
     #[arg(short, long, global = true, help_heading = "Everywhere")]
     quiet: bool,
+    /// Whether there are colours; `auto`: on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        value_enum,
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true,
+        help_heading = "Everywhere"
+    )]
+    color: output::Color,
 }
 
 /// The release, and of which commit it is a build, if that is known.
@@ -74,6 +86,11 @@ fn work() -> ExitCode {
     let parsed = Cli::command().try_get_matches_from(&words);
     // Mistakes are talk, too: where the line was not understood, its words say how to talk.
     output::set_talk_mode(parsed.as_ref().map_or_else(|_| talk_mode_of_words(&words), talk_mode));
+    if let Ok(matches) = &parsed {
+        let of_verb = deepest(matches);
+        let color = of_verb.try_get_one("color").ok().flatten().copied().unwrap_or_default();
+        output::set_looks(output::Looks { color, rows: output::Rows::of(of_verb) });
+    }
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         // clap prints help and version as data, mistakes as talk, and knows which exit code each has.
@@ -114,12 +131,14 @@ fn misused(err: &clap::Error) {
     );
 }
 
+/// What was said behind the verb, and its own verb.
+fn deepest(matches: &clap::ArgMatches) -> &clap::ArgMatches {
+    matches.subcommand().map_or(matches, |(_, deeper)| deepest(deeper))
+}
+
 /// How to talk, as the command line says. Words of a program that is run say nothing of it.
 fn talk_mode(matches: &clap::ArgMatches) -> output::TalkMode {
-    let mut of_verb = matches;
-    while let Some((_, deeper)) = of_verb.subcommand() {
-        of_verb = deeper;
-    }
+    let of_verb = deepest(matches);
     let is_set = |name| of_verb.try_get_one::<bool>(name).ok().flatten() == Some(&true);
     // Of a verb that starts a program, it may have a file.
     let is_alone = of_verb.try_get_one::<OsString>("json").ok().flatten().is_some_and(|name| name.is_empty());

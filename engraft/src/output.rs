@@ -8,6 +8,7 @@
 mod files;
 mod format;
 mod hints;
+mod look;
 mod profiles;
 mod talk;
 mod temporary;
@@ -18,6 +19,7 @@ pub use files::{
 };
 pub use format::{Format, Output, Report};
 pub use hints::{Hinted, WHY_NOT_MOVED, hint, of_instrument};
+pub use look::{Color, Looks, Rows, are_names_mangled, set_looks};
 pub use profiles::{format_named, output_format, unnamed, write_profile, written_formats};
 pub use talk::{
     TalkMode, erase_progress, failed, pause_progress, resume_progress, say, set_talk_mode, show_progress,

@@ -119,20 +119,11 @@ impl FunctionView {
 
 /// How many rows people want to see.
 const TOP: usize = 12;
-/// How long a name may be in a table.
-const NAME_LEN: usize = 60;
-
-fn short(name: &str) -> String {
-    match name.char_indices().nth(NAME_LEN - 1) {
-        Some((at, _)) if name.chars().count() > NAME_LEN => format!("{}…", &name[..at]),
-        _ => name.to_owned(),
-    }
-}
 
 impl View for CountView {
     /// A row a function.
     fn table(&self) -> Table {
-        self.hottest(usize::MAX, str::to_owned)
+        self.hottest()
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
@@ -146,7 +137,7 @@ impl View for CountView {
             }
         }
         writeln!(w)?;
-        self.hottest(TOP, short).text(w)?;
+        self.hottest().top(TOP, w)?;
         self.loops(w)?;
         self.threads(w)?;
         writeln!(w)?;
@@ -171,12 +162,11 @@ impl View for CountView {
 }
 
 impl CountView {
-    /// The first `n` functions, with their names as `name` shows them.
-    fn hottest(&self, n: usize, name: impl Fn(&str) -> String) -> Table {
+    fn hottest(&self) -> Table {
         let mut t = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
-        for f in self.functions.iter().take(n) {
+        for f in &self.functions {
             let entries = f.entries();
-            t.row([share(f.share), f.instructions.to_string(), entries, name(&f.name), f.module.clone()]);
+            t.row([share(f.share), f.instructions.to_string(), entries, f.name.clone(), f.module.clone()]);
         }
         t
     }
@@ -186,11 +176,11 @@ impl CountView {
             return Ok(());
         }
         let mut top = Table::with_first("share>", LoopView::HEADINGS);
-        for l in self.loops.iter().take(TOP) {
-            top.row_with_first(share(l.share.unwrap_or_default()), l.cells(short(&l.function)));
+        for l in &self.loops {
+            top.row_with_first(share(l.share.unwrap_or_default()), l.cells(l.function.clone()));
         }
         writeln!(w)?;
-        top.text(w)
+        top.top(TOP, w)
     }
 
     fn threads(&self, w: &mut dyn Write) -> io::Result<()> {
@@ -198,14 +188,10 @@ impl CountView {
             return Ok(());
         }
         let mut top = Table::new(&["thread>", "instructions>", "share>"]);
-        for t in self.per_thread.iter().take(TOP) {
+        for t in &self.per_thread {
             top.row([t.thread.to_string(), t.instructions.to_string(), share(t.share)]);
         }
         writeln!(w)?;
-        top.text(w)?;
-        if self.per_thread.len() > TOP {
-            writeln!(w, "and {} more: --json lists them", self.per_thread.len() - TOP)?;
-        }
-        Ok(())
+        top.top(TOP, w)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Two numbers in a field are those of the first and the second run.
 
-use crate::{Table, View, address, counted, cut, known, many};
+use crate::{Table, View, address, counted, known, many};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -131,43 +131,36 @@ fn signed(counts: (u64, u64)) -> String {
 impl View for DiffView {
     /// A row a function.
     fn table(&self) -> Table {
-        self.functions(usize::MAX)
+        self.functions()
     }
 
     fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        let more = |w: &mut dyn Write, n: usize| match n.checked_sub(TOP).filter(|n| *n > 0) {
-            Some(n) => writeln!(w, "and {n} more: --json lists them"),
-            None => Ok(()),
-        };
         if !self.functions.is_empty() {
             writeln!(w, "functions, by instructions:")?;
-            self.functions(TOP).text(w)?;
-            more(w, self.functions.len())?;
+            self.functions().top(TOP, w)?;
         }
         if !self.loops.is_empty() {
             writeln!(w, "\nloops, by iterations:")?;
             let mut t = Table::new(&[
                 "change>", "first>", "second>", "entries>", "then>", "loop>", "function", "module",
             ]);
-            for l in self.loops.iter().take(TOP) {
+            for l in &self.loops {
                 let (first, second) = both(of_both(l.iterations), l.iterations_between);
                 let (entries, then) = both(l.entries, l.entries_between);
-                let (at, function) = (address(l.at), cut(&l.function));
+                let (at, function) = (address(l.at), l.function.clone());
                 t.row([signed(l.iterations), first, second, entries, then, at, function, l.module.clone()]);
             }
-            t.text(w)?;
-            more(w, self.loops.len())?;
+            t.top(TOP, w)?;
         }
         if !self.edges.is_empty() {
             writeln!(w, "\nedges, by executions:")?;
             let mut t = Table::new(&["change>", "first>", "second>", "from>", "to>", "function", "module"]);
-            for e in self.edges.iter().take(TOP) {
+            for e in &self.edges {
                 let (first, second) = both(of_both(e.count), e.between);
                 let (from, to) = (address(e.from), address(e.to));
-                t.row([signed(e.count), first, second, from, to, cut(&e.function), e.module.clone()]);
+                t.row([signed(e.count), first, second, from, to, e.function.clone(), e.module.clone()]);
             }
-            t.text(w)?;
-            more(w, self.edges.len())?;
+            t.top(TOP, w)?;
         }
         let within = match (self.n_blocks_within, self.n_edges_within) {
             (0, 0) => String::new(),
@@ -207,12 +200,12 @@ impl DiffView {
         self.functions.is_empty() && self.loops.is_empty() && self.edges.is_empty() && self.n_blocks == 0
     }
 
-    fn functions(&self, n: usize) -> Table {
+    fn functions(&self) -> Table {
         let mut t = Table::new(&["change>", "first>", "second>", "entries>", "then>", "function", "module"]);
-        for f in self.functions.iter().take(n) {
+        for f in &self.functions {
             let (first, second) = both(of_both(f.instructions), f.instructions_between);
             let (entries, then) = both(f.entries, f.entries_between);
-            let (name, module) = (cut(&f.name), f.module.clone());
+            let (name, module) = (f.name.clone(), f.module.clone());
             t.row([signed(f.instructions), first, second, entries, then, name, module]);
         }
         t

@@ -16,6 +16,7 @@ mod death;
 pub mod diff;
 pub mod doctor;
 pub mod instrument;
+mod look;
 pub mod matches;
 pub mod query;
 pub mod show;
@@ -23,9 +24,10 @@ mod table;
 pub mod trace;
 
 pub use death::DeathView;
+pub use look::{Look, NoColumn, wrap};
 pub use table::Table;
 pub use table::cells::{
-    Between, address, counted, cut, fits, known, many, percent, ratio, share, share_if_any, size,
+    Between, address, counted, cut, fits, grouped, known, many, percent, ratio, share, share_if_any, size,
 };
 
 use serde::Serialize;

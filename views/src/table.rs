@@ -2,11 +2,13 @@
 
 pub mod cells;
 
+use crate::look::{self, Look};
+use cells::{grouped, middle};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr as _;
 
 /// How many columns of a terminal `text` takes.
-fn columns(text: &str) -> usize {
+pub(crate) fn columns(text: &str) -> usize {
     // Nearly all of it, in a fraction of the time; control characters, which are no columns, are not printed.
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if is_plain { text.len() } else { text.width() }
@@ -53,25 +55,91 @@ impl Table {
     /// # Errors
     /// If `w` cannot be written.
     pub fn text(&self, w: &mut dyn Write) -> io::Result<()> {
-        let headings: Vec<String> =
-            self.headings.iter().map(|h| h.trim_end_matches('>').to_owned()).collect();
+        self.top(usize::MAX, w)
+    }
+
+    /// The same of the first `n` rows, unless another number was asked for; and how many more there are.
+    ///
+    /// # Errors
+    /// If `w` cannot be written.
+    pub fn top(&self, n: usize, w: &mut dyn Write) -> io::Result<()> {
+        let look = look::look();
+        let rows = self.wanted(&look);
+        let n = look.n_rows.unwrap_or(n).min(rows.len());
+        self.aligned(&rows[..n], &look, w)?;
+        if n < rows.len() {
+            writeln!(w, "and {} more: -n {} shows all", rows.len() - n, rows.len())?;
+        }
+        Ok(())
+    }
+
+    /// The rows of the functions that are asked for, sorted as asked.
+    fn wanted(&self, look: &Look) -> Vec<&Vec<String>> {
+        const NAMES: [&str; 4] = ["function", "name", "caller", "callee"];
+        let is_name: Vec<bool> = self.headings.iter().map(|h| NAMES.contains(&bare(h))).collect();
+        let has_names = is_name.contains(&true);
+        let is_wanted = |row: &&Vec<String>| {
+            let Some(filter) = look.filter.as_ref().filter(|_| has_names) else { return true };
+            row.iter().zip(&is_name).any(|(cell, is_name)| *is_name && look::is_like(cell, filter))
+        };
+        let mut rows: Vec<&Vec<String>> = self.rows.iter().filter(is_wanted).collect();
+        let key = look.sort.as_deref().and_then(|key| {
+            let at = |is: &dyn Fn(&str) -> bool| self.headings.iter().position(|h| is(bare(h)));
+            at(&|h| h == key).or_else(|| at(&|h| h.starts_with(key)))
+        });
+        if let Some(at) = key {
+            let number = |row: &Vec<String>| row.get(at).map_or(f64::MIN, |cell| leading(cell));
+            match self.headings.get(at).is_some_and(|h| h.ends_with('>')) {
+                true => rows.sort_by(|a, b| number(b).total_cmp(&number(a))),
+                false => rows.sort_by_key(|row| row.get(at)),
+            }
+        }
+        look::wrote(self.headings.iter().map(|h| bare(h)), key.is_some());
+        rows
+    }
+
+    /// Writes these rows as wide as the terminal: names are cut in the middle, numbers never.
+    fn aligned(&self, rows: &[&Vec<String>], look: &Look, w: &mut dyn Write) -> io::Result<()> {
+        let headings: Vec<String> = self.headings.iter().map(|h| bare(h).to_owned()).collect();
+        let is_right: Vec<bool> = self.headings.iter().map(|h| h.ends_with('>')).collect();
+        // Numbers are for people to read where nothing else reads them.
+        let shown = |cell: &String, is_right: bool| match look.width {
+            Some(_) if is_right => grouped(cell),
+            _ => cell.clone(),
+        };
+        let rows = rows
+            .iter()
+            .map(|row| row.iter().zip(&is_right).map(|(cell, right)| shown(cell, *right)).collect());
+        let rows: Vec<Vec<String>> = rows.collect();
         let mut widths = vec![0; headings.len()];
-        for row in self.rows.iter().chain([&headings]) {
+        for row in rows.iter().chain([&headings]) {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = columns(cell).max(*width);
             }
         }
-        for row in [&headings].into_iter().chain(&self.rows) {
+        match look.width {
+            Some(width) => fit(&mut widths, &is_right, width),
+            // A name that is very long stands out of its column, and not all others with it.
+            None => widths.iter_mut().zip(&is_right).filter(|(_, right)| !**right).for_each(|(width, _)| {
+                *width = (*width).min(LONGEST);
+            }),
+        }
+        for (n, row) in [&headings].into_iter().chain(&rows).enumerate() {
             let mut line = String::new();
-            for ((cell, width), heading) in row.iter().zip(&widths).zip(&self.headings) {
-                let padding = " ".repeat(width - columns(cell));
-                let (before, behind) = match heading.ends_with('>') {
-                    true => (&*padding, ""),
-                    false => ("", &*padding),
+            for ((cell, width), right) in row.iter().zip(&widths).zip(&is_right) {
+                let cell = match look.width {
+                    Some(_) => middle(cell, *width),
+                    None => cell.clone(),
                 };
-                line.extend([before, cell, behind, "  "]);
+                let padding = " ".repeat(width.saturating_sub(columns(&cell)));
+                let (before, behind) = if *right { (&*padding, "") } else { ("", &*padding) };
+                line.extend([before, &*cell, behind, "  "]);
             }
-            writeln!(w, "{}", line.trim_end())?;
+            let line = line.trim_end();
+            match look.is_coloured && n == 0 && !line.is_empty() {
+                true => writeln!(w, "{BOLD}{line}{PLAIN}")?,
+                false => writeln!(w, "{line}")?,
+            }
         }
         Ok(())
     }
@@ -87,11 +155,58 @@ impl Table {
             csv::ErrorKind::Io(err) => err,
             other => io::Error::other(format!("{other:?}")),
         };
-        csv.write_record(self.headings.iter().map(|h| h.trim_end_matches('>'))).map_err(failed)?;
-        for row in &self.rows {
-            csv.write_record(row).map_err(failed)?;
+        let look = look::look();
+        let rows = self.wanted(&look);
+        csv.write_record(self.headings.iter().map(|h| bare(h))).map_err(failed)?;
+        for row in rows.iter().take(look.n_rows.unwrap_or(usize::MAX)) {
+            csv.write_record(row.iter().map(|cell| without_unit(cell))).map_err(failed)?;
         }
         csv.flush()
+    }
+}
+
+/// Columns that a name has where nothing says how wide the page is, at most, before what stands behind it
+/// moves.
+const LONGEST: usize = 60;
+/// What is left of a name, at least, to be known by.
+const SHORTEST: usize = 8;
+const BOLD: &str = "\x1b[1m";
+const PLAIN: &str = "\x1b[0m";
+
+/// A heading without its mark.
+fn bare(heading: &'static str) -> &'static str {
+    heading.trim_end_matches('>')
+}
+
+/// The number that a cell starts with, for sorting: of `5..6` the least; what is none stands last.
+fn leading(cell: &str) -> f64 {
+    if let Some(hex) = cell.strip_prefix("0x") {
+        #[expect(clippy::cast_precision_loss, reason = "for an order alone")]
+        return u64::from_str_radix(hex, 16).map_or(f64::MIN, |n| n as f64);
+    }
+    let number = cell.split("..").next().unwrap_or_default();
+    let end = number.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c))).unwrap_or(number.len());
+    number.get(..end).and_then(|number| number.parse().ok()).unwrap_or(f64::MIN)
+}
+
+/// A cell for a spreadsheet: a number is one, of per cent.
+fn without_unit(cell: &str) -> &str {
+    let number = cell.strip_suffix(" %").filter(|number| number.parse::<f64>().is_ok());
+    match cell {
+        "-" => "",
+        cell => number.unwrap_or(cell),
+    }
+}
+
+/// Makes `widths` so small that all columns fit into `width`, as far as names can be cut: the widest first.
+fn fit(widths: &mut [usize], is_right: &[bool], width: usize) {
+    let total = |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+    while total(widths) > width {
+        let can_be_cut = widths.iter_mut().zip(is_right).filter(|(w, right)| !**right && **w > SHORTEST);
+        match can_be_cut.max_by_key(|(w, _)| **w) {
+            Some((widest, _)) => *widest -= 1,
+            None => return,
+        }
     }
 }
 
@@ -99,6 +214,63 @@ impl Table {
 mod tests {
     use super::*;
     use expect_test::expect;
+
+    #[test]
+    fn a_table_fits_into_its_page_and_only_names_are_cut() {
+        let mut t = Table::new(&["instructions>", "share>", "function", "module"]);
+        let name = "a::function::of::a::long::path::that::ends::with::its::name";
+        t.row(["1234567".into(), "99.10 %".into(), name.into(), "libsomething-of-some-length.so.6".into()]);
+        t.row(["5..6000".into(), "0.90 %".into(), "main".into(), "exe".into()]);
+        let written = |look: &Look| {
+            let mut text = Vec::new();
+            look.write(&mut text, |w| t.text(w)).expect("memory").expect("no key");
+            String::from_utf8(text).expect("text")
+        };
+        for width in 50..120 {
+            let text = written(&Look { width: Some(width), ..Look::default() });
+            assert!(text.lines().all(|line| columns(line) <= width), "{width}:\n{text}");
+            assert!(text.contains("1,234,567  99.10 %") && text.contains("5..6,000"), "{text}");
+            let whole =
+                "instructions  99.10 %  ".len() + name.len() + "  libsomething-of-some-length.so.6".len();
+            assert!(text.contains('…') == (width < whole), "{width}:\n{text}");
+        }
+        let text = written(&Look::default());
+        assert!(text.contains(name) && text.contains("1234567") && !text.contains('…'), "{text}");
+    }
+
+    #[test]
+    fn rows_are_chosen_and_sorted_as_asked() {
+        let mut t = Table::new(&["count>", "at>", "function"]);
+        for (count, at, name) in [("7", "0x10", "walk"), ("30..31", "0x9", "work"), ("-", "0x200", "rest")] {
+            t.row([count.into(), at.into(), name.into()]);
+        }
+        let check = |look: Look, expect: &str| {
+            let mut text = Vec::new();
+            look.write(&mut text, |w| t.top(2, w)).expect("memory").expect("there is such a column");
+            let text = String::from_utf8(text).expect("text");
+            let last = text.lines().skip(1).map(|line| line.split_whitespace().last().unwrap_or_default());
+            assert_eq!(last.collect::<Vec<_>>().join(" "), expect, "{text}");
+        };
+        let look = Look::default;
+        check(look(), "walk work all");
+        check(Look { n_rows: Some(1), ..look() }, "walk all");
+        check(Look { n_rows: Some(9), ..look() }, "walk work rest");
+        check(Look { sort: Some("count".into()), n_rows: Some(9), ..look() }, "work walk rest");
+        check(Look { sort: Some("at".into()), n_rows: Some(9), ..look() }, "rest walk work");
+        check(Look { sort: Some("func".into()), n_rows: Some(9), ..look() }, "rest walk work");
+        check(Look { filter: Some("w*".into()), ..look() }, "walk work");
+        let mut none = Vec::new();
+        let refused = Look { sort: Some("size".into()), ..look() }.write(&mut none, |w| t.text(w));
+        assert_eq!(
+            refused.expect("memory").expect_err("no such column").headings,
+            ["count", "at", "function"]
+        );
+        let mut csv = Vec::new();
+        let mut shares = Table::new(&["share>", "n>"]);
+        shares.row(["12.50 %".into(), "-".into()]);
+        shares.csv(&mut csv).expect("memory");
+        assert_eq!(String::from_utf8_lossy(&csv), "share,n\n12.50,\n");
+    }
 
     #[test]
     fn columns_are_aligned_by_what_a_terminal_shows() {

@@ -1,7 +1,7 @@
 //! Binaries, and what else is of them: maps, plans, the files that were recorded.
 
 use super::functions::functions;
-use super::read::text;
+use super::read::{start, text};
 use crate::output::Hinted;
 use anyhow::Context as _;
 use matching::Map;
@@ -19,8 +19,28 @@ pub fn program(path: &Path) -> anyhow::Result<Program> {
         let hint = "write it to a file first: `cat > FILE`\na file of that name is `./-`";
         return Err(Hinted::new("a program is not read from standard input", hint).into());
     }
-    let image = info_span!("load").in_scope(|| Image::load(path))?;
+    let image = info_span!("load").in_scope(|| Image::load(path)).map_err(|err| of_profile(path, err))?;
     Ok(info_span!("analyze").in_scope(|| Program::analyze(image)))
+}
+
+/// The same, where what was named as a program is counts of one: that, and what takes them.
+fn of_profile(path: &Path, err: program::LoadError) -> anyhow::Error {
+    let start = start(path, 1 << 16).unwrap_or_default();
+    let name = path.display();
+    if super::is_recording(path) || super::is_trace(path) {
+        let hint = format!("name the binary; `engraft show {name}` shows what was recorded");
+        return Hinted::new(format!("{name} is a recording, not a program"), hint).into();
+    }
+    match profile::Format::recognise(&start) {
+        Some(format) => {
+            let hint = format!(
+                "`engraft show BINARY function NAME --profile {name}` shows it with the code\n\
+                 `engraft convert {name} --binary BINARY -o X.engraft` makes a recording's format of it"
+            );
+            Hinted::new(format!("{name} is a profile ({}), not a program", format.name()), hint).into()
+        }
+        None => err.into(),
+    }
 }
 
 /// Reads and analyses two builds.

@@ -1,7 +1,7 @@
 //! Functions as people name them, and what people call functions and files.
 
 use super::names;
-use crate::output::Hinted;
+use crate::output::{self, Hinted};
 use profile::Profile;
 use program::{Bearer, FuncId, Program, Va};
 use std::path::Path;
@@ -82,7 +82,8 @@ pub fn source_names(program: &Program, id: FuncId) -> impl Iterator<Item = Strin
 
 /// A function's name for people: the source's, else the symbol.
 pub fn spelt(program: &Program, id: FuncId) -> String {
-    source_names(program, id).next().unwrap_or_else(|| program.function(id).name())
+    let source = source_names(program, id).next().filter(|_| !output::are_names_mangled());
+    source.unwrap_or_else(|| program.function(id).name())
 }
 
 /// How a program died, for people.

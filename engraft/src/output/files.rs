@@ -203,7 +203,10 @@ fn beside(path: &Path, real: &Path) -> anyhow::Result<Temporary> {
 fn unwritable(path: &Path, err: &io::Error) -> anyhow::Error {
     let hint = match err.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "make room and run it again; nothing that was there is lost".to_owned()
+            format!(
+                "make room, or name a place elsewhere; where {} is a file, it is what it was before",
+                path.display()
+            )
         }
         io::ErrorKind::NotFound => format!("make the folder {} first", folder(path).display()),
         io::ErrorKind::IsADirectory => "name a file in it".to_owned(),

@@ -1,11 +1,13 @@
 //! The form in which a verb's data are printed: what `--format` and `--json` say.
 
+use super::files::StandardStream;
 use super::hints::Hinted;
+use super::look::look;
 use super::{files, talk};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use views::View;
+use views::{Look, View};
 
 /// How to write data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -19,8 +21,33 @@ pub enum Format {
 }
 
 impl Format {
-    /// Writes `view` in this form.
-    fn write(self, view: &impl View, w: &mut dyn Write) -> io::Result<()> {
+    /// Writes `view` in this form to what `write` opens, in `look`.
+    ///
+    /// # Errors
+    /// If it cannot be written, or is to be sorted by what it has no column of.
+    fn write(
+        self,
+        view: &impl View,
+        look: &Look,
+        open: impl FnOnce(&mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        // What is refused is refused before anything of it is there.
+        if look.sort.is_some() && self != Format::Json {
+            let mut nowhere = io::sink();
+            look.write(&mut nowhere, |w| self.rows(view, w))?.map_err(|none| {
+                let sort = look.sort.as_deref().unwrap_or_default();
+                let hint = format!("there are {}", none.headings.join(", "));
+                Hinted::new(format!("no column is called {sort}"), hint)
+            })?;
+        }
+        open(&mut |w| match self {
+            Format::Json => view.json(w),
+            _ => look.write(w, |w| self.rows(view, w)).map(drop),
+        })
+    }
+
+    /// The rows of `view`, with what else is to be said of them.
+    fn rows(self, view: &impl View, w: &mut dyn Write) -> io::Result<()> {
         match self {
             Format::Table => view.text(w),
             Format::Json => view.json(w),
@@ -63,15 +90,20 @@ impl Output {
     /// Prints `view`: on standard error if the data went to standard output.
     pub fn print_beside(&self, o: Option<&Path>, view: &impl View) -> anyhow::Result<()> {
         if o.is_some_and(files::is_standard_output) {
-            talk::report(|w| self.format().write(view, w));
-            return Ok(());
+            let look = look(Some(StandardStream::Error));
+            return self.format().write(view, &look, |write| {
+                talk::report(write);
+                Ok(())
+            });
         }
         self.print(view)
     }
 
     /// Writes `view` to `to`, or prints it.
     pub fn print_to(&self, to: Option<&PathBuf>, view: &impl View) -> anyhow::Result<()> {
-        files::data(to.map(PathBuf::as_path), |w| self.format().write(view, w))
+        let to = to.map(PathBuf::as_path);
+        let stream = to.map_or(Some(StandardStream::Output), files::standard_stream);
+        self.format().write(view, &look(stream), |write| files::data(to, write))
     }
 }
 
@@ -140,7 +172,10 @@ impl Report {
     pub fn print(&self, view: &impl View) -> anyhow::Result<()> {
         let format = self.talk_format();
         if !talk::talk_mode().quiet || format != Format::Table {
-            talk::report(|w| format.write(view, w));
+            format.write(view, &look(Some(StandardStream::Error)), |write| {
+                talk::report(write);
+                Ok(())
+            })?;
         }
         self.file().map_or(Ok(()), |file| files::data(Some(file), |w| view.json(w)))
     }

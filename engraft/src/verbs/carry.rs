@@ -148,6 +148,7 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
         _ if written.n_functions == 0 => Answer::No,
         _ => Answer::Yes,
     };
+    let answer = if say_if_foreign(&steps) { Answer::No } else { answer };
     let view = CarryView {
         schema: CarryView::SCHEMA,
         profile: args.profile.display().to_string(),
@@ -161,6 +162,24 @@ pub fn run(args: &Args) -> anyhow::Result<Answer> {
     };
     args.output.print_beside_file(&args.o, &view)?;
     Ok(answer)
+}
+
+/// Of what ran, so much is carried at least between builds that have something in common.
+const HARDLY: f64 = 0.01;
+
+/// Says so of builds that have hardly anything in common; whether there are any.
+fn say_if_foreign(steps: &[StepView]) -> bool {
+    let foreign = steps.iter().filter(|step| step.old_count > 0 && step.carried_share < HARDLY);
+    let said = foreign.map(|step| {
+        let what = format!(
+            "{} and {} have hardly anything in common: {} of what ran was carried",
+            step.old,
+            step.new,
+            share(step.carried_share)
+        );
+        output::warn(&what, Some("name two builds of the same program, the old one first"));
+    });
+    said.count() > 0
 }
 
 /// The matching to go along: a map's, or one made here.

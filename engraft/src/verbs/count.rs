@@ -63,6 +63,8 @@ pub struct Args {
     #[command(flatten)]
     output: output::Report,
     #[command(flatten)]
+    rows: output::Rows,
+    #[command(flatten)]
     command: CommandLine,
 }
 

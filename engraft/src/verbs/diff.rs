@@ -1,7 +1,7 @@
 //! `engraft diff`: what two runs executed otherwise: functions, loops, edges.
 
 use crate::input::{self, Source};
-use crate::output::{Answer, Hinted, Output};
+use crate::output::{Answer, Hinted, Output, Rows};
 use measure::reports::diff::{self, Both, Diff, TwoBuilds};
 use profile::recording::{Module, Recording};
 use profile::{Count, Profile};
@@ -32,6 +32,8 @@ pub struct Args {
     binary: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    rows: Rows,
 }
 
 /// Runs the verb.

@@ -59,6 +59,8 @@ pub struct Args {
     instructions: bool,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    rows: output::Rows,
     /// Write to a file
     #[arg(short, value_name = "FILE")]
     o: Option<PathBuf>,
@@ -143,7 +145,8 @@ impl Args {
             })
         };
         let first = self.binary.as_deref();
-        let is_recording = |path: &&Path| self.counts.is_none() && input::is_recording(path);
+        let has_counts = |path: &Path| input::is_recording(path) || input::is_trace(path);
+        let is_recording = |path: &&Path| self.counts.is_none() && has_counts(path);
         if let Some(rec) = first.filter(is_recording) {
             if self.verify || self.profile.is_some() {
                 let what = format!("{} is a recording, not a binary", rec.display());

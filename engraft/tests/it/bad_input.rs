@@ -14,7 +14,7 @@ fn check(folder: &Path, args: &str, want: &str) {
 
 #[test]
 fn a_missing_file() {
-    check(pair(), "show nowhere", "engraft: cannot read nowhere: No such file or directory (os error 2)…");
+    check(pair(), "show nowhere", "engraft: cannot read nowhere: No such file or directory…");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn an_output_that_cannot_be_written() {
     check(
         pair(),
         "show old -o nowhere/out.txt",
-        "engraft: cannot write nowhere/out.txt: No such file or directory (os error 2)\nhint: make the folder nowhere first",
+        "engraft: cannot write nowhere/out.txt: No such file or directory\nhint: make the folder nowhere first",
     );
     check(pair(), "show old -o .", "engraft: cannot write .: is a directory\nhint: name a file in it");
 }
@@ -93,7 +93,7 @@ fn a_full_disk() {
     check(
         pair(),
         "show old -o /dev/full",
-        "engraft: cannot write /dev/full: No space left on device (os error 28)\nhint: …nothing that was there is lost",
+        "engraft: cannot write /dev/full: No space left on device\nhint: …it is what it was before",
     );
 }
 
@@ -116,7 +116,7 @@ fn a_file_that_may_not_grow() {
     let script = format!("trap '' XFSZ; ulimit -f 1; {engraft} show {} cfg -o out.txt", old.display());
     let ran = std::process::Command::new("bash").args(["-c", &script]).current_dir(to.path()).output();
     let stderr = String::from_utf8_lossy(&ran.expect("bash").stderr).into_owned();
-    let want = "engraft: cannot write out.txt: File too large (os error 27)\nhint: …";
+    let want = "engraft: cannot write out.txt: File too large\nhint: …";
     assert!(looks_like(&stderr, want), "{stderr}");
     assert_eq!(std::fs::read_dir(to.path()).expect("it is ours").count(), 0);
 }
@@ -131,11 +131,7 @@ fn a_profile_that_cannot_be_used() {
         .expect("it is ours");
     let carry = |name: &str| format!("carry old new --profile {} -o {}", path(name), path("out.fdata"));
     let at = to.path().display();
-    check(
-        pair(),
-        &carry("none"),
-        &format!("engraft: cannot read {at}/none: No such file or directory (os error 2)"),
-    );
+    check(pair(), &carry("none"), &format!("engraft: cannot read {at}/none: No such file or directory"));
     check(pair(), &carry("empty.fdata"), &format!("engraft: {at}/empty.fdata is empty\nhint: …"));
     check(
         pair(),

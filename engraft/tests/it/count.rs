@@ -369,7 +369,7 @@ fn where_nothing_can_be_written_nothing_is_run() {
     check(
         place.path(),
         "missing/rec.engraft",
-        "engraft: cannot write missing/rec.engraft: No such file or directory (os error 2)",
+        "engraft: cannot write missing/rec.engraft: No such file or directory",
     );
     check(place.path(), "there", "engraft: cannot write there: is a directory");
     check(place.path(), "program", "engraft: program is a program, and is not replaced");

@@ -40,6 +40,7 @@ mod said;
 mod show;
 mod standard_input;
 mod stubs;
+mod terminal;
 mod tidy;
 mod together;
 mod totals;

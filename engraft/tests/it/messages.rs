@@ -111,7 +111,7 @@ fn failures_are_json_where_data_would_be() {
     };
     let error = failed("show nowhere --json");
     assert_eq!(error["schema"], "engraft.error/1");
-    assert_eq!(error["error"], "cannot read nowhere: No such file or directory (os error 2)");
+    assert_eq!(error["error"], "cannot read nowhere: No such file or directory");
     let error = failed("show old function mian --format json");
     assert_eq!(error["hint"], "did you mean main?");
     // Mistakes on the command line too.

@@ -1,6 +1,6 @@
 //! What was counted of what ran, what was not, and what was not looked at.
 
-use super::{CountView, short};
+use super::CountView;
 use crate::many;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ const NAMED: usize = 3;
 
 /// The first of `names`, and how many more there are.
 fn such(names: &[&str]) -> String {
-    let mut such: Vec<String> = names.iter().take(NAMED).map(|name| short(name)).collect();
+    let mut such: Vec<String> = names.iter().take(NAMED).map(|&name| name.to_owned()).collect();
     if names.len() > NAMED {
         such.push(format!("and {} more: --json lists them", names.len() - NAMED));
     }

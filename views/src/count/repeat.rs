@@ -2,7 +2,7 @@
 //!
 //! Two numbers in a field are the least and the largest of all runs.
 
-use crate::{Table, address, cut, many};
+use crate::{Table, address, many};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -95,10 +95,6 @@ impl RepeatView {
             let sure = if self.n_within > 0 { ", as far as is known" } else { "" };
             return writeln!(w, "all {runs} runs were the same, block by block and edge by edge{sure}");
         }
-        let more = |w: &mut dyn Write, n: usize| match n.checked_sub(TOP).filter(|n| *n > 0) {
-            Some(n) => writeln!(w, "and {n} more: --json lists them"),
-            None => Ok(()),
-        };
         writeln!(
             w,
             "\nnot the same in each of {runs} runs: {}, {}, {}; the recording has the last run",
@@ -107,21 +103,19 @@ impl RepeatView {
             many(self.edges.len(), "edge")
         )?;
         let mut t = Table::new(&["instructions>", "entries>", "function", "module"]);
-        for f in self.functions.iter().take(TOP) {
+        for f in &self.functions {
             let entries = f.entries.map_or_else(|| "-".to_owned(), range);
-            t.row([range(f.instructions), entries, cut(&f.name), f.module.clone()]);
+            t.row([range(f.instructions), entries, f.name.clone(), f.module.clone()]);
         }
-        t.text(w)?;
-        more(w, self.functions.len())?;
+        t.top(TOP, w)?;
         let mut t = Table::new(&["count>", "block>", "to>", "function", "module"]);
-        for b in self.blocks.iter().take(TOP) {
-            t.row([range(b.count), address(b.at), String::new(), cut(&b.function), b.module.clone()]);
+        for b in &self.blocks {
+            t.row([range(b.count), address(b.at), String::new(), b.function.clone(), b.module.clone()]);
         }
-        for e in self.edges.iter().take(TOP) {
+        for e in &self.edges {
             let (from, to) = (address(e.from), address(e.to));
-            t.row([range(e.count), from, to, cut(&e.function), e.module.clone()]);
+            t.row([range(e.count), from, to, e.function.clone(), e.module.clone()]);
         }
-        t.text(w)?;
-        more(w, self.blocks.len().max(self.edges.len()))
+        t.top(TOP, w)
     }
 }

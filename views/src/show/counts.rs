@@ -1,7 +1,7 @@
 //! What a recording says of edges, calls, paths and loops: a row each.
 
 use crate::count::LoopView;
-use crate::{Between, Table, View, address, counted, cut, share};
+use crate::{Between, Table, View, address, counted, share};
 use serde::Serialize;
 
 /// The schema that the JSON of these lists names.
@@ -67,7 +67,7 @@ impl View for CountsView<Edges> {
                 address(e.from),
                 address(e.to),
                 e.kind.into(),
-                cut(&e.function),
+                e.function.clone(),
                 e.module.clone(),
                 line.rsplit('/').next().unwrap_or(line).to_owned(),
             ]);
@@ -114,10 +114,10 @@ impl View for CountsView<CallGraph> {
             t.row([
                 c.between.count(c.count),
                 c.share_of_entries.map_or_else(|| "-".to_owned(), share),
-                cut(&c.caller),
+                c.caller.clone(),
                 match &c.callee_module {
-                    Some(module) => format!("{} ({module})", cut(c.callee.as_deref().unwrap_or(POINTER))),
-                    None => cut(c.callee.as_deref().unwrap_or(POINTER)),
+                    Some(module) => format!("{} ({module})", c.callee.as_deref().unwrap_or(POINTER)),
+                    None => c.callee.as_deref().unwrap_or(POINTER).to_owned(),
                 },
                 c.at.len().to_string(),
                 c.module.clone(),
@@ -172,7 +172,7 @@ impl View for CountsView<Paths> {
                 counted(p.of, p.of_between),
                 p.instructions.to_string(),
                 if p.is_loop { "loop" } else { "function" }.to_owned(),
-                cut(&p.function),
+                p.function.clone(),
                 blocks.join(" "),
             ]);
         }
@@ -191,7 +191,7 @@ impl View for CountsView<LoopRuns> {
     fn table(&self) -> Table {
         let mut t = Table::with_first("instructions>", LoopView::HEADINGS);
         for l in &self.rows.loops {
-            t.row_with_first(l.instructions.to_string(), l.cells(cut(&l.function)));
+            t.row_with_first(l.instructions.to_string(), l.cells(l.function.clone()));
         }
         t
     }

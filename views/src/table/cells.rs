@@ -1,5 +1,6 @@
 //! What stands in a cell: numbers, shares, addresses and names, for people.
 
+use super::columns;
 use serde::Serialize;
 
 /// `part` of `whole` in per cent.
@@ -91,13 +92,50 @@ pub fn fits(name: &str) -> bool {
 
 /// A name cut in the middle to what fits in a table: a path says most at its end.
 pub fn cut(name: &str) -> String {
-    if fits(name) {
+    middle(name, NAME_WIDTH)
+}
+
+/// The same, to so many columns.
+pub(crate) fn middle(name: &str, width: usize) -> String {
+    if columns(name) <= width {
         return name.to_owned();
     }
-    let n = name.chars().count();
-    let start = NAME_WIDTH / 3;
-    let end = n - (NAME_WIDTH - start - 1);
-    name.chars().take(start).chain(['…']).chain(name.chars().skip(end)).collect()
+    // What is wide on a terminal takes two columns.
+    let taken = |chars: &mut dyn Iterator<Item = char>, most: usize| {
+        let mut n = 0;
+        let fits = |c: &char| {
+            n += columns(c.encode_utf8(&mut [0; 4]));
+            n <= most
+        };
+        chars.take_while(fits).collect::<Vec<char>>()
+    };
+    let start = taken(&mut name.chars(), width / 3);
+    let mut end = taken(&mut name.chars().rev(), width.saturating_sub(width / 3 + 1));
+    end.reverse();
+    start.into_iter().chain(['…']).chain(end).collect()
+}
+
+/// A number with separators of thousands: `1,234,567`, `5..6,000`, `+1,200`; what is none is as it was.
+pub fn grouped(cell: &str) -> String {
+    if !cell.bytes().all(|byte| byte.is_ascii_digit() || b"+-.".contains(&byte)) {
+        return cell.to_owned();
+    }
+    let group = |digits: &str| {
+        let n = digits.len();
+        let with = digits.chars().enumerate().flat_map(|(at, digit)| {
+            let is_next = at > 0 && (n - at).is_multiple_of(3) && digit.is_ascii_digit();
+            is_next.then_some(',').into_iter().chain([digit])
+        });
+        with.collect::<String>()
+    };
+    let one = |number: &str| {
+        let (sign, rest) = number.split_at(number.len() - number.trim_start_matches(['+', '-']).len());
+        match rest.split_once('.') {
+            Some((whole, part)) => format!("{sign}{}.{part}", group(whole)),
+            None => format!("{sign}{}", group(rest)),
+        }
+    };
+    cell.split("..").map(one).collect::<Vec<_>>().join("..")
 }
 
 #[cfg(test)]
@@ -118,6 +156,26 @@ mod tests {
         assert_eq!(counted(5, None), "5");
         assert_eq!(counted(5, Some((5, 5))), "5");
         assert_eq!(counted(5, Some((4, 6))), "4..6");
+    }
+
+    #[test]
+    fn thousands_are_apart() {
+        for (cell, want) in [
+            ("0", "0"),
+            ("999", "999"),
+            ("1000", "1,000"),
+            ("1234567", "1,234,567"),
+            ("999..1000", "999..1,000"),
+            ("+12345", "+12,345"),
+            ("-1000", "-1,000"),
+            ("12345.6", "12,345.6"),
+            ("-", "-"),
+            ("0x1000", "0x1000"),
+            ("fn1234", "fn1234"),
+            ("", ""),
+        ] {
+            assert_eq!(grouped(cell), want);
+        }
     }
 
     #[test]

@@ -72,7 +72,9 @@ pub fn functions(program: &Program) -> ListView<Functions> {
         complete: f.complete,
         returns: f.returns,
         name: f.name(),
-        source_name: crate::input::source_names(program, program::FuncId::at(i)).next(),
+        source_name: crate::input::source_names(program, program::FuncId::at(i))
+            .next()
+            .filter(|_| !crate::output::are_names_mangled()),
         aliases: f.names.iter().skip(1).map(ToString::to_string).collect(),
         ranges: f.ranges.iter().map(|r| (r.start.0, r.end.0)).collect(),
         cut_from: f.cut_from.map(|id| program.function(id).name()),
