@@ -21,10 +21,10 @@ struct Cli {
     #[command(subcommand)]
     verb: Verb,
     /// Threads to use, at most 8 for each core [default: as many as there are cores]
-    #[arg(long, global = true, value_name = "N", value_parser = input::from_one, help_heading = "Everywhere")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "N", value_parser = input::from_one, help_heading = "Everywhere")]
     threads: Option<std::num::NonZeroUsize>,
     /// Say how long each step took, on standard error
-    #[arg(long, global = true, help_heading = "Everywhere")]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Everywhere")]
     time: bool,
     /// Print errors and what was asked for alone: no warnings, no report beside a file that was written
     #[arg(short, long, global = true, help_heading = "Everywhere")]
@@ -34,6 +34,7 @@ struct Cli {
         long,
         global = true,
         value_name = "WHEN",
+        hide_short_help = true,
         value_enum,
         default_value = "auto",
         hide_possible_values = true,
@@ -83,7 +84,7 @@ fn main() -> ExitCode {
 
 fn work() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
-    let parsed = Cli::command().try_get_matches_from(&words);
+    let parsed = help::with_short_help(Cli::command()).try_get_matches_from(&words);
     // Mistakes are talk, too: where the line was not understood, its words say how to talk.
     output::set_talk_mode(parsed.as_ref().map_or_else(|_| talk_mode_of_words(&words), talk_mode));
     if let Ok(matches) = &parsed {
@@ -205,7 +206,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Query(args) => query::run(&args),
         Verb::Cache(args) => cache::run(&args),
         Verb::Doctor(args) => doctor::run(&args),
-        Verb::Help(args) => help::run(&args, Cli::command()),
+        Verb::Help(args) => help::run(&args, help::with_short_help(Cli::command())),
     };
     watch.finish();
     answer

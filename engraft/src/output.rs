@@ -19,6 +19,7 @@ pub use files::{
 };
 pub use format::{Format, Output, Report};
 pub use hints::{Hinted, WHY_NOT_MOVED, hint, of_instrument};
+use look::StandardStream;
 pub use look::{Color, Looks, Rows, are_names_mangled, set_looks};
 pub use profiles::{format_named, output_format, unnamed, write_profile, written_formats};
 pub use talk::{
@@ -47,6 +48,16 @@ pub fn tidy_before_signals_end_us() {
         pause_progress();
         temporary::take_away();
     });
+}
+
+/// Columns of the terminal that data go to, if it is one.
+pub fn width() -> Option<usize> {
+    look::width(StandardStream::Output)
+}
+
+/// Whether data have colours where they go.
+pub fn has_colors() -> bool {
+    look::has_colors(Some(StandardStream::Output))
 }
 
 /// Runs the command and turns what comes of it into an exit code: 0 done, 1 the answer is no, 2 failed.

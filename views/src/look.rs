@@ -3,7 +3,7 @@
 //! Invariant: what goes into a pipe or a file is neither cut nor wrapped nor coloured. A look is set for one
 //! writing ([`Look::write`]), on the thread that writes; without one, tables are written whole.
 
-use crate::table::columns;
+use crate::columns::columns;
 use std::cell::RefCell;
 use std::io::{self, Write};
 

@@ -27,7 +27,7 @@ pub fn program(path: &Path) -> anyhow::Result<Program> {
 fn of_profile(path: &Path, err: program::LoadError) -> anyhow::Error {
     let start = start(path, 1 << 16).unwrap_or_default();
     let name = path.display();
-    if super::is_recording(path) || super::is_trace(path) {
+    if profile::recording::is_one(&start) || trace::file::is_one(&start) {
         let hint = format!("name the binary; `engraft show {name}` shows what was recorded");
         return Hinted::new(format!("{name} is a recording, not a program"), hint).into();
     }

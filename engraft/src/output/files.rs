@@ -5,6 +5,7 @@
 //! file is written and never read: nobody may write to a pipe.
 
 use super::hints::Hinted;
+use super::look::StandardStream;
 use super::temporary::Temporary;
 use std::fmt;
 use std::fs::File;
@@ -12,24 +13,6 @@ use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-
-/// Where others write, too: what was written there stays.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StandardStream {
-    /// Standard output.
-    Output,
-    /// Standard error.
-    Error,
-}
-
-impl fmt::Display for StandardStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            StandardStream::Output => "standard output",
-            StandardStream::Error => "standard error",
-        })
-    }
-}
 
 /// Whether `path` names our standard output, or what we talk to: `-`, a name of that descriptor, or the file
 /// or pipe that it is.

@@ -1,8 +1,7 @@
 //! The form in which a verb's data are printed: what `--format` and `--json` say.
 
-use super::files::StandardStream;
 use super::hints::Hinted;
-use super::look::look;
+use super::look::{StandardStream, look};
 use super::{files, talk};
 use std::ffi::OsString;
 use std::io::{self, Write};

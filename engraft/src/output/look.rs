@@ -1,10 +1,28 @@
 //! How output looks where it goes: what the command line asks for, and what the terminal has.
 
-use super::files::StandardStream;
+use std::fmt;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
 use std::sync::OnceLock;
 use views::Look;
+
+/// Where others write, too: what was written there stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StandardStream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+impl fmt::Display for StandardStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StandardStream::Output => "standard output",
+            StandardStream::Error => "standard error",
+        })
+    }
+}
 
 /// Which rows of tables are shown, in which order.
 #[derive(clap::Args, Clone, Default, Debug)]

@@ -1,7 +1,6 @@
 //! Talk on standard error: errors, warnings, reports beside the output of a program.
 
-use super::files::StandardStream;
-use super::look;
+use super::look::{self, StandardStream};
 use crate::output::hints::of_warning;
 use std::fmt;
 use std::io::{self, Write};

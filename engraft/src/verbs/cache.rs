@@ -13,7 +13,7 @@ Examples:
 
 /// Show what is kept of rewritten programs, or clear it
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// `clear` removes all of it
     #[arg(value_enum, value_name = "clear", hide_possible_values = true)]

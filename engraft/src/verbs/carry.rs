@@ -25,7 +25,7 @@ Examples:
 
 /// Carry a profile of OLD to NEW, and on to every later build named
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// The build that the profile is of
     old: PathBuf,

@@ -31,7 +31,7 @@ Examples:
 /// Convert profiles to another format; several inputs are added up. Pack a plain trace, or unpack it again;
 /// draw one with other tools
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// Profiles of one build, in any format that can be read; or a trace: plain (`.trc`, `-` for standard
     /// input), ours, or branches that perf prints

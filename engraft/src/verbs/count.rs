@@ -32,7 +32,7 @@ Examples:
 
 /// Run a program and count how often each of its blocks runs, exactly
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// Where to write the recording [default: PROGRAM.count.engraft, the one before being kept as
     /// PROGRAM.count.old.engraft]

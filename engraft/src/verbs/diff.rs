@@ -18,7 +18,7 @@ Examples:
 
 /// Show what two runs of the same build executed otherwise: functions, loops, edges by change
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// What the first run left: a recording of `engraft count`, or a profile in any format [default: the
     /// older of the two newest recordings here]

@@ -12,7 +12,7 @@ Examples:
 
 /// Say what works on this machine, and why not
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     output: Output,

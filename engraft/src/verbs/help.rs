@@ -1,6 +1,11 @@
 //! `engraft help`: an example session a verb, what `--json` prints, man pages, shell completions.
 
+mod page;
+
+pub use page::with_short_help;
+
 use crate::output::{self, Answer, Hinted};
+use page::{Style, rendered};
 use std::path::PathBuf;
 
 /// Run as tests.
@@ -9,9 +14,9 @@ Examples:
   $ engraft help carry
   $ engraft help json";
 
-/// Show an example session of a verb, or describe the JSON output
+/// Explain a verb, with an example session, or describe the JSON output
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// A verb, or one of json, formats, passes
     topic: Option<String>,
@@ -75,10 +80,37 @@ fn passes() -> String {
     text
 }
 
+/// Columns of a text that goes into a pipe, a file or a man page, or to a terminal that is wider.
+const WIDEST: usize = 100;
+
+/// A topic's text as it is read.
+fn readable(topic: &str, text: &str) -> String {
+    let style = Style {
+        width: output::width().unwrap_or(WIDEST).min(WIDEST),
+        is_coloured: output::has_colors(),
+        has_own_lines: matches!(topic, "json" | "formats" | "passes"),
+    };
+    rendered(text, style)
+}
+
+/// The command line with the whole text of each verb: what its man page has.
+fn with_manuals(mut command: clap::Command) -> clap::Command {
+    let style = Style { width: WIDEST, is_coloured: false, has_own_lines: false };
+    for (verb, written) in TOPICS {
+        if command.find_subcommand(verb).is_none() {
+            continue;
+        }
+        // The title is what the page is called already.
+        let text = written.split_once('\n').map_or("", |(_, text)| text.trim_start());
+        command = command.mut_subcommand(verb, |verb| verb.long_about(rendered(text, style)));
+    }
+    command
+}
+
 /// Runs the verb; `command` is the whole command line, which help is about.
 pub fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<Answer> {
     if let Some(folder) = &args.man {
-        clap_mangen::generate_to(command, folder).map_err(|err| {
+        clap_mangen::generate_to(with_manuals(command), folder).map_err(|err| {
             Hinted::new(
                 format!("cannot write man pages to {}: {err}", folder.display()),
                 "name a folder that exists",
@@ -93,7 +125,8 @@ pub fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<Answer> {
         let found = TOPICS.iter().find(|(name, _)| name == topic).ok_or_else(|| {
             Hinted::new(format!("there is no help on {topic}"), format!("there is help on {}", names()))
         })?;
-        output::data(None, |w| w.write_all(text(found.0, found.1).as_bytes()))?;
+        let text = readable(found.0, &text(found.0, found.1));
+        output::data(None, |w| w.write_all(text.as_bytes()))?;
     } else {
         let text = command.render_long_help();
         output::data(None, |w| write!(w, "{text}"))?;

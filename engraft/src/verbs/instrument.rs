@@ -25,7 +25,7 @@ Examples:
 /// PROGRAM being the name of BINARY. All runs and processes with the same file add up there, also those that
 /// run at the same time.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// The executable or shared object
     binary: PathBuf,

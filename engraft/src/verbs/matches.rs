@@ -18,7 +18,7 @@ Examples:
 
 /// Find which function and block of OLD became which of NEW
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// The earlier build
     old: PathBuf,

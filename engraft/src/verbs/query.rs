@@ -37,7 +37,7 @@ Examples:
 
 /// Find a path of blocks of one function in a trace, however many calls interrupt it
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// A trace: what `engraft trace` or `engraft convert` wrote
     trace: PathBuf,

@@ -17,7 +17,7 @@ Examples:
 
 /// Hold a carried profile against fresh ones of the same build
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// The carried profile
     carried: PathBuf,

@@ -25,7 +25,7 @@ Examples:
 
 /// Show what a binary is: functions, blocks, loops, tables, data, gaps
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// x86-64 executable or shared object, or a recording of `engraft count` [default: the newest recording
     /// here; with --counts, the counted one that has the function]

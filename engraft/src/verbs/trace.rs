@@ -38,7 +38,7 @@ impl clap::Args for Args {
     fn augment_args(cmd: clap::Command) -> clap::Command {
         let pack = pack::Args::augment_args(clap::Command::new("pack"));
         let cmd = Recording::augment_args(cmd).subcommand(pack).subcommand_negates_reqs(true);
-        cmd.args_conflicts_with_subcommands(true).after_help(EXAMPLES)
+        cmd.args_conflicts_with_subcommands(true).after_long_help(EXAMPLES)
     }
     fn augment_args_for_update(cmd: clap::Command) -> clap::Command {
         Args::augment_args(cmd)

@@ -100,7 +100,8 @@ fn sessions_in_help_are_what_is_printed() {
     let place = workplace();
     let mut n_compared = 0;
     for verb in VERBS.iter().filter(|verb| **verb != "help") {
-        let found = sessions(&run(place.path(), &format!("help {verb}")));
+        let text = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/{verb}.md"));
+        let found = sessions(&std::fs::read_to_string(text).expect("each verb has a text"));
         assert!(!found.is_empty(), "help {verb} has no session");
         for (command, shown) in found {
             let printed = run(place.path(), &command);
@@ -112,6 +113,39 @@ fn sessions_in_help_are_what_is_printed() {
         }
     }
     assert!(n_compared >= 5, "{n_compared} sessions show what is printed");
+}
+
+#[test]
+fn help_is_read_without_marks_and_fits_a_screen() {
+    needs!("script", "stty");
+    let place = folder();
+    let shown = |columns: usize, args: &str| {
+        let line = format!("stty cols {columns} rows 24; {} {args}", env!("CARGO_BIN_EXE_engraft"));
+        let mut script = Command::new("script");
+        let ran =
+            script.args(["-qec", &line, "/dev/null"]).env("NO_COLOR", "1").current_dir(place.path()).output();
+        String::from_utf8_lossy(&ran.expect("script runs").stdout).replace('\r', "")
+    };
+    for verb in VERBS {
+        let short = shown(80, &format!("{verb} -h"));
+        assert!(short.lines().count() <= 40, "{verb} -h has {} lines:\n{short}", short.lines().count());
+        if *verb == "help" {
+            continue;
+        }
+        for columns in [80, 160] {
+            let text = shown(columns, &format!("help {verb}"));
+            let title = text.lines().next().unwrap_or_default();
+            assert!(title.starts_with(&format!("ENGRAFT {}", verb.to_uppercase())), "{title}");
+            for line in text.lines().filter(|line| !line.starts_with("    ")) {
+                let is_plain = !line.contains("```") && !line.contains("](") && !line.starts_with('#');
+                assert!(line.chars().count() <= columns.min(100) && is_plain, "help {verb}:\n{line}");
+            }
+        }
+    }
+    let to = folder();
+    engraft(to.path(), &format!("help --man {}", to.path().display())).ok();
+    let page = std::fs::read_to_string(to.path().join("engraft-count.1")).expect("a page a verb");
+    assert!(page.contains("Ball") || page.contains("conservation of flow"), "the manual is in the page");
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod formats;
 mod handlers;
 mod interrupted;
 mod intervals;
+mod json_forms;
 mod jumps;
 mod kinds;
 mod library;

@@ -1,6 +1,6 @@
 //! What stands in a cell: numbers, shares, addresses and names, for people.
 
-use super::columns;
+use crate::columns::columns;
 use serde::Serialize;
 
 /// `part` of `whole` in per cent.

@@ -15,7 +15,7 @@ Examples:
 
 /// Make of a trace one file that is smaller, and searched without being unpacked
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// A trace: what `engraft trace` or `engraft convert` wrote
     trace: PathBuf,
