@@ -6,7 +6,8 @@
 pub mod seeds;
 
 use matching::{CarryOptions, Map, Matching, MergeOptions, Options, carry, merge, score};
-use measure::branches;
+use measure::{Placement, branches};
+use probe::{Module, Old, Plan, Room};
 use profile::perf_branches as perf;
 use profile::{Context, Format, Profile, recording};
 use program::{Bias, Image, Lines, LiveVa, Program, Va, arch::Decoder};
@@ -28,6 +29,7 @@ pub fn targets() -> Vec<(&'static str, Target, fn() -> Vec<Vec<u8>>)> {
     vec![
         ("image", image, seeds::programs),
         ("program", program, seeds::programs),
+        ("rewrite", rewrite, seeds::rewritten),
         ("decode", decode, seeds::code),
         ("profile", profile, seeds::profiles),
         ("recording", recording, seeds::recordings),
@@ -89,6 +91,20 @@ pub fn program(bytes: &[u8]) {
     if let Ok(image) = Image::parse(bytes.to_vec(), "fuzz") {
         let violations = Program::analyze(image).verify();
         assert!(violations.is_empty(), "{violations:?}");
+    }
+}
+
+/// A program that can be analysed is rewritten, as a file and for a process, or refused.
+pub fn rewrite(bytes: &[u8]) {
+    let Ok(image) = Image::parse(bytes.to_vec(), "fuzz") else { return };
+    let program = Program::analyze(image);
+    for plan in [Plan::NULL, Placement::Edges.plan(&program)] {
+        if let Ok(module) = Module::build(&program, &plan, Room::Behind) {
+            let _ = (measure::notes(&module).write(), module.to_file(Old::Poisoned).map_err(|err| err.to_string()));
+        }
+        if let Ok(module) = Module::build(&program, &plan, Room::Apart) {
+            let _ = module.to_segments().map_err(|err| err.to_string());
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whole files to begin with: of every format that is read.
 
-use crate::{MATCHING, NEXT, PROGRAM, compile};
+use crate::{MATCHING, NEXT, PROGRAM, SOURCE, compile};
 use measure::recorded_points::{Scope, plan};
 use matching::Map;
 use profile::{Edge, Format, ImageRef, Profile, recording, write};
@@ -114,6 +114,12 @@ pub fn programs() -> Vec<Vec<u8>> {
         .iter()
         .map(|flags| compile(small, flags))
         .collect()
+}
+
+/// Programs and a library with stubs, a switch, functions in data and calls of all kinds.
+pub fn rewritten() -> Vec<Vec<u8>> {
+    let all = [&["-O2"][..], &["-O1", "-no-pie", "-s"], &["-O0", "-shared", "-fPIC", "-fcf-protection=full"]];
+    all.iter().map(|flags| compile(SOURCE, flags)).collect()
 }
 
 /// Code of a real program.

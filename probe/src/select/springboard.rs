@@ -148,9 +148,13 @@ fn all_of(
     holes: &mut BTreeMap<Va, u64>,
     mut may_lack: impl FnMut(Va) -> bool,
 ) -> Option<Vec<Springboard>> {
+    // What of a stub is not moved may be entered, too, and runs where it is.
+    let ranges = plt::ranges(program, id);
+    let is_moved = |at: &Va| ranges.iter().any(|r| r.contains(at));
     let mut points: Vec<Va> = program.function(id).entries.iter().map(|&b| program.block(b).start).collect();
     points.push(program.function(id).entry);
-    for range in plt::ranges(program, id) {
+    points.retain(is_moved);
+    for range in &ranges {
         let i = exposed.partition_point(|&at| at < range.start);
         points.extend(exposed[i..].iter().copied().take_while(|at| *at < range.end));
     }
