@@ -32,6 +32,8 @@ fn recording() -> Recording {
         duration_ns: 17,
         end: Some(End::Signal(11)),
         died: Some(Died { signal: 11, at: Some(7), ..Died::default() }),
+        left_out: vec![LeftOut { module: "libc.so.6".to_owned(), option: Some("--modules all".to_owned()) }],
+        others: Some(Others { n: Some(3), is_least: true, share: Some(0.25) }),
         n_threads: Some(2),
         machine: Machine { host: "h".to_owned(), n_cpus: 2, ..Machine::default() },
         version: "0.1.0".to_owned(),
