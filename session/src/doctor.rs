@@ -4,14 +4,19 @@ use crate::choose::ModuleFilter;
 use crate::count::{CountError, CountedRun};
 use crate::find::{NoProc, needs_proc};
 use crate::messages::with_causes;
-use crate::module::Instrumentation;
+use crate::module::{Instrumentation, Instrumented};
 use crate::prepare::{Modules, PrepareError, Prepared};
+use crate::record::{Recordable, RecordedRun};
+use crate::run::RunError;
 use crate::store::{CACHE_LIMIT, Store, StoreError};
 use live::{Target, TargetError};
 use measure::Placement;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use trace::recording::recorder::Recorder;
+use trace::recording::window::{When, Window};
 
 /// One thing that verbs need.
 #[derive(Clone, Debug)]
@@ -34,13 +39,19 @@ pub fn checks(search: &OsStr, cache: Option<&Path>, temporary: &Path) -> Vec<Che
     let spare = |what, verbs, found| Check { what, verbs, is_spare: true, found };
     let tried = |found: Result<String, TryError>| found.map_err(|err| with_causes(&err));
     vec![
-        check("reading binaries and profiles", "show match carry score convert", nothing()),
+        check(
+            "reading binaries, profiles, traces",
+            "show match carry score convert query diff trace pack",
+            nothing(),
+        ),
         check("moving code", "instrument --null", nothing()),
-        check("counters of each thread's own", "count instrument", bases()),
-        check("looking into a program before it starts", "count", tracing()),
+        check("counters of each thread's own", "count trace instrument", bases()),
+        check("looking into a program before it starts", "count trace", tracing()),
         check("counting a program (`true`)", "count", tried(try_out(search, temporary))),
+        check("recording a program (`true`)", "trace", tried(try_recording(search, temporary))),
+        check("following programs that are started", "count --follow", tracing()),
         spare("being told where signals end threads", "count trace", deaths()),
-        spare("keeping rewritten modules", "count", tried(cache_folder(cache, temporary))),
+        spare("keeping rewritten modules", "count trace", tried(cache_folder(cache, temporary))),
     ]
 }
 
@@ -85,9 +96,13 @@ fn tracing() -> Result<String, String> {
     let path = Path::new("/proc/sys/kernel/yama/ptrace_scope");
     match std::fs::read_to_string(path).map(|text| text.trim().to_owned()) {
         Ok(scope) if scope == "3" => Err(format!(
-            "ptrace is switched off until the next start of the machine ({} is 3)",
+            "ptrace is switched off until the next start of the machine ({} is 3): set it to 1 or 0 before \
+             anything sets it to 3, in /etc/sysctl.d",
             path.display()
         )),
+        Ok(scope) if scope == "2" => {
+            Ok(format!("only who has CAP_SYS_PTRACE may trace ({} is 2; 1 lets parents)", path.display()))
+        }
         Ok(scope) => Ok(format!("a parent may trace its child ({} is {scope})", path.display())),
         Err(_) => Ok("ptrace is not restricted by Yama".to_owned()),
     }
@@ -106,6 +121,12 @@ enum TryError {
     Prepare(#[from] PrepareError),
     #[error(transparent)]
     Count(#[from] CountError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error("cannot begin a recording")]
+    Recorder(#[source] std::io::Error),
+    #[error("{} ended with {status}, and {n_bytes} bytes of events came", path.display())]
+    NotRecorded { path: PathBuf, status: ExitStatus, n_bytes: usize },
     #[error("{} ended with {status}, and {n_run} blocks were counted", path.display())]
     NotCounted { path: PathBuf, status: ExitStatus, n_run: usize },
     #[error(
@@ -127,6 +148,26 @@ fn try_out(search: &OsStr, temporary: &Path) -> Result<String, TryError> {
         return Err(TryError::NotCounted { path, status, n_run });
     }
     Ok(format!("{n_run} blocks of {} ran and were counted", path.display()))
+}
+
+/// Records `true`. Says what was recorded.
+fn try_recording(search: &OsStr, temporary: &Path) -> Result<String, TryError> {
+    needs_proc()?;
+    let target = Target::find("true".as_ref(), search)?;
+    let (store, wanted) = (Store::open(None, temporary)?, ModuleFilter::new(&["exe"]));
+    let modules = Modules::of(&store, &target)?;
+    let prepared = Prepared::new(&store, &wanted, modules, Instrumentation::new(Placement::Events))?;
+    let recordable = Recordable::new(prepared)?;
+    let first: Vec<_> = recordable.modules().iter().filter_map(Instrumented::meaning).collect();
+    let window = Window::new(When::default(), HashSet::new(), HashSet::new());
+    let recorder = Recorder::new(Vec::new(), &first, window, None).map_err(TryError::Recorder)?;
+    let run = RecordedRun::new(recordable, &target, ("true".as_ref(), &[]), recorder, |_| ())?;
+    let (path, status) = (target.executable, run.status());
+    let n_bytes = run.finish("true".as_ref()).n_bytes_of_events;
+    if !status.success() || n_bytes == 0 {
+        return Err(TryError::NotRecorded { path, status, n_bytes });
+    }
+    Ok(format!("{n_bytes} bytes of events of {} were recorded", path.display()))
 }
 
 /// Where rewritten modules are kept.

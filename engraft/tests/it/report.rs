@@ -107,3 +107,48 @@ fn other_programs_that_were_started_are_counted_and_named() {
     std::fs::write(place.path().join("many"), many).expect("written");
     assert_eq!(n(&reported(place.path(), "", "sh many")), Some(1500));
 }
+
+/// What reports say is called by one word in all of them: headings of tables, of all views.
+#[test]
+fn one_thing_has_one_word() {
+    // What is not said, and what is said in its place.
+    let others = [
+        ("trips", "per entry"),
+        ("rounds", "iterations"),
+        ("invocations", "entries"),
+        ("visits", "entries"),
+        ("hits", "count"),
+        ("percent", "share"),
+        ("address", "at"),
+        ("file name", "file"),
+        ("library", "module"),
+        ("routine", "function"),
+        ("bb", "block"),
+    ];
+    let mut waiting = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../views/src")];
+    let (mut wrong, mut n_headings) = (Vec::new(), 0);
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            let inside = std::fs::read_dir(&path).expect("it can be read");
+            waiting.extend(inside.map(|entry| entry.expect("it can be read").path()));
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("it can be read");
+        // What stands in an array behind these.
+        for (at, mark) in ["Table::new(&[", "HEADINGS: ["]
+            .iter()
+            .flat_map(|mark| text.match_indices(mark).map(move |(at, mark)| (at, mark)))
+        {
+            let rest = text[at + mark.len()..].trim_start_matches(|c: char| c != '"');
+            let list = rest.split(']').next().unwrap_or_default();
+            for heading in list.split('"').skip(1).step_by(2) {
+                n_headings += 1;
+                let word = heading.trim_end_matches('>');
+                let other = others.iter().find(|(no, _)| *no == word);
+                wrong.extend(other.map(|(_, yes)| format!("{}: {word}: say {yes}", path.display())));
+            }
+        }
+    }
+    assert!(n_headings > 60, "{n_headings}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

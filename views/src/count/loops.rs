@@ -44,7 +44,7 @@ pub struct LoopView {
 impl LoopView {
     /// What its columns are called, behind the first one.
     pub const HEADINGS: [&str; 8] =
-        ["iterations>", "entries>", "trips>", "exits>", "depth>", "loop>", "function", "module"];
+        ["iterations>", "entries>", "per entry>", "exits>", "depth>", "loop>", "function", "module"];
 
     /// Its columns, behind the first one; `name` is its function's, as long as there is room.
     pub fn cells(&self, name: String) -> [String; 8] {
