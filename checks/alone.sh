@@ -3,8 +3,8 @@
 #
 #     checks/alone.sh FOLDER COMMAND...
 #
-# Copies the program of each COMMAND (one word of the shell) into FOLDER, counts it there, asks all that can be
-# asked of the recording, removes the copy, and asks again.
+# Copies the program of each COMMAND (one word of the shell) into FOLDER, counts it there, asks all that can
+# be asked of the recording, removes the copy, and asks again.
 set -eu
 engraft=${ENGRAFT:-target/release/engraft}
 engraft=$(realpath "$engraft")

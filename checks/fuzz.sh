@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # fuzz.sh [N] [PROCESSES] [FILES]: N damaged programs (1,000,000) through load, analysis and verifier in one
 # process with overflow checks on, a tenth as many through rewriting, then PROCESSES (3,000) of them through
-# the engraft command, each in a process held to 10 s and 2 GB. Then FILES (200,000) damaged files through each
-# of the other targets of `fuzz/`, in one process each, with overflow checks. FROM=n starts at mutation n.
-# Exit 1 if one panics, breaks a promise, is killed, or is refused with anything but one error.
+# the engraft command, each in a process held to 10 s and 2 GB. Then FILES (200,000) damaged files through
+# each of the other targets of `fuzz/`, in one process each, with overflow checks. FROM=n starts at mutation
+# n. Exit 1 if one panics, breaks a promise, is killed, or is refused with anything but one error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 n=${1:-1000000}; processes=${2:-3000}; files=${3:-200000}; from=${FROM:-0}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # jumps.sh [FILE…]: the indirect jumps that are not understood, a line each: file, function, address, reason.
-# Without FILE: perl, ssh, libgmp, libc and sixty further programs and libraries of Debian 12. With OLD (another
-# build of engraft): exit 1 if a file has more of them than OLD finds there.
-# ENGRAFT: the build that is asked (default: a release build of this tree).
+# Without FILE: perl, ssh, libgmp, libc and sixty further programs and libraries of Debian 12. With OLD
+# (another build of engraft): exit 1 if a file has more of them than OLD finds there. ENGRAFT: the build that
+# is asked (default: a release build of this tree).
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 if [ $# -eq 0 ]; then

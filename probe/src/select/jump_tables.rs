@@ -1,8 +1,8 @@
 //! Jump tables of moved functions: changed where they stand, so that their entries lead to the moved blocks.
 //!
 //! Changing a table in place needs no knowledge of the code that reads it: whoever adds an entry to the
-//! table's address gets the moved block (or to a label's, whose address stays the old one in moved code). A table is understood if each entry, read in one of three forms,
-//! gives the target that the analysis found.
+//! table's address gets the moved block (or to a label's, whose address stays the old one in moved code). A
+//! table is understood if each entry, read in one of three forms, gives the target that the analysis found.
 //!
 //! Invariant: a table is changed only if every function that reads it is moved, and no byte of it belongs to
 //! another table, unless what they have in common are addresses that both read.
@@ -35,8 +35,8 @@ pub struct MovedTable {
     pub at: Va,
     /// How its entries are read.
     pub form: Form,
-    /// What its entries count from, if they are distances: the table, or a label in the old code, whose address
-    /// moved code computes as the old code did.
+    /// What its entries count from, if they are distances: the table, or a label in the old code, whose
+    /// address moved code computes as the old code did.
     pub anchor: Va,
     /// Where they led, in order.
     pub targets: Box<[Va]>,

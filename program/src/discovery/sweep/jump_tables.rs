@@ -13,6 +13,7 @@
 //! the slice.
 
 mod bound;
+mod location;
 mod reaching;
 mod slice;
 
@@ -85,9 +86,9 @@ pub fn resolve(
     }
 }
 
-/// Looks a second time at the jumps at the indices `left`, with what is certain of the registers they use; the
-/// other jumps of the region read the tables from `first` on of `out`. Returns those that are still not
-/// understood.
+/// Looks a second time at the jumps at the indices `left`, with what is certain of the registers they
+/// use; the other jumps of the region read the tables from `first` on of `out`. Returns those that are
+/// still not understood.
 ///
 /// What is certain depends on where the jumps lead. At first those that are left lead nowhere, so that one
 /// that is understood helps the next. Then all that were understood are looked at again, now that they lead
@@ -146,8 +147,8 @@ fn is_same(a: &[RawTable], b: &[RawTable]) -> bool {
     a.iter().map(what).eq(b.iter().map(what))
 }
 
-/// The tables of the jump at index `jump`, or why it reads none that is understood: `None` if it does not look
-/// as if it read one.
+/// The tables of the jump at index `jump`, or why it reads none that is understood: `None` if it does not
+/// look as if it read one.
 fn tables(
     cx: &Context<'_>,
     listing: &mut Listing,

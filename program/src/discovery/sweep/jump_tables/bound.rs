@@ -2,9 +2,8 @@
 
 use crate::arch::{Operand, Reg, Step, Test};
 use crate::discovery::sweep::jump_tables::MAX_ENTRIES;
-use crate::discovery::sweep::jump_tables::slice::{
-    Location, Predecessor, Slice, Trace, sizeless, touches, trace,
-};
+use crate::discovery::sweep::jump_tables::location::{Location, sizeless, touches};
+use crate::discovery::sweep::jump_tables::slice::{Predecessor, Slice, Trace, trace};
 use crate::discovery::sweep::listing::FlowKind;
 use std::collections::HashSet;
 

@@ -1,16 +1,16 @@
 //! Constants that reach the instructions of one region: the registers, and the places in the frame that hold
 //! spilled ones, which have the same value whichever way control came.
 //!
-//! Invariant: what differs between two ways, or is not followed, is not known. Nothing is known at the start
-//! of the region, where other regions lead into it, at landing pads, and after calls of what these may change.
-//! A place in the frame whose address is taken is not followed; nor is one that an access of another width or
-//! an overlapping one writes. What pointers write is taken to be no spilled register: compilers give those
-//! places of their own.
+//! Invariant: what differs between two ways, or is not followed, is not known. Nothing is known at the
+//! start of the region, where other regions lead into it, at landing pads, and after calls of what these
+//! may change. A place in the frame whose address is taken is not followed; nor is one that an access of
+//! another width or an overlapping one writes. What pointers write is taken to be no spilled register:
+//! compilers give those places of their own.
 //!
 //! Source: G. Kildall, "A unified approach to global program optimization", 1973, for the data flow.
 
 use crate::arch::{Insn, Operand, Reg, RegSet, StackMove, Step};
-use crate::discovery::sweep::jump_tables::slice::{Location, sizeless, touches};
+use crate::discovery::sweep::jump_tables::location::{Location, sizeless, touches};
 use crate::discovery::sweep::listing::{FlowKind, ListedInsn, Listing};
 use crate::discovery::sweep::raw::{Context, RawTable, Rel, decode_at};
 use std::collections::{HashMap, HashSet};

@@ -2,6 +2,7 @@
 
 use crate::addr::Va;
 use crate::arch::{Insn, Operand, Reg, RegSet, Step};
+use crate::discovery::sweep::jump_tables::location::{Location, address_of, sizeless, touches};
 use crate::discovery::sweep::jump_tables::reaching::Reaching;
 use crate::discovery::sweep::jump_tables::{Shape, entry};
 use crate::discovery::sweep::listing::{FlowKind, Listing};
@@ -13,13 +14,6 @@ use std::ops::Range;
 
 /// More than lead to any one jump: gcc gives all computed gotos of a function one jump.
 const MAX_DEFS: usize = 1 << 10;
-
-/// Something that holds a value.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Location {
-    Reg(Reg),
-    Mem(Operand),
-}
 
 /// A backward walk over the instructions of one region.
 pub(super) struct Slice<'a, 'c> {
@@ -431,31 +425,6 @@ pub(super) fn trace(insn: &Insn, kind: FlowKind, loc: Location) -> Trace {
             _ if touches(insn, &memory) => Trace::Moved,
             _ => Trace::Untouched,
         },
-    }
-}
-
-/// The registers that the address of `memory` is made of.
-fn address_of(memory: &Operand) -> impl Iterator<Item = Reg> + use<> {
-    let (base, index) = match *memory {
-        Operand::Mem { base, index, .. } | Operand::Place { base, index, .. } => (base, index.map(|i| i.0)),
-        _ => (None, None),
-    };
-    [base, index].into_iter().flatten()
-}
-
-/// Whether `insn` changes a register that the address of `memory` is made of.
-pub(super) fn touches(insn: &Insn, memory: &Operand) -> bool {
-    address_of(memory).any(|reg| insn.writes(reg))
-}
-
-/// The operand with its width left out: a byte of a place that was compared is loaded as a word.
-pub(super) fn sizeless(operand: Operand) -> Operand {
-    match operand {
-        Operand::Mem { base, index, disp, segment, .. } => {
-            Operand::Mem { base, index, disp, segment, size: 0 }
-        }
-        Operand::Place { at, index, base, .. } => Operand::Place { at, index, base, size: 0 },
-        other => other,
     }
 }
 
