@@ -95,7 +95,7 @@ impl Lowered {
         events::write(program, &plan.events, &plan.from_inside, not_moved, &mut inserts)
             .map_err(|why| refused(vec![(0, why)]))?;
         let n_words = indirect_calls.as_ref().map_or(n_words, IndirectCalls::end);
-        let entries = Entries::find(program, selection, n_words > 0);
+        let entries = Entries::find(program, plan, selection, n_words > 0);
         if n_words > 0 {
             inserts.extend(entry_checks::in_front(program, &selection.springboards, &entries));
         }

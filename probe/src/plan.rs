@@ -111,6 +111,10 @@ pub struct Plan {
     /// Direct calls, by address, that come as from inside of the function that they call: past what is put
     /// there for who comes from outside.
     pub from_inside: Vec<Va>,
+    /// Whether the module must run, uncounted, on kernels before Linux 5.9, too: these refuse the instruction
+    /// that tells threads apart whatever memory they have, and it is done by the word that their thread
+    /// pointer leads to.
+    pub old_kernels: bool,
 }
 
 /// A direct call that is counted by itself.
@@ -159,6 +163,7 @@ impl Plan {
         indirect_calls: false,
         events: Vec::new(),
         from_inside: Vec::new(),
+        old_kernels: false,
     };
     /// A counter a block.
     pub const BLOCKS: Plan = Plan {
@@ -168,6 +173,7 @@ impl Plan {
         indirect_calls: false,
         events: Vec::new(),
         from_inside: Vec::new(),
+        old_kernels: false,
     };
 
     /// Whether code is moved, no more.

@@ -2,7 +2,7 @@
 
 use crate::module::{ModuleError, explained, written_path};
 use measure::plan_text::Points;
-use probe::{Module, RewriteError, Room};
+use probe::{Module, Plan, RewriteError, Room};
 use program::Program;
 use std::path::Path;
 
@@ -37,7 +37,9 @@ pub fn instrument<'p>(
     path: &Path,
     points: &Points,
 ) -> Result<Module<'p>, InstrumentError> {
-    let built = Module::build(program, &points.plan, Room::Behind);
+    // Who runs the file, and on which kernel, is not known.
+    let plan = Plan { old_kernels: true, ..points.plan.clone() };
+    let built = Module::build(program, &plan, Room::Behind);
     let mut module = built.map_err(|err| match err {
         RewriteError::Probes { why, .. } if !points.lines.is_empty() => {
             let lines = why.iter().filter_map(|(n, why)| {

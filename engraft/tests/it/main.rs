@@ -42,6 +42,7 @@ mod show;
 mod standard_input;
 mod stubs;
 mod terminal;
+mod threads;
 mod tidy;
 mod together;
 mod totals;

@@ -93,13 +93,13 @@ impl EntryStubs<'_> {
         let owner = self.placement.counters.start.plus(crate::offset!(HomePage, owner));
         match self.placement.started {
             Some(started) => {
-                let (code, [a, b, c, d, place]) = emit::check_started_owner();
+                let (code, [a, b, c, d, place]) = emit::check_started_owner(self.entries.by_base);
                 // It counts from five bytes further.
                 let started = Va(started.0.wrapping_sub(1));
                 text.append(&code, [a, b, c, d, place], [owner, to, to, slow, started]);
             }
             None => {
-                let (code, places) = emit::check_owner(self.program.image.kind.is_static());
+                let (code, places) = emit::check_owner(self.entries.by_base);
                 text.append(&code, places, [owner, to, to, slow]);
             }
         }
@@ -146,6 +146,6 @@ mod tests {
 
     #[test]
     fn a_library_asks_whether_it_has_started() {
-        check("f", "-shared -Wl,-Bsymbolic", 8, &expect!["mov cmpb je cmp jne lea cmp je"]);
+        check("f", "-shared -Wl,-Bsymbolic", 8, &expect!["rdfsbase nopl cmpb je cmp jne lea cmp"]);
     }
 }

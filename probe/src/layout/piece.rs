@@ -317,7 +317,7 @@ impl Walk<'_> {
         }
         let may_be_child = is_call && self.lowered.fork_calls.binary_search(&at).is_ok();
         if may_be_child {
-            self.draft.owner_check(self.program.image.kind.is_static());
+            self.draft.owner_check(self.lowered.entries.by_base);
         }
         if let Some(code) = after {
             self.draft.insert(code);

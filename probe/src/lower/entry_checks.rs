@@ -6,6 +6,7 @@ use crate::arch::emit::EntryCheck;
 use crate::code::{Insert, Target};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
+use crate::plan::Plan;
 use crate::select::springboard::Springboard;
 use crate::select::{Selection, plt};
 use program::image::{Kind, RelocationTo, SymbolKind};
@@ -20,11 +21,13 @@ pub struct Entries {
     pub called_by_not_moved: Vec<Va>,
     /// Those of functions that may be called for a signal, if a thread has any words.
     pub signal_handlers: Vec<Va>,
+    /// Whether threads are told apart by the base of `fs`, and not by the word there.
+    pub by_base: bool,
 }
 
 impl Entries {
-    /// Those of `program`; `has_words`: whether a thread has any.
-    pub fn find(program: &Program, selection: &Selection, has_words: bool) -> Entries {
+    /// Those of `program` with `plan`; `has_words`: whether a thread has any.
+    pub fn find(program: &Program, plan: &Plan, selection: &Selection, has_words: bool) -> Entries {
         let signal_handlers = match has_words {
             true => signal_handlers(program, &selection.address_taken),
             false => Vec::new(),
@@ -33,6 +36,7 @@ impl Entries {
             without_thread_pointer: without_thread_pointer(program),
             called_by_not_moved: called_by_not_moved(program, &selection.not_moved),
             signal_handlers,
+            by_base: program.image.kind.is_static() || !plan.old_kernels,
         }
     }
 }
@@ -45,7 +49,7 @@ pub fn in_front(program: &Program, boards: &[Springboard], entries: &Entries) ->
     let image = &program.image;
     let asks_started = image.kind == Kind::SharedObject;
     let [plain, handler] = [false, true].map(|asks_signal| {
-        let check = EntryCheck::new(image.kind.is_static(), asks_started, asks_signal);
+        let check = EntryCheck::new(entries.by_base, asks_started, asks_signal);
         let place = |at: usize, to| (at, at + 4, to);
         let found = check.signal.map(|at| place(at, Target::Signal)).into_iter();
         let found = found.chain([place(check.slow, Target::Slow)]).collect();
@@ -147,7 +151,8 @@ mod tests {
                 00: lea 0x1f,%r11
                 07: jmp 0xc # Slow
                 +0 Checked
-                00: mov %fs:0x0,%r11
+                00: rdfsbase %r11
+                05: nopl (%rax)
                 09: cmp %gs:0x11,%r11 # Owner
                 11: jne 0xfffffffffffffff4
             "#]],
@@ -165,7 +170,8 @@ mod tests {
                 0c: lea 0x34,%r11
                 13: jmp 0x18 # Slow
                 +0 Checked
-                00: mov %fs:0x0,%r11
+                00: rdfsbase %r11
+                05: nopl (%rax)
                 09: cmpb $0x0,0x10 # Started
                 10: je 0xfffffffffffffff4
                 12: cmp %gs:0x1a,%r11 # Owner

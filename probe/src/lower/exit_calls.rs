@@ -132,7 +132,8 @@ mod tests {
             00: lea 0x1f,%r11
             07: jmp 0xc # Slow
             +0 Checked
-            00: mov %fs:0x0,%r11
+            00: rdfsbase %r11
+            05: nopl (%rax)
             09: cmp %gs:0x11,%r11 # Owner
             11: jne 0xfffffffffffffff4
             +0 Before(+0x0)
@@ -147,7 +148,8 @@ mod tests {
             00: lea 0x1f,%r11
             07: jmp 0xc # Slow
             +0 Checked
-            00: mov %fs:0x0,%r11
+            00: rdfsbase %r11
+            05: nopl (%rax)
             09: cmp %gs:0x11,%r11 # Owner
             11: jne 0xfffffffffffffff4
             +0 Before(+0x0)
@@ -166,7 +168,8 @@ mod tests {
             00: lea 0x1f,%r11
             07: jmp 0xc # Slow
             +0 Checked
-            00: mov %fs:0x0,%r11
+            00: rdfsbase %r11
+            05: nopl (%rax)
             09: cmp %gs:0x11,%r11 # Owner
             11: jne 0xfffffffffffffff4
             +0 Before(+0x0)

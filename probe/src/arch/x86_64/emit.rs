@@ -69,14 +69,15 @@ pub fn long(branch: Branch, out: &mut Vec<u8>) {
 /// there.
 ///
 /// ```text
-/// mov %fs:0,%r11; cmp %gs:OWNER(%rip),%r11; je ENTRY; lea ENTRY(%rip),%r11; jmp SLOW
+/// rdfsbase %r11; cmp %gs:OWNER(%rip),%r11; je ENTRY; lea ENTRY(%rip),%r11; jmp SLOW
 /// ```
-/// `is_early`: the code may run before there is a thread pointer, as in static programs; the base of `fs` is
-/// read in place of the word there, which is the same once there is one.
+/// Not `by_base`: `mov %fs:0,%r11` in place of the first, the word that the thread pointer leads to, which is
+/// the same. It is there on all kernels, but not before there is a thread pointer, as in static programs, nor
+/// of a thread that was made with one that leads nowhere.
 ///
 /// Returns the bytes and, in this order, the offsets of the distances to OWNER, ENTRY, ENTRY, SLOW; each
 /// counts from four bytes further.
-pub fn check_owner(is_early: bool) -> ([u8; 35], [usize; 4]) {
+pub fn check_owner(by_base: bool) -> ([u8; 35], [usize; 4]) {
     let mut bytes = [
         0x64, 0x4c, 0x8b, 0x1c, 0x25, 0, 0, 0, 0, // mov %fs:0,%r11
         0x65, 0x4c, 0x3b, 0x1d, 0, 0, 0, 0, // cmp %gs:0(%rip),%r11
@@ -84,24 +85,26 @@ pub fn check_owner(is_early: bool) -> ([u8; 35], [usize; 4]) {
         0x4c, 0x8d, 0x1d, 0, 0, 0, 0, // lea 0(%rip),%r11
         0xe9, 0, 0, 0, 0, // jmp
     ];
-    if is_early {
-        // rdfsbase %r11; nop
-        bytes[..9].copy_from_slice(&[0xf3, 0x49, 0x0f, 0xae, 0xc3, 0x0f, 0x1f, 0x40, 0x00]);
+    if by_base {
+        bytes[..9].copy_from_slice(&READ_BASE);
     }
     (bytes, [13, 19, 26, 31])
 }
+
+/// `rdfsbase %r11; nop`: as long as `mov %fs:0,%r11`.
+const READ_BASE: [u8; 9] = [0xf3, 0x49, 0x0f, 0xae, 0xc3, 0x0f, 0x1f, 0x40, 0x00];
 
 /// Like [`check_owner`], of a library, whose code may run before it has started: its counters may not be
 /// there yet, so first the byte STARTED is looked at, which is the same for all threads.
 ///
 /// ```text
-///    mov %fs:0,%r11; cmpb $0,STARTED(%rip); je 1f; cmp %gs:OWNER(%rip),%r11; je ENTRY
+///    rdfsbase %r11; cmpb $0,STARTED(%rip); je 1f; cmp %gs:OWNER(%rip),%r11; je ENTRY
 /// 1: lea ENTRY(%rip),%r11; jmp SLOW
 /// ```
 /// Returns the bytes and, in this order, the offsets of the distances to OWNER, ENTRY, ENTRY, SLOW, which
 /// count from four bytes further, and to STARTED, which counts from five bytes further.
-pub fn check_started_owner() -> ([u8; 44], [usize; 5]) {
-    let bytes = [
+pub fn check_started_owner(by_base: bool) -> ([u8; 44], [usize; 5]) {
+    let mut bytes = [
         0x64, 0x4c, 0x8b, 0x1c, 0x25, 0, 0, 0, 0, // mov %fs:0,%r11
         0x80, 0x3d, 0, 0, 0, 0, 0, // cmpb $0,0(%rip)
         0x74, 14, // je 1f
@@ -110,6 +113,9 @@ pub fn check_started_owner() -> ([u8; 44], [usize; 5]) {
         0x4c, 0x8d, 0x1d, 0, 0, 0, 0, // 1: lea 0(%rip),%r11
         0xe9, 0, 0, 0, 0, // jmp
     ];
+    if by_base {
+        bytes[..9].copy_from_slice(&READ_BASE);
+    }
     (bytes, [22, 28, 35, 40, 11])
 }
 
@@ -119,7 +125,7 @@ pub fn check_started_owner() -> ([u8; 44], [usize; 5]) {
 /// ```text
 ///    4: lea 2f(%rip),%r11; jmp SIGNAL
 ///    3: lea 1f(%rip),%r11; jmp SLOW
-///       mov %fs:0,%r11; cmpb $0,STARTED(%rip); je 3b; cmp %gs:OWNER(%rip),%r11; jne 3b
+///       rdfsbase %r11; cmpb $0,STARTED(%rip); je 3b; cmp %gs:OWNER(%rip),%r11; jne 3b
 ///    1: lea 8(%rsp),%r11; cmp %r11,%rdx; je 4b
 ///    2:
 /// ```
@@ -142,11 +148,11 @@ pub struct EntryCheck {
 }
 
 impl EntryCheck {
-    /// Of a program that is loaded with its thread pointer in place or not (`is_early`); of a library that
-    /// may not have started (`asks_started`); before what may be a signal handler (`asks_signal`).
-    pub fn new(is_early: bool, asks_started: bool, asks_signal: bool) -> EntryCheck {
+    /// By the base of `fs` or by the word there (`by_base`, see [`check_owner`]); of a library that may not
+    /// have started (`asks_started`); before what may be a signal handler (`asks_signal`).
+    pub fn new(by_base: bool, asks_started: bool, asks_signal: bool) -> EntryCheck {
         const BY_WAY: usize = BY_WAY_OF.0.len();
-        let (owner_check, _) = check_owner(is_early);
+        let (owner_check, _) = check_owner(by_base);
         let mut all = EntryCheck::default();
         let n_found = if asks_signal { 2 * BY_WAY } else { BY_WAY };
         let slow_at = n_found - BY_WAY;
@@ -187,8 +193,8 @@ impl EntryCheck {
 /// Behind a call that may return in a new process: whether the counters are still this one's. The flags and
 /// r11 are dead there. Like [`check_owner`], going on behind itself; the offsets are those of the distances
 /// to OWNER and SLOW.
-pub fn check_owner_here(is_early: bool) -> ([u8; 35], [usize; 2]) {
-    let (mut bytes, [owner, je, lea, slow]) = check_owner(is_early);
+pub fn check_owner_here(by_base: bool) -> ([u8; 35], [usize; 2]) {
+    let (mut bytes, [owner, je, lea, slow]) = check_owner(by_base);
     let end = bytes.len();
     for place in [je, lea] {
         let distance = u8::try_from(end - (place + 4)).expect("a few bytes");

@@ -137,9 +137,9 @@ impl Draft {
     }
 
     /// A check of whose counters these are, behind a call that may return in another process.
-    pub fn owner_check(&mut self, is_early: bool) {
+    pub fn owner_check(&mut self, by_base: bool) {
         let base = self.made.len();
-        let (check, [owner, slow]) = emit::check_owner_here(is_early);
+        let (check, [owner, slow]) = emit::check_owner_here(by_base);
         self.made.extend(check);
         self.in_made.push((base + owner, base + owner + 4, Target::Owner));
         self.in_made.push((base + slow, base + slow + 4, Target::Slow));

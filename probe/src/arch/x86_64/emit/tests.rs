@@ -144,7 +144,20 @@ fn checks_of_the_owner() {
         "#]],
     );
     check(
-        &check_started_owner().0,
+        &check_started_owner(true).0,
+        &expect![[r#"
+        00: rdfsbase %r11
+        05: nopl (%rax)
+        09: cmpb $0x0,0x1010
+        10: je 0x1020
+        12: cmp %gs:0x101a,%r11
+        1a: je 0x1020
+        20: lea 0x1027,%r11
+        27: jmp 0x102c
+    "#]],
+    );
+    check(
+        &check_started_owner(false).0,
         &expect![[r#"
             00: mov %fs:0x0,%r11
             09: cmpb $0x0,0x1010
