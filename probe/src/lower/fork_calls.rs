@@ -80,6 +80,14 @@ mod tests {
         assert!(callers("int f(void) { return getpid() + 1; }").is_empty());
     }
 
+    /// One of the program's own, which returns in both, as the system call does.
+    #[test]
+    fn so_is_one_that_is_called_clone() {
+        let own = "__attribute__((noinline)) int clone3(void *a, long n)
+            { long r; asm volatile(\"syscall\" : \"=a\"(r) : \"0\"(435L), \"D\"(a), \"S\"(n) : \"rcx\", \"r11\", \"memory\"); return r; }";
+        assert_eq!(callers(&format!("{own} int f(void) {{ return clone3(&way, 8) + 1; }}")), ["f"]);
+    }
+
     #[test]
     fn so_is_a_call_of_what_jumps_there() {
         assert_eq!(callers("int g(void) { return fork(); } int f(void) { return g() + 1; }"), ["f"]);

@@ -73,8 +73,14 @@ fn callee(code: &RawCode<'_>, call: &RawCall) -> Target {
     let callee = match call.transfer {
         Transfer::Direct => code.block_from(call.target).map(|b| code.owner[b as usize]),
         Transfer::Slot | Transfer::JumpSlot => match code.slot_import(call.target) {
-            Some(name) if libc::never_returns(name) => return Target::Never,
-            Some(_) => None,
+            Some(name) => {
+                let is_libc = |name: &str| code.cx.image.is_libc_import(name);
+                return if libc::import_never_returns(name, is_libc) {
+                    Target::Never
+                } else {
+                    Target::Returns
+                };
+            }
             None => code.slot_function(call.target),
         },
         Transfer::Indirect | Transfer::JumpIndirect => None,

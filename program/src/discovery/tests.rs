@@ -118,6 +118,28 @@ const STUBS: &str = r#"
     .section .note.GNU-stack, "", @progbits
 "#;
 
+/// Through its slot, as through its stub: a library's own `err` may come back, and libc's does not.
+#[test]
+fn a_call_through_a_slot_goes_by_whose_function_it_is() {
+    let source = "int err(int, const char *, ...); int after;
+        int calls(int n) { err(n, \"\"); after = n; return 7; } int main(void) { return calls(1); }";
+    let own = "int err(int n, const char *s, ...) { return n; }";
+    let dir = tempfile::tempdir().expect("a folder for the test's files");
+    let library = dir.path().join("libown.so");
+    let text = dir.path().join("own.c");
+    std::fs::write(&text, own).expect("the folder can be written");
+    let made = Command::new("gcc").args(["-w", "-shared", "-fPIC", "-o"]).arg(&library).arg(&text).status();
+    assert!(made.expect("gcc runs").success());
+    for (library, want) in [(Some(library.to_str().expect("a name")), true), (None, false)] {
+        let flags = ["-O1", "-w", "-fno-plt", "-fno-builtin"];
+        let flags: Vec<&str> = flags.into_iter().chain(library).collect();
+        let (program, whole) = build("calls.c", source, &flags);
+        let at = whole.symbols.iter().find(|s| &*s.name == "calls").expect("gcc named it").at;
+        let id = program.function_at(at).expect("it is found");
+        assert_eq!(program.function(id).returns, want, "{library:?}");
+    }
+}
+
 #[test]
 fn a_stub_of_a_function_of_the_same_image_does_what_that_one_does() {
     let (program, _) = build("a.s", STUBS, &["-shared", "-nostdlib"]);
