@@ -300,6 +300,8 @@ pub struct Image {
     pub relro: Vec<Range<Va>>,
     /// Loaded sections, by address.
     pub sections: Vec<Section>,
+    /// Whether the file ends before its table of sections does: then nothing is known of them.
+    pub sections_cut: bool,
     /// Defined symbols and file symbols, in table order.
     pub symbols: Vec<Symbol>,
     /// Dynamic relocations, by place, one a place.
@@ -359,6 +361,7 @@ impl Image {
             entry: None,
             segments: Vec::new(),
             relro: Vec::new(),
+            sections_cut: false,
             sections: Vec::new(),
             symbols: Vec::new(),
             relocations: Vec::new(),

@@ -43,7 +43,7 @@ pub use machine::machine;
 pub use measure::Placement;
 pub use messages::{Done, Warning, kernel_hint};
 pub use module::{
-    Hindrance, Instrumentation, Instrumented, ModuleError, changes_code, recorded_path,
+    Hindrance, Instrumentation, Instrumented, ModuleError, changes_code, is_cut_off, recorded_path,
     refuse_known_by_address, refuse_sanitized, written_path,
 };
 pub use prepare::{Modules, PrepareError, Prepared};

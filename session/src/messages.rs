@@ -32,6 +32,11 @@ pub enum Warning {
         /// The file.
         image: String,
     },
+    /// A file ends before its table of sections does, and is read by its program headers alone.
+    CutOff {
+        /// The file.
+        image: String,
+    },
     /// No module has a name that was wanted.
     NoneNamed {
         /// The name.
@@ -92,6 +97,9 @@ impl fmt::Display for Warning {
         match self {
             Warning::ChangesCode { image } => {
                 write!(f, "{image} may change its own code while it runs: moved code does not change with it")
+            }
+            Warning::CutOff { image } => {
+                write!(f, "{image} is cut off: it ends before its section headers do, and is read without them")
             }
             Warning::NoneNamed { name } => write!(f, "no module is called {name}"),
             Warning::Left { path, why, done } => write!(f, "{} was not {done}: {why}", path.display()),

@@ -8,7 +8,7 @@ mod hindrance;
 mod linker;
 mod paths;
 
-pub use hindrance::{Hindrance, changes_code, refuse_known_by_address, refuse_sanitized};
+pub use hindrance::{Hindrance, changes_code, is_cut_off, refuse_known_by_address, refuse_sanitized};
 pub(crate) use linker::{LinkerSites, asking};
 pub use paths::{recorded_path, written_path};
 
@@ -282,7 +282,7 @@ pub(crate) fn load(path: &Path) -> Result<(Image, Option<Warning>), ModuleError>
     let image = Image::load(path)?;
     refuse_known_by_address(&image)?;
     refuse_sanitized(&image)?;
-    let warning = changes_code(&image);
+    let warning = changes_code(&image).or_else(|| is_cut_off(&image));
     Ok((image, warning))
 }
 

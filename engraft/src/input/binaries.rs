@@ -2,7 +2,7 @@
 
 use super::functions::functions;
 use super::read::{start, text};
-use crate::output::Hinted;
+use crate::output::{self, Hinted};
 use anyhow::Context as _;
 use matching::Map;
 use measure::plan_text::Points;
@@ -20,6 +20,7 @@ pub fn program(path: &Path) -> anyhow::Result<Program> {
         return Err(Hinted::new("a program is not read from standard input", hint).into());
     }
     let image = info_span!("load").in_scope(|| Image::load(path)).map_err(|err| of_profile(path, err))?;
+    session::is_cut_off(&image).iter().for_each(output::warned);
     Ok(info_span!("analyze").in_scope(|| Program::analyze(image)))
 }
 

@@ -97,6 +97,9 @@ pub fn of_warning(warning: &Warning) -> Option<&'static str> {
         Warning::ChangesCode { .. } => {
             Some("if it behaves otherwise than alone, leave it out with --modules")
         }
+        Warning::CutOff { .. } => {
+            Some("copy or build the file again: names and lines may be in what is lost")
+        }
         Warning::NoneNamed { .. } => Some("file names are meant, as `ldd` shows them; * stands for anything"),
         Warning::NothingMoved { .. } => Some(WHY_NOT_MOVED),
         Warning::BecameAnother { .. } => Some("name that program if it can be started by itself"),

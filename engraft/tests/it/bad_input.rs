@@ -1,7 +1,8 @@
 //! What cannot be used is refused: exit code 2, one line with the place, one with the remedy, nothing on
 //! standard output.
 
-use crate::run::{compile, engraft, folder, looks_like, pair};
+use crate::needs;
+use crate::run::{built, compile, engraft, folder, looks_like, must, pair};
 use std::path::Path;
 
 /// Runs `engraft` with `args` and compares what it says; `…` in `want` stands for anything.
@@ -220,4 +221,34 @@ fn a_reader_that_goes_away_is_no_failure() {
         std::process::Command::new("bash").args(["-c", &piped]).current_dir(pair()).output().expect("bash");
     let stderr = String::from_utf8_lossy(&ran.stderr);
     assert!(stderr.trim_end().ends_with('0'), "{stderr}");
+}
+
+/// The kernel does not look at section headers: what is left of the file runs, and is read as it is.
+#[test]
+fn an_executable_whose_section_headers_are_cut_off_is_read_by_its_program_headers() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    built(folder, "old", "int main(int n, char **v) { return n + 6; }", "-O1");
+    let whole = std::fs::metadata(folder.join("old")).expect("it was made").len();
+    std::fs::File::options()
+        .write(true)
+        .open(folder.join("old"))
+        .and_then(|f| f.set_len(whole - 100))
+        .expect("cut");
+    let run = |name: &str| std::process::Command::new(folder.join(name)).status().expect("it runs").code();
+    assert_eq!(run("old"), Some(7));
+    for (verb, status) in
+        [("show old", 0), ("instrument old -o new", 0), ("count -o run.engraft -- ./old", 7)]
+    {
+        let ran = engraft(folder, verb);
+        assert_eq!(ran.code, Some(status), "{verb}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("is cut off: it ends before its section headers do"),
+            "{verb}: {}",
+            ran.stderr
+        );
+    }
+    assert_eq!(run("new"), Some(7));
+    must(std::process::Command::new("readelf").arg("-lS").arg(folder.join("new")));
 }

@@ -64,6 +64,11 @@ pub fn write(
     if let Some((at, n)) = sections {
         header.e_shoff.set(LE, at);
         header.e_shnum.set(LE, n);
+    } else if image.sections_cut {
+        // What stands where it would have been is ours.
+        header.e_shoff.set(LE, 0);
+        header.e_shnum.set(LE, 0);
+        header.e_shstrndx.set(LE, object::elf::SymbolSection(0));
     }
     if let Some(entry) = entry {
         header.e_entry.set(LE, entry.0);

@@ -47,6 +47,9 @@ impl Image {
 
     fn from_headers(bytes: Vec<u8>, headers: &Headers, name: &str) -> Result<Image, LoadError> {
         let mut notes = Vec::new();
+        if headers.sections_cut {
+            notes.push(format!("sections: their table at {:#x} is cut off", headers.file.e_shoff(LE)));
+        }
         let segments = segments(headers, &bytes, name)?;
         let sections = sections(headers, &segments, &mut notes);
         let mut hash = xxhash_rust::xxh3::Xxh3::new();
@@ -66,6 +69,7 @@ impl Image {
             relro: relro(headers),
             segments,
             sections,
+            sections_cut: headers.sections_cut,
             symbols: Vec::new(),
             relocations: Vec::new(),
             libc_imports: Vec::new(),

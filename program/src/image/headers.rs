@@ -19,6 +19,8 @@ pub(super) struct Headers {
     pub segments: Vec<Phdr>,
     /// All sections, also those that are not loaded, with their names.
     pub sections: Vec<(String, Shdr)>,
+    /// Whether the file ends before its table of sections does: then there are none.
+    pub sections_cut: bool,
 }
 
 impl Headers {
@@ -85,8 +87,13 @@ pub(super) fn headers(bytes: &[u8], name: &str, debug_wanted: bool) -> Result<He
         .program_headers(LE, bytes)
         .map_err(|_| damaged("the program header table", file.e_phoff(LE)))?
         .to_vec();
-    let headers =
-        file.section_headers(LE, bytes).map_err(|_| damaged("the section header table", file.e_shoff(LE)))?;
+    // Who loads it does not look at them; of a file of debug information, nothing else is of use.
+    let table = file.section_headers(LE, bytes);
+    let sections_cut = table.is_err();
+    if sections_cut && debug_wanted {
+        return Err(damaged("the section header table", file.e_shoff(LE)));
+    }
+    let headers = table.unwrap_or_default();
     let names = file
         .section_strings_index(LE, bytes)
         .ok()
@@ -111,7 +118,7 @@ pub(super) fn headers(bytes: &[u8], name: &str, debug_wanted: bool) -> Result<He
     if sections.iter().any(is_debug) && !debug_wanted {
         return Err(unsupported("a file of debug information without code"));
     }
-    Ok(Headers { file: *file, segments, sections })
+    Ok(Headers { file: *file, segments, sections, sections_cut })
 }
 
 /// The symbols of `.symtab`.

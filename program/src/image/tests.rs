@@ -225,10 +225,17 @@ fn a_file_without_section_headers_gives_the_same() {
         let (_dir, path) = compile(HELLO, &format!("-s -fno-builtin {flags}"));
         let mut bytes = std::fs::read(&path).expect("it was made");
         let whole = Image::parse(bytes.clone(), "x").expect("gcc makes good files");
+        let mut cut = bytes.clone();
+        cut.truncate(bytes.len() - 65);
         // e_shoff, e_shnum, e_shstrndx
         bytes[40..48].fill(0);
         bytes[60..64].fill(0);
         let bare = Image::parse(bytes, "x").expect("section headers are not needed to run");
+        let cut = Image::parse(cut, "x").expect("nor a whole table of them");
+        assert!(cut.sections_cut && !bare.sections_cut && !whole.sections_cut);
+        let known =
+            |i: &Image| format!("{:?} {:?} {:?} {:?}", i.symbols, i.relocations, i.plt, i.code_ranges());
+        assert_eq!((known(&cut), cut.id), (known(&bare), bare.id), "{flags}");
         assert!(bare.sections.is_empty() && !whole.sections.is_empty());
         let text = |what: &dyn std::fmt::Debug| format!("{what:?}");
         assert_eq!((whole.kind, &whole.build_id), (bare.kind, &bare.build_id), "{flags}");

@@ -75,6 +75,11 @@ pub(crate) fn is_instrumented(image: &Image) -> bool {
     memchr::memmem::find(image.file_bytes(), probe::arch::SAYS).is_some()
 }
 
+/// What to say of a program whose file ends before its table of sections does.
+pub fn is_cut_off(image: &Image) -> Option<Warning> {
+    image.sections_cut.then(|| Warning::CutOff { image: image.name.clone() })
+}
+
 /// What to say of a program whose code may be written while it runs: this is not seen where the code was
 /// moved to.
 pub fn changes_code(image: &Image) -> Option<Warning> {
