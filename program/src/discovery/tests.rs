@@ -3,7 +3,7 @@
 
 use crate::addr::Va;
 use crate::image::{Image, SymbolKind};
-use crate::model::{CallKind, Callee, Program};
+use crate::model::{BlockEnd, CallKind, Callee, Program};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -474,7 +474,7 @@ fn forty_thousand_final_calls_in_a_row_are_no_matter() {
     let func = program.function_from(main.at).expect("it has an unwind range");
     let blocks = program.blocks_of(func);
     assert_eq!(blocks.len(), n + 1);
-    assert!(blocks[..n].iter().all(|b| b.end == crate::model::BlockEnd::NoReturn && b.n_insns == 1));
+    assert!(blocks[..n].iter().all(|b| b.end == BlockEnd::NoReturn && b.n_insns == 1));
 }
 
 #[test]
@@ -507,7 +507,7 @@ table: .quad 1b, 2b, inner, end
     assert_eq!(program.block_from(at("inner")), None);
     assert_eq!(program.block_from(at("end")), None);
     let torn = program.block_from(at("torn")).expect("it is called");
-    assert_eq!(program.block(torn).end, crate::model::BlockEnd::Broken);
+    assert_eq!(program.block(torn).end, BlockEnd::Broken);
     // A range that does not start as functions do, but that is called: it starts with its no-operation.
     assert!(program.function_from(at("part")).is_some());
     assert!(program.block_from(at("part")).is_some());
@@ -593,4 +593,44 @@ fn a_table_whose_address_is_kept_in_the_frame_is_found() {
         to.sort_unstable();
         assert_eq!(to, labels, "{from}");
     }
+}
+
+/// Labels that are kept in memory and jumped to later, as Oniguruma keeps its operations: no jump of that
+/// function is a tail call, whose callee would rely on less than the code at the labels does.
+#[test]
+fn a_jump_to_a_label_that_was_kept_does_not_leave_its_function() {
+    let source = "
+        #include <stddef.h>
+        struct op { const void *label; long n; };
+        long outside(long (*f)(long), long n) { return f(n + 1); }
+        long machine(struct op *ops, size_t n_ops, long n) {
+            static const void *const labels[] = { &&add, &&twice, &&end };
+            if (n_ops) {
+                for (size_t i = 0; i < n_ops; i++) ops[i].label = labels[ops[i].n];
+                return 0;
+            }
+            goto *ops->label;
+        add: n += ops->n; ops++; goto *ops->label;
+        twice: n *= 2; ops++; goto *ops->label;
+        end: return n;
+        }
+        int main(int argc, char **argv) {
+            struct op ops[3] = { { 0, 0 }, { 0, 1 }, { 0, 2 } };
+            return machine(ops, 3, 0) + machine(ops, 0, argc) + outside((long (*)(long))argv, 1);
+        }";
+    let (program, whole) = build("kept.c", source, &["-O2", "-fno-inline"]);
+    let function = |name: &str| {
+        let at = whole.symbols.iter().find(|s| &*s.name == name).expect("gcc named it").at;
+        program.function_from(at).expect("it was found")
+    };
+    let kinds = |name: &str| {
+        let id = function(name);
+        let kinds: Vec<BlockEnd> = program.blocks_of(id).iter().map(|b| b.end).collect();
+        (kinds, program.function(id).complete)
+    };
+    let (machine, complete) = kinds("machine");
+    assert!(!complete && machine.contains(&BlockEnd::Unresolved), "{machine:?}");
+    assert!(!machine.contains(&BlockEnd::IndirectTailCall), "{machine:?}");
+    let (outside, complete) = kinds("outside");
+    assert!(complete && outside.contains(&BlockEnd::IndirectTailCall), "{outside:?}");
 }
