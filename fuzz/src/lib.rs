@@ -9,15 +9,19 @@ use matching::{CarryOptions, Map, Matching, MergeOptions, Options, carry, merge,
 use measure::{Placement, branches};
 use probe::{Module, Old, Plan, Room};
 use profile::perf_branches as perf;
-use profile::{Context, Format, Profile, recording};
+use profile::recording::Recording;
+use profile::{Context, Format, Profile};
 use program::{Bias, Image, Lines, LiveVa, Program, Va, arch::Decoder};
 use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::process::Command;
 use std::sync::LazyLock;
-use trace::decode::{ModuleCodes, Decoder as EventDecoder};
 use trace::chunks::Codec;
-use trace::{Automaton, Balance, BlockId, Cause, FuncId, Names, Path, Position, Scheme, Stores, Symbol, ThreadId, Trace, Want};
+use trace::decode::{Decoder as EventDecoder, ModuleCodes};
+use trace::{
+    Automaton, Balance, BlockId, Cause, FuncId, Names, Path, Position, Scheme, Stores, Symbol, ThreadId,
+    Trace, Want,
+};
 use trace::{file, import, plain};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -55,7 +59,8 @@ pub fn compile(source: &str, flags: &[&str]) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (from, to) = (folder.path().join("a.c"), folder.path().join("output"));
     std::fs::write(&from, source).expect("the temporary folder can be written");
-    let done = Command::new("gcc").args(flags).arg("-o").arg(&to).arg(&from).status().expect("gcc is installed");
+    let done =
+        Command::new("gcc").args(flags).arg("-o").arg(&to).arg(&from).status().expect("gcc is installed");
     assert!(done.success(), "gcc compiles it");
     std::fs::read(to).expect("gcc wrote it")
 }
@@ -100,7 +105,10 @@ pub fn rewrite(bytes: &[u8]) {
     let program = Program::analyze(image);
     for plan in [Plan::NULL, Placement::Edges.plan(&program)] {
         if let Ok(module) = Module::build(&program, &plan, Room::Behind) {
-            let _ = (measure::notes(&module).write(), module.to_file(Old::Poisoned).map_err(|err| err.to_string()));
+            let _ = (
+                measure::notes(&module).write(),
+                module.to_file(Old::Poisoned).map_err(|err| err.to_string()),
+            );
         }
         if let Ok(module) = Module::build(&program, &plan, Room::Apart) {
             let _ = module.to_segments().map_err(|err| err.to_string());
@@ -111,7 +119,8 @@ pub fn rewrite(bytes: &[u8]) {
 /// Any bytes as instructions: operands, effects and text of each can be asked for.
 pub fn decode(bytes: &[u8]) {
     for insn in Decoder::new(bytes, Va(0x1000)) {
-        let _ = (insn.flow(), insn.operands().count(), insn.effects(), insn.refers_to(true), insn.to_string());
+        let _ =
+            (insn.flow(), insn.operands().count(), insn.effects(), insn.refers_to(true), insn.to_string());
     }
 }
 
@@ -122,7 +131,7 @@ fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn read(bytes: &[u8]) -> Option<Profile> {
-    let bytes = sealed(bytes).unwrap_or_else(|| bytes.to_vec());
+    let bytes = sealed(&with_sums(bytes)).unwrap_or_else(|| bytes.to_vec());
     match profile::read(&bytes, &Context::of(&PROGRAM)) {
         Ok(read) => Some(read.profile),
         Err(err) => {
@@ -143,12 +152,15 @@ pub fn profile(bytes: &[u8]) {
     let overlap = read.overlap(&twice);
     assert!((0.0..1.001).contains(&overlap), "{overlap}");
     for format in Format::all().filter(|f| f.is_written()) {
-        let written = profile::write(&read, Some(&PROGRAM), format).expect("the program is at hand, with its lines");
+        let written =
+            profile::write(&read, Some(&PROGRAM), format).expect("the program is at hand, with its lines");
         if format.is_read() && !written.bytes.is_empty() && read.total() > 0 {
             match profile::read(&written.bytes, &Context::of(&PROGRAM)) {
                 Ok(_) => {}
                 // A profile of another image, or one that has nothing to say in this format.
-                Err(err) => assert!(written.count == 0 || read.image.id != Some(PROGRAM.image.id), "{format}: {err}"),
+                Err(err) => {
+                    assert!(written.count == 0 || read.image.id != Some(PROGRAM.image.id), "{format}: {err}")
+                }
             }
         }
     }
@@ -156,14 +168,42 @@ pub fn profile(bytes: &[u8]) {
 
 /// Any bytes as a recording of a run, finished or as a counted program leaves it.
 pub fn recording(bytes: &[u8]) {
-    let bytes = sealed(bytes).unwrap_or_else(|| bytes.to_vec());
+    let bytes = sealed(&with_sums(bytes)).unwrap_or_else(|| bytes.to_vec());
     let read = match measure::raw_recording::is_one(&bytes) {
-        true => measure::raw_recording::parse(&bytes),
-        false => recording::parse(&bytes),
+        true => measure::raw_recording::parse(&bytes).map(Recording::of),
+        false => Recording::parse(&bytes),
     };
-    if let Ok(profiles) = read {
-        assert_eq!(recording::parse(&recording::write(&profiles)).expect("we wrote it"), profiles);
+    let Ok(read) = read else { return };
+    assert_eq!(Recording::parse(&read.write()).expect("we wrote it"), read);
+    for module in &read.modules {
+        let Ok(Some(excerpt)) = module.excerpt() else { continue };
+        let Ok(program) = excerpt.into_program() else { continue };
+        // Whatever it says, all that is shown of counts can be computed.
+        let _ran = measure::reports::count::run(&module.profile, &program);
+        let _kept = measure::excerpt(&program, &module.profile);
     }
+}
+
+/// The sections of a recording with the checksums that they should have, as far as they can be told apart.
+fn with_sums(bytes: &[u8]) -> Vec<u8> {
+    const HEAD: &[u8] = b"ENGRAFT\0\x02";
+    let mut out = bytes.to_vec();
+    let mut at = HEAD.len();
+    while out.starts_with(HEAD) && out.get(at).is_some_and(|tag| *tag != 0) {
+        let (mut len, mut shift, mut from) = (0usize, 0, at + 1);
+        while let Some(&byte) = out.get(from).filter(|_| shift < 35) {
+            (len, from) = (len | usize::from(byte & 0x7f) << shift, from + 1);
+            shift += 7;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        let Some(body_end) = from.checked_add(len).filter(|end| end + 8 <= out.len()) else { break };
+        let sum = xxh3_64(&out[at..body_end]);
+        out[body_end..body_end + 8].copy_from_slice(&sum.to_le_bytes());
+        at = body_end + 8;
+    }
+    out
 }
 
 /// Any text as a map of two builds; what can be read is written and read again, and is matched and carried
@@ -226,9 +266,14 @@ pub fn trace_file(bytes: &[u8]) {
 fn tell(trace: &Trace, is_short: bool) {
     if let Ok(names) = trace.names() {
         let text = Path::parse("main: 0 0x1004 .. a.c:1..9", &names);
-        let _unknown = text.map(|path| trace.flow().map(|flow| flow.check(&path, &|func| names.function(func))));
+        let _unknown =
+            text.map(|path| trace.flow().map(|flow| flow.check(&path, &|func| names.function(func))));
     }
-    let _damaged = (trace.threads(), trace.codes().map(|codes| codes.modules().count()), trace.paths(3, Some(FuncId(1))));
+    let _damaged = (
+        trace.threads(),
+        trace.codes().map(|codes| codes.modules().count()),
+        trace.paths(3, Some(FuncId(1))),
+    );
     if is_short || !trace.is_recording() {
         let times = trace.times().ok().flatten();
         for thread in (0..2).map(ThreadId) {
@@ -270,14 +315,19 @@ fn search(trace: &Trace, path: &Path, is_short: bool) {
             let _damaged = trace.search(&automaton, want, Some(scheme));
         }
     }
-    if is_short || trace.load_grammar().is_ok() && trace.search(&automaton, Want::Count, Some(Scheme::Grammar)).is_ok() {
+    if is_short
+        || trace.load_grammar().is_ok()
+            && trace.search(&automaton, Want::Count, Some(Scheme::Grammar)).is_ok()
+    {
         let _damaged = trace.count_by_caller(path);
     }
     if is_short {
         let (mut counts, mut all) = (Vec::new(), Vec::new());
         for scheme in Scheme::ALL {
             counts.extend(trace.search(&automaton, Want::Count, Some(scheme)).map(|(found, _)| found.count));
-            all.extend(trace.search(&automaton, Want::All, Some(scheme)).map(|(found, _)| found.all.len() as u64));
+            all.extend(
+                trace.search(&automaton, Want::All, Some(scheme)).map(|(found, _)| found.all.len() as u64),
+            );
             let ranges = [(ThreadId(0), 10..40), (ThreadId(1), 0..u64::MAX)].into();
             let _damaged = trace.search_within(path, Want::CountAndFirst, Some(scheme), &ranges);
         }
@@ -290,7 +340,9 @@ pub fn names(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match Names::parse(&text) {
         Ok(names) => {
-            let plain = [Symbol::enter(FuncId(0)), Symbol::block(BlockId(0)), Symbol::EXIT].map(|symbol| symbol.0.to_le_bytes()).concat();
+            let plain = [Symbol::enter(FuncId(0)), Symbol::block(BlockId(0)), Symbol::EXIT]
+                .map(|symbol| symbol.0.to_le_bytes())
+                .concat();
             let mut file = tempfile::tempfile().expect("a temporary file");
             let stores = Stores { grammar: None, chunks: Some(Codec::Zstd) };
             import::import(plain.as_slice(), &mut file, &names, stores).expect("there is room");
@@ -377,7 +429,8 @@ pub fn events(bytes: &[u8]) {
     let Some((code, words)) = rest.split_at_checked(u32::from_le_bytes(*len) as usize) else { return };
     let Ok(code) = postcard::from_bytes(code) else { return };
     let codes = ModuleCodes::new(vec![code]);
-    let words: Vec<u32> = words.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four"))).collect();
+    let words: Vec<u32> =
+        words.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four"))).collect();
     let (mut decoder, mut out) = (EventDecoder::new(&codes), Vec::new());
     decoder.push(&words, &mut out);
     decoder.finish(Cause::ProcessEnd, &mut out);

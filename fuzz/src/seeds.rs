@@ -1,17 +1,18 @@
 //! Whole files to begin with: of every format that is read.
 
 use crate::{MATCHING, NEXT, PROGRAM, SOURCE, compile};
-use measure::recorded_points::{Scope, plan};
 use matching::Map;
-use profile::{Edge, Format, ImageRef, Profile, recording, write};
+use measure::recorded_points::{Scope, plan};
+use profile::recording::{self, Recording};
+use profile::{Edge, Format, ImageRef, Profile, write};
 use program::{FuncId, Program};
 use trace::chunks::Codec;
-use trace::recording::module_code::ModuleCode;
-use trace::recording::event::{Event, SignalPlace};
-use trace::recording::sections::{Packer, code_section, ends_section};
 use trace::file::Sections;
-use trace::flow::{FlowGraphs, Successors, Module};
+use trace::flow::{FlowGraphs, Module, Successors};
 use trace::import::{Around, import_streams};
+use trace::recording::event::{Event, SignalPlace};
+use trace::recording::module_code::ModuleCode;
+use trace::recording::sections::{Packer, code_section, ends_section};
 use trace::times::Times;
 use trace::{Cause, Maker, Names, Stores, Symbol, ThreadId};
 
@@ -82,9 +83,7 @@ pub fn profiles() -> Vec<Vec<u8>> {
     files.push(b"no_lbr cycles\n1 g 0 5\n1 main 1 2\n".to_vec());
     let main = program.function(function(program, "main")).entry;
     let at = call.0.wrapping_sub(main.0);
-    files.push(
-        format!("boltedcollection\n1 main {at:x} 1 g 0 0 5\n0 [unknown] 0 1 g 0 0 5\n").into_bytes(),
-    );
+    files.push(format!("boltedcollection\n1 main {at:x} 1 g 0 0 5\n0 [unknown] 0 1 g 0 0 5\n").into_bytes());
     files.push(
         b"---\nheader:\n  profile-version: 1\n  binary-name: 'x'\n  profile-flags: [ lbr ]\nfunctions:\n  - name: g\n    \
           fid: 1\n    exec: 3\n    blocks:\n      - bid: 0\n        hash: 0x10000\n        succ: [ { bid: 1, cnt: 3 } ]\n      \
@@ -96,7 +95,10 @@ pub fn profiles() -> Vec<Vec<u8>> {
 
 /// Recordings of one image and of several.
 pub fn recordings() -> Vec<Vec<u8>> {
-    vec![recording::write(&[counted()]), recording::write(&[counted(), counted_next()])]
+    let with_code = recording::Module::new(counted(), Some(&measure::excerpt(&PROGRAM, &counted())));
+    let alone = Recording { modules: vec![with_code], ..Recording::default() };
+    let of_two = Recording::of([counted(), counted_next()]);
+    vec![Recording::of([counted()]).write(), of_two.write(), alone.write()]
 }
 
 /// A map of the two builds, with lines of a person's.
@@ -159,7 +161,10 @@ pub fn events() -> Vec<Vec<u8>> {
     let (code, words) = recorded();
     let code = postcard::to_stdvec(&code).expect("there is memory");
     let len = u32::try_from(code.len()).expect("it is small");
-    vec![[&len.to_le_bytes()[..], &code, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>()].concat()]
+    vec![
+        [&len.to_le_bytes()[..], &code, &words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>()]
+            .concat(),
+    ]
 }
 
 /// Names of the functions and blocks of [`traces`].
@@ -190,7 +195,9 @@ pub fn plain() -> Vec<Vec<u8>> {
     let b = |n| Symbol::block(trace::BlockId(n));
     let e = Symbol::EXIT;
     let loops = [b(1), b(1), b(2), f(1), b(0), e, b(1), b(1), b(2), f(1), b(0), e];
-    let run = [&[f(0), b(0)][..], &loops, &[f(1), b(0), f(0), b(0)], &loops, &[e, e], &loops, &[b(1 << 19), e]].concat();
+    let run =
+        [&[f(0), b(0)][..], &loops, &[f(1), b(0), f(0), b(0)], &loops, &[e, e], &loops, &[b(1 << 19), e]]
+            .concat();
     vec![run.iter().flat_map(|symbol| symbol.0.to_le_bytes()).collect()]
 }
 
@@ -208,17 +215,34 @@ pub fn branches() -> Vec<Vec<u8>> {
     let (main, g) = (function(program, "main"), function(program, "g"));
     let calls = program.function(main).block_ids().flat_map(|id| program.calls_in(id));
     let at = calls.map(|c| c.at.0).next().expect("main calls");
-    let ends = program.function(g).block_ids().map(|id| program.block(id).last_insn().0).max().expect("it has blocks");
+    let ends = program
+        .function(g)
+        .block_ids()
+        .map(|id| program.block(id).last_insn().0)
+        .max()
+        .expect("it has blocks");
     let entry = program.function(g).entry.0;
     let (at, entry, ret, behind) = (live(at), live(entry), live(ends), live(at + 5));
     let pair = |from: u64, to: u64| format!("{from:#x}/{to:#x}/P/-/-/1");
-    let stack = format!("a.out 77/78 7084.301: {behind:x} {} {}\n", pair(ret, behind), pair(at, entry)).repeat(3);
+    let stack =
+        format!("a.out 77/78 7084.301: {behind:x} {} {}\n", pair(ret, behind), pair(at, entry)).repeat(3);
     let branch = |what: &str, from: u64, to: u64| {
-        format!("a.out 77/78 [001] 7084.301999: 1 branches:uH: {what} {from:x} main+0x3 (/x/output) => {to:x} g+0x0 (/x/output)\n")
+        format!(
+            "a.out 77/78 [001] 7084.301999: 1 branches:uH: {what} {from:x} main+0x3 (/x/output) => {to:x} g+0x0 (/x/output)\n"
+        )
     };
     let error = "instruction trace error type 1 time 7084.302 cpu 1 pid 77 tid 78 ip 0x56250dc1e13d code 7: Overflow packet\n";
-    let end = format!("a.out 77/78 [001] 7084.4: 1 branches:uH: tr end syscall {ret:x} g+0x9 (/x/output) => 0 [unknown] ([unknown])\n");
-    let trace = [branch("call", at, entry), branch("return", ret, behind), error.to_owned(), branch("call", at, entry), end].concat();
+    let end = format!(
+        "a.out 77/78 [001] 7084.4: 1 branches:uH: tr end syscall {ret:x} g+0x9 (/x/output) => 0 [unknown] ([unknown])\n"
+    );
+    let trace = [
+        branch("call", at, entry),
+        branch("return", ret, behind),
+        error.to_owned(),
+        branch("call", at, entry),
+        end,
+    ]
+    .concat();
     vec![format!("{mapped}{stack}").into_bytes(), format!("{mapped}{trace}{stack}").into_bytes()]
 }
 
@@ -226,15 +250,28 @@ pub fn branches() -> Vec<Vec<u8>> {
 pub fn traces() -> Vec<Vec<u8>> {
     let mut symbols = Vec::new();
     for n in 0..30 {
-        symbols.extend([Symbol::enter(trace::FuncId(0)), Symbol::block(trace::BlockId(0)), Symbol::enter(trace::FuncId(1)), Symbol::block(trace::BlockId(0)), Symbol::block(trace::BlockId(1 + n % 3))]);
+        symbols.extend([
+            Symbol::enter(trace::FuncId(0)),
+            Symbol::block(trace::BlockId(0)),
+            Symbol::enter(trace::FuncId(1)),
+            Symbol::block(trace::BlockId(0)),
+            Symbol::block(trace::BlockId(1 + n % 3)),
+        ]);
         symbols.extend([Symbol::EXIT, Symbol::block(trace::BlockId(2)), Symbol::EXIT]);
     }
     let codes: Vec<u32> = symbols.iter().map(|symbol| symbol.0).collect();
     let names = Names::parse(META).expect("it is right");
-    let follow = |to: &[u32]| Successors { to: to.iter().copied().map(trace::BlockId).collect(), ..Successors::default() };
+    let follow = |to: &[u32]| Successors {
+        to: to.iter().copied().map(trace::BlockId).collect(),
+        ..Successors::default()
+    };
     let flow = FlowGraphs {
         modules: vec![Module { first: trace::FuncId(0), key: 7, path: "/x/output".to_owned() }],
-        functions: [(trace::FuncId(0), vec![follow(&[2]), follow(&[]), follow(&[])]), (trace::FuncId(1), vec![follow(&[1, 2, 3]); 4])].into(),
+        functions: [
+            (trace::FuncId(0), vec![follow(&[2]), follow(&[]), follow(&[])]),
+            (trace::FuncId(1), vec![follow(&[1, 2, 3]); 4]),
+        ]
+        .into(),
     };
     let mut times = Times::default();
     for (thread, index, ns) in [(0, 0, 5), (0, 100, 900), (0, 240, 2000), (1, 0, 100), (1, 200, 1500)] {
@@ -244,7 +281,8 @@ pub fn traces() -> Vec<Vec<u8>> {
         let mut file = Vec::new();
         let around = Around { names: &names, flow: &flow, times: &times };
         let streams = [(ThreadId(0), codes.as_slice()), (ThreadId(1), &codes[8..])];
-        import_streams(streams.into_iter(), &mut file, around, Stores { grammar, chunks }).expect("it is a trace");
+        import_streams(streams.into_iter(), &mut file, around, Stores { grammar, chunks })
+            .expect("it is a trace");
         file
     };
     let (code, words) = recorded();
@@ -252,7 +290,9 @@ pub fn traces() -> Vec<Vec<u8>> {
     let mut sections = Sections::create(&mut file).expect("there is memory");
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let mut packer = Packer::new().expect("there is memory");
-    for section in [code_section(&code), packer.section(ThreadId(0), 5, &bytes), packer.section(ThreadId(1), 9, &bytes)] {
+    for section in
+        [code_section(&code), packer.section(ThreadId(0), 5, &bytes), packer.section(ThreadId(1), 9, &bytes)]
+    {
         sections.write(&section.expect("there is memory")).expect("there is memory");
     }
     sections.write(&ends_section(&[(ThreadId(0), Cause::ProcessEnd)])).expect("there is memory");

@@ -135,10 +135,7 @@ fn one_thing_has_one_word() {
         }
         let text = std::fs::read_to_string(&path).expect("it can be read");
         // What stands in an array behind these.
-        for (at, mark) in ["Table::new(&[", "HEADINGS: ["]
-            .iter()
-            .flat_map(|mark| text.match_indices(mark).map(move |(at, mark)| (at, mark)))
-        {
+        for (at, mark) in ["Table::new(&[", "HEADINGS: ["].iter().flat_map(|mark| text.match_indices(mark)) {
             let rest = text[at + mark.len()..].trim_start_matches(|c: char| c != '"');
             let list = rest.split(']').next().unwrap_or_default();
             for heading in list.split('"').skip(1).step_by(2) {

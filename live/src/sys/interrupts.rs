@@ -1,6 +1,6 @@
 //! Signals that ask us to end: what we would leave behind is taken away first, then they end us.
 //!
-//! Not here: signals while a program of ours runs ([`super::pass_on`]), which are for it.
+//! Not here: signals while a program of ours runs (`pass_on`), which are for it.
 
 use super::inherited::is_ignored;
 use nix::libc;
@@ -26,7 +26,7 @@ extern "C" fn came(which: libc::c_int) {
 
 /// From now on, signals that ask us to end do so once `tidy` has run, on a thread of its own; those that were
 /// ignored when we were started stay so. The first `tidy` counts: called again, it takes back what
-/// [`super::pass_on`] changed.
+/// `pass_on` changed.
 ///
 /// # Errors
 /// If there can be no such thread: then signals end us at once, as before.
