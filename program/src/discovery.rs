@@ -6,7 +6,6 @@ mod assemble;
 pub mod code;
 mod data;
 mod gaps;
-mod kept_labels;
 mod noreturn;
 mod partition;
 mod prologue;
@@ -126,7 +125,6 @@ fn divide<'a>(
     let known = KnownTargets::of(&code, &evidence);
     let has_gaps = code.regions.iter().any(|r| r.kind == RegionKind::Gap);
     partition::partition(&mut code, &evidence, &known);
-    kept_labels::keep_inside(&mut code, &known);
     noreturn::infer(&mut code);
     for _ in 0..3 {
         let before = (code.never.len(), code.funcs.len());
@@ -136,7 +134,6 @@ fn divide<'a>(
         // What follows a call that does not return may be a function.
         code.end_at_calls();
         partition::partition(&mut code, &evidence, &known);
-        kept_labels::keep_inside(&mut code, &known);
         noreturn::infer(&mut code);
         if (code.never.len(), code.funcs.len()) == before {
             break;

@@ -153,6 +153,39 @@ __asm__(".text\n.type run,@function\nrun: .cfi_startproc\n push %rbx\n.cfi_def_c
 int main(void) { void *code[] = { table[0], table[1], table[2], table[3], table[0], table[4] }; printf("%ld %d\n", run(code), n); return 0; }
 "#;
 
+/// The same, as compilers make it: values live across the jumps in a register that callees may change.
+const RELYING: &str = r#"
+#include <stdio.h>
+extern void *table[]; extern long run(void **code);
+__asm__(".text\n.type run,@function\nrun: .cfi_startproc\n mov $1,%r11d\n jmp *(%rdi)\n"
+"inc: inc %r11\n add $8,%rdi\n jmp *(%rdi)\n"
+"dbl: shl %r11\n add $8,%rdi\n jmp *(%rdi)\n"
+"cmp: cmp $100,%r11\n lea 8(%rdi),%rdi\n jmp *(%rdi)\n"
+"pick: jb 1f\n xor %r11d,%r11d\n1: add $8,%rdi\n jmp *(%rdi)\n"
+"fin: mov %r11,%rax\n ret\n.cfi_endproc\n.size run,.-run\n.data\n.balign 8\n.globl table\ntable: .quad inc,dbl,cmp,pick,fin\n.text\n");
+int main(void) {
+    void *code[] = { table[0], table[1], table[0], table[2], table[3], table[1], table[4] };
+    long sum = 0;
+    for (int i = 0; i < 1000; i++) sum += run(code);
+    printf("%ld\n", sum);
+    return 0;
+}
+"#;
+
+#[test]
+fn labels_that_are_kept_find_registers_and_flags_as_they_were() {
+    needs!("gcc");
+    let place = folder();
+    build(place.path(), RELYING, "-O1 -fPIE -pie");
+    counted(place.path(), &["./old"], "exe");
+    let shown = engraft(place.path(), "show run.engraft --json").json();
+    let uncounted = shown["uncounted"].as_array().expect("a list");
+    assert!(uncounted.iter().all(|u| u["name"] != "run"), "{uncounted:?}");
+    for way in ["count -q --no-cache -o x.engraft", "trace -q --no-cache --modules exe -o x.trace"] {
+        assert_eq!(engraft(place.path(), &format!("{way} ./old")).stdout, "10000\n", "{way}");
+    }
+}
+
 #[test]
 fn labels_that_only_data_know_of_lead_to_moved_code() {
     needs!("gcc");

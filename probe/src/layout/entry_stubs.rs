@@ -49,7 +49,8 @@ impl EntryStubs<'_> {
             let (code, places) = emit::BY_WAY_OF;
             to = text.append(&code, places, [to, runtime.begin]);
         }
-        if !self.is_entry(at) || is_unchecked || checked.is_some() {
+        let is_relied_on = self.entries.relied_on.binary_search(&at).is_ok();
+        if !self.is_entry(at) || is_unchecked || is_relied_on || checked.is_some() {
             return to;
         }
         self.check(at, to, runtime, text)

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::select::springboard::Springboard;
 use crate::select::{Selection, plt};
 use program::image::{Kind, RelocationTo, SymbolKind};
-use program::{CallKind, Callee, Program, Va};
+use program::{BlockId, CallKind, Callee, Liveness, Program, Va};
 
 /// The entries from outside that are treated in a way of their own. All ascending.
 pub struct Entries {
@@ -19,6 +19,9 @@ pub struct Entries {
     /// Those that code which is not moved calls directly, and whose callers may keep a value in a register
     /// that a check would change.
     pub called_by_not_moved: Vec<Va>,
+    /// Those inside of functions which rely on what a check would change: labels whose addresses are kept, as
+    /// threaded code keeps them. Nothing is checked: who jumps there has come to the function before.
+    pub relied_on: Vec<Va>,
     /// Those of functions that may be called for a signal, if a thread has any words.
     pub signal_handlers: Vec<Va>,
     /// Whether threads are told apart by the base of `fs`, and not by the word there.
@@ -35,6 +38,7 @@ impl Entries {
         Entries {
             without_thread_pointer: without_thread_pointer(program),
             called_by_not_moved: called_by_not_moved(program, &selection.not_moved),
+            relied_on: relied_on(program, &selection.not_moved),
             signal_handlers,
             by_base: program.image.kind.is_static() || !plan.old_kernels,
         }
@@ -111,6 +115,23 @@ fn called_by_not_moved(program: &Program, not_moved: &[Option<NotMoved>]) -> Vec
     }
     found.sort_unstable();
     found.dedup();
+    found
+}
+
+/// The inner entries of moved functions where the register or a flag that a check changes is alive. Sorted.
+fn relied_on(program: &Program, not_moved: &[Option<NotMoved>]) -> Vec<Va> {
+    let mut found = Vec::new();
+    for func in program.func_ids() {
+        let is_moved = not_moved.get(func.index()).is_some_and(Option::is_none);
+        let inner = &program.function(func).entries;
+        if !is_moved || inner.iter().all(|&b| program.block(b).landing_pad) {
+            continue;
+        }
+        let live = Liveness::compute(program, func);
+        let relies = |b: &&BlockId| EntryCheck::changes(live.live_in(**b));
+        found.extend(inner.iter().filter(relies).map(|&b| program.block(b).start));
+    }
+    found.sort_unstable();
     found
 }
 

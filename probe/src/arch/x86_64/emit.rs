@@ -148,6 +148,11 @@ pub struct EntryCheck {
 }
 
 impl EntryCheck {
+    /// Whether one changes any of the registers and flags that are `live`.
+    pub fn changes(live: RegSet) -> bool {
+        live.contains(Reg::general(11)) || !live.both(abi::FLAGS).is_empty()
+    }
+
     /// By the base of `fs` or by the word there (`by_base`, see [`check_owner`]); of a library that may not
     /// have started (`asks_started`); before what may be a signal handler (`asks_signal`).
     pub fn new(by_base: bool, asks_started: bool, asks_signal: bool) -> EntryCheck {

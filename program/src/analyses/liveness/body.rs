@@ -695,12 +695,20 @@ fn postorder(program: &Program, func: FuncId, entries: &[u32], scratch: &mut Scr
     is_cyclic
 }
 
+/// Whether places inside a function are known outside of its flow: an indirect jump of it may lead there, as
+/// in threaded code whose operations hold the addresses of labels.
+fn has_kept_labels(program: &Program, func: FuncId) -> bool {
+    program.function(func).entries.iter().any(|&b| !program.block(b).landing_pad)
+}
+
 /// How `block` leaves its function, `call` being its jump out of it.
 pub fn exit(program: &Program, id: BlockId, block: &Block, call: Option<&Call>) -> Exit {
     let n_edges = || program.successors(id).iter().filter(|e| e.kind != EdgeKind::LandingPad).count();
     let out = call.map_or(Exit::Unknown, |call| match call.callee {
         Callee::Function(g) if program.function(g).import.is_none() => Exit::To(g),
         Callee::Function(_) | Callee::Import(_) => Exit::Outside,
+        // Labels that were kept in memory rely on other registers than callees do.
+        Callee::Indirect if has_kept_labels(program, block.func) => Exit::Unknown,
         Callee::Indirect => Exit::Pointer,
         Callee::Unknown(_) => Exit::Unknown,
     });

@@ -124,12 +124,17 @@ impl Slice<'_, '_> {
         }
         let mut all = Vec::new();
         self.spilled.clear();
-        for def in self.defs(index, Location::Reg(reg)) {
+        let defs = self.defs(index, Location::Reg(reg));
+        for &def in &defs {
             if let Some(va) = self.insn(def).and_then(|insn| constant(&insn)) {
                 all.push(va);
             }
         }
-        if all.is_empty() {
+        // What is put there on a way that was followed is no constant: a pointer that the program keeps, as
+        // threaded code has one to its operations.
+        if all.len() < defs.len() {
+            all.clear();
+        } else if all.is_empty() {
             // Set before an indirect jump that was not followed, as in interpreters: take what is ever put
             // there. Where a region holds many functions, only what was put there last.
             let before = self.listing.bases.partition_point(|&b| b < index);
