@@ -284,16 +284,26 @@ fn list(c: &mut Cursor<'_>) -> Result<Vec<Profile>, ReadError> {
 }
 
 /// The profile of the program of `context` among those of a recording of `n_bytes`; without a program, of the
-/// executable.
+/// executable. One that is alone and does not say of which image it is is taken for it.
 ///
 /// # Errors
-/// [`ReadError::NotInIt`] if there is none of that program, [`ReadError::Damaged`] if there is none at all.
+/// [`ReadError::OtherImage`] if the only one is of another, [`ReadError::NotInIt`] if none of several is of
+/// it, [`ReadError::Damaged`] if there is none at all.
 pub fn choose(profiles: Vec<Profile>, context: &Context, n_bytes: usize) -> Result<Profile, ReadError> {
     let format = Format::Engraft;
     let Some(program) = context.program else {
         let what = "the recording is of no image".to_owned();
         return profiles.into_iter().next().ok_or(ReadError::Damaged { format, at: n_bytes, what });
     };
+    if let [only] = profiles.as_slice() {
+        return match only.image.id.filter(|id| *id != program.image.id) {
+            Some(id) => Err(ReadError::OtherImage {
+                profile: format!("{} ({id})", only.image.name),
+                program: format!("{} ({})", program.image.name, program.image.id),
+            }),
+            None => Ok(only.clone()),
+        };
+    }
     let holds = profiles.iter().map(|p| p.image.name.clone()).collect();
     let found = profiles.into_iter().find(|p| p.image.id == Some(program.image.id));
     found.ok_or_else(|| ReadError::NotInIt { format, program: program.image.name.clone(), holds })
