@@ -111,7 +111,11 @@ fn every_key_that_is_printed_is_documented() {
             continue;
         };
         let mut printed = BTreeSet::new();
-        keys(&object, &["springboards", "functions_by_origin", "functions_by_sure"], &mut printed);
+        keys(
+            &object,
+            &["springboards", "functions_by_origin", "functions_by_sure", "environment"],
+            &mut printed,
+        );
         printed.remove("schema");
         let missing: Vec<_> = printed.difference(words).cloned().collect();
         if !missing.is_empty() {

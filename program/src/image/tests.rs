@@ -203,10 +203,23 @@ fn a_file_cut_off_anywhere_is_refused() {
     let (_dir, path) = compile(HELLO, "-s");
     let good = std::fs::read(&path).expect("it was made");
     assert!(Image::parse(good.clone(), "x").is_ok());
+    let loaded = Image::parse(good.clone(), "x").expect("it was made").segments;
+    let end = loaded.iter().map(|s| s.offset.0 + s.file_len).max().expect("something is loaded");
+    let (mut refused, mut cut) = (0, 0);
     for len in (0..1024.min(good.len())).chain((1024..good.len()).step_by(7)) {
-        let error = refusal(&good[..len]);
-        assert_eq!(error.lines().count(), 1, "cut at {len}: {error}");
+        match Image::parse(good[..len].to_vec(), "x") {
+            Err(error) => {
+                refused += 1;
+                assert_eq!(error.to_string().lines().count(), 1, "cut at {len}: {error}");
+            }
+            // Nothing that runs is missing, and that is said.
+            Ok(image) => {
+                cut += 1;
+                assert!(len as u64 >= end && image.sections_cut, "cut at {len}");
+            }
+        }
     }
+    assert!(refused > 1000 && cut > 100, "{refused} {cut}");
 }
 
 #[test]
