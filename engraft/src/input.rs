@@ -4,6 +4,7 @@ mod binaries;
 mod command;
 mod fit;
 mod functions;
+mod instructions;
 pub mod names;
 mod read;
 mod recordings;
@@ -16,6 +17,7 @@ pub use binaries::{
 pub use command::CommandLine;
 pub use fit::Fit;
 pub use functions::{death, file_name, function, module_name, source_names, spelt};
+pub use instructions::Instructions;
 pub use read::{file, text};
 pub use recordings::{Ending, Place, the_newest, the_newest_two};
 pub use source::{Source, is_recording, is_trace, profile};

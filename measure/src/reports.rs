@@ -2,6 +2,7 @@
 
 pub mod count;
 pub mod diff;
+pub mod inclusive;
 pub mod loops;
 pub mod paths;
 pub mod repeat;

@@ -17,6 +17,7 @@ pub mod grammar;
 pub mod search;
 pub mod trace;
 
+pub mod call_tree;
 pub mod diff;
 pub mod export;
 
@@ -24,6 +25,8 @@ pub mod export;
 mod tests;
 
 pub use balance::{Balance, Unbalanced};
+pub use call_tree::costs::{Cost, Costs};
+pub use call_tree::{CallTree, TreeError};
 pub use decode::region;
 pub use export::{chrome, folded};
 pub use file::flow::FlowGraphs;

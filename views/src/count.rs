@@ -109,6 +109,9 @@ pub struct FunctionView {
     pub instructions: u64,
     /// Of all instructions, `0.0..=1.0`.
     pub share: f64,
+    /// How many ran in it and in all that it called, where that is known: in traces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inclusive: Option<u64>,
 }
 
 impl FunctionView {
@@ -163,10 +166,23 @@ impl View for CountView {
 
 impl CountView {
     fn hottest(&self) -> Table {
+        if self.functions.iter().any(|f| f.inclusive.is_some()) {
+            return self.hottest_with_inclusive();
+        }
         let mut t = Table::new(&["share>", "instructions>", "entries>", "function", "module"]);
         for f in &self.functions {
             let entries = f.entries();
             t.row([share(f.share), f.instructions.to_string(), entries, f.name.clone(), f.module.clone()]);
+        }
+        t
+    }
+
+    fn hottest_with_inclusive(&self) -> Table {
+        let mut t = Table::new(&["share>", "instructions>", "inclusive>", "entries>", "function", "module"]);
+        for f in &self.functions {
+            let (entries, inclusive) = (f.entries(), known(f.inclusive));
+            let instructions = f.instructions.to_string();
+            t.row([share(f.share), instructions, inclusive, entries, f.name.clone(), f.module.clone()]);
         }
         t
     }

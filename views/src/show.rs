@@ -1,6 +1,7 @@
 //! What `engraft show` says: a binary on one page, lists of what is in it, one function, and counts of runs.
 
 pub mod cfg;
+pub mod costs;
 pub mod counts;
 pub mod function;
 pub mod lists;

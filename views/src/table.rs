@@ -66,6 +66,14 @@ impl Table {
         Ok(())
     }
 
+    /// All rows, whatever was asked for: who writes it has chosen them.
+    ///
+    /// # Errors
+    /// If `w` cannot be written.
+    pub(crate) fn whole(&self, w: &mut dyn Write) -> io::Result<()> {
+        self.aligned(&self.rows.iter().collect::<Vec<_>>(), &look::look(), w)
+    }
+
     /// The rows of the functions that are asked for, sorted as asked.
     fn wanted(&self, look: &Look) -> Vec<&Vec<String>> {
         const NAMES: [&str; 4] = ["function", "name", "caller", "callee"];
@@ -177,13 +185,15 @@ fn leading(cell: &str) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "for an order alone")]
         return u64::from_str_radix(hex, 16).map_or(f64::MIN, |n| n as f64);
     }
-    let number = cell.split("..").next().unwrap_or_default();
+    let number = cell.trim_start_matches('~').split("..").next().unwrap_or_default();
     let end = number.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c))).unwrap_or(number.len());
     number.get(..end).and_then(|number| number.parse().ok()).unwrap_or(f64::MIN)
 }
 
-/// A cell for a spreadsheet: a number is one, of per cent.
+/// A cell for a spreadsheet: a number is one, of per cent, or an estimate.
 fn without_unit(cell: &str) -> &str {
+    let estimate = cell.strip_prefix('~').filter(|cell| cell.starts_with(|c: char| c.is_ascii_digit()));
+    let cell = estimate.unwrap_or(cell);
     let number = cell.strip_suffix(" %").filter(|number| number.parse::<f64>().is_ok());
     match cell {
         "-" => "",

@@ -1,6 +1,7 @@
 //! `engraft show`: what a binary is, as far as it was understood.
 
 mod cfg;
+mod costs;
 mod counts;
 mod function;
 mod lists;
@@ -30,11 +31,12 @@ pub struct Args {
     /// x86-64 executable or shared object, or a recording of `engraft count` [default: the newest recording
     /// here; with --counts, the counted one that has the function]
     binary: Option<PathBuf>,
-    /// What to show of it: functions, loops, tables, gaps, data, function, cfg; with counts: loops, edges,
-    /// never, calls, paths, function [default: a summary]
+    /// What to show of it: functions, loops, tables, gaps, data, function, cfg; of a recording: functions,
+    /// tree, callers, loops, edges, never, calls, paths, function [default: a summary]
     #[arg(hide_possible_values = true)]
     what: Option<String>,
-    /// For `function`: its name, an address in it, or its number (fn3)
+    /// For `function`, `tree` and `callers`: its name; for `function` also an address in it, or its number
+    /// (fn3)
     name: Option<String>,
     /// Check everything that the analysis promises, in place of showing it
     #[arg(long, conflicts_with = "what")]
@@ -91,12 +93,21 @@ enum Subject {
     Calls,
     /// The hottest path of each loop and function
     Paths,
+    /// The tree of calls, with what each cost
+    Tree,
+    /// Who calls a function, and what these calls cost
+    Callers,
 }
 
 impl Subject {
     /// Whether it is of counts: of all modules of a recording, unless a binary is named.
     fn is_of_counts(self) -> bool {
         matches!(self, Subject::Edges | Subject::Never | Subject::Calls | Subject::Paths)
+    }
+
+    /// Whether it is of what calls cost, in a recording.
+    fn is_of_costs(self) -> bool {
+        matches!(self, Subject::Functions | Subject::Tree | Subject::Callers)
     }
 }
 
@@ -140,7 +151,7 @@ impl Args {
     fn request(&self) -> anyhow::Result<Request<'_>> {
         let what = |word: &str| {
             <Subject as clap::ValueEnum>::from_str(word, false).map_err(|_| {
-                let hint = "there are functions, loops, tables, gaps, data, function NAME, cfg\nwith counts: loops, edges, never, calls, paths, function NAME";
+                let hint = "there are functions, loops, tables, gaps, data, function NAME, cfg\nof recordings: functions, tree, loops, edges, never, calls, paths, function NAME; callers NAME";
                 Hinted::new(format!("there is no {word:?} to show"), hint)
             })
         };
@@ -156,11 +167,13 @@ impl Args {
             let what = word.map(what).transpose()?;
             let is_asked_for = match what {
                 None => true,
-                Some(Subject::Function) => name.is_some(),
+                Some(Subject::Function | Subject::Callers) => name.is_some(),
+                Some(Subject::Tree) => true,
+                Some(Subject::Functions) => name.is_none(),
                 Some(what) => name.is_none() && (what.is_of_counts() || what == Subject::Loops),
             };
             if !is_asked_for {
-                let hint = "say `show REC`, `show REC function NAME`, or `show REC` with loops, edges, never, calls, paths";
+                let hint = "say `show REC`, `show REC function NAME`, or `show REC` with functions, tree, loops, edges, never, calls, paths; of a trace also `show TRACE callers NAME`";
                 return Err(Hinted::new("a recording shows what it holds, or one function", hint).into());
             }
             return Ok(Request { binary: None, what, name, counts: Some(rec) });
@@ -185,7 +198,9 @@ impl Args {
             (Some(Subject::Function), None) => {
                 Err(Hinted::new("no function is named", "say `show BINARY function NAME`").into())
             }
-            (Some(Subject::Function), _) | (_, None) => Ok(Request { binary, what, name, counts }),
+            (Some(Subject::Function | Subject::Tree | Subject::Callers), _) | (_, None) => {
+                Ok(Request { binary, what, name, counts })
+            }
             _ => {
                 let hint = "say `show BINARY function NAME`";
                 Err(Hinted::new("a name was given, but no function asked for", hint).into())
@@ -205,15 +220,24 @@ pub fn run(args: Args) -> anyhow::Result<Answer> {
     let profile = args.profile.as_deref().or(wanted.counts);
     let is_of_counts =
         wanted.what.is_some_and(|what| what.is_of_counts() || what == Subject::Loops && profile.is_some());
-    refuse_unfit(args, wanted.what, profile.is_some(), is_of_counts)?;
+    let is_of_costs = wanted.binary.is_none() && wanted.what.is_some_and(Subject::is_of_costs);
+    refuse_unfit(args, wanted.what, profile.is_some(), is_of_counts || is_of_costs)?;
     let to = args.o.as_ref();
+    if let (Some(rec), Some(what), true) = (wanted.counts, wanted.what, is_of_costs) {
+        print_costs(args, what, rec, wanted.name)?;
+        return Ok(Answer::Yes);
+    }
     if let (Some(what), true) = (wanted.what, is_of_counts) {
         print_counts(args, what, &images(&wanted, profile)?)?;
         return Ok(Answer::Yes);
     }
     let (program, counts) = match (wanted.binary, wanted.counts) {
         (None, Some(rec)) if wanted.what.is_none() => {
-            args.output.print_to(to, &count::recorded(rec)?)?;
+            let mut view = count::recorded(rec)?;
+            if input::is_trace(rec) {
+                costs::Traced::open(rec)?.complete(rec, &mut view)?;
+            }
+            args.output.print_to(to, &view)?;
             return Ok(Answer::Yes);
         }
         (None, Some(rec)) => {
@@ -254,14 +278,40 @@ fn refuse_unfit(
         let hint = "say `show REC` with it, or add `--counts REC` or `--profile FILE`";
         return Err(Hinted::new("edges, never, calls and paths are what counts tell", hint).into());
     }
-    if what != Some(Subject::Function)
-        && (args.svg || args.dot || args.liveness || has_profile && what.is_some() && !is_of_counts)
-    {
+    if let (Some(Subject::Tree | Subject::Callers), false) = (what, is_of_counts) {
+        let hint =
+            "say `show TRACE` or `show REC` with it, of what `engraft trace` or `engraft count` recorded";
+        return Err(Hinted::new("tree and callers are what recordings tell", hint).into());
+    }
+    let has_no_use = has_profile && what.is_some() && !is_of_counts;
+    if what != Some(Subject::Function) && (args.svg || args.dot || args.liveness || has_no_use) {
         let hint = "say `show BINARY function NAME` with it";
         let what = "--svg, --dot and --liveness show one function; --profile and --counts that, loops, edges, never, calls or paths";
         return Err(Hinted::new(what, hint).into());
     }
     Ok(())
+}
+
+/// Prints what the calls of a recording cost: all of them, or those that have to do with `name`.
+fn print_costs(args: &Args, what: Subject, rec: &Path, name: Option<&str>) -> anyhow::Result<()> {
+    let to = args.o.as_ref();
+    match (costs::Costly::open(rec)?, what, name) {
+        (costs::Costly::Traced(traced), Subject::Functions, _) => {
+            args.output.print_to(to, &traced.functions(rec)?)
+        }
+        (costs::Costly::Traced(traced), _, name) => {
+            args.output.print_to(to, &traced.tree(rec, name, what == Subject::Callers)?)
+        }
+        (costs::Costly::Counted(_), _, Some(name)) => {
+            let what = format!("counts do not say along which way {name} was called");
+            Err(Hinted::new(what, "`show REC calls` has its callers; a recording of `engraft trace` knows")
+                .into())
+        }
+        (costs::Costly::Counted(images), Subject::Functions, _) => {
+            args.output.print_to(to, &costs::estimated_functions(&images))
+        }
+        (costs::Costly::Counted(images), ..) => args.output.print_to(to, &costs::estimated_tree(&images)),
+    }
 }
 
 /// Prints what counts tell of all images.
@@ -294,6 +344,7 @@ fn print_program(
         Some(Subject::Data) => args.output.print_to(to, &lists::data(program))?,
         // With counts they were shown above; without, refused.
         Some(Subject::Edges | Subject::Never | Subject::Calls | Subject::Paths) => {}
+        Some(Subject::Tree | Subject::Callers) => {}
         Some(Subject::Cfg) => args.output.print_to(to, &cfg::view(program, args.instructions))?,
         Some(Subject::Function) => {
             let id = input::function(program, wanted.name.unwrap_or_default())?;

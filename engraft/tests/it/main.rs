@@ -10,6 +10,7 @@ mod bad_input;
 mod branches;
 mod callees;
 mod children;
+mod costs;
 mod count;
 mod counts;
 mod cuts;

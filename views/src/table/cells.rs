@@ -115,8 +115,12 @@ pub(crate) fn middle(name: &str, width: usize) -> String {
     start.into_iter().chain(['…']).chain(end).collect()
 }
 
-/// A number with separators of thousands: `1,234,567`, `5..6,000`, `+1,200`; what is none is as it was.
+/// A number with separators of thousands: `1,234,567`, `5..6,000`, `+1,200`, `~5,000`; what is none is as it
+/// was.
 pub fn grouped(cell: &str) -> String {
+    if let Some(estimate) = cell.strip_prefix('~') {
+        return format!("~{}", grouped(estimate));
+    }
     if !cell.bytes().all(|byte| byte.is_ascii_digit() || b"+-.".contains(&byte)) {
         return cell.to_owned();
     }
@@ -169,6 +173,7 @@ mod tests {
             ("+12345", "+12,345"),
             ("-1000", "-1,000"),
             ("12345.6", "12,345.6"),
+            ("~12345", "~12,345"),
             ("-", "-"),
             ("0x1000", "0x1000"),
             ("fn1234", "fn1234"),

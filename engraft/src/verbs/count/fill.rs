@@ -158,6 +158,7 @@ fn add(view: &mut CountView, profile: &Profile, program: &Program) {
             between: Between::of(profile.intervals.entries.get(&entry)),
             instructions: ran.instructions,
             share: 0.0,
+            inclusive: None,
         }
     }));
     view.loops.extend(run.loops.iter().map(|ran| loop_view(ran, file.clone(), program)));
