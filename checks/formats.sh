@@ -10,7 +10,7 @@ work=$(mktemp -d); trap 'rm -rf "$work"' EXIT; cd "$work"
 convert() { engraft convert "$1" -o "$2" --binary "$binary" >>log 2>&1; }
 failed=0
 check() { local what=$1; shift; if "$@" >>log 2>&1; then echo "ok      $what"; else echo "FAILED  $what"; failed=1; fi; }
-for e in fdata preagg prof pb.gz folded callgrind info csv json engraft; do check "write $e" convert "$profile" "p.$e"; done
+for e in fdata preagg prof pb.gz folded svg callgrind info csv json engraft; do check "write $e" convert "$profile" "p.$e"; done
 # Read back and written again: the same bytes, where a format holds all that is written in it. Of `.prof` and
 # `.info` the counts of lines are compared: calls and names of functions that share a line are not read.
 again() { convert "p.$1" "q.$1" && cmp "p.$1" "q.$1"; }

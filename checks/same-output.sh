@@ -137,10 +137,10 @@ case_carry() {
 case_convert() {
   local b to t
   for b in "${newest[@]}"; do
-    for to in engraft json csv fdata callgrind preagg prof pb.gz folded info; do
+    for to in engraft json csv fdata callgrind preagg prof pb.gz folded svg info; do
       n=convert-$b.$to
       go "$n" convert "$in/$b.engraft" --binary "$bin/$b" -o "$n.new.$to"
-      case $to in folded | info) ;; *) go "$n.back" convert "$n.new.$to" --binary "$bin/$b" -o "$n.back.json" ;; esac
+      case $to in folded | svg | info) ;; *) go "$n.back" convert "$n.new.$to" --binary "$bin/$b" -o "$n.back.json" ;; esac
     done
     go "convert-$b-sum" convert "$in/$b.engraft" "$in/$b.small.engraft" --binary "$bin/$b" -o "convert-$b-sum.engraft" --json
     for to in csv callgrind info json; do go "convert-$b-all-$to" convert "$in/$b.engraft" -o "convert-$b-all.$to"; done

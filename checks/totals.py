@@ -4,8 +4,8 @@
     checks/totals.py ENGRAFT RECORDING...
 
 Prints a row a recording: instructions by `show` (its JSON, the sum of its modules, of its functions, its CSV), by `diff`
-with itself, and by each export that has instructions: callgrind, pprof, folded. Fails if they are not all the same."""
-import csv, gzip, io, json, os, subprocess, sys, tempfile
+with itself, and by each export that has instructions: callgrind, pprof, folded, SVG. Fails if they are not all the same."""
+import csv, gzip, io, json, os, re, subprocess, sys, tempfile
 
 
 def run(*words):
@@ -64,6 +64,12 @@ def callgrind(path):
     return own
 
 
+def flame(path):
+    """What the frame under all others says."""
+    (total,) = re.findall(r"<title>all \(([0-9,]+) ", open(path).read())
+    return int(total.replace(",", ""))
+
+
 def folded(path):
     return sum(int(line.rsplit(" ", 1)[1]) for line in open(path))
 
@@ -79,7 +85,7 @@ def totals(engraft, recording, folder):
         "csv": sum(int(row["instructions"].replace(",", "")) for row in rows),
         "diff": same["instructions"][0],
     }
-    for name, read in ("callgrind", callgrind), ("pb.gz", pprof), ("folded", folded):
+    for name, read in ("callgrind", callgrind), ("pb.gz", pprof), ("folded", folded), ("svg", flame):
         path = os.path.join(folder, "x." + name)
         run(engraft, "convert", recording, "-q", "-o", path)
         found[name] = read(path)

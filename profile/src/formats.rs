@@ -15,7 +15,7 @@ use crate::counts::Profile;
 use crate::losses::not_held;
 use crate::vocabulary::{Context, Format, Imported, ReadError, WriteError, Written};
 use bolt::{bolt_yaml, fdata, preagg};
-use lines::{folded, lcov, llvm_sample, pprof};
+use lines::{flame, folded, lcov, llvm_sample, pprof};
 use ours::recording::Recording;
 use ours::{csv, engraft, json, recording};
 use perf::{perf_data, perf_script};
@@ -34,6 +34,7 @@ const TEXTS: &[(Format, IsOne)] = &[
     (Format::LlvmSample, llvm_sample::is_one),
     (Format::PerfScript, perf_script::is_one),
     (Format::Folded, folded::is_one),
+    (Format::Svg, flame::is_one),
 ];
 
 /// Says of the start of a text whether it is of a format.
@@ -85,7 +86,7 @@ pub fn read(bytes: &[u8], context: &Context) -> Result<Imported, ReadError> {
         Format::LlvmSample => llvm_sample::parse(bytes, context.need(format)?)?,
         Format::Pprof => pprof::parse(bytes, context.need(format)?)?,
         Format::Lcov => lcov::parse(bytes, context.need(format)?)?,
-        Format::Folded => return Err(ReadError::WriteOnly { format }),
+        Format::Folded | Format::Svg => return Err(ReadError::WriteOnly { format }),
     };
     if let (Some(program), Some(id)) = (context.program, profile.image.id) {
         same_image(&profile, id, &program.image)?;
@@ -129,6 +130,7 @@ pub fn write(profile: &Profile, program: Option<&Program>, format: Format) -> Re
         Format::LlvmSample => llvm_sample::write(profile, need()?).ok_or(WriteError::NoLines { format })?,
         Format::Pprof => pprof::write(profile, need()?),
         Format::Folded => folded::write(profile, need()?),
+        Format::Svg => flame::of_one(folded::write(profile, need()?), profile)?,
         Format::Lcov => lcov::write(profile, need()?).ok_or(WriteError::NoLines { format })?,
     };
     if let (Format::Engraft | Format::Json, Some(n)) = (format, n_functions(profile, program)) {

@@ -16,7 +16,7 @@ pub use complete::{calls, conservation, flow};
 pub use counts::{Beyond, Count, Edge, Exactness, ImageRef, Intervals, Lost, Profile};
 pub use formats::bolt::{bat, bolt_yaml, fdata, preagg};
 pub use formats::images::Images;
-pub use formats::lines::{folded, lcov, llvm_sample, pprof};
+pub use formats::lines::{flame, folded, lcov, llvm_sample, pprof};
 pub use formats::ours::{csv, engraft, json, recording};
 pub use formats::perf::{perf_branches, perf_data, perf_script};
 pub use formats::{callgrind, read, write};

@@ -46,7 +46,7 @@ pub(crate) fn in_doubt(profile: &Profile, format: Format) -> Option<Lost> {
     let places = intervals.blocks.values();
     // Others have nothing of these.
     let (edges, entries) = match format {
-        Format::Csv | Format::Pprof | Format::Folded => (None, None),
+        Format::Csv | Format::Pprof | Format::Folded | Format::Svg => (None, None),
         _ => (Some(intervals.edges.values()), Some(intervals.entries.values())),
     };
     let (n, count) = widths(places.chain(edges.into_iter().flatten()).chain(entries.into_iter().flatten()));
@@ -61,7 +61,7 @@ pub(crate) fn not_held(profile: &Profile, format: Format) -> Vec<Lost> {
     let lines_alone = "the format holds counts of lines and calls alone";
     let no_misses = "the format has no place for them";
     let (edges, calls, entries, misses) = match format {
-        Format::Csv | Format::Pprof | Format::Folded => {
+        Format::Csv | Format::Pprof | Format::Folded | Format::Svg => {
             (Some(blocks_alone), Some(blocks_alone), Some(blocks_alone), Some(no_misses))
         }
         Format::Lcov => {

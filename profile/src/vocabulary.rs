@@ -34,6 +34,8 @@ pub enum Format {
     Pprof,
     /// Folded stacks, for flame graphs.
     Folded,
+    /// A flame graph, as a picture.
+    Svg,
     /// lcov's tracefile.
     Lcov,
 }
@@ -52,6 +54,7 @@ const FORMATS: &[(Format, &str, &[&str], bool)] = &[
     (Format::LlvmSample, "prof", &["prof"], true),
     (Format::Pprof, "pprof", &["pb.gz"], true),
     (Format::Folded, "folded", &["folded"], true),
+    (Format::Svg, "svg", &["svg"], true),
     (Format::Lcov, "lcov", &["info"], true),
 ];
 
@@ -77,7 +80,7 @@ impl Format {
 
     /// Whether [`crate::read`] knows it: flame graphs do not say which build they are of.
     pub fn is_read(self) -> bool {
-        self != Format::Folded
+        !matches!(self, Format::Folded | Format::Svg)
     }
 
     /// The usual extension of its files, without the dot.
@@ -262,6 +265,9 @@ pub enum WriteError {
         /// The format.
         format: Format,
     },
+    /// Nothing ran.
+    #[error("there is nothing to draw: nothing in the profile ran")]
+    Nothing,
     /// A format that is only read.
     #[error("profiles are not written as {format}")]
     ReadOnly {
@@ -279,6 +285,7 @@ impl WriteError {
                 Some("use the binary as it was before it was stripped, or build it with -g")
             }
             Self::ReadOnly { .. } => Some("--to fdata is what llvm-bolt reads"),
+            Self::Nothing => None,
         }
     }
 }

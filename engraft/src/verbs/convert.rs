@@ -2,7 +2,7 @@
 //! `traces`.
 
 mod branches;
-mod exports;
+pub mod exports;
 mod recordings;
 mod stores;
 pub mod traces;
@@ -26,6 +26,7 @@ Examples:
   $ engraft convert old.callgrind old.callgrind -o twice.engraft --binary old
   $ engraft convert run.trc -o run.trace --meta run.meta
   $ engraft convert run.trace -o run.folded
+  $ engraft convert run.trace -o run.svg
   $ engraft convert run.trace -o run.trace.json --depth 20";
 
 /// Convert profiles to another format; several inputs are added up. Pack a plain trace, or unpack it again;
@@ -64,14 +65,15 @@ pub struct Args {
     /// file names, `*` standing for anything [default: all, with --binary that alone]
     #[arg(long, value_name = "WHICH", num_args = 1.., value_delimiter = ',')]
     modules: Vec<String>,
-    /// Of a trace, as folded stacks or slices: the symbols from I on, before J
+    /// Of a trace, as folded stacks, flame graph or slices: the symbols from I on, before J
     #[arg(long, value_name = "I..J")]
     at: Option<query::positions::RangeArg>,
-    /// Of a trace, as folded stacks or slices: so many calls deep; deeper ones count for the function at that
-    /// depth, or are left out
+    /// Of a trace, as folded stacks, flame graph or slices: so many calls deep; deeper ones count for the
+    /// function at that depth, or are left out
     #[arg(long, value_name = "N", value_parser = input::from_one)]
     depth: Option<NonZeroUsize>,
-    /// Of a trace, as folded stacks: what they count [default: blocks]
+    /// Of a trace, as folded stacks or flame graph: what they count [default: blocks; of a flame graph
+    /// instructions, where the trace knows its programs]
     #[arg(long, value_enum, value_name = "WHAT")]
     weight: Option<exports::Weight>,
     #[command(flatten)]

@@ -11,7 +11,9 @@ mod verify;
 
 use crate::input::{self, Source};
 use crate::output::{self, Answer, Hinted, Output};
+use crate::verbs::convert::exports;
 use crate::verbs::count;
+use anyhow::Context as _;
 use profile::Profile;
 use profile::recording::Module;
 use program::{FuncId, Program};
@@ -50,6 +52,9 @@ pub struct Args {
     /// For `function`: draw it, as a graph for Graphviz
     #[arg(long, conflicts_with_all = ["verify", "json", "format"])]
     dot: bool,
+    /// Of a recording: draw a flame graph of it, as an SVG picture
+    #[arg(long, conflicts_with_all = ["what", "verify", "json", "format", "profile"])]
+    flame: bool,
     /// With the counts of a profile of this binary: of a function, or loops, edges, never, calls, paths
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     profile: Option<PathBuf>,
@@ -232,6 +237,11 @@ pub fn run(args: Args) -> anyhow::Result<Answer> {
         return Ok(Answer::Yes);
     }
     let (program, counts) = match (wanted.binary, wanted.counts) {
+        (None, Some(rec)) if args.flame => {
+            let picture = flame_graph(rec)?;
+            output::data(to.map(PathBuf::as_path), |w| w.write_all(&picture))?;
+            return Ok(Answer::Yes);
+        }
         (None, Some(rec)) if wanted.what.is_none() => {
             let mut view = count::recorded(rec)?;
             if input::is_trace(rec) {
@@ -278,6 +288,10 @@ fn refuse_unfit(
         let hint = "say `show REC` with it, or add `--counts REC` or `--profile FILE`";
         return Err(Hinted::new("edges, never, calls and paths are what counts tell", hint).into());
     }
+    if args.flame && !has_profile {
+        let hint = "say `show REC --flame` or `show TRACE --flame`";
+        return Err(Hinted::new("--flame draws what a recording holds", hint).into());
+    }
     if let (Some(Subject::Tree | Subject::Callers), false) = (what, is_of_counts) {
         let hint =
             "say `show TRACE` or `show REC` with it, of what `engraft trace` or `engraft count` recorded";
@@ -290,6 +304,19 @@ fn refuse_unfit(
         return Err(Hinted::new(what, hint).into());
     }
     Ok(())
+}
+
+/// Where a recording's instructions went, as a picture: of a trace by calls, of counts by functions.
+fn flame_graph(rec: &Path) -> anyhow::Result<Vec<u8>> {
+    if input::is_trace(rec) {
+        return exports::flame_graph(rec);
+    }
+    let mut pictures =
+        profile::Images::new(profile::Format::Svg).context("it has room for several images")?;
+    for module in &Source::read(rec)?.needed_recording()?.modules {
+        pictures.add(&module.profile, &input::whole_program(module)?);
+    }
+    Ok(pictures.finish()?.bytes)
 }
 
 /// Prints what the calls of a recording cost: all of them, or those that have to do with `name`.

@@ -218,7 +218,7 @@ fn bad_questions_of_exports_are_named() {
     let place = folder();
     written(place.path(), "run", &random_run(1, 100), "packed");
     for (args, says) in [
-        ("run.trace -o x.trc --depth 3", "name the output X.folded or X.trace.json"),
+        ("run.trace -o x.trc --depth 3", "name the output X.folded, X.svg or X.trace.json"),
         ("run.trace -o x.folded --depth 0", "--depth"),
         ("run.trace -o x.folded --at 5..5", "a range is I..J"),
         ("run.trace -o x.folded --at 50..5000", "symbols: say 50.."),

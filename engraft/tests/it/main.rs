@@ -30,6 +30,7 @@ mod matches;
 mod messages;
 mod names;
 mod outputs;
+mod pictures;
 mod points;
 mod query;
 mod random;

@@ -4,7 +4,7 @@
 
 use crate::counts::{Lost, Profile};
 use crate::formats::callgrind::export;
-use crate::formats::lines::{folded, lcov, pprof};
+use crate::formats::lines::{flame, folded, lcov, pprof};
 use crate::formats::ours::csv;
 use crate::losses::in_doubt;
 use crate::vocabulary::{Format, WriteError, Written};
@@ -17,16 +17,20 @@ pub struct Images {
     whole: Written,
     /// Executions of instructions.
     total: u64,
+    /// Of the first one.
+    caption: Option<flame::Caption>,
     pprof: pprof::Images,
 }
 
 impl Images {
     /// Nothing so far; `None` for a format that holds one image only.
     pub fn new(format: Format) -> Option<Images> {
-        let is_for_many =
-            matches!(format, Format::Csv | Format::Callgrind | Format::Lcov | Format::Pprof | Format::Folded);
+        let is_for_many = matches!(
+            format,
+            Format::Csv | Format::Callgrind | Format::Lcov | Format::Pprof | Format::Folded | Format::Svg
+        );
         let pprof = pprof::Images::default();
-        is_for_many.then(|| Images { format, whole: Written::default(), total: 0, pprof })
+        is_for_many.then(|| Images { format, whole: Written::default(), total: 0, caption: None, pprof })
     }
 
     /// Adds one.
@@ -34,6 +38,11 @@ impl Images {
         let written = match self.format {
             Format::Csv => csv::write_all(profile, program),
             Format::Folded => folded::write(profile, program),
+            Format::Svg => {
+                let of_first = || flame::Caption::flat(&profile.image.name, profile);
+                self.caption.get_or_insert_with(of_first);
+                folded::write(profile, program)
+            }
             Format::Pprof => self.pprof.add(profile, program),
             Format::Callgrind => {
                 let (body, total) = export::image(profile, program);
@@ -48,7 +57,7 @@ impl Images {
             }),
         };
         // A table has one heading, lcov one test.
-        let is_headless = matches!(self.format, Format::Callgrind | Format::Folded);
+        let is_headless = matches!(self.format, Format::Callgrind | Format::Folded | Format::Svg);
         let skipped = match self.whole.bytes.is_empty() || is_headless {
             true => 0,
             false => written.bytes.iter().position(|&b| b == b'\n').map_or(0, |n| n + 1),
@@ -70,6 +79,10 @@ impl Images {
         match self.format {
             Format::Callgrind => self.whole.bytes = export::file(&self.whole.bytes, self.total),
             Format::Pprof => self.whole.bytes = self.pprof.finish(),
+            Format::Svg => {
+                let drawn = self.caption.and_then(|caption| flame::drawn(&self.whole.bytes, &caption));
+                self.whole.bytes = drawn.ok_or(WriteError::Nothing)?;
+            }
             Format::Lcov if self.whole.bytes.is_empty() => {
                 return Err(WriteError::NoLines { format: Format::Lcov });
             }

@@ -1,5 +1,6 @@
 //! Formats that speak of source lines: of clang, pprof, flame graphs and lcov.
 
+pub mod flame;
 pub mod folded;
 mod labels;
 pub mod lcov;

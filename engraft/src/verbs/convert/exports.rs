@@ -4,11 +4,13 @@ use super::Args;
 use crate::input::{self, Instructions};
 use crate::output::{self, Answer, Hinted};
 use crate::verbs::query::functions::Functions;
+use anyhow::Context as _;
+use profile::flame;
 use std::io;
 use std::path::Path;
 use trace::chrome::{self, ChromeError, Slices};
 use trace::folded::Folded;
-use trace::{CallTree, Part, Trace, TreeError};
+use trace::{CallTree, Names, Part, Trace, TreeError};
 use tracing::info_span;
 use views::convert::{SlicesView, StacksView};
 
@@ -45,59 +47,131 @@ fn depth(args: &Args) -> usize {
     args.depth.map_or(usize::MAX, |n| n.get())
 }
 
-/// A trace that has no tree of calls.
-pub fn refused(from: &Path, err: TreeError) -> anyhow::Error {
-    match err {
-        TreeError::Read(err) => input::unreadable(from, err),
-        err => too_large(from, &err),
-    }
-}
-
 fn too_large(from: &Path, err: &dyn std::fmt::Display) -> anyhow::Error {
     let what = format!("{} cannot be folded: {err}", from.display());
     Hinted::new(what, "say --depth N: what is called deeper counts for the function at that depth").into()
 }
 
-/// Writes folded stacks.
-pub fn folded(args: &Args, from: &Path, trace: &Trace) -> anyhow::Result<Answer> {
-    let unreadable = |err| input::unreadable(from, err);
-    let names = trace.names().map_err(unreadable)?;
-    let part = part(args, from, trace)?;
-    let (depth, weight) = (depth(args), args.weight.unwrap_or_default());
-    let functions = Functions::new(&names);
-    let called = |func| functions.called(func);
-    let tree = {
-        let _span = info_span!("fold").entered();
-        match weight {
-            Weight::Blocks => CallTree::of(trace, &part, depth, |_, _, _| 1),
-            Weight::Instructions => {
-                let insns = Instructions::of(args.binary.as_deref(), from, trace, &names)?;
-                let tree = CallTree::of(trace, &part, depth, |func, before, block| {
-                    insns.of_block(func, before, block)
-                });
-                insns.finish(&called)?;
-                tree
-            }
-        }
-        .map_err(|err| refused(from, err))?
+/// Writes folded stacks, or draws them.
+pub fn folded(args: &Args, from: &Path, trace: &Trace, is_picture: bool) -> anyhow::Result<Answer> {
+    let stacks = Stacks {
+        from,
+        trace,
+        names: trace.names().map_err(|err| input::unreadable(from, err))?,
+        part: part(args, from, trace)?,
+        depth: depth(args),
+        weight: match (args.weight, is_picture) {
+            (Some(weight), _) => weight,
+            // Pictures have what `show` has, where that is known.
+            (None, true) if args.binary.is_some() || has_modules(from, trace)? => Weight::Instructions,
+            (None, _) => Weight::Blocks,
+        },
+        binary: args.binary.as_deref(),
     };
-    let folded = Folded::of(&tree);
-    folded.fits(&called).map_err(|err| too_large(from, &err))?;
-    info_span!("write").in_scope(|| output::data(Some(&args.o), |w| folded.write(w, &called)))?;
+    let tree = stacks.tree()?;
+    match is_picture {
+        true => {
+            let svg = stacks.picture(&tree)?;
+            output::data(Some(&args.o), |w| w.write_all(&svg))?;
+        }
+        false => {
+            let _span = info_span!("write").entered();
+            output::data(Some(&args.o), |w| stacks.write(&tree, w))?;
+        }
+    }
     args.output.print_beside_file(
         &args.o,
         &StacksView {
             schema: StacksView::SCHEMA,
             file: args.o.display().to_string(),
-            n_stacks: folded.n_stacks(),
-            total: folded.total(),
-            unit: match weight {
-                Weight::Blocks => "blocks",
-                Weight::Instructions => "instructions",
-            },
+            n_stacks: Folded::of(&tree).n_stacks(),
+            total: tree.total(),
+            unit: stacks.weight.unit(),
         },
     )?;
     Ok(Answer::Yes)
+}
+
+/// The flame graph of a whole trace: of instructions, if it knows its programs.
+///
+/// # Errors
+/// If it cannot be read, or is too large.
+pub fn flame_graph(from: &Path) -> anyhow::Result<Vec<u8>> {
+    let trace = &input::open(from)?;
+    let names = trace.names().map_err(|err| input::unreadable(from, err))?;
+    let weight = if has_modules(from, trace)? { Weight::Instructions } else { Weight::Blocks };
+    let stacks = Stacks { from, trace, names, part: Part::ALL, depth: usize::MAX, weight, binary: None };
+    stacks.picture(&stacks.tree()?)
+}
+
+/// Whether a trace says which programs it is of.
+fn has_modules(from: &Path, trace: &Trace) -> anyhow::Result<bool> {
+    Ok(!trace.flow().map_err(|err| input::unreadable(from, err))?.modules.is_empty())
+}
+
+/// Stacks that are asked for.
+struct Stacks<'a> {
+    from: &'a Path,
+    trace: &'a Trace,
+    names: Names,
+    part: Part,
+    depth: usize,
+    weight: Weight,
+    binary: Option<&'a Path>,
+}
+
+impl Stacks<'_> {
+    fn tree(&self) -> anyhow::Result<CallTree> {
+        let _span = info_span!("fold").entered();
+        let Stacks { from, trace, names, part, depth, .. } = self;
+        let tree = match self.weight {
+            Weight::Blocks => CallTree::of(trace, part, *depth, |_, _, _| 1),
+            Weight::Instructions => {
+                let insns = Instructions::of(self.binary, from, trace, names)?;
+                let weight = |func, before, block| insns.of_block(func, before, block);
+                let tree = CallTree::of(trace, part, *depth, weight);
+                let functions = Functions::new(names);
+                insns.finish(&|func| functions.called(func))?;
+                tree
+            }
+        };
+        let tree = tree.map_err(|err| match err {
+            TreeError::Read(err) => input::unreadable(from, err),
+            err => too_large(from, &err),
+        })?;
+        let functions = Functions::new(names);
+        let fits = Folded::of(&tree).fits(&|func| functions.called(func));
+        fits.map_err(|err| too_large(from, &err))?;
+        Ok(tree)
+    }
+
+    fn write(&self, tree: &CallTree, w: &mut dyn io::Write) -> io::Result<()> {
+        let functions = Functions::new(&self.names);
+        Folded::of(tree).write(w, &|func| functions.called(func))
+    }
+
+    fn picture(&self, tree: &CallTree) -> anyhow::Result<Vec<u8>> {
+        let _span = info_span!("draw").entered();
+        let mut text = Vec::new();
+        self.write(tree, &mut text)?;
+        let unit = self.weight.unit();
+        let caption = flame::Caption {
+            title: format!("{}: {unit}, by calls", input::file_name(&self.from.to_string_lossy())),
+            subtitle: "exact: every call of the trace, alike ones made one".to_owned(),
+            unit: unit.to_owned(),
+        };
+        let drawn = flame::draw(&String::from_utf8_lossy(&text), &caption);
+        drawn.with_context(|| format!("there is nothing to draw: nothing in {} ran", self.from.display()))
+    }
+}
+
+impl Weight {
+    fn unit(self) -> &'static str {
+        match self {
+            Weight::Blocks => "blocks",
+            Weight::Instructions => "instructions",
+        }
+    }
 }
 
 /// Writes slices.

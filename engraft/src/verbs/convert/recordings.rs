@@ -69,7 +69,9 @@ pub fn only_program(sources: &[Source], format: Format) -> anyhow::Result<Option
         );
         output::warn(
             &what,
-            Some("say --binary with the one that you want; .engraft, .csv, .callgrind and .folded have all"),
+            Some(
+                "say --binary with the one that you want; .engraft, .csv, .callgrind, .folded and .svg have all",
+            ),
         );
     }
     input::counted_program(&first.profile).map(Some)

@@ -79,7 +79,7 @@ pub enum Conversion {
     Plain,
     /// A trace of ours.
     Ours(Box<Trace>),
-    /// One, to folded stacks.
+    /// One, to folded stacks, or a picture of them.
     Folded(Box<Trace>),
     /// One, to slices.
     Slices(Box<Trace>),
@@ -92,8 +92,8 @@ pub fn conversion(args: &Args) -> anyhow::Result<Option<Conversion>> {
     let what = recognise(args)?;
     let is_drawn = matches!(what, Some(Conversion::Folded(_) | Conversion::Slices(_)));
     if !is_drawn && (args.at.is_some() || args.depth.is_some() || args.weight.is_some()) {
-        let what = "--at, --depth and --weight are for one trace that becomes folded stacks or slices";
-        return Err(Hinted::new(what, "name the output X.folded or X.trace.json").into());
+        let what = "--at, --depth and --weight are for one trace that becomes folded stacks, a flame graph or slices";
+        return Err(Hinted::new(what, "name the output X.folded, X.svg or X.trace.json").into());
     }
     Ok(what)
 }
@@ -127,7 +127,9 @@ fn recognise(args: &Args) -> anyhow::Result<Option<Conversion>> {
     if file::is_one(&start) {
         let open = || Ok::<_, anyhow::Error>(Box::new(input::open(input)?));
         return Ok(match target {
-            Some(Target::Profile(profile::Format::Folded)) => Some(Conversion::Folded(open()?)),
+            Some(Target::Profile(profile::Format::Folded | profile::Format::Svg)) => {
+                Some(Conversion::Folded(open()?))
+            }
             Some(Target::Chrome) => Some(Conversion::Slices(open()?)),
             // Its counts are wanted.
             Some(Target::Profile(_)) => None,
@@ -170,7 +172,7 @@ pub fn run(args: &Args, what: Conversion) -> anyhow::Result<Answer> {
         _ if args.thread.is_some() && is_whole(args, &what) => {
             let what =
                 format!("{} keeps all threads: --thread is for one that is taken out", args.o.display());
-            return Err(Hinted::new(what, "name the output X.trc, X.folded or X.trace.json").into());
+            return Err(Hinted::new(what, "name the output X.trc, X.folded, X.svg or X.trace.json").into());
         }
         Conversion::Plain => info_span!("import").in_scope(|| import_plain(args, from))?,
         Conversion::Ours(trace) if is_repacked(args) => {
@@ -178,7 +180,10 @@ pub fn run(args: &Args, what: Conversion) -> anyhow::Result<Answer> {
         }
         Conversion::Ours(trace) => info_span!("export").in_scope(|| export_plain(args, from, &trace))?,
         Conversion::Branches => return branches::import(args, from),
-        Conversion::Folded(trace) => return exports::folded(args, from, &trace),
+        Conversion::Folded(trace) => {
+            let is_picture = target(args) == Some(Target::Profile(profile::Format::Svg));
+            return exports::folded(args, from, &trace, is_picture);
+        }
         Conversion::Slices(trace) => return exports::chrome(args, from, &trace),
     };
     args.output.print_beside_file(&args.o, &wrote)?;
