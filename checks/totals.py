@@ -3,8 +3,9 @@
 
     checks/totals.py ENGRAFT RECORDING...
 
-Prints a row a recording: instructions by `show` (its JSON, the sum of its modules, of its functions, its CSV), by `diff`
-with itself, and by each export that has instructions: callgrind, pprof, folded, SVG. Fails if they are not all the same."""
+Prints a row a recording: instructions by `show` (its JSON, the sum of its modules, of its functions, its CSV,
+by line, file and module), by `diff` with itself, and by each export that has instructions: callgrind, pprof, folded, SVG.
+Fails if they are not all the same."""
 import csv, gzip, io, json, os, re, subprocess, sys, tempfile
 
 
@@ -85,6 +86,9 @@ def totals(engraft, recording, folder):
         "csv": sum(int(row["instructions"].replace(",", "")) for row in rows),
         "diff": same["instructions"][0],
     }
+    for key in "line", "file", "module":
+        rows = json.loads(run(engraft, "show", recording, "--by", key, "--json"))[key + "s"]
+        found["by " + key] = sum(row["instructions"] for row in rows)
     for name, read in ("callgrind", callgrind), ("pb.gz", pprof), ("folded", folded), ("svg", flame):
         path = os.path.join(folder, "x." + name)
         run(engraft, "convert", recording, "-q", "-o", path)

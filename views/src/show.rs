@@ -1,5 +1,6 @@
 //! What `engraft show` says: a binary on one page, lists of what is in it, one function, and counts of runs.
 
+pub mod by;
 pub mod cfg;
 pub mod costs;
 pub mod counts;

@@ -1,5 +1,6 @@
 //! `engraft show`: what a binary is, as far as it was understood.
 
+mod by;
 mod cfg;
 mod costs;
 mod counts;
@@ -55,6 +56,9 @@ pub struct Args {
     /// Of a recording: draw a flame graph of it, as an SVG picture
     #[arg(long, conflicts_with_all = ["what", "verify", "json", "format", "profile"])]
     flame: bool,
+    /// Of a recording: by what its instructions are summed up [default: function]
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["what", "verify", "flame", "profile"])]
+    by: Option<by::Key>,
     /// With the counts of a profile of this binary: of a function, or loops, edges, never, calls, paths
     #[arg(long, value_name = "FILE", conflicts_with = "verify")]
     profile: Option<PathBuf>,
@@ -242,6 +246,10 @@ pub fn run(args: Args) -> anyhow::Result<Answer> {
             output::data(to.map(PathBuf::as_path), |w| w.write_all(&picture))?;
             return Ok(Answer::Yes);
         }
+        (None, Some(rec)) if args.by.is_some_and(|key| key != by::Key::Function) => {
+            print_by(args, rec)?;
+            return Ok(Answer::Yes);
+        }
         (None, Some(rec)) if wanted.what.is_none() => {
             let mut view = count::recorded(rec)?;
             if input::is_trace(rec) {
@@ -288,9 +296,9 @@ fn refuse_unfit(
         let hint = "say `show REC` with it, or add `--counts REC` or `--profile FILE`";
         return Err(Hinted::new("edges, never, calls and paths are what counts tell", hint).into());
     }
-    if args.flame && !has_profile {
-        let hint = "say `show REC --flame` or `show TRACE --flame`";
-        return Err(Hinted::new("--flame draws what a recording holds", hint).into());
+    if (args.flame || args.by.is_some()) && (!has_profile || what.is_some()) {
+        let hint = "say `show REC` or `show TRACE` with it, and nothing else";
+        return Err(Hinted::new("--flame and --by are of all that a recording holds", hint).into());
     }
     if let (Some(Subject::Tree | Subject::Callers), false) = (what, is_of_counts) {
         let hint =
@@ -317,6 +325,17 @@ fn flame_graph(rec: &Path) -> anyhow::Result<Vec<u8>> {
         pictures.add(&module.profile, &input::whole_program(module)?);
     }
     Ok(pictures.finish()?.bytes)
+}
+
+/// Prints where a recording's instructions went, by what is asked for.
+fn print_by(args: &Args, rec: &Path) -> anyhow::Result<()> {
+    let total = match input::is_trace(rec) {
+        true => Some(costs::Traced::open(rec)?.costs(rec)?.total),
+        false => None,
+    };
+    let images = Source::read(rec)?.images()?;
+    let view = by::view(&images, args.by.unwrap_or(by::Key::Function), total);
+    args.output.print_to(args.o.as_ref(), &view)
 }
 
 /// Prints what the calls of a recording cost: all of them, or those that have to do with `name`.

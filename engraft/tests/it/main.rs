@@ -8,6 +8,7 @@ mod again;
 mod alone;
 mod bad_input;
 mod branches;
+mod by;
 mod callees;
 mod children;
 mod costs;

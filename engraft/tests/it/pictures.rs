@@ -27,8 +27,8 @@ fn flame_graphs_have_the_total_of_show_and_say_what_they_are() {
         engraft(place, &format!("convert {file} -q -o a.svg")).ok();
         engraft(place, &format!("show {file} --flame -o b.svg")).ok();
         let svg = picture(place, "a.svg");
-        assert_eq!(svg, picture(place, "b.svg"), "{file}");
-        assert_eq!(svg, engraft(place, &format!("show {file} --flame")).ok(), "{file}");
+        assert!(svg == picture(place, "b.svg"), "{file}");
+        assert!(svg == engraft(place, &format!("show {file} --flame")).ok(), "{file}");
         let total = engraft(place, &format!("show {file} --json")).json()["instructions"].as_u64();
         assert_eq!(costs(&svg, "all"), [total.expect("a number")], "{file}");
         assert!(
@@ -59,7 +59,7 @@ fn what_has_no_flame_graph_is_refused() {
     engraft(place, "count -q --no-cache --modules exe -o old.engraft ./old");
     engraft(place, "convert old.engraft -q -o old.svg").ok();
     for (args, says) in [
-        ("show old --flame", "--flame draws what a recording holds\nhint: say `show REC --flame`"),
+        ("show old --flame", "--flame and --by are of all that a recording holds\nhint: say `show REC`"),
         ("convert old.svg -o x.engraft --binary old", "profiles in the format svg are not read"),
     ] {
         let ran = engraft(place, args);
