@@ -2,7 +2,7 @@
 //!
 //! Two numbers in a field are those of the first and the second run.
 
-use crate::{Table, View, address, counted, known, many};
+use crate::{Table, View, address, counted, known, many, ratio};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -17,6 +17,8 @@ pub struct DiffView {
     pub second: String,
     /// Instructions that ran in each.
     pub instructions: (u64, u64),
+    /// The change of that, as [`relative`] has it.
+    pub change_share: Option<f64>,
     /// Functions that differ, the largest change of instructions first.
     pub functions: Vec<FunctionRow>,
     /// Loops that differ, the largest change of iterations first.
@@ -58,6 +60,8 @@ pub struct FunctionRow {
     pub at: u64,
     /// Instructions that ran.
     pub instructions: (u64, u64),
+    /// The change of that, as [`relative`] has it.
+    pub change_share: Option<f64>,
     /// The least and the most of each, where they may be off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions_between: Option<Intervals>,
@@ -79,6 +83,8 @@ pub struct LoopRow {
     pub at: u64,
     /// How often it went round.
     pub iterations: (u64, u64),
+    /// The change of that, as [`relative`] has it.
+    pub change_share: Option<f64>,
     /// The least and the most of each, where they may be off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterations_between: Option<Intervals>,
@@ -102,6 +108,8 @@ pub struct EdgeRow {
     pub to: u64,
     /// How often it ran.
     pub count: (u64, u64),
+    /// The change of that, as [`relative`] has it.
+    pub change_share: Option<f64>,
     /// The least and the most of each, where they may be off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub between: Option<Intervals>,
@@ -124,6 +132,18 @@ fn of_both((a, b): (u64, u64)) -> (Option<u64>, Option<u64>) {
 /// How many rows people want to see.
 const TOP: usize = 12;
 
+/// The change from the first to the second, of the first: 0.5 is half as much again, -1 all; `None` if there
+/// was none.
+pub fn relative((a, b): (u64, u64)) -> Option<f64> {
+    let share = |n| ratio(n, a);
+    (a > 0).then(|| if b < a { -share(a - b) } else { share(b - a) })
+}
+
+/// The same for people.
+fn by((a, b): (u64, u64)) -> String {
+    relative((a, b)).map_or_else(|| "-".to_owned(), |share| format!("{:+.2} %", 100.0 * share))
+}
+
 fn signed(counts: (u64, u64)) -> String {
     format!("{:+}", change(counts))
 }
@@ -142,23 +162,26 @@ impl View for DiffView {
         if !self.loops.is_empty() {
             writeln!(w, "\nloops, by iterations:")?;
             let mut t = Table::new(&[
-                "change>", "first>", "second>", "entries>", "then>", "loop>", "function", "module",
+                "change>", "by>", "first>", "second>", "entries>", "then>", "loop>", "function", "module",
             ]);
             for l in &self.loops {
                 let (first, second) = both(of_both(l.iterations), l.iterations_between);
                 let (entries, then) = both(l.entries, l.entries_between);
                 let (at, function) = (address(l.at), l.function.clone());
-                t.row([signed(l.iterations), first, second, entries, then, at, function, l.module.clone()]);
+                let (change, by) = (signed(l.iterations), by(l.iterations));
+                t.row([change, by, first, second, entries, then, at, function, l.module.clone()]);
             }
             t.top(TOP, w)?;
         }
         if !self.edges.is_empty() {
             writeln!(w, "\nedges, by executions:")?;
-            let mut t = Table::new(&["change>", "first>", "second>", "from>", "to>", "function", "module"]);
+            let mut t =
+                Table::new(&["change>", "by>", "first>", "second>", "from>", "to>", "function", "module"]);
             for e in &self.edges {
                 let (first, second) = both(of_both(e.count), e.between);
                 let (from, to) = (address(e.from), address(e.to));
-                t.row([signed(e.count), first, second, from, to, e.function.clone(), e.module.clone()]);
+                let (function, module) = (e.function.clone(), e.module.clone());
+                t.row([signed(e.count), by(e.count), first, second, from, to, function, module]);
             }
             t.top(TOP, w)?;
         }
@@ -179,13 +202,14 @@ impl View for DiffView {
         write!(
             w,
             "\n{} ran another number of times: {} in the first run alone, {} in the second; \
-             {} instructions, then {}: {}\n{within}",
+             {} instructions, then {}: {} ({})\n{within}",
             many(self.n_blocks, "block"),
             self.n_blocks_first_alone,
             self.n_blocks_second_alone,
             self.instructions.0,
             self.instructions.1,
-            signed(self.instructions)
+            signed(self.instructions),
+            by(self.instructions)
         )
     }
 }
@@ -201,13 +225,35 @@ impl DiffView {
     }
 
     fn functions(&self) -> Table {
-        let mut t = Table::new(&["change>", "first>", "second>", "entries>", "then>", "function", "module"]);
+        let mut t =
+            Table::new(&["change>", "by>", "first>", "second>", "entries>", "then>", "function", "module"]);
         for f in &self.functions {
             let (first, second) = both(of_both(f.instructions), f.instructions_between);
             let (entries, then) = both(f.entries, f.entries_between);
             let (name, module) = (f.name.clone(), f.module.clone());
-            t.row([signed(f.instructions), first, second, entries, then, name, module]);
+            let (change, by) = (signed(f.instructions), by(f.instructions));
+            t.row([change, by, first, second, entries, then, name, module]);
         }
         t
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_a_share_of_what_was_before() {
+        let max = u64::MAX;
+        for (counts, share, text) in [
+            ((10, 25), Some(1.5), "+150.00 %"),
+            ((25, 10), Some(-0.6), "-60.00 %"),
+            ((4, 0), Some(-1.0), "-100.00 %"),
+            ((3, 3), Some(0.0), "+0.00 %"),
+            ((0, 7), None, "-"),
+            ((max, 0), Some(-1.0), "-100.00 %"),
+        ] {
+            assert_eq!((relative(counts), &*by(counts)), (share, text), "{counts:?}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use profile::{Count, Profile};
 use program::Program;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
-use views::diff::{DiffView, EdgeRow, FunctionRow, Intervals, LoopRow};
+use views::diff::{DiffView, EdgeRow, FunctionRow, Intervals, LoopRow, relative};
 
 /// Run as tests.
 const EXAMPLES: &str = "\
@@ -119,6 +119,7 @@ fn view(first: &Path, second: &Path, pairs: &[(Program, Profile, Profile)]) -> D
         first: first.display().to_string(),
         second: second.display().to_string(),
         instructions: (0, 0),
+        change_share: None,
         functions: Vec::new(),
         loops: Vec::new(),
         edges: Vec::new(),
@@ -131,6 +132,7 @@ fn view(first: &Path, second: &Path, pairs: &[(Program, Profile, Profile)]) -> D
     for (program, a, b) in pairs {
         add(&mut view, program, a, b);
     }
+    view.change_share = relative(view.instructions);
     by_change(&mut view.functions, |f| f.instructions, |f| (&f.module, f.at, 0));
     by_change(&mut view.loops, |l| l.iterations, |l| (&l.module, l.at, 0));
     by_change(&mut view.edges, |e| e.count, |e| (&e.module, e.from, e.to));
@@ -155,6 +157,7 @@ fn add(view: &mut DiffView, program: &Program, a: &Profile, b: &Profile) {
         name: name(f.func),
         at: program.function(f.func).entry.0,
         instructions: (f.instructions.0.n, f.instructions.1.n),
+        change_share: relative((f.instructions.0.n, f.instructions.1.n)),
         instructions_between: intervals(known(f.instructions)),
         entries: numbers(f.entries),
         entries_between: intervals(f.entries),
@@ -165,6 +168,7 @@ fn add(view: &mut DiffView, program: &Program, a: &Profile, b: &Profile) {
         from: e.edge.from.0,
         to: e.edge.to.0,
         count: (e.count.0.n, e.count.1.n),
+        change_share: relative((e.count.0.n, e.count.1.n)),
         between: intervals(known(e.count)),
     }));
     view.loops.extend(found.loops.iter().map(|l| LoopRow {
@@ -172,6 +176,7 @@ fn add(view: &mut DiffView, program: &Program, a: &Profile, b: &Profile) {
         function: name(program.block(l.header).func),
         at: program.block(l.header).start.0,
         iterations: (l.iterations.0.n, l.iterations.1.n),
+        change_share: relative((l.iterations.0.n, l.iterations.1.n)),
         iterations_between: intervals(known(l.iterations)),
         entries: numbers(l.entries),
         entries_between: intervals(l.entries),

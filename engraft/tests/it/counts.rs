@@ -136,6 +136,10 @@ fn two_runs_differ_where_their_input_does() {
         .find(|f| f["name"] == "half")
         .expect("it differs");
     assert_eq!(half["entries"], serde_json::json!([10, 25]));
+    let n = |i: usize| half["instructions"][i].as_u64().expect("a number") as f64;
+    let by = half["change_share"].as_f64().expect("it ran in both");
+    assert!((by - (n(1) / n(0) - 1.0)).abs() < 1e-12 && by > 1.0, "{half}");
+    assert!(view["change_share"].as_f64().is_some_and(|share| share > 0.0), "{view}");
     let loops: Vec<_> = view["loops"].as_array().expect("a list").iter().collect();
     assert_eq!(loops.len(), 1, "{loops:?}");
     assert_eq!(
@@ -149,12 +153,12 @@ fn two_runs_differ_where_their_input_does() {
     assert_eq!(view["n_blocks_first_alone"], 0);
     let csv = engraft(to.path(), "diff 10.engraft 25.engraft --format csv").stdout;
     assert!(
-        csv.starts_with("change,first,second,entries,then,function,module\n")
+        csv.starts_with("change,by,first,second,entries,then,function,module\n")
             && csv.contains(",10,25,half,a\n"),
         "{csv}"
     );
     let shown = engraft(to.path(), "diff 25.engraft 10.engraft").stdout;
-    assert!(shown.contains("edges, by executions:") && shown.contains(" -15 "), "{shown}");
+    assert!(shown.contains("edges, by executions:") && shown.contains(" -15  -60.00 %  "), "{shown}");
 
     // Another build is told, and what to do.
     build(to.path(), "a.c", "-O1 -g", "a");
