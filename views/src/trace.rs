@@ -1,6 +1,6 @@
 //! What `engraft trace` says: what was recorded.
 
-use crate::{Table, View, many};
+use crate::{DeathView, Table, View, many};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -21,6 +21,8 @@ pub struct TraceView {
     pub n_stalls: usize,
     /// The signal that ended the program, if one did.
     pub ended_by_signal: Option<i32>,
+    /// How it died then, and where, as far as that is known.
+    pub died: Option<DeathView>,
     /// Whether it is not known how far a thread came behind its last event.
     pub is_cut: bool,
     /// The files whose code was recorded.
@@ -55,8 +57,8 @@ impl View for TraceView {
         if self.n_stalls > 0 {
             writeln!(w, "the program waited {} for room", many(self.n_stalls, "time"))?;
         }
-        if let Some(signal) = self.ended_by_signal {
-            writeln!(w, "signal {signal} ended the program")?;
+        if let Some(died) = &self.died {
+            writeln!(w, "it died of {died}")?;
         }
         if self.is_cut {
             writeln!(w, "what some threads ran behind their last events may be missing")?;

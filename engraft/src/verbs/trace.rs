@@ -3,7 +3,7 @@
 mod pack;
 
 use crate::input::names::spellings;
-use crate::input::{CommandLine, Ending, Place};
+use crate::input::{self, CommandLine, Ending, Place};
 use crate::output::{self, Answer, Hinted};
 use live::Target;
 use session::{
@@ -242,6 +242,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
     })?;
     run.warnings().iter().for_each(output::warned);
     let status = run.status();
+    let died = run.died().map(input::death);
     let recorded = run.finish(name);
     output::resume_progress();
     if let Some(n_bytes) = recorded.excess_bytes {
@@ -274,6 +275,7 @@ fn record(args: &Recording) -> anyhow::Result<Answer> {
             n_streams: recorded.n_threads,
             n_stalls: recorded.n_stalls,
             ended_by_signal: status.signal(),
+            died,
             is_cut: recorded.is_cut,
             modules: recorded.codes.iter().map(|code| code.path.clone()).collect(),
         };

@@ -2,7 +2,7 @@
 
 use super::{US, built};
 use crate::count::{blocks, plain};
-use crate::run::{engraft, folder};
+use crate::run::{compile, engraft, folder};
 use crate::{needs, needs_mounts};
 use std::io::{BufRead as _, Read as _};
 use std::path::Path;
@@ -371,4 +371,32 @@ fn nothing_is_made_up_behind_a_signal() {
         trace.wait().expect("it ends");
         held(signal);
     }
+}
+
+/// As `count` says it: the signal, and where, of the source; as text and as JSON. What led there is in the
+/// trace.
+#[test]
+fn where_a_traced_program_died_is_said() {
+    needs!("gcc");
+    let place = folder();
+    let to = place.path();
+    let source = include_str!("../fixtures/dies.c");
+    let line = source.lines().position(|text| text.contains("*nowhere = 1")).expect("it is there") + 1;
+    compile(&to.join("dies"), "dies.c", "-O1 -g -w");
+    let ran = engraft(to, "trace --no-cache --json -o run.trace ./dies");
+    assert_eq!(ran.code, Some(128 + 11), "{}", ran.stderr);
+    let last = ran.stderr.lines().next_back().unwrap_or_default();
+    let said: serde_json::Value = serde_json::from_str(last).expect("it is JSON");
+    let died = &said["died"];
+    assert_eq!((&died["signal"], &died["name"]), (&11.into(), &"SIGSEGV".into()), "{said}");
+    let text = engraft(to, "trace --no-cache -o run.trace ./dies").stderr;
+    if died["at"].is_null() {
+        // The kernel does not tell.
+        assert!(text.contains("it died of SIGSEGV\n"), "{text}");
+        return;
+    }
+    assert_eq!((&died["function"], &died["line"]), (&"inner".into(), &line.into()), "{said}");
+    let offset = died["offset"].as_u64().expect("it is known");
+    let want = format!("it died of SIGSEGV at inner+{offset:#x} (dies.c:{line}) in dies\n");
+    assert!(text.contains(&want), "{want}: {text}");
 }
