@@ -262,6 +262,7 @@ pub fn traces() -> Vec<Vec<u8>> {
     let codes: Vec<u32> = symbols.iter().map(|symbol| symbol.0).collect();
     let names = Names::parse(META).expect("it is right");
     let follow = |to: &[u32]| Successors {
+        leaves: to.is_empty(),
         to: to.iter().copied().map(trace::BlockId).collect(),
         ..Successors::default()
     };

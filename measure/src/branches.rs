@@ -50,7 +50,8 @@ pub fn names(modules: &[Module<'_>], line: impl Fn(usize, Va) -> Option<(String,
                 let (file, line) = line(m, at).unwrap_or_default();
                 Block { at: at.0, file, line }
             };
-            let blocks = (0..).map(trace::BlockId).zip(function.block_ids().map(block)).collect();
+            let blocks =
+                (0..).map(trace::BlockId).zip(module.program.numbered_blocks(func).map(block)).collect();
             names.functions.insert(n, Function { name: function.name(), blocks });
         }
     }
@@ -63,18 +64,21 @@ pub fn follows(modules: &[Module<'_>]) -> BTreeMap<trace::FuncId, Vec<Successors
     for module in modules {
         let program = module.program;
         for (n, func) in (module.first.0..).map(trace::FuncId).zip(program.func_ids()) {
-            let first = program.function(func).blocks.start;
             let edges = program.edges_of(func);
             let follow = |id: BlockId| Successors {
                 by_any: program.block(id).end == program::BlockEnd::Unresolved,
                 after_any: program.block(id).landing_pad || edges.iter().all(|e| e.to != id),
+                leaves: match program.block(id).end {
+                    program::BlockEnd::Unresolved => false,
+                    _ => program.successors(id).iter().all(|e| e.kind == EdgeKind::LandingPad),
+                } || program.calls_in(id).iter().any(|c| c.kind == CallKind::BranchTailCall),
                 to: program
                     .successors(id)
                     .iter()
-                    .map(|e| trace::BlockId(e.to.0.saturating_sub(first)))
+                    .map(|e| trace::BlockId(program.block_number(e.to)))
                     .collect(),
             };
-            all.insert(n, program.function(func).block_ids().map(follow).collect());
+            all.insert(n, program.numbered_blocks(func).map(follow).collect());
         }
     }
     all
@@ -489,7 +493,7 @@ impl<'a> Walker<'a> {
             self.faults.n_astray += 1;
             self.open_up(module, func, true);
         }
-        self.symbols.push(Symbol::block(trace::BlockId(id.0 - program.function(func).blocks.start)).0);
+        self.symbols.push(Symbol::block(trace::BlockId(program.block_number(id))).0);
     }
 
     fn leave(&mut self, cause: Cause) {

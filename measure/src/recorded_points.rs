@@ -122,7 +122,6 @@ pub fn plan(
     let mut order: Vec<FuncId> = program.func_ids().collect();
     order.sort_by_key(|f| recurses.get(f.index()));
     for func in order {
-        let function = program.function(func);
         let blocks = if is_moved(func) {
             often.estimate(program, &returns, func, &Shape::with(program, &returns, func, true));
             if let Some(earlier) = earlier {
@@ -131,7 +130,7 @@ pub fn plan(
             of(func).blocks(&imports, &returns, &often, &mut passages)
         } else if around.stub(func) > 0 {
             let block = |b: BlockId| Block { at: program.block(b).start.0, ..Block::default() };
-            function.block_ids().map(block).collect()
+            program.numbered_blocks(func).map(block).collect()
         } else {
             Vec::new()
         };
@@ -163,8 +162,7 @@ fn number_entries(
     sorted.sort_by_key(|(_, n)| *n);
     for (block, n) in sorted {
         let func = program.block(block).func;
-        let at = block.0 - program.function(func).blocks.start;
-        code.entries.push((func.0, trace::BlockId(at)));
+        code.entries.push((func.0, trace::BlockId(program.block_number(block))));
         let has_frame = around.has_frames(func);
         let word = Head::Entry { number: code.base + n, has_frame }.word();
         events.push(Event { block, at: EventAt::Entry, word, has_frame });
@@ -186,10 +184,7 @@ fn unnumbered(program: &Program, key: u32, base: u32) -> ModuleCode {
 /// Which block of which function the moved code of `module` is of.
 pub fn places(module: &Module<'_>) -> Vec<(u32, Option<(u32, trace::BlockId)>)> {
     let program = module.program;
-    let block = |id: BlockId| {
-        let func = program.block(id).func;
-        (func.0, trace::BlockId(id.0 - program.function(func).blocks.start))
-    };
+    let block = |id: BlockId| (program.block(id).func.0, trace::BlockId(program.block_number(id)));
     let of = |place: Reached| match place {
         Reached::Block(id) | Reached::Behind(id) | Reached::Called(id) => Some(block(id)),
         Reached::Counted(_) | Reached::Nothing => None,

@@ -554,6 +554,22 @@ impl Program {
         let range = &self.function(func).blocks;
         &self.blocks[range.start as usize..range.end as usize]
     }
+    /// The number that a block has in its function, for people and in traces: 0 is the block at the main
+    /// entry, the others follow by address.
+    pub fn block_number(&self, id: BlockId) -> u32 {
+        let func = self.block(id).func;
+        let nth = id.0 - self.function(func).blocks.start;
+        match self.entry_block(func) {
+            Some(entry) if id == entry => 0,
+            Some(entry) if id < entry => nth + 1,
+            _ => nth,
+        }
+    }
+    /// The blocks of `func` by their numbers ([`Program::block_number`]).
+    pub fn numbered_blocks(&self, func: FuncId) -> impl Iterator<Item = BlockId> + use<> {
+        let entry = self.entry_block(func);
+        entry.into_iter().chain(self.function(func).block_ids().filter(move |id| Some(*id) != entry))
+    }
     /// The block at the main entry of `func`; `None` if not even one instruction there decodes.
     pub fn entry_block(&self, func: FuncId) -> Option<BlockId> {
         let function = self.function(func);

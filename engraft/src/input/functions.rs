@@ -4,14 +4,18 @@ use super::names;
 use crate::output::{self, Hinted};
 use profile::Profile;
 use program::{Bearer, FuncId, Program, Va};
+use session::FunctionFilter;
 use std::path::Path;
 
 /// The function that `what` names: by symbol (of a part such as `main.cold` too), by the name in the source
-/// if only one function has it, `fn3`, or any address in it.
+/// if only one function has it, `fn3`, or any address in it; by what only one function fits, where `*` stands
+/// for anything. `MODULE!` may stand before it.
 ///
 /// # Errors
 /// If there is none; the hint has the names that look most like it.
-pub fn function(program: &Program, what: &str) -> anyhow::Result<FuncId> {
+pub fn function(program: &Program, asked: &str) -> anyhow::Result<FuncId> {
+    let what = asked.split_once('!').filter(|(module, _)| file_name(&program.image.name) == *module);
+    let what = what.map_or(asked, |(_, name)| name);
     let named = program.func_ids().find(|&f| program.function(f).names.iter().any(|n| **n == *what));
     // Of an excerpt, numbers are others than those that the file's functions have.
     let numbered = || program.func_ids().find(|f| !program.is_excerpt() && f.to_string() == what);
@@ -26,6 +30,12 @@ pub fn function(program: &Program, what: &str) -> anyhow::Result<FuncId> {
     let all: Vec<(FuncId, String)> =
         program.func_ids().flat_map(|f| source_names(program, f).map(move |name| (f, name))).collect();
     let mut found = names::called(&all, what);
+    if found.is_empty() && what.contains('*') {
+        // Stubs have the names of what they call.
+        let is_stub = |f: &FuncId| program.function(*f).import.is_some() && !what.contains('@');
+        let fit = FunctionFilter::new(&[what], names::spellings).of(program);
+        found = fit.into_iter().filter(|f| !is_stub(f)).collect();
+    }
     match found.as_slice() {
         [] => {}
         [only] => return Ok(*only),

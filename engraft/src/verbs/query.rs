@@ -41,11 +41,12 @@ Examples:
 pub struct Args {
     /// A trace: what `engraft trace` or `engraft convert` wrote
     trace: PathBuf,
-    /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name (a symbol, or as the source has it), #ID or an address,
-    /// BLOCK a number, an address, or FILE:LINE or FILE:LINE..LINE for all blocks of these lines; `1|2`: one
-    /// of them, `3+`: once or more, `..`: anything between, `{FUNCTION: BLOCK …}`: a call with that path in
-    /// it; `;` between several paths
-    #[arg(required_unless_present_any = ["stats", "at", "hottest", "diff"])]
+    /// 'FUNCTION: BLOCK BLOCK …'; FUNCTION is a name (a symbol, or as the source has it), MODULE!NAME, what
+    /// fits with `*` for anything, #ID or an address, BLOCK a number (0 is the entry, then by address),
+    /// `entry`, `exit` (any that control leaves in), an address, or FILE:LINE or FILE:LINE..LINE for all
+    /// blocks of these lines; `1|2`: one of them, `3+`: once or more, `..`: anything between, `{FUNCTION:
+    /// BLOCK …}`: a call with that path in it; `;` between several paths
+    #[arg(required_unless_present_any = ["stats", "at", "tail", "hottest", "diff"])]
     path: Vec<String>,
     /// Print how often it occurs, and nothing else
     #[arg(long, group = "what")]
@@ -68,28 +69,33 @@ pub struct Args {
     #[arg(long, group = "what", value_name = "POS")]
     previous: Option<PositionArg>,
     /// Print how often it occurs in each thread; with --count, a line each without a heading
-    #[arg(long, conflicts_with_all = ["first", "all", "nth", "next", "previous", "per_caller", "at", "hottest", "diff", "stats"])]
+    #[arg(long, conflicts_with_all = ["first", "all", "nth", "next", "previous", "per_caller", "at", "tail", "hottest", "diff", "stats"])]
     per_thread: bool,
     /// Print how often it occurs by which function called this one
     #[arg(long, group = "what", conflicts_with = "scheme")]
     per_caller: bool,
-    /// Print the symbols from I on, before J: functions entered (F) and left (E), blocks executed (B)
+    /// Print the symbols from I on, before J: functions entered (F) and left (E), blocks executed (B); `I..`
+    /// are all from I on, `..J` all before J
     #[arg(long, group = "what", value_name = "I..J", conflicts_with_all = ["path", "scheme"])]
     at: Option<RangeArg>,
-    /// Only what occurs in this thread, numbered from 0 as answers have it; with --at, the thread whose
-    /// symbols are printed
+    /// Print the last N symbols
+    #[arg(long, group = "what", value_name = "N", conflicts_with_all = ["path", "scheme"],
+        value_parser = clap::value_parser!(u64).range(1..))]
+    tail: Option<u64>,
+    /// Only what occurs in this thread, numbered from 0 as answers have it; with --at and --tail, the thread
+    /// whose symbols are printed
     #[arg(long, value_name = "N", conflicts_with_all = ["next", "previous", "per_caller", "hottest", "diff", "stats"])]
     thread: Option<u32>,
     /// Print the N symbols before and behind the occurrence, too: the first, or the one that is asked for;
     /// with --diff, the first difference
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5",
-        conflicts_with_all = ["count", "all", "per_thread", "per_caller", "at", "hottest", "stats"])]
+        conflicts_with_all = ["count", "all", "per_thread", "per_caller", "at", "tail", "hottest", "stats"])]
     context: Option<u64>,
-    /// With --context or --at: print each block's code, too
+    /// With --context, --at or --tail: print each block's code, too
     #[arg(long, value_enum, value_name = "WHAT")]
     code: Option<source::Code>,
     /// Only what occurs in this window of time: seconds from the start of the recording, from A on, before B
-    #[arg(long, value_name = "A..B", conflicts_with_all = ["at", "next", "previous", "per_caller", "hottest", "diff", "stats"])]
+    #[arg(long, value_name = "A..B", conflicts_with_all = ["at", "tail", "next", "previous", "per_caller", "hottest", "diff", "stats"])]
     between: Option<within::Window>,
     /// Print the N paths of blocks that the function executed most often, calls left out; without a function,
     /// those of the run
@@ -180,33 +186,32 @@ fn warn_of_faults(path: &Path, trace: &Trace) {
 
 fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
     let names = info_span!("names").in_scope(|| trace.names()).map_err(|err| unreadable(&args.trace, err))?;
-    let functions = Functions::new(&names);
     if args.stats {
         return stats::print(args, trace);
     }
-    if args.code.is_some() && args.at.is_none() && args.context.is_none() {
+    let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
+    let functions = Functions::new(&names).of(&flow.modules);
+    let range = args.at.or(args.tail.map(RangeArg::last));
+    if args.code.is_some() && range.is_none() && args.context.is_none() {
         let hint = "say --context, or --at I..J, too";
         return Err(Hinted::new("--code is for symbols that are printed", hint).into());
     }
-    if let Some(span) = args.at {
-        let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
+    if let Some(span) = range {
         return symbols::print(args, trace, &functions, source::Binaries::new(&names, &flow), span);
     }
     if let Some(n) = args.hottest {
         return hottest::print(args, trace, &functions, n.get());
     }
-    let flow = trace.flow().map_err(|err| unreadable(&args.trace, err))?;
     let binaries = source::Binaries::new(&names, &flow);
     let text = one_text(&args.path)?;
-    let paths = several::parts(&text);
-    if let [_, _, ..] = paths.as_slice() {
-        let paths = paths
-            .into_iter()
-            .map(|text| parsed(text, &functions, &binaries))
-            .collect::<Result<Vec<_>, _>>()?;
+    let texts = several::parts(&text);
+    let paths = match texts.as_slice() {
+        [] => vec![parsed(&text, &functions, &binaries)?],
+        texts => several::parsed(texts, &functions, &binaries)?,
+    };
+    let Ok([path]) = <[trace::Path; 1]>::try_from(paths.clone()) else {
         return several::run(args, trace, &functions, &flow, &paths);
-    }
-    let path = parsed(&text, &functions, &binaries)?;
+    };
     if args.per_caller {
         let counts = info_span!("search").in_scope(|| trace.count_by_caller(&path));
         let counts = counts.map_err(|err| failed(&args.trace, err))?;
@@ -226,7 +231,7 @@ fn answered(args: &Args, trace: &Trace) -> anyhow::Result<Answer> {
         (Some(n), Some(at)) => {
             let binaries = source::Binaries::new(&names, &flow);
             let around = symbols::around(args, trace, &functions, &binaries, at, n)?;
-            binaries.warn();
+            binaries.warn_of(args.code);
             Some(around)
         }
         _ => None,
@@ -294,8 +299,15 @@ fn parsed(
 ) -> anyhow::Result<trace::Path> {
     let (find, called) = (|text: &str| functions.find(text), |func| functions.called(func));
     let lines = |func, block| binaries.lines(func, block);
-    let stays = |func| binaries.stays(func);
-    let words = Words { names: functions.names, find: &find, called: &called, stays: &stays, lines: &lines };
+    let (exits, stays) = (|func| binaries.exits(func), |func| binaries.stays(func));
+    let words = Words {
+        names: functions.names,
+        find: &find,
+        called: &called,
+        exits: &exits,
+        stays: &stays,
+        lines: &lines,
+    };
     let parsed = trace::Path::parse_with(text, &words);
     // Of a binary that could not be read, nothing is known: that is why.
     binaries.check()?;

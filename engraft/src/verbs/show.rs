@@ -433,10 +433,34 @@ fn say_if_uncounted(program: &Program, profile: &Profile, id: FuncId) {
     output::warn(&format!("{} was not counted{why}", function.name()), Some(hint));
 }
 
+/// Refuses a symbol that functions of several `images` bear, or a pattern that they fit: any may be meant.
+fn refuse_ambiguous(name: &str, images: &[(Program, Profile)]) -> anyhow::Result<()> {
+    let bearer = |program: &Program| {
+        let bears = |f: &FuncId| program.function(*f).names.iter().any(|symbol| **symbol == *name);
+        let fits = || name.contains('*').then(|| input::function(program, name).ok()).flatten();
+        let id = program.func_ids().find(bears).or_else(fits)?;
+        let (file, of) = (input::file_name(&program.image.name), program.function(id));
+        Some(format!("'{file}!{}' is at {}", of.name(), of.entry))
+    };
+    let bearers: Vec<String> = images.iter().filter_map(|(program, _)| bearer(program)).collect();
+    if bearers.len() < 2 {
+        return Ok(());
+    }
+    let verb = if name.contains('*') { "fit" } else { "are called" };
+    let what = format!("functions of {} modules {verb} {name}", bearers.len());
+    Err(Hinted::new(what, format!("say which:\n{}", bearers.join("\n"))).into())
+}
+
 /// The counted image that has the function `name`, the executable first, with its counts: as it was kept, if
-/// the function ran; else as it is in the file.
+/// the function ran; else as it is in the file. `MODULE!` before it says which image.
 fn counted(rec: &Path, name: &str) -> anyhow::Result<(Program, Profile)> {
-    let modules = Source::read(rec)?.needed_recording()?.modules;
+    let mut modules = Source::read(rec)?.needed_recording()?.modules;
+    let file = |module: &Module| input::file_name(&module.profile.image.name);
+    if let Some((of, _)) = name.split_once('!')
+        && modules.iter().any(|module| file(module) == of)
+    {
+        modules.retain(|module| file(module) == of);
+    }
     let mut refused = None;
     let mut find = |module: &Module, program: anyhow::Result<Program>| {
         let found = program.and_then(|program| input::function(&program, name).map(|id| (program, id)));
@@ -456,9 +480,11 @@ fn counted(rec: &Path, name: &str) -> anyhow::Result<(Program, Profile)> {
             }
         }
     };
-    let kept = modules.iter().find_map(|module| find(module, input::kept_program(&[module])));
+    let kept: Vec<_> =
+        modules.iter().filter_map(|module| find(module, input::kept_program(&[module]))).collect();
+    refuse_ambiguous(name, &kept)?;
     let in_files = || modules.iter().find_map(|module| find(module, input::counted_program(&module.profile)));
-    if let Some(found) = kept.or_else(in_files) {
+    if let Some(found) = kept.into_iter().next().or_else(in_files) {
         return Ok(found);
     }
     Err(refused.unwrap_or_else(|| anyhow::anyhow!("{} is of no image", rec.display())))

@@ -352,7 +352,7 @@ fn functions_of_query_go_by_the_names_of_their_source() {
     }
     assert_eq!(ask("'main: 0 {Box::get: 0 1} 1; task::spawn: 0' --count").ok(), "1\n1\n");
     for (args, says) in [
-        ("'Row::put: 0'", "hint: #2 is ns::Row::put()\nhint: #3 is other::Row::put()\n"),
+        ("'Row::put: 0'", "hint: #2 is ns::Row::put() at 0x1020\nhint: #3 is other::Row::put() at 0x1030\n"),
         ("'main: 0 {put: 0} 1'", "2 functions are called 'put'"),
         ("'ns::Box::gte: 0'", "the nearest name is 'ns::Box::get(int) const'"),
         ("'Box::get: 7'", "ns::Box::get(int) const has no block 7"),

@@ -2,6 +2,7 @@
 //! against their source.
 
 mod ends;
+mod named;
 mod signals;
 mod threads;
 mod windows;

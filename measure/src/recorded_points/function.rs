@@ -35,8 +35,9 @@ struct Starts {
 }
 
 impl FunctionPoints<'_> {
+    /// The number of a block in traces.
     fn nth(&self, block: BlockId) -> u32 {
-        block.0 - self.around.program.function(self.func).blocks.start
+        self.around.program.block_number(block)
     }
 
     /// Where each block may go, landing pads left out; and whether it may leave the function by its branch.
@@ -59,7 +60,8 @@ impl FunctionPoints<'_> {
         passages: &mut Passages,
     ) -> Vec<Block> {
         let program = self.around.program;
-        let ids: Vec<BlockId> = program.function(self.func).block_ids().collect();
+        let ids: Vec<BlockId> = program.numbered_blocks(self.func).collect();
+        let first = program.function(self.func).blocks.start;
         let ways: Vec<(Vec<u32>, bool)> = ids.iter().map(|b| self.ways(*b)).collect();
         let starts = self.starts(&ids, &ways);
         // On the others of several ways, on the way.
@@ -70,7 +72,7 @@ impl FunctionPoints<'_> {
         let always = self.is_called && !self.around.has_frames(self.func);
         let mut costs = Costs { always, ..Costs::default() };
         let mut entered = Vec::with_capacity(ids.len());
-        let first_edge = ids.first().map_or(0, |id| program.block(*id).first_edge.0);
+        let first_edge = ids.iter().map(|id| program.block(*id).first_edge.0).min().unwrap_or_default();
         for ((n, &id), way) in (0..).zip(&ids).zip(ways) {
             let at = |all: &[bool]| all.get(n as usize).copied().unwrap_or_default();
             let mut block = Block {
@@ -83,7 +85,7 @@ impl FunctionPoints<'_> {
                 point: u32::from(at(&starts.has_point)),
                 ..Block::default()
             };
-            let mine = often.blocks.get(n as usize).copied().unwrap_or_default();
+            let mine = often.blocks.get((id.0 - first) as usize).copied().unwrap_or_default();
             entered.push(self.entries.contains_key(&id) || at(&starts.is_far));
             costs.starts.push((!at(&starts.must)).then_some(mine));
             costs
@@ -220,7 +222,7 @@ impl FunctionPoints<'_> {
     /// The calls that come past the event of the entry.
     pub(super) fn quiet_calls(&self, blocks: &[Block]) -> Vec<Va> {
         let program = self.around.program;
-        let ids = program.function(self.func).block_ids();
+        let ids = program.numbered_blocks(self.func);
         let sites = ids.zip(blocks).flat_map(|(id, block)| self.sites(id).zip(&block.calls));
         let quiet = sites.filter(|(_, site)| site.entry.is_some() && site.told != SiteTold::Event);
         quiet.map(|(call, _)| call.at).collect()
@@ -269,8 +271,7 @@ impl FunctionPoints<'_> {
     pub(super) fn number(&self, blocks: &mut [Block], code: &mut ModuleCode, events: &mut Vec<Event>) {
         let program = self.around.program;
         let func = self.func.0;
-        for ((n, id), block) in
-            (0..).map(trace::BlockId).zip(program.function(self.func).block_ids()).zip(blocks)
+        for ((n, id), block) in (0..).map(trace::BlockId).zip(program.numbered_blocks(self.func)).zip(blocks)
         {
             let mut number = |slot: &mut u32, of: PointPlace, at: EventAt, is_far: bool| {
                 if *slot != 0 {

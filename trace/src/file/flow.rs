@@ -4,7 +4,8 @@
 //! ```text
 //! FLOW   = modules: varint, for each: first function, key, length of path: varint, path; then
 //!          functions: varint, for each: number − last number, blocks: varint, for each:
-//!          bits (1: anything may follow it, 2: it may follow anything), n ways,
+//!          bits (1: anything may follow it, 2: it may follow anything, 4: control may leave in it),
+//!          n ways,
 //!          for each: number − own number (zigzag)
 //! ```
 //! the whole under zstd. Functions that are not in it are not known.
@@ -47,6 +48,8 @@ pub struct Successors {
     pub by_any: bool,
     /// It may follow any: exceptions lead to it, or `longjmp`, or signal handlers.
     pub after_any: bool,
+    /// Control may leave the function in it: by a return, a jump to another function, or for good.
+    pub leaves: bool,
     /// These may.
     pub to: Vec<BlockId>,
 }
@@ -70,6 +73,12 @@ impl FlowGraphs {
     pub fn module(&self, func: FuncId) -> Option<(&Module, u32)> {
         let n = self.modules.partition_point(|m| m.first <= func).checked_sub(1)?;
         self.modules.get(n).map(|m| (m, func.0 - m.first.0))
+    }
+
+    /// The blocks of a function that control may leave it in.
+    pub fn exits(&self, func: FuncId) -> Vec<BlockId> {
+        let blocks = self.functions.get(&func).map_or(&[][..], Vec::as_slice);
+        (0..).map(BlockId).zip(blocks).filter(|(_, block)| block.leaves).map(|(n, _)| n).collect()
     }
 
     /// Checks that each block of a path may follow the one before it; `called` says what functions are
@@ -104,7 +113,9 @@ impl FlowGraphs {
             last = func.0;
             varint::put(&mut out, blocks.len() as u64);
             for (own, block) in (0_i64..).zip(blocks) {
-                varint::put(&mut out, u64::from(block.by_any) | u64::from(block.after_any) << 1);
+                let bits = [block.by_any, block.after_any, block.leaves];
+                let bits = (0..).zip(bits).fold(0, |all, (n, bit)| all | u64::from(bit) << n);
+                varint::put(&mut out, bits);
                 varint::put(&mut out, block.to.len() as u64);
                 block.to.iter().for_each(|to| varint::put(&mut out, varint::zigzag(i64::from(to.0) - own)));
             }
@@ -128,11 +139,12 @@ impl FlowGraphs {
             let mut blocks = Vec::new();
             for own in 0..i64::try_from(cursor.get_len()?).ok()? {
                 let bits = cursor.get()?;
+                let has = |bit: u64| bits & bit != 0;
                 let n = cursor.get_len()?;
                 let mut way =
                     || u32::try_from(varint::unzigzag(cursor.get()?).checked_add(own)?).ok().map(BlockId);
                 let to = (0..n).map(|_| way()).collect::<Option<_>>()?;
-                blocks.push(Successors { by_any: bits & 1 != 0, after_any: bits & 2 != 0, to });
+                blocks.push(Successors { by_any: has(1), after_any: has(2), leaves: has(4), to });
             }
             flow.functions.insert(FuncId(func), blocks);
         }
@@ -150,6 +162,7 @@ fn follows(blocks: &[Block], is_entry: impl Fn(BlockId) -> bool) -> Vec<Successo
     let follow = |((n, block), is_led_to): ((u32, &Block), bool)| Successors {
         by_any: block.is_open,
         after_any: block.lands || block.is_far || !is_led_to && !is_entry(BlockId(n)),
+        leaves: block.leaves.is_some() || !matches!(block.end, End::To(_)) && !block.is_open,
         to: match &block.end {
             End::To(ways) => ways.iter().map(|way| way.0).collect(),
             _ => Vec::new(),

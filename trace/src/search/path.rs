@@ -8,9 +8,9 @@
 //! call = "{" path "}"                      between the block before and this one, a call in which the path
 //!                                          occurs
 //! ```
-//! FUNCTION is a name, `#ID` as the trace numbers it, or an address; a block is its number, or an address. An
-//! occurrence is named by its last block, so a path that ends in `..` says no more than one that does not,
-//! and is refused.
+//! FUNCTION is a name, `#ID` as the trace numbers it, or an address; a block is its number, or an address, or
+//! `entry` (block 0), or `exit` (any that control may leave the function in). An occurrence is named by its
+//! last block, so a path that ends in `..` says no more than one that does not, and is refused.
 
 use crate::file::names::{Function, Names};
 use crate::ids::{BlockId, FuncId};
@@ -93,7 +93,14 @@ impl Path {
         let (find, called) = (|text: &str| find_function(text, names), |func| names.function(func));
         Self::parse_with(
             text,
-            &Words { names, find: &find, called: &called, stays: &|_| None, lines: &lines },
+            &Words {
+                names,
+                find: &find,
+                called: &called,
+                exits: &|_| Vec::new(),
+                stays: &|_| None,
+                lines: &lines,
+            },
         )
     }
 
@@ -115,6 +122,8 @@ pub struct Words<'a> {
     pub find: &'a dyn Fn(&str) -> Result<FuncId, NotAPath>,
     /// What a function is called, in what is said of it.
     pub called: &'a dyn Fn(FuncId) -> String,
+    /// The blocks that control may leave a function in; none, if they are not known.
+    pub exits: &'a dyn Fn(FuncId) -> Vec<BlockId>,
     /// Why a function was not recorded, so that its blocks are not known; `None`: that is not known, either.
     pub stays: &'a dyn Fn(FuncId) -> Option<String>,
     /// The source lines of a block of a function.
@@ -163,6 +172,7 @@ fn parse(text: &str, words: &Words<'_>, depth: usize) -> Result<Path, NotAPath> 
             }
             match source_lines(word) {
                 Some((file, range)) => blocks.extend(find_lines(word, file, range, func, words)?),
+                None if word == "exit" => blocks.extend(exits(func, words)?),
                 None => blocks.push(find_block(word, func, words)?),
             }
         }
@@ -267,8 +277,9 @@ fn find_lines(
     wrong(format!("no block of {name} is of {word}"), hint)
 }
 
-/// At the last colon that neither belongs to a `::` nor stands in braces, nor before a line of a source file.
-fn split(text: &str) -> Option<(&str, &str)> {
+/// The function of a path, and its blocks: at the last colon that neither belongs to a `::` nor stands in
+/// braces, nor before a line of a source file.
+pub fn split(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let is_colon = |i: usize| bytes.get(i) == Some(&b':');
     let is_alone = |i: usize| is_colon(i) && !is_colon(i + 1) && (i == 0 || !is_colon(i - 1));
@@ -353,6 +364,16 @@ pub fn find_function(text: &str, names: &Names) -> Result<FuncId, NotAPath> {
     }
 }
 
+/// The blocks that control may leave a function in.
+fn exits(func: FuncId, words: &Words<'_>) -> Result<Vec<BlockId>, NotAPath> {
+    let exits = (words.exits)(func);
+    if exits.is_empty() {
+        let what = format!("in which blocks control leaves {} is not known", (words.called)(func));
+        return wrong(what, "say the numbers of the blocks");
+    }
+    Ok(exits)
+}
+
 fn find_block(text: &str, func: FuncId, words: &Words<'_>) -> Result<BlockId, NotAPath> {
     let known = words.names.functions.get(&func).map(|f| ((words.called)(func), &f.blocks));
     if let Some(at) = address(text) {
@@ -373,10 +394,11 @@ fn find_block(text: &str, func: FuncId, words: &Words<'_>) -> Result<BlockId, No
             }
         };
     }
+    let text = if text == "entry" { "0" } else { text };
     let Some(number) = text.parse().ok().filter(|&n: &u32| n < Symbol::LIMIT).map(BlockId) else {
         return wrong(
             format!("'{text}' is no block"),
-            "a block is its number in the function, its address (0x…), or FILE:LINE or FILE:LINE..LINE",
+            "a block is its number in the function, its address (0x…), entry, exit, or FILE:LINE or FILE:LINE..LINE",
         );
     };
     match known {
@@ -470,7 +492,14 @@ mod tests {
             |_: FuncId, block: BlockId| vec![("/x/b.c".to_owned(), 5), ("/x/b.c".to_owned(), 6 + block.0)];
         let names = names();
         let (find, called) = (|text: &str| find_function(text, &names), |func| names.function(func));
-        let words = Words { names: &names, find: &find, called: &called, stays: &|_| None, lines: &two };
+        let words = Words {
+            names: &names,
+            find: &find,
+            called: &called,
+            exits: &|_| vec![BlockId(4)],
+            stays: &|_| None,
+            lines: &two,
+        };
         let of = |text: &str| Path::parse_with(text, &words).map(|p| p.steps[0].blocks.clone());
         assert_eq!(of("std::sort: b.c:10"), Ok(vec![BlockId(4)]));
         assert_eq!(of("std::sort: x/b.c:5"), Ok(vec![BlockId(0), BlockId(4)]));

@@ -36,7 +36,8 @@ impl SymbolView {
     }
 
     fn source(&self) -> String {
-        let file = self.file.clone().unwrap_or_default();
+        let file = self.file.as_deref().unwrap_or_default();
+        let file = file.rsplit('/').next().unwrap_or(file).to_owned();
         self.line.map_or(file.clone(), |line| format!("{file}:{line}"))
     }
 

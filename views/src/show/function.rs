@@ -35,7 +35,7 @@ pub struct FunctionView {
     /// If it is the resolver of an indirect function: what it may return.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolves: Option<ResolverView>,
-    /// Its blocks, by address.
+    /// Its blocks, by their numbers.
     pub blocks: Vec<BlockView>,
 }
 
@@ -66,8 +66,8 @@ fn addresses(all: &[u64]) -> String {
 /// A block.
 #[derive(Debug, Serialize)]
 pub struct BlockView {
-    /// Its number in this analysis.
-    pub id: String,
+    /// Its number in the function, as `query` has it, too: 0 is the entry, the others follow by address.
+    pub block: u32,
     /// Its address.
     pub at: u64,
     /// Its length.
@@ -123,7 +123,7 @@ pub struct EdgeView {
     /// Where the block starts that it enters.
     pub to: u64,
     /// The number of that block.
-    pub to_block: String,
+    pub to_block: u32,
     /// Of which kind it is.
     pub kind: &'static str,
     /// How sure that is: `proved`, `likely`, `guessed`.
@@ -140,14 +140,14 @@ impl View for FunctionView {
     /// A row an instruction.
     fn table(&self) -> Table {
         if self.blocks.iter().all(|b| b.count.is_none()) {
-            let mut t = Table::new(&["block", "at>", "instruction", "calls"]);
+            let mut t = Table::new(&["block>", "at>", "instruction", "calls"]);
             for (b, i) in self.blocks.iter().flat_map(|b| b.instructions.iter().map(move |i| (b, i))) {
                 let calls = i.calls.clone().unwrap_or_default();
-                t.row([b.id.clone(), address(i.at), i.text.clone(), calls]);
+                t.row([b.block.to_string(), address(i.at), i.text.clone(), calls]);
             }
             return t;
         }
-        let mut t = Table::new(&["block", "at>", "count>", "instruction", "calls", "next"]);
+        let mut t = Table::new(&["block>", "at>", "count>", "instruction", "calls", "next"]);
         for b in &self.blocks {
             for (k, i) in (1..).zip(&b.instructions) {
                 let calls = i.calls.clone().unwrap_or_default();
@@ -160,7 +160,7 @@ impl View for FunctionView {
                 };
                 let next = b.edges.iter().filter(|_| k == b.instructions.len()).map(next).collect::<Vec<_>>();
                 let count = b.count.map_or_else(String::new, |n| b.between.count(n));
-                t.row([b.id.clone(), address(i.at), count, i.text.clone(), calls, next.join("; ")]);
+                t.row([b.block.to_string(), address(i.at), count, i.text.clone(), calls, next.join("; ")]);
             }
         }
         t
@@ -212,7 +212,7 @@ impl View for FunctionView {
             if let Some(count) = b.count {
                 marks.push_str(&format!("  {} ×", b.between.count(count)));
             }
-            writeln!(w, "\n{} {}{marks}", b.id, address(b.at))?;
+            writeln!(w, "\n{} {}{marks}", b.block, address(b.at))?;
             if let Some(live) = &b.live {
                 writeln!(w, "  alive: {}", live.join(" "))?;
             }

@@ -42,24 +42,44 @@ impl PositionArg {
     }
 }
 
-/// `I..J`: symbols from I on, before J.
+/// `I..J`: symbols from I on, before J; `I..`, to the end; `..J`, from the start.
 #[derive(Clone, Copy, Debug)]
 pub struct RangeArg {
-    start: u64,
-    end: u64,
+    start: Start,
+    /// None: the end of the stream.
+    end: Option<u64>,
+}
+
+/// Where a range of symbols starts.
+#[derive(Clone, Copy, Debug)]
+enum Start {
+    /// At this one.
+    At(u64),
+    /// So many before its end, or at the first.
+    Before(u64),
 }
 
 impl FromStr for RangeArg {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<RangeArg, Self::Err> {
-        let ends = text.split_once("..").and_then(|(start, end)| start.parse().ok().zip(end.parse().ok()));
-        let span = ends.map(|(start, end)| RangeArg { start, end }).filter(|span| span.start < span.end);
-        span.ok_or("a range is I..J: the symbols from I on, before J, as in 0..20")
+        let index = |text: &str, left_out: Option<u64>| match text {
+            "" => Some(left_out),
+            text => text.parse().ok().map(Some),
+        };
+        let ends = text.split_once("..").and_then(|(i, j)| index(i, Some(0))?.zip(Some(index(j, None)?)));
+        let span = ends.filter(|(start, end)| end.is_none_or(|end| *start < end));
+        span.map(|(start, end)| RangeArg { start: Start::At(start), end })
+            .ok_or("a range is I..J: the symbols from I on, before J, as in 0..20; I.. and ..J are open")
     }
 }
 
 impl RangeArg {
+    /// The last `n` symbols.
+    pub fn last(n: u64) -> RangeArg {
+        RangeArg { start: Start::Before(n), end: None }
+    }
+
     /// The range, which must be in the stream of the thread.
     pub fn of(
         self,
@@ -68,11 +88,18 @@ impl RangeArg {
         asked: Option<ThreadId>,
     ) -> anyhow::Result<(Thread, Range<u64>)> {
         let of = thread(path, trace, asked)?;
-        if self.end <= of.n_symbols {
-            return Ok((of, self.start..self.end));
+        let end = self.end.unwrap_or(of.n_symbols);
+        let start = match self.start {
+            Start::At(start) => start,
+            Start::Before(n) => end.saturating_sub(n),
+        };
+        if end <= of.n_symbols && start <= end {
+            return Ok((of, start..end));
         }
-        let what = format!("{}..{} ends behind thread {}", self.start, self.end, of.thread.0);
-        let nearest = self.start.min(of.n_symbols.saturating_sub(1));
+        let asked = self.end.map_or_else(String::new, |end| end.to_string());
+        let verb = if end > of.n_symbols { "ends" } else { "starts" };
+        let what = format!("{start}..{asked} {verb} behind thread {}", of.thread.0);
+        let nearest = start.min(of.n_symbols.saturating_sub(1));
         Err(Hinted::new(what, format!("it has {} symbols: say {nearest}..{}", of.n_symbols, of.n_symbols))
             .into())
     }

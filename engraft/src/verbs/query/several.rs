@@ -2,10 +2,11 @@
 
 use super::answer::query_view;
 use super::functions::Functions;
+use super::source::Binaries;
 use super::{Args, may_follow, searched, want};
 use crate::output::{self, Answer, Format, Hinted};
 use std::io;
-use trace::{FlowGraphs, Path, Scheme, Trace, Want};
+use trace::{FlowGraphs, FuncId, Path, Scheme, Trace, Want};
 use tracing::info_span;
 use views::query::{PathsView, SCHEMA};
 
@@ -21,6 +22,35 @@ pub fn parts(text: &str) -> Vec<&str> {
         c == ';' && depth == 0
     };
     text.split(ends).filter(|part| !part.trim().is_empty()).collect()
+}
+
+/// Reads the paths of `texts`: one for each function, where `*` stands for several in its name; then those
+/// that have no such block are left out, if not all are.
+///
+/// # Errors
+/// If one is no path.
+pub fn parsed(
+    texts: &[&str],
+    functions: &Functions<'_>,
+    binaries: &Binaries<'_>,
+) -> anyhow::Result<Vec<Path>> {
+    let mut paths = Vec::new();
+    for text in texts {
+        let named = trace::path::split(text);
+        let all = named.and_then(|(function, _)| functions.all(function.trim()).ok());
+        match (named, all.as_deref()) {
+            (Some((function, blocks)), Some(all)) if function.contains('*') && all.len() > 1 => {
+                let of = |func: &FuncId| super::parsed(&format!("#{}:{blocks}", func.0), functions, binaries);
+                let (read, refused): (Vec<_>, Vec<_>) = all.iter().map(of).partition(Result::is_ok);
+                match refused.into_iter().next() {
+                    Some(Err(err)) if read.is_empty() => return Err(err),
+                    _ => paths.extend(read.into_iter().flatten()),
+                }
+            }
+            _ => paths.push(super::parsed(text, functions, binaries)?),
+        }
+    }
+    Ok(paths)
 }
 
 /// Searches each.

@@ -20,12 +20,17 @@ pub enum Code {
     Disassembly,
 }
 
+/// By function and block: the file and the line, if they are known.
+type FirstLines = BTreeMap<(FuncId, BlockId), Option<(String, u32)>>;
+
 /// The binaries of a trace, read when they are asked for.
 pub struct Binaries<'a> {
     names: &'a Names,
     flow: &'a FlowGraphs,
     /// By the number of their first function; none that could not be read.
     loaded: RefCell<BTreeMap<FuncId, Option<Rc<Binary>>>>,
+    /// The first source line of blocks that were asked for.
+    first_lines: RefCell<FirstLines>,
     /// The lines of source files.
     sources: RefCell<BTreeMap<String, Rc<Vec<String>>>>,
     /// Why some could not be read.
@@ -44,6 +49,7 @@ impl<'a> Binaries<'a> {
             names,
             flow,
             loaded: RefCell::default(),
+            first_lines: RefCell::default(),
             sources: RefCell::default(),
             failed: RefCell::default(),
         }
@@ -57,8 +63,11 @@ impl<'a> Binaries<'a> {
         self.failed.borrow_mut().pop().map_or(Ok(()), Err)
     }
 
-    /// Says what went wrong, where code was to be shown beside the answer.
-    pub fn warn(self) {
+    /// Says what went wrong, where `code` was to be shown beside the answer.
+    pub fn warn_of(self, code: Option<Code>) {
+        if code.is_none() {
+            return;
+        }
         for err in self.failed.into_inner() {
             output::warn(&format!("code is left out: {err:#}"), output::hint(&err).as_deref());
         }
@@ -77,6 +86,11 @@ impl<'a> Binaries<'a> {
         let binary = load().map_err(|err| self.failed.borrow_mut().push(err)).ok();
         self.loaded.borrow_mut().insert(module.first, binary.clone());
         binary
+    }
+
+    /// The blocks that control may leave a function in; none, if they are not known.
+    pub fn exits(&self, func: FuncId) -> Vec<BlockId> {
+        self.flow.exits(func)
     }
 
     /// Why a function was not recorded: it stays where it is.
@@ -124,6 +138,16 @@ impl<'a> Binaries<'a> {
             found.extend(line.filter(|line| found.last() != Some(line)));
         }
         found
+    }
+
+    /// The first of its lines.
+    pub fn first_line(&self, func: FuncId, block: BlockId) -> Option<(String, u32)> {
+        if let Some(known) = self.first_lines.borrow().get(&(func, block)) {
+            return known.clone();
+        }
+        let first = self.lines(func, block).into_iter().next();
+        self.first_lines.borrow_mut().insert((func, block), first.clone());
+        first
     }
 
     /// A block as it is printed.

@@ -42,15 +42,13 @@ fn symbol_view(line: &Line, functions: &Functions<'_>) -> SymbolView {
     }
 }
 
-/// The same with its code, and its line where the trace does not have it.
+/// The same with its code, if that is asked for, and its line where the trace does not have it.
 fn with_code(mut symbol: SymbolView, binaries: &Binaries<'_>, code: Option<Code>) -> SymbolView {
-    let (Some(code), Some(func), Some(block)) = (code, symbol.function.function_id, symbol.block) else {
-        return symbol;
-    };
+    let (Some(func), Some(block)) = (symbol.function.function_id, symbol.block) else { return symbol };
     let (func, block) = (FuncId(func), BlockId(block));
-    symbol.code = binaries.code(code, func, block);
+    symbol.code = code.map_or_else(Vec::new, |code| binaries.code(code, func, block));
     if symbol.file.is_none()
-        && let Some((file, line)) = binaries.lines(func, block).into_iter().next()
+        && let Some((file, line)) = binaries.first_line(func, block)
     {
         (symbol.file, symbol.line) = (Some(file), Some(line));
     }
@@ -71,7 +69,7 @@ pub fn print(
     if args.output.format() != Format::Table {
         let symbols = expanded(&args.trace, trace, functions, of.thread, range)?;
         let symbols = symbols.into_iter().map(|symbol| with_code(symbol, &binaries, args.code)).collect();
-        binaries.warn();
+        binaries.warn_of(args.code);
         args.output.print(&RangeView { schema: RangeView::SCHEMA, thread: of.thread.0, symbols })?;
         return Ok(Answer::Yes);
     }
@@ -91,7 +89,7 @@ pub fn print(
             }
         }
     });
-    binaries.warn();
+    binaries.warn_of(args.code);
     match failed {
         Some(err) => Err(unreadable(&args.trace, err)),
         None => printed.map(|()| Answer::Yes),

@@ -53,7 +53,7 @@ fn edges_view(program: &Program, profile: Option<&Profile>, same: &[EdgeId]) -> 
         id: first.to_string(),
         also: others.iter().map(ToString::to_string).collect(),
         to: program.block(this.to).start.0,
-        to_block: this.to.to_string(),
+        to_block: program.block_number(this.to),
         kind: kind_of_all(same.iter().map(|&e| program.edge(e).kind)),
         sure: lists::sure(this.sure),
         count: count.map(|n| n.n),
@@ -116,7 +116,7 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
         let block = program.block(b);
         let count = profile.and_then(|p| block_count(program, p, b));
         BlockView {
-            id: b.to_string(),
+            block: program.block_number(b),
             at: block.start.0,
             len_bytes: block.len_bytes,
             end: end(block.end),
@@ -167,7 +167,7 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
             let to = returned.functions.iter().map(|&f| program.function(f).entry.0).collect();
             ResolverView { to, or_others: !returned.is_whole }
         }),
-        blocks: f.block_ids().map(block).collect(),
+        blocks: program.numbered_blocks(id).map(block).collect(),
     }
 }
 
