@@ -14,6 +14,6 @@ pub mod reports;
 mod testing;
 
 pub use edges::{notes, raw_recording};
-pub use kept_code::{excerpt, has_all_that_ran};
+pub use kept_code::{catalogue, excerpt, excerpt_with, that_may_have_run};
 pub use placement::{Placement, plan_like, relies_on};
 pub use reports::{loops, paths};

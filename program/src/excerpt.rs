@@ -8,13 +8,16 @@
 //! Not here: which functions are taken, and where excerpts are written (`measure`, `profile`).
 #![warn(clippy::indexing_slicing)]
 
+mod catalogue;
 mod lines;
 mod program;
+
+pub use catalogue::Catalogue;
 
 use crate::addr::Va;
 use crate::ids::FuncId;
 use crate::image::{Image, Kind, PltStub, Section, Segment, Symbol};
-use crate::model::{BlockEnd, CallKind, Callee, EdgeKind, Function, Gap, Origin, Program, Remark, Sure};
+use crate::model::{BlockEnd, CallKind, Callee, EdgeKind, Gap, Origin, Program, Remark, Sure};
 use crate::recorded_lines::RecordedLines;
 use lines::lines_of;
 use serde::{Deserialize, Serialize};
@@ -131,27 +134,20 @@ impl Excerpt {
             }
         }
         named.retain(|id| !ran.contains(id));
-        let symbols = symbols_of(program, ran.iter().chain(&named));
+        let parts = Parts::of(program, ran.iter().chain(&named));
         let part = |id: FuncId, has_blocks: bool| {
-            let function = program.function(id);
-            let mut part = head(program, function);
-            part.symbols = symbols.get(&id).cloned().unwrap_or_default();
-            part.remark = remark(id);
+            let mut part = parts.head(id, remark(id));
             if has_blocks {
-                part.blocks = blocks(program, id);
-                let first = function.blocks.start;
-                part.entries = function.entries.iter().map(|b| b.0.wrapping_sub(first)).collect();
-                let lies_in_it = |gap: &&Gap| function.ranges.iter().any(|r| r.contains(&gap.range.start));
-                part.gaps = program.gaps.iter().filter(lies_in_it).cloned().collect();
+                parts.fill(id, &mut part);
             }
-            (function.entry.0, part)
+            (program.function(id).entry.0, part)
         };
         let with_blocks = ran.iter().map(|&id| part(id, true));
         let functions = with_blocks.chain(named.iter().map(|&id| part(id, false))).collect();
         Excerpt {
             image: ImageHead::of(&program.image),
             functions,
-            code: code(program, &ran),
+            code: pieces(&program.image, ran.iter().flat_map(|&id| code(program, id)).collect()),
             lines: lines.map(|lines| lines_of(program, &ran, lines)).unwrap_or_default(),
         }
     }
@@ -159,6 +155,20 @@ impl Excerpt {
     /// The image's name.
     pub fn name(&self) -> &str {
         &self.image.name
+    }
+
+    /// Whether any of its code has source lines.
+    pub fn has_lines(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
+    /// The source lines of the functions `ran` of `program`, if they are all among its own.
+    pub fn lines(&self, program: &Program, ran: &BTreeSet<FuncId>) -> Option<crate::lines::Lines> {
+        let has = |id: &FuncId| {
+            self.functions.get(&program.function(*id).entry.0).is_some_and(|part| !part.blocks.is_empty())
+        };
+        let has_all = program.image.id.0 == self.image.id && ran.iter().all(has);
+        has_all.then(|| crate::lines::Lines::recorded(self.lines.clone()))
     }
 
     /// Adds what `other`, of the same image, has more: of a run in which other functions ran.
@@ -218,24 +228,56 @@ fn symbols_of<'a>(
     found
 }
 
-fn head(program: &Program, function: &Function) -> Part {
-    let plt = &program.image.plt;
-    let stub = plt.binary_search_by_key(&function.entry, |stub| stub.range.start).ok();
-    Part {
-        names: function.names.clone(),
-        ranges: function.ranges.clone(),
-        origin: function.origin,
-        sure: function.sure,
-        returns: function.returns,
-        import: function.import.clone(),
-        stub: stub.and_then(|i| plt.get(i)).cloned(),
-        symbols: Vec::new(),
-        complete: function.complete,
-        gaps: Vec::new(),
-        blocks: Vec::new(),
-        entries: Vec::new(),
-        remark: Remark::default(),
+/// Parts of a program's functions, made one by one.
+struct Parts<'a> {
+    program: &'a Program,
+    symbols: BTreeMap<FuncId, Vec<Symbol>>,
+}
+
+impl<'a> Parts<'a> {
+    /// Of `functions`.
+    fn of<'f>(program: &'a Program, functions: impl Iterator<Item = &'f FuncId>) -> Parts<'a> {
+        Parts { program, symbols: symbols_of(program, functions) }
     }
+
+    /// What is kept of a function that is only called.
+    fn head(&self, id: FuncId, remark: Remark) -> Part {
+        let function = self.program.function(id);
+        let plt = &self.program.image.plt;
+        let stub = plt.binary_search_by_key(&function.entry, |stub| stub.range.start).ok();
+        Part {
+            names: function.names.clone(),
+            ranges: function.ranges.clone(),
+            origin: function.origin,
+            sure: function.sure,
+            returns: function.returns,
+            import: function.import.clone(),
+            stub: stub.and_then(|i| plt.get(i)).cloned(),
+            symbols: self.symbols.get(&id).cloned().unwrap_or_default(),
+            complete: function.complete,
+            gaps: Vec::new(),
+            blocks: Vec::new(),
+            entries: Vec::new(),
+            remark,
+        }
+    }
+
+    /// Adds its blocks, and what was not understood of them.
+    fn fill(&self, id: FuncId, part: &mut Part) {
+        let function = self.program.function(id);
+        part.blocks = blocks(self.program, id);
+        let first = function.blocks.start;
+        part.entries = function.entries.iter().map(|b| b.0.wrapping_sub(first)).collect();
+        let mut ranges: Vec<&Range<Va>> = function.ranges.iter().collect();
+        ranges.sort_by_key(|range| range.start);
+        part.gaps = ranges.into_iter().flat_map(|range| gaps_in(self.program, range)).cloned().collect();
+    }
+}
+
+/// Those that start in `range`.
+fn gaps_in<'a>(program: &'a Program, range: &Range<Va>) -> &'a [Gap] {
+    let before = |at: Va| program.gaps.partition_point(|gap| gap.range.start < at);
+    program.gaps.get(before(range.start)..before(range.end)).unwrap_or_default()
 }
 
 fn blocks(program: &Program, id: FuncId) -> Vec<PartBlock> {
@@ -270,18 +312,19 @@ fn blocks(program: &Program, id: FuncId) -> Vec<PartBlock> {
     function.block_ids().map(block).collect()
 }
 
-/// The bytes of the blocks of `ran`, and of the padding that they run through.
-fn code(program: &Program, ran: &BTreeSet<FuncId>) -> BTreeMap<u64, Vec<u8>> {
+/// Where the code of a function is, and the padding that it runs through.
+fn code(program: &Program, id: FuncId) -> Vec<Range<Va>> {
+    let function = program.function(id);
+    let padding = function.block_ids().map(|b| program.padding_behind(b)).filter(|range| !range.is_empty());
+    function.ranges.iter().cloned().chain(padding).collect()
+}
+
+/// The bytes in `ranges`.
+fn pieces(image: &Image, mut ranges: Vec<Range<Va>>) -> BTreeMap<u64, Vec<u8>> {
     let mut pieces = BTreeMap::new();
-    let mut ranges: Vec<Range<Va>> = Vec::new();
-    for &id in ran {
-        let function = program.function(id);
-        ranges.extend(function.ranges.iter().cloned());
-        ranges.extend(function.block_ids().map(|b| program.padding_behind(b)).filter(|r| !r.is_empty()));
-    }
-    ranges.sort_by_key(|r| r.start);
+    ranges.sort_by_key(|range| range.start);
     for range in ranges {
-        if let Some(bytes) = program.image.bytes_in(&range) {
+        if let Some(bytes) = image.bytes_in(&range) {
             put_code(&mut pieces, range.start.0, bytes);
         }
     }

@@ -14,6 +14,7 @@
 mod addr;
 mod analyses;
 pub mod arch;
+pub mod as_bytes;
 mod discovery;
 mod excerpt;
 mod ids;
@@ -31,7 +32,7 @@ pub use analyses::liveness::{Conventions, FlagLiveness, Liveness};
 pub use analyses::loops::{LoopId, Loops};
 pub use analyses::resolvers::{Bearer, Returned};
 pub use arch::Insn;
-pub use excerpt::{Excerpt, ExcerptError};
+pub use excerpt::{Catalogue, Excerpt, ExcerptError};
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
 pub use libc::returns_twice;

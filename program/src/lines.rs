@@ -110,6 +110,11 @@ impl Frame {
 }
 
 impl Lines {
+    /// Those that were kept.
+    pub(crate) fn recorded(lines: RecordedLines) -> Lines {
+        Lines(Table::Recorded(Arc::new(lines)))
+    }
+
     /// The lines of `image`, if it or its debug file has any; of an excerpt, those that were kept.
     pub fn load(image: &Image) -> Option<Lines> {
         if let Some(recorded) = image.recorded_lines() {

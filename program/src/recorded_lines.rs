@@ -58,9 +58,10 @@ impl Rows {
         self.lines.rows.insert(at, frames);
     }
 
-    /// The table.
+    /// The table; an empty one, if nothing is known of any address.
     pub(crate) fn finish(self) -> RecordedLines {
-        self.lines
+        let is_known = self.lines.rows.values().any(|frames| !frames.is_empty());
+        if is_known { self.lines } else { RecordedLines::default() }
     }
 }
 

@@ -186,10 +186,11 @@ impl<'a> CountedRun<'a> {
 
     /// The `profiles` of its modules, as they were collected, with what a recording keeps of the code of
     /// each: nothing, if its file is not any more what was counted.
-    pub fn with_code(&self, profiles: &[Profile]) -> Vec<recording::Module> {
+    pub fn with_code(&self, profiles: Vec<Profile>) -> Vec<recording::Module> {
         let store = self.prepared.store;
-        let kept = |(module, profile): (&Instrumented, &Profile)| {
-            recording::Module::new(profile.clone(), module.code_that_ran(store, profile).as_ref())
+        let kept = |(module, profile): (&Instrumented, Profile)| {
+            let code = module.code_that_ran(store, &profile);
+            recording::Module::new(profile, code.as_ref())
         };
         self.modules().into_par_iter().zip(profiles).map(kept).collect()
     }

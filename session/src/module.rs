@@ -22,7 +22,8 @@ use measure::recorded_points::{Scope, TooLarge};
 use probe::arch;
 use probe::{Module, Old, RewriteError, Room, Segments, file_key};
 use profile::Profile;
-use program::{Excerpt, Image, LoadError, Program, Va};
+use program::{Excerpt, Image, Lines, LoadError, Program, Va};
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use trace::recording::module_code::ModuleCode;
@@ -41,7 +42,7 @@ pub enum ModuleError {
     #[error("it is instrumented already, and counts by itself")]
     CountsItself,
     /// There is no room for the first call of ours.
-    #[error("it has no room for DT_INIT, where counting would start")]
+    #[error("it has no room for DT_INIT, where our code would start")]
     NoInit,
     /// It cannot be rewritten.
     #[error(transparent)]
@@ -156,6 +157,13 @@ impl<'a> Recipe<'a> {
         self.asked.callees && matches!(self.placement, Placement::Edges | Placement::Blocks)
     }
 
+    /// What the catalogue of the module with this identity is called, some of whose imports are `interposed`,
+    /// if it is counted.
+    fn catalogue(&self, store: &Store, module: u128, interposed: &[Box<str>]) -> Option<String> {
+        let is_counted = matches!(self.placement, Placement::Edges | Placement::Blocks);
+        is_counted.then(|| store.name(Kind::Catalogue, module, &interposed))
+    }
+
     /// How the module with this identity ran earlier, if that matters.
     fn earlier(&self, store: &Store, module: u128) -> Option<Arc<Earlier>> {
         store.earlier(module).filter(|_| matches!(self.placement, Placement::Edges | Placement::Events))
@@ -200,6 +208,17 @@ impl<'a> Recipe<'a> {
     }
 }
 
+/// What its counters mean, and its events.
+type Meaning = (Notes, Option<ModuleCode>);
+
+/// The same, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    #[serde(with = "program::as_bytes")]
+    notes: Vec<u8>,
+    code: Option<ModuleCode>,
+}
+
 /// A module that is counted or recorded.
 pub struct Instrumented {
     /// Where it was loaded from.
@@ -210,17 +229,22 @@ pub struct Instrumented {
     pub notes: Notes,
     /// What its events mean, if they are recorded.
     pub code: Option<ModuleCode>,
+    /// Under which name its catalogue is kept, if it is counted.
+    catalogue: Option<String>,
+    /// Its file, if it was not analysed: then `program` has it.
+    image: Option<Image>,
     program: OnceLock<Program>,
 }
 
 impl Instrumented {
-    fn new(path: &Path, program: Program, notes: Notes, code: Option<ModuleCode>) -> Instrumented {
-        let key = file_key(&program.image);
-        Instrumented { path: path.to_owned(), key, notes, code, program: OnceLock::from(program) }
+    fn new(path: &Path, program: Program, (notes, code): Meaning, catalogue: Option<String>) -> Instrumented {
+        let (key, path) = (file_key(&program.image), path.to_owned());
+        Instrumented { path, key, notes, code, catalogue, image: None, program: OnceLock::from(program) }
     }
 
-    fn known(path: &Path, key: u128, notes: Notes, code: Option<ModuleCode>) -> Instrumented {
-        Instrumented { path: path.to_owned(), key, notes, code, program: OnceLock::new() }
+    fn known(path: &Path, image: Image, (notes, code): Meaning, catalogue: Option<String>) -> Instrumented {
+        let (key, path) = (file_key(&image), path.to_owned());
+        Instrumented { path, key, notes, code, catalogue, image: Some(image), program: OnceLock::new() }
     }
 
     /// What its events mean, under its name, if they are recorded.
@@ -238,23 +262,28 @@ impl Instrumented {
         self.program.get()
     }
 
-    /// What a recording keeps of its code, of which `profile` has the counts. Only what never ran before has
-    /// to be analysed.
+    /// What a recording keeps of its code, of which `profile` has the counts: taken from its catalogue, so
+    /// that nothing is analysed.
     pub(crate) fn code_that_ran(&self, store: &Store, profile: &Profile) -> Option<Excerpt> {
+        let image = self.image.as_ref().or_else(|| self.program.get().map(|program| &program.image));
+        let part = image.and_then(|image| {
+            let part =
+                measure::that_may_have_run(&store.catalogue(self.catalogue.as_ref()?)?, image, profile);
+            Some((part.ok()?, image))
+        });
+        let Some((program, image)) = part else { return Some(measure::excerpt(self.program()?, profile)) };
         let known = store.code(self.key);
-        if self.program.get().is_none()
-            && let Some(Ok(program)) = known.clone().map(Excerpt::into_program)
-            && measure::has_all_that_ran(&program, profile)
-        {
-            return Some(measure::excerpt(&program, profile));
-        }
-        let excerpt = measure::excerpt(self.program()?, profile);
-        match known {
-            Some(mut known) => {
-                known.add(excerpt.clone());
-                store.keep_code(self.key, &known);
-            }
-            None => store.keep_code(self.key, &excerpt),
+        let mut are_new = false;
+        let excerpt = measure::excerpt_with(&program, profile, |ran| {
+            known.as_ref().and_then(|known| known.lines(&program, ran)).or_else(|| {
+                are_new = true;
+                Lines::load(image)
+            })
+        });
+        if are_new && excerpt.has_lines() {
+            let mut all = excerpt.clone();
+            known.into_iter().for_each(|known| all.add(known));
+            store.keep_code(self.key, &all);
         }
         Some(excerpt)
     }
@@ -300,18 +329,23 @@ pub(crate) fn executable(
     let earlier = recipe.earlier(store, key);
     let interposed = image.interpose(recipe.interposed);
     let name = store.name(Kind::Executable, key, &recipe.key(&image, &interposed, earlier.as_deref()));
-    if let Some((segments, notes, code)) = store.read::<(Segments, Vec<u8>, Option<ModuleCode>)>(&name)
+    let catalogue = recipe.catalogue(store, key, &interposed);
+    if catalogue.as_ref().is_none_or(|name| store.has(name))
+        && let Some((segments, Kept { notes, code })) = store.read::<(Segments, Kept)>(&name)
         && let Ok(notes) = Notes::parse(&notes)
     {
-        return Ok((segments, Instrumented::known(path, key, notes, code)));
+        return Ok((segments, Instrumented::known(path, image, (notes, code), catalogue)));
     }
     let program = Program::analyze_code(image);
     let built = recipe.build(&program, earlier.as_deref(), Room::Apart);
     let (module, code) = built.map_err(|err| explained(&program.image, err))?;
     let segments = module.to_segments()?;
     let notes = measure::notes(&module);
-    store.write(&name, &(&segments, notes.write(), &code))?;
-    Ok((segments, Instrumented::new(path, program, notes, code)))
+    let meaning = Kept { notes: notes.write(), code };
+    store.write(&name, &(&segments, &meaning))?;
+    let code = meaning.code;
+    keep_catalogue(store, catalogue.as_deref(), &module);
+    Ok((segments, Instrumented::new(path, program, (notes, code), catalogue)))
 }
 
 /// The program of the file at `path`, if that is still the one with this `key`, and its instruction that is
@@ -390,10 +424,13 @@ pub(crate) fn library(
     let interposed = image.interpose(recipe.interposed);
     let recipe_key = recipe.key(&image, &interposed, earlier.as_deref());
     let [code, notes] = [Kind::Library, Kind::Meaning].map(|kind| store.name(kind, key, &recipe_key));
-    let known = store.read::<(Vec<u8>, Option<ModuleCode>)>(&notes);
-    let known = known.and_then(|(notes, means)| Some((Notes::parse(&notes).ok()?, means)));
-    if let (Some(given), Some((notes, means))) = (store.find(&code), known) {
-        return Ok((Instrumented::known(path, key, notes, means), given));
+    let catalogue = recipe.catalogue(store, key, &interposed);
+    let known = store.read::<Kept>(&notes);
+    let known = known.and_then(|kept| Some((Notes::parse(&kept.notes).ok()?, kept.code)));
+    if catalogue.as_ref().is_none_or(|name| store.has(name))
+        && let (Some(given), Some(meaning)) = (store.find(&code), known)
+    {
+        return Ok((Instrumented::known(path, image, meaning, catalogue), given));
     }
     let program = Program::analyze_code(image);
     let (module, means) = recipe.build(&program, earlier.as_deref(), Room::Behind)?;
@@ -401,7 +438,67 @@ pub(crate) fn library(
         return Err(ModuleError::NoInit);
     }
     let meaning = measure::notes(&module);
-    store.write(&notes, &(meaning.write(), &means))?;
+    let kept = Kept { notes: meaning.write(), code: means };
+    store.write(&notes, &kept)?;
+    let means = kept.code;
     let given = store.file(&code, &module.to_file(Old::Kept)?)?;
-    Ok((Instrumented::new(path, program, meaning, means), given))
+    keep_catalogue(store, catalogue.as_deref(), &module);
+    Ok((Instrumented::new(path, program, (meaning, means), catalogue), given))
+}
+
+/// Keeps the catalogue of `module`, if it is to have one of this name and it is not there yet.
+fn keep_catalogue(store: &Store, name: Option<&str>, module: &Module<'_>) {
+    if let Some(name) = name {
+        store.keep_catalogue(name, || measure::catalogue(module.program, &module.not_moved));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = "\
+#include <stdlib.h>
+__attribute__((noinline)) int leaf(int x) { return x * 3; }
+int main(int argc, char **argv) { return argc > 1 ? leaf(argc) : abs(argc); }
+";
+
+    /// Whatever ran, and whatever ran before.
+    #[test]
+    fn of_a_known_module_nothing_is_analysed() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (source, path) = (folder.path().join("a.c"), folder.path().join("a"));
+        std::fs::write(&source, SOURCE).expect("written");
+        let mut gcc = std::process::Command::new("gcc");
+        gcc.args(["-O1", "-g", "-o"]).arg(&path).arg(&source);
+        assert!(gcc.status().expect("gcc is installed").success());
+        let store = Store::open(Some(&folder.path().join("cache")), folder.path()).expect("opened");
+        let asked = Instrumentation::new(Placement::Edges);
+        let recipe = Recipe { asked: &asked, placement: asked.placement, turn: 0, interposed: &[] };
+        let module = || {
+            let image = Image::load(&path).expect("an image");
+            executable(&store, &path, image, recipe).expect("it can be counted").1
+        };
+        let first = module();
+        assert!(first.program.get().is_some());
+        let n = first.notes.n_counters();
+        let mut n_with_lines = 0;
+        for ran in 0..n {
+            let known = module();
+            let counters: Vec<u64> = (0..n).map(|i| u64::from(i == ran)).collect();
+            let profile = known.notes.profile(&counters, &[], 0);
+            let code = known.code_that_ran(&store, &profile);
+            n_with_lines += usize::from(code.as_ref().is_some_and(|code| code.has_lines()));
+            assert!(known.program.get().is_none(), "{ran} of {n}");
+            assert!(code == first.program().map(|program| measure::excerpt(program, &profile)));
+        }
+        assert!(n_with_lines > 0);
+        // A damaged catalogue is as good as none, and is made again.
+        let (known, profile) = (module(), first.notes.profile(&vec![1; n], &[], 0));
+        let kept = store.folder().join(known.catalogue.as_deref().expect("it is counted"));
+        let whole = std::fs::read(&kept).expect("it was kept");
+        std::fs::write(&kept, &whole[..whole.len() - 1]).expect("written");
+        assert!(known.code_that_ran(&store, &profile) == module().code_that_ran(&store, &profile));
+        assert!(std::fs::read(&kept).expect("it was kept") == whole);
+    }
 }

@@ -6,7 +6,7 @@
 use live::{Cache, Entry};
 use profile::Profile;
 use profile::recording::Recording;
-use program::Excerpt;
+use program::{Catalogue, Excerpt};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::io;
@@ -58,18 +58,21 @@ pub(crate) enum Kind {
     Asking,
     /// How a module ran: its profile.
     Ran,
-    /// Its code that ran in some run.
+    /// What its functions consist of.
+    Catalogue,
+    /// Its code that ran in some run, with source lines.
     Code,
 }
 
 impl Kind {
-    const ALL: [Kind; 7] = [
+    const ALL: [Kind; 8] = [
         Kind::Executable,
         Kind::Library,
         Kind::Meaning,
         Kind::LinkerSites,
         Kind::Asking,
         Kind::Ran,
+        Kind::Catalogue,
         Kind::Code,
     ];
 
@@ -81,7 +84,8 @@ impl Kind {
             Kind::LinkerSites => "places in ld.so",
             Kind::Asking => "libraries that ask before exec",
             Kind::Ran => "how modules ran",
-            Kind::Code => "what their code consists of",
+            Kind::Catalogue => "what their code consists of",
+            Kind::Code => "source lines of what ran",
         }
     }
 
@@ -93,6 +97,7 @@ impl Kind {
             Kind::LinkerSites => "sites",
             Kind::Asking => "asks",
             Kind::Ran => "ran",
+            Kind::Catalogue => "catalogue",
             Kind::Code => "code",
         }
     }
@@ -306,13 +311,35 @@ impl Store {
         ran.entry(module).or_insert_with(read).clone()
     }
 
-    /// What is kept of the code of the `module` with this identity.
+    /// Whether there is a file of that name; it may be damaged.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.folder().join(name).is_file()
+    }
+
+    /// The catalogue of that name. A damaged one goes away, so that it is made the next time.
+    pub(crate) fn catalogue(&self, name: &str) -> Option<Catalogue> {
+        let read = self.cache.read(name).and_then(Catalogue::parse);
+        if read.is_none() {
+            let _was_none = std::fs::remove_file(self.folder().join(name));
+        }
+        read
+    }
+
+    /// Keeps the catalogue of that name, which is made unless it is there.
+    pub(crate) fn keep_catalogue(&self, name: &str, make: impl FnOnce() -> Catalogue) {
+        if self.find(name).is_none() {
+            // What cannot be kept is made again.
+            let _kept = self.keep(name, make().as_bytes());
+        }
+    }
+
+    /// What is kept of the code of the `module` with this identity, with source lines.
     pub(crate) fn code(&self, module: u128) -> Option<Excerpt> {
         self.read(&self.name(Kind::Code, module, &()))
     }
 
-    /// Keeps the code of the `module` with this identity that has run, so that it need not be analysed the
-    /// next time.
+    /// Keeps the code of the `module` with this identity that has run, so that its source lines need not be
+    /// looked for the next time.
     pub(crate) fn keep_code(&self, module: u128, excerpt: &Excerpt) {
         // What cannot be kept is made again.
         let _kept = self.write(&self.name(Kind::Code, module, &()), excerpt);

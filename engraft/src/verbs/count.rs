@@ -184,7 +184,7 @@ fn once(
                 n_threads: Some(n_threads),
                 ..described(args, (started, duration), status)
             }),
-            modules: info_span!("keep code").in_scope(|| run.with_code(&profiles)),
+            modules: info_span!("keep code").in_scope(|| run.with_code(profiles)),
             threads,
             ..Recording::default()
         };

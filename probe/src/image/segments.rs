@@ -81,10 +81,12 @@ pub struct Segments {
     /// Address of the moved code.
     pub text_at: u64,
     /// The moved code.
+    #[serde(with = "program::as_bytes")]
     pub text: Vec<u8>,
     /// Address of the tables, which start with the program headers.
     pub tables_at: u64,
     /// The tables.
+    #[serde(with = "program::as_bytes")]
     pub tables: Vec<u8>,
     /// How many program headers there are.
     pub n_headers: u16,
