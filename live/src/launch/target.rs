@@ -69,7 +69,7 @@ pub enum TargetError {
         path: PathBuf,
     },
     /// It runs with other rights than ours, so its counters could not be shared.
-    #[error("{} changes its user when it starts, so it cannot be counted", path.display())]
+    #[error("{} changes its user when it starts, so nobody may look into it", path.display())]
     SetUser {
         /// The file.
         path: PathBuf,
@@ -83,7 +83,7 @@ impl TargetError {
             TargetError::NoFile { .. } => Some("name the executable file, or a script"),
             TargetError::NotFound { .. } => Some("name it with its path, or put its folder into PATH"),
             TargetError::SetUser { .. } => {
-                Some("copy it, which drops that right, and count the copy as that user")
+                Some("copy it, which drops that right, and run the copy as that user")
             }
             _ => None,
         }
