@@ -11,8 +11,17 @@
 //! lay; without them only a program at fixed addresses can be placed. A sample without its process belongs to
 //! the one process of the file.
 //!
+//! With call chains (`record -g`) the frames stand below the line of the sample, each behind a tab, the first
+//! being where it was taken:
+//! ```text
+//! lua 77  7084.3:     250000 cpu-clock:
+//! \t            114f f+0x16 (/bin/a.out)
+//! \t           2724a __libc_start_call_main+0x7a (/usr/lib/libc.so.6)
+//! ```
+//! perf prints offsets in files there, where older versions print addresses in the process.
+//!
 //! Source: perf-script(1), `-F`, `--show-mmap-events`; perf 6.1 `tools/perf/util/event.c` for the mapping
-//! lines.
+//! lines, `tools/perf/util/evsel_fprintf.c` (`sample__fprintf_callchain`) for frames.
 
 use crate::counts::{Lost, Profile};
 use crate::formats::perf::samples::{Branch, Samples};
@@ -26,6 +35,7 @@ pub(crate) fn is_one(text: &str) -> bool {
         l.contains("PERF_RECORD_MMAP")
             || branches(l).next().is_some()
             || l.starts_with(' ') && l.ends_with(')') && ip(l).is_some()
+            || l.ends_with(')') && frame(l).is_some()
     })
 }
 
@@ -65,6 +75,23 @@ fn ip(line: &str) -> Option<LiveVa> {
         None => at,
     };
     Some(LiveVa(at))
+}
+
+/// A frame of a call chain: `\tNUMBER SYMBOL (FILE)`, the last two of which may be missing. The file is one
+/// with a path.
+fn frame(line: &str) -> Option<(u64, Option<&str>)> {
+    let rest = line.strip_prefix('\t')?.trim();
+    let (number, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let file = rest.trim_end_matches(')').rsplit_once('(').map(|(_, file)| file);
+    Some((u64::from_str_radix(number, 16).ok()?, file.filter(|file| file.starts_with('/'))))
+}
+
+/// Whether frames of call chains are offsets in their files: some are nothing else.
+fn has_offsets(text: &str, samples: &Samples<'_>) -> bool {
+    let is_offset = |(at, file): (u64, Option<&str>)| {
+        file.is_some() && at <= u64::from(u32::MAX) && !samples.is_mapped(LiveVa(at))
+    };
+    text.lines().filter_map(frame).any(is_offset)
 }
 
 /// The process of a line: `COMM PID` or `COMM PID/TID` before a time, or the first number.
@@ -133,39 +160,61 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
         }
         samples.map(m.pid, m.live, m.offset, m.path, id);
     }
-    if one.is_none()
-        && program.image.kind.is_relocated()
-        && !text.lines().any(|l| l.contains("PERF_RECORD_MMAP"))
-    {
-        return Err(ReadError::NoMappings { format: Format::PerfScript });
-    }
-    if one.is_none() && !program.image.kind.is_relocated() {
+    let has_none = one.is_none();
+    if has_none && !program.image.kind.is_relocated() {
         for s in program.image.segments.iter().filter(|s| s.executable) {
             let live = s.range.start.0..s.range.end.0;
             samples.map(0, live, s.offset.0, &program.image.name, program.image.build_id.as_deref());
         }
         one = Some(0);
     }
+    let are_offsets = has_offsets(&text, &samples);
+    if has_none
+        && program.image.kind.is_relocated()
+        && !are_offsets
+        && !text.lines().any(|l| l.contains("PERF_RECORD_MMAP"))
+    {
+        return Err(ReadError::NoMappings { format: Format::PerfScript });
+    }
     let mut last = one;
-    let mut inside_chain = false;
-    for line in text.lines().filter(|l| !l.contains("PERF_RECORD_") && !l.starts_with('#')) {
-        // With call chains (`record -g`) the frames stand below the sample's line, behind tabs; the first is
-        // where it was taken.
-        let is_frame = line.starts_with('\t');
-        if is_frame && inside_chain || line.trim().is_empty() {
-            inside_chain &= is_frame;
+    let mut unnamed = 0;
+    let is_said = |l: &&str| !l.contains("PERF_RECORD_") && !l.starts_with('#');
+    let mut lines = text.lines().filter(is_said).peekable();
+    while let Some(line) = lines.next() {
+        if line.trim().is_empty() {
             continue;
         }
-        inside_chain = is_frame;
-        let process = if several { pid(line).or(last) } else { one };
+        // Without any other field, a chain has no line of its own above it.
+        let own = frame(line);
+        let process = if several && own.is_none() { pid(line).or(last) } else { last };
         last = process;
-        let Some(process) = process else { continue };
-        let taken: Vec<Branch> = branches(line).collect();
-        if !taken.is_empty() {
-            samples.branches(process, &taken);
-        } else if let Some(at) = ip(line) {
-            samples.point(process, at);
+        let first = own.or_else(|| lines.peek().and_then(|next| frame(next)));
+        while lines.next_if(|next| next.starts_with('\t')).is_some() {}
+        match (first, process) {
+            (Some((at, Some(file))), _) if are_offsets => samples.point_in_file(file, at),
+            (Some((at, None)), Some(_)) if are_offsets || !samples.is_mapped(LiveVa(at)) => {
+                // Of the kernel, nothing is asked.
+                unnamed += u64::from(at <= u64::from(u32::MAX));
+            }
+            (Some((at, _)), Some(process)) => samples.point(process, LiveVa(at)),
+            (None, Some(process)) => {
+                let taken: Vec<Branch> = branches(line).collect();
+                if !taken.is_empty() {
+                    samples.branches(process, &taken);
+                } else if let Some(at) = ip(line) {
+                    samples.point(process, at);
+                }
+            }
+            (_, None) => {}
         }
+    }
+    if unnamed > 0 {
+        samples.lose(Lost {
+            what: format!("{unnamed} samples with call chains"),
+            why: "their addresses are offsets in files that are not named: print them, too (`-F +dso`)"
+                .to_owned(),
+            count: unnamed,
+        });
     }
     samples.finish(Format::PerfScript)
 }
@@ -259,6 +308,36 @@ mod tests {
         let text = mapped(&program, bias) + &sample + &sample;
         let (profile, _) = parse(text.as_bytes(), &program).unwrap();
         assert_eq!(profile.blocks, [(Va(f), 2)].into());
+    }
+
+    /// As perf 6.1 prints them.
+    #[test]
+    fn frames_that_are_offsets_in_their_files_count() {
+        let program = program();
+        let segment = program.image.segments.iter().find(|s| s.executable).unwrap();
+        let f = program.function(function(&program, "f")).entry;
+        let offset = f.since(segment.range.start) + segment.offset.0;
+        let bias = 0x5600_0000_0000u64;
+        let sample = |frame: &str| {
+            format!("a.out 7 1.5: 250000 cpu-clock: \n\t{frame}\n\t2724a main+0x7a (/lib/libc.so.6)\n\n")
+        };
+        let own = sample(&format!("{offset:16x} f+0x0 (/x/output)"));
+        let others =
+            sample("           114f g (/lib/libc.so.6)") + &sample("ffffffff8158c221 x ([kernel.kallsyms])");
+        for text in [mapped(&program, bias) + &own + &others + &own, own.clone() + &others + &own] {
+            assert!(is_one(&text));
+            let (profile, lost) = parse(text.as_bytes(), &program).unwrap();
+            assert_eq!((profile.blocks, lost), ([(f, 2)].into(), vec![]));
+        }
+        // Nothing but frames, each chain behind an empty line.
+        let bare = format!("\n\t{offset:16x} f (/x/output)\n\t           2724a main (/lib/libc.so.6)\n");
+        let (profile, _) = parse((bare.clone() + &bare + &bare).as_bytes(), &program).unwrap();
+        assert_eq!(profile.blocks, [(f, 3)].into());
+        // Without files, nobody knows in which one.
+        let short = format!("    7 \n\t{offset:16x} f\n\t           2724a main\n\n");
+        let (profile, lost) = parse((mapped(&program, bias) + &short + &short).as_bytes(), &program).unwrap();
+        assert_eq!((profile.blocks.len(), lost.len(), lost[0].count), (0, 1, 2));
+        assert!(lost[0].why.contains("-F +dso"), "{}", lost[0].why);
     }
 
     #[test]

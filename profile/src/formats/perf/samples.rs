@@ -32,6 +32,7 @@ pub(crate) struct Samples<'p> {
     points: BTreeMap<Va, u64>,
     branches: BTreeMap<(Option<Va>, Option<Va>), (u64, u64)>,
     runs: BTreeMap<(Va, Va), u64>,
+    lost: Vec<Lost>,
 }
 
 impl<'p> Samples<'p> {
@@ -44,6 +45,7 @@ impl<'p> Samples<'p> {
             points: BTreeMap::new(),
             branches: BTreeMap::new(),
             runs: BTreeMap::new(),
+            lost: Vec::new(),
         }
     }
 
@@ -98,6 +100,28 @@ impl<'p> Samples<'p> {
         }
     }
 
+    /// Whether any process has a file there.
+    pub fn is_mapped(&self, at: LiveVa) -> bool {
+        self.mappings.values().flatten().any(|mapping| mapping.range.contains(&at.0))
+    }
+
+    /// A sample at what the file at `path` has at `offset`.
+    pub fn point_in_file(&mut self, path: &str, offset: u64) {
+        if !self.is_ours(path, None) {
+            self.others.insert(path.to_owned());
+            return;
+        }
+        self.any_ours = true;
+        if let Some((at, 0)) = image_address(self.program, FileOff(offset), 1) {
+            add(&mut self.points, at, 1);
+        }
+    }
+
+    /// Something could not be taken over.
+    pub fn lose(&mut self, lost: Lost) {
+        self.lost.push(lost);
+    }
+
     /// A sample with the branches taken before it, the last one first.
     pub fn branches(&mut self, pid: i32, branches: &[Branch]) {
         let in_image: Vec<(Option<Va>, Option<Va>, bool)> = branches
@@ -140,7 +164,8 @@ impl<'p> Samples<'p> {
         let Layer { mut profile, lost, .. } = layer;
         profile.exactness = Exactness::Sampled;
         derive_blocks(&mut profile, self.program, &|_| false);
-        Ok((profile, lost.into_list()))
+        let lost = self.lost.into_iter().chain(lost.into_list()).collect();
+        Ok((profile, lost))
     }
 }
 
