@@ -17,7 +17,7 @@ pub enum RewriteError {
         end: Va,
     },
     /// It needs `gs`, by which its counters would be found.
-    #[error("{name} uses gs itself, at {at}, so it cannot be counted")]
+    #[error("{name} uses gs itself, at {at}, so its code cannot be moved")]
     UsesGs {
         /// The file.
         name: String,

@@ -215,7 +215,7 @@ fn names(name: &str, glob: &Glob, path: &Path) -> bool {
 
 /// Nothing of a program is wanted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("nothing would be counted: no module is called {}", wanted.join(" or "))]
+#[error("there is nothing to look at: no module is called {}", wanted.join(" or "))]
 pub struct NoneWanted {
     /// What was asked for.
     pub wanted: Vec<String>,

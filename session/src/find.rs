@@ -15,7 +15,7 @@ pub enum FindError {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// Programs may not have counters of each thread's own.
-    #[error("programs cannot be counted on this machine: they may not set the base of gs")]
+    #[error("programs can be neither counted nor traced on this machine: they may not set the base of gs")]
     NoBases,
 }
 

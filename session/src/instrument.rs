@@ -17,7 +17,7 @@ pub enum InstrumentError {
         lines: Vec<String>,
     },
     /// There is no room for the first call of ours.
-    #[error("{image} has no room for DT_INIT, where counting would start")]
+    #[error("{image} has no room for DT_INIT, where our code would start")]
     NoInit {
         /// The file.
         image: String,

@@ -10,6 +10,7 @@ use profile::recording::Module;
 use profile::{ImageRef, Profile};
 use program::{Excerpt, Image, Program};
 use session::recorded_path;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use tracing::info_span;
 
@@ -82,8 +83,18 @@ pub fn recorded_image(path: &str, key: u32) -> anyhow::Result<Image> {
 /// If it cannot be read, or a line of it cannot be understood.
 pub fn points(path: &Path, program: &Program) -> anyhow::Result<Points> {
     let text = text(path)?;
-    let points = measure::plan_text::parse(&text, program, |name| functions(program, name))
-        .with_context(|| format!("cannot use {}", path.display()))?;
+    // An error of a library has no hint of ours.
+    let hint = RefCell::new(None);
+    let named =
+        |name: &str| functions(program, name).inspect_err(|err| *hint.borrow_mut() = output::hint(err));
+    let points = measure::plan_text::parse(&text, program, named);
+    let points = points.map_err(|err| {
+        let err = anyhow::Error::from(err).context(format!("cannot use {}", path.display()));
+        match hint.take() {
+            Some(hint) => Hinted::new(format!("{err:#}"), hint).into(),
+            None => err,
+        }
+    })?;
     if points.plan.is_null() {
         let hint = "a line is `entry main count`, say; `engraft help instrument` has more";
         return Err(Hinted::new(format!("{} asks for nothing", path.display()), hint).into());

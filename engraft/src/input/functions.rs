@@ -55,7 +55,7 @@ pub fn function(program: &Program, asked: &str) -> anyhow::Result<FuncId> {
             let before = program.functions.iter().rev().find(|f| f.entry <= at);
             let hint = match before {
                 Some(f) => format!("the last one before it is {} at {}", f.name(), f.entry),
-                None => "`engraft show BINARY functions` lists them".to_owned(),
+                None => lists(program),
             };
             Hinted::new(format!("no function of {} holds {at}", program.image.name), hint).into()
         });
@@ -63,10 +63,16 @@ pub fn function(program: &Program, asked: &str) -> anyhow::Result<FuncId> {
     let symbols = program.functions.iter().flat_map(|f| f.names.iter().map(|name| &**name));
     let near = names::near(symbols, what);
     let hint = match near.as_slice() {
-        [] => "`engraft show BINARY functions` lists them\nan address such as 0x401136 does too".to_owned(),
+        [] => format!("{}\nan address such as 0x401136 does too", lists(program)),
         near => format!("did you mean {}?", near.join(", ")),
     };
     Err(Hinted::new(format!("no function of {} is called {what}", program.image.name), hint).into())
+}
+
+/// What lists the functions of `program`: of an excerpt, the recording does, which has another name.
+fn lists(program: &Program) -> String {
+    let image = if program.is_excerpt() { "BINARY" } else { &program.image.name };
+    format!("`engraft show {image} functions` lists them")
 }
 
 /// All functions that `what` names: each that bears this symbol, in whatever version, and in place of a

@@ -305,6 +305,14 @@ fn refuse_unfit(
             "say `show TRACE` or `show REC` with it, of what `engraft trace` or `engraft count` recorded";
         return Err(Hinted::new("tree and callers are what recordings tell", hint).into());
     }
+    if let (Some(rec), Some(binary), None) =
+        (args.counts.as_ref().or(args.profile.as_ref()), &args.binary, what)
+    {
+        let shown = "say what of it is shown: `function NAME`, loops, edges, never, calls or paths";
+        let hint = format!("{shown}\n`engraft show {}` says what it holds", rec.display());
+        let what = format!("the counts in {} are not shown of {} alone", rec.display(), binary.display());
+        return Err(Hinted::new(what, hint).into());
+    }
     let has_no_use = has_profile && what.is_some() && !is_of_counts;
     if what != Some(Subject::Function) && (args.svg || args.dot || args.liveness || has_no_use) {
         let hint = "say `show BINARY function NAME` with it";

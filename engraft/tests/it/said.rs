@@ -50,11 +50,40 @@ fn where_no_module_is_wanted_nothing_is_run() {
         let ran =
             engraft(place.path(), &format!("count -q --no-cache -o new --modules {which} -- {program}"));
         assert_eq!((ran.code, ran.stdout.is_empty()), (Some(want), want != 3), "{which} {}", ran.stderr);
-        let is_named =
-            ran.stderr.contains("nothing would be counted") && ran.stderr.contains("there are old, libc.so");
+        let is_named = ran.stderr.contains("there is nothing to look at")
+            && ran.stderr.contains("there are old, libc.so");
         assert_eq!(is_named, want == 2, "{which} {}", ran.stderr);
         let _was_there = std::fs::remove_file(place.path().join("new"));
     }
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_words_of_what_was_asked_for() {
+    needs!("gcc");
+    let place = folder();
+    // Who looks for Go programs holds what they hold.
+    let source = "#include <stdio.h>\nint main(void) { puts(\"\\xff\" \" Go buildinf:\"); return 3; }";
+    built(place.path(), "old", source, "-O1");
+    std::fs::write(place.path().join("plan"), "entry mian count\n").expect("written");
+    assert_eq!(engraft(place.path(), "count -q --no-cache -o run.engraft ./old").code, Some(3));
+    for (command, wanted, unwanted) in [
+        ("trace --no-cache -o t.trace --modules nosuch ./old", "no module is called nosuch", "count"),
+        (
+            "instrument ./old -o new --plan plan",
+            "no function of ./old is called mian\nhint: did you mean main?",
+            "?,",
+        ),
+        ("show ./old --counts run.engraft", "hint: say what of it is shown", "BINARY"),
+        ("show ./old --counts run.engraft", "`engraft show run.engraft` says what it holds", "BINARY"),
+        ("show ./old function xxxxxxxxxxxx", "hint: `engraft show ./old functions` lists them", "BINARY"),
+    ] {
+        let ran = engraft(place.path(), command);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{command}");
+        let is_said = ran.stderr.contains(wanted) && !ran.stderr.contains(unwanted);
+        assert!(is_said, "{command}\n{}", ran.stderr);
+    }
+    let shown = engraft(place.path(), "show ./old").ok();
+    assert!(shown.contains("compiler    GCC") && !shown.contains("Go"), "{shown}");
 }
 
 #[test]

@@ -248,7 +248,9 @@ fn compilers(image: &Image, headers: &Headers) -> Vec<String> {
         }
     }
     // Source: Go, src/debug/buildinfo/buildinfo.go: the version stands inline after 32 bytes since Go 1.18.
-    if let Some(at) = memchr::memmem::find(&image.bytes, b"\xff Go buildinf:") {
+    // Who looks for such programs holds the same words.
+    let is_go = !image.go_functions.is_empty() || image.sections.iter().any(|s| s.name == ".go.buildinfo");
+    if is_go && let Some(at) = memchr::memmem::find(&image.bytes, b"\xff Go buildinf:") {
         let header = image.bytes.get(at..).unwrap_or_default();
         let len =
             header.get(32).copied().filter(|&len| header.get(15).is_some_and(|f| f & 2 != 0) && len < 128);

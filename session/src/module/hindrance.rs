@@ -10,7 +10,7 @@ use program::image::RelocationTo;
 #[non_exhaustive]
 pub enum Hindrance {
     /// The language's runtime knows its code by address.
-    #[error("{image} is {language}, which cannot be counted")]
+    #[error("{image} is {language}, whose code cannot be moved")]
     KnownByAddress {
         /// The file.
         image: String,
@@ -18,7 +18,7 @@ pub enum Hindrance {
         language: Language,
     },
     /// ThreadSanitizer has something else where counters would be.
-    #[error("{image} was built with ThreadSanitizer, which keeps its own data where counters would be")]
+    #[error("{image} was built with ThreadSanitizer, which keeps its own data where ours would be")]
     Sanitized {
         /// The file.
         image: String,
@@ -36,7 +36,7 @@ impl Hindrance {
     pub fn hint(&self) -> &'static str {
         match self {
             Hindrance::KnownByAddress { language, .. } => language.hindrance(),
-            Hindrance::Sanitized { .. } => "count a build without `-fsanitize=thread`",
+            Hindrance::Sanitized { .. } => "build it without `-fsanitize=thread`",
             Hindrance::Instrumented { .. } => "run it as it is, or name the program that it was made of",
         }
     }
