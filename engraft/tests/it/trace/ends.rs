@@ -400,3 +400,42 @@ fn where_a_traced_program_died_is_said() {
     let want = format!("it died of SIGSEGV at inner+{offset:#x} (dies.c:{line}) in dies\n");
     assert!(text.contains(&want), "{want}: {text}");
 }
+
+/// Of a program that does little, nothing is in the file when `trace` is killed: it is said why, and how all
+/// is kept; and so it is.
+#[test]
+fn what_to_do_is_said_where_a_killed_recorder_has_written_nothing() {
+    needs!("gcc");
+    let place = folder();
+    let to = place.path();
+    let text = "#include <stdio.h>\n#include <unistd.h>
+        __attribute__((noinline)) int leaf(int n) { return n * 3; }
+        int main(void) { volatile int s = leaf(1); alarm(60); puts(\"ready\"); fflush(stdout); for (;;) pause(); }";
+    built(to, "a", text, "-O1");
+    for (signal, is_kept) in [("KILL", false), ("TERM", true)] {
+        let mut trace = Command::new(US);
+        trace.args(["trace", "-q", "--no-cache", "-o", "run.trace", "./a"]).current_dir(to);
+        let mut trace = trace.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        let mut said = std::io::BufReader::new(trace.stdout.take().expect("piped"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("it says so");
+        assert_eq!(line, "ready\n");
+        let children = format!("/proc/{0}/task/{0}/children", trace.id());
+        let child = std::fs::read_to_string(children).expect("it runs");
+        let kill = |signal: &str, to: &str| Command::new("kill").args([signal, to.trim()]).status();
+        kill(&format!("-{signal}"), &trace.id().to_string()).expect("kill runs");
+        trace.wait().expect("it ends");
+        if is_kept {
+            assert_eq!(entered(to, "run.trace", "leaf"), Some(1));
+            continue;
+        }
+        kill("-KILL", &child).expect("kill runs");
+        for verb in ["show run.trace", "query run.trace 'leaf: 0'"] {
+            let ran = engraft(to, verb);
+            assert_eq!(ran.code, Some(2), "{verb}: {}", ran.stderr);
+            for words in ["cut off", "`engraft trace` was killed before", "SIGTERM"] {
+                assert!(ran.stderr.contains(words), "{verb}: {}", ran.stderr);
+            }
+        }
+    }
+}
