@@ -130,11 +130,9 @@ impl Slice<'_, '_> {
                 all.push(va);
             }
         }
-        // What is put there on a way that was followed is no constant: a pointer that the program keeps, as
-        // threaded code has one to its operations.
-        if all.len() < defs.len() {
-            all.clear();
-        } else if all.is_empty() {
+        // Where all that is put there on the ways that were followed is no constant, it is a pointer that the
+        // program keeps, as threaded code has one to its operations.
+        if defs.is_empty() {
             // Set before an indirect jump that was not followed, as in interpreters: take what is ever put
             // there. Where a region holds many functions, only what was put there last.
             let before = self.listing.bases.partition_point(|&b| b < index);
