@@ -9,6 +9,7 @@ pub mod names;
 mod read;
 mod recordings;
 mod source;
+mod sources;
 mod traces;
 
 pub use binaries::{
@@ -21,6 +22,7 @@ pub use instructions::Instructions;
 pub use read::{file, text};
 pub use recordings::{Ending, Place, the_newest, the_newest_two};
 pub use source::{Source, is_recording, is_trace, profile};
+pub use sources::Sources;
 pub use traces::{nth, open, unreadable};
 
 use std::num::NonZeroUsize;

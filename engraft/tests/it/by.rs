@@ -86,3 +86,45 @@ fn lines_cost_what_callgrind_counts_and_all_adds_up_to_what_show_has() {
         assert_eq!(engraft(place, &format!("show {args}")).code, Some(2), "{args}");
     }
 }
+
+/// Each block's share, by the counts themselves; the text of the source; where loops are.
+#[test]
+fn a_function_is_shown_with_its_source_and_its_hottest_block() {
+    needs!("gcc");
+    let place = folder();
+    let place = place.path();
+    let source = "int main(void) {\n    volatile int s = 0;\n    for (int i = 0; i < 100; i++)\n        s += i; // the sum\n    return 0;\n}\n";
+    std::fs::write(place.join("sums.c"), source).expect("written");
+    crate::run::must(Command::new("gcc").args(["-O0", "-g", "-o", "old", "sums.c"]).current_dir(place));
+    engraft(place, "count -q --no-cache -o old.engraft ./old");
+    let view = engraft(place, "show old.engraft function main --json").json();
+    let blocks = view["blocks"].as_array().expect("a list");
+    let n = |block: &Value| {
+        let len = block["instructions"].as_array().map_or(0, Vec::len) as u64;
+        block["count"].as_u64().expect("it is counted") * len
+    };
+    let all: u64 = blocks.iter().map(n).sum();
+    for block in blocks {
+        let share = block["share"].as_f64().expect("a share");
+        assert!((share - n(block) as f64 / all as f64).abs() < 1e-9, "{block}");
+        for i in block["instructions"].as_array().expect("a list") {
+            let line = i["line"].as_str().and_then(|line| line.rsplit(':').next()?.parse::<usize>().ok());
+            let want = line.and_then(|line| source.lines().nth(line - 1)).map(str::trim);
+            assert!(i["source"].is_null() || i["source"].as_str() == want, "{i}");
+        }
+        assert!(!block["instructions"][0]["source"].is_null(), "{block}");
+    }
+    let hottest = blocks.iter().max_by_key(|block| n(block)).expect("it has blocks");
+    let text = engraft(place, "show old.engraft function main").ok();
+    let marked: Vec<&str> = text.lines().filter(|line| line.ends_with("  hottest")).collect();
+    let (id, at) =
+        (hottest["block"].as_u64().expect("a number"), hottest["at"].as_u64().expect("an address"));
+    assert!(marked.len() == 1 && marked[0].starts_with(&format!("{id} {at:#x}  ")), "{text}");
+    assert!(text.contains("  ; sums.c:4: s += i; // the sum\n"), "{text}");
+    assert!(text.contains("  loop header at sums.c:3  depth 1  101 ×"), "{text}");
+    // Without the source, and without counts.
+    std::fs::remove_file(place.join("sums.c")).expect("it is there");
+    let text = engraft(place, "show old.engraft function main").ok();
+    assert!(text.contains("  ; sums.c:4\n"), "{text}");
+    assert!(!engraft(place, "show old function main").ok().contains("hottest"));
+}

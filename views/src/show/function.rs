@@ -1,6 +1,6 @@
 //! `show BINARY function NAME`: the blocks of one function with instructions and edges.
 
-use crate::{Between, Table, View, address, many, ratio, share};
+use crate::{Between, Table, View, address, look, many, ratio, share};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -82,6 +82,9 @@ pub struct BlockView {
     pub loop_depth: u32,
     /// Whether a loop is entered here.
     pub loop_header: bool,
+    /// Its share of the function's instructions that ran, `0.0..=1.0`, with a profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
     /// Executions, with a profile that knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
@@ -107,6 +110,9 @@ pub struct InsnView {
     /// `file:line`, where the file's debug information has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
+    /// The text of that line, where the source is at hand and the instruction before is of another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// What it calls, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<String>,
@@ -134,6 +140,44 @@ pub struct EdgeView {
     /// The least and the most, where it may be off.
     #[serde(flatten)]
     pub between: Between,
+}
+
+/// Shares of a function that are worth a number, and those that are hot.
+const SHOWN_SHARE: f64 = 0.01;
+const HOT_SHARE: f64 = 0.1;
+
+/// `FILE:LINE` without the folders.
+fn short(line: &str) -> &str {
+    line.rsplit('/').next().unwrap_or(line)
+}
+
+impl BlockView {
+    /// What is to be known of it, behind its address; `hottest` is the largest share of a block.
+    fn marks(&self, hottest: Option<f64>) -> String {
+        let mut marks = String::new();
+        if self.entry {
+            marks.push_str("  entry");
+        }
+        if self.landing_pad {
+            marks.push_str("  landing pad");
+        }
+        if self.loop_header {
+            marks.push_str("  loop header");
+            let line = self.instructions.first().and_then(|i| i.line.as_deref());
+            marks.extend(line.iter().flat_map(|line| [" at ", short(line)]));
+        }
+        if self.loop_depth > 0 {
+            marks.push_str(&format!("  depth {}", self.loop_depth));
+        }
+        if let Some(count) = self.count {
+            marks.push_str(&format!("  {} ×", self.between.count(count)));
+        }
+        if let Some(part) = self.share.filter(|part| *part >= SHOWN_SHARE) {
+            marks.push_str(&format!("  {}", share(part)));
+            marks.push_str(if self.share == hottest { "  hottest" } else { "" });
+        }
+        marks
+    }
 }
 
 impl View for FunctionView {
@@ -195,32 +239,26 @@ impl View for FunctionView {
             let others = if resolver.or_others { ", or another" } else { "" };
             writeln!(w, "  a resolver: what is called is at {}{others}", addresses(&resolver.to))?;
         }
+        let look = look::look();
+        let hottest = self.blocks.iter().filter_map(|b| b.share).max_by(f64::total_cmp);
         for b in &self.blocks {
-            let mut marks = String::new();
-            if b.entry {
-                marks.push_str("  entry");
+            let marks = b.marks(hottest);
+            let head = format!("{} {}{marks}", b.block, address(b.at));
+            match look.is_coloured && b.share.is_some_and(|part| part >= HOT_SHARE) {
+                true => writeln!(w, "\n\x1b[1m{head}\x1b[0m")?,
+                false => writeln!(w, "\n{head}")?,
             }
-            if b.landing_pad {
-                marks.push_str("  landing pad");
-            }
-            if b.loop_header {
-                marks.push_str("  loop header");
-            }
-            if b.loop_depth > 0 {
-                marks.push_str(&format!("  depth {}", b.loop_depth));
-            }
-            if let Some(count) = b.count {
-                marks.push_str(&format!("  {} ×", b.between.count(count)));
-            }
-            writeln!(w, "\n{} {}{marks}", b.block, address(b.at))?;
             if let Some(live) = &b.live {
                 writeln!(w, "  alive: {}", live.join(" "))?;
             }
             let mut line = None;
             for i in &b.instructions {
                 if i.line.is_some() && std::mem::replace(&mut line, i.line.as_ref()) != i.line.as_ref() {
-                    let line = i.line.as_deref().unwrap_or_default();
-                    writeln!(w, "  ; {}", line.rsplit('/').next().unwrap_or(line))?;
+                    let line = short(i.line.as_deref().unwrap_or_default());
+                    match &i.source {
+                        Some(text) => writeln!(w, "  ; {line}: {text}")?,
+                        None => writeln!(w, "  ; {line}")?,
+                    }
                 }
                 match &i.calls {
                     Some(calls) => writeln!(w, "  {}  {:<40}  # {calls}", address(i.at), i.text)?,

@@ -1,6 +1,7 @@
 //! `show BINARY function NAME`: the blocks of one function with instructions and edges.
 
 use super::lists;
+use crate::input::Sources;
 use profile::{Count, Profile};
 use program::layout::{self, Counts};
 use program::{
@@ -8,8 +9,8 @@ use program::{
     Program, Va,
 };
 use tracing::info_span;
-use views::Between;
 use views::show::function::{BlockView, EdgeView, FunctionView, InsnView, ResolverView};
+use views::{Between, ratio};
 
 fn end(end: BlockEnd) -> &'static str {
     match end {
@@ -79,6 +80,29 @@ fn callee(program: &Program, block: BlockId, at: Va) -> Option<String> {
     Some(if call.returns { format!("{how} {what}") } else { format!("{how} {what}, does not return") })
 }
 
+/// The instructions of a block, with their lines, and the text of each that is another than the one before.
+fn instructions(
+    program: &Program,
+    b: BlockId,
+    lines: Option<&Lines>,
+    sources: &mut Sources,
+) -> Vec<InsnView> {
+    let mut last = None;
+    let view = |i: program::Insn| {
+        let line = lines.and_then(|lines| lines.at(i.at()));
+        let is_next = line.is_some() && std::mem::replace(&mut last, line) != line;
+        let text = line.filter(|_| is_next).and_then(|(file, line)| sources.line(file, line));
+        InsnView {
+            at: i.at().0,
+            text: i.to_string(),
+            line: line.map(|(file, line)| format!("{file}:{line}")),
+            source: text.map(str::to_owned),
+            calls: callee(program, b, i.at()),
+        }
+    };
+    program.insns(b).map(view).collect()
+}
+
 /// Function `id`, drawn; with counts if there are any.
 pub fn picture(program: &Program, id: FuncId, svg: bool, profile: Option<&Profile>) -> String {
     let ran = |n: Count| layout::RunCount { n: n.n, between: n.between() };
@@ -112,6 +136,12 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
         Liveness::compute_with(program, &conventions, id)
     });
     let lines = Lines::load(&program.image);
+    let mut sources = Sources::default();
+    let ran = |b: BlockId| {
+        let n = profile.and_then(|p| block_count(program, p, b))?.n;
+        Some(n.saturating_mul(u64::from(program.block(b).n_insns)))
+    };
+    let all_ran = f.block_ids().filter_map(ran).fold(0, u64::saturating_add);
     let block = |b: BlockId| {
         let block = program.block(b);
         let count = profile.and_then(|p| block_count(program, p, b));
@@ -125,21 +155,11 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
             entry: block.start == f.entry || f.entries.contains(&b) && !block.landing_pad,
             loop_depth: loops.block_depth(b),
             loop_header: loops.is_header(b),
+            share: ran(b).map(|n| ratio(n, all_ran)),
             count: count.map(|n| n.n),
             between: Between::of(count.and_then(Count::between).as_ref()),
             live: live.as_ref().map(|l| l.live_in(b).iter().map(|r| r.to_string()).collect()),
-            instructions: program
-                .insns(b)
-                .map(|i| InsnView {
-                    at: i.at().0,
-                    text: i.to_string(),
-                    line: lines
-                        .as_ref()
-                        .and_then(|l| l.at(i.at()))
-                        .map(|(file, line)| format!("{file}:{line}")),
-                    calls: callee(program, b, i.at()),
-                })
-                .collect(),
+            instructions: instructions(program, b, lines.as_ref(), &mut sources),
             edges: {
                 let all: Vec<EdgeId> = program.edge_ids(b).collect();
                 // The edges of a block are by target.
