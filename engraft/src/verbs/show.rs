@@ -406,7 +406,13 @@ fn print_program(
                 let picture = function::picture(program, id, args.svg, counts);
                 output::data(to.map(PathBuf::as_path), |w| w.write_all(picture.as_bytes()))?;
             } else {
-                let view = function::view(program, id, args.liveness, counts);
+                let of = wanted.counts.or(wanted.binary).unwrap_or(Path::new(""));
+                let mut sources = input::Sources::of(of);
+                let view = function::view(program, id, args.liveness, counts, &mut sources);
+                for file in sources.changed() {
+                    let what = format!("{file} was changed after {}: its text is not shown", of.display());
+                    output::warn(&what, None);
+                }
                 args.output.print_to(to, &view)?;
             }
         }

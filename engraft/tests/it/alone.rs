@@ -48,6 +48,7 @@ fn all_that_is_shown_of_recordings_is_the_same_without_their_binaries() {
     built(place.path(), "prog", PROGRAM, "-O2 -g");
     assert_eq!(engraft(place.path(), "count -q --callees -o a.engraft ./prog").code, Some(1));
     assert_eq!(engraft(place.path(), "count -q -o b.engraft ./prog x").code, Some(2));
+    std::fs::remove_file(place.path().join("text.c")).expect("it was compiled");
     let before = answers(place.path());
     for (question, answer) in QUESTIONS.iter().zip(&before) {
         assert!(answer.contains("main"), "{question}: {answer}");
@@ -56,7 +57,7 @@ fn all_that_is_shown_of_recordings_is_the_same_without_their_binaries() {
     assert!(before[3].contains("text.c:"), "{}", before[3]);
     std::fs::rename(place.path().join("prog"), place.path().join("gone")).expect("moved");
     let without = answers(place.path());
-    // Another build in its place is not taken for it.
+    // Another build in its place is not taken for it, nor is its source.
     built(place.path(), "prog", &PROGRAM.replace("37", "39"), "-O1 -g");
     let with_another = answers(place.path());
     for (((question, before), without), with_another) in

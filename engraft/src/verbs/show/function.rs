@@ -126,8 +126,14 @@ fn edge_count(program: &Program, profile: &Profile, e: &program::Edge) -> Option
     profile.edge(profile::Edge { from, to })
 }
 
-/// All of function `id`.
-pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Profile>) -> FunctionView {
+/// All of function `id`, with the text of its lines in `sources`.
+pub fn view(
+    program: &Program,
+    id: FuncId,
+    liveness: bool,
+    profile: Option<&Profile>,
+    sources: &mut Sources,
+) -> FunctionView {
     let f = program.function(id);
     let loops = Loops::compute(program, id);
     let live = liveness.then(|| {
@@ -136,7 +142,6 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
         Liveness::compute_with(program, &conventions, id)
     });
     let lines = Lines::load(&program.image);
-    let mut sources = Sources::default();
     let ran = |b: BlockId| {
         let n = profile.and_then(|p| block_count(program, p, b))?.n;
         Some(n.saturating_mul(u64::from(program.block(b).n_insns)))
@@ -159,7 +164,7 @@ pub fn view(program: &Program, id: FuncId, liveness: bool, profile: Option<&Prof
             count: count.map(|n| n.n),
             between: Between::of(count.and_then(Count::between).as_ref()),
             live: live.as_ref().map(|l| l.live_in(b).iter().map(|r| r.to_string()).collect()),
-            instructions: instructions(program, b, lines.as_ref(), &mut sources),
+            instructions: instructions(program, b, lines.as_ref(), sources),
             edges: {
                 let all: Vec<EdgeId> = program.edge_ids(b).collect();
                 // The edges of a block are by target.
