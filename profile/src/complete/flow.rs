@@ -81,8 +81,7 @@ pub fn padding(program: &Program, func: FuncId, profile: &Profile) -> Vec<(Block
     let how = |e: &EdgeId| match (sure.get(e), any.get(e)) {
         (Some(&n), _) => Some(Padding::Sure(n)),
         (None, Some(&n)) => Some(Padding::Follows(n)),
-        // What does not follow from blocks, and is there, was counted.
-        (None, None) => counted(program, *e, profile).map(Padding::Sure),
+        (None, None) => None,
     };
     falls.iter().filter_map(|(b, e)| Some((*b, how(e)?))).collect()
 }
@@ -103,15 +102,6 @@ pub fn padding_run(program: &Program, func: FuncId, profile: &Profile, cuts: &Cu
         Padding::Follows(_) => None,
     });
     ran.chain(behind_branches).collect()
-}
-
-/// How often an edge was taken by an exact `profile` that counts it apart from all others.
-fn counted(program: &Program, id: EdgeId, profile: &Profile) -> Option<u64> {
-    let edge = program.edge(id);
-    let is_alone = program.successors(edge.from).iter().filter(|e| e.to == edge.to).count() == 1;
-    let places = Edge { from: program.block(edge.from).start, to: program.block(edge.to).start };
-    let is_exact = profile.exactness == Exactness::Exact && !profile.intervals.edges.contains_key(&places);
-    profile.edges.get(&places).copied().filter(|_| is_alone && is_exact)
 }
 
 /// How often padding ran.
@@ -190,32 +180,6 @@ mod tests {
         profile.blocks = blocks.iter().zip([10, 3]).map(|(&b, n)| (program.block(b).start, n)).collect();
         let found: Vec<u64> = edges(&program, f, &profile).into_values().collect();
         assert_eq!(found, [7, 3]);
-    }
-
-    /// `f(n)`: a loop behind padding, which is left out for 0.
-    #[test]
-    fn padding_behind_a_branch_ran_as_often_as_its_edge() {
-        let text = "
-            .globl f
-            f:  test %edi, %edi
-                jz 2f
-                .p2align 6
-            1:  dec %edi
-                jnz 1b
-            2:  ret";
-        let program = assemble(text);
-        let f = function(&program, "f");
-        let blocks: Vec<BlockId> = program.function(f).block_ids().collect();
-        let at = |n: usize| program.block(blocks[n]).start;
-        let mut profile = Profile { exactness: Exactness::Exact, ..Profile::default() };
-        profile.entries.insert(at(0), 30);
-        profile.blocks = (0..3).map(at).zip([30, 43, 30]).collect();
-        assert_eq!(padding(&program, f, &profile), [], "22 and 21, or 30 and 13");
-        let fall = Edge { from: at(0), to: at(1) };
-        profile.edges.insert(fall, 22);
-        assert_eq!(padding(&program, f, &profile), [(blocks[0], Padding::Sure(22))]);
-        profile.intervals.edges.insert(fall, (21, 22));
-        assert_eq!(padding(&program, f, &profile), [], "it is not known to one");
     }
 
     /// `for (; n > 0; n--) s += n & 1`, once with each of these numbers; what callgrind counts of it was
