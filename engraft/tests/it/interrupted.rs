@@ -113,20 +113,26 @@ fn what_was_killed_is_taken_away_by_the_next_one() {
 
 #[test]
 fn the_shell_sees_a_stopped_program_as_without_us() {
-    needs!("bash", "setsid", "timeout");
+    needs!("python3", "setsid", "timeout", "sh");
     let place = folder();
+    // What a shell does: a process group for each job, and `waitpid`, which says what stopped it.
+    let shell = "
+import os, signal, subprocess, sys, time
+job = subprocess.Popen(sys.argv[1:], preexec_fn=os.setpgrp)
+while not os.path.exists('up'): time.sleep(0.01)
+os.killpg(job.pid, signal.SIGTSTP)
+_, status = os.waitpid(job.pid, os.WUNTRACED)
+print('stopped by', os.WSTOPSIG(status) if os.WIFSTOPPED(status) else 'nothing')
+os.killpg(job.pid, signal.SIGKILL)";
     let stopped = |command: &str| {
-        let script = format!(
-            "set -m; rm -f up; {command} sh -c 'echo > up; sleep 20; exit 0' & \
-             for i in $(seq 1000); do [ -e up ] && break; sleep 0.01; done; \
-             kill -TSTP %1; wait %1; echo $?; kill -KILL %1"
-        );
+        std::fs::remove_file(place.path().join("up")).ok();
         // Away from our terminal, with signals as a login has them: whoever runs the tests may ignore some.
-        let mut bash = Command::new("setsid");
-        bash.args(["--wait", "timeout", "60", "env", "--default-signal", "bash", "-c", &script]);
-        let ran = bash.current_dir(place.path()).stdin(Stdio::null()).output().expect("bash runs");
+        let mut python = Command::new("setsid");
+        python.args(["--wait", "timeout", "60", "env", "--default-signal", "python3", "-c", shell]);
+        python.args(command.split_whitespace()).args(["sh", "-c", "echo > up; sleep 20; exit 0"]);
+        let ran = python.current_dir(place.path()).stdin(Stdio::null()).output().expect("python3 runs");
         String::from_utf8_lossy(&ran.stdout).trim().to_owned()
     };
-    assert_eq!(stopped(""), "148");
-    assert_eq!(stopped(&format!("{US} count --no-cache -q")), "148");
+    assert_eq!(stopped(""), "stopped by 20");
+    assert_eq!(stopped(&format!("{US} count --no-cache -q")), "stopped by 20");
 }
