@@ -485,7 +485,7 @@ mod tests {
         check(
             "main: c.c:3x",
             Err(
-                "'c.c:3x' is no block; a block is its number in the function, its address (0x…), or FILE:LINE or FILE:LINE..LINE",
+                "'c.c:3x' is no block; a block is its number in the function, its address (0x…), entry, exit, or FILE:LINE or FILE:LINE..LINE",
             ),
         );
         let two =
