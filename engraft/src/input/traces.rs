@@ -12,9 +12,7 @@ pub fn open(path: &Path) -> anyhow::Result<Trace> {
     let trace = Trace::open(file(path)?).map_err(|err| unreadable(path, err))?;
     if let (Some(at), Some(err)) = (trace.cut(), trace.ends_before_symbols()) {
         if trace.is_empty().map_err(|err| unreadable(path, err))? {
-            // Of a recording, the code comes first.
-            let is_recording = trace.names().is_ok_and(|names| !names.functions.is_empty());
-            return Err(if is_recording { without_events(path, &err) } else { unreadable(path, err) });
+            return Err(without_events(path, &err));
         }
         let how = if trace.is_damaged() { "damaged" } else { "cut off" };
         let what = format!("{} is {how} at byte {at:#x}", path.display());
@@ -30,7 +28,7 @@ pub fn open(path: &Path) -> anyhow::Result<Trace> {
 
 /// Says why nothing is known of a run whose recorder was killed early.
 fn without_events(path: &Path, err: &trace::ReadError) -> anyhow::Error {
-    let hint = "`engraft trace` was killed before a thread had filled its first 512 KB of events, which are written then, or when the program ends\n\
+    let hint = "perhaps `engraft trace` was killed before a thread had filled its first 512 KB of events, which are written then, or when the program ends\n\
         record it again; to end it early, send SIGINT or SIGTERM to `engraft trace`, which passes them on: all is written then";
     Hinted::new(format!("{}: {err}", spelt(path)), hint).into()
 }
