@@ -25,7 +25,9 @@ mod select;
 #[cfg(test)]
 mod testing;
 
-pub use arch::snippet::{HISTOGRAM_WORDS, NoValue, Sink, Value, general_register};
+pub use arch::snippet::{
+    Field, HISTOGRAM_WORDS, LONGEST_RECORD, NoValue, Sink, Value, general_register, record_len,
+};
 pub use error::{NotInFile, RewriteError};
 pub use image::file::Old;
 pub use image::segments::{Segments, asking, file_key};
@@ -41,6 +43,6 @@ pub use module::Module;
 pub use not_moved::NotMoved;
 pub use patch::{Memory, Patch, PatchError};
 pub use plan::{
-    Action, CountedCall, Counting, Event, EventAt, Plan, PlanError, Point, Probe, Routine, Sparse,
+    Action, CountedCall, Counting, Event, EventAt, Plan, PlanError, Point, Probe, Record, Routine, Sparse,
 };
 pub use select::{runtimes, springboard::Tactic};

@@ -70,7 +70,7 @@ impl Lowered {
             [] => Vec::new(),
             _ => counters::choose_calls(program, &plan.calls, not_moved, &sparse),
         };
-        let has_events = !plan.events.is_empty();
+        let has_events = plan.has_events();
         if has_events && !counted.is_empty() {
             return Err(RewriteError::CountsAndEvents { name: name() });
         }

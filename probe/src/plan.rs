@@ -11,7 +11,7 @@
 //! "Binary Code Is Not Easy", ISSTA 2016, section 5.
 #![warn(clippy::indexing_slicing)]
 
-use crate::arch::snippet::{HISTOGRAM_WORDS, NoValue, Sink, Value};
+use crate::arch::snippet::{Field, HISTOGRAM_WORDS, NoValue, Sink, Value};
 use crate::not_moved::NotMoved;
 use program::{BlockId, EdgeId, FuncId, Va};
 
@@ -46,9 +46,20 @@ pub enum Action {
     Count,
     /// A value goes into the thread's own memory.
     Keep(Value, Sink),
+    /// A record is appended to the thread's stream of events.
+    Append(Record),
     /// A routine is called with a value: position-independent code that keeps to the ABI, touches no vector
     /// register, and has so many words of the thread's own memory.
     Call(Value, Routine),
+}
+
+/// What is appended: a word, and behind it values.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// By which it is known; not 0.
+    pub word: u32,
+    /// Behind it.
+    pub fields: Vec<Field>,
 }
 
 /// Code that is called at a point. Unwinders do not see through it: nothing may be
@@ -176,6 +187,11 @@ impl Plan {
         old_kernels: false,
     };
 
+    /// Whether something is appended to the thread's stream of events.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty() || self.probes.iter().any(|probe| matches!(probe.action, Action::Append(_)))
+    }
+
     /// Whether code is moved, no more.
     pub fn is_null(&self) -> bool {
         self.counting == Counting::Nothing
@@ -193,7 +209,7 @@ impl Action {
             Action::Count | Action::Keep(_, Sink::Last) => 1,
             Action::Keep(_, Sink::Ring(len)) => 1 + len,
             Action::Keep(_, Sink::Histogram) => HISTOGRAM_WORDS,
-            Action::Keep(_, Sink::Call) => 0,
+            Action::Keep(_, Sink::Call) | Action::Append(_) => 0,
             Action::Call(_, routine) => routine.words,
         }
     }

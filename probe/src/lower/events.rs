@@ -3,9 +3,10 @@
 //! Not here: what they mean (crate `measure`), who takes them (crate `live`).
 #![warn(clippy::indexing_slicing)]
 
+use super::points::appending;
 use crate::arch::shared::{EventsPage, word_at};
-use crate::arch::snippet::{self, Snippet, SnippetTarget};
-use crate::code::{Insert, Target, Text};
+use crate::arch::snippet;
+use crate::code::Insert;
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::plan::{Event, EventAt, PlanError};
@@ -72,17 +73,8 @@ pub fn write(
             return Err(PlanError::NotMoved { function: program.function(block.func).name(), why });
         }
         let written = snippet::event(event.word, event.has_frame, live);
-        let Snippet { bytes, places, stack } =
-            written.map_err(|why| PlanError::Value { at: block.start, why })?;
-        let target = |place| match place {
-            SnippetTarget::Word(n) => Target::Word(n),
-            SnippetTarget::At(to) => Target::Address(to),
-            SnippetTarget::Routine => Target::Chunk,
-            SnippetTarget::Owner => Target::Owner,
-        };
-        let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
-        let text = Some(Box::new(Text { bytes, places, stack }));
-        Ok(((event.block, spot), Insert { text, increment: None }))
+        let written = written.map_err(|why| PlanError::Value { at: block.start, why })?;
+        Ok(((event.block, spot), appending(written)))
     };
     let written: Result<Vec<Written>, PlanError> = events.par_iter().map(write).collect();
     inserts.extend(written?);

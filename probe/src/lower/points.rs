@@ -12,7 +12,7 @@ use crate::arch::snippet::{self, Sink, Snippet, SnippetTarget};
 use crate::code::{Insert, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
-use crate::plan::{Action, Plan, PlanError, Point};
+use crate::plan::{Action, Plan, PlanError, Point, Record};
 use crate::select::jump_tables::MovedTable;
 use program::arch::{ControlFlow, RegSet, abi};
 use program::{
@@ -273,18 +273,36 @@ impl PointLowering<'_> {
             }
             Action::Keep(value, sink) => (*value, *sink),
             Action::Call(value, _) => (*value, Sink::Call),
+            Action::Append(Record { word, fields }) => {
+                let made = snippet::record(*word, fields, site.live);
+                return Ok(appending(made.map_err(|why| PlanError::Value { at, why })?));
+            }
         };
-        let Snippet { bytes, places, stack } = snippet::snippet(value, sink, site.live, site.insn.as_ref())
+        let made = snippet::snippet(value, sink, site.live, site.insn.as_ref())
             .map_err(|why| PlanError::Value { at, why })?;
-        let target = |place| match place {
+        Ok(insert(made, |place| match place {
             SnippetTarget::Word(n) => Target::Counter(word + n),
             SnippetTarget::At(to) => Target::Address(to),
             SnippetTarget::Routine => Target::Routine(routine),
             SnippetTarget::Owner => Target::Owner,
-        };
-        let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
-        Ok(Insert { text: Some(Box::new(Text { bytes, places, stack })), increment: None })
+        }))
     }
+}
+
+/// Code that appends to the thread's stream.
+pub fn appending(made: Snippet) -> Insert {
+    insert(made, |place| match place {
+        SnippetTarget::Word(n) => Target::Word(n),
+        SnippetTarget::At(to) => Target::Address(to),
+        SnippetTarget::Routine => Target::Chunk,
+        SnippetTarget::Owner => Target::Owner,
+    })
+}
+
+fn insert(made: Snippet, target: impl Fn(SnippetTarget) -> Target) -> Insert {
+    let Snippet { bytes, places, stack } = made;
+    let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
+    Insert { text: Some(Box::new(Text { bytes, places, stack })), increment: None }
 }
 
 #[cfg(test)]

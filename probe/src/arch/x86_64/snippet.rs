@@ -20,9 +20,11 @@
 
 mod event;
 mod indirect_call;
+mod record;
 
 pub use event::event;
 pub use indirect_call::{calls_descriptor, indirect_call, takes_descriptor};
+pub use record::{Field, LONGEST_RECORD, record, record_len};
 
 use super::emit::Stack;
 use iced_x86::{
@@ -98,6 +100,15 @@ pub enum NoValue {
     /// The instruction reads or writes no memory that could be read before it.
     #[error("the instruction has no memory operand that can be read")]
     NoMemory,
+    /// There is no such vector register that could be kept.
+    #[error("there is no such vector register: the first 16, of 4, 8, 16 or, with AVX, 32 bytes")]
+    NoSuchVector,
+    /// There is too much for one record.
+    #[error("it is more than {LONGEST_RECORD} bytes at one place")]
+    TooLong,
+    /// All registers are read.
+    #[error("it reads so many registers that none is left to work with: ask for them in two")]
+    TooMany,
     /// The code could not be written.
     #[error("the code cannot be written")]
     Unwritable,

@@ -31,6 +31,8 @@ use std::mem::offset_of;
 
 /// `jb` over 8 bits, its offset zero.
 const JUMP_IF_BELOW: [u8; 2] = [0x72, 0];
+/// `jmp` over 32 bits, its offset zero.
+const JUMP_FAR: [u8; 5] = [0xe9, 0, 0, 0, 0];
 /// The word of the thread's memory that says where the next event goes.
 const NEXT: u32 = word_at(offset_of!(EventsPage, next));
 /// The one that says where there is no room any more.
@@ -67,29 +69,8 @@ pub fn event(word: u32, has_frame: bool, live: RegSet) -> Result<Snippet, NoValu
         w.push(RAX)?;
     }
     let moved_by = i64::from(w.depth);
-    let len: u8 = if has_frame { 8 } else { 4 };
-    let again = w.out.len();
-    let next = || super::word(Register::RIP, Register::None);
-    w.put(Instruction::with2(Code::Add_rm64_imm8, next(), i32::from(len))?, Some(SnippetTarget::Word(NEXT)))?;
-    w.put(Instruction::with2(Code::Mov_r64_rm64, wide(t), next())?, Some(SnippetTarget::Word(NEXT)))?;
-    let limit = super::word(Register::RIP, Register::None);
-    w.put(Instruction::with2(Code::Cmp_r64_rm64, wide(t), limit)?, Some(SnippetTarget::Word(LIMIT)))?;
-    let stores = w.jump(JUMP_IF_BELOW);
-    let depth = w.depth;
-    if !steps {
-        w.lea(RSP, RSP, -128)?;
-        w.at_depth(depth + 128);
-    }
-    w.put(Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?, Some(SnippetTarget::Routine))?;
-    if !steps {
-        w.lea(RSP, RSP, 128)?;
-        w.at_depth(depth);
-    }
-    let back = w.jump(JUMP_IF_NOT);
-    let distance = i8::try_from(again as i64 - back as i64).map_err(|_| NoValue::Unwritable)?;
-    *w.out.get_mut(back - 1).ok_or(NoValue::Unwritable)? = distance.cast_unsigned();
-    let done = w.jump(JUMP);
-    w.land(stores)?;
+    let len: u32 = if has_frame { 8 } else { 4 };
+    let done = w.take_room(t, len, steps, Reach::Short)?;
     let place = |at: i64| MemoryOperand::with_base_displ(wide(t), at);
     w.put(Instruction::with2(Code::Mov_rm32_imm32, place(-i64::from(len)), word)?, None)?;
     if has_frame {
@@ -103,7 +84,7 @@ pub fn event(word: u32, has_frame: bool, live: RegSet) -> Result<Snippet, NoValu
             w.pop(r)?;
         }
     }
-    w.land(done)?;
+    w.land_at(done)?;
     if saves_flags {
         w.pop(RAX)?;
         w.put(Instruction::with2(Code::Add_AL_imm8, Register::AL, 127u32)?, None)?;
@@ -117,6 +98,78 @@ pub fn event(word: u32, has_frame: bool, live: RegSet) -> Result<Snippet, NoValu
         w.at_depth(0);
     }
     Ok(Snippet { bytes: w.out, places: w.places, stack: w.stack })
+}
+
+/// How far a jump leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reach {
+    /// Less than 128 bytes.
+    Short,
+    /// Anywhere.
+    Long,
+}
+
+impl Reach {
+    /// What leads over code that stores so many bytes: an instruction of at most 8 bytes stores 4 of them.
+    pub(super) fn of(len: u32) -> Reach {
+        if len <= 24 { Reach::Short } else { Reach::Long }
+    }
+}
+
+/// The end of a jump's offset, and how long that is.
+pub(super) struct Jump {
+    end: usize,
+    reach: Reach,
+}
+
+impl Writer {
+    /// Takes room for `len` bytes in the stream of events, of which `t` becomes the end; `steps` says whether
+    /// the stack pointer is below the red zone already. What comes next stores what is appended; the jump
+    /// that is returned is to lead behind that: there is no room, since nothing is recorded. Flags change.
+    pub(super) fn take_room(&mut self, t: Reg, len: u32, steps: bool, reach: Reach) -> Result<Jump, NoValue> {
+        let again = self.out.len();
+        let next = || super::word(Register::RIP, Register::None);
+        let (at_next, at_limit) = (SnippetTarget::Word(NEXT), SnippetTarget::Word(LIMIT));
+        let add = if len < 128 { Code::Add_rm64_imm8 } else { Code::Add_rm64_imm32 };
+        self.put(Instruction::with2(add, next(), len.cast_signed())?, Some(at_next))?;
+        self.put(Instruction::with2(Code::Mov_r64_rm64, wide(t), next())?, Some(at_next))?;
+        let limit = super::word(Register::RIP, Register::None);
+        self.put(Instruction::with2(Code::Cmp_r64_rm64, wide(t), limit)?, Some(at_limit))?;
+        let stores = self.jump(JUMP_IF_BELOW);
+        let depth = self.depth;
+        if !steps {
+            self.lea(RSP, RSP, -128)?;
+            self.at_depth(depth + 128);
+        }
+        self.put(Instruction::with_branch(Code::Call_rel32_64, SOMEWHERE)?, Some(SnippetTarget::Routine))?;
+        if !steps {
+            self.lea(RSP, RSP, 128)?;
+            self.at_depth(depth);
+        }
+        let back = self.jump(JUMP_IF_NOT);
+        let distance = i8::try_from(again as i64 - back as i64).map_err(|_| NoValue::Unwritable)?;
+        *self.out.get_mut(back - 1).ok_or(NoValue::Unwritable)? = distance.cast_unsigned();
+        let end = match reach {
+            Reach::Short => self.jump(JUMP),
+            Reach::Long => {
+                self.out.extend(JUMP_FAR);
+                self.out.len()
+            }
+        };
+        self.land(stores)?;
+        Ok(Jump { end, reach })
+    }
+
+    /// Has `jump` lead here.
+    pub(super) fn land_at(&mut self, jump: Jump) -> Result<(), NoValue> {
+        if jump.reach == Reach::Short {
+            return self.land(jump.end);
+        }
+        let distance = u32::try_from(self.out.len() - jump.end).map_err(|_| NoValue::Unwritable)?;
+        let offset = self.out.get_mut(jump.end - 4..jump.end).ok_or(NoValue::Unwritable)?;
+        offset.copy_from_slice(&distance.to_le_bytes());
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -182,16 +182,24 @@ fn text(snippet: &Snippet) -> String {
 /// counts from behind, and the stack is where it says, by the decoder's account; `taken` bytes are taken off
 /// by what it calls.
 fn holds(snippet: &Snippet, taken: i64) {
+    let mut factory = InstructionInfoFactory::new();
+    for insn in Decoder::new(&snippet.bytes, Va(0)) {
+        let is_plain = |r: Register| !r.is_vector_register() && !r.is_st() && !r.is_mm();
+        let used = factory.info(insn.iced()).used_registers();
+        assert!(used.iter().all(|used| is_plain(used.register())), "{insn}");
+    }
+    stands(snippet, taken);
+}
+
+/// The same, but that it may read vector registers.
+fn stands(snippet: &Snippet, taken: i64) {
     for &(at, end, _) in &snippet.places {
         assert!(at + 4 <= end && snippet.bytes[at..at + 4] == [0; 4], "{}", text(snippet));
     }
-    let mut factory = InstructionInfoFactory::new();
     let decoder = Decoder::new(&snippet.bytes, Va(0));
     let mut depth = 0;
     for insn in decoder {
         let i = insn.iced();
-        let is_plain = |r: Register| !r.is_vector_register() && !r.is_st() && !r.is_mm();
-        assert!(factory.info(i).used_registers().iter().all(|used| is_plain(used.register())), "{insn}");
         let is_of_stack =
             i.op_count() > 0 && i.op0_kind() == OpKind::Register && i.op0_register() == Register::RSP;
         match i.mnemonic() {
@@ -342,6 +350,62 @@ fn sinks() -> impl Strategy<Value = Sink> {
     prop_oneof![Just(Sink::Last), ring, Just(Sink::Histogram), Just(Sink::Call)]
 }
 
+/// What can be behind a record's word: the memory that rbp and r13 lead to in the test, and the caller's.
+fn fields() -> impl Strategy<Value = Field> {
+    let len = || prop_oneof![Just(4), Just(8)];
+    // rbx, r12, r14 and r15 are left to work with.
+    let reg = (0..16u8).prop_filter("some are left", |n| ![3, 12, 14, 15].contains(n));
+    let base = prop_oneof![Just(Reg::general(5)), Just(Reg::general(13))];
+    let is_vex = std::arch::is_x86_feature_detected!("avx");
+    let lens = if is_vex { vec![4, 8, 16, 32] } else { vec![4, 8, 16] };
+    prop_oneof![
+        (reg, len()).prop_map(|(n, len)| Field::General { reg: Reg::general(n), len }),
+        (0..16u8, proptest::sample::select(lens), any::<bool>()).prop_map(move |(number, len, vex)| {
+            Field::Vector { number, len, is_vex: is_vex && (vex || len == 32) }
+        }),
+        (0..2u8).prop_map(Field::X87),
+        (base, -32..32i32, len()).prop_map(|(base, at, len)| Field::Memory { base, at: 8 * at, len }),
+        len().prop_map(|len| Field::Memory { base: RSP, at: 8, len }),
+        (2..512u32).prop_map(Field::Word),
+        Just(Field::Begin),
+        Just(Field::End),
+    ]
+}
+
+/// Code that loads vector register n with the 32 bytes at `from` + 32 · (n mod 4), and the x87 stack's n with
+/// the 10 bytes at `from` + 16 · n; all registers are kept.
+fn loading(from: u64) -> Vec<u8> {
+    let mut w = Writer::new();
+    let has_avx = std::arch::is_x86_feature_detected!("avx");
+    let at = |n: u64| MemoryOperand::with_base_displ(Register::RAX, n.cast_signed());
+    w.lea(RSP, RSP, -128).and_then(|()| w.push(RAX)).expect("it is written");
+    w.put(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, from).expect("it is one"), None)
+        .expect("it is");
+    for n in 0..16u32 {
+        let at = at(32 * u64::from(n % 4));
+        let load = match has_avx {
+            true => Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, Register::YMM0 + n, at),
+            false => Instruction::with2(Code::Movups_xmm_xmmm128, Register::XMM0 + n, at),
+        };
+        w.put(load.expect("it is one"), None).expect("it is written");
+    }
+    w.put(Instruction::with(Code::Fninit), None).expect("it is written");
+    for n in [1, 0] {
+        w.put(Instruction::with1(Code::Fld_m80fp, at(16 * n)).expect("it is one"), None)
+            .expect("it is written");
+    }
+    w.pop(RAX).and_then(|()| w.lea(RSP, RSP, 128)).expect("it is written");
+    w.out
+}
+
+/// Has `code` run before `snippet`.
+fn put_in_front(snippet: &mut Snippet, code: &[u8]) {
+    let n = code.len();
+    snippet.bytes.splice(0..0, code.iter().copied());
+    snippet.places.iter_mut().for_each(|place| (place.0, place.1) = (place.0 + n, place.1 + n));
+    snippet.stack.iter_mut().for_each(|stack| stack.0 += n);
+}
+
 /// Checks what is kept, after `n` runs, of the last, whose value was one of `values`.
 fn is_kept(ground: &Ground, sink: Sink, n: u64, values: std::ops::RangeInclusive<u64>) {
     match sink {
@@ -480,6 +544,80 @@ proptest! {
         if fits || has_more {
             prop_assert_eq!(ground.word(0), at + len);
         }
+    }
+
+    /// A record holds what its fields say, in order, behind its word; where there is no room, and none can be
+    /// made, nothing is stored.
+    #[test]
+    fn a_record_is_appended_and_the_program_cannot_tell(
+        word in 1..u32::MAX,
+        fields in proptest::collection::vec(fields(), 0..12),
+        mask in prop_oneof![any::<u16>(), Just(u16::MAX), Just(0)],
+        has_flags in any::<bool>(),
+        any in values(),
+        flags in any::<u64>(),
+        n_before in 0..60u64,
+        has_more in any::<bool>(),
+    ) {
+        let _alone = alone();
+        let ground = Ground::with_routine(&raw const engraft_test_chunk, &raw const engraft_test_chunk_end);
+        let live = live(mask, has_flags);
+        let mut made = record(word, &fields, live).expect("it can be written");
+        stands(&made, 0);
+        let (first, second) = (ground.at + DATA, ground.at + DATA + 0xc00);
+        (0..PAGE).for_each(|n| write(first + n, 0u8));
+        // What vector and x87 registers, words and memory hold, in the page of what is noted.
+        let held = ground.at + NOTED + 0x400;
+        let byte = |n: u64| (n * 37).wrapping_add(any[0]).to_le_bytes()[0];
+        (0..0x400).for_each(|n| write(held + n, byte(n)));
+        (0..8).for_each(|n| write(held + 16 * n + 9, 0x3f_u8));
+        (2..512).for_each(|n| ground.set_word(n, n * n));
+        ground.set_word(0, first + 4 * n_before);
+        ground.set_word(1, first + 0x100);
+        let limit = if has_more { second + 0x300 } else { 0 };
+        ground.note(&[ground.at + WORDS + GS, second, limit, u64::from(has_more), 0]);
+        let before = Registers { rbp: held + 0x200, r13: held + 0x100, ..any_registers(any, flags) };
+        put_in_front(&mut made, &loading(held));
+        let start = time();
+        let ran = ground.run(&made, live, before);
+        let end = time();
+
+        let len = u64::from(record_len(&fields));
+        let fits = 4 * n_before + len < 0x100;
+        prop_assert_eq!(ground.noted(5)[4], u64::from(!fits));
+        let at = if fits { first + 4 * n_before } else { second };
+        if !fits && !has_more {
+            prop_assert!((first + 4 * n_before..first + PAGE).all(|at| read::<u8>(at) == 0));
+            return Ok(());
+        }
+        prop_assert_eq!((ground.word(0), read::<u32>(at)), (at + len, word));
+        let mut at = at + 4;
+        for field in fields {
+            let got: Vec<u8> = (at..at + u64::from(field.len())).map(read::<u8>).collect();
+            at += u64::from(field.len());
+            let of = |from: u64, len: u8| (from..from + u64::from(len)).map(read::<u8>).collect::<Vec<u8>>();
+            let low = |value: u64, len: u8| value.to_le_bytes()[..usize::from(len)].to_vec();
+            let want = match field {
+                Field::General { reg, len } if reg == RSP => low(ran.rsp, len),
+                Field::General { reg, len } => low(general(&before)[usize::from(reg.number())], len),
+                Field::Vector { number, len, .. } => of(held + 32 * u64::from(number % 4), len),
+                Field::X87(n) => [of(held + 16 * u64::from(n), 10), vec![0, 0]].concat(),
+                Field::Memory { base, at: 8, len } if base == RSP => low(before.scratch[0], len),
+                Field::Memory { base, at, len } => {
+                    let base = general(&before)[usize::from(base.number())];
+                    of(base.wrapping_add_signed(at.into()), len)
+                }
+                Field::Word(n) => low(u64::from(n) * u64::from(n), 8),
+                Field::Begin | Field::End => {
+                    let stamp = u64::from_le_bytes(got.clone().try_into().expect("eight"));
+                    prop_assert!((start..=end).contains(&stamp), "{start} {stamp} {end}");
+                    got.clone()
+                }
+            };
+            prop_assert_eq!(got, want, "{:?} in\n{}", field, text(&made));
+        }
+        // The stamp that ends a time was read first, the one that begins one last: none is between them.
+        prop_assert_eq!(read::<u64>(at), 0);
     }
 
     /// Where a call leads is counted at its site if it is where it led first, else told to the routine.
