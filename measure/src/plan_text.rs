@@ -3,7 +3,7 @@
 //! ```text
 //! plan   = (line | 'blocks' | '#' anything | nothing)*     blocks: a counter a block, too
 //! line   = point place action
-//! point  = entry | exit | block | before | after | loop-entry | back-edge | loop-exit | edge
+//! point  = entry | exit | return | block | before | after | loop-entry | back-edge | loop-exit | edge
 //! place  = address | function | function '+' address    two of them for edge: the starts of two blocks
 //! action = count | last value | ring value length? | histogram value
 //! value  = a general register | memory | address | flags | time
@@ -111,6 +111,7 @@ pub fn parse<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         let (found, n_places) = match kind {
             "entry" => (of_functions(Point::Entry)?, 1),
             "exit" => (of_functions(Point::Exit)?, 1),
+            "return" => (of_functions(Point::Return)?, 1),
             "block" => (of_places(&|at| Ok(Point::Block(block(at)?)))?, 1),
             "before" => (of_places(&|at| Ok(Point::Before(at)))?, 1),
             "after" => (of_places(&|at| Ok(Point::After(at)))?, 1),
@@ -125,8 +126,7 @@ pub fn parse<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
                 (vec![(Point::Edge(edge), Place { at: a, bearer: None })], 2)
             }
             other => {
-                let known =
-                    "entry, exit, block, edge, before, after, loop-entry, back-edge, loop-exit, and blocks";
+                let known = "entry, exit, return, block, edge, before, after, loop-entry, back-edge, loop-exit, and blocks";
                 return Err(bad(format!("{other:?} is no point; there are {known}")));
             }
         };
@@ -230,7 +230,7 @@ impl Points {
                 Action::Keep(_, Sink::Last) => Keeps::Last,
                 Action::Keep(_, Sink::Ring(len)) => Keeps::Ring(len),
                 Action::Keep(_, Sink::Histogram) => Keeps::Histogram,
-                Action::Keep(_, Sink::Call) | Action::Call(..) => return None,
+                Action::Keep(_, Sink::Call) | Action::Call(..) | Action::Append(_) => return None,
             };
             Some(Watch { what: line.1.clone(), word: *word, keeps })
         };

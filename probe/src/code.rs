@@ -89,6 +89,10 @@ pub enum Target {
     Inside(Va),
     /// This address, whatever is there.
     Address(Va),
+    /// The start of the moved code.
+    Text,
+    /// Its end.
+    TextEnd,
     /// This counter, a word of the thread's own memory.
     Counter(u32),
     /// This word of the thread's own memory, behind the counters.

@@ -77,7 +77,7 @@ impl Lowered {
         let first_call = u32::try_from(counted.len()).expect("ids are 32 bits");
         let n_counters = first_call + u32::try_from(calls.len()).expect("no more than instructions");
         let n_first = if has_events { events::WORDS } else { n_counters };
-        let points::Lowered { mut inserts, words: probes, n_words } =
+        let points::Lowered { mut inserts, calls: calls_of_tails, words: probes, n_words } =
             points::lower(program, plan, n_first, not_moved, &selection.jump_tables).map_err(refused)?;
 
         let flags = (!counted.is_empty() || plan.indirect_calls).then(|| FlagLiveness::compute(program));
@@ -103,6 +103,7 @@ impl Lowered {
             counters::count_edges(program, flags, &counted, &mut inserts);
             exit_calls::note(program, not_moved, &mut inserts);
         }
+        inserts.extend(calls_of_tails);
         let inserts = Inserts::of(program.blocks.len(), inserts);
         // Without words, nothing is another process's.
         let fork_calls = if n_words == 0 { Vec::new() } else { fork_calls::calls(program) };

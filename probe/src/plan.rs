@@ -23,6 +23,10 @@ pub enum Point {
     /// A function is left: by a return, or by a jump out of it. Not by an exception, or by a call that never
     /// returns.
     Exit(FuncId),
+    /// Whoever called a function gets control back, with its result: before each return; behind each jump out
+    /// of it, which is made a call for that. Only of a function that has no arguments in memory: what it
+    /// jumps to would look for its own where they are not.
+    Return(FuncId),
     /// A block is entered.
     Block(BlockId),
     /// Control goes along an edge.

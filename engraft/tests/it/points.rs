@@ -338,6 +338,35 @@ fn plans_are_files() {
     }
 }
 
+/// A jump out of a function is made a call, so that its result is seen: exceptions and `longjmp` pass, rings
+/// of functions that jump to each other for ever need no more of the stack.
+#[test]
+fn whoever_called_is_seen_to_get_control_back() {
+    needs!("g++");
+    let place = folder();
+    let folder = place.path();
+    compile(&folder.join("returns"), "returns.cpp", "-O2 -lstdc++");
+    let plain = Command::new(folder.join("returns")).output().expect("it runs");
+    let printed = String::from_utf8(plain.stdout.clone()).expect("text");
+    // Name, calls, returns.
+    let rows = printed.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let want: Vec<(&str, u64)> = rows.take(5).map(|row| (row[0], row[2].parse().expect("one"))).collect();
+    // Several at one place.
+    let lines = |(name, _): &(&str, u64)| format!("return {name} count\nreturn {name} last rax\n");
+    std::fs::write(folder.join("plan"), want.iter().map(lines).collect::<String>()).expect("written");
+    engraft(folder, "instrument returns -o watched --plan plan -q").ok();
+    let ran = run(folder, "watched", &[]);
+    assert_eq!((ran.stdout, ran.stderr, ran.status), (plain.stdout, plain.stderr, plain.status));
+    let shown = engraft(folder, "show --counts out.engraft --json").json();
+    let seen = shown["points"].as_array().expect("there are points").chunks(2);
+    for ((name, n), rows) in want.iter().zip(seen) {
+        // The last of a ring returns, too, but where it is the first: each of 800 times of 20,000. The ring
+        // that ring_b begins is the one more.
+        let n = if *name == "ring_a" { 2 * n - 800 + 1 } else { *n };
+        assert_eq!(rows.iter().map(|row| &row["executions"]).collect::<Vec<_>>(), [n, n], "{name}");
+    }
+}
+
 /// Code that spoils all that a routine may: `xor %eax,%eax` and so on for every register that calls lose.
 fn spoils() -> Routine {
     let mut code = vec![0x65, 0x48, 0xff, 0x06]; // incq %gs:(%rsi)

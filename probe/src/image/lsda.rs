@@ -7,6 +7,7 @@
 //! Source: Itanium C++ ABI, exception handling, level II; gcc's `unwind-pe.h` for the encodings.
 #![warn(clippy::indexing_slicing)]
 
+use crate::arch::emit::Stack;
 use crate::bytes::{Reader, put_distance, put_uleb, set_distance};
 use crate::code::Side;
 use crate::layout::place::Placed;
@@ -117,7 +118,7 @@ pub fn translate(
         None => (actions(bytes, head.actions_at, &sites, bytes.len())?.0, 0, Vec::new()),
     };
 
-    let table = call_sites(&sites, &pads, lowest, placed.map(covered.start), placed);
+    let table = call_sites(&sites, &pads, lowest, covered, placed);
     let mut out = vec![PCREL_SDATA4];
     let mut relocated = vec![(out.len(), lowest)];
     out.extend([0; 4]);
@@ -151,18 +152,65 @@ pub fn translate(
     Some(Lsda { bytes: out, relocated })
 }
 
-/// The table of `sites`, whose moved landing pads are `pads`, counted from `lowest`; code counts from
-/// `start`.
-fn call_sites(sites: &[Site], pads: &[Option<Va>], lowest: Va, start: Va, placed: &Placed<'_>) -> Vec<u8> {
+/// The table of `sites` in `covered`, whose moved landing pads are `pads`, counted from `lowest`. What is
+/// thrown by calls that were jumps passes: where they stood, the function's frame was gone.
+fn call_sites(
+    sites: &[Site],
+    pads: &[Option<Va>],
+    lowest: Va,
+    covered: &Range<Va>,
+    placed: &Placed<'_>,
+) -> Vec<u8> {
+    let (start, end) = (placed.map(covered.start), placed.map(covered.end));
+    let calls = calls_of_ours(placed).filter(|call| start <= call.start && call.end <= end);
+    let calls: Vec<Range<Va>> = calls.collect();
+    let landings = sites.iter().zip(pads).map(|(site, pad)| {
+        let range = placed.map(site.range.start)..placed.map(site.range.end);
+        (range, pad.map_or(0, |pad| pad.since(lowest)), site.action)
+    });
+    let all = if calls.is_empty() { landings.collect() } else { around(&calls, landings) };
     let mut table = Vec::new();
-    for (site, pad) in sites.iter().zip(pads) {
-        let (from, to) = (placed.map(site.range.start), placed.map(site.range.end));
-        put_distance(&mut table, from.since(start));
-        put_distance(&mut table, to.since(from));
-        put_distance(&mut table, pad.map_or(0, |pad| pad.since(lowest)));
-        put_uleb(&mut table, site.action);
+    for (range, pad, action) in all {
+        put_distance(&mut table, range.start.since(start));
+        put_distance(&mut table, range.end.since(range.start));
+        put_distance(&mut table, pad);
+        put_uleb(&mut table, action);
     }
     table
+}
+
+/// A row of a table of call sites: the code, the distance of its pad, or 0, and its action.
+type Landing = (Range<Va>, u64, u64);
+
+/// `landings`, which ascend, but that what is thrown in `calls` passes; ascending.
+fn around(calls: &[Range<Va>], landings: impl Iterator<Item = Landing>) -> Vec<Landing> {
+    let mut all: Vec<Landing> = calls.iter().map(|call| (call.clone(), 0, 0)).collect();
+    for (range, pad, action) in landings {
+        let mut from = range.start;
+        for call in calls {
+            if call.end <= from || range.end <= call.start {
+                continue;
+            }
+            if from < call.start {
+                all.push((from..call.start, pad, action));
+            }
+            from = call.end;
+        }
+        if from < range.end {
+            all.push((from..range.end, pad, action));
+        }
+    }
+    all.sort_by_key(|(range, ..)| range.start);
+    all
+}
+
+/// Where calls are made of jumps, ascending.
+fn calls_of_ours(placed: &Placed<'_>) -> impl Iterator<Item = Range<Va>> {
+    let at = |offset: u32| placed.at.plus(u64::from(offset));
+    let stack = &placed.piece.stack;
+    let ends = stack.iter().skip(1).map(|next| next.0);
+    let calls = stack.iter().zip(ends).filter(|(here, _)| matches!(here.1, Stack::Call(_)));
+    calls.map(move |(here, end)| at(here.0)..at(end))
 }
 
 impl Lsda {
@@ -408,6 +456,24 @@ mod tests {
             }
         }
         assert!(n_checked > 3, "{n_checked}");
+    }
+
+    #[test]
+    fn what_calls_in_place_of_jumps_throw_passes() {
+        let range = |from: u64, to: u64| Va(from)..Va(to);
+        let calls = [range(20, 30), range(40, 50), range(70, 80)];
+        let landings = [(range(0, 10), 1, 1), (range(15, 60), 2, 3), (range(75, 90), 0, 0)];
+        let want = [
+            (range(0, 10), 1, 1),
+            (range(15, 20), 2, 3),
+            (range(20, 30), 0, 0),
+            (range(30, 40), 2, 3),
+            (range(40, 50), 0, 0),
+            (range(50, 60), 2, 3),
+            (range(70, 80), 0, 0),
+            (range(80, 90), 0, 0),
+        ];
+        assert_eq!(super::around(&calls, landings.into_iter()), want);
     }
 
     #[test]

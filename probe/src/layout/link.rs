@@ -105,6 +105,8 @@ fn destination(
         Target::Code(old) => placement.outside(old).or_else(|| elsewhere(old)),
         Target::Inside(old) => placement.inside(old).or_else(|| elsewhere(old)),
         Target::Address(to) => Some(to),
+        Target::Text => Some(placement.text.start),
+        Target::TextEnd => Some(placement.text.end),
         Target::Routine(n) => placement.routines.get(n as usize).copied(),
         Target::Owner => runtime.map(|_| placement.counters.start.plus(crate::offset!(HomePage, owner))),
         Target::Counter(n) | Target::Word(n) => placement.word(n),

@@ -13,9 +13,10 @@
 //! Invariant: a call is counted right before it is made, and once. Not counted are calls through slots that
 //! the dynamic linker fills, whose targets have names, and those that find something in the flags.
 
+use super::points::insert;
 use crate::arch::shared::{SITE_WORDS, SLOT_WORDS};
-use crate::arch::snippet::{self, Snippet, SnippetTarget};
-use crate::code::{Insert, Target, Text};
+use crate::arch::snippet;
+use crate::code::Target;
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use program::arch::{ControlFlow, abi};
@@ -94,18 +95,9 @@ pub fn choose(
     let mut sites = Vec::new();
     for (at, block, insn, keeps_r11) in found.into_iter().flatten() {
         let word = first + SITE_WORDS * n32(sites.len());
-        let Ok(Snippet { bytes, places, stack }) = snippet::indirect_call(&insn, keeps_r11, word) else {
-            continue;
-        };
-        let target = |place| match place {
-            SnippetTarget::Word(n) => Target::Word(word + n),
-            SnippetTarget::At(to) => Target::Address(to),
-            SnippetTarget::Routine => Target::IndirectCall,
-            SnippetTarget::Owner => Target::Owner,
-        };
-        let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
-        let text = Some(Box::new(Text { bytes, places, stack }));
-        inserts.push(((block, Spot::Before(at)), Insert { text, increment: None }));
+        let Ok(made) = snippet::indirect_call(&insn, keeps_r11, word) else { continue };
+        let code = insert(made, |n| Target::Word(word + n), Target::IndirectCall, None);
+        inserts.push(((block, Spot::Before(at)), code));
         sites.push(at);
     }
     if sites.is_empty() {

@@ -8,7 +8,7 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::arch::emit::Increment;
-use crate::arch::snippet::{self, Sink, Snippet, SnippetTarget};
+use crate::arch::snippet::{self, Leads, Sink, Snippet, SnippetTarget};
 use crate::code::{Insert, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
@@ -16,14 +16,22 @@ use crate::plan::{Action, Plan, PlanError, Point, Record};
 use crate::select::jump_tables::MovedTable;
 use program::arch::{ControlFlow, RegSet, abi};
 use program::{
-    BlockEnd, BlockId, CallKind, Conventions, EdgeId, EdgeKind, FuncId, Liveness, LoopId, Loops, Program, Va,
+    BlockEnd, BlockId, Call, CallKind, Callee, Conventions, EdgeId, EdgeKind, FuncId, Liveness, LoopId,
+    Loops, Program, Va,
 };
 use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// `ret`.
+const RETURN: u8 = 0xc3;
 
 /// What a plan comes to.
 pub struct Lowered {
     /// What is put where.
     pub inserts: Vec<Written>,
+    /// What comes behind all else that is put there: calls in place of jumps, with what stands behind them.
+    pub calls: Vec<Written>,
     /// Per probe: its first word.
     pub words: Vec<u32>,
     /// How many words there are, those of the blocks included.
@@ -37,6 +45,24 @@ struct Site {
     live: RegSet,
     /// The instruction it is in front of.
     insn: Option<program::arch::Insn>,
+    /// The jump that is made a call, behind which it is.
+    behind: Option<Tail>,
+}
+
+impl Site {
+    /// One that is in front of no instruction.
+    fn at(block: BlockId, spot: Spot, live: RegSet) -> Site {
+        Site { block, spot, live, insn: None, behind: None }
+    }
+}
+
+/// A jump out of a function.
+#[derive(Clone, Copy)]
+enum Tail {
+    /// To there.
+    To(Va),
+    /// Through a register or memory.
+    By(program::arch::Insn),
 }
 
 /// Finds the spots of all probes and writes their code. `first` words are in use already.
@@ -57,7 +83,7 @@ pub fn lower(
         words.push(n_words);
         n_words = n_words.saturating_add(probe.action.words());
     }
-    let sites: Vec<Result<Vec<Written>, PlanError>> = plan
+    let sites: Vec<Result<Vec<(Site, Insert)>, PlanError>> = plan
         .probes
         .par_iter()
         .enumerate()
@@ -66,23 +92,56 @@ pub fn lower(
             let at = PointLowering { program, not_moved, jump_tables, conventions, live };
             let word = *words.get(n).expect("each probe has its first word");
             let routine = u32::try_from(n).expect("probes are numbered in four bytes");
-            let code =
-                |site: Site| Ok(((site.block, site.spot), at.code(&probe.action, &site, word, routine)?));
+            let code = |site: Site| {
+                let code = at.code(&probe.action, &site, word, routine)?;
+                Ok((site, code))
+            };
             at.sites(probe.point)?.into_iter().map(code).collect()
         })
         .collect();
     let mut refused = Vec::new();
     let mut inserts = Vec::new();
+    // By spot: of each the first of its sites, what stands behind its call, and the probe.
+    let mut behind: BTreeMap<(BlockId, Spot), (Site, Insert, usize)> = BTreeMap::new();
     for (n, sites) in sites.into_iter().enumerate() {
-        match sites {
-            Ok(sites) => inserts.extend(sites),
+        let sites = sites.map_err(|why| refused.push((n, why))).unwrap_or_default();
+        for (site, code) in sites {
+            let at = (site.block, site.spot);
+            match behind.entry(at) {
+                _ if site.behind.is_none() => inserts.push((at, code)),
+                Entry::Vacant(vacant) => drop(vacant.insert((site, code, n))),
+                Entry::Occupied(before) => before.into_mut().1.append(code),
+            }
+        }
+    }
+    let mut calls = Vec::new();
+    for (at, (site, code, n)) in behind {
+        match called(program, &site, code) {
+            Ok(code) => calls.push((at, code)),
             Err(why) => refused.push((n, why)),
         }
     }
     if !refused.is_empty() {
         return Err(refused);
     }
-    Ok(Lowered { inserts, words, n_words })
+    Ok(Lowered { inserts, calls, words, n_words })
+}
+
+/// The call in place of the jump that `site` has `code` behind.
+fn called(program: &Program, site: &Site, mut code: Insert) -> Result<Insert, PlanError> {
+    code.append(Insert::text(vec![RETURN], Vec::new()));
+    let (leads, to) = match &site.behind {
+        Some(Tail::By(insn)) => (Leads::By(insn), None),
+        Some(Tail::To(to)) => (Leads::Here, Some(*to)),
+        None => return Ok(code),
+    };
+    let at = program.block(site.block).last_insn();
+    let made = snippet::tail_call(leads, site.live, code.len());
+    let made = made.map_err(|why| PlanError::Value { at, why })?;
+    let [mut call, jumping] = made.map(|made| insert(made, Target::Word, Target::Chunk, to));
+    call.append(code);
+    call.append(jumping);
+    Ok(call)
 }
 
 struct PointLowering<'a> {
@@ -133,7 +192,7 @@ impl PointLowering<'_> {
 
     fn before(&self, at: Va) -> Result<Site, PlanError> {
         let (block, insn, live, _) = self.insn(at)?;
-        Ok(Site { block, spot: Spot::Before(at), live, insn: Some(insn) })
+        Ok(Site { block, spot: Spot::Before(at), live, insn: Some(insn), behind: None })
     }
 
     fn sites(&self, point: Point) -> Result<Vec<Site>, PlanError> {
@@ -143,7 +202,7 @@ impl PointLowering<'_> {
                 self.moved(func)?;
                 let block = program.entry_block(func);
                 let block = block.ok_or(PlanError::NoInstruction(program.function(func).entry))?;
-                Ok(vec![Site { block, spot: Spot::Outside, live: self.live_in(block), insn: None }])
+                Ok(vec![Site::at(block, Spot::Outside, self.live_in(block))])
             }
             Point::Block(block) => {
                 self.moved(program.block(block).func)?;
@@ -159,9 +218,10 @@ impl PointLowering<'_> {
                 if !runs_on {
                     return Err(PlanError::Branches(at));
                 }
-                Ok(vec![Site { block, spot: Spot::After(at), live, insn: None }])
+                Ok(vec![Site::at(block, Spot::After(at), live)])
             }
             Point::Exit(func) => self.exits(func),
+            Point::Return(func) => self.returns(func),
             Point::Edge(edge) => Ok(vec![self.edge(edge)?]),
             Point::LoopEntry(header) => {
                 let (loops, id) = self.loop_of(header)?;
@@ -175,12 +235,7 @@ impl PointLowering<'_> {
                 let mut sites: Vec<Site> = edges.map(|e| self.edge(e)).collect::<Result<_, _>>()?;
                 for block in program.function(func).entries.iter().copied() {
                     if loops.entries(id).any(|h| h == block) {
-                        sites.push(Site {
-                            block,
-                            spot: Spot::Outside,
-                            live: self.live_in(block),
-                            insn: None,
-                        });
+                        sites.push(Site::at(block, Spot::Outside, self.live_in(block)));
                     }
                 }
                 Ok(sites)
@@ -219,16 +274,65 @@ impl PointLowering<'_> {
                     CallKind::Call => {}
                     CallKind::TailCall => sites.push(self.before(call.at)?),
                     // Who it leads to may want anything.
-                    CallKind::BranchTailCall => {
-                        sites.push(Site { block: id, spot: Spot::Taken, live: abi::ALL, insn: None })
-                    }
-                    CallKind::FallThrough => {
-                        sites.push(Site { block: id, spot: Spot::Through, live: abi::ALL, insn: None })
-                    }
+                    CallKind::BranchTailCall => sites.push(Site::at(id, Spot::Taken, abi::ALL)),
+                    CallKind::FallThrough => sites.push(Site::at(id, Spot::Through, abi::ALL)),
                 }
             }
         }
         Ok(sites)
+    }
+
+    /// Where control goes back to the function's caller. Not behind jumps that must stay: to what comes back
+    /// more than once, or looks at who calls it.
+    fn returns(&self, func: FuncId) -> Result<Vec<Site>, PlanError> {
+        let program = self.program;
+        self.moved(func)?;
+        let mut sites = Vec::new();
+        for id in program.function(func).block_ids() {
+            let block = program.block(id);
+            if block.end == BlockEnd::Return {
+                sites.push(self.before(block.last_insn())?);
+            }
+            for call in program.calls_in(id).iter().filter(|call| call.returns && self.may_be_called(call)) {
+                let site = match call.kind {
+                    CallKind::Call => continue,
+                    CallKind::TailCall => self.before(call.at)?,
+                    CallKind::BranchTailCall => Site::at(id, Spot::Taken, self.wanted(call)),
+                    CallKind::FallThrough => Site::at(id, Spot::Through, self.wanted(call)),
+                };
+                let last = || program.insns(id).last();
+                let to = match call.kind {
+                    CallKind::FallThrough => Some(block.end_va()),
+                    _ => last().and_then(|insn| insn.flow().target()),
+                };
+                let tail = to.map(Tail::To).or_else(|| site.insn.map(Tail::By));
+                sites.extend(tail.map(|tail| Site { behind: Some(tail), ..site }));
+            }
+        }
+        Ok(sites)
+    }
+
+    /// Whether a call may stand in place of this jump.
+    fn may_be_called(&self, call: &Call) -> bool {
+        use program::libc;
+        let name = match call.callee {
+            Callee::Function(f) => {
+                let function = self.program.function(f);
+                function.import.as_ref().or_else(|| function.names.first())
+            }
+            Callee::Import(n) => self.program.imports.get(n as usize),
+            _ => None,
+        };
+        let again = libc::RETURNS_TWICE.with(libc::RETURNS_AGAIN).with(libc::LENDS_MEMORY);
+        name.is_none_or(|name| !libc::does(name, again))
+    }
+
+    /// What whoever is jumped to may read.
+    fn wanted(&self, call: &Call) -> RegSet {
+        match call.callee {
+            Callee::Function(f) => self.program.entry_block(f).map_or(abi::ALL, |entry| self.live_in(entry)),
+            _ => abi::ALL,
+        }
     }
 
     fn edge(&self, edge: EdgeId) -> Result<Site, PlanError> {
@@ -238,8 +342,8 @@ impl PointLowering<'_> {
         self.moved(from.func)?;
         let live = self.live_in(edge.to);
         Ok(match edge.kind {
-            EdgeKind::FallThrough => Site { block: edge.from, spot: Spot::Through, live, insn: None },
-            EdgeKind::Taken => Site { block: edge.from, spot: Spot::Taken, live, insn: None },
+            EdgeKind::FallThrough => Site::at(edge.from, Spot::Through, live),
+            EdgeKind::Taken => Site::at(edge.from, Spot::Taken, live),
             EdgeKind::Jump => self.before(from.last_insn())?,
             EdgeKind::Table => {
                 let jump = from.last_insn();
@@ -255,52 +359,55 @@ impl PointLowering<'_> {
                 if n == 0 {
                     return Err(PlanError::Branches(jump));
                 }
-                Site { block: edge.from, spot: Spot::Table(to.start), live, insn: None }
+                Site::at(edge.from, Spot::Table(to.start), live)
             }
-            EdgeKind::LandingPad => Site { block: edge.to, spot: Spot::Pad(from.start), live, insn: None },
+            EdgeKind::LandingPad => Site::at(edge.to, Spot::Pad(from.start), live),
         })
     }
 
     fn code(&self, action: &Action, site: &Site, word: u32, routine: u32) -> Result<Insert, PlanError> {
+        // What the caller may read, behind a call.
+        let returned = abi::RETURNED.union(abi::CALLEE_SAVED).union(abi::ALWAYS_LIVE);
+        let live = if site.behind.is_some() { returned } else { site.live };
+        let insn = site.insn.as_ref().filter(|_| site.behind.is_none());
         let at = match site.spot {
             Spot::Before(at) | Spot::After(at) => at,
             _ => self.program.block(site.block).start,
         };
         let (value, sink) = match action {
-            Action::Count => return Ok(Insert::increment(Increment::at(site.live), word)),
+            Action::Count => return Ok(Insert::increment(Increment::at(live), word)),
             Action::Keep(_, Sink::Ring(len)) if !len.is_power_of_two() || *len > 65536 => {
                 return Err(PlanError::Ring(*len));
             }
             Action::Keep(value, sink) => (*value, *sink),
             Action::Call(value, _) => (*value, Sink::Call),
             Action::Append(Record { word, fields }) => {
-                let made = snippet::record(*word, fields, site.live);
+                let made = snippet::record(*word, fields, live);
                 return Ok(appending(made.map_err(|why| PlanError::Value { at, why })?));
             }
         };
-        let made = snippet::snippet(value, sink, site.live, site.insn.as_ref())
-            .map_err(|why| PlanError::Value { at, why })?;
-        Ok(insert(made, |place| match place {
-            SnippetTarget::Word(n) => Target::Counter(word + n),
-            SnippetTarget::At(to) => Target::Address(to),
-            SnippetTarget::Routine => Target::Routine(routine),
-            SnippetTarget::Owner => Target::Owner,
-        }))
+        let made = snippet::snippet(value, sink, live, insn).map_err(|why| PlanError::Value { at, why })?;
+        Ok(insert(made, |n| Target::Counter(word + n), Target::Routine(routine), None))
     }
 }
 
 /// Code that appends to the thread's stream.
 pub fn appending(made: Snippet) -> Insert {
-    insert(made, |place| match place {
-        SnippetTarget::Word(n) => Target::Word(n),
-        SnippetTarget::At(to) => Target::Address(to),
-        SnippetTarget::Routine => Target::Chunk,
-        SnippetTarget::Owner => Target::Owner,
-    })
+    insert(made, Target::Word, Target::Chunk, None)
 }
 
-fn insert(made: Snippet, target: impl Fn(SnippetTarget) -> Target) -> Insert {
+/// The code of `made`, where words, the routine, and what is called in place of a jump are these.
+pub fn insert(made: Snippet, word: impl Fn(u32) -> Target, routine: Target, callee: Option<Va>) -> Insert {
     let Snippet { bytes, places, stack } = made;
+    let target = |place| match place {
+        SnippetTarget::Word(n) => word(n),
+        SnippetTarget::At(to) => Target::Address(to),
+        SnippetTarget::Routine => routine,
+        SnippetTarget::Owner => Target::Owner,
+        SnippetTarget::Text => Target::Text,
+        SnippetTarget::TextEnd => Target::TextEnd,
+        SnippetTarget::Callee => Target::Code(callee.expect("only where a jump is made a call")),
+    };
     let places = places.into_iter().map(|(at, end, to)| (at, end, target(to))).collect();
     Insert { text: Some(Box::new(Text { bytes, places, stack })), increment: None }
 }
@@ -374,6 +481,66 @@ mod tests {
                 Flags 0
         "#]],
         );
+    }
+
+    #[test]
+    fn a_jump_out_of_a_function_is_made_a_call() {
+        let code = "test %edi,%edi\nje 1f\njmp *%rax\n1: jmp g";
+        let program = assembled(&[("_start", "call f\nhlt"), ("f", code), ("g", "mov %r9d,%eax\nret")]);
+        let f = function(&program, "f");
+        let value = Value::Register(snippet::general_register("rax").expect("there is one"));
+        let point = Point::Return(f);
+        // What else is there comes first, whatever the order.
+        let keep = Probe { point, action: Action::Keep(value, Sink::Last) };
+        let jump = Va(program.function(f).entry.0 + 4);
+        let before = Probe { point: Point::Before(jump), action: Action::Count };
+        let probes = vec![Probe { point, action: Action::Count }, keep, before];
+        let all = inserts(&program, &Plan { probes, ..Plan::NULL }, f);
+        let at = all.find("+4 Before").expect("it is there");
+        expect![[r#"
+            +4 Before(+0x4)
+            00: incq %gs:0x8 # Counter(2)
+            08: lea -0x80(%rsp),%rsp
+            0d: push %rcx
+            0e: lea 0x15,%rcx # Text
+            15: cmp %rcx,0x88(%rsp)
+            1d: jb 0x45
+            1f: lea 0x26,%rcx # TextEnd
+            26: cmp %rcx,0x88(%rsp)
+            2e: jae 0x45
+            30: mov 0x88(%rsp),%rcx
+            38: cmpl $0x5e1fca11,0x3(%rcx)
+            3f: je 0x72
+            45: pop %rcx
+            46: lea 0x80(%rsp),%rsp
+            4e: lea -0x8(%rsp),%rsp
+            53: call *%rax
+            55: nopl 0x5e1fca11(%rax)
+            5c: lea 0x8(%rsp),%rsp
+            61: incq %gs:0x69 # Counter(0)
+            69: mov %rax,%gs:0x71 # Counter(1)
+            71: ret
+            72: pop %rcx
+            73: lea 0x80(%rsp),%rsp
+            +6 Before(+0x6)
+            00: lea 0x7,%r11 # Text
+            07: cmp %r11,(%rsp)
+            0c: jb 0x2f
+            0e: lea 0x15,%r11 # TextEnd
+            15: cmp %r11,(%rsp)
+            1a: jae 0x2f
+            1c: mov (%rsp),%r11
+            21: cmpl $0x5e1fca11,0x3(%r11)
+            29: je 0x56
+            2f: lea -0x8(%rsp),%rsp
+            34: call 0x39 # Code(+0x10)
+            39: nopl 0x5e1fca11(%rax)
+            40: lea 0x8(%rsp),%rsp
+            45: incq %gs:0x4d # Counter(0)
+            4d: mov %rax,%gs:0x55 # Counter(1)
+            55: ret
+        "#]]
+        .assert_eq(&all[at..]);
     }
 
     #[test]

@@ -314,6 +314,8 @@ pub fn pad(out: &mut Vec<u8>, n: usize) {
 pub enum Stack {
     /// The stack pointer is so many bytes lower than around it.
     Lower(u32),
+    /// The same, while a call of the program's own is made: what it throws passes.
+    Call(u32),
     /// r12 holds what the stack pointer was, so many bytes lower; where it is now is not known.
     HeldInR12(u32),
 }

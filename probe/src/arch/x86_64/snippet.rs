@@ -21,10 +21,12 @@
 mod event;
 mod indirect_call;
 mod record;
+mod tail_call;
 
 pub use event::event;
 pub use indirect_call::{calls_descriptor, indirect_call, takes_descriptor};
 pub use record::{Field, LONGEST_RECORD, record, record_len};
+pub use tail_call::{Leads, tail_call};
 
 use super::emit::Stack;
 use iced_x86::{
@@ -77,6 +79,12 @@ pub enum SnippetTarget {
     Routine,
     /// The word that names the owner of the counters.
     Owner,
+    /// Where the moved code starts.
+    Text,
+    /// Where it ends.
+    TextEnd,
+    /// What the jump leads to that is made a call.
+    Callee,
 }
 
 /// Code with places to be filled in.
@@ -109,6 +117,9 @@ pub enum NoValue {
     /// All registers are read.
     #[error("it reads so many registers that none is left to work with: ask for them in two")]
     TooMany,
+    /// What a jump out of the function leads to may read flags.
+    #[error("what the jump leads to may read flags: it cannot be made a call")]
+    FlagsAreRead,
     /// The code could not be written.
     #[error("the code cannot be written")]
     Unwritable,
@@ -248,7 +259,9 @@ impl Writer {
         let offsets = self.encoder.get_constant_offsets();
         self.out.extend(self.encoder.take_buffer());
         if let Some(place) = place {
-            let (at, size) = match offsets.has_immediate() && place == SnippetTarget::Routine {
+            let (at, size) = match offsets.has_immediate()
+                && matches!(place, SnippetTarget::Routine | SnippetTarget::Callee)
+            {
                 true => (offsets.immediate_offset(), offsets.immediate_size()),
                 false => (offsets.displacement_offset(), offsets.displacement_size()),
             };

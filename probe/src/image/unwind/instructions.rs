@@ -89,7 +89,7 @@ fn move_frame(
         advance(out, u32::try_from(here.since(*new)).ok()?);
         *new = here;
         let (register, depth) = match stack {
-            Stack::Lower(depth) => (STACK_POINTER, depth),
+            Stack::Lower(depth) | Stack::Call(depth) => (STACK_POINTER, depth),
             Stack::HeldInR12(depth) => (HOLDER, depth),
         };
         out.push(0x0c); // def_cfa

@@ -43,8 +43,8 @@ pub enum Field {
         /// must not mix what it has from before with it.
         is_vex: bool,
     },
-    /// A register of the x87 stack, from its top: 10 bytes and two that say nothing. One of its registers must
-    /// be free.
+    /// A register of the x87 stack, from its top: 10 bytes and two that say nothing. One of its registers
+    /// must be free.
     X87(u8),
     /// What is in memory, 4 or 8 bytes, so far from where a register leads. It must be there.
     Memory {
@@ -65,7 +65,7 @@ pub enum Field {
 
 impl Field {
     /// Its length in bytes, padding included.
-    pub fn len(self) -> u32 {
+    pub fn len_bytes(self) -> u32 {
         match self {
             Field::General { len, .. } | Field::Memory { len, .. } | Field::Vector { len, .. } => {
                 u32::from(len)
@@ -89,7 +89,7 @@ pub const LONGEST_RECORD: u32 = 1024;
 
 /// The length of a record with these fields in bytes, its word included.
 pub fn record_len(fields: &[Field]) -> u32 {
-    4 + fields.iter().map(|field| field.len()).sum::<u32>()
+    4 + fields.iter().map(|field| field.len_bytes()).sum::<u32>()
 }
 
 const RCX: Reg = Reg::general(1);
@@ -98,7 +98,8 @@ const RCX: Reg = Reg::general(1);
 /// starts with an [`crate::arch::shared::EventsPage`].
 ///
 /// # Errors
-/// If a value cannot be had, the record is too long, or reads so many registers that none is left to work with.
+/// If a value cannot be had, the record is too long, or reads so many registers that none is left to work
+/// with.
 pub fn record(word: u32, fields: &[Field], live: RegSet) -> Result<Snippet, NoValue> {
     let mut w = Writer::new();
     w.record(word, fields, live)?;
@@ -139,7 +140,7 @@ impl Writer {
                 Field::Begin => begins.push(put.at),
                 _ => put.field(field)?,
             }
-            put.at += i64::from(field.len());
+            put.at += i64::from(field.len_bytes());
         }
         for at in begins {
             put.at = at;

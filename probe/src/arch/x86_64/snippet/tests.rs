@@ -134,6 +134,8 @@ impl Ground {
                 SnippetTarget::At(to) => to.0,
                 SnippetTarget::Routine => self.at + ROUTINE,
                 SnippetTarget::Owner => self.owner(),
+                SnippetTarget::Text | SnippetTarget::Callee => self.at + CODE,
+                SnippetTarget::TextEnd => self.at + CODE + PAGE,
             };
             let end = self.at + CODE + (from + end) as u64;
             crate::bytes::set_distance(&mut code, from + at, to.wrapping_sub(end));
@@ -210,7 +212,9 @@ fn stands(snippet: &Snippet, taken: i64) {
         let end = usize::try_from(insn.end().0).expect("small");
         let said = snippet.stack.iter().rev().find(|(at, _)| *at <= end).map(|(_, stack)| *stack);
         match said {
-            Some(Stack::Lower(n)) => assert_eq!(i64::from(n), depth, "behind {insn} in\n{}", text(snippet)),
+            Some(Stack::Lower(n) | Stack::Call(n)) => {
+                assert_eq!(i64::from(n), depth, "behind {insn} in\n{}", text(snippet))
+            }
             Some(Stack::HeldInR12(n)) => {
                 assert_eq!(i64::from(n), depth, "behind {insn} in\n{}", text(snippet))
             }
@@ -593,8 +597,8 @@ proptest! {
         prop_assert_eq!((ground.word(0), read::<u32>(at)), (at + len, word));
         let mut at = at + 4;
         for field in fields {
-            let got: Vec<u8> = (at..at + u64::from(field.len())).map(read::<u8>).collect();
-            at += u64::from(field.len());
+            let got: Vec<u8> = (at..at + u64::from(field.len_bytes())).map(read::<u8>).collect();
+            at += u64::from(field.len_bytes());
             let of = |from: u64, len: u8| (from..from + u64::from(len)).map(read::<u8>).collect::<Vec<u8>>();
             let low = |value: u64, len: u8| value.to_le_bytes()[..usize::from(len)].to_vec();
             let want = match field {
