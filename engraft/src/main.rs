@@ -11,7 +11,7 @@ use output::Answer;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use verbs::{
-    cache, carry, convert, count, diff, doctor, help, instrument, matches, query, score, show, trace,
+    cache, carry, convert, count, diff, doctor, help, instrument, matches, query, score, show, trace, values,
 };
 
 /// Profiles, compares and re-optimises x86-64 Linux programs from their binaries alone
@@ -59,6 +59,7 @@ enum Verb {
     Convert(convert::Args),
     Count(count::Args),
     Trace(trace::Args),
+    Values(values::Args),
     Diff(diff::Args),
     Instrument(instrument::Args),
     Query(query::Args),
@@ -184,7 +185,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
     live::fail_beyond_limits();
     output::tidy_before_signals_end_us();
     // A program that is counted must not start where we cannot go on.
-    let is_count = matches!(cli.verb, Verb::Count(_) | Verb::Trace(_));
+    let is_count = matches!(cli.verb, Verb::Count(_) | Verb::Trace(_) | Verb::Values(_));
     if is_count {
         live::keep_memory();
     }
@@ -201,6 +202,7 @@ fn run(cli: Cli) -> anyhow::Result<Answer> {
         Verb::Convert(args) => convert::run(&args),
         Verb::Count(args) => count::run(&args),
         Verb::Trace(args) => trace::run(&args),
+        Verb::Values(args) => values::run(&args),
         Verb::Diff(args) => diff::run(&args),
         Verb::Instrument(args) => instrument::run(&args),
         Verb::Query(args) => query::run(&args),

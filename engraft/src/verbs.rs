@@ -15,3 +15,4 @@ pub mod query;
 pub mod score;
 pub mod show;
 pub mod trace;
+pub mod values;

@@ -12,6 +12,7 @@ pub mod recorded_points;
 pub mod reports;
 #[cfg(test)]
 mod testing;
+pub mod values;
 
 pub use edges::{notes, raw_recording};
 pub use kept_code::{catalogue, excerpt, excerpt_with, that_may_have_run};

@@ -22,9 +22,16 @@ pub enum Placement {
     Nowhere,
     /// Nowhere, but events are recorded ([`crate::recorded_points::plan`]).
     Events,
+    /// Nowhere, but values are recorded ([`crate::values::plan`]).
+    Values,
 }
 
 impl Placement {
+    /// Whether something is appended to streams.
+    pub fn has_streams(self) -> bool {
+        matches!(self, Placement::Events | Placement::Values)
+    }
+
     /// What is to be put into the code of `program`.
     pub fn plan(self, program: &Program) -> Plan {
         match self {
@@ -33,7 +40,7 @@ impl Placement {
                 let calls = plan::counted_calls(program, &returns::Returns::of(program));
                 Plan { calls, ..Plan::BLOCKS }
             }
-            Placement::Nowhere | Placement::Events => Plan::NULL,
+            Placement::Nowhere | Placement::Events | Placement::Values => Plan::NULL,
         }
     }
 }

@@ -111,7 +111,7 @@ pub fn parse<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         let (found, n_places) = match kind {
             "entry" => (of_functions(Point::Entry)?, 1),
             "exit" => (of_functions(Point::Exit)?, 1),
-            "return" => (of_functions(Point::Return)?, 1),
+            "return" => (of_functions(|func| Point::Return { func, has_arguments_in_memory: false })?, 1),
             "block" => (of_places(&|at| Ok(Point::Block(block(at)?)))?, 1),
             "before" => (of_places(&|at| Ok(Point::Before(at)))?, 1),
             "after" => (of_places(&|at| Ok(Point::After(at)))?, 1),

@@ -2,6 +2,7 @@
 
 mod x86_64;
 
+pub use x86_64::registers::{NamedRegister, NoRegister};
 pub use x86_64::shared;
 pub use x86_64::{
     DEEP, EXEC, ExecSite, LAST_FRAME, NEAR, OPEN_LIBRARY_ENTRY, OpenSite, Runtime, SAYS, SIGNAL_FRAME,

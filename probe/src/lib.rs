@@ -28,6 +28,7 @@ mod testing;
 pub use arch::snippet::{
     Field, HISTOGRAM_WORDS, LONGEST_RECORD, NoValue, Sink, Value, general_register, record_len,
 };
+pub use arch::{NamedRegister, NoRegister};
 pub use error::{NotInFile, RewriteError};
 pub use image::file::Old;
 pub use image::segments::{Segments, asking, file_key};

@@ -24,9 +24,14 @@ pub enum Point {
     /// returns.
     Exit(FuncId),
     /// Whoever called a function gets control back, with its result: before each return; behind each jump out
-    /// of it, which is made a call for that. Only of a function that has no arguments in memory: what it
-    /// jumps to would look for its own where they are not.
-    Return(FuncId),
+    /// of it, which is made a call for that.
+    Return {
+        /// The function.
+        func: FuncId,
+        /// Whether it has arguments in memory: what it jumps to would look for its own where they are not, so
+        /// jumps stay, and it is not seen that they come back.
+        has_arguments_in_memory: bool,
+    },
     /// A block is entered.
     Block(BlockId),
     /// Control goes along an edge.
@@ -64,6 +69,9 @@ pub struct Record {
     pub word: u32,
     /// Behind it.
     pub fields: Vec<Field>,
+    /// At [`Point::Return`]: what is appended, with the low half of the stack pointer, where a jump out of
+    /// the function stays a jump. Where nothing is, such a jump is an error.
+    pub passes: Option<u32>,
 }
 
 /// Code that is called at a point. Unwinders do not see through it: nothing may be

@@ -8,6 +8,7 @@ mod counts;
 pub mod encoding;
 mod formats;
 mod losses;
+pub mod values;
 mod vocabulary;
 
 pub use arithmetic::{overlap, scaled};

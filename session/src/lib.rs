@@ -33,6 +33,7 @@ mod prepare;
 mod record;
 mod run;
 mod store;
+mod values;
 
 pub use choose::{FunctionFilter, Glob, ModuleFilter, NoneWanted, Spellings, is_system_file};
 pub use count::{Collected, CountError, CountedRun, OtherPrograms};
@@ -50,3 +51,4 @@ pub use prepare::{Modules, PrepareError, Prepared};
 pub use record::{Forecast, Recordable, Recorded, RecordedRun};
 pub use run::RunError;
 pub use store::{CACHE_LIMIT, Kept, Store, StoreError, cached, clear_cache};
+pub use values::{Measurable, Measured, MeasuredRun};

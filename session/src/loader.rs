@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
-use trace::recording::module_code::ModuleCode;
 
 /// Makes modules ready that come while the program runs, which waits for each.
 pub struct Loader<'a> {
@@ -22,8 +21,11 @@ pub struct Loader<'a> {
     arena: &'a Arena,
     state: Mutex<State>,
     /// Who is told of each module before the program gets it.
-    tells: Option<Sender<ModuleCode>>,
+    tells: Option<Tells>,
 }
+
+/// What is told of each module before the program gets it.
+pub(crate) type Tells = Box<dyn Fn(&Instrumented) + Send + Sync>;
 
 /// A file as it is now: device, inode, length, and when it was changed.
 type Version = (u64, u64, u64, i64, i64);
@@ -81,13 +83,9 @@ fn n_loaded(pid: u32, given: &Path) -> usize {
 const NAP: Duration = Duration::from_millis(200);
 
 impl<'a> Loader<'a> {
-    /// Beside what is `prepared` already, in the same `arena`. Sends to `tells` what the events of each
-    /// module mean that comes from now on, before there can be any.
-    pub(crate) fn new(
-        prepared: &'a Prepared<'a>,
-        arena: &'a Arena,
-        tells: Option<Sender<ModuleCode>>,
-    ) -> Loader<'a> {
+    /// Beside what is `prepared` already, in the same `arena`. Tells of each module that comes from now on,
+    /// before it appends anything.
+    pub(crate) fn new(prepared: &'a Prepared<'a>, arena: &'a Arena, tells: Option<Tells>) -> Loader<'a> {
         let Prepared { modules, swaps, refused, .. } = prepared;
         let copies = modules.iter().map(|module| (module.key, 1)).collect();
         let given = swaps.iter().filter_map(|swap| {
@@ -106,8 +104,8 @@ impl<'a> Loader<'a> {
 
     /// Another module is counted.
     fn add(&self, state: &mut State, module: Instrumented) {
-        if let (Some(whom), Some(code)) = (&self.tells, module.meaning()) {
-            let _waits = whom.send(code);
+        if let Some(tell) = &self.tells {
+            tell(&module);
         }
         state.loaded.modules.push(module);
     }
@@ -149,7 +147,7 @@ impl<'a> Loader<'a> {
         let (image, warning) = module::load(file).map_err(said)?;
         self.state().loaded.warnings.extend(warning);
         let interpreter = image.interpreter.clone();
-        let recipe = Recipe { placement, ..self.prepared.recipe() };
+        let recipe = Recipe { placement, is_executable: true, ..self.prepared.recipe() };
         let (segments, mut module) = module::executable(store, file, image, recipe).map_err(said)?;
         path.clone_into(&mut module.path);
         let linker = interpreter.map(|linker| LinkerSites::of(store, &linker)).transpose().map_err(said)?;
@@ -187,7 +185,7 @@ impl<'a> Loader<'a> {
         let Prepared { store, wanted, asked, modules, .. } = self.prepared;
         let file = request.file();
         let real = file.canonicalize().ok()?;
-        if !wanted.has_library(&request.path) {
+        if !wanted.has_library(&request.path) || !asked.concerns(&file) {
             let asks = asked.follows && is_system_file(&request.path) && is_elf(&file);
             return if asks { module::asking(store, &file).ok().flatten() } else { None };
         }

@@ -7,20 +7,22 @@
 mod hindrance;
 mod linker;
 mod paths;
+mod places;
 
 pub use hindrance::{Hindrance, changes_code, is_cut_off, refuse_known_by_address, refuse_sanitized};
 pub(crate) use linker::{LinkerSites, asking};
 pub use paths::{recorded_path, written_path};
 
-use crate::choose::FunctionFilter;
+use crate::choose::{FunctionFilter, Spellings};
 use crate::messages::Warning;
 use crate::store::{Earlier, Kind, Store, StoreError};
 use hindrance::is_instrumented;
 use measure::Placement;
 use measure::edges::notes::Notes;
 use measure::recorded_points::{Scope, TooLarge};
+use measure::values::{Asked, Code};
 use probe::arch;
-use probe::{Module, Old, RewriteError, Room, Segments, file_key};
+use probe::{Module, Old, Plan, RewriteError, Room, Segments, file_key};
 use profile::Profile;
 use program::{Excerpt, Image, Lines, LoadError, Program, Va};
 use serde::{Deserialize, Serialize};
@@ -86,13 +88,38 @@ pub struct Instrumentation {
     pub functions: FunctionFilter,
     /// Functions of which an event tells each time that they are entered.
     pub telling: FunctionFilter,
+    /// Which values are recorded.
+    pub values: Arc<Asked>,
+    /// How users spell the functions of these.
+    pub spellings: Spellings,
 }
 
 impl Instrumentation {
     /// All of it, so, and nothing else.
     pub fn new(placement: Placement) -> Instrumentation {
         let (functions, telling) = (FunctionFilter::default(), FunctionFilter::default());
-        Instrumentation { placement, callees: false, follows: false, libc: false, functions, telling }
+        Instrumentation {
+            placement,
+            callees: false,
+            follows: false,
+            libc: false,
+            functions,
+            telling,
+            values: Arc::default(),
+            spellings: |_| Vec::new(),
+        }
+    }
+
+    /// Whether something is asked for that the library at `path` may have: of values, those of functions that
+    /// it has, by its symbols. One that cannot be read is said to: why, is said where it is rewritten.
+    pub fn concerns(&self, path: &Path) -> bool {
+        if self.placement != Placement::Values {
+            return true;
+        }
+        let Ok(image) = Image::load(path) else { return true };
+        let names: Vec<FunctionFilter> =
+            self.values.functions().map(|name| FunctionFilter::new(&[name], self.spellings)).collect();
+        image.symbols.iter().any(|symbol| names.iter().any(|name| name.has(&symbol.name)))
     }
 
     /// Whether some functions are not like the others.
@@ -110,6 +137,8 @@ pub(crate) struct Recipe<'a> {
     pub(crate) placement: Placement,
     /// Which numbers events have: others than those of the turn before.
     pub(crate) turn: u32,
+    /// Whether it is the executable, whose addresses need no name.
+    pub(crate) is_executable: bool,
     /// Names that modules of the program define, not the C library, sorted: calls of such a name may be
     /// theirs.
     pub(crate) interposed: &'a [Box<str>],
@@ -126,6 +155,7 @@ struct RecipeKey<'a> {
     asks_before_exec: bool,
     functions: &'a FunctionFilter,
     telling: &'a FunctionFilter,
+    values: Option<&'a Asked>,
     /// Imports that are none of the C library's in this program.
     interposed: &'a [Box<str>],
     earlier: Option<&'a Earlier>,
@@ -139,6 +169,7 @@ impl<'a> Recipe<'a> {
             Placement::Blocks => 1,
             Placement::Nowhere => 2,
             Placement::Events => 3,
+            Placement::Values => 4,
         };
         RecipeKey {
             placement,
@@ -148,6 +179,7 @@ impl<'a> Recipe<'a> {
             asks_before_exec: self.asked.follows && arch::may_exec(image.file_bytes()),
             functions: &self.asked.functions,
             telling: &self.asked.telling,
+            values: (self.placement == Placement::Values).then_some(&self.asked.values),
             interposed,
             earlier,
         }
@@ -175,8 +207,8 @@ impl<'a> Recipe<'a> {
         program: &'p Program,
         earlier: Option<&Earlier>,
         room: Room,
-    ) -> Result<(Module<'p>, Option<ModuleCode>), ModuleError> {
-        let mut code = None;
+    ) -> Result<(Module<'p>, Appended), ModuleError> {
+        let (mut code, mut values) = (None, None);
         let profile = earlier.and_then(Earlier::profile);
         let asked = self.asked;
         let mut plan = match profile {
@@ -193,6 +225,11 @@ impl<'a> Recipe<'a> {
                 code = Some(made);
                 plan
             }
+            _ if self.placement == Placement::Values => {
+                let (plan, made) = self.values(program);
+                values = Some(made);
+                plan
+            }
             Some(profile) => measure::plan_like(program, &profile),
             None => self.placement.plan(program),
         };
@@ -204,19 +241,34 @@ impl<'a> Recipe<'a> {
         if asked.follows && arch::may_exec(program.image.file_bytes()) {
             module.ask_at(&arch::exec_sites(program));
         }
-        Ok((module, code))
+        Ok((module, Appended { events: code, values }))
+    }
+
+    /// Which values of `program` are recorded.
+    fn values(&self, program: &Program) -> (Plan, Code) {
+        let key = measure::recorded_points::key(file_key(&program.image));
+        let functions = |name: &str| FunctionFilter::new(&[name], self.asked.spellings).of(program);
+        let places = |place: &str| places::of(program, place, self.is_executable, &functions);
+        measure::values::plan(program, key, self.turn, &self.asked.values, &functions, &places)
     }
 }
 
-/// What its counters mean, and its events.
-type Meaning = (Notes, Option<ModuleCode>);
+/// What is appended to streams means.
+#[derive(Serialize, Deserialize, Default)]
+pub(crate) struct Appended {
+    events: Option<ModuleCode>,
+    values: Option<Code>,
+}
+
+/// What its counters mean, and what it appends.
+type Meaning = (Notes, Appended);
 
 /// The same, as it is kept.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     #[serde(with = "program::as_bytes")]
     notes: Vec<u8>,
-    code: Option<ModuleCode>,
+    code: Appended,
 }
 
 /// A module that is counted or recorded.
@@ -229,6 +281,8 @@ pub struct Instrumented {
     pub notes: Notes,
     /// What its events mean, if they are recorded.
     pub code: Option<ModuleCode>,
+    /// What its records of values mean, if there are any.
+    pub values: Option<Code>,
     /// Under which name its catalogue is kept, if it is counted.
     catalogue: Option<String>,
     /// Its file, if it was not analysed: then `program` has it.
@@ -237,19 +291,37 @@ pub struct Instrumented {
 }
 
 impl Instrumented {
-    fn new(path: &Path, program: Program, (notes, code): Meaning, catalogue: Option<String>) -> Instrumented {
-        let (key, path) = (file_key(&program.image), path.to_owned());
-        Instrumented { path, key, notes, code, catalogue, image: None, program: OnceLock::from(program) }
+    fn new(path: &Path, program: Program, meaning: Meaning, catalogue: Option<String>) -> Instrumented {
+        let key = file_key(&program.image);
+        Instrumented {
+            program: OnceLock::from(program),
+            ..Instrumented::of(path, key, None, meaning, catalogue)
+        }
     }
 
-    fn known(path: &Path, image: Image, (notes, code): Meaning, catalogue: Option<String>) -> Instrumented {
-        let (key, path) = (file_key(&image), path.to_owned());
-        Instrumented { path, key, notes, code, catalogue, image: Some(image), program: OnceLock::new() }
+    fn known(path: &Path, image: Image, meaning: Meaning, catalogue: Option<String>) -> Instrumented {
+        Instrumented::of(path, file_key(&image), Some(image), meaning, catalogue)
+    }
+
+    fn of(
+        path: &Path,
+        key: u128,
+        image: Option<Image>,
+        (notes, Appended { events, values }): Meaning,
+        catalogue: Option<String>,
+    ) -> Instrumented {
+        let path = path.to_owned();
+        Instrumented { path, key, notes, code: events, values, catalogue, image, program: OnceLock::new() }
     }
 
     /// What its events mean, under its name, if they are recorded.
     pub fn meaning(&self) -> Option<ModuleCode> {
         self.code.clone().map(|code| ModuleCode { path: written_path(&self.path), ..code })
+    }
+
+    /// What its records of values mean, under its name, if there are any.
+    pub fn recorded_values(&self) -> Option<Code> {
+        self.values.clone().map(|code| Code { path: written_path(&self.path), ..code })
     }
 
     /// The program, if its file is still what was counted.
@@ -296,7 +368,9 @@ impl Instrumented {
 
     /// Whether its events are told from those of all `others`.
     pub(crate) fn is_told_apart<'a>(&self, others: impl IntoIterator<Item = &'a Instrumented>) -> bool {
-        let numbers = |one: &Instrumented| one.code.as_ref().map(ModuleCode::numbers);
+        let numbers = |one: &Instrumented| {
+            one.code.as_ref().map(ModuleCode::numbers).or_else(|| one.values.as_ref().map(Code::numbers))
+        };
         let Some(mine) = numbers(self) else { return true };
         let others = others.into_iter().filter(|other| other.key != self.key);
         others.filter_map(numbers).all(|other| other.end <= mine.start || mine.end <= other.start)
@@ -474,7 +548,13 @@ int main(int argc, char **argv) { return argc > 1 ? leaf(argc) : abs(argc); }
         assert!(gcc.status().expect("gcc is installed").success());
         let store = Store::open(Some(&folder.path().join("cache")), folder.path()).expect("opened");
         let asked = Instrumentation::new(Placement::Edges);
-        let recipe = Recipe { asked: &asked, placement: asked.placement, turn: 0, interposed: &[] };
+        let recipe = Recipe {
+            asked: &asked,
+            placement: asked.placement,
+            turn: 0,
+            interposed: &[],
+            is_executable: false,
+        };
         let module = || {
             let image = Image::load(&path).expect("an image");
             executable(&store, &path, image, recipe).expect("it can be counted").1

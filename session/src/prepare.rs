@@ -170,20 +170,23 @@ impl<'a> Prepared<'a> {
         let is_linker = |path: &PathBuf| {
             interpreter.as_ref().is_some_and(|linker| linker.file_name() == path.file_name())
         };
-        let recipe = Recipe { asked: &asked, placement: asked.placement, turn: 0, interposed: &interposed };
+        let placement = asked.placement;
+        let recipe =
+            Recipe { asked: &asked, placement, turn: 0, interposed: &interposed, is_executable: false };
         let placement = if is_wanted { asked.placement } else { Placement::Nowhere };
-        let (segments, exe) = module::executable(store, &path, image, Recipe { placement, ..recipe })?;
+        let of_executable = Recipe { placement, is_executable: true, ..recipe };
+        let (segments, exe) = module::executable(store, &path, image, of_executable)?;
         if !asked.follows {
             wanted.refuse_none(&path, &libraries)?;
         }
         let key = exe.key;
         let mut modules = if is_wanted { vec![exe] } else { Vec::new() };
         let (ours, others): (Vec<PathBuf>, Vec<_>) =
-            libraries.into_iter().partition(|path| wanted.has_library(path));
+            libraries.into_par_iter().partition(|path| wanted.has_library(path) && asked.concerns(path));
         // What is named by its place from here is given when it is asked for: the program may ask from
         // elsewhere. But whether it can be counted is known now.
         let (ours, from_here): (Vec<PathBuf>, Vec<_>) = ours.into_iter().partition(|path| path.is_absolute());
-        if asked.placement != Placement::Events {
+        if !asked.placement.has_streams() {
             made_ready(store, &[], from_here, recipe)?;
         }
         let (libraries, refused) = made_ready(store, &modules, ours, recipe)?;
@@ -216,7 +219,7 @@ impl<'a> Prepared<'a> {
     /// How modules are rewritten.
     pub(crate) fn recipe(&self) -> Recipe<'_> {
         let (asked, interposed) = (&self.asked, &*self.interposed);
-        Recipe { asked, placement: asked.placement, turn: 0, interposed }
+        Recipe { asked, placement: asked.placement, turn: 0, interposed, is_executable: false }
     }
 
     /// The memory that the program shares with us, with room for all of its modules.
@@ -224,7 +227,7 @@ impl<'a> Prepared<'a> {
     /// # Errors
     /// If there is not enough.
     pub(crate) fn arena(&self) -> Result<Arena, PrepareError> {
-        if self.asked.placement == Placement::Events {
+        if self.asked.placement.has_streams() {
             let keys: Vec<u128> = self.modules.iter().map(|module| module.key).collect();
             let memory = |source| PrepareError::Memory { what: "events", source };
             return Arena::for_events(&keys).map_err(memory);

@@ -5,6 +5,7 @@ mod ends;
 mod take;
 
 pub use take::Forecast;
+pub(crate) use take::{NAP, Taken};
 
 use crate::died::{self, Died};
 use crate::loader::{ClosesMailbox, Loaded, Loader};
@@ -23,7 +24,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
-use take::{Taken, Taker};
+use take::Taker;
 use trace::Cause;
 use trace::recording::module_code::ModuleCode;
 use trace::recording::recorder::Recorder;
@@ -109,27 +110,34 @@ impl<'a, W: Write + Send> RecordedRun<'a, W> {
         let watched = Watched { execs: true, maps: false, deaths: true };
         let (tells, later) = std::sync::mpsc::channel();
         let mut taker = Taker::new(recorder, later);
-        let loader = Loader::new(&prepared, &arena, Some(tells));
+        let tell = move |module: &Instrumented| {
+            module.meaning().into_iter().for_each(|code| drop(tells.send(code)));
+        };
+        let loader = Loader::new(&prepared, &arena, Some(Box::new(tell)));
         let (process, taken) = run::serve(&loader, &arena, false, || {
-            take_during(&mut taker, &arena, forecast, || {
-                run::start(command, &prepared, &arena, watched)
-                    .and_then(|started| run::wait(started, name, &prepared, watched))
-            })
+            take_during(
+                &arena,
+                |is_done| taker.take(&arena, is_done, forecast),
+                || {
+                    run::start(command, &prepared, &arena, watched)
+                        .and_then(|started| run::wait(started, name, &prepared, watched))
+                },
+            )
         })?;
         let loaded = loader.finish();
         Ok(RecordedRun { prepared, loaded, process, taker, taken })
     }
 }
 
-/// Has `taker` empty the streams of `arena` while whoever is `during` runs a program, until that is over or
-/// has failed. Then nobody waits for room any more: a program that goes on does so alone.
+/// Has whoever is `taking` empty the streams of `arena` while whoever is `during` runs a program, until that
+/// is over or has failed, which it is told. Then nobody waits for room any more: a program that goes on does
+/// so alone.
 ///
 /// # Errors
 /// If there is no room for a thread, or whatever `during` fails with.
-fn take_during<W: Write + Send, T>(
-    taker: &mut Taker<W>,
+pub(crate) fn take_during<T>(
     arena: &Arena,
-    forecast: impl FnOnce(Forecast) + Send,
+    taking: impl FnOnce(&AtomicBool) -> Taken + Send,
     during: impl FnOnce() -> Result<T, RunError>,
 ) -> Result<(T, Taken), RunError> {
     let is_done = &AtomicBool::new(false);
@@ -138,7 +146,7 @@ fn take_during<W: Write + Send, T>(
         let thread = std::thread::Builder::new().spawn_scoped(scope, || {
             // However taking ends, nobody waits for room any more.
             let _closes = ClosesMailbox(arena);
-            taker.take(arena, is_done, forecast)
+            taking(is_done)
         });
         let thread = thread.map_err(RunError::Thread)?;
         let done = during();
@@ -176,7 +184,7 @@ impl<W: Write> RecordedRun<'_, W> {
 
     /// What is to be known of its modules.
     pub fn warnings(&self) -> Vec<Warning> {
-        warnings(&self.loaded, self.process.became.as_deref())
+        warnings(&self.loaded, self.process.became.as_deref(), Done::Recorded)
     }
 
     /// Says how the stream of each thread ends, and finishes the file; keeps how modules ran for the next
@@ -244,8 +252,7 @@ impl<W: Write> RecordedRun<'_, W> {
 }
 
 /// What is to be known of what was `loaded`, and of the program that the process `became`.
-fn warnings(loaded: &Loaded, became: Option<&Path>) -> Vec<Warning> {
-    let done = Done::Recorded;
+pub(crate) fn warnings(loaded: &Loaded, became: Option<&Path>, done: Done) -> Vec<Warning> {
     let became = became.map(|program| Warning::BecameAnother { program: program.to_owned(), done });
     let refused = loaded.refused.iter().cloned();
     let refused = refused.map(|(path, why)| Warning::Left { path, why, done });
@@ -303,7 +310,8 @@ mod tests {
             let window = Window::new(When::default(), Default::default(), Default::default());
             let recorder = Recorder::new(Vec::new(), &[], window, None).expect("a file in memory");
             let mut taker = Taker::new(recorder, channel().1);
-            let run = || take_during(&mut taker, &arena, |_| (), || during(&arena)).map(|_| ());
+            let take = |is_done: &AtomicBool| taker.take(&arena, is_done, |_| ());
+            let run = || take_during(&arena, take, || during(&arena)).map(|_| ());
             let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
             let _waits = tells.send(ended.map_err(|_| ()));
         });
@@ -355,7 +363,10 @@ mod tests {
         let done = Done::Recorded;
         let left = Warning::Left { path: "/lib/a.so".into(), why: "it cannot be".to_owned(), done };
         let became = Warning::BecameAnother { program: "/bin/b".into(), done };
-        assert_eq!(warnings(&loaded, Some(Path::new("/bin/b"))), [changes.clone(), became, left.clone()]);
-        assert_eq!(warnings(&loaded, None), [changes, left]);
+        assert_eq!(
+            warnings(&loaded, Some(Path::new("/bin/b")), done),
+            [changes.clone(), became, left.clone()]
+        );
+        assert_eq!(warnings(&loaded, None, done), [changes, left]);
     }
 }

@@ -23,6 +23,7 @@ pub mod query;
 pub mod show;
 mod table;
 pub mod trace;
+pub mod values;
 
 pub use death::DeathView;
 pub use look::{Look, NoColumn, wrap};

@@ -27,6 +27,8 @@ pub enum Ending {
     Counts,
     /// Of `trace`.
     Trace,
+    /// Of `values`.
+    Values,
 }
 
 impl Ending {
@@ -34,6 +36,7 @@ impl Ending {
         match self {
             Ending::Counts => (".count", ".engraft"),
             Ending::Trace => ("", ".trace"),
+            Ending::Values => (".values", ".engraft"),
         }
     }
 }

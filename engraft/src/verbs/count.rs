@@ -182,7 +182,7 @@ fn once(
                     share,
                 }),
                 n_threads: Some(n_threads),
-                ..described(args, (started, duration), status)
+                ..described(&args.command, (started, duration), status)
             }),
             modules: info_span!("keep code").in_scope(|| run.with_code(profiles)),
             threads,
@@ -198,9 +198,9 @@ fn once(
 }
 
 /// Which run this was, for its recording: when it started, how long it took, how it ended.
-fn described(args: &Args, (started, took): (SystemTime, Duration), status: ExitStatus) -> Run {
+pub fn described(command: &CommandLine, (started, took): (SystemTime, Duration), status: ExitStatus) -> Run {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let (name, rest) = args.command.split();
+    let (name, rest) = command.split();
     let text = |word: &OsStr| word.to_string_lossy().into_owned();
     let variables = std::env::vars_os().map(|(name, value)| (text(&name), text(&value)));
     Run {
@@ -255,7 +255,7 @@ fn left_out(modules: &[String], paths: &[PathBuf]) -> Vec<LeftOut> {
 ///
 /// # Errors
 /// If it is not where it was to be. That says where it is.
-fn keep(rec: &Place, bytes: &[u8]) -> anyhow::Result<()> {
+pub fn keep(rec: &Place, bytes: &[u8]) -> anyhow::Result<()> {
     rec.make_room();
     let rec = rec.path();
     let Err(err) = output::data(Some(rec), |w| w.write_all(bytes)) else { return Ok(()) };

@@ -37,6 +37,7 @@ const TOPICS: &[(&str, &str)] = &[
     ("convert", include_str!("../../../docs/convert.md")),
     ("count", include_str!("../../../docs/count.md")),
     ("trace", include_str!("../../../docs/trace.md")),
+    ("values", include_str!("../../../docs/values.md")),
     ("diff", include_str!("../../../docs/diff.md")),
     ("instrument", include_str!("../../../docs/instrument.md")),
     ("query", include_str!("../../../docs/query.md")),

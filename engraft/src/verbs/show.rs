@@ -13,7 +13,7 @@ mod verify;
 use crate::input::{self, Source};
 use crate::output::{self, Answer, Hinted, Output};
 use crate::verbs::convert::exports;
-use crate::verbs::count;
+use crate::verbs::{count, values};
 use anyhow::Context as _;
 use profile::Profile;
 use profile::recording::Module;
@@ -248,6 +248,10 @@ pub fn run(args: Args) -> anyhow::Result<Answer> {
         }
         (None, Some(rec)) if args.by.is_some_and(|key| key != by::Key::Function) => {
             print_by(args, rec)?;
+            return Ok(Answer::Yes);
+        }
+        (None, Some(rec)) if wanted.what.is_none() && values::has_some(rec)? => {
+            args.output.print_to(to, &values::recorded(rec)?)?;
             return Ok(Answer::Yes);
         }
         (None, Some(rec)) if wanted.what.is_none() => {

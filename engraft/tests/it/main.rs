@@ -50,6 +50,7 @@ mod tidy;
 mod together;
 mod totals;
 mod trace;
+mod values;
 mod versions;
 mod whole;
 

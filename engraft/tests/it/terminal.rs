@@ -23,6 +23,8 @@ fn place() -> tempfile::TempDir {
         built(place.path(), name, &text, "-O1 -g");
         engraft(place.path(), &format!("count --no-cache -q -o {name}.engraft ./{name}"));
         engraft(place.path(), &format!("trace --no-cache -q --modules exe -o {name}.trace ./{name}"));
+        let at = "--at main edi,rsi:ptr,xmm0:f64x2";
+        engraft(place.path(), &format!("values --no-cache -q -o {name}.values {at} ./{name}"));
         engraft(place.path(), &format!("count --no-cache -q -o {name}-again.engraft ./{name} a b"));
     }
     place
@@ -63,6 +65,7 @@ const SCREENS: &[&str] = &[
     "show old.engraft --by file",
     "show old.engraft --by module",
     "show old.engraft tree",
+    "show old.values",
     "show old.trace",
     "show old.trace functions",
     "show old.trace tree",

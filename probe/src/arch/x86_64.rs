@@ -33,6 +33,7 @@
 #![allow(unsafe_code, reason = "the bytes between two labels of assembly are read as statics")]
 
 pub mod emit;
+pub mod registers;
 mod replaced_calls;
 mod runtime;
 pub mod shared;

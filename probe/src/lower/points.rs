@@ -8,13 +8,13 @@
 #![warn(clippy::indexing_slicing)]
 
 use crate::arch::emit::Increment;
-use crate::arch::snippet::{self, Leads, Sink, Snippet, SnippetTarget};
+use crate::arch::snippet::{self, Field, Leads, NoValue, Sink, Snippet, SnippetTarget};
 use crate::code::{Insert, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
 use crate::plan::{Action, Plan, PlanError, Point, Record};
 use crate::select::jump_tables::MovedTable;
-use program::arch::{ControlFlow, RegSet, abi};
+use program::arch::{ControlFlow, Reg, RegSet, abi};
 use program::{
     BlockEnd, BlockId, Call, CallKind, Callee, Conventions, EdgeId, EdgeKind, FuncId, Liveness, LoopId,
     Loops, Program, Va,
@@ -25,6 +25,7 @@ use std::collections::btree_map::Entry;
 
 /// `ret`.
 const RETURN: u8 = 0xc3;
+const STACK_POINTER: Reg = Reg::general(4);
 
 /// What a plan comes to.
 pub struct Lowered {
@@ -63,6 +64,8 @@ enum Tail {
     To(Va),
     /// Through a register or memory.
     By(program::arch::Insn),
+    /// It stays a jump.
+    Stays,
 }
 
 /// Finds the spots of all probes and writes their code. `first` words are in use already.
@@ -101,22 +104,36 @@ pub fn lower(
         .collect();
     let mut refused = Vec::new();
     let mut inserts = Vec::new();
-    // By spot: of each the first of its sites, what stands behind its call, and the probe.
-    let mut behind: BTreeMap<(BlockId, Spot), (Site, Insert, usize)> = BTreeMap::new();
+    let mut behind: BTreeMap<(BlockId, Spot), Behind> = BTreeMap::new();
     for (n, sites) in sites.into_iter().enumerate() {
         let sites = sites.map_err(|why| refused.push((n, why))).unwrap_or_default();
         for (site, code) in sites {
             let at = (site.block, site.spot);
+            if site.behind.is_none() {
+                inserts.push((at, code));
+                continue;
+            }
+            let passing = match &plan.probes.get(n).map(|probe| &probe.action) {
+                Some(Action::Append(Record { passes: Some(word), .. })) => Some(*word),
+                _ => None,
+            };
             match behind.entry(at) {
-                _ if site.behind.is_none() => inserts.push((at, code)),
-                Entry::Vacant(vacant) => drop(vacant.insert((site, code, n))),
-                Entry::Occupied(before) => before.into_mut().1.append(code),
+                Entry::Vacant(vacant) => {
+                    let passing = passing.into_iter().collect();
+                    let _first = vacant.insert(Behind { site, code, passing, probe: n });
+                }
+                Entry::Occupied(before) => {
+                    let before = before.into_mut();
+                    before.code.append(code);
+                    before.passing.extend(passing);
+                }
             }
         }
     }
     let mut calls = Vec::new();
-    for (at, (site, code, n)) in behind {
-        match called(program, &site, code) {
+    for (at, behind) in behind {
+        let n = behind.probe;
+        match behind.called(program) {
             Ok(code) => calls.push((at, code)),
             Err(why) => refused.push((n, why)),
         }
@@ -127,21 +144,46 @@ pub fn lower(
     Ok(Lowered { inserts, calls, words, n_words })
 }
 
-/// The call in place of the jump that `site` has `code` behind.
-fn called(program: &Program, site: &Site, mut code: Insert) -> Result<Insert, PlanError> {
-    code.append(Insert::text(vec![RETURN], Vec::new()));
-    let (leads, to) = match &site.behind {
-        Some(Tail::By(insn)) => (Leads::By(insn), None),
-        Some(Tail::To(to)) => (Leads::Here, Some(*to)),
-        None => return Ok(code),
-    };
-    let at = program.block(site.block).last_insn();
-    let made = snippet::tail_call(leads, site.live, code.len());
-    let made = made.map_err(|why| PlanError::Value { at, why })?;
-    let [mut call, jumping] = made.map(|made| insert(made, Target::Word, Target::Chunk, to));
-    call.append(code);
-    call.append(jumping);
-    Ok(call)
+/// What stands at a jump out of a function.
+struct Behind {
+    site: Site,
+    /// What stands behind the call that is made of it.
+    code: Insert,
+    /// What is appended where it stays a jump.
+    passing: Vec<u32>,
+    /// The first of the probes.
+    probe: usize,
+}
+
+impl Behind {
+    /// The call in place of the jump.
+    fn called(self, program: &Program) -> Result<Insert, PlanError> {
+        let Behind { site, mut code, passing, .. } = self;
+        code.append(Insert::text(vec![RETURN], Vec::new()));
+        let made = match &site.behind {
+            Some(Tail::By(insn)) => snippet::tail_call(Leads::By(insn), site.live, code.len()),
+            Some(Tail::To(_)) => snippet::tail_call(Leads::Here, site.live, code.len()),
+            Some(Tail::Stays) | None => Err(NoValue::StaysJump),
+        };
+        let to = if let Some(Tail::To(to)) = site.behind { Some(to) } else { None };
+        let at = program.block(site.block).last_insn();
+        let error = |why| PlanError::Value { at, why };
+        let mut all = match made.map(|made| made.map(|made| insert(made, Target::Word, Target::Chunk, to))) {
+            Ok([mut call, jumping]) => {
+                call.append(code);
+                call.append(jumping);
+                call
+            }
+            // Then it says so.
+            Err(_) if !passing.is_empty() => Insert::default(),
+            Err(why) => return Err(error(why)),
+        };
+        for word in passing {
+            let frame = Field::General { reg: STACK_POINTER, len: 4 };
+            all.append(appending(snippet::record(word, &[frame], site.live).map_err(error)?));
+        }
+        Ok(all)
+    }
 }
 
 struct PointLowering<'a> {
@@ -221,7 +263,7 @@ impl PointLowering<'_> {
                 Ok(vec![Site::at(block, Spot::After(at), live)])
             }
             Point::Exit(func) => self.exits(func),
-            Point::Return(func) => self.returns(func),
+            Point::Return { func, has_arguments_in_memory } => self.returns(func, has_arguments_in_memory),
             Point::Edge(edge) => Ok(vec![self.edge(edge)?]),
             Point::LoopEntry(header) => {
                 let (loops, id) = self.loop_of(header)?;
@@ -282,9 +324,9 @@ impl PointLowering<'_> {
         Ok(sites)
     }
 
-    /// Where control goes back to the function's caller. Not behind jumps that must stay: to what comes back
-    /// more than once, or looks at who calls it.
-    fn returns(&self, func: FuncId) -> Result<Vec<Site>, PlanError> {
+    /// Where control goes back to the function's caller. Jumps stay that go to what comes back more than
+    /// once.
+    fn returns(&self, func: FuncId, has_arguments_in_memory: bool) -> Result<Vec<Site>, PlanError> {
         let program = self.program;
         self.moved(func)?;
         let mut sites = Vec::new();
@@ -293,7 +335,7 @@ impl PointLowering<'_> {
             if block.end == BlockEnd::Return {
                 sites.push(self.before(block.last_insn())?);
             }
-            for call in program.calls_in(id).iter().filter(|call| call.returns && self.may_be_called(call)) {
+            for call in program.calls_in(id).iter().filter(|call| call.returns) {
                 let site = match call.kind {
                     CallKind::Call => continue,
                     CallKind::TailCall => self.before(call.at)?,
@@ -305,8 +347,11 @@ impl PointLowering<'_> {
                     CallKind::FallThrough => Some(block.end_va()),
                     _ => last().and_then(|insn| insn.flow().target()),
                 };
-                let tail = to.map(Tail::To).or_else(|| site.insn.map(Tail::By));
-                sites.extend(tail.map(|tail| Site { behind: Some(tail), ..site }));
+                let tail = match to.map(Tail::To).or_else(|| site.insn.map(Tail::By)) {
+                    Some(tail) if !has_arguments_in_memory && self.may_be_called(call) => tail,
+                    _ => Tail::Stays,
+                };
+                sites.push(Site { behind: Some(tail), ..site });
             }
         }
         Ok(sites)
@@ -381,7 +426,7 @@ impl PointLowering<'_> {
             }
             Action::Keep(value, sink) => (*value, *sink),
             Action::Call(value, _) => (*value, Sink::Call),
-            Action::Append(Record { word, fields }) => {
+            Action::Append(Record { word, fields, .. }) => {
                 let made = snippet::record(*word, fields, live);
                 return Ok(appending(made.map_err(|why| PlanError::Value { at, why })?));
             }
@@ -489,7 +534,7 @@ mod tests {
         let program = assembled(&[("_start", "call f\nhlt"), ("f", code), ("g", "mov %r9d,%eax\nret")]);
         let f = function(&program, "f");
         let value = Value::Register(snippet::general_register("rax").expect("there is one"));
-        let point = Point::Return(f);
+        let point = Point::Return { func: f, has_arguments_in_memory: false };
         // What else is there comes first, whatever the order.
         let keep = Probe { point, action: Action::Keep(value, Sink::Last) };
         let jump = Va(program.function(f).entry.0 + 4);

@@ -10,7 +10,7 @@ use trace::recording::module_code::ModuleCode;
 use trace::recording::recorder::{Recorder, Timestamps};
 
 /// How long the streams are left alone where there was nothing to take.
-const NAP: Duration = Duration::from_micros(300);
+pub(crate) const NAP: Duration = Duration::from_micros(300);
 
 /// After which time it is said how large the file will be.
 const FORECAST: Duration = Duration::from_secs(1);
@@ -26,20 +26,20 @@ pub struct Forecast {
 
 /// What was seen of the streams.
 #[derive(Default)]
-pub(super) struct Taken {
-    pub(super) n_threads: usize,
+pub(crate) struct Taken {
+    pub(crate) n_threads: usize,
     /// How often a thread waited until there was room for its events.
-    pub(super) n_stalls: usize,
+    pub(crate) n_stalls: usize,
     /// How many streams lost events.
-    pub(super) n_lost: u64,
+    pub(crate) n_lost: u64,
     /// How many processes go on, of which no more is taken.
-    pub(super) n_left: usize,
+    pub(crate) n_left: usize,
     /// Of each stream, who appended to it, when all was taken.
-    pub(super) owners: Vec<Owner>,
+    pub(crate) owners: Vec<Owner>,
     /// How often a thread had to append to the stream of another.
-    pub(super) n_shared: u64,
+    pub(crate) n_shared: u64,
     /// Why no more was taken.
-    pub(super) failed: Option<io::Error>,
+    pub(crate) failed: Option<io::Error>,
 }
 
 /// Empties the memory shared with a program into a recorder.

@@ -120,6 +120,11 @@ pub enum NoValue {
     /// What a jump out of the function leads to may read flags.
     #[error("what the jump leads to may read flags: it cannot be made a call")]
     FlagsAreRead,
+    /// A jump out of the function cannot be made a call.
+    #[error(
+        "a jump out of the function cannot be made a call: it may have arguments in memory, or come back twice"
+    )]
+    StaysJump,
     /// The code could not be written.
     #[error("the code cannot be written")]
     Unwritable,

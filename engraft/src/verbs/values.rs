@@ -1,0 +1,166 @@
+//! `engraft values`: arguments and results of calls, and what registers hold at places.
+
+mod fill;
+
+use crate::input::names::spellings;
+use crate::input::{self, CommandLine, Ending, Place, Source};
+use crate::output::{self, Answer, Hinted};
+use crate::verbs::count;
+use measure::values::{Asked, AskedPlace, Code};
+use profile::Profile;
+use profile::recording::{Module, Recording, Run};
+use profile::values::{SECTION, Values};
+use session::{
+    Instrumentation, Measurable, Measured, MeasuredRun, ModuleFilter, Modules, Placement, Prepared,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+use views::values::ValuesView;
+
+/// Run as tests.
+const EXAMPLES: &str = "\
+Examples:
+  $ engraft values -q -o old.engraft --at main edi ./old";
+
+/// Run a program and record the values of arguments, results and registers
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// Where to write the recording [default: PROGRAM.values.engraft, the one before being kept as
+    /// PROGRAM.values.old.engraft]
+    #[arg(short, value_name = "REC")]
+    o: Option<PathBuf>,
+    /// Record what is in registers each time that control comes to a place (an address of the executable,
+    /// MODULE!ADDRESS, FUNCTION, FUNCTION+OFFSET): several with commas between them, each with its kind
+    /// behind a colon (`engraft help values`)
+    #[arg(long, num_args = 2, value_names = ["PLACE", "VALUES"], action = clap::ArgAction::Append)]
+    at: Vec<String>,
+    /// Where to look for functions: `all` (without libc and ld.so), `exe`, or file names of modules, `*`
+    /// standing for anything; several with commas between them [default: all, and libc]
+    #[arg(long, value_name = "WHICH", value_delimiter = ',', default_values = ["all", "libc.so*", "libc-*"])]
+    modules: Vec<String>,
+    /// Do not keep rewritten modules for the next time
+    #[arg(long)]
+    no_cache: bool,
+    #[command(flatten)]
+    output: output::Report,
+    #[command(flatten)]
+    rows: output::Rows,
+    #[command(flatten)]
+    command: CommandLine,
+}
+
+/// What the command line asks for.
+fn asked(args: &Args) -> anyhow::Result<Asked> {
+    let place = |pair: &[String]| {
+        let [place, values] = pair else { anyhow::bail!("--at has a place and values") };
+        AskedPlace::parse(place, values).map_err(|err| {
+            let hint = "`engraft help values` says how places and values are written";
+            Hinted::new(format!("--at {place}: {err}"), hint).into()
+        })
+    };
+    let places = args.at.chunks(2).map(place).collect::<anyhow::Result<_>>()?;
+    Ok(Asked { calls: Vec::new(), places })
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    let asked = asked(args)?;
+    if asked.calls.is_empty() && asked.places.is_empty() {
+        let hint = "say of which places: `--at main edi`";
+        return Err(Hinted::new("no value is asked for", hint).into());
+    }
+    let target = count::find(&args.command)?;
+    let rec = Place::new(args.o.as_deref(), Ending::Values, &target.command)?;
+    output::can_be_written(rec.path())?;
+    args.output.refuse_unfit(&[rec.path(), &target.command])?;
+    let store = count::open_store(args.no_cache)?;
+    let wanted = ModuleFilter::new(&args.modules);
+    let instrumentation = Instrumentation {
+        values: Arc::new(asked.clone()),
+        spellings,
+        ..Instrumentation::new(Placement::Values)
+    };
+    let modules = Modules::of(&store, &target)?;
+    modules.warnings.iter().for_each(output::warned);
+    let measurable = Measurable::new(Prepared::new(&store, &wanted, modules, instrumentation)?)?;
+    let (name, rest) = args.command.split();
+    let (started, clock) = (SystemTime::now(), Instant::now());
+    output::pause_progress();
+    let run = MeasuredRun::new(measurable, &target, (name, rest))?;
+    output::resume_progress();
+    let duration = clock.elapsed();
+    let status = run.status();
+    let died = run.died().map(input::death);
+    let modules = run.modules();
+    let Measured { values, codes, warnings } = run.finish(name);
+    let recording = Recording {
+        run: Some(Run {
+            died: died.as_ref().map(count::fill::died),
+            ..count::described(&args.command, (started, duration), status)
+        }),
+        modules: modules.iter().map(|path| unread(path)).collect(),
+        sections: vec![(SECTION, values.write())],
+        ..Recording::default()
+    };
+    count::keep(&rec, &recording.write())?;
+    output::tidy_before_signals_end_us();
+    warnings.iter().for_each(output::warned);
+    say_unseen(&asked, &codes, &values);
+    if !args.output.is_silent() {
+        args.output.print(&fill::view(&values))?;
+    }
+    Ok(Answer::Status(count::passed_on(status)))
+}
+
+/// A module of which nothing was counted.
+fn unread(path: &Path) -> Module {
+    let mut profile = Profile::default();
+    profile.image.name = path.display().to_string();
+    Module::new(profile, None)
+}
+
+/// Warns of what was asked for and not seen, and why.
+fn say_unseen(asked: &Asked, codes: &[Code], values: &Values) {
+    for unseen in codes.iter().flat_map(|code| &code.unseen) {
+        let what = match unseen.is_result_only {
+            true => format!("what {} returns is not seen: {}", unseen.function, unseen.why),
+            false => format!("{} at {:#x} is not seen: {}", unseen.function, unseen.at, unseen.why),
+        };
+        output::warn(&what, None);
+    }
+    let is_known = |name: &str| codes.iter().any(|code| code.records.iter().any(|r| r.name == name));
+    for place in &asked.places {
+        let n = values.places.iter().find(|known| known.place == place.place).map_or(0, |place| place.n);
+        if !is_known(&place.place) {
+            let hint = "`engraft show BINARY functions` lists those of a file; addresses are as in the file";
+            output::warn(&format!("there is no {} in what was loaded", place.place), Some(hint));
+        } else if n == 0 {
+            output::warn(&format!("nothing came by at {}", place.place), None);
+        }
+    }
+}
+
+/// Whether the recording `rec` has values.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn has_some(rec: &Path) -> anyhow::Result<bool> {
+    if input::is_trace(rec) || !input::is_recording(rec) {
+        return Ok(false);
+    }
+    let recording = Source::read(rec)?.recording()?;
+    Ok(recording.is_some_and(|rec| rec.sections.iter().any(|(tag, _)| *tag == SECTION)))
+}
+
+/// The values that the recording `rec` holds.
+///
+/// # Errors
+/// If it has none, or they are damaged.
+pub fn recorded(rec: &Path) -> anyhow::Result<ValuesView> {
+    let recording = Source::read(rec)?.needed_recording()?;
+    let section = recording.sections.iter().find(|(tag, _)| *tag == SECTION);
+    let (_, body) = section.ok_or_else(|| anyhow::anyhow!("{} has no values", rec.display()))?;
+    Ok(fill::view(&Values::parse(body)?))
+}

@@ -1,0 +1,24 @@
+//! Which values are recorded of a run, and what the records mean.
+//!
+//! ```text
+//!  Asked ─plan→ Plan, Code ─(probe, a run)→ records ─Collector→ profile::values::Values
+//! ```
+//! A call has a record where its function is entered, with its arguments and where its return address lies,
+//! and one where its caller gets control back, with its result: the two that have the same place are of one
+//! call ([`open`]). A jump out of a function that stays a jump says so; then the result of whoever returns
+//! there is its own, too.
+//!
+//! *Not here*: prototypes (`prototypes`), where code goes (`probe`), how values are kept (`profile::values`).
+//!
+//! *Source*: VPROF, section 2.2 (values at calls); that the two ends of a call have their stack pointer in
+//! common: System V ABI, AMD64 supplement, 3.2.2.
+#![warn(clippy::indexing_slicing)]
+
+mod asked;
+mod collect;
+mod open;
+mod plan;
+
+pub use asked::{Asked, AskedCall, AskedPlace, BadPlace, Piece, Wanted};
+pub use collect::Collector;
+pub use plan::{Code, LONGEST_WORDS, Unseen, plan};

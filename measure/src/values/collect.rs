@@ -1,0 +1,397 @@
+//! From the records of threads to values.
+
+use super::open::OpenCalls;
+use super::plan::{Code, ColumnCode, Recorded, What};
+use profile::values::{Address, Calls, Column, Distribution, Place, Values};
+use trace::recording::event::Head;
+
+/// The longest value in bytes.
+const LONGEST: usize = 255;
+
+/// Takes the records of a run's threads, as they come.
+#[derive(Default)]
+pub struct Collector {
+    modules: Vec<Sites>,
+    functions: Vec<Function>,
+    rows: Vec<Row>,
+    places: Vec<Place>,
+    threads: Vec<Thread>,
+    n_unread_bytes: u64,
+}
+
+/// The records of a module: the number before that of the first, and what each means.
+struct Sites {
+    base: u32,
+    sites: Vec<Site>,
+}
+
+/// What a record means here.
+struct Site {
+    what: What,
+    /// The function, or the place.
+    of: u32,
+    len: usize,
+    columns: Vec<Bytes>,
+}
+
+/// Where the bytes of a value are in a record.
+#[derive(Clone, PartialEq, Eq)]
+struct Bytes {
+    /// Where it is, if it is in one part of 8 bytes at most, that many of which count.
+    word: Option<(usize, u8)>,
+    len: usize,
+    /// Where each part is in the record, in the value, and its length.
+    parts: Vec<(usize, usize, usize)>,
+}
+
+/// A function that is called.
+struct Function {
+    row: u32,
+    /// What its caller gets.
+    back: Vec<Bytes>,
+}
+
+/// A row of the report.
+struct Row {
+    asked: u32,
+    calls: Calls,
+}
+
+#[derive(Default)]
+struct Thread {
+    open: OpenCalls,
+}
+
+impl Bytes {
+    fn of(code: &ColumnCode) -> Bytes {
+        let parts =
+            code.parts.iter().map(|&(from, at, len)| (from as usize, usize::from(at), usize::from(len)));
+        let parts: Vec<(usize, usize, usize)> = parts.collect();
+        let len = code.kind.len_bytes().min(LONGEST);
+        let word = match parts[..] {
+            [(from, 0, n)] if n == len && n <= 8 => u8::try_from(n).ok().map(|n| (from, n)),
+            _ => None,
+        };
+        Bytes { word, len, parts }
+    }
+
+    /// The value in `record`, in `room`.
+    fn value<'r>(&self, record: &[u8], room: &'r mut [u8; LONGEST + 1]) -> &'r [u8] {
+        room.get_mut(..self.len).unwrap_or_default().fill(0);
+        for &(from, at, len) in &self.parts {
+            if let (Some(to), Some(bytes)) = (room.get_mut(at..at + len), record.get(from..from + len)) {
+                to.copy_from_slice(bytes);
+            }
+        }
+        room.get(..self.len).unwrap_or_default()
+    }
+}
+
+fn add(columns: &mut [Column], bytes: &[Bytes], record: &[u8]) {
+    for (column, bytes) in columns.iter_mut().zip(bytes) {
+        match bytes.word.and_then(|(from, len)| Some((word(record.get(from..)?, len), len))) {
+            Some((value, len)) => column.values.add_word(value, len),
+            None => column.values.add(bytes.value(record, &mut [0; LONGEST + 1])),
+        }
+    }
+}
+
+/// The first `len` of `bytes` as a number, of which there are 4 at least.
+#[inline]
+fn word(bytes: &[u8], len: u8) -> u64 {
+    let value = match (bytes.first_chunk(), bytes.first_chunk()) {
+        (Some(all), _) => u64::from_le_bytes(*all),
+        (None, Some(half)) => u64::from(u32::from_le_bytes(*half)),
+        (None, None) => 0,
+    };
+    value & u64::MAX >> (64 - 8 * u32::from(len.clamp(1, 8)))
+}
+
+fn columns(codes: &[ColumnCode]) -> Vec<Column> {
+    let column = |code: &ColumnCode| Column {
+        name: code.name.clone(),
+        type_name: code.type_name.clone(),
+        kind: code.kind.clone(),
+        values: Distribution::default(),
+    };
+    codes.iter().map(column).collect()
+}
+
+impl Collector {
+    /// Knows what the records of a module mean from now on.
+    pub fn add_module(&mut self, code: &Code) {
+        let mut sites = Vec::with_capacity(code.records.len());
+        let mut last = None;
+        for recorded in &code.records {
+            let address =
+                Address { module: code.path.clone(), at: recorded.at, name: recorded.symbol.clone() };
+            let of = match recorded.what {
+                What::Place => self.place(recorded, address),
+                What::Enters => *last.insert(self.function(recorded, address)),
+                What::Passes | What::ComesBack => last.unwrap_or_default(),
+                What::Ends => 0,
+            };
+            let columns: Vec<Bytes> = recorded.columns.iter().map(Bytes::of).collect();
+            if recorded.what == What::ComesBack {
+                self.comes_back(of, recorded, &columns);
+            }
+            sites.push(Site { what: recorded.what, of, len: recorded.len as usize, columns });
+        }
+        self.modules.push(Sites { base: code.base, sites });
+    }
+
+    fn place(&mut self, recorded: &Recorded, address: Address) -> u32 {
+        let known = self.places.iter_mut().position(|place| place.place == recorded.name);
+        let n = known.unwrap_or_else(|| {
+            let (place, columns) = (recorded.name.clone(), columns(&recorded.columns));
+            self.places.push(Place { place, addresses: Vec::new(), n: 0, columns });
+            self.places.len() - 1
+        });
+        self.places.get_mut(n).into_iter().for_each(|place| place.addresses.push(address.clone()));
+        u32::try_from(n).unwrap_or(u32::MAX)
+    }
+
+    fn function(&mut self, recorded: &Recorded, address: Address) -> u32 {
+        let is_it = |row: &Row| row.asked == recorded.asked && row.calls.function == recorded.name;
+        let n = self.rows.iter().position(is_it).unwrap_or_else(|| {
+            let (function, arguments) = (recorded.name.clone(), columns(&recorded.columns));
+            let calls = Calls { function, arguments, ..Calls::default() };
+            self.rows.push(Row { asked: recorded.asked, calls });
+            self.rows.len() - 1
+        });
+        self.rows.get_mut(n).into_iter().for_each(|row| row.calls.addresses.push(address.clone()));
+        self.functions.push(Function { row: u32::try_from(n).unwrap_or(u32::MAX), back: Vec::new() });
+        u32::try_from(self.functions.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn comes_back(&mut self, of: u32, recorded: &Recorded, bytes: &[Bytes]) {
+        let Some(function) = self.functions.get_mut(of as usize) else { return };
+        function.back = bytes.to_vec();
+        if let Some(row) = self.rows.get_mut(function.row as usize) {
+            let result = columns(&recorded.columns).pop();
+            row.calls.result = row.calls.result.take().or(result);
+        }
+    }
+
+    /// Takes the next bytes of an area's stream: whole records.
+    pub fn append(&mut self, area: usize, bytes: &[u8]) {
+        if self.threads.len() <= area {
+            self.threads.resize_with(area + 1, Thread::default);
+        }
+        let mut rest = bytes;
+        while let Some(word) = rest.first_chunk().map(|word| u32::from_le_bytes(*word)) {
+            if word == 0 {
+                // Behind the last record of a chunk there is nothing.
+                self.n_unread_bytes += used(rest);
+                return;
+            }
+            let len = match self.site(word) {
+                Some((module, site)) => self.take(area, (module, site), rest),
+                None => match Head::of(word) {
+                    Head::Another => {
+                        self.end(area, false);
+                        Some(4)
+                    }
+                    Head::Signal => Some(12),
+                    _ => None,
+                },
+            };
+            let Some(behind) = len.and_then(|len| rest.get(len..)) else {
+                self.n_unread_bytes += used(rest);
+                return;
+            };
+            rest = behind;
+        }
+    }
+
+    fn site(&self, word: u32) -> Option<(usize, usize)> {
+        self.modules.iter().enumerate().find_map(|(n, module)| {
+            let site = word.wrapping_sub(module.base).wrapping_sub(1) as usize;
+            (site < module.sites.len()).then_some((n, site))
+        })
+    }
+
+    /// Takes the record that starts `bytes`; its length, if all of it is there.
+    fn take(&mut self, area: usize, (module, site): (usize, usize), bytes: &[u8]) -> Option<usize> {
+        let site = self.modules.get(module)?.sites.get(site)?;
+        let record = bytes.get(..site.len)?;
+        if site.what == What::Place {
+            let place = self.places.get_mut(site.of as usize)?;
+            place.n += 1;
+            add(&mut place.columns, &site.columns, record);
+            return Some(site.len);
+        }
+        let slot = u32::from_le_bytes(*record.get(4..)?.first_chunk()?);
+        let (functions, rows) = (&self.functions, &mut self.rows);
+        let row_of = |function: u32| functions.get(function as usize).map(|f| f.row as usize);
+        let open = &mut self.threads.get_mut(area)?.open;
+        match site.what {
+            What::Enters => {
+                let row = row_of(site.of)?;
+                // A version that calls another one: that is one call.
+                let is_inner = open.top().is_some_and(|top| top != site.of && row_of(top) == Some(row));
+                if !is_inner {
+                    open.enter(slot, site.of);
+                    let calls = &mut rows.get_mut(row)?.calls;
+                    calls.n_calls += 1;
+                    add(&mut calls.arguments, &site.columns, record);
+                }
+            }
+            What::Passes => open.pass(slot),
+            What::Ends => open.settle(slot),
+            What::ComesBack => open.come_back(slot, site.of, |function| {
+                let Some(function) = functions.get(function as usize) else { return };
+                let Some(row) = rows.get_mut(function.row as usize) else { return };
+                // Who jumped here returns this, too, if it returns the like.
+                if function.back == site.columns {
+                    row.calls.n_results += 1;
+                    add(row.calls.result.as_mut_slice(), &site.columns, record);
+                } else {
+                    row.calls.n_left += 1;
+                }
+            }),
+            What::Place => {}
+        }
+        Some(site.len)
+    }
+
+    /// The stream of an area has come to its end, or to the end of its thread; whether what was open there
+    /// was never left.
+    pub fn end(&mut self, area: usize, is_open: bool) {
+        let Some(thread) = self.threads.get_mut(area) else { return };
+        let rest = std::mem::take(thread).open.finish(is_open);
+        let functions = &self.functions;
+        let mut each = |all: &std::collections::HashMap<u32, u64>, to: fn(&mut Calls) -> &mut u64| {
+            for (function, n) in all {
+                let row = functions.get(*function as usize).map(|f| f.row as usize);
+                row.and_then(|row| self.rows.get_mut(row))
+                    .into_iter()
+                    .for_each(|row| *to(&mut row.calls) += n);
+            }
+        };
+        each(&rest.open, |calls| &mut calls.n_open);
+        each(&rest.left, |calls| &mut calls.n_left);
+    }
+
+    /// All that there was, in the order in which it was asked for, functions of one glob by name.
+    pub fn finish(mut self) -> Values {
+        (0..self.threads.len()).for_each(|area| self.end(area, true));
+        self.rows.sort_by(|a, b| (a.asked, &a.calls.function).cmp(&(b.asked, &b.calls.function)));
+        Values {
+            calls: self.rows.into_iter().map(|row| row.calls).collect(),
+            places: self.places,
+            n_unread_bytes: self.n_unread_bytes,
+            n_lost: 0,
+        }
+    }
+}
+
+/// How many bytes are there up to the last that is not zero.
+fn used(bytes: &[u8]) -> u64 {
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| (last as u64 + 1).next_multiple_of(4))
+}
+
+#[cfg(test)]
+#[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::values::plan::{Code, Recorded};
+    use profile::values::Kind;
+
+    /// A column of 4 bytes behind the frame.
+    fn number(name: &str) -> ColumnCode {
+        let (name, type_name) = (name.to_owned(), "int".to_owned());
+        ColumnCode { name, type_name, kind: Kind::Signed(4), parts: vec![(8, 0, 4)] }
+    }
+
+    fn recorded(what: What, name: &str, at: u64, columns: Vec<ColumnCode>) -> Recorded {
+        let len = if columns.is_empty() { 8 } else { 12 };
+        Recorded { what, asked: 0, name: name.to_owned(), at, symbol: None, len, columns }
+    }
+
+    /// Three records a function: it is entered with a number, goes on, and comes back with one.
+    fn code(base: u32, functions: &[(&str, u64)]) -> Code {
+        let of = |(name, at): &(&str, u64)| {
+            [
+                recorded(What::Enters, name, *at, vec![number("n")]),
+                recorded(What::Passes, name, *at, Vec::new()),
+                recorded(What::ComesBack, name, *at, vec![number("result")]),
+            ]
+        };
+        Code { base, records: functions.iter().flat_map(of).collect(), ..Code::default() }
+    }
+
+    fn bytes(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn counts(calls: &Calls) -> [u64; 4] {
+        [calls.n_calls, calls.n_results, calls.n_left, calls.n_open]
+    }
+
+    fn values(column: &Column) -> Vec<(String, u64)> {
+        column.values.counted().iter().map(|one| (column.kind.text(&one.bytes), one.count)).collect()
+    }
+
+    /// Two versions of a function that call each other are one call; one that goes on by a jump has the
+    /// result of whoever returns.
+    #[test]
+    fn records_of_threads_are_calls_with_values() {
+        let mut collector = Collector::default();
+        collector.add_module(&code(0x1000, &[("f", 0x10), ("f", 0x20), ("g", 0x30)]));
+        let [f, f_passes, f_back, v, _, v_back, g, _, g_back] = std::array::from_fn(|n| 0x1001 + n as u32);
+        let slot = 0x7fff_f000;
+        // f(1) calls its other version; f(2) jumps to g(3); a signal comes; f(4) is open.
+        let first = [
+            vec![f, slot, 1],
+            vec![v, slot - 32, 7],
+            vec![v_back, slot - 32, 8],
+            vec![f_back, slot, 10],
+            vec![f, slot, 2],
+            vec![f_passes, slot],
+            vec![g, slot, 3],
+            vec![g_back, slot, 30],
+            vec![trace::recording::event::HANDLER, 0, 0],
+            vec![f, slot, 4],
+            vec![0, 0],
+        ];
+        collector.append(0, &bytes(&first.concat()));
+        // Another thread ends in the middle of f(5), and the next one has its memory; what follows is cut.
+        let second = [vec![f, slot, 5, trace::recording::event::ANOTHER], vec![g, slot, 6, g]];
+        collector.append(1, &bytes(&second.concat()));
+        let all = collector.finish();
+        let [f, g] = &all.calls[..] else { panic!("{all:?}") };
+        assert_eq!((f.function.as_str(), counts(f)), ("f", [4, 2, 1, 1]));
+        assert_eq!((g.function.as_str(), counts(g)), ("g", [2, 1, 0, 1]));
+        let want = ["1", "2", "4", "5"].map(|n| (n.to_owned(), 1));
+        assert_eq!(values(&f.arguments[0]), want);
+        let result = f.result.as_ref().expect("it has one");
+        assert_eq!(values(result), [("10".to_owned(), 1), ("30".to_owned(), 1)]);
+        assert_eq!(f.addresses.iter().map(|a| a.at).collect::<Vec<_>>(), [0x10, 0x20]);
+        assert_eq!(all.n_unread_bytes, 4);
+    }
+
+    /// A thread that was stopped in the middle of a record leaves one without its word.
+    #[test]
+    fn what_is_behind_a_record_that_is_not_whole_is_not_read() {
+        let mut collector = Collector::default();
+        collector.add_module(&code(0x1000, &[("f", 0x10)]));
+        collector.append(0, &bytes(&[0x1001, 0x100, 1, 0, 0x200, 0x1001, 0, 0]));
+        let all = collector.finish();
+        assert_eq!((counts(&all.calls[0]), all.n_unread_bytes), ([1, 0, 0, 1], 12));
+    }
+
+    #[test]
+    fn a_value_in_parts_is_put_together() {
+        let code = ColumnCode {
+            name: "pair".to_owned(),
+            type_name: "pair".to_owned(),
+            kind: Kind::Unsigned(16),
+            parts: vec![(4, 8, 8), (12, 0, 4)],
+        };
+        let record: Vec<u8> = (0..20).collect();
+        let mut room = [0xff; LONGEST + 1];
+        let want = [12, 13, 14, 15, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9, 10, 11];
+        assert_eq!(Bytes::of(&code).value(&record, &mut room), want);
+    }
+}

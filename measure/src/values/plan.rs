@@ -1,0 +1,271 @@
+//! Where records are appended, and what they hold.
+//!
+//! ```text
+//! entry  = word frame argument*        the function is entered; frame: the low half of where its return
+//!                                      address lies
+//! back   = word frame result           its caller gets control back
+//! passes = word frame                  it goes on by a jump
+//! place  = word value*
+//! ends   = word frame                  the process ends: `exit` and its like are entered
+//! ```
+//! Words go by module and turn, as those of events: three a function, one a place.
+
+use super::asked::{Asked, AskedCall, AskedPlace, ENDS, Wanted};
+use probe::{Action, Field, Module, NotMoved, Plan, Point, Probe, Record, RewriteError, Room, record_len};
+use profile::values::Kind;
+use program::arch::Reg;
+use program::{FuncId, Program, Va};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The most words of a module.
+const MOST_WORDS: u32 = 1 << 22;
+/// Where the words of a module start is a multiple of this.
+const BASES: u32 = 1 << 12;
+/// Words are below it: those above it are the runtime's.
+const LIMIT: u32 = trace::recording::event::LIMIT - 16;
+/// No record has more words.
+pub const LONGEST_WORDS: u64 = probe::LONGEST_RECORD as u64 / 4;
+/// Where the return address of a function lies, at its entry and where it returns.
+const FRAME: Field = Field::General { reg: Reg::general(4), len: 4 };
+
+/// What the records of a module mean.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Code {
+    /// The path of the module.
+    pub path: String,
+    /// The number before that of its first record.
+    pub base: u32,
+    /// What is recorded, by number.
+    pub records: Vec<Recorded>,
+    /// Functions that were asked for and are not seen, and why.
+    pub unseen: Vec<Unseen>,
+}
+
+/// A function of which nothing is recorded, or no result.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Unseen {
+    /// Its name.
+    pub function: String,
+    /// Where it is.
+    pub at: u64,
+    /// Why.
+    pub why: String,
+    /// Whether calls of it are seen, but what they return is not.
+    pub is_result_only: bool,
+}
+
+/// A record.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Recorded {
+    /// What it says.
+    pub what: What,
+    /// Which of what was asked for: a call, or a place.
+    pub asked: u32,
+    /// The name of the function, as it is reported.
+    pub name: String,
+    /// Where it is.
+    pub at: u64,
+    /// The symbol there, if that is another.
+    pub symbol: Option<String>,
+    /// Its length in bytes.
+    pub len: u32,
+    /// Its values.
+    pub columns: Vec<ColumnCode>,
+}
+
+/// What a record says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum What {
+    /// A function is entered.
+    Enters,
+    /// Its caller gets control back.
+    ComesBack,
+    /// It goes on by a jump.
+    Passes,
+    /// Control comes by.
+    Place,
+    /// The process is about to end: what lies deeper was left.
+    Ends,
+}
+
+/// Where the bytes of a value are in a record.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ColumnCode {
+    /// What it is called.
+    pub name: String,
+    /// Its type.
+    pub type_name: String,
+    /// What its bytes mean.
+    pub kind: Kind,
+    /// Its parts: where they are in the record, in the value, and their length.
+    pub parts: Vec<(u32, u16, u8)>,
+}
+
+impl Code {
+    /// The numbers of its records.
+    pub fn numbers(&self) -> std::ops::Range<u32> {
+        self.base..self.base.saturating_add(u32::try_from(self.records.len() + 1).unwrap_or(u32::MAX))
+    }
+}
+
+/// What is put into the code of `program`, and what its records mean; numbers go by `key` and `turn`.
+/// `functions` gives those that a name means, `place_of` the addresses that a place's text stands for.
+pub fn plan(
+    program: &Program,
+    key: u32,
+    turn: u32,
+    asked: &Asked,
+    functions: &dyn Fn(&str) -> BTreeSet<FuncId>,
+    place_of: &dyn Fn(&str) -> Vec<Va>,
+) -> (Plan, Code) {
+    let not_moved = Module::not_moved(program);
+    let base = key.wrapping_add(turn.wrapping_mul(0x9e37_79b9)) % ((LIMIT - 2 * MOST_WORDS) / BASES) * BASES;
+    let code = Code { path: program.image.name.clone(), base, ..Code::default() };
+    let mut making = Making { program, not_moved, code, probes: Vec::new(), records: Vec::new() };
+    for (n, call) in (0..).zip(&asked.calls) {
+        functions(&call.name).into_iter().for_each(|func| making.function(n, call, func));
+    }
+    if !asked.calls.is_empty() {
+        ENDS.iter().flat_map(|name| functions(name)).for_each(|func| making.end(func));
+    }
+    for (n, place) in (0..).zip(&asked.places) {
+        place_of(&place.place).into_iter().for_each(|at| making.place(n, place, at));
+    }
+    making.without_what_fails();
+    let Making { code, probes, .. } = making;
+    (Plan { probes, ..Plan::NULL }, code)
+}
+
+struct Making<'a> {
+    program: &'a Program,
+    not_moved: Vec<Option<NotMoved>>,
+    code: Code,
+    probes: Vec<Probe>,
+    /// Of each probe: the record that it is for.
+    records: Vec<usize>,
+}
+
+impl Making<'_> {
+    /// The calls of `func`, for what was asked for as number `n`.
+    fn function(&mut self, n: u32, call: &AskedCall, func: FuncId) {
+        let function = self.program.function(func);
+        if function.import.is_some() {
+            return;
+        }
+        let (at, symbol) = (function.entry.0, function.name());
+        let name = if call.name.contains('*') { bare(&symbol).to_owned() } else { call.name.clone() };
+        let why = match self.not_moved.get(func.index()) {
+            Some(None) => None,
+            Some(Some(why)) => Some(why.to_string()),
+            None => Some("it is not known".to_owned()),
+        };
+        if let Some(why) = why {
+            let function = if symbol == name { name } else { format!("{name} ({symbol})") };
+            self.code.unseen.push(Unseen { function, at, why, is_result_only: false });
+            return;
+        }
+        let symbol = (symbol != name).then_some(symbol);
+        let recorded = |what| Recorded {
+            what,
+            asked: n,
+            name: name.clone(),
+            at,
+            symbol: symbol.clone(),
+            len: 0,
+            columns: Vec::new(),
+        };
+        self.record(Point::Entry(func), recorded(What::Enters), &call.arguments, None);
+        let passes = self.number(Recorded { len: record_len(&[FRAME]), ..recorded(What::Passes) });
+        let has_arguments_in_memory = call.has_arguments_in_memory;
+        let back = recorded(What::ComesBack);
+        let point = Point::Return { func, has_arguments_in_memory };
+        self.record(point, back, call.result.as_slice(), Some(passes));
+    }
+
+    /// The process ends where `func` is entered.
+    fn end(&mut self, func: FuncId) {
+        if self.not_moved.get(func.index()) != Some(&None) || self.program.function(func).import.is_some() {
+            return;
+        }
+        let function = self.program.function(func);
+        let (name, at) = (function.name(), function.entry.0);
+        let recorded =
+            Recorded { what: What::Ends, asked: 0, name, at, symbol: None, len: 0, columns: Vec::new() };
+        self.record(Point::Entry(func), recorded, &[], None);
+    }
+
+    /// What is at `at`, for what was asked for as number `n`.
+    fn place(&mut self, n: u32, place: &AskedPlace, at: Va) {
+        let recorded = Recorded {
+            what: What::Place,
+            asked: n,
+            name: place.place.clone(),
+            at: at.0,
+            symbol: None,
+            len: 0,
+            columns: Vec::new(),
+        };
+        self.record(Point::Before(at), recorded, &place.values, None);
+    }
+
+    /// Gives `recorded` the next number; the word.
+    fn number(&mut self, recorded: Recorded) -> u32 {
+        self.code.records.push(recorded);
+        self.code.base + u32::try_from(self.code.records.len()).unwrap_or(u32::MAX)
+    }
+
+    /// A record at `point` with `values`.
+    fn record(&mut self, point: Point, mut recorded: Recorded, values: &[Wanted], passes: Option<u32>) {
+        let mut fields = Vec::new();
+        if recorded.what != What::Place {
+            fields.push(FRAME);
+        }
+        // What several values have in common is there once.
+        let mut place = |wanted: Field| match fields.iter().position(|field| *field == wanted) {
+            Some(n) => record_len(fields.get(..n).unwrap_or_default()),
+            None => {
+                fields.push(wanted);
+                record_len(fields.get(..fields.len() - 1).unwrap_or_default())
+            }
+        };
+        recorded.columns = values
+            .iter()
+            .map(|value| ColumnCode {
+                name: value.name.clone(),
+                type_name: value.type_name.clone(),
+                kind: value.kind.clone(),
+                parts: value.pieces.iter().map(|p| (place(p.field), p.at, p.len)).collect(),
+            })
+            .collect();
+        recorded.len = record_len(&fields);
+        let n = self.code.records.len();
+        let word = self.number(recorded);
+        self.probes.push(Probe { point, action: Action::Append(Record { word, fields, passes }) });
+        self.records.push(n);
+    }
+
+    /// Leaves out what cannot be put into the code, and says why.
+    fn without_what_fails(&mut self) {
+        loop {
+            let plan = Plan { probes: std::mem::take(&mut self.probes), ..Plan::NULL };
+            let built = Module::build(self.program, &plan, Room::Apart);
+            self.probes = plan.probes;
+            let Err(RewriteError::Probes { why, .. }) = built else { return };
+            for (n, why) in why.iter().rev() {
+                let record = self.records.remove(*n);
+                self.probes.remove(*n);
+                let Some(recorded) = self.code.records.get(record) else { continue };
+                let function = recorded.symbol.clone().unwrap_or_else(|| recorded.name.clone());
+                let is_result_only = recorded.what == What::ComesBack;
+                let unseen = Unseen { function, at: recorded.at, why: why.to_string(), is_result_only };
+                self.code.unseen.push(unseen);
+            }
+        }
+    }
+}
+
+/// A symbol without its version.
+fn bare(symbol: &str) -> &str {
+    symbol.split('@').next().unwrap_or(symbol)
+}

@@ -1,0 +1,149 @@
+//! Values that a run had at places of its code: arguments and results of calls, and what registers and memory
+//! held elsewhere.
+//!
+//! Invariant: of each function, calls = results + left + open; a column has as many values as its row says,
+//! or says how many were not kept.
+//!
+//! *Not here*: how they are recorded (`probe`, `measure`), how they are printed (`views`).
+
+mod distribution;
+mod kind;
+
+pub use distribution::{Counted, Distribution, MOST_DISTINCT};
+pub use kind::{Kind, Number, bits};
+
+use crate::vocabulary::{Format, ReadError};
+use serde::{Deserialize, Serialize};
+
+/// The section of recordings that has them.
+pub const SECTION: u8 = b'V';
+/// The version of that section.
+const VERSION: u8 = 1;
+
+/// What a run had, in the order in which it was asked for.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Values {
+    /// Calls, by function.
+    pub calls: Vec<Calls>,
+    /// Other places.
+    pub places: Vec<Place>,
+    /// How many bytes of records could not be read, since their thread was stopped in the middle of one.
+    pub n_unread_bytes: u64,
+    /// How many threads lost records, since nobody took them any more.
+    pub n_lost: u64,
+}
+
+/// The calls of a function: of all that bears its name, versions and what a resolver may return included.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Calls {
+    /// Its name, as it was asked for.
+    pub function: String,
+    /// Where it is.
+    pub addresses: Vec<Address>,
+    /// How often it was called.
+    pub n_calls: u64,
+    /// How often it came back, its result being known.
+    pub n_results: u64,
+    /// How often it was left otherwise: by an exception, `longjmp`, the end of its thread, or a jump to a
+    /// function whose result could not be seen.
+    pub n_left: u64,
+    /// How often it had not come back at the end of its process.
+    pub n_open: u64,
+    /// Its arguments, in order.
+    pub arguments: Vec<Column>,
+    /// What it returned, if that was asked for and is something.
+    pub result: Option<Column>,
+}
+
+/// A place where something is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Address {
+    /// The path of the module.
+    pub module: String,
+    /// The address in it.
+    pub at: u64,
+    /// What is there, if that has a name of its own.
+    pub name: Option<String>,
+}
+
+/// Values at a place.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// The place, as it was asked for.
+    pub place: String,
+    /// Where it is.
+    pub addresses: Vec<Address>,
+    /// How often control came by.
+    pub n: u64,
+    /// What was there.
+    pub columns: Vec<Column>,
+}
+
+/// All values of one kind at a place.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Column {
+    /// What it is called.
+    pub name: String,
+    /// Its type, as it was asked for.
+    pub type_name: String,
+    /// What its bytes mean.
+    pub kind: Kind,
+    /// Which values there were.
+    pub values: Distribution,
+}
+
+impl Values {
+    /// As the body of a section: version: u8; postcard, compressed by zstd.
+    pub fn write(&self) -> Vec<u8> {
+        let bytes = postcard::to_stdvec(self).expect("all of it has a form");
+        let mut out = vec![VERSION];
+        out.extend(zstd::encode_all(bytes.as_slice(), 3).expect("memory is written to"));
+        out
+    }
+
+    /// Reads that.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`], if it is something else, or of another version.
+    pub fn parse(body: &[u8]) -> Result<Values, ReadError> {
+        let damaged =
+            |what: &str| ReadError::Damaged { format: Format::Engraft, at: 0, what: what.to_owned() };
+        let (version, packed) = body.split_first().ok_or_else(|| damaged("it has no values"))?;
+        if *version != VERSION {
+            return Err(damaged("another version of engraft kept values in it"));
+        }
+        let plain = zstd::decode_all(packed).map_err(|_| damaged("values in it cannot be unpacked"))?;
+        postcard::from_bytes(&plain).map_err(|_| damaged("values in it cannot be read"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut values = Distribution::default();
+        (0..1000u64).for_each(|n| values.add(&(n % 7).to_le_bytes()));
+        let kind = Kind::Float(8);
+        let column = Column { name: "x".to_owned(), type_name: "double".to_owned(), kind, values };
+        let address =
+            Address { module: "/m".to_owned(), at: 0x1000, name: Some("exp@@GLIBC_2.29".to_owned()) };
+        let calls = Calls {
+            function: "exp".to_owned(),
+            addresses: vec![address],
+            n_calls: 1000,
+            n_results: 990,
+            n_left: 7,
+            n_open: 3,
+            arguments: vec![column.clone()],
+            result: Some(column),
+        };
+        let all = Values { calls: vec![calls], n_lost: 1, ..Values::default() };
+        let written = all.write();
+        assert_eq!(Values::parse(&written).expect("it is one"), all);
+        for n in 0..written.len() {
+            assert!(Values::parse(&written[..n]).is_err(), "{n}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A program whose values are recorded: run while its streams are emptied, and what they came to.
+
+use crate::died::{self, Died};
+use crate::loader::{Loaded, Loader};
+use crate::messages::{Done, Warning};
+use crate::module::{Instrumented, written_path};
+use crate::prepare::{PrepareError, Prepared};
+use crate::record::{NAP, Taken, take_during, warnings};
+use crate::run::{self, Process, RunError, Watched};
+use live::{Arena, Owner, Stream, Target};
+use measure::Placement;
+use measure::values::{Code, Collector};
+use profile::values::Values;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+
+/// A program made ready, with the memory for the streams of its records.
+pub struct Measurable<'a> {
+    prepared: Prepared<'a>,
+    arena: Arena,
+}
+
+impl<'a> Measurable<'a> {
+    /// What is `prepared`, for [`Placement::Values`].
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    ///
+    /// # Panics
+    /// If it is prepared for something else: there is no stream then.
+    pub fn new(prepared: Prepared<'a>) -> Result<Measurable<'a>, PrepareError> {
+        assert_eq!(
+            prepared.asked.placement,
+            Placement::Values,
+            "values are taken of what is prepared for them"
+        );
+        let arena = prepared.arena()?;
+        Ok(Measurable { prepared, arena })
+    }
+
+    /// What the records of its modules mean that are there from the start.
+    pub fn codes(&self) -> Vec<Code> {
+        self.prepared.modules.iter().filter_map(Instrumented::recorded_values).collect()
+    }
+}
+
+/// A program whose values were recorded, and that is over.
+pub struct MeasuredRun<'a> {
+    prepared: Prepared<'a>,
+    loaded: Loaded,
+    process: Process,
+    collector: Collector,
+    taken: Taken,
+}
+
+/// What came of it.
+pub struct Measured {
+    /// The values.
+    pub values: Values,
+    /// What was recorded of each module, and what could not be.
+    pub codes: Vec<Code>,
+    /// What is to be known of it.
+    pub warnings: Vec<Warning>,
+}
+
+impl<'a> MeasuredRun<'a> {
+    /// Runs `target`, called `name`, with `args` and with what is made ready in `measurable` until it ends.
+    ///
+    /// # Errors
+    /// If it cannot be started; then no instruction of it has run.
+    pub fn new(
+        measurable: Measurable<'a>,
+        target: &Target,
+        (name, args): (&OsStr, &[OsString]),
+    ) -> Result<MeasuredRun<'a>, RunError> {
+        let mut collector = Collector::default();
+        measurable.codes().iter().for_each(|code| collector.add_module(code));
+        let Measurable { prepared, arena } = measurable;
+        let command = run::command(target, name, args);
+        live::pass_signals_on();
+        let watched = Watched { execs: true, maps: false, deaths: true };
+        let (tells, later) = std::sync::mpsc::channel();
+        let tell = move |module: &Instrumented| {
+            module.recorded_values().into_iter().for_each(|code| drop(tells.send(code)));
+        };
+        let loader = Loader::new(&prepared, &arena, Some(Box::new(tell)));
+        let mut taker = Taker { collector, later };
+        let (process, taken) = run::serve(&loader, &arena, false, || {
+            take_during(
+                &arena,
+                |is_done| taker.take(&arena, is_done),
+                || {
+                    run::start(command, &prepared, &arena, watched)
+                        .and_then(|started| run::wait(started, name, &prepared, watched))
+                },
+            )
+        })?;
+        let loaded = loader.finish();
+        Ok(MeasuredRun { prepared, loaded, process, collector: taker.collector, taken })
+    }
+
+    /// How the program ended.
+    pub fn status(&self) -> ExitStatus {
+        self.process.status
+    }
+
+    /// How the program died, if a signal has ended it.
+    pub fn died(&self) -> Option<Died> {
+        let told = self.process.deaths.as_ref().map(live::Deaths::report).unwrap_or_default();
+        died::died(&self.prepared, &self.loaded, &self.process, &told)
+    }
+
+    /// What its modules are called in recordings, the executable first.
+    pub fn modules(&self) -> Vec<PathBuf> {
+        self.recorded().map(|module| PathBuf::from(written_path(&module.path))).collect()
+    }
+
+    fn recorded(&self) -> impl Iterator<Item = &Instrumented> {
+        self.prepared.modules.iter().chain(&self.loaded.modules)
+    }
+
+    /// What there was. What is called `name` in warnings is the program.
+    pub fn finish(self, name: &OsStr) -> Measured {
+        let codes: Vec<Code> = self.recorded().filter_map(Instrumented::recorded_values).collect();
+        let mut all = warnings(&self.loaded, self.process.became.as_deref(), Done::Recorded);
+        let MeasuredRun { prepared, mut collector, taken, .. } = self;
+        let name = || Path::new(name).display().to_string();
+        all.extend(taken.failed.as_ref().map(|err| Warning::NotTaken { name: name(), why: err.to_string() }));
+        all.extend((taken.n_lost > 0).then_some(Warning::LostEvents));
+        all.extend((taken.n_shared > 0).then_some(Warning::SharedStream));
+        let n = taken.n_left;
+        all.extend((n > 0).then_some(Warning::StillRun { n, done: Done::Recorded }));
+        for (area, owner) in taken.owners.iter().enumerate() {
+            collector.end(area, !has_ended(owner));
+        }
+        let values = Values { n_lost: taken.n_lost, ..collector.finish() };
+        prepared.store.trim();
+        Measured { values, codes, warnings: all }
+    }
+}
+
+/// Whether the thread was over before its process.
+fn has_ended(owner: &Owner) -> bool {
+    owner.has_ended && !owner.runs
+}
+
+/// Empties the memory shared with a program into a collector.
+struct Taker {
+    collector: Collector,
+    /// What the records of modules mean that were loaded meanwhile.
+    later: Receiver<Code>,
+}
+
+impl Taker {
+    /// Takes all records until `is_done`, and what is there then: who goes on, is left alone.
+    fn take(&mut self, arena: &Arena, is_done: &AtomicBool) -> Taken {
+        let mut taken = Taken::default();
+        taken.failed = self.take_to(&mut taken, arena, is_done).err();
+        taken
+    }
+
+    fn take_to(&mut self, taken: &mut Taken, arena: &Arena, is_done: &AtomicBool) -> io::Result<()> {
+        let (mut streams, mut bytes) = (Vec::new(), Vec::new());
+        let mut n_rounds_left = Stream::N_CHUNKS;
+        loop {
+            let was_done = is_done.load(Ordering::SeqCst);
+            let mut found = meet(arena, &mut streams)?;
+            for (k, stream) in streams.iter_mut().enumerate() {
+                if stream.take(&mut bytes) {
+                    found = true;
+                    self.append(k, &bytes);
+                }
+            }
+            n_rounds_left -= usize::from(was_done);
+            if was_done && (!found || n_rounds_left == 0) {
+                break;
+            }
+            if !found {
+                std::thread::park_timeout(NAP);
+            }
+        }
+        // Before the rests are read: who is gone by then has nothing to add.
+        taken.n_left = arena.running()?;
+        taken.owners = arena.owners()?;
+        meet(arena, &mut streams)?;
+        for (k, stream) in streams.iter().enumerate() {
+            let rest = stream.rest()?;
+            self.append(k, &rest);
+            taken.n_stalls += usize::try_from(stream.n_stalls()?).unwrap_or(usize::MAX);
+            let is_behind = taken.n_left == 0 && stream.n_words()? > rest.len() as u64 / 4 + LONGEST_UNUSED;
+            taken.n_lost += u64::from(is_behind || stream.has_lost()?);
+        }
+        taken.n_threads = streams.len();
+        taken.n_shared = arena.n_shared()?;
+        Ok(())
+    }
+
+    fn append(&mut self, area: usize, bytes: &[u8]) {
+        self.later.try_iter().for_each(|code| self.collector.add_module(&code));
+        self.collector.append(area, bytes);
+    }
+}
+
+/// Room for so many words may be taken at the end of a chunk that are not used.
+const LONGEST_UNUSED: u64 = Stream::N_UNUSED + measure::values::LONGEST_WORDS;
+
+/// Adds to `streams` those that began meanwhile; whether there are any.
+fn meet<'a>(arena: &'a Arena, streams: &mut Vec<Stream<'a>>) -> io::Result<bool> {
+    let n_before = streams.len() as u64;
+    for k in n_before..arena.n_areas()? {
+        streams.push(arena.stream(k)?);
+    }
+    Ok(streams.len() as u64 > n_before)
+}

@@ -1,0 +1,209 @@
+//! What `engraft values` says, and `show` of its recordings: values of calls and at places.
+
+use crate::table::cells::{grouped as with_separators, many, ratio, share};
+use crate::{Table, View};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// How many values of a column are printed: as many as table 3 of the paper has.
+pub const TOP: usize = 20;
+
+/// What values a run had.
+#[derive(Debug, Serialize)]
+pub struct ValuesView {
+    /// What this object is, and which version of it.
+    pub schema: &'static str,
+    /// Calls, by function.
+    pub calls: Vec<CallsView>,
+    /// Other places.
+    pub places: Vec<PlaceView>,
+    /// How many bytes of records could not be read, since their threads were stopped in the middle of one.
+    pub unread_bytes: u64,
+    /// How many threads lost records.
+    pub threads_with_losses: u64,
+}
+
+/// The calls of a function.
+#[derive(Debug, Serialize)]
+pub struct CallsView {
+    /// Its name.
+    pub function: String,
+    /// How often it was called.
+    pub calls: u64,
+    /// How often it came back.
+    pub results: u64,
+    /// How often it was left otherwise.
+    pub left: u64,
+    /// How often it had not come back when its process ended.
+    pub open: u64,
+    /// Where it is.
+    pub addresses: Vec<AddressView>,
+    /// What it was called with.
+    pub arguments: Vec<ColumnView>,
+    /// What it returned.
+    pub result: Option<ColumnView>,
+}
+
+/// A place where something is.
+#[derive(Debug, Serialize)]
+pub struct AddressView {
+    /// The file.
+    pub module: String,
+    /// Where in it.
+    pub address: u64,
+    /// What it is called there, if not what was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Values at a place.
+#[derive(Debug, Serialize)]
+pub struct PlaceView {
+    /// The place.
+    pub place: String,
+    /// How often control came by.
+    pub executions: u64,
+    /// Where it is.
+    pub addresses: Vec<AddressView>,
+    /// What was there.
+    pub values: Vec<ColumnView>,
+}
+
+/// The values of an argument, a result, a register.
+#[derive(Debug, Serialize)]
+pub struct ColumnView {
+    /// What it is called.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// How many different values there were; at least, if not `exact`.
+    pub distinct: u64,
+    /// Whether each value's count is what it was.
+    pub exact: bool,
+    /// By how much each count may be too small.
+    pub error: u64,
+    /// How many there were.
+    pub total: u64,
+    /// Those that came most.
+    pub top: Vec<ValueView>,
+}
+
+/// A value.
+#[derive(Debug, Serialize)]
+pub struct ValueView {
+    /// As text that reads back.
+    pub value: String,
+    /// Its bits, hexadecimal.
+    pub bits: String,
+    /// How often it came.
+    pub count: u64,
+}
+
+impl ValuesView {
+    /// The schema that its JSON names.
+    pub const SCHEMA: &str = "engraft.values/1";
+
+    fn columns(&self) -> impl Iterator<Item = (&str, &ColumnView)> {
+        let of_calls = self.calls.iter().flat_map(|calls| {
+            calls.arguments.iter().chain(&calls.result).map(|column| (calls.function.as_str(), column))
+        });
+        let of_places =
+            self.places.iter().flat_map(|p| p.values.iter().map(|column| (p.place.as_str(), column)));
+        of_calls.chain(of_places)
+    }
+}
+
+impl View for ValuesView {
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["function", "value of", "type", "value", "bits", "count>"]);
+        for (of, column) in self.columns() {
+            for one in &column.top {
+                t.row([
+                    of.to_owned(),
+                    column.name.clone(),
+                    column.type_name.clone(),
+                    one.value.clone(),
+                    one.bits.clone(),
+                    one.count.to_string(),
+                ]);
+            }
+        }
+        t
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        let mut is_first = true;
+        for calls in &self.calls {
+            if !std::mem::take(&mut is_first) {
+                writeln!(w)?;
+            }
+            writeln!(w, "{}: {}", calls.function, said(calls))?;
+            addresses(w, &calls.addresses)?;
+            calls.arguments.iter().chain(&calls.result).try_for_each(|column| print(w, column))?;
+        }
+        for place in &self.places {
+            if !std::mem::take(&mut is_first) {
+                writeln!(w)?;
+            }
+            writeln!(w, "{}: {} times", place.place, grouped(place.executions))?;
+            addresses(w, &place.addresses)?;
+            place.values.iter().try_for_each(|column| print(w, column))?;
+        }
+        if self.unread_bytes > 0 {
+            let n = many(usize::try_from(self.unread_bytes).unwrap_or(usize::MAX), "byte");
+            writeln!(w, "\n{n} of records were not read: their threads were stopped in the middle of one")?;
+        }
+        if self.threads_with_losses > 0 {
+            let n = many(usize::try_from(self.threads_with_losses).unwrap_or(usize::MAX), "thread");
+            writeln!(w, "\n{n} lost records, since nobody took them any more")?;
+        }
+        Ok(())
+    }
+}
+
+fn said(calls: &CallsView) -> String {
+    let mut said = format!("{} calls", grouped(calls.calls));
+    for (n, what) in
+        [(calls.results, "came back"), (calls.left, "were left"), (calls.open, "were open at the end")]
+    {
+        if n > 0 {
+            said += &format!(", {} {what}", grouped(n));
+        }
+    }
+    said
+}
+
+fn addresses(w: &mut dyn Write, all: &[AddressView]) -> io::Result<()> {
+    for address in all {
+        let file = address.module.rsplit('/').next().unwrap_or_default();
+        match &address.name {
+            Some(name) => writeln!(w, "  at {:#x} in {file}: {name}", address.address)?,
+            None => writeln!(w, "  at {:#x} in {file}", address.address)?,
+        }
+    }
+    Ok(())
+}
+
+fn print(w: &mut dyn Write, column: &ColumnView) -> io::Result<()> {
+    let ColumnView { name, type_name, distinct, exact, error, total, top } = column;
+    let said = match exact {
+        true => format!("{} different", grouped(*distinct)),
+        false => format!("{} different or more, counts to within {}", grouped(*distinct), grouped(*error)),
+    };
+    writeln!(w, "\n  {name} ({type_name}): {said}")?;
+    let mut t = Table::new(&["count>", "share>", "value"]);
+    for one in top.iter().take(TOP) {
+        t.row([one.count.to_string(), share(ratio(one.count, *total)), one.value.clone()]);
+    }
+    t.text(w)?;
+    let n_shown = top.len().min(TOP) as u64;
+    if *distinct > n_shown {
+        writeln!(w, "… {} more", grouped(distinct - n_shown))?;
+    }
+    Ok(())
+}
+
+fn grouped(n: u64) -> String {
+    with_separators(&n.to_string())
+}
