@@ -8,6 +8,7 @@ pub mod kept;
 mod kept_code;
 mod placement;
 pub mod plan_text;
+pub mod prototypes;
 pub mod recorded_points;
 pub mod reports;
 #[cfg(test)]

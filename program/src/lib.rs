@@ -24,6 +24,7 @@ pub mod libc;
 mod lines;
 mod model;
 mod recorded_lines;
+pub mod signature;
 mod verify;
 
 pub use addr::{Bias, FileOff, LiveVa, Va};

@@ -33,6 +33,7 @@ mod names;
 mod outputs;
 mod pictures;
 mod points;
+mod prototypes;
 mod query;
 mod random;
 mod recordings;

@@ -3,6 +3,8 @@
 //! Source: System V ABI, AMD64 supplement, 3.2.1 (registers), 3.2.3 (parameters), figure 3.4. We take more
 //! for live than it says wherever compilers are known to go further; each set says so.
 
+pub mod arguments;
+
 use super::RegSet;
 
 const fn general(numbers: &[u8]) -> u128 {
