@@ -18,7 +18,8 @@ mod asked;
 mod collect;
 mod open;
 mod plan;
+mod prototyped;
 
 pub use asked::{Asked, AskedCall, AskedPlace, BadPlace, Piece, Wanted};
 pub use collect::Collector;
-pub use plan::{Code, LONGEST_WORDS, Unseen, plan};
+pub use plan::{Code, LONGEST_WORDS, Recorded, Unseen, What, plan};

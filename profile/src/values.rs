@@ -10,7 +10,7 @@ mod distribution;
 mod kind;
 
 pub use distribution::{Counted, Distribution, MOST_DISTINCT};
-pub use kind::{Kind, Number, bits};
+pub use kind::{Kind, Number, Part, bits};
 
 use crate::vocabulary::{Format, ReadError};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,8 @@ pub struct Values {
 /// The calls of a function: of all that bears its name, versions and what a resolver may return included.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Calls {
+    /// Which of what was asked for it is.
+    pub asked: u32,
     /// Its name, as it was asked for.
     pub function: String,
     /// Where it is.
@@ -130,6 +132,7 @@ mod tests {
         let address =
             Address { module: "/m".to_owned(), at: 0x1000, name: Some("exp@@GLIBC_2.29".to_owned()) };
         let calls = Calls {
+            asked: 0,
             function: "exp".to_owned(),
             addresses: vec![address],
             n_calls: 1000,

@@ -247,7 +247,13 @@ impl<'a> Recipe<'a> {
     /// Which values of `program` are recorded.
     fn values(&self, program: &Program) -> (Plan, Code) {
         let key = measure::recorded_points::key(file_key(&program.image));
-        let functions = |name: &str| FunctionFilter::new(&[name], self.asked.spellings).of(program);
+        let resolvers = program.resolvers();
+        let functions = |name: &str| {
+            let mut all = FunctionFilter::new(&[name], self.asked.spellings).of(program);
+            // What they may return stands for them.
+            all.retain(|f| !resolvers.contains(f) || program.returned_by(*f).functions.is_empty());
+            all
+        };
         let places = |place: &str| places::of(program, place, self.is_executable, &functions);
         measure::values::plan(program, key, self.turn, &self.asked.values, &functions, &places)
     }

@@ -6,7 +6,8 @@ use crate::input::names::spellings;
 use crate::input::{self, CommandLine, Ending, Place, Source};
 use crate::output::{self, Answer, Hinted};
 use crate::verbs::count;
-use measure::values::{Asked, AskedPlace, Code};
+use measure::prototypes::{PrototypeError, Prototypes};
+use measure::values::{Asked, AskedCall, AskedPlace, Code};
 use profile::Profile;
 use profile::recording::{Module, Recording, Run};
 use profile::values::{SECTION, Values};
@@ -21,6 +22,7 @@ use views::values::ValuesView;
 /// Run as tests.
 const EXAMPLES: &str = "\
 Examples:
+  $ engraft values -q -o old.engraft --calls 'int main(int argc, char **argv);' ./old
   $ engraft values -q -o old.engraft --at main edi ./old";
 
 /// Run a program and record the values of arguments, results and registers
@@ -31,6 +33,13 @@ pub struct Args {
     /// PROGRAM.values.old.engraft]
     #[arg(short, value_name = "REC")]
     o: Option<PathBuf>,
+    /// Record arguments and results of the functions that this prototype declares, such as `double exp(double
+    /// x);`, or how often those with this name are called, `*` standing for anything
+    #[arg(long, value_name = "PROTOTYPE")]
+    calls: Vec<String>,
+    /// Where types and functions are declared that --calls names
+    #[arg(long, value_name = "FILE")]
+    header: Vec<PathBuf>,
     /// Record what is in registers each time that control comes to a place (an address of the executable,
     /// MODULE!ADDRESS, FUNCTION, FUNCTION+OFFSET): several with commas between them, each with its kind
     /// behind a colon (`engraft help values`)
@@ -38,7 +47,7 @@ pub struct Args {
     at: Vec<String>,
     /// Where to look for functions: `all` (without libc and ld.so), `exe`, or file names of modules, `*`
     /// standing for anything; several with commas between them [default: all, and libc]
-    #[arg(long, value_name = "WHICH", value_delimiter = ',', default_values = ["all", "libc.so*", "libc-*"])]
+    #[arg(long, value_name = "WHICH", value_delimiter = ',', default_values = ["all", "libc.so*", "libc-*", "libpthread*"])]
     modules: Vec<String>,
     /// Do not keep rewritten modules for the next time
     #[arg(long)]
@@ -51,8 +60,37 @@ pub struct Args {
     command: CommandLine,
 }
 
+/// What a `--calls` says: prototypes, a name that a header declares, or a name alone.
+fn calls(text: &str, headers: &[Prototypes]) -> anyhow::Result<Vec<AskedCall>> {
+    if !text.contains('(') {
+        let name = text.trim().trim_end_matches(';');
+        let declared = headers.iter().rev().find_map(|header| header.function(name));
+        return Ok(vec![declared.map_or_else(|| AskedCall::named(name), AskedCall::of)]);
+    }
+    let read = match headers.last() {
+        Some(header) => header.parse_with(text),
+        None => Prototypes::parse(text),
+    };
+    let declared = read.map_err(|err| bad_prototype(&format!("--calls {text}"), &err))?;
+    Ok(declared.functions.iter().map(|declared| AskedCall::of(&declared.signature)).collect())
+}
+
+fn bad_prototype(what: &str, err: &PrototypeError) -> anyhow::Error {
+    let what = format!("{what}: {err}");
+    match err.hint() {
+        Some(hint) => Hinted::new(what, hint).into(),
+        None => anyhow::Error::msg(what),
+    }
+}
+
 /// What the command line asks for.
 fn asked(args: &Args) -> anyhow::Result<Asked> {
+    let header = |path: &PathBuf| {
+        Prototypes::load_header(path)
+            .map_err(|err| bad_prototype(&format!("--header {}", path.display()), &err))
+    };
+    let headers = args.header.iter().map(header).collect::<anyhow::Result<Vec<_>>>()?;
+    let asked = args.calls.iter().map(|text| calls(text, &headers)).collect::<anyhow::Result<Vec<_>>>()?;
     let place = |pair: &[String]| {
         let [place, values] = pair else { anyhow::bail!("--at has a place and values") };
         AskedPlace::parse(place, values).map_err(|err| {
@@ -61,14 +99,14 @@ fn asked(args: &Args) -> anyhow::Result<Asked> {
         })
     };
     let places = args.at.chunks(2).map(place).collect::<anyhow::Result<_>>()?;
-    Ok(Asked { calls: Vec::new(), places })
+    Ok(Asked { calls: asked.concat(), places })
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     let asked = asked(args)?;
     if asked.calls.is_empty() && asked.places.is_empty() {
-        let hint = "say of which places: `--at main edi`";
+        let hint = "say of which calls, or places: `--calls 'double exp(double x);'`, `--at main edi`";
         return Err(Hinted::new("no value is asked for", hint).into());
     }
     let target = count::find(&args.command)?;
@@ -131,6 +169,18 @@ fn say_unseen(asked: &Asked, codes: &[Code], values: &Values) {
         output::warn(&what, None);
     }
     let is_known = |name: &str| codes.iter().any(|code| code.records.iter().any(|r| r.name == name));
+    for (n, call) in (0..).zip(&asked.calls) {
+        let is_there =
+            codes.iter().flat_map(|code| &code.records).any(|r| r.what.is_of_call() && r.asked == n);
+        let n_calls: u64 = values.calls.iter().filter(|row| row.asked == n).map(|row| row.n_calls).sum();
+        let hint =
+            "`engraft show BINARY functions` lists those of a file; --modules says where they are looked for";
+        if !is_there {
+            output::warn(&format!("no function that is called {} was loaded", call.name), Some(hint));
+        } else if n_calls == 0 {
+            output::warn(&format!("{} was not called", call.name), None);
+        }
+    }
     for place in &asked.places {
         let n = values.places.iter().find(|known| known.place == place.place).map_or(0, |place| place.n);
         if !is_known(&place.place) {

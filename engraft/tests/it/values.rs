@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+const US: &str = env!("CARGO_BIN_EXE_engraft");
+
 /// How often each value of a column came.
 fn counts(column: &Value) -> BTreeMap<String, u64> {
     let top = column["top"].as_array().expect("values");
@@ -67,10 +69,64 @@ fn what_is_not_there_is_said() {
         ("--at main rdi:f65", "\"f65\" is no kind of value"),
         ("--at main edi:u64", "edi has no u64: it is 4 bytes wide"),
         ("", "no value is asked for"),
+        ("--calls double(x)", "--calls double(x): "),
+        ("--header nowhere.h --calls f", "cannot read nowhere.h"),
     ] {
         let ran = engraft(folder, &format!("values --no-cache -o b.engraft {args} ./values"));
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args}");
         assert!(ran.stderr.contains(words), "{args}: {}", ran.stderr);
         assert!(!folder.join("b.engraft").exists());
+    }
+}
+
+/// Of each function: calls, results, left, open.
+fn ends(said: &Value) -> BTreeMap<String, [u64; 4]> {
+    let number = |row: &Value, what: &str| row[what].as_u64().expect("a number");
+    let one = |row: &Value| {
+        let counts = ["calls", "results", "left", "open"].map(|what| number(row, what));
+        (row["function"].as_str().expect("text").to_owned(), counts)
+    };
+    said["calls"].as_array().expect("calls").iter().map(one).collect()
+}
+
+/// By exceptions, `longjmp`, jumps to others, the end of a thread, of the process: each call ends in the way
+/// that the program says, and ends as without us.
+#[test]
+fn each_call_comes_back_or_is_left_or_is_open() {
+    needs!("g++");
+    let place = folder();
+    let folder = place.path();
+    compile(&folder.join("ends"), "calls_end.cpp", "-O2 -pthread -lstdc++");
+    let calls = "'long deep(long n, long throws); long catches(long); int handled(int); void leaves(long n);
+        long seventh(long, long, long, long, long, long, long g);
+        long jumps(long, long, long, long, long, long, long g); void last(long n);'";
+    for how in ["return", "exit", "_exit", "abort", "kill", "fault", "thread"] {
+        let plain = Command::new(folder.join("ends")).arg(how).output().expect("it runs");
+        let want = String::from_utf8(plain.stdout).expect("text");
+        let mut ran = Command::new(US);
+        ran.args(["values", "--no-cache", "--json=said.json", "-o", "all.engraft", "--calls"]);
+        let ran = ran.arg(calls.trim_matches('\'')).args(["./ends", how]).current_dir(folder).output();
+        let ran = ran.expect("it runs");
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), want, "{how}");
+        let code = std::os::unix::process::ExitStatusExt::signal(&plain.status).map(|n| 128 + n);
+        assert_eq!(ran.status.code(), code.or(plain.status.code()), "{how}");
+        let said = std::fs::read_to_string(folder.join("said.json")).expect("it is written");
+        let said: Value = serde_json::from_str(&said).expect("it is JSON");
+        let truth = want.lines().map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let counts: [u64; 4] = std::array::from_fn(|n| words[n + 1].parse().expect("a number"));
+            (words[0].to_owned(), counts)
+        });
+        let mut truth: BTreeMap<_, _> = truth.collect();
+        if how == "return" {
+            assert_eq!(truth["last"], [0; 4]);
+        }
+        let got = ends(&said);
+        truth.retain(|name, _| got.contains_key(name));
+        assert_eq!(truth.len(), 7);
+        assert_eq!(got, truth, "{how}");
+        let deep = said["calls"].as_array().expect("calls").iter().find(|row| row["function"] == "deep");
+        let results = counts(&deep.expect("it is there")["result"]);
+        assert_eq!(results, (1..=5).map(|n| (n.to_string(), 100)).collect(), "{how}");
     }
 }

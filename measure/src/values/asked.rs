@@ -18,6 +18,9 @@ use std::hash::Hash;
 /// Functions that end the process: what they are called from is open still.
 pub(super) const ENDS: [&str; 4] = ["exit", "_exit", "_Exit", "quick_exit"];
 
+/// Functions that end the thread: what they are called from is left.
+pub(super) const ENDS_THREAD: [&str; 2] = ["pthread_exit", "thrd_exit"];
+
 /// What is asked of a run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Asked {
@@ -105,8 +108,8 @@ impl Asked {
             let whole = place.place.get(..end).unwrap_or_default();
             whole.split_once('!').map_or(whole, |parts| parts.1)
         });
-        let ends = if self.calls.is_empty() { &[][..] } else { &ENDS };
-        self.calls.iter().map(|call| call.name.as_str()).chain(places).chain(ends.iter().copied())
+        let ends = ENDS.iter().chain(&ENDS_THREAD).copied().filter(|_| !self.calls.is_empty());
+        self.calls.iter().map(|call| call.name.as_str()).chain(places).chain(ends)
     }
 }
 
@@ -181,6 +184,7 @@ fn spelt(kind: &Kind) -> String {
         Kind::Float(len) => format!("f{}", 8 * u32::from(*len)),
         Kind::Pointer => "ptr".to_owned(),
         Kind::Many(of, n) => format!("{}x{n}", spelt(of)),
+        Kind::Record(_, len) | Kind::Bytes(len) => format!("{len} bytes"),
     }
 }
 

@@ -13,7 +13,7 @@ const LONGEST: usize = 255;
 pub struct Collector {
     modules: Vec<Sites>,
     functions: Vec<Function>,
-    rows: Vec<Row>,
+    rows: Vec<Calls>,
     places: Vec<Place>,
     threads: Vec<Thread>,
     n_unread_bytes: u64,
@@ -49,12 +49,6 @@ struct Function {
     row: u32,
     /// What its caller gets.
     back: Vec<Bytes>,
-}
-
-/// A row of the report.
-struct Row {
-    asked: u32,
-    calls: Calls,
 }
 
 #[derive(Default)]
@@ -129,7 +123,7 @@ impl Collector {
                 What::Place => self.place(recorded, address),
                 What::Enters => *last.insert(self.function(recorded, address)),
                 What::Passes | What::ComesBack => last.unwrap_or_default(),
-                What::Ends => 0,
+                What::Ends | What::EndsThread => 0,
             };
             let columns: Vec<Bytes> = recorded.columns.iter().map(Bytes::of).collect();
             if recorded.what == What::ComesBack {
@@ -152,14 +146,13 @@ impl Collector {
     }
 
     fn function(&mut self, recorded: &Recorded, address: Address) -> u32 {
-        let is_it = |row: &Row| row.asked == recorded.asked && row.calls.function == recorded.name;
+        let is_it = |row: &Calls| row.asked == recorded.asked && row.function == recorded.name;
         let n = self.rows.iter().position(is_it).unwrap_or_else(|| {
             let (function, arguments) = (recorded.name.clone(), columns(&recorded.columns));
-            let calls = Calls { function, arguments, ..Calls::default() };
-            self.rows.push(Row { asked: recorded.asked, calls });
+            self.rows.push(Calls { asked: recorded.asked, function, arguments, ..Calls::default() });
             self.rows.len() - 1
         });
-        self.rows.get_mut(n).into_iter().for_each(|row| row.calls.addresses.push(address.clone()));
+        self.rows.get_mut(n).into_iter().for_each(|row| row.addresses.push(address.clone()));
         self.functions.push(Function { row: u32::try_from(n).unwrap_or(u32::MAX), back: Vec::new() });
         u32::try_from(self.functions.len() - 1).unwrap_or(u32::MAX)
     }
@@ -169,7 +162,7 @@ impl Collector {
         function.back = bytes.to_vec();
         if let Some(row) = self.rows.get_mut(function.row as usize) {
             let result = columns(&recorded.columns).pop();
-            row.calls.result = row.calls.result.take().or(result);
+            row.result = row.result.take().or(result);
         }
     }
 
@@ -232,22 +225,23 @@ impl Collector {
                 let is_inner = open.top().is_some_and(|top| top != site.of && row_of(top) == Some(row));
                 if !is_inner {
                     open.enter(slot, site.of);
-                    let calls = &mut rows.get_mut(row)?.calls;
+                    let calls = rows.get_mut(row)?;
                     calls.n_calls += 1;
                     add(&mut calls.arguments, &site.columns, record);
                 }
             }
             What::Passes => open.pass(slot),
             What::Ends => open.settle(slot),
+            What::EndsThread => open.leave_all(),
             What::ComesBack => open.come_back(slot, site.of, |function| {
                 let Some(function) = functions.get(function as usize) else { return };
                 let Some(row) = rows.get_mut(function.row as usize) else { return };
                 // Who jumped here returns this, too, if it returns the like.
                 if function.back == site.columns {
-                    row.calls.n_results += 1;
-                    add(row.calls.result.as_mut_slice(), &site.columns, record);
+                    row.n_results += 1;
+                    add(row.result.as_mut_slice(), &site.columns, record);
                 } else {
-                    row.calls.n_left += 1;
+                    row.n_left += 1;
                 }
             }),
             What::Place => {}
@@ -264,9 +258,7 @@ impl Collector {
         let mut each = |all: &std::collections::HashMap<u32, u64>, to: fn(&mut Calls) -> &mut u64| {
             for (function, n) in all {
                 let row = functions.get(*function as usize).map(|f| f.row as usize);
-                row.and_then(|row| self.rows.get_mut(row))
-                    .into_iter()
-                    .for_each(|row| *to(&mut row.calls) += n);
+                row.and_then(|row| self.rows.get_mut(row)).into_iter().for_each(|row| *to(row) += n);
             }
         };
         each(&rest.open, |calls| &mut calls.n_open);
@@ -276,13 +268,8 @@ impl Collector {
     /// All that there was, in the order in which it was asked for, functions of one glob by name.
     pub fn finish(mut self) -> Values {
         (0..self.threads.len()).for_each(|area| self.end(area, true));
-        self.rows.sort_by(|a, b| (a.asked, &a.calls.function).cmp(&(b.asked, &b.calls.function)));
-        Values {
-            calls: self.rows.into_iter().map(|row| row.calls).collect(),
-            places: self.places,
-            n_unread_bytes: self.n_unread_bytes,
-            n_lost: 0,
-        }
+        self.rows.sort_by(|a, b| (a.asked, &a.function).cmp(&(b.asked, &b.function)));
+        Values { calls: self.rows, places: self.places, n_unread_bytes: self.n_unread_bytes, n_lost: 0 }
     }
 }
 

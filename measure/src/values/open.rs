@@ -99,6 +99,12 @@ impl OpenCalls {
         over.into_iter().for_each(|frame| self.leave(frame));
     }
 
+    /// All that is open is left.
+    pub fn leave_all(&mut self) {
+        let frames: Vec<Frame> = self.stacks.drain(..).flatten().collect();
+        frames.into_iter().for_each(|frame| self.leave(frame));
+    }
+
     fn leave(&mut self, frame: Frame) {
         self.left.entry(frame.slot).or_default().push(frame);
     }

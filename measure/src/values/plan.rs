@@ -6,11 +6,12 @@
 //! back   = word frame result           its caller gets control back
 //! passes = word frame                  it goes on by a jump
 //! place  = word value*
-//! ends   = word frame                  the process ends: `exit` and its like are entered
+//! ends   = word frame                  the process ends, or the thread: `exit`, `pthread_exit` and their
+//!                                      like are entered
 //! ```
 //! Words go by module and turn, as those of events: three a function, one a place.
 
-use super::asked::{Asked, AskedCall, AskedPlace, ENDS, Wanted};
+use super::asked::{Asked, AskedCall, AskedPlace, ENDS, ENDS_THREAD, Wanted};
 use probe::{Action, Field, Module, NotMoved, Plan, Point, Probe, Record, RewriteError, Room, record_len};
 use profile::values::Kind;
 use program::arch::Reg;
@@ -87,6 +88,8 @@ pub enum What {
     Place,
     /// The process is about to end: what lies deeper was left.
     Ends,
+    /// The thread is about to end: all of it is left.
+    EndsThread,
 }
 
 /// Where the bytes of a value are in a record.
@@ -100,6 +103,13 @@ pub struct ColumnCode {
     pub kind: Kind,
     /// Its parts: where they are in the record, in the value, and their length.
     pub parts: Vec<(u32, u16, u8)>,
+}
+
+impl What {
+    /// Whether it is about a call that was asked for.
+    pub fn is_of_call(self) -> bool {
+        matches!(self, What::Enters | What::ComesBack | What::Passes)
+    }
 }
 
 impl Code {
@@ -127,7 +137,9 @@ pub fn plan(
         functions(&call.name).into_iter().for_each(|func| making.function(n, call, func));
     }
     if !asked.calls.is_empty() {
-        ENDS.iter().flat_map(|name| functions(name)).for_each(|func| making.end(func));
+        for (what, names) in [(What::Ends, &ENDS[..]), (What::EndsThread, &ENDS_THREAD)] {
+            names.iter().flat_map(|name| functions(name)).for_each(|func| making.end(what, func));
+        }
     }
     for (n, place) in (0..).zip(&asked.places) {
         place_of(&place.place).into_iter().for_each(|at| making.place(n, place, at));
@@ -183,15 +195,14 @@ impl Making<'_> {
         self.record(point, back, call.result.as_slice(), Some(passes));
     }
 
-    /// The process ends where `func` is entered.
-    fn end(&mut self, func: FuncId) {
+    /// The process, or the thread, ends where `func` is entered.
+    fn end(&mut self, what: What, func: FuncId) {
         if self.not_moved.get(func.index()) != Some(&None) || self.program.function(func).import.is_some() {
             return;
         }
         let function = self.program.function(func);
         let (name, at) = (function.name(), function.entry.0);
-        let recorded =
-            Recorded { what: What::Ends, asked: 0, name, at, symbol: None, len: 0, columns: Vec::new() };
+        let recorded = Recorded { what, asked: 0, name, at, symbol: None, len: 0, columns: Vec::new() };
         self.record(Point::Entry(func), recorded, &[], None);
     }
 
