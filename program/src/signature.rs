@@ -7,6 +7,7 @@
 //! Source: System V ABI, AMD64 supplement, 3.1.2 (data representation).
 
 pub mod layout;
+pub mod text;
 
 use std::fmt;
 use std::sync::Arc;
