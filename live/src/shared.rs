@@ -18,6 +18,8 @@ pub use streams::{Owner, Stream};
 
 use crate::process::Limits;
 use crate::sys::SharedWord;
+use nix::errno::Errno;
+use nix::unistd::{Whence, lseek};
 use probe::arch::shared::{self, Capacity, ExecRequests, Header, Interrupted, Mailbox};
 use probe::offset;
 use std::fs::File;
@@ -277,15 +279,32 @@ impl Arena {
     /// # Errors
     /// The kernel's.
     pub fn area(&self, key: u128, n: usize, k: u64) -> io::Result<Vec<u64>> {
-        let rows: Vec<Row> = self.state().rows.iter().copied().filter(|r| r.key == key).collect();
         let mut sum = vec![0u64; n];
-        let mut bytes = vec![0; 8 * n];
-        for row in rows {
-            self.file.read_exact_at(&mut bytes, row.of(k))?;
-            let words = bytes.chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
-            sum.iter_mut().zip(words).for_each(|(sum, n)| *sum = sum.saturating_add(n));
-        }
+        self.add_area(key, k, &mut sum)?;
         Ok(sum)
+    }
+
+    /// Adds the counters of the module with this key in area `k`, as they are now, of all loaded copies, to
+    /// `sums`, which stay at the largest number. Of a large module, a thread wrote to few pages: no others are
+    /// read.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn add_area(&self, key: u128, k: u64, sums: &mut [u64]) -> io::Result<()> {
+        let rows: Vec<Row> = self.state().rows.iter().copied().filter(|r| r.key == key).collect();
+        let mut bytes = Vec::new();
+        for row in rows {
+            let at = row.of(k);
+            for part in written_parts(&self.file, at..at + 8 * sums.len() as u64) {
+                bytes.resize(usize::try_from(part.end - part.start).map_err(io::Error::other)?, 0);
+                self.file.read_exact_at(&mut bytes, part.start)?;
+                let first = usize::try_from((part.start - at) / 8).map_err(io::Error::other)?;
+                let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+                let own = sums.get_mut(first..).unwrap_or_default();
+                own.iter_mut().zip(words).for_each(|(sum, n)| *sum = sum.saturating_add(n));
+            }
+        }
+        Ok(())
     }
 
     /// The words `words` of the module with this key in area `k`, as they are now, of each loaded copy.
@@ -310,9 +329,65 @@ impl Arena {
     }
 }
 
+/// What of the words in `range` of `file`, which is in memory, may be other than zero: the parts that were
+/// written, by whole words.
+///
+/// Source: lseek(2), "Seeking file data and holes".
+fn written_parts(file: &File, range: Range<u64>) -> Vec<Range<u64>> {
+    let seek = |at: u64, how| {
+        let at = i64::try_from(at).map_err(|_| Errno::EOVERFLOW)?;
+        lseek(file, at, how).map(|at| u64::try_from(at).unwrap_or(0))
+    };
+    let mut parts = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let from = match seek(at, Whence::SeekData) {
+            // To the end, there is none.
+            Err(Errno::ENXIO) => break,
+            Err(_) => at,
+            Ok(from) => from.max(at),
+        };
+        let to = seek(from, Whence::SeekHole).map_or(range.end, |to| to.max(from + 1));
+        let word = |at: u64| range.start + (at - range.start) / 8 * 8;
+        let part = word(from)..range.end.min(word(to.saturating_add(7)));
+        at = to;
+        if part.start < part.end {
+            parts.push(part);
+        }
+    }
+    parts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+
+    #[test]
+    fn what_was_written_is_in_the_parts_that_are_read() {
+        for pages in [vec![], vec![0], vec![3, 4, 9], vec![63], (0..64).collect::<Vec<u64>>()] {
+            let file = File::from(memfd_create("test", MFdFlags::MFD_CLOEXEC).expect("made"));
+            file.set_len(64 * PAGE).expect("it has a length");
+            pages.iter().for_each(|n| file.write_all_at(b"word", n * PAGE + 16).expect("written"));
+            for range in [0..64 * PAGE, 0..8, 16..3 * PAGE + 24, 4 * PAGE + 16..10 * PAGE, 5 * PAGE..6 * PAGE]
+            {
+                let parts = written_parts(&file, range.clone());
+                let is_in = |at: u64| parts.iter().any(|part| part.contains(&at));
+                for part in &parts {
+                    assert!(range.start <= part.start && part.end <= range.end, "{part:?} of {range:?}");
+                    assert_eq!((part.start - range.start) % 8, 0, "{part:?} of {range:?}");
+                }
+                for at in range.clone().step_by(8) {
+                    let mut word = [0; 8];
+                    file.read_exact_at(&mut word, at).expect("read");
+                    assert!(word == [0; 8] || is_in(at), "{at} of {range:?}, {pages:?}");
+                }
+                // Not the pages in between.
+                let n = parts.iter().map(|part| part.end - part.start).sum::<u64>();
+                assert!(n <= PAGE * pages.len() as u64, "{n} of {range:?}, {pages:?}");
+            }
+        }
+    }
 
     #[test]
     fn few_addresses_are_shared_out() {

@@ -285,12 +285,17 @@ impl ModuleCounts<'_> {
         let mut calls = IndirectCalls::of(module, self.all, arena, &run.process.maps);
         for k in 0..n_threads {
             // One area at a time: of large modules, many together do not fit into memory.
-            let area = arena.area(module.key, n, k).map_err(CountError::Arena)?;
-            measure::raw_recording::add_area(&mut all, area.iter().copied());
             let index = usize::try_from(k).expect("what is in memory can be counted");
             let thread = threads.get_mut(index);
             let n_stopped = self.stopped.in_areas.get(index).map_or(0, |n| self.stopped.n_untold.min(*n));
-            let mut own = thread.is_some().then(|| self.profile(&area, &[], n_stopped));
+            let mut own = None;
+            if thread.is_some() {
+                let area = arena.area(module.key, n, k).map_err(CountError::Arena)?;
+                measure::raw_recording::add_area(&mut all, area.iter().copied());
+                own = Some(self.profile(&area, &[], n_stopped));
+            } else {
+                arena.add_area(module.key, k, &mut all).map_err(CountError::Arena)?;
+            }
             calls.add(k, own.as_mut()).map_err(CountError::Counters)?;
             if let (Some(thread), Some(own)) = (thread, own) {
                 thread.push(own);
