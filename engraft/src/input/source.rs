@@ -215,6 +215,17 @@ impl Source {
         }
     }
 
+    /// Adds to `recording`, which was read here, the profiles of each thread, if they were kept apart.
+    ///
+    /// # Errors
+    /// As [`Source::threads`].
+    pub fn add_threads(&self, recording: &mut Recording) -> anyhow::Result<()> {
+        if let Content::Raw(_) = &self.content {
+            recording.threads = self.threads()?;
+        }
+        Ok(())
+    }
+
     /// The profiles of the n-th thread, from 1.
     ///
     /// # Errors
@@ -289,9 +300,11 @@ impl Source {
         whole.filter(|whole| !whole.recording.modules.is_empty())
     }
 
-    /// The profiles that are whole in a recording that is not, if there are any; says so.
+    /// The profiles that are whole in a recording that is not, if there are any; says so. Of its threads,
+    /// nothing: some may be missing.
     fn whole(&self) -> Option<Recording> {
-        let whole = self.whole_of()?;
+        let mut whole = self.whole_of()?;
+        whole.recording.threads.clear();
         let (n, all) = (whole.recording.modules.len(), whole.n_images);
         let path = self.path.display();
         output::warn(

@@ -281,7 +281,7 @@ pub fn recorded(rec: &Path) -> anyhow::Result<CountView> {
     let mut recording = source.needed_recording()?;
     let programs = recording.modules.iter().map(|module| input::kept_program(&[module]));
     let programs = programs.collect::<Result<Vec<_>, _>>()?;
-    recording.threads = source.threads()?;
+    source.add_threads(&mut recording)?;
     let mut view = fill::recorded(rec, recording, &programs);
     let seen = source.seen()?;
     points::warn_of_nothing(&seen);
