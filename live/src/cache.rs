@@ -60,6 +60,16 @@ impl Cache {
         (end == xxh3_64(&bytes).to_le_bytes()).then_some(bytes)
     }
 
+    /// The file of that name, for who can tell whether it is as it was put.
+    pub fn open_unchecked(&self, name: &str) -> Option<fs::File> {
+        self.open_file(name).map(|(_, file, _)| file)
+    }
+
+    /// Removes the file of that name, if it is there and can be.
+    pub fn remove(&self, name: &str) {
+        let _not_there = fs::remove_file(self.folder.join(name));
+    }
+
     /// The file of that name, and how much of it was put.
     fn open_file(&self, name: &str) -> Option<(PathBuf, fs::File, u64)> {
         let path = self.folder.join(name);
@@ -75,10 +85,15 @@ impl Cache {
     /// # Errors
     /// The kernel's. Nothing is left behind.
     pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+        self.find(name).map_or_else(|| self.replace(name, bytes), Ok)
+    }
+
+    /// Makes the file of that name, in place of the one that may be there.
+    ///
+    /// # Errors
+    /// The kernel's. Nothing is left behind, and what was there stays.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
         static N: AtomicU64 = AtomicU64::new(0);
-        if let Some(path) = self.find(name) {
-            return Ok(path);
-        }
         let path = self.folder.join(name);
         // Threads may make the same one at once.
         let n = N.fetch_add(1, Ordering::Relaxed);

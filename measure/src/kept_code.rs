@@ -115,6 +115,8 @@ fn ran(program: &Program, profile: &Profile) -> BTreeSet<FuncId> {
 mod tests {
     use super::*;
     use crate::testing::compiled;
+    use program::KnownLines;
+    use std::io::Write as _;
 
     const SOURCE: &str = "\
 #include <stdio.h>
@@ -159,10 +161,15 @@ int main(int argc, char **argv) { return by_address(argc) + third(argc) + atoi(a
         for flags in ["-O2 -g", "-O0 -no-pie", "-O1 -fcf-protection=full -static"] {
             let program = compiled(SOURCE, "c", flags);
             let catalogue = catalogue(&program, &Module::not_moved(&program));
-            let catalogue = Catalogue::parse(catalogue.as_bytes().to_vec()).expect("it was written so");
+            let written = catalogue.into_bytes();
+            let mut file = tempfile::tempfile().expect("a temporary file");
+            file.write_all(&written).expect("written");
+            let in_memory = Catalogue::parse(written).expect("it was written so");
+            let in_file = Catalogue::open(file).expect("it was written so");
             for seed in 0..40 {
                 let profile = profile(&program, seed);
-                let part = that_may_have_run(&catalogue, &program.image, &profile).expect("it is whole");
+                let catalogue = if seed % 2 == 0 { &in_memory } else { &in_file };
+                let part = that_may_have_run(catalogue, &program.image, &profile).expect("it is whole");
                 assert!(part.functions.len() < program.functions.len() || seed > 0);
                 let lines = || Lines::load(&program.image);
                 let taken = excerpt_with(&part, &profile, |_| lines());
@@ -170,7 +177,7 @@ int main(int argc, char **argv) { return by_address(argc) + third(argc) + atoi(a
                 assert!(!taken.has_lines() || flags.contains("-g"), "{flags}, seed {seed}");
                 n_with_lines += usize::from(taken.has_lines());
                 // What was kept once is as good as what debug information says.
-                let again = excerpt_with(&part, &profile, |ran| taken.lines(&part, ran));
+                let again = excerpt_with(&part, &profile, |ran| KnownLines::of(&taken).lines(&part, ran));
                 assert!(taken == again, "{flags}, seed {seed}");
             }
         }
@@ -178,13 +185,19 @@ int main(int argc, char **argv) { return by_address(argc) + third(argc) + atoi(a
     }
 
     #[test]
-    fn a_catalogue_that_is_cut_off_gives_no_functions_or_fails() {
+    fn a_catalogue_that_is_cut_off_or_changed_gives_no_functions_or_fails() {
         let program = compiled(SOURCE, "c", "-O1");
-        let whole = catalogue(&program, &Module::not_moved(&program)).as_bytes().to_vec();
+        let whole = catalogue(&program, &Module::not_moved(&program)).into_bytes();
         let all: BTreeSet<u32> = (0..).take(program.functions.len()).collect();
         for len in 0..whole.len() {
             let Some(cut) = Catalogue::parse(whole[..len].to_vec()) else { continue };
             assert!(cut.take(&program.image, &all).is_err(), "{len} of {}", whole.len());
+        }
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 0x10;
+            let Some(changed) = Catalogue::parse(changed) else { continue };
+            assert!(changed.take(&program.image, &all).is_err(), "{at} of {}", whole.len());
         }
         let whole = Catalogue::parse(whole).expect("it was written so");
         assert!(whole.take(&program.image, &all).is_ok());

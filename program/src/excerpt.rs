@@ -13,6 +13,7 @@ mod lines;
 mod program;
 
 pub use catalogue::Catalogue;
+pub use lines::KnownLines;
 
 use crate::addr::Va;
 use crate::ids::FuncId;
@@ -160,15 +161,6 @@ impl Excerpt {
     /// Whether any of its code has source lines.
     pub fn has_lines(&self) -> bool {
         !self.lines.is_empty()
-    }
-
-    /// The source lines of the functions `ran` of `program`, if they are all among its own.
-    pub fn lines(&self, program: &Program, ran: &BTreeSet<FuncId>) -> Option<crate::lines::Lines> {
-        let has = |id: &FuncId| {
-            self.functions.get(&program.function(*id).entry.0).is_some_and(|part| !part.blocks.is_empty())
-        };
-        let has_all = program.image.id.0 == self.image.id && ran.iter().all(has);
-        has_all.then(|| crate::lines::Lines::recorded(self.lines.clone()))
     }
 
     /// Adds what `other`, of the same image, has more: of a run in which other functions ran.

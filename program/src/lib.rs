@@ -33,7 +33,7 @@ pub use analyses::liveness::{Conventions, FlagLiveness, Liveness};
 pub use analyses::loops::{LoopId, Loops};
 pub use analyses::resolvers::{Bearer, Returned};
 pub use arch::Insn;
-pub use excerpt::{Catalogue, Excerpt, ExcerptError};
+pub use excerpt::{Catalogue, Excerpt, ExcerptError, KnownLines};
 pub use ids::{BlockId, EdgeId, FuncId};
 pub use image::{Image, ImageId, LoadError};
 pub use libc::returns_twice;

@@ -10,6 +10,7 @@ use crate::recorded_lines::{RecordedLines, Told};
 use gimli::LittleEndian;
 use object::{Object as _, ObjectSection as _};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 type Reader = gimli::EndianArcSlice<LittleEndian>;
@@ -208,6 +209,11 @@ impl Lines {
             }
         }
         Declarations(found)
+    }
+
+    /// Whether nothing is known of any address in `range`: sure only of what was recorded.
+    pub(crate) fn knows_nothing_of(&self, range: &Range<Va>) -> bool {
+        matches!(&self.0, Table::Recorded(lines) if !lines.knows(range))
     }
 
     /// The functions that the instruction at `at` belongs to: the innermost inlined one first, the real one

@@ -6,6 +6,7 @@
 use crate::addr::Va;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 /// Lines, with each text once.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -83,6 +84,13 @@ impl RecordedLines {
     pub(crate) fn frames(&self, at: Va) -> impl Iterator<Item = Told<'_>> {
         let row = self.rows.range(..=at.0).next_back().map_or(&[][..], |(_, frames)| frames.as_slice());
         self.told(row)
+    }
+
+    /// Whether it has frames of any address in `range`.
+    pub(crate) fn knows(&self, range: &Range<Va>) -> bool {
+        let before = self.rows.range(..=range.start.0).next_back();
+        let inside = self.rows.range(range.start.0..range.end.0);
+        before.into_iter().chain(inside).any(|(_, frames)| !frames.is_empty())
     }
 
     /// The sum of both, of one image: what both know is the same.

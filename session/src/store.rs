@@ -6,7 +6,7 @@
 use live::{Cache, Entry};
 use profile::Profile;
 use profile::recording::Recording;
-use program::{Catalogue, Excerpt};
+use program::{Catalogue, KnownLines};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::io;
@@ -60,8 +60,8 @@ pub(crate) enum Kind {
     Ran,
     /// What its functions consist of.
     Catalogue,
-    /// Its code that ran in some run, with source lines.
-    Code,
+    /// Source lines of its code that ran in some run.
+    Lines,
 }
 
 impl Kind {
@@ -73,7 +73,7 @@ impl Kind {
         Kind::Asking,
         Kind::Ran,
         Kind::Catalogue,
-        Kind::Code,
+        Kind::Lines,
     ];
 
     fn what(self) -> &'static str {
@@ -85,7 +85,7 @@ impl Kind {
             Kind::Asking => "libraries that ask before exec",
             Kind::Ran => "how modules ran",
             Kind::Catalogue => "what their code consists of",
-            Kind::Code => "source lines of what ran",
+            Kind::Lines => "source lines of what ran",
         }
     }
 
@@ -98,7 +98,7 @@ impl Kind {
             Kind::Asking => "asks",
             Kind::Ran => "ran",
             Kind::Catalogue => "catalogue",
-            Kind::Code => "code",
+            Kind::Lines => "lines",
         }
     }
 }
@@ -316,33 +316,38 @@ impl Store {
         self.folder().join(name).is_file()
     }
 
-    /// The catalogue of that name. A damaged one goes away, so that it is made the next time.
+    /// The catalogue of that name.
     pub(crate) fn catalogue(&self, name: &str) -> Option<Catalogue> {
-        let read = self.cache.read(name).and_then(Catalogue::parse);
-        if read.is_none() {
-            let _was_none = std::fs::remove_file(self.folder().join(name));
-        }
-        read
+        Catalogue::open(self.cache.open_unchecked(name)?)
+    }
+
+    /// Removes what is kept under that name, which is damaged, so that it is made the next time.
+    pub(crate) fn remove(&self, name: &str) {
+        self.cache.remove(name);
     }
 
     /// Keeps the catalogue of that name, which is made unless it is there.
     pub(crate) fn keep_catalogue(&self, name: &str, make: impl FnOnce() -> Catalogue) {
         if self.find(name).is_none() {
             // What cannot be kept is made again.
-            let _kept = self.keep(name, make().as_bytes());
+            let _kept = self.keep(name, &make().into_bytes());
         }
     }
 
-    /// What is kept of the code of the `module` with this identity, with source lines.
-    pub(crate) fn code(&self, module: u128) -> Option<Excerpt> {
-        self.read(&self.name(Kind::Code, module, &()))
+    /// The source lines that are kept of the code of the `module` with this identity.
+    pub(crate) fn lines(&self, module: u128) -> Option<KnownLines> {
+        self.read(&self.name(Kind::Lines, module, &()))
     }
 
-    /// Keeps the code of the `module` with this identity that has run, so that its source lines need not be
-    /// looked for the next time.
-    pub(crate) fn keep_code(&self, module: u128, excerpt: &Excerpt) {
-        // What cannot be kept is made again.
-        let _kept = self.write(&self.name(Kind::Code, module, &()), excerpt);
+    /// Keeps all source lines that are known of the code of the `module` with this identity, so that they need
+    /// not be looked for the next time.
+    pub(crate) fn keep_lines(&self, module: u128, lines: &KnownLines) {
+        let name = self.name(Kind::Lines, module, &());
+        let bytes = postcard::to_stdvec(lines).expect("all of it has a form");
+        if let Err(err) = self.cache.replace(&name, &bytes) {
+            // They are looked for again.
+            tracing::debug!("{name} cannot be kept in {}: {err}", self.folder().display());
+        }
     }
 
     /// Whether it is known how the `module` with this identity ran earlier.

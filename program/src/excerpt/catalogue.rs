@@ -2,10 +2,13 @@
 //! program again, and without reading the functions that are not taken.
 //!
 //! ```text
-//! catalogue = length: u64, little-endian; index, of that length; function*
+//! catalogue = length: u64; sum: u64, XXH3 of the index; index, of that length; function*
 //! function  = its part, without blocks; its blocks; its entries; its gaps; where its code is
 //! ```
-//! All as postcard writes it. The file that it is of, with the bytes of the code, is not in it.
+//! Numbers are little-endian; index and functions as postcard writes them. The index has the XXH3 of each
+//! function, its lower half. The file that it is of, with the bytes of the code, is not in it.
+//!
+//! Invariant: of a catalogue that is opened, nothing is read but the index and the functions that are taken.
 #![warn(clippy::indexing_slicing)]
 
 use super::{Excerpt, ExcerptError, ImageHead, Part, PartBlock, PartCallee, Parts, code, pieces};
@@ -16,16 +19,50 @@ use crate::model::{CallKind, Gap, Program, Remark};
 use crate::recorded_lines::RecordedLines;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// All functions of a program, one by one: see the module.
 pub struct Catalogue {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     /// Where the functions start in them.
-    first: usize,
+    first: u64,
     index: Index,
 }
+
+/// Where it is.
+enum Bytes {
+    Memory(Vec<u8>),
+    /// With its length.
+    File(File, u64),
+}
+
+impl Bytes {
+    /// So many bytes from `at` on.
+    fn get(&self, at: u64, len: u64) -> Option<Cow<'_, [u8]>> {
+        let len = usize::try_from(len).ok()?;
+        match self {
+            Bytes::Memory(bytes) => {
+                let at = usize::try_from(at).ok()?;
+                bytes.get(at..at.checked_add(len)?).map(Cow::Borrowed)
+            }
+            // No more is believed than there is.
+            Bytes::File(_, n_bytes) if at.saturating_add(len as u64) > *n_bytes => None,
+            Bytes::File(file, _) => {
+                let mut bytes = vec![0; len];
+                file.read_exact_at(&mut bytes, at).ok()?;
+                Some(Cow::Owned(bytes))
+            }
+        }
+    }
+}
+
+/// How many bytes stand before the index.
+const HEAD_LEN: u64 = 16;
 
 #[derive(Serialize, Deserialize)]
 struct Index {
@@ -39,8 +76,11 @@ struct Index {
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Row {
     entry: Va,
-    /// Where it starts among the functions.
+    /// Where it starts among the functions, and how long it is.
     at: u64,
+    len_bytes: u32,
+    /// Of its bytes.
+    sum: u32,
     is_moved: bool,
 }
 
@@ -71,7 +111,9 @@ impl Catalogue {
         let all: Vec<(bool, Vec<u8>)> = ids.par_iter().map(written).collect();
         let (mut functions, mut at) = (Vec::with_capacity(all.len()), 0);
         for (id, (is_moved, bytes)) in ids.iter().zip(&all) {
-            functions.push(Row { entry: program.function(*id).entry, at, is_moved: *is_moved });
+            let len_bytes = u32::try_from(bytes.len()).expect("what is said of a function is short");
+            let (entry, is_moved) = (program.function(*id).entry, *is_moved);
+            functions.push(Row { entry, at, len_bytes, sum: sum(bytes), is_moved });
             at += bytes.len() as u64;
         }
         let of = |id: FuncId| program.function(id).ranges.iter().map(move |range| (range.clone(), id.0));
@@ -80,22 +122,38 @@ impl Catalogue {
         let index = Index { functions, ranges };
         let head = postcard::to_stdvec(&index).expect("all of it has a form");
         let mut bytes = (head.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(xxh3_64(&head).to_le_bytes());
         bytes.extend(head);
-        let first = bytes.len();
+        let first = bytes.len() as u64;
         all.iter().for_each(|(_, function)| bytes.extend(function));
-        Catalogue { bytes, first, index }
+        Catalogue { bytes: Bytes::Memory(bytes), first, index }
     }
 
-    /// As it is written.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+    /// As it is written; nothing of one that was opened.
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self.bytes {
+            Bytes::Memory(bytes) => bytes,
+            Bytes::File(..) => Vec::new(),
+        }
     }
 
     /// The one that was written so; `None` if it is none.
     pub fn parse(bytes: Vec<u8>) -> Option<Catalogue> {
-        let len = usize::try_from(u64::from_le_bytes(*bytes.first_chunk()?)).ok()?;
-        let first = len.checked_add(8)?;
-        let index = postcard::from_bytes(bytes.get(8..first)?).ok()?;
+        Catalogue::behind(Bytes::Memory(bytes))
+    }
+
+    /// The one that was written so to `file`, which is read where it is asked for; `None` if it is none.
+    pub fn open(file: File) -> Option<Catalogue> {
+        let n_bytes = file.metadata().ok()?.len();
+        Catalogue::behind(Bytes::File(file, n_bytes))
+    }
+
+    fn behind(bytes: Bytes) -> Option<Catalogue> {
+        let head = bytes.get(0, HEAD_LEN)?;
+        let (len, sum) = (u64::from_le_bytes(*head.first_chunk()?), u64::from_le_bytes(*head.last_chunk()?));
+        let index = bytes.get(HEAD_LEN, len).filter(|index| xxh3_64(index) == sum)?;
+        let (index, first) = (postcard::from_bytes(&index).ok()?, HEAD_LEN.checked_add(len)?);
+        drop(head);
         Some(Catalogue { bytes, first, index })
     }
 
@@ -147,7 +205,7 @@ impl Catalogue {
             left.dedup();
         }
         let named: Vec<u32> = called.into_iter().filter(|n| !taken.contains_key(n)).collect();
-        let named = named.par_iter().map(|&n| Ok((self.entry(n), self.head(n).ok_or_else(|| damaged(n))?.0)));
+        let named = named.par_iter().map(|&n| Ok((self.entry(n), self.head(n).ok_or_else(|| damaged(n))?)));
         let mut functions = named.collect::<Result<BTreeMap<u64, Part>, _>>()?;
         let mut code = Vec::new();
         for (n, (part, own)) in taken {
@@ -167,16 +225,28 @@ impl Catalogue {
         u32::try_from(n).ok()
     }
 
-    /// The function without its blocks, and what stands behind that.
-    fn head(&self, n: u32) -> Option<(Part, &[u8])> {
-        let at = usize::try_from(self.index.functions.get(n as usize)?.at).ok()?;
-        postcard::take_from_bytes(self.bytes.get(self.first.checked_add(at)?..)?).ok()
+    /// What is written of the function.
+    fn written(&self, n: u32) -> Option<Cow<'_, [u8]>> {
+        let row = self.index.functions.get(n as usize)?;
+        let bytes = self.bytes.get(self.first.checked_add(row.at)?, u64::from(row.len_bytes));
+        bytes.filter(|bytes| sum(bytes) == row.sum)
+    }
+
+    /// The function without its blocks.
+    fn head(&self, n: u32) -> Option<Part> {
+        Some(postcard::take_from_bytes(&self.written(n)?).ok()?.0)
     }
 
     /// The function, and where its code is.
     fn whole(&self, n: u32) -> Option<(Part, Vec<Range<Va>>)> {
-        let (part, rest) = self.head(n)?;
-        let (Body { blocks, entries, gaps, code }, _) = postcard::take_from_bytes(rest).ok()?;
+        let written = self.written(n)?;
+        let (part, rest) = postcard::take_from_bytes::<Part>(&written).ok()?;
+        let Body { blocks, entries, gaps, code } = postcard::from_bytes(rest).ok()?;
         Some((Part { blocks, entries, gaps, ..part }, code))
     }
+}
+
+/// The lower half of the XXH3 of `bytes`.
+fn sum(bytes: &[u8]) -> u32 {
+    u32::try_from(xxh3_64(bytes) & u64::from(u32::MAX)).expect("half of it")
 }
