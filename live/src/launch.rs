@@ -71,7 +71,7 @@ pub struct Swap {
 pub struct Ready<'a> {
     /// Its executable, rewritten.
     pub segments: &'a Segments,
-    /// A file that holds the text and the tables of these, for programs that are started often.
+    /// A file that holds the text and the tables of these.
     pub file: Option<&'a SegmentsFile>,
     /// The libraries that it gets in place of others.
     pub swaps: &'a [Swap],
@@ -113,8 +113,7 @@ pub fn launch(mut command: Command, ready: &Ready<'_>, arena: &Arena) -> Result<
     let source = match prepared {
         Ok((bias, deaths)) => {
             let start = ready.segments.text_at;
-            let [start, end] =
-                [start, start + ready.segments.text.len() as u64].map(|at| bias.to_live(Va(at)));
+            let [start, end] = [start, start + ready.segments.text_len].map(|at| bias.to_live(Va(at)));
             return Ok(Started { child, text: start..end, deaths });
         }
         Err(source) => source,

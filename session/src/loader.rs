@@ -148,7 +148,7 @@ impl<'a> Loader<'a> {
         self.state().loaded.warnings.extend(warning);
         let interpreter = image.interpreter.clone();
         let recipe = Recipe { placement, is_executable: true, ..self.prepared.recipe() };
-        let (segments, mut module) = module::executable(store, file, image, recipe).map_err(said)?;
+        let ((segments, file), mut module) = module::executable(store, file, image, recipe).map_err(said)?;
         path.clone_into(&mut module.path);
         let linker = interpreter.map(|linker| LinkerSites::of(store, &linker)).transpose().map_err(said)?;
         let mut state = self.state();
@@ -157,7 +157,7 @@ impl<'a> Loader<'a> {
             state.copies.insert(module.key, 1);
             self.add(&mut state, module);
         }
-        let file = SegmentsFile::new(&segments).ok();
+        let file = file.or_else(|| SegmentsFile::new(&segments).ok());
         Ok(ReadyProgram { segments, file, linker: linker.unwrap_or_default() })
     }
 

@@ -17,6 +17,7 @@ use crate::choose::{FunctionFilter, Spellings};
 use crate::messages::Warning;
 use crate::store::{Earlier, Kind, Store, StoreError};
 use hindrance::is_instrumented;
+use live::launch::SegmentsFile;
 use measure::Placement;
 use measure::edges::notes::Notes;
 use measure::recorded_points::{Scope, TooLarge};
@@ -397,7 +398,8 @@ pub(crate) fn load(path: &Path) -> Result<(Image, Option<Warning>), ModuleError>
     Ok((image, warning))
 }
 
-/// The executable of `image`, which was loaded from `path`, for its process.
+/// The executable of `image`, which was loaded from `path`, for its process; with a file of its code, if there
+/// is one.
 ///
 /// # Errors
 /// If it cannot be rewritten.
@@ -406,28 +408,37 @@ pub(crate) fn executable(
     path: &Path,
     mut image: Image,
     recipe: Recipe<'_>,
-) -> Result<(Segments, Instrumented), ModuleError> {
+) -> Result<((Segments, Option<SegmentsFile>), Instrumented), ModuleError> {
     let key = file_key(&image);
     let earlier = recipe.earlier(store, key);
     let interposed = image.interpose(recipe.interposed);
-    let name = store.name(Kind::Executable, key, &recipe.key(&image, &interposed, earlier.as_deref()));
+    let recipe_key = recipe.key(&image, &interposed, earlier.as_deref());
+    let [name, text] = [Kind::Executable, Kind::Text].map(|kind| store.name(kind, key, &recipe_key));
     let catalogue = recipe.catalogue(store, key, &interposed);
     if catalogue.as_ref().is_none_or(|name| store.has(name))
         && let Some((segments, Kept { notes, code })) = store.read::<(Segments, Kept)>(&name)
         && let Ok(notes) = Notes::parse(&notes)
+        && let Some(file) = store.find(&text).and_then(|path| SegmentsFile::open(&path).ok())
     {
-        return Ok((segments, Instrumented::known(path, image, (notes, code), catalogue)));
+        return Ok(((segments, Some(file)), Instrumented::known(path, image, (notes, code), catalogue)));
     }
     let program = Program::analyze_code(image);
     let built = recipe.build(&program, earlier.as_deref(), Room::Apart);
     let (module, code) = built.map_err(|err| explained(&program.image, err))?;
-    let segments = module.to_segments()?;
+    let mut segments = module.to_segments()?;
+    // Where no file may be so long, it stays in memory.
+    let file = store.file(&text, &SegmentsFile::bytes(&segments));
+    let file = file.ok().and_then(|path| SegmentsFile::open(&path).ok());
+    let in_memory = (std::mem::take(&mut segments.text), std::mem::take(&mut segments.tables));
     let notes = measure::notes(&module);
     let meaning = Kept { notes: notes.write(), code };
     store.write(&name, &(&segments, &meaning))?;
+    if file.is_none() {
+        (segments.text, segments.tables) = in_memory;
+    }
     let code = meaning.code;
     keep_catalogue(store, catalogue.as_deref(), &module);
-    Ok((segments, Instrumented::new(path, program, (notes, code), catalogue)))
+    Ok(((segments, file), Instrumented::new(path, program, (notes, code), catalogue)))
 }
 
 /// The program of the file at `path`, if that is still the one with this `key`, and its instruction that is

@@ -124,7 +124,7 @@ fn interposed(image: &Image, libraries: &[PathBuf]) -> Vec<Box<str>> {
 pub(crate) struct ReadyProgram {
     /// Its code and its tables.
     pub(crate) segments: Segments,
-    /// A file that holds them; nothing, if there is no room for that, or it is started once.
+    /// A file that holds them, if there is one.
     pub(crate) file: Option<SegmentsFile>,
     /// What is done to its ld.so.
     pub(crate) linker: LinkerSites,
@@ -175,7 +175,7 @@ impl<'a> Prepared<'a> {
             Recipe { asked: &asked, placement, turn: 0, interposed: &interposed, is_executable: false };
         let placement = if is_wanted { asked.placement } else { Placement::Nowhere };
         let of_executable = Recipe { placement, is_executable: true, ..recipe };
-        let (segments, exe) = module::executable(store, &path, image, of_executable)?;
+        let ((segments, file), exe) = module::executable(store, &path, image, of_executable)?;
         if !asked.follows {
             wanted.refuse_none(&path, &libraries)?;
         }
@@ -200,7 +200,7 @@ impl<'a> Prepared<'a> {
         for file in others.into_iter().filter(|path| asked.follows && is_system_file(path)) {
             swaps.extend(module::asking(store, &file)?.map(|given| Swap { asked: file, given }));
         }
-        let executable = ReadyProgram { segments, file: None, linker };
+        let executable = ReadyProgram { segments, file, linker };
         Ok(Prepared {
             store,
             wanted,

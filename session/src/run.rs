@@ -148,7 +148,7 @@ pub(crate) fn start(
     let executable = &prepared.executable;
     let ready = Ready {
         segments: &executable.segments,
-        file: None,
+        file: executable.file.as_ref(),
         swaps: &prepared.swaps,
         opens: &executable.linker.opens,
         execs: prepared.asked.follows.then_some(&executable.linker.execs[..]),

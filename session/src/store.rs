@@ -46,8 +46,10 @@ pub enum StoreError {
 /// Kinds of kept files. The name ends with it, for those who look into the folder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Kind {
-    /// Segments of an executable, and what its counters mean.
+    /// What its process is given of an executable, but for its code; and what its counters mean.
     Executable,
+    /// Code and tables of one.
+    Text,
     /// A rewritten library.
     Library,
     /// What the counters of one mean.
@@ -65,8 +67,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 8] = [
+    const ALL: [Kind; 9] = [
         Kind::Executable,
+        Kind::Text,
         Kind::Library,
         Kind::Meaning,
         Kind::LinkerSites,
@@ -78,7 +81,8 @@ impl Kind {
 
     fn what(self) -> &'static str {
         match self {
-            Kind::Executable => "rewritten executables",
+            Kind::Executable => "how executables are rewritten",
+            Kind::Text => "rewritten executables",
             Kind::Library => "rewritten libraries",
             Kind::Meaning => "what their counters and events mean",
             Kind::LinkerSites => "places in ld.so",
@@ -92,6 +96,7 @@ impl Kind {
     fn name(self) -> &'static str {
         match self {
             Kind::Executable => "exe",
+            Kind::Text => "text",
             Kind::Library => "library",
             Kind::Meaning => "meaning",
             Kind::LinkerSites => "sites",

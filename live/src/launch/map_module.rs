@@ -11,13 +11,30 @@ use program::{Bias, LiveVa, Va};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
-/// The text and the tables of segments in a file of no name, from which processes map them.
+/// The text and the tables of segments in a file, from which processes map them.
 #[derive(Debug)]
 pub struct SegmentsFile(File);
 
 impl SegmentsFile {
-    /// Of `segments`.
+    /// The one at `path`, which holds [`SegmentsFile::bytes`].
+    ///
+    /// # Errors
+    /// The kernel's, if it cannot be opened.
+    pub fn open(path: &Path) -> io::Result<SegmentsFile> {
+        File::open(path).map(SegmentsFile)
+    }
+
+    /// What such a file of `segments` holds: their text, and their tables on pages of their own.
+    pub fn bytes(segments: &Segments) -> Vec<u8> {
+        let mut bytes = segments.text.clone();
+        bytes.resize(usize::try_from(tables_offset(segments)).expect("it is in memory"), 0);
+        bytes.extend(&segments.tables);
+        bytes
+    }
+
+    /// One of no name, of `segments`.
     ///
     /// # Errors
     /// The kernel's, if it has no memory for it.
@@ -31,7 +48,7 @@ impl SegmentsFile {
 
 /// Where the tables of `segments` are in their file: on a page of their own.
 fn tables_offset(segments: &Segments) -> u64 {
-    (segments.text.len() as u64).next_multiple_of(PAGE)
+    segments.text_len.next_multiple_of(PAGE)
 }
 
 /// Where a module's counters are in the recording, which the process has open as `fd`.
@@ -65,14 +82,25 @@ pub(crate) fn map_module(
         return fill(stopped, tables, &segments.tables, libc::PROT_READ);
     };
     let fd = open(stopped, file, libc::O_RDONLY)?;
-    let map = |at, bytes: &[u8], protection, offset| match bytes.len() as u64 {
+    let map = |at, len: u64, protection, offset| match len {
         0 => Ok(()),
         len => stopped.map(at, len.next_multiple_of(PAGE), protection, libc::MAP_PRIVATE, fd, offset),
     };
-    let mapped = map(text, &segments.text, libc::PROT_READ | libc::PROT_EXEC, 0)
-        .and_then(|()| map(tables, &segments.tables, libc::PROT_READ, tables_offset(segments)));
+    let code = libc::PROT_READ | libc::PROT_EXEC;
+    let mapped = map(text, segments.text_len, code, 0)
+        // Where it is kept, no code may be run, perhaps.
+        .or_else(|_| fill(stopped, text, &read(stopped, file, segments.text_len)?, code))
+        .and_then(|()| map(tables, segments.tables_len, libc::PROT_READ, tables_offset(segments)));
     close(stopped, fd)?;
     mapped
+}
+
+/// The first `len` bytes of `file`.
+fn read(stopped: &Stopped, file: &File, len: u64) -> Result<Vec<u8>, ProcessError> {
+    let mut bytes = vec![0; usize::try_from(len).expect("it was in memory when it was made")];
+    let read = file.read_exact_at(&mut bytes, 0);
+    read.map_err(|err| stopped.space(format!("its rewritten code cannot be read: {err}")))?;
+    Ok(bytes)
 }
 
 /// What the process keeps of a module at `bias`, whose runtime is at `runtime`: fields of [`Home`].

@@ -80,12 +80,16 @@ pub struct Segments {
     pub old: Range<u64>,
     /// Address of the moved code.
     pub text_at: u64,
-    /// The moved code.
+    /// How long it is.
+    pub text_len: u64,
+    /// The moved code; nothing, where it is kept in a file of its own.
     #[serde(with = "program::as_bytes")]
     pub text: Vec<u8>,
     /// Address of the tables, which start with the program headers.
     pub tables_at: u64,
-    /// The tables.
+    /// How long they are.
+    pub tables_len: u64,
+    /// The tables; nothing, where they are in that file.
     #[serde(with = "program::as_bytes")]
     pub tables: Vec<u8>,
     /// How many program headers there are.
