@@ -64,9 +64,9 @@ pub fn walked(program: &Program, seed: u32) -> profile::Profile {
         let Some(entry) = program.entry_block(f) else { continue };
         for _ in 0..400 {
             let mut at = entry;
-            *profile.entries.entry(program.block(at).start).or_default() += 1;
+            *profile.entries.count_mut(program.block(at).start) += 1;
             loop {
-                *profile.blocks.entry(program.block(at).start).or_default() += 1;
+                *profile.blocks.count_mut(program.block(at).start) += 1;
                 let out = program.successors(at);
                 if out.is_empty() {
                     break;

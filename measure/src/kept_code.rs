@@ -67,9 +67,9 @@ pub fn that_may_have_run(
             mark(&mut has_run, *function);
         }
     }
-    for (at, _) in profile.entries.iter().filter(|(_, n)| **n > 0) {
-        let n = catalogue.ranges().partition_point(|(range, _)| range.end <= *at);
-        if let Some((_, function)) = catalogue.ranges().get(n).filter(|(range, _)| range.contains(at)) {
+    for (at, _) in profile.entries.that_ran() {
+        let n = catalogue.ranges().partition_point(|(range, _)| range.end <= at);
+        if let Some((_, function)) = catalogue.ranges().get(n).filter(|(range, _)| range.contains(&at)) {
             mark(&mut has_run, *function);
         }
     }
@@ -83,9 +83,10 @@ pub fn that_may_have_run(
 /// The functions of which a block may have run, and those without counts that they call, or that call them.
 fn ran(program: &Program, profile: &Profile) -> BTreeSet<FuncId> {
     let may_have_run = |at: &Va| profile.block(*at).is_some_and(|n| n.most > 0);
-    let blocks = profile.blocks.keys().filter(|at| may_have_run(at));
-    let entries = profile.entries.iter().filter(|(_, n)| **n > 0).map(|(at, _)| at);
-    let mut ran: BTreeSet<FuncId> = blocks.chain(entries).filter_map(|&at| program.function_at(at)).collect();
+    let off = profile.intervals.blocks.keys().copied();
+    let blocks = profile.blocks.that_ran().map(|(at, _)| at).chain(off).filter(may_have_run);
+    let entries = profile.entries.that_ran().map(|(at, _)| at);
+    let mut ran: BTreeSet<FuncId> = blocks.chain(entries).filter_map(|at| program.function_at(at)).collect();
     // Of an excerpt, what can be counted and has no blocks was left out: it has counts.
     let is_left_out = |id: FuncId| {
         program.function(id).n_blocks() == 0 && program.remark(id).is_some_and(|r| r.not_moved.is_none())

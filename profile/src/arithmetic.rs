@@ -24,13 +24,25 @@ impl Profile {
         let (mine, theirs) = (&self.intervals, &other.intervals);
         self.intervals = Intervals {
             n_stopped: mine.n_stopped.saturating_add(theirs.n_stopped),
-            entries: sums((&self.entries, &mine.entries), (&other.entries, &theirs.entries)),
-            blocks: sums((&self.blocks, &mine.blocks), (&other.blocks, &theirs.blocks)),
-            edges: sums((&self.edges, &mine.edges), (&other.edges, &theirs.edges)),
-            calls: sums((&self.calls, &mine.calls), (&other.calls, &theirs.calls)),
+            entries: sums(
+                (|at| self.entries.get(at).copied(), &mine.entries),
+                (|at| other.entries.get(at).copied(), &theirs.entries),
+            ),
+            blocks: sums(
+                (|at| self.blocks.get(at).copied(), &mine.blocks),
+                (|at| other.blocks.get(at).copied(), &theirs.blocks),
+            ),
+            edges: sums(
+                (|edge| self.edges.get(edge).copied(), &mine.edges),
+                (|edge| other.edges.get(edge).copied(), &theirs.edges),
+            ),
+            calls: sums(
+                (|call| self.calls.get(call).copied(), &mine.calls),
+                (|call| other.calls.get(call).copied(), &theirs.calls),
+            ),
         };
-        add_all(&mut self.entries, &other.entries);
-        add_all(&mut self.blocks, &other.blocks);
+        self.entries.add_all(&other.entries);
+        self.blocks.add_all(&other.blocks);
         add_all(&mut self.edges, &other.edges);
         add_all(&mut self.mispredicts, &other.mispredicts);
         add_all(&mut self.calls, &other.calls);
@@ -47,11 +59,12 @@ impl Profile {
         if self.exactness == Exactness::Exact {
             self.exactness = Exactness::Sampled;
         }
-        let by_address = [&mut self.entries, &mut self.blocks, &mut self.calls_out].into_iter();
-        let edges = [&mut self.edges, &mut self.mispredicts].into_iter();
-        let counts = by_address.flat_map(BTreeMap::values_mut).chain(edges.flat_map(BTreeMap::values_mut));
+        // Zero stays zero.
+        let by_address = self.entries.that_ran_mut().chain(self.blocks.that_ran_mut());
+        let edges = [&mut self.edges, &mut self.mispredicts].into_iter().flat_map(BTreeMap::values_mut);
         let calls = self.calls.values_mut().chain(self.calls_beyond.values_mut());
-        counts.chain(calls).for_each(|n| *n = scaled(*n, factor));
+        let calls = calls.chain(self.calls_out.values_mut());
+        by_address.chain(edges).chain(calls).for_each(|n| *n = scaled(*n, factor));
         let by_address = [&mut self.intervals.entries, &mut self.intervals.blocks].into_iter();
         let ways = self.intervals.edges.values_mut().chain(self.intervals.calls.values_mut());
         let all = by_address.flat_map(BTreeMap::values_mut).chain(ways);
@@ -60,10 +73,10 @@ impl Profile {
 
     /// The same, scaled down if the sum of all counts is above `most`: then sums of any of them fit.
     pub fn at_most(&self, most: u64) -> Cow<'_, Profile> {
-        let by_address =
-            [&self.entries, &self.blocks, &self.calls_out].into_iter().flat_map(BTreeMap::values);
+        let by_address = self.entries.that_ran().chain(self.blocks.that_ran()).map(|(_, n)| n);
         let edges = self.edges.values().chain(self.mispredicts.values());
-        let sum: u128 = by_address.chain(edges).chain(self.calls.values()).map(|&n| u128::from(n)).sum();
+        let others = edges.chain(self.calls_out.values()).chain(self.calls.values()).copied();
+        let sum: u128 = by_address.chain(others).map(u128::from).sum();
         if sum <= u128::from(most) {
             return Cow::Borrowed(self);
         }
@@ -121,17 +134,17 @@ fn add_all<K: Ord + Clone>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
     }
 }
 
-/// Counts, and the intervals of those that are not exact.
-type Counts<'a, K> = (&'a BTreeMap<K, u64>, &'a BTreeMap<K, (u64, u64)>);
-
-/// The intervals of sums.
-fn sums<K: Ord + Copy>(a: Counts<'_, K>, b: Counts<'_, K>) -> BTreeMap<K, (u64, u64)> {
-    let of = |side: Counts<'_, K>, key: &K| {
-        let exact = side.0.get(key).copied().unwrap_or(0);
-        side.1.get(key).copied().unwrap_or((exact, exact))
-    };
+/// The intervals of sums: of either side the counts, and the intervals of those that are not exact.
+fn sums<K: Ord + Copy>(
+    a: (impl Fn(&K) -> Option<u64>, &BTreeMap<K, (u64, u64)>),
+    b: (impl Fn(&K) -> Option<u64>, &BTreeMap<K, (u64, u64)>),
+) -> BTreeMap<K, (u64, u64)> {
+    fn of<K: Ord>(exact: Option<u64>, intervals: &BTreeMap<K, (u64, u64)>, key: &K) -> (u64, u64) {
+        let exact = exact.unwrap_or(0);
+        intervals.get(key).copied().unwrap_or((exact, exact))
+    }
     let sum = |key: &K| {
-        let (a, b) = (of(a, key), of(b, key));
+        let (a, b) = (of(a.0(key), a.1, key), of(b.0(key), b.1, key));
         (*key, (a.0.saturating_add(b.0), a.1.saturating_add(b.1)))
     };
     a.1.keys().chain(b.1.keys()).map(sum).collect()

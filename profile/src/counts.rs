@@ -4,6 +4,10 @@
 //! measured (or inferred) to be zero. Addresses are starts of blocks and functions of that image, as
 //! [`program::Program`] has them; never a process's, never ids.
 
+mod by_address;
+
+pub use by_address::ByAddress;
+
 use program::{Image, ImageId, Va};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -169,9 +173,9 @@ pub struct Profile {
     /// Executions or samples.
     pub exactness: Exactness,
     /// Times that a function was entered from outside, by its entry.
-    pub entries: BTreeMap<Va, u64>,
+    pub entries: ByAddress,
     /// Executions of a block, by its start; of samples of instructions, the samples in it.
-    pub blocks: BTreeMap<Va, u64>,
+    pub blocks: ByAddress,
     /// Executions of an edge inside a function.
     pub edges: BTreeMap<Edge, u64>,
     /// Mispredictions of the branch behind an edge, where the source has them.
@@ -213,9 +217,8 @@ impl Profile {
 
     /// Sum of all counts but the mispredictions.
     pub fn total(&self) -> u64 {
-        let by_address =
-            [&self.entries, &self.blocks, &self.calls_out].into_iter().flat_map(BTreeMap::values);
-        let counts = by_address.chain(self.edges.values()).chain(self.calls.values());
-        counts.fold(0, |sum, &n| sum.saturating_add(n))
+        let others = self.calls_out.values().chain(self.edges.values()).chain(self.calls.values());
+        let by_address = self.entries.sum().saturating_add(self.blocks.sum());
+        others.fold(by_address, |sum, &n| sum.saturating_add(n))
     }
 }

@@ -14,7 +14,7 @@ mod vocabulary;
 pub use arithmetic::{overlap, scaled};
 pub use complete::derive::n_functions;
 pub use complete::{calls, conservation, flow};
-pub use counts::{Beyond, Count, Edge, Exactness, ImageRef, Intervals, Lost, Profile};
+pub use counts::{Beyond, ByAddress, Count, Edge, Exactness, ImageRef, Intervals, Lost, Profile};
 pub use formats::bolt::{bat, bolt_yaml, fdata, preagg};
 pub use formats::images::Images;
 pub use formats::lines::{flame, folded, lcov, llvm_sample, pprof};

@@ -52,7 +52,7 @@ fn a_profile_carried_to_the_same_build_is_as_it_was() {
     let profile = walked(&program, 12345);
     let matching = Matching::compute(&program, &program, &Options::default());
     let carried = carry(&program, &program, &matching, &profile, &CarryOptions::default()).profile;
-    let positive = |m: &BTreeMap<_, u64>| {
+    let positive = |m: &profile::ByAddress| {
         m.iter().filter(|(_, c)| **c > 0).map(|(&k, &c)| (k, c)).collect::<Vec<(Va, u64)>>()
     };
     assert_eq!(positive(&carried.blocks), positive(&profile.blocks));
@@ -347,7 +347,7 @@ fn few_samples_cost_no_more_than_knowing_nothing() {
     for nth in [3, 30, 300] {
         let mut samples = thinned(&program, &whole, nth);
         // Of instructions: counts of blocks alone.
-        (samples.edges, samples.entries) = (BTreeMap::new(), BTreeMap::new());
+        (samples.edges, samples.entries) = (BTreeMap::new(), profile::ByAddress::default());
         let carried = carry(&program, &program, &matching, &samples, &CarryOptions::default());
         for doubt in carried.report.predicted.doubts {
             let Doubt::Sampled { bp_share, .. } = doubt else { continue };

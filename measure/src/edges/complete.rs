@@ -2,11 +2,11 @@
 //! together.
 #![warn(clippy::indexing_slicing)]
 
-use super::notes::{FunctionFlow, Notes, Sum};
+use super::notes::{Flow, FunctionFlow, Notes, Sum};
 use super::positions::{self, Found};
 use super::solve::Solved;
 use probe::arch::shared::BEHIND_CALL;
-use profile::{Count, Edge, Exactness, Intervals, Profile};
+use profile::{ByAddress, Count, Edge, Exactness, Intervals, Profile};
 use program::Va;
 use std::collections::BTreeMap;
 
@@ -16,16 +16,21 @@ impl Notes {
     /// middle of a block.
     pub fn profile(&self, counts: &[u64], left: &[(u64, i64)], n_stopped: u64) -> Profile {
         let left = Left::of(&self.positions, left);
-        let n_blocks = self.functions.iter().map(|f| f.blocks.len()).sum();
-        let mut whole = Whole::new(n_blocks, n_stopped);
+        let mut whole = Whole::new(n_stopped);
         let mut first = 0;
-        for (function, flow) in (0..).zip(&self.functions) {
+        for (function, flow) in (0..).zip(self.functions.iter()) {
             let end = first + flow.n_counters();
             let nodes = left.by_function.get(&function).map_or(&[][..], Vec::as_slice);
-            let solved = flow.solve(counts.get(first..end).unwrap_or_default(), nodes, n_stopped);
+            let own = counts.get(first..end).unwrap_or_default();
             first = end;
+            let is_any = own.iter().any(|n| *n > 0) || !nodes.is_empty() || n_stopped > 0;
+            if flow.is_whole() && !is_any {
+                whole.add_none(flow);
+                continue;
+            }
+            let flow = flow.decode();
             whole.left_before_calls(function, &left);
-            whole.add(flow, &solved);
+            whole.add(&flow, &flow.solve(own, nodes, n_stopped));
         }
         let sums: Vec<(Va, Count)> =
             self.sums.iter().map(|sum| (sum.at, whole.sum(sum, counts, n_stopped))).collect();
@@ -87,27 +92,36 @@ impl Left {
 
 /// What follows from the counters of all functions so far.
 struct Whole<'a> {
-    /// Per block, by its position among all.
+    /// How many blocks they have.
+    n_blocks: usize,
+    /// Per block of the functions that may have run.
     blocks: Vec<Count>,
-    /// Per block: how often it was left along its ways.
+    /// Per block of these: how often it was left along its ways.
     left_along: Vec<Count>,
+    /// Of each of these functions, the position of its first block among all, and among those that are here.
+    first_blocks: Vec<(usize, usize)>,
     /// By the blocks' positions.
     left_behind_calls: BTreeMap<u32, &'a LeftBehindCalls>,
-    /// Of the blocks whose counts follow.
+    /// Blocks that ran, as far as their counts follow.
     starts: Vec<(Va, u64)>,
-    entries: BTreeMap<Va, u64>,
+    /// Blocks of which it follows that they never did.
+    zeros: Vec<Va>,
+    entries: ByAddress,
     edges: Vec<(Edge, Count)>,
     intervals: Intervals,
 }
 
 impl<'a> Whole<'a> {
-    fn new(n_blocks: usize, n_stopped: u64) -> Whole<'a> {
+    fn new(n_stopped: u64) -> Whole<'a> {
         Whole {
-            blocks: Vec::with_capacity(n_blocks),
-            left_along: Vec::with_capacity(n_blocks),
+            n_blocks: 0,
+            blocks: Vec::new(),
+            left_along: Vec::new(),
+            first_blocks: Vec::new(),
             left_behind_calls: BTreeMap::new(),
-            starts: Vec::with_capacity(n_blocks),
-            entries: BTreeMap::new(),
+            starts: Vec::new(),
+            zeros: Vec::new(),
+            entries: ByAddress::default(),
             edges: Vec::new(),
             intervals: Intervals { n_stopped, ..Intervals::default() },
         }
@@ -115,18 +129,33 @@ impl<'a> Whole<'a> {
 
     /// Takes what was left of the blocks of `function`, which are the next.
     fn left_before_calls(&mut self, function: u32, left: &'a Left) {
-        let first = u32::try_from(self.blocks.len()).unwrap_or(u32::MAX);
+        let first = u32::try_from(self.n_blocks).unwrap_or(u32::MAX);
         let own = left.behind_calls.range((function, 0)..=(function, u32::MAX));
         self.left_behind_calls.extend(own.map(|(&(_, n), left)| (first.saturating_add(n), left)));
+    }
+
+    /// Adds the next function, which never ran: as [`FunctionFlow::solve`] says of it.
+    fn add_none(&mut self, flow: Flow<'_>) {
+        let before = self.zeros.len();
+        self.zeros.extend(flow.starts());
+        self.n_blocks += self.zeros.len() - before;
+        if flow.has_entry_block() {
+            self.entries.insert(flow.entry(), 0);
+        }
     }
 
     /// Adds the next function.
     fn add(&mut self, flow: &FunctionFlow, solved: &Solved) {
         let between = &solved.between;
+        self.first_blocks.push((self.n_blocks, self.blocks.len()));
+        self.n_blocks += flow.blocks.len();
         for (i, (node, &n)) in flow.blocks.iter().zip(&solved.blocks).enumerate() {
             let count = Count::of(n.unwrap_or(0), between.blocks.get(i));
             self.blocks.push(count);
-            self.starts.extend(n.map(|n| (node.start, n)));
+            match n {
+                Some(0) => self.zeros.push(node.start),
+                n => self.starts.extend(n.map(|n| (node.start, n))),
+            }
             let off = n.and_then(|_| count.between());
             self.intervals.blocks.extend(off.map(|between| (node.start, between)));
         }
@@ -155,6 +184,17 @@ impl<'a> Whole<'a> {
         }
     }
 
+    /// Where the block at this position among all stands among those of functions that may have run; `None`
+    /// if it is of one that never did.
+    fn place(&self, block: u32) -> Option<usize> {
+        let block = block as usize;
+        let next = self.first_blocks.partition_point(|(first, _)| *first <= block);
+        let (first, place) = self.first_blocks.get(next.checked_sub(1)?)?;
+        let place = place + (block - first);
+        let end = self.first_blocks.get(next).map_or(self.blocks.len(), |(_, place)| *place);
+        (place < end).then_some(place)
+    }
+
     /// How often a function of one block without a counter ran.
     fn sum(&self, sum: &Sum, counts: &[u64], n_stopped: u64) -> Count {
         let mut n = Count::default();
@@ -164,13 +204,14 @@ impl<'a> Whole<'a> {
             let before =
                 behind.iter().filter(|l| l.0 <= n_calls).fold(0, |sum: i64, l| sum.wrapping_add(l.1));
             let less = |n: u64| n.saturating_sub_signed(before);
-            let of = self.blocks.get(block as usize);
+            let of = self.place(block).and_then(|place| self.blocks.get(place));
             n = of
                 .map_or(n, |of| n.plus(Count { n: less(of.n), least: less(of.least), most: less(of.most) }));
         }
         for &block in &sum.left {
             // A thread may have been stopped behind the call.
-            let along = self.left_along.get(block as usize).copied().unwrap_or_default();
+            let along = self.place(block).and_then(|place| self.left_along.get(place));
+            let along = along.copied().unwrap_or_default();
             n = n.plus(Count { most: along.most.saturating_add(n_stopped), ..along });
         }
         for &counter in &sum.counters {
@@ -182,7 +223,7 @@ impl<'a> Whole<'a> {
 
     /// All of it.
     fn profile(self) -> Profile {
-        let Whole { starts, entries, mut edges, mut intervals, .. } = self;
+        let Whole { starts, zeros, entries, mut edges, mut intervals, .. } = self;
         edges.sort_by_key(|e| e.0);
         // Two edges between the same blocks are one here.
         edges.dedup_by(|next, one| {
@@ -196,7 +237,7 @@ impl<'a> Whole<'a> {
         Profile {
             exactness: Exactness::Exact,
             // All at once: in the order of addresses, which they mostly have.
-            blocks: starts.into_iter().collect(),
+            blocks: ByAddress::with_zeros(zeros, starts.into_iter().collect()),
             edges: edges.into_iter().map(|(e, n)| (e, n.n)).collect(),
             entries,
             intervals,

@@ -79,7 +79,7 @@ pub fn notes(module: &Module<'_>) -> Notes {
         positions: positions::write(&positions_of(module, &functions)),
         sums: sums(module, &returns, &position),
         image: ImageRef::of(&program.image),
-        functions,
+        functions: functions.into_iter().collect(),
     }
 }
 

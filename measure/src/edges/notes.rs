@@ -1,14 +1,9 @@
 //! What the counters of one image mean.
 //!
 //! ```text
-//! notes    = magic version kind profile ends_are_taken: byte, n: varint, function*, n: varint, sum*, n:
-//!            varint, watch*, positions: bytes (`positions`), callees (`indirect_calls`; of kind 'O' only),
-//!            checksum
+//! notes    = magic version kind profile ends_are_taken: byte, functions (`Flows`), n: varint, sum*, n: varint,
+//!            watch*, positions: bytes (`positions`), callees (`indirect_calls`; of kind 'V' only), checksum
 //! profile  = bytes: a `.engraft` file of kind 'P' without counts, for the image
-//! function = entry: signed varint from the one before, is_whole, n: varint, block*
-//! block    = start: signed varint from the one before, marks: varint (1 counted, 2 enters, 4 leaves, 8 · n
-//!            ways), way*
-//! way      = 2 · (blocks from this one on, signed) + counted: varint
 //! sum      = address: signed varint from the one before, n: varint, (position of a block, calls before:
 //!            varint)*, twice n: varint, varint* (positions of blocks whose ways out count;
 //!            counters)
@@ -19,6 +14,10 @@
 //!
 //! Not here: what follows from the counters (`solve`, `complete`).
 #![warn(clippy::indexing_slicing)]
+
+mod flows;
+
+pub use flows::{Flow, Flows};
 
 use super::indirect_calls::Callees;
 use crate::kept::Watch;
@@ -36,7 +35,7 @@ pub struct Notes {
     /// Whether a signal handler may end the process, and nothing say so.
     pub ends_are_taken: bool,
     /// The functions that are counted. Their counters come one after the other.
-    pub functions: Vec<FunctionFlow>,
+    pub functions: Flows,
     /// Functions of one block that have no counter, and what their calls are.
     pub sums: Vec<Sum>,
     /// Words behind the counters, which keep other things.
@@ -116,7 +115,7 @@ impl Notes {
     /// How many counters there are.
     pub fn n_counters(&self) -> usize {
         let of_calls = self.sums.iter().map(|sum| sum.counters.len()).sum::<usize>();
-        self.functions.iter().map(FunctionFlow::n_counters).sum::<usize>() + of_calls
+        self.functions.n_counters() + of_calls
     }
 
     /// How many words an area has of what is counted: all counters, and those of indirect calls.
@@ -139,21 +138,7 @@ impl Notes {
             varint(out, zigzag(at.since(before).cast_signed()));
             before = at;
         };
-        varint(&mut out, self.functions.len() as u64);
-        for flow in &self.functions {
-            address(&mut out, flow.entry);
-            out.push(u8::from(flow.is_whole));
-            varint(&mut out, flow.blocks.len() as u64);
-            for (i, block) in (0i64..).zip(&flow.blocks) {
-                address(&mut out, block.start);
-                let marks =
-                    u64::from(block.is_counted) | u64::from(block.enters) << 1 | u64::from(block.leaves) << 2;
-                varint(&mut out, marks | (block.ways.len() as u64) << 3);
-                for way in &block.ways {
-                    varint(&mut out, zigzag(i64::from(way.to) - i) << 1 | u64::from(way.is_counted));
-                }
-            }
-        }
+        self.functions.write(&mut out);
         varint(&mut out, self.sums.len() as u64);
         for sum in &self.sums {
             address(&mut out, sum.at);
@@ -180,45 +165,30 @@ impl Notes {
     /// # Errors
     /// [`ReadError::Damaged`] if they are cut off, changed, or of a version that we do not know.
     pub fn parse(file: &[u8]) -> Result<Notes, ReadError> {
-        let has_callees = file.get(MAGIC.len() + 1) == Some(&KIND_WITH_CALLEES);
-        let kind = if has_callees { KIND_WITH_CALLEES } else { KIND };
+        let kind = file.get(MAGIC.len() + 1).copied().unwrap_or(KIND);
+        let (is_old, has_callees) = match kind {
+            OLD_KIND => (true, false),
+            OLD_KIND_WITH_CALLEES => (true, true),
+            _ => (false, kind == KIND_WITH_CALLEES),
+        };
+        let is_known = is_old || has_callees || kind == KIND;
+        let kind = if is_known { kind } else { KIND };
         let mut c = Cursor::open(file, kind, "these are no notes that we know")?;
         let image = engraft::parse(c.bytes()?)?.image;
         let ends_are_taken = c.varint()? == 1;
         let mut before = Va(0);
-        let mut address = |c: &mut Cursor<'_>| -> Result<Va, ReadError> {
-            before = before.plus(unzigzag(c.varint()?).cast_unsigned());
-            Ok(before)
+        let address = |c: &mut Cursor<'_>, before: &mut Va| -> Result<Va, ReadError> {
+            *before = before.plus(unzigzag(c.varint()?).cast_unsigned());
+            Ok(*before)
         };
         let word = |c: &mut Cursor<'_>| Ok(u32::try_from(c.varint()?).unwrap_or(u32::MAX));
-        let mut functions = Vec::new();
-        for _ in 0..c.varint()? {
-            let entry = address(&mut c)?;
-            let is_whole = c.varint()? == 1;
-            let mut blocks = Vec::new();
-            for i in 0..c.varint()? {
-                let start = address(&mut c)?;
-                let marks = c.varint()?;
-                let mut ways = SmallVec::new();
-                for _ in 0..marks >> 3 {
-                    let way = c.varint()?;
-                    let to = i.cast_signed().wrapping_add(unzigzag(way >> 1));
-                    let to = u32::try_from(to).unwrap_or(u32::MAX);
-                    ways.push(Way { to, is_counted: way & 1 == 1 });
-                }
-                blocks.push(Node {
-                    start,
-                    is_counted: marks & 1 == 1,
-                    enters: marks & 2 == 2,
-                    leaves: marks & 4 == 4,
-                    ways,
-                });
-            }
-            functions.push(FunctionFlow { entry, is_whole, blocks });
-        }
+        let functions = match is_old {
+            true => Flows::parse_old(&mut c, &mut before)?,
+            false => Flows::parse(&mut c)?,
+        };
         let mut sums = Vec::new();
         for _ in 0..c.varint()? {
-            let at = address(&mut c)?;
+            let at = address(&mut c, &mut before)?;
             let n_blocks = c.varint()?;
             let blocks = (0..n_blocks).map(|_| Ok((word(&mut c)?, word(&mut c)?)));
             let blocks = blocks.collect::<Result<_, ReadError>>()?;
@@ -237,10 +207,13 @@ impl Notes {
     }
 }
 
-/// What kind of `.engraft` file notes are; those of 'F' to 'L' and 'N' came before.
-const KIND: u8 = b'M';
+/// What kind of `.engraft` file notes are; those of 'F' to 'O' came before, of
+/// which the last two are read.
+const KIND: u8 = b'U';
 /// The kind of those that speak of indirect calls, too.
-const KIND_WITH_CALLEES: u8 = b'O';
+const KIND_WITH_CALLEES: u8 = b'V';
+const OLD_KIND: u8 = b'M';
+const OLD_KIND_WITH_CALLEES: u8 = b'O';
 
 #[cfg(test)]
 mod tests;

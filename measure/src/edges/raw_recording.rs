@@ -294,7 +294,7 @@ pub fn seen(file: &[u8]) -> Result<Vec<Seen>, ReadError> {
 #[expect(clippy::indexing_slicing, reason = "a test may fail")]
 mod tests {
     use super::*;
-    use crate::edges::notes::{FunctionFlow, Node, Sum, Way};
+    use crate::edges::notes::{Flows, FunctionFlow, Node, Sum, Way};
     use crate::kept::{Keeps, Kept, Watch};
     use profile::{ImageRef, Intervals};
     use program::ImageId;
@@ -314,7 +314,7 @@ mod tests {
         Notes {
             image: image(),
             ends_are_taken: false,
-            functions: vec![FunctionFlow {
+            functions: Flows::from_iter([FunctionFlow {
                 entry: Va(0x1000),
                 is_whole: true,
                 blocks: vec![
@@ -322,7 +322,7 @@ mod tests {
                     Node { start: Va(0x1040), is_counted: true, enters: false, leaves: false, ways: way(0) },
                     Node { start: Va(0x1010), is_counted: true, enters: false, leaves: false, ways: way(0) },
                 ],
-            }],
+            }]),
             sums: vec![Sum { at: Va(0x900), blocks: vec![(0, 0), (2, 1)], ..Sum::default() }],
             watches: vec![
                 Watch { what: "entry f ring".to_owned(), word: 3, keeps: Keeps::Ring(2) },
@@ -411,7 +411,8 @@ mod tests {
             leaves: true,
             ways: SmallVec::new(),
         });
-        long.functions[0].blocks = blocks.collect();
+        let flow = FunctionFlow { entry: Va(0x1000), is_whole: true, blocks: blocks.collect() };
+        long.functions = Flows::from_iter([flow]);
         let long = long.write();
         for m in 0..n {
             put(128 + 64 * m + 24, at);

@@ -104,8 +104,7 @@ pub fn run(profile: &Profile, program: &Program) -> ProgramRun {
 pub fn instructions(profile: &Profile, program: &Program) -> u64 {
     let cuts = Cuts::of(profile, program);
     let ran = |at: Va, n| program.block_from(at).map_or(0, |b| cuts.instructions(program, b, n));
-    let own = profile.blocks.iter().filter(|(_, n)| **n > 0);
-    let own = own.fold(0u64, |sum, (&at, &n)| sum.saturating_add(ran(at, n)));
+    let own = profile.blocks.that_ran().fold(0u64, |sum, (at, n)| sum.saturating_add(ran(at, n)));
     program.func_ids().fold(own, |sum, id| sum.saturating_add(padding(profile, program, id).0))
 }
 

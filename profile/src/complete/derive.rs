@@ -134,8 +134,9 @@ pub(crate) fn derive_blocks(profile: &mut Profile, program: &Program, joined: &d
         }
         for id in ids {
             let n = flows.count(program, id);
-            if n > 0 {
-                profile.blocks.entry(program.block(id).start).or_insert(n);
+            let start = program.block(id).start;
+            if n > 0 && !profile.blocks.contains_key(&start) {
+                profile.blocks.insert(start, n);
             }
         }
     }

@@ -43,7 +43,7 @@ impl<'a> Layer<'a> {
     /// Samples of an instruction: its block's.
     pub fn sample(&mut self, at: Va, count: u64) {
         match self.program.block_at(at) {
-            Some(block) => add(&mut self.profile.blocks, self.program.block(block).start, count),
+            Some(block) => self.profile.blocks.add(self.program.block(block).start, count),
             None => self.lost.add(&self.name(at), "no block at that address", count),
         }
     }
@@ -119,7 +119,7 @@ impl<'a> Layer<'a> {
             block.landing_pad || cold || function.entry == to || function.entries.contains(&id)
         });
         if entered {
-            add(&mut self.profile.entries, to, count);
+            self.profile.entries.add(to, count);
         } else if !self.is_return_address(to) {
             self.lost.add(&self.name(to), "entered from outside where no entry is", count);
         }

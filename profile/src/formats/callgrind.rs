@@ -509,7 +509,7 @@ impl Layer<'_> {
                 Some(to) if to == block.start || self.edge_to(id, Some(to)).is_none() => {
                     add(&mut self.profile.calls, (at, to), n);
                     if stub.is_some() {
-                        add(&mut self.profile.entries, to, n);
+                        self.profile.entries.add(to, n);
                     }
                 }
                 Some(to) => add(&mut self.profile.edges, Edge { from: block.start, to }, n),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Placement;
+use crate::edges::notes::Flow;
 use crate::testing::compiled;
 use probe::{Plan, Room};
 use program::{Program, Va};
@@ -23,7 +24,7 @@ fn check(flags: &str, plan: impl Fn(&Program) -> Plan, check: impl Fn(&Module<'_
 
 /// The start of each block that has a counter, and the ends of each edge, in the order of the notes.
 fn counted(notes: &Notes) -> Vec<(Va, Option<Va>)> {
-    let of = |flow: &FunctionFlow| {
+    let of = |flow: FunctionFlow| {
         let blocks = flow.blocks.iter().filter(|b| b.is_counted).map(|b| (b.start, None));
         let ways = |b: &Node| {
             let counted = b.ways.iter().filter(|w| w.is_counted);
@@ -31,7 +32,7 @@ fn counted(notes: &Notes) -> Vec<(Va, Option<Va>)> {
         };
         blocks.chain(flow.blocks.iter().flat_map(ways)).collect::<Vec<_>>()
     };
-    notes.functions.iter().flat_map(of).collect()
+    notes.functions.iter().map(Flow::decode).flat_map(of).collect()
 }
 
 #[test]
@@ -79,13 +80,14 @@ fn moved_code_belongs_to_its_blocks() {
                     };
                     let func = program.function(program.block(block).func);
                     let Some(position) =
-                        notes.functions.iter().position(|f| f.is_whole && f.entry == func.entry)
+                        notes.functions.iter().position(|f| f.is_whole() && f.entry() == func.entry)
                     else {
                         continue;
                     };
                     let found = positions::find(&notes.positions, &[u64::from(at)]).expect("written");
                     let Some(Some(found)) = found.first().copied().filter(|_| is_last) else { continue };
-                    let node = &notes.functions[position].blocks[(found.node / 2) as usize];
+                    let flow = notes.functions.iter().nth(position).expect("it is there").decode();
+                    let node = &flow.blocks[(found.node / 2) as usize];
                     assert_eq!(found.function as usize, position, "{flags} {at:#x} {place:?}");
                     assert_eq!(node.start, program.block(block).start, "{flags} {at:#x} {place:?}");
                     assert_eq!(found.node % 2 == 1, is_end, "{flags} {at:#x} {place:?}");
@@ -104,7 +106,7 @@ fn stubs_ran_as_often_as_the_blocks_that_call_them() {
         |program| Placement::Edges.plan(program),
         |module, notes| {
             let program = module.program;
-            let nodes: Vec<&Node> = notes.functions.iter().flat_map(|f| &f.blocks).collect();
+            let nodes: Vec<Node> = notes.functions.iter().flat_map(|f| f.decode().blocks).collect();
             let puts = program.func_ids().find(|f| program.function(*f).import.as_deref() == Some("puts"));
             let puts = puts.expect("a stub");
             let sum = notes.sums.iter().find(|sum| sum.at == program.function(puts).entry).expect("it stays");

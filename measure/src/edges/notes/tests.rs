@@ -60,7 +60,7 @@ fn notes() -> impl Strategy<Value = Notes> {
         |(image, ends_are_taken, (functions, sums, watches, positions), callees)| Notes {
             image,
             ends_are_taken,
-            functions,
+            functions: functions.into_iter().collect(),
             sums,
             watches,
             positions,
@@ -113,7 +113,7 @@ fn up_to_functions() -> Vec<u8> {
     let none = Notes {
         image: ImageRef::default(),
         ends_are_taken: false,
-        functions: Vec::new(),
+        functions: Flows::default(),
         sums: Vec::new(),
         watches: Vec::new(),
         positions: Vec::new(),
@@ -130,10 +130,11 @@ fn lengths_that_cannot_be_are_refused() {
     let before = up_to_functions();
     assert!(Notes::parse(&sealed(&[&before[..], &[0; 4]].concat())).is_ok());
     let flow = [1, 0x20, 1];
-    let places: [(&str, Vec<u8>); 9] = [
+    let places: [(&str, Vec<u8>); 10] = [
         ("functions", vec![]),
-        ("blocks", flow.to_vec()),
-        ("ways", [&flow[..], &[1, 0]].concat()),
+        ("counters", flow.to_vec()),
+        ("blocks", [&flow[..], &[0]].concat()),
+        ("what is said of blocks", [&flow[..], &[0, 0]].concat()),
         ("sums", vec![0]),
         ("blocks of a sum", vec![0, 1, 0]),
         ("ways of a sum", vec![0, 1, 0, 0]),
@@ -149,5 +150,71 @@ fn lengths_that_cannot_be_are_refused() {
             content.extend([0; 64]);
             assert!(Notes::parse(&sealed(&content)).is_err(), "{n:#x} {what}");
         }
+    }
+}
+
+/// As notes of kind 'M' and 'O' had it: each block in one place.
+fn in_old_form(notes: &Notes) -> Vec<u8> {
+    let new = notes.write();
+    let empty = Notes { functions: Flows::default(), sums: Vec::new(), ..notes.clone() };
+    let start =
+        content(&Notes { watches: Vec::new(), positions: Vec::new(), callees: None, ..empty.clone() });
+    let mut out = start.strip_suffix(&[0; 4]).expect("four numbers").to_vec();
+    out[MAGIC.len() + 1] = if new[MAGIC.len() + 1] == KIND { OLD_KIND } else { OLD_KIND_WITH_CALLEES };
+    let mut before = Va(0);
+    let mut address = |out: &mut Vec<u8>, at: Va| {
+        varint(out, zigzag(at.since(before).cast_signed()));
+        before = at;
+    };
+    varint(&mut out, notes.functions.len() as u64);
+    for flow in notes.functions.iter().map(|flow| flow.decode()) {
+        address(&mut out, flow.entry);
+        out.push(u8::from(flow.is_whole));
+        varint(&mut out, flow.blocks.len() as u64);
+        for (i, block) in (0i64..).zip(&flow.blocks) {
+            address(&mut out, block.start);
+            let marks = [block.is_counted, block.enters, block.leaves];
+            let marks = (0..).zip(marks).fold(0, |all, (n, mark)| all | u64::from(mark) << n);
+            varint(&mut out, marks | (block.ways.len() as u64) << 3);
+            for way in &block.ways {
+                varint(&mut out, zigzag(i64::from(way.to) - i) << 1 | u64::from(way.is_counted));
+            }
+        }
+    }
+    varint(&mut out, notes.sums.len() as u64);
+    for sum in &notes.sums {
+        address(&mut out, sum.at);
+        varint(&mut out, sum.blocks.len() as u64);
+        sum.blocks.iter().for_each(|(n, k)| [n, k].into_iter().for_each(|n| varint(&mut out, u64::from(*n))));
+        for all in [&sum.left, &sum.counters] {
+            varint(&mut out, all.len() as u64);
+            all.iter().for_each(|n| varint(&mut out, u64::from(*n)));
+        }
+    }
+    // Watches, positions and indirect calls are as they were.
+    let behind = content(&empty);
+    out.extend(&behind[start.len() - 2..]);
+    sealed(&out)
+}
+
+proptest! {
+    #[test]
+    fn notes_of_the_form_before_are_read(notes in notes()) {
+        prop_assert_eq!(Notes::parse(&in_old_form(&notes)).expect("they were written so"), notes);
+    }
+
+    #[test]
+    fn what_is_written_of_a_function_is_what_it_was(functions in vec(flow(), 0..4)) {
+        let flows: Flows = functions.iter().cloned().collect();
+        let mut n_counters = 0;
+        for (flow, want) in flows.iter().zip(&functions) {
+            prop_assert_eq!(&flow.decode(), want);
+            prop_assert_eq!(flow.starts().collect::<Vec<_>>(), want.blocks.iter().map(|b| b.start).collect::<Vec<_>>());
+            prop_assert_eq!((flow.entry(), flow.is_whole()), (want.entry, want.is_whole));
+            prop_assert_eq!(flow.has_entry_block(), want.blocks.iter().any(|b| b.start == want.entry));
+            prop_assert_eq!(flow.n_counters(), want.n_counters());
+            n_counters += want.n_counters();
+        }
+        prop_assert_eq!((flows.len(), flows.n_counters()), (functions.len(), n_counters));
     }
 }

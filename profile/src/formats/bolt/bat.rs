@@ -468,7 +468,7 @@ impl Translator<'_> {
             let starts_one = self.starts_block(start);
             for (i, &part) in parts.iter().enumerate() {
                 if (i > 0 || starts_one) && self.original.block_from(part).is_some() {
-                    add(&mut self.layer.profile.blocks, part, n);
+                    self.layer.profile.blocks.add(part, n);
                 }
             }
             if n > 0 {

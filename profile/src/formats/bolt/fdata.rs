@@ -498,7 +498,9 @@ impl Writer<'_> {
         for f in &self.program.functions {
             if let Some(&n) = self.profile.blocks.get(&f.entry) {
                 let inside = into.get(&f.entry).copied().unwrap_or(0);
-                entries.entry(f.entry).or_insert(n.saturating_sub(inside));
+                if !entries.contains_key(&f.entry) {
+                    entries.insert(f.entry, n.saturating_sub(inside));
+                }
             }
         }
         for (at, count) in entries {

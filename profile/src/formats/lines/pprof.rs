@@ -7,7 +7,6 @@
 //! Source: github.com/google/pprof, `proto/profile.proto`; field numbers as there.
 
 use crate::complete::calls::Cuts;
-use crate::complete::derive::add;
 use crate::complete::flow;
 use crate::counts::{Exactness, ImageRef, Lost, Profile};
 use crate::formats::lines::source::counted_blocks;
@@ -338,7 +337,7 @@ pub fn parse(bytes: &[u8], program: &Program) -> Result<(Profile, Vec<Lost>), Re
         };
         let offset = location.address.wrapping_sub(mapping.memory_start).wrapping_add(mapping.file_offset);
         match place(program, FileOff(offset)).and_then(|at| program.block_at(at)) {
-            Some(id) => add(&mut profile.blocks, program.block(id).start, n),
+            Some(id) => profile.blocks.add(program.block(id).start, n),
             None => lost.add("code outside of functions", "no block at that address", n),
         }
     }

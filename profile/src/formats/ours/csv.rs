@@ -10,7 +10,7 @@
 //! it. Of a recording, padding that runs when a branch is not taken has rows, too, where it is sure how often
 //! it ran; they name no function, and are not read.
 
-use crate::complete::derive::{add, functions_of};
+use crate::complete::derive::functions_of;
 use crate::complete::flow::{Padding, padding};
 use crate::counts::{ImageRef, Lost, Profile};
 use crate::vocabulary::{Format, ReadError, Written};
@@ -112,7 +112,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Profile, Vec<Lost>), ReadError> {
         let start = start
             .ok_or_else(|| bad(line, format!("{:?} is no address: 0x and hexadecimal digits", field(2))))?;
         let count = field(4).parse().map_err(|_| bad(line, format!("{:?} is no count", field(4))))?;
-        add(&mut profile.blocks, Va(start), count);
+        profile.blocks.add(Va(start), count);
     }
     Ok((profile, Vec::new()))
 }

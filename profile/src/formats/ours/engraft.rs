@@ -55,53 +55,53 @@ pub fn write(profile: &Profile) -> Written {
         Exactness::Sampled => 1,
         Exactness::Inferred => 2,
     });
-    let edge =
-        |map: &BTreeMap<Edge, u64>| map.iter().map(|(e, n)| (e.from, Some(e.to), *n)).collect::<Vec<_>>();
-    let place = |map: &BTreeMap<Va, u64>| map.iter().map(|(at, n)| (*at, None, *n)).collect::<Vec<_>>();
-    table(&mut out, b'e', &place(&profile.entries));
-    table(&mut out, b'b', &place(&profile.blocks));
-    table(&mut out, b'g', &edge(&profile.edges));
-    table(&mut out, b'm', &edge(&profile.mispredicts));
-    let calls: Vec<_> = profile.calls.iter().map(|((at, callee), n)| (*at, Some(*callee), *n)).collect();
-    table(&mut out, b'c', &calls);
-    table(&mut out, b'o', &place(&profile.calls_out));
+    let (intervals, edge) = (&profile.intervals, |(e, n): (&Edge, &u64)| (e.from, Some(e.to), *n));
+    let place = |(at, n): (&Va, &u64)| (*at, None, *n);
+    table(&mut out, b'e', profile.entries.len(), profile.entries.iter().map(place));
+    table(&mut out, b'b', profile.blocks.len(), profile.blocks.iter().map(place));
+    table(&mut out, b'g', profile.edges.len(), profile.edges.iter().map(edge));
+    table(&mut out, b'm', profile.mispredicts.len(), profile.mispredicts.iter().map(edge));
+    let call = |((at, callee), n): (&(Va, Va), &u64)| (*at, Some(*callee), *n);
+    table(&mut out, b'c', profile.calls.len(), profile.calls.iter().map(call));
+    table(&mut out, b'o', profile.calls_out.len(), profile.calls_out.iter().map(place));
     beyond(&mut out, &profile.calls_beyond);
-    let intervals = &profile.intervals;
     if intervals.n_stopped > 0 {
-        table(&mut out, b's', &[(Va(0), None, intervals.n_stopped)]);
+        table(&mut out, b's', 1, std::iter::once((Va(0), None, intervals.n_stopped)));
     }
     for (tags, all) in [(*b"EF", &intervals.entries), (*b"BC", &intervals.blocks)] {
-        table(&mut out, tags[0], &all.iter().map(|(at, n)| (*at, None, n.0)).collect::<Vec<_>>());
-        table(&mut out, tags[1], &all.iter().map(|(at, n)| (*at, None, n.1)).collect::<Vec<_>>());
+        table(&mut out, tags[0], all.len(), all.iter().map(|(at, n)| (*at, None, n.0)));
+        table(&mut out, tags[1], all.len(), all.iter().map(|(at, n)| (*at, None, n.1)));
     }
     let all = &intervals.edges;
-    table(&mut out, b'G', &all.iter().map(|(e, n)| (e.from, Some(e.to), n.0)).collect::<Vec<_>>());
-    table(&mut out, b'H', &all.iter().map(|(e, n)| (e.from, Some(e.to), n.1)).collect::<Vec<_>>());
+    table(&mut out, b'G', all.len(), all.iter().map(|(e, n)| (e.from, Some(e.to), n.0)));
+    table(&mut out, b'H', all.len(), all.iter().map(|(e, n)| (e.from, Some(e.to), n.1)));
     out.push(0);
     let sum = xxh3_64(&out);
     out.extend(sum.to_le_bytes());
     Written { bytes: out, n_functions: profile.entries.len(), count: profile.total(), lost: Vec::new() }
 }
 
-fn table(out: &mut Vec<u8>, tag: u8, rows: &[(Va, Option<Va>, u64)]) {
-    if rows.is_empty() {
+/// A row: an address, perhaps a second one, a count.
+type Row = (Va, Option<Va>, u64);
+
+fn table(out: &mut Vec<u8>, tag: u8, n: usize, rows: impl Iterator<Item = Row> + Clone) {
+    if n == 0 {
         return;
     }
-    let mut body = Vec::new();
-    varint(&mut body, rows.len() as u64);
+    let mut body = Vec::with_capacity(2 * n);
+    varint(&mut body, n as u64);
     let mut before = Va(0);
-    for (at, ..) in rows {
+    for (at, ..) in rows.clone() {
         varint(&mut body, at.since(before));
-        before = *at;
+        before = at;
     }
-    for (at, to, _) in rows {
-        if let Some(to) = to {
-            let difference = to.since(*at).cast_signed();
-            varint(&mut body, ((difference << 1) ^ (difference >> 63)).cast_unsigned());
-        }
+    for (at, to, _) in rows.clone() {
+        let Some(to) = to else { break };
+        let difference = to.since(at).cast_signed();
+        varint(&mut body, ((difference << 1) ^ (difference >> 63)).cast_unsigned());
     }
     for (.., count) in rows {
-        varint(&mut body, *count);
+        varint(&mut body, count);
     }
     out.push(tag);
     put_bytes(out, &body);

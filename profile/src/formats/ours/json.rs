@@ -14,7 +14,7 @@
 //! too; `n_stopped` is how many threads may have been. `exactness` is `exact`, `sampled` or `inferred`.
 //! Counts are numbers of up to 64 bits.
 
-use crate::counts::{Beyond, Edge, Exactness, ImageRef, Intervals, Profile};
+use crate::counts::{Beyond, ByAddress, Edge, Exactness, ImageRef, Intervals, Profile};
 use crate::vocabulary::{Format, ReadError, Written};
 use program::{ImageId, Va};
 use serde::{Deserialize, Serialize};
@@ -103,12 +103,12 @@ pub(crate) fn is_one(text: &str) -> bool {
 
 /// Writes all of `profile`.
 pub fn write(profile: &Profile) -> Written {
-    let counts = |map: &BTreeMap<Va, u64>, intervals: &BTreeMap<Va, (u64, u64)>| {
-        let row = |(at, &count): (&Va, &u64)| {
-            let (at_least, at_most) = intervals.get(at).copied().unzip();
-            Count { at: at.to_string(), count, at_least, at_most }
-        };
-        map.iter().map(row).collect()
+    let row = |(at, &count): (&Va, &u64), intervals: &BTreeMap<Va, (u64, u64)>| {
+        let (at_least, at_most) = intervals.get(at).copied().unzip();
+        Count { at: at.to_string(), count, at_least, at_most }
+    };
+    let counts = |counts: &ByAddress, intervals: &BTreeMap<Va, (u64, u64)>| {
+        counts.iter().map(|count| row(count, intervals)).collect()
     };
     let intervals = &profile.intervals;
     let mut edges: Vec<Edge> = profile.edges.keys().chain(profile.mispredicts.keys()).copied().collect();
@@ -146,7 +146,7 @@ pub fn write(profile: &Profile) -> Written {
             .iter()
             .map(|((at, callee), &count)| CallView { at: at.to_string(), callee: callee.to_string(), count })
             .collect(),
-        calls_out: counts(&profile.calls_out, &BTreeMap::new()),
+        calls_out: profile.calls_out.iter().map(|count| row(count, &BTreeMap::new())).collect(),
         calls_beyond: profile
             .calls_beyond
             .iter()
@@ -204,7 +204,7 @@ pub fn parse(bytes: &[u8]) -> Result<Profile, ReadError> {
         calls: BTreeMap::new(),
     };
     let counts = |rows: Vec<Count>| {
-        rows.iter().map(|c| Ok((va(&c.at)?, c.count))).collect::<Result<BTreeMap<_, _>, _>>()
+        rows.iter().map(|c| Ok((va(&c.at)?, c.count))).collect::<Result<Vec<_>, ReadError>>()
     };
     let id = file.image.id.as_deref().map(|id| {
         u128::from_str_radix(id, 16).map(ImageId).map_err(|_| bad(1, format!("{id:?} is no image id")))
@@ -222,9 +222,9 @@ pub fn parse(bytes: &[u8]) -> Result<Profile, ReadError> {
             "inferred" => Exactness::Inferred,
             other => return Err(bad(1, format!("{other:?} is no exactness"))),
         },
-        entries: counts(file.entries)?,
-        blocks: counts(file.blocks)?,
-        calls_out: counts(file.calls_out)?,
+        entries: counts(file.entries)?.into_iter().collect(),
+        blocks: counts(file.blocks)?.into_iter().collect(),
+        calls_out: counts(file.calls_out)?.into_iter().collect(),
         intervals,
         ..Profile::default()
     };
