@@ -285,8 +285,8 @@ impl Arena {
     }
 
     /// Adds the counters of the module with this key in area `k`, as they are now, of all loaded copies, to
-    /// `sums`, which stay at the largest number. Of a large module, a thread wrote to few pages: no others are
-    /// read.
+    /// `sums`, which stay at the largest number. Of a large module, a thread wrote to few pages: no others
+    /// are read.
     ///
     /// # Errors
     /// The kernel's.

@@ -398,8 +398,8 @@ pub(crate) fn load(path: &Path) -> Result<(Image, Option<Warning>), ModuleError>
     Ok((image, warning))
 }
 
-/// The executable of `image`, which was loaded from `path`, for its process; with a file of its code, if there
-/// is one.
+/// The executable of `image`, which was loaded from `path`, for its process; with a file of its code, if
+/// there is one.
 ///
 /// # Errors
 /// If it cannot be rewritten.

@@ -344,8 +344,8 @@ impl Store {
         self.read(&self.name(Kind::Lines, module, &()))
     }
 
-    /// Keeps all source lines that are known of the code of the `module` with this identity, so that they need
-    /// not be looked for the next time.
+    /// Keeps all source lines that are known of the code of the `module` with this identity, so that they
+    /// need not be looked for the next time.
     pub(crate) fn keep_lines(&self, module: u128, lines: &KnownLines) {
         let name = self.name(Kind::Lines, module, &());
         let bytes = postcard::to_stdvec(lines).expect("all of it has a form");

@@ -1,8 +1,9 @@
 //! What the counters of one image mean.
 //!
 //! ```text
-//! notes    = magic version kind profile ends_are_taken: byte, functions (`Flows`), n: varint, sum*, n: varint,
-//!            watch*, positions: bytes (`positions`), callees (`indirect_calls`; of kind 'V' only), checksum
+//! notes    = magic version kind profile ends_are_taken: byte, functions (`Flows`), n: varint, sum*, n:
+//!            varint, watch*, positions: bytes (`positions`), callees (`indirect_calls`; of kind 'V' only),
+//!            checksum
 //! profile  = bytes: a `.engraft` file of kind 'P' without counts, for the image
 //! sum      = address: signed varint from the one before, n: varint, (position of a block, calls before:
 //!            varint)*, twice n: varint, varint* (positions of blocks whose ways out count;

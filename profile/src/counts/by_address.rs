@@ -1,5 +1,5 @@
-//! Counts by address, most of them zero: [`ByAddress`], what a map of them is, in a fraction of its memory and
-//! time.
+//! Counts by address, most of them zero: [`ByAddress`], what a map of them is, in a fraction of its memory
+//! and time.
 //!
 //! Of a large program, few blocks run. Those that never did are a sorted list; the rest, a map.
 #![warn(clippy::indexing_slicing)]
