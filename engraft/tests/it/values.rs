@@ -130,3 +130,44 @@ fn each_call_comes_back_or_is_left_or_is_open() {
         assert_eq!(results, (1..=5).map(|n| (n.to_string(), 100)).collect(), "{how}");
     }
 }
+
+/// Through the PLT, bound at once or late, or not; by pointer, by `dlsym`, in two versions, in one that a
+/// resolver chooses, in a static program, in one without symbols: every call is seen, once, and has its
+/// result.
+#[test]
+fn calls_are_seen_however_they_are_made() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    let calls = ["sin(double)", "cos(double)", "exp(double)", "tan(double)", "pow(double, double)"];
+    let calls = calls.map(|declared| format!("double {declared};")).concat();
+    for flags in ["-Wl,-z,now", "-Wl,-z,lazy", "-fno-plt", "-s", "-static -DSTATIC", "-no-pie"] {
+        compile(&folder.join("calls"), "ways_to_call.c", &format!("-O1 -fno-builtin -w {flags} -lm -ldl"));
+        let plain = Command::new(folder.join("calls")).output().expect("it runs");
+        let want = String::from_utf8(plain.stdout).expect("text");
+        let mut ran = Command::new(US);
+        ran.args([
+            "values",
+            "--no-cache",
+            "--json=said.json",
+            "-o",
+            "all.engraft",
+            "--calls",
+            &calls,
+            "./calls",
+        ]);
+        let ran = ran.current_dir(folder).output().expect("it runs");
+        assert_eq!((ran.stdout, ran.status.code()), (want.clone().into_bytes(), Some(0)), "{flags}");
+        let said = std::fs::read_to_string(folder.join("said.json")).expect("it is written");
+        let got = ends(&serde_json::from_str(&said).expect("it is JSON"));
+        let truth: BTreeMap<String, [u64; 4]> = want
+            .lines()
+            .map(|line| {
+                let (name, n) = line.split_once(' ').expect("two words");
+                let n = n.parse().expect("a number");
+                (name.to_owned(), [n, n, 0, 0])
+            })
+            .collect();
+        assert_eq!(got, truth, "{flags}");
+    }
+}
