@@ -40,6 +40,8 @@ pub struct Calls {
     pub asked: u32,
     /// Its name, as it was asked for.
     pub function: String,
+    /// Whether it was asked for by a glob that means others, too.
+    pub is_of_glob: bool,
     /// Where it is.
     pub addresses: Vec<Address>,
     /// How often it was called.
@@ -134,6 +136,7 @@ mod tests {
         let calls = Calls {
             asked: 0,
             function: "exp".to_owned(),
+            is_of_glob: false,
             addresses: vec![address],
             n_calls: 1000,
             n_results: 990,

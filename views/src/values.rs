@@ -15,6 +15,8 @@ pub struct ValuesView {
     pub schema: &'static str,
     /// Calls, by function.
     pub calls: Vec<CallsView>,
+    /// How many functions that a glob means were not called.
+    pub not_called: u64,
     /// Other places.
     pub places: Vec<PlaceView>,
     /// How many bytes of records could not be read, since their threads were stopped in the middle of one.
@@ -150,6 +152,10 @@ impl View for ValuesView {
             addresses(w, &place.addresses)?;
             place.values.iter().try_for_each(|column| print(w, column))?;
         }
+        if self.not_called > 0 {
+            let n = usize::try_from(self.not_called).unwrap_or(usize::MAX);
+            writeln!(w, "\nnot called: {}", many(n, "other function"))?;
+        }
         if self.unread_bytes > 0 {
             let n = many(usize::try_from(self.unread_bytes).unwrap_or(usize::MAX), "byte");
             writeln!(w, "\n{n} of records were not read: their threads were stopped in the middle of one")?;
@@ -191,6 +197,9 @@ fn print(w: &mut dyn Write, column: &ColumnView) -> io::Result<()> {
         true => format!("{} different", grouped(*distinct)),
         false => format!("{} different or more, counts to within {}", grouped(*distinct), grouped(*error)),
     };
+    if *total == 0 {
+        return Ok(());
+    }
     writeln!(w, "\n  {name} ({type_name}): {said}")?;
     let mut t = Table::new(&["count>", "share>", "value"]);
     for one in top.iter().take(TOP) {

@@ -8,6 +8,7 @@ use crate::output::{self, Hinted};
 use anyhow::Context as _;
 use measure::kept::Seen;
 use profile::recording::{self, Module, Recording, Whole};
+use profile::values::Values;
 use profile::{Format, Imported, Profile, ReadError};
 use program::{Program, Va};
 use session::Warning;
@@ -88,6 +89,7 @@ impl Source {
     /// If it is damaged, of another build than `program`, or says nothing of it.
     pub fn profile(&self, program: Option<&Program>) -> anyhow::Result<Imported> {
         self.refuse_empty()?;
+        self.refuse_values()?;
         let context = profile::Context { program };
         let one_of = |profiles: Vec<Profile>| {
             let profile = recording::choose(profiles, &context, self.n_bytes())?;
@@ -144,6 +146,29 @@ impl Source {
         Ok(read)
     }
 
+    /// The values in it; `None` if it is no recording of `engraft values`.
+    ///
+    /// # Errors
+    /// If they are damaged.
+    pub fn values(&self) -> anyhow::Result<Option<Values>> {
+        let Content::Recording(bytes) = &self.content else { return Ok(None) };
+        // What is cut off is said by whoever reads it as something else.
+        let Ok(recording) = Recording::parse(bytes) else { return Ok(None) };
+        let section = recording.sections.iter().find(|(tag, _)| *tag == profile::values::SECTION);
+        let read = section.map(|(_, body)| Values::parse(body)).transpose();
+        read.with_context(|| format!("cannot use {}", self.path.display()))
+    }
+
+    /// Refuses what has values and no counts.
+    fn refuse_values(&self) -> anyhow::Result<()> {
+        if self.values()?.is_none() {
+            return Ok(());
+        }
+        let what = format!("{} has values of calls and places, and no counts", self.path.display());
+        let hint = "`engraft show REC` shows them, all of them with --json; `engraft count` counts";
+        Err(Hinted::new(what, hint).into())
+    }
+
     /// All that it says of a run, if it is a recording or a trace; `None` if it is something else.
     ///
     /// # Errors
@@ -157,7 +182,10 @@ impl Source {
                 say_faults(bytes);
                 measure::raw_recording::parse(bytes).map(Recording::of)
             }
-            Content::Recording(bytes) => Recording::parse(bytes),
+            Content::Recording(bytes) => {
+                self.refuse_values()?;
+                Recording::parse(bytes)
+            }
             Content::Other(_) => return Ok(None),
         };
         let read = read.or_else(|err| self.whole().ok_or(err));

@@ -250,11 +250,11 @@ pub fn run(args: Args) -> anyhow::Result<Answer> {
             print_by(args, rec)?;
             return Ok(Answer::Yes);
         }
-        (None, Some(rec)) if wanted.what.is_none() && values::has_some(rec)? => {
-            args.output.print_to(to, &values::recorded(rec)?)?;
-            return Ok(Answer::Yes);
-        }
         (None, Some(rec)) if wanted.what.is_none() => {
+            if let Some(view) = values::recorded(rec)? {
+                args.output.print_to(to, &view)?;
+                return Ok(Answer::Yes);
+            }
             let mut view = count::recorded(rec)?;
             if input::is_trace(rec) {
                 costs::Traced::open(rec)?.complete(rec, &mut view)?;

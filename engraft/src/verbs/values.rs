@@ -64,6 +64,10 @@ pub struct Args {
 fn calls(text: &str, headers: &[Prototypes]) -> anyhow::Result<Vec<AskedCall>> {
     if !text.contains('(') {
         let name = text.trim().trim_end_matches(';');
+        if name.is_empty() {
+            let hint = "a prototype looks like this: double exp(double x);";
+            return Err(Hinted::new("--calls names no function", hint).into());
+        }
         let declared = headers.iter().rev().find_map(|header| header.function(name));
         return Ok(vec![declared.map_or_else(|| AskedCall::named(name), AskedCall::of)]);
     }
@@ -192,25 +196,13 @@ fn say_unseen(asked: &Asked, codes: &[Code], values: &Values) {
     }
 }
 
-/// Whether the recording `rec` has values.
+/// The values that the recording `rec` holds; `None` if it is another, or none.
 ///
 /// # Errors
-/// If it cannot be read.
-pub fn has_some(rec: &Path) -> anyhow::Result<bool> {
+/// If they are damaged.
+pub fn recorded(rec: &Path) -> anyhow::Result<Option<ValuesView>> {
     if input::is_trace(rec) || !input::is_recording(rec) {
-        return Ok(false);
+        return Ok(None);
     }
-    let recording = Source::read(rec)?.recording()?;
-    Ok(recording.is_some_and(|rec| rec.sections.iter().any(|(tag, _)| *tag == SECTION)))
-}
-
-/// The values that the recording `rec` holds.
-///
-/// # Errors
-/// If it has none, or they are damaged.
-pub fn recorded(rec: &Path) -> anyhow::Result<ValuesView> {
-    let recording = Source::read(rec)?.needed_recording()?;
-    let section = recording.sections.iter().find(|(tag, _)| *tag == SECTION);
-    let (_, body) = section.ok_or_else(|| anyhow::anyhow!("{} has no values", rec.display()))?;
-    Ok(fill::view(&Values::parse(body)?))
+    Ok(Source::read(rec)?.values()?.as_ref().map(fill::view))
 }

@@ -131,6 +131,38 @@ fn each_call_comes_back_or_is_left_or_is_open() {
     }
 }
 
+/// What wants counts says so of a recording of values; what a glob means is listed if it was called.
+#[test]
+fn values_are_not_counts() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    compile(&folder.join("values"), "values.c", "-O1 -pthread");
+    let said = engraft(
+        folder,
+        "values --no-cache --json=said.json -o a.engraft --calls sca*d --calls ma?n* ./values",
+    );
+    assert_eq!(said.code, Some(7), "{}", said.stderr);
+    let said = std::fs::read_to_string(folder.join("said.json")).expect("it is written");
+    let said: Value = serde_json::from_str(&said).expect("it is JSON");
+    assert_eq!(ends(&said), BTreeMap::from([("scaled".to_owned(), [150_000, 150_000, 0, 0])]));
+    for args in [
+        "show a.engraft functions",
+        "show a.engraft function main",
+        "convert a.engraft -o a.csv",
+        "carry values values --profile a.engraft -o b.fdata",
+        "diff a.engraft a.engraft",
+    ] {
+        let ran = engraft(folder, args);
+        assert_eq!(ran.code, Some(2), "{args}");
+        assert!(
+            ran.stderr.contains("has values of calls and places, and no counts"),
+            "{args}: {}",
+            ran.stderr
+        );
+    }
+}
+
 /// Through the PLT, bound at once or late, or not; by pointer, by `dlsym`, in two versions, in one that a
 /// resolver chooses, in a static program, in one without symbols: every call is seen, once, and has its
 /// result.

@@ -149,7 +149,8 @@ impl Collector {
         let is_it = |row: &Calls| row.asked == recorded.asked && row.function == recorded.name;
         let n = self.rows.iter().position(is_it).unwrap_or_else(|| {
             let (function, arguments) = (recorded.name.clone(), columns(&recorded.columns));
-            self.rows.push(Calls { asked: recorded.asked, function, arguments, ..Calls::default() });
+            let (asked, is_of_glob) = (recorded.asked, recorded.is_of_glob);
+            self.rows.push(Calls { asked, function, is_of_glob, arguments, ..Calls::default() });
             self.rows.len() - 1
         });
         self.rows.get_mut(n).into_iter().for_each(|row| row.addresses.push(address.clone()));
@@ -293,7 +294,7 @@ mod tests {
 
     fn recorded(what: What, name: &str, at: u64, columns: Vec<ColumnCode>) -> Recorded {
         let len = if columns.is_empty() { 8 } else { 12 };
-        Recorded { what, asked: 0, name: name.to_owned(), at, symbol: None, len, columns }
+        Recorded { what, name: name.to_owned(), at, len, columns, ..Recorded::default() }
     }
 
     /// Three records a function: it is entered with a number, goes on, and comes back with one.

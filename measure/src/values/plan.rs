@@ -57,7 +57,7 @@ pub struct Unseen {
 }
 
 /// A record.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Recorded {
     /// What it says.
     pub what: What,
@@ -65,6 +65,8 @@ pub struct Recorded {
     pub asked: u32,
     /// The name of the function, as it is reported.
     pub name: String,
+    /// Whether that was asked for by a glob.
+    pub is_of_glob: bool,
     /// Where it is.
     pub at: u64,
     /// The symbol there, if that is another.
@@ -76,9 +78,10 @@ pub struct Recorded {
 }
 
 /// What a record says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub enum What {
     /// A function is entered.
+    #[default]
     Enters,
     /// Its caller gets control back.
     ComesBack,
@@ -166,7 +169,8 @@ impl Making<'_> {
             return;
         }
         let (at, symbol) = (function.entry.0, function.name());
-        let name = if call.name.contains('*') { bare(&symbol).to_owned() } else { call.name.clone() };
+        let is_of_glob = call.name.contains('*');
+        let name = if is_of_glob { shown(&function.names, &symbol) } else { call.name.clone() };
         let why = match self.not_moved.get(func.index()) {
             Some(None) => None,
             Some(Some(why)) => Some(why.to_string()),
@@ -182,10 +186,10 @@ impl Making<'_> {
             what,
             asked: n,
             name: name.clone(),
+            is_of_glob,
             at,
             symbol: symbol.clone(),
-            len: 0,
-            columns: Vec::new(),
+            ..Recorded::default()
         };
         self.record(Point::Entry(func), recorded(What::Enters), &call.arguments, None);
         let passes = self.number(Recorded { len: record_len(&[FRAME]), ..recorded(What::Passes) });
@@ -202,7 +206,7 @@ impl Making<'_> {
         }
         let function = self.program.function(func);
         let (name, at) = (function.name(), function.entry.0);
-        let recorded = Recorded { what, asked: 0, name, at, symbol: None, len: 0, columns: Vec::new() };
+        let recorded = Recorded { what, name, at, ..Recorded::default() };
         self.record(Point::Entry(func), recorded, &[], None);
     }
 
@@ -213,9 +217,7 @@ impl Making<'_> {
             asked: n,
             name: place.place.clone(),
             at: at.0,
-            symbol: None,
-            len: 0,
-            columns: Vec::new(),
+            ..Recorded::default()
         };
         self.record(Point::Before(at), recorded, &place.values, None);
     }
@@ -276,7 +278,11 @@ impl Making<'_> {
     }
 }
 
-/// A symbol without its version.
-fn bare(symbol: &str) -> &str {
-    symbol.split('@').next().unwrap_or(symbol)
+/// Of the symbols of a function, the one that its users know: that with the fewest underscores in front, then
+/// the shortest, without its version.
+fn shown(symbols: &[Box<str>], symbol: &str) -> String {
+    let bare = |symbol: &str| symbol.split('@').next().unwrap_or_default().to_owned();
+    let all = symbols.iter().map(|symbol| bare(symbol));
+    let known = all.min_by_key(|name| (name.len() - name.trim_start_matches('_').len(), name.len()));
+    known.unwrap_or_else(|| bare(symbol))
 }

@@ -8,9 +8,12 @@ const MOST: usize = 1000;
 
 /// What is said of `values`.
 pub fn view(values: &Values) -> ValuesView {
+    // What a glob means is listed if it was called.
+    let is_listed = |one: &&Calls| one.n_calls > 0 || !one.is_of_glob;
     ValuesView {
         schema: ValuesView::SCHEMA,
-        calls: values.calls.iter().map(calls).collect(),
+        calls: values.calls.iter().filter(is_listed).map(calls).collect(),
+        not_called: values.calls.iter().filter(|one| !is_listed(one)).count() as u64,
         places: values.places.iter().map(place).collect(),
         unread_bytes: values.n_unread_bytes,
         threads_with_losses: values.n_lost,
