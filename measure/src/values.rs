@@ -5,8 +5,8 @@
 //! ```
 //! A call has a record where its function is entered, with its arguments and where its return address lies,
 //! and one where its caller gets control back, with its result: the two that have the same place are of one
-//! call (`values/open.rs`). A jump out of a function that stays a jump says so; then the result of whoever returns
-//! there is its own, too.
+//! call (`values/open.rs`). A jump out of a function that stays a jump says so; then the result of whoever
+//! returns there is its own, too.
 //!
 //! *Not here*: prototypes (`prototypes`), where code goes (`probe`), how values are kept (`profile::values`).
 //!

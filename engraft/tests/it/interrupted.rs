@@ -129,7 +129,8 @@ os.killpg(job.pid, signal.SIGKILL)";
         // Away from our terminal, with signals as a login has them: whoever runs the tests may ignore some.
         let mut python = Command::new("setsid");
         python.args(["--wait", "timeout", "60", "env", "--default-signal", "python3", "-c", shell]);
-        python.args(command.split_whitespace()).args(["sh", "-c", "echo > up; sleep 20; exit 0"]);
+        // In the background: a shell that waits in vfork for a child that was stopped does not stop itself.
+        python.args(command.split_whitespace()).args(["sh", "-c", "sleep 20 & echo > up; wait; exit 0"]);
         let ran = python.current_dir(place.path()).stdin(Stdio::null()).output().expect("python3 runs");
         String::from_utf8_lossy(&ran.stdout).trim().to_owned()
     };
