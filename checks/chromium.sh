@@ -24,7 +24,8 @@ for (let i = 1; i <= 20; i++) {
 }
 </script>
 PAGE
-browser=("$chromium" --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/user" --dump-dom "file://$tmp/page.html")
+browser=("$chromium" --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/user"
+  --dump-dom "file://$tmp/page.html")
 failed=0
 # run NAME MOST COMMAND...: MOST seconds, or - for any.
 run() {

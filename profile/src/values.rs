@@ -10,7 +10,7 @@ mod distribution;
 mod kind;
 
 pub use distribution::{Counted, Distribution, MOST_DISTINCT};
-pub use kind::{Kind, Number, Part, bits};
+pub use kind::{Kind, Part, bits};
 
 use crate::vocabulary::{Format, ReadError};
 use serde::{Deserialize, Serialize};

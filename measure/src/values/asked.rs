@@ -102,11 +102,9 @@ pub enum BadPlace {
 impl Asked {
     /// The functions that are named in it.
     pub fn functions(&self) -> impl Iterator<Item = &str> {
-        let of_place = |place: &'_ AskedPlace| -> Option<usize> { place.place.rfind('+') };
-        let places = self.places.iter().map(move |place| {
-            let end = of_place(place).unwrap_or(place.place.len());
-            let whole = place.place.get(..end).unwrap_or_default();
-            whole.split_once('!').map_or(whole, |parts| parts.1)
+        let places = self.places.iter().map(|place| {
+            let start = place.place.rsplit_once('+').map_or(place.place.as_str(), |parts| parts.0);
+            start.split_once('!').map_or(start, |parts| parts.1)
         });
         let ends = ENDS.iter().chain(&ENDS_THREAD).copied().filter(|_| !self.calls.is_empty());
         self.calls.iter().map(|call| call.name.as_str()).chain(places).chain(ends)

@@ -35,15 +35,6 @@ pub struct Part {
     pub bits: Option<(u8, u8)>,
 }
 
-/// A value that can be reckoned with.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Number {
-    /// A whole one.
-    Whole(i128),
-    /// Any, as near as a `double` comes to it.
-    Float(f64),
-}
-
 impl Kind {
     /// How many bytes a value has.
     pub fn len_bytes(&self) -> usize {
@@ -78,17 +69,6 @@ impl Kind {
             Kind::Float(8) => bytes.first_chunk().map_or_else(String::new, |c| spelt(f64::from_le_bytes(*c))),
             Kind::Float(16) => quad(bytes),
             Kind::Float(_) => extended(bytes),
-        }
-    }
-
-    /// The value as a number, if it is one.
-    pub fn number(&self, bytes: &[u8]) -> Option<Number> {
-        match self {
-            Kind::Unsigned(_) => i128::try_from(unsigned(bytes)).ok().map(Number::Whole),
-            Kind::Signed(_) => Some(Number::Whole(signed(bytes))),
-            Kind::Float(4) => bytes.first_chunk().map(|c| Number::Float(f64::from(f32::from_le_bytes(*c)))),
-            Kind::Float(8) => bytes.first_chunk().map(|c| Number::Float(f64::from_le_bytes(*c))),
-            _ => None,
         }
     }
 }
