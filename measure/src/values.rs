@@ -15,11 +15,14 @@
 #![warn(clippy::indexing_slicing)]
 
 mod asked;
+mod bytes;
 mod collect;
 mod open;
 mod plan;
 mod prototyped;
+mod rows;
 
-pub use asked::{Asked, AskedCall, AskedPlace, BadPlace, Piece, Wanted};
+pub use asked::{Asked, AskedCall, AskedPlace, BadPlace, Logged, Piece, Wanted};
 pub use collect::Collector;
 pub use plan::{Code, LONGEST_WORDS, Recorded, Unseen, What, plan};
+pub use rows::Rows;

@@ -8,6 +8,7 @@
 
 mod distribution;
 mod kind;
+pub mod log;
 
 pub use distribution::{Counted, Distribution, MOST_DISTINCT};
 pub use kind::{Kind, Part, bits};

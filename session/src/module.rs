@@ -451,15 +451,41 @@ pub(crate) fn old_of(
     room: Room,
     offset: u64,
 ) -> Option<(Program, Va)> {
-    let mut image = Image::load(path).ok().filter(|image| file_key(image) == key)?;
-    let earlier = recipe.earlier(store, key);
-    image.interpose(recipe.interposed);
-    let program = Program::analyze_code(image);
+    let (program, earlier) = analyzed(store, (path, key), recipe)?;
     let (module, _) = recipe.build(&program, earlier.as_deref(), room).ok()?;
     let at = module.text_at().plus(offset);
     let old = (0..LONGEST_OF_OURS).find_map(|n| module.code_map.old_of(&program, at.plus(n)))?;
     drop(module);
     Some((program, old))
+}
+
+/// The same program, and its instructions behind which control comes back at these `places` of its moved
+/// code, which depend on where that starts.
+pub(crate) fn calls_before(
+    store: &Store,
+    (path, key): (&Path, u128),
+    recipe: Recipe<'_>,
+    room: Room,
+    places: impl FnOnce(Va) -> Vec<Va>,
+) -> Option<(Program, Vec<Option<Va>>)> {
+    let (program, earlier) = analyzed(store, (path, key), recipe)?;
+    let (module, _) = recipe.build(&program, earlier.as_deref(), room).ok()?;
+    let places = places(module.text_at());
+    let found = places.iter().map(|at| module.code_map.insn_before(&program, *at)).collect();
+    drop(module);
+    Some((program, found))
+}
+
+/// The program of the file at `path`, if that is still the one with this `key`, as it was moved; how it ran
+/// earlier.
+fn analyzed(
+    store: &Store,
+    (path, key): (&Path, u128),
+    recipe: Recipe<'_>,
+) -> Option<(Program, Option<Arc<Earlier>>)> {
+    let mut image = Image::load(path).ok().filter(|image| file_key(image) == key)?;
+    image.interpose(recipe.interposed);
+    Some((Program::analyze_code(image), recipe.earlier(store, key)))
 }
 
 /// So many bytes of ours stand in front of an instruction at most, or more than a thread is likely to be in.

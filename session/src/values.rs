@@ -1,5 +1,7 @@
 //! A program whose values are recorded: run while its streams are emptied, and what they came to.
 
+mod callers;
+
 use crate::died::{self, Died};
 use crate::loader::{Loaded, Loader};
 use crate::messages::{Done, Warning};
@@ -9,9 +11,11 @@ use crate::record::{NAP, Taken, take_during, warnings};
 use crate::run::{self, Process, RunError, Watched};
 use live::{Arena, Owner, Stream, Target};
 use measure::Placement;
-use measure::values::{Code, Collector};
+use measure::values::{Code, Collector, Rows};
+use profile::recording::SectionWriter;
 use profile::values::Values;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -65,10 +69,16 @@ pub struct Measured {
     pub codes: Vec<Code>,
     /// What is to be known of it.
     pub warnings: Vec<Warning>,
+    /// The recording with its log, if one was kept: the rest goes behind it.
+    pub log: Option<FinishedLog>,
 }
 
+/// A recording that has its log, and why that ends early, if it does; or why nothing can be written to it.
+pub type FinishedLog = io::Result<(SectionWriter<File>, Option<io::Error>)>;
+
 impl<'a> MeasuredRun<'a> {
-    /// Runs `target`, called `name`, with `args` and with what is made ready in `measurable` until it ends.
+    /// Runs `target`, called `name`, with `args` and with what is made ready in `measurable` until it ends;
+    /// each call has a row in `log`, if there is one.
     ///
     /// # Errors
     /// If it cannot be started; then no instruction of it has run.
@@ -76,13 +86,15 @@ impl<'a> MeasuredRun<'a> {
         measurable: Measurable<'a>,
         target: &Target,
         (name, args): (&OsStr, &[OsString]),
+        log: Option<Rows>,
     ) -> Result<MeasuredRun<'a>, RunError> {
-        let mut collector = Collector::default();
+        let maps = log.is_some();
+        let mut collector = Collector::with_log(log);
         measurable.codes().iter().for_each(|code| collector.add_module(code));
         let Measurable { prepared, arena } = measurable;
         let command = run::command(target, name, args);
         live::pass_signals_on();
-        let watched = Watched { execs: true, maps: false, deaths: true };
+        let watched = Watched { execs: true, maps, deaths: true };
         let (tells, later) = std::sync::mpsc::channel();
         let tell = move |module: &Instrumented| {
             module.recorded_values().into_iter().for_each(|code| drop(tells.send(code)));
@@ -127,7 +139,7 @@ impl<'a> MeasuredRun<'a> {
     pub fn finish(self, name: &OsStr) -> Measured {
         let codes: Vec<Code> = self.recorded().filter_map(Instrumented::recorded_values).collect();
         let mut all = warnings(&self.loaded, self.process.became.as_deref(), Done::Recorded);
-        let MeasuredRun { prepared, mut collector, taken, .. } = self;
+        let MeasuredRun { prepared, mut collector, taken, loaded, process } = self;
         let name = || Path::new(name).display().to_string();
         all.extend(taken.failed.as_ref().map(|err| Warning::NotTaken { name: name(), why: err.to_string() }));
         all.extend((taken.n_lost > 0).then_some(Warning::LostEvents));
@@ -137,9 +149,14 @@ impl<'a> MeasuredRun<'a> {
         for (area, owner) in taken.owners.iter().enumerate() {
             collector.end(area, !has_ended(owner));
         }
+        collector.end_all();
+        let log = collector.log().take().map(|rows| {
+            let callers = callers::named(&prepared, &loaded, &process, rows.callers());
+            rows.finish(&callers)
+        });
         let values = Values { n_lost: taken.n_lost, ..collector.finish() };
         prepared.store.trim();
-        Measured { values, codes, warnings: all }
+        Measured { values, codes, warnings: all, log }
     }
 }
 
@@ -178,6 +195,9 @@ impl Taker {
             n_rounds_left -= usize::from(was_done);
             if was_done && (!found || n_rounds_left == 0) {
                 break;
+            }
+            if let Some(log) = self.collector.log() {
+                log.flush_at_times();
             }
             if !found {
                 std::thread::park_timeout(NAP);

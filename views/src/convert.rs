@@ -116,6 +116,52 @@ impl View for TraceView {
     }
 }
 
+/// Rows of calls that were written.
+#[derive(Debug, Serialize)]
+pub struct RowsView {
+    /// What this object is, and which version of it.
+    pub schema: &'static str,
+    /// The file that was written.
+    pub file: String,
+    /// How many rows it has.
+    pub n_rows: u64,
+    /// What the rows are of.
+    pub functions: Vec<LoggedView>,
+}
+
+/// The calls of a function, or times that control came to a place, in a log.
+#[derive(Debug, Serialize)]
+pub struct LoggedView {
+    /// Which.
+    pub function: String,
+    /// How many the log has.
+    pub n_rows: u64,
+    /// Bytes that these have in the recording.
+    pub n_bytes: u64,
+}
+
+impl RowsView {
+    /// The schema that its JSON names.
+    pub const SCHEMA: &str = "engraft.convert-rows/1";
+}
+
+impl View for RowsView {
+    fn table(&self) -> Table {
+        let mut t = Table::new(&["function", "rows>", "bytes in the recording>"]);
+        for one in &self.functions {
+            t.row([one.function.clone(), one.n_rows.to_string(), one.n_bytes.to_string()]);
+        }
+        t
+    }
+
+    fn text(&self, w: &mut dyn Write) -> io::Result<()> {
+        self.table().text(w)?;
+        writeln!(w)?;
+        let rows = many(usize::try_from(self.n_rows).unwrap_or(usize::MAX), "row");
+        writeln!(w, "wrote {}: {rows}", self.file)
+    }
+}
+
 /// A trace that was made of branches.
 #[derive(Debug, Serialize)]
 pub struct BranchesView {

@@ -2,13 +2,14 @@
 
 use super::binaries::{kept_program, recorded_image};
 use super::fit::fits;
-use super::read::{Bytes, bytes, start};
+use super::read::{Bytes, bytes, file, start};
 use super::traces::{nth, open, unreadable};
 use crate::output::{self, Hinted};
 use anyhow::Context as _;
 use measure::kept::Seen;
 use profile::recording::{self, Module, Recording, Whole};
 use profile::values::Values;
+use profile::values::log::Log;
 use profile::{Format, Imported, Profile, ReadError};
 use program::{Program, Va};
 use session::Warning;
@@ -32,6 +33,8 @@ enum Content {
     Raw(Bytes),
     /// A finished recording.
     Recording(Bytes),
+    /// A recording of values with a log, which may be longer than memory.
+    Log(Box<Log>),
     /// A profile in some format, or nothing that we know.
     Other(Bytes),
 }
@@ -64,6 +67,9 @@ impl Source {
         let content = match is_trace(path) {
             true => Content::Trace(Box::new(open(path)?)),
             false => {
+                if let Some(log) = open_log(path)? {
+                    return Ok(Source { path: path.to_owned(), content: Content::Log(Box::new(log)) });
+                }
                 let bytes = bytes(path)?;
                 if measure::raw_recording::is_one(&bytes) {
                     Content::Raw(bytes)
@@ -110,6 +116,7 @@ impl Source {
                 return Err(Hinted::new(message, hint).into());
             }
             Content::Other(bytes) => profile::read(bytes, &context),
+            Content::Log(_) => unreachable!("it has values, and was refused"),
         };
         let read = match read {
             Err(err @ ReadError::Damaged { .. }) => match self.whole() {
@@ -151,6 +158,9 @@ impl Source {
     /// # Errors
     /// If they are damaged.
     pub fn values(&self) -> anyhow::Result<Option<Values>> {
+        if let Content::Log(log) = &self.content {
+            return log.values().map(Some).with_context(|| format!("cannot use {}", self.path.display()));
+        }
         let Content::Recording(bytes) = &self.content else { return Ok(None) };
         // What is cut off is said by whoever reads it as something else.
         let Ok(recording) = Recording::parse(bytes) else { return Ok(None) };
@@ -159,13 +169,21 @@ impl Source {
         read.with_context(|| format!("cannot use {}", self.path.display()))
     }
 
+    /// The log of values in it, a row a call; `None` if it has none.
+    pub fn log(&self) -> Option<&Log> {
+        match &self.content {
+            Content::Log(log) => Some(log),
+            _ => None,
+        }
+    }
+
     /// Refuses what has values and no counts.
     fn refuse_values(&self) -> anyhow::Result<()> {
         if self.values()?.is_none() {
             return Ok(());
         }
         let what = format!("{} has values of calls and places, and no counts", self.path.display());
-        let hint = "`engraft show REC` shows them, all of them with --json; `engraft count` counts";
+        let hint = "`engraft show REC` shows them, all of them with --json; of `values --full` each call is a row of CSV; `engraft count` counts";
         Err(Hinted::new(what, hint).into())
     }
 
@@ -186,6 +204,7 @@ impl Source {
                 self.refuse_values()?;
                 Recording::parse(bytes)
             }
+            Content::Log(_) => return self.refuse_values().map(|()| None),
             Content::Other(_) => return Ok(None),
         };
         let read = read.or_else(|err| self.whole().ok_or(err));
@@ -235,7 +254,7 @@ impl Source {
     pub fn threads(&self) -> anyhow::Result<Vec<Vec<Profile>>> {
         match &self.content {
             // It keeps them apart, and has counts of one when that is asked for.
-            Content::Trace(_) => Ok(Vec::new()),
+            Content::Trace(_) | Content::Log(_) => Ok(Vec::new()),
             Content::Raw(bytes) => self.unless_partly_whole(measure::raw_recording::threads(bytes)),
             Content::Recording(bytes) | Content::Other(bytes) => {
                 self.unless_partly_whole(Recording::parse(bytes).map(|recording| recording.threads))
@@ -277,7 +296,7 @@ impl Source {
 
     fn n_bytes(&self) -> usize {
         match &self.content {
-            Content::Trace(_) => 0,
+            Content::Trace(_) | Content::Log(_) => 0,
             Content::Raw(bytes) | Content::Recording(bytes) | Content::Other(bytes) => bytes.len(),
         }
     }
@@ -323,7 +342,7 @@ impl Source {
         let whole = match &self.content {
             Content::Raw(bytes) => measure::raw_recording::whole_of(bytes),
             Content::Recording(bytes) => recording::whole_of(bytes),
-            Content::Trace(_) | Content::Other(_) => None,
+            Content::Trace(_) | Content::Log(_) | Content::Other(_) => None,
         };
         whole.filter(|whole| !whole.recording.modules.is_empty())
     }
@@ -347,6 +366,20 @@ impl Source {
         read.or_else(|err| if self.whole_of().is_some() { Ok(Vec::new()) } else { Err(err) })
             .with_context(|| format!("cannot use {}", self.path.display()))
     }
+}
+
+/// The log of values in the file at `path`, if that is a recording with one; says if it was cut off.
+fn open_log(path: &Path) -> anyhow::Result<Option<Log>> {
+    if !is_recording(path) {
+        return Ok(None);
+    }
+    let log = Log::open(file(path)?).with_context(|| format!("cannot use {}", path.display()))?;
+    if let Some(n) = log.as_ref().and_then(|log| log.n_bytes_cut) {
+        let more = if n > 0 { format!(", and {} at its end", views::size(n)) } else { String::new() };
+        let what = "was cut off: what its run did last is missing, and where calls were made";
+        output::warn(&format!("{} {what}{more}", path.display()), None);
+    }
+    Ok(log)
 }
 
 /// Says what a counted program that made its recording by itself could not count.

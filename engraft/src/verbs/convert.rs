@@ -2,6 +2,7 @@
 //! `traces`.
 
 mod branches;
+mod calls;
 pub mod exports;
 mod recordings;
 mod stores;
@@ -76,12 +77,21 @@ pub struct Args {
     /// instructions, where the trace knows its programs]
     #[arg(long, value_enum, value_name = "WHAT")]
     weight: Option<exports::Weight>,
+    /// Of a recording of `values --full`: the functions whose calls are rows [default: all]
+    #[arg(long, value_name = "NAME")]
+    function: Vec<String>,
+    /// The same: write floating-point numbers as their bits, hexadecimal
+    #[arg(long)]
+    bits: bool,
     #[command(flatten)]
     output: Output,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
+    if let Some(answer) = calls::convert(args)? {
+        return Ok(answer);
+    }
     if let Some(what) = traces::conversion(args)? {
         return traces::run(args, what);
     }

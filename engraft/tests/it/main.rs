@@ -27,6 +27,7 @@ mod json_forms;
 mod jumps;
 mod kinds;
 mod library;
+mod logged;
 mod matches;
 mod messages;
 mod names;

@@ -28,6 +28,15 @@ pub struct Asked {
     pub calls: Vec<AskedCall>,
     /// Places.
     pub places: Vec<AskedPlace>,
+    /// Whether there is a log with a row for each, and what is in it.
+    pub log: Option<Logged>,
+}
+
+/// What a log has of calls besides their values: who made them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Logged {
+    /// And how long they took.
+    pub has_times: bool,
 }
 
 /// Calls of the functions that bear a name.

@@ -1,12 +1,12 @@
 //! From the records of threads to values.
 
-use super::open::OpenCalls;
+use super::bytes::{Bytes, LONGEST, number_at};
+use super::open::{Back, NO_ROW, OpenCalls};
 use super::plan::{Code, ColumnCode, Recorded, What};
+use super::rows::{Entered, Rows};
+use profile::values::log::Ended;
 use profile::values::{Address, Calls, Column, Distribution, Place, Values};
 use trace::recording::event::Head;
-
-/// The longest value in bytes.
-const LONGEST: usize = 255;
 
 /// Takes the records of a run's threads, as they come.
 #[derive(Default)]
@@ -17,6 +17,7 @@ pub struct Collector {
     places: Vec<Place>,
     threads: Vec<Thread>,
     n_unread_bytes: u64,
+    log: Option<Rows>,
 }
 
 /// The records of a module: the number before that of the first, and what each means.
@@ -31,17 +32,10 @@ struct Site {
     /// The function, or the place.
     of: u32,
     len: usize,
+    /// Where the return address and a stamp are in it.
+    caller: Option<usize>,
+    stamp: Option<usize>,
     columns: Vec<Bytes>,
-}
-
-/// Where the bytes of a value are in a record.
-#[derive(Clone, PartialEq, Eq)]
-struct Bytes {
-    /// Where it is, if it is in one part of 8 bytes at most, that many of which count.
-    word: Option<(usize, u8)>,
-    len: usize,
-    /// Where each part is in the record, in the value, and its length.
-    parts: Vec<(usize, usize, usize)>,
 }
 
 /// A function that is called.
@@ -56,49 +50,13 @@ struct Thread {
     open: OpenCalls,
 }
 
-impl Bytes {
-    fn of(code: &ColumnCode) -> Bytes {
-        let parts =
-            code.parts.iter().map(|&(from, at, len)| (from as usize, usize::from(at), usize::from(len)));
-        let parts: Vec<(usize, usize, usize)> = parts.collect();
-        let len = code.kind.len_bytes().min(LONGEST);
-        let word = match parts[..] {
-            [(from, 0, n)] if n == len && n <= 8 => u8::try_from(n).ok().map(|n| (from, n)),
-            _ => None,
-        };
-        Bytes { word, len, parts }
-    }
-
-    /// The value in `record`, in `room`.
-    fn value<'r>(&self, record: &[u8], room: &'r mut [u8; LONGEST + 1]) -> &'r [u8] {
-        room.get_mut(..self.len).unwrap_or_default().fill(0);
-        for &(from, at, len) in &self.parts {
-            if let (Some(to), Some(bytes)) = (room.get_mut(at..at + len), record.get(from..from + len)) {
-                to.copy_from_slice(bytes);
-            }
-        }
-        room.get(..self.len).unwrap_or_default()
-    }
-}
-
 fn add(columns: &mut [Column], bytes: &[Bytes], record: &[u8]) {
     for (column, bytes) in columns.iter_mut().zip(bytes) {
-        match bytes.word.and_then(|(from, len)| Some((word(record.get(from..)?, len), len))) {
+        match bytes.word(record) {
             Some((value, len)) => column.values.add_word(value, len),
             None => column.values.add(bytes.value(record, &mut [0; LONGEST + 1])),
         }
     }
-}
-
-/// The first `len` of `bytes` as a number, of which there are 4 at least.
-#[inline]
-fn word(bytes: &[u8], len: u8) -> u64 {
-    let value = match (bytes.first_chunk(), bytes.first_chunk()) {
-        (Some(all), _) => u64::from_le_bytes(*all),
-        (None, Some(half)) => u64::from(u32::from_le_bytes(*half)),
-        (None, None) => 0,
-    };
-    value & u64::MAX >> (64 - 8 * u32::from(len.clamp(1, 8)))
 }
 
 fn columns(codes: &[ColumnCode]) -> Vec<Column> {
@@ -112,6 +70,16 @@ fn columns(codes: &[ColumnCode]) -> Vec<Column> {
 }
 
 impl Collector {
+    /// One that keeps a log, too.
+    pub fn with_log(log: Option<Rows>) -> Collector {
+        Collector { log, ..Collector::default() }
+    }
+
+    /// The log, to be written to at times also while nothing comes, and to be finished behind the run.
+    pub fn log(&mut self) -> &mut Option<Rows> {
+        &mut self.log
+    }
+
     /// Knows what the records of a module mean from now on.
     pub fn add_module(&mut self, code: &Code) {
         let mut sites = Vec::with_capacity(code.records.len());
@@ -129,7 +97,9 @@ impl Collector {
             if recorded.what == What::ComesBack {
                 self.comes_back(of, recorded, &columns);
             }
-            sites.push(Site { what: recorded.what, of, len: recorded.len as usize, columns });
+            let at = |at: Option<u32>| at.map(|at| at as usize);
+            let (caller, stamp) = (at(recorded.caller), at(recorded.stamp));
+            sites.push(Site { what: recorded.what, of, len: recorded.len as usize, caller, stamp, columns });
         }
         self.modules.push(Sites { base: code.base, sites });
     }
@@ -213,6 +183,9 @@ impl Collector {
             let place = self.places.get_mut(site.of as usize)?;
             place.n += 1;
             add(&mut place.columns, &site.columns, record);
+            if let Some(log) = &mut self.log {
+                log.came_by(area, (site.of, place), &site.columns, record);
+            }
             return Some(site.len);
         }
         let slot = u32::from_le_bytes(*record.get(4..)?.first_chunk()?);
@@ -225,24 +198,40 @@ impl Collector {
                 // A version that calls another one: that is one call.
                 let is_inner = open.top().is_some_and(|top| top != site.of && row_of(top) == Some(row));
                 if !is_inner {
-                    open.enter(slot, site.of);
                     let calls = rows.get_mut(row)?;
                     calls.n_calls += 1;
                     add(&mut calls.arguments, &site.columns, record);
+                    let number = self.log.as_mut().map_or(NO_ROW, |log| {
+                        let (caller, stamp) = (number_at(record, site.caller), number_at(record, site.stamp));
+                        log.enter(area, (row, calls), Entered { caller, stamp }, &site.columns, record)
+                    });
+                    open.enter(slot, site.of, number);
+                    if let Some(log) = &mut self.log {
+                        open.gone_rows().for_each(|number| log.leave(number, Ended::Left));
+                    }
                 }
             }
             What::Passes => open.pass(slot),
             What::Ends => open.settle(slot),
             What::EndsThread => open.leave_all(),
-            What::ComesBack => open.come_back(slot, site.of, |function| {
-                let Some(function) = functions.get(function as usize) else { return };
+            What::ComesBack => open.come_back(slot, site.of, |back: Back| {
+                let Some(function) = functions.get(back.call as usize) else { return };
                 let Some(row) = rows.get_mut(function.row as usize) else { return };
                 // Who jumped here returns this, too, if it returns the like.
-                if function.back == site.columns {
+                let is_result = function.back == site.columns;
+                if is_result {
                     row.n_results += 1;
                     add(row.result.as_mut_slice(), &site.columns, record);
                 } else {
                     row.n_left += 1;
+                }
+                match &mut self.log {
+                    Some(log) if is_result => {
+                        let stamp = number_at(record, site.stamp);
+                        log.come_back(back, stamp, &site.columns, record);
+                    }
+                    Some(log) => log.leave(back.row, Ended::Left),
+                    None => {}
                 }
             }),
             What::Place => {}
@@ -255,6 +244,11 @@ impl Collector {
     pub fn end(&mut self, area: usize, is_open: bool) {
         let Some(thread) = self.threads.get_mut(area) else { return };
         let rest = std::mem::take(thread).open.finish(is_open);
+        if let Some(log) = &mut self.log {
+            rest.open_rows.iter().for_each(|number| log.leave(*number, Ended::Open));
+            rest.left_rows.iter().for_each(|number| log.leave(*number, Ended::Left));
+            log.end(area);
+        }
         let functions = &self.functions;
         let mut each = |all: &std::collections::HashMap<u32, u64>, to: fn(&mut Calls) -> &mut u64| {
             for (function, n) in all {
@@ -266,9 +260,14 @@ impl Collector {
         each(&rest.left, |calls| &mut calls.n_left);
     }
 
+    /// All streams have come to their end.
+    pub fn end_all(&mut self) {
+        (0..self.threads.len()).for_each(|area| self.end(area, true));
+    }
+
     /// All that there was, in the order in which it was asked for, functions of one glob by name.
     pub fn finish(mut self) -> Values {
-        (0..self.threads.len()).for_each(|area| self.end(area, true));
+        self.end_all();
         self.rows.sort_by(|a, b| (a.asked, &a.function).cmp(&(b.asked, &b.function)));
         Values { calls: self.rows, places: self.places, n_unread_bytes: self.n_unread_bytes, n_lost: 0 }
     }
@@ -367,19 +366,5 @@ mod tests {
         collector.append(0, &bytes(&[0x1001, 0x100, 1, 0, 0x200, 0x1001, 0, 0]));
         let all = collector.finish();
         assert_eq!((counts(&all.calls[0]), all.n_unread_bytes), ([1, 0, 0, 1], 12));
-    }
-
-    #[test]
-    fn a_value_in_parts_is_put_together() {
-        let code = ColumnCode {
-            name: "pair".to_owned(),
-            type_name: "pair".to_owned(),
-            kind: Kind::Unsigned(16),
-            parts: vec![(4, 8, 8), (12, 0, 4)],
-        };
-        let record: Vec<u8> = (0..20).collect();
-        let mut room = [0xff; LONGEST + 1];
-        let want = [12, 13, 14, 15, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9, 10, 11];
-        assert_eq!(Bytes::of(&code).value(&record, &mut room), want);
     }
 }

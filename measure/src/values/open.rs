@@ -11,6 +11,9 @@
 
 use std::collections::HashMap;
 
+/// The row of a call that has none.
+pub const NO_ROW: u32 = u32::MAX;
+
 /// So far apart places of one stack may be.
 const SAME_STACK: u32 = 8 << 20;
 
@@ -21,8 +24,21 @@ struct Frame {
     slot: u32,
     /// What was called.
     call: u32,
+    /// Its row in the log.
+    row: u32,
     /// Whether it has gone on by a jump: who returns there is another.
     is_passed: bool,
+}
+
+/// A call that has come back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Back {
+    /// What was called.
+    pub call: u32,
+    /// Its row, and that of the call which it was made in.
+    pub row: u32,
+    /// See there.
+    pub within: u32,
 }
 
 /// The open calls of a thread.
@@ -34,6 +50,8 @@ pub struct OpenCalls {
     left: HashMap<u32, Vec<Frame>>,
     /// What was left for sure, by what was called.
     gone: HashMap<u32, u64>,
+    /// The rows of what was left for sure, as far as nobody took them.
+    gone_rows: Vec<u32>,
 }
 
 /// What has not come back.
@@ -43,6 +61,10 @@ pub struct Rest {
     pub open: HashMap<u32, u64>,
     /// See there.
     pub left: HashMap<u32, u64>,
+    /// The rows of what is open, and of what was left and [`OpenCalls::gone_rows`] has not given.
+    pub open_rows: Vec<u32>,
+    /// See there.
+    pub left_rows: Vec<u32>,
 }
 
 impl OpenCalls {
@@ -60,8 +82,8 @@ impl OpenCalls {
         true
     }
 
-    /// `call` was entered.
-    pub fn enter(&mut self, slot: u32, call: u32) {
+    /// `call` was entered, which has this row.
+    pub fn enter(&mut self, slot: u32, call: u32, row: u32) {
         if !self.find(slot) {
             self.stacks.push(Vec::new());
         }
@@ -74,11 +96,14 @@ impl OpenCalls {
             }
             over.extend(stack.pop());
         }
-        stack.push(Frame { slot, call, is_passed: false });
+        stack.push(Frame { slot, call, row, is_passed: false });
         // Whoever was there, is there no more.
         let before = self.left.remove(&slot).unwrap_or_default();
         let here = over.iter().filter(|frame| frame.slot == slot);
-        before.iter().chain(here).for_each(|frame| *self.gone.entry(frame.call).or_default() += 1);
+        for frame in before.iter().chain(here) {
+            *self.gone.entry(frame.call).or_default() += 1;
+            self.gone_rows.extend(Some(frame.row).filter(|row| *row != NO_ROW));
+        }
         over.into_iter().filter(|frame| frame.slot != slot).for_each(|frame| self.leave(frame));
     }
 
@@ -109,6 +134,11 @@ impl OpenCalls {
         self.left.entry(frame.slot).or_default().push(frame);
     }
 
+    /// The rows of calls that were left for sure since this was asked.
+    pub fn gone_rows(&mut self) -> std::vec::Drain<'_, u32> {
+        self.gone_rows.drain(..)
+    }
+
     /// What is open on top.
     pub fn top(&self) -> Option<u32> {
         self.stacks.last()?.last().map(|frame| frame.call)
@@ -126,7 +156,7 @@ impl OpenCalls {
 
     /// Who was called as `call` returns there; `back` is told of each call that has come back by that, the
     /// last first.
-    pub fn come_back(&mut self, slot: u32, call: u32, mut back: impl FnMut(u32)) {
+    pub fn come_back(&mut self, slot: u32, call: u32, mut back: impl FnMut(Back)) {
         let is_known = self.find(slot);
         let Some(stack) = self.stacks.last_mut().filter(|_| is_known) else {
             return self.come_back_from_afar(slot, call, back);
@@ -141,7 +171,8 @@ impl OpenCalls {
         let over = stack.split_off(from);
         while let Some(top) = stack.last().copied().filter(|top| top.slot == slot) {
             stack.pop();
-            back(top.call);
+            let within = stack.last().map_or(NO_ROW, |frame| frame.row);
+            back(Back { call: top.call, row: top.row, within });
         }
         if stack.is_empty() {
             self.stacks.pop();
@@ -150,19 +181,24 @@ impl OpenCalls {
     }
 
     /// The same on a stack that was taken for gone, or to a call that was not seen.
-    fn come_back_from_afar(&mut self, slot: u32, call: u32, back: impl FnMut(u32)) {
+    fn come_back_from_afar(&mut self, slot: u32, call: u32, back: impl FnMut(Back)) {
         if self.left.get(&slot).is_some_and(|frames| frames.iter().any(|frame| frame.call == call)) {
-            self.left.remove(&slot).into_iter().flatten().map(|frame| frame.call).for_each(back);
+            let frames = self.left.remove(&slot).into_iter().flatten();
+            frames.map(|frame| Back { call: frame.call, row: frame.row, within: NO_ROW }).for_each(back);
         }
     }
 
     /// Ends the thread; whether it was in the middle of what is open.
     pub fn finish(self, is_open: bool) -> Rest {
-        let mut rest = Rest { open: HashMap::new(), left: self.gone };
+        let mut rest = Rest { left: self.gone, left_rows: self.gone_rows, ..Rest::default() };
         let frames = self.stacks.iter().flatten().map(|frame| (frame, is_open));
         for (frame, is_open) in frames.chain(self.left.values().flatten().map(|frame| (frame, false))) {
-            let of = if is_open { &mut rest.open } else { &mut rest.left };
+            let (of, rows) = match is_open {
+                true => (&mut rest.open, &mut rest.open_rows),
+                false => (&mut rest.left, &mut rest.left_rows),
+            };
             *of.entry(frame.call).or_default() += 1;
+            rows.extend(Some(frame.row).filter(|row| *row != NO_ROW));
         }
         rest
     }
@@ -206,26 +242,35 @@ mod tests {
             let mut on = 0;
             let (mut open, mut n_back, mut want_back) = (OpenCalls::default(), [0u64; 4], [0u64; 4]);
             let (mut n_called, mut n_thrown) = ([0u64; 4], [0u64; 4]);
+            // Each call has a row of its own.
+            let (mut called, mut rows) = (Vec::new(), Vec::new());
+            let mut row = |call: u32| {
+                called.push(call);
+                called.len() as u32 - 1
+            };
             for step in steps {
                 let stack = &mut stacks[on];
                 let slot = (3 - on as u32) * (16 << 20) - 16 * stack.len() as u32;
                 match step {
                     Step::Call(call) => {
-                        open.enter(slot, call);
+                        open.enter(slot, call, row(call));
                         n_called[call as usize] += 1;
                         stack.push((slot, vec![call]));
                     }
                     Step::Jump(call) => {
                         let Some((slot, calls)) = stack.last_mut() else { continue };
                         open.pass(*slot);
-                        open.enter(*slot, call);
+                        open.enter(*slot, call, row(call));
                         n_called[call as usize] += 1;
                         calls.push(call);
                     }
                     Step::Return => {
                         let Some((slot, calls)) = stack.pop() else { continue };
                         let last = *calls.last().expect("there is one");
-                        open.come_back(slot, last, |call| n_back[call as usize] += 1);
+                        open.come_back(slot, last, |back| {
+                            n_back[back.call as usize] += 1;
+                            rows.push(back.row);
+                        });
                         calls.iter().for_each(|call| want_back[*call as usize] += 1);
                     }
                     Step::Throw(n) => {
@@ -241,7 +286,11 @@ mod tests {
                 }
             }
             prop_assert_eq!(n_back, want_back);
+            rows.extend(open.gone_rows());
             let rest = open.finish(true);
+            rows.extend(rest.open_rows.iter().chain(&rest.left_rows));
+            rows.sort_unstable();
+            prop_assert_eq!(rows, (0..called.len() as u32).collect::<Vec<_>>());
             for call in 0..4u32 {
                 let of = |map: &HashMap<u32, u64>| map.get(&call).copied().unwrap_or(0);
                 let n = call as usize;
@@ -255,16 +304,16 @@ mod tests {
     #[test]
     fn what_was_left_is_told_from_what_is_open() {
         let mut open = OpenCalls::default();
-        open.enter(1000, 1);
-        open.enter(900, 2);
+        open.enter(1000, 1, NO_ROW);
+        open.enter(900, 2, NO_ROW);
         // Out of 2 and 3, back to 1, which calls 2 again.
-        open.enter(800, 3);
-        open.enter(900, 2);
+        open.enter(800, 3, NO_ROW);
+        open.enter(900, 2, NO_ROW);
         let mut back = Vec::new();
-        open.come_back(900, 2, |call| back.push(call));
+        open.come_back(900, 2, |came| back.push(came.call));
         assert_eq!((back, open.top()), (vec![2], Some(1)));
         // From 1, something is called that ends the process.
-        open.enter(900, 2);
+        open.enter(900, 2, NO_ROW);
         open.settle(950);
         let rest = open.finish(true);
         assert_eq!((rest.left, rest.open), (HashMap::from([(2, 2), (3, 1)]), HashMap::from([(1, 1)])));

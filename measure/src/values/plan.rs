@@ -1,9 +1,9 @@
 //! Where records are appended, and what they hold.
 //!
 //! ```text
-//! entry  = word frame argument*        the function is entered; frame: the low half of where its return
-//!                                      address lies
-//! back   = word frame result           its caller gets control back
+//! entry  = word frame (caller begin?)? argument*     the function is entered; frame: the low half of where
+//!                                      its return address lies, and with a log that, and a stamp
+//! back   = word frame end? result      its caller gets control back
 //! passes = word frame                  it goes on by a jump
 //! place  = word value*
 //! ends   = word frame                  the process ends, or the thread: `exit`, `pthread_exit` and their
@@ -11,7 +11,7 @@
 //! ```
 //! Words go by module and turn, as those of events: three a function, one a place.
 
-use super::asked::{Asked, AskedCall, AskedPlace, ENDS, ENDS_THREAD, Wanted};
+use super::asked::{Asked, AskedCall, AskedPlace, ENDS, ENDS_THREAD, Logged, Wanted};
 use probe::{Action, Field, Module, NotMoved, Plan, Point, Probe, Record, RewriteError, Room, record_len};
 use profile::values::Kind;
 use program::arch::Reg;
@@ -29,6 +29,8 @@ const LIMIT: u32 = trace::recording::event::LIMIT - 16;
 pub const LONGEST_WORDS: u64 = probe::LONGEST_RECORD as u64 / 4;
 /// Where the return address of a function lies, at its entry and where it returns.
 const FRAME: Field = Field::General { reg: Reg::general(4), len: 4 };
+/// The return address of a function, at its entry.
+const CALLER: Field = Field::Memory { base: Reg::general(4), at: 0, len: 8 };
 
 /// What the records of a module mean.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -73,6 +75,10 @@ pub struct Recorded {
     pub symbol: Option<String>,
     /// Its length in bytes.
     pub len: u32,
+    /// Where the return address is in it, if it has that.
+    pub caller: Option<u32>,
+    /// Where a stamp is, if it has one.
+    pub stamp: Option<u32>,
     /// Its values.
     pub columns: Vec<ColumnCode>,
 }
@@ -135,7 +141,8 @@ pub fn plan(
     let not_moved = Module::not_moved(program);
     let base = key.wrapping_add(turn.wrapping_mul(0x9e37_79b9)) % ((LIMIT - 2 * MOST_WORDS) / BASES) * BASES;
     let code = Code { path: program.image.name.clone(), base, ..Code::default() };
-    let mut making = Making { program, not_moved, code, probes: Vec::new(), records: Vec::new() };
+    let log = asked.log;
+    let mut making = Making { program, not_moved, code, probes: Vec::new(), records: Vec::new(), log };
     for (n, call) in (0..).zip(&asked.calls) {
         functions(&call.name).into_iter().for_each(|func| making.function(n, call, func));
     }
@@ -159,6 +166,8 @@ struct Making<'a> {
     probes: Vec<Probe>,
     /// Of each probe: the record that it is for.
     records: Vec<usize>,
+    /// What a log has of calls.
+    log: Option<Logged>,
 }
 
 impl Making<'_> {
@@ -233,6 +242,17 @@ impl Making<'_> {
         let mut fields = Vec::new();
         if recorded.what != What::Place {
             fields.push(FRAME);
+        }
+        if let Some(log) = self.log {
+            let enters = recorded.what == What::Enters;
+            if enters {
+                recorded.caller = Some(record_len(&fields));
+                fields.push(CALLER);
+            }
+            if log.has_times && (enters || recorded.what == What::ComesBack) {
+                recorded.stamp = Some(record_len(&fields));
+                fields.push(if enters { Field::Begin } else { Field::End });
+            }
         }
         // What several values have in common is there once.
         let mut place = |wanted: Field| match fields.iter().position(|field| *field == wanted) {

@@ -91,6 +91,22 @@ impl CodeMap {
         let block = program.block_at(old)?;
         program.insns(block).any(|insn| insn.at() == old).then_some(old)
     }
+
+    /// The old address of the instruction of `program` that ends at `new`: of the call that comes back there.
+    /// `None` if none does, or it is not moved.
+    pub fn insn_before(&self, program: &Program, new: Va) -> Option<Va> {
+        let last = Va(new.0.checked_sub(1)?);
+        let i = self.ranges.partition_point(|m| m.new.end <= last);
+        let moved = self.ranges.get(i).filter(|m| m.new.contains(&last))?;
+        let offset = u32::try_from(last.since(moved.new.start)).ok()?;
+        let n = moved.runs.partition_point(|r| r.1 <= offset);
+        let &(from, to) = moved.runs.get(n.checked_sub(1)?)?;
+        // It may be longer than it was.
+        let most = moved.runs.get(n).map_or(u32::MAX, |next| next.0.saturating_sub(1));
+        let within = moved.old.start.plus(u64::from((from + (offset - to)).min(most)));
+        let block = program.block_at(within)?;
+        program.insns(block).map(|insn| insn.at()).take_while(|at| *at <= within).last()
+    }
 }
 
 /// How far control has come in moved code, from some offset on.

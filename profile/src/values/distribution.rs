@@ -196,7 +196,7 @@ impl From<Written> for Distribution {
 
 /// A quick hash: values are multiplied, so that their high bits depend on all of them.
 #[derive(Default)]
-struct Mixed(u64);
+pub(super) struct Mixed(u64);
 
 impl Hasher for Mixed {
     fn finish(&self) -> u64 {

@@ -109,7 +109,7 @@ impl Maps {
     }
 
     /// The file whose code is at `at`, and where in it.
-    fn find(&self, at: u64, firsts: &mut HashMap<String, u64>) -> Option<(String, Va)> {
+    pub(crate) fn find(&self, at: u64, firsts: &mut HashMap<String, u64>) -> Option<(String, Va)> {
         let mapped = self.0.range(at + 1..).next().map(|m| m.1).filter(|m| m.start <= at)?;
         let first = firsts.entry(mapped.path.clone()).or_insert_with(|| {
             let image = Image::load(Path::new(&mapped.path)).ok();

@@ -65,6 +65,23 @@ fn check(plan: impl Fn(&Program) -> Plan) {
                 own.push(from);
             }
         }
+        // A call comes back behind itself, whatever of ours stands there.
+        let is_call = |insn: &Insn| matches!(insn.flow(), ControlFlow::Call(_) | ControlFlow::CallIndirect);
+        let calls = |b: &(Va, Va)| {
+            let block = program.block_from(b.0)?;
+            Some(program.insns(block).filter(is_call).map(|i| i.at()).collect::<Vec<_>>())
+        };
+        let calls: Vec<Va> = map.blocks.iter().filter_map(calls).flatten().collect();
+        let starts: Vec<Va> = new.keys().copied().collect();
+        let mut n_calls = 0;
+        for pair in starts.windows(2) {
+            let from = map.old_of(&program, pair[0]).filter(|from| calls.contains(from));
+            if let Some(from) = from.filter(|from| old.get(from) == new.get(&pair[0])) {
+                assert_eq!(map.insn_before(&program, pair[1]), Some(from), "{flags}: behind {}", pair[0]);
+                n_calls += 1;
+            }
+        }
+        assert!(n_calls >= 3, "{flags}: {n_calls} calls");
         own.sort_unstable();
         own.dedup();
         assert_eq!(own, old.keys().copied().collect::<Vec<_>>(), "{flags}: all of them, and no other");

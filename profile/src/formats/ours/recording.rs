@@ -26,6 +26,9 @@
 #![warn(clippy::indexing_slicing)]
 
 mod run;
+mod sections;
+
+pub use sections::{Section, SectionReader, SectionWriter};
 
 pub use run::{Died, End, LeftOut, Machine, Others, Run};
 
@@ -34,7 +37,7 @@ use crate::encoding::{Cursor, MAGIC, VERSION, put_bytes, varint};
 use crate::formats::ours::engraft;
 use crate::vocabulary::{Context, Format, ReadError};
 use program::Excerpt;
-use std::io::Read as _;
+use std::io::{self, Read as _, Write};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// How a raw recording starts: the memory that a counted program counted in. It is no profile yet: who knows
@@ -50,7 +53,8 @@ const MOST_EXPANSION: u64 = 1 << 12;
 /// Half the time of zstd's own default, and a few per cent more bytes.
 const LEVEL: i32 = 1;
 
-const RUN: u8 = b'R';
+/// Of the run.
+pub(crate) const RUN: u8 = b'R';
 const N_MODULES: u8 = b'N';
 const MODULE: u8 = b'M';
 const THREAD: u8 = b'T';
@@ -165,38 +169,35 @@ impl Recording {
 
     /// As a file.
     pub fn write(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.push(RECORDING_VERSION);
-        let mut section = |tag: u8, body: &[u8]| {
-            let from = out.len();
-            out.push(tag);
-            put_bytes(&mut out, body);
-            let sum = xxh3_64(out.get(from..).unwrap_or_default());
-            out.extend(sum.to_le_bytes());
-        };
+        let sections = SectionWriter::new(Vec::new()).and_then(|to| self.write_behind(to));
+        sections.expect("memory is written to")
+    }
+
+    /// Writes all of it behind the sections that `to` has, and the end.
+    ///
+    /// # Errors
+    /// Those of whatever is written to.
+    pub fn write_behind<W: Write>(&self, mut to: SectionWriter<W>) -> io::Result<W> {
         if let Some(run) = &self.run {
-            section(RUN, &serde_json::to_vec(run).expect("all of it has a form"));
+            to.section(RUN, &serde_json::to_vec(run).expect("all of it has a form"))?;
         }
         let mut n = Vec::new();
         varint(&mut n, self.modules.len() as u64);
-        section(N_MODULES, &n);
+        to.section(N_MODULES, &n)?;
         for module in &self.modules {
             let mut body = Vec::new();
             put_bytes(&mut body, &engraft::write(&module.profile).bytes);
             put_bytes(&mut body, &module.excerpt);
-            section(MODULE, &body);
+            to.section(MODULE, &body)?;
         }
         for thread in &self.threads {
             let mut body = Vec::new();
             varint(&mut body, thread.len() as u64);
             thread.iter().for_each(|profile| put_bytes(&mut body, &engraft::write(profile).bytes));
-            section(THREAD, &body);
+            to.section(THREAD, &body)?;
         }
-        self.sections.iter().for_each(|(tag, body)| section(*tag, body));
-        out.push(END);
-        let sum = xxh3_64(&out);
-        out.extend(sum.to_le_bytes());
-        out
+        self.sections.iter().try_for_each(|(tag, body)| to.section(*tag, body))?;
+        to.finish()
     }
 
     /// Reads one, of this version or of version 1.

@@ -132,7 +132,7 @@ fn changed_excerpts_are_refused_or_read() {
     // One that would be four gigabytes of zeros.
     let mut bomb = vec![EXCERPT_VERSION];
     varint(&mut bomb, 4 << 30);
-    bomb.extend(zstd::encode_all(std::io::repeat(0).take(1 << 20), LEVEL).unwrap());
+    bomb.extend(zstd::encode_all(io::repeat(0).take(1 << 20), LEVEL).unwrap());
     assert!(unpacked(&bomb).is_err());
 }
 

@@ -1,0 +1,132 @@
+//! `engraft values --full`: the log has a row for each call, as the program tells it, and is read as far as
+//! it was written.
+
+use crate::needs;
+use crate::run::{compile, engraft, folder, must};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const CALLS: &str =
+    "double scaled(double x, int n); long depth(long n); int by(const void *a, const void *b);";
+
+/// The program and its library.
+fn compiled(folder: &Path) {
+    compile(&folder.join("liblogged.so"), "calls_logged.c", "-O1 -DLIBRARY -shared -fPIC");
+    let link = format!("-O1 -fno-optimize-sibling-calls -L{0} -llogged -Wl,-rpath,{0}", folder.display());
+    compile(&folder.join("logged"), "calls_logged.c", &link);
+}
+
+/// Where a file calls these functions, as objdump has it: `FILE!0xADDRESS`.
+fn calls_of(folder: &Path, file: &str) -> BTreeSet<String> {
+    let listing = must(Command::new("objdump").arg("-d").arg(folder.join(file)));
+    let is_call = |line: &&str| {
+        line.contains("call ")
+            && ["<scaled>", "<scaled@plt>", "<depth>"].iter().any(|name| line.contains(name))
+    };
+    let address = |line: &str| format!("{file}!0x{}", line.split(':').next().unwrap_or_default().trim());
+    listing.lines().filter(is_call).map(address).collect()
+}
+
+/// Each call is a row, with its arguments, result, and where it was made: from the program, from a library,
+/// from within itself, from the C library.
+#[test]
+fn each_call_is_a_row() {
+    needs!("gcc", "objdump");
+    let place = folder();
+    let folder = place.path();
+    compiled(folder);
+    let mut ran = Command::new(env!("CARGO_BIN_EXE_engraft"));
+    ran.args(["values", "--no-cache", "-q", "--full", "-o", "all.engraft", "--calls", CALLS, "./logged"]);
+    let ran = ran.current_dir(folder).output().expect("it runs");
+    let want = String::from_utf8(ran.stdout).expect("text");
+    assert_eq!((ran.status.code(), String::from_utf8_lossy(&ran.stderr).as_ref()), (Some(1), ""));
+    let made = engraft(folder, "convert all.engraft -o all.csv --bits --json");
+    assert_eq!(made.json()["n_rows"], 2006 + 101 + want.matches("by,").count());
+    let text = std::fs::read_to_string(folder.join("all.csv")).expect("it is written");
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("function,thread,index,caller,x,n,a,b,result,ticks"));
+    let (mut got, mut callers) = (BTreeSet::new(), BTreeMap::<String, BTreeSet<String>>::new());
+    for line in lines {
+        let [function, thread, index, caller, x, n, a, b, result, ticks] =
+            line.split(',').collect::<Vec<_>>()[..]
+        else {
+            panic!("{line}")
+        };
+        assert_eq!(thread, "1");
+        assert!(ticks.parse::<u64>().is_ok_and(|ticks| (1..1 << 40).contains(&ticks)), "{line}");
+        let arguments =
+            [x, n, a, b].into_iter().filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(",");
+        assert!(got.insert(format!("{function},{index},{arguments},{result}")), "{line} is there twice");
+        callers.entry(function.to_owned()).or_default().insert(caller.to_owned());
+    }
+    assert_eq!(got, want.lines().map(str::to_owned).collect());
+    let from_libc = callers.remove("by").expect("it is called");
+    assert!(from_libc.iter().all(|caller| caller.starts_with("libc.so.6!0x")), "{from_libc:?}");
+    let want = ["logged", "liblogged.so"].iter().flat_map(|file| calls_of(folder, file)).collect();
+    assert_eq!(callers.into_values().flatten().collect::<BTreeSet<_>>(), want);
+    // One function alone has its own columns; what is no log becomes none.
+    engraft(folder, "convert all.engraft -o depth.csv --function depth");
+    let depth = std::fs::read_to_string(folder.join("depth.csv")).expect("it is written");
+    assert_eq!(depth.lines().next(), Some("function,thread,index,caller,n,result,ticks"));
+    assert_eq!(depth.lines().count(), 102);
+    let ran = engraft(folder, "convert all.engraft -o depth.csv --function shallow");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("has no row of shallow"), "{}", ran.stderr);
+    let ran = engraft(folder, "convert all.engraft -o all.fdata");
+    assert!(ran.stderr.contains("become CSV and nothing else"), "{}", ran.stderr);
+}
+
+/// Whoever writes the log is killed: what was written is read, and it is said that the rest is missing.
+#[test]
+fn a_log_whose_writer_was_killed_is_read_up_to_there() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    compiled(folder);
+    let mut ran = Command::new(env!("CARGO_BIN_EXE_engraft"));
+    ran.args([
+        "values",
+        "--no-cache",
+        "-q",
+        "--full",
+        "-o",
+        "cut.engraft",
+        "--calls",
+        CALLS,
+        "./logged",
+        "forever",
+    ]);
+    let ran = ran.current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut ran = ran.spawn().expect("it starts");
+    let (log, clock) = (folder.join("cut.engraft"), Instant::now());
+    while log.metadata().map_or(0, |there| there.len()) < 100_000 {
+        assert!(clock.elapsed() < Duration::from_secs(120), "it writes nothing");
+        std::thread::yield_now();
+    }
+    ran.kill().expect("it runs");
+    ran.wait().expect("it is over");
+    let shown = engraft(folder, "show cut.engraft --json");
+    assert!(
+        shown.stderr.contains("was cut off: what its run did last is missing, and where calls were made"),
+        "{}",
+        shown.stderr
+    );
+    let said: serde_json::Value = serde_json::from_str(&shown.stdout).expect("it is JSON");
+    let calls = said["calls"][0]["calls"].as_u64().expect("a number");
+    assert_eq!((said["calls"][0]["function"].as_str(), calls >= 1 << 16), (Some("scaled"), true));
+    let made = engraft(folder, "convert cut.engraft -o cut.csv");
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let text = std::fs::read_to_string(folder.join("cut.csv")).expect("it is written");
+    assert_eq!(text.lines().count() as u64, calls + 1);
+    for (n, line) in (0..).zip(text.lines().skip(1)) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [_, _, index, caller, x, times, result, _] = cells[..] else { panic!("{line}") };
+        let number = |text: &str| text.parse::<f64>().expect("a number");
+        let want_x = f64::from(n) * 0.1;
+        assert_eq!((number(index), number(x)), (f64::from(n + 1), want_x), "{line}");
+        assert_eq!((number(times), number(result)), (f64::from(n % 7), want_x * f64::from(n % 7)), "{line}");
+        assert!(caller.starts_with("live:0x"), "{line}");
+    }
+}

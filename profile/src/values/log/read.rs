@@ -1,0 +1,224 @@
+//! A log, read: a block of rows at a time.
+#![warn(clippy::indexing_slicing)]
+
+use super::column::decode;
+use super::{BLOCK, CALLERS, Ended, HEAD, MOST_ROWS, Part, TABLE, Table, VERSION};
+use crate::encoding::Cursor;
+use crate::recording::{Section, SectionReader};
+use crate::values::{Address, Calls, Column, Distribution, Place, SECTION, Values};
+use crate::vocabulary::{Format, ReadError};
+use std::collections::HashMap;
+use std::fs::File;
+
+/// The start of a block's section says which table it is of, and how many rows it has.
+const BLOCK_START: usize = 20;
+
+/// A log, in the file of its recording.
+pub struct Log {
+    file: File,
+    /// Its tables, in the order of their numbers. One that has no row may be empty.
+    pub tables: Vec<Table>,
+    /// Where calls were made that return to an address.
+    pub callers: HashMap<u64, Address>,
+    /// How many bytes at the end are of no whole section: it was cut off there.
+    pub n_bytes_cut: Option<u64>,
+    blocks: Vec<(usize, u64, Section)>,
+    values: Option<Section>,
+    run: Option<Section>,
+}
+
+/// Rows of a table.
+pub struct Block {
+    n_rows: usize,
+    columns: Vec<(Part, usize, Vec<u64>)>,
+}
+
+impl Log {
+    /// The log of the recording in `file`; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`] if it cannot be read, or its tables are wrong. That its end is cut off is none.
+    pub fn open(file: File) -> Result<Option<Log>, ReadError> {
+        let Ok(mut sections) = SectionReader::new(&file) else { return Ok(None) };
+        let damaged =
+            |what: &str| ReadError::Damaged { format: Format::Engraft, at: 0, what: what.to_owned() };
+        let head = sections.next_section()?.filter(|section| section.tag == HEAD);
+        let Some(head) = head else { return Ok(None) };
+        if head.body(&file)? != [VERSION] {
+            return Err(damaged("another version of engraft kept a log in it"));
+        }
+        let (mut tables, mut blocks, mut callers) = (Vec::new(), Vec::new(), HashMap::new());
+        let (mut values, mut run) = (None, None);
+        while let Some(section) = sections.next_section()? {
+            match section.tag {
+                TABLE => {
+                    let body = section.body(&file)?;
+                    let mut c = Cursor::within(&body);
+                    let n = c.len()?;
+                    let table = postcard::from_bytes(body.get(c.at()..).unwrap_or_default());
+                    let table: Table = table.map_err(|_| damaged("a table of the log cannot be read"))?;
+                    tables.push((n, table));
+                }
+                BLOCK => {
+                    let start = section.start(&file, BLOCK_START)?;
+                    let mut c = Cursor::within(&start);
+                    blocks.push((c.len()?, c.varint()?, section));
+                }
+                CALLERS => {
+                    let unpacked = zstd::decode_all(section.body(&file)?.as_slice());
+                    let unpacked = unpacked.map_err(|_| damaged("callers in it cannot be unpacked"))?;
+                    let all: Vec<(u64, Address)> = postcard::from_bytes(&unpacked)
+                        .map_err(|_| damaged("callers in it cannot be read"))?;
+                    callers.extend(all);
+                }
+                SECTION => values = Some(section),
+                crate::recording::RUN => run = Some(section),
+                _ => {}
+            }
+        }
+        let end = file.metadata().map_or(0, |meta| meta.len());
+        let n_bytes_cut = (!sections.is_whole).then(|| end.saturating_sub(sections.n_bytes_whole()));
+        // By number, as blocks have it.
+        let numbers: HashMap<usize, usize> = tables.iter().enumerate().map(|(at, (n, _))| (*n, at)).collect();
+        for block in &mut blocks {
+            block.0 = *numbers.get(&block.0).ok_or_else(|| damaged("a block of the log is of no table"))?;
+        }
+        let tables = tables.into_iter().map(|(_, table)| table).collect();
+        Ok(Some(Log { file, tables, callers, n_bytes_cut, blocks, values, run }))
+    }
+
+    /// How many rows a table has.
+    pub fn n_rows(&self, table: usize) -> u64 {
+        self.blocks.iter().filter(|block| block.0 == table).map(|block| block.1).sum()
+    }
+
+    /// How many bytes the blocks of a table have in the file.
+    pub fn n_bytes(&self, table: usize) -> u64 {
+        self.blocks.iter().filter(|block| block.0 == table).map(|block| block.2.n_bytes()).sum()
+    }
+
+    /// The blocks of a table, in order, with these parts of its rows.
+    pub fn blocks<'a>(
+        &'a self,
+        table: usize,
+        parts: &'a [Part],
+    ) -> impl Iterator<Item = Result<Block, ReadError>> + 'a {
+        let of_it = self.blocks.iter().filter(move |block| block.0 == table);
+        of_it.map(move |(_, _, section)| self.block(table, *section, parts))
+    }
+
+    fn block(&self, table: usize, section: Section, parts: &[Part]) -> Result<Block, ReadError> {
+        let body = section.body(&self.file)?;
+        let mut c = Cursor::within(&body);
+        let (_, n_rows) = (c.varint()?, c.len()?);
+        if n_rows > MOST_ROWS {
+            return Err(c.damaged("a block of the log has too many rows"));
+        }
+        let mut columns = Vec::new();
+        for (part, word) in self.tables.get(table).map(Table::layout).unwrap_or_default() {
+            let mut column = Cursor::within(c.bytes()?);
+            if parts.contains(&part) {
+                columns.push((part, word, decode(&mut column, n_rows)?));
+            }
+        }
+        Ok(Block { n_rows, columns })
+    }
+
+    /// What the recording says of values; of one that was cut off, what its rows come to.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`] if that cannot be read.
+    pub fn values(&self) -> Result<Values, ReadError> {
+        match self.values {
+            Some(section) => Values::parse(&section.body(&self.file)?),
+            None => self.values_of_rows(),
+        }
+    }
+
+    /// What the recording says of its run, as it is written there; `None` if it was cut off.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`] if that cannot be read.
+    pub fn run(&self) -> Result<Option<Vec<u8>>, ReadError> {
+        self.run.map(|section| section.body(&self.file)).transpose()
+    }
+
+    /// The values of all rows.
+    fn values_of_rows(&self) -> Result<Values, ReadError> {
+        let mut all = Values::default();
+        for (n, table) in self.tables.iter().enumerate() {
+            let column = |field: &super::Field| Column {
+                name: field.name.clone(),
+                type_name: field.type_name.clone(),
+                kind: field.kind.clone(),
+                values: Distribution::default(),
+            };
+            let mut arguments: Vec<Column> = table.arguments.iter().map(column).collect();
+            let mut result = table.result.as_ref().map(column);
+            let mut ends = [0; 3];
+            let parts: Vec<Part> = table.fields().map(|(part, _)| part).chain([Part::Ended]).collect();
+            let mut bytes = Vec::new();
+            for block in self.blocks(n, &parts) {
+                let block = block?;
+                for row in 0..block.n_rows() {
+                    let ended = block.ended(row);
+                    ends.get_mut(ended as usize).into_iter().for_each(|n| *n += 1);
+                    for ((part, _), column) in table.fields().zip(arguments.iter_mut().chain(&mut result)) {
+                        if part != Part::Result || ended == Ended::Result {
+                            block.bytes(part, row, column.kind.len_bytes(), &mut bytes);
+                            column.values.add(&bytes);
+                        }
+                    }
+                }
+            }
+            let [n_results, n_left, n_open] = ends;
+            let (name, addresses) = (table.name.clone(), table.addresses.clone());
+            let n_calls = n_results + n_left + n_open;
+            if table.is_place {
+                all.places.push(Place { place: name, addresses, n: n_calls, columns: arguments });
+            } else {
+                let (asked, is_of_glob) = (table.asked, table.is_of_glob);
+                let counts =
+                    Calls { asked, is_of_glob, n_calls, n_results, n_left, n_open, ..Calls::default() };
+                all.calls.push(Calls { function: name, addresses, arguments, result, ..counts });
+            }
+        }
+        all.calls.sort_by(|a, b| (a.asked, &a.function).cmp(&(b.asked, &b.function)));
+        Ok(all)
+    }
+}
+
+impl Block {
+    /// How many rows it has.
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// The first word of a part in all rows; nothing, if it was not read or there is none.
+    pub fn words(&self, part: Part) -> &[u64] {
+        self.columns.iter().find(|column| column.0 == part).map_or(&[], |column| &column.2)
+    }
+
+    /// The first word of a part in a row, 0 if there is none.
+    pub fn word(&self, part: Part, row: usize) -> u64 {
+        self.words(part).get(row).copied().unwrap_or(0)
+    }
+
+    /// How a call ended; what is no call has come by.
+    pub fn ended(&self, row: usize) -> Ended {
+        match self.word(Part::Ended, row) {
+            0 => Ended::Result,
+            1 => Ended::Left,
+            _ => Ended::Open,
+        }
+    }
+
+    /// The `len` bytes of a value, in `out`.
+    pub fn bytes(&self, part: Part, row: usize, len: usize, out: &mut Vec<u8>) {
+        out.clear();
+        for column in self.columns.iter().filter(|column| column.0 == part) {
+            out.extend(column.2.get(row).copied().unwrap_or(0).to_le_bytes());
+        }
+        out.truncate(len);
+    }
+}

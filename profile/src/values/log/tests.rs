@@ -1,0 +1,194 @@
+//! A log is what was written to it.
+
+use super::*;
+use crate::recording::Recording;
+use proptest::prelude::*;
+use std::os::unix::fs::FileExt as _;
+
+fn field(name: &str, kind: Kind) -> Field {
+    Field { name: name.to_owned(), type_name: "t".to_owned(), kind }
+}
+
+fn calls(arguments: Vec<Field>, result: Option<Field>, has_times: bool) -> Table {
+    let name = "f".to_owned();
+    let addresses = Vec::new();
+    Table { name, asked: 0, is_of_glob: false, is_place: false, addresses, arguments, result, has_times }
+}
+
+/// A row, as it is kept in a test.
+type Kept = (u32, u64, u64, u8, u64, Vec<u64>);
+
+fn rows(n_words: usize) -> impl Strategy<Value = Vec<Kept>> {
+    let words = proptest::collection::vec(prop_oneof![0..3u64, any::<u64>()], n_words);
+    proptest::collection::vec((0..3u32, 0..1000u64, any::<u64>(), 0..3u8, any::<u64>(), words), 0..200)
+}
+
+fn write(tables: Vec<Table>, rows: &[(usize, Kept)], flushes: &[usize]) -> File {
+    let file = tempfile::tempfile().expect("a file");
+    let mut log = LogWriter::new(file.try_clone().expect("it is open")).expect("it is written");
+    let numbers: Vec<usize> = tables.into_iter().map(|table| log.add(table)).collect();
+    for (n, (table, (thread, index, caller, ended, ticks, words))) in rows.iter().enumerate() {
+        if flushes.contains(&n) {
+            log.flush();
+        }
+        let ended = [Ended::Result, Ended::Left, Ended::Open][usize::from(*ended)];
+        let (arguments, result) = words.split_at(words.len() - 2);
+        let row = Row {
+            thread: *thread,
+            index: *index,
+            caller: *caller,
+            ended,
+            ticks: *ticks,
+            own_ticks: ticks / 2,
+            arguments,
+            result,
+        };
+        log.row(numbers[*table], &row);
+    }
+    let caller = Address { module: "m".to_owned(), at: 7, name: None };
+    let (to, failed) = log.finish(&[(3, caller)]).expect("it is written");
+    assert!(failed.is_none());
+    Recording::default().write_behind(to).expect("it is written");
+    file
+}
+
+/// All rows of a table, of which the last two words are the result's.
+fn read(log: &Log, n: usize) -> Vec<Kept> {
+    let table = &log.tables[n];
+    let parts: Vec<Part> = table.layout().into_iter().map(|(part, _)| part).collect();
+    let mut all = Vec::new();
+    for block in log.blocks(n, &parts) {
+        let block = block.expect("it is whole");
+        for row in 0..block.n_rows() {
+            let mut words = Vec::new();
+            for (part, field) in table.fields() {
+                let mut bytes = Vec::new();
+                block.bytes(part, row, field.kind.len_bytes(), &mut bytes);
+                super::words(&bytes, &mut words);
+            }
+            let word = |part| block.word(part, row);
+            let thread = u32::try_from(word(Part::Thread)).expect("small");
+            assert_eq!(word(Part::OwnTicks), word(Part::Ticks) / 2);
+            all.push((
+                thread,
+                word(Part::Index),
+                word(Part::Caller),
+                block.ended(row) as u8,
+                word(Part::Ticks),
+                words,
+            ));
+        }
+    }
+    all
+}
+
+proptest! {
+    /// Blocks may end anywhere; within one, rows are in order.
+    #[test]
+    fn what_is_written_is_read(
+        first in rows(5),
+        flushes in proptest::collection::vec(0..200usize, 0..4),
+    ) {
+        let wide = field("wide", Kind::Unsigned(16));
+        let table = calls(vec![field("x", Kind::Float(8)), wide.clone()], Some(wide), true);
+        let all: Vec<(usize, Kept)> = first.iter().map(|row| (0, row.clone())).collect();
+        let file = write(vec![table.clone()], &all, &flushes);
+        let log = Log::open(file).expect("it is one").expect("it has a log");
+        if first.is_empty() {
+            return Ok(());
+        }
+        prop_assert_eq!(&log.tables, &[table]);
+        let mut want = Vec::new();
+        let mut block = Vec::new();
+        for (n, row) in first.into_iter().enumerate() {
+            if flushes.contains(&n) {
+                block.sort_by_key(|row: &Kept| row.1);
+                want.append(&mut block);
+            }
+            block.push(row);
+        }
+        block.sort_by_key(|row| row.1);
+        want.append(&mut block);
+        prop_assert_eq!(log.n_rows(0), want.len() as u64);
+        prop_assert_eq!(read(&log, 0), want);
+        prop_assert_eq!((log.callers[&3].at, log.n_bytes_cut), (7, None));
+    }
+}
+
+/// Whoever writes it may be killed: what was written is read, and it is said that something is missing.
+#[test]
+fn a_log_that_is_cut_off_is_read_up_to_there() {
+    let table = calls(vec![field("x", Kind::Signed(4))], Some(field("result", Kind::Unsigned(16))), true);
+    let row = |n: u64| (0, (1, n, n % 3, u8::from(n.is_multiple_of(5)), n, vec![n % 7, n, 0]));
+    let all: Vec<(usize, Kept)> = (1..=100).map(row).collect();
+    let file = write(vec![table], &all, &[40, 80]);
+    let len = file.metadata().expect("it is there").len();
+    let mut whole = vec![0; usize::try_from(len).expect("small")];
+    file.read_exact_at(&mut whole, 0).expect("it is there");
+    let mut seen = std::collections::BTreeSet::new();
+    for n in 0..whole.len() {
+        let cut = tempfile::tempfile().expect("a file");
+        cut.write_all_at(&whole[..n], 0).expect("there is room");
+        let Some(log) = Log::open(cut).expect("cut off is not damaged") else { continue };
+        assert!(log.n_bytes_cut.is_some());
+        let rows: Vec<Kept> = if log.tables.is_empty() { Vec::new() } else { read(&log, 0) };
+        let want: Vec<Kept> = all.iter().map(|(_, row)| row.clone()).take(rows.len()).collect();
+        assert_eq!(rows, want);
+        let values = log.values().expect("rows are values");
+        let n_left = want.iter().filter(|row| row.3 == 1).count() as u64;
+        let counts = values.calls.first().map_or([0; 3], |of| [of.n_calls, of.n_results, of.n_left]);
+        assert_eq!(counts, [want.len() as u64, want.len() as u64 - n_left, n_left]);
+        seen.insert(rows.len());
+    }
+    assert_eq!(Vec::from_iter(seen), [0, 40, 80, 100]);
+}
+
+/// What was changed is an error, and no reason to panic.
+#[test]
+fn a_log_that_was_changed_is_refused() {
+    let table = calls(vec![field("x", Kind::Signed(4))], Some(field("result", Kind::Unsigned(16))), false);
+    let row = |n: u64| (0, (1, n, n % 3, 0, 0, vec![n % 7, n, 0]));
+    let file = write(vec![table], &(1..=100).map(row).collect::<Vec<_>>(), &[]);
+    let len = file.metadata().expect("it is there").len();
+    for at in 9..len {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).expect("it is there");
+        file.write_all_at(&[byte[0] ^ 0x55], at).expect("it is written");
+        if let Ok(Some(log)) = Log::open(file.try_clone().expect("it is open")) {
+            (0..log.tables.len()).for_each(|n| log.blocks(n, &[Part::Index]).for_each(drop));
+            let _values = log.values();
+        }
+        file.write_all_at(&byte, at).expect("it is written");
+    }
+}
+
+/// Functions with other arguments have cells of their own; what is not known is empty.
+#[test]
+fn rows_are_rows_of_csv() {
+    let first = calls(vec![field("x", Kind::Float(8))], Some(field("result", Kind::Float(4))), true);
+    let name = "g".to_owned();
+    let second = vec![field("index", Kind::Signed(4)), field("a,b", Kind::Many(Box::new(Kind::Float(4)), 2))];
+    let second = Table { name, ..calls(second, Some(field("result", Kind::Signed(4))), false) };
+    let x = 0.1f64.to_bits();
+    let pair = u64::from(1.5f32.to_bits()) | u64::from((-2.0f32).to_bits()) << 32;
+    let minus = u64::from((-7i32).cast_unsigned());
+    // Each with two words for the result, of which the first is taken.
+    let all = vec![
+        (0, (1, 1, 3, 0, 99, vec![x, u64::from(0.5f32.to_bits()), 0])),
+        (1, (2, 1, 9, 0, 0, vec![minus, pair, minus, 0])),
+        (0, (2, 2, 3, 1, 0, vec![f64::NAN.to_bits(), 0, 0])),
+    ];
+    let log = Log::open(write(vec![first, second], &all, &[])).expect("it is one").expect("it has a log");
+    let text = |has_bits: bool, thread: Option<u32>| {
+        let mut out = Vec::new();
+        let n = csv::write(&log, &[0, 1], csv::Choice { has_bits, thread }, &mut out).expect("it is written");
+        let text = String::from_utf8(out).expect("text");
+        assert_eq!(text.lines().count() as u64, n + 1);
+        text
+    };
+    let head = "function,thread,index,caller,x,argument.index,\"a,b\",result,ticks\n";
+    let want = "f,1,1,m!0x7,0.1,,,0.5,99\nf,2,2,m!0x7,nan,,,,\ng,2,1,live:0x9,,-7,\"{1.5, -2}\",-7,\n";
+    assert_eq!(text(false, None), format!("{head}{want}"));
+    let want = "f,1,1,m!0x7,0x3fb999999999999a,,,0x3f000000,99\n";
+    assert_eq!(text(true, Some(1)), format!("{head}{want}"));
+}
