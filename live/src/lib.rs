@@ -21,5 +21,5 @@ pub use process::{Limits, Mapping, ProcessError, Stopped, Syscall, can_set_bases
 pub use shared::{Arena, Asking, Owner, Request, StoppedThreads, Stream};
 pub use sys::{
     Ended, fail_beyond_limits, has_capabilities, is_output_closed, keep_memory, keep_signal, n_kept_signals,
-    pass_signals_on, signal_name, signal_named, tidy_before_signals_end_us, wait,
+    pass_signals_on, signal_name, signal_named, tidy_before_signals_end_us, time_stamp, wait,
 };

@@ -27,6 +27,12 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+/// The time stamp counter.
+pub fn time_stamp() -> u64 {
+    // SAFETY: every x86-64 processor has it, and Linux lets programs read it.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
 /// Has what we write beyond a limit of the user's (RLIMIT_FSIZE) fail, and not end us.
 pub fn fail_beyond_limits() {
     // SAFETY: SIG_IGN runs no code of ours.

@@ -2,6 +2,7 @@
 
 mod x86_64;
 
+pub use x86_64::calibration;
 pub use x86_64::registers::{NamedRegister, NoRegister};
 pub use x86_64::shared;
 pub use x86_64::{

@@ -46,10 +46,17 @@ impl Insert {
         Insert { increment: Some((how, counter)), text: None }
     }
 
+    /// The increment of a word of the thread's memory, by its number among all.
+    pub(crate) fn increment_of_word(how: Increment, word: u32) -> Insert {
+        let mut text = Text::default();
+        text.increment(how, Target::Word(word));
+        Insert { increment: None, text: Some(Box::new(text)) }
+    }
+
     pub(crate) fn append(&mut self, other: Insert) {
         let text = self.text.get_or_insert_default();
         if let Some((how, counter)) = self.increment.take() {
-            text.increment(how, counter);
+            text.increment(how, Target::Counter(counter));
         }
         self.increment = other.increment;
         let Some(other) = other.text else { return };
@@ -62,10 +69,10 @@ impl Insert {
 
 impl Text {
     /// Writes an increment.
-    fn increment(&mut self, how: Increment, counter: u32) {
+    fn increment(&mut self, how: Increment, counter: Target) {
         let base = self.bytes.len();
         self.stack.extend(how.stack().iter().map(|&(at, stack)| (base + at, stack)));
-        self.places.extend(how.emit(&mut self.bytes).map(|(at, end)| (at, end, Target::Counter(counter))));
+        self.places.extend(how.emit(&mut self.bytes).map(|(at, end)| (at, end, counter)));
     }
 }
 

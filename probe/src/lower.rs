@@ -8,6 +8,7 @@ pub mod events;
 pub mod exit_calls;
 pub mod fork_calls;
 pub mod indirect_calls;
+mod loop_registers;
 pub mod points;
 
 use crate::error::RewriteError;

@@ -32,6 +32,7 @@
 //! is handled while the recording is locked.
 #![allow(unsafe_code, reason = "the bytes between two labels of assembly are read as statics")]
 
+pub mod calibration;
 pub mod emit;
 pub mod registers;
 mod replaced_calls;

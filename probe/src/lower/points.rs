@@ -7,12 +7,14 @@
 //! Source: edges by code of their own: Meng and Miller, "Binary Code Is Not Easy", ISSTA 2016, section 5.
 #![warn(clippy::indexing_slicing)]
 
-use crate::arch::emit::Increment;
+use super::loop_registers::LoopRegisters;
+use crate::arch::emit::{self, Increment};
+use crate::arch::shared::event_word;
 use crate::arch::snippet::{self, Field, Leads, NoValue, Sink, Snippet, SnippetTarget};
 use crate::code::{Insert, Target, Text};
 use crate::inserts::{Spot, Written};
 use crate::not_moved::NotMoved;
-use crate::plan::{Action, Plan, PlanError, Point, Record};
+use crate::plan::{Action, Plan, PlanError, Point, Probe, Record};
 use crate::select::jump_tables::MovedTable;
 use program::arch::{ControlFlow, Reg, RegSet, abi};
 use program::{
@@ -80,6 +82,10 @@ pub fn lower(
     jump_tables: &[MovedTable],
 ) -> Result<Lowered, Vec<(usize, PlanError)>> {
     let conventions = (!plan.probes.is_empty()).then(|| Conventions::compute(program));
+    let registers = match &conventions {
+        Some((_, live)) => LoopRegisters::choose(program, plan, live, not_moved),
+        None => LoopRegisters::default(),
+    };
     let mut n_words = first;
     let mut words = Vec::with_capacity(plan.probes.len());
     for probe in &plan.probes {
@@ -92,11 +98,12 @@ pub fn lower(
         .enumerate()
         .map(|(n, probe)| {
             let (conventions, live) = conventions.as_ref().expect("there are probes");
-            let at = PointLowering { program, not_moved, jump_tables, conventions, live };
+            let at =
+                PointLowering { program, not_moved, jump_tables, conventions, live, registers: &registers };
             let word = *words.get(n).expect("each probe has its first word");
             let routine = u32::try_from(n).expect("probes are numbered in four bytes");
             let code = |site: Site| {
-                let code = at.code(&probe.action, &site, word, routine)?;
+                let code = at.code(probe, &site, word, routine)?;
                 Ok((site, code))
             };
             at.sites(probe.point)?.into_iter().map(code).collect()
@@ -192,6 +199,7 @@ struct PointLowering<'a> {
     jump_tables: &'a [MovedTable],
     conventions: &'a Conventions,
     live: &'a [Liveness],
+    registers: &'a LoopRegisters,
 }
 
 impl PointLowering<'_> {
@@ -210,7 +218,8 @@ impl PointLowering<'_> {
     }
 
     fn live_in(&self, block: BlockId) -> RegSet {
-        self.liveness(block).map_or(abi::ALL, |l| l.live_in(block))
+        let live = self.liveness(block).map_or(abi::ALL, |l| l.live_in(block));
+        live.union(self.registers.reserved(block))
     }
 
     /// The block of the instruction at `at`, its place in it, and all instructions with what is live before
@@ -234,6 +243,7 @@ impl PointLowering<'_> {
 
     fn before(&self, at: Va) -> Result<Site, PlanError> {
         let (block, insn, live, _) = self.insn(at)?;
+        let live = live.union(self.registers.reserved(block));
         Ok(Site { block, spot: Spot::Before(at), live, insn: Some(insn), behind: None })
     }
 
@@ -260,6 +270,7 @@ impl PointLowering<'_> {
                 if !runs_on {
                     return Err(PlanError::Branches(at));
                 }
+                let live = live.union(self.registers.reserved(block));
                 Ok(vec![Site::at(block, Spot::After(at), live)])
             }
             Point::Exit(func) => self.exits(func),
@@ -385,11 +396,14 @@ impl PointLowering<'_> {
         let edge = program.edge(edge);
         let (from, to) = (program.block(edge.from), program.block(edge.to));
         self.moved(from.func)?;
-        let live = self.live_in(edge.to);
+        let live = self.live_in(edge.to).union(self.registers.reserved(edge.from));
         Ok(match edge.kind {
             EdgeKind::FallThrough => Site::at(edge.from, Spot::Through, live),
             EdgeKind::Taken => Site::at(edge.from, Spot::Taken, live),
-            EdgeKind::Jump => self.before(from.last_insn())?,
+            EdgeKind::Jump => {
+                let site = self.before(from.last_insn())?;
+                Site { live: site.live.union(live), ..site }
+            }
             EdgeKind::Table => {
                 let jump = from.last_insn();
                 let tables = program.tables.iter().filter(|t| t.jumps.contains(&jump));
@@ -410,7 +424,7 @@ impl PointLowering<'_> {
         })
     }
 
-    fn code(&self, action: &Action, site: &Site, word: u32, routine: u32) -> Result<Insert, PlanError> {
+    fn code(&self, probe: &Probe, site: &Site, word: u32, routine: u32) -> Result<Insert, PlanError> {
         // What the caller may read, behind a call.
         let returned = abi::RETURNED.union(abi::CALLEE_SAVED).union(abi::ALWAYS_LIVE);
         let live = if site.behind.is_some() { returned } else { site.live };
@@ -419,16 +433,28 @@ impl PointLowering<'_> {
             Spot::Before(at) | Spot::After(at) => at,
             _ => self.program.block(site.block).start,
         };
-        let (value, sink) = match action {
+        let own = self.registers.register(probe.point);
+        let (value, sink) = match &probe.action {
             Action::Count => return Ok(Insert::increment(Increment::at(live), word)),
+            Action::CountInStream(_) if let Some(reg) = own => {
+                return Ok(Insert::text(emit::count_in(reg), Vec::new()));
+            }
+            Action::CountInStream(n) => {
+                return Ok(Insert::increment_of_word(Increment::at(live), event_word(*n)));
+            }
             Action::Keep(_, Sink::Ring(len)) if !len.is_power_of_two() || *len > 65536 => {
                 return Err(PlanError::Ring(*len));
             }
             Action::Keep(value, sink) => (*value, *sink),
             Action::Call(value, _) => (*value, Sink::Call),
-            Action::Append(Record { word, fields, .. }) => {
-                let made = snippet::record(*word, fields, live);
-                return Ok(appending(made.map_err(|why| PlanError::Value { at, why })?));
+            Action::Append(record) => {
+                let fields = self.registers.fields(probe.point, record);
+                let made = snippet::record(record.word, &fields, live);
+                let mut all = appending(made.map_err(|why| PlanError::Value { at, why })?);
+                if let (Point::LoopEntry(_), Some(reg)) = (probe.point, own) {
+                    all.append(Insert::text(emit::clear(reg), Vec::new()));
+                }
+                return Ok(all);
             }
         };
         let made = snippet::snippet(value, sink, live, insn).map_err(|why| PlanError::Value { at, why })?;
@@ -462,7 +488,6 @@ pub fn insert(made: Snippet, word: impl Fn(u32) -> Target, routine: Target, call
 mod tests {
     use super::*;
     use crate::arch::snippet::Value;
-    use crate::plan::Probe;
     use crate::testing::{assembled, function, inserts};
     use expect_test::{Expect, expect};
 

@@ -320,6 +320,26 @@ pub enum Stack {
     HeldInR12(u32),
 }
 
+/// `lea 1(%reg),%reg`: increments it, flags stay.
+pub fn count_in(reg: Reg) -> Vec<u8> {
+    let (high, low) = (reg.number() >> 3 & 1, reg.number() & 7);
+    let mut out = vec![0x48 | high << 2 | high, 0x8d, 0x40 | low << 3 | low];
+    if low == 4 {
+        out.push(0x24);
+    }
+    out.push(1);
+    out
+}
+
+/// `mov $0,%reg`, of its low half, which clears the other; flags stay.
+pub fn clear(reg: Reg) -> Vec<u8> {
+    let (high, low) = (reg.number() >> 3 & 1, reg.number() & 7);
+    let mut out = if high == 1 { vec![0x41] } else { Vec::new() };
+    out.push(0xb8 | low);
+    out.extend([0; 4]);
+    out
+}
+
 /// How an increment can be written at a place, by what is live there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Increment {
@@ -370,11 +390,7 @@ impl Increment {
             Increment::Through(reg) => {
                 let (high, low) = (reg.number() >> 3 & 1, reg.number() & 7);
                 place(out, &[0x65, 0x48 | high << 2, 0x8b, 0x05 | low << 3]);
-                out.extend([0x48 | high << 2 | high, 0x8d, 0x40 | low << 3 | low]);
-                if low == 4 {
-                    out.push(0x24);
-                }
-                out.push(1);
+                out.extend(count_in(reg));
                 place(out, &[0x65, 0x48 | high << 2, 0x89, 0x05 | low << 3]);
             }
             Increment::Spilled => {

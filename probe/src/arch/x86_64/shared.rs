@@ -148,9 +148,20 @@ pub struct EventsPage {
     pub full: [u32; FULL_LEN],
     /// The number of the thread that appends; 0: it is not known.
     pub number: u32,
-    unused: [u32; 231],
+    unused: u32,
+    /// What probes count beside what they append.
+    pub words: [u64; N_EVENT_WORDS as usize],
     /// Where events go that are lost.
     pub nothing: [u8; PAGE_LEN - 1024],
+}
+
+/// How many words a thread has beside its stream of events.
+pub const N_EVENT_WORDS: u32 = 115;
+
+/// Which word of the thread's memory is the one with this number beside its stream of events, modulo their
+/// number.
+pub const fn event_word(n: u32) -> u32 {
+    word_at(offset_of!(EventsPage, words)) + n % N_EVENT_WORDS
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "it is 8")]

@@ -321,3 +321,22 @@ fn distances_stand_where_it_is_said() {
         assert_eq!(found, places);
     }
 }
+
+#[test]
+fn registers_count_and_are_cleared() {
+    for number in (0..16).filter(|n| *n != 4) {
+        let reg = Reg::general(number);
+        let text = |bytes: &[u8]| {
+            let insn = iced_x86::Decoder::new(64, bytes, 0).decode();
+            assert_eq!(insn.len(), bytes.len());
+            insn.to_string()
+        };
+        let name = reg.to_string();
+        assert_eq!(text(&count_in(reg)), format!("lea 1(%{name}),%{name}"));
+        let low = match number {
+            0..8 => name.replacen('r', "e", 1),
+            _ => format!("{name}d"),
+        };
+        assert_eq!(text(&clear(reg)), format!("mov $0,%{low}"));
+    }
+}

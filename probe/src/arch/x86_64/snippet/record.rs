@@ -5,7 +5,7 @@
 //!    rdtscp                                 a stamp that ends a time
 //!    addq $LEN,%gs:NEXT(%rip); …            takes room, as of events: %t is where it ends
 //!    mov %rdi,4-LEN(%t); movups %xmm0,…     the values
-//!    rdtsc; mov %eax,…; mov %edx,…          a stamp that begins a time
+//!    rdtsc; mov %eax,…; mov %edx,…          a stamp that begins a time; fenced: lfence; rdtsc; lfence
 //!    movl $WORD,-LEN(%t)                    in front of them, written last
 //!    pop …; lea 128(%rsp),%rsp
 //! ```
@@ -57,8 +57,12 @@ pub enum Field {
     },
     /// A word of the thread's own memory, by its number among all: 8 bytes.
     Word(u32),
+    /// 8 bytes of ones.
+    Ones,
     /// The time stamp counter, read behind all else: 8 bytes.
     Begin,
+    /// The same, when what comes before has run, and before what comes behind: fenced.
+    BeginFenced,
     /// The time stamp counter, read before all else, when what comes before has run: 8 bytes.
     End,
 }
@@ -71,7 +75,7 @@ impl Field {
                 u32::from(len)
             }
             Field::X87(_) => 12,
-            Field::Word(_) | Field::Begin | Field::End => 8,
+            Field::Word(_) | Field::Ones | Field::Begin | Field::BeginFenced | Field::End => 8,
         }
     }
 
@@ -137,14 +141,18 @@ impl Writer {
         let mut begins = Vec::new();
         for &field in fields {
             match field {
-                Field::Begin => begins.push(put.at),
+                Field::Begin | Field::BeginFenced => begins.push((put.at, field == Field::BeginFenced)),
                 _ => put.field(field)?,
             }
             put.at += i64::from(field.len_bytes());
         }
-        for at in begins {
+        for (at, is_fenced) in begins {
             put.at = at;
-            put.w.put(Instruction::with(Code::Rdtsc), None)?;
+            for code in [Code::Lfence, Code::Rdtsc, Code::Lfence] {
+                if is_fenced || code == Code::Rdtsc {
+                    put.w.put(Instruction::with(code), None)?;
+                }
+            }
             put.stamp()?;
         }
         let place = MemoryOperand::with_base_displ(wide(taken.t), -i64::from(len));
@@ -188,7 +196,7 @@ impl Taken {
         let saves_flags = !live.both(abi::FLAGS).is_empty();
         let has = |field: Field| fields.contains(&field);
         let mut taken = RegSet::EMPTY;
-        let stamps = has(Field::Begin) || has(Field::End);
+        let stamps = has(Field::Begin) || has(Field::BeginFenced) || has(Field::End);
         let needed = [(RAX, saves_flags || stamps), (RDX, stamps), (RCX, has(Field::End))];
         needed.iter().filter(|(_, is_needed)| *is_needed).for_each(|(reg, _)| taken.insert(*reg));
         let spoiled = taken;
@@ -264,8 +272,9 @@ impl Put<'_> {
                 self.w.put(Instruction::with1(Code::Fld_sti, st)?, None)?;
                 self.w.put(Instruction::with1(Code::Fstp_m80fp, self.place())?, None)
             }
+            Field::Ones => self.w.put(Instruction::with2(Code::Mov_rm64_imm32, self.place(), -1i32)?, None),
             Field::End => self.stamp(),
-            Field::Begin => Ok(()),
+            Field::Begin | Field::BeginFenced => Ok(()),
         }
     }
 

@@ -372,6 +372,8 @@ fn fields() -> impl Strategy<Value = Field> {
         len().prop_map(|len| Field::Memory { base: RSP, at: 8, len }),
         (2..512u32).prop_map(Field::Word),
         Just(Field::Begin),
+        Just(Field::BeginFenced),
+        Just(Field::Ones),
         Just(Field::End),
     ]
 }
@@ -612,7 +614,8 @@ proptest! {
                     of(base.wrapping_add_signed(at.into()), len)
                 }
                 Field::Word(n) => low(u64::from(n) * u64::from(n), 8),
-                Field::Begin | Field::End => {
+                Field::Ones => vec![0xff; 8],
+                Field::Begin | Field::BeginFenced | Field::End => {
                     let stamp = u64::from_le_bytes(got.clone().try_into().expect("eight"));
                     prop_assert!((start..=end).contains(&stamp), "{start} {stamp} {end}");
                     got.clone()
