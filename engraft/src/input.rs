@@ -20,7 +20,7 @@ pub use fit::Fit;
 pub use functions::{death, file_name, function, module_name, source_names, spelt};
 pub use instructions::Instructions;
 pub use read::{file, text};
-pub use recordings::{Ending, Place, the_newest, the_newest_two};
+pub use recordings::{Ending, Place, newest, the_newest, the_newest_two};
 pub use source::{Source, is_recording, is_trace, profile};
 pub use sources::Sources;
 pub use traces::{nth, open, unreadable};

@@ -230,7 +230,10 @@ impl Points {
                 Action::Keep(_, Sink::Last) => Keeps::Last,
                 Action::Keep(_, Sink::Ring(len)) => Keeps::Ring(len),
                 Action::Keep(_, Sink::Histogram) => Keeps::Histogram,
-                Action::Keep(_, Sink::Call) | Action::Call(..) | Action::Append(_) => return None,
+                Action::Keep(_, Sink::Call)
+                | Action::Call(..)
+                | Action::Append(_)
+                | Action::CountInStream(_) => return None,
             };
             Some(Watch { what: line.1.clone(), word: *word, keeps })
         };

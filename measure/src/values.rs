@@ -8,6 +8,9 @@
 //! call (`values/open.rs`). A jump out of a function that stays a jump says so; then the result of whoever
 //! returns there is its own, too.
 //!
+//! An instance of a loop has a record where it is entered and one where it is left, with the thread's count
+//! of back edges and the time (`values/loops.rs`).
+//!
 //! *Not here*: prototypes (`prototypes`), where code goes (`probe`), how values are kept (`profile::values`).
 //!
 //! *Source*: VPROF, section 2.2 (values at calls); that the two ends of a call have their stack pointer in
@@ -17,12 +20,13 @@
 mod asked;
 mod bytes;
 mod collect;
+mod loops;
 mod open;
 mod plan;
 mod prototyped;
 mod rows;
 
-pub use asked::{Asked, AskedCall, AskedPlace, BadPlace, Logged, Piece, Wanted};
+pub use asked::{Asked, AskedCall, AskedPlace, BadPlace, Logged, Piece, Stamping, Wanted};
 pub use collect::Collector;
-pub use plan::{Code, LONGEST_WORDS, Recorded, Unseen, What, plan};
+pub use plan::{Code, Found, LONGEST_WORDS, LoopCode, Recorded, Unseen, What, plan};
 pub use rows::Rows;

@@ -6,12 +6,16 @@
 //!
 //! *Not here*: how they are recorded (`probe`, `measure`), how they are printed (`views`).
 
+mod buckets;
 mod distribution;
 mod kind;
 pub mod log;
+mod loops;
 
+pub use buckets::{Bucket, Buckets, Summary};
 pub use distribution::{Counted, Distribution, MOST_DISTINCT};
 pub use kind::{Kind, Part, bits};
+pub use loops::{Loop, PARTS_OF_TICK, Stamps, Ticks};
 
 use crate::vocabulary::{Format, ReadError};
 use serde::{Deserialize, Serialize};
@@ -19,7 +23,7 @@ use serde::{Deserialize, Serialize};
 /// The section of recordings that has them.
 pub const SECTION: u8 = b'V';
 /// The version of that section.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What a run had, in the order in which it was asked for.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -28,6 +32,10 @@ pub struct Values {
     pub calls: Vec<Calls>,
     /// Other places.
     pub places: Vec<Place>,
+    /// Loops.
+    pub loops: Vec<Loop>,
+    /// What the times of loops rest on, if they were taken.
+    pub stamps: Option<Stamps>,
     /// How many bytes of records could not be read, since their thread was stopped in the middle of one.
     pub n_unread_bytes: u64,
     /// How many threads lost records, since nobody took them any more.

@@ -51,4 +51,4 @@ pub use prepare::{Modules, PrepareError, Prepared};
 pub use record::{Forecast, Recordable, Recorded, RecordedRun};
 pub use run::RunError;
 pub use store::{CACHE_LIMIT, Kept, Store, StoreError, cached, clear_cache};
-pub use values::{FinishedLog, Measurable, Measured, MeasuredRun};
+pub use values::{CalibrateError, FinishedLog, Measurable, MeasureError, Measured, MeasuredRun};

@@ -21,7 +21,7 @@ use live::launch::SegmentsFile;
 use measure::Placement;
 use measure::edges::notes::Notes;
 use measure::recorded_points::{Scope, TooLarge};
-use measure::values::{Asked, Code};
+use measure::values::{Asked, Code, Found};
 use probe::arch;
 use probe::{Module, Old, Plan, RewriteError, Room, Segments, file_key};
 use profile::Profile;
@@ -115,6 +115,10 @@ impl Instrumentation {
     /// it has, by its symbols. One that cannot be read is said to: why, is said where it is rewritten.
     pub fn concerns(&self, path: &Path) -> bool {
         if self.placement != Placement::Values {
+            return true;
+        }
+        let is_named = |module: &str| path.ends_with(module);
+        if self.values.has_lines() || self.values.modules().any(is_named) {
             return true;
         }
         let Ok(image) = Image::load(path) else { return true };
@@ -255,8 +259,12 @@ impl<'a> Recipe<'a> {
             all.retain(|f| !resolvers.contains(f) || program.returned_by(*f).functions.is_empty());
             all
         };
-        let places = |place: &str| places::of(program, place, self.is_executable, &functions);
-        measure::values::plan(program, key, self.turn, &self.asked.values, &functions, &places)
+        let asked = &self.asked.values;
+        let place = |place: &str| places::of(program, place, self.is_executable, &functions);
+        let lines = asked.has_lines().then(|| Lines::load(&program.image)).flatten();
+        let loops = |text: &str| places::loops(program, text, self.is_executable, &functions, lines.as_ref());
+        let found = Found { functions: &functions, places: &place, loops: &loops };
+        measure::values::plan(program, key, self.turn, asked, &found)
     }
 }
 

@@ -64,10 +64,12 @@ pub(crate) enum Kind {
     Catalogue,
     /// Source lines of its code that ran in some run.
     Lines,
+    /// The program that shows what time stamps cost.
+    Calibration,
 }
 
 impl Kind {
-    const ALL: [Kind; 9] = [
+    const ALL: [Kind; 10] = [
         Kind::Executable,
         Kind::Text,
         Kind::Library,
@@ -77,6 +79,7 @@ impl Kind {
         Kind::Ran,
         Kind::Catalogue,
         Kind::Lines,
+        Kind::Calibration,
     ];
 
     fn what(self) -> &'static str {
@@ -90,6 +93,7 @@ impl Kind {
             Kind::Ran => "how modules ran",
             Kind::Catalogue => "what their code consists of",
             Kind::Lines => "source lines of what ran",
+            Kind::Calibration => "the program that shows what time stamps cost",
         }
     }
 
@@ -104,6 +108,7 @@ impl Kind {
             Kind::Ran => "ran",
             Kind::Catalogue => "catalogue",
             Kind::Lines => "lines",
+            Kind::Calibration => "calibration",
         }
     }
 }

@@ -1,6 +1,9 @@
 //! A program whose values are recorded: run while its streams are emptied, and what they came to.
 
+mod calibrate;
 mod callers;
+
+pub use calibrate::CalibrateError;
 
 use crate::died::{self, Died};
 use crate::loader::{Loaded, Loader};
@@ -9,11 +12,13 @@ use crate::module::{Instrumented, written_path};
 use crate::prepare::{PrepareError, Prepared};
 use crate::record::{NAP, Taken, take_during, warnings};
 use crate::run::{self, Process, RunError, Watched};
+use calibrate::Clocks;
 use live::{Arena, Owner, Stream, Target};
 use measure::Placement;
-use measure::values::{Code, Collector, Rows};
+use measure::values::{Code, Collector, Rows, Stamping};
 use profile::recording::SectionWriter;
-use profile::values::Values;
+use profile::values::{Loop, Stamps, Values};
+use program::{Image, Lines, Va};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -26,24 +31,45 @@ use std::sync::mpsc::Receiver;
 pub struct Measurable<'a> {
     prepared: Prepared<'a>,
     arena: Arena,
+    stamps: Option<Stamps>,
+}
+
+/// Why a program whose values are to be recorded is not made ready.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// It cannot be.
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    /// It is not known what it costs to read the time.
+    #[error(transparent)]
+    Calibrate(#[from] CalibrateError),
 }
 
 impl<'a> Measurable<'a> {
-    /// What is `prepared`, for [`Placement::Values`].
+    /// What is `prepared`, for [`Placement::Values`]. If loops are timed, it is measured what that costs: by
+    /// a small program that is run.
     ///
     /// # Errors
-    /// If there is not enough memory.
+    /// If there is not enough memory, or the cost of time stamps cannot be measured.
     ///
     /// # Panics
     /// If it is prepared for something else: there is no stream then.
-    pub fn new(prepared: Prepared<'a>) -> Result<Measurable<'a>, PrepareError> {
+    pub fn new(prepared: Prepared<'a>) -> Result<Measurable<'a>, MeasureError> {
+        let asked = &prepared.asked.values;
+        let is_timed = !asked.loops.is_empty() && asked.stamping != Stamping::None;
+        let stamps = if is_timed { Some(calibrate::stamps(prepared.store, asked.stamping)?) } else { None };
+        Ok(Measurable { stamps, ..Measurable::without_stamps(prepared)? })
+    }
+
+    /// The same, but that times are as they are read.
+    fn without_stamps(prepared: Prepared<'a>) -> Result<Measurable<'a>, PrepareError> {
         assert_eq!(
             prepared.asked.placement,
             Placement::Values,
             "values are taken of what is prepared for them"
         );
         let arena = prepared.arena()?;
-        Ok(Measurable { prepared, arena })
+        Ok(Measurable { prepared, arena, stamps: None })
     }
 
     /// What the records of its modules mean that are there from the start.
@@ -59,6 +85,7 @@ pub struct MeasuredRun<'a> {
     process: Process,
     collector: Collector,
     taken: Taken,
+    clocks: Clocks,
 }
 
 /// What came of it.
@@ -91,7 +118,9 @@ impl<'a> MeasuredRun<'a> {
         let maps = log.is_some();
         let mut collector = Collector::with_log(log);
         measurable.codes().iter().for_each(|code| collector.add_module(code));
-        let Measurable { prepared, arena } = measurable;
+        let Measurable { prepared, arena, stamps } = measurable;
+        collector.set_stamps(stamps.unwrap_or_default());
+        let clocks = Clocks::now();
         let command = run::command(target, name, args);
         live::pass_signals_on();
         let watched = Watched { execs: true, maps, deaths: true };
@@ -112,7 +141,7 @@ impl<'a> MeasuredRun<'a> {
             )
         })?;
         let loaded = loader.finish();
-        Ok(MeasuredRun { prepared, loaded, process, collector: taker.collector, taken })
+        Ok(MeasuredRun { prepared, loaded, process, collector: taker.collector, taken, clocks })
     }
 
     /// How the program ended.
@@ -137,9 +166,12 @@ impl<'a> MeasuredRun<'a> {
 
     /// What there was. What is called `name` in warnings is the program.
     pub fn finish(self, name: &OsStr) -> Measured {
+        let modules: Vec<(PathBuf, PathBuf)> =
+            self.recorded().map(|one| (PathBuf::from(written_path(&one.path)), one.path.clone())).collect();
         let codes: Vec<Code> = self.recorded().filter_map(Instrumented::recorded_values).collect();
         let mut all = warnings(&self.loaded, self.process.became.as_deref(), Done::Recorded);
-        let MeasuredRun { prepared, mut collector, taken, loaded, process } = self;
+        let rate = self.clocks.rate();
+        let MeasuredRun { prepared, mut collector, taken, loaded, process, .. } = self;
         let name = || Path::new(name).display().to_string();
         all.extend(taken.failed.as_ref().map(|err| Warning::NotTaken { name: name(), why: err.to_string() }));
         all.extend((taken.n_lost > 0).then_some(Warning::LostEvents));
@@ -154,9 +186,24 @@ impl<'a> MeasuredRun<'a> {
             let callers = callers::named(&prepared, &loaded, &process, rows.callers());
             rows.finish(&callers)
         });
-        let values = Values { n_lost: taken.n_lost, ..collector.finish() };
+        let mut values = Values { n_lost: taken.n_lost, ..collector.finish() };
+        values.stamps.iter_mut().for_each(|stamps| stamps.per_second = rate);
+        lines_of_loops(&mut values, &modules);
         prepared.store.trim();
         Measured { values, codes, warnings: all, log }
+    }
+}
+
+/// Finds the lines of loops that ran, in the files of `modules`: as they are called, and where they are.
+fn lines_of_loops(values: &mut Values, modules: &[(PathBuf, PathBuf)]) {
+    for (called, path) in modules {
+        let is_here = |one: &&mut Loop| Path::new(&one.module) == called && one.n_instances + one.n_open > 0;
+        let mut here = values.loops.iter_mut().filter(is_here).peekable();
+        if here.peek().is_none() {
+            continue;
+        }
+        let Some(lines) = Image::load(path).ok().and_then(|image| Lines::load(&image)) else { continue };
+        here.for_each(|one| one.line = lines.at(Va(one.header)).map(|(file, line)| (file.to_owned(), line)));
     }
 }
 

@@ -1,5 +1,9 @@
 //! What `engraft values` says, and `show` of its recordings: values of calls and at places.
 
+mod loops;
+
+pub use loops::{BinView, LoopView, StampsView, SummaryView, TripsView};
+
 use crate::table::cells::{grouped as with_separators, many, ratio, share};
 use crate::{Table, View};
 use serde::Serialize;
@@ -19,6 +23,10 @@ pub struct ValuesView {
     pub not_called: u64,
     /// Other places.
     pub places: Vec<PlaceView>,
+    /// Loops.
+    pub loops: Vec<LoopView>,
+    /// What their times rest on.
+    pub stamps: Option<StampsView>,
     /// How many bytes of records could not be read, since their threads were stopped in the middle of one.
     pub unread_bytes: u64,
     /// How many threads lost records.
@@ -151,6 +159,16 @@ impl View for ValuesView {
             writeln!(w, "{}: {} times", place.place, grouped(place.executions))?;
             addresses(w, &place.addresses)?;
             place.values.iter().try_for_each(|column| print(w, column))?;
+        }
+        for one in &self.loops {
+            if !std::mem::take(&mut is_first) {
+                writeln!(w)?;
+            }
+            one.text(self.stamps.as_ref(), w)?;
+        }
+        if let Some(stamps) = &self.stamps {
+            writeln!(w)?;
+            stamps.text(w)?;
         }
         if self.not_called > 0 {
             let n = usize::try_from(self.not_called).unwrap_or(usize::MAX);

@@ -1,13 +1,15 @@
-//! `engraft values`: arguments and results of calls, and what registers hold at places.
+//! `engraft values`: arguments and results of calls, what registers hold at places, how loops run.
 
 mod fill;
+mod hot;
 
 use crate::input::names::spellings;
 use crate::input::{self, CommandLine, Ending, Place, Source};
 use crate::output::{self, Answer, Hinted};
 use crate::verbs::count;
+use live::Target;
 use measure::prototypes::{PrototypeError, Prototypes};
-use measure::values::{Asked, AskedCall, AskedPlace, Code, Logged, Rows};
+use measure::values::{Asked, AskedCall, AskedPlace, Code, Logged, Rows, Stamping};
 use profile::Profile;
 use profile::recording::{Module, Recording, Run};
 use profile::values::log::LogWriter;
@@ -25,9 +27,10 @@ use views::values::ValuesView;
 const EXAMPLES: &str = "\
 Examples:
   $ engraft values -q -o old.engraft --calls 'int main(int argc, char **argv);' ./old
-  $ engraft values -q -o old.engraft --at main edi ./old";
+  $ engraft values -q -o old.engraft --at main edi ./old
+  $ engraft values -q -o old.engraft --loop main ./old";
 
-/// Run a program and record the values of arguments, results and registers
+/// Run a program and record values: of arguments, results, registers; how loops run
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -47,6 +50,20 @@ pub struct Args {
     /// behind a colon (`engraft help values`)
     #[arg(long, num_args = 2, value_names = ["PLACE", "VALUES"], action = clap::ArgAction::Append)]
     at: Vec<String>,
+    /// Record how often loops go round each time that they are entered, and how long that takes: all loops of
+    /// FUNCTION, those at FUNCTION:LINE or FILE:LINE, the innermost one around an address, or `hot[:N]`, the
+    /// N (else 10) loops with most instructions of their own in a recording of `engraft count`
+    #[arg(long = "loop", value_name = "LOOP")]
+    loops: Vec<String>,
+    /// Which recording says what is hot [default: the newest one here of this build]
+    #[arg(long, value_name = "REC")]
+    from: Option<PathBuf>,
+    /// Do not measure how long loops take
+    #[arg(long, conflicts_with = "serialise")]
+    no_ticks: bool,
+    /// Let nothing else run while the time is read where a loop is entered: dearer, and right for short loops
+    #[arg(long)]
+    serialise: bool,
     /// Where to look for functions: `all` (without libc and ld.so), `exe`, or file names of modules, `*`
     /// standing for anything; several with commas between them [default: all, and libc]
     #[arg(long, value_name = "WHICH", value_delimiter = ',', default_values = ["all", "libc.so*", "libc-*", "libpthread*"])]
@@ -98,7 +115,7 @@ fn bad_prototype(what: &str, err: &PrototypeError) -> anyhow::Error {
 }
 
 /// What the command line asks for.
-fn asked(args: &Args) -> anyhow::Result<Asked> {
+fn asked(args: &Args, target: &Target) -> anyhow::Result<Asked> {
     let header = |path: &PathBuf| {
         Prototypes::load_header(path)
             .map_err(|err| bad_prototype(&format!("--header {}", path.display()), &err))
@@ -113,18 +130,29 @@ fn asked(args: &Args) -> anyhow::Result<Asked> {
         })
     };
     let places = args.at.chunks(2).map(place).collect::<anyhow::Result<_>>()?;
+    let of = |text: &String| match hot::number(text)? {
+        Some(n) => hot::loops_of(n, target, args.from.as_deref()),
+        None => Ok(vec![text.clone()]),
+    };
+    let loops = args.loops.iter().map(of).collect::<anyhow::Result<Vec<_>>>()?.concat();
+    let stamping = match (args.no_ticks, args.serialise) {
+        (true, _) => Stamping::None,
+        (_, true) => Stamping::Serialised,
+        _ => Stamping::Plain,
+    };
     let log = args.full.then_some(Logged { has_times: !args.no_times });
-    Ok(Asked { calls: asked.concat(), places, log })
+    Ok(Asked { calls: asked.concat(), places, log, loops, stamping })
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
-    let asked = asked(args)?;
-    if asked.calls.is_empty() && asked.places.is_empty() {
-        let hint = "say of which calls, or places: `--calls 'double exp(double x);'`, `--at main edi`";
+    let target = count::find(&args.command)?;
+    let asked = asked(args, &target)?;
+    if asked.calls.is_empty() && asked.places.is_empty() && asked.loops.is_empty() {
+        let hint =
+            "say of what: `--calls 'double exp(double x);'`, `--at main edi`, `--loop main`, `--loop hot`";
         return Err(Hinted::new("no value is asked for", hint).into());
     }
-    let target = count::find(&args.command)?;
     let rec = Place::new(args.o.as_deref(), Ending::Values, &target.command)?;
     output::can_be_written(rec.path())?;
     if args.full && !output::is_own_file(rec.path()) {
@@ -225,6 +253,18 @@ fn say_unseen(asked: &Asked, codes: &[Code], values: &Values) {
         } else if n_calls == 0 {
             output::warn(&format!("{} was not called", call.name), None);
         }
+    }
+    for (n, text) in (0..).zip(&asked.loops) {
+        let is_unseen = |code: &Code| code.unseen.iter().any(|one| one.function.starts_with("the loop"));
+        let is_there = |code: &Code| code.loops.iter().any(|one| one.asked == n);
+        if !codes.iter().any(|code| is_there(code) || is_unseen(code)) {
+            let hint = "`engraft show BINARY loops` lists those of a file; lines are known where there is debug information";
+            output::warn(&format!("there is no loop {text} in what was loaded"), Some(hint));
+        }
+    }
+    let is_run = |one: &&profile::values::Loop| one.n_instances + one.n_left + one.n_open > 0;
+    if !values.loops.is_empty() && !values.loops.iter().any(|one| is_run(&one)) {
+        output::warn("no loop that was asked for was entered", None);
     }
     for place in &asked.places {
         let n = values.places.iter().find(|known| known.place == place.place).map_or(0, |place| place.n);

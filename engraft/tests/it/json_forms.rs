@@ -62,7 +62,7 @@ fn every_key_that_is_printed_is_documented() {
         ("count --json --no-cache -o dies.engraft ./dies x", true),
         ("trace --json --no-cache --modules exe -o old.trace ./old", true),
         ("trace --json --no-cache --modules exe -o dies.trace ./dies x", true),
-        ("values --json --no-cache -o values.engraft --calls main --at main edi ./old", true),
+        ("values --json --no-cache -o values.engraft --calls main --at main edi --loop * ./old", true),
         ("show values.engraft --json", false),
         ("show nowhere --json", true),
         ("show old --json", false),

@@ -203,3 +203,115 @@ fn calls_are_seen_however_they_are_made() {
         assert_eq!(got, truth, "{flags}");
     }
 }
+
+/// Of each function of the fixture `loops.cpp`: how many instances of its loop were left otherwise, were
+/// open, and had so many iterations.
+type Instances = BTreeMap<String, (u64, u64, BTreeMap<u64, u64>)>;
+
+fn instances_printed(text: &str) -> Instances {
+    let one = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |text: &str| text.parse::<u64>().expect("a number");
+        let counts = words[3..].iter().map(|word| {
+            let (iterations, n) = word.split_once(':').expect("two numbers");
+            (number(iterations), number(n))
+        });
+        (words[0].to_owned(), (number(words[1]), number(words[2]), counts.collect()))
+    };
+    text.lines().map(one).collect()
+}
+
+/// The same of a report; an inner loop goes by the name `inner`.
+fn instances_said(said: &Value) -> Instances {
+    let one = |row: &Value| {
+        let number = |of: &Value, what: &str| of[what].as_u64().expect("a number");
+        let trips = row["trip_counts"].as_array().expect("numbers of iterations").iter();
+        let counts: BTreeMap<u64, u64> =
+            trips.map(|one| (number(one, "iterations"), number(one, "instances"))).collect();
+        let total: u64 = counts.iter().map(|(iterations, n)| iterations * n).sum();
+        assert_eq!(row["iterations"]["total"].as_f64(), Some(total as f64));
+        assert_eq!(counts.values().sum::<u64>(), number(row, "instances"));
+        assert_eq!(number(row, "uncertain"), 0);
+        let name = if number(row, "depth") == 2 { "inner" } else { row["function"].as_str().expect("text") };
+        (name.to_owned(), (number(row, "left"), number(row, "open"), counts))
+    };
+    said["loops"].as_array().expect("loops").iter().map(one).collect()
+}
+
+/// Nested loops, with several entries and exits, by recursion, left by exceptions and `longjmp`, open at the
+/// end, in threads, with a stack that grows: each instance has the iterations that the program counts.
+#[test]
+fn each_instance_of_a_loop_has_its_iterations() {
+    needs!("g++");
+    let place = folder();
+    let folder = place.path();
+    for (level, options) in [("-O1", ""), ("-O2", ""), ("-Os", "--no-ticks "), ("-O1", "--serialise ")] {
+        compile(&folder.join("loops"), "loops.cpp", &format!("{level} -pthread -lstdc++"));
+        let (want, code) = printed(folder, "loops");
+        let truth = instances_printed(&want);
+        let asked: Vec<String> =
+            truth.keys().filter(|name| *name != "inner").map(|name| format!("--loop {name}")).collect();
+        let asked = asked.join(" ");
+        let ran =
+            engraft(folder, &format!("values --no-cache --json -o all.engraft {options}{asked} ./loops"));
+        assert_eq!((ran.stdout.as_str(), ran.code), (want.as_str(), code), "{level}");
+        let said: Value =
+            serde_json::from_str(ran.stderr.lines().last().unwrap_or_default()).expect("it is JSON");
+        assert_eq!(instances_said(&said), truth, "{level} {options}");
+        let is_timed = said["loops"].as_array().expect("loops").iter().all(|one| one["ticks"].is_object());
+        let has_none = said["loops"].as_array().expect("loops").iter().all(|one| one["ticks"].is_null());
+        assert!(if options == "--no-ticks " { has_none } else { is_timed || truth["ends"].2.is_empty() });
+        assert_eq!(engraft(folder, "show all.engraft --json").json(), said);
+    }
+}
+
+/// Loops are found by their function and line, their file and line, an address, and by what a recording says
+/// of how often they ran.
+#[test]
+fn loops_are_found_as_people_name_them() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    let source = "#include <stdlib.h>\n\
+        __attribute__((noinline)) long work(long n, long m) {\n\
+        \x20 long sum = 0;\n\
+        \x20 for (long i = 0; i < n; i++)\n\
+        \x20   for (long k = 0; k < m; k++)\n\
+        \x20     __asm__ volatile(\"nop\" : \"+r\"(sum));\n\
+        \x20 return sum;\n\
+        }\n\
+        int main(void) { for (long i = 0; i < 3; i++) work(100, 7); return 0; }\n";
+    std::fs::write(folder.join("lines.c"), source).expect("it is written");
+    let built =
+        Command::new("gcc").args(["-O1", "-g", "-o", "lines", "lines.c"]).current_dir(folder).status();
+    assert!(built.expect("it runs").success());
+    let instances = |asked: &str| {
+        let ran = engraft(folder, &format!("values --no-cache --json -o all.engraft {asked} ./lines"));
+        let said: Value = serde_json::from_str(ran.stderr.lines().last().unwrap_or_default())
+            .unwrap_or_else(|_| panic!("{asked}: {}", ran.stderr));
+        let loops = said["loops"].as_array().expect("loops").clone();
+        let one = |one: &Value| (one["line"].as_u64(), one["instances"].as_u64().expect("a number"));
+        let mut all: Vec<_> = loops.iter().map(one).collect();
+        all.sort_unstable();
+        (all, loops)
+    };
+    let (all, loops) = instances("--loop work");
+    assert_eq!(all.iter().map(|one| one.1).collect::<Vec<_>>(), [3, 300], "{all:?}");
+    assert_eq!(instances("--loop work:6").0.iter().map(|one| one.1).collect::<Vec<_>>(), [300]);
+    assert_eq!(instances("--loop lines.c:4").0.iter().map(|one| one.1).collect::<Vec<_>>(), [3]);
+    assert!(all.iter().all(|one| one.0.is_some_and(|line| (4..=6).contains(&line))), "{all:?}");
+    let header = loops.iter().find(|one| one["instances"] == 300).expect("it ran")["header"].as_u64();
+    assert_eq!(instances(&format!("--loop {:#x}", header.expect("a number"))).0.len(), 1);
+    // What is hot says a recording of this build, and nothing else does.
+    let ran = engraft(folder, "values --no-cache --loop hot ./lines");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("run `engraft count PROGRAM` first"), "{}", ran.stderr);
+    assert_eq!(engraft(folder, "count -q --no-cache -o counted.engraft ./lines").code, Some(0));
+    assert_eq!(instances("--loop hot:1").0.iter().map(|one| one.1).collect::<Vec<_>>(), [300]);
+    assert_eq!(instances("--loop hot --from counted.engraft").0.len(), 2);
+    compile(&folder.join("another"), "values.c", "-O1 -pthread");
+    let ran = engraft(folder, "values --no-cache --loop hot --from counted.engraft ./another");
+    assert!(ran.stderr.contains("counted.engraft is of another program than"), "{}", ran.stderr);
+    let ran = engraft(folder, "values --no-cache -q -o all.engraft --loop nowhere ./lines");
+    assert!(ran.stderr.contains("there is no loop nowhere in what was loaded"), "{}", ran.stderr);
+}

@@ -30,6 +30,10 @@ pub struct Asked {
     pub places: Vec<AskedPlace>,
     /// Whether there is a log with a row for each, and what is in it.
     pub log: Option<Logged>,
+    /// Loops: each as the text that names it.
+    pub loops: Vec<String>,
+    /// How these are timed.
+    pub stamping: Stamping,
 }
 
 /// What a log has of calls besides their values: who made them.
@@ -37,6 +41,18 @@ pub struct Asked {
 pub struct Logged {
     /// And how long they took.
     pub has_times: bool,
+}
+
+/// How it is measured how long loops take.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Stamping {
+    /// It is not.
+    None,
+    /// By the time stamp counter, read behind what came before.
+    #[default]
+    Plain,
+    /// By the same, while nothing else runs.
+    Serialised,
 }
 
 /// Calls of the functions that bear a name.
@@ -115,8 +131,23 @@ impl Asked {
             let start = place.place.rsplit_once('+').map_or(place.place.as_str(), |parts| parts.0);
             start.split_once('!').map_or(start, |parts| parts.1)
         });
+        let loops = self.loops.iter().map(|text| {
+            let place = text.split_once('!').map_or(text.as_str(), |parts| parts.1);
+            place.split_once(':').map_or(place, |parts| parts.0)
+        });
         let ends = ENDS.iter().chain(&ENDS_THREAD).copied().filter(|_| !self.calls.is_empty());
-        self.calls.iter().map(|call| call.name.as_str()).chain(places).chain(ends)
+        self.calls.iter().map(|call| call.name.as_str()).chain(places).chain(loops).chain(ends)
+    }
+
+    /// The modules whose names stand in front of places and loops.
+    pub fn modules(&self) -> impl Iterator<Item = &str> {
+        let places = self.places.iter().map(|place| &place.place);
+        places.chain(&self.loops).filter_map(|text| text.split_once('!')).map(|parts| parts.0)
+    }
+
+    /// Whether something is asked for by its line, which only files of debug information know.
+    pub fn has_lines(&self) -> bool {
+        self.loops.iter().any(|text| text.contains(':'))
     }
 }
 

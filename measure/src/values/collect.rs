@@ -1,11 +1,13 @@
 //! From the records of threads to values.
 
 use super::bytes::{Bytes, LONGEST, number_at};
+use super::loops::{Instances, OpenLoops, Passing};
 use super::open::{Back, NO_ROW, OpenCalls};
 use super::plan::{Code, ColumnCode, Recorded, What};
 use super::rows::{Entered, Rows};
+use probe::arch::shared::event_word;
 use profile::values::log::Ended;
-use profile::values::{Address, Calls, Column, Distribution, Place, Values};
+use profile::values::{Address, Calls, Column, Distribution, Loop, Place, Stamps, Values};
 use trace::recording::event::Head;
 
 /// Takes the records of a run's threads, as they come.
@@ -15,6 +17,7 @@ pub struct Collector {
     functions: Vec<Function>,
     rows: Vec<Calls>,
     places: Vec<Place>,
+    loops: Instances,
     threads: Vec<Thread>,
     n_unread_bytes: u64,
     log: Option<Rows>,
@@ -48,6 +51,7 @@ struct Function {
 #[derive(Default)]
 struct Thread {
     open: OpenCalls,
+    loops: OpenLoops,
 }
 
 fn add(columns: &mut [Column], bytes: &[Bytes], record: &[u8]) {
@@ -80,9 +84,26 @@ impl Collector {
         &mut self.log
     }
 
+    /// Takes this off the times of loops.
+    pub fn set_stamps(&mut self, stamps: Stamps) {
+        self.loops.stamps = stamps;
+    }
+
     /// Knows what the records of a module mean from now on.
     pub fn add_module(&mut self, code: &Code) {
         let mut sites = Vec::with_capacity(code.records.len());
+        let first_loop = u32::try_from(self.loops.loops.len()).unwrap_or(u32::MAX);
+        for one in &code.loops {
+            let found = Loop {
+                function: one.function.clone(),
+                module: code.path.clone(),
+                header: one.header,
+                depth: one.depth,
+                ..Loop::default()
+            };
+            let within = one.within.map(|of| first_loop + of);
+            let _n = self.loops.add(found, event_word(one.word), within, one.is_timed);
+        }
         let mut last = None;
         for recorded in &code.records {
             let address =
@@ -92,6 +113,7 @@ impl Collector {
                 What::Enters => *last.insert(self.function(recorded, address)),
                 What::Passes | What::ComesBack => last.unwrap_or_default(),
                 What::Ends | What::EndsThread => 0,
+                What::EntersLoop | What::LeavesLoop => first_loop + recorded.asked,
             };
             let columns: Vec<Bytes> = recorded.columns.iter().map(Bytes::of).collect();
             if recorded.what == What::ComesBack {
@@ -189,6 +211,17 @@ impl Collector {
             return Some(site.len);
         }
         let slot = u32::from_le_bytes(*record.get(4..)?.first_chunk()?);
+        if matches!(site.what, What::EntersLoop | What::LeavesLoop) {
+            let wide = |at: usize| record.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+            let (count, stamp) = (wide(8)?, wide(16));
+            let passing = Passing { of: site.of, frame: slot, count, stamp };
+            let open = &mut self.threads.get_mut(area)?.loops;
+            match site.what {
+                What::EntersLoop => open.enter(passing, &mut self.loops),
+                _ => open.leave(passing, &mut self.loops),
+            }
+            return Some(site.len);
+        }
         let (functions, rows) = (&self.functions, &mut self.rows);
         let row_of = |function: u32| functions.get(function as usize).map(|f| f.row as usize);
         let open = &mut self.threads.get_mut(area)?.open;
@@ -234,7 +267,7 @@ impl Collector {
                     None => {}
                 }
             }),
-            What::Place => {}
+            What::Place | What::EntersLoop | What::LeavesLoop => {}
         }
         Some(site.len)
     }
@@ -243,7 +276,9 @@ impl Collector {
     /// was never left.
     pub fn end(&mut self, area: usize, is_open: bool) {
         let Some(thread) = self.threads.get_mut(area) else { return };
-        let rest = std::mem::take(thread).open.finish(is_open);
+        let Thread { open, loops } = std::mem::take(thread);
+        loops.finish(is_open, &mut self.loops);
+        let rest = open.finish(is_open);
         if let Some(log) = &mut self.log {
             rest.open_rows.iter().for_each(|number| log.leave(*number, Ended::Open));
             rest.left_rows.iter().for_each(|number| log.leave(*number, Ended::Left));
@@ -269,7 +304,15 @@ impl Collector {
     pub fn finish(mut self) -> Values {
         self.end_all();
         self.rows.sort_by(|a, b| (a.asked, &a.function).cmp(&(b.asked, &b.function)));
-        Values { calls: self.rows, places: self.places, n_unread_bytes: self.n_unread_bytes, n_lost: 0 }
+        let is_timed = self.loops.loops.iter().any(|one| one.ticks.is_some());
+        Values {
+            calls: self.rows,
+            places: self.places,
+            stamps: is_timed.then_some(self.loops.stamps),
+            loops: self.loops.loops,
+            n_unread_bytes: self.n_unread_bytes,
+            n_lost: 0,
+        }
     }
 }
 

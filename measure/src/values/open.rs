@@ -15,7 +15,7 @@ use std::collections::HashMap;
 pub const NO_ROW: u32 = u32::MAX;
 
 /// So far apart places of one stack may be.
-const SAME_STACK: u32 = 8 << 20;
+pub(super) const SAME_STACK: u32 = 8 << 20;
 
 /// A call that has not come back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,18 +6,22 @@
 //! back   = word frame end? result      its caller gets control back
 //! passes = word frame                  it goes on by a jump
 //! place  = word value*
+//! enters = word frame count stamp?     a loop is entered; count: of the word that its back edges increment
+//! leaves = word frame count stamp?     it is left
 //! ends   = word frame                  the process ends, or the thread: `exit`, `pthread_exit` and their
 //!                                      like are entered
 //! ```
-//! Words go by module and turn, as those of events: three a function, one a place.
+//! Words go by module and turn, as those of events: three a function, one a place, two a
+//! loop.
 
-use super::asked::{Asked, AskedCall, AskedPlace, ENDS, ENDS_THREAD, Logged, Wanted};
+use super::asked::{Asked, AskedCall, AskedPlace, ENDS, ENDS_THREAD, Logged, Stamping, Wanted};
+use probe::arch::shared::event_word;
 use probe::{Action, Field, Module, NotMoved, Plan, Point, Probe, Record, RewriteError, Room, record_len};
 use profile::values::Kind;
 use program::arch::Reg;
-use program::{FuncId, Program, Va};
+use program::{BlockId, FuncId, LoopId, Loops, Program, Va};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most words of a module.
 const MOST_WORDS: u32 = 1 << 22;
@@ -41,8 +45,29 @@ pub struct Code {
     pub base: u32,
     /// What is recorded, by number.
     pub records: Vec<Recorded>,
+    /// The loops whose instances are recorded.
+    pub loops: Vec<LoopCode>,
     /// Functions that were asked for and are not seen, and why.
     pub unseen: Vec<Unseen>,
+}
+
+/// A loop whose instances are recorded.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct LoopCode {
+    /// Which of what was asked for it is.
+    pub asked: u32,
+    /// Its function.
+    pub function: String,
+    /// The address of its header: of several, the first.
+    pub header: u64,
+    /// How deep it lies in others, 1 for the outermost.
+    pub depth: u32,
+    /// The number of the word that its back edges increment.
+    pub word: u32,
+    /// Which of these is the innermost that contains it.
+    pub within: Option<u32>,
+    /// Whether it is timed.
+    pub is_timed: bool,
 }
 
 /// A function of which nothing is recorded, or no result.
@@ -99,6 +124,10 @@ pub enum What {
     Ends,
     /// The thread is about to end: all of it is left.
     EndsThread,
+    /// A loop is entered: which of [`Code::loops`] says `asked`.
+    EntersLoop,
+    /// It is left.
+    LeavesLoop,
 }
 
 /// Where the bytes of a value are in a record.
@@ -128,21 +157,24 @@ impl Code {
     }
 }
 
+/// What the texts that users write stand for in a program.
+pub struct Found<'a> {
+    /// The functions that a name means.
+    pub functions: &'a dyn Fn(&str) -> BTreeSet<FuncId>,
+    /// The addresses that a place's text stands for.
+    pub places: &'a dyn Fn(&str) -> Vec<Va>,
+    /// The loops that a text stands for, by their first headers.
+    pub loops: &'a dyn Fn(&str) -> BTreeSet<BlockId>,
+}
+
 /// What is put into the code of `program`, and what its records mean; numbers go by `key` and `turn`.
-/// `functions` gives those that a name means, `place_of` the addresses that a place's text stands for.
-pub fn plan(
-    program: &Program,
-    key: u32,
-    turn: u32,
-    asked: &Asked,
-    functions: &dyn Fn(&str) -> BTreeSet<FuncId>,
-    place_of: &dyn Fn(&str) -> Vec<Va>,
-) -> (Plan, Code) {
+pub fn plan(program: &Program, key: u32, turn: u32, asked: &Asked, found: &Found<'_>) -> (Plan, Code) {
+    let functions = found.functions;
     let not_moved = Module::not_moved(program);
     let base = key.wrapping_add(turn.wrapping_mul(0x9e37_79b9)) % ((LIMIT - 2 * MOST_WORDS) / BASES) * BASES;
     let code = Code { path: program.image.name.clone(), base, ..Code::default() };
     let log = asked.log;
-    let mut making = Making { program, not_moved, code, probes: Vec::new(), records: Vec::new(), log };
+    let mut making = Making { program, not_moved, code, probes: Vec::new(), of: Vec::new(), log };
     for (n, call) in (0..).zip(&asked.calls) {
         functions(&call.name).into_iter().for_each(|func| making.function(n, call, func));
     }
@@ -152,8 +184,9 @@ pub fn plan(
         }
     }
     for (n, place) in (0..).zip(&asked.places) {
-        place_of(&place.place).into_iter().for_each(|at| making.place(n, place, at));
+        (found.places)(&place.place).into_iter().for_each(|at| making.place(n, place, at));
     }
+    making.loops(asked, found.loops);
     making.without_what_fails();
     let Making { code, probes, .. } = making;
     (Plan { probes, ..Plan::NULL }, code)
@@ -164,10 +197,19 @@ struct Making<'a> {
     not_moved: Vec<Option<NotMoved>>,
     code: Code,
     probes: Vec<Probe>,
-    /// Of each probe: the record that it is for.
-    records: Vec<usize>,
+    /// What each probe is for.
+    of: Vec<Of>,
     /// What a log has of calls.
     log: Option<Logged>,
+}
+
+/// What a probe is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// The record with this number.
+    Record(usize),
+    /// The loop with this number.
+    Loop(u32),
 }
 
 impl Making<'_> {
@@ -231,6 +273,90 @@ impl Making<'_> {
         self.record(Point::Before(at), recorded, &place.values, None);
     }
 
+    /// The loops that are `asked` for. On an edge that leaves some and enters others, inner ones are left
+    /// first, then outer ones go round, then others are entered, inner ones last.
+    fn loops(&mut self, asked: &Asked, found: &dyn Fn(&str) -> BTreeSet<BlockId>) {
+        let mut headers = BTreeMap::new();
+        for (n, text) in (0..).zip(&asked.loops) {
+            for header in found(text) {
+                let _first = headers.entry(header).or_insert(n);
+            }
+        }
+        let mut all: Vec<(u32, u32, BlockId, Vec<BlockId>)> = Vec::new();
+        for (header, n) in headers {
+            let loops = Loops::compute(self.program, self.program.block(header).func);
+            let id: Option<LoopId> = loops.ids().find(|id| loops.header(*id) == header);
+            let Some(id) = id.filter(|_| self.can_be_moved(header)) else { continue };
+            let around = std::iter::successors(loops.parent(id), |id| loops.parent(*id));
+            all.push((loops.depth(id), n, header, around.map(|id| loops.header(id)).collect()));
+        }
+        all.sort_by_key(|one| one.0);
+        let first = u32::try_from(self.code.loops.len()).unwrap_or(u32::MAX);
+        let numbers: BTreeMap<BlockId, u32> = all.iter().map(|one| one.2).zip(first..).collect();
+        for (depth, asked_as, header, around) in &all {
+            let (depth, asked_as, header) = (*depth, *asked_as, *header);
+            let n = u32::try_from(self.code.loops.len()).unwrap_or(u32::MAX);
+            let word = (self.code.base / BASES).wrapping_mul(37).wrapping_add(n);
+            self.code.loops.push(LoopCode {
+                asked: asked_as,
+                function: self.name_of(self.program.block(header).func),
+                header: self.program.block(header).start.0,
+                depth,
+                word,
+                within: around.iter().find_map(|header| numbers.get(header).copied()),
+                is_timed: asked.stamping != Stamping::None,
+            });
+        }
+        let numbered: Vec<(u32, BlockId)> = (first..).zip(all.iter().map(|one| one.2)).collect();
+        for &(of, header) in numbered.iter().rev() {
+            self.passing(What::LeavesLoop, Point::LoopExit(header), of, asked.stamping);
+        }
+        for &(of, header) in &numbered {
+            let word = self.code.loops.get(of as usize).map_or(0, |code| code.word);
+            self.probes.push(Probe { point: Point::BackEdge(header), action: Action::CountInStream(word) });
+            self.of.push(Of::Loop(of));
+        }
+        for &(of, header) in &numbered {
+            self.passing(What::EntersLoop, Point::LoopEntry(header), of, asked.stamping);
+        }
+    }
+
+    /// A record where the loop with number `of` is entered, or left.
+    fn passing(&mut self, what: What, point: Point, of: u32, stamping: Stamping) {
+        let Some(code) = self.code.loops.get(of as usize) else { return };
+        let mut fields = vec![FRAME, Field::Word(event_word(code.word))];
+        fields.extend(match (stamping, what) {
+            (Stamping::None, _) => None,
+            (_, What::LeavesLoop) => Some(Field::End),
+            (Stamping::Plain, _) => Some(Field::Begin),
+            (Stamping::Serialised, _) => Some(Field::BeginFenced),
+        });
+        let (name, at, len) = (code.function.clone(), code.header, record_len(&fields));
+        let word = self.number(Recorded { what, asked: of, name, at, len, ..Recorded::default() });
+        let action = Action::Append(Record { word, fields, passes: None });
+        self.probes.push(Probe { point, action });
+        self.of.push(Of::Loop(of));
+    }
+
+    /// Whether the function of `block` is moved; if not, it is said.
+    fn can_be_moved(&mut self, block: BlockId) -> bool {
+        let func = self.program.block(block).func;
+        let why = match self.not_moved.get(func.index()) {
+            Some(None) => return true,
+            Some(Some(why)) => why.to_string(),
+            None => "it is not known".to_owned(),
+        };
+        let at = self.program.block(block).start.0;
+        let function = format!("the loop in {}", self.name_of(func));
+        self.code.unseen.push(Unseen { function, at, why, is_result_only: false });
+        false
+    }
+
+    fn name_of(&self, func: FuncId) -> String {
+        let function = self.program.function(func);
+        shown(&function.names, &function.name())
+    }
+
     /// Gives `recorded` the next number; the word.
     fn number(&mut self, recorded: Recorded) -> u32 {
         self.code.records.push(recorded);
@@ -275,7 +401,17 @@ impl Making<'_> {
         let n = self.code.records.len();
         let word = self.number(recorded);
         self.probes.push(Probe { point, action: Action::Append(Record { word, fields, passes }) });
-        self.records.push(n);
+        self.of.push(Of::Record(n));
+    }
+
+    /// Leaves out a loop: half of what is seen of it would be wrong.
+    fn without_loop(&mut self, of: u32, why: String) {
+        let mut kept = self.of.iter().map(|one| *one != Of::Loop(of));
+        self.probes.retain(|_| kept.next().unwrap_or(true));
+        self.of.retain(|one| *one != Of::Loop(of));
+        let Some(code) = self.code.loops.get(of as usize) else { return };
+        let function = format!("the loop in {}", code.function);
+        self.code.unseen.push(Unseen { function, at: code.header, why, is_result_only: false });
     }
 
     /// Leaves out what cannot be put into the code, and says why.
@@ -285,8 +421,17 @@ impl Making<'_> {
             let built = Module::build(self.program, &plan, Room::Apart);
             self.probes = plan.probes;
             let Err(RewriteError::Probes { why, .. }) = built else { return };
+            let mut loops = BTreeMap::new();
             for (n, why) in why.iter().rev() {
-                let record = self.records.remove(*n);
+                let record = match self.of.get(*n) {
+                    Some(Of::Record(record)) => *record,
+                    Some(Of::Loop(of)) => {
+                        let _before = loops.insert(*of, why.to_string());
+                        continue;
+                    }
+                    None => continue,
+                };
+                self.of.remove(*n);
                 self.probes.remove(*n);
                 let Some(recorded) = self.code.records.get(record) else { continue };
                 let function = recorded.symbol.clone().unwrap_or_else(|| recorded.name.clone());
@@ -294,6 +439,7 @@ impl Making<'_> {
                 let unseen = Unseen { function, at: recorded.at, why: why.to_string(), is_result_only };
                 self.code.unseen.push(unseen);
             }
+            loops.into_iter().for_each(|(of, why)| self.without_loop(of, why));
         }
     }
 }

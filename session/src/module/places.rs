@@ -1,7 +1,8 @@
 //! What the text of a place stands for in a module.
 
-use program::{FuncId, Program, Va};
+use program::{BlockId, FuncId, Lines, LoopId, Loops, Program, Va};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// The instructions of `program` that `place` stands for: an address, if it is the executable or its name
 /// stands in front (`MODULE!ADDRESS`); a function, or so many bytes behind its start, in each that bears the
@@ -12,13 +13,7 @@ pub(super) fn of(
     is_executable: bool,
     functions: &dyn Fn(&str) -> BTreeSet<FuncId>,
 ) -> Vec<Va> {
-    let file = program.image.name.rsplit('/').next().unwrap_or_default();
-    let place = match place.split_once('!') {
-        Some((module, _)) if module != file && module != program.image.name => return Vec::new(),
-        Some((_, place)) => Some((place, true)),
-        None => Some((place, is_executable)),
-    };
-    let Some((place, has_addresses)) = place else { return Vec::new() };
+    let Some((place, has_addresses)) = in_module(program, place, is_executable) else { return Vec::new() };
     if let Some(at) = hexadecimal(place) {
         return if has_addresses { vec![Va(at)] } else { Vec::new() };
     }
@@ -27,6 +22,69 @@ pub(super) fn of(
         .and_then(|(name, by)| Some((name, hexadecimal(by).or_else(|| by.parse().ok())?)))
         .unwrap_or((place, 0));
     functions(name).into_iter().map(|f| program.function(f).entry.plus(offset)).collect()
+}
+
+/// The loops of `program` that `text` stands for, by their first headers: the innermost one around an
+/// address; all of the functions that bear a name; those at a line of these, or of a source file
+/// (`FUNCTION:LINE`, `FILE:LINE`).
+pub(super) fn loops(
+    program: &Program,
+    text: &str,
+    is_executable: bool,
+    functions: &dyn Fn(&str) -> BTreeSet<FuncId>,
+    lines: Option<&Lines>,
+) -> BTreeSet<BlockId> {
+    let Some((text, has_addresses)) = in_module(program, text, is_executable) else { return BTreeSet::new() };
+    if let Some(at) = hexadecimal(text) {
+        let block = program.block_at(Va(at)).filter(|_| has_addresses);
+        return block.and_then(|block| innermost(program, block)).into_iter().collect();
+    }
+    let line = text.rsplit_once(':').and_then(|(name, line)| Some((name, line.parse::<u32>().ok()?)));
+    let Some((name, line)) = line else {
+        let of = |f: FuncId| {
+            let loops = Loops::compute(program, f);
+            loops.ids().map(|id| loops.header(id)).collect::<Vec<_>>()
+        };
+        return functions(text).into_iter().flat_map(of).collect();
+    };
+    let Some(lines) = lines else { return BTreeSet::new() };
+    let named = functions(name);
+    let is_file = named.is_empty();
+    let all = if is_file { program.func_ids().collect() } else { named };
+    let is_line = |at: Va| {
+        lines.at(at).is_some_and(|(file, n)| n == line && (!is_file || Path::new(file).ends_with(name)))
+    };
+    all.into_iter().flat_map(|f| at_line(program, f, &is_line)).collect()
+}
+
+/// The innermost loop around `block`, by its first header.
+fn innermost(program: &Program, block: BlockId) -> Option<BlockId> {
+    let loops = Loops::compute(program, program.block(block).func);
+    Some(loops.header(loops.innermost(block)?))
+}
+
+/// The loops of a function in which instructions are that `is_line` holds for: of those around others, the
+/// inner ones. What prepares an inner loop stands in the outer one, but has the line of the inner.
+fn at_line(program: &Program, func: FuncId, is_line: &dyn Fn(Va) -> bool) -> Vec<BlockId> {
+    let loops = Loops::compute(program, func);
+    let has = |block: &BlockId| program.insns(*block).any(|insn| is_line(insn.at()));
+    let blocks = program.function(func).block_ids().filter(|b| loops.innermost(*b).is_some());
+    let found: BTreeSet<LoopId> = blocks.filter(has).filter_map(|b| loops.innermost(b)).collect();
+    let is_around = |outer: LoopId| {
+        found.iter().any(|inner| *inner != outer && loops.contains(outer, loops.header(*inner)))
+    };
+    found.iter().filter(|id| !is_around(**id)).map(|id| loops.header(*id)).collect()
+}
+
+/// What stands behind the name of the module, if that is `program`'s or there is none; and whether an address
+/// there is one of it.
+fn in_module<'t>(program: &Program, text: &'t str, is_executable: bool) -> Option<(&'t str, bool)> {
+    let file = program.image.name.rsplit('/').next().unwrap_or_default();
+    match text.split_once('!') {
+        Some((module, _)) if module != file && module != program.image.name => None,
+        Some((_, text)) => Some((text, true)),
+        None => Some((text, is_executable)),
+    }
 }
 
 fn hexadecimal(text: &str) -> Option<u64> {

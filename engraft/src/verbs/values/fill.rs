@@ -1,10 +1,19 @@
 //! From values to what is said of them.
 
-use profile::values::{Address, Calls, Column, Counted, Place, Values, bits};
-use views::values::{AddressView, CallsView, ColumnView, PlaceView, ValueView, ValuesView};
+use crate::input::names::source_name;
+use profile::values::{
+    Address, Buckets, Calls, Column, Counted, Loop, PARTS_OF_TICK, Place, Stamps, Summary, Values, bits,
+};
+use std::cmp::Reverse;
+use views::values::{
+    AddressView, BinView, CallsView, ColumnView, LoopView, PlaceView, StampsView, SummaryView, TripsView,
+    ValueView, ValuesView,
+};
 
 /// How many values of a column are said for programs.
 const MOST: usize = 1000;
+/// How many instances are named of each bin.
+const N_EXAMPLES: usize = 3;
 
 /// What is said of `values`.
 pub fn view(values: &Values) -> ValuesView {
@@ -15,6 +24,8 @@ pub fn view(values: &Values) -> ValuesView {
         calls: values.calls.iter().filter(is_listed).map(calls).collect(),
         not_called: values.calls.iter().filter(|one| !is_listed(one)).count() as u64,
         places: values.places.iter().map(place).collect(),
+        loops: loops(values),
+        stamps: values.stamps.as_ref().map(stamps),
         unread_bytes: values.n_unread_bytes,
         threads_with_losses: values.n_lost,
     }
@@ -39,6 +50,81 @@ fn place(place: &Place) -> PlaceView {
         executions: place.n,
         addresses: place.addresses.iter().map(address).collect(),
         values: place.columns.iter().map(column).collect(),
+    }
+}
+
+/// Those that ran; if none did, all. What took most ticks comes first.
+fn loops(values: &Values) -> Vec<LoopView> {
+    let has_run = |one: &&Loop| one.n_instances + one.n_left + one.n_open > 0;
+    let mut all: Vec<&Loop> = values.loops.iter().filter(has_run).collect();
+    if all.is_empty() {
+        all = values.loops.iter().collect();
+    }
+    let ticks = |one: &Loop| one.ticks.as_ref().map_or(0, |ticks| ticks.instances.total());
+    all.sort_by_key(|one| Reverse((ticks(one), one.iterations.total())));
+    all.into_iter().map(one_loop).collect()
+}
+
+fn one_loop(one: &Loop) -> LoopView {
+    #[expect(clippy::cast_precision_loss, reason = "a power of two")]
+    let part = 1.0 / PARTS_OF_TICK as f64;
+    let trips = |counted: Counted| TripsView {
+        iterations: counted.bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)),
+        instances: counted.count,
+    };
+    let ticks = one.ticks.as_ref().filter(|_| one.n_instances > 0);
+    LoopView {
+        function: source_name(&one.function).unwrap_or_else(|| one.function.clone()),
+        module: one.module.clone(),
+        header: one.header,
+        file: one.line.as_ref().map(|line| line.0.clone()),
+        line: one.line.as_ref().map(|line| line.1),
+        depth: one.depth,
+        instances: one.n_instances,
+        left: one.n_left,
+        open: one.n_open,
+        uncertain: one.n_uncertain,
+        iterations: summary(one.iterations.summary(1.0)),
+        trip_counts: one.trip_counts.counted().into_iter().take(MOST).map(trips).collect(),
+        ticks: ticks.map(|ticks| summary(ticks.instances.summary(1.0))),
+        ticks_per_iteration: ticks.map(|ticks| summary(ticks.iterations.summary(part))),
+        bins: ticks.map(|ticks| bins(&ticks.iterations, part)).unwrap_or_default(),
+    }
+}
+
+/// By doublings.
+fn bins(buckets: &Buckets, unit: f64) -> Vec<BinView> {
+    let mut all: Vec<(u32, BinView)> = Vec::new();
+    for (from, _, bucket) in buckets.buckets() {
+        let doubling = u64::BITS - from.leading_zeros();
+        if all.last().is_none_or(|last| last.0 != doubling) {
+            let start = if doubling == 0 { 0.0 } else { 2f64.powi(doubling.cast_signed() - 1) };
+            let (from, to) = (start * unit, (start * 2.0).max(1.0) * unit);
+            all.push((doubling, BinView { from, to, instances: 0, examples: Vec::new() }));
+        }
+        let Some((_, bin)) = all.last_mut() else { continue };
+        bin.instances += bucket.n;
+        if bin.examples.len() < N_EXAMPLES {
+            bin.examples.push(bucket.first);
+        }
+    }
+    all.into_iter().map(|one| one.1).collect()
+}
+
+fn summary(of: Summary) -> SummaryView {
+    let Summary { total, min, max, mean, deviation, median, q1, q3, d1, d9, .. } = of;
+    SummaryView { total, min, max, mean, deviation, median, q1, q3, d1, d9 }
+}
+
+fn stamps(stamps: &Stamps) -> StampsView {
+    StampsView {
+        offset_ticks: stamps.offset,
+        cost_ticks: stamps.cost,
+        step_ticks: stamps.step,
+        ticks_per_second: stamps.per_second,
+        ticks_per_cycle: stamps.per_cycle,
+        ticks_per_cycle_error: stamps.per_cycle_error,
+        serialised: stamps.are_serialised,
     }
 }
 
