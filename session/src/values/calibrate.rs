@@ -110,7 +110,7 @@ fn measured(store: &Store, stamping: Stamping) -> Result<Stamps, Why> {
 fn step() -> u64 {
     let stamps: Vec<u64> = (0..1000).map(|_| live::time_stamp()).collect();
     let distances = stamps.iter().zip(stamps.iter().skip(1)).map(|(a, b)| b.wrapping_sub(*a));
-    distances.fold(0, |all, one| common(all, one)).max(1)
+    distances.fold(0, common).max(1)
 }
 
 /// The greatest common divisor.

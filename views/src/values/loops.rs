@@ -124,6 +124,9 @@ fn time(ns: f64) -> String {
     }
 }
 
+/// What a row of the statistics is called, and its number.
+type Row = (&'static str, fn(&SummaryView) -> f64);
+
 impl LoopView {
     /// Says it as text.
     pub(super) fn text(&self, stamps: Option<&StampsView>, w: &mut dyn Write) -> io::Result<()> {
@@ -158,7 +161,7 @@ impl LoopView {
 
     fn statistics(&self, stamps: Option<&StampsView>, w: &mut dyn Write) -> io::Result<()> {
         writeln!(w)?;
-        let rows: [(&str, fn(&SummaryView) -> f64); 10] = [
+        let rows: [Row; 10] = [
             ("total", |s| s.total),
             ("min", |s| s.min),
             ("max", |s| s.max),
