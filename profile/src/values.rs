@@ -11,11 +11,13 @@ mod distribution;
 mod kind;
 pub mod log;
 mod loops;
+mod merge;
 
 pub use buckets::{Bucket, Buckets, Summary};
 pub use distribution::{Counted, Distribution, MOST_DISTINCT};
 pub use kind::{Kind, Part, bits};
 pub use loops::{Loop, PARTS_OF_TICK, Stamps, Ticks};
+pub use merge::Unlike;
 
 use crate::vocabulary::{Format, ReadError};
 use serde::{Deserialize, Serialize};

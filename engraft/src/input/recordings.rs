@@ -4,6 +4,9 @@
 //! program leaves is `PROGRAM.engraft`. The one before stays, with `.old` before the end of its name, as
 //! perf.data does.
 //!
+//! In a name that is given, `%p` is the number of our process, `%q{NAME}` the environment's NAME, `%%` a per cent sign,
+//! as valgrind has it. The processes of an MPI program each have a name of their own, by their rank.
+//!
 //! Invariant: nothing is replaced that is no recording.
 
 use super::source::{is_recording, is_trace};
@@ -54,8 +57,13 @@ impl Place {
             PathBuf::from(name)
         };
         let place = match given {
-            Some(path) => Place { path: path.to_owned(), old: None },
-            None => Place { path: named(""), old: Some(named(".old")) },
+            Some(path) => Place { path: expanded(path)?, old: None },
+            None => match rank() {
+                Some(rank) => {
+                    Place { path: named(&format!(".{rank}")), old: Some(named(&format!(".{rank}.old"))) }
+                }
+                None => Place { path: named(""), old: Some(named(".old")) },
+            },
         };
         output::refuse_replacing(&place.path, &[command])?;
         [Some(&place.path), place.old.as_ref()]
@@ -84,6 +92,45 @@ impl Place {
             let _was_none = std::fs::rename(old, &self.path);
         }
     }
+}
+
+/// What MPI's launchers and Slurm call the number of a process among those of its program.
+const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
+
+/// Our number among the processes of an MPI program, if we are one.
+fn rank() -> Option<u32> {
+    RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+/// `path` with what stands for something else filled in.
+///
+/// # Errors
+/// If it names a variable that is not set, or a per cent sign stands before something else.
+fn expanded(path: &Path) -> anyhow::Result<PathBuf> {
+    let Some(text) = path.to_str().filter(|text| text.contains('%')) else { return Ok(path.to_owned()) };
+    let mut parts = text.split('%');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    while let Some(part) = parts.next() {
+        if let Some(rest) = part.strip_prefix('p') {
+            out += &std::process::id().to_string();
+            out += rest;
+        } else if let Some((name, rest)) = part.strip_prefix("q{").and_then(|rest| rest.split_once('}')) {
+            let value = std::env::var(name).map_err(|_| {
+                let what = format!("-o {text}: the environment has no {name}");
+                Hinted::new(what, "`%q{NAME}` in a file's name stands for the variable NAME")
+            })?;
+            out += &value;
+            out += rest;
+        } else if part.is_empty() {
+            out.push('%');
+            out += parts.next().unwrap_or_default();
+        } else {
+            let hint =
+                "`%p` is the number of our process, `%q{NAME}` the variable NAME, `%%` a per cent sign";
+            return Err(Hinted::new(format!("-o {text}: %{part} stands for nothing"), hint).into());
+        }
+    }
+    Ok(PathBuf::from(out))
 }
 
 /// Refuses what is a file, has something in it, and is no recording.
@@ -142,5 +189,23 @@ fn tell(what: &str) {
     let mode = output::talk_mode();
     if !mode.quiet && !mode.json {
         output::say(format_args!("engraft: {what}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_for_something_else_is_filled_in() {
+        let said = |path: &str| expanded(Path::new(path)).map(|path| path.display().to_string());
+        let path = std::env::var("PATH").expect("it is set");
+        assert_eq!(said("a.engraft").ok(), Some("a.engraft".to_owned()));
+        assert_eq!(said("a-%p.b").ok(), Some(format!("a-{}.b", std::process::id())));
+        assert_eq!(said("%q{PATH}.b").ok(), Some(format!("{path}.b")));
+        assert_eq!(said("100%%p%%").ok(), Some("100%p%".to_owned()));
+        let refused = |path: &str| said(path).map_err(|err| err.to_string()).expect_err("it is refused");
+        assert_eq!(refused("%q{NO SUCH}"), "-o %q{NO SUCH}: the environment has no NO SUCH");
+        assert_eq!(refused("a%d"), "-o a%d: %d stands for nothing");
     }
 }

@@ -7,6 +7,7 @@ pub mod exports;
 mod recordings;
 mod stores;
 pub mod traces;
+mod values;
 
 use crate::input::{self, Source};
 use crate::output::{self, Answer, Hinted, Output};
@@ -90,6 +91,9 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Answer> {
     if let Some(answer) = calls::convert(args)? {
+        return Ok(answer);
+    }
+    if let Some(answer) = values::convert(args)? {
         return Ok(answer);
     }
     if let Some(what) = traces::conversion(args)? {

@@ -226,7 +226,7 @@ fn finish(rec: &Path, log: FinishedLog, recording: &Recording) -> anyhow::Result
 }
 
 /// A module of which nothing was counted.
-fn unread(path: &Path) -> Module {
+pub(super) fn unread(path: &Path) -> Module {
     let mut profile = Profile::default();
     profile.image.name = path.display().to_string();
     Module::new(profile, None)

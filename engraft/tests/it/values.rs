@@ -315,3 +315,52 @@ fn loops_are_found_as_people_name_them() {
     let ran = engraft(folder, "values --no-cache -q -o all.engraft --loop nowhere ./lines");
     assert!(ran.stderr.contains("there is no loop nowhere in what was loaded"), "{}", ran.stderr);
 }
+
+/// Threads of OpenMP: arguments, results and iterations are those of all; two recordings become one.
+#[test]
+fn threads_of_openmp_and_several_runs_are_added_up() {
+    needs!("gcc");
+    let place = folder();
+    let folder = place.path();
+    compile(&folder.join("omp"), "omp.c", "-O2 -fopenmp");
+    let (want, code) = printed(folder, "omp");
+    let run = |rec: &str| {
+        let mut ran = Command::new(US);
+        ran.args([
+            "values",
+            "--no-cache",
+            "-q",
+            "-o",
+            rec,
+            "--loop",
+            "work",
+            "--calls",
+            "long work(long n);",
+        ]);
+        let ran = ran.arg("./omp").current_dir(folder).output().expect("it runs");
+        assert_eq!((String::from_utf8_lossy(&ran.stdout).as_ref(), ran.status.code()), (want.as_str(), code));
+        engraft(folder, &format!("show {rec} --json")).json()
+    };
+    let rows = want.lines().filter(|line| !line.starts_with("sum"));
+    let truth: BTreeMap<u64, u64> = rows
+        .map(|line| {
+            let numbers: Vec<u64> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
+            assert_eq!(numbers[1], numbers[2]);
+            (numbers[0], numbers[1])
+        })
+        .collect();
+    let is_true = |said: &Value, times: u64| {
+        let calls = &said["calls"][0];
+        let arguments = truth.iter().map(|(n, count)| (n.to_string(), times * count)).collect();
+        let results = truth.iter().map(|(n, count)| ((3 * n).to_string(), times * count)).collect();
+        assert_eq!(counts(&calls["arguments"][0]), arguments);
+        assert_eq!(counts(&calls["result"]), results);
+        let trips = truth.iter().map(|(n, count)| (*n, times * count)).collect();
+        assert_eq!(instances_said(said), BTreeMap::from([("work".to_owned(), (0, 0, trips))]));
+    };
+    is_true(&run("first.engraft"), 1);
+    is_true(&run("second.engraft"), 1);
+    let ran = engraft(folder, "convert first.engraft second.engraft -o both.engraft");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    is_true(&engraft(folder, "show both.engraft --json").json(), 2);
+}

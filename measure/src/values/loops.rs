@@ -199,6 +199,7 @@ fn with_word<'s>(stack: &'s mut [Instance], all: &Instances, of: u32) -> Option<
 }
 
 #[cfg(test)]
+#[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "a test may panic")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

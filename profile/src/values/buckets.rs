@@ -93,6 +93,27 @@ impl Buckets {
         bucket.n += 1;
     }
 
+    /// There were those of `other`, behind these.
+    pub fn merge(&mut self, other: &Buckets) {
+        if other.n == 0 {
+            return;
+        }
+        if other.buckets.len() > self.buckets.len() {
+            self.buckets.resize(other.buckets.len(), Bucket::default());
+        }
+        for (ours, theirs) in self.buckets.iter_mut().zip(&other.buckets).filter(|pair| pair.1.n > 0) {
+            if ours.n == 0 {
+                ours.first = self.n + theirs.first;
+            }
+            ours.n += theirs.n;
+        }
+        self.least = if self.n == 0 { other.least } else { self.least.min(other.least) };
+        self.most = self.most.max(other.most);
+        self.n += other.n;
+        self.total += other.total;
+        self.squares += other.squares;
+    }
+
     /// How many there were.
     pub fn n(&self) -> u64 {
         self.n
@@ -164,6 +185,13 @@ impl Buckets {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a test may panic, and its numbers are small"
+)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -191,7 +219,6 @@ mod tests {
             let mut buckets = Buckets::default();
             values.iter().for_each(|value| buckets.add(*value));
             let said = buckets.summary(1.0);
-            #[expect(clippy::cast_precision_loss, reason = "they are small")]
             let wide: Vec<f64> = { values.sort_unstable(); values.iter().map(|v| *v as f64).collect() };
             let n = wide.len() as f64;
             let mean = wide.iter().sum::<f64>() / n;

@@ -105,6 +105,26 @@ impl Distribution {
         self.long.retain(|_, count| lessen(count));
     }
 
+    /// There were those of `other`, too, which are as long.
+    pub fn merge(&mut self, other: &Distribution) {
+        self.settle();
+        for one in other.counted() {
+            let mut word = [0; 8];
+            match word.get_mut(..one.bytes.len()) {
+                Some(low) => {
+                    low.copy_from_slice(&one.bytes);
+                    *self.short.entry(u64::from_le_bytes(word)).or_default() += one.count;
+                }
+                None => *self.long.entry(one.bytes).or_default() += one.count,
+            }
+        }
+        self.len = self.len.max(other.len);
+        self.n += other.n;
+        self.missing += other.missing;
+        self.most = self.most.max(other.most);
+        self.shrink();
+    }
+
     /// How many there were.
     pub fn n(&self) -> u64 {
         self.n
