@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# mpi: four MPI processes under `engraft values`: what the program itself counts is what the recordings, added up, hold.
-# Needs openmpi-bin and libopenmpi-dev, which it installs. Usage: checks/mpi.sh [ENGRAFT]
+# mpi: four MPI processes under `engraft values`: what the program itself counts is what the recordings, added
+# up, hold. Needs openmpi-bin and libopenmpi-dev, which it installs. Usage: checks/mpi.sh [ENGRAFT]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 engraft=$(realpath "${1:-target/debug/engraft}")

@@ -7,8 +7,8 @@
 # Prints for each the share of its instructions, of those known to have run in its modules, that were counted,
 # and what was not and why. Exit 1 if a run differs, or less than 99.9 % was counted. A program whose plain
 # runs differ is no proof: that is a failure, too. MODULES: which are counted (all; '*' for libc and ld.so,
-# too). Needs Debian 12, and root or user namespaces: rewritten files are put over the plain ones in a private
-# mount namespace.
+# too). VERB=values: with values of all calls and loops in place of counts, and nothing poisoned. Needs Debian
+# 12, and root or user namespaces: rewritten files are put over the plain ones in a private mount namespace.
 set -euo pipefail
 top=$(dirname "$(dirname "$(realpath "$0")")")
 engraft=${ENGRAFT:-$top/target/release/engraft}
@@ -26,7 +26,14 @@ unset RUST_BACKTRACE
 export real_home=$HOME LC_ALL=C TZ=UTC HOME=$work XDG_CACHE_HOME=${XDG_CACHE_HOME:-$work/cache}
 export engraft recs=$work/recs list=$work/list private
 
-counted() { "$engraft" count -q --modules "${MODULES:-all}" -o "$(mktemp -u "$recs/XXXXXXXX.engraft")" -- "$@"; }
+export VERB=${VERB:-count}
+counted() {
+  local rec; rec=$(mktemp -u "$recs/XXXXXXXX.engraft")
+  case $VERB in
+    values) "$engraft" values --calls '*' --loop '*' -q --modules "${MODULES:-all}" -o "$rec" -- "$@" ;;
+    *) "$engraft" count -q --modules "${MODULES:-all}" -o "$rec" -- "$@" ;;
+  esac
+}
 # Rewritten files over the plain ones, in a namespace of this command's own.
 # shellcheck disable=SC2086
 poisoned() { $private bash -c 'while read -r new old; do mount --bind "$new" "$old" || exit 99; done <"$list"; exec "$@"' _ "$@"; }
@@ -56,6 +63,7 @@ for name; do
   same "$work/plain" "$work/again" || { fail "$name: two plain runs differ"; differs "$work/plain" "$work/again"; continue; }
   go "$base" counted "$work/counted" || true
   same "$work/plain" "$work/counted" || { fail "$name: counted"; differs "$work/plain" "$work/counted"; }
+  [ "$VERB" = count ] || { echo "$name: equal with values of all calls and loops"; continue; }
   # What it loaded, poisoned.
   python3 - "$engraft" "$recs" >"$work/share" 3>"$work/modules" <<'P' || { fail "$name: no recording"; continue; }
 import collections, json, os, pathlib, subprocess, sys

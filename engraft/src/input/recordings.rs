@@ -4,8 +4,9 @@
 //! program leaves is `PROGRAM.engraft`. The one before stays, with `.old` before the end of its name, as
 //! perf.data does.
 //!
-//! In a name that is given, `%p` is the number of our process, `%q{NAME}` the environment's NAME, `%%` a per cent sign,
-//! as valgrind has it. The processes of an MPI program each have a name of their own, by their rank.
+//! In a name that is given, `%p` is the number of our process, `%q{NAME}` the environment's NAME, `%%` a per
+//! cent sign, as valgrind has it. The processes of an MPI program each have a name of their own, by their
+//! rank.
 //!
 //! Invariant: nothing is replaced that is no recording.
 

@@ -312,7 +312,7 @@ fn loops_are_found_as_people_name_them() {
     compile(&folder.join("another"), "values.c", "-O1 -pthread");
     let ran = engraft(folder, "values --no-cache --loop hot --from counted.engraft ./another");
     assert!(ran.stderr.contains("counted.engraft is of another program than"), "{}", ran.stderr);
-    let ran = engraft(folder, "values --no-cache -q -o all.engraft --loop nowhere ./lines");
+    let ran = engraft(folder, "values --no-cache -o all.engraft --loop nowhere ./lines");
     assert!(ran.stderr.contains("there is no loop nowhere in what was loaded"), "{}", ran.stderr);
 }
 
