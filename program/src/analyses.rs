@@ -5,3 +5,4 @@ pub mod flow_graph;
 pub mod liveness;
 pub mod loops;
 pub mod resolvers;
+pub mod stack_arguments;

@@ -9,6 +9,7 @@
 #![warn(clippy::indexing_slicing)]
 
 mod debug;
+pub(crate) mod dwarf;
 mod dynamic;
 mod elf;
 mod exports;

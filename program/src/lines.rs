@@ -6,18 +6,11 @@
 
 use crate::addr::Va;
 use crate::image::Image;
+use crate::image::dwarf::{self, Reader};
 use crate::recorded_lines::{RecordedLines, Told};
-use gimli::LittleEndian;
-use object::{Object as _, ObjectSection as _};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-
-type Reader = gimli::EndianArcSlice<LittleEndian>;
-
-/// Debug information cannot make a section longer than this many times its compressed form (zlib's own
-/// bound).
-const MOST_EXPANSION: u64 = 1032;
 
 /// The line table of an image. For use by one thread.
 pub struct Lines(Table);
@@ -121,25 +114,7 @@ impl Lines {
         if let Some(recorded) = image.recorded_lines() {
             return recorded.map(|lines| Lines(Table::Recorded(Arc::clone(lines))));
         }
-        Lines::parse(image.file_bytes()).or_else(|| {
-            let bytes = std::fs::read(image.debug_file.as_ref()?).ok()?;
-            Lines::parse(&bytes)
-        })
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Lines> {
-        let file = object::read::elf::ElfFile64::<object::LittleEndian>::parse(bytes).ok()?;
-        file.section_by_name(".debug_line")?;
-        file.section_by_name(".debug_info")?;
-        let load = |id: gimli::SectionId| -> Result<Reader, gimli::Error> {
-            let data = file.section_by_name(id.name()).and_then(|section| {
-                let compressed = section.compressed_data().ok()?;
-                let most = (compressed.data.len() as u64).saturating_mul(MOST_EXPANSION);
-                (compressed.uncompressed_size <= most).then(|| compressed.decompress().ok()).flatten()
-            });
-            Ok(Reader::new(Arc::from(&*data.unwrap_or_default()), LittleEndian))
-        };
-        let dwarf = Arc::new(gimli::Dwarf::load(load).ok()?);
+        let dwarf = Arc::new(dwarf::load(image, &[".debug_line", ".debug_info"])?);
         let context = addr2line::Context::from_arc_dwarf(Arc::clone(&dwarf)).ok()?;
         Some(Lines(Table::Dwarf(Box::new(Debug { context, dwarf }))))
     }

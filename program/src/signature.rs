@@ -6,9 +6,11 @@
 //!
 //! Source: System V ABI, AMD64 supplement, 3.1.2 (data representation).
 
+pub mod dwarf;
 pub mod layout;
 pub mod text;
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,7 +63,7 @@ pub enum Pointee {
 }
 
 /// A type of C, as far as it says how a value is passed, laid out and written.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Type {
     /// No value.
     Void,
@@ -119,7 +121,7 @@ pub enum Type {
 }
 
 /// A format of floating-point numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Float {
     /// `_Float16`, IEEE 754 binary16.
     Half,
@@ -134,7 +136,7 @@ pub enum Float {
 }
 
 /// An enumeration.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Enum {
     /// `enum colour`, or the name that a `typedef` gave it.
     pub name: String,
@@ -147,7 +149,7 @@ pub struct Enum {
 }
 
 /// A struct, union or class.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// `struct point`, or the name that a `typedef` gave it.
     pub name: String,
@@ -165,7 +167,7 @@ pub struct Record {
 }
 
 /// A field of a record.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Field {
     /// Empty for anonymous structs and unions, bit-fields without a name, and base classes.
     pub name: String,
@@ -178,7 +180,7 @@ pub struct Field {
 }
 
 /// Which bits a bit-field has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Bits {
     /// The lowest, counted from the lowest of the byte that the field begins at: 0 to 7.
     pub at: u32,
@@ -220,6 +222,22 @@ impl Type {
             Type::Complex(of) | Type::Array { of, .. } => of.align(),
             Type::Record(record) => record.align.max(1),
             _ => self.size().max(1),
+        }
+    }
+
+    /// The same without what pointers lead to: all that the bytes of a value mean.
+    pub fn without_pointees(&self) -> Type {
+        match self {
+            Type::Pointer(_) => Type::Pointer(Box::new(Type::Void)),
+            Type::Complex(of) => Type::Complex(Box::new(of.without_pointees())),
+            Type::Vector { of, n } => Type::Vector { of: Box::new(of.without_pointees()), n: *n },
+            Type::Array { of, n } => Type::Array { of: Box::new(of.without_pointees()), n: *n },
+            Type::Record(record) => {
+                let field = |field: &Field| Field { kind: field.kind.without_pointees(), ..field.clone() };
+                let fields = record.fields.iter().map(field).collect();
+                Type::Record(Arc::new(Record { fields, ..(**record).clone() }))
+            }
+            other => other.clone(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! `measure::prototypes` made of the same text, must be those values, bit for bit, field for field. Results
 //! the other way round: what the compiler's functions leave in registers and memory.
 
+mod described;
 mod generator;
 
 use crate::needs;
@@ -47,8 +48,6 @@ returned:
 #[test]
 fn arguments_and_results_are_where_compilers_put_them() {
     needs!("gcc", "/usr/lib/llvm-19/bin/clang");
-    // `checks/prototypes.sh` asks for more of them.
-    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let (n, seed) = (number("ENGRAFT_PROTOTYPES").unwrap_or(50), number("ENGRAFT_SEED").unwrap_or(1));
     let options = Options { has_avx: has_avx() };
     let (mut n_values, mut wrong) = (0, Vec::new());
@@ -71,6 +70,11 @@ fn arguments_and_results_are_where_compilers_put_them() {
         "{} prototypes with 2 compilers, {n_values} values: all bits equal",
         n.next_multiple_of(PER_UNIT)
     );
+}
+
+/// `checks/prototypes.sh` asks for more of them.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|n| n.parse().ok())
 }
 
 fn has_avx() -> bool {

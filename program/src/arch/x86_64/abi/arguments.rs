@@ -78,6 +78,28 @@ const MOST_BYTES: u64 = 64;
 /// What an x87 register holds.
 const X87_BYTES: u64 = 10;
 
+/// The register that debug information calls by this number (psABI, figure 3.36).
+pub fn of_dwarf(number: u16) -> Option<Place> {
+    // rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp; from r8 on as everywhere.
+    const GENERAL: [u8; 8] = [0, 2, 1, 3, 6, 7, 5, 4];
+    match number {
+        0..=7 => GENERAL.get(usize::from(number)).map(|n| Place::General(Reg::general(*n))),
+        8..=15 => Some(Place::General(Reg::general(u8::try_from(number).ok()?))),
+        17..=32 => Some(Place::Vector(u8::try_from(number - 17).ok()?)),
+        _ => None,
+    }
+}
+
+/// Whether an argument may be in that place when a function is entered.
+pub fn is_of_arguments(place: Place) -> bool {
+    match place {
+        Place::General(reg) => INTEGER_ARGUMENTS.contains(&reg),
+        Place::Vector(n) => usize::from(n) < VECTOR_ARGUMENTS,
+        Place::Stack(_) => true,
+        Place::X87(_) | Place::Memory(_) | Place::MemoryFromStack(_) => false,
+    }
+}
+
 /// Where arguments and result of a function with this signature are.
 pub fn passing(signature: &Signature) -> Passing {
     let mut passing = Passing::default();
