@@ -7,6 +7,7 @@
 //! information (`program::signature`).
 
 mod known;
+pub mod library;
 mod parser;
 mod reads;
 mod tokens;

@@ -20,13 +20,14 @@
 mod asked;
 mod bytes;
 mod collect;
+mod known;
 mod loops;
 mod open;
 mod plan;
 mod prototyped;
 mod rows;
 
-pub use asked::{Asked, AskedCall, AskedPlace, BadPlace, Logged, Piece, Stamping, Wanted};
+pub use asked::{Asked, AskedCall, AskedPlace, BadPlace, Logged, Passed, Piece, Stamping, Wanted};
 pub use collect::Collector;
 pub use plan::{Code, Found, LONGEST_WORDS, LoopCode, Recorded, Unseen, What, plan};
 pub use rows::Rows;

@@ -1,25 +1,24 @@
 //! Values that a run had at places of its code: arguments and results of calls, and what registers and memory
 //! held elsewhere.
 //!
-//! Invariant: of each function, calls = results + left + open; a column has as many values as its row says,
-//! or says how many were not kept.
+//! Invariant: of each function whose ends were recorded, calls = results + left + open; a column has as many
+//! values as its row says, or says how many were not kept.
 //!
 //! *Not here*: how they are recorded (`probe`, `measure`), how they are printed (`views`).
 
 mod buckets;
 mod distribution;
-mod kind;
 pub mod log;
 mod loops;
 mod merge;
 
 pub use buckets::{Bucket, Buckets, Summary};
 pub use distribution::{Counted, Distribution, MOST_DISTINCT};
-pub use kind::{Kind, Part, bits};
 pub use loops::{Loop, PARTS_OF_TICK, Stamps, Ticks};
 pub use merge::Unlike;
 
 use crate::vocabulary::{Format, ReadError};
+use program::signature::Type;
 use serde::{Deserialize, Serialize};
 
 /// The section of recordings that has them.
@@ -53,6 +52,8 @@ pub struct Calls {
     pub function: String,
     /// Whether it was asked for by a glob that means others, too.
     pub is_of_glob: bool,
+    /// Whether only its beginnings were recorded: then it is not known how calls ended.
+    pub is_without_ends: bool,
     /// Where it is.
     pub addresses: Vec<Address>,
     /// How often it was called.
@@ -102,9 +103,17 @@ pub struct Column {
     /// Its type, as it was asked for.
     pub type_name: String,
     /// What its bytes mean.
-    pub kind: Kind,
+    pub kind: Type,
     /// Which values there were.
     pub values: Distribution,
+}
+
+/// Of longer values only so many bytes are kept.
+pub const MOST_BYTES: usize = 240;
+
+/// How many bytes of a value of that type are kept.
+pub fn len_bytes(kind: &Type) -> usize {
+    usize::try_from(kind.size()).unwrap_or(MOST_BYTES).min(MOST_BYTES)
 }
 
 impl Values {
@@ -135,12 +144,13 @@ impl Values {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use program::signature::Float;
 
     #[test]
     fn what_is_written_is_read() {
         let mut values = Distribution::default();
         (0..1000u64).for_each(|n| values.add(&(n % 7).to_le_bytes()));
-        let kind = Kind::Float(8);
+        let kind = Type::Float(Float::Double);
         let column = Column { name: "x".to_owned(), type_name: "double".to_owned(), kind, values };
         let address =
             Address { module: "/m".to_owned(), at: 0x1000, name: Some("exp@@GLIBC_2.29".to_owned()) };
@@ -148,6 +158,7 @@ mod tests {
             asked: 0,
             function: "exp".to_owned(),
             is_of_glob: false,
+            is_without_ends: false,
             addresses: vec![address],
             n_calls: 1000,
             n_results: 990,

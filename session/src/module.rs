@@ -29,6 +29,7 @@ use program::{Excerpt, Image, KnownLines, Lines, LoadError, Program, Va};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 use trace::recording::module_code::ModuleCode;
 
 /// Why a module is not made ready.
@@ -161,6 +162,8 @@ struct RecipeKey<'a> {
     functions: &'a FunctionFilter,
     telling: &'a FunctionFilter,
     values: Option<&'a Asked>,
+    /// The file of debug information, if what is recorded goes by it: its path, length, and time of change.
+    debug_file: Option<(PathBuf, u64, Option<SystemTime>)>,
     /// Imports that are none of the C library's in this program.
     interposed: &'a [Box<str>],
     earlier: Option<&'a Earlier>,
@@ -176,6 +179,13 @@ impl<'a> Recipe<'a> {
             Placement::Events => 3,
             Placement::Values => 4,
         };
+        let asks_what_is_known =
+            self.placement == Placement::Values && self.asked.values.asks_what_is_known();
+        let debug_file = image.debug_file.as_ref().filter(|_| asks_what_is_known).map(|path| {
+            let metadata = std::fs::metadata(path);
+            let len = metadata.as_ref().map_or(0, std::fs::Metadata::len);
+            (path.clone(), len, metadata.and_then(|m| m.modified()).ok())
+        });
         RecipeKey {
             placement,
             turn: self.turn,
@@ -185,6 +195,7 @@ impl<'a> Recipe<'a> {
             functions: &self.asked.functions,
             telling: &self.asked.telling,
             values: (self.placement == Placement::Values).then_some(&self.asked.values),
+            debug_file,
             interposed,
             earlier,
         }

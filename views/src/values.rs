@@ -40,12 +40,12 @@ pub struct CallsView {
     pub function: String,
     /// How often it was called.
     pub calls: u64,
-    /// How often it came back.
-    pub results: u64,
+    /// How often it came back; not known, if that was not recorded.
+    pub results: Option<u64>,
     /// How often it was left otherwise.
-    pub left: u64,
+    pub left: Option<u64>,
     /// How often it had not come back when its process ended.
-    pub open: u64,
+    pub open: Option<u64>,
     /// Where it is.
     pub addresses: Vec<AddressView>,
     /// What it was called with.
@@ -191,7 +191,7 @@ fn said(calls: &CallsView) -> String {
     for (n, what) in
         [(calls.results, "came back"), (calls.left, "were left"), (calls.open, "were open at the end")]
     {
-        if n > 0 {
+        if let Some(n) = n.filter(|n| *n > 0) {
             said += &format!(", {} {what}", grouped(n));
         }
     }

@@ -39,9 +39,13 @@ pub struct Args {
     #[arg(short, value_name = "REC")]
     o: Option<PathBuf>,
     /// Record arguments and results of the functions that this prototype declares, such as `double exp(double
-    /// x);`, or how often those with this name are called, `*` standing for anything
+    /// x);`, or of those with this name, `*` standing for anything: as debug information describes them, or
+    /// the C library declares them; of others, how often they are called
     #[arg(long, value_name = "PROTOTYPE")]
     calls: Vec<String>,
+    /// Record of calls only their beginnings: arguments, but neither results nor how calls end
+    #[arg(long, conflicts_with = "full")]
+    no_results: bool,
     /// Where types and functions are declared that --calls names
     #[arg(long, value_name = "FILE")]
     header: Vec<PathBuf>,
@@ -141,7 +145,8 @@ fn asked(args: &Args, target: &Target) -> anyhow::Result<Asked> {
         _ => Stamping::Plain,
     };
     let log = args.full.then_some(Logged { has_times: !args.no_times });
-    Ok(Asked { calls: asked.concat(), places, log, loops, stamping })
+    let is_without_results = args.no_results;
+    Ok(Asked { calls: asked.concat(), places, log, loops, stamping, is_without_results })
 }
 
 /// Runs the verb.
@@ -232,14 +237,26 @@ pub(super) fn unread(path: &Path) -> Module {
     Module::new(profile, None)
 }
 
+/// How many functions are said not to be seen, if a glob means them.
+const MOST_UNSEEN: usize = 5;
+
 /// Warns of what was asked for and not seen, and why.
 fn say_unseen(asked: &Asked, codes: &[Code], values: &Values) {
-    for unseen in codes.iter().flat_map(|code| &code.unseen) {
+    let all: Vec<_> = codes.iter().flat_map(|code| &code.unseen).collect();
+    // Of globs that may be hundreds.
+    let n_said = if asked.calls.iter().any(|call| call.name.contains('*')) { MOST_UNSEEN } else { all.len() };
+    for unseen in all.iter().take(n_said) {
         let what = match unseen.is_result_only {
             true => format!("what {} returns is not seen: {}", unseen.function, unseen.why),
             false => format!("{} at {:#x} is not seen: {}", unseen.function, unseen.at, unseen.why),
         };
         output::warn(&what, None);
+    }
+    if all.len() > n_said {
+        output::warn(
+            &format!("{} more functions are not seen, or what they return", all.len() - n_said),
+            None,
+        );
     }
     let is_known = |name: &str| codes.iter().any(|code| code.records.iter().any(|r| r.name == name));
     for (n, call) in (0..).zip(&asked.calls) {

@@ -15,6 +15,7 @@ mod costs;
 mod count;
 mod counts;
 mod cuts;
+mod described;
 mod examples;
 mod exports;
 mod first_command;

@@ -7,6 +7,7 @@
 
 mod described;
 mod generator;
+mod recorded;
 
 use crate::needs;
 use crate::run::{folder, must};

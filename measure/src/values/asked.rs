@@ -12,7 +12,7 @@
 //! x87 stack as `f80`, unless said otherwise.
 
 use probe::{Field, NamedRegister, NoRegister};
-use profile::values::Kind;
+use program::signature::{Float, Type};
 use std::hash::Hash;
 
 /// Functions that end the process: what they are called from is open still.
@@ -34,6 +34,8 @@ pub struct Asked {
     pub loops: Vec<String>,
     /// How these are timed.
     pub stamping: Stamping,
+    /// Whether of calls only their beginnings are recorded: neither results, nor how they ended.
+    pub is_without_results: bool,
 }
 
 /// What a log has of calls besides their values: who made them.
@@ -60,9 +62,16 @@ pub enum Stamping {
 pub struct AskedCall {
     /// The name, `*` standing for anything.
     pub name: String,
-    /// The arguments, in order.
+    /// What they take and return; if nothing is said, what is known of each function.
+    pub passed: Option<Passed>,
+}
+
+/// Where a function's arguments and result are.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Passed {
+    /// The arguments, in order, those of which it is known where they are.
     pub arguments: Vec<Wanted>,
-    /// The result, if it has one.
+    /// The result, if it has one, and it is known where.
     pub result: Option<Wanted>,
     /// Whether it may have arguments in memory: then jumps out of it stay jumps.
     pub has_arguments_in_memory: bool,
@@ -85,7 +94,7 @@ pub struct Wanted {
     /// Its type, as it is written.
     pub type_name: String,
     /// What its bytes mean.
-    pub kind: Kind,
+    pub kind: Type,
     /// Where they are.
     pub pieces: Vec<Piece>,
 }
@@ -125,6 +134,16 @@ pub enum BadPlace {
 }
 
 impl Asked {
+    /// Whether it matters how calls end.
+    pub(super) fn looks_for_ends(&self) -> bool {
+        !self.calls.is_empty() && !self.is_without_results
+    }
+
+    /// Whether it matters what is known of functions.
+    pub fn asks_what_is_known(&self) -> bool {
+        self.calls.iter().any(|call| call.passed.is_none())
+    }
+
     /// The functions that are named in it.
     pub fn functions(&self) -> impl Iterator<Item = &str> {
         let places = self.places.iter().map(|place| {
@@ -135,7 +154,7 @@ impl Asked {
             let place = text.split_once('!').map_or(text.as_str(), |parts| parts.1);
             place.split_once(':').map_or(place, |parts| parts.0)
         });
-        let ends = ENDS.iter().chain(&ENDS_THREAD).copied().filter(|_| !self.calls.is_empty());
+        let ends = ENDS.iter().chain(&ENDS_THREAD).copied().filter(|_| self.looks_for_ends());
         self.calls.iter().map(|call| call.name.as_str()).chain(places).chain(loops).chain(ends)
     }
 
@@ -172,7 +191,7 @@ fn value(word: &str) -> Result<Wanted, BadPlace> {
         None => usual(register),
     };
     let type_name = said.map_or_else(|| spelt(&kind), str::to_owned);
-    let len = kind.len_bytes();
+    let len = usize::try_from(kind.size()).unwrap_or(usize::MAX);
     let field = register.field(len).ok_or_else(|| BadPlace::Wide {
         register: name.to_owned(),
         kind: type_name.clone(),
@@ -183,46 +202,51 @@ fn value(word: &str) -> Result<Wanted, BadPlace> {
 }
 
 /// What a register is taken for.
-fn usual(register: NamedRegister) -> Kind {
+fn usual(register: NamedRegister) -> Type {
     match register {
-        NamedRegister::General(_, len) => Kind::Unsigned(u8::try_from(len).unwrap_or(8)),
-        NamedRegister::Vector(..) => Kind::Float(8),
-        NamedRegister::X87(_) => Kind::Float(10),
+        NamedRegister::General(_, len) => {
+            Type::Integer { bytes: u8::try_from(len).unwrap_or(8), is_signed: false }
+        }
+        NamedRegister::Vector(..) => Type::Float(Float::Double),
+        NamedRegister::X87(_) => Type::Float(Float::Extended),
     }
 }
 
-fn kind_of(text: &str) -> Option<Kind> {
+fn kind_of(text: &str) -> Option<Type> {
     if let Some((element, n)) = text.split_once('x') {
         let n = n.parse().ok().filter(|n| (1..=32).contains(n))?;
-        return Some(Kind::Many(Box::new(kind_of(element)?), n));
+        return Some(Type::Vector { of: Box::new(kind_of(element)?), n });
     }
+    let integer = |bytes, is_signed| Type::Integer { bytes, is_signed };
     Some(match text {
-        "u8" => Kind::Unsigned(1),
-        "u16" => Kind::Unsigned(2),
-        "u32" => Kind::Unsigned(4),
-        "u64" => Kind::Unsigned(8),
-        "u128" => Kind::Unsigned(16),
-        "i8" => Kind::Signed(1),
-        "i16" => Kind::Signed(2),
-        "i32" => Kind::Signed(4),
-        "i64" => Kind::Signed(8),
-        "i128" => Kind::Signed(16),
-        "f32" => Kind::Float(4),
-        "f64" => Kind::Float(8),
-        "f80" => Kind::Float(10),
-        "ptr" => Kind::Pointer,
+        "u8" => integer(1, false),
+        "u16" => integer(2, false),
+        "u32" => integer(4, false),
+        "u64" => integer(8, false),
+        "u128" => integer(16, false),
+        "i8" => integer(1, true),
+        "i16" => integer(2, true),
+        "i32" => integer(4, true),
+        "i64" => integer(8, true),
+        "i128" => integer(16, true),
+        "f32" => Type::Float(Float::Single),
+        "f64" => Type::Float(Float::Double),
+        "f80" => Type::Float(Float::Extended),
+        "ptr" => Type::Pointer(Box::new(Type::Void)),
         _ => return None,
     })
 }
 
-fn spelt(kind: &Kind) -> String {
+/// How a kind of values is written, of those that places have.
+fn spelt(kind: &Type) -> String {
     match kind {
-        Kind::Unsigned(len) => format!("u{}", 8 * u32::from(*len)),
-        Kind::Signed(len) => format!("i{}", 8 * u32::from(*len)),
-        Kind::Float(len) => format!("f{}", 8 * u32::from(*len)),
-        Kind::Pointer => "ptr".to_owned(),
-        Kind::Many(of, n) => format!("{}x{n}", spelt(of)),
-        Kind::Record(_, len) | Kind::Bytes(len) => format!("{len} bytes"),
+        Type::Integer { bytes, is_signed: false } => format!("u{}", 8 * u32::from(*bytes)),
+        Type::Integer { bytes, is_signed: true } => format!("i{}", 8 * u32::from(*bytes)),
+        Type::Float(Float::Extended) => "f80".to_owned(),
+        Type::Float(float) => format!("f{}", 8 * float.size()),
+        Type::Pointer(_) => "ptr".to_owned(),
+        Type::Vector { of, n } => format!("{}x{n}", spelt(of)),
+        other => other.to_string(),
     }
 }
 
@@ -232,12 +256,13 @@ mod tests {
 
     #[test]
     fn kinds_say_what_bytes_mean() {
+        let integer = |bytes, is_signed| Type::Integer { bytes, is_signed };
         let all = [
-            ("u8", Kind::Unsigned(1)),
-            ("i128", Kind::Signed(16)),
-            ("f80", Kind::Float(10)),
-            ("ptr", Kind::Pointer),
-            ("f32x4", Kind::Many(Box::new(Kind::Float(4)), 4)),
+            ("u8", integer(1, false)),
+            ("i128", integer(16, true)),
+            ("f80", Type::Float(Float::Extended)),
+            ("ptr", Type::Pointer(Box::new(Type::Void))),
+            ("f32x4", Type::Vector { of: Box::new(Type::Float(Float::Single)), n: 4 }),
         ];
         for (text, kind) in all {
             assert_eq!(spelt(&kind), text);

@@ -2,9 +2,7 @@
 
 use super::plan::ColumnCode;
 use profile::values::log::words;
-
-/// The longest value in bytes.
-pub(super) const LONGEST: usize = 255;
+use profile::values::{MOST_BYTES, len_bytes};
 
 /// Where the bytes of a value are in a record.
 #[derive(Clone, PartialEq, Eq)]
@@ -22,7 +20,7 @@ impl Bytes {
         let parts =
             code.parts.iter().map(|&(from, at, len)| (from as usize, usize::from(at), usize::from(len)));
         let parts: Vec<(usize, usize, usize)> = parts.collect();
-        let len = code.kind.len_bytes().min(LONGEST);
+        let len = len_bytes(&code.kind);
         let word = match parts[..] {
             [(from, 0, n)] if n == len && n <= 8 => u8::try_from(n).ok().map(|n| (from, n)),
             _ => None,
@@ -41,12 +39,12 @@ impl Bytes {
     pub(super) fn words(&self, record: &[u8], out: &mut Vec<u64>) {
         match self.word(record) {
             Some((value, _)) => out.push(value),
-            None => words(self.value(record, &mut [0; LONGEST + 1]), out),
+            None => words(self.value(record, &mut [0; MOST_BYTES]), out),
         }
     }
 
     /// The value in `record`, in `room`.
-    pub(super) fn value<'r>(&self, record: &[u8], room: &'r mut [u8; LONGEST + 1]) -> &'r [u8] {
+    pub(super) fn value<'r>(&self, record: &[u8], room: &'r mut [u8; MOST_BYTES]) -> &'r [u8] {
         room.get_mut(..self.len).unwrap_or_default().fill(0);
         for &(from, at, len) in &self.parts {
             if let (Some(to), Some(bytes)) = (room.get_mut(at..at + len), record.get(from..from + len)) {
@@ -77,18 +75,18 @@ pub(super) fn number_at(record: &[u8], at: Option<usize>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use profile::values::Kind;
+    use program::signature::Type;
 
     #[test]
     fn a_value_in_parts_is_put_together() {
         let code = ColumnCode {
             name: "pair".to_owned(),
             type_name: "pair".to_owned(),
-            kind: Kind::Unsigned(16),
+            kind: Type::Integer { bytes: 16, is_signed: false },
             parts: vec![(4, 8, 8), (12, 0, 4)],
         };
         let record: Vec<u8> = (0..20).collect();
-        let mut room = [0xff; LONGEST + 1];
+        let mut room = [0xff; MOST_BYTES];
         let want = [12, 13, 14, 15, 0, 0, 0, 0, 4, 5, 6, 7, 8, 9, 10, 11];
         assert_eq!(Bytes::of(&code).value(&record, &mut room), want);
     }

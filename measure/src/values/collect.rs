@@ -1,13 +1,13 @@
 //! From the records of threads to values.
 
-use super::bytes::{Bytes, LONGEST, number_at};
+use super::bytes::{Bytes, number_at};
 use super::loops::{Instances, OpenLoops, Passing};
 use super::open::{Back, NO_ROW, OpenCalls};
 use super::plan::{Code, ColumnCode, Recorded, What};
 use super::rows::{Entered, Rows};
 use probe::arch::shared::event_word;
 use profile::values::log::Ended;
-use profile::values::{Address, Calls, Column, Distribution, Loop, Place, Stamps, Values};
+use profile::values::{Address, Calls, Column, Distribution, Loop, MOST_BYTES, Place, Stamps, Values};
 use trace::recording::event::Head;
 
 /// Takes the records of a run's threads, as they come.
@@ -58,7 +58,7 @@ fn add(columns: &mut [Column], bytes: &[Bytes], record: &[u8]) {
     for (column, bytes) in columns.iter_mut().zip(bytes) {
         match bytes.word(record) {
             Some((value, len)) => column.values.add_word(value, len),
-            None => column.values.add(bytes.value(record, &mut [0; LONGEST + 1])),
+            None => column.values.add(bytes.value(record, &mut [0; MOST_BYTES])),
         }
     }
 }
@@ -71,6 +71,11 @@ fn columns(codes: &[ColumnCode]) -> Vec<Column> {
         values: Distribution::default(),
     };
     codes.iter().map(column).collect()
+}
+
+/// Whether values of that column are such.
+fn is_of(column: &Column, code: &ColumnCode) -> bool {
+    (&column.name, &column.type_name, &column.kind) == (&code.name, &code.type_name, &code.kind)
 }
 
 impl Collector {
@@ -105,19 +110,25 @@ impl Collector {
             let _n = self.loops.add(found, event_word(one.word), within, one.is_timed);
         }
         let mut last = None;
-        for recorded in &code.records {
+        for (n, recorded) in code.records.iter().enumerate() {
             let address =
                 Address { module: code.path.clone(), at: recorded.at, name: recorded.symbol.clone() };
             let of = match recorded.what {
                 What::Place => self.place(recorded, address),
-                What::Enters => *last.insert(self.function(recorded, address)),
+                What::Enters | What::Called => {
+                    // Where it comes back, stands behind it.
+                    let rest = code.records.get(n + 1..).unwrap_or_default();
+                    let same = rest.iter().take_while(|r| !matches!(r.what, What::Enters | What::Called));
+                    let back = same.into_iter().find(|r| r.what == What::ComesBack);
+                    *last.insert(self.function(recorded, back, address))
+                }
                 What::Passes | What::ComesBack => last.unwrap_or_default(),
                 What::Ends | What::EndsThread => 0,
                 What::EntersLoop | What::LeavesLoop => first_loop + recorded.asked,
             };
             let columns: Vec<Bytes> = recorded.columns.iter().map(Bytes::of).collect();
             if recorded.what == What::ComesBack {
-                self.comes_back(of, recorded, &columns);
+                self.functions.get_mut(of as usize).into_iter().for_each(|f| f.back.clone_from(&columns));
             }
             let at = |at: Option<u32>| at.map(|at| at as usize);
             let (caller, stamp) = (at(recorded.caller), at(recorded.stamp));
@@ -137,26 +148,35 @@ impl Collector {
         u32::try_from(n).unwrap_or(u32::MAX)
     }
 
-    fn function(&mut self, recorded: &Recorded, address: Address) -> u32 {
-        let is_it = |row: &Calls| row.asked == recorded.asked && row.function == recorded.name;
+    fn function(&mut self, recorded: &Recorded, back: Option<&Recorded>, address: Address) -> u32 {
+        let result = back.and_then(|back| back.columns.first());
+        let is_it = |row: &Calls| {
+            let same_result =
+                row.result.as_ref().is_none_or(|r| result.is_none_or(|result| is_of(r, result)));
+            let same_arguments = row.arguments.len() == recorded.columns.len()
+                && row.arguments.iter().zip(&recorded.columns).all(|(row, code)| is_of(row, code));
+            row.asked == recorded.asked && row.function == recorded.name && same_arguments && same_result
+        };
         let n = self.rows.iter().position(is_it).unwrap_or_else(|| {
             let (function, arguments) = (recorded.name.clone(), columns(&recorded.columns));
             let (asked, is_of_glob) = (recorded.asked, recorded.is_of_glob);
-            self.rows.push(Calls { asked, function, is_of_glob, arguments, ..Calls::default() });
+            let is_without_ends = recorded.what == What::Called;
+            self.rows.push(Calls {
+                asked,
+                function,
+                is_of_glob,
+                is_without_ends,
+                arguments,
+                ..Calls::default()
+            });
             self.rows.len() - 1
         });
-        self.rows.get_mut(n).into_iter().for_each(|row| row.addresses.push(address.clone()));
+        if let Some(row) = self.rows.get_mut(n) {
+            row.addresses.push(address.clone());
+            row.result = row.result.take().or_else(|| columns(std::slice::from_ref(result?)).pop());
+        }
         self.functions.push(Function { row: u32::try_from(n).unwrap_or(u32::MAX), back: Vec::new() });
         u32::try_from(self.functions.len() - 1).unwrap_or(u32::MAX)
-    }
-
-    fn comes_back(&mut self, of: u32, recorded: &Recorded, bytes: &[Bytes]) {
-        let Some(function) = self.functions.get_mut(of as usize) else { return };
-        function.back = bytes.to_vec();
-        if let Some(row) = self.rows.get_mut(function.row as usize) {
-            let result = columns(&recorded.columns).pop();
-            row.result = row.result.take().or(result);
-        }
     }
 
     /// Takes the next bytes of an area's stream: whole records.
@@ -208,6 +228,12 @@ impl Collector {
             if let Some(log) = &mut self.log {
                 log.came_by(area, (site.of, place), &site.columns, record);
             }
+            return Some(site.len);
+        }
+        if site.what == What::Called {
+            let calls = self.rows.get_mut(self.functions.get(site.of as usize)?.row as usize)?;
+            calls.n_calls += 1;
+            add(&mut calls.arguments, &site.columns, record);
             return Some(site.len);
         }
         let slot = u32::from_le_bytes(*record.get(4..)?.first_chunk()?);
@@ -267,7 +293,7 @@ impl Collector {
                     None => {}
                 }
             }),
-            What::Place | What::EntersLoop | What::LeavesLoop => {}
+            What::Place | What::Called | What::EntersLoop | What::LeavesLoop => {}
         }
         Some(site.len)
     }
@@ -326,12 +352,17 @@ fn used(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use crate::values::plan::{Code, Recorded};
-    use profile::values::Kind;
+    use program::signature::{Type, text};
 
     /// A column of 4 bytes behind the frame.
     fn number(name: &str) -> ColumnCode {
         let (name, type_name) = (name.to_owned(), "int".to_owned());
-        ColumnCode { name, type_name, kind: Kind::Signed(4), parts: vec![(8, 0, 4)] }
+        ColumnCode {
+            name,
+            type_name,
+            kind: Type::Integer { bytes: 4, is_signed: true },
+            parts: vec![(8, 0, 4)],
+        }
     }
 
     fn recorded(what: What, name: &str, at: u64, columns: Vec<ColumnCode>) -> Recorded {
@@ -360,7 +391,7 @@ mod tests {
     }
 
     fn values(column: &Column) -> Vec<(String, u64)> {
-        column.values.counted().iter().map(|one| (column.kind.text(&one.bytes), one.count)).collect()
+        column.values.counted().iter().map(|one| (text::text(&column.kind, &one.bytes), one.count)).collect()
     }
 
     /// Two versions of a function that call each other are one call; one that goes on by a jump has the

@@ -1,6 +1,7 @@
 //! Where records are appended, and what they hold.
 //!
 //! ```text
+//! called = word argument*              the function is entered, and nothing else is recorded of the call
 //! entry  = word frame (caller begin?)? argument*     the function is entered; frame: the low half of where
 //!                                      its return address lies, and with a log that, and a stamp
 //! back   = word frame end? result      its caller gets control back
@@ -14,12 +15,13 @@
 //! Words go by module and turn, as those of events: three a function, one a place, two a
 //! loop.
 
-use super::asked::{Asked, AskedCall, AskedPlace, ENDS, ENDS_THREAD, Logged, Stamping, Wanted};
+use super::asked::{Asked, AskedCall, AskedPlace, ENDS, ENDS_THREAD, Logged, Passed, Stamping, Wanted};
+use super::known::{Known, bare};
 use probe::arch::shared::event_word;
 use probe::{Action, Field, Module, NotMoved, Plan, Point, Probe, Record, RewriteError, Room, record_len};
-use profile::values::Kind;
 use program::arch::Reg;
-use program::{BlockId, FuncId, LoopId, Loops, Program, Va};
+use program::signature::Type;
+use program::{BlockId, CallKind, FuncId, LoopId, Loops, Program, Va};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -114,6 +116,8 @@ pub enum What {
     /// A function is entered.
     #[default]
     Enters,
+    /// A function is entered, and it is not recorded how it ends.
+    Called,
     /// Its caller gets control back.
     ComesBack,
     /// It goes on by a jump.
@@ -138,7 +142,7 @@ pub struct ColumnCode {
     /// Its type.
     pub type_name: String,
     /// What its bytes mean.
-    pub kind: Kind,
+    pub kind: Type,
     /// Its parts: where they are in the record, in the value, and their length.
     pub parts: Vec<(u32, u16, u8)>,
 }
@@ -146,7 +150,7 @@ pub struct ColumnCode {
 impl What {
     /// Whether it is about a call that was asked for.
     pub fn is_of_call(self) -> bool {
-        matches!(self, What::Enters | What::ComesBack | What::Passes)
+        matches!(self, What::Enters | What::Called | What::ComesBack | What::Passes)
     }
 }
 
@@ -173,12 +177,13 @@ pub fn plan(program: &Program, key: u32, turn: u32, asked: &Asked, found: &Found
     let not_moved = Module::not_moved(program);
     let base = key.wrapping_add(turn.wrapping_mul(0x9e37_79b9)) % ((LIMIT - 2 * MOST_WORDS) / BASES) * BASES;
     let code = Code { path: program.image.name.clone(), base, ..Code::default() };
-    let log = asked.log;
-    let mut making = Making { program, not_moved, code, probes: Vec::new(), of: Vec::new(), log };
+    let (known, is_without_results, log) = (Known::new(program), asked.is_without_results, asked.log);
+    let (probes, of) = (Vec::new(), Vec::new());
+    let mut making = Making { program, known, is_without_results, not_moved, code, probes, of, log };
     for (n, call) in (0..).zip(&asked.calls) {
         functions(&call.name).into_iter().for_each(|func| making.function(n, call, func));
     }
-    if !asked.calls.is_empty() {
+    if asked.looks_for_ends() {
         for (what, names) in [(What::Ends, &ENDS[..]), (What::EndsThread, &ENDS_THREAD)] {
             names.iter().flat_map(|name| functions(name)).for_each(|func| making.end(what, func));
         }
@@ -194,6 +199,8 @@ pub fn plan(program: &Program, key: u32, turn: u32, asked: &Asked, found: &Found
 
 struct Making<'a> {
     program: &'a Program,
+    known: Known<'a>,
+    is_without_results: bool,
     not_moved: Vec<Option<NotMoved>>,
     code: Code,
     probes: Vec<Probe>,
@@ -221,7 +228,7 @@ impl Making<'_> {
         }
         let (at, symbol) = (function.entry.0, function.name());
         let is_of_glob = call.name.contains('*');
-        let name = if is_of_glob { shown(&function.names, &symbol) } else { call.name.clone() };
+        let name = if is_of_glob { shown(&self.known.names(func), &symbol) } else { call.name.clone() };
         let why = match self.not_moved.get(func.index()) {
             Some(None) => None,
             Some(Some(why)) => Some(why.to_string()),
@@ -242,12 +249,28 @@ impl Making<'_> {
             symbol: symbol.clone(),
             ..Recorded::default()
         };
-        self.record(Point::Entry(func), recorded(What::Enters), &call.arguments, None);
+        let known = || self.known.passed(func).unwrap_or_else(Passed::unknown);
+        let Passed { arguments, result, has_arguments_in_memory } = call.passed.clone().unwrap_or_else(known);
+        if self.is_without_results {
+            self.record(Point::Entry(func), recorded(What::Called), &arguments, None);
+            return;
+        }
+        let mut calls =
+            self.program.function(func).block_ids().flat_map(|block| self.program.calls_in(block));
+        let ends_by_jump = calls.any(|call| call.kind != CallKind::Call);
+        let takes_more =
+            ends_by_jump && !has_arguments_in_memory && self.program.takes_arguments_in_memory(func);
+        if takes_more {
+            let why = "it takes arguments in memory that its prototype does not have, so where it ends by a jump \
+                       what comes of that is not seen";
+            let function = symbol.clone().unwrap_or_else(|| name.clone());
+            self.code.unseen.push(Unseen { function, at, why: why.to_owned(), is_result_only: true });
+        }
+        let has_arguments_in_memory = has_arguments_in_memory || takes_more;
+        self.record(Point::Entry(func), recorded(What::Enters), &arguments, None);
         let passes = self.number(Recorded { len: record_len(&[FRAME]), ..recorded(What::Passes) });
-        let has_arguments_in_memory = call.has_arguments_in_memory;
-        let back = recorded(What::ComesBack);
         let point = Point::Return { func, has_arguments_in_memory };
-        self.record(point, back, call.result.as_slice(), Some(passes));
+        self.record(point, recorded(What::ComesBack), result.as_slice(), Some(passes));
     }
 
     /// The process, or the thread, ends where `func` is entered.
@@ -366,7 +389,7 @@ impl Making<'_> {
     /// A record at `point` with `values`.
     fn record(&mut self, point: Point, mut recorded: Recorded, values: &[Wanted], passes: Option<u32>) {
         let mut fields = Vec::new();
-        if recorded.what != What::Place {
+        if !matches!(recorded.what, What::Place | What::Called) {
             fields.push(FRAME);
         }
         if let Some(log) = self.log {
@@ -447,8 +470,7 @@ impl Making<'_> {
 /// Of the symbols of a function, the one that its users know: that with the fewest underscores in front, then
 /// the shortest, without its version.
 fn shown(symbols: &[Box<str>], symbol: &str) -> String {
-    let bare = |symbol: &str| symbol.split('@').next().unwrap_or_default().to_owned();
     let all = symbols.iter().map(|symbol| bare(symbol));
-    let known = all.min_by_key(|name| (name.len() - name.trim_start_matches('_').len(), name.len()));
-    known.unwrap_or_else(|| bare(symbol))
+    let known = all.min_by_key(|name| (name.len() - name.trim_start_matches('_').len(), name.len(), *name));
+    known.unwrap_or_else(|| bare(symbol)).to_owned()
 }

@@ -1,46 +1,66 @@
 //! From what a function takes and returns to which bytes of registers and memory are recorded.
 
-use super::asked::{AskedCall, Piece, Wanted};
+use super::asked::{AskedCall, Passed, Piece, Wanted};
 use probe::Field;
-use profile::values::{Kind, Part};
 use program::arch::Reg;
-use program::arch::abi::arguments::{self, Place, passing};
-use program::signature::{self, Float, Parameter, Signature, Type};
+use program::arch::abi::arguments::{self, Passing, Place, passing};
+use program::signature::dwarf::Described;
+use program::signature::{Parameter, Signature, Type};
 
 /// The longest value that is recorded; of what is longer, so much.
-const LONGEST: u64 = 240;
+const LONGEST: u64 = profile::values::MOST_BYTES as u64;
 const STACK_POINTER: Reg = Reg::general(4);
 
 impl AskedCall {
     /// The calls of the function that `signature` declares.
     pub fn of(signature: &Signature) -> AskedCall {
-        let passing = passing(signature);
-        let argument = |(parameter, pieces): (&Parameter, &Vec<arguments::Piece>)| {
-            wanted(&parameter.name, &parameter.kind, pieces)
-        };
-        AskedCall {
-            name: signature.name.clone(),
-            arguments: signature.parameters.iter().zip(&passing.parameters).map(argument).collect(),
-            result: (signature.result != Type::Void)
-                .then(|| wanted("result", &signature.result, &passing.result)),
-            has_arguments_in_memory: passing.stack_bytes > 0 || signature.is_variadic,
-        }
+        AskedCall { name: signature.name.clone(), passed: Some(Passed::of(signature)) }
     }
 
-    /// The calls of the functions called `name`, of which nothing else is known.
+    /// The calls of the functions called `name`, with what is known of each.
     pub fn named(name: &str) -> AskedCall {
-        let name = name.to_owned();
-        AskedCall { name, arguments: Vec::new(), result: None, has_arguments_in_memory: true }
+        AskedCall { name: name.to_owned(), passed: None }
     }
 }
 
-fn wanted(name: &str, of: &Type, pieces: &[arguments::Piece]) -> Wanted {
-    Wanted {
-        name: name.to_owned(),
-        type_name: of.to_string(),
-        kind: kind(of),
-        pieces: pieces.iter().flat_map(|piece| recorded(*piece)).collect(),
+impl Passed {
+    /// What the ABI says of such a function.
+    pub fn of(signature: &Signature) -> Passed {
+        let passing = passing(signature);
+        let has_arguments_in_memory = passing.stack_bytes > 0 || signature.is_variadic;
+        Passed { has_arguments_in_memory, ..Passed::at(signature, &passing) }
     }
+
+    /// What debug information says of a function.
+    pub fn described(described: &Described) -> Passed {
+        if described.is_c_abi {
+            return Passed::of(&described.signature);
+        }
+        Passed { result: None, ..Passed::at(&described.signature, &described.passing()) }
+    }
+
+    /// Of a function of which nothing is known.
+    pub fn unknown() -> Passed {
+        Passed { arguments: Vec::new(), result: None, has_arguments_in_memory: true }
+    }
+
+    fn at(signature: &Signature, passing: &Passing) -> Passed {
+        let argument = |(parameter, pieces): (&Parameter, &Vec<arguments::Piece>)| {
+            wanted(&parameter.name, &parameter.kind, pieces)
+        };
+        Passed {
+            arguments: signature.parameters.iter().zip(&passing.parameters).filter_map(argument).collect(),
+            result: wanted("result", &signature.result, &passing.result),
+            has_arguments_in_memory: true,
+        }
+    }
+}
+
+/// A value of that type; none, if it has no bytes, or it is not known where they are.
+fn wanted(name: &str, of: &Type, pieces: &[arguments::Piece]) -> Option<Wanted> {
+    let pieces: Vec<Piece> = pieces.iter().flat_map(|piece| recorded(*piece)).collect();
+    let (name, type_name) = (name.to_owned(), of.to_string());
+    (!pieces.is_empty()).then(|| Wanted { name, type_name, kind: of.without_pointees(), pieces })
 }
 
 /// What is recorded for a piece of a value.
@@ -83,41 +103,6 @@ fn words(base: Reg, from: u64, at: u16, readable: u64, len: u64) -> Vec<Piece> {
         done = start + size;
     }
     all
-}
-
-/// What the bytes of such a value mean.
-fn kind(of: &Type) -> Kind {
-    let size = of.size();
-    let short = |size: u64| u8::try_from(size).unwrap_or(u8::MAX);
-    if size > LONGEST {
-        return Kind::Bytes(short(LONGEST));
-    }
-    match of {
-        Type::Bool => Kind::Unsigned(1),
-        Type::Char { bytes, is_signed } | Type::Integer { bytes, is_signed } => match is_signed {
-            true => Kind::Signed(*bytes),
-            false => Kind::Unsigned(*bytes),
-        },
-        Type::Enum(one) if one.is_signed => Kind::Signed(one.bytes),
-        Type::Enum(one) => Kind::Unsigned(one.bytes),
-        Type::Float(Float::Extended) => Kind::Float(10),
-        Type::Float(float) => Kind::Float(short(float.size())),
-        Type::Complex(of) => Kind::Many(Box::new(kind(of)), 2),
-        Type::Pointer(_) => Kind::Pointer,
-        Type::Vector { of, n } | Type::Array { of, n } => Kind::Many(Box::new(kind(of)), short(*n)),
-        Type::Record(record) => Kind::Record(record.fields.iter().map(part).collect(), short(size)),
-        Type::Void | Type::Named(_) | Type::Function { .. } => Kind::Bytes(short(size)),
-    }
-}
-
-fn part(field: &signature::Field) -> Part {
-    let short = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
-    Part {
-        name: field.name.clone(),
-        at: u8::try_from(field.at).unwrap_or(u8::MAX),
-        kind: kind(&field.kind),
-        bits: field.bits.map(|bits| (short(bits.at), short(bits.len))),
-    }
 }
 
 #[cfg(test)]

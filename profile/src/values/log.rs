@@ -23,10 +23,11 @@ mod read;
 pub use column::MOST_ROWS;
 pub use read::{Block, Log};
 
-use super::{Address, Kind};
+use super::{Address, len_bytes};
 use crate::encoding::{put_bytes, varint};
 use crate::recording::SectionWriter;
 use column::Coder;
+use program::signature::Type;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
@@ -77,7 +78,7 @@ pub struct Field {
     /// Its type, as it was asked for.
     pub type_name: String,
     /// What its bytes mean.
-    pub kind: Kind,
+    pub kind: Type,
 }
 
 /// How a call ended.
@@ -137,7 +138,7 @@ pub enum Part {
 impl Field {
     /// How many words of 8 bytes hold its value.
     pub fn n_words(&self) -> usize {
-        self.kind.len_bytes().clamp(1, 255).div_ceil(8)
+        len_bytes(&self.kind).max(1).div_ceil(8)
     }
 }
 

@@ -18,7 +18,9 @@ impl Values {
     pub fn merge(&mut self, other: Values) -> Result<(), Unlike> {
         let unlike = |what: &str| Unlike { what: what.to_owned() };
         for theirs in &other.calls {
-            if self.calls.iter().any(|ours| is_of(ours, theirs) && !has_columns_of(ours, theirs)) {
+            // Of one name, there may be several that take not the same.
+            let mut ours = self.calls.iter().filter(|ours| is_of(ours, theirs)).peekable();
+            if ours.peek().is_some() && !ours.any(|ours| has_columns_of(ours, theirs)) {
                 return Err(unlike(&theirs.function));
             }
         }
@@ -30,7 +32,8 @@ impl Values {
             }
         }
         for theirs in other.calls {
-            match self.calls.iter_mut().find(|ours| is_of(ours, &theirs)) {
+            let is_it = |ours: &&mut Calls| is_of(ours, &theirs) && has_columns_of(ours, &theirs);
+            match self.calls.iter_mut().find(is_it) {
                 Some(ours) => add_calls(ours, theirs),
                 None => self.calls.push(theirs),
             }
@@ -112,12 +115,14 @@ fn add_loop(ours: &mut Loop, theirs: Loop) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::{Distribution, Kind, Stamps};
+    use crate::values::{Distribution, Stamps};
+    use program::signature::Type;
 
     fn column(name: &str, values: &[u64]) -> Column {
         let mut all = Distribution::default();
         values.iter().for_each(|value| all.add_word(*value, 8));
-        Column { name: name.to_owned(), type_name: "long".to_owned(), kind: Kind::Signed(8), values: all }
+        let kind = Type::Integer { bytes: 8, is_signed: true };
+        Column { name: name.to_owned(), type_name: "long".to_owned(), kind, values: all }
     }
 
     fn run(function: &str, values: &[u64], iterations: &[u64]) -> Values {

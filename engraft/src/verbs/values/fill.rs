@@ -2,8 +2,9 @@
 
 use crate::input::names::source_name;
 use profile::values::{
-    Address, Buckets, Calls, Column, Counted, Loop, PARTS_OF_TICK, Place, Stamps, Summary, Values, bits,
+    Address, Buckets, Calls, Column, Counted, Loop, PARTS_OF_TICK, Place, Stamps, Summary, Values,
 };
+use program::signature::text;
 use std::cmp::Reverse;
 use views::values::{
     AddressView, BinView, CallsView, ColumnView, LoopView, PlaceView, StampsView, SummaryView, TripsView,
@@ -32,12 +33,15 @@ pub fn view(values: &Values) -> ValuesView {
 }
 
 fn calls(calls: &Calls) -> CallsView {
+    let ended = |n: u64| (!calls.is_without_ends).then_some(n);
+    // What was asked for is called so; what a glob means, as the source calls it.
+    let of_glob = if calls.is_of_glob { source_name(&calls.function) } else { None };
     CallsView {
-        function: calls.function.clone(),
+        function: of_glob.unwrap_or_else(|| calls.function.clone()),
         calls: calls.n_calls,
-        results: calls.n_results,
-        left: calls.n_left,
-        open: calls.n_open,
+        results: ended(calls.n_results),
+        left: ended(calls.n_left),
+        open: ended(calls.n_open),
         addresses: calls.addresses.iter().map(address).collect(),
         arguments: calls.arguments.iter().map(column).collect(),
         result: calls.result.as_ref().map(column),
@@ -134,8 +138,8 @@ fn address(address: &Address) -> AddressView {
 
 fn column(column: &Column) -> ColumnView {
     let value = |one: &Counted| ValueView {
-        value: column.kind.text(&one.bytes),
-        bits: bits(&one.bytes),
+        value: text::text(&column.kind, &one.bytes),
+        bits: text::bits(&column.kind, &one.bytes),
         count: one.count,
     };
     ColumnView {

@@ -11,8 +11,9 @@
 //! Source: RFC 4180.
 
 use super::{Ended, Field, Log, Part, Table};
-use crate::values::{Kind, bits};
+use crate::values::len_bytes;
 use crate::vocabulary::ReadError;
+use program::signature::{Type, text};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -119,8 +120,8 @@ fn of_table<W: Write>(
             for value in columns.iter().copied().chain([result]) {
                 match value {
                     Some((part, field)) => {
-                        block.bytes(part, row, field.kind.len_bytes(), &mut bytes);
-                        cell(&text(&field.kind, &bytes, choice.has_bits))?;
+                        block.bytes(part, row, len_bytes(&field.kind), &mut bytes);
+                        cell(&shown(&field.kind, &bytes, choice.has_bits))?;
                     }
                     None => cell("")?,
                 }
@@ -135,14 +136,19 @@ fn of_table<W: Write>(
     Ok(n_rows)
 }
 
-/// A value, a floating-point number perhaps by its bits.
-fn text(kind: &Kind, bytes: &[u8], has_bits: bool) -> String {
+/// A value, a floating-point number perhaps by its bits, and so several of them.
+fn shown(kind: &Type, bytes: &[u8], has_bits: bool) -> String {
+    match has_bits && is_of_floats(kind) {
+        true => text::bits(kind, bytes),
+        false => text::text(kind, bytes),
+    }
+}
+
+fn is_of_floats(kind: &Type) -> bool {
     match kind {
-        Kind::Float(len) if has_bits => bits(bytes.get(..usize::from(*len)).unwrap_or(bytes)),
-        Kind::Many(of, _) if has_bits => {
-            let all = bytes.chunks(of.len_bytes().max(1)).map(|one| text(of, one, true));
-            format!("{{{}}}", all.collect::<Vec<_>>().join(", "))
-        }
-        _ => kind.text(bytes),
+        Type::Float(_) => true,
+        Type::Complex(of) => is_of_floats(of),
+        Type::Vector { of, .. } | Type::Array { of, .. } => is_of_floats(of),
+        _ => false,
     }
 }

@@ -5,7 +5,7 @@ use super::column::decode;
 use super::{BLOCK, CALLERS, Ended, HEAD, MOST_ROWS, Part, TABLE, Table, VERSION};
 use crate::encoding::Cursor;
 use crate::recording::{Section, SectionReader};
-use crate::values::{Address, Calls, Column, Distribution, Place, SECTION, Values};
+use crate::values::{Address, Calls, Column, Distribution, Place, SECTION, Values, len_bytes};
 use crate::vocabulary::{Format, ReadError};
 use std::collections::HashMap;
 use std::fs::File;
@@ -165,7 +165,7 @@ impl Log {
                     ends.get_mut(ended as usize).into_iter().for_each(|n| *n += 1);
                     for ((part, _), column) in table.fields().zip(arguments.iter_mut().chain(&mut result)) {
                         if part != Part::Result || ended == Ended::Result {
-                            block.bytes(part, row, column.kind.len_bytes(), &mut bytes);
+                            block.bytes(part, row, len_bytes(&column.kind), &mut bytes);
                             column.values.add(&bytes);
                         }
                     }

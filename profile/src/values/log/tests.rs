@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::recording::Recording;
+use program::signature::Float;
 use proptest::prelude::*;
 use std::os::unix::fs::FileExt as _;
 
-fn field(name: &str, kind: Kind) -> Field {
+fn field(name: &str, kind: Type) -> Field {
     Field { name: name.to_owned(), type_name: "t".to_owned(), kind }
 }
 
@@ -63,7 +64,7 @@ fn read(log: &Log, n: usize) -> Vec<Kept> {
             let mut words = Vec::new();
             for (part, field) in table.fields() {
                 let mut bytes = Vec::new();
-                block.bytes(part, row, field.kind.len_bytes(), &mut bytes);
+                block.bytes(part, row, len_bytes(&field.kind), &mut bytes);
                 super::words(&bytes, &mut words);
             }
             let word = |part| block.word(part, row);
@@ -89,8 +90,8 @@ proptest! {
         first in rows(5),
         flushes in proptest::collection::vec(0..200usize, 0..4),
     ) {
-        let wide = field("wide", Kind::Unsigned(16));
-        let table = calls(vec![field("x", Kind::Float(8)), wide.clone()], Some(wide), true);
+        let wide = field("wide", Type::Integer { bytes: 16, is_signed: false });
+        let table = calls(vec![field("x", Type::Float(Float::Double)), wide.clone()], Some(wide), true);
         let all: Vec<(usize, Kept)> = first.iter().map(|row| (0, row.clone())).collect();
         let file = write(vec![table.clone()], &all, &flushes);
         let log = Log::open(file).expect("it is one").expect("it has a log");
@@ -118,7 +119,11 @@ proptest! {
 /// Whoever writes it may be killed: what was written is read, and it is said that something is missing.
 #[test]
 fn a_log_that_is_cut_off_is_read_up_to_there() {
-    let table = calls(vec![field("x", Kind::Signed(4))], Some(field("result", Kind::Unsigned(16))), true);
+    let table = calls(
+        vec![field("x", Type::Integer { bytes: 4, is_signed: true })],
+        Some(field("result", Type::Integer { bytes: 16, is_signed: false })),
+        true,
+    );
     let row = |n: u64| (0, (1, n, n % 3, u8::from(n.is_multiple_of(5)), n, vec![n % 7, n, 0]));
     let all: Vec<(usize, Kept)> = (1..=100).map(row).collect();
     let file = write(vec![table], &all, &[40, 80]);
@@ -146,7 +151,11 @@ fn a_log_that_is_cut_off_is_read_up_to_there() {
 /// What was changed is an error, and no reason to panic.
 #[test]
 fn a_log_that_was_changed_is_refused() {
-    let table = calls(vec![field("x", Kind::Signed(4))], Some(field("result", Kind::Unsigned(16))), false);
+    let table = calls(
+        vec![field("x", Type::Integer { bytes: 4, is_signed: true })],
+        Some(field("result", Type::Integer { bytes: 16, is_signed: false })),
+        false,
+    );
     let row = |n: u64| (0, (1, n, n % 3, 0, 0, vec![n % 7, n, 0]));
     let file = write(vec![table], &(1..=100).map(row).collect::<Vec<_>>(), &[]);
     let len = file.metadata().expect("it is there").len();
@@ -165,10 +174,20 @@ fn a_log_that_was_changed_is_refused() {
 /// Functions with other arguments have cells of their own; what is not known is empty.
 #[test]
 fn rows_are_rows_of_csv() {
-    let first = calls(vec![field("x", Kind::Float(8))], Some(field("result", Kind::Float(4))), true);
+    let first = calls(
+        vec![field("x", Type::Float(Float::Double))],
+        Some(field("result", Type::Float(Float::Single))),
+        true,
+    );
     let name = "g".to_owned();
-    let second = vec![field("index", Kind::Signed(4)), field("a,b", Kind::Many(Box::new(Kind::Float(4)), 2))];
-    let second = Table { name, ..calls(second, Some(field("result", Kind::Signed(4))), false) };
+    let second = vec![
+        field("index", Type::Integer { bytes: 4, is_signed: true }),
+        field("a,b", Type::Vector { of: Box::new(Type::Float(Float::Single)), n: 2 }),
+    ];
+    let second = Table {
+        name,
+        ..calls(second, Some(field("result", Type::Integer { bytes: 4, is_signed: true })), false)
+    };
     let x = 0.1f64.to_bits();
     let pair = u64::from(1.5f32.to_bits()) | u64::from((-2.0f32).to_bits()) << 32;
     let minus = u64::from((-7i32).cast_unsigned());
